@@ -1,0 +1,32 @@
+// A file mapped read-only into memory.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace quire {
+
+// Owns the mapping; the span stays valid as long as the object (moves keep it). An empty file gives an empty span.
+// Throws Error (kNotFound, kInvalid) naming the path when the file cannot be opened, is no regular file or cannot be mapped.
+class MappedFile {
+ public:
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// The whole file as a string, at most `limit` bytes; larger files are an Error.
+std::string read_text_file(const std::filesystem::path& path, size_t limit = size_t{1} << 30);
+
+}  // namespace quire
