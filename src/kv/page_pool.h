@@ -1,0 +1,39 @@
+// Who uses which page of the KV cache. Pages are numbers here; their memory belongs to the kernels' side.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace quire {
+
+enum class PageId : uint32_t {};  // index into the pool
+constexpr uint32_t index(PageId page) { return static_cast<uint32_t>(page); }
+
+// A fixed number of pages with reference counts. All memory is taken in the constructor, every call takes O(1), nothing
+// is thread-safe. Touching a page that has no reference is a mistake of ours: an assertion.
+class PagePool {
+ public:
+  explicit PagePool(uint32_t page_count, int page_tokens = 16);
+
+  // A page with one reference, the one freed last (its memory is the warmest); none when the pool is empty.
+  std::optional<PageId> allocate();
+  void retain(PageId page);
+  // Gives one reference back; true when it was the last and the page is free.
+  bool release(PageId page);
+
+  uint32_t references(PageId page) const;  // 0: free
+  bool shared(PageId page) const { return references(page) > 1; }
+  uint32_t free_pages() const { return static_cast<uint32_t>(free_.size()); }
+  uint32_t page_count() const { return static_cast<uint32_t>(references_.size()); }
+  int page_tokens() const { return page_tokens_; }
+  // Pages that hold this many tokens.
+  int pages_for(int tokens) const { return tokens / page_tokens_ + (tokens % page_tokens_ != 0); }
+
+ private:
+  std::vector<uint32_t> references_;
+  std::vector<PageId> free_;  // a stack
+  int page_tokens_;
+};
+
+}  // namespace quire
