@@ -1,0 +1,52 @@
+// Safetensors files: one file, or shards under an index.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "format/tensor_view.h"
+
+namespace quire {
+
+// Owns the mapping of all shards; every view it hands out lives as long as it does (moves keep them).
+// Opening checks the whole header as the safetensors library does (types, shapes, no hole, no overlap, nothing behind
+// the last tensor); a wrong file is an Error that names file, tensor, value and reason.
+class Safetensors {
+ public:
+  // A .safetensors file, a model.safetensors.index.json, or a directory that holds either (the single file first).
+  static Safetensors open(const std::filesystem::path& path);
+  // One whole file in memory that outlives the result; `file` is its name in messages.
+  static Safetensors parse(std::span<const std::byte> bytes, std::string file);
+
+  Safetensors(Safetensors&&) = default;
+  Safetensors& operator=(Safetensors&&) = default;
+
+  const std::string& file() const { return file_; }  // the file or the index, for messages
+
+  // In the order of the data; shard after shard in the order of their names. Under an index, exactly its weight_map.
+  std::span<const TensorView> tensors() const { return tensors_; }
+  const TensorView* find_tensor(std::string_view name) const;
+
+  // The "__metadata__" of the file; of all shards together, the first one's value where they differ.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  Safetensors() = default;
+  static Safetensors open_index(const std::filesystem::path& path);
+  void index_tensors();
+
+  std::string file_;
+  std::vector<MappedFile> mappings_;
+  std::vector<TensorView> tensors_;
+  std::unordered_map<std::string_view, size_t> tensor_index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace quire
