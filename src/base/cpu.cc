@@ -1,0 +1,87 @@
+#include "base/cpu.h"
+
+#include <hwloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace quire {
+namespace {
+
+// "max 100000" or "200000 100000" in cgroup v2's cpu.max; the quota holds along the whole path, the root's file is absent.
+double cgroup_cpu_quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return std::numeric_limits<double>::infinity();
+  return std::atof(quota.c_str()) / period;
+}
+
+size_t read_bytes(const char* path, size_t fallback) {
+  std::ifstream file(path);
+  size_t value = 0;
+  return file >> value ? value : fallback;  // "max" does not parse
+}
+
+}  // namespace
+
+CpuFeatures cpu_features() {
+  CpuFeatures f;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vnni");
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    f.amx_bf16 = (d >> 22 & 1) != 0;
+    f.amx_int8 = (d >> 25 & 1) != 0;
+  }
+#endif
+  return f;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown CPU";
+}
+
+int usable_cores() {
+  int cores = 0;
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) == 0) {
+    // Without flags hwloc shows only what this process may use.
+    if (hwloc_topology_load(topology) == 0) cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    hwloc_topology_destroy(topology);
+  }
+  if (cores <= 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+  const double quota = cgroup_cpu_quota();
+  if (quota < cores) cores = static_cast<int>(std::ceil(quota));
+  return std::max(1, cores);
+}
+
+size_t available_memory() {
+  size_t available = std::numeric_limits<size_t>::max();
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("MemAvailable:")) available = std::stoull(line.substr(13)) * 1024;
+  }
+  const size_t limit = read_bytes("/sys/fs/cgroup/memory.max", std::numeric_limits<size_t>::max());
+  const size_t used = read_bytes("/sys/fs/cgroup/memory.current", 0);
+  return std::min(available, limit > used ? limit - used : 0);
+}
+
+}  // namespace quire

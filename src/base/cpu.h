@@ -1,0 +1,24 @@
+// What this machine is and how much of it we may use.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace quire {
+
+struct CpuFeatures {
+  bool avx2 = false;    // with FMA and F16C
+  bool avx512 = false;  // F, BW, VL, DQ and VNNI
+  bool amx_int8 = false, amx_bf16 = false;
+};
+CpuFeatures cpu_features();
+
+std::string cpu_name();
+
+// Threads worth starting: physical cores this process may run on (affinity), not more than the cgroup's CPU quota, at least 1.
+int usable_cores();
+
+// Bytes of memory this process may still take: what is free on the machine or in its cgroup, whichever is less.
+size_t available_memory();
+
+}  // namespace quire

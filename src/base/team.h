@@ -1,0 +1,60 @@
+// A fixed team of threads that runs loops over tiles.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace quire {
+
+// for_tiles(n, body) calls body(tile, thread) once for each tile in [0, n); thread is in [0, size()). The caller works
+// as thread 0 and returns when all tiles are done. Each thread owns a contiguous share of the tiles (so that the memory it
+// first touched stays its own) and takes from others' shares when its own is done: who runs a tile is not determined, so a
+// tile's result must not depend on it. A loop of one tile wakes nobody.
+//
+// Waiting threads spin for about 50 microseconds, the distance between the loops of a step, and then sleep. Bodies must not
+// throw and must not call for_tiles. One loop at a time: the team belongs to one caller.
+class Team {
+ public:
+  explicit Team(int threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int size() const { return size_; }
+
+  template <class Body>
+  void for_tiles(int tiles, Body&& body) {
+    if (tiles <= 1 || size_ == 1) {
+      for (int tile = 0; tile < tiles; ++tile) body(tile, 0);
+      return;
+    }
+    run(tiles, [](void* context, int tile, int thread) { (*static_cast<std::remove_reference_t<Body>*>(context))(tile, thread); },
+        &body);
+  }
+
+ private:
+  using Call = void (*)(void* context, int tile, int thread);
+  struct alignas(64) Share {
+    std::atomic<int> next{0};
+    int end = 0;
+  };
+
+  void run(int tiles, Call call, void* context);
+  void work(int thread);
+  void serve(int thread);
+
+  int size_;
+  Call call_ = nullptr;
+  void* context_ = nullptr;
+  std::unique_ptr<Share[]> shares_;
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<int> running_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quire

@@ -1,0 +1,174 @@
+// The contracts of the operations on tiles, and the table of them that each instruction set fills.
+//
+// Every function here computes rows or panels that depend on nothing but their own inputs: the same bits whatever the tile,
+// the thread or the batch, and the same bits in every KernelSet (docs/exactness.md). reference.cc is the definition in
+// plain text; the others are tested against it with memcmp. ops.h runs them over a Team.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/packed.h"
+
+namespace quire {
+
+// What the input of a linear is rounded to. kInt8 and kBf16 round each input once; kF32 computes with dequantized weights
+// and float32 inputs: the path that other implementations are compared with.
+enum class Activations : uint8_t { kF32, kBf16, kInt8 };
+
+// The definition in force for weights of `type`: unquantized weights have no int8 definition and take bf16 inputs.
+constexpr Activations activations_for(Activations mode, TensorType type) {
+  return mode == Activations::kInt8 && !is_quantized(type) ? Activations::kBf16 : mode;
+}
+
+// A row of inputs is an array of blocks of 32, padded with zeros.
+struct Int8Block {
+  int8_t q[kBlock];      // input = scale * q, in kPairOrder within each eight; |q| <= 127
+  float scale;           // max |input| / 127
+  float sum;             // scale * (sum of q): what a minimum is multiplied with
+  int32_t half_sums[2];  // of q over inputs 0..15 and 16..31
+};
+struct FloatBlock {  // kF32, kBf16 (rounded to bf16, kept in float32)
+  float x[kBlock];
+  float sum;  // kBf16: (x0 + x2 + ...) + (x1 + x3 + ...), each in order
+  float unused[3];
+};
+constexpr size_t activation_block_bytes(Activations a) {
+  return a == Activations::kInt8 ? sizeof(Int8Block) : sizeof(FloatBlock);
+}
+
+// x [rows, cols] float32, each row optionally RMS-normalised, to blocks.
+// RMS norm: sum of squares in 16 interleaved FMA chains added as a tree (kernels/lanes.h), y = (x * (1 / sqrt(mean + epsilon))) * weight.
+struct QuantizeArgs {
+  const float* x;
+  size_t x_stride;  // floats
+  int cols;
+  const float* norm_weight;  // [cols], or nullptr: no norm
+  float epsilon;
+  Activations to;
+  std::byte* out;
+  size_t out_stride;  // bytes
+};
+
+// y [rows, W.rows] = x W^T (+ bias), then y_old + y if `accumulate`, or silu(y) * (x U^T) if `up` is set (same shape and
+// type of activations as W; neither bias nor accumulate).
+//
+// For each output, over the blocks (kInt8, kBf16: the groups that share a scale) in order of K:
+//   kInt8  acc = fma(float(sum of q_w * q_x), scale_w * scale_x, acc);   low = fma(minimum, sum_x, low)
+//   kBf16  acc = fma(even + odd, scale_w, acc);                          low = fma(minimum, sum_x, low)
+//          even, odd: chains of fma(x, q_w, .) over the even and odd inputs of the group, from 0; unquantized: scale 1
+//   kF32   acc = acc + (even + odd), the chains over dequantized weights, a block at a time
+// and at the end acc + low (where the type has minima).
+struct LinearArgs {
+  const PackedMatrix* weights;
+  const PackedMatrix* up;
+  Activations activations;  // what x holds: activations_for(mode, weights->type)
+  const std::byte* x;
+  size_t x_stride;  // bytes
+  float* y;
+  size_t y_stride;  // floats
+  const float* bias;
+  bool accumulate;
+};
+
+enum class KvType : uint8_t { kF32, kBf16, kF16 };
+constexpr size_t kv_value_bytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+// The KV cache of one layer: page p, KV head h begin at data + p * page_stride + h * head_stride bytes, keys first, values
+// behind them. A page holds 16 tokens. Head dimensions are padded to a multiple of 16 with zeros.
+//   f32, f16: keys [d][16 tokens], values [16 tokens][d]
+//   bf16:     keys [d/2][16 tokens][2], values [d/16][8 token pairs][16 d][2]: what a matrix tile or a pair of FMAs reads
+inline constexpr int kPageTokens = 16;
+struct KvLayer {
+  std::byte* data;
+  size_t page_stride, head_stride;
+  KvType type;
+  int kv_heads, head_dim;
+
+  int padded_dim() const { return (head_dim + 15) / 16 * 16; }
+};
+constexpr size_t kv_head_bytes(KvType type, int head_dim) {
+  return 2 * kPageTokens * static_cast<size_t>((head_dim + 15) / 16 * 16) * kv_value_bytes(type);
+}
+
+enum class RopeKind : uint8_t {
+  kNone,
+  kHalves,      // element i turns with i + dim/2 (Hugging Face)
+  kNeighbours,  // 2i with 2i + 1 (GGUF files of the Llama family)
+};
+
+// Turns the query and key heads of one row and stores its key and value in the cache.
+struct RopeStoreArgs {
+  float* q;        // [heads, head_dim], turned in place
+  const float* k;  // [kv_heads, head_dim]
+  const float* v;
+  int heads;
+  const float* cos_sin;  // [rope_dim / 2][2] for the row's position
+  int rope_dim;          // the first rope_dim elements of a head turn
+  RopeKind kind;
+  const KvLayer* kv;
+  int page, slot;  // where the row's token lies
+};
+
+// Attention of consecutive rows of one sequence for one KV head and its group of query heads, by online softmax.
+//
+// Definition, for a query at position p with window w (0: none): tokens max(0, p - w + 1) .. p in blocks of
+// kAttentionBlock (at absolute positions), blocks in splits of kAttentionSplit. Score of a token: even + odd FMA chains over
+// the dimensions, times scale. Within a split, for each block that has a token: m' = max(m, max scores), everything so far
+// is multiplied by exp(m - m'), weights exp(score - m') are summed in 16 lanes as a tree and added, and their values are
+// added by one FMA chain in token order. Splits are merged in order: merge(). So the result does not depend on which
+// rows share a tile, or which thread computes which split.
+inline constexpr int kAttentionBlock = 64;
+inline constexpr int kAttentionSplit = 512;
+inline constexpr int kMaxTileQueries = 16;  // rows * (heads / kv_heads) of a tile
+struct AttentionArgs {
+  const float* q;  // [rows, heads, head_dim]
+  size_t q_stride;
+  float* out;  // [rows, heads, head_dim]
+  size_t out_stride;
+  const KvLayer* kv;
+  int heads;
+  float scale;
+  int window;
+};
+struct AttentionTile {
+  const int32_t* pages;  // the sequence's page table
+  int row, rows;         // rows of the batch, consecutive positions
+  int position;          // of the first
+  int kv_head;
+  int split_begin, split_end;  // splits to compute
+  // nullptr: merges its splits and writes the result to out. Otherwise writes, for each row and query head of the group,
+  // [max, sum, padded_dim values] to `partial` (split_end == split_begin + 1).
+  float* partial;
+};
+
+// Merges partial results of the same queries in order and writes them to out.
+struct AttentionMerge {
+  int row, rows, kv_head;
+  const float* partials;  // of split 0
+  size_t split_stride;    // floats from one split's partials to the next
+  int splits;
+};
+
+struct KernelSet {
+  std::string_view name;  // reference, avx2, avx512
+  void (*quantize)(const QuantizeArgs&, int row_begin, int row_end);
+  void (*linear)(const LinearArgs&, int panel_begin, int panel_end, int row_begin, int row_end);
+  void (*rope_store)(const RopeStoreArgs&);
+  void (*attention)(const AttentionArgs&, const AttentionTile&);
+  void (*merge)(const AttentionArgs&, const AttentionMerge&);
+};
+
+const KernelSet& reference_kernels();
+const KernelSet* avx2_kernels();    // nullptr: not built for this machine's architecture
+const KernelSet* avx512_kernels();
+
+// The set called `name`, or the best of this machine for "" and "auto". Throws Error (kInvalid) naming the ones there are, also when
+// the machine lacks the instructions.
+const KernelSet& choose_kernels(std::string_view name);
+// All sets this machine can run.
+std::span<const KernelSet* const> available_kernels();
+
+}  // namespace quire

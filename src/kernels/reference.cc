@@ -1,0 +1,266 @@
+// The definition of every kernel in plain scalar text. Obvious, slow, and the oracle of the others.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
+#include "kernels/rope_store.inc.h"
+
+namespace quire {
+namespace {
+
+float norm_factor(const float* x, int cols, float epsilon) {
+  Lanes squares{};
+  for (int i = 0; i < cols; ++i) squares[static_cast<size_t>(i % kLanes)] = std::fma(x[i], x[i], squares[static_cast<size_t>(i % kLanes)]);
+  return 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(cols) + epsilon);
+}
+
+void write_int8(const float* x, Int8Block& out) {
+  float largest = 0;
+  for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(x[i]));
+  out.scale = largest / 127.0f;
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  out.half_sums[0] = out.half_sums[1] = 0;
+  for (int i = 0; i < kBlock; ++i) {
+    const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+    const int q = static_cast<int>(std::nearbyint(std::clamp(x[k] * inverse, -127.0f, 127.0f)));
+    out.q[i] = static_cast<int8_t>(q);
+    out.half_sums[k / 16] += q;
+  }
+  out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
+}
+
+void write_floats(const float* x, bool round, FloatBlock& out) {
+  float even = 0, odd = 0;
+  for (int i = 0; i < kBlock; i += 2) {
+    out.x[i] = round ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
+    out.x[i + 1] = round ? bf16_to_f32(f32_to_bf16(x[i + 1])) : x[i + 1];
+    even += out.x[i];
+    odd += out.x[i + 1];
+  }
+  out.sum = even + odd;
+}
+
+void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
+    std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
+    const float factor = a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f;
+    for (int b = 0; b * kBlock < a.cols; ++b) {
+      float block[kBlock] = {};
+      for (int i = 0; i < kBlock && b * kBlock + i < a.cols; ++i) {
+        const float value = x[b * kBlock + i];
+        block[i] = a.norm_weight ? value * factor * a.norm_weight[b * kBlock + i] : value;
+      }
+      if (a.to == Activations::kInt8) {
+        write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
+      } else {
+        write_floats(block, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
+      }
+    }
+  }
+}
+
+float dot_int8(const PackedMatrix& w, int n, const Int8Block* x) {
+  const PackedFormat format = packed_format(w.type);
+  float acc = 0, low = 0;
+  for (int b = 0; b < w.blocks(); ++b) {
+    for (int begin = 0; begin < kBlock; begin += format.group) {
+      int32_t dot = 0;
+      for (int i = 0; i < kBlock; ++i) {
+        const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+        if (k / format.group == begin / format.group) dot += packed_parts(w, n, b * kBlock + k).q * x[b].q[i];
+      }
+      const WeightParts group = packed_parts(w, n, b * kBlock + begin);
+      acc = std::fma(static_cast<float>(dot), group.scale * x[b].scale, acc);
+      if (format.has_minimum) low = std::fma(group.minimum, x[b].sum, low);
+    }
+  }
+  return format.has_minimum ? acc + low : acc;
+}
+
+float dot_bf16(const PackedMatrix& w, int n, const FloatBlock* x) {
+  const PackedFormat format = packed_format(w.type);
+  float acc = 0, low = 0;
+  for (int b = 0; b < w.blocks(); ++b) {
+    for (int begin = 0; begin < kBlock; begin += format.group) {
+      float even = 0, odd = 0;
+      for (int k = begin; k < begin + format.group; k += 2) {
+        even = std::fma(x[b].x[k], static_cast<float>(packed_parts(w, n, b * kBlock + k).q), even);
+        odd = std::fma(x[b].x[k + 1], static_cast<float>(packed_parts(w, n, b * kBlock + k + 1).q), odd);
+      }
+      const WeightParts group = packed_parts(w, n, b * kBlock + begin);
+      acc = std::fma(even + odd, group.scale, acc);
+      if (format.has_minimum) low = std::fma(group.minimum, x[b].sum, low);
+    }
+  }
+  return format.has_minimum ? acc + low : acc;
+}
+
+// Dequantized weights: kF32, and kBf16 for weights that have no scale.
+float dot_float(const PackedMatrix& w, int n, const FloatBlock* x) {
+  float acc = 0;
+  for (int b = 0; b < w.blocks(); ++b) {
+    float even = 0, odd = 0;
+    for (int k = 0; k < kBlock; k += 2) {
+      const auto weight = [&](int i) { return b * kBlock + i < w.cols ? packed_weight(w, n, b * kBlock + i) : 0.0f; };
+      even = std::fma(x[b].x[k], weight(k), even);
+      odd = std::fma(x[b].x[k + 1], weight(k + 1), odd);
+    }
+    acc += even + odd;
+  }
+  return acc;
+}
+
+float dot(const LinearArgs& a, const PackedMatrix& w, int n, int row) {
+  const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
+  if (a.activations == Activations::kInt8) return dot_int8(w, n, reinterpret_cast<const Int8Block*>(x));
+  const auto* floats = reinterpret_cast<const FloatBlock*>(x);
+  return a.activations == Activations::kBf16 && is_quantized(w.type) ? dot_bf16(w, n, floats) : dot_float(w, n, floats);
+}
+
+void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    for (int n = panel_begin * kPanel; n < std::min(panel_end * kPanel, a.weights->rows); ++n) {
+      float value = dot(a, *a.weights, n, row);
+      if (a.bias) value += a.bias[n];
+      if (a.up) value = silu_lane(value) * dot(a, *a.up, n, row);
+      float& y = a.y[static_cast<size_t>(row) * a.y_stride + static_cast<size_t>(n)];
+      y = a.accumulate ? y + value : value;
+    }
+  }
+}
+
+float key(const KvLayer& kv, const std::byte* page, int t, int d) {
+  switch (kv.type) {
+    case KvType::kF32: return reinterpret_cast<const float*>(page)[d * kPageTokens + t];
+    case KvType::kF16: return f16_to_f32(reinterpret_cast<const uint16_t*>(page)[d * kPageTokens + t]);
+    case KvType::kBf16: break;
+  }
+  return bf16_to_f32(reinterpret_cast<const uint16_t*>(page)[d / 2 * 32 + t * 2 + d % 2]);
+}
+
+float value(const KvLayer& kv, const std::byte* page, int t, int d) {
+  const int padded = kv.padded_dim();
+  const std::byte* values = page + static_cast<size_t>(padded * kPageTokens) * kv_value_bytes(kv.type);
+  switch (kv.type) {
+    case KvType::kF32: return reinterpret_cast<const float*>(values)[t * padded + d];
+    case KvType::kF16: return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[t * padded + d]);
+    case KvType::kBf16: break;
+  }
+  return bf16_to_f32(reinterpret_cast<const uint16_t*>(values)[d / 16 * 256 + t / 2 * 32 + d % 16 * 2 + t % 2]);
+}
+
+// What a query knows after some tokens: the largest score, the sum of the weights relative to it, the weighted values.
+struct Partial {
+  float max = -std::numeric_limits<float>::infinity(), sum = 0;
+  std::vector<float> acc;
+};
+
+// One split of one query: tokens [first, end) of it.
+Partial attend_split(const KvLayer& kv, const float* q, const int32_t* pages, int kv_head, float scale, int first, int end) {
+  Partial part;
+  part.acc.assign(static_cast<size_t>(kv.head_dim), 0.0f);
+  const auto page = [&](int token) {
+    return kv.data + static_cast<size_t>(pages[token / kPageTokens]) * kv.page_stride + static_cast<size_t>(kv_head) * kv.head_stride;
+  };
+  for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
+    const int begin = std::max(first, block), stop = std::min(end, block + kAttentionBlock);
+    float scores[kAttentionBlock], largest = -std::numeric_limits<float>::infinity();
+    for (int t = begin; t < stop; ++t) {
+      float even = 0, odd = 0;
+      for (int d = 0; d < kv.head_dim; d += 2) {
+        even = std::fma(q[d], key(kv, page(t), t % kPageTokens, d), even);
+        if (d + 1 < kv.head_dim) odd = std::fma(q[d + 1], key(kv, page(t), t % kPageTokens, d + 1), odd);
+      }
+      scores[t - block] = (even + odd) * scale;
+      largest = std::max(largest, scores[t - block]);
+    }
+    const float max = std::max(part.max, largest);
+    const float correction = exp_lane(part.max - max);
+    Lanes sums{};
+    for (float& acc : part.acc) acc *= correction;
+    for (int t = begin; t < stop; ++t) {
+      const float weight = exp_lane(scores[t - block] - max);
+      sums[static_cast<size_t>((t - block) % kLanes)] += weight;
+      for (int d = 0; d < kv.head_dim; ++d) {
+        part.acc[static_cast<size_t>(d)] = std::fma(weight, value(kv, page(t), t % kPageTokens, d), part.acc[static_cast<size_t>(d)]);
+      }
+    }
+    part.sum = std::fma(part.sum, correction, sum_lanes(sums));
+    part.max = max;
+  }
+  return part;
+}
+
+// `into` absorbs the next split. A split without tokens (before the window) changes nothing.
+void absorb(float& max, float& sum, float* acc, float next_max, float next_sum, const float* next, int dim) {
+  if (next_max == -std::numeric_limits<float>::infinity()) return;
+  const float top = std::max(max, next_max), a = exp_lane(max - top), b = exp_lane(next_max - top);
+  for (int d = 0; d < dim; ++d) acc[d] = std::fma(acc[d], a, next[d] * b);
+  sum = std::fma(sum, a, next_sum * b);
+  max = top;
+}
+
+void attention(const AttentionArgs& a, const AttentionTile& tile) {
+  const KvLayer& kv = *a.kv;
+  const int group = a.heads / kv.kv_heads, dim = kv.head_dim;
+  for (int r = 0; r < tile.rows; ++r) {
+    const int end = tile.position + r + 1, window_begin = a.window > 0 ? std::max(0, end - a.window) : 0;
+    for (int g = 0; g < group; ++g) {
+      const size_t head = static_cast<size_t>((tile.kv_head * group + g) * dim);
+      const float* q = a.q + static_cast<size_t>(tile.row + r) * a.q_stride + head;
+      Partial total;
+      total.acc.assign(static_cast<size_t>(dim), 0.0f);
+      for (int split = tile.split_begin; split < tile.split_end; ++split) {
+        const int first = std::max(window_begin, split * kAttentionSplit), stop = std::min(end, (split + 1) * kAttentionSplit);
+        Partial part;
+        part.acc.assign(static_cast<size_t>(dim), 0.0f);
+        if (first < stop) part = attend_split(kv, q, tile.pages, tile.kv_head, a.scale, first, stop);
+        if (tile.partial) {
+          total = part;
+        } else {
+          absorb(total.max, total.sum, total.acc.data(), part.max, part.sum, part.acc.data(), dim);
+        }
+      }
+      if (tile.partial) {
+        float* out = tile.partial + static_cast<size_t>((r * group + g) * (kv.padded_dim() + 2));
+        out[0] = total.max;
+        out[1] = total.sum;
+        std::copy(total.acc.begin(), total.acc.end(), out + 2);
+      } else {
+        float* out = a.out + static_cast<size_t>(tile.row + r) * a.out_stride + head;
+        for (int d = 0; d < dim; ++d) out[d] = total.acc[static_cast<size_t>(d)] / total.sum;
+      }
+    }
+  }
+}
+
+void merge(const AttentionArgs& a, const AttentionMerge& m) {
+  const KvLayer& kv = *a.kv;
+  const int group = a.heads / kv.kv_heads, dim = kv.head_dim;
+  for (int i = 0; i < m.rows * group; ++i) {
+    float max = -std::numeric_limits<float>::infinity(), sum = 0;
+    float* out = a.out + static_cast<size_t>(m.row + i / group) * a.out_stride + static_cast<size_t>((m.kv_head * group + i % group) * dim);
+    std::fill_n(out, dim, 0.0f);
+    for (int split = 0; split < m.splits; ++split) {
+      const float* part = m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (kv.padded_dim() + 2));
+      absorb(max, sum, out, part[0], part[1], part + 2, dim);
+    }
+    for (int d = 0; d < dim; ++d) out[d] /= sum;
+  }
+}
+
+}  // namespace
+
+const KernelSet& reference_kernels() {
+  static constexpr KernelSet set{"reference", quantize, linear, rope_store, attention, merge};
+  return set;
+}
+
+}  // namespace quire

@@ -1,0 +1,18 @@
+// The kernels for AVX2 with FMA and F16C: compiled for it alone (CMakeLists.txt).
+
+#include <cstddef>
+
+#include "kernels/lanes.h"
+#include "kernels/x86/vector.h"
+#include "kernels/rope_store.inc.h"
+#include "kernels/x86/linear.inc.h"
+#include "kernels/x86/rows.inc.h"
+
+namespace quire {
+
+const KernelSet* avx2_kernels() {
+  static constexpr KernelSet set{"avx2", quantize, linear, rope_store, attention, merge};
+  return &set;
+}
+
+}  // namespace quire

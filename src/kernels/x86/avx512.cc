@@ -1,0 +1,18 @@
+// The kernels for AVX-512 (F, BW, VL, DQ, VNNI): compiled for it alone (CMakeLists.txt).
+
+#include <cstddef>
+
+#include "kernels/lanes.h"
+#include "kernels/x86/vector.h"
+#include "kernels/rope_store.inc.h"
+#include "kernels/x86/linear.inc.h"
+#include "kernels/x86/rows.inc.h"
+
+namespace quire {
+
+const KernelSet* avx512_kernels() {
+  static constexpr KernelSet set{"avx512", quantize, linear, rope_store, attention, merge};
+  return &set;
+}
+
+}  // namespace quire

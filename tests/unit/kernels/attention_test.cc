@@ -1,0 +1,149 @@
+// Attention over pages: the reference's bits in every kernel set, whatever the tiles, splits and page placement; and the textbook's values.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
+
+namespace quire {
+namespace {
+
+struct Case {
+  KvType type;
+  int heads, kv_heads, dim, tokens, window;
+};
+
+// A sequence of `tokens` tokens in scattered pages, queries for all of them.
+struct Sequence {
+  Case c;
+  std::vector<float> q, k, v;
+  std::vector<std::byte> memory;
+  std::vector<int32_t> pages;
+  KvLayer kv;
+
+  Sequence(Case shape, const KernelSet& kernels, unsigned page_seed) : c(shape) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::vector<float>& x, int heads) {
+      x.resize(static_cast<size_t>(c.tokens * heads * c.dim));
+      for (float& value : x) value = normal(random);
+    };
+    fill(q, c.heads), fill(k, c.kv_heads), fill(v, c.kv_heads);
+    const int count = (c.tokens + kPageTokens - 1) / kPageTokens;
+    pages.resize(static_cast<size_t>(count) + 5);
+    std::iota(pages.begin(), pages.end(), 0);
+    std::mt19937 placement(page_seed);
+    std::shuffle(pages.begin(), pages.end(), placement);
+    const size_t head_stride = kv_head_bytes(c.type, c.dim);
+    memory.assign(pages.size() * head_stride * static_cast<size_t>(c.kv_heads), std::byte{0});
+    kv = {memory.data(), head_stride * static_cast<size_t>(c.kv_heads), head_stride, c.type, c.kv_heads, c.dim};
+    const std::vector<float> no_turn(static_cast<size_t>(c.dim) + 2, 0.0f);
+    for (int t = 0; t < c.tokens; ++t) {
+      kernels.rope_store({nullptr, &k[static_cast<size_t>(t * c.kv_heads * c.dim)], &v[static_cast<size_t>(t * c.kv_heads * c.dim)], 0,
+                          no_turn.data(), c.dim, RopeKind::kNone, &kv, pages[static_cast<size_t>(t / kPageTokens)], t % kPageTokens});
+    }
+  }
+
+  AttentionArgs args(std::vector<float>& out) {
+    out.assign(q.size(), -1.0f);
+    const size_t stride = static_cast<size_t>(c.heads * c.dim);
+    return {q.data(), stride, out.data(), stride, &kv, c.heads, 1.0f / std::sqrt(static_cast<float>(c.dim)), c.window};
+  }
+  int splits(int position) const { return position / kAttentionSplit + 1; }
+
+  // All rows, `rows` to a tile, splits in the tile or merged after.
+  std::vector<float> run(const KernelSet& kernels, int rows, bool merged) {
+    std::vector<float> out;
+    const AttentionArgs a = args(out);
+    const int group = c.heads / c.kv_heads;
+    const size_t part = static_cast<size_t>(rows * group * (kv.padded_dim() + 2));
+    for (int row = 0; row < c.tokens; row += rows) {
+      const int count = std::min(rows, c.tokens - row), all = splits(row + count - 1);
+      for (int h = 0; h < c.kv_heads; ++h) {
+        if (!merged) {
+          kernels.attention(a, {pages.data(), row, count, row, h, 0, all, nullptr});
+          continue;
+        }
+        std::vector<float> partials(part * static_cast<size_t>(all));
+        for (int s = 0; s < all; ++s) kernels.attention(a, {pages.data(), row, count, row, h, s, s + 1, &partials[part * static_cast<size_t>(s)]});
+        kernels.merge(a, {row, count, h, partials.data(), part, all});
+      }
+    }
+    return out;
+  }
+};
+
+const Case kCases[] = {
+    {KvType::kF32, 4, 2, 16, 40, 0},  {KvType::kBf16, 9, 3, 64, 200, 0}, {KvType::kF16, 8, 8, 8, 70, 0},
+    {KvType::kBf16, 4, 2, 32, 150, 24}, {KvType::kF32, 3, 1, 48, 700, 0},  {KvType::kF32, 2, 1, 16, 1100, 600},
+    {KvType::kBf16, 2, 1, 80, 560, 100},
+};
+
+class Attention : public ::testing::TestWithParam<const KernelSet*> {};
+
+TEST_P(Attention, GivesTheReferencesBitsInAnyTiling) {
+  for (const Case& c : kCases) {
+    Sequence reference(c, reference_kernels(), 1), other(c, *GetParam(), 2);
+    const auto expected = reference.run(reference_kernels(), 1, false);
+    const int group = c.heads / c.kv_heads;
+    for (const int rows : {1, 2, 5, kMaxTileQueries}) {
+      if (rows * group > kMaxTileQueries) continue;
+      for (const bool merged : {false, true}) {
+        const auto got = other.run(*GetParam(), rows, merged);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_EQ(std::memcmp(&got[i], &expected[i], 4), 0)
+              << "dim " << c.dim << " tokens " << c.tokens << " window " << c.window << " rows " << rows << " merged " << merged << " at "
+              << i << ": " << got[i] << " instead of " << expected[i];
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Attention, IsTheTextbooksSoftmax) {
+  for (const Case& c : kCases) {
+    if (c.type != KvType::kF32) continue;
+    Sequence s(c, *GetParam(), 3);
+    const auto got = s.run(*GetParam(), 1, false);
+    const int group = c.heads / c.kv_heads;
+    for (int row = 0; row < c.tokens; row += 13) {
+      for (int h = 0; h < c.heads; ++h) {
+        std::vector<double> weights;
+        double total = 0;
+        const int begin = c.window > 0 ? std::max(0, row + 1 - c.window) : 0;
+        for (int t = begin; t <= row; ++t) {
+          double score = 0;
+          for (int d = 0; d < c.dim; ++d) score += double{s.q[static_cast<size_t>((row * c.heads + h) * c.dim + d)]} * s.k[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
+          weights.push_back(std::exp(score / std::sqrt(c.dim)));
+          total += weights.back();
+        }
+        for (int d = 0; d < c.dim; ++d) {
+          double expected = 0;
+          for (int t = begin; t <= row; ++t) expected += weights[static_cast<size_t>(t - begin)] / total * s.v[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
+          ASSERT_NEAR(got[static_cast<size_t>((row * c.heads + h) * c.dim + d)], expected, 2e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(Exp, IsWithinTwoUlpAndZeroBelow) {
+  for (float x = -87.0f; x < 87.9f; x += 0.00317f) {
+    const double exact = std::exp(double{x});
+    ASSERT_NEAR(exp_lane(x), exact, exact * 1.2e-7) << x;
+  }
+  EXPECT_EQ(exp_lane(-std::numeric_limits<float>::infinity()), 0.0f);
+  EXPECT_EQ(exp_lane(0.0f), 1.0f);
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelSets, Attention, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,121 @@
+// Every kernel set gives the reference's bits, for every type, row count and tail.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/kernels.h"
+#include "quant/blocks.h"
+#include "unit/kernels/random_blocks.h"
+
+namespace quire {
+namespace {
+
+using testing::kLoadable;
+
+TEST(Packing, KeepsEveryWeight) {
+  std::mt19937 random(1);
+  for (const TensorType type : kLoadable) {
+    const int rows = 35, cols = is_quantized(type) ? 512 : 77;
+    const auto source = testing::random_matrix(type, rows, cols, random);
+    const auto packed = testing::pack(type, rows, cols, source);
+    std::vector<float> expected(static_cast<size_t>(rows * cols));
+    dequantize(type, source, expected);
+    for (int n = 0; n < rows; ++n) {
+      for (int k = 0; k < cols; ++k) {
+        const float value = packed_weight(packed.matrix, n, k);
+        ASSERT_EQ(std::memcmp(&value, &expected[static_cast<size_t>(n * cols + k)], 4), 0)
+            << name(type) << " row " << n << " column " << k << ": " << value << " instead of " << expected[static_cast<size_t>(n * cols + k)];
+      }
+    }
+  }
+}
+
+struct Inputs {
+  std::vector<std::byte> blocks;
+  size_t stride;
+};
+Inputs random_inputs(const KernelSet& kernels, Activations to, int rows, int cols, std::mt19937& random) {
+  std::vector<float> x(static_cast<size_t>(rows * cols));
+  std::normal_distribution<float> normal;
+  for (float& v : x) v = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f);
+  Inputs in;
+  in.stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
+  in.blocks.resize(in.stride * static_cast<size_t>(rows));
+  kernels.quantize({x.data(), static_cast<size_t>(cols), cols, nullptr, 0, to, in.blocks.data(), in.stride}, 0, rows);
+  return in;
+}
+
+std::vector<float> run(const KernelSet& kernels, LinearArgs args, int rows, int outputs) {
+  std::vector<float> y(static_cast<size_t>(rows * outputs), 0.25f);
+  args.y = y.data();
+  args.y_stride = static_cast<size_t>(outputs);
+  kernels.linear(args, 0, args.weights->panels(), 0, rows);
+  return y;
+}
+
+class Linear : public ::testing::TestWithParam<const KernelSet*> {};
+
+TEST_P(Linear, GivesTheReferencesBits) {
+  std::mt19937 random(2);
+  for (const TensorType type : kLoadable) {
+    const int outputs = 37, cols = packed_format(type).super_block ? 512 : is_quantized(type) ? 96 : 77;
+    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    const auto up = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    std::vector<float> bias(outputs);
+    for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
+    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+      const Activations to = activations_for(mode, type);
+      for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64}) {
+        const Inputs in = random_inputs(reference_kernels(), to, rows, cols, random);
+        for (const bool gated : {false, true}) {
+          const LinearArgs args{&weights.matrix, gated ? &up.matrix : nullptr, to, in.blocks.data(), in.stride, nullptr, 0,
+                                gated ? nullptr : bias.data(), !gated};
+          const auto expected = run(reference_kernels(), args, rows, outputs), got = run(*GetParam(), args, rows, outputs);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
+                << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated << " row "
+                << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
+          }
+        }
+        if (rows > 17 && cols > 100) break;  // the reference is slow
+      }
+    }
+  }
+}
+
+TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const int cols : {32, 77, 96, 576, 1000}) {
+    const int rows = 3;
+    std::vector<float> x(static_cast<size_t>(rows * cols)), weight(static_cast<size_t>(cols));
+    for (float& v : x) v = normal(random);
+    for (float& v : weight) v = normal(random);
+    std::fill_n(x.begin(), std::min(cols, 40), 0.0f);  // a block of zeros
+    for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+      for (const float* norm : {static_cast<const float*>(nullptr), static_cast<const float*>(weight.data())}) {
+        const size_t stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
+        std::vector<std::byte> expected(stride * rows), got(stride * rows);
+        QuantizeArgs args{x.data(), static_cast<size_t>(cols), cols, norm, 1e-5f, to, expected.data(), stride};
+        reference_kernels().quantize(args, 0, rows);
+        args.out = got.data();
+        GetParam()->quantize(args, 0, rows);
+        if (to == Activations::kF32) {  // its blocks' sums are not used
+          for (size_t b = 0; b < expected.size(); b += sizeof(FloatBlock)) ASSERT_EQ(std::memcmp(&expected[b], &got[b], sizeof(float) * kBlock), 0) << cols;
+        } else {
+          for (size_t b = 0; b < expected.size(); b += activation_block_bytes(to)) {
+            const size_t used = to == Activations::kBf16 ? sizeof(float) * (kBlock + 1) : sizeof(Int8Block);
+            ASSERT_EQ(std::memcmp(&expected[b], &got[b], used), 0) << cols << " columns, to " << static_cast<int>(to);
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelSets, Linear, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace quire
