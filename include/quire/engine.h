@@ -1,0 +1,136 @@
+// The engine: a model, its KV cache and a scheduler that many requests share. What the command line, the server and embedding
+// programs use.
+//
+//   quire::Engine engine({.model = "smollm2"});
+//   quire::Request request{.prompt = engine.tokenizer().encode("The sea"), .sampling = {.temperature = 0, .max_tokens = 32}};
+//   engine.generate(request, [](const quire::Output& out) { std::cout << out.text; });
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "quire/sampling_params.h"
+
+namespace quire {
+
+class Tokenizer;
+class ChatTemplate;
+struct ChatInput;
+
+struct EngineOptions {
+  std::string model;                    // a name of the registry, a .gguf file, or a Hugging Face directory
+  std::string kernels = "auto";         // auto, reference, avx2, avx512
+  std::string activations = "auto";     // auto, f32, bf16, int8: what inputs of linears are rounded to
+  std::string kv_cache_dtype = "auto";  // auto, f32, f16, bf16; auto: bf16, with --activations f32: f32
+  int threads = 0;                      // 0: the cores this process may use
+  int max_model_len = 0;                // tokens of prompt and answer together; 0: the model's, cut to what the cache holds
+  int max_num_seqs = 64;                // sequences that run at the same time
+  int max_num_batched_tokens = 512;     // rows of one step: all decoding sequences, the rest prompt chunks
+  size_t kv_cache_bytes = 0;            // 0: what max_num_seqs sequences of max_model_len need, at most a quarter of the free memory
+  bool kv_cache = true;                 // false recomputes everything for each token: the baseline
+  bool chunked_prefill = true;          // false: a prompt is one chunk, whatever its length
+};
+
+struct ModelInfo {
+  std::string name;          // what was asked for
+  std::string architecture;  // llama, mistral, qwen2, …
+  std::string quantization;  // most weights' type: Q4_1, BF16, …
+  std::string kernels, activations, kv_cache_dtype;
+  int threads = 0;
+  int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int max_model_len = 0;
+  int kv_pages = 0, page_tokens = 0;
+  uint64_t parameters = 0;
+  size_t weight_bytes = 0;          // as packed in memory
+  size_t decode_bytes = 0;          // of weights, read for one token
+  size_t kv_bytes_per_token = 0, kv_cache_bytes = 0;
+};
+
+enum class FinishReason : uint8_t {
+  kNone,       // goes on
+  kStop,       // end-of-sequence token, stop token or stop string
+  kLength,     // max_tokens or the context's end
+  kCancelled,  // cancel(), or the engine stops
+  kError,      // Output::error says what
+};
+
+struct Request {
+  TokenIds prompt;  // not empty
+  SamplingParams sampling;
+};
+
+struct OutputToken {
+  TokenId id = kNoToken;
+  float logprob = 0;                                    // with sampling.logprobs
+  std::vector<std::pair<TokenId, float>> top_logprobs;  // likewise
+};
+
+struct Usage {
+  int prompt_tokens = 0;
+  int completion_tokens = 0;  // of this choice, an end-of-sequence token included
+  double ttft_seconds = 0;    // from submit to the first token
+  double seconds = 0;         // from submit to the last
+};
+
+// A piece of one answer. The texts of a choice joined are the answer; a piece may have a token and no text yet (half a
+// character, the beginning of what may be a stop string).
+struct Output {
+  int choice = 0;
+  std::string text;
+  std::vector<OutputToken> tokens;
+  FinishReason finish = FinishReason::kNone;
+  std::string stop_reason;            // the stop string, or the stop token's id, if one of the request's own ended the answer
+  std::optional<TokenId> stop_token;  // the token that ended it, if one did
+  std::string error;                  // with kError
+  Usage usage;                        // with a finish
+};
+
+using RequestId = uint64_t;
+
+struct EngineStats {
+  int running = 0, waiting = 0;  // sequences
+  int kv_pages = 0, kv_pages_used = 0;
+  uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
+};
+
+// Runs its own thread. Every member may be called from any thread.
+class Engine {
+ public:
+  // Loads the model. Throws Error: unknown model, broken file, not enough memory.
+  explicit Engine(const EngineOptions& options);
+  ~Engine();  // what still runs ends with kCancelled
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  using Callback = std::function<void(const Output&)>;
+
+  // Queues the request. The callback is called on the engine's thread, in order for each choice, and for each of the n choices
+  // exactly once with a finish reason; it must not block or throw, and may call submit and cancel. Throws Error when the
+  // request can never run: empty or too long prompt, token ids outside the vocabulary, wrong sampling parameters.
+  RequestId submit(Request request, Callback callback);
+  // No effect when the request has ended.
+  void cancel(RequestId id);
+  // submit, and wait until all choices have ended.
+  void generate(Request request, const Callback& callback);
+
+  const ModelInfo& info() const;
+  EngineStats stats() const;
+  const Tokenizer& tokenizer() const;         // throws Error when the model has none
+  const ChatTemplate* chat_template() const;  // nullptr: the model has none
+  // The prompt of a chat: the template with the model's special tokens, then tokenized.
+  std::string render(ChatInput input) const;
+  TokenIds encode_chat(ChatInput input) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quire
