@@ -1,0 +1,60 @@
+// What one rendering may use: steps, live memory, depth. A hostile template ends here in an Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::jinja {
+
+inline constexpr int kMaxNesting = 150;         // brackets and blocks within each other, in the source
+inline constexpr int kMaxExpressionDepth = 400;  // of the syntax tree: `a + b + …` is as deep as it is long
+inline constexpr int kMaxCallDepth = 800;        // nested evaluations; 3 KiB of stack each at worst (asan): 2.4 of 8 MiB
+inline constexpr int kMaxValueDepth = 300;       // lists within lists
+inline constexpr size_t kMaxSource = size_t{1} << 20;
+
+class Meter {
+ public:
+  // Twenty million steps are about a second; a real template takes some fifty a message.
+  explicit Meter(size_t input_bytes) : steps_left_(20'000'000 + input_bytes / 8), memory_left_((256u << 20) + 32 * input_bytes) {}
+  Meter(const Meter&) = delete;
+  Meter& operator=(const Meter&) = delete;
+
+  void step(size_t n = 1) {
+    if (n > steps_left_) fail_steps();
+    steps_left_ -= n;
+  }
+  void take(size_t bytes) {
+    if (bytes > memory_left_) fail_memory();
+    memory_left_ -= bytes;
+  }
+  void give(size_t bytes) { memory_left_ += bytes; }
+
+ private:
+  [[noreturn]] static void fail_steps();
+  [[noreturn]] static void fail_memory();
+  uint64_t steps_left_;
+  size_t memory_left_;
+};
+
+// Memory taken from a meter for as long as this lives. The meter outlives it.
+class Charge {
+ public:
+  Charge() = default;
+  Charge(Meter& meter, size_t bytes) : meter_(&meter), bytes_(bytes) { meter.take(bytes); }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+  ~Charge() {
+    if (meter_ != nullptr) meter_->give(bytes_);
+  }
+  void grow(size_t bytes) {
+    if (meter_ == nullptr) return;
+    meter_->take(bytes);
+    bytes_ += bytes;
+  }
+
+ private:
+  Meter* meter_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace quire::jinja
