@@ -48,7 +48,8 @@ class PageTable {
   // Another sequence with the same past: shares all pages.
   PageTable fork(PagePool& pool) const;
   // The page of `position` may be written afterwards. When it is shared, a fresh page takes its place, and its content
-  // must be copied. The pool has a free page then (pages_to_grow counted it).
+  // must be copied. A shared page takes a free one of the pool (an assertion); after grow() one is there (pages_to_grow
+  // counted it) until someone else takes it, so call both together.
   std::optional<PageCopy> make_writable(PagePool& pool, int position);
 
   // Keeps the first `tokens` tokens, tokens in [0, tokens()], and releases the pages that hold none of them.
