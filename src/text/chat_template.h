@@ -25,14 +25,14 @@ class TemplateError : public Error {
 
 struct ChatInput {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();  // [{"role": …, "content": …, …}, …]
-  nlohmann::ordered_json tools;      // array of tools or null; key order is kept
-  nlohmann::ordered_json documents;  // array or null
+  nlohmann::ordered_json tools = nullptr;      // array of tools or null; key order is kept
+  nlohmann::ordered_json documents = nullptr;  // array or null
   bool add_generation_prompt = true;
   // The last message is not closed: the prompt ends where its content ends. Excludes add_generation_prompt (an Error).
   bool continue_final_message = false;
   nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();  // variables: {"bos_token": "<s>", …}
   nlohmann::ordered_json kwargs = nlohmann::ordered_json::object();  // chat_template_kwargs: more variables, they win
-  std::optional<std::chrono::local_seconds> now;  // what strftime_now reads; the local wall clock when absent
+  std::optional<std::chrono::local_seconds> now = {};  // what strftime_now reads; the local wall clock when absent
 };
 
 namespace jinja {

@@ -101,7 +101,7 @@ Value tojson(Evaluator& e, const Value& v, const Args& args) {
   style.sorted = p.flag(3, false);
   if (p.has(1)) {
     style.multiline = true;
-    style.comma = ",";
+    style.comma.assign(1, ',');
     if (p[1]->text() != nullptr) style.indent = p.text(1);
     else style.indent.assign(static_cast<size_t>(std::clamp(p.integer(1, 0), Int{0}, Int{100})), ' ');
   }

@@ -62,7 +62,7 @@ Value repeat(Evaluator& e, const Value& of, Int times) {
   if (unit != 0 && times > Int{kMaxText} / static_cast<Int>(unit)) throw no_resource("a repetition of more than {} bytes", kMaxText);
   const auto n = unit == 0 ? size_t{0} : static_cast<size_t>(times);
   const Charge charge(e.meter, unit * n);
-  e.meter.step(n);
+  e.meter.step(n / 8);
   if (const Text* t = of.text()) {
     std::string text;
     for (size_t i = 0; i < n; ++i) text += t->bytes;
