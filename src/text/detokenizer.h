@@ -13,16 +13,16 @@
 namespace quire {
 
 // The pieces joined are Tokenizer::decode of all the ids. No piece ends inside a UTF-8 character: bytes that may still
-// become one are held back (at most three); bytes that no longer can become U+FFFD, one for each maximal ill-formed part.
-// A value: copy it to try a draft and keep the old state. One thread at a time.
+// become one are held back (at most three); bytes that no longer can become U+FFFD, one for each maximal ill-formed
+// part. A value: copy it to try a draft and keep the old state. One thread at a time.
 class Detokenizer {
  public:
   explicit Detokenizer(Tokenizer tokenizer, DecodeOptions options = {})
       : tokenizer_(std::move(tokenizer)), options_(options) {}
 
-  std::string push(TokenId id);                // the text that is certain now; may be empty
-  void push(TokenId id, std::string& out);     // the same, appended
-  std::string finish();                        // what was held back, made well-formed; ready for a new text
+  std::string push(TokenId id);             // the text that is certain now; may be empty
+  void push(TokenId id, std::string& out);  // the same, appended
+  std::string finish();                     // what was held back, made well-formed; ready for a new text
 
  private:
   void put(std::string_view bytes, std::string& out);

@@ -21,7 +21,7 @@ namespace quire {
 
 // What a GGUF says about its vocabulary (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
 struct GgufVocabulary {
-  std::string model;                      // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4 or t5 (unigram)
+  std::string model;                      // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4, t5 (unigram)
   std::string pre;                        // the pre-tokenizer of gpt2 models; empty where the file names none
   std::vector<std::string_view> tokens;   // the text of each id
   std::vector<float> scores;              // one a token, or empty
@@ -42,6 +42,7 @@ struct EncodeOptions {
 
 struct DecodeOptions {
   bool skip_special = false;  // leave special tokens out
+  bool continues = false;     // the ids go on a text: the space that some vocabularies put before a text stays
 };
 
 struct TokenizerData;
@@ -50,15 +51,16 @@ struct TokenizerData;
 class Tokenizer {
  public:
   // `name` stands in error messages. Both throw Error naming the field when the vocabulary is broken (kInvalid) or uses
-  // a component Quire does not have (kUnsupported).
-  static Tokenizer from_hf_json(std::string_view json, const std::string& name);
+  // a component Quire does not have (kUnsupported). `config` is the tokenizer_config.json beside it, if there is one:
+  // it names BOS, EOS, UNK and PAD, which tokenizer.json itself does not.
+  static Tokenizer from_hf_json(std::string_view json, const std::string& name, std::string_view config = {});
   static Tokenizer from_gguf(const GgufVocabulary& vocabulary, const std::string& name);
 
   // Takes any bytes: ill-formed UTF-8 is read as U+FFFD. Time grows as n log n at most.
   TokenIds encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // Ids outside the vocabulary give nothing. The result is well-formed UTF-8; see Detokenizer, which gives the same text
-  // piece by piece.
+  // Ids outside the vocabulary give nothing. The result is well-formed UTF-8; see Detokenizer, which gives the same
+  // text piece by piece.
   std::string decode(std::span<const TokenId> ids, DecodeOptions options = {}) const;
 
   // Ids are 0 … vocab_size()-1; there may be holes, which have no text.

@@ -1,0 +1,67 @@
+#include "text/detokenizer.h"
+
+#include "text/tokenizer_data.h"
+#include "text/tokenizer_utf8.h"
+
+namespace quire {
+
+// Takes what is held back and `bytes` and writes what is certain.
+void Detokenizer::put(std::string_view bytes, std::string& out) {
+  std::string joined;
+  if (!held_.empty()) {
+    joined = held_;
+    joined += bytes;
+    bytes = joined;
+    held_.clear();
+  }
+  const DecodeRules& rules = tokenizer_.data().decoding;
+  const bool may_strip = rules.strip_count > 0 && !options_.continues;
+  for (size_t at = 0; at < bytes.size();) {
+    const Utf8Step step = utf8_step(bytes, at);
+    if (step.incomplete) {
+      held_ = bytes.substr(at);
+      return;
+    }
+    if (step.length == 0) {
+      out += kReplacement;
+      at += static_cast<size_t>(step.bad);
+      stripped_ = rules.strip_count;
+      continue;
+    }
+    if (may_strip && stripped_ < rules.strip_count && step.character == rules.strip_character) {
+      ++stripped_;
+    } else {
+      stripped_ = rules.strip_count;
+      out.append(bytes, at, static_cast<size_t>(step.length));
+    }
+    at += static_cast<size_t>(step.length);
+  }
+}
+
+void Detokenizer::push(TokenId id, std::string& out) {
+  const TokenizerData& data = tokenizer_.data();
+  if (!data.contains(id) || (options_.skip_special && data.special[static_cast<size_t>(id)])) return;
+  if (!started_ && !options_.continues && data.decoding.first_differs()) {
+    Regex::Matcher matcher;
+    put(data.decoding.bytes_of(data.text_to_decode(id), true, matcher), out);
+  } else {
+    put(data.bytes[static_cast<size_t>(id)], out);
+  }
+  started_ = true;
+}
+
+std::string Detokenizer::push(TokenId id) {
+  std::string out;
+  push(id, out);
+  return out;
+}
+
+std::string Detokenizer::finish() {
+  std::string out = lossy_utf8(held_);
+  held_.clear();
+  started_ = false;
+  stripped_ = 0;
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,85 @@
+#include "text/detokenizer_steps.h"
+
+#include <algorithm>
+
+#include "text/tokenizer_bytes.h"
+#include "text/tokenizer_utf8.h"
+
+namespace quire {
+namespace {
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  size_t done = 0;
+  for (size_t at = text.find(from); at != text.npos && !from.empty(); at = text.find(from, done)) {
+    out += text.substr(done, at - done);
+    out += to;
+    done = at + from.size();
+  }
+  out += text.substr(done);
+  return out;
+}
+
+struct Apply {
+  bool first;
+  Regex::Matcher& matcher;
+  bool& raw;  // bytes from here on, which are no text
+
+  std::string operator()(const DecodeAlphabet&, const std::string& text) const {
+    std::string bytes;
+    if (!alphabet_to_bytes(text, bytes)) return text;
+    raw = true;
+    return bytes;
+  }
+  std::string operator()(const DecodeByteToken&, const std::string& text) const {
+    const int byte = byte_token_value(text);
+    if (byte < 0) return text;
+    raw = true;
+    return std::string(1, static_cast<char>(byte));
+  }
+  std::string operator()(const DecodeReplace& s, const std::string& text) const { return replaced(text, s.from, s.to); }
+  std::string operator()(const DecodeReplaceRegex& s, const std::string& text) const {
+    std::vector<TextRange> matches;
+    matcher.find_all(s.from, text, matches);
+    std::string out;
+    size_t done = 0;
+    for (const TextRange& m : matches) {
+      out += text.substr(done, m.begin - done) + s.to;
+      done = m.end;
+    }
+    return out + text.substr(done);
+  }
+  std::string operator()(const DecodeStrip& s, const std::string& text) const {
+    std::string character;
+    append_utf8(s.character, character);
+    std::string_view rest = text;
+    for (int i = 0; i < s.left && rest.starts_with(character); ++i) rest.remove_prefix(character.size());
+    for (int i = 0; i < s.right && rest.ends_with(character); ++i) rest.remove_suffix(character.size());
+    return std::string(rest);
+  }
+  std::string operator()(const DecodeMetaspace& s, const std::string& text) const {
+    return replaced(text, s.replacement, first && s.drop_in_first ? "" : " ");
+  }
+  std::string operator()(const DecodeJoinBySpaces&, const std::string& text) const { return first ? text : " " + text; }
+};
+
+}  // namespace
+
+std::string DecodeRules::bytes_of(std::string_view spelling, bool first, Regex::Matcher& matcher) const {
+  std::string text(spelling);
+  bool raw = false;
+  for (const DecodeStep& step : steps) {
+    if (raw) break;
+    text = std::visit([&](const auto& s) { return Apply{first, matcher, raw}(s, text); }, step);
+  }
+  return text;
+}
+
+bool DecodeRules::first_differs() const {
+  return std::any_of(steps.begin(), steps.end(), [](const DecodeStep& step) {
+    const auto* metaspace = std::get_if<DecodeMetaspace>(&step);
+    return std::holds_alternative<DecodeJoinBySpaces>(step) || (metaspace && metaspace->drop_in_first);
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,142 @@
+#include "text/pretokenizer_regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+// White_Space of Unicode, for inside a character class. PCRE2's own \s has U+180E too, which lost the property in
+// Unicode 6.3.
+constexpr std::string_view kSpaces =
+    R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+// Compiling and matching take time and memory with a pattern's length; the longest in use has some 1,200 bytes.
+constexpr size_t kLongestPattern = 16384;
+
+// Rewrites what PCRE2 would read otherwise than Oniguruma and std::regex do.
+std::string translate(std::string_view pattern, const std::string& where) {
+  std::string out;
+  bool inside = false;  // a character class
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      const char next = pattern[++i];
+      if (next == 's') {
+        out += inside ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
+      } else if (next == 'S' && !inside) {
+        out += "[^" + std::string(kSpaces) + "]";
+      } else if (next == 'h' || next == 'H') {
+        throw unsupported("{}: \\{} in a pattern", where, next);
+      } else {
+        out += c;
+        out += next;
+      }
+      continue;
+    }
+    if (inside && c == '&' && i + 1 < pattern.size() && pattern[i + 1] == '&') {
+      throw unsupported("{}: an intersection of character classes (&&) in a pattern", where);
+    }
+    if (inside && c == '[' && (i + 1 >= pattern.size() || pattern[i + 1] != ':')) {
+      throw unsupported("{}: a character class inside a character class in a pattern", where);
+    }
+    if (c == '[' && !inside) {
+      inside = true;
+      out += c;
+      if (i + 1 < pattern.size() && pattern[i + 1] == '^') out += pattern[++i];
+      if (i + 1 < pattern.size() && pattern[i + 1] == ']') out += "\\" + std::string(1, pattern[++i]);
+      continue;
+    }
+    if (c == '[' && inside) {  // [:name:]
+      const size_t end = pattern.find(":]", i);
+      if (end == std::string_view::npos) throw invalid("{}: a [: without :] in a pattern", where);
+      out += pattern.substr(i, end + 2 - i);
+      i = end + 1;
+      continue;
+    }
+    if (c == ']' && inside) inside = false;
+    out += c;
+  }
+  return out;
+}
+
+std::string pcre_message(int code) {
+  PCRE2_UCHAR text[256];
+  return pcre2_get_error_message(code, text, sizeof text) < 0 ? fmt::format("error {}", code)
+                                                              : std::string(reinterpret_cast<char*>(text));
+}
+
+// A match of the patterns in use takes a few steps a byte at most; the limits stand far above, yet below a second.
+constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kHeapLimitKiB = 256 * 1024;
+constexpr size_t kJitStack = size_t{8} << 20;
+
+}  // namespace
+
+struct Regex::Code {
+  pcre2_code* code = nullptr;
+  ~Code() { pcre2_code_free(code); }
+};
+
+Regex::Regex(std::string_view pattern, const std::string& where) : pattern_(pattern) {
+  if (pattern.size() > kLongestPattern) throw unsupported("{}: a pattern of {} bytes", where, pattern.size());
+  const std::string source = translate(pattern, where);
+  auto code = std::make_shared<Code>();
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  if (!code->code) throw invalid("{}: the pattern does not compile: {}", where, pcre_message(error));
+  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where it fails, matching interprets
+  code_ = std::move(code);
+}
+
+struct Regex::Matcher::Memory {
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, kJitStack, nullptr);
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  Memory() {
+    if (!context || !stack || !data) throw no_resource("no memory to match a pre-tokenizer's pattern");
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_heap_limit(context, kHeapLimitKiB);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~Memory() {
+    pcre2_match_data_free(data);
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+};
+
+Regex::Matcher::Matcher() = default;
+Regex::Matcher::~Matcher() = default;
+
+void Regex::Matcher::find_all(const Regex& regex, std::string_view text, std::vector<TextRange>& matches) {
+  if (!memory_) memory_ = std::make_unique<Memory>();
+  const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  size_t at = 0;
+  while (at < text.size()) {
+    uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
+    int found = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
+      options |= PCRE2_NO_JIT;  // the interpreter keeps its state on the heap
+      found = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
+    }
+    if (found == PCRE2_ERROR_NOMATCH) return;
+    if (found < 0) {
+      throw invalid("the pre-tokenizer's pattern {} fails on this text: {}", regex.pattern_, pcre_message(found));
+    }
+    const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(memory_->data);
+    if (bounds[1] <= bounds[0] || bounds[0] < at) {  // \K can turn a match around
+      throw unsupported("the pre-tokenizer's pattern {} matches backwards", regex.pattern_);
+    }
+    matches.push_back({bounds[0], bounds[1]});
+    at = bounds[1];
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+// GPT-2's alphabet: each of the 256 bytes as one printable character ("Ġ" for a space), the spelling of byte-level
+// vocabularies.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+char32_t byte_to_character(unsigned char byte);
+int character_to_byte(char32_t character);  // -1 where the character stands for no byte
+
+std::string bytes_to_alphabet(std::string_view bytes);
+// The bytes, if every character stands for one; else false.
+bool alphabet_to_bytes(std::string_view text, std::string& bytes);
+
+// "<0x0A>" to 10; -1 for anything else.
+int byte_token_value(std::string_view text);
+std::string byte_token(unsigned char byte);  // "<0x0A>"
+
+}  // namespace quire
