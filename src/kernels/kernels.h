@@ -112,7 +112,7 @@ struct RopeStoreArgs {
   int page, slot;  // where the row's token lies
 };
 
-// Attention of consecutive rows of one sequence for one KV head and its group of query heads, by online softmax.
+// Attention of consecutive rows of one sequence for query heads that share a KV head, by online softmax.
 //
 // Definition, for a query at position p with window w (0: none): tokens max(0, p - w + 1) .. p in blocks of
 // kAttentionBlock (at absolute positions), blocks in splits of kAttentionSplit. Score of a token: even + odd FMA chains over
@@ -122,14 +122,15 @@ struct RopeStoreArgs {
 // rows share a tile, or which thread computes which split.
 inline constexpr int kAttentionBlock = 64;
 inline constexpr int kAttentionSplit = 512;
-inline constexpr int kMaxTileQueries = 16;  // rows * (heads / kv_heads) of a tile
+inline constexpr int kMaxTileQueries = 16;  // rows * heads of a tile
+inline constexpr int kMaxHeadDim = 512;
 struct AttentionArgs {
   const float* q;  // [rows, heads, head_dim]
   size_t q_stride;
   float* out;  // [rows, heads, head_dim]
   size_t out_stride;
   const KvLayer* kv;
-  int heads;
+  int heads;  // of all, kv->kv_heads * group
   float scale;
   int window;
 };
@@ -137,16 +138,16 @@ struct AttentionTile {
   const int32_t* pages;  // the sequence's page table
   int row, rows;         // rows of the batch, consecutive positions
   int position;          // of the first
-  int kv_head;
+  int head, heads;       // query heads [head, head + heads), all of one KV head
   int split_begin, split_end;  // splits to compute
-  // nullptr: merges its splits and writes the result to out. Otherwise writes, for each row and query head of the group,
+  // nullptr: merges its splits and writes the result to out. Otherwise writes, for each row and query head,
   // [max, sum, padded_dim values] to `partial` (split_end == split_begin + 1).
   float* partial;
 };
 
 // Merges partial results of the same queries in order and writes them to out.
 struct AttentionMerge {
-  int row, rows, kv_head;
+  int row, rows, head, heads;
   const float* partials;  // of split 0
   size_t split_stride;    // floats from one split's partials to the next
   int splits;

@@ -288,4 +288,8 @@ float packed_weight(const PackedMatrix& m, int row, int col) {
   return packed_format(m.type).has_minimum ? value + parts.minimum : value;
 }
 
+void unpack_row(const PackedMatrix& m, int row, float* out) {
+  for (int col = 0; col < m.cols; ++col) out[col] = packed_weight(m, row, col);
+}
+
 }  // namespace quire

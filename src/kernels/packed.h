@@ -89,7 +89,10 @@ void pack_panels(const PackedMatrix& matrix, std::span<const std::byte> source, 
 // One weight, exactly as dequantize() gives it: the slow way, for the reference kernels and tests.
 float packed_weight(const PackedMatrix& matrix, int row, int col);
 
-// Its parts: weight = scale * (q - zero) + minimum. Only for quantized types.
+// A whole row of weights to out [cols]: a token's embedding.
+void unpack_row(const PackedMatrix& matrix, int row, float* out);
+
+// The parts of one weight: weight = scale * (q - zero) + minimum. Only for quantized types.
 struct WeightParts {
   int q;  // zero already subtracted
   float scale, minimum;

@@ -209,11 +209,11 @@ void absorb(float& max, float& sum, float* acc, float next_max, float next_sum, 
 
 void attention(const AttentionArgs& a, const AttentionTile& tile) {
   const KvLayer& kv = *a.kv;
-  const int group = a.heads / kv.kv_heads, dim = kv.head_dim;
+  const int dim = kv.head_dim, kv_head = tile.head / (a.heads / kv.kv_heads);
   for (int r = 0; r < tile.rows; ++r) {
     const int end = tile.position + r + 1, window_begin = a.window > 0 ? std::max(0, end - a.window) : 0;
-    for (int g = 0; g < group; ++g) {
-      const size_t head = static_cast<size_t>((tile.kv_head * group + g) * dim);
+    for (int g = 0; g < tile.heads; ++g) {
+      const size_t head = static_cast<size_t>((tile.head + g) * dim);
       const float* q = a.q + static_cast<size_t>(tile.row + r) * a.q_stride + head;
       Partial total;
       total.acc.assign(static_cast<size_t>(dim), 0.0f);
@@ -221,7 +221,7 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
         const int first = std::max(window_begin, split * kAttentionSplit), stop = std::min(end, (split + 1) * kAttentionSplit);
         Partial part;
         part.acc.assign(static_cast<size_t>(dim), 0.0f);
-        if (first < stop) part = attend_split(kv, q, tile.pages, tile.kv_head, a.scale, first, stop);
+        if (first < stop) part = attend_split(kv, q, tile.pages, kv_head, a.scale, first, stop);
         if (tile.partial) {
           total = part;
         } else {
@@ -229,7 +229,7 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
         }
       }
       if (tile.partial) {
-        float* out = tile.partial + static_cast<size_t>((r * group + g) * (kv.padded_dim() + 2));
+        float* out = tile.partial + static_cast<size_t>((r * tile.heads + g) * (kv.padded_dim() + 2));
         out[0] = total.max;
         out[1] = total.sum;
         std::copy(total.acc.begin(), total.acc.end(), out + 2);
@@ -243,10 +243,10 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
 
 void merge(const AttentionArgs& a, const AttentionMerge& m) {
   const KvLayer& kv = *a.kv;
-  const int group = a.heads / kv.kv_heads, dim = kv.head_dim;
-  for (int i = 0; i < m.rows * group; ++i) {
+  const int dim = kv.head_dim;
+  for (int i = 0; i < m.rows * m.heads; ++i) {
     float max = -std::numeric_limits<float>::infinity(), sum = 0;
-    float* out = a.out + static_cast<size_t>(m.row + i / group) * a.out_stride + static_cast<size_t>((m.kv_head * group + i % group) * dim);
+    float* out = a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride + static_cast<size_t>((m.head + i % m.heads) * dim);
     std::fill_n(out, dim, 0.0f);
     for (int split = 0; split < m.splits; ++split) {
       const float* part = m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (kv.padded_dim() + 2));

@@ -40,7 +40,7 @@ void rope_store(const RopeStoreArgs& a) {
   const int dim = kv.head_dim, padded = kv.padded_dim();
   for (int h = 0; h < a.heads; ++h) turn(a.q + h * dim, a.q + h * dim, dim, a.cos_sin, a.rope_dim, a.kind);
   for (int h = 0; h < kv.kv_heads; ++h) {
-    float key[1024];  // head_dim is checked against this when a model is loaded
+    float key[kMaxHeadDim];
     turn(a.k + h * dim, key, dim, a.cos_sin, a.rope_dim, a.kind);
     const float* value = a.v + h * dim;
     std::byte* page = kv.data + static_cast<size_t>(a.page) * kv.page_stride + static_cast<size_t>(h) * kv.head_stride;

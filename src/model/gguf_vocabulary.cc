@@ -6,7 +6,7 @@
 
 namespace quire {
 
-GgufVocabulary gguf_vocabulary(const Gguf& file) {
+GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   GgufVocabulary v;
   v.model = file.get<std::string>("tokenizer.ggml.model");
   v.pre = file.get_or<std::string>("tokenizer.ggml.pre", "");
@@ -52,6 +52,6 @@ GgufVocabulary gguf_vocabulary(const Gguf& file) {
   return v;
 }
 
-Tokenizer gguf_tokenizer(const Gguf& file) { return Tokenizer::from_gguf(gguf_vocabulary(file), file.file()); }
+Tokenizer gguf_tokenizer(const Gguf& file) { return Tokenizer::from_gguf(read_gguf_vocabulary(file), file.file()); }
 
 }  // namespace quire

@@ -8,7 +8,7 @@ namespace quire {
 
 // The tokenizer.ggml.* keys. The views point into the file's mapping. Throws Error where a key is missing or has
 // another type.
-GgufVocabulary gguf_vocabulary(const Gguf& file);
+GgufVocabulary read_gguf_vocabulary(const Gguf& file);
 
 // Its tokenizer.
 Tokenizer gguf_tokenizer(const Gguf& file);

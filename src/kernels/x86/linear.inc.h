@@ -194,82 +194,90 @@ QUIRE_INLINE void float_panel(const PackedMatrix& m, int p, const std::byte* x, 
   for (int r = 0; r < kRows; ++r) out[r] = !kDequantize && kFormat.has_minimum ? add(acc[r], lows[r]) : acc[r];
 }
 
-enum class Numerics { kInt8, kBf16, kDequantized };
+// Product of one panel with kRows rows: out[r] = panel * row r.
+using Product = void (*)(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F* out);
 
-template <TensorType kType, Numerics kNumerics, int kRows>
-QUIRE_INLINE void multiply(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F (&out)[kRows]) {
-  if constexpr (kNumerics == Numerics::kInt8) {
-    int8_panel<kType, kRows>(m, p, x, x_stride, out);
-  } else {
-    float_panel<kType, kNumerics == Numerics::kDequantized, kRows>(m, p, x, x_stride, out);
+template <TensorType kType, int kRows>
+void int8_product(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F* out) {
+  int8_panel<kType, kRows>(m, p, x, x_stride, *reinterpret_cast<F(*)[kRows]>(out));
+}
+template <TensorType kType, bool kDequantize, int kRows>
+void float_product(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F* out) {
+  float_panel<kType, kDequantize, kRows>(m, p, x, x_stride, *reinterpret_cast<F(*)[kRows]>(out));
+}
+
+template <TensorType kType, int kRows>
+Product product_of(Activations activations) {
+  if constexpr (is_quantized(kType)) {
+    if (activations == Activations::kInt8) return int8_product<kType, kRows>;
+    if (activations == Activations::kBf16) return float_product<kType, false, kRows>;
+  }
+  return float_product<kType, true, kRows>;
+}
+template <int kRows>
+Product find_product(TensorType type, Activations activations) {
+  switch (type) {
+    case TensorType::Q4_0: return product_of<TensorType::Q4_0, kRows>(activations);
+    case TensorType::Q4_1: return product_of<TensorType::Q4_1, kRows>(activations);
+    case TensorType::Q5_0: return product_of<TensorType::Q5_0, kRows>(activations);
+    case TensorType::Q5_1: return product_of<TensorType::Q5_1, kRows>(activations);
+    case TensorType::Q8_0: return product_of<TensorType::Q8_0, kRows>(activations);
+    case TensorType::Q4_K: return product_of<TensorType::Q4_K, kRows>(activations);
+    case TensorType::Q5_K: return product_of<TensorType::Q5_K, kRows>(activations);
+    case TensorType::Q6_K: return product_of<TensorType::Q6_K, kRows>(activations);
+    case TensorType::F16: return product_of<TensorType::F16, kRows>(activations);
+    case TensorType::BF16: return product_of<TensorType::BF16, kRows>(activations);
+    default: return product_of<TensorType::F32, kRows>(activations);
   }
 }
 
-template <TensorType kType, Numerics kNumerics, int kRows>
-void linear_rows(const LinearArgs& a, int p, int row) {
-  F out[kRows];
-  const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
-  multiply<kType, kNumerics, kRows>(*a.weights, p, x, a.x_stride, out);
+// The rest of a linear for the rows of one product: bias, gate, residual.
+QUIRE_INLINE void finish_rows(const LinearArgs& a, int p, int row, int rows, F* out, const F* up) {
   const int n = p * kPanel, left = a.weights->rows - n;
   if (a.bias) {
     alignas(64) float bias[kPanel] = {};
     for (int i = 0; i < kPanel && i < left; ++i) bias[i] = a.bias[n + i];
-    for (F& o : out) o = add(o, load(bias));
+    for (int r = 0; r < rows; ++r) out[r] = add(out[r], load(bias));
   }
-  if (a.up) {
-    F up[kRows];
-    multiply<kType, kNumerics, kRows>(*a.up, p, x, a.x_stride, up);
-    for (int r = 0; r < kRows; ++r) out[r] = mul(silu(out[r]), up[r]);
-  }
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < rows; ++r) {
+    const F value = up ? mul(silu(out[r]), up[r]) : out[r];
     float* y = a.y + static_cast<size_t>(row + r) * a.y_stride + n;
     if (left >= kPanel) {
-      store(y, a.accumulate ? add(load(y), out[r]) : out[r]);
+      store(y, a.accumulate ? add(load(y), value) : value);
     } else {
       alignas(64) float last[kPanel];
-      store(last, out[r]);
+      store(last, value);
       for (int i = 0; i < left; ++i) y[i] = a.accumulate ? y[i] + last[i] : last[i];
     }
   }
 }
 
-template <TensorType kType, Numerics kNumerics>
-void linear_tile(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+template <int kRows>
+void linear_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+  const Product product = find_product<kRows>(a.weights->type, a.activations);
+  const Product up_product = a.up ? find_product<kRows>(a.up->type, a.activations) : nullptr;
   for (int p = panel_begin; p < panel_end; ++p) {
-    int row = row_begin;
-    if constexpr (kMaxRows >= 8) {
-      for (; row + 8 <= row_end; row += 8) linear_rows<kType, kNumerics, 8>(a, p, row);
+    for (int row = row_begin; row < row_end; row += kRows) {
+      F out[kRows], up[kRows];
+      const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
+      product(*a.weights, p, x, a.x_stride, out);
+      if (up_product) up_product(*a.up, p, x, a.x_stride, up);
+      finish_rows(a, p, row, kRows, out, up_product ? up : nullptr);
     }
-    for (; row + 4 <= row_end; row += 4) linear_rows<kType, kNumerics, 4>(a, p, row);
-    if (row + 2 <= row_end) linear_rows<kType, kNumerics, 2>(a, p, row), row += 2;
-    if (row < row_end) linear_rows<kType, kNumerics, 1>(a, p, row);
   }
-}
-
-template <TensorType kType>
-void linear_type(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
-  if constexpr (is_quantized(kType)) {
-    if (a.activations == Activations::kInt8) return linear_tile<kType, Numerics::kInt8>(a, panel_begin, panel_end, row_begin, row_end);
-    if (a.activations == Activations::kBf16) return linear_tile<kType, Numerics::kBf16>(a, panel_begin, panel_end, row_begin, row_end);
-  }
-  linear_tile<kType, Numerics::kDequantized>(a, panel_begin, panel_end, row_begin, row_end);
 }
 
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
-  const auto run = [&](auto tile) { tile(a, panel_begin, panel_end, row_begin, row_end); };
-  switch (a.weights->type) {
-    case TensorType::Q4_0: return run(linear_type<TensorType::Q4_0>);
-    case TensorType::Q4_1: return run(linear_type<TensorType::Q4_1>);
-    case TensorType::Q5_0: return run(linear_type<TensorType::Q5_0>);
-    case TensorType::Q5_1: return run(linear_type<TensorType::Q5_1>);
-    case TensorType::Q8_0: return run(linear_type<TensorType::Q8_0>);
-    case TensorType::Q4_K: return run(linear_type<TensorType::Q4_K>);
-    case TensorType::Q5_K: return run(linear_type<TensorType::Q5_K>);
-    case TensorType::Q6_K: return run(linear_type<TensorType::Q6_K>);
-    case TensorType::F16: return run(linear_type<TensorType::F16>);
-    case TensorType::BF16: return run(linear_type<TensorType::BF16>);
-    default: return run(linear_type<TensorType::F32>);
-  }
+  int row = row_begin;
+  const auto take = [&]<int kRows>() {
+    const int end = row + (row_end - row) / kRows * kRows;
+    if (end > row) linear_rows<kRows>(a, panel_begin, panel_end, row, end);
+    row = end;
+  };
+  if constexpr (kMaxRows >= 8) take.template operator()<8>();
+  take.template operator()<4>();
+  take.template operator()<2>();
+  take.template operator()<1>();
 }
 
 }  // namespace

@@ -116,13 +116,11 @@ QUIRE_INLINE KeyPair load_values(const std::byte* values, int padded, int t, int
   }
 }
 
-constexpr int kMaxDim = 512;
-
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
-  alignas(64) float q[kMaxTileQueries][kMaxDim];
-  alignas(64) float acc[kMaxTileQueries][kMaxDim];
+  alignas(64) float q[kMaxTileQueries][kMaxHeadDim];
+  alignas(64) float acc[kMaxTileQueries][kMaxHeadDim];
   alignas(64) float scores[kMaxTileQueries][kAttentionBlock];
   float max[kMaxTileQueries], sum[kMaxTileQueries];
   int first[kMaxTileQueries], end[kMaxTileQueries];  // tokens of this split
@@ -247,17 +245,17 @@ QUIRE_INLINE void write_result(const float* acc, float sum, float* out, int dim)
 
 void attention(const AttentionArgs& a, const AttentionTile& tile) {
   const KvLayer& kv = *a.kv;
-  const int group = a.heads / kv.kv_heads, dim = kv.head_dim, padded = kv.padded_dim();
-  const size_t head = static_cast<size_t>(tile.kv_head) * kv.head_stride;
+  const int dim = kv.head_dim, padded = kv.padded_dim();
+  const size_t head = static_cast<size_t>(tile.head / (a.heads / kv.kv_heads)) * kv.head_stride;
   Queries s;
-  s.count = tile.rows * group;
-  const auto row_of = [&](int i) { return static_cast<size_t>(tile.row + i / group); };
-  const auto head_of = [&](int i) { return static_cast<size_t>((tile.kv_head * group + i % group) * dim); };
+  s.count = tile.rows * tile.heads;
+  const auto row_of = [&](int i) { return static_cast<size_t>(tile.row + i / tile.heads); };
+  const auto head_of = [&](int i) { return static_cast<size_t>((tile.head + i % tile.heads) * dim); };
   for (int i = 0; i < s.count; ++i) {
     __builtin_memset(s.q[i] + dim, 0, sizeof(float) * static_cast<size_t>(padded - dim));
     __builtin_memcpy(s.q[i], a.q + row_of(i) * a.q_stride + head_of(i), sizeof(float) * static_cast<size_t>(dim));
   }
-  alignas(64) float totals[kMaxTileQueries][kMaxDim];
+  alignas(64) float totals[kMaxTileQueries][kMaxHeadDim];
   float max[kMaxTileQueries], sum[kMaxTileQueries];
   const bool whole = tile.partial == nullptr && tile.split_end - tile.split_begin > 1;
   for (int i = 0; i < s.count && whole; ++i) {
@@ -267,7 +265,7 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
   }
   for (int split = tile.split_begin; split < tile.split_end; ++split) {
     for (int i = 0; i < s.count; ++i) {
-      const int end = tile.position + i / group + 1, window = a.window > 0 && end > a.window ? end - a.window : 0;
+      const int end = tile.position + i / tile.heads + 1, window = a.window > 0 && end > a.window ? end - a.window : 0;
       const int split_first = split * kAttentionSplit, split_end = split_first + kAttentionSplit;
       s.first[i] = window > split_first ? window : split_first;
       s.end[i] = end < split_end ? end : split_end;
@@ -294,16 +292,16 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
 
 void merge(const AttentionArgs& a, const AttentionMerge& m) {
   const KvLayer& kv = *a.kv;
-  const int group = a.heads / kv.kv_heads, dim = kv.head_dim, padded = kv.padded_dim();
-  for (int i = 0; i < m.rows * group; ++i) {
-    alignas(64) float acc[kMaxDim];
+  const int dim = kv.head_dim, padded = kv.padded_dim();
+  for (int i = 0; i < m.rows * m.heads; ++i) {
+    alignas(64) float acc[kMaxHeadDim];
     __builtin_memset(acc, 0, sizeof(float) * static_cast<size_t>(padded));
     float max = minus_infinity(), sum = 0;
     for (int split = 0; split < m.splits; ++split) {
       const float* part = m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (padded + 2));
       absorb(max, sum, acc, part[0], part[1], part + 2, padded);
     }
-    write_result(acc, sum, a.out + static_cast<size_t>(m.row + i / group) * a.out_stride + static_cast<size_t>((m.kv_head * group + i % group) * dim), dim);
+    write_result(acc, sum, a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride + static_cast<size_t>((m.head + i % m.heads) * dim), dim);
   }
 }
 

@@ -67,12 +67,12 @@ struct Sequence {
       const int count = std::min(rows, c.tokens - row), all = splits(row + count - 1);
       for (int h = 0; h < c.kv_heads; ++h) {
         if (!merged) {
-          kernels.attention(a, {pages.data(), row, count, row, h, 0, all, nullptr});
+          kernels.attention(a, {pages.data(), row, count, row, h * group, group, 0, all, nullptr});
           continue;
         }
         std::vector<float> partials(part * static_cast<size_t>(all));
-        for (int s = 0; s < all; ++s) kernels.attention(a, {pages.data(), row, count, row, h, s, s + 1, &partials[part * static_cast<size_t>(s)]});
-        kernels.merge(a, {row, count, h, partials.data(), part, all});
+        for (int s = 0; s < all; ++s) kernels.attention(a, {pages.data(), row, count, row, h * group, group, s, s + 1, &partials[part * static_cast<size_t>(s)]});
+        kernels.merge(a, {row, count, h * group, group, partials.data(), part, all});
       }
     }
     return out;

@@ -1,0 +1,33 @@
+// A model ready to run, and the numbers that describe it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/team.h"
+#include "kernels/kv_memory.h"
+#include "model/config.h"
+#include "model/decoder.h"
+#include "model/model_text.h"
+#include "model/weights.h"
+#include "quire/engine.h"
+
+namespace quire {
+
+// Owns weights, KV cache, threads and activations. Built once from EngineOptions; commands that need no scheduler (verify, perplexity,
+// bench) use it directly.
+struct LoadedModel {
+  explicit LoadedModel(const EngineOptions& options);
+
+  ModelConfig config;
+  ModelText text;
+  std::optional<ChatTemplate> chat_template;
+  Team team;
+  Weights weights;
+  ModelInfo info;
+  std::unique_ptr<KvMemory> kv;
+  std::unique_ptr<Decoder> decoder;
+};
+
+}  // namespace quire

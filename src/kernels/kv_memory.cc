@@ -1,0 +1,27 @@
+#include "kernels/kv_memory.h"
+
+#include <cassert>
+#include <cstring>
+
+namespace quire {
+
+KvMemory::KvMemory(const KvShape& shape, int pages)
+    : shape_(shape),
+      pages_(pages),
+      layer_page_bytes_(static_cast<size_t>(shape.kv_heads) * kv_head_bytes(shape.type, shape.head_dim)),
+      memory_(shape.page_bytes() * static_cast<size_t>(pages)) {}
+
+KvLayer KvMemory::layer(int index) const {
+  return {memory_.data() + static_cast<size_t>(index) * static_cast<size_t>(pages_) * layer_page_bytes_, layer_page_bytes_,
+          kv_head_bytes(shape_.type, shape_.head_dim), shape_.type, shape_.kv_heads, shape_.head_dim};
+}
+
+void KvMemory::copy_page(int from, int to) {
+  assert(from >= 0 && from < pages_ && to >= 0 && to < pages_);
+  for (int i = 0; i < shape_.layers; ++i) {
+    const KvLayer l = layer(i);
+    std::memcpy(l.data + static_cast<size_t>(to) * l.page_stride, l.data + static_cast<size_t>(from) * l.page_stride, l.page_stride);
+  }
+}
+
+}  // namespace quire

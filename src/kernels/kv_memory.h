@@ -1,0 +1,38 @@
+// The memory of the KV cache: pages of 16 tokens for all layers, in the layout the attention kernels read.
+#pragma once
+
+#include <cstddef>
+
+#include "base/memory.h"
+#include "kernels/kernels.h"
+
+namespace quire {
+
+struct KvShape {
+  KvType type = KvType::kBf16;
+  int layers = 0, kv_heads = 0, head_dim = 0;
+
+  size_t page_bytes() const {  // of all layers
+    return static_cast<size_t>(layers) * static_cast<size_t>(kv_heads) * kv_head_bytes(type, head_dim);
+  }
+};
+
+// One allocation, made once. Which page belongs to whom is kv/'s business.
+class KvMemory {
+ public:
+  KvMemory(const KvShape& shape, int pages);
+
+  KvLayer layer(int index) const;
+  void copy_page(int from, int to);
+  int pages() const { return pages_; }
+  size_t bytes() const { return memory_.size(); }
+  const KvShape& shape() const { return shape_; }
+
+ private:
+  KvShape shape_;
+  int pages_;
+  size_t layer_page_bytes_;
+  LargeBuffer memory_;  // [layers][pages][kv_heads][keys, values]
+};
+
+}  // namespace quire

@@ -1,0 +1,90 @@
+#include "kernels/ops.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace quire {
+namespace {
+
+constexpr int kRowsPerQuantizeTile = 8;
+
+// Rows whose activations stay in a core's L2 while panels stream past: 64 rows of 2,048 int8 inputs are 196 KiB.
+constexpr int kRowsPerTile = 64;
+
+}  // namespace
+
+void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
+  const int tiles = (rows + kRowsPerQuantizeTile - 1) / kRowsPerQuantizeTile;
+  compute.team.for_tiles(tiles, [&](int tile, int) {
+    const int begin = tile * kRowsPerQuantizeTile;
+    compute.kernels.quantize(args, begin, std::min(rows, begin + kRowsPerQuantizeTile));
+  });
+}
+
+void linears(const Compute& compute, std::span<const LinearArgs> list, int rows) {
+  int panels = 0;
+  for (const LinearArgs& args : list) panels += args.weights->panels();
+  // Eight tiles a thread let a thread that is slowed down by a neighbour give some away.
+  const int wanted = compute.team.size() * 8;
+  const int row_tiles = (rows + kRowsPerTile - 1) / kRowsPerTile;
+  const int panel_tiles = std::clamp(wanted, 1, panels);
+  compute.team.for_tiles(row_tiles * panel_tiles, [&](int tile, int) {
+    const int row_begin = tile / panel_tiles * kRowsPerTile, row_end = std::min(rows, row_begin + kRowsPerTile);
+    int begin = static_cast<int>(int64_t{panels} * (tile % panel_tiles) / panel_tiles);
+    int end = static_cast<int>(int64_t{panels} * (tile % panel_tiles + 1) / panel_tiles);
+    for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix
+      const int count = args.weights->panels();
+      if (begin < count && end > 0) compute.kernels.linear(args, std::max(0, begin), std::min(end, count), row_begin, row_end);
+      begin -= count;
+      end -= count;
+    }
+  });
+}
+
+AttentionOp::AttentionOp(const Team& team, int max_rows, int max_positions, int heads, int kv_heads, int head_dim)
+    : max_splits_((max_positions + kAttentionSplit - 1) / kAttentionSplit),
+      tile_floats_(static_cast<size_t>(kMaxTileQueries) * static_cast<size_t>((head_dim + 15) / 16 * 16 + 2)),
+      split_below_(2 * team.size()) {
+  const int group = heads / kv_heads, group_tiles = (group + kMaxTileQueries - 1) / kMaxTileQueries;
+  tiles_.reserve(static_cast<size_t>(max_rows * kv_heads * group_tiles));
+  partials_.resize(static_cast<size_t>(split_below_ * max_splits_) * tile_floats_);
+}
+
+void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
+  const int group = args.heads / args.kv->kv_heads, heads = std::min(group, kMaxTileQueries), rows = std::max(1, kMaxTileQueries / heads);
+  tiles_.clear();
+  int most_splits = 0;
+  for (const AttentionSpan& span : spans) {
+    for (int row = 0; row < span.rows; row += rows) {
+      const int count = std::min(rows, span.rows - row), position = span.position + row;
+      const int splits = (position + count - 1) / kAttentionSplit + 1;
+      most_splits = std::max(most_splits, splits);
+      for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
+        tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group), 0, splits, nullptr});
+      }
+    }
+  }
+  const auto count = static_cast<int>(tiles_.size());
+  if (most_splits == 1 || count >= split_below_) {
+    compute.team.for_tiles(count, [&](int tile, int) { compute.kernels.attention(args, tiles_[static_cast<size_t>(tile)]); });
+    return;
+  }
+  // Few long sequences: one tile a split, merged afterwards.
+  assert(most_splits <= max_splits_);
+  const auto partial = [&](int tile, int split) { return partials_.data() + static_cast<size_t>(tile * most_splits + split) * tile_floats_; };
+  compute.team.for_tiles(count * most_splits, [&](int i, int) {
+    AttentionTile tile = tiles_[static_cast<size_t>(i / most_splits)];
+    const int split = i % most_splits;
+    if (split >= tile.split_end) return;
+    tile.split_begin = split;
+    tile.split_end = split + 1;
+    tile.partial = partial(i / most_splits, split);
+    compute.kernels.attention(args, tile);
+  });
+  compute.team.for_tiles(count, [&](int i, int) {
+    const AttentionTile& tile = tiles_[static_cast<size_t>(i)];
+    compute.kernels.merge(args, {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_, tile.split_end});
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,36 @@
+// A model's files as they lie on disk: a GGUF, or a Hugging Face directory, behind one face.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "format/gguf.h"
+#include "format/hf_config.h"
+#include "format/safetensors.h"
+
+namespace quire {
+
+class Checkpoint {
+ public:
+  // A .gguf file or a directory with config.json. Throws Error (kNotFound, kInvalid).
+  static Checkpoint open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string file() const { return path_.string(); }  // for messages
+  const Gguf* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
+  const HfConfig* hf() const { return hf_ ? &*hf_ : nullptr; }
+
+  std::span<const TensorView> tensors() const { return gguf_ ? gguf_->tensors() : safetensors_->tensors(); }
+  const TensorView* find_tensor(std::string_view name) const { return gguf_ ? gguf_->find_tensor(name) : safetensors_->find_tensor(name); }
+
+ private:
+  std::filesystem::path path_;
+  std::optional<Gguf> gguf_;
+  std::optional<HfConfig> hf_;
+  std::optional<Safetensors> safetensors_;
+};
+
+}  // namespace quire

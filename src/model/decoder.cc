@@ -1,0 +1,193 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr int kRowsPerTile = 8;  // of what is done row by row
+
+size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+// Inputs of a linear in each form that its weights ask for.
+struct Inputs {
+  std::byte* int8;
+  std::byte* floats;
+  size_t int8_stride, float_stride;  // bytes from row to row
+
+  std::byte* data(Activations a) const { return a == Activations::kInt8 ? int8 : floats; }
+  size_t stride(Activations a) const { return a == Activations::kInt8 ? int8_stride : float_stride; }
+};
+
+}  // namespace
+
+struct Decoder::State {
+  const ModelConfig& config;
+  const Weights& weights;
+  KvMemory& kv;
+  Compute compute;
+  DecoderLimits limits;
+  RopeTable rope;
+  AttentionOp attention;
+  std::vector<AttentionSpan> spans;
+
+  // One buffer, cut into: [rows, ...] of float32 unless said otherwise.
+  LargeBuffer memory;
+  float *x, *qkv, *attended, *gated, *cos_sin, *last, *logits;
+  std::byte *int8_blocks, *float_blocks;
+
+  State(const ModelConfig& c, const Weights& w, KvMemory& k, const Compute& comp, DecoderLimits l)
+      : config(c),
+        weights(w),
+        kv(k),
+        compute(comp),
+        limits(l),
+        rope(make_rope_table(c.rope)),
+        attention(comp.team, l.max_rows, l.max_positions, c.heads, c.kv_heads, c.head_dim) {
+    spans.reserve(static_cast<size_t>(l.max_rows));
+    for (const bool counting : {true, false}) {
+      size_t end = 0;
+      const auto part = [&](int rows, size_t bytes_per_row) {
+        const size_t begin = end;
+        end += round_up(static_cast<size_t>(rows) * bytes_per_row, 64);
+        return counting ? nullptr : memory.data() + begin;
+      };
+      const auto floats = [&](int rows, int cols) { return reinterpret_cast<float*>(part(rows, static_cast<size_t>(cols) * sizeof(float))); };
+      const int rows = l.max_rows;
+      x = floats(rows, c.hidden);
+      qkv = floats(rows, qkv_size());
+      attended = floats(rows, c.heads * c.head_dim);
+      gated = floats(rows, c.ffn);
+      cos_sin = floats(rows, c.rope.dim);
+      last = floats(l.max_logits, c.hidden);
+      logits = floats(l.max_logits, c.vocab);
+      int8_blocks = part(rows, input_stride(Activations::kInt8, widest()));
+      float_blocks = part(rows, input_stride(Activations::kF32, widest()));
+      if (counting) memory = LargeBuffer(end);
+    }
+  }
+
+  int qkv_size() const { return (config.heads + 2 * config.kv_heads) * config.head_dim; }
+  int widest() const { return std::max({config.hidden, config.ffn, config.heads * config.head_dim}); }
+  static size_t input_stride(Activations a, int cols) {
+    return static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(a);
+  }
+
+  Activations needed(const PackedMatrix& m) const { return activations_for(compute.activations, m.type); }
+
+  // Prepares `rows` rows of `in` [rows, cols], normalised if `norm` is set, in the forms that the matrices ask for.
+  Inputs prepare(const float* in, int cols, const float* norm, int rows, std::initializer_list<const PackedMatrix*> matrices) {
+    Inputs inputs{int8_blocks, float_blocks, input_stride(Activations::kInt8, cols), input_stride(Activations::kF32, cols)};
+    bool done[3] = {};
+    for (const PackedMatrix* m : matrices) {
+      const Activations to = needed(*m);
+      if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
+      quantize_rows(compute, {in, static_cast<size_t>(cols), cols, norm, config.norm_epsilon, to, inputs.data(to), inputs.stride(to)}, rows);
+    }
+    return inputs;
+  }
+
+  LinearArgs linear(const Inputs& in, const Linear& m, float* y, int y_stride) const {
+    const Activations a = needed(m.weight);
+    return {&m.weight, nullptr, a, in.data(a), in.stride(a), y, static_cast<size_t>(y_stride), m.bias_or_null(), false};
+  }
+
+  void embed(const Batch& batch) {
+    const auto rows = static_cast<int>(batch.rows.size());
+    compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+      for (int r = tile * kRowsPerTile; r < std::min(rows, (tile + 1) * kRowsPerTile); ++r) {
+        const Row& row = batch.rows[static_cast<size_t>(r)];
+        unpack_row(weights.embedding, row.token, x + static_cast<ptrdiff_t>(r) * config.hidden);
+        rope.at(row.position, cos_sin + static_cast<ptrdiff_t>(r) * config.rope.dim);
+      }
+    });
+  }
+
+  void attend(int index, const Batch& batch) {
+    const LayerWeights& w = weights.layers[static_cast<size_t>(index)];
+    const auto rows = static_cast<int>(batch.rows.size());
+    const int q_size = config.heads * config.head_dim, kv_size = config.kv_heads * config.head_dim, stride = qkv_size();
+    const Inputs in = prepare(x, config.hidden, w.attention_norm.data(), rows, {&w.q.weight, &w.k.weight, &w.v.weight});
+    const LinearArgs projections[] = {linear(in, w.q, qkv, stride), linear(in, w.k, qkv + q_size, stride), linear(in, w.v, qkv + q_size + kv_size, stride)};
+    linears(compute, projections, rows);
+
+    const KvLayer layer = kv.layer(index);
+    const auto store_rows = [&](const Span& span, int begin, int end) {
+      for (int i = begin; i < end; ++i) {
+        const int row = span.row + i, position = span.position + i;
+        float* q = qkv + static_cast<ptrdiff_t>(row) * stride;
+        compute.kernels.rope_store({q, q + q_size, q + q_size + kv_size, config.heads, cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim,
+                                    config.rope.dim, config.rope.kind, &layer, span.pages[static_cast<size_t>(position / kPageTokens)], position % kPageTokens});
+      }
+    };
+    if (batch.spans.size() == 1) {
+      compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+        store_rows(batch.spans[0], tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile));
+      });
+    } else {
+      compute.team.for_tiles(static_cast<int>(batch.spans.size()), [&](int tile, int) {
+        const Span& span = batch.spans[static_cast<size_t>(tile)];
+        store_rows(span, 0, span.rows);
+      });
+    }
+    attention.run(compute, {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(q_size), &layer, config.heads, config.attention_scale,
+                            config.windows[static_cast<size_t>(index)]}, spans);
+
+    const Inputs mixed = prepare(attended, q_size, nullptr, rows, {&w.o.weight});
+    LinearArgs output = linear(mixed, w.o, x, config.hidden);
+    output.accumulate = true;
+    linears(compute, {&output, 1}, rows);
+  }
+
+  void feed_forward(int index, int rows) {
+    const LayerWeights& w = weights.layers[static_cast<size_t>(index)];
+    const Inputs in = prepare(x, config.hidden, w.ffn_norm.data(), rows, {&w.gate.weight, &w.up.weight});
+    LinearArgs gate = linear(in, w.gate, gated, config.ffn);
+    gate.up = &w.up.weight;
+    linears(compute, {&gate, 1}, rows);
+    const Inputs inner = prepare(gated, config.ffn, nullptr, rows, {&w.down.weight});
+    LinearArgs down = linear(inner, w.down, x, config.hidden);
+    down.accumulate = true;
+    linears(compute, {&down, 1}, rows);
+  }
+
+  int output(const Batch& batch) {
+    int count = 0;
+    for (size_t r = 0; r < batch.rows.size(); ++r) {
+      if (!batch.rows[r].wants_logits) continue;
+      assert(count < limits.max_logits);
+      std::memcpy(last + static_cast<ptrdiff_t>(count++) * config.hidden, x + static_cast<ptrdiff_t>(r) * config.hidden, sizeof(float) * static_cast<size_t>(config.hidden));
+    }
+    if (count == 0) return 0;
+    const Inputs in = prepare(last, config.hidden, weights.output_norm.data(), count, {&weights.output.weight});
+    const LinearArgs head = linear(in, weights.output, logits, config.vocab);
+    linears(compute, {&head, 1}, count);
+    return count;
+  }
+};
+
+Decoder::Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute, DecoderLimits limits)
+    : state_(std::make_unique<State>(config, weights, kv, compute, limits)) {}
+Decoder::~Decoder() = default;
+
+std::span<float> Decoder::forward(const Batch& batch) {
+  State& s = *state_;
+  assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
+  s.spans.clear();
+  for (const Span& span : batch.spans) s.spans.push_back({span.pages.data(), span.row, span.rows, span.position});
+  s.embed(batch);
+  for (int layer = 0; layer < s.config.layers; ++layer) {
+    s.attend(layer, batch);
+    s.feed_forward(layer, static_cast<int>(batch.rows.size()));
+  }
+  const auto count = static_cast<size_t>(s.output(batch));
+  return {s.logits, count * static_cast<size_t>(s.config.vocab)};
+}
+
+const DecoderLimits& Decoder::limits() const { return state_->limits; }
+size_t Decoder::activation_bytes() const { return state_->memory.size(); }
+
+}  // namespace quire

@@ -1,0 +1,151 @@
+// Llama, and what the models after it have in common with it.
+
+#include <cmath>
+
+#include "base/error.h"
+#include "model/families.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kIgnoredHf[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq"};
+constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight", "blk.{}.attn_rot_embd"};
+
+RopeConfig::Scaling scaling_of(const std::string& name, const std::string& where) {
+  if (name == "default" || name == "none") return RopeConfig::Scaling::kNone;
+  if (name == "linear") return RopeConfig::Scaling::kLinear;
+  if (name == "llama3") return RopeConfig::Scaling::kLlama3;
+  if (name == "yarn") return RopeConfig::Scaling::kYarn;
+  throw unsupported("{}: rope scaling '{}'; there are default, linear, llama3, yarn", where, name);
+}
+
+// rope_parameters (transformers 5), or rope_theta and rope_scaling (4).
+void read_rope_hf(const JsonObject& config, RopeConfig& rope) {
+  rope.theta = config.get_or<double>("rope_theta", 10000.0);
+  auto parameters = config.optional_object("rope_parameters");
+  if (!parameters) parameters = config.optional_object("rope_scaling");
+  if (!parameters) return;
+  rope.theta = parameters->get_or<double>("rope_theta", rope.theta);
+  const char* key = parameters->has("rope_type") ? "rope_type" : "type";
+  rope.scaling = scaling_of(parameters->get_or<std::string>(key, "default"), parameters->where(key));
+  rope.factor = parameters->get_or<double>("factor", 1.0);
+  rope.low_frequency_factor = parameters->get_or<double>("low_freq_factor", rope.low_frequency_factor);
+  rope.high_frequency_factor = parameters->get_or<double>("high_freq_factor", rope.high_frequency_factor);
+  rope.original_positions =
+      parameters->get_or<double>("original_max_position_embeddings", config.get_or<double>("max_position_embeddings", 0.0));
+  rope.beta_fast = parameters->get_or<double>("beta_fast", rope.beta_fast);
+  rope.beta_slow = parameters->get_or<double>("beta_slow", rope.beta_slow);
+  rope.attention_factor = parameters->optional<double>("attention_factor");
+}
+
+void finish(ModelConfig& c, int window) {
+  c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+  if (c.layers > 0 && c.layers <= 1024) c.windows.assign(static_cast<size_t>(c.layers), window);
+}
+
+}  // namespace
+
+const TensorNames kLlamaHfNames = {
+    .embedding = "model.embed_tokens.weight",
+    .output_norm = "model.norm.weight",
+    .output = "lm_head.weight",
+    .attention_norm = "model.layers.{}.input_layernorm.weight",
+    .q = "model.layers.{}.self_attn.q_proj.weight",
+    .k = "model.layers.{}.self_attn.k_proj.weight",
+    .v = "model.layers.{}.self_attn.v_proj.weight",
+    .o = "model.layers.{}.self_attn.o_proj.weight",
+    .ffn_norm = "model.layers.{}.post_attention_layernorm.weight",
+    .gate = "model.layers.{}.mlp.gate_proj.weight",
+    .up = "model.layers.{}.mlp.up_proj.weight",
+    .down = "model.layers.{}.mlp.down_proj.weight",
+    .ignored = kIgnoredHf,
+};
+
+const TensorNames kLlamaGgufNames = {
+    .embedding = "token_embd.weight",
+    .output_norm = "output_norm.weight",
+    .output = "output.weight",
+    .attention_norm = "blk.{}.attn_norm.weight",
+    .q = "blk.{}.attn_q.weight",
+    .k = "blk.{}.attn_k.weight",
+    .v = "blk.{}.attn_v.weight",
+    .o = "blk.{}.attn_output.weight",
+    .ffn_norm = "blk.{}.ffn_norm.weight",
+    .gate = "blk.{}.ffn_gate.weight",
+    .up = "blk.{}.ffn_up.weight",
+    .down = "blk.{}.ffn_down.weight",
+    .ignored = kIgnoredGguf,
+};
+
+ModelConfig read_llama_hf(const HfConfig& hf) {
+  const JsonObject& j = hf.config;
+  ModelConfig c;
+  c.layers = j.get<int>("num_hidden_layers");
+  c.hidden = j.get<int>("hidden_size");
+  c.heads = j.get<int>("num_attention_heads");
+  c.kv_heads = j.get_or<int>("num_key_value_heads", c.heads);
+  c.head_dim = j.get_or<int>("head_dim", c.heads > 0 ? c.hidden / c.heads : 0);
+  c.ffn = j.get<int>("intermediate_size");
+  c.vocab = j.get<int>("vocab_size");
+  c.max_positions = j.get_or<int>("max_position_embeddings", 2048);
+  c.norm_epsilon = j.get_or<float>("rms_norm_eps", 1e-6f);
+  c.tied_output = j.get_or<bool>("tie_word_embeddings", false);
+  const auto activation = j.get_or<std::string>("hidden_act", "silu");
+  if (activation != "silu") throw unsupported("{}: '{}'; this family computes silu", j.where("hidden_act"), activation);
+  c.rope.kind = RopeKind::kHalves;
+  c.rope.dim = c.head_dim;
+  read_rope_hf(j, c.rope);
+  const EndTokens ends = end_tokens(hf);
+  c.bos = ends.bos;
+  c.eos = ends.eos;
+  finish(c, 0);
+  return c;
+}
+
+ModelConfig read_llama_gguf(const Gguf& gguf) {
+  const auto arch = gguf.get<std::string>("general.architecture");
+  const auto key = [&](std::string_view name) { return arch + "." + std::string(name); };
+  ModelConfig c;
+  c.architecture = arch;
+  c.layers = gguf.get<int>(key("block_count"));
+  c.hidden = gguf.get<int>(key("embedding_length"));
+  c.heads = gguf.get<int>(key("attention.head_count"));
+  c.kv_heads = gguf.get_or<int>(key("attention.head_count_kv"), c.heads);
+  c.head_dim = gguf.get_or<int>(key("attention.key_length"), c.heads > 0 ? c.hidden / c.heads : 0);
+  c.ffn = gguf.get<int>(key("feed_forward_length"));
+  c.max_positions = gguf.get<int>(key("context_length"));
+  c.norm_epsilon = gguf.get<float>(key("attention.layer_norm_rms_epsilon"));
+  if (gguf.get_or<int>(key("expert_count"), 0) != 0) throw unsupported("{}: mixtures of experts", gguf.file());
+  const TensorView* embedding = gguf.find_tensor(kLlamaGgufNames.embedding);
+  if (!embedding || embedding->shape.size() != 2) throw invalid("{}: tensor {} is missing or no matrix; is this a vocabulary without a model?", gguf.file(), kLlamaGgufNames.embedding);
+  c.vocab = static_cast<int>(std::min<uint64_t>(embedding->shape[0], 1u << 30));
+  c.tied_output = gguf.find_tensor(kLlamaGgufNames.output) == nullptr;
+  c.rope.kind = RopeKind::kNeighbours;
+  c.rope.dim = gguf.get_or<int>(key("rope.dimension_count"), c.head_dim);
+  c.rope.theta = gguf.get_or<double>(key("rope.freq_base"), 10000.0);
+  c.rope.scaling = scaling_of(gguf.get_or<std::string>(key("rope.scaling.type"), "none"), gguf.file());
+  c.rope.factor = gguf.get_or<double>(key("rope.scaling.factor"), gguf.get_or<double>(key("rope.scale_linear"), 1.0));
+  if (c.rope.scaling == RopeConfig::Scaling::kNone && c.rope.factor != 1) c.rope.scaling = RopeConfig::Scaling::kLinear;
+  c.rope.original_positions = gguf.get_or<double>(key("rope.scaling.original_context_length"), c.max_positions);
+  if (const TensorView* divisors = gguf.find_tensor("rope_freqs.weight")) {
+    if (divisors->type != TensorType::F32) throw unsupported("{}: rope_freqs.weight is {}, expected F32", gguf.file(), name(divisors->type));
+    c.rope.frequency_divisors.resize(divisors->bytes.size() / sizeof(float));
+    std::copy_n(divisors->bytes.begin(), divisors->bytes.size(), reinterpret_cast<std::byte*>(c.rope.frequency_divisors.data()));
+  }
+  finish(c, gguf.get_or<int>(key("attention.sliding_window"), 0));
+  return c;
+}
+
+namespace {
+
+ModelConfig llama_hf(const HfConfig& hf) {
+  ModelConfig c = read_llama_hf(hf);
+  c.architecture = "llama";
+  return c;
+}
+
+}  // namespace
+
+const Family kLlama = {"LlamaForCausalLM", "llama", llama_hf, read_llama_gguf, &kLlamaHfNames, &kLlamaGgufNames};
+
+}  // namespace quire

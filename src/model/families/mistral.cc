@@ -1,0 +1,19 @@
+// Mistral 7B: Llama with a sliding window in every layer. Its GGUF files say "llama".
+
+#include "model/families.h"
+
+namespace quire {
+namespace {
+
+ModelConfig from_hf(const HfConfig& hf) {
+  ModelConfig c = read_llama_hf(hf);
+  c.architecture = "mistral";
+  for (int& window : c.windows) window = hf.config.get_or<int>("sliding_window", 0);
+  return c;
+}
+
+}  // namespace
+
+const Family kMistral = {"MistralForCausalLM", "llama", from_hf, read_llama_gguf, &kLlamaHfNames, &kLlamaGgufNames};
+
+}  // namespace quire

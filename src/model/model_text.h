@@ -1,0 +1,25 @@
+// The text side of a model: its tokenizer, chat template and special tokens, without its weights.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "model/checkpoint.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire {
+
+struct ModelText {
+  std::optional<Tokenizer> tokenizer;         // none: a checkpoint without vocabulary
+  std::optional<std::string> template_source;  // Jinja
+  nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();  // template variables: bos_token, eos_token, …
+};
+
+ModelText load_model_text(const Checkpoint& checkpoint);
+// `model`: as for -m (registry.h).
+ModelText load_model_text(const std::string& model);
+
+}  // namespace quire
