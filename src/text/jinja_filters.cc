@@ -193,6 +193,7 @@ Value round_filter(Evaluator&, const Value& v, const Args& args) {
     if (precision < 0) {
       const double scale = std::pow(10.0, static_cast<double>(-precision));
       const double rounded = std::nearbyint(d / scale) * scale;
+      if (v.is_int() && std::fabs(rounded) > 1e38) throw invalid("the integer is too large");
       return v.is_int() ? Value(static_cast<Int>(rounded)) : Value(rounded);
     }
     if (!std::isfinite(d)) return d;

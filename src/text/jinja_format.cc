@@ -32,7 +32,11 @@ size_t number_in(std::string_view s, size_t& at, size_t limit) {
 
 std::string in_base(Int value, unsigned base, bool upper) {
   std::string out;
-  for (Int rest = value; rest > 0; rest /= base) out.push_back((upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<size_t>(rest % base)]);
+  const std::string_view digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
+  for (Int rest = value; rest > 0; rest /= base) {
+    const auto digit = static_cast<unsigned>(rest % base);
+    out.push_back(digits[digit]);
+  }
   std::reverse(out.begin(), out.end());
   return out.empty() ? "0" : out;
 }
@@ -47,7 +51,7 @@ std::string magnitude(const Value& v, const Spec& spec) {
   const char type = spec.type;
   if (type == 'x' || type == 'X' || type == 'o' || type == 'b') {
     if (!v.is_int()) throw invalid("format code '{}' needs an integer, not {}", type, type_name(v));
-    const Int i = v.to_int() < 0 ? -v.to_int() : v.to_int();
+    const Int i = v.to_int() < 0 ? negated(v, true).to_int() : v.to_int();
     const unsigned base = type == 'o' ? 8 : type == 'b' ? 2 : 16;
     return (spec.alternate ? std::string("0") + type : "") + in_base(i, base, type == 'X');
   }
@@ -55,8 +59,8 @@ std::string magnitude(const Value& v, const Spec& spec) {
   if (type == 0 && v.is<double>() && spec.precision < 0) {
     out = float_repr(std::fabs(v.as<double>()));
   } else if (type == 'd' || type == 'i' || type == 'u' || (type == 0 && v.is_int())) {
-    Int i = v.is_int() ? v.to_int() : static_cast<Int>(std::clamp(v.as<double>(), -1e30, 1e30));
-    out = fmt::format("{}", i < 0 ? -i : i);
+    const Int i = v.is_int() ? v.to_int() : static_cast<Int>(std::isnan(v.as<double>()) ? 0 : std::clamp(v.as<double>(), -1e30, 1e30));
+    out = fmt::format("{}", i < 0 ? negated(i, true).to_int() : i);
     if (spec.precision > static_cast<int>(out.size())) out.insert(0, static_cast<size_t>(spec.precision) - out.size(), '0');
   } else {
     const double d = std::fabs(v.to_double()) * (type == '%' ? 100 : 1);

@@ -15,7 +15,7 @@ inline constexpr size_t kMaxSource = size_t{1} << 20;
 class Meter {
  public:
   // Twenty million steps are about a second; a real template takes some fifty a message.
-  explicit Meter(size_t input_bytes) : steps_left_(20'000'000 + input_bytes / 8), memory_left_((256u << 20) + 32 * input_bytes) {}
+  explicit Meter(size_t input_bytes) : steps_left_(20'000'000 + input_bytes / 8), memory_left_((64u << 20) + 32 * input_bytes) {}
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 

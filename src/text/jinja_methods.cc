@@ -152,7 +152,7 @@ Value zfill_method(Evaluator& e, const Value& self, const Args& args) {
   const std::string& s = str(self);
   const Int width = Params(args, "zfill", {"width"}, 1).integer(0, 0);
   const bool has_sign = !s.empty() && (s[0] == '-' || s[0] == '+');
-  const std::string digits = justified(s.substr(has_sign ? 1 : 0), width - (has_sign ? 1 : 0), "0", '>');
+  const std::string digits = justified(s.substr(has_sign ? 1 : 0), std::max(width, Int{1}) - (has_sign ? 1 : 0), "0", '>');
   return text(e, self, (has_sign ? s.substr(0, 1) : "") + digits);
 }
 

@@ -9,7 +9,7 @@
 namespace quire::jinja {
 namespace {
 
-constexpr size_t kMaxText = size_t{64} << 20;
+constexpr size_t kMaxText = size_t{16} << 20;
 
 [[noreturn]] void fail_operands(std::string_view sign, const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})

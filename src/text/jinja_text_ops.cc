@@ -100,7 +100,7 @@ std::string justified(std::string_view s, Int width, std::string_view fill, char
   const Int length = static_cast<Int>(char_count(s));
   if (width > 1'000'000) throw no_resource("a text padded to more than a million characters");
   if (char_count(fill) != 1) throw invalid("The fill character must be exactly one character long");
-  const Int missing = std::max(width - length, Int{0});
+  const Int missing = width > length ? width - length : Int{0};
   // str.center puts the odd space left where the width is odd too.
   const Int left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
   std::string out;
