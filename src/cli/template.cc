@@ -4,14 +4,9 @@
 #include <iostream>
 
 #include "base/mapped_file.h"
+#include "model/model_text.h"
 #include "text/chat_template.h"
 #include "text/jinja_time.h"
-#if __has_include("model/model_text.h")
-#include "model/model_text.h"
-#define QUIRE_MODEL_TEXT 1
-#else
-#define QUIRE_MODEL_TEXT 0
-#endif
 
 namespace quire {
 namespace {
@@ -30,12 +25,12 @@ struct Source {
 
 Source load(const TemplateOptions& options) {
   if (!options.file.empty()) return {ChatTemplate::parse(read_text_file(options.file, size_t{16} << 20), options.file)};
-#if QUIRE_MODEL_TEXT
   if (!options.model.empty()) {
     const ModelText text = load_model_text(options.model);
-    return {ChatTemplate::parse(text.chat_template, options.model), ordered_json(text.special_tokens)};
+    if (!text.template_source)
+      throw not_found("{} has no chat template; give one with --template FILE.jinja", options.model);
+    return {ChatTemplate::parse(*text.template_source, options.model), text.special_tokens};
   }
-#endif
   throw invalid("quire template needs a template: give --template FILE.jinja or -m MODEL");
 }
 
@@ -61,10 +56,14 @@ ChatInput input_of(const ordered_json& line, const ordered_json& special_tokens)
     } else if (key == "kwargs") {
       if (!value.is_object()) throw invalid("kwargs must be an object");
       for (const auto& [name, argument] : value.items()) {
-        if (name == "add_generation_prompt") in.add_generation_prompt = flag(name, argument);
-        else if (name == "continue_final_message") in.continue_final_message = flag(name, argument);
-        else if (name == "documents") in.documents = argument;
-        else in.kwargs[name] = argument;
+        if (name == "add_generation_prompt")
+          in.add_generation_prompt = flag(name, argument);
+        else if (name == "continue_final_message")
+          in.continue_final_message = flag(name, argument);
+        else if (name == "documents")
+          in.documents = argument;
+        else
+          in.kwargs[name] = argument;
       }
     }
   }
@@ -99,13 +98,14 @@ void run(const TemplateOptions& options) {
 void add_template_command(CLI::App& app) {
   auto options = std::make_shared<TemplateOptions>();
   CLI::App* command = app.add_subcommand("template", "Show what a chat template makes of messages");
-  CLI::Option* file = command->add_option("--template", options->file, "The chat template: a Jinja file")->type_name("FILE.jinja");
-#if QUIRE_MODEL_TEXT
-  command->add_option("-m,--model", options->model, "Use the chat template of this model: a file, a directory or a name")->type_name("MODEL")->excludes(file);
-#else
-  file->required();
-#endif
-  command->add_option("-p,--prompt", options->prompt, "Render this one user message and print the prompt as it is")->type_name("TEXT");
+  CLI::Option* file =
+      command->add_option("--template", options->file, "The chat template: a Jinja file")->type_name("FILE.jinja");
+  command
+      ->add_option("-m,--model", options->model, "Use the chat template of this model: a file, a directory or a name")
+      ->type_name("MODEL")
+      ->excludes(file);
+  command->add_option("-p,--prompt", options->prompt, "Render this one user message and print the prompt as it is")
+      ->type_name("TEXT");
   command->footer(
       "Without -p, reads one JSON object a line from stdin:\n"
       "  {\"messages\": [...], \"tools\": [...], \"kwargs\": {\"add_generation_prompt\": true, ...},\n"

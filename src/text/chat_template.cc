@@ -33,7 +33,8 @@ std::string tag_last_message(ordered_json& messages) {
       if (item.is_object() && item.contains("text")) part = &item["text"];
     text = part;
   }
-  if (text == nullptr || !text->is_string()) throw invalid("continue_final_message is set but the final message has no text to continue");
+  if (text == nullptr || !text->is_string())
+    throw invalid("continue_final_message is set but the final message has no text to continue");
   const std::string before = text->get<std::string>();
   *text = before + std::string(kTag);
   return before;
@@ -43,7 +44,8 @@ std::string cut_at_tag(std::string prompt, const std::string& final_text) {
   const std::string_view tag = jinja::strip(kTag, nullptr, true, true);
   const size_t at = prompt.rfind(tag);
   if (at == std::string::npos)
-    throw invalid("continue_final_message is set but the final message ({} bytes) does not appear in the prompt", final_text.size());
+    throw invalid("continue_final_message is set but the final message ({} bytes) does not appear in the prompt",
+                  final_text.size());
   const bool keeps_space = std::string_view(prompt).substr(at).starts_with(kTag);
   prompt.resize(at);
   if (!keeps_space) prompt.resize(jinja::strip(prompt, nullptr, false, true).size());
@@ -63,7 +65,8 @@ std::string ChatTemplate::render(const ChatInput& input) const {
     throw invalid("continue_final_message and add_generation_prompt exclude each other");
   if (!input.messages.is_array()) throw invalid("messages must be a list");
   size_t size = 0;
-  for (const ordered_json* json : {&input.messages, &input.tools, &input.documents, &input.kwargs}) size += text_size(*json);
+  for (const ordered_json* json : {&input.messages, &input.tools, &input.documents, &input.kwargs})
+    size += text_size(*json);
   jinja::Meter meter(size);
   jinja::Evaluator evaluator(*program_, meter, input.now ? *input.now : jinja::local_now());
   try {
@@ -82,7 +85,8 @@ std::string ChatTemplate::render(const ChatInput& input) const {
       if (variables->is_null()) continue;
       if (!variables->is_object()) throw invalid("chat_template_kwargs must be an object");
       for (const auto& [name, value] : variables->items()) {
-        if (name == "messages" || name == "tools") throw invalid("chat_template_kwargs: {} has a field of its own", name);
+        if (name == "messages" || name == "tools")
+          throw invalid("chat_template_kwargs: {} has a field of its own", name);
         evaluator.define(name, jinja::from_json(meter, value));
       }
     }

@@ -25,8 +25,8 @@ class TemplateError : public Error {
 
 struct ChatInput {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();  // [{"role": …, "content": …, …}, …]
-  nlohmann::ordered_json tools = nullptr;      // array of tools or null; key order is kept
-  nlohmann::ordered_json documents = nullptr;  // array or null
+  nlohmann::ordered_json tools = nullptr;                             // array of tools or null; key order is kept
+  nlohmann::ordered_json documents = nullptr;                         // array or null
   bool add_generation_prompt = true;
   // The last message is not closed: the prompt ends where its content ends. Excludes add_generation_prompt (an Error).
   bool continue_final_message = false;
@@ -45,8 +45,8 @@ class ChatTemplate {
   // `name` stands in error messages (a model's name or a file's path). Throws Error on a syntax error, with its line.
   static ChatTemplate parse(std::string source, std::string name);
 
-  // The prompt as UTF-8 text. Throws TemplateError (see above), or Error when the template fails, uses something that is
-  // not there, or exceeds its bounds of steps, depth, memory or output.
+  // The prompt as UTF-8 text. Throws TemplateError (see above), or Error when the template fails, uses something that
+  // is not there, or exceeds its bounds of steps, depth, memory or output.
   std::string render(const ChatInput& input) const;
 
   const std::string& source() const;

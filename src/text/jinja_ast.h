@@ -15,9 +15,32 @@ using Test = bool (*)(Evaluator&, const Value& input, const Args&);
 using Symbol = int;  // a variable's name: its index in Program::symbols
 
 enum class Op : uint8_t {
-  kConstant, kName, kAttribute, kSubscript, kSlice, kCall, kFilter, kTest, kList, kTuple, kDict,
-  kNot, kAnd, kOr, kNegative, kPositive, kConditional, kConcat, kCompare,
-  kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower,
+  kConstant,
+  kName,
+  kAttribute,
+  kSubscript,
+  kSlice,
+  kCall,
+  kFilter,
+  kTest,
+  kList,
+  kTuple,
+  kDict,
+  kNot,
+  kAnd,
+  kOr,
+  kNegative,
+  kPositive,
+  kConditional,
+  kConcat,
+  kCompare,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kModulo,
+  kPower,
 };
 enum class Comparison : uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
 
@@ -28,16 +51,16 @@ struct Expression {
   Op op;
   int line;
   int depth = 1;
-  Symbol symbol = -1;                           // kName
-  Value constant;                               // kConstant; kAttribute: the name
-  std::string name;                             // kAttribute, kFilter, kTest
-  Filter filter = nullptr;                      // null: there is no such filter, an error when it runs
+  Symbol symbol = -1;       // kName
+  Value constant;           // kConstant; kAttribute: the name
+  std::string name;         // kAttribute, kFilter, kTest
+  Filter filter = nullptr;  // null: there is no such filter, an error when it runs
   Test test = nullptr;
-  std::vector<ExpressionPtr> operands;          // null: absent (a slice's part, an if without else)
-  std::vector<Comparison> comparisons;          // kCompare: between operands[i] and operands[i + 1]
+  std::vector<ExpressionPtr> operands;  // null: absent (a slice's part, an if without else)
+  std::vector<Comparison> comparisons;  // kCompare: between operands[i] and operands[i + 1]
   // Calls, filters and tests: operands[0] is what is called or the input, the rest are positional arguments.
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr star, star_star;                // *args, **kwargs
+  ExpressionPtr star, star_star;  // *args, **kwargs
 };
 
 // What is assigned to: a name, namespace.attribute, or a tuple of targets.
@@ -47,7 +70,21 @@ struct Target {
   std::vector<Target> parts;
 };
 
-enum class Statement : uint8_t { kData, kPrint, kSet, kSetBlock, kIf, kFor, kMacro, kCallBlock, kFilterBlock, kWith, kScope, kBreak, kContinue };
+enum class Statement : uint8_t {
+  kData,
+  kPrint,
+  kSet,
+  kSetBlock,
+  kIf,
+  kFor,
+  kMacro,
+  kCallBlock,
+  kFilterBlock,
+  kWith,
+  kScope,
+  kBreak,
+  kContinue
+};
 
 struct Node;
 using Body = std::vector<Node>;
@@ -60,15 +97,16 @@ struct Parameter {
 struct Node {
   Statement kind;
   int line;
-  std::string data;                        // kData; a macro's name
-  Target target;                           // kSet, kSetBlock, kFor
-  std::vector<Target> targets;             // kWith
-  std::vector<ExpressionPtr> expressions;  // kPrint, kSet, kFor: [iterable, condition or null], kIf: one a branch, kWith: values
-  std::vector<Body> bodies;                // kIf: one a branch and perhaps else; kFor: [body, else]; others: [body]
-  ExpressionPtr filter;                    // kSetBlock, kFilterBlock: over an operand[0] that is null; may be null
-  bool recursive = false;                  // kFor
-  Symbol name = -1;                        // kMacro
-  std::vector<Parameter> parameters;       // kMacro, kCallBlock
+  std::string data;             // kData; a macro's name
+  Target target;                // kSet, kSetBlock, kFor
+  std::vector<Target> targets;  // kWith
+  std::vector<ExpressionPtr>
+      expressions;           // kPrint, kSet, kFor: [iterable, condition or null], kIf: one a branch, kWith: values
+  std::vector<Body> bodies;  // kIf: one a branch and perhaps else; kFor: [body, else]; others: [body]
+  ExpressionPtr filter;      // kSetBlock, kFilterBlock: over an operand[0] that is null; may be null
+  bool recursive = false;    // kFor
+  Symbol name = -1;          // kMacro
+  std::vector<Parameter> parameters;                                         // kMacro, kCallBlock
   bool takes_caller = false, takes_named = false, takes_positional = false;  // its body says caller, kwargs, varargs
 };
 

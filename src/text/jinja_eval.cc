@@ -27,7 +27,8 @@ void Scope::set(Symbol symbol, Value value) {
 class Evaluator::Depth {
  public:
   explicit Depth(Evaluator& e) : e_(e) {
-    if (e_.depth_ >= kMaxCallDepth) throw no_resource("evaluation is nested more than {} deep (a macro that calls itself?)", kMaxCallDepth);
+    if (e_.depth_ >= kMaxCallDepth)
+      throw no_resource("evaluation is nested more than {} deep (a macro that calls itself?)", kMaxCallDepth);
     ++e_.depth_;
   }
   ~Depth() { --e_.depth_; }
@@ -93,21 +94,26 @@ Value Evaluator::eval(const Expression& e, const Ref<Scope>& scope) {
   meter.step();
   const auto operand = [&](size_t i) { return eval(*e.operands[i], scope); };
   switch (e.op) {
-    case Op::kConstant: return e.constant;
-    case Op::kName: return eval_name(e, scope);
-    case Op::kAttribute: return attribute(operand(0), e.constant);
+    case Op::kConstant:
+      return e.constant;
+    case Op::kName:
+      return eval_name(e, scope);
+    case Op::kAttribute:
+      return attribute(operand(0), e.constant);
     case Op::kSubscript: {
       const Value of = operand(0);
       return subscript(of, operand(1));
     }
-    case Op::kSlice: return eval_slice(e, scope);
+    case Op::kSlice:
+      return eval_slice(e, scope);
     case Op::kCall: {
       const Value callee = operand(0);
       const Args args = eval_args(e, scope);
       line_ = e.line;
       return call(callee, args);
     }
-    case Op::kFilter: return eval_filter(e, scope, operand(0));
+    case Op::kFilter:
+      return eval_filter(e, scope, operand(0));
     case Op::kTest: {
       const Value input = operand(0);
       const Args args = eval_args(e, scope);
@@ -122,8 +128,10 @@ Value Evaluator::eval(const Expression& e, const Ref<Scope>& scope) {
       for (size_t i = 0; i < e.operands.size(); ++i) items.push_back(operand(i));
       return make_sequence(meter, std::move(items), e.op == Op::kList ? SequenceKind::kList : SequenceKind::kTuple);
     }
-    case Op::kDict: return eval_dict(e, scope);
-    case Op::kNot: return !is_true(operand(0));
+    case Op::kDict:
+      return eval_dict(e, scope);
+    case Op::kNot:
+      return !is_true(operand(0));
     case Op::kAnd: {
       Value left = operand(0);
       return is_true(left) ? operand(1) : left;
@@ -133,12 +141,16 @@ Value Evaluator::eval(const Expression& e, const Ref<Scope>& scope) {
       return is_true(left) ? left : operand(1);
     }
     case Op::kNegative:
-    case Op::kPositive: return negated(operand(0), e.op == Op::kNegative);
+    case Op::kPositive:
+      return negated(operand(0), e.op == Op::kNegative);
     case Op::kConditional:
       if (is_true(operand(0))) return operand(1);
-      return e.operands[2] != nullptr ? operand(2) : make_undefined("the inline if has no else and its condition is false");
-    case Op::kConcat: return eval_concat(e, scope);
-    case Op::kCompare: return eval_compare(e, scope);
+      return e.operands[2] != nullptr ? operand(2)
+                                      : make_undefined("the inline if has no else and its condition is false");
+    case Op::kConcat:
+      return eval_concat(e, scope);
+    case Op::kCompare:
+      return eval_compare(e, scope);
     default: {
       const Value left = operand(0);
       const Value right = operand(1);
@@ -193,14 +205,30 @@ bool Evaluator::eval_compare(const Expression& e, const Ref<Scope>& scope) {
     line_ = e.line;
     bool holds = false;
     switch (e.comparisons[i]) {
-      case Comparison::kEqual: holds = equals(meter, left, right); break;
-      case Comparison::kNotEqual: holds = !equals(meter, left, right); break;
-      case Comparison::kLess: holds = less(meter, left, right, "<"); break;
-      case Comparison::kGreater: holds = less(meter, right, left, ">"); break;
-      case Comparison::kLessEqual: holds = less(meter, left, right, "<=") || equals(meter, left, right); break;
-      case Comparison::kGreaterEqual: holds = less(meter, right, left, ">=") || equals(meter, left, right); break;
-      case Comparison::kIn: holds = contains(meter, left, right); break;
-      case Comparison::kNotIn: holds = !contains(meter, left, right); break;
+      case Comparison::kEqual:
+        holds = equals(meter, left, right);
+        break;
+      case Comparison::kNotEqual:
+        holds = !equals(meter, left, right);
+        break;
+      case Comparison::kLess:
+        holds = less(meter, left, right, "<");
+        break;
+      case Comparison::kGreater:
+        holds = less(meter, right, left, ">");
+        break;
+      case Comparison::kLessEqual:
+        holds = less(meter, left, right, "<=") || equals(meter, left, right);
+        break;
+      case Comparison::kGreaterEqual:
+        holds = less(meter, right, left, ">=") || equals(meter, left, right);
+        break;
+      case Comparison::kIn:
+        holds = contains(meter, left, right);
+        break;
+      case Comparison::kNotIn:
+        holds = !contains(meter, left, right);
+        break;
     }
     if (!holds) return false;
     left = std::move(right);
@@ -269,7 +297,8 @@ Value Evaluator::subscript(const Value& of, const Value& key) {
     const Value* found = hashable && key.dict() == nullptr ? d->find(key) : nullptr;
     if (found != nullptr) return *found;
   } else if (key.is_int()) {
-    const bool indexable = of.text() != nullptr || (of.sequence() != nullptr && of.sequence()->kind <= SequenceKind::kRange);
+    const bool indexable =
+        of.text() != nullptr || (of.sequence() != nullptr && of.sequence()->kind <= SequenceKind::kRange);
     const Int length = indexable ? length_of(of) : 0;
     const Int index = key.to_int() < 0 ? key.to_int() + length : key.to_int();
     if (of.text() != nullptr) meter.step(of.text()->bytes.size() / 16);
@@ -342,7 +371,8 @@ Value Evaluator::call_macro(const Node& node, const Ref<Scope>& outer, const Arg
   std::vector<bool> used(args.named.size());
   const auto named = [&](Symbol symbol) -> const Value* {
     for (size_t i = 0; i < args.named.size(); ++i)
-      if (args.named[i].first == program_.symbols[static_cast<size_t>(symbol)]) return used[i] = true, &args.named[i].second;
+      if (args.named[i].first == program_.symbols[static_cast<size_t>(symbol)])
+        return used[i] = true, &args.named[i].second;
     return nullptr;
   };
   for (size_t i = 0; i < arity; ++i) {
@@ -353,7 +383,7 @@ Value Evaluator::call_macro(const Node& node, const Ref<Scope>& outer, const Arg
       if (given != nullptr) throw invalid("macro '{}' got two values for the argument '{}'", node.data, name);
       given = &args.positional[i];
     }
-    Value value = given != nullptr          ? *given
+    Value value = given != nullptr        ? *given
                   : p.fallback != nullptr ? eval(*p.fallback, scope)
                                           : make_undefined("parameter '" + name + "' was not provided");
     scope->variables.emplace_back(p.symbol, std::move(value));
@@ -369,10 +399,12 @@ Value Evaluator::call_macro(const Node& node, const Ref<Scope>& outer, const Arg
     scope->set(program_.kwargs, make_dict(meter, std::move(rest)));
   }
   if (const auto it = std::find(used.begin(), used.end(), false); it != used.end())
-    throw invalid("macro '{}' takes no keyword argument '{}'", node.data, args.named[static_cast<size_t>(it - used.begin())].first);
+    throw invalid("macro '{}' takes no keyword argument '{}'", node.data,
+                  args.named[static_cast<size_t>(it - used.begin())].first);
   if (node.takes_positional) {
     Values rest;
-    if (args.positional.size() > arity) rest.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(arity), args.positional.end());
+    if (args.positional.size() > arity)
+      rest.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(arity), args.positional.end());
     scope->set(program_.varargs, make_tuple(meter, std::move(rest)));
   } else if (args.positional.size() > arity) {
     throw invalid("macro '{}' takes not more than {} argument(s)", node.data, arity);

@@ -29,8 +29,8 @@ class Evaluator {
   std::string run();
   int line() const { return line_; }  // where it is, for error messages
 
-  Value attribute(const Value& of, const Value& name_value);       // a.b
-  Value subscript(const Value& of, const Value& key);              // a[b]
+  Value attribute(const Value& of, const Value& name_value);  // a.b
+  Value subscript(const Value& of, const Value& key);         // a[b]
   Value call(const Value& callee, const Args& args);
   Value apply_filter(const std::string& name, const Value& input, const Args& args);
   bool apply_test(const std::string& name, const Value& input, const Args& args);

@@ -36,7 +36,9 @@ Evaluator::Flow Evaluator::exec(const Body& body, const Ref<Scope>& scope) {
 Evaluator::Flow Evaluator::exec(const Node& node, const Ref<Scope>& scope) {
   Flow flow = Flow::kNext;
   switch (node.kind) {
-    case Statement::kData: write(node.data); break;
+    case Statement::kData:
+      write(node.data);
+      break;
     case Statement::kPrint:
       for (const ExpressionPtr& e : node.expressions) {
         const Value v = eval(*e, scope);
@@ -49,7 +51,9 @@ Evaluator::Flow Evaluator::exec(const Node& node, const Ref<Scope>& scope) {
         }
       }
       break;
-    case Statement::kSet: assign(node.target, eval(*node.expressions[0], scope), scope); break;
+    case Statement::kSet:
+      assign(node.target, eval(*node.expressions[0], scope), scope);
+      break;
     case Statement::kSetBlock: {
       std::string text;
       flow = exec_captured(node, scope, text);
@@ -63,9 +67,13 @@ Evaluator::Flow Evaluator::exec(const Node& node, const Ref<Scope>& scope) {
       write(text);
       break;
     }
-    case Statement::kIf: return exec_if(node, scope);
-    case Statement::kFor: return exec_for(node, scope);
-    case Statement::kMacro: scope->set(node.name, make_macro(node, scope)); break;
+    case Statement::kIf:
+      return exec_if(node, scope);
+    case Statement::kFor:
+      return exec_for(node, scope);
+    case Statement::kMacro:
+      scope->set(node.name, make_macro(node, scope));
+      break;
     case Statement::kCallBlock: {
       const Expression& e = *node.expressions[0];
       const Value callee = eval(*e.operands[0], scope);
@@ -76,10 +84,15 @@ Evaluator::Flow Evaluator::exec(const Node& node, const Ref<Scope>& scope) {
       write(text);
       break;
     }
-    case Statement::kWith: exec_with(node, scope, flow); break;
-    case Statement::kScope: return exec(node.bodies[0], inner_scope(scope));
-    case Statement::kBreak: return Flow::kBreak;
-    case Statement::kContinue: return Flow::kContinue;
+    case Statement::kWith:
+      exec_with(node, scope, flow);
+      break;
+    case Statement::kScope:
+      return exec(node.bodies[0], inner_scope(scope));
+    case Statement::kBreak:
+      return Flow::kBreak;
+    case Statement::kContinue:
+      return Flow::kContinue;
   }
   return flow;
 }
@@ -157,8 +170,8 @@ void Evaluator::assign(const Target& target, Value value, const Ref<Scope>& scop
   if (!target.parts.empty()) {
     const Values items = iterate(meter, value);
     if (items.size() != target.parts.size())
-      throw invalid("{} values to unpack (expected {}, got {})", items.size() > target.parts.size() ? "too many" : "not enough",
-                    target.parts.size(), items.size());
+      throw invalid("{} values to unpack (expected {}, got {})",
+                    items.size() > target.parts.size() ? "too many" : "not enough", target.parts.size(), items.size());
     for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i], scope);
     return;
   }
@@ -169,7 +182,8 @@ void Evaluator::assign(const Target& target, Value value, const Ref<Scope>& scop
   }
   const Value* found = scope->find(target.symbol);
   if (found == nullptr || !found->is<Ref<Namespace>>())
-    throw invalid("cannot assign attribute on non-namespace object '{}'", program_.symbols[static_cast<size_t>(target.symbol)]);
+    throw invalid("cannot assign attribute on non-namespace object '{}'",
+                  program_.symbols[static_cast<size_t>(target.symbol)]);
   Namespace& ns = *found->as<Ref<Namespace>>();
   meter.step(ns.attributes.size() / 16);
   for (auto& [name, old] : ns.attributes) {

@@ -33,7 +33,8 @@ Value trim(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "trim", {"chars"});
   const std::string_view chars = p.has(0) ? std::string_view(p.text(0)) : std::string_view();
   const std::string s = soft(e, v);
-  return make_text(e.meter, std::string(strip(s, p.has(0) ? &chars : nullptr, true, true)), v.text() != nullptr && v.text()->markup);
+  return make_text(e.meter, std::string(strip(s, p.has(0) ? &chars : nullptr, true, true)),
+                   v.text() != nullptr && v.text()->markup);
 }
 
 Value string_filter(Evaluator& e, const Value& v, const Args& args) {
@@ -78,7 +79,9 @@ Value indent(Evaluator& e, const Value& v, const Args& args) {
   e.meter.step(v.text()->bytes.size() / 8);
   const Int width = p[0] != nullptr && p[0]->text() == nullptr ? p.integer(0, 4) : 4;
   if (width > 1000) throw invalid("an indent of more than 1000");
-  const std::string by = p[0] != nullptr && p[0]->text() != nullptr ? p.text(0) : std::string(static_cast<size_t>(std::max(width, Int{0})), ' ');
+  const std::string by = p[0] != nullptr && p[0]->text() != nullptr
+                             ? p.text(0)
+                             : std::string(static_cast<size_t>(std::max(width, Int{0})), ' ');
   const bool blank = p.flag(2, false);
   const std::string whole = v.text()->bytes + "\n";
   std::string out;
@@ -102,12 +105,15 @@ Value tojson(Evaluator& e, const Value& v, const Args& args) {
   if (p.has(1)) {
     style.multiline = true;
     style.comma.assign(1, ',');
-    if (p[1]->text() != nullptr) style.indent = p.text(1);
-    else style.indent.assign(static_cast<size_t>(std::clamp(p.integer(1, 0), Int{0}, Int{100})), ' ');
+    if (p[1]->text() != nullptr)
+      style.indent = p.text(1);
+    else
+      style.indent.assign(static_cast<size_t>(std::clamp(p.integer(1, 0), Int{0}, Int{100})), ' ');
   }
   if (p.has(2)) {
     const Values both = iterate(e.meter, *p[2]);
-    if (both.size() != 2 || both[0].text() == nullptr || both[1].text() == nullptr) throw invalid("tojson: separators are two strings");
+    if (both.size() != 2 || both[0].text() == nullptr || both[1].text() == nullptr)
+      throw invalid("tojson: separators are two strings");
     style.comma = both[0].text()->bytes;
     style.colon = both[1].text()->bytes;
   }
@@ -116,7 +122,8 @@ Value tojson(Evaluator& e, const Value& v, const Args& args) {
 
 std::string stripped_number(std::string_view s) {
   std::string out(strip(s, nullptr, true, true));
-  if (out.find("__") == std::string::npos && !out.empty() && out.front() != '_' && out.back() != '_') std::erase(out, '_');
+  if (out.find("__") == std::string::npos && !out.empty() && out.front() != '_' && out.back() != '_')
+    std::erase(out, '_');
   return out;
 }
 
@@ -125,7 +132,9 @@ std::optional<double> float_in(std::string_view text) {
   if (!s.empty() && s[0] == '+' && s.size() > 1 && s[1] != '-') s.erase(0, 1);
   double d = 0;
   const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), d);
-  if (s.empty() || end != s.data() + s.size() || error == std::errc::invalid_argument || s.find("nan(") != std::string::npos) return std::nullopt;
+  if (s.empty() || end != s.data() + s.size() || error == std::errc::invalid_argument ||
+      s.find("nan(") != std::string::npos)
+    return std::nullopt;
   if (error == std::errc::result_out_of_range) return std::nullopt;
   return d;
 }
@@ -145,7 +154,8 @@ std::optional<Int> int_in(std::string_view text, Int base) {
   for (const char c : s) {
     const Int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
     if (digit >= base) return std::nullopt;
-    if (__builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, digit, &value)) throw invalid("the integer is too large");
+    if (__builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, digit, &value))
+      throw invalid("the integer is too large");
   }
   return negative ? -value : value;
 }
@@ -197,7 +207,8 @@ Value round_filter(Evaluator&, const Value& v, const Args& args) {
       return v.is_int() ? Value(static_cast<Int>(rounded)) : Value(rounded);
     }
     if (!std::isfinite(d)) return d;
-    const std::string digits = fmt::format("{:.{}f}", d, static_cast<int>(precision));  // rounds as Python does: exactly
+    const std::string digits =
+        fmt::format("{:.{}f}", d, static_cast<int>(precision));  // rounds as Python does: exactly
     double out = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), out);
     return out;
@@ -239,7 +250,8 @@ Value center(Evaluator& e, const Value& v, const Args& args) {
 }
 
 Value format(Evaluator& e, const Value& v, const Args& args) {
-  if (!args.positional.empty() && !args.named.empty()) throw invalid("can't handle positional and keyword arguments at the same time");
+  if (!args.positional.empty() && !args.named.empty())
+    throw invalid("can't handle positional and keyword arguments at the same time");
   if (args.named.empty()) return percent_format(e, text_of(e.meter, v), make_tuple(e.meter, args.positional));
   std::vector<std::pair<Value, Value>> items;
   for (const auto& [name, value] : args.named) items.emplace_back(text(e, name), value);
@@ -251,7 +263,8 @@ Value truncate(Evaluator& e, const Value& v, const Args& args) {
   const Int length = p.integer(0, 255), leeway = p.has(3) ? p.integer(3, 5) : 5;
   const std::string end = p.has(2) ? p.text(2) : "...";
   const std::string s = soft(e, v);
-  if (length < static_cast<Int>(char_count(end)) || leeway < 0) throw invalid("truncate: expected length >= {} and leeway >= 0", char_count(end));
+  if (length < static_cast<Int>(char_count(end)) || leeway < 0)
+    throw invalid("truncate: expected length >= {} and leeway >= 0", char_count(end));
   if (static_cast<Int>(char_count(s)) <= length + leeway) return v;
   std::string cut = s.substr(0, byte_of_char(s, static_cast<size_t>(length) - char_count(end)));
   if (!p.flag(1, false)) cut = cut.substr(0, cut.rfind(' '));
@@ -274,9 +287,12 @@ Value urlencode(Evaluator& e, const Value& v, const Args& args) {
   if (v.dict() != nullptr || v.sequence() != nullptr) throw unsupported("urlencode of a {}", type_name(v));
   std::string out;
   for (const char c : soft(e, v)) {
-    const bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || std::string_view("_.-~/").find(c) != std::string_view::npos;
-    if (plain) out.push_back(c);
-    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    const bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
+                       std::string_view("_.-~/").find(c) != std::string_view::npos;
+    if (plain)
+      out.push_back(c);
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return text(e, std::move(out));
 }
@@ -295,12 +311,33 @@ Value from_json_filter(Evaluator& e, const Value& v, const Args& args) {
 
 const FilterTable& value_filters() {
   static const FilterTable kTable = {
-      {"abs", abs_filter}, {"attr", attr}, {"capitalize", map_filter<capitalized>}, {"center", center}, {"count", length},
-      {"d", default_filter}, {"default", default_filter}, {"e", escape}, {"escape", escape}, {"float", float_filter},
-      {"format", format}, {"from_json", from_json_filter}, {"indent", indent}, {"int", int_filter}, {"length", length},
-      {"lower", map_filter<to_lower>}, {"replace", replace}, {"round", round_filter}, {"safe", safe}, {"string", string_filter},
-      {"title", map_filter<title_words>}, {"tojson", tojson}, {"trim", trim}, {"truncate", truncate},
-      {"upper", map_filter<to_upper>}, {"urlencode", urlencode}, {"wordcount", wordcount},
+      {"abs", abs_filter},
+      {"attr", attr},
+      {"capitalize", map_filter<capitalized>},
+      {"center", center},
+      {"count", length},
+      {"d", default_filter},
+      {"default", default_filter},
+      {"e", escape},
+      {"escape", escape},
+      {"float", float_filter},
+      {"format", format},
+      {"from_json", from_json_filter},
+      {"indent", indent},
+      {"int", int_filter},
+      {"length", length},
+      {"lower", map_filter<to_lower>},
+      {"replace", replace},
+      {"round", round_filter},
+      {"safe", safe},
+      {"string", string_filter},
+      {"title", map_filter<title_words>},
+      {"tojson", tojson},
+      {"trim", trim},
+      {"truncate", truncate},
+      {"upper", map_filter<to_upper>},
+      {"urlencode", urlencode},
+      {"wordcount", wordcount},
   };
   return kTable;
 }

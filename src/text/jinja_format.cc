@@ -59,22 +59,36 @@ std::string magnitude(const Value& v, const Spec& spec) {
   if (type == 0 && v.is<double>() && spec.precision < 0) {
     out = float_repr(std::fabs(v.as<double>()));
   } else if (type == 'd' || type == 'i' || type == 'u' || (type == 0 && v.is_int())) {
-    const Int i = v.is_int() ? v.to_int() : static_cast<Int>(std::isnan(v.as<double>()) ? 0 : std::clamp(v.as<double>(), -1e30, 1e30));
+    const Int i = v.is_int()
+                      ? v.to_int()
+                      : static_cast<Int>(std::isnan(v.as<double>()) ? 0 : std::clamp(v.as<double>(), -1e30, 1e30));
     out = fmt::format("{}", i < 0 ? negated(i, true).to_int() : i);
-    if (spec.precision > static_cast<int>(out.size())) out.insert(0, static_cast<size_t>(spec.precision) - out.size(), '0');
+    if (spec.precision > static_cast<int>(out.size()))
+      out.insert(0, static_cast<size_t>(spec.precision) - out.size(), '0');
   } else {
     const double d = std::fabs(v.to_double()) * (type == '%' ? 100 : 1);
     const int precision = spec.precision < 0 ? 6 : spec.precision;
     switch (type) {
       case 'f':
       case 'F':
-      case '%': out = fmt::format("{:.{}f}", d, precision); break;
-      case 'e': out = fmt::format("{:.{}e}", d, precision); break;
-      case 'E': out = fmt::format("{:.{}E}", d, precision); break;
+      case '%':
+        out = fmt::format("{:.{}f}", d, precision);
+        break;
+      case 'e':
+        out = fmt::format("{:.{}e}", d, precision);
+        break;
+      case 'E':
+        out = fmt::format("{:.{}E}", d, precision);
+        break;
       case 0:
-      case 'g': out = fmt::format("{:.{}g}", d, std::max(precision, 1)); break;
-      case 'G': out = fmt::format("{:.{}G}", d, std::max(precision, 1)); break;
-      default: throw invalid("unknown format code '{}' for {}", type, type_name(v));
+      case 'g':
+        out = fmt::format("{:.{}g}", d, std::max(precision, 1));
+        break;
+      case 'G':
+        out = fmt::format("{:.{}G}", d, std::max(precision, 1));
+        break;
+      default:
+        throw invalid("unknown format code '{}' for {}", type, type_name(v));
     }
     if (type == '%') out += "%";
   }
@@ -84,15 +98,21 @@ std::string magnitude(const Value& v, const Spec& spec) {
 
 std::string padded(const Value& v, const Spec& spec, Meter& meter) {
   std::string sign, body;
-  const bool as_text = spec.type == 's' || spec.type == 'r' || spec.type == 'a' || (spec.type == 0 && !v.is_number()) || (spec.type == 0 && v.is<bool>());
+  const bool as_text = spec.type == 's' || spec.type == 'r' || spec.type == 'a' || (spec.type == 0 && !v.is_number()) ||
+                       (spec.type == 0 && v.is<bool>());
   if (as_text) {
-    if (spec.type == 'r' || spec.type == 'a') print_repr(meter, v, body);
-    else print(meter, v, body);
+    if (spec.type == 'r' || spec.type == 'a')
+      print_repr(meter, v, body);
+    else
+      print(meter, v, body);
     if (spec.precision >= 0) body.resize(byte_of_char(body, static_cast<size_t>(spec.precision)));
   } else if (spec.type == 'c') {
-    if (v.text() != nullptr) body = v.text()->bytes;
-    else if (v.is_int() && v.to_int() >= 0 && v.to_int() < 0xD800) append_utf8(body, static_cast<char32_t>(v.to_int()));
-    else throw invalid("%c requires a character");
+    if (v.text() != nullptr)
+      body = v.text()->bytes;
+    else if (v.is_int() && v.to_int() >= 0 && v.to_int() < 0xD800)
+      append_utf8(body, static_cast<char32_t>(v.to_int()));
+    else
+      throw invalid("%c requires a character");
   } else {
     if (!v.is_number()) throw invalid("format code '{}' needs a number, not {}", spec.type, type_name(v));
     const bool negative = v.is_int() ? v.to_int() < 0 : std::signbit(v.as<double>());
@@ -117,7 +137,9 @@ Spec brace_spec(std::string_view s) {
   if (!s.empty()) {
     size_t next = 0;
     decode_at(s, next);
-    const auto is_align = [&](size_t i) { return i < s.size() && std::string_view("<>^=").find(s[i]) != std::string_view::npos; };
+    const auto is_align = [&](size_t i) {
+      return i < s.size() && std::string_view("<>^=").find(s[i]) != std::string_view::npos;
+    };
     if (is_align(next)) {
       spec.fill = s.substr(0, next);
       spec.align = s[next];
@@ -127,9 +149,12 @@ Spec brace_spec(std::string_view s) {
     }
   }
   const auto take = [&](char c) { return at < s.size() && s[at] == c && (++at, true); };
-  if (take('+')) spec.sign = '+';
-  else if (take(' ')) spec.sign = ' ';
-  else take('-');
+  if (take('+'))
+    spec.sign = '+';
+  else if (take(' '))
+    spec.sign = ' ';
+  else
+    take('-');
   spec.alternate = take('#');
   if (take('0') && spec.align == 0) {
     spec.fill = "0";
@@ -157,7 +182,8 @@ class BraceFormat {
       const size_t stop = bracket ? path.find(']', at) : std::min(path.find_first_of(".[", at + 1), path.size());
       if (stop == std::string_view::npos) throw invalid("expected ']' in a format field");
       const std::string key(path.substr(at + 1, stop - at - 1));
-      const bool is_number = bracket && !key.empty() && key.find_first_not_of("0123456789") == std::string::npos && key.size() < 10;
+      const bool is_number =
+          bracket && !key.empty() && key.find_first_not_of("0123456789") == std::string::npos && key.size() < 10;
       v = is_number ? e_.subscript(v, Int{std::stol(key)})
           : bracket ? e_.subscript(v, make_text(e_.meter, key))
                     : e_.attribute(v, make_text(e_.meter, key));
@@ -188,7 +214,8 @@ class BraceFormat {
 
 Value percent_format(Evaluator& e, std::string_view format, const Value& values) {
   e.meter.step(format.size() / 16);
-  const Sequence* tuple = values.sequence() != nullptr && values.sequence()->kind == SequenceKind::kTuple ? values.sequence() : nullptr;
+  const Sequence* tuple =
+      values.sequence() != nullptr && values.sequence()->kind == SequenceKind::kTuple ? values.sequence() : nullptr;
   size_t next = 0;
   const auto take = [&]() -> const Value& {
     if (tuple == nullptr && next++ == 0) return values;
@@ -234,7 +261,8 @@ Value percent_format(Evaluator& e, std::string_view format, const Value& values)
     }
     if (std::string_view("sradiuxXofFeEgGc").find(spec.type) == std::string_view::npos)
       throw invalid("unsupported format character '{}'", spec.type);
-    if (spec.fill == "0" && std::string_view("srac").find(spec.type) != std::string_view::npos) spec.fill = " ", spec.align = '>';
+    if (spec.fill == "0" && std::string_view("srac").find(spec.type) != std::string_view::npos)
+      spec.fill = " ", spec.align = '>';
     const std::string text = padded(named != nullptr ? *named : take(), spec, e.meter);
     charge.grow(text.size());
     out += text;
@@ -272,9 +300,12 @@ Value brace_format(Evaluator& e, std::string_view format, const Args& args) {
     Value v = fields.field(field.substr(0, bang));
     if (bang != std::string_view::npos) {
       std::string text;
-      if (field.substr(bang) == "!r") print_repr(e.meter, v, text);
-      else if (field.substr(bang) == "!s") print(e.meter, v, text);
-      else throw invalid("unknown conversion '{}' in a format field", field.substr(bang));
+      if (field.substr(bang) == "!r")
+        print_repr(e.meter, v, text);
+      else if (field.substr(bang) == "!s")
+        print(e.meter, v, text);
+      else
+        throw invalid("unknown conversion '{}' in a format field", field.substr(bang));
       v = make_text(e.meter, std::move(text));
     }
     const std::string text = padded(v, spec, e.meter);

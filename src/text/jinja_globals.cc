@@ -16,7 +16,8 @@ Value range(Evaluator& e, const Args& args) {
   const Int stop = p[1] == nullptr ? p.integer(0, 0) : p.integer(1, 0);
   const Int step = p.integer(2, 1);
   if (step == 0) throw invalid("range() arg 3 must not be zero");
-  const long double span = (static_cast<long double>(stop) - static_cast<long double>(start)) / static_cast<long double>(step);
+  const long double span =
+      (static_cast<long double>(stop) - static_cast<long double>(start)) / static_cast<long double>(step);
   if (span > static_cast<long double>(kMaxRange))
     throw invalid("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange);
   const size_t count = span <= 0 ? 0 : static_cast<size_t>(span) + 1;
@@ -75,8 +76,9 @@ void define_globals(Evaluator& evaluator) {
     const char* name;
     Value (*call)(Evaluator&, const Args&);
   };
-  for (const auto& [name, call] : {Function{"range", range}, Function{"dict", dict}, Function{"namespace", make_ns},
-                                   Function{"raise_exception", raise_exception}, Function{"strftime_now", strftime_now}})
+  for (const auto& [name, call] :
+       {Function{"range", range}, Function{"dict", dict}, Function{"namespace", make_ns},
+        Function{"raise_exception", raise_exception}, Function{"strftime_now", strftime_now}})
     evaluator.define(name, make_callable(evaluator.meter, name, call));
 }
 

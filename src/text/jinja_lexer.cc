@@ -204,7 +204,8 @@ class Lexer {
       return integer(digits(hex), base);
     }
     std::string text = digits(decimal);
-    const bool after_dot = !tokens_.empty() && tokens_.back().kind == TokenKind::kOperator && tokens_.back().text == ".";
+    const bool after_dot =
+        !tokens_.empty() && tokens_.back().kind == TokenKind::kOperator && tokens_.back().text == ".";
     bool is_float = false;
     if (!after_dot && peek() == '.' && decimal(peek(1))) {
       ++at_;
@@ -238,7 +239,8 @@ class Lexer {
     for (const char c : text) {
       const unsigned digit = c <= '9' ? static_cast<unsigned>(c - '0') : static_cast<unsigned>((c | 0x20) - 'a' + 10);
       if (digit >= base) fail(fmt::format("'{}' is not a digit of base {}", c, base));
-      if (__builtin_mul_overflow(value, static_cast<Int>(base), &value) || __builtin_add_overflow(value, static_cast<Int>(digit), &value))
+      if (__builtin_mul_overflow(value, static_cast<Int>(base), &value) ||
+          __builtin_add_overflow(value, static_cast<Int>(digit), &value))
         fail("the integer is too large");
     }
     tokens_.push_back({TokenKind::kNumber, line_, text, value});
@@ -295,8 +297,9 @@ class Lexer {
   }
 
   void op() {
-    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
-                                                      "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
+    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                      "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                      ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     for (const std::string_view text : kOperators) {
       if (!starts(text)) continue;
       const char c = text[0];

@@ -9,7 +9,18 @@
 
 namespace quire::jinja {
 
-enum class TokenKind : uint8_t { kData, kPrintBegin, kPrintEnd, kBlockBegin, kBlockEnd, kName, kText, kNumber, kOperator, kEnd };
+enum class TokenKind : uint8_t {
+  kData,
+  kPrintBegin,
+  kPrintEnd,
+  kBlockBegin,
+  kBlockEnd,
+  kName,
+  kText,
+  kNumber,
+  kOperator,
+  kEnd
+};
 
 struct Token {
   TokenKind kind;

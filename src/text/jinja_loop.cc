@@ -7,8 +7,10 @@
 namespace quire::jinja {
 
 LoopState::LoopState(Meter& meter, Values items, std::function<bool(const Value&)> passes, int recursion)
-    : items_(std::move(items)), charge_(meter, sizeof(LoopState) + items_.capacity() * sizeof(Value)),
-      passes_(std::move(passes)), recursion_(recursion) {
+    : items_(std::move(items)),
+      charge_(meter, sizeof(LoopState) + items_.capacity() * sizeof(Value)),
+      passes_(std::move(passes)),
+      recursion_(recursion) {
   for (const Value& v : items_) depth_ = std::max(depth_, jinja::value_depth(v) + 1);
   if (depth_ > kMaxValueDepth) throw invalid("values are nested more than {} deep", kMaxValueDepth);
 }
@@ -66,21 +68,27 @@ std::optional<Value> LoopState::attribute(Evaluator& evaluator, std::string_view
   if (name == "nextitem") return peek() >= items_.size() ? make_undefined("there is no next item") : items_[peek()];
   const Value me = self;
   if (name == "cycle") {
-    return make_callable(evaluator.meter, "cycle", [me](Evaluator&, const Args& args) -> Value {
-      if (args.positional.empty()) throw invalid("no items for cycling given");
-      const auto index = static_cast<size_t>(me.as<Ref<LoopState>>()->index_);
-      return args.positional[index % args.positional.size()];
-    }, &me);
+    return make_callable(
+        evaluator.meter, "cycle",
+        [me](Evaluator&, const Args& args) -> Value {
+          if (args.positional.empty()) throw invalid("no items for cycling given");
+          const auto index = static_cast<size_t>(me.as<Ref<LoopState>>()->index_);
+          return args.positional[index % args.positional.size()];
+        },
+        &me);
   }
   if (name == "changed") {
-    return make_callable(evaluator.meter, "changed", [me](Evaluator& e, const Args& args) -> Value {
-      LoopState& loop = *me.as<Ref<LoopState>>();
-      const Value now = make_tuple(e.meter, args.positional);
-      const bool changed = !loop.last_changed_ || !equals(e.meter, *loop.last_changed_, now);
-      if (!loop.ended_) loop.last_changed_ = now;
-      loop.depth_ = std::max(loop.depth_, jinja::value_depth(now) + 1);
-      return changed;
-    }, &me);
+    return make_callable(
+        evaluator.meter, "changed",
+        [me](Evaluator& e, const Args& args) -> Value {
+          LoopState& loop = *me.as<Ref<LoopState>>();
+          const Value now = make_tuple(e.meter, args.positional);
+          const bool changed = !loop.last_changed_ || !equals(e.meter, *loop.last_changed_, now);
+          if (!loop.ended_) loop.last_changed_ = now;
+          loop.depth_ = std::max(loop.depth_, jinja::value_depth(now) + 1);
+          return changed;
+        },
+        &me);
   }
   return std::nullopt;
 }

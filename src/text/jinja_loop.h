@@ -33,8 +33,8 @@ class LoopState {
   Values items_;
   Charge charge_;
   std::function<bool(const Value&)> passes_;
-  std::optional<size_t> ahead_;           // the next item that passes, once someone asked
-  size_t current_ = 0, previous_ = 0;     // positions in items_
+  std::optional<size_t> ahead_;        // the next item that passes, once someone asked
+  size_t current_ = 0, previous_ = 0;  // positions in items_
   int64_t index_ = -1;
   int recursion_, depth_ = 1;
   std::optional<Value> last_changed_;

@@ -6,16 +6,17 @@
 
 namespace quire::jinja {
 
-inline constexpr int kMaxNesting = 150;         // brackets and blocks within each other, in the source
+inline constexpr int kMaxNesting = 150;          // brackets and blocks within each other, in the source
 inline constexpr int kMaxExpressionDepth = 400;  // of the syntax tree: `a + b + …` is as deep as it is long
-inline constexpr int kMaxCallDepth = 800;        // nested evaluations; 3 KiB of stack each at worst (asan): 2.4 of 8 MiB
-inline constexpr int kMaxValueDepth = 300;       // lists within lists
+inline constexpr int kMaxCallDepth = 800;   // nested evaluations; 3 KiB of stack each at worst (asan): 2.4 of 8 MiB
+inline constexpr int kMaxValueDepth = 300;  // lists within lists
 inline constexpr size_t kMaxSource = size_t{1} << 20;
 
 class Meter {
  public:
   // Twenty million steps are about a second; a real template takes some fifty a message.
-  explicit Meter(size_t input_bytes) : steps_left_(20'000'000 + input_bytes / 8), memory_left_((64u << 20) + 32 * input_bytes) {}
+  explicit Meter(size_t input_bytes)
+      : steps_left_(20'000'000 + input_bytes / 8), memory_left_((64u << 20) + 32 * input_bytes) {}
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 

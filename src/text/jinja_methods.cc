@@ -20,7 +20,9 @@ using Table = std::unordered_map<std::string_view, Method>;
 
 const std::string& str(const Value& self) { return self.text()->bytes; }
 
-Value text(Evaluator& e, const Value& self, std::string s) { return make_text(e.meter, std::move(s), self.text()->markup); }
+Value text(Evaluator& e, const Value& self, std::string s) {
+  return make_text(e.meter, std::move(s), self.text()->markup);
+}
 
 Value texts(Evaluator& e, const std::vector<std::string_view>& parts) {
   const Charge charge(e.meter, parts.size() * sizeof(Value));
@@ -54,7 +56,8 @@ Value partition_method(Evaluator& e, const Value& self, const Args& args) {
   const std::string before = found ? s.substr(0, hit) : kRight ? "" : s;
   const std::string after = found ? s.substr(hit + separator.size()) : kRight ? s : "";
   Values parts;
-  for (const std::string& part : {before, found ? separator : std::string(), after}) parts.push_back(make_text(e.meter, part));
+  for (const std::string& part : {before, found ? separator : std::string(), after})
+    parts.push_back(make_text(e.meter, part));
   return make_tuple(e.meter, std::move(parts));
 }
 
@@ -76,7 +79,8 @@ Value affix_method(Evaluator& e, const Value& self, const Args& args) {
   const std::string_view s = part_of(e, self, p).first;
   const auto fits = [&](const Value& v) {
     if (v.text() == nullptr)
-      throw invalid("{} first arg must be str or a tuple of str, not {}", kStart ? "startswith" : "endswith", type_name(v));
+      throw invalid("{} first arg must be str or a tuple of str, not {}", kStart ? "startswith" : "endswith",
+                    type_name(v));
     return kStart ? s.starts_with(v.text()->bytes) : s.ends_with(v.text()->bytes);
   };
   const Sequence* choices = p[0]->sequence();
@@ -152,7 +156,8 @@ Value zfill_method(Evaluator& e, const Value& self, const Args& args) {
   const std::string& s = str(self);
   const Int width = Params(args, "zfill", {"width"}, 1).integer(0, 0);
   const bool has_sign = !s.empty() && (s[0] == '-' || s[0] == '+');
-  const std::string digits = justified(s.substr(has_sign ? 1 : 0), std::max(width, Int{1}) - (has_sign ? 1 : 0), "0", '>');
+  const std::string digits =
+      justified(s.substr(has_sign ? 1 : 0), std::max(width, Int{1}) - (has_sign ? 1 : 0), "0", '>');
   return text(e, self, (has_sign ? s.substr(0, 1) : "") + digits);
 }
 
@@ -235,21 +240,48 @@ Value expandtabs_method(Evaluator& e, const Value& self, const Args& args) {
 
 const Table& text_methods() {
   static const Table kTable = {
-      {"strip", strip_method<true, true>}, {"lstrip", strip_method<true, false>}, {"rstrip", strip_method<false, true>},
-      {"split", split_method<false>}, {"rsplit", split_method<true>}, {"splitlines", splitlines_method},
-      {"partition", partition_method<false>}, {"rpartition", partition_method<true>},
-      {"startswith", affix_method<true>}, {"endswith", affix_method<false>},
-      {"find", find_method_of_text<false, false>}, {"rfind", find_method_of_text<true, false>},
-      {"index", find_method_of_text<false, true>}, {"rindex", find_method_of_text<true, true>},
-      {"count", count_method}, {"replace", replace_method}, {"join", join_method}, {"format", format_method},
-      {"upper", map_method<to_upper>}, {"lower", map_method<to_lower>}, {"title", map_method<to_title>},
-      {"capitalize", map_method<capitalized>}, {"casefold", map_method<to_folded>}, {"swapcase", map_method<swap_case>},
-      {"ljust", justify_method<'<'>}, {"rjust", justify_method<'>'>}, {"center", justify_method<'^'>}, {"zfill", zfill_method},
-      {"isalpha", class_method<is_alpha>}, {"isdigit", class_method<is_digit>}, {"isdecimal", class_method<is_digit>},
-      {"isnumeric", class_method<is_digit>}, {"isalnum", class_method<is_alnum>}, {"isspace", class_method<is_space>},
-      {"isascii", isascii_method}, {"isprintable", class_method<is_printable>}, {"isidentifier", isidentifier_method},
-      {"isupper", case_method<is_upper, is_lower>}, {"islower", case_method<is_lower, is_upper>},
-      {"removeprefix", remove_method<true>}, {"removesuffix", remove_method<false>}, {"expandtabs", expandtabs_method},
+      {"strip", strip_method<true, true>},
+      {"lstrip", strip_method<true, false>},
+      {"rstrip", strip_method<false, true>},
+      {"split", split_method<false>},
+      {"rsplit", split_method<true>},
+      {"splitlines", splitlines_method},
+      {"partition", partition_method<false>},
+      {"rpartition", partition_method<true>},
+      {"startswith", affix_method<true>},
+      {"endswith", affix_method<false>},
+      {"find", find_method_of_text<false, false>},
+      {"rfind", find_method_of_text<true, false>},
+      {"index", find_method_of_text<false, true>},
+      {"rindex", find_method_of_text<true, true>},
+      {"count", count_method},
+      {"replace", replace_method},
+      {"join", join_method},
+      {"format", format_method},
+      {"upper", map_method<to_upper>},
+      {"lower", map_method<to_lower>},
+      {"title", map_method<to_title>},
+      {"capitalize", map_method<capitalized>},
+      {"casefold", map_method<to_folded>},
+      {"swapcase", map_method<swap_case>},
+      {"ljust", justify_method<'<'>},
+      {"rjust", justify_method<'>'>},
+      {"center", justify_method<'^'>},
+      {"zfill", zfill_method},
+      {"isalpha", class_method<is_alpha>},
+      {"isdigit", class_method<is_digit>},
+      {"isdecimal", class_method<is_digit>},
+      {"isnumeric", class_method<is_digit>},
+      {"isalnum", class_method<is_alnum>},
+      {"isspace", class_method<is_space>},
+      {"isascii", isascii_method},
+      {"isprintable", class_method<is_printable>},
+      {"isidentifier", isidentifier_method},
+      {"isupper", case_method<is_upper, is_lower>},
+      {"islower", case_method<is_lower, is_upper>},
+      {"removeprefix", remove_method<true>},
+      {"removesuffix", remove_method<false>},
+      {"expandtabs", expandtabs_method},
   };
   return kTable;
 }
@@ -271,7 +303,9 @@ Value view_method(Evaluator& e, const Value& self, const Args& args) {
   Values out;
   out.reserve(items.size());
   for (const auto& [key, value] : items)
-    out.push_back(kKind == SequenceKind::kItems ? make_tuple(e.meter, {key, value}) : kKind == SequenceKind::kKeys ? key : value);
+    out.push_back(kKind == SequenceKind::kItems  ? make_tuple(e.meter, {key, value})
+                  : kKind == SequenceKind::kKeys ? key
+                                                 : value);
   return make_sequence(e.meter, std::move(out), kKind);
 }
 
@@ -282,9 +316,17 @@ Value same(Evaluator&, const Value& self, const Args& args) {
 
 const Table& dict_methods() {
   static const Table kTable = {
-      {"get", get_method}, {"items", view_method<SequenceKind::kItems>}, {"keys", view_method<SequenceKind::kKeys>},
-      {"values", view_method<SequenceKind::kValues>}, {"copy", same}, {"clear", forbidden}, {"pop", forbidden},
-      {"popitem", forbidden}, {"setdefault", forbidden}, {"update", forbidden}, {"fromkeys", forbidden},
+      {"get", get_method},
+      {"items", view_method<SequenceKind::kItems>},
+      {"keys", view_method<SequenceKind::kKeys>},
+      {"values", view_method<SequenceKind::kValues>},
+      {"copy", same},
+      {"clear", forbidden},
+      {"pop", forbidden},
+      {"popitem", forbidden},
+      {"setdefault", forbidden},
+      {"update", forbidden},
+      {"fromkeys", forbidden},
   };
   return kTable;
 }
@@ -306,9 +348,9 @@ Value list_count_method(Evaluator& e, const Value& self, const Args& args) {
 
 const Table& list_methods() {
   static const Table kTable = {
-      {"index", index_method}, {"count", list_count_method}, {"copy", same}, {"append", forbidden}, {"clear", forbidden},
-      {"extend", forbidden}, {"insert", forbidden}, {"pop", forbidden}, {"remove", forbidden}, {"reverse", forbidden},
-      {"sort", forbidden},
+      {"index", index_method}, {"count", list_count_method}, {"copy", same},        {"append", forbidden},
+      {"clear", forbidden},    {"extend", forbidden},        {"insert", forbidden}, {"pop", forbidden},
+      {"remove", forbidden},   {"reverse", forbidden},       {"sort", forbidden},
   };
   return kTable;
 }
@@ -354,8 +396,9 @@ std::optional<Value> find_method(Evaluator& evaluator, const Value& self, std::s
   if (it->second == &forbidden)
     return make_undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(self)));
   const Method method = it->second;
-  return make_callable(evaluator.meter, std::string(name),
-                       [method, self](Evaluator& e, const Args& args) { return method(e, self, args); }, &self);
+  return make_callable(
+      evaluator.meter, std::string(name),
+      [method, self](Evaluator& e, const Args& args) { return method(e, self, args); }, &self);
 }
 
 }  // namespace quire::jinja

@@ -25,19 +25,30 @@ std::string escape_markup(const Text& t) {
   std::string out;
   for (const char c : t.bytes) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out.push_back(c);
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out.push_back(c);
     }
   }
   return out;
 }
 
 Value add(Evaluator& e, const Value& a, const Value& b) {
-  if (const Text *x = a.text(), *y = b.text(); x != nullptr && y != nullptr) {
+  if (const Text* x = a.text(), *y = b.text(); x != nullptr && y != nullptr) {
     e.meter.step((x->bytes.size() + y->bytes.size()) / 64);
     const Charge charge(e.meter, x->bytes.size() + y->bytes.size());
     if (x->markup || y->markup) return make_text(e.meter, escape_markup(*x) + escape_markup(*y), true);
@@ -59,7 +70,8 @@ Value add(Evaluator& e, const Value& a, const Value& b) {
 Value repeat(Evaluator& e, const Value& of, Int times) {
   times = std::max(times, Int{0});
   const size_t unit = of.text() != nullptr ? of.text()->bytes.size() : of.sequence()->items.size() * sizeof(Value);
-  if (unit != 0 && times > Int{kMaxText} / static_cast<Int>(unit)) throw no_resource("a repetition of more than {} bytes", kMaxText);
+  if (unit != 0 && times > Int{kMaxText} / static_cast<Int>(unit))
+    throw no_resource("a repetition of more than {} bytes", kMaxText);
   const auto n = unit == 0 ? size_t{0} : static_cast<size_t>(times);
   const Charge charge(e.meter, unit * n);
   e.meter.step(n / 8);
@@ -103,10 +115,17 @@ Value integer_arithmetic(Op op, Int a, Int b) {
   Int out = 0;
   bool overflow = false;
   switch (op) {
-    case Op::kAdd: overflow = __builtin_add_overflow(a, b, &out); break;
-    case Op::kSubtract: overflow = __builtin_sub_overflow(a, b, &out); break;
-    case Op::kMultiply: overflow = __builtin_mul_overflow(a, b, &out); break;
-    case Op::kFloorDivide: return floor_divide(a, b);
+    case Op::kAdd:
+      overflow = __builtin_add_overflow(a, b, &out);
+      break;
+    case Op::kSubtract:
+      overflow = __builtin_sub_overflow(a, b, &out);
+      break;
+    case Op::kMultiply:
+      overflow = __builtin_mul_overflow(a, b, &out);
+      break;
+    case Op::kFloorDivide:
+      return floor_divide(a, b);
     case Op::kModulo: {
       if (b == 0) throw invalid("integer modulo by zero");
       if (b == -1) return Int{0};
@@ -116,25 +135,33 @@ Value integer_arithmetic(Op op, Int a, Int b) {
     case Op::kDivide:
       if (b == 0) throw invalid("division by zero");
       return static_cast<double>(a) / static_cast<double>(b);
-    default: return integer_power(a, b);
+    default:
+      return integer_power(a, b);
   }
   if (overflow) fail_overflow();
   return out;
 }
 
 Value float_arithmetic(Op op, double a, double b) {
-  if (b == 0 && (op == Op::kDivide || op == Op::kFloorDivide || op == Op::kModulo)) throw invalid("float division by zero");
+  if (b == 0 && (op == Op::kDivide || op == Op::kFloorDivide || op == Op::kModulo))
+    throw invalid("float division by zero");
   switch (op) {
-    case Op::kAdd: return a + b;
-    case Op::kSubtract: return a - b;
-    case Op::kMultiply: return a * b;
-    case Op::kDivide: return a / b;
-    case Op::kFloorDivide: return std::floor(a / b);
+    case Op::kAdd:
+      return a + b;
+    case Op::kSubtract:
+      return a - b;
+    case Op::kMultiply:
+      return a * b;
+    case Op::kDivide:
+      return a / b;
+    case Op::kFloorDivide:
+      return std::floor(a / b);
     case Op::kModulo: {
       const double rest = std::fmod(a, b);
       return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
     }
-    default: return std::pow(a, b);
+    default:
+      return std::pow(a, b);
   }
 }
 
@@ -142,7 +169,8 @@ Value float_arithmetic(Op op, double a, double b) {
 
 Value arithmetic(Evaluator& evaluator, Op op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number())
-    return a.is_int() && b.is_int() ? integer_arithmetic(op, a.to_int(), b.to_int()) : float_arithmetic(op, a.to_double(), b.to_double());
+    return a.is_int() && b.is_int() ? integer_arithmetic(op, a.to_int(), b.to_int())
+                                    : float_arithmetic(op, a.to_double(), b.to_double());
   if (op == Op::kAdd) return add(evaluator, a, b);
   if (op == Op::kMultiply && repeatable(a) && b.is_int()) return repeat(evaluator, a, b.to_int());
   if (op == Op::kMultiply && repeatable(b) && a.is_int()) return repeat(evaluator, b, a.to_int());

@@ -4,7 +4,8 @@
 
 namespace quire::jinja {
 
-Params::Params(const Args& args, std::string_view function, std::initializer_list<std::string_view> names, size_t required)
+Params::Params(const Args& args, std::string_view function, std::initializer_list<std::string_view> names,
+               size_t required)
     : function_(function) {
   if (args.positional.size() > names.size())
     throw invalid("{}() takes at most {} argument(s), {} given", function, names.size(), args.positional.size());
@@ -28,7 +29,8 @@ const std::string& Params::text(size_t i) const {
 
 Int Params::integer(size_t i, Int fallback) const {
   if (given_[i] == nullptr) return fallback;
-  if (!given_[i]->is_int()) throw invalid("{}() argument {} must be int, not {}", function_, i + 1, type_name(*given_[i]));
+  if (!given_[i]->is_int())
+    throw invalid("{}() argument {} must be int, not {}", function_, i + 1, type_name(*given_[i]));
   return given_[i]->to_int();
 }
 

@@ -12,7 +12,8 @@ namespace quire::jinja {
 // Params p(args, "replace", {"old", "new", "count"}, 2) : two are required. Error: too many, unknown, twice, missing.
 class Params {
  public:
-  Params(const Args& args, std::string_view function, std::initializer_list<std::string_view> names, size_t required = 0);
+  Params(const Args& args, std::string_view function, std::initializer_list<std::string_view> names,
+         size_t required = 0);
 
   const Value* operator[](size_t i) const { return given_[i]; }  // null: not given
   bool has(size_t i) const { return given_[i] != nullptr && !given_[i]->is_none(); }

@@ -30,15 +30,22 @@ class Parser {
   bool skip_op(std::string_view text) { return is_op(text) && (++at_, true); }
   bool skip_word(std::string_view text) { return is_word(text) && (++at_, true); }
 
-  [[noreturn]] void fail_at(int line, const std::string& what) const { throw invalid("{}:{}: {}", program_.name, line, what); }
+  [[noreturn]] void fail_at(int line, const std::string& what) const {
+    throw invalid("{}:{}: {}", program_.name, line, what);
+  }
   [[noreturn]] void fail(const std::string& what) const { fail_at(now().line, what); }
   std::string found() const {
     switch (now().kind) {
-      case TokenKind::kEnd: return "the end of the template";
-      case TokenKind::kPrintEnd: return "'}}'";
-      case TokenKind::kBlockEnd: return "'%}'";
-      case TokenKind::kText: return "a string";
-      default: return "'" + now().text + "'";
+      case TokenKind::kEnd:
+        return "the end of the template";
+      case TokenKind::kPrintEnd:
+        return "'}}'";
+      case TokenKind::kBlockEnd:
+        return "'%}'";
+      case TokenKind::kText:
+        return "a string";
+      default:
+        return "'" + now().text + "'";
     }
   }
   void expect_op(std::string_view text) {
@@ -78,7 +85,8 @@ class Parser {
   void deepen(Expression& e, const ExpressionPtr& child) const {
     if (child == nullptr) return;
     e.depth = std::max(e.depth, child->depth + 1);
-    if (e.depth > kMaxExpressionDepth) fail_at(e.line, fmt::format("the expression is more than {} deep", kMaxExpressionDepth));
+    if (e.depth > kMaxExpressionDepth)
+      fail_at(e.line, fmt::format("the expression is more than {} deep", kMaxExpressionDepth));
   }
   ExpressionPtr make(Op op, int line, ExpressionPtr a, ExpressionPtr b) const {
     std::vector<ExpressionPtr> operands;
@@ -189,7 +197,10 @@ class Parser {
   ExpressionPtr product() {
     ExpressionPtr e = power();
     while (is_op("*") || is_op("/") || is_op("//") || is_op("%")) {
-      const Op op = is_op("*") ? Op::kMultiply : is_op("/") ? Op::kDivide : is_op("//") ? Op::kFloorDivide : Op::kModulo;
+      const Op op = is_op("*")    ? Op::kMultiply
+                    : is_op("/")  ? Op::kDivide
+                    : is_op("//") ? Op::kFloorDivide
+                                  : Op::kModulo;
       const int line = tokens_[at_++].line;
       ExpressionPtr right = power();
       e = make(op, line, std::move(e), std::move(right));
@@ -244,14 +255,18 @@ class Parser {
     const Token& token = now();
     const int line = token.line;
     switch (token.kind) {
-      case TokenKind::kName: return name_or_constant();
-      case TokenKind::kNumber: ++at_; return constant(line, token.number);
+      case TokenKind::kName:
+        return name_or_constant();
+      case TokenKind::kNumber:
+        ++at_;
+        return constant(line, token.number);
       case TokenKind::kText: {
         std::string text;
         while (now().kind == TokenKind::kText) text += tokens_[at_++].text;
         return constant(line, text_constant(std::move(text)));
       }
-      default: break;
+      default:
+        break;
     }
     if (skip_op("(")) {
       ExpressionPtr e = tuple(true, {}, true);
@@ -364,7 +379,8 @@ class Parser {
       if (!first) expect_op(",");
       if (is_op(")")) break;
       first = false;
-      const bool is_named = now().kind == TokenKind::kName && ahead().kind == TokenKind::kOperator && ahead().text == "=";
+      const bool is_named =
+          now().kind == TokenKind::kName && ahead().kind == TokenKind::kOperator && ahead().text == "=";
       const bool plain = !is_named && !is_op("*") && !is_op("**");
       if (e.star_star != nullptr || (e.star != nullptr && (plain || is_op("*"))) || (plain && !e.named.empty()))
         fail_at(line, "these arguments may not stand in this order");
@@ -455,7 +471,8 @@ class Parser {
         expect(TokenKind::kBlockEnd, "%}");
       }
     }
-    if (ends.size() != 0) fail(fmt::format("'{}' is missing for the block opened in line {}", *(ends.end() - 1), opened));
+    if (ends.size() != 0)
+      fail(fmt::format("'{}' is missing for the block opened in line {}", *(ends.end() - 1), opened));
     return out;
   }
 
@@ -687,7 +704,8 @@ std::string normalized(std::string_view source) {
 }  // namespace
 
 std::shared_ptr<const Program> parse_program(std::string source, std::string name) {
-  if (source.size() > kMaxSource) throw invalid("{}: a chat template of {} bytes; at most {} are allowed", name, source.size(), kMaxSource);
+  if (source.size() > kMaxSource)
+    throw invalid("{}: a chat template of {} bytes; at most {} are allowed", name, source.size(), kMaxSource);
   if (!is_valid_utf8(source)) throw invalid("{}: the chat template is not UTF-8", name);
   auto program = std::make_shared<Program>();
   program->name = std::move(name);

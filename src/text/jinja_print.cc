@@ -23,7 +23,9 @@ void quote_repr(std::string_view s, std::string& out) {
       append_utf8(out, c);
     } else {
       const auto code = static_cast<uint32_t>(c);
-      out += c < 0x100 ? fmt::format("\\x{:02x}", code) : c < 0x10000 ? fmt::format("\\u{:04x}", code) : fmt::format("\\U{:08x}", code);
+      out += c < 0x100     ? fmt::format("\\x{:02x}", code)
+             : c < 0x10000 ? fmt::format("\\u{:04x}", code)
+                           : fmt::format("\\U{:08x}", code);
     }
   }
   out.push_back(quote);
@@ -56,13 +58,20 @@ class ReprWriter {
 
  private:
   void scalar(const Value& v) {
-    if (v.is_undefined()) out_ += "Undefined";
-    else if (v.is_none()) out_ += "None";
-    else if (v.is<bool>()) out_ += v.as<bool>() ? "True" : "False";
-    else if (v.is<Int>()) out_ += fmt::format("{}", v.as<Int>());
-    else if (v.is<double>()) out_ += float_repr(v.as<double>());
-    else if (v.is<Ref<const Callable>>()) out_ += fmt::format("<{} '{}'>", type_name(v), v.as<Ref<const Callable>>()->name);
-    else out_ += fmt::format("<{} object>", type_name(v));
+    if (v.is_undefined())
+      out_ += "Undefined";
+    else if (v.is_none())
+      out_ += "None";
+    else if (v.is<bool>())
+      out_ += v.as<bool>() ? "True" : "False";
+    else if (v.is<Int>())
+      out_ += fmt::format("{}", v.as<Int>());
+    else if (v.is<double>())
+      out_ += float_repr(v.as<double>());
+    else if (v.is<Ref<const Callable>>())
+      out_ += fmt::format("<{} '{}'>", type_name(v), v.as<Ref<const Callable>>()->name);
+    else
+      out_ += fmt::format("<{} object>", type_name(v));
   }
 
   void sequence(const Sequence& s) {
@@ -130,14 +139,22 @@ class JsonWriter {
  private:
   void value(const Value& v) {
     meter_.step();
-    if (const Text* t = v.text()) text(t->bytes);
-    else if (v.is_none()) out_ += "null";
-    else if (v.is<bool>()) out_ += v.as<bool>() ? "true" : "false";
-    else if (v.is<Int>()) out_ += fmt::format("{}", v.as<Int>());
-    else if (v.is<double>()) number(v.as<double>());
-    else if (v.sequence() != nullptr && v.sequence()->kind <= SequenceKind::kTuple) list(*v.sequence());
-    else if (const Dict* d = v.dict()) dict(*d);
-    else throw invalid("Object of type {} is not JSON serializable", type_name(v));
+    if (const Text* t = v.text())
+      text(t->bytes);
+    else if (v.is_none())
+      out_ += "null";
+    else if (v.is<bool>())
+      out_ += v.as<bool>() ? "true" : "false";
+    else if (v.is<Int>())
+      out_ += fmt::format("{}", v.as<Int>());
+    else if (v.is<double>())
+      number(v.as<double>());
+    else if (v.sequence() != nullptr && v.sequence()->kind <= SequenceKind::kTuple)
+      list(*v.sequence());
+    else if (const Dict* d = v.dict())
+      dict(*d);
+    else
+      throw invalid("Object of type {} is not JSON serializable", type_name(v));
     if (out_.size() > charged_) {
       const size_t more = std::max(out_.size() - charged_, size_t{4096});
       charge_.grow(more);
@@ -147,9 +164,12 @@ class JsonWriter {
   }
 
   void number(double d) {
-    if (std::isnan(d)) out_ += "NaN";
-    else if (std::isinf(d)) out_ += d > 0 ? "Infinity" : "-Infinity";
-    else out_ += float_repr(d);
+    if (std::isnan(d))
+      out_ += "NaN";
+    else if (std::isinf(d))
+      out_ += d > 0 ? "Infinity" : "-Infinity";
+    else
+      out_ += float_repr(d);
   }
 
   void text(std::string_view s) {
@@ -158,13 +178,16 @@ class JsonWriter {
       const size_t start = at;
       const char32_t c = decode_at(s, at);
       static constexpr std::string_view kSpecial = "\"\\\n\r\t\b\f", kLetter = "\"\\nrtbf";
-      if (const size_t k = c < 0x80 ? kSpecial.find(static_cast<char>(c)) : std::string_view::npos; k != std::string_view::npos) {
+      if (const size_t k = c < 0x80 ? kSpecial.find(static_cast<char>(c)) : std::string_view::npos;
+          k != std::string_view::npos) {
         out_.push_back('\\');
         out_.push_back(kLetter[k]);
       } else if (c < 0x20 || (style_.ascii && c > 0x7E)) {
         const auto code = static_cast<uint32_t>(c);
-        if (code < 0x10000) out_ += fmt::format("\\u{:04x}", code);
-        else out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
+        if (code < 0x10000)
+          out_ += fmt::format("\\u{:04x}", code);
+        else
+          out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
       } else {
         out_.append(s.substr(start, at - start));
       }
@@ -213,7 +236,9 @@ class JsonWriter {
     }
     std::vector<const std::pair<Value, Value>*> order;
     for (const auto& item : d.items) order.push_back(&item);
-    if (style_.sorted) std::stable_sort(order.begin(), order.end(), [&](const auto* a, const auto* b) { return less(meter_, a->first, b->first); });
+    if (style_.sorted)
+      std::stable_sort(order.begin(), order.end(),
+                       [&](const auto* a, const auto* b) { return less(meter_, a->first, b->first); });
     out_ += "{";
     ++depth_;
     for (size_t i = 0; i < order.size(); ++i) {
@@ -239,11 +264,16 @@ Value from_json_at(Meter& meter, const nlohmann::ordered_json& json, int depth) 
   if (depth > kMaxValueDepth) throw invalid("the input is nested more than {} deep", kMaxValueDepth);
   using Type = nlohmann::ordered_json::value_t;
   switch (json.type()) {
-    case Type::boolean: return json.get<bool>();
-    case Type::number_integer: return Int{json.get<int64_t>()};
-    case Type::number_unsigned: return Int{json.get<uint64_t>()};
-    case Type::number_float: return json.get<double>();
-    case Type::string: return make_text(meter, json.get_ref<const std::string&>());
+    case Type::boolean:
+      return json.get<bool>();
+    case Type::number_integer:
+      return Int{json.get<int64_t>()};
+    case Type::number_unsigned:
+      return Int{json.get<uint64_t>()};
+    case Type::number_float:
+      return json.get<double>();
+    case Type::string:
+      return make_text(meter, json.get_ref<const std::string&>());
     case Type::array: {
       Values items;
       items.reserve(json.size());
@@ -257,7 +287,8 @@ Value from_json_at(Meter& meter, const nlohmann::ordered_json& json, int depth) 
         items.emplace_back(make_text(meter, key), from_json_at(meter, value, depth + 1));
       return make_dict(meter, std::move(items));
     }
-    default: return None{};
+    default:
+      return None{};
   }
 }
 

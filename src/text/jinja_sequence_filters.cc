@@ -20,7 +20,8 @@ class Getter {
     }
     const std::string dot = ".";
     for (const std::string_view part : split(e.meter, attribute->text()->bytes, &dot, -1, false)) {
-      const bool is_number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string_view::npos;
+      const bool is_number =
+          !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string_view::npos;
       parts_.push_back(is_number ? Value(Int{std::stol(std::string(part))}) : make_text(e.meter, std::string(part)));
     }
   }
@@ -173,7 +174,8 @@ Value map(Evaluator& e, const Value& v, const Args& args) {
   }
   if (args.positional.empty() || args.positional[0].text() == nullptr) throw invalid("map requires a filter argument");
   const Args rest{{args.positional.begin() + 1, args.positional.end()}, args.named};
-  for (const Value& item : iterate(e.meter, v)) out.push_back(e.apply_filter(args.positional[0].text()->bytes, item, rest));
+  for (const Value& item : iterate(e.meter, v))
+    out.push_back(e.apply_filter(args.positional[0].text()->bytes, item, rest));
   return make_generator(e.meter, std::move(out));
 }
 
@@ -289,10 +291,25 @@ Value groupby(Evaluator& e, const Value& v, const Args& args) {
 
 const FilterTable& sequence_filters() {
   static const FilterTable kTable = {
-      {"batch", batch}, {"dictsort", dictsort}, {"first", first}, {"groupby", groupby}, {"items", items}, {"join", join},
-      {"last", last}, {"list", list}, {"map", map}, {"max", extreme<true>}, {"min", extreme<false>},
-      {"reject", select<false, false>}, {"rejectattr", select<false, true>}, {"reverse", reverse},
-      {"select", select<true, false>}, {"selectattr", select<true, true>}, {"slice", slices}, {"sort", sort}, {"sum", sum},
+      {"batch", batch},
+      {"dictsort", dictsort},
+      {"first", first},
+      {"groupby", groupby},
+      {"items", items},
+      {"join", join},
+      {"last", last},
+      {"list", list},
+      {"map", map},
+      {"max", extreme<true>},
+      {"min", extreme<false>},
+      {"reject", select<false, false>},
+      {"rejectattr", select<false, true>},
+      {"reverse", reverse},
+      {"select", select<true, false>},
+      {"selectattr", select<true, true>},
+      {"slice", slices},
+      {"sort", sort},
+      {"sum", sum},
       {"unique", unique},
   };
   return kTable;

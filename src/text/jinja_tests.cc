@@ -48,10 +48,16 @@ const Table& tests() {
   static const Table kTests = [] {
     Table t;
     t["defined"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "defined"), !v.is_undefined(); };
-    t["undefined"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "undefined"), v.is_undefined(); };
+    t["undefined"] = [](Evaluator&, const Value& v, const Args& a) {
+      return nothing(a, "undefined"), v.is_undefined();
+    };
     t["none"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "none"), v.is_none(); };
-    t["true"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "true"), v.is<bool>() && v.as<bool>(); };
-    t["false"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "false"), v.is<bool>() && !v.as<bool>(); };
+    t["true"] = [](Evaluator&, const Value& v, const Args& a) {
+      return nothing(a, "true"), v.is<bool>() && v.as<bool>();
+    };
+    t["false"] = [](Evaluator&, const Value& v, const Args& a) {
+      return nothing(a, "false"), v.is<bool>() && !v.as<bool>();
+    };
     t["boolean"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "boolean"), v.is<bool>(); };
     t["integer"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "integer"), v.is<Int>(); };
     t["float"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "float"), v.is<double>(); };
@@ -60,7 +66,9 @@ const Table& tests() {
     t["mapping"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "mapping"), v.dict() != nullptr; };
     t["sequence"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "sequence"), is_sequence(v); };
     t["iterable"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "iterable"), is_iterable(v); };
-    t["callable"] = [](Evaluator&, const Value& v, const Args& a) { return nothing(a, "callable"), v.is<Ref<const Callable>>() || v.is_undefined(); };
+    t["callable"] = [](Evaluator&, const Value& v, const Args& a) {
+      return nothing(a, "callable"), v.is<Ref<const Callable>>() || v.is_undefined();
+    };
     t["escaped"] = [](Evaluator&, const Value& v, const Args&) { return v.text() != nullptr && v.text()->markup; };
     t["lower"] = [](Evaluator&, const Value& v, const Args&) { return is_cased(v, is_lower, is_upper); };
     t["upper"] = [](Evaluator&, const Value& v, const Args&) { return is_cased(v, is_upper, is_lower); };
@@ -69,14 +77,23 @@ const Table& tests() {
     t["divisibleby"] = [](Evaluator& e, const Value& v, const Args& a) {
       return remainder_is(e, v, Params(a, "divisibleby", {"num"}, 1).integer(0, 1), 0);
     };
-    t["filter"] = [](Evaluator&, const Value& v, const Args&) { return v.text() != nullptr && find_filter(v.text()->bytes) != nullptr; };
-    t["test"] = [](Evaluator&, const Value& v, const Args&) { return v.text() != nullptr && find_test(v.text()->bytes) != nullptr; };
+    t["filter"] = [](Evaluator&, const Value& v, const Args&) {
+      return v.text() != nullptr && find_filter(v.text()->bytes) != nullptr;
+    };
+    t["test"] = [](Evaluator&, const Value& v, const Args&) {
+      return v.text() != nullptr && find_test(v.text()->bytes) != nullptr;
+    };
     t["sameas"] = [](Evaluator&, const Value& v, const Args& a) { return is_same(v, other(a, "sameas")); };
-    t["in"] = [](Evaluator& e, const Value& v, const Args& a) { return contains(e.meter, v, *Params(a, "in", {"seq"}, 1)[0]); };
-    t["equalto"] = t["eq"] = t["=="] = [](Evaluator& e, const Value& v, const Args& a) { return equals(e.meter, v, other(a, "eq")); };
+    t["in"] = [](Evaluator& e, const Value& v, const Args& a) {
+      return contains(e.meter, v, *Params(a, "in", {"seq"}, 1)[0]);
+    };
+    t["equalto"] = t["eq"] =
+        t["=="] = [](Evaluator& e, const Value& v, const Args& a) { return equals(e.meter, v, other(a, "eq")); };
     t["ne"] = t["!="] = [](Evaluator& e, const Value& v, const Args& a) { return !equals(e.meter, v, other(a, "ne")); };
-    t["lessthan"] = t["lt"] = t["<"] = [](Evaluator& e, const Value& v, const Args& a) { return less(e.meter, v, other(a, "lt"), "<"); };
-    t["greaterthan"] = t["gt"] = t[">"] = [](Evaluator& e, const Value& v, const Args& a) { return less(e.meter, other(a, "gt"), v, ">"); };
+    t["lessthan"] = t["lt"] =
+        t["<"] = [](Evaluator& e, const Value& v, const Args& a) { return less(e.meter, v, other(a, "lt"), "<"); };
+    t["greaterthan"] = t["gt"] =
+        t[">"] = [](Evaluator& e, const Value& v, const Args& a) { return less(e.meter, other(a, "gt"), v, ">"); };
     t["le"] = t["<="] = [](Evaluator& e, const Value& v, const Args& a) {
       return less(e.meter, v, other(a, "le"), "<=") || equals(e.meter, v, other(a, "le"));
     };

@@ -51,7 +51,8 @@ std::vector<std::string_view> split_words(std::string_view s, Int count, bool ri
   std::vector<std::string_view> out;
   s = strip(s, nullptr, !right, right);
   while (!s.empty() && count != 0) {
-    size_t cut = right ? 0 : s.size(), behind = cut;  // of the white space that is nearest to the start (right: to the end)
+    size_t cut = right ? 0 : s.size(),
+           behind = cut;  // of the white space that is nearest to the start (right: to the end)
     for (size_t at = 0; at < s.size();) {
       const size_t start = at;
       if (!is_space(decode_at(s, at))) continue;
@@ -74,7 +75,8 @@ std::vector<std::string_view> split_words(std::string_view s, Int count, bool ri
 
 }  // namespace
 
-std::vector<std::string_view> split(Meter& meter, std::string_view s, const std::string* separator, Int count, bool right) {
+std::vector<std::string_view> split(Meter& meter, std::string_view s, const std::string* separator, Int count,
+                                    bool right) {
   meter.step(s.size() / 16);
   std::vector<std::string_view> out;
   if (separator == nullptr) {

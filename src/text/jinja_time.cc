@@ -28,7 +28,8 @@ std::tm broken_down(std::chrono::local_seconds time) {
 }  // namespace
 
 std::string format_time(std::chrono::local_seconds time, std::string_view format) {
-  if (format.size() > 1000) throw invalid("strftime_now: a format of {} bytes, at most 1000 are allowed", format.size());
+  if (format.size() > 1000)
+    throw invalid("strftime_now: a format of {} bytes, at most 1000 are allowed", format.size());
   const std::tm tm = broken_down(time);
   std::string out;
   for (size_t at = 0; at < format.size(); ++at) {
@@ -37,7 +38,8 @@ std::string format_time(std::chrono::local_seconds time, std::string_view format
       continue;
     }
     std::string directive = "%";
-    while (++at < format.size() && std::string_view("-_0^#EO").find(format[at]) != std::string_view::npos) directive += format[at];
+    while (++at < format.size() && std::string_view("-_0^#EO").find(format[at]) != std::string_view::npos)
+      directive += format[at];
     if (at == format.size()) throw invalid("strftime_now: the format ends within '{}'", directive);
     const char letter = format[at];
     if (letter >= '1' && letter <= '9') throw invalid("strftime_now: widths are not supported");
@@ -59,7 +61,8 @@ std::chrono::local_seconds parse_time(std::string_view iso) {
   unsigned m = 0, d = 0;
   const int read = std::sscanf(text.c_str(), "%4d-%2u-%2u%*1[T ]%2d:%2d:%2d%n", &y, &m, &d, &h, &min, &s, &used);
   const year_month_day date{year{y}, month{m}, day{d}};
-  if (read != 6 || static_cast<size_t>(used) != text.size() || !date.ok() || h < 0 || h > 23 || min < 0 || min > 59 || s < 0 || s > 59)
+  if (read != 6 || static_cast<size_t>(used) != text.size() || !date.ok() || h < 0 || h > 23 || min < 0 || min > 59 ||
+      s < 0 || s > 59)
     throw invalid("'{}' is no time; write it as 2026-11-21T12:34:56", text);
   return local_days{date} + hours{h} + minutes{min} + seconds{s};
 }
@@ -69,7 +72,8 @@ std::chrono::local_seconds local_now() {
   const std::time_t now = std::time(nullptr);
   std::tm tm{};
   localtime_r(&now, &tm);
-  return local_days{year{tm.tm_year + 1900} / (tm.tm_mon + 1) / tm.tm_mday} + hours{tm.tm_hour} + minutes{tm.tm_min} + seconds{tm.tm_sec};
+  return local_days{year{tm.tm_year + 1900} / (tm.tm_mon + 1) / tm.tm_mday} + hours{tm.tm_hour} + minutes{tm.tm_min} +
+         seconds{tm.tm_sec};
 }
 
 }  // namespace quire::jinja

@@ -16,7 +16,7 @@ bool is_valid_utf8(std::string_view s);
 
 bool is_space(char32_t c);
 bool is_alpha(char32_t c);
-bool is_digit(char32_t c);   // str.isdigit, but without superscripts
+bool is_digit(char32_t c);  // str.isdigit, but without superscripts
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_printable(char32_t c);  // repr() shows it as it is

@@ -78,7 +78,8 @@ Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items) {
   return Ref<const Dict>(std::move(dict));
 }
 
-Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call, const Value* self) {
+Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call,
+                    const Value* self) {
   const int depth = self == nullptr ? 1 : checked_depth(value_depth(*self) + 1);
   return Ref<const Callable>(new Callable{std::move(name), std::move(call), depth, false, Charge(meter, 192)});
 }
@@ -137,9 +138,7 @@ std::string_view type_name(const Value& v) {
   return std::visit(Namer{}, v.variant());
 }
 
-std::string owner_name(const Value& v) {
-  return v.is_none() ? "None" : std::string(type_name(v)) + " object";
-}
+std::string owner_name(const Value& v) { return v.is_none() ? "None" : std::string(type_name(v)) + " object"; }
 
 bool is_true(const Value& v) {
   struct Truth {
@@ -200,7 +199,8 @@ size_t hash_of(const Value& v) {
   if (v.is_int()) return std::hash<int64_t>{}(static_cast<int64_t>(v.to_int()));
   if (v.is<double>()) {
     const double d = v.as<double>();
-    return d == std::floor(d) && std::fabs(d) < 9e18 ? std::hash<int64_t>{}(static_cast<int64_t>(d)) : std::hash<double>{}(d);
+    return d == std::floor(d) && std::fabs(d) < 9e18 ? std::hash<int64_t>{}(static_cast<int64_t>(d))
+                                                     : std::hash<double>{}(d);
   }
   const Sequence* s = v.sequence();
   if (s != nullptr && s->kind == SequenceKind::kTuple) {
@@ -220,18 +220,19 @@ bool less(Meter& meter, const Value& a, const Value& b, std::string_view op) {
     return (a.is_int() ? static_cast<long double>(a.to_int()) : a.as<double>()) <
            (b.is_int() ? static_cast<long double>(b.to_int()) : b.as<double>());
   }
-  if (const Text *x = a.text(), *y = b.text(); x != nullptr && y != nullptr) {
+  if (const Text* x = a.text(), *y = b.text(); x != nullptr && y != nullptr) {
     meter.step(std::min(x->bytes.size(), y->bytes.size()) / 64);
     return x->bytes < y->bytes;  // UTF-8 sorts as its characters do
   }
-  if (const Sequence *x = a.sequence(), *y = b.sequence();
+  if (const Sequence* x = a.sequence(), *y = b.sequence();
       x != nullptr && y != nullptr && x->kind == y->kind && x->kind <= SequenceKind::kTuple) {
     for (size_t i = 0; i < x->items.size() && i < y->items.size(); ++i)
       if (!equals(meter, x->items[i], y->items[i])) return less(meter, x->items[i], y->items[i], op);
     return x->items.size() < y->items.size();
   }
   if (const Value& u = a.is_undefined() ? a : b; u.is_undefined())
-    throw invalid("{}", u.as<Ref<const Missing>>() == nullptr ? "undefined value" : u.as<Ref<const Missing>>()->message);
+    throw invalid("{}",
+                  u.as<Ref<const Missing>>() == nullptr ? "undefined value" : u.as<Ref<const Missing>>()->message);
   throw invalid("'{}' not supported between instances of '{}' and '{}'", op, type_name(a), type_name(b));
 }
 

@@ -21,14 +21,14 @@ __extension__ using Int = __int128;  // Python's are unbounded; beyond ±2^127 i
 struct None {
   bool operator==(const None&) const = default;
 };
-struct Missing;      // jinja2's Undefined
-struct Text;         // str
-struct Sequence;     // list, tuple, range, a dict's views
+struct Missing;   // jinja2's Undefined
+struct Text;      // str
+struct Sequence;  // list, tuple, range, a dict's views
 struct Dict;
 struct Generator;
 struct Namespace;
-struct Callable;     // a macro, a global function, a bound method
-class LoopState;     // the variable `loop`
+struct Callable;  // a macro, a global function, a bound method
+class LoopState;  // the variable `loop`
 
 template <class T>
 using Ref = std::shared_ptr<T>;
@@ -36,12 +36,12 @@ using TextRef = Ref<const Text>;
 
 class Value {
  public:
-  using Variant = std::variant<Ref<const Missing>, None, bool, Int, double, TextRef, Ref<const Sequence>, Ref<const Dict>,
-                               Ref<Generator>, Ref<Namespace>, Ref<const Callable>, Ref<LoopState>>;
+  using Variant = std::variant<Ref<const Missing>, None, bool, Int, double, TextRef, Ref<const Sequence>,
+                               Ref<const Dict>, Ref<Generator>, Ref<Namespace>, Ref<const Callable>, Ref<LoopState>>;
   Value() = default;  // undefined, nameless
   template <class T>
-    requires std::is_constructible_v<Variant, T> && (!std::is_same_v<std::remove_cvref_t<T>, Value>)
-  Value(T&& v) : v_(std::forward<T>(v)) {}  // NOLINT(google-explicit-constructor): a value is what it holds
+  requires std::is_constructible_v<Variant, T> &&(!std::is_same_v<std::remove_cvref_t<T>, Value>)Value(T&& v)
+      : v_(std::forward<T>(v)) {}  // NOLINT(google-explicit-constructor): a value is what it holds
 
   template <class T>
   bool is() const {
@@ -70,7 +70,7 @@ class Value {
 using Values = std::vector<Value>;
 
 struct Missing {
-  std::string message;    // what using it says: "'x' is undefined"
+  std::string message;  // what using it says: "'x' is undefined"
 };
 
 struct Text {
@@ -128,18 +128,21 @@ struct Callable {
 
 Value make_text(Meter& meter, std::string bytes, bool markup = false);
 Value make_sequence(Meter& meter, Values items, SequenceKind kind = SequenceKind::kList);
-inline Value make_tuple(Meter& meter, Values items) { return make_sequence(meter, std::move(items), SequenceKind::kTuple); }
+inline Value make_tuple(Meter& meter, Values items) {
+  return make_sequence(meter, std::move(items), SequenceKind::kTuple);
+}
 Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);  // a key given twice: the last value wins
 Value make_generator(Meter& meter, Values items);
-Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call, const Value* self = nullptr);
+Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call,
+                    const Value* self = nullptr);
 Value make_undefined(std::string message);
 int value_depth(const Value& v);
 
-std::string_view type_name(const Value& v);     // Python's: "str", "dict", "NoneType"
-std::string owner_name(const Value& v);         // in "'dict object' has no attribute 'x'"
+std::string_view type_name(const Value& v);  // Python's: "str", "dict", "NoneType"
+std::string owner_name(const Value& v);      // in "'dict object' has no attribute 'x'"
 bool is_true(const Value& v);
 bool equals(Meter& meter, const Value& a, const Value& b);
-size_t hash_of(const Value& v);                 // Error: unhashable type
+size_t hash_of(const Value& v);  // Error: unhashable type
 // <, of numbers, strings, sequences; other pairs are an Error naming `op`.
 bool less(Meter& meter, const Value& a, const Value& b, std::string_view op = "<");
 bool contains(Meter& meter, const Value& item, const Value& container);

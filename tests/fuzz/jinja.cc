@@ -13,11 +13,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     {"role": "user", "content": [{"type": "text", "text": "a<b>"}, {"type": "text", "text": "你好 👋"}]},
     {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, 2.5, true, null]}}}]},
     {"role": "tool", "content": "{\"y\": 1}"}])");
-  static const ordered_json kTools = ordered_json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {}}}])");
+  static const ordered_json kTools =
+      ordered_json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {}}}])");
   try {
     const auto chat = quire::ChatTemplate::parse(std::string(reinterpret_cast<const char*>(data), size), "fuzz");
-    chat.render({.messages = kMessages, .tools = kTools, .special_tokens = {{"bos_token", "<s>"}},
-                 .kwargs = {{"n", 7}, {"s", "ab, cd"}}, .now = std::chrono::local_days{std::chrono::year{2026} / 11 / 21}});
+    chat.render({.messages = kMessages,
+                 .tools = kTools,
+                 .special_tokens = {{"bos_token", "<s>"}},
+                 .kwargs = {{"n", 7}, {"s", "ab, cd"}},
+                 .now = std::chrono::local_days{std::chrono::year{2026} / 11 / 21}});
   } catch (const quire::Error&) {
   }
   return 0;

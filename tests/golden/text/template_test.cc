@@ -15,13 +15,20 @@ using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 ChatInput input_of(const ordered_json& doc, const ordered_json& row) {
-  ChatInput in{.messages = row.at("messages"), .tools = row.at("tools"), .add_generation_prompt = false,
-               .special_tokens = doc.at("special_tokens"), .now = jinja::parse_time(doc.at("now").get<std::string>())};
+  ChatInput in{.messages = row.at("messages"),
+               .tools = row.at("tools"),
+               .add_generation_prompt = false,
+               .special_tokens = doc.at("special_tokens"),
+               .now = jinja::parse_time(doc.at("now").get<std::string>())};
   for (const auto& [key, value] : row.at("kwargs").items()) {
-    if (key == "add_generation_prompt") in.add_generation_prompt = value;
-    else if (key == "continue_final_message") in.continue_final_message = value;
-    else if (key == "documents") in.documents = value;
-    else in.kwargs[key] = value;
+    if (key == "add_generation_prompt")
+      in.add_generation_prompt = value;
+    else if (key == "continue_final_message")
+      in.continue_final_message = value;
+    else if (key == "documents")
+      in.documents = value;
+    else
+      in.kwargs[key] = value;
   }
   return in;
 }
@@ -30,10 +37,13 @@ void expect_rendering(const ChatTemplate& chat, const ordered_json& doc, const o
   const std::string where = doc.at("template").get<std::string>() + ": " + row.at("name").get<std::string>();
   try {
     const std::string text = chat.render(input_of(doc, row));
-    if (row.contains("expected")) EXPECT_EQ(text, row["expected"].get<std::string>()) << where;
-    else ADD_FAILURE() << where << " should fail with " << row["error"] << " but gave\n" << text;
+    if (row.contains("expected"))
+      EXPECT_EQ(text, row["expected"].get<std::string>()) << where;
+    else
+      ADD_FAILURE() << where << " should fail with " << row["error"] << " but gave\n" << text;
   } catch (const Error& e) {
-    if (!row.contains("error")) ADD_FAILURE() << where << " failed: " << e.what();
+    if (!row.contains("error"))
+      ADD_FAILURE() << where << " failed: " << e.what();
     else if (row["error_type"] == "TemplateError") {
       EXPECT_EQ(e.what(), row["error"].get<std::string>()) << where;
       EXPECT_NE(dynamic_cast<const TemplateError*>(&e), nullptr) << where;

@@ -12,7 +12,8 @@ namespace {
 using nlohmann::ordered_json;
 
 const char* const kChat =
-    "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt "
+    "%}<assistant>{% endif %}";
 
 ordered_json chat_of(const std::string& last) {
   return {{{"role", "user"}, {"content", "Hi"}}, {{"role", "assistant"}, {"content", last}}};
@@ -20,17 +21,22 @@ ordered_json chat_of(const std::string& last) {
 
 TEST(ChatTemplate, RendersMessagesAndSpecialTokens) {
   const ChatTemplate chat = ChatTemplate::parse(kChat, "m");
-  EXPECT_EQ(chat.render({.messages = {{{"role", "user"}, {"content", "Hi"}}}, .special_tokens = {{"bos_token", "<s>"}}}), "<s><user>Hi</><assistant>");
+  EXPECT_EQ(
+      chat.render({.messages = {{{"role", "user"}, {"content", "Hi"}}}, .special_tokens = {{"bos_token", "<s>"}}}),
+      "<s><user>Hi</><assistant>");
   EXPECT_EQ(chat.source(), kChat);
 }
 
 TEST(ChatTemplate, DefinesToolsAndDocumentsAlways) {
-  EXPECT_EQ(ChatTemplate::parse("{{ tools }} {{ documents }} {{ other is defined }}", "m").render({}), "None None False");
+  EXPECT_EQ(ChatTemplate::parse("{{ tools }} {{ documents }} {{ other is defined }}", "m").render({}),
+            "None None False");
 }
 
 TEST(ChatTemplate, LetsKwargsWin) {
   const ChatTemplate chat = ChatTemplate::parse("{{ bos_token }}{{ enable_thinking }}{{ add_generation_prompt }}", "m");
-  EXPECT_EQ(chat.render({.special_tokens = {{"bos_token", "a"}}, .kwargs = {{"bos_token", "b"}, {"enable_thinking", false}, {"add_generation_prompt", 5}}}), "bFalse5");
+  EXPECT_EQ(chat.render({.special_tokens = {{"bos_token", "a"}},
+                         .kwargs = {{"bos_token", "b"}, {"enable_thinking", false}, {"add_generation_prompt", 5}}}),
+            "bFalse5");
   EXPECT_THROW(chat.render({.kwargs = {{"messages", 1}}}), Error);
 }
 
@@ -71,7 +77,8 @@ TEST(ChatTemplate, TellsTheGivenTime) {
 TEST(ChatTemplate, KeepsTheOrderOfKeysAndBigIntegers) {
   ChatInput in;
   in.tools = ordered_json::parse(R"([{"z": 1, "a": 18446744073709551615, "m": {"y": 1.0, "b": null}}])");
-  EXPECT_EQ(ChatTemplate::parse("{{ tools|tojson }}", "m").render(in), R"([{"z": 1, "a": 18446744073709551615, "m": {"y": 1.0, "b": null}}])");
+  EXPECT_EQ(ChatTemplate::parse("{{ tools|tojson }}", "m").render(in),
+            R"([{"z": 1, "a": 18446744073709551615, "m": {"y": 1.0, "b": null}}])");
 }
 
 TEST(ChatTemplate, RefusesInputThatIsNestedTooDeep) {
@@ -83,7 +90,8 @@ TEST(ChatTemplate, RefusesInputThatIsNestedTooDeep) {
 }
 
 TEST(ChatTemplate, MayBeRenderedByManyThreads) {
-  const ChatTemplate chat = ChatTemplate::parse(std::string("{% macro m(x) %}{{ x|upper }}{% endmacro %}{{ m('a') }}") + kChat, "m");
+  const ChatTemplate chat =
+      ChatTemplate::parse(std::string("{% macro m(x) %}{{ x|upper }}{% endmacro %}{{ m('a') }}") + kChat, "m");
   std::vector<std::string> texts(4);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < texts.size(); ++i)
@@ -91,7 +99,8 @@ TEST(ChatTemplate, MayBeRenderedByManyThreads) {
       for (int k = 0; k < 200; ++k) texts[i] = chat.render({.messages = chat_of(std::to_string(i))});
     });
   for (std::thread& t : threads) t.join();
-  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], "A<user>Hi</><assistant>" + std::to_string(i) + "</><assistant>");
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(texts[i], "A<user>Hi</><assistant>" + std::to_string(i) + "</><assistant>");
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ TEST(JinjaScope, EndsWithEachTurnOfALoop) {
 TEST(JinjaScope, DoesNotBeginAtAnIf) { EXPECT_EQ(rendered("{% if true %}{% set q = 5 %}{% endif %}{{ q }}"), "5"); }
 
 TEST(JinjaScope, IsEscapedByANamespace) {
-  EXPECT_EQ(rendered("{% set ns = namespace(x=1) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}"), "7");
+  EXPECT_EQ(rendered("{% set ns = namespace(x=1) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}"),
+            "7");
   EXPECT_EQ(error_of("{% set d.x = 1 %}"), "t:1: cannot assign attribute on non-namespace object 'd'");
 }
 
@@ -34,14 +35,17 @@ TEST(JinjaScope, OfAMacroIsWhereItStands) {
 TEST(JinjaMacro, TakesDefaultsAndKeywords) {
   const std::string m = "{% macro m(a, b=2, c=a) %}{{ a }}-{{ b }}-{{ c }}{% endmacro %}";
   EXPECT_EQ(rendered(m + "{{ m(1) }} {{ m(1, c=5) }} {{ m(b=1, a=3) }} {{ m() }}"), "1-2-1 1-2-5 3-1-3 -2-");
-  EXPECT_EQ(rendered("{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, z=3) }}"), "1(2,){'z': 3}");
+  EXPECT_EQ(rendered("{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, z=3) }}"),
+            "1(2,){'z': 3}");
   EXPECT_EQ(rendered(m + "{{ m(*[1, 2], **{'c': 3}) }}"), "1-2-3");
   EXPECT_EQ(error_of(m + "{{ m(1, 2, 3, 4) }}"), "t:1: macro 'm' takes not more than 3 argument(s)");
   EXPECT_EQ(error_of(m + "{{ m(z=1) }}"), "t:1: macro 'm' takes no keyword argument 'z'");
 }
 
 TEST(JinjaMacro, CallsBackTheCallBlock) {
-  EXPECT_EQ(rendered("{% macro m(x) %}{{ caller(x, 2) }}!{% endmacro %}{% call(a, b) m(5) %}{{ a }}{{ b }}{% endcall %}"), "52!");
+  EXPECT_EQ(
+      rendered("{% macro m(x) %}{{ caller(x, 2) }}!{% endmacro %}{% call(a, b) m(5) %}{{ a }}{{ b }}{% endcall %}"),
+      "52!");
   EXPECT_EQ(rendered("{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m() }}"), "False");
 }
 
@@ -50,20 +54,26 @@ TEST(JinjaMacro, MayCallItself) {
 }
 
 TEST(JinjaLoop, KnowsItsPlace) {
-  EXPECT_EQ(rendered("{% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}"
+  EXPECT_EQ(rendered("{% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length "
+                     "}}{{ loop.revindex }}"
                      "{{ loop.previtem }}{{ loop.nextitem }}|{% endfor %}"),
             "10TrueFalse331|21FalseFalse3232|32FalseTrue311|");
-  EXPECT_EQ(rendered("{% for x in l %}{{ loop.cycle('a', 'b') }}{{ loop.changed(x > 1) }}{% endfor %}"), "aTruebTrueaTrue");
+  EXPECT_EQ(rendered("{% for x in l %}{{ loop.cycle('a', 'b') }}{{ loop.changed(x > 1) }}{% endfor %}"),
+            "aTruebTrueaTrue");
 }
 
 TEST(JinjaLoop, FiltersUnpacksBreaksAndElses) {
-  EXPECT_EQ(rendered("{% for x in l if x > 1 %}{{ loop.index }}/{{ x }}/{{ loop.last }} {% endfor %}"), "1/3/False 2/2/True ");
+  EXPECT_EQ(rendered("{% for x in l if x > 1 %}{{ loop.index }}/{{ x }}/{{ loop.last }} {% endfor %}"),
+            "1/3/False 2/2/True ");
   EXPECT_EQ(rendered("{% for (a, b), c in [[[1, 2], 3]] %}{{ a }}{{ b }}{{ c }}{% endfor %}"), "123");
-  EXPECT_EQ(rendered("{% for x in [1, 2, 3, 4] %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif %}{{ x }}{% endfor %}"), "13");
+  EXPECT_EQ(rendered("{% for x in [1, 2, 3, 4] %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif "
+                     "%}{{ x }}{% endfor %}"),
+            "13");
   EXPECT_EQ(rendered("{% for x in [] %}a{% else %}b{% endfor %}"), "b");
   EXPECT_EQ(rendered("{% for x in undefined_name %}a{% else %}b{% endfor %}"), "b");
   EXPECT_EQ(rendered("{% for k, v in d|items %}{{ k }}={{ v }};{% endfor %}"), "b=1;a=[1, None, True, \"x'y\"];");
-  EXPECT_EQ(rendered("{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}{{ loop.depth }}{% endif %}{% endfor %}"),
+  EXPECT_EQ(rendered("{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}{{ "
+                     "loop.depth }}{% endif %}{% endfor %}"),
             "11(22(33))");
 }
 
