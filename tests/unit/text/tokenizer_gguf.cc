@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "tokenizer_samples.h"
+
+namespace quire {
+namespace {
+
+// Keeps the strings that a GgufVocabulary points to.
+struct Sample {
+  std::vector<std::string> texts, merges;
+  GgufVocabulary vocabulary;
+
+  Tokenizer make() {
+    vocabulary.tokens.assign(texts.begin(), texts.end());
+    vocabulary.merges.assign(merges.begin(), merges.end());
+    return Tokenizer::from_gguf(vocabulary, "sample.gguf");
+  }
+  TokenId add(const std::string& text, int32_t type, float score = 0) {
+    texts.push_back(text);
+    vocabulary.token_types.push_back(type);
+    vocabulary.scores.push_back(score);
+    return static_cast<TokenId>(texts.size() - 1);
+  }
+};
+
+Sample byte_level() {
+  Sample s;
+  s.vocabulary.model = "gpt2";
+  s.vocabulary.pre = "gpt-2";
+  for (int b = 0; b < 256; ++b) s.add(bytes_to_alphabet(std::string(1, static_cast<char>(b))), 1);
+  s.merges = {"a b"};
+  s.add("ab", 1);
+  return s;
+}
+
+Sample sentence_piece() {
+  Sample s;
+  s.vocabulary.model = "llama";
+  s.add("<unk>", 2);
+  s.add("<s>", 3);
+  s.add("</s>", 3);
+  for (int b = 0; b < 256; ++b) s.add(byte_token(static_cast<unsigned char>(b)), 6);
+  s.add("▁", 1, -10);
+  s.add("a", 1, -11);
+  s.add("b", 1, -12);
+  s.add("ab", 1, -2);
+  s.add("▁a", 1, -1);
+  return s;
+}
+
+std::string error_of(Sample s) {
+  try {
+    s.make();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(GgufTokenizer, MergesByScore) {
+  Sample s = sentence_piece();
+  const Tokenizer t = s.make();
+  EXPECT_EQ(t.encode("ab"), (TokenIds{*t.find("▁a"), *t.find("b")}));  // the better score comes first
+  EXPECT_EQ(t.encode("ab", {.add_special = true}), (TokenIds{1, *t.find("▁a"), *t.find("b")}));
+  EXPECT_EQ(t.decode(t.encode("ab é\n")), "ab é\n");
+  EXPECT_EQ(t.encode("<s>a"), (TokenIds{1, *t.find("▁a")}));
+  EXPECT_EQ(t.encode("<s>", {.parse_special = false}), t.encode("\x3Cs>", {.parse_special = false}));
+  EXPECT_EQ(t.encode(""), TokenIds{});
+  EXPECT_EQ(t.encode("\xFF"), (TokenIds{*t.find("▁"), 3 + 0xFF}));  // bytes as they are
+}
+
+TEST(GgufTokenizer, MergesACharacterThatIsNoTokenByItself) {
+  Sample s = sentence_piece();
+  const TokenId joined = s.add("aé", 1, -1);
+  const Tokenizer t = s.make();
+  EXPECT_EQ(t.encode("baé"), (TokenIds{*t.find("▁"), *t.find("b"), joined}));
+  EXPECT_EQ(t.encode("bé"), (TokenIds{*t.find("▁"), *t.find("b"), 3 + 0xC3, 3 + 0xA9}));
+}
+
+TEST(GgufTokenizer, ListsWhatEndsAnAnswer) {
+  Sample s = byte_level();
+  const TokenId im_end = s.add("<|im_end|>", 1), user = s.add("<|message|>", 3), pad = s.add("<|fim_pad|>", 3);
+  s.vocabulary.eos = s.add("</s>", 3);
+  const Tokenizer t = s.make();
+  EXPECT_EQ(TokenIds(t.end_of_generation().begin(), t.end_of_generation().end()),
+            (TokenIds{im_end, pad, *s.vocabulary.eos}));
+  EXPECT_TRUE(t.is_control(im_end)) << "whatever its type says";
+  EXPECT_EQ(t.eot(), im_end);
+  EXPECT_EQ(t.kind(user), TokenKind::kUserDefined);
+  EXPECT_TRUE(t.is_end_of_generation(im_end));
+  EXPECT_FALSE(t.is_end_of_generation('a'));
+}
+
+TEST(GgufTokenizer, ShowsTheEndTokenOfHarmony) {
+  Sample s = byte_level();
+  const TokenId end = s.add("<|end|>", 3);
+  const TokenId ret = s.add("<|return|>", 3), call = s.add("<|call|>", 3);
+  s.vocabulary.eos = ret;
+  const Tokenizer t = s.make();
+  EXPECT_EQ(TokenIds(t.end_of_generation().begin(), t.end_of_generation().end()), (TokenIds{ret, call}));
+  EXPECT_EQ(t.kind(end), TokenKind::kUserDefined);
+}
+
+TEST(GgufTokenizer, TakesMergesOfTokensThatAreNone) {
+  Sample s = byte_level();
+  s.merges = {"a b", "x y", "xy z"};  // xy is no token, xyz is none either
+  const Tokenizer t = s.make();
+  EXPECT_EQ(t.encode("xyzab"), (TokenIds{'x', 'y', 'z', 256}));
+}
+
+TEST(GgufTokenizer, IsAnErrorWhenTheVocabularyIsBroken) {
+  const auto broken = [](auto change) {
+    Sample s = byte_level();
+    change(s);
+    return error_of(std::move(s));
+  };
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.model = "bert"; }).find("the tokenizer \"bert\""), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.pre = "new"; }).find("unknown pre-tokenizer \"new\""),
+            std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.merges.clear(); }).find("merges is empty"), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.texts.clear(); }).find("tokens is empty"), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.texts[7] = "a"; }).find("stands twice"), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.scores.pop_back(); }).find("scores has 256"), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.token_types.pop_back(); }).find("token_type has 256"),
+            std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.scores[3] = std::nanf(""); }).find("score of token 3"),
+            std::string::npos);
+  EXPECT_NE(broken([](Sample& s) {
+              s.texts.resize(5);
+              s.merges = {"a b"};
+              s.vocabulary.add_bos = true;
+            }).find("without a BOS"),
+            std::string::npos);
+  EXPECT_EQ(broken([](Sample& s) { s.vocabulary.bos = 1 << 20; }), "no error");  // passed over, as llama.cpp does
+  EXPECT_EQ(broken([](Sample& s) { s.texts[200] = "\xFF\xFE"; }), "no error");
+}
+
+TEST(GgufTokenizer, TakesTokensThatAreNotUtf8) {
+  Sample s = sentence_piece();
+  s.add("a\xE2", 1, -1);
+  s.add("\xE2\x82", 1, -1);
+  s.add("\xFF\xFF\xFF", 4, -1);
+  const Tokenizer t = s.make();
+  EXPECT_EQ(t.decode(t.encode("a€ b")), "a€ b");
+  EXPECT_FALSE(t.encode("a\xE2\xFF\xFF\xFF").empty());
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,233 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+
+#include "base/error.h"
+#include "tokenizer_samples.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::json;
+
+struct Broken {
+  const char* name;
+  std::function<void(json&)> breaks;
+  const char* says;  // part of the message
+};
+
+json component(const char* type) { return {{"type", type}}; }
+json nested(const char* list, int depth) {
+  json inner = component("Nothing");
+  for (int i = 0; i < depth; ++i) inner = {{"type", "Sequence"}, {list, {inner}}};
+  return inner;
+}
+
+const Broken kBroken[] = {
+    {"NoModel", [](json& j) { j.erase("model"); }, "has no \"model\""},
+    {"ModelIsNoObject", [](json& j) { j["model"] = 5; }, "model: shall be an object, not number"},
+    {"RootIsNoObject", [](json& j) { j = json::array(); }, "sample: shall be an object"},
+    {"UnknownModel", [](json& j) { j["model"]["type"] = "WordPiece"; }, "the model \"WordPiece\""},
+    {"ModelTypeIsNoString", [](json& j) { j["model"]["type"] = 3; }, "model.type: shall be a string"},
+    {"NoTypeNoMerges",
+     [](json& j) {
+       j["model"] = {{"vocab", {{"a", 0}}}};
+     },
+     "has no \"type\""},
+    {"NoVocabulary", [](json& j) { j["model"].erase("vocab"); }, "has no \"vocab\""},
+    {"EmptyVocabulary", [](json& j) { j["model"]["vocab"] = json::object(); }, "vocab: is empty"},
+    {"VocabularyIsNoObject", [](json& j) { j["model"]["vocab"] = "abc"; }, "model.vocab: shall be an object"},
+    {"IdIsNoInteger", [](json& j) { j["model"]["vocab"]["x"] = 1.5; }, "vocab.x: shall be an integer"},
+    {"IdIsNegative", [](json& j) { j["model"]["vocab"]["x"] = -1; }, "-1 is not between"},
+    {"IdIsHuge", [](json& j) { j["model"]["vocab"]["xy"] = 4000000000u; }, "4000000000 is not between"},
+    {"IdIsBeyond64Bits", [](json& j) { j["model"]["vocab"]["xy"] = ~uint64_t{0}; }, "is not between"},
+    {"TwoTokensOneId", [](json& j) { j["model"]["vocab"]["xyz"] = 65; }, "id 65 is"},
+    {"NoMerges", [](json& j) { j["model"].erase("merges"); }, "has no \"merges\""},
+    {"MergesIsNoArray", [](json& j) { j["model"]["merges"] = json::object(); }, "merges: shall be an array"},
+    {"MergeOfOne", [](json& j) { j["model"]["merges"][0] = "ab"; }, "merges[0]: \"ab\" is not two tokens"},
+    {"MergeOfThree", [](json& j) { j["model"]["merges"][1] = "a b c"; }, "merges[1]: \"a b c\" is not two"},
+    {"MergeListOfThree",
+     [](json& j) {
+       j["model"]["merges"][0] = {"a", "b", "c"};
+     },
+     "shall be [left, right]"},
+    {"MergeOfNumbers",
+     [](json& j) {
+       j["model"]["merges"][0] = {1, 2};
+     },
+     "merges[0][0]: shall be a string"},
+    {"MergeIsNumber", [](json& j) { j["model"]["merges"][0] = 7; }, "merges[0]: shall be an array"},
+    {"MergeOfUnknown", [](json& j) { j["model"]["merges"][0] = "a qq"; }, "\"qq\" is not in the vocabulary"},
+    {"MergeToUnknown", [](json& j) { j["model"]["merges"][0] = "a b"; }, "\"ab\" is not in the vocabulary"},
+    {"Dropout", [](json& j) { j["model"]["dropout"] = 0.1; }, "dropout"},
+    {"FlagIsNoBoolean", [](json& j) { j["model"]["byte_fallback"] = 1; }, "byte_fallback: shall be true or false"},
+    {"UnknownTokenIsNone", [](json& j) { j["model"]["unk_token"] = "<unk>"; }, "\"<unk>\" is not in the vocabulary"},
+    {"AddedTokensIsNoArray", [](json& j) { j["added_tokens"] = 1; }, "added_tokens: shall be an array"},
+    {"AddedTokenWithoutContent", [](json& j) { j["added_tokens"][0].erase("content"); }, "has no \"content\""},
+    {"AddedTokenWithoutId", [](json& j) { j["added_tokens"][0].erase("id"); }, "has no \"id\""},
+    {"AddedTokenTakesAnId", [](json& j) { j["added_tokens"][0]["id"] = 3; }, "id 3 is"},
+    {"AddedTokenWithHugeId", [](json& j) { j["added_tokens"][0]["id"] = 1 << 30; }, "is not between"},
+    {"AddedTokenSpecialIsText", [](json& j) { j["added_tokens"][0]["special"] = "yes"; }, "special: shall be true"},
+    {"UnknownNormalizer", [](json& j) { j["normalizer"] = component("Rot13"); }, "the normalizer \"Rot13\""},
+    {"NormalizerWithoutType", [](json& j) { j["normalizer"] = json::object(); }, "normalizer: has no \"type\""},
+    {"NormalizersTooDeep", [](json& j) { j["normalizer"] = nested("normalizers", 40); }, "sequences inside each other"},
+    {"SequenceWithoutList", [](json& j) { j["normalizer"] = component("Sequence"); }, "has no \"normalizers\""},
+    {"PrependWithoutText", [](json& j) { j["normalizer"] = component("Prepend"); }, "has no \"prepend\""},
+    {"ReplaceWithoutPattern",
+     [](json& j) {
+       j["normalizer"] = {{"type", "Replace"}, {"pattern", json::object()}, {"content", ""}};
+     },
+     "has neither \"String\" nor \"Regex\""},
+    {"CharsMapIsNoBase64",
+     [](json& j) {
+       j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "#"}};
+     },
+     "not base64"},
+    {"CharsMapTooShort",
+     [](json& j) {
+       j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAA="}};
+     },
+     "has 2 bytes"},
+    {"CharsMapLies",
+     [](json& j) {
+       j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "/////wAA"}};
+     },
+     "its array shall have"},
+    {"UnknownPreTokenizer", [](json& j) { j["pre_tokenizer"] = component("Magic"); }, "the pre-tokenizer \"Magic\""},
+    {"PreTokenizersTooDeep", [](json& j) { j["pre_tokenizer"] = nested("pretokenizers", 40); },
+     "sequences inside each other"},
+    {"PatternDoesNotCompile",
+     [](json& j) {
+       j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}};
+     },
+     "pattern does not compile"},
+    {"PatternIntersectsClasses",
+     [](json& j) {
+       j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "[a&&b]"}}}, {"behavior", "Isolated"}};
+     },
+     "intersection"},
+    {"PatternIsHuge",
+     [](json& j) {
+       j["pre_tokenizer"] = {
+           {"type", "Split"}, {"pattern", {{"Regex", std::string(100000, 'a')}}}, {"behavior", "Isolated"}};
+     },
+     "a pattern of 100000 bytes"},
+    {"UnknownBehavior",
+     [](json& j) {
+       j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Sideways"}};
+     },
+     "unknown behavior \"Sideways\""},
+    {"MetaspaceOfTwoCharacters",
+     [](json& j) {
+       j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "ab"}};
+     },
+     "shall be one character"},
+    {"MetaspaceScheme",
+     [](json& j) {
+       j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "often"}};
+     },
+     "unknown prepend_scheme"},
+    {"FixedLengthZero",
+     [](json& j) {
+       j["pre_tokenizer"] = {{"type", "FixedLength"}, {"length", 0}};
+     },
+     "0 is not between"},
+    {"UnknownDecoder", [](json& j) { j["decoder"] = component("CTC"); }, "the decoder \"CTC\""},
+    {"StripBehindFuse",
+     [](json& j) {
+       j["decoder"] = {
+           {"type", "Sequence"},
+           {"decoders", {component("Fuse"), {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}}}}};
+     },
+     "stripping the end"},
+    {"ReplaceBehindFuse",
+     [](json& j) {
+       j["decoder"] = {{"type", "Sequence"}, {"decoders", {component("Fuse"), component("Replace")}}};
+     },
+     "\"Replace\" behind Fuse"},
+    {"UnknownPostProcessor", [](json& j) { j["post_processor"] = component("Odd"); }, "the post-processor \"Odd\""},
+    {"TemplateWithoutText",
+     [](json& j) {
+       j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", json::array()}};
+     },
+     "has no place for the text"},
+    {"TemplateWithUnknownToken",
+     [](json& j) {
+       j["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                              {"special_tokens", json::object()}};
+     },
+     "has no \"<s>\""},
+    {"TemplateWithIdOutside",
+     [](json& j) {
+       j["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                              {"special_tokens", {{"<s>", {{"ids", {99999}}}}}}};
+     },
+     "token 99999 is not in the vocabulary"},
+    {"BertProcessingWithoutIds",
+     [](json& j) {
+       j["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"a"}}, {"cls", {"a"}}};
+     },
+     "shall be [token, id]"},
+    {"UnigramWithoutScores", [](json& j) { j["model"] = json::parse(R"({"type": "Unigram", "vocab": [["a"]]})"); },
+     "shall be [token, score]"},
+    {"UnigramScoreIsText", [](json& j) { j["model"] = json::parse(R"({"type": "Unigram", "vocab": [["a", "b"]]})"); },
+     "shall be a number"},
+    {"UnigramUnknownOutside",
+     [](json& j) { j["model"] = json::parse(R"({"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 1})"); },
+     "1 is not between"},
+    {"UnigramWithoutTokens",
+     [](json& j) {
+       j["model"] = {{"type", "Unigram"}, {"vocab", json::array()}};
+     },
+     "vocab: is empty"},
+};
+
+void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+
+class BrokenTokenizerJson : public testing::TestWithParam<Broken> {};
+
+TEST_P(BrokenTokenizerJson, IsAClearError) {
+  json j = byte_level_json();
+  GetParam().breaks(j);
+  try {
+    tokenizer_of(j);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(GetParam().says), std::string::npos) << e.what();
+    EXPECT_EQ(std::string(e.what()).rfind("sample", 0), 0u) << e.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BrokenTokenizerJson, testing::ValuesIn(kBroken),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(BrokenTokenizerJsonText, IsAClearErrorWhereverItEnds) {
+  const std::string whole = byte_level_json().dump();
+  for (size_t length = 0; length < whole.size(); length += 97) {
+    EXPECT_THROW(Tokenizer::from_hf_json(whole.substr(0, length), "sample"), Error) << length;
+  }
+  EXPECT_THROW(Tokenizer::from_hf_json("\xFF\xFE", "sample"), Error);
+  EXPECT_THROW(Tokenizer::from_hf_json(std::string(200000, '['), "sample"), Error);
+  EXPECT_THROW(Tokenizer::from_hf_json(std::string(200000, '[') + std::string(200000, ']'), "sample"), Error);
+}
+
+TEST(TokenizerConfig, NamesSpecialTokens) {
+  const std::string json = byte_level_json().dump();
+  const Tokenizer plain = Tokenizer::from_hf_json(json, "sample");
+  EXPECT_FALSE(plain.bos());
+  EXPECT_EQ(plain.eot(), plain.find("<|end|>"));
+  const Tokenizer named = Tokenizer::from_hf_json(
+      json, "sample", R"({"bos_token": {"content": "<|bos|>"}, "eos_token": "<|end|>", "pad_token": null})");
+  EXPECT_EQ(named.bos(), named.find("<|bos|>"));
+  EXPECT_EQ(named.eos(), named.find("<|end|>"));
+  EXPECT_FALSE(named.pad());
+  EXPECT_TRUE(named.is_end_of_generation(*named.eos()));
+  EXPECT_FALSE(named.adds_bos());
+  EXPECT_THROW(Tokenizer::from_hf_json(json, "sample", R"({"bos_token": 5})"), Error);
+}
+
+}  // namespace
+}  // namespace quire
