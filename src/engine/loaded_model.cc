@@ -63,7 +63,7 @@ ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const EngineOptions& options) : team(options.threads > 0 ? options.threads : usable_cores()) {
+LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(options.threads > 0 ? options.threads : usable_cores()) {
   if (options.threads < 0 || options.threads > 1024) throw invalid("--threads {}: 0 (all cores) to 1024", options.threads);
   check_positive("--max-num-seqs", options.max_num_seqs, 1);
   check_positive("--max-num-batched-tokens", options.max_num_batched_tokens, 1);
@@ -102,7 +102,7 @@ LoadedModel::LoadedModel(const EngineOptions& options) : team(options.threads > 
   size_cache(options, shape, config.max_positions, info);
   kv = std::make_unique<KvMemory>(shape, info.kv_pages);
   const int rows = std::max({options.max_num_batched_tokens, options.max_num_seqs, options.chunked_prefill && options.kv_cache ? 1 : info.max_model_len});
-  decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, DecoderLimits{rows, options.max_num_seqs, info.max_model_len});
+  decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, DecoderLimits{rows, max_logits > 0 ? max_logits : options.max_num_seqs, info.max_model_len});
 }
 
 }  // namespace quire

@@ -160,6 +160,9 @@ struct KernelSet {
   void (*rope_store)(const RopeStoreArgs&);
   void (*attention)(const AttentionArgs&, const AttentionTile&);
   void (*merge)(const AttentionArgs&, const AttentionMerge&);
+  // Multiplies as fast as this set can on registers alone, `rounds` times; gives the multiply-adds done. The limit that benchmarks are
+  // reported beside.
+  double (*peak)(Activations activations, int64_t rounds);
 };
 
 const KernelSet& reference_kernels();

@@ -11,7 +11,7 @@
 namespace quire {
 
 const KernelSet* avx512_kernels() {
-  static constexpr KernelSet set{"avx512", quantize, linear, rope_store, attention, merge};
+  static constexpr KernelSet set{"avx512", quantize, linear, rope_store, attention, merge, peak};
   return &set;
 }
 

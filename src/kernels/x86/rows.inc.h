@@ -305,5 +305,41 @@ void merge(const AttentionArgs& a, const AttentionMerge& m) {
   }
 }
 
+// Twelve independent chains hide the latency of either instruction on two ports.
+double peak(Activations activations, int64_t rounds) {
+  constexpr int kChains = 12;
+  alignas(64) float seed[kLanes];
+  for (int i = 0; i < kLanes; ++i) seed[i] = 1.0f + static_cast<float>(i);
+  if (activations == Activations::kInt8) {
+    Dot sums[kChains];
+    for (Dot& d : sums) d = no_dot();
+    const B64 w = low_nibbles(load_bytes(seed));
+    const int8_t x[4] = {1, 2, 3, 4};
+    for (int64_t i = 0; i < rounds; ++i) {
+      for (Dot& d : sums) {
+        dot<4>(d, w, x);
+        asm volatile("" ::: "memory");
+      }
+    }
+    F total = set1(0.0f);
+    for (const Dot& d : sums) total = add(total, to_float(finish<4>(d)));
+    const volatile float keep = sum_lanes(total);
+    (void)keep;
+    return static_cast<double>(rounds) * kChains * 64;
+  }
+  F sums[kChains];
+  for (F& sum : sums) sum = set1(0.0f);
+  const F w = load(seed), x = set1(0.5f);
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (F& sum : sums) sum = fma(x, w, sum);
+    asm volatile("" ::: "memory");
+  }
+  F total = set1(0.0f);
+  for (const F& sum : sums) total = add(total, sum);
+  const volatile float keep = sum_lanes(total);
+  (void)keep;
+  return static_cast<double>(rounds) * kChains * kLanes;
+}
+
 }  // namespace
 }  // namespace quire

@@ -1,0 +1,106 @@
+// quire perplexity: llama.cpp's protocol, so that figures compare.
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "cli/commands.h"
+#include "cli/engine_options.h"
+#include "engine/single_sequence.h"
+
+namespace quire {
+namespace {
+
+struct PerplexityOptions {
+  EngineOptions engine;
+  std::string file;
+  int context = 512, chunks = -1;
+  bool json = false;
+};
+
+constexpr int kLogitRows = 64;
+
+// -log p(token), in nats.
+double nll(std::span<const float> logits, TokenId token) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float v : logits) sum += std::exp(v - top);
+  return top + std::log(sum) - logits[static_cast<size_t>(token)];
+}
+
+void run_perplexity(PerplexityOptions& o) {
+  if (o.context < 2) throw invalid("--context {}: at least 2", o.context);
+  o.engine.max_num_seqs = 1;
+  o.engine.max_num_batched_tokens = 512;
+  if (o.engine.max_model_len == 0) o.engine.max_model_len = o.context;
+  LoadedModel model(o.engine, kLogitRows);
+  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary", o.engine.model);
+  const Tokenizer& tokenizer = *model.text.tokenizer;
+  const TokenIds ids = tokenizer.encode(read_text_file(o.file), {.add_special = true, .parse_special = false});
+  const auto context = static_cast<size_t>(o.context);
+  size_t chunks = ids.size() / context;
+  if (o.chunks >= 0) chunks = std::min(chunks, static_cast<size_t>(o.chunks));
+  if (chunks == 0) throw invalid("{} has {} tokens, too few for one chunk of {}", o.file, ids.size(), o.context);
+
+  SingleSequence sequence(model);
+  const auto vocab = static_cast<size_t>(model.config.vocab);
+  const size_t first = context / 2;  // llama.cpp scores the second half: positions first .. context - 2 predict their successors
+  double sum = 0, squares = 0;
+  size_t count = 0;
+  std::vector<double> per_chunk;
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t c = 0; c < chunks; ++c) {
+    TokenIds chunk(ids.begin() + static_cast<ptrdiff_t>(c * context), ids.begin() + static_cast<ptrdiff_t>((c + 1) * context));
+    if (tokenizer.adds_bos() && tokenizer.bos()) chunk[0] = *tokenizer.bos();
+    sequence.clear();
+    double chunk_sum = 0;
+    size_t chunk_count = 0;
+    for (size_t at = 0; at + 1 < context;) {
+      const bool scored = at >= first;
+      const size_t n = std::min<size_t>(scored ? kLogitRows : 512, (scored ? context - 1 : first) - at);
+      const auto logits = sequence.append(std::span(chunk).subspan(at, n), scored);
+      for (size_t i = 0; scored && i < n; ++i) {
+        const double loss = nll(logits.subspan(i * vocab, vocab), chunk[at + i + 1]);
+        chunk_sum += loss;
+        squares += loss * loss;
+        ++chunk_count;
+      }
+      at += n;
+    }
+    sum += chunk_sum;
+    count += chunk_count;
+    per_chunk.push_back(chunk_sum / static_cast<double>(chunk_count));
+    if (!o.json) std::printf("[%zu]%.4f,%s", c + 1, std::exp(sum / static_cast<double>(count)), (c + 1) % 8 == 0 ? "\n" : ""), std::fflush(stdout);
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto n = static_cast<double>(count);
+  const double mean = sum / n, perplexity = std::exp(mean), error = n > 1 ? perplexity * std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1)) : 0;
+  if (o.json) {
+    const nlohmann::ordered_json out = {{"model", model.info.name}, {"kernels", model.info.kernels}, {"activations", model.info.activations}, {"kv_cache_dtype", model.info.kv_cache_dtype},
+                                        {"context", o.context}, {"chunks", chunks}, {"tokens", count}, {"mean_nll", mean}, {"perplexity", perplexity}, {"error", error},
+                                        {"chunk_mean_nll", per_chunk}, {"seconds", seconds}};
+    std::printf("%s\n", out.dump(2).c_str());
+  } else {
+    std::printf("\nperplexity %.5f +/- %.5f (%zu chunks of %d tokens, %s activations, %.1f s)\n", perplexity, error, chunks, o.context, model.info.activations.c_str(), seconds);
+  }
+}
+
+}  // namespace
+
+void add_perplexity_command(CLI::App& app) {
+  auto o = std::make_shared<PerplexityOptions>();
+  CLI::App* command = app.add_subcommand("perplexity", "perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
+  add_engine_options(*command, o->engine);
+  command->remove_option(command->get_option("--max-model-len"));
+  command->add_option("-f,--file", o->file, "text file (UTF-8)")->required();
+  command->add_option("-c,--context", o->context, "tokens of a chunk")->capture_default_str();
+  command->add_option("--chunks", o->chunks, "score this many chunks; -1: all")->capture_default_str();
+  command->add_flag("--json", o->json, "print one JSON object");
+  command->callback([o] { run_perplexity(*o); });
+}
+
+}  // namespace quire

@@ -1,0 +1,14 @@
+// What this machine can do at best, measured now: the figures that benchmarks stand beside.
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace quire {
+
+// Bytes per second that the team reads from memory: each thread streams its own part of 512 MiB in huge pages with prefetch, the best of `runs`.
+double read_bandwidth(Team& team, int runs = 5);
+
+// Multiply-adds per second that the kernel set reaches on registers, all threads of the team together, the best of `runs`.
+double multiply_rate(const Compute& compute, int runs = 5);
+
+}  // namespace quire
