@@ -45,9 +45,9 @@ std::string gunzip(std::span<const std::byte> bytes, const std::string& name, si
       used += take;
     }
     const size_t before = out.size();
+    Bytef spill = 0;
     if (before >= limit) {
       // Full: the stream may end here, but it may give no further byte.
-      Bytef spill;
       stream.next_out = &spill;
       stream.avail_out = 1;
     } else {

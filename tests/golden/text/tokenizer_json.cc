@@ -96,7 +96,8 @@ TEST(SmolLm2, EncodesItsReferenceTexts) {
   const fs::path cases = kShared / "golden/smollm2/tokenizer.json", folder = kShared / "data/tokenizers/smollm2";
   if (!fs::exists(cases) || !fs::exists(folder)) GTEST_SKIP() << cases << " is not here";
   const Tokenizer tokenizer = Tokenizer::from_hf_json(read_packed(folder / "tokenizer.json"), "smollm2");
-  for (const json& c : json::parse(read_text_file(cases))["cases"]) {
+  const json file = json::parse(read_text_file(cases));
+  for (const json& c : file["cases"]) {
     const TokenIds ids = c["ids"], parsed = c["ids_parse_special"];
     EXPECT_EQ(tokenizer.encode(c["text"].get<std::string>(), {.parse_special = false}), ids) << c["text"];
     EXPECT_EQ(tokenizer.encode(c["text"].get<std::string>()), parsed) << c["text"];
