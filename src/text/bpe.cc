@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -3,7 +3,7 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "text/tokenizer_bytes.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_unicode.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer_data.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 #include "text/word_cache.h"
 
 namespace quire {

@@ -9,7 +9,7 @@
 #include "text/tokenizer_build.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_data.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -9,7 +9,7 @@
 #include "text/tokenizer_data.h"
 #include "text/tokenizer_hf_steps.h"
 #include "text/tokenizer_json.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

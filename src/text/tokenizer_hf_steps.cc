@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "text/chars_map.h"
 #include "text/tokenizer_unicode.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

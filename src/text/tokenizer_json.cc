@@ -1,7 +1,7 @@
 #include "text/tokenizer_json.h"
 
 #include "base/error.h"
-#include "text/tokenizer_utf8.h"
+#include "base/utf8.h"
 
 namespace quire {
 
