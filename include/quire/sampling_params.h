@@ -32,22 +32,23 @@ struct SamplingParams {
   int repeat_last_n = -1;           // the penalties see this many last tokens; -1: all, 0: none
 
   // Added to the logits: [-100, 100], or -infinity for "never". A token named twice gets both.
-  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::vector<std::pair<TokenId, float>> logit_bias = {};
 
   // The same seed gives the same answer. Whoever wants chance draws a seed; the server does when a request has none.
   uint64_t seed = 0;
 
   // The end of the answer.
-  std::optional<int> max_tokens;            // >= 1; none: until the context is full
-  int min_tokens = 0;                       // no end-of-sequence and no stop_token_ids before; <= max_tokens
-  bool ignore_eos = false;                  // the end-of-sequence token does not end the answer
-  std::vector<std::string> stop;            // text that ends the answer; none of them empty
-  std::vector<TokenId> stop_token_ids;      // tokens that end the answer
-  bool include_stop_str_in_output = false;  // the answer keeps the stop string that ended it
+  std::optional<int> max_tokens = {};        // >= 1; none: until the context is full
+  int min_tokens = 0;                        // no end-of-sequence and no stop_token_ids before; <= max_tokens
+  bool ignore_eos = false;                   // the end-of-sequence token does not end the answer
+  std::vector<std::string> stop = {};        // text that ends the answer; none of them empty
+  std::vector<TokenId> stop_token_ids = {};  // tokens that end the answer
+  bool include_stop_str_in_output = false;   // the answer keeps the stop string that ended it
 
   // What comes back.
-  std::optional<int> logprobs;  // [0, kMaxLogprobs] most probable tokens with each token; 0: the chosen one's alone
-  int n = 1;                    // [1, kMaxChoices] answers to one prompt
+  std::optional<int> logprobs =
+      {};     // [0, kMaxLogprobs] most probable tokens with each token; 0: the chosen one's alone
+  int n = 1;  // [1, kMaxChoices] answers to one prompt
 
   bool operator==(const SamplingParams&) const = default;
 };

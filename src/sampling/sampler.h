@@ -23,8 +23,8 @@ struct SampleRow {
 
 struct Sampled {
   TokenId token = kNoToken;
-  float logprob = 0.0f;                                 // of the token; 0 unless params.logprobs is set
-  std::vector<std::pair<TokenId, float>> top_logprobs;  // most probable first; impossible tokens are left out
+  float logprob = 0.0f;                                      // of the token; 0 unless params.logprobs is set
+  std::vector<std::pair<TokenId, float>> top_logprobs = {};  // most probable first; impossible tokens are left out
 
   bool operator==(const Sampled&) const = default;
 };
@@ -46,6 +46,8 @@ class SamplerScratch {
   std::vector<float> weights;         // [vocab] proportional to the probabilities
   std::vector<float> scores;          // [vocab] typicality
   std::vector<double> block_mass;     // sums of weights over blocks of the vocabulary
+  std::vector<float> block_best;      // best scores in blocks of the vocabulary
+  std::vector<float> bars;            // the same, in another order
   std::vector<Bucket> buckets;        // weights by score
   std::vector<Candidate> candidates;  // the tokens about a cut
   std::vector<uint32_t> occurrences;  // [vocab] in the answer; all zero between calls

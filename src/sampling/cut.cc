@@ -1,0 +1,131 @@
+#include "sampling/cut.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "sampling/softmax.h"
+
+namespace quire {
+namespace {
+
+// One pass over so many buckets of equal width leaves a few hundred of 262,144 tokens to look at; more buckets would
+// not fit the first-level cache (16 bytes each).
+constexpr size_t kBuckets = 1024;
+
+using Candidate = SamplerScratch::Candidate;
+
+bool ranks_before(const Candidate& a, const Candidate& b) {
+  return a.score > b.score || (a.score == b.score && a.id < b.id);
+}
+
+// The best score of each block's tokens that take part.
+void find_block_best(std::span<const float> scores, std::span<const float> weights, std::vector<float>& block_best) {
+  block_best.assign((scores.size() + kBlock - 1) / kBlock, -std::numeric_limits<float>::infinity());
+  for (size_t b = 0; b < block_best.size(); ++b) {
+    const size_t end = std::min(scores.size(), (b + 1) * kBlock);
+    for (size_t i = b * kBlock; i < end; ++i) {
+      const float score = weights[i] > 0 ? scores[i] : block_best[b];
+      block_best[b] = score > block_best[b] ? score : block_best[b];
+    }
+  }
+}
+
+// The tokens that take part and score at least `floor`.
+std::span<Candidate> gather(std::span<const float> scores, std::span<const float> weights, float floor,
+                            SamplerScratch& scratch) {
+  std::vector<Candidate>& out = scratch.candidates;
+  out.resize(scores.size() + 1);  // one more: every token is written before it is known to belong there
+  size_t found = 0;
+  for (size_t b = 0; b < scratch.block_best.size(); ++b) {
+    if (!(scratch.block_best[b] >= floor)) continue;
+    const size_t end = std::min(scores.size(), (b + 1) * kBlock);
+    for (size_t i = b * kBlock; i < end; ++i) {
+      out[found] = {scores[i], static_cast<TokenId>(i)};
+      found += static_cast<size_t>(static_cast<int>(weights[i] > 0) & static_cast<int>(scores[i] >= floor));
+    }
+  }
+  return std::span(out).first(found);
+}
+
+}  // namespace
+
+Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutLimit limit, SamplerScratch& scratch) {
+  assert(scores.size() == weights.size() && limit.count > 0);
+  constexpr float kAll = -std::numeric_limits<float>::infinity();
+  const auto weight = [&](const Candidate& c) { return static_cast<double>(weights[static_cast<size_t>(c.id)]); };
+  const auto sum = [&](std::span<const Candidate> some) {
+    double total = 0;
+    for (const Candidate& c : some) total += weight(c);
+    return total;
+  };
+
+  // The tokens that beat the best of an eighth of the blocks are about 1% of the vocabulary and nearly always enough.
+  // (Not less: then a vocabulary whose end is padding would make the bar useless.)
+  find_block_best(scores, weights, scratch.block_best);
+  std::vector<float>& bars = scratch.bars;
+  bars.clear();
+  for (const float best : scratch.block_best) {
+    if (best > kAll) bars.push_back(best);
+  }
+  assert(!bars.empty() && "no token takes part");
+  const auto bar = bars.begin() + static_cast<std::ptrdiff_t>(bars.size() / 8);
+  std::nth_element(bars.begin(), bar, bars.end());
+  std::span<Candidate> candidates = gather(scores, weights, *bar, scratch);
+  if (candidates.size() < limit.count && sum(candidates) < limit.mass) {
+    candidates = gather(scores, weights, kAll, scratch);
+  }
+  limit.count = std::min(limit.count, candidates.size());
+
+  // Which bucket holds the cut? Rounding keeps the order: a better score is never in a later bucket.
+  float best = candidates[0].score;
+  float worst = best;
+  for (const Candidate& c : candidates) {
+    best = best > c.score ? best : c.score;
+    worst = worst < c.score ? worst : c.score;
+  }
+  const double range = static_cast<double>(best) - static_cast<double>(worst);
+  const double scale = range > 0 ? kBuckets / range : 0;
+  const auto bucket_of = [&](const Candidate& c) {
+    return std::min(kBuckets - 1,
+                    static_cast<size_t>((static_cast<double>(best) - static_cast<double>(c.score)) * scale));
+  };
+  scratch.buckets.assign(kBuckets, {0, 0});
+  for (const Candidate& c : candidates) {
+    SamplerScratch::Bucket& bucket = scratch.buckets[bucket_of(c)];
+    bucket.mass += weight(c);
+    ++bucket.count;
+  }
+  size_t count = 0;  // of the tokens known to stay
+  double mass = 0;
+  const auto enough = [&](size_t more_count, double more_mass) {
+    return count + more_count >= limit.count || mass + more_mass >= limit.mass;
+  };
+  size_t cut_bucket = 0;
+  while (cut_bucket + 1 < kBuckets && !enough(scratch.buckets[cut_bucket].count, scratch.buckets[cut_bucket].mass)) {
+    count += scratch.buckets[cut_bucket].count;
+    mass += scratch.buckets[cut_bucket].mass;
+    ++cut_bucket;
+  }
+  const auto end = std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate& c) { return bucket_of(c) != cut_bucket; });
+  candidates = candidates.first(static_cast<size_t>(end - candidates.begin()));
+
+  // Where in the bucket? Halve it until one token is left.
+  while (candidates.size() > 1) {
+    const size_t half = candidates.size() / 2;
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(half), candidates.end(),
+                     ranks_before);
+    const double half_mass = sum(candidates.first(half));
+    if (enough(half, half_mass)) {
+      candidates = candidates.first(half);
+    } else {
+      count += half;
+      mass += half_mass;
+      candidates = candidates.subspan(half);
+    }
+  }
+  return {candidates[0].score, candidates[0].id};
+}
+
+}  // namespace quire

@@ -1,0 +1,135 @@
+#include "sampling/sampler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "sampling/cut.h"
+#include "sampling/penalties.h"
+#include "sampling/philox.h"
+#include "sampling/softmax.h"
+
+namespace quire {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The tokens that may still be drawn and how likely each is. Dropping a token makes its weight 0.
+struct Distribution {
+  std::span<float> weights;
+  std::vector<double>& block_mass;
+  double total;
+
+  template <class Keeps>
+  void keep(Keeps keeps) {
+    for (size_t b = 0; b < block_mass.size(); ++b) {
+      if (block_mass[b] == 0) continue;
+      const size_t end = std::min(weights.size(), (b + 1) * kBlock);
+      for (size_t i = b * kBlock; i < end; ++i) weights[i] = keeps(i) ? weights[i] : 0.0f;
+    }
+    total = sum_blocks(weights, block_mass);
+  }
+
+  TokenId draw(double uniform) const {
+    // Below total, although rounded: uniform is at most 1 - 2^-53.
+    double target = uniform * total;
+    size_t b = 0;
+    for (; block_mass[b] <= target; ++b) target -= block_mass[b];
+    size_t i = b * kBlock;
+    for (; static_cast<double>(weights[i]) <= target; ++i) target -= static_cast<double>(weights[i]);
+    return static_cast<TokenId>(i);
+  }
+};
+
+// Locally typical sampling (Meister et al. 2022). A token's surprise is -log p; its mean is the entropy. With
+// x = log p + constant, the distance of the two is |x - mean(x)|: no logarithm is needed.
+void keep_typical(Distribution& d, std::span<const float> logits, float peak, const SamplingParams& params,
+                  SamplerScratch& scratch) {
+  std::vector<float>& scores = scratch.scores;
+  scores.resize(logits.size());
+  double mean = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (d.weights[i] == 0) continue;
+    scores[i] = (logits[i] - peak) / params.temperature;
+    mean += static_cast<double>(d.weights[i]) * static_cast<double>(scores[i]);
+  }
+  const auto center = static_cast<float>(mean / d.total);
+  for (float& score : scores) score = -std::fabs(score - center);
+  const CutLimit limit{logits.size(), static_cast<double>(params.typical_p) * d.total};
+  const Cut cut = find_cut(scores, d.weights, limit, scratch);
+  d.keep([&](size_t i) { return cut.keeps(scores[i], static_cast<TokenId>(i)); });
+}
+
+void keep_best(Distribution& d, std::span<const float> logits, CutLimit limit, SamplerScratch& scratch) {
+  const Cut cut = find_cut(logits, d.weights, limit, scratch);
+  d.keep([&](size_t i) { return cut.keeps(logits[i], static_cast<TokenId>(i)); });
+}
+
+TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, SamplerScratch& scratch) {
+  const std::span<const float> logits = row.logits;
+  scratch.weights.resize(logits.size());
+  compute_weights(logits, peak, params.temperature, scratch.weights);
+  Distribution d{scratch.weights, scratch.block_mass, sum_blocks(scratch.weights, scratch.block_mass)};
+
+  if (params.typical_p < 1.0f) keep_typical(d, logits, peak, params, scratch);
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size()) {
+    keep_best(d, logits, {static_cast<size_t>(params.top_k), std::numeric_limits<double>::infinity()}, scratch);
+  }
+  if (params.top_p < 1.0f) {
+    keep_best(d, logits, {logits.size(), static_cast<double>(params.top_p) * d.total}, scratch);
+  }
+  if (params.min_p > 0.0f) {
+    const float threshold = params.min_p * find_peak(d.weights).logit;
+    d.keep([&](size_t i) { return d.weights[i] >= threshold; });
+  }
+  return d.draw(uniform_at(params.seed, row.choice, row.position, RandomStream::kSample));
+}
+
+std::vector<std::pair<TokenId, float>> most_probable(std::span<const float> logits, size_t count) {
+  std::vector<std::pair<TokenId, float>> best;
+  if (count == 0) return best;
+  const auto ranks_before = [](const auto& a, const auto& b) {
+    return a.second > b.second || (a.second == b.second && a.first < b.first);
+  };
+  // A heap with the worst of the best in front. Later tokens must be better, not equal: ids ascend.
+  best.reserve(std::min(count, logits.size()));
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] == -kInfinity || (best.size() == count && !(logits[i] > best.front().second))) continue;
+    if (best.size() == count) {
+      std::pop_heap(best.begin(), best.end(), ranks_before);
+      best.pop_back();
+    }
+    best.emplace_back(static_cast<TokenId>(i), logits[i]);
+    std::push_heap(best.begin(), best.end(), ranks_before);
+  }
+  std::sort_heap(best.begin(), best.end(), ranks_before);
+  return best;
+}
+
+}  // namespace
+
+Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
+  assert(!row.logits.empty() && row.logits.size() <= kMaxVocab);
+  if (params.logprobs) {
+    scratch.raw.assign(row.logits.begin(), row.logits.end());
+    find_peak(scratch.raw);  // broken logits are an error even where a ban would hide them
+  }
+  adjust_logits(params, row, scratch);
+  const Peak peak = find_peak(row.logits);
+  if (peak.logit == -kInfinity) throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
+
+  Sampled sampled;
+  sampled.token = params.temperature == 0.0f ? peak.token : draw(params, row, peak.logit, scratch);
+  if (params.logprobs) {
+    const double log_sum = log_sum_exp(scratch.raw, find_peak(scratch.raw).logit);
+    const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_sum); };
+    sampled.logprob = logprob(scratch.raw[static_cast<size_t>(sampled.token)]);
+    sampled.top_logprobs = most_probable(scratch.raw, static_cast<size_t>(*params.logprobs));
+    for (auto& [token, value] : sampled.top_logprobs) value = logprob(value);
+  }
+  return sampled;
+}
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+#include "quire/sampling_params.h"
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+// False for NaN, too.
+template <class T>
+void require_range(std::string_view field, T value, T low, T high) {
+  if (value >= low && value <= high) return;
+  throw invalid("{} is {}: it must be at least {} and at most {}", field, value, low, high);
+}
+
+void require_token(std::string_view field, TokenId token, int vocab_size) {
+  if (token >= 0 && token < vocab_size) return;
+  throw invalid("{} names token {}: the model's tokens are 0 to {}", field, token, vocab_size - 1);
+}
+
+}  // namespace
+
+void validate(const SamplingParams& p, int vocab_size) {
+  constexpr int kMaxInt = std::numeric_limits<int>::max();
+  if (!(p.temperature >= 0.0f) || std::isinf(p.temperature)) {
+    throw invalid("temperature is {}: it must be a finite number, at least 0 (0 is greedy)", p.temperature);
+  }
+  if (p.top_k < -1) throw invalid("top_k is {}: it must be at least 1, or 0 or -1 for all tokens", p.top_k);
+  require_range("top_p", p.top_p, 0.0f, 1.0f);
+  require_range("min_p", p.min_p, 0.0f, 1.0f);
+  require_range("typical_p", p.typical_p, 0.0f, 1.0f);
+  require_range("repetition_penalty", p.repetition_penalty, 0.01f, 100.0f);
+  require_range("frequency_penalty", p.frequency_penalty, -2.0f, 2.0f);
+  require_range("presence_penalty", p.presence_penalty, -2.0f, 2.0f);
+  if (p.repeat_last_n < -1) {
+    throw invalid("repeat_last_n is {}: it must be a number of tokens, at least 0, or -1 for all", p.repeat_last_n);
+  }
+  if (p.logit_bias.size() > static_cast<size_t>(vocab_size)) {
+    throw invalid("logit_bias has {} entries: the model has only {} tokens", p.logit_bias.size(), vocab_size);
+  }
+  for (const auto& [token, bias] : p.logit_bias) {
+    require_token("logit_bias", token, vocab_size);
+    if ((bias >= -100.0f && bias <= 100.0f) || bias == -std::numeric_limits<float>::infinity()) continue;
+    throw invalid("logit_bias of token {} is {}: it must be at least -100 and at most 100, or -infinity for never",
+                  token, bias);
+  }
+  if (p.max_tokens) require_range("max_tokens", *p.max_tokens, 1, kMaxInt);
+  require_range("min_tokens", p.min_tokens, 0, p.max_tokens.value_or(kMaxInt));
+  if (p.stop.size() > kMaxStopStrings) {
+    throw invalid("stop has {} strings: at most {} are allowed", p.stop.size(), kMaxStopStrings);
+  }
+  for (size_t i = 0; i < p.stop.size(); ++i) {
+    if (p.stop[i].empty()) throw invalid("stop[{}] is empty: it would end every answer at once", i);
+    if (p.stop[i].size() > kMaxStopBytes) {
+      throw invalid("stop[{}] has {} bytes: at most {} are allowed", i, p.stop[i].size(), kMaxStopBytes);
+    }
+  }
+  for (const TokenId token : p.stop_token_ids) require_token("stop_token_ids", token, vocab_size);
+  if (p.logprobs) require_range("logprobs", *p.logprobs, 0, kMaxLogprobs);
+  require_range("n", p.n, 1, kMaxChoices);
+}
+
+}  // namespace quire

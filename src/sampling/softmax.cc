@@ -1,0 +1,158 @@
+#include "sampling/softmax.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+// Inner loops run over this many elements side by side. The lanes, not the machine, say which elements are combined.
+constexpr size_t kLanes = 16;
+
+// Four at a time, as every x86-64 can; left to themselves, compilers branch at the selections below.
+using Floats [[gnu::vector_size(16)]] = float;
+using Bits [[gnu::vector_size(16)]] = uint32_t;
+
+inline Floats exp4(Floats x) {
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+  constexpr float kRound = 0x1.8p23f;
+  // ln 2 in two parts; the first has few enough bits that n times it is exact.
+  constexpr float kLn2High = 0x1.63p-1f;
+  constexpr float kLn2Low = -0x1.bd0106p-13f;
+  x = x > -87.0f ? x : Floats{-87.0f, -87.0f, -87.0f, -87.0f};
+  const Floats shifted = x * 0x1.715476p0f + kRound;
+  const Floats n = shifted - kRound;
+  const Floats r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2)/2
+  // Taylor to r^7: the next term, 0.347^8 / 8!, is 5e-9.
+  Floats p = r * (1.0f / 5040) + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  // 2^n: the integer moved from the low bits of `shifted` to the exponent; its upper bits fall out at the top.
+  return p * std::bit_cast<Floats>((std::bit_cast<Bits>(shifted) + 127u) << 23);
+}
+
+inline Floats round_weights(Floats w) {
+  // A float below 2^-10 may be finer than the unit: adding 1.5 * 2^-10, whose last bit is the unit, rounds it. Above,
+  // the last bit of w is the unit or more.
+  constexpr float kRound = 0x1.8p-10f;
+  static_assert(kRound * std::numeric_limits<float>::epsilon() / 1.5f == kWeightUnit);
+  return w < 0x1p-10f ? (w + kRound) - kRound : w;
+}
+
+// out[i] = f(in[i]), four at a time; the two may be the same.
+template <class F>
+void map(std::span<const float> in, std::span<float> out, F f) {
+  size_t i = 0;
+  Floats x;
+  for (; i + 4 <= in.size(); i += 4) {
+    std::memcpy(&x, &in[i], sizeof x);
+    x = f(x);
+    std::memcpy(&out[i], &x, sizeof x);
+  }
+  if (i == in.size()) return;
+  x = Floats{};
+  std::memcpy(&x, &in[i], (in.size() - i) * sizeof(float));
+  x = f(x);
+  std::memcpy(&out[i], &x, (in.size() - i) * sizeof(float));
+}
+
+// A sum in fixed order: one per lane, then the rest, then the lanes.
+double sum_lanes(std::span<const float> x) {
+  std::array<double, kLanes> lanes{};
+  size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += static_cast<double>(x[i + lane]);
+  }
+  double sum = 0;
+  for (; i < x.size(); ++i) sum += static_cast<double>(x[i]);
+  for (const double s : lanes) sum += s;
+  return sum;
+}
+
+}  // namespace
+
+float exp_of_negative(float x) { return exp4(Floats{x, x, x, x})[0]; }
+
+Peak find_peak(std::span<const float> logits) {
+  assert(!logits.empty());
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  Peak peak{kNone, 0};
+  uint32_t broken = 0;
+  size_t from = 0;  // the block in which the peak lies
+  size_t i = 0;
+  for (; i + kBlock <= logits.size(); i += kBlock) {
+    std::array<float, kLanes> most;
+    std::array<uint32_t, kLanes> bad{};
+    most.fill(kNone);
+    for (size_t j = 0; j < kBlock; j += kLanes) {
+      const float* x = &logits[i + j];
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        most[lane] = most[lane] > x[lane] ? most[lane] : x[lane];
+        bad[lane] |= x[lane] <= std::numeric_limits<float>::max() ? 0u : 1u;  // false for NaN
+      }
+    }
+    const float block_most = *std::max_element(most.begin(), most.end());
+    for (const uint32_t b : bad) broken |= b;
+    if (block_most > peak.logit) {
+      peak.logit = block_most;
+      from = i;
+    }
+  }
+  for (; i < logits.size(); ++i) {
+    broken |= logits[i] <= std::numeric_limits<float>::max() ? 0u : 1u;
+    if (logits[i] > peak.logit) {
+      peak.logit = logits[i];
+      from = i;
+    }
+  }
+  if (broken != 0) {
+    const auto bad =
+        std::find_if(logits.begin(), logits.end(), [](float x) { return !(x <= std::numeric_limits<float>::max()); });
+    throw invalid("the model produced {} logits (the first for token {})", std::isnan(*bad) ? "NaN" : "infinite",
+                  bad - logits.begin());
+  }
+  while (logits[from] != peak.logit) ++from;
+  peak.token = static_cast<TokenId>(from);
+  return peak;
+}
+
+double log_sum_exp(std::span<const float> logits, float peak) {
+  std::array<float, kBlock> e;
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); i += kBlock) {
+    const size_t count = std::min(kBlock, logits.size() - i);
+    map(logits.subspan(i, count), e, [peak](Floats x) { return exp4(x - peak); });
+    sum += sum_lanes(std::span(e).first(count));
+  }
+  return static_cast<double>(peak) + std::log(sum);
+}
+
+void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights) {
+  assert(logits.size() == weights.size() && temperature > 0);
+  map(logits, weights, [=](Floats x) { return round_weights(exp4((x - peak) / temperature)); });
+}
+
+double sum_blocks(std::span<const float> weights, std::vector<double>& block_mass) {
+  block_mass.resize((weights.size() + kBlock - 1) / kBlock);
+  double total = 0;
+  for (size_t b = 0; b < block_mass.size(); ++b) {
+    const size_t first = b * kBlock;
+    block_mass[b] = sum_lanes(weights.subspan(first, std::min(kBlock, weights.size() - first)));
+    total += block_mass[b];
+  }
+  return total;
+}
+
+}  // namespace quire
