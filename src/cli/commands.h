@@ -14,10 +14,12 @@ void add_perplexity_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_template_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
+void add_synth_command(CLI::App& app);
 
 inline constexpr void (*kCommands[])(CLI::App&) = {
     add_run_command,        add_serve_command,    add_bench_command,    add_verify_command,
     add_perplexity_command, add_tokenize_command, add_template_command, add_inspect_command,
+    add_synth_command,
 };
 
 }  // namespace quire

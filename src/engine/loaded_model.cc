@@ -101,7 +101,8 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(op
   const KvShape shape{kv_type, config.layers, config.kv_heads, config.head_dim};
   size_cache(options, shape, config.max_positions, info);
   kv = std::make_unique<KvMemory>(shape, info.kv_pages);
-  const int rows = std::max({options.max_num_batched_tokens, options.max_num_seqs, options.chunked_prefill && options.kv_cache ? 1 : info.max_model_len});
+  // A prompt that may not be cut can come on top of the rows that a step has already.
+  const int rows = std::max(options.max_num_batched_tokens, options.max_num_seqs) + (options.chunked_prefill && options.kv_cache ? 0 : info.max_model_len);
   decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, DecoderLimits{rows, max_logits > 0 ? max_logits : options.max_num_seqs, info.max_model_len});
 }
 

@@ -14,7 +14,7 @@ double seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 
 Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt, const Tokenizer* tokenizer)
     : id(sequence_id), request(std::move(r)), choice(index), tokens(prompt), stop(request->sampling.stop, request->sampling.include_stop_str_in_output) {
-  if (tokenizer) detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = true});
+  if (tokenizer) detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = true, .continues = true});
   tokens.reserve(prompt.size() + static_cast<size_t>(request->max_new_tokens));
 }
 

@@ -1,6 +1,7 @@
 // Rotation and cache writes: plain loops over single elements, the same text for every instruction set. Each kernel file includes it
 // once, so that it is compiled for that set.
-// (No reductions and no FMA: every compiler's vectorisation gives the same bits.)
+// No reductions, and every product-sum is an explicit FMA: gcc 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under
+// -ffp-contract=off, so leaving the choice to the compiler would give two results.
 
 #include <cstdint>
 
@@ -16,8 +17,8 @@ void turn(const float* in, float* out, int dim, const float* cos_sin, int rope_d
     const int a = kind == RopeKind::kHalves ? i : 2 * i;
     const int b = kind == RopeKind::kHalves ? i + pairs : 2 * i + 1;
     const float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], x = in[a], y = in[b];
-    out[a] = x * c - y * s;
-    out[b] = y * c + x * s;
+    out[a] = __builtin_fmaf(x, c, -(y * s));
+    out[b] = __builtin_fmaf(x, s, y * c);
   }
   for (int i = 2 * pairs; i < dim; ++i) out[i] = in[i];
 }

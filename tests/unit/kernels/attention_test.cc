@@ -133,6 +133,33 @@ TEST_P(Attention, IsTheTextbooksSoftmax) {
   }
 }
 
+TEST_P(Attention, TurnsAndStoresToTheReferencesBits) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const RopeKind kind : {RopeKind::kNone, RopeKind::kHalves, RopeKind::kNeighbours}) {
+    for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+      for (const auto& [dim, turned] : {std::pair{32, 32}, {64, 16}, {8, 8}, {80, 40}}) {
+        const int heads = 6, kv_heads = 2;
+        std::vector<float> q(static_cast<size_t>(heads * dim)), k(static_cast<size_t>(kv_heads * dim)), v(k.size()), cos_sin(static_cast<size_t>(turned));
+        for (auto* x : {&q, &k, &v, &cos_sin}) {
+          for (float& f : *x) f = normal(random);
+        }
+        const size_t head = kv_head_bytes(type, dim);
+        const auto run = [&](const KernelSet& kernels, std::vector<float>& turned_q) {
+          std::vector<std::byte> memory(2 * head * kv_heads);
+          const KvLayer kv{memory.data(), head * kv_heads, head, type, kv_heads, dim};
+          turned_q = q;
+          kernels.rope_store({turned_q.data(), k.data(), v.data(), heads, cos_sin.data(), turned, kind, &kv, 1, 5});
+          return memory;
+        };
+        std::vector<float> expected_q, got_q;
+        EXPECT_EQ(run(reference_kernels(), expected_q), run(*GetParam(), got_q)) << "kind " << static_cast<int>(kind) << " dim " << dim;
+        EXPECT_EQ(std::memcmp(expected_q.data(), got_q.data(), q.size() * sizeof(float)), 0) << "kind " << static_cast<int>(kind) << " dim " << dim;
+      }
+    }
+  }
+}
+
 TEST(Exp, IsWithinTwoUlpAndZeroBelow) {
   for (float x = -87.0f; x < 87.9f; x += 0.00317f) {
     const double exact = std::exp(double{x});

@@ -1,0 +1,238 @@
+#include "model/synth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "format/gguf.h"
+#include "kernels/packed.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kAlignment = 32;
+
+// Writes GGUF's little-endian pieces; text is built in memory, tensors are streamed.
+class Header {
+ public:
+  template <class T>
+  void number(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(std::string_view s) {
+    number<uint64_t>(s.size());
+    bytes_ += s;
+  }
+  void key(std::string_view name, GgufType type) {
+    text(name);
+    number(static_cast<uint32_t>(type));
+    ++keys;
+  }
+  void u32(std::string_view name, int64_t value) { key(name, GgufType::U32), number(static_cast<uint32_t>(value)); }
+  void f32(std::string_view name, double value) { key(name, GgufType::F32), number(static_cast<float>(value)); }
+  void string(std::string_view name, std::string_view value) { key(name, GgufType::STRING), text(value); }
+  void flag(std::string_view name, bool value) { key(name, GgufType::BOOL), number(static_cast<uint8_t>(value)); }
+
+  const std::string& bytes() const { return bytes_; }
+  uint64_t keys = 0;
+
+ private:
+  std::string bytes_;
+};
+
+struct Tensor {
+  std::string name;
+  TensorType type;
+  int rows, cols;  // rows 0: a vector
+  uint64_t offset = 0;
+
+  uint64_t elements() const { return static_cast<uint64_t>(std::max(rows, 1)) * static_cast<uint64_t>(cols); }
+  uint64_t bytes() const { return elements() / info(type).block_elements * info(type).block_bytes; }
+};
+
+// GPT-2's spelling of a byte: printable ones are themselves, the others U+0100 and up.
+std::string spell_byte(int byte) {
+  const auto printable = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255); };
+  int code = byte;
+  if (!printable(byte)) {
+    code = 256;
+    for (int b = 0; b < byte; ++b) code += !printable(b);
+  }
+  if (code < 0x80) return {static_cast<char>(code)};
+  return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+}
+
+void add_vocabulary(Header& h, int vocab) {
+  const std::string words[] = {"<s>", "</s>", "he", "th"};
+  h.string("tokenizer.ggml.model", "gpt2");
+  h.string("tokenizer.ggml.pre", "default");
+  h.key("tokenizer.ggml.tokens", GgufType::ARRAY);
+  h.number(static_cast<uint32_t>(GgufType::STRING));
+  h.number(static_cast<uint64_t>(vocab));
+  for (int i = 0; i < vocab; ++i) h.text(i < 256 ? spell_byte(i) : i < 260 ? words[i - 256] : fmt::format("<filler_{}>", i));
+  h.key("tokenizer.ggml.token_type", GgufType::ARRAY);
+  h.number(static_cast<uint32_t>(GgufType::I32));
+  h.number(static_cast<uint64_t>(vocab));
+  for (int i = 0; i < vocab; ++i) h.number<int32_t>(i == 256 || i == 257 ? 3 : 1);  // control, normal
+  h.key("tokenizer.ggml.merges", GgufType::ARRAY);
+  h.number(static_cast<uint32_t>(GgufType::STRING));
+  h.number<uint64_t>(2);
+  h.text("h e");
+  h.text("t h");
+  h.u32("tokenizer.ggml.bos_token_id", 256);
+  h.u32("tokenizer.ggml.eos_token_id", 257);
+  h.flag("tokenizer.ggml.add_bos_token", true);
+}
+
+std::vector<Tensor> list_tensors(const SynthShape& s, TensorType type) {
+  std::vector<Tensor> tensors;
+  const auto matrix = [&](std::string name, int rows, int cols) {
+    const auto block = static_cast<int>(info(type).block_elements);
+    const TensorType fitting = cols % block == 0 ? type : cols % 32 == 0 ? TensorType::Q8_0 : TensorType::F16;
+    tensors.push_back({std::move(name), fitting, rows, cols});
+  };
+  const auto vector = [&](std::string name, int size) { tensors.push_back({std::move(name), TensorType::F32, 0, size}); };
+  matrix("token_embd.weight", s.vocab, s.hidden);
+  for (int i = 0; i < s.layers; ++i) {
+    const std::string prefix = fmt::format("blk.{}.", i);
+    vector(prefix + "attn_norm.weight", s.hidden);
+    matrix(prefix + "attn_q.weight", s.heads * s.head_dim, s.hidden);
+    matrix(prefix + "attn_k.weight", s.kv_heads * s.head_dim, s.hidden);
+    matrix(prefix + "attn_v.weight", s.kv_heads * s.head_dim, s.hidden);
+    matrix(prefix + "attn_output.weight", s.hidden, s.heads * s.head_dim);
+    vector(prefix + "ffn_norm.weight", s.hidden);
+    matrix(prefix + "ffn_gate.weight", s.ffn, s.hidden);
+    matrix(prefix + "ffn_up.weight", s.ffn, s.hidden);
+    matrix(prefix + "ffn_down.weight", s.hidden, s.ffn);
+  }
+  vector("output_norm.weight", s.hidden);
+  if (!s.tied) matrix("output.weight", s.vocab, s.hidden);
+  uint64_t end = 0;
+  for (Tensor& t : tensors) {
+    t.offset = end;
+    end = (end + t.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return tensors;
+}
+
+// One block: random quants under a scale that gives weights of deviation `sigma`, centred on zero.
+void random_block(TensorType type, float sigma, std::mt19937_64& random, std::byte* out) {
+  const auto put = [&](size_t at, float value) {
+    const uint16_t half = type == TensorType::BF16 ? f32_to_bf16(value) : f32_to_f16(value);
+    std::memcpy(out + at, &half, 2);
+  };
+  if (!is_quantized(type)) {
+    const float value = std::normal_distribution<float>(0, sigma)(random);
+    if (type == TensorType::F32) std::memcpy(out, &value, 4);
+    else put(0, value);
+    return;
+  }
+  const size_t bytes = info(type).block_bytes;
+  for (size_t i = 0; i < bytes; i += 8) {
+    const uint64_t word = random();
+    std::memcpy(out + i, &word, std::min<size_t>(8, bytes - i));
+  }
+  const PackedFormat format = packed_format(type);
+  const float levels = static_cast<float>(1 << format.bits), deviation = levels / std::sqrt(12.0f);  // of uniform quants
+  const float scale = sigma / deviation;
+  switch (type) {
+    case TensorType::Q6_K:
+      put(208, scale / 74);  // int8 scales of any sign have a deviation of 74
+      break;
+    case TensorType::Q4_K:
+    case TensorType::Q5_K:
+      put(0, scale / 32);  // 6-bit scales and minima of mean 32: sc * q - m is centred where dmin = d * (levels - 1) / 2
+      put(2, scale / 32 * (levels - 1) / 2);
+      break;
+    default:
+      put(0, scale);
+      if (format.has_minimum) put(2, -scale * (levels - 1) / 2);
+  }
+}
+
+void write_tensor(std::ofstream& file, const Tensor& t, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> bytes(t.bytes());
+  if (t.rows == 0) {
+    std::vector<float> ones(static_cast<size_t>(t.cols), 1.0f);
+    std::memcpy(bytes.data(), ones.data(), bytes.size());
+  } else {
+    const float sigma = t.name == "token_embd.weight" ? 0.5f : 1.0f / std::sqrt(static_cast<float>(t.cols));
+    const size_t block = info(t.type).block_bytes;
+    for (size_t at = 0; at < bytes.size(); at += block) random_block(t.type, sigma, random, bytes.data() + at);
+  }
+  bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace
+
+const std::vector<SynthShape>& synth_shapes() {
+  static const std::vector<SynthShape> shapes = {
+      {"tiny", 2, 256, 8, 2, 32, 512, 320, 512, 10000, true},
+      {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 8192, 100000, true},
+      {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 102400, 131072, 500000, true},
+      {"llama-3.2-3b", 28, 3072, 24, 8, 128, 8192, 102400, 131072, 500000, true},
+      {"llama-3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 500000, false},
+  };
+  return shapes;
+}
+
+const SynthShape& find_synth_shape(std::string_view name) {
+  std::string names;
+  for (const SynthShape& shape : synth_shapes()) {
+    if (shape.name == name) return shape;
+    names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  }
+  throw invalid("shape '{}': there are {}", name, names);
+}
+
+void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed) {
+  if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
+  const std::vector<Tensor> tensors = list_tensors(s, type);
+  Header h;
+  h.string("general.architecture", "llama");
+  h.string("general.name", fmt::format("synthetic {} {}", s.name, name(type)));
+  h.u32("llama.block_count", s.layers);
+  h.u32("llama.context_length", s.context);
+  h.u32("llama.embedding_length", s.hidden);
+  h.u32("llama.feed_forward_length", s.ffn);
+  h.u32("llama.attention.head_count", s.heads);
+  h.u32("llama.attention.head_count_kv", s.kv_heads);
+  h.u32("llama.attention.key_length", s.head_dim);
+  h.u32("llama.attention.value_length", s.head_dim);
+  h.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
+  h.u32("llama.rope.dimension_count", s.head_dim);
+  h.f32("llama.rope.freq_base", s.rope_theta);
+  h.u32("llama.vocab_size", s.vocab);
+  h.u32("general.alignment", kAlignment);
+  add_vocabulary(h, s.vocab);
+  const uint64_t keys = h.keys;
+  for (const Tensor& t : tensors) {
+    h.text(t.name);
+    h.number<uint32_t>(t.rows == 0 ? 1 : 2);
+    h.number(static_cast<uint64_t>(t.cols));
+    if (t.rows > 0) h.number(static_cast<uint64_t>(t.rows));
+    h.number(static_cast<uint32_t>(info(t.type).ggml_id));
+    h.number(t.offset);
+  }
+  Header start;
+  start.number<uint32_t>(0x46554747);  // "GGUF"
+  start.number<uint32_t>(3);
+  start.number<uint64_t>(tensors.size());
+  start.number(keys);
+  std::string header = start.bytes() + h.bytes();
+  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(header.data(), static_cast<std::streamsize>(header.size()));
+  for (size_t i = 0; i < tensors.size() && file; ++i) write_tensor(file, tensors[i], seed * 1'000'003 + i);
+  file.close();
+  if (!file) throw invalid("cannot write {}", path.string());
+}
+
+}  // namespace quire
