@@ -31,6 +31,8 @@ struct GgufValue {
   std::vector<GgufValue> elements() const;
 };
 
+struct GgufPart;  // what one file says, in gguf.cc
+
 // Owns the mapping of all parts; every view it hands out lives as long as it does (moves keep them).
 // Opening checks the whole structure; a wrong file is an Error that names file, field, offset, value and reason.
 class Gguf {
@@ -72,9 +74,8 @@ class Gguf {
 
  private:
   Gguf() = default;
+  void add_part(GgufPart part);
   const GgufValue& at(std::string_view key) const;
-  const GgufValue& array_at(std::string_view key, std::string_view wanted) const;
-  void add_part(std::span<const std::byte> bytes, const std::string& file);
 
   std::string file_;
   std::vector<MappedFile> mappings_;

@@ -1,0 +1,52 @@
+#include "format/hf_config.h"
+
+#include <algorithm>
+#include <system_error>
+
+namespace quire {
+namespace {
+
+std::optional<JsonObject> read_if_present(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
+  return JsonObject::read(path);
+}
+
+// A number or a list of numbers; negative ones stand for "none" in some files.
+TokenIds token_ids(const JsonObject& object, const char* key) {
+  const nlohmann::json* value = object.find(key);
+  if (value == nullptr) return {};
+  TokenIds ids = value->is_array() ? object.get<TokenIds>(key) : TokenIds{object.get<TokenId>(key)};
+  std::erase_if(ids, [](TokenId id) { return id < 0; });
+  TokenIds unique;
+  for (const TokenId id : ids) {
+    if (std::ranges::find(unique, id) == unique.end()) unique.push_back(id);
+  }
+  return unique;
+}
+
+}  // namespace
+
+HfConfig HfConfig::open(const std::filesystem::path& directory) {
+  return {JsonObject::read(directory / "config.json"), read_if_present(directory / "generation_config.json"),
+          read_if_present(directory / "tokenizer_config.json")};
+}
+
+EndTokens end_tokens(const HfConfig& config) {
+  std::vector<JsonObject> sources;  // the first one that has a key decides
+  if (config.generation) sources.push_back(*config.generation);
+  sources.push_back(config.config);
+  if (const nlohmann::json* inner = config.config.find("text_config"); inner != nullptr && inner->is_object()) {
+    sources.push_back(config.config.object("text_config"));
+  }
+  EndTokens tokens;
+  for (const JsonObject& source : sources) {
+    if (tokens.eos.empty()) tokens.eos = token_ids(source, "eos_token_id");
+    if (const TokenIds bos = token_ids(source, "bos_token_id"); tokens.bos == kNoToken && !bos.empty()) {
+      tokens.bos = bos.front();
+    }
+  }
+  return tokens;
+}
+
+}  // namespace quire
