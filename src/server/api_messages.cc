@@ -1,0 +1,116 @@
+// Messages and prompts: what a request is about.
+#include <string>
+
+#include "server/api_error.h"
+#include "server/api_fields.h"
+#include "server/json_fields.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMaxMessages = 100'000;
+
+// A content of several parts: their texts, a line each, as vLLM and llama.cpp do.
+std::string join_parts(const Json& parts, const std::string& where) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string part_at = fmt::format("{}[{}]", where, i);
+    const Json& part = parts[i];
+    if (i > 0) text += '\n';
+    if (part.is_string()) {
+      text += part.get_ref<const std::string&>();
+      continue;
+    }
+    const auto type = read_object(part, part_at).find("type");
+    if (type == part.end()) throw bad_request(part_at, "has no type; \"text\" is allowed");
+    if (read_string(*type, part_at + ".type") != "text") {
+      throw bad_request(part_at + ".type", "{} is not supported; \"text\" is", describe(*type));
+    }
+    const auto found = part.find("text");
+    if (found == part.end()) throw bad_request(part_at, "has no text");
+    text += read_string(*found, part_at + ".text");
+  }
+  return text;
+}
+
+// Clients send arguments as a string of JSON, templates expect the object.
+void read_tool_calls(Json& calls, const std::string& where) {
+  read_array(calls, where, 1024);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string function_at = fmt::format("{}[{}].function", where, i);
+    read_object(calls[i], fmt::format("{}[{}]", where, i));
+    const auto function = calls[i].find("function");
+    if (function == calls[i].end()) throw bad_request(function_at, "is missing");
+    read_object(*function, function_at);
+    const auto name = function->find("name");
+    if (name == function->end()) throw bad_request(function_at + ".name", "is missing");
+    read_string(*name, function_at + ".name");
+    const auto arguments = function->find("arguments");
+    if (arguments == function->end() || !arguments->is_string()) continue;
+    const std::string arguments_at = function_at + ".arguments";
+    const auto& text = arguments->get_ref<const std::string&>();
+    Json parsed = text.empty() ? Json::object() : parse_bounded_json(text, arguments_at);
+    *arguments = std::move(parsed);
+  }
+}
+
+void read_message(Json& message, const std::string& where) {
+  read_object(message, where);
+  const auto role = message.find("role");
+  if (role == message.end()) throw bad_request(where + ".role", "is missing");
+  const bool assistant = read_string(*role, where + ".role") == "assistant";
+  if (role->get_ref<const std::string&>().empty()) throw bad_request(where + ".role", "is empty");
+
+  if (const auto calls = message.find("tool_calls"); calls != message.end() && !calls->is_null()) {
+    read_tool_calls(*calls, where + ".tool_calls");
+  }
+  const std::string content_at = where + ".content";
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) {
+    if (!assistant) throw bad_request(content_at, "expected a string or an array of parts, found nothing");
+    message["content"] = "";
+  } else if (content->is_array()) {
+    *content = join_parts(*content, content_at);
+  } else if (!content->is_string()) {
+    throw bad_request(content_at, "expected a string or an array of parts, found {}", describe(*content));
+  }
+}
+
+}  // namespace
+
+void read_messages(ApiDraft& draft, const Json& value, std::string_view name) {
+  if (read_array(value, name, kMaxMessages).empty()) throw bad_request(name, "must have at least one message");
+  draft.has_messages = true;
+  draft.chat.messages = value;
+  for (size_t i = 0; i < value.size(); ++i) read_message(draft.chat.messages[i], fmt::format("messages[{}]", i));
+}
+
+void read_prompt(ApiDraft& draft, const Json& value, std::string_view name) {
+  draft.has_prompt = true;
+  const auto ids = [&](const Json& list) {
+    if (list.empty()) throw bad_request(name, "a prompt of token ids must not be empty");
+    draft.prompts.emplace_back(read_token_ids(list, name, draft.limits.vocab_size, kMaxBodyValues));
+  };
+  if (value.is_string()) {
+    draft.prompts.emplace_back(value.get<std::string>());
+    return;
+  }
+  if (!value.is_array()) {
+    throw bad_request(name, "expected a string, an array of strings, token ids or arrays of token ids, found {}",
+                      describe(value));
+  }
+  if (value.empty()) throw bad_request(name, "must not be an empty array");
+  if (value[0].is_number()) return ids(value);
+  for (const Json& element : read_array(value, name, kMaxPrompts)) {
+    if (element.is_string()) {
+      draft.prompts.emplace_back(element.get<std::string>());
+    } else if (element.is_array()) {
+      ids(element);
+    } else {
+      throw bad_request(name, "expected a string or an array of token ids as element {}, found {}",
+                        draft.prompts.size(), describe(element));
+    }
+  }
+}
+
+}  // namespace quire

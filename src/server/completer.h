@@ -1,0 +1,31 @@
+// What the server needs of an engine: one seam, filled by the Engine and, in tests, by a script.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "quire/engine.h"
+#include "text/chat_template.h"
+
+namespace quire {
+
+// Every member may be called from any thread, also from inside a callback.
+class Completer {
+ public:
+  virtual ~Completer() = default;
+
+  // As Engine::submit and Engine::cancel.
+  virtual RequestId submit(Request request, Engine::Callback callback) = 0;
+  virtual void cancel(RequestId id) = 0;
+
+  virtual const ModelInfo& info() const = 0;
+  virtual EngineStats stats() const = 0;
+
+  virtual TokenIds encode_chat(ChatInput input) const = 0;
+  virtual TokenIds encode(std::string_view text, bool add_special) const = 0;
+  virtual std::string decode(const TokenIds& ids) const = 0;
+  virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its name: "<|im_end|>"
+};
+
+}  // namespace quire

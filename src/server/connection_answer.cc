@@ -1,0 +1,223 @@
+// Answers out.
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/status.hpp>
+
+#include "server/connection.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+void append_chunk(std::string_view data, bool chunked, std::string& out) {
+  if (chunked) fmt::format_to(std::back_inserter(out), "{:x}\r\n", data.size());
+  out += data;
+  if (chunked) out += "\r\n";
+}
+
+ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
+
+}  // namespace
+
+asio::awaitable<bool> Connection::answer(HttpRequest& request) {
+  std::optional<Reply> reply;
+  Job job;
+  std::string allow;
+  try {
+    const std::string target(request.target());
+    const Route route =
+        context_.service.route({request.method_string().data(), request.method_string().size()}, target, allow);
+    route_name_ = route.name;
+    if (route.endpoint != Endpoint::kChat && route.endpoint != Endpoint::kCompletion) {
+      reply = context_.service.reply(route, context_.stopping);
+    } else {
+      if (context_.stopping) throw stopping_error();
+      // A named lambda that outlives the await: gcc 12 moves temporaries in co_await expressions wrongly.
+      auto prepare = [&]() -> asio::awaitable<Job> {
+        co_return context_.service.prepare(route.endpoint == Endpoint::kChat ? Api::kChat : Api::kCompletion,
+                                           request.body());
+      };
+      job = co_await asio::co_spawn(context_.workers, prepare(), asio::use_awaitable);
+    }
+  } catch (...) {
+    reply = error_reply(current_api_error());
+    if (!allow.empty()) reply->headers.emplace_back("Allow", allow);
+  }
+  if (reply) co_return co_await send(*reply);
+  request.body() = {};
+  co_return co_await generate(std::move(job));
+}
+
+asio::awaitable<bool> Connection::generate(Job job) {
+  exchange_ = std::make_shared<Exchange>(
+      context_.service.completer(), context_.service.metrics(), context_.service.admission(),
+      [weak = weak_from_this(), executor = stream_.get_executor()] {
+        asio::post(executor, [weak] {
+          if (const auto self = weak.lock()) self->wake_up();
+        });
+      },
+      context_.options.max_stream_bytes);
+  const auto timeout = context_.options.request_timeout;
+  deadline_ = timeout.count() > 0 ? started_ + timeout : Clock::time_point::max();
+  std::optional<Reply> reply;
+  try {
+    exchange_->start(std::move(job.requests));
+  } catch (...) {
+    reply = error_reply(current_api_error());
+  }
+  if (reply) co_return co_await send(*reply);
+
+  if (context_.aborting) exchange_->cancel();
+  begin_watch();
+  const bool more = job.stream ? co_await stream(job, *exchange_) : co_await collect(job, *exchange_);
+  end_watch();
+  exchange_->close();
+  if (gone_) spdlog::info("{} the client left: {}", request_id_, log_name_);
+  co_return more && !gone_;
+}
+
+asio::awaitable<std::optional<ApiError>> Connection::next_pieces(Exchange& exchange, std::vector<Piece>& pieces) {
+  if (!woken_ && !gone_) {
+    wake_.expires_at(deadline_);
+    co_await wake_.async_wait(kTuple);
+  }
+  woken_ = false;
+  pieces.clear();
+  exchange.take(pieces);
+  if (exchange.overflowed()) {
+    co_return ApiError(
+        500,
+        fmt::format("the client reads too slowly: more than {} bytes waited for it", context_.options.max_stream_bytes),
+        "server_error", {}, "slow_reader");
+  }
+  if (Clock::now() >= deadline_) {
+    co_return ApiError(504,
+                       fmt::format("the answer was not complete within {} seconds",
+                                   static_cast<double>(context_.options.request_timeout.count()) / 1000),
+                       "server_error", {}, "timeout");
+  }
+  co_return std::nullopt;
+}
+
+std::optional<ApiError> Connection::failure_of(const Piece& piece) const {
+  switch (piece.output.finish) {
+    case FinishReason::kError:
+      return ApiError(500, piece.output.error.empty() ? "the engine failed" : piece.output.error, "server_error");
+    case FinishReason::kCancelled:
+      return stopping_error();
+    default:
+      return std::nullopt;
+  }
+}
+
+asio::awaitable<bool> Connection::collect(Job& job, Exchange& exchange) {
+  const Completer& completer = context_.service.completer();
+  int left = job.head.choices;
+  AnswerBody body(std::move(job.head), [&](TokenId id) { return completer.token_bytes(id); });
+  std::vector<Piece> pieces;
+  while (left > 0) {
+    std::optional<ApiError> failure = co_await next_pieces(exchange, pieces);
+    if (gone_) co_return false;
+    for (const Piece& piece : pieces) {
+      if (!failure) failure = failure_of(piece);
+      body.add(piece.choice, piece.output);
+      left -= piece.output.finish != FinishReason::kNone;
+    }
+    if (failure) {
+      exchange.close();
+      co_return co_await send(error_reply(*failure));
+    }
+  }
+  co_return co_await send({.status = 200, .body = body.json()});
+}
+
+asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
+  const Completer& completer = context_.service.completer();
+  int left = job.head.choices;
+  AnswerStream answer(std::move(job.head), [&](TokenId id) { return completer.token_bytes(id); });
+  const bool chunked = !http_1_0_;
+  if (!chunked) keep_alive_ = false;  // the end of the connection is the end of the answer
+  std::vector<Piece> pieces;
+  std::string events, out;
+  bool begun = false;
+  while (left > 0) {
+    std::optional<ApiError> failure = co_await next_pieces(exchange, pieces);
+    if (gone_) co_return false;
+    events.clear();
+    for (const Piece& piece : pieces) {
+      if (!failure) failure = failure_of(piece);
+      if (failure) break;
+      answer.add(piece.choice, piece.output, events);
+      left -= piece.output.finish != FinishReason::kNone;
+    }
+    if (failure) {
+      exchange.close();
+      keep_alive_ = keep_alive_ && !begun;
+      if (!begun) co_return co_await send(error_reply(*failure));  // still a status, not an event
+      append_error_event(*failure, events);
+      left = 0;
+    } else if (left == 0) {
+      answer.end(events);
+    }
+    if (events.empty()) continue;
+    out.clear();
+    if (!begun) {
+      std::vector<std::pair<std::string, std::string>> headers = {{"Cache-Control", "no-cache"},
+                                                                  {"X-Accel-Buffering", "no"}};
+      if (chunked) headers.emplace_back("Transfer-Encoding", "chunked");
+      out = head(200, "text/event-stream; charset=utf-8", headers);
+      begun = true;
+      note_answer(200);
+    }
+    append_chunk(events, chunked, out);
+    if (left == 0 && chunked) out += "0\r\n\r\n";
+    if (!co_await write(out)) co_return false;
+  }
+  co_return keep_alive_;
+}
+
+std::string Connection::head(int status, std::string_view content_type,
+                             const std::vector<std::pair<std::string, std::string>>& headers) const {
+  const auto reason = http::obsolete_reason(static_cast<http::status>(status));
+  std::string text = fmt::format(
+      "HTTP/1.1 {} {}\r\nServer: quire\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: {}\r\n", status,
+      std::string_view(reason.data(), reason.size()), content_type, request_id_, keep_alive_ ? "keep-alive" : "close");
+  for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
+  return text + "\r\n";
+}
+
+void Connection::note_answer(int status) {
+  context_.service.metrics()->http_answered(route_name_, status);
+  spdlog::info("{} {} {} {:.1f} ms", request_id_, status, log_name_,
+               std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
+}
+
+asio::awaitable<bool> Connection::send(const Reply& reply) {
+  if (context_.stopping) keep_alive_ = false;
+  note_answer(reply.status);
+  auto headers = reply.headers;
+  headers.emplace_back("Content-Length", std::to_string(reply.body.size()));
+  std::string out = head(reply.status, reply.content_type, headers);
+  if (!head_only_) out += reply.body;
+  co_return co_await write(out) && keep_alive_;
+}
+
+asio::awaitable<bool> Connection::write(std::string_view bytes) {
+  stream_.expires_after(context_.options.write_timeout);
+  auto [error, written] = co_await asio::async_write(stream_, asio::buffer(bytes), kTuple);
+  stream_.expires_never();
+  if (error) gone_ = true;
+  co_return !error;
+}
+
+}  // namespace quire

@@ -1,0 +1,25 @@
+// The Engine behind the server's seam.
+#pragma once
+
+#include "server/completer.h"
+
+namespace quire {
+
+class EngineCompleter final : public Completer {
+ public:
+  explicit EngineCompleter(Engine& engine) : engine_(engine) {}  // the engine must outlive it
+
+  RequestId submit(Request request, Engine::Callback callback) override;
+  void cancel(RequestId id) override;
+  const ModelInfo& info() const override;
+  EngineStats stats() const override;
+  TokenIds encode_chat(ChatInput input) const override;
+  TokenIds encode(std::string_view text, bool add_special) const override;
+  std::string decode(const TokenIds& ids) const override;
+  std::string token_bytes(TokenId id) const override;
+
+ private:
+  Engine& engine_;
+};
+
+}  // namespace quire

@@ -1,0 +1,137 @@
+#include "server/exchange.h"
+
+#include <utility>
+
+namespace quire {
+namespace {
+
+size_t bytes_of(const Output& output) {
+  size_t bytes = sizeof(Piece) + output.text.size() + output.tokens.size() * sizeof(OutputToken);
+  for (const OutputToken& token : output.tokens) bytes += token.top_logprobs.size() * sizeof(token.top_logprobs[0]);
+  return bytes;
+}
+
+}  // namespace
+
+Exchange::Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::shared_ptr<Admission> admission,
+                   std::function<void()> wake, size_t max_bytes)
+    : completer_(completer),
+      metrics_(std::move(metrics)),
+      admission_(std::move(admission)),
+      max_bytes_(max_bytes),
+      wake_(std::move(wake)) {}
+
+void Exchange::start(std::vector<Request> requests) {
+  int choices = 0;
+  for (const Request& request : requests) choices += request.sampling.n;
+  last_.resize(static_cast<size_t>(choices));
+  {
+    const std::lock_guard lock(mutex_);
+    unfinished_ = choices;
+  }
+  int first = 0;
+  try {
+    for (Request& request : requests) {
+      const int n = request.sampling.n, prompt_tokens = static_cast<int>(request.prompt.size());
+      // Not under the lock: a callback may come before submit returns.
+      const RequestId id = completer_.submit(
+          std::move(request),
+          [self = shared_from_this(), first](const Output& output) { self->receive(first + output.choice, output); });
+      first += n;
+      metrics_->prompt_admitted(prompt_tokens);
+      const std::lock_guard lock(mutex_);
+      ids_.push_back(id);
+    }
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      unfinished_ -= choices - first;
+    }
+    admission_->leave(choices - first);  // the others' callbacks give back the rest
+    close();
+    throw;
+  }
+  const bool cancelled = [&] {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }();
+  if (cancelled) cancel_submitted();  // overflowed before the ids were known
+}
+
+void Exchange::receive(int choice, const Output& output) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto index = static_cast<size_t>(choice);
+  const bool first = last_[index] == std::chrono::steady_clock::time_point{};
+  if (!output.tokens.empty()) {
+    metrics_->tokens_generated(static_cast<int>(output.tokens.size()),
+                               first ? -1 : std::chrono::duration<double>(now - last_[index]).count());
+    last_[index] = now;
+  }
+  const bool finished = output.finish != FinishReason::kNone;
+  if (finished) {
+    metrics_->choice_finished(output);
+    admission_->leave(1);
+  }
+  bool full = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished) --unfinished_;
+    if (wake_) {
+      bytes_ += bytes_of(output);
+      full = bytes_ > max_bytes_ && !overflowed_;
+      overflowed_ = overflowed_ || full;
+      // A finish is kept always, so that the one who waits learns of the end.
+      const bool was_empty = pieces_.empty();
+      if (!overflowed_ || finished || full) {
+        pieces_.push_back({choice, output});
+        if (was_empty || full) wake_();
+      }
+    }
+  }
+  if (full) cancel();
+}
+
+void Exchange::take(std::vector<Piece>& pieces) {
+  const std::lock_guard lock(mutex_);
+  bytes_ = 0;
+  if (pieces.empty()) {
+    pieces.swap(pieces_);
+    return;
+  }
+  pieces.insert(pieces.end(), std::make_move_iterator(pieces_.begin()), std::make_move_iterator(pieces_.end()));
+  pieces_.clear();
+}
+
+bool Exchange::overflowed() const {
+  const std::lock_guard lock(mutex_);
+  return overflowed_;
+}
+
+void Exchange::cancel_submitted() {
+  std::vector<RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    ids = ids_;
+  }
+  for (const RequestId id : ids) completer_.cancel(id);
+}
+
+void Exchange::cancel() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    if (unfinished_ == 0) return;
+  }
+  cancel_submitted();
+}
+
+void Exchange::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    wake_ = nullptr;
+    pieces_.clear();
+  }
+  cancel();
+}
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+// One HTTP request's generation under way: between the engine's thread, which must never wait, and the connection,
+// which may have to.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "server/admission.h"
+#include "server/completer.h"
+#include "server/metrics.h"
+
+namespace quire {
+
+// An engine's output, with the number its choice has in the response.
+struct Piece {
+  int choice = 0;
+  Output output;
+};
+
+// Thread-safe. Held by the connection and by the callbacks that the engine still has; whoever is last frees it.
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  // `wake` is called, from any thread and with the exchange's lock held, when there is something to take and the last
+  // take found nothing left. Outputs that nobody takes may hold `max_bytes`; past that the request is cancelled and
+  // overflowed().
+  Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::shared_ptr<Admission> admission,
+           std::function<void()> wake, size_t max_bytes);
+
+  // Submits all; each has sampling.n choices, numbered on. The requests' answers have been let in by the admission,
+  // which gets each back when it ends. Throws what submit throws, having cancelled what it had submitted.
+  void start(std::vector<Request> requests);
+
+  // Moves what has come since the last call behind `pieces`.
+  void take(std::vector<Piece>& pieces);
+  bool overflowed() const;
+
+  // The engine stops working on it within a step. Outputs may still come.
+  void cancel();
+  // No wake from now on; what comes is dropped. Cancels what has not ended. To be called before the owner goes.
+  void close();
+
+ private:
+  void receive(int choice, const Output& output);
+  void cancel_submitted();
+
+  Completer& completer_;
+  const std::shared_ptr<Metrics> metrics_;
+  const std::shared_ptr<Admission> admission_;
+  const size_t max_bytes_;
+
+  mutable std::mutex mutex_;
+  std::function<void()> wake_;
+  std::vector<RequestId> ids_;
+  std::vector<Piece> pieces_;
+  std::vector<std::chrono::steady_clock::time_point> last_;  // of each choice: when its last tokens came
+  size_t bytes_ = 0;
+  int unfinished_ = 0;  // choices
+  bool overflowed_ = false, cancelled_ = false;
+};
+
+}  // namespace quire

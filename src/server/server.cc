@@ -1,0 +1,198 @@
+#include "server/server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <csignal>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "server/connection.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr std::chrono::seconds kLastWords{5};  // for errors to reach the clients after the grace
+
+tcp::endpoint resolve(asio::io_context& io, const std::string& host, uint16_t port) {
+  ErrorCode error;
+  const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  if (error || found.empty()) throw invalid("--host {}: {}", host, error.message());
+  return found.begin()->endpoint();
+}
+
+}  // namespace
+
+// The list of connections and the phase of stopping live on the control strand.
+struct Server::State {
+  State(Completer& completer, ServerOptions given)
+      : options(std::move(given)),
+        service(completer, options),
+        context{service, options, workers, {}, {}},
+        io(options.threads),
+        control(asio::make_strand(io)),
+        acceptor(control),
+        signals(control),
+        timer(control) {
+    listen();
+  }
+
+  void listen() {
+    const tcp::endpoint endpoint = resolve(io, options.host, options.port);
+    const auto check = [&](const ErrorCode& error) {
+      if (!error) return;
+      if (error == asio::error::address_in_use) {
+        throw no_resource("{}:{} is in use; choose another --port, or 0 for any free one", options.host, options.port);
+      }
+      throw invalid("cannot listen on {}:{}: {}", options.host, options.port, error.message());
+    };
+    ErrorCode error;
+    check(acceptor.open(endpoint.protocol(), error));
+    check(acceptor.set_option(tcp::acceptor::reuse_address(true), error));
+    check(acceptor.bind(endpoint, error));
+    check(acceptor.listen(asio::socket_base::max_listen_connections, error));
+    address = acceptor.local_endpoint();
+  }
+
+  asio::awaitable<void> accept() {
+    while (acceptor.is_open()) {
+      auto [error, socket] = co_await acceptor.async_accept(asio::make_strand(io), kTuple);
+      if (!acceptor.is_open()) co_return;
+      if (error) {  // out of file descriptors, or the client is gone already
+        spdlog::warn("cannot accept a connection: {}", error.message());
+        asio::steady_timer pause(control, std::chrono::milliseconds(50));
+        co_await pause.async_wait(kTuple);
+        continue;
+      }
+      if (std::cmp_greater_equal(connections.size(), options.max_connections)) continue;  // closes it
+      const auto executor = socket.get_executor();
+      const auto place =
+          connections.emplace(connections.end(), std::make_shared<Connection>(std::move(socket), context));
+      asio::co_spawn(executor, (*place)->run(), asio::bind_executor(control, [this, place](std::exception_ptr failure) {
+                       if (failure) log(failure);
+                       connections.erase(place);
+                       if (phase > 0 && connections.empty()) finish();
+                     }));
+    }
+  }
+
+  static void log(const std::exception_ptr& failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      spdlog::error("a connection failed: {}", e.what());
+    }
+  }
+
+  void stop() {
+    ++phase;
+    ErrorCode ignored;
+    if (phase == 1) {
+      spdlog::info("stopping: {} connections, {} answers under way, at most {} s", connections.size(),
+                   service.admission()->inside(), std::chrono::duration<double>(options.grace).count());
+      context.stopping = true;
+      acceptor.close(ignored);
+      if (connections.empty()) return finish();
+      for (const auto& connection : connections) connection->drain();
+      after(options.grace, [this] { cancel_all(); });
+    } else {
+      cancel_all();
+    }
+  }
+
+  void cancel_all() {
+    context.aborting = true;
+    for (const auto& connection : connections) connection->abort();
+    after(kLastWords, [this] { io.stop(); });
+  }
+
+  void after(std::chrono::milliseconds delay, std::function<void()> act) {
+    timer.expires_after(delay);
+    timer.async_wait([act = std::move(act)](ErrorCode error) {
+      if (!error) act();
+    });
+  }
+
+  // Nothing is left to do: run() returns.
+  void finish() {
+    ErrorCode ignored;
+    timer.cancel();
+    signals.cancel(ignored);
+  }
+
+  void wait_for_signal() {
+    signals.async_wait([this](ErrorCode error, int) {
+      if (error) return;
+      stop();
+      if (phase == 1 && !connections.empty()) wait_for_signal();
+    });
+  }
+
+  ServerOptions options;
+  Service service;
+  asio::thread_pool workers{1};
+  ConnectionContext context;
+  asio::io_context io;
+  asio::strand<asio::io_context::executor_type> control;
+  tcp::acceptor acceptor;
+  asio::signal_set signals;
+  asio::steady_timer timer;
+  tcp::endpoint address;
+  std::list<std::shared_ptr<Connection>> connections;
+  int phase = 0;  // how often stop() was called
+};
+
+Server::Server(Completer& completer, ServerOptions options)
+    : state_(std::make_unique<State>(completer, std::move(options))) {}
+
+Server::~Server() {
+  state_->workers.stop();
+  state_->workers.join();
+}
+
+uint16_t Server::port() const { return state_->address.port(); }
+Service& Server::service() { return state_->service; }
+
+std::string Server::url() const {
+  const auto& address = state_->address.address();
+  return address.is_v6() ? fmt::format("http://[{}]:{}", address.to_string(), port())
+                         : fmt::format("http://{}:{}", address.to_string(), port());
+}
+
+void Server::run() {
+  asio::co_spawn(state_->control, state_->accept(), [](std::exception_ptr failure) {
+    if (failure) State::log(failure);
+  });
+  std::vector<std::thread> threads;
+  for (int i = 1; i < state_->options.threads; ++i) threads.emplace_back([this] { state_->io.run(); });
+  state_->io.run();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Server::stop() {
+  asio::post(state_->control, [state = state_.get()] { state->stop(); });
+}
+
+void Server::stop_on_signals() {
+  state_->signals.add(SIGINT);
+  state_->signals.add(SIGTERM);
+  state_->wait_for_signal();
+}
+
+}  // namespace quire

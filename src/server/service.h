@@ -1,0 +1,83 @@
+// From a request's bytes to what the engine is to do: routes, requests, and everything about them that is not HTTP.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/admission.h"
+#include "server/api_response.h"
+#include "server/completer.h"
+#include "server/metrics.h"
+
+namespace quire {
+
+struct ServiceOptions {
+  std::vector<std::string> model_names;  // served names, the first leads; empty: after what the engine loaded
+  int max_running = 64;                  // answers the engine works on at the same time
+  int max_queue = 256;                   // answers that may wait behind them; more: 429
+};
+
+// A whole answer to a simple request.
+struct Reply {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+Reply error_reply(const ApiError& error);
+
+enum class Endpoint : uint8_t { kHealth, kMetrics, kModels, kModel, kChat, kCompletion };
+
+struct Route {
+  Endpoint endpoint = Endpoint::kHealth;
+  std::string_view name;  // of metrics: "/v1/models/{id}"
+  std::string argument;   // kModel: the id
+};
+
+// A generation that has been let in. Whoever holds it must start an Exchange with it, or leave() the admission.
+struct Job {
+  ResponseHead head;
+  bool stream = false;
+  std::vector<Request> requests;
+};
+
+// Thread-safe.
+class Service {
+ public:
+  Service(Completer& completer, ServiceOptions options);
+
+  // Throws ApiError: 404, or 405 with the allowed methods in `allow`.
+  Route route(std::string_view method, std::string_view target, std::string& allow) const;
+
+  // GET endpoints. Throws ApiError.
+  Reply reply(const Route& route, bool stopping) const;
+
+  // POST endpoints: parses, renders, tokenizes. Takes time that grows with the body. Throws ApiError.
+  Job prepare(Api api, std::string_view body);
+
+  Completer& completer() const { return completer_; }
+  const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
+  const std::shared_ptr<Admission>& admission() const { return admission_; }
+
+ private:
+  TokenIds encode(const ApiRequest& request, size_t prompt, std::vector<std::string>& echo) const;
+  void log_once(const std::vector<std::string>& names);
+  Json model_json(const std::string& name) const;
+
+  Completer& completer_;
+  ServiceOptions options_;
+  int64_t started_;
+  std::shared_ptr<Metrics> metrics_;
+  std::shared_ptr<Admission> admission_;
+  std::mutex mutex_;
+  std::set<std::string> logged_;  // fields without effect
+};
+
+uint64_t random_u64();
+
+}  // namespace quire
