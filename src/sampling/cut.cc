@@ -1,9 +1,14 @@
 #include "sampling/cut.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 
+#include "sampling/lanes.h"
 #include "sampling/softmax.h"
 
 namespace quire {
@@ -13,6 +18,8 @@ namespace {
 // not fit the first-level cache (16 bytes each).
 constexpr size_t kBuckets = 1024;
 
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
 using Candidate = SamplerScratch::Candidate;
 
 bool ranks_before(const Candidate& a, const Candidate& b) {
@@ -21,13 +28,15 @@ bool ranks_before(const Candidate& a, const Candidate& b) {
 
 // The best score of each block's tokens that take part.
 void find_block_best(std::span<const float> scores, std::span<const float> weights, std::vector<float>& block_best) {
-  block_best.assign((scores.size() + kBlock - 1) / kBlock, -std::numeric_limits<float>::infinity());
-  for (size_t b = 0; b < block_best.size(); ++b) {
-    const size_t end = std::min(scores.size(), (b + 1) * kBlock);
-    for (size_t i = b * kBlock; i < end; ++i) {
-      const float score = weights[i] > 0 ? scores[i] : block_best[b];
-      block_best[b] = score > block_best[b] ? score : block_best[b];
-    }
+  const Floats none = all_lanes(kLowest);
+  block_best.clear();
+  for (size_t first = 0; first < scores.size(); first += kBlock) {
+    Floats best = none;
+    for_each_four(std::min(kBlock, scores.size() - first), [&](size_t i, auto n) {
+      const Floats score = load(&weights[first + i], n) > 0.0f ? load(&scores[first + i], n) : none;
+      best = score > best ? score : best;
+    });
+    block_best.push_back(std::max(std::max(best[0], best[1]), std::max(best[2], best[3])));
   }
 }
 
@@ -39,11 +48,17 @@ std::span<Candidate> gather(std::span<const float> scores, std::span<const float
   size_t found = 0;
   for (size_t b = 0; b < scratch.block_best.size(); ++b) {
     if (!(scratch.block_best[b] >= floor)) continue;
-    const size_t end = std::min(scores.size(), (b + 1) * kBlock);
-    for (size_t i = b * kBlock; i < end; ++i) {
-      out[found] = {scores[i], static_cast<TokenId>(i)};
-      found += static_cast<size_t>(static_cast<int>(weights[i] > 0) & static_cast<int>(scores[i] >= floor));
-    }
+    const size_t first = b * kBlock;
+    for_each_four(std::min(kBlock, scores.size() - first), [&](size_t i, auto n) {
+      i += first;
+      using Halves = std::array<uint64_t, 2>;
+      const auto hits = std::bit_cast<Halves>((load(&scores[i], n) >= floor) & (load(&weights[i], n) > 0.0f));
+      if ((hits[0] | hits[1]) == 0) return;
+      for (size_t j = i; j < i + n; ++j) {
+        out[found] = {scores[j], static_cast<TokenId>(j)};
+        found += static_cast<size_t>(static_cast<int>(weights[j] > 0) & static_cast<int>(scores[j] >= floor));
+      }
+    });
   }
   return std::span(out).first(found);
 }
@@ -52,7 +67,6 @@ std::span<Candidate> gather(std::span<const float> scores, std::span<const float
 
 Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutLimit limit, SamplerScratch& scratch) {
   assert(scores.size() == weights.size() && limit.count > 0);
-  constexpr float kAll = -std::numeric_limits<float>::infinity();
   const auto weight = [&](const Candidate& c) { return static_cast<double>(weights[static_cast<size_t>(c.id)]); };
   const auto sum = [&](std::span<const Candidate> some) {
     double total = 0;
@@ -66,14 +80,14 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
   std::vector<float>& bars = scratch.bars;
   bars.clear();
   for (const float best : scratch.block_best) {
-    if (best > kAll) bars.push_back(best);
+    if (best > kLowest) bars.push_back(best);
   }
   assert(!bars.empty() && "no token takes part");
   const auto bar = bars.begin() + static_cast<std::ptrdiff_t>(bars.size() / 8);
   std::nth_element(bars.begin(), bar, bars.end());
   std::span<Candidate> candidates = gather(scores, weights, *bar, scratch);
   if (candidates.size() < limit.count && sum(candidates) < limit.mass) {
-    candidates = gather(scores, weights, kAll, scratch);
+    candidates = gather(scores, weights, kLowest, scratch);
   }
   limit.count = std::min(limit.count, candidates.size());
 
@@ -126,6 +140,14 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
     }
   }
   return {candidates[0].score, candidates[0].id};
+}
+
+void apply_cut(Cut cut, std::span<const float> scores, std::span<float> weights) {
+  // Up to the cut's id equal scores stay, behind it only higher ones.
+  const size_t split = static_cast<size_t>(cut.id) + 1;
+  drop_below(scores.first(split), cut.score, weights.first(split));
+  const float higher = std::nextafter(cut.score, std::numeric_limits<float>::infinity());
+  drop_below(scores.subspan(split), higher, weights.subspan(split));
 }
 
 }  // namespace quire

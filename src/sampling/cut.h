@@ -14,9 +14,6 @@ namespace quire {
 struct Cut {
   float score;
   TokenId id;
-  bool keeps(float other_score, TokenId other_id) const {
-    return other_score > score || (other_score == score && other_id <= id);
-  }
   bool operator==(const Cut&) const = default;
 };
 
@@ -29,5 +26,8 @@ struct CutLimit {
 
 // scores, weights: [vocab]; some weight is positive; weights are those of softmax.h, whose sums are exact. Linear time.
 Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutLimit limit, SamplerScratch& scratch);
+
+// The weights of all tokens behind the cut become 0.
+void apply_cut(Cut cut, std::span<const float> scores, std::span<float> weights);
 
 }  // namespace quire

@@ -22,13 +22,8 @@ struct Distribution {
   std::vector<double>& block_mass;
   double total;
 
-  template <class Keeps>
-  void keep(Keeps keeps) {
-    for (size_t b = 0; b < block_mass.size(); ++b) {
-      if (block_mass[b] == 0) continue;
-      const size_t end = std::min(weights.size(), (b + 1) * kBlock);
-      for (size_t i = b * kBlock; i < end; ++i) weights[i] = keeps(i) ? weights[i] : 0.0f;
-    }
+  void keep(Cut cut, std::span<const float> scores) {
+    apply_cut(cut, scores, weights);
     total = sum_blocks(weights, block_mass);
   }
 
@@ -58,13 +53,7 @@ void keep_typical(Distribution& d, std::span<const float> logits, float peak, co
   const auto center = static_cast<float>(mean / d.total);
   for (float& score : scores) score = -std::fabs(score - center);
   const CutLimit limit{logits.size(), static_cast<double>(params.typical_p) * d.total};
-  const Cut cut = find_cut(scores, d.weights, limit, scratch);
-  d.keep([&](size_t i) { return cut.keeps(scores[i], static_cast<TokenId>(i)); });
-}
-
-void keep_best(Distribution& d, std::span<const float> logits, CutLimit limit, SamplerScratch& scratch) {
-  const Cut cut = find_cut(logits, d.weights, limit, scratch);
-  d.keep([&](size_t i) { return cut.keeps(logits[i], static_cast<TokenId>(i)); });
+  d.keep(find_cut(scores, d.weights, limit, scratch), scores);
 }
 
 TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, SamplerScratch& scratch) {
@@ -75,14 +64,17 @@ TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, Sam
 
   if (params.typical_p < 1.0f) keep_typical(d, logits, peak, params, scratch);
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size()) {
-    keep_best(d, logits, {static_cast<size_t>(params.top_k), std::numeric_limits<double>::infinity()}, scratch);
+    const CutLimit limit{static_cast<size_t>(params.top_k), std::numeric_limits<double>::infinity()};
+    d.keep(find_cut(logits, d.weights, limit, scratch), logits);
   }
   if (params.top_p < 1.0f) {
-    keep_best(d, logits, {logits.size(), static_cast<double>(params.top_p) * d.total}, scratch);
+    const CutLimit limit{logits.size(), static_cast<double>(params.top_p) * d.total};
+    d.keep(find_cut(logits, d.weights, limit, scratch), logits);
   }
   if (params.min_p > 0.0f) {
     const float threshold = params.min_p * find_peak(d.weights).logit;
-    d.keep([&](size_t i) { return d.weights[i] >= threshold; });
+    drop_below(d.weights, threshold, d.weights);
+    d.total = sum_blocks(d.weights, d.block_mass);
   }
   return d.draw(uniform_at(params.seed, row.choice, row.position, RandomStream::kSample));
 }

@@ -6,20 +6,13 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "base/error.h"
+#include "sampling/lanes.h"
 
 namespace quire {
 namespace {
-
-// Inner loops run over this many elements side by side. The lanes, not the machine, say which elements are combined.
-constexpr size_t kLanes = 16;
-
-// Four at a time, as every x86-64 can; left to themselves, compilers branch at the selections below.
-using Floats [[gnu::vector_size(16)]] = float;
-using Bits [[gnu::vector_size(16)]] = uint32_t;
 
 inline Floats exp4(Floats x) {
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
@@ -27,7 +20,7 @@ inline Floats exp4(Floats x) {
   // ln 2 in two parts; the first has few enough bits that n times it is exact.
   constexpr float kLn2High = 0x1.63p-1f;
   constexpr float kLn2Low = -0x1.bd0106p-13f;
-  x = x > -87.0f ? x : Floats{-87.0f, -87.0f, -87.0f, -87.0f};
+  x = x > -87.0f ? x : all_lanes(-87.0f);
   const Floats shifted = x * 0x1.715476p0f + kRound;
   const Floats n = shifted - kRound;
   const Floats r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2)/2
@@ -51,23 +44,6 @@ inline Floats round_weights(Floats w) {
   return w < 0x1p-10f ? (w + kRound) - kRound : w;
 }
 
-// out[i] = f(in[i]), four at a time; the two may be the same.
-template <class F>
-void map(std::span<const float> in, std::span<float> out, F f) {
-  size_t i = 0;
-  Floats x;
-  for (; i + 4 <= in.size(); i += 4) {
-    std::memcpy(&x, &in[i], sizeof x);
-    x = f(x);
-    std::memcpy(&out[i], &x, sizeof x);
-  }
-  if (i == in.size()) return;
-  x = Floats{};
-  std::memcpy(&x, &in[i], (in.size() - i) * sizeof(float));
-  x = f(x);
-  std::memcpy(&out[i], &x, (in.size() - i) * sizeof(float));
-}
-
 // A sum in fixed order: one per lane, then the rest, then the lanes.
 double sum_lanes(std::span<const float> x) {
   std::array<double, kLanes> lanes{};
@@ -83,7 +59,7 @@ double sum_lanes(std::span<const float> x) {
 
 }  // namespace
 
-float exp_of_negative(float x) { return exp4(Floats{x, x, x, x})[0]; }
+float exp_of_negative(float x) { return exp4(all_lanes(x))[0]; }
 
 Peak find_peak(std::span<const float> logits) {
   assert(!logits.empty());
@@ -133,7 +109,7 @@ double log_sum_exp(std::span<const float> logits, float peak) {
   double sum = 0;
   for (size_t i = 0; i < logits.size(); i += kBlock) {
     const size_t count = std::min(kBlock, logits.size() - i);
-    map(logits.subspan(i, count), e, [peak](Floats x) { return exp4(x - peak); });
+    for_each_four(count, [&](size_t j, auto n) { store(exp4(load(&logits[i + j], n) - peak), &e[j], n); });
     sum += sum_lanes(std::span(e).first(count));
   }
   return static_cast<double>(peak) + std::log(sum);
@@ -141,7 +117,16 @@ double log_sum_exp(std::span<const float> logits, float peak) {
 
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights) {
   assert(logits.size() == weights.size() && temperature > 0);
-  map(logits, weights, [=](Floats x) { return round_weights(exp4((x - peak) / temperature)); });
+  for_each_four(logits.size(), [=](size_t i, auto n) {
+    store(round_weights(exp4((load(&logits[i], n) - peak) / temperature)), &weights[i], n);
+  });
+}
+
+void drop_below(std::span<const float> scores, float floor, std::span<float> weights) {
+  assert(scores.size() == weights.size());
+  for_each_four(weights.size(), [=](size_t i, auto n) {
+    store(load(&scores[i], n) >= floor ? load(&weights[i], n) : Floats{}, &weights[i], n);
+  });
 }
 
 double sum_blocks(std::span<const float> weights, std::vector<double>& block_mass) {

@@ -33,6 +33,9 @@ double log_sum_exp(std::span<const float> logits, float peak);
 // weights[i] = exp((logits[i] - peak) / temperature), rounded to kWeightUnit; temperature > 0. The peak's weight is 1.
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights);
 
+// weights[i] = 0 where scores[i] < floor; the two may be the same.
+void drop_below(std::span<const float> scores, float floor, std::span<float> weights);
+
 // block_mass[b] = the sum of the weights of block b; returns the sum of all. Exact.
 double sum_blocks(std::span<const float> weights, std::vector<double>& block_mass);
 
