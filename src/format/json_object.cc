@@ -81,6 +81,10 @@ T convert(const Json& value, const std::string& where) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& file, DuplicateKeys duplicates) {
+  // The parser takes a zero byte for the end of the text; what stands behind it would be hidden.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    throw invalid("{}: not valid JSON: a zero byte at offset {}", file, zero);
+  }
   std::vector<std::set<std::string>> open_objects;
   const auto watch = [&](int depth, Json::parse_event_t event, const Json& parsed) {
     using Event = Json::parse_event_t;

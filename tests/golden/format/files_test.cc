@@ -1,0 +1,86 @@
+// Files that other programs wrote: all of them open, and hold what their makers say.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "format/gguf.h"
+#include "format/hf_config.h"
+#include "format/safetensors.h"
+
+namespace quire {
+namespace {
+
+const std::filesystem::path kShared = QUIRE_SHARED_DIR;
+
+std::vector<std::filesystem::path> files(const std::filesystem::path& folder, const std::string& extension) {
+  std::vector<std::filesystem::path> out;
+  if (!std::filesystem::exists(folder)) return out;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == extension) out.push_back(entry.path());
+  }
+  return out;
+}
+
+TEST(GoldenGguf, ModelsOpenWithTheTensorTypesOfTheirIndex) {
+  const auto folder = kShared / "golden/formats/gguf-models";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  const auto index = nlohmann::json::parse(std::ifstream(folder / "index.json"));
+  size_t with_counts = 0;
+  for (const auto& path : files(folder, ".gguf")) {
+    const Gguf g = Gguf::open(path);
+    EXPECT_EQ(g.get<std::string>("general.architecture"), "llama") << path;
+    EXPECT_EQ(g.strings("tokenizer.ggml.tokens").size(), g.numbers<float>("tokenizer.ggml.scores").size());
+    ASSERT_NE(g.find_tensor("token_embd.weight"), nullptr);
+    EXPECT_EQ(g.find_tensor("token_embd.weight")->shape.at(0), g.strings("tokenizer.ggml.tokens").size());
+    EXPECT_EQ(g.find_tensor("token_embd.weight")->shape.at(1), g.get<uint64_t>("llama.embedding_length"));
+    std::map<std::string, int> types;
+    for (const auto& t : g.tensors()) ++types[std::string(name(t.type))];
+    const auto entry = index["files"].find(path.filename().string());
+    if (entry == index["files"].end()) continue;
+    ++with_counts;
+    EXPECT_EQ(nlohmann::json(types), (*entry)["tensor_types"]) << path;
+  }
+  EXPECT_GT(with_counts, 0u);
+}
+
+TEST(GoldenGguf, VocabulariesOpenWithoutTensors) {
+  const auto paths = files(kShared / "data/vocab", ".gguf");
+  if (paths.empty()) GTEST_SKIP() << "no data/vocab";
+  for (const auto& path : paths) {
+    const Gguf g = Gguf::open(path);
+    EXPECT_TRUE(g.tensors().empty()) << path;
+    EXPECT_GT(g.strings("tokenizer.ggml.tokens").size(), 30000u) << path;
+    for (const auto key : g.keys()) EXPECT_NE(g.find(key), nullptr);
+  }
+}
+
+TEST(GoldenSafetensors, AllOpen) {
+  const auto paths = files(kShared / "golden", ".safetensors");
+  if (paths.empty()) GTEST_SKIP() << "no golden data";
+  for (const auto& path : paths) {
+    const Safetensors s = Safetensors::open(path);
+    EXPECT_FALSE(s.tensors().empty()) << path;
+    for (const auto& t : s.tensors()) EXPECT_EQ(s.find_tensor(t.name), &t);
+  }
+}
+
+TEST(GoldenHfConfig, AllModelFoldersOpen) {
+  size_t opened = 0;
+  for (const auto& path : files(kShared / "golden", ".json")) {
+    if (path.filename() != "config.json") continue;
+    const HfConfig c = HfConfig::open(path.parent_path());
+    end_tokens(c);
+    ++opened;
+    if (std::filesystem::exists(path.parent_path() / "model.safetensors")) {
+      EXPECT_FALSE(c.config.get<std::string>("model_type").empty()) << path;
+      EXPECT_FALSE(Safetensors::open(path.parent_path()).tensors().empty()) << path;
+    }
+  }
+  if (opened == 0) GTEST_SKIP() << "no golden data";
+}
+
+}  // namespace
+}  // namespace quire
