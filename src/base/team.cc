@@ -13,13 +13,17 @@ inline void pause() {
 #endif
 }
 
-// Spins while `value` equals `old`, about 50 us; false when it still does.
-template <class T>
-bool spin_until_changed(const std::atomic<T>& value, T old) {
+constexpr uint64_t kTurn = uint64_t{1} << 32;
+constexpr bool is_open(uint64_t gate) { return (gate & kTurn) != 0; }
+constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
+
+// Spins until `done()`, about 50 us; false when it still is not.
+template <class Done>
+bool spin_until(Done done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
   do {
     for (int i = 0; i < 64; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return true;
+      if (done()) return true;
       pause();
     }
   } while (std::chrono::steady_clock::now() < end);
@@ -34,13 +38,13 @@ Team::Team(int threads) : size_(std::max(1, threads)), shares_(std::make_unique<
 
 Team::~Team() {
   stop_.store(true, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
+  loops_.fetch_add(1, std::memory_order_release);
+  loops_.notify_all();
   for (auto& thread : threads_) thread.join();
 }
 
 void Team::run(int tiles, Call call, void* context) {
-  assert(running_.load() == 0);
+  assert(!is_open(gate_.load()) && inside(gate_.load()) == 0);
   call_ = call;
   context_ = context;
   for (int thread = 0; thread < size_; ++thread) {
@@ -48,13 +52,13 @@ void Team::run(int tiles, Call call, void* context) {
     share.next.store(static_cast<int>(int64_t{tiles} * thread / size_), std::memory_order_relaxed);
     share.end = static_cast<int>(int64_t{tiles} * (thread + 1) / size_);
   }
-  running_.store(size_ - 1, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();  // costs a load while nobody sleeps
+  gate_.fetch_add(kTurn, std::memory_order_release);
+  loops_.fetch_add(1, std::memory_order_release);
+  loops_.notify_all();  // costs a load while nobody sleeps
   work(0);
-  for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) {
-    if (!spin_until_changed(running_, left)) running_.wait(left, std::memory_order_acquire);
-  }
+  gate_.fetch_add(kTurn, std::memory_order_acq_rel);  // who comes now stays outside
+  const auto empty = [&] { return inside(gate_.load(std::memory_order_acquire)) == 0; };
+  while (!spin_until(empty)) std::this_thread::yield();
 }
 
 void Team::work(int thread) {
@@ -66,13 +70,17 @@ void Team::work(int thread) {
 
 void Team::serve(int thread) {
   for (uint32_t seen = 0;;) {
-    if (!spin_until_changed(epoch_, seen)) epoch_.wait(seen, std::memory_order_acquire);
-    const uint32_t now = epoch_.load(std::memory_order_acquire);
-    if (now == seen) continue;
-    seen = now;
+    const auto changed = [&] { return loops_.load(std::memory_order_acquire) != seen; };
+    if (!spin_until(changed)) loops_.wait(seen, std::memory_order_acquire);
+    seen = loops_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
-    work(thread);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+    uint64_t gate = gate_.load(std::memory_order_acquire);
+    while (is_open(gate)) {
+      if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) continue;
+      work(thread);
+      gate_.fetch_sub(1, std::memory_order_release);
+      break;
+    }
   }
 }
 

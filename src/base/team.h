@@ -15,8 +15,11 @@ namespace quire {
 // first touched stays its own) and takes from others' shares when its own is done: who runs a tile is not determined, so a
 // tile's result must not depend on it. A loop of one tile wakes nobody.
 //
-// Waiting threads spin for about 50 microseconds, the distance between the loops of a step, and then sleep. Bodies must not
-// throw and must not call for_tiles. One loop at a time: the team belongs to one caller.
+// The caller waits only for threads that have begun a tile: one that the machine gives no time to, because something else
+// runs on its core, delays a loop by the tile in its hands at most.
+//
+// Waiting threads spin for about 50 microseconds, longer than the distance between the loops of a step, and then sleep.
+// Bodies must not throw and must not call for_tiles. One loop at a time: the team belongs to one caller.
 class Team {
  public:
   explicit Team(int threads);
@@ -51,8 +54,9 @@ class Team {
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::unique_ptr<Share[]> shares_;
-  alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<int> running_{0};
+  // Upper half: counts openings and closings of the loop, odd while it is open. Lower half: threads inside.
+  alignas(64) std::atomic<uint64_t> gate_{0};
+  alignas(64) std::atomic<uint32_t> loops_{0};  // what sleeping threads wait for
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };

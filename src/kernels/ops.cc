@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsPerQuantizeTile = 8;
+constexpr int kRowsPerQuantizeTile = 4;
 
 // Rows whose activations stay in a core's L2 while panels stream past: 64 rows of 2,048 int8 inputs are 196 KiB.
 constexpr int kRowsPerTile = 64;

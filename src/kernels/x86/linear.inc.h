@@ -62,7 +62,7 @@ QUIRE_INLINE void dot_line(const std::byte* block, const std::byte* const (&x)[k
 
 // out[r] = panel * row r, int8 activations.
 template <TensorType kType, int kRows>
-QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F (&out)[kRows]) {
+QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, bool prefetch, F (&out)[kRows]) {
   constexpr PackedFormat kFormat = packed_format(kType);
   constexpr int kOffset = kFormat.bits == 8 ? kSignedOffset : kFormat.zero;  // a power of two, or none
   const std::byte* panel = m.panel(p);
@@ -73,8 +73,8 @@ QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, s
   for (int r = 0; r < kRows; ++r) rows[r] = x + static_cast<size_t>(r) * x_stride, acc[r] = lows[r] = set1(0.0f);
   const int blocks = m.blocks();
   for (int b = 0; b < blocks; ++b, block += m.layout.block_bytes) {
-    if constexpr (kRows <= 2) {
-      // 2 KiB ahead: the distance at which a 4-bit product ran fastest over huge pages (docs/performance.md).
+    if (prefetch) {
+      // 2 KiB ahead: where a 4-bit product ran fastest over huge pages. Later rows find the panel in the cache.
       for (size_t i = 0; i < m.layout.block_bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(block + 2048 + i), _MM_HINT_T0);
     }
     const auto add_group = [&](int g, const Dot(&dots)[kRows]) __attribute__((always_inline)) {
@@ -194,15 +194,15 @@ QUIRE_INLINE void float_panel(const PackedMatrix& m, int p, const std::byte* x, 
   for (int r = 0; r < kRows; ++r) out[r] = !kDequantize && kFormat.has_minimum ? add(acc[r], lows[r]) : acc[r];
 }
 
-// Product of one panel with kRows rows: out[r] = panel * row r.
-using Product = void (*)(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F* out);
+// Product of one panel with kRows rows: out[r] = panel * row r. prefetch: these are the first rows that read the panel.
+using Product = void (*)(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, bool prefetch, F* out);
 
 template <TensorType kType, int kRows>
-void int8_product(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F* out) {
-  int8_panel<kType, kRows>(m, p, x, x_stride, *reinterpret_cast<F(*)[kRows]>(out));
+void int8_product(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, bool prefetch, F* out) {
+  int8_panel<kType, kRows>(m, p, x, x_stride, prefetch, *reinterpret_cast<F(*)[kRows]>(out));
 }
 template <TensorType kType, bool kDequantize, int kRows>
-void float_product(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, F* out) {
+void float_product(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, bool /*prefetch*/, F* out) {
   float_panel<kType, kDequantize, kRows>(m, p, x, x_stride, *reinterpret_cast<F(*)[kRows]>(out));
 }
 
@@ -253,15 +253,16 @@ QUIRE_INLINE void finish_rows(const LinearArgs& a, int p, int row, int rows, F* 
 }
 
 template <int kRows>
-void linear_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+void linear_rows(const LinearArgs& a, int panel_begin, int panel_end, int first_row, int row_begin, int row_end) {
   const Product product = find_product<kRows>(a.weights->type, a.activations);
   const Product up_product = a.up ? find_product<kRows>(a.up->type, a.activations) : nullptr;
   for (int p = panel_begin; p < panel_end; ++p) {
     for (int row = row_begin; row < row_end; row += kRows) {
       F out[kRows], up[kRows];
       const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
-      product(*a.weights, p, x, a.x_stride, out);
-      if (up_product) up_product(*a.up, p, x, a.x_stride, up);
+      const bool first = row == first_row;
+      product(*a.weights, p, x, a.x_stride, first, out);
+      if (up_product) up_product(*a.up, p, x, a.x_stride, first, up);
       finish_rows(a, p, row, kRows, out, up_product ? up : nullptr);
     }
   }
@@ -271,7 +272,7 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
   int row = row_begin;
   const auto take = [&]<int kRows>() {
     const int end = row + (row_end - row) / kRows * kRows;
-    if (end > row) linear_rows<kRows>(a, panel_begin, panel_end, row, end);
+    if (end > row) linear_rows<kRows>(a, panel_begin, panel_end, row_begin, row, end);
     row = end;
   };
   if constexpr (kMaxRows >= 8) take.template operator()<8>();

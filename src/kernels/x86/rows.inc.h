@@ -27,21 +27,14 @@ QUIRE_INLINE void write_int8(F x0, F x1, Int8Block& out) {
   const float largest = max_lanes(max(abs(x0), abs(x1)));
   out.scale = largest / 127.0f;
   const F inverse = set1(largest > 0 ? 127.0f / largest : 0.0f), top = set1(127.0f), bottom = set1(-127.0f);
-  alignas(64) float rounded[kBlock];
-  store(rounded, round(min(max(mul(x0, inverse), bottom), top)));
-  store(rounded + kLanes, round(min(max(mul(x1, inverse), bottom), top)));
-  int32_t sums[2] = {};
+  const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);  // kPairOrder, twice
+  const F halves[2] = {x0, x1};
   for (int half = 0; half < 2; ++half) {
-    for (int i = 16 * half; i < 16 * half + 16; ++i) {
-      constexpr int8_t kOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};  // kPairOrder
-      const int q = static_cast<int>(rounded[i / 8 * 8 + kOrder[i % 8]]);
-      out.q[i] = static_cast<int8_t>(q);
-      sums[half] += q;
-    }
+    const __m128i bytes = to_bytes(to_int(min(max(mul(halves[half], inverse), bottom), top)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), _mm_shuffle_epi8(bytes, order));
+    out.half_sums[half] = sum_bytes(bytes);
   }
-  out.half_sums[0] = sums[0];
-  out.half_sums[1] = sums[1];
-  out.sum = out.scale * static_cast<float>(sums[0] + sums[1]);
+  out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 
 QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) {

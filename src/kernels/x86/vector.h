@@ -61,6 +61,8 @@ QUIRE_INLINE I load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
 QUIRE_INLINE F load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
 QUIRE_INLINE F load_u8(const std::byte* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))}; }
 QUIRE_INLINE F load_i8(const std::byte* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))}; }
+// The lanes (in -128 .. 127) as 16 bytes.
+QUIRE_INLINE __m128i to_bytes(I a) { return _mm512_cvtepi32_epi8(a.v); }
 QUIRE_INLINE __m256 low(F a) { return _mm512_castps512_ps256(a.v); }
 QUIRE_INLINE __m256 high(F a) { return _mm512_extractf32x8_ps(a.v, 1); }
 
@@ -166,6 +168,12 @@ QUIRE_INLINE F load_i8(const std::byte* p) {
   const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
 }
+QUIRE_INLINE __m128i to_bytes(I a) {
+  // packs works within 128-bit halves: lanes 0-3 8-11 | 4-7 12-15, so the dwords come out as 0 2 1 3.
+  const __m256i words = _mm256_packs_epi32(a.lo, a.hi);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  return _mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 1, 2, 0));
+}
 QUIRE_INLINE __m256 low(F a) { return a.lo; }
 QUIRE_INLINE __m256 high(F a) { return a.hi; }
 
@@ -253,6 +261,13 @@ QUIRE_INLINE float sum_lanes(F a) {
 QUIRE_INLINE float max_lanes(F a) {
   return reduce(a, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_max_ps(x, y); },
                 [](__m128 x, __m128 y) __attribute__((always_inline)) { return _mm_max_ps(x, y); });
+}
+
+// The sum of 16 signed bytes.
+QUIRE_INLINE int32_t sum_bytes(__m128i bytes) {
+  // As unsigned bytes, 128 too large each: psadbw adds eight at a time.
+  const __m128i sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(0x80))), _mm_setzero_si128());
+  return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
 }
 
 // kernels/lanes.h: exp_lane, silu_lane.
