@@ -1,9 +1,9 @@
-// The engine: a model, its KV cache and a scheduler that many requests share. What the command line, the server and embedding
-// programs use.
+// The engine: a model, its KV cache and a scheduler that many requests share. What the command line, the server and
+// embedding programs use.
 //
 //   quire::Engine engine({.model = "smollm2"});
-//   quire::Request request{.prompt = engine.tokenizer().encode("The sea"), .sampling = {.temperature = 0, .max_tokens = 32}};
-//   engine.generate(request, [](const quire::Output& out) { std::cout << out.text; });
+//   quire::Request request{.prompt = engine.tokenizer().encode("The sea"), .sampling = {.temperature = 0, .max_tokens =
+//   32}}; engine.generate(request, [](const quire::Output& out) { std::cout << out.text; });
 #pragma once
 
 #include <cstddef>
@@ -30,12 +30,13 @@ struct EngineOptions {
   std::string activations = "auto";     // auto, f32, bf16, int8: what inputs of linears are rounded to
   std::string kv_cache_dtype = "auto";  // auto, f32, f16, bf16; auto: bf16, with --activations f32: f32
   int threads = 0;                      // 0: the cores this process may use
-  int max_model_len = 0;                // tokens of prompt and answer together; 0: the model's, cut to what the cache holds
-  int max_num_seqs = 64;                // sequences that run at the same time
-  int max_num_batched_tokens = 512;     // rows of one step: all decoding sequences, the rest prompt chunks
-  size_t kv_cache_bytes = 0;            // 0: what max_num_seqs sequences of max_model_len need, at most a quarter of the free memory
-  bool kv_cache = true;                 // false recomputes everything for each token: the baseline
-  bool chunked_prefill = true;          // false: a prompt is one chunk, whatever its length
+  int max_model_len = 0;  // tokens of prompt and answer together; 0: the model's, cut to what the cache holds
+  int max_num_seqs = 64;  // sequences that run at the same time
+  int max_num_batched_tokens = 512;  // rows of one step: all decoding sequences, the rest prompt chunks
+  size_t kv_cache_bytes =
+      0;                 // 0: what max_num_seqs sequences of max_model_len need, at most a quarter of the free memory
+  bool kv_cache = true;  // false recomputes everything for each token: the baseline
+  bool chunked_prefill = true;  // false: a prompt is one chunk, whatever its length
 };
 
 struct ModelInfo {
@@ -48,8 +49,8 @@ struct ModelInfo {
   int max_model_len = 0;
   int kv_pages = 0, page_tokens = 0;
   uint64_t parameters = 0;
-  size_t weight_bytes = 0;          // as packed in memory
-  size_t decode_bytes = 0;          // of weights, read for one token
+  size_t weight_bytes = 0;  // as packed in memory
+  size_t decode_bytes = 0;  // of weights, read for one token
   size_t kv_bytes_per_token = 0, kv_cache_bytes = 0;
 };
 
@@ -86,7 +87,7 @@ struct Output {
   std::string text;
   std::vector<OutputToken> tokens;
   FinishReason finish = FinishReason::kNone;
-  std::string stop_reason;            // the stop string, or the stop token's id, if one of the request's own ended the answer
+  std::string stop_reason;  // the stop string, or the stop token's id, if one of the request's own ended the answer
   std::optional<TokenId> stop_token;  // the token that ended it, if one did
   std::string error;                  // with kError
   Usage usage;                        // with a finish
@@ -111,9 +112,10 @@ class Engine {
 
   using Callback = std::function<void(const Output&)>;
 
-  // Queues the request. The callback is called on the engine's thread, in order for each choice, and for each of the n choices
-  // exactly once with a finish reason; it must not block or throw, and may call submit and cancel. Throws Error when the
-  // request can never run: empty or too long prompt, token ids outside the vocabulary, wrong sampling parameters.
+  // Queues the request. The callback is called on the engine's thread, in order for each choice, and for each of the n
+  // choices exactly once with a finish reason; it must not block or throw, and may call submit and cancel. Throws Error
+  // when the request can never run: empty or too long prompt, token ids outside the vocabulary, wrong sampling
+  // parameters.
   RequestId submit(Request request, Callback callback);
   // No effect when the request has ended.
   void cancel(RequestId id);

@@ -17,7 +17,8 @@
 namespace quire {
 namespace {
 
-// "max 100000" or "200000 100000" in cgroup v2's cpu.max; the quota holds along the whole path, the root's file is absent.
+// "max 100000" or "200000 100000" in cgroup v2's cpu.max; the quota holds along the whole path, the root's file is
+// absent.
 double cgroup_cpu_quota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;

@@ -15,7 +15,8 @@ CpuFeatures cpu_features();
 
 std::string cpu_name();
 
-// Threads worth starting: physical cores this process may run on (affinity), not more than the cgroup's CPU quota, at least 1.
+// Threads worth starting: physical cores this process may run on (affinity), not more than the cgroup's CPU quota, at
+// least 1.
 int usable_cores();
 
 // Bytes of memory this process may still take: what is free on the machine or in its cgroup, whichever is less.

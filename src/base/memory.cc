@@ -15,7 +15,8 @@ LargeBuffer::LargeBuffer(size_t bytes) {
   if (bytes == 0) return;
   size_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   // One huge page more than needed, so that an aligned part can be kept.
-  void* raw = ::mmap(nullptr, size_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw =
+      ::mmap(nullptr, size_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) throw no_resource("cannot reserve {} MiB of memory", size_ >> 20);
   auto* begin = static_cast<std::byte*>(raw);
   const size_t head = (kHugePage - reinterpret_cast<size_t>(begin) % kHugePage) % kHugePage;

@@ -64,7 +64,8 @@ void Team::run(int tiles, Call call, void* context) {
 void Team::work(int thread) {
   for (int i = 0; i < size_; ++i) {
     Share& share = shares_[static_cast<size_t>((thread + i) % size_)];
-    for (int tile; (tile = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) call_(context_, tile, thread);
+    for (int tile; (tile = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+      call_(context_, tile, thread);
   }
 }
 

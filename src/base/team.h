@@ -11,12 +11,12 @@
 namespace quire {
 
 // for_tiles(n, body) calls body(tile, thread) once for each tile in [0, n); thread is in [0, size()). The caller works
-// as thread 0 and returns when all tiles are done. Each thread owns a contiguous share of the tiles (so that the memory it
-// first touched stays its own) and takes from others' shares when its own is done: who runs a tile is not determined, so a
-// tile's result must not depend on it. A loop of one tile wakes nobody.
+// as thread 0 and returns when all tiles are done. Each thread owns a contiguous share of the tiles (so that the memory
+// it first touched stays its own) and takes from others' shares when its own is done: who runs a tile is not
+// determined, so a tile's result must not depend on it. A loop of one tile wakes nobody.
 //
-// The caller waits only for threads that have begun a tile: one that the machine gives no time to, because something else
-// runs on its core, delays a loop by the tile in its hands at most.
+// The caller waits only for threads that have begun a tile: one that the machine gives no time to, because something
+// else runs on its core, delays a loop by the tile in its hands at most.
 //
 // Waiting threads spin for about 50 microseconds, longer than the distance between the loops of a step, and then sleep.
 // Bodies must not throw and must not call for_tiles. One loop at a time: the team belongs to one caller.
@@ -35,7 +35,11 @@ class Team {
       for (int tile = 0; tile < tiles; ++tile) body(tile, 0);
       return;
     }
-    run(tiles, [](void* context, int tile, int thread) { (*static_cast<std::remove_reference_t<Body>*>(context))(tile, thread); },
+    run(
+        tiles,
+        [](void* context, int tile, int thread) {
+          (*static_cast<std::remove_reference_t<Body>*>(context))(tile, thread);
+        },
         &body);
   }
 

@@ -1,5 +1,5 @@
-// The commands: each adds its subcommand with a callback that runs it. A callback throws quire::Error (exit code 1), or CLI::ParseError for a bad
-// command line (exit code 2).
+// The commands: each adds its subcommand with a callback that runs it. A callback throws quire::Error (exit code 1), or
+// CLI::ParseError for a bad command line (exit code 2).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,9 +17,8 @@ void add_inspect_command(CLI::App& app);
 void add_synth_command(CLI::App& app);
 
 inline constexpr void (*kCommands[])(CLI::App&) = {
-    add_run_command,        add_serve_command,    add_bench_command,    add_verify_command,
-    add_perplexity_command, add_tokenize_command, add_template_command, add_inspect_command,
-    add_synth_command,
+    add_run_command,      add_serve_command,    add_bench_command,   add_verify_command, add_perplexity_command,
+    add_tokenize_command, add_template_command, add_inspect_command, add_synth_command,
 };
 
 }  // namespace quire

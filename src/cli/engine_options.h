@@ -7,7 +7,8 @@
 
 namespace quire {
 
-// -m, -t, --kernels, --activations, --kv-cache-dtype, --max-model-len, …; defaults are EngineOptions' own. QUIRE_KERNELS stands in for --kernels.
+// -m, -t, --kernels, --activations, --kv-cache-dtype, --max-model-len, …; defaults are EngineOptions' own.
+// QUIRE_KERNELS stands in for --kernels.
 void add_engine_options(CLI::App& app, EngineOptions& options);
 
 }  // namespace quire

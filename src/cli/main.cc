@@ -8,7 +8,9 @@
 #include "cli/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"Quire serves large language models from the machine you have: exact, at the limit, bounded, unbreakable.", "quire"};
+  CLI::App app{
+      "Quire serves large language models from the machine you have: exact, at the limit, bounded, unbreakable.",
+      "quire"};
   app.set_version_flag("--version", "quire " QUIRE_VERSION);
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);

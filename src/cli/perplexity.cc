@@ -48,13 +48,15 @@ void run_perplexity(PerplexityOptions& o) {
 
   SingleSequence sequence(model);
   const auto vocab = static_cast<size_t>(model.config.vocab);
-  const size_t first = context / 2;  // llama.cpp scores the second half: positions first .. context - 2 predict their successors
+  const size_t first =
+      context / 2;  // llama.cpp scores the second half: positions first .. context - 2 predict their successors
   double sum = 0, squares = 0;
   size_t count = 0;
   std::vector<double> per_chunk;
   const auto start = std::chrono::steady_clock::now();
   for (size_t c = 0; c < chunks; ++c) {
-    TokenIds chunk(ids.begin() + static_cast<ptrdiff_t>(c * context), ids.begin() + static_cast<ptrdiff_t>((c + 1) * context));
+    TokenIds chunk(ids.begin() + static_cast<ptrdiff_t>(c * context),
+                   ids.begin() + static_cast<ptrdiff_t>((c + 1) * context));
     if (tokenizer.adds_bos() && tokenizer.bos()) chunk[0] = *tokenizer.bos();
     sequence.clear();
     double chunk_sum = 0;
@@ -74,18 +76,31 @@ void run_perplexity(PerplexityOptions& o) {
     sum += chunk_sum;
     count += chunk_count;
     per_chunk.push_back(chunk_sum / static_cast<double>(chunk_count));
-    if (!o.json) std::printf("[%zu]%.4f,%s", c + 1, std::exp(sum / static_cast<double>(count)), (c + 1) % 8 == 0 ? "\n" : ""), std::fflush(stdout);
+    if (!o.json)
+      std::printf("[%zu]%.4f,%s", c + 1, std::exp(sum / static_cast<double>(count)), (c + 1) % 8 == 0 ? "\n" : ""),
+          std::fflush(stdout);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto n = static_cast<double>(count);
-  const double mean = sum / n, perplexity = std::exp(mean), error = n > 1 ? perplexity * std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1)) : 0;
+  const double mean = sum / n, perplexity = std::exp(mean),
+               error = n > 1 ? perplexity * std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1)) : 0;
   if (o.json) {
-    const nlohmann::ordered_json out = {{"model", model.info.name}, {"kernels", model.info.kernels}, {"activations", model.info.activations}, {"kv_cache_dtype", model.info.kv_cache_dtype},
-                                        {"context", o.context}, {"chunks", chunks}, {"tokens", count}, {"mean_nll", mean}, {"perplexity", perplexity}, {"error", error},
-                                        {"chunk_mean_nll", per_chunk}, {"seconds", seconds}};
+    const nlohmann::ordered_json out = {{"model", model.info.name},
+                                        {"kernels", model.info.kernels},
+                                        {"activations", model.info.activations},
+                                        {"kv_cache_dtype", model.info.kv_cache_dtype},
+                                        {"context", o.context},
+                                        {"chunks", chunks},
+                                        {"tokens", count},
+                                        {"mean_nll", mean},
+                                        {"perplexity", perplexity},
+                                        {"error", error},
+                                        {"chunk_mean_nll", per_chunk},
+                                        {"seconds", seconds}};
     std::printf("%s\n", out.dump(2).c_str());
   } else {
-    std::printf("\nperplexity %.5f +/- %.5f (%zu chunks of %d tokens, %s activations, %.1f s)\n", perplexity, error, chunks, o.context, model.info.activations.c_str(), seconds);
+    std::printf("\nperplexity %.5f +/- %.5f (%zu chunks of %d tokens, %s activations, %.1f s)\n", perplexity, error,
+                chunks, o.context, model.info.activations.c_str(), seconds);
   }
 }
 
@@ -93,7 +108,9 @@ void run_perplexity(PerplexityOptions& o) {
 
 void add_perplexity_command(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
-  CLI::App* command = app.add_subcommand("perplexity", "perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
+  CLI::App* command = app.add_subcommand(
+      "perplexity",
+      "perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
   add_engine_options(*command, o->engine);
   command->remove_option(command->get_option("--max-model-len"));
   command->add_option("-f,--file", o->file, "text file (UTF-8)")->required();

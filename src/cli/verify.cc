@@ -22,7 +22,7 @@ struct Expected {
   TokenIds prompt;
   std::vector<float> logits;  // [prompt, vocab]
   TokenIds greedy;
-  std::vector<float> margins;     // [greedy]: top-1 minus top-2 logit
+  std::vector<float> margins;      // [greedy]: top-1 minus top-2 logit
   std::vector<float> step_logits;  // [steps, vocab] of the greedy steps, the first at the prompt's end
 };
 
@@ -40,11 +40,16 @@ class Reference {
     std::vector<Expected> all;
     for (int k = 0; has("prompt_" + std::to_string(k)); ++k) {
       const std::string n = "_" + std::to_string(k);
-      all.push_back({"prompt" + n, ids("prompt" + n), floats("logits" + n), ids("greedy" + n), floats("margin" + n), {}});
+      all.push_back(
+          {"prompt" + n, ids("prompt" + n), floats("logits" + n), ids("greedy" + n), floats("margin" + n), {}});
     }
-    if (has("input_ids")) all.push_back({"input_ids", ids("input_ids"), floats("logits"), ids("greedy_tokens"), {}, {}});
-    if (has("prompt")) all.push_back({"prompt", ids("prompt"), floats("torch_prompt_logits"), ids("torch_tokens"), {}, floats("torch_logits")});
-    if (all.empty()) throw invalid("{}: none of prompt_0, input_ids, prompt is there; this is no reference file", file_.file());
+    if (has("input_ids"))
+      all.push_back({"input_ids", ids("input_ids"), floats("logits"), ids("greedy_tokens"), {}, {}});
+    if (has("prompt"))
+      all.push_back(
+          {"prompt", ids("prompt"), floats("torch_prompt_logits"), ids("torch_tokens"), {}, floats("torch_logits")});
+    if (all.empty())
+      throw invalid("{}: none of prompt_0, input_ids, prompt is there; this is no reference file", file_.file());
     return all;
   }
 
@@ -66,7 +71,9 @@ class Reference {
     const TensorView* t = file_.find_tensor(name);
     if (!t) return {};
     used_.insert(name);
-    if (t->type != type) throw invalid("{}: tensor {} has type {}, expected {}", file_.file(), name, quire::name(t->type), quire::name(type));
+    if (t->type != type)
+      throw invalid("{}: tensor {} has type {}, expected {}", file_.file(), name, quire::name(t->type),
+                    quire::name(type));
     std::vector<T> out(t->bytes.size() / sizeof(T));
     std::memcpy(out.data(), t->bytes.data(), t->bytes.size());
     return out;
@@ -100,12 +107,14 @@ double kl_divergence(std::span<const float> expected, std::span<const float> got
 
 class Verifier {
  public:
-  Verifier(LoadedModel& model, double tolerance) : model_(model), sequence_(model), vocab_(static_cast<size_t>(model.config.vocab)), tolerance_(tolerance) {}
+  Verifier(LoadedModel& model, double tolerance)
+      : model_(model), sequence_(model), vocab_(static_cast<size_t>(model.config.vocab)), tolerance_(tolerance) {}
 
   Comparison compare(const Expected& e) {
     Comparison c{.name = e.name, .prompt_tokens = static_cast<int>(e.prompt.size())};
     if (e.prompt.empty() || e.logits.size() != e.prompt.size() * vocab_) {
-      throw invalid("{}: {} prompt tokens and {} logits do not fit a vocabulary of {}", e.name, e.prompt.size(), e.logits.size(), vocab_);
+      throw invalid("{}: {} prompt tokens and {} logits do not fit a vocabulary of {}", e.name, e.prompt.size(),
+                    e.logits.size(), vocab_);
     }
     sequence_.clear();
     std::vector<float> last;
@@ -113,7 +122,8 @@ class Verifier {
     for (size_t at = 0; at < e.prompt.size(); at += chunk) {
       const auto ids = std::span(e.prompt).subspan(at, std::min(chunk, e.prompt.size() - at));
       const auto logits = sequence_.append(ids, true);
-      for (size_t i = 0; i < ids.size(); ++i) add(c, std::span(e.logits).subspan((at + i) * vocab_, vocab_), logits.subspan(i * vocab_, vocab_));
+      for (size_t i = 0; i < ids.size(); ++i)
+        add(c, std::span(e.logits).subspan((at + i) * vocab_, vocab_), logits.subspan(i * vocab_, vocab_));
       last.assign(logits.end() - static_cast<ptrdiff_t>(vocab_), logits.end());
     }
     greedy(c, e, std::move(last));
@@ -141,7 +151,8 @@ class Verifier {
   // The model decodes by itself, up to the first step that rounding alone could decide.
   void greedy(Comparison& c, const Expected& e, std::vector<float> logits) {
     for (size_t step = 0; step < e.greedy.size(); ++step) {
-      if ((step + 1) * vocab_ <= e.step_logits.size()) add(c, std::span(e.step_logits).subspan(step * vocab_, vocab_), logits);
+      if ((step + 1) * vocab_ <= e.step_logits.size())
+        add(c, std::span(e.step_logits).subspan(step * vocab_, vocab_), logits);
       const TokenId best = argmax(logits);
       const double margin = e.margins.empty() ? margin_of(logits, best) : e.margins[step];
       const double small = e.margins.empty() ? 2 * allowed(c) : 1e-3;
@@ -158,7 +169,8 @@ class Verifier {
   static double margin_of(std::span<const float> logits, TokenId best) {
     double margin = 1e30;
     for (size_t i = 0; i < logits.size(); ++i) {
-      if (static_cast<TokenId>(i) != best) margin = std::min(margin, double{logits[static_cast<size_t>(best)]} - logits[i]);
+      if (static_cast<TokenId>(i) != best)
+        margin = std::min(margin, double{logits[static_cast<size_t>(best)]} - logits[i]);
     }
     return margin;
   }
@@ -195,22 +207,39 @@ void run_verify(VerifyOptions& o) {
     const Comparison c = verifier.compare(e);
     const bool ok = c.max_difference <= verifier.allowed(c) && c.greedy_equal == c.greedy_compared;
     passed = passed && ok;
-    report.push_back({{"name", c.name}, {"prompt_tokens", c.prompt_tokens}, {"max_abs_logit_difference", c.max_difference}, {"tolerance", verifier.allowed(c)},
-                      {"mean_kl", c.mean_kl}, {"max_kl", c.max_kl}, {"top1_agreement", c.top1}, {"greedy_compared", c.greedy_compared},
-                      {"greedy_equal", c.greedy_equal}, {"greedy_steps", e.greedy.size()}, {"passed", ok}});
+    report.push_back({{"name", c.name},
+                      {"prompt_tokens", c.prompt_tokens},
+                      {"max_abs_logit_difference", c.max_difference},
+                      {"tolerance", verifier.allowed(c)},
+                      {"mean_kl", c.mean_kl},
+                      {"max_kl", c.max_kl},
+                      {"top1_agreement", c.top1},
+                      {"greedy_compared", c.greedy_compared},
+                      {"greedy_equal", c.greedy_equal},
+                      {"greedy_steps", e.greedy.size()},
+                      {"passed", ok}});
     if (!o.json) {
-      std::printf("%-10s %4d tokens  max |d| %.3g (allowed %.3g)  KL mean %.3g max %.3g  top-1 %.4f  greedy %d of %d compared (%zu)  %s\n", c.name.c_str(), c.prompt_tokens,
-                  c.max_difference, verifier.allowed(c), c.mean_kl, c.max_kl, c.top1, c.greedy_equal, c.greedy_compared, e.greedy.size(), ok ? "ok" : "DIFFERS");
+      std::printf(
+          "%-10s %4d tokens  max |d| %.3g (allowed %.3g)  KL mean %.3g max %.3g  top-1 %.4f  greedy %d of %d compared "
+          "(%zu)  %s\n",
+          c.name.c_str(), c.prompt_tokens, c.max_difference, verifier.allowed(c), c.mean_kl, c.max_kl, c.top1,
+          c.greedy_equal, c.greedy_compared, e.greedy.size(), ok ? "ok" : "DIFFERS");
     }
   }
   const auto unknown = reference.unknown();
   if (o.json) {
-    const nlohmann::ordered_json out = {{"model", model.info.name}, {"kernels", model.info.kernels}, {"activations", model.info.activations},
-                                        {"kv_cache_dtype", model.info.kv_cache_dtype}, {"prompts", report}, {"unknown_tensors", unknown}, {"passed", passed}};
+    const nlohmann::ordered_json out = {{"model", model.info.name},
+                                        {"kernels", model.info.kernels},
+                                        {"activations", model.info.activations},
+                                        {"kv_cache_dtype", model.info.kv_cache_dtype},
+                                        {"prompts", report},
+                                        {"unknown_tensors", unknown},
+                                        {"passed", passed}};
     std::printf("%s\n", out.dump(2).c_str());
   } else {
     for (const std::string& name : unknown) std::printf("not looked at: tensor %s\n", name.c_str());
-    std::printf("%s: %s kernels, %s activations, %s KV cache\n", passed ? "within tolerance" : "OUT OF TOLERANCE", model.info.kernels.c_str(), model.info.activations.c_str(), model.info.kv_cache_dtype.c_str());
+    std::printf("%s: %s kernels, %s activations, %s KV cache\n", passed ? "within tolerance" : "OUT OF TOLERANCE",
+                model.info.kernels.c_str(), model.info.activations.c_str(), model.info.kv_cache_dtype.c_str());
   }
   if (!passed) throw invalid("{} differs from {} by more than the tolerance", o.engine.model, o.expected);
 }
@@ -222,8 +251,14 @@ void add_verify_command(CLI::App& app) {
   o->engine.activations = "f32";
   CLI::App* command = app.add_subcommand("verify", "compare a model's logits and greedy tokens with a reference file");
   add_engine_options(*command, o->engine);
-  command->add_option("expected", o->expected, "reference file (.safetensors): prompt_k, logits_k, greedy_k, margin_k; or input_ids, logits, greedy_tokens; or prompt, torch_*")->required();
-  command->add_option("--tolerance", o->tolerance, "largest difference of a logit; default: the one in expected.json beside the file, else 2e-4 + 1e-4 max |logit|");
+  command
+      ->add_option("expected", o->expected,
+                   "reference file (.safetensors): prompt_k, logits_k, greedy_k, margin_k; or input_ids, logits, "
+                   "greedy_tokens; or prompt, torch_*")
+      ->required();
+  command->add_option(
+      "--tolerance", o->tolerance,
+      "largest difference of a logit; default: the one in expected.json beside the file, else 2e-4 + 1e-4 max |logit|");
   command->add_flag("--json", o->json, "print one JSON object");
   command->callback([o] { run_verify(*o); });
 }

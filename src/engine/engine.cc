@@ -82,7 +82,9 @@ struct Engine::State {
     for (;;) {
       {
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return stopping || !submitted.empty() || !cancelled.empty() || !running.empty() || !waiting.empty(); });
+        wake.wait(lock, [&] {
+          return stopping || !submitted.empty() || !cancelled.empty() || !running.empty() || !waiting.empty();
+        });
         if (stopping) break;
         take_commands(lock);
       }
@@ -199,7 +201,8 @@ struct Engine::State {
       s.computed += chunk.rows;
       if (chunk.wants_logits) sampling.push_back(&s);
     }
-    for (const PageCopy& copy : copies) model.kv->copy_page(static_cast<int>(index(copy.from)), static_cast<int>(index(copy.to)));
+    for (const PageCopy& copy : copies)
+      model.kv->copy_page(static_cast<int>(index(copy.from)), static_cast<int>(index(copy.to)));
     return model.decoder->forward({rows, spans});
   }
 
@@ -211,14 +214,16 @@ struct Engine::State {
     model.team.for_tiles(static_cast<int>(sampling.size()), [&](int i, int thread) {
       const auto index = static_cast<size_t>(i);
       const Sequence& s = *sampling[index];
-      sampled[index] = try_sample(s, logits.subspan(index * vocab, vocab), s.choice, scratch[static_cast<size_t>(thread)], errors[index]);
+      sampled[index] = try_sample(s, logits.subspan(index * vocab, vocab), s.choice,
+                                  scratch[static_cast<size_t>(thread)], errors[index]);
     });
     for (size_t i = 0; i < sampling.size(); ++i) {
       take_token(*sampling[i], sampled[i], errors[i]);
     }
   }
 
-  static std::optional<Sampled> try_sample(const Sequence& s, std::span<float> logits, int choice, SamplerScratch& scratch, std::string& error) {
+  static std::optional<Sampled> try_sample(const Sequence& s, std::span<float> logits, int choice,
+                                           SamplerScratch& scratch, std::string& error) {
     try {
       return sample(s.request->sampling, s.sample_row(logits, choice), scratch);
     } catch (const Error& e) {
@@ -289,18 +294,23 @@ RequestId Engine::submit(Request request, Callback callback) {
   validate(request.sampling, model.vocab_size);
   if (request.prompt.empty()) throw invalid("the prompt has no tokens");
   if (static_cast<int64_t>(request.prompt.size()) >= model.max_model_len) {
-    throw invalid("the prompt has {} tokens; with at least one for the answer, {} fit (--max-model-len {})", request.prompt.size(), model.max_model_len - 1, model.max_model_len);
+    throw invalid("the prompt has {} tokens; with at least one for the answer, {} fit (--max-model-len {})",
+                  request.prompt.size(), model.max_model_len - 1, model.max_model_len);
   }
   for (const TokenId id : request.prompt) {
-    if (id < 0 || id >= model.vocab_size) throw invalid("token id {} of the prompt is outside the vocabulary of {}", id, model.vocab_size);
+    if (id < 0 || id >= model.vocab_size)
+      throw invalid("token id {} of the prompt is outside the vocabulary of {}", id, model.vocab_size);
   }
-  if (!request.sampling.stop.empty() && !s.tokenizer()) throw unsupported("stop strings need a vocabulary, which this model does not have");
+  if (!request.sampling.stop.empty() && !s.tokenizer())
+    throw unsupported("stop strings need a vocabulary, which this model does not have");
   auto state = std::make_shared<RequestState>();
   state->id = s.next_request++;
   state->prompt_tokens = static_cast<int>(request.prompt.size());
-  state->max_new_tokens = std::min(request.sampling.max_tokens.value_or(model.max_model_len), model.max_model_len - state->prompt_tokens);
+  state->max_new_tokens =
+      std::min(request.sampling.max_tokens.value_or(model.max_model_len), model.max_model_len - state->prompt_tokens);
   state->banned_early = s.end_tokens;
-  state->banned_early.insert(state->banned_early.end(), request.sampling.stop_token_ids.begin(), request.sampling.stop_token_ids.end());
+  state->banned_early.insert(state->banned_early.end(), request.sampling.stop_token_ids.begin(),
+                             request.sampling.stop_token_ids.end());
   if (!request.sampling.ignore_eos) state->end_tokens = s.end_tokens;
   state->sampling = std::move(request.sampling);
   state->callback = std::move(callback);
@@ -348,7 +358,9 @@ const Tokenizer& Engine::tokenizer() const {
   return *state_->tokenizer();
 }
 
-const ChatTemplate* Engine::chat_template() const { return state_->model.chat_template ? &*state_->model.chat_template : nullptr; }
+const ChatTemplate* Engine::chat_template() const {
+  return state_->model.chat_template ? &*state_->model.chat_template : nullptr;
+}
 
 std::string Engine::render(ChatInput input) const {
   if (!chat_template()) throw unsupported("{} has no chat template; use plain completions", info().name);
@@ -358,6 +370,8 @@ std::string Engine::render(ChatInput input) const {
   return chat_template()->render(input);
 }
 
-TokenIds Engine::encode_chat(ChatInput input) const { return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true}); }
+TokenIds Engine::encode_chat(ChatInput input) const {
+  return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true});
+}
 
 }  // namespace quire

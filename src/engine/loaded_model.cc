@@ -15,7 +15,9 @@ Activations parse_activations(const std::string& name) {
   if (name == "auto" || name == "int8") return Activations::kInt8;
   throw invalid("--activations '{}': there are auto, f32, bf16, int8", name);
 }
-std::string_view name_of(Activations a) { return a == Activations::kF32 ? "f32" : a == Activations::kBf16 ? "bf16" : "int8"; }
+std::string_view name_of(Activations a) {
+  return a == Activations::kF32 ? "f32" : a == Activations::kBf16 ? "bf16" : "int8";
+}
 
 KvType parse_kv_type(const std::string& name, Activations activations) {
   if (name == "auto") return activations == Activations::kF32 ? KvType::kF32 : KvType::kBf16;
@@ -34,7 +36,8 @@ void check_positive(const char* flag, int value, int lowest) {
 void size_cache(const EngineOptions& options, const KvShape& shape, int model_positions, ModelInfo& info) {
   const size_t page_bytes = shape.page_bytes();
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
-  if (length > model_positions) throw invalid("--max-model-len {}: the model was trained for {} tokens", length, model_positions);
+  if (length > model_positions)
+    throw invalid("--max-model-len {}: the model was trained for {} tokens", length, model_positions);
   const auto pages_of = [](int tokens) { return static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens); };
   const size_t wanted = pages_of(length) * static_cast<size_t>(options.max_num_seqs) * page_bytes;
   const size_t available = available_memory();
@@ -42,12 +45,16 @@ void size_cache(const EngineOptions& options, const KvShape& shape, int model_po
   const size_t pages = std::min<size_t>(budget / page_bytes, size_t{1} << 30);
   if (pages < pages_of(length)) {
     if (options.max_model_len > 0 || pages == 0) {
-      throw no_resource("one sequence of {} tokens needs {} MiB of KV cache, there are {} MiB: lower --max-model-len or raise --kv-cache-size", length,
-                        pages_of(length) * page_bytes >> 20, budget >> 20);
+      throw no_resource(
+          "one sequence of {} tokens needs {} MiB of KV cache, there are {} MiB: lower --max-model-len or raise "
+          "--kv-cache-size",
+          length, pages_of(length) * page_bytes >> 20, budget >> 20);
     }
     length = static_cast<int>(pages) * kPageTokens;
   }
-  if (pages * page_bytes > available) throw no_resource("the KV cache needs {} MiB, {} MiB are free: lower --kv-cache-size", pages * page_bytes >> 20, available >> 20);
+  if (pages * page_bytes > available)
+    throw no_resource("the KV cache needs {} MiB, {} MiB are free: lower --kv-cache-size", pages * page_bytes >> 20,
+                      available >> 20);
   info.max_model_len = length;
   info.kv_pages = static_cast<int>(pages);
   info.page_tokens = kPageTokens;
@@ -63,8 +70,10 @@ ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(options.threads > 0 ? options.threads : usable_cores()) {
-  if (options.threads < 0 || options.threads > 1024) throw invalid("--threads {}: 0 (all cores) to 1024", options.threads);
+LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
+    : team(options.threads > 0 ? options.threads : usable_cores()) {
+  if (options.threads < 0 || options.threads > 1024)
+    throw invalid("--threads {}: 0 (all cores) to 1024", options.threads);
   check_positive("--max-num-seqs", options.max_num_seqs, 1);
   check_positive("--max-num-batched-tokens", options.max_num_batched_tokens, 1);
   check_positive("--max-model-len", options.max_model_len, 0);
@@ -77,7 +86,8 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(op
   config = read_config(checkpoint, family);
   text = load_model_text(checkpoint);
   if (text.tokenizer && text.tokenizer->vocab_size() > config.vocab) {
-    throw invalid("{}: the tokenizer has {} tokens, the model {}", checkpoint.file(), text.tokenizer->vocab_size(), config.vocab);
+    throw invalid("{}: the tokenizer has {} tokens, the model {}", checkpoint.file(), text.tokenizer->vocab_size(),
+                  config.vocab);
   }
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, checkpoint.file());
   weights = load_weights(checkpoint, family, config, team);
@@ -102,8 +112,11 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(op
   size_cache(options, shape, config.max_positions, info);
   kv = std::make_unique<KvMemory>(shape, info.kv_pages);
   // A prompt that may not be cut can come on top of the rows that a step has already.
-  const int rows = std::max(options.max_num_batched_tokens, options.max_num_seqs) + (options.chunked_prefill && options.kv_cache ? 0 : info.max_model_len);
-  decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, DecoderLimits{rows, max_logits > 0 ? max_logits : options.max_num_seqs, info.max_model_len});
+  const int rows = std::max(options.max_num_batched_tokens, options.max_num_seqs) +
+                   (options.chunked_prefill && options.kv_cache ? 0 : info.max_model_len);
+  decoder = std::make_unique<Decoder>(
+      config, weights, *kv, Compute{kernels, team, activations},
+      DecoderLimits{rows, max_logits > 0 ? max_logits : options.max_num_seqs, info.max_model_len});
 }
 
 }  // namespace quire

@@ -15,8 +15,8 @@
 
 namespace quire {
 
-// Owns weights, KV cache, threads and activations. Built once from EngineOptions; commands that need no scheduler (verify, perplexity,
-// bench) use it directly.
+// Owns weights, KV cache, threads and activations. Built once from EngineOptions; commands that need no scheduler
+// (verify, perplexity, bench) use it directly.
 struct LoadedModel {
   // max_logits: rows of a step that may want logits; 0: max_num_seqs, one for each sequence.
   explicit LoadedModel(const EngineOptions& options, int max_logits = 0);

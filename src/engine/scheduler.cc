@@ -67,7 +67,8 @@ StepPlan plan(const SchedulerState& state, const SchedulerLimits& limits) {
     promised += pages_to_grow(s, s.tokens - s.computed, state.page_tokens) + 1;
   }
   for (const Chunk& c : plan.chunks) {  // already taken from `free`
-    const auto s = std::find_if(state.running.begin(), state.running.end(), [&](const SequenceView& v) { return v.id == c.id; });
+    const auto s =
+        std::find_if(state.running.begin(), state.running.end(), [&](const SequenceView& v) { return v.id == c.id; });
     promised -= pages_to_grow(*s, c.rows, state.page_tokens);
   }
   for (const SequenceView& s : state.waiting) {

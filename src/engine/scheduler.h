@@ -11,10 +11,10 @@ using SequenceId = uint64_t;
 // A sequence as the scheduler sees it.
 struct SequenceView {
   SequenceId id = 0;
-  int tokens = 0;          // prompt and answer so far
-  int computed = 0;        // of them, those whose keys and values are in its pages; < tokens
-  int pages = 0;           // it holds
-  int own_pages = 0;       // of them, those that nobody shares: what preempting it frees
+  int tokens = 0;            // prompt and answer so far
+  int computed = 0;          // of them, those whose keys and values are in its pages; < tokens
+  int pages = 0;             // it holds
+  int own_pages = 0;         // of them, those that nobody shares: what preempting it frees
   bool shared_tail = false;  // its next token falls into a shared page, which must be copied first
 
   bool operator==(const SequenceView&) const = default;
@@ -47,12 +47,12 @@ struct StepPlan {
   bool operator==(const StepPlan&) const = default;
 };
 
-// One row for each decoding sequence first, so that a long prompt delays a running answer by one bounded step at most; then
-// the prompts of running sequences, then of waiting ones, first come first, until the rows are used up.
+// One row for each decoding sequence first, so that a long prompt delays a running answer by one bounded step at most;
+// then the prompts of running sequences, then of waiting ones, first come first, until the rows are used up.
 //
-// When pages run out, the sequence that came last is preempted. A waiting one is admitted only if its tokens fit beside what all
-// running ones still need for theirs, and leave every running one a page to grow into; so a sequence that runs alone always runs to its end,
-// if the pool holds its longest form.
+// When pages run out, the sequence that came last is preempted. A waiting one is admitted only if its tokens fit beside
+// what all running ones still need for theirs, and leave every running one a page to grow into; so a sequence that runs
+// alone always runs to its end, if the pool holds its longest form.
 StepPlan plan(const SchedulerState& state, const SchedulerLimits& limits);
 
 }  // namespace quire

@@ -12,8 +12,13 @@ double seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 
 }  // namespace
 
-Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt, const Tokenizer* tokenizer)
-    : id(sequence_id), request(std::move(r)), choice(index), tokens(prompt), stop(request->sampling.stop, request->sampling.include_stop_str_in_output) {
+Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt,
+                   const Tokenizer* tokenizer)
+    : id(sequence_id),
+      request(std::move(r)),
+      choice(index),
+      tokens(prompt),
+      stop(request->sampling.stop, request->sampling.include_stop_str_in_output) {
   if (tokenizer) detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = true, .continues = true});
   tokens.reserve(prompt.size() + static_cast<size_t>(request->max_new_tokens));
 }
@@ -26,7 +31,8 @@ SequenceView Sequence::view(const PagePool& pool) const {
   v.pages = static_cast<int>(pages.pages().size());
   for (const PageId page : pages.pages()) v.own_pages += pool.references(page) == 1;
   // Only the page that the next token falls into can be shared and written.
-  v.shared_tail = computed < v.pages * pool.page_tokens() && pool.shared(pages.pages()[static_cast<size_t>(computed / pool.page_tokens())]);
+  v.shared_tail = computed < v.pages * pool.page_tokens() &&
+                  pool.shared(pages.pages()[static_cast<size_t>(computed / pool.page_tokens())]);
   return v;
 }
 
@@ -73,7 +79,8 @@ bool Sequence::accept(const Sampled& sampled) {
   }
   std::string delta;
   if (detokenizer) {
-    if (out.finish == FinishReason::kNone || (own_stop && params.include_stop_str_in_output)) detokenizer->push(sampled.token, delta);
+    if (out.finish == FinishReason::kNone || (own_stop && params.include_stop_str_in_output))
+      detokenizer->push(sampled.token, delta);
     if (out.finish == FinishReason::kNone && generated() >= request->max_new_tokens) out.finish = FinishReason::kLength;
     if (out.finish != FinishReason::kNone) delta += detokenizer->finish();
     StopStep step = generated() < params.min_tokens ? StopStep{delta, {}} : stop.push(delta);

@@ -36,8 +36,8 @@ struct Sequence {
   int choice = 0;
   bool forks_pending = false;  // the first of n > 1: the others begin where its prompt ends
 
-  TokenIds tokens;    // prompt and answer
-  int computed = 0;   // tokens whose keys and values are in the pages
+  TokenIds tokens;   // prompt and answer
+  int computed = 0;  // tokens whose keys and values are in the pages
   PageTable pages;
   std::vector<int32_t> page_ids;  // pages, as the kernels read them
 
@@ -45,11 +45,13 @@ struct Sequence {
   StopMatcher stop;
   Clock::time_point first_token;
 
-  Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt, const Tokenizer* tokenizer);
+  Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt,
+           const Tokenizer* tokenizer);
 
   int generated() const { return static_cast<int>(tokens.size()) - request->prompt_tokens; }
   SequenceView view(const PagePool& pool) const;
-  // Room for `rows` more tokens; copies of shared pages are appended to `copies`. The scheduler has made sure of the pages.
+  // Room for `rows` more tokens; copies of shared pages are appended to `copies`. The scheduler has made sure of the
+  // pages.
   void grow(PagePool& pool, int rows, std::vector<PageCopy>& copies);
   void release(PagePool& pool);
 

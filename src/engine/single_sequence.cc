@@ -13,11 +13,13 @@ SingleSequence::SingleSequence(LoadedModel& model) : model_(model), pages_(stati
 
 std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_logits) {
   const auto count = static_cast<int>(ids.size());
-  if (tokens_ + count > model_.info.max_model_len) throw invalid("{} tokens do not fit into the context of {}", tokens_ + count, model_.info.max_model_len);
+  if (tokens_ + count > model_.info.max_model_len)
+    throw invalid("{} tokens do not fit into the context of {}", tokens_ + count, model_.info.max_model_len);
   rows_.clear();
   for (int i = 0; i < count; ++i) {
     const TokenId id = ids[static_cast<size_t>(i)];
-    if (id < 0 || id >= model_.config.vocab) throw invalid("token id {} is outside the vocabulary of {}", id, model_.config.vocab);
+    if (id < 0 || id >= model_.config.vocab)
+      throw invalid("token id {} is outside the vocabulary of {}", id, model_.config.vocab);
     rows_.push_back({id, tokens_ + i, all_logits || i + 1 == count});
   }
   const Span span{0, count, tokens_, pages_};

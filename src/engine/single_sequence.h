@@ -15,8 +15,8 @@ class SingleSequence {
 
   int tokens() const { return tokens_; }
   void clear() { tokens_ = 0; }
-  // Computes the tokens after those already there; at most the decoder's rows. The logits of all of them, or of the last one: [rows][vocab], valid
-  // until the next call. Throws Error when the context is full.
+  // Computes the tokens after those already there; at most the decoder's rows. The logits of all of them, or of the
+  // last one: [rows][vocab], valid until the next call. Throws Error when the context is full.
   std::span<float> append(std::span<const TokenId> ids, bool all_logits);
 
  private:

@@ -1,8 +1,8 @@
 // The contracts of the operations on tiles, and the table of them that each instruction set fills.
 //
-// Every function here computes rows or panels that depend on nothing but their own inputs: the same bits whatever the tile,
-// the thread or the batch, and the same bits in every KernelSet (docs/exactness.md). reference.cc is the definition in
-// plain text; the others are tested against it with memcmp. ops.h runs them over a Team.
+// Every function here computes rows or panels that depend on nothing but their own inputs: the same bits whatever the
+// tile, the thread or the batch, and the same bits in every KernelSet (docs/exactness.md). reference.cc is the
+// definition in plain text; the others are tested against it with memcmp. ops.h runs them over a Team.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace quire {
 
-// What the input of a linear is rounded to. kInt8 and kBf16 round each input once; kF32 computes with dequantized weights
-// and float32 inputs: the path that other implementations are compared with.
+// What the input of a linear is rounded to. kInt8 and kBf16 round each input once; kF32 computes with dequantized
+// weights and float32 inputs: the path that other implementations are compared with.
 enum class Activations : uint8_t { kF32, kBf16, kInt8 };
 
 // The definition in force for weights of `type`: unquantized weights have no int8 definition and take bf16 inputs.
@@ -40,7 +40,8 @@ constexpr size_t activation_block_bytes(Activations a) {
 }
 
 // x [rows, cols] float32, each row optionally RMS-normalised, to blocks.
-// RMS norm: sum of squares in 16 interleaved FMA chains added as a tree (kernels/lanes.h), y = (x * (1 / sqrt(mean + epsilon))) * weight.
+// RMS norm: sum of squares in 16 interleaved FMA chains added as a tree (kernels/lanes.h), y = (x * (1 / sqrt(mean +
+// epsilon))) * weight.
 struct QuantizeArgs {
   const float* x;
   size_t x_stride;  // floats
@@ -52,8 +53,8 @@ struct QuantizeArgs {
   size_t out_stride;  // bytes
 };
 
-// y [rows, W.rows] = x W^T (+ bias), then y_old + y if `accumulate`, or silu(y) * (x U^T) if `up` is set (same shape and
-// type of activations as W; neither bias nor accumulate).
+// y [rows, W.rows] = x W^T (+ bias), then y_old + y if `accumulate`, or silu(y) * (x U^T) if `up` is set (same shape
+// and type of activations as W; neither bias nor accumulate).
 //
 // For each output, over the blocks (kInt8, kBf16: the groups that share a scale) in order of K:
 //   kInt8  acc = fma(float(sum of q_w * q_x), scale_w * scale_x, acc);   low = fma(minimum, sum_x, low)
@@ -76,10 +77,11 @@ struct LinearArgs {
 enum class KvType : uint8_t { kF32, kBf16, kF16 };
 constexpr size_t kv_value_bytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
 
-// The KV cache of one layer: page p, KV head h begin at data + p * page_stride + h * head_stride bytes, keys first, values
-// behind them. A page holds 16 tokens. Head dimensions are padded to a multiple of 16 with zeros.
+// The KV cache of one layer: page p, KV head h begin at data + p * page_stride + h * head_stride bytes, keys first,
+// values behind them. A page holds 16 tokens. Head dimensions are padded to a multiple of 16 with zeros.
 //   f32, f16: keys [d][16 tokens], values [16 tokens][d]
-//   bf16:     keys [d/2][16 tokens][2], values [d/16][8 token pairs][16 d][2]: what a matrix tile or a pair of FMAs reads
+//   bf16:     keys [d/2][16 tokens][2], values [d/16][8 token pairs][16 d][2]: what a matrix tile or a pair of FMAs
+//   reads
 inline constexpr int kPageTokens = 16;
 struct KvLayer {
   std::byte* data;
@@ -115,11 +117,11 @@ struct RopeStoreArgs {
 // Attention of consecutive rows of one sequence for query heads that share a KV head, by online softmax.
 //
 // Definition, for a query at position p with window w (0: none): tokens max(0, p - w + 1) .. p in blocks of
-// kAttentionBlock (at absolute positions), blocks in splits of kAttentionSplit. Score of a token: even + odd FMA chains over
-// the dimensions, times scale. Within a split, for each block that has a token: m' = max(m, max scores), everything so far
-// is multiplied by exp(m - m'), weights exp(score - m') are summed in 16 lanes as a tree and added, and their values are
-// added by one FMA chain in token order. Splits are merged in order: merge(). So the result does not depend on which
-// rows share a tile, or which thread computes which split.
+// kAttentionBlock (at absolute positions), blocks in splits of kAttentionSplit. Score of a token: even + odd FMA chains
+// over the dimensions, times scale. Within a split, for each block that has a token: m' = max(m, max scores),
+// everything so far is multiplied by exp(m - m'), weights exp(score - m') are summed in 16 lanes as a tree and added,
+// and their values are added by one FMA chain in token order. Splits are merged in order: merge(). So the result does
+// not depend on which rows share a tile, or which thread computes which split.
 inline constexpr int kAttentionBlock = 64;
 inline constexpr int kAttentionSplit = 512;
 inline constexpr int kMaxTileQueries = 16;  // rows * heads of a tile
@@ -135,10 +137,10 @@ struct AttentionArgs {
   int window;
 };
 struct AttentionTile {
-  const int32_t* pages;  // the sequence's page table
-  int row, rows;         // rows of the batch, consecutive positions
-  int position;          // of the first
-  int head, heads;       // query heads [head, head + heads), all of one KV head
+  const int32_t* pages;        // the sequence's page table
+  int row, rows;               // rows of the batch, consecutive positions
+  int position;                // of the first
+  int head, heads;             // query heads [head, head + heads), all of one KV head
   int split_begin, split_end;  // splits to compute
   // nullptr: merges its splits and writes the result to out. Otherwise writes, for each row and query head,
   // [max, sum, padded_dim values] to `partial` (split_end == split_begin + 1).
@@ -160,17 +162,17 @@ struct KernelSet {
   void (*rope_store)(const RopeStoreArgs&);
   void (*attention)(const AttentionArgs&, const AttentionTile&);
   void (*merge)(const AttentionArgs&, const AttentionMerge&);
-  // Multiplies as fast as this set can on registers alone, `rounds` times; gives the multiply-adds done. The limit that benchmarks are
-  // reported beside.
+  // Multiplies as fast as this set can on registers alone, `rounds` times; gives the multiply-adds done. The limit that
+  // benchmarks are reported beside.
   double (*peak)(Activations activations, int64_t rounds);
 };
 
 const KernelSet& reference_kernels();
-const KernelSet* avx2_kernels();    // nullptr: not built for this machine's architecture
+const KernelSet* avx2_kernels();  // nullptr: not built for this machine's architecture
 const KernelSet* avx512_kernels();
 
-// The set called `name`, or the best of this machine for "" and "auto". Throws Error (kInvalid) naming the ones there are, also when
-// the machine lacks the instructions.
+// The set called `name`, or the best of this machine for "" and "auto". Throws Error (kInvalid) naming the ones there
+// are, also when the machine lacks the instructions.
 const KernelSet& choose_kernels(std::string_view name);
 // All sets this machine can run.
 std::span<const KernelSet* const> available_kernels();

@@ -12,15 +12,20 @@ KvMemory::KvMemory(const KvShape& shape, int pages)
       memory_(shape.page_bytes() * static_cast<size_t>(pages)) {}
 
 KvLayer KvMemory::layer(int index) const {
-  return {memory_.data() + static_cast<size_t>(index) * static_cast<size_t>(pages_) * layer_page_bytes_, layer_page_bytes_,
-          kv_head_bytes(shape_.type, shape_.head_dim), shape_.type, shape_.kv_heads, shape_.head_dim};
+  return {memory_.data() + static_cast<size_t>(index) * static_cast<size_t>(pages_) * layer_page_bytes_,
+          layer_page_bytes_,
+          kv_head_bytes(shape_.type, shape_.head_dim),
+          shape_.type,
+          shape_.kv_heads,
+          shape_.head_dim};
 }
 
 void KvMemory::copy_page(int from, int to) {
   assert(from >= 0 && from < pages_ && to >= 0 && to < pages_);
   for (int i = 0; i < shape_.layers; ++i) {
     const KvLayer l = layer(i);
-    std::memcpy(l.data + static_cast<size_t>(to) * l.page_stride, l.data + static_cast<size_t>(from) * l.page_stride, l.page_stride);
+    std::memcpy(l.data + static_cast<size_t>(to) * l.page_stride, l.data + static_cast<size_t>(from) * l.page_stride,
+                l.page_stride);
   }
 }
 

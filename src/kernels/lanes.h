@@ -24,7 +24,8 @@ inline float sum_lanes(const Lanes& lanes) {
   return reduce_tree(lanes, [](float a, float b) { return a + b; });
 }
 
-// e^x: at most 1 ulp from the rounded value on [-87.3, 88]; 0 below, e^88 above. Cody and Waite's reduction, Cephes' expf polynomial.
+// e^x: at most 1 ulp from the rounded value on [-87.3, 88]; 0 below, e^88 above. Cody and Waite's reduction, Cephes'
+// expf polynomial.
 namespace exp_constants {
 inline constexpr float kLowest = -87.33654f, kHighest = 88.0f;
 inline constexpr float kLog2E = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;

@@ -34,7 +34,8 @@ void linears(const Compute& compute, std::span<const LinearArgs> list, int rows)
     int end = static_cast<int>(int64_t{panels} * (tile % panel_tiles + 1) / panel_tiles);
     for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix
       const int count = args.weights->panels();
-      if (begin < count && end > 0) compute.kernels.linear(args, std::max(0, begin), std::min(end, count), row_begin, row_end);
+      if (begin < count && end > 0)
+        compute.kernels.linear(args, std::max(0, begin), std::min(end, count), row_begin, row_end);
       begin -= count;
       end -= count;
     }
@@ -51,7 +52,8 @@ AttentionOp::AttentionOp(const Team& team, int max_rows, int max_positions, int 
 }
 
 void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
-  const int group = args.heads / args.kv->kv_heads, heads = std::min(group, kMaxTileQueries), rows = std::max(1, kMaxTileQueries / heads);
+  const int group = args.heads / args.kv->kv_heads, heads = std::min(group, kMaxTileQueries),
+            rows = std::max(1, kMaxTileQueries / heads);
   tiles_.clear();
   int most_splits = 0;
   for (const AttentionSpan& span : spans) {
@@ -60,18 +62,22 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
       const int splits = (position + count - 1) / kAttentionSplit + 1;
       most_splits = std::max(most_splits, splits);
       for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
-        tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group), 0, splits, nullptr});
+        tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group), 0,
+                          splits, nullptr});
       }
     }
   }
   const auto count = static_cast<int>(tiles_.size());
   if (most_splits == 1 || count >= split_below_) {
-    compute.team.for_tiles(count, [&](int tile, int) { compute.kernels.attention(args, tiles_[static_cast<size_t>(tile)]); });
+    compute.team.for_tiles(count,
+                           [&](int tile, int) { compute.kernels.attention(args, tiles_[static_cast<size_t>(tile)]); });
     return;
   }
   // Few long sequences: one tile a split, merged afterwards.
   assert(most_splits <= max_splits_);
-  const auto partial = [&](int tile, int split) { return partials_.data() + static_cast<size_t>(tile * most_splits + split) * tile_floats_; };
+  const auto partial = [&](int tile, int split) {
+    return partials_.data() + static_cast<size_t>(tile * most_splits + split) * tile_floats_;
+  };
   compute.team.for_tiles(count * most_splits, [&](int i, int) {
     AttentionTile tile = tiles_[static_cast<size_t>(i / most_splits)];
     const int split = i % most_splits;
@@ -83,7 +89,8 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
   });
   compute.team.for_tiles(count, [&](int i, int) {
     const AttentionTile& tile = tiles_[static_cast<size_t>(i)];
-    compute.kernels.merge(args, {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_, tile.split_end});
+    compute.kernels.merge(args,
+                          {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_, tile.split_end});
   });
 }
 

@@ -28,7 +28,8 @@ struct AttentionSpan {
   int position;
 };
 
-// Cuts the spans into tiles and runs them. Owns the tile list and the memory for splits, so that a step does not allocate.
+// Cuts the spans into tiles and runs them. Owns the tile list and the memory for splits, so that a step does not
+// allocate.
 class AttentionOp {
  public:
   // For steps of at most max_rows rows and sequences of at most max_positions tokens.

@@ -59,7 +59,9 @@ Block read_block(TensorType type, const std::byte* row, int b) {
     const std::byte* p = row + static_cast<size_t>(b) * block_bytes;
     out.scale = load<uint16_t>(p);
     switch (type) {
-      case TensorType::Q4_0: read_nibbles(p + 2, out.q); break;
+      case TensorType::Q4_0:
+        read_nibbles(p + 2, out.q);
+        break;
       case TensorType::Q4_1:
         out.minimum = load<uint16_t>(p + 2);
         read_nibbles(p + 4, out.q);
@@ -73,7 +75,9 @@ Block read_block(TensorType type, const std::byte* row, int b) {
         read_nibbles(p + 8, out.q);
         add_fifth_bits(load<uint32_t>(p + 4), out.q);
         break;
-      default: std::memcpy(out.q, p + 2, kBlock); break;  // Q8_0
+      default:
+        std::memcpy(out.q, p + 2, kBlock);
+        break;  // Q8_0
     }
     return out;
   }
@@ -198,9 +202,12 @@ float packed_float(const PackedMatrix& m, int row, int col) {
   const int n = row % kPanel;
   const std::byte* panel = m.panel(row / kPanel);
   switch (m.type) {
-    case TensorType::BF16: return bf16_to_f32(load<uint16_t>(panel + (col / 2 * 32 + 2 * n + col % 2) * 2));
-    case TensorType::F16: return f16_to_f32(load<uint16_t>(panel + (col * kPanel + n) * 2));
-    default: return load<float>(panel + (static_cast<ptrdiff_t>(col) * kPanel + n) * 4);
+    case TensorType::BF16:
+      return bf16_to_f32(load<uint16_t>(panel + (col / 2 * 32 + 2 * n + col % 2) * 2));
+    case TensorType::F16:
+      return f16_to_f32(load<uint16_t>(panel + (col * kPanel + n) * 2));
+    default:
+      return load<float>(panel + (static_cast<ptrdiff_t>(col) * kPanel + n) * 4);
   }
 }
 
@@ -261,7 +268,8 @@ WeightParts packed_parts(const PackedMatrix& m, int row, int col) {
   const std::byte* panel = m.panel(row / kPanel);
   const int n = row % kPanel, b = col / kBlock, k = col % kBlock;
   const auto f16 = [&](size_t offset, int entry) {
-    return f16_to_f32(load<uint16_t>(panel + offset + (static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)) * 2));
+    return f16_to_f32(
+        load<uint16_t>(panel + offset + (static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)) * 2));
   };
   const auto u8 = [&](size_t offset, int entry) {
     return static_cast<unsigned>(panel[offset + static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)]);

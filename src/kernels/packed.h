@@ -23,17 +23,27 @@ struct PackedFormat {
 };
 constexpr PackedFormat packed_format(TensorType type) {
   switch (type) {
-    case TensorType::Q4_0: return {4, 32, 8, false, false};
-    case TensorType::Q4_1: return {4, 32, 0, true, false};
-    case TensorType::Q5_0: return {5, 32, 16, false, false};
-    case TensorType::Q5_1: return {5, 32, 0, true, false};
-    case TensorType::Q8_0: return {8, 32, 0, false, false};
-    case TensorType::Q4_K: return {4, 32, 0, true, true};
-    case TensorType::Q5_K: return {5, 32, 0, true, true};
-    case TensorType::Q6_K: return {6, 16, 32, false, true};
+    case TensorType::Q4_0:
+      return {4, 32, 8, false, false};
+    case TensorType::Q4_1:
+      return {4, 32, 0, true, false};
+    case TensorType::Q5_0:
+      return {5, 32, 16, false, false};
+    case TensorType::Q5_1:
+      return {5, 32, 0, true, false};
+    case TensorType::Q8_0:
+      return {8, 32, 0, false, false};
+    case TensorType::Q4_K:
+      return {4, 32, 0, true, true};
+    case TensorType::Q5_K:
+      return {5, 32, 0, true, true};
+    case TensorType::Q6_K:
+      return {6, 16, 32, false, true};
     case TensorType::F16:
-    case TensorType::BF16: return {16, 0, 0, false, false};
-    default: return {32, 0, 0, false, false};  // F32
+    case TensorType::BF16:
+      return {16, 0, 0, false, false};
+    default:
+      return {32, 0, 0, false, false};  // F32
   }
 }
 constexpr bool is_quantized(TensorType type) { return packed_format(type).group != 0; }
@@ -46,12 +56,14 @@ constexpr bool is_quantized(TensorType type) { return packed_format(type).group 
 //   scales   float16[16] for each group, or int8[16] (Q6_K), uint8[16] (Q4_K, Q5_K)
 //   minima   float16[16] for each group, or uint8[16], to be subtracted                        (K types)
 //   quants   for each block:
-//     4 bit: 4 lines of 64 bytes. Bytes 4n..4n+3 of line l belong to output n; as two 16-bit words w0, w1, the nibble i of
-//            word p is input 8l + 2i + p. So a line serves bf16 tiles (pairs of neighbouring inputs) as well as int8 dot
-//            products, where the four low nibbles are inputs 8l + {0, 4, 1, 5} and the four high ones 8l + {2, 6, 3, 7}:
-//            int8 activations are stored in that order (kPairOrder).
+//     4 bit: 4 lines of 64 bytes. Bytes 4n..4n+3 of line l belong to output n; as two 16-bit words w0, w1, the nibble i
+//     of
+//            word p is input 8l + 2i + p. So a line serves bf16 tiles (pairs of neighbouring inputs) as well as int8
+//            dot products, where the four low nibbles are inputs 8l + {0, 4, 1, 5} and the four high ones 8l + {2, 6,
+//            3, 7}: int8 activations are stored in that order (kPairOrder).
 //     5 bit: the same, then 64 bytes: for each line and nibble half 64 bits, the fifth bit of each byte's q.
-//     6 bit: the same, then 2 lines of 64 bytes: bits 5..4 of line l's low nibbles are bits (4(l%2))..+1 of line l/2's bytes,
+//     6 bit: the same, then 2 lines of 64 bytes: bits 5..4 of line l's low nibbles are bits (4(l%2))..+1 of line l/2's
+//     bytes,
 //            of its high nibbles the next two bits.
 //     8 bit: 8 lines; line 2l holds inputs 8l + {0, 4, 1, 5}, line 2l+1 inputs 8l + {2, 6, 3, 7}, signed.
 //     bf16:  16 lines; dword n of line r is inputs 2r (low half) and 2r+1 of output n: an AMX tile.
@@ -65,8 +77,8 @@ PanelLayout panel_layout(TensorType type, int blocks);
 
 inline constexpr std::array<int, 8> kPairOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// A packed matrix of [rows, cols] weights in memory that someone else owns. Rows are padded to whole panels, columns to whole
-// blocks; what is padded counts as zero.
+// A packed matrix of [rows, cols] weights in memory that someone else owns. Rows are padded to whole panels, columns to
+// whole blocks; what is padded counts as zero.
 struct PackedMatrix {
   TensorType type = TensorType::F32;
   int rows = 0, cols = 0;  // outputs, inputs

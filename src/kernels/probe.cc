@@ -37,12 +37,15 @@ double read_bandwidth(Team& team, int runs) {
   constexpr size_t kBytes = size_t{512} << 20;
   const LargeBuffer buffer(kBytes);
   const size_t share = kBytes / static_cast<size_t>(team.size()) / 128 * 128;
-  team.for_tiles(team.size(), [&](int i, int) { std::memset(buffer.data() + static_cast<size_t>(i) * share, 1, share); });
+  team.for_tiles(team.size(),
+                 [&](int i, int) { std::memset(buffer.data() + static_cast<size_t>(i) * share, 1, share); });
   double best = 0;
   for (int run = 0; run < runs; ++run) {
     std::vector<uint64_t> sums(static_cast<size_t>(team.size()) * 8);
     const double seconds = seconds_of([&] {
-      team.for_tiles(team.size(), [&](int i, int) { sums[static_cast<size_t>(i) * 8] = read_all(buffer.data() + static_cast<size_t>(i) * share, share); });
+      team.for_tiles(team.size(), [&](int i, int) {
+        sums[static_cast<size_t>(i) * 8] = read_all(buffer.data() + static_cast<size_t>(i) * share, share);
+      });
     });
     best = std::max(best, static_cast<double>(share) * team.size() / seconds);
   }
@@ -53,7 +56,9 @@ double multiply_rate(const Compute& compute, int runs) {
   const auto work = [&](int64_t rounds) {
     std::vector<double> done(static_cast<size_t>(compute.team.size()) * 8);
     const double seconds = seconds_of([&] {
-      compute.team.for_tiles(compute.team.size(), [&](int i, int) { done[static_cast<size_t>(i) * 8] = compute.kernels.peak(compute.activations, rounds); });
+      compute.team.for_tiles(compute.team.size(), [&](int i, int) {
+        done[static_cast<size_t>(i) * 8] = compute.kernels.peak(compute.activations, rounds);
+      });
     });
     double total = 0;
     for (const double d : done) total += d;

@@ -5,10 +5,12 @@
 
 namespace quire {
 
-// Bytes per second that the team reads from memory: each thread streams its own part of 512 MiB in huge pages with prefetch, the best of `runs`.
+// Bytes per second that the team reads from memory: each thread streams its own part of 512 MiB in huge pages with
+// prefetch, the best of `runs`.
 double read_bandwidth(Team& team, int runs = 5);
 
-// Multiply-adds per second that the kernel set reaches on registers, all threads of the team together, the best of `runs`.
+// Multiply-adds per second that the kernel set reaches on registers, all threads of the team together, the best of
+// `runs`.
 double multiply_rate(const Compute& compute, int runs = 5);
 
 }  // namespace quire

@@ -16,7 +16,8 @@ namespace {
 
 float norm_factor(const float* x, int cols, float epsilon) {
   Lanes squares{};
-  for (int i = 0; i < cols; ++i) squares[static_cast<size_t>(i % kLanes)] = std::fma(x[i], x[i], squares[static_cast<size_t>(i % kLanes)]);
+  for (int i = 0; i < cols; ++i)
+    squares[static_cast<size_t>(i % kLanes)] = std::fma(x[i], x[i], squares[static_cast<size_t>(i % kLanes)]);
   return 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(cols) + epsilon);
 }
 
@@ -138,9 +139,12 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
 
 float key(const KvLayer& kv, const std::byte* page, int t, int d) {
   switch (kv.type) {
-    case KvType::kF32: return reinterpret_cast<const float*>(page)[d * kPageTokens + t];
-    case KvType::kF16: return f16_to_f32(reinterpret_cast<const uint16_t*>(page)[d * kPageTokens + t]);
-    case KvType::kBf16: break;
+    case KvType::kF32:
+      return reinterpret_cast<const float*>(page)[d * kPageTokens + t];
+    case KvType::kF16:
+      return f16_to_f32(reinterpret_cast<const uint16_t*>(page)[d * kPageTokens + t]);
+    case KvType::kBf16:
+      break;
   }
   return bf16_to_f32(reinterpret_cast<const uint16_t*>(page)[d / 2 * 32 + t * 2 + d % 2]);
 }
@@ -149,9 +153,12 @@ float value(const KvLayer& kv, const std::byte* page, int t, int d) {
   const int padded = kv.padded_dim();
   const std::byte* values = page + static_cast<size_t>(padded * kPageTokens) * kv_value_bytes(kv.type);
   switch (kv.type) {
-    case KvType::kF32: return reinterpret_cast<const float*>(values)[t * padded + d];
-    case KvType::kF16: return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[t * padded + d]);
-    case KvType::kBf16: break;
+    case KvType::kF32:
+      return reinterpret_cast<const float*>(values)[t * padded + d];
+    case KvType::kF16:
+      return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[t * padded + d]);
+    case KvType::kBf16:
+      break;
   }
   return bf16_to_f32(reinterpret_cast<const uint16_t*>(values)[d / 16 * 256 + t / 2 * 32 + d % 16 * 2 + t % 2]);
 }
@@ -163,11 +170,13 @@ struct Partial {
 };
 
 // One split of one query: tokens [first, end) of it.
-Partial attend_split(const KvLayer& kv, const float* q, const int32_t* pages, int kv_head, float scale, int first, int end) {
+Partial attend_split(const KvLayer& kv, const float* q, const int32_t* pages, int kv_head, float scale, int first,
+                     int end) {
   Partial part;
   part.acc.assign(static_cast<size_t>(kv.head_dim), 0.0f);
   const auto page = [&](int token) {
-    return kv.data + static_cast<size_t>(pages[token / kPageTokens]) * kv.page_stride + static_cast<size_t>(kv_head) * kv.head_stride;
+    return kv.data + static_cast<size_t>(pages[token / kPageTokens]) * kv.page_stride +
+           static_cast<size_t>(kv_head) * kv.head_stride;
   };
   for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
     const int begin = std::max(first, block), stop = std::min(end, block + kAttentionBlock);
@@ -189,7 +198,8 @@ Partial attend_split(const KvLayer& kv, const float* q, const int32_t* pages, in
       const float weight = exp_lane(scores[t - block] - max);
       sums[static_cast<size_t>((t - block) % kLanes)] += weight;
       for (int d = 0; d < kv.head_dim; ++d) {
-        part.acc[static_cast<size_t>(d)] = std::fma(weight, value(kv, page(t), t % kPageTokens, d), part.acc[static_cast<size_t>(d)]);
+        part.acc[static_cast<size_t>(d)] =
+            std::fma(weight, value(kv, page(t), t % kPageTokens, d), part.acc[static_cast<size_t>(d)]);
       }
     }
     part.sum = std::fma(part.sum, correction, sum_lanes(sums));
@@ -218,7 +228,8 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
       Partial total;
       total.acc.assign(static_cast<size_t>(dim), 0.0f);
       for (int split = tile.split_begin; split < tile.split_end; ++split) {
-        const int first = std::max(window_begin, split * kAttentionSplit), stop = std::min(end, (split + 1) * kAttentionSplit);
+        const int first = std::max(window_begin, split * kAttentionSplit),
+                  stop = std::min(end, (split + 1) * kAttentionSplit);
         Partial part;
         part.acc.assign(static_cast<size_t>(dim), 0.0f);
         if (first < stop) part = attend_split(kv, q, tile.pages, kv_head, a.scale, first, stop);
@@ -246,10 +257,12 @@ void merge(const AttentionArgs& a, const AttentionMerge& m) {
   const int dim = kv.head_dim;
   for (int i = 0; i < m.rows * m.heads; ++i) {
     float max = -std::numeric_limits<float>::infinity(), sum = 0;
-    float* out = a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride + static_cast<size_t>((m.head + i % m.heads) * dim);
+    float* out = a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride +
+                 static_cast<size_t>((m.head + i % m.heads) * dim);
     std::fill_n(out, dim, 0.0f);
     for (int split = 0; split < m.splits; ++split) {
-      const float* part = m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (kv.padded_dim() + 2));
+      const float* part =
+          m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (kv.padded_dim() + 2));
       absorb(max, sum, out, part[0], part[1], part + 2, dim);
     }
     for (int d = 0; d < dim; ++d) out[d] /= sum;

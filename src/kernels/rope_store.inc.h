@@ -1,7 +1,7 @@
-// Rotation and cache writes: plain loops over single elements, the same text for every instruction set. Each kernel file includes it
-// once, so that it is compiled for that set.
-// No reductions, and every product-sum is an explicit FMA: gcc 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under
-// -ffp-contract=off, so leaving the choice to the compiler would give two results.
+// Rotation and cache writes: plain loops over single elements, the same text for every instruction set. Each kernel
+// file includes it once, so that it is compiled for that set. No reductions, and every product-sum is an explicit FMA:
+// gcc 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under -ffp-contract=off, so leaving the choice
+// to the compiler would give two results.
 
 #include <cstdint>
 
@@ -49,8 +49,12 @@ void rope_store(const RopeStoreArgs& a) {
       case KvType::kF32:
         store_plain(key, value, dim, padded, a.slot, reinterpret_cast<float*>(page), [](float x) { return x; });
         break;
-      case KvType::kF16: store_plain(key, value, dim, padded, a.slot, reinterpret_cast<uint16_t*>(page), f32_to_f16); break;
-      case KvType::kBf16: store_bf16(key, value, dim, padded, a.slot, reinterpret_cast<uint16_t*>(page)); break;
+      case KvType::kF16:
+        store_plain(key, value, dim, padded, a.slot, reinterpret_cast<uint16_t*>(page), f32_to_f16);
+        break;
+      case KvType::kBf16:
+        store_bf16(key, value, dim, padded, a.slot, reinterpret_cast<uint16_t*>(page));
+        break;
     }
   }
 }

@@ -24,7 +24,9 @@ class Checkpoint {
   const HfConfig* hf() const { return hf_ ? &*hf_ : nullptr; }
 
   std::span<const TensorView> tensors() const { return gguf_ ? gguf_->tensors() : safetensors_->tensors(); }
-  const TensorView* find_tensor(std::string_view name) const { return gguf_ ? gguf_->find_tensor(name) : safetensors_->find_tensor(name); }
+  const TensorView* find_tensor(std::string_view name) const {
+    return gguf_ ? gguf_->find_tensor(name) : safetensors_->find_tensor(name);
+  }
 
  private:
   std::filesystem::path path_;

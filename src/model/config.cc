@@ -16,10 +16,12 @@ double pair_of_turns(const RopeConfig& c, double turns) {
 
 float llama3_frequency(const RopeConfig& c, float frequency) {
   const double wavelength = 2 * std::numbers::pi / frequency;
-  const double longest = c.original_positions / c.low_frequency_factor, shortest = c.original_positions / c.high_frequency_factor;
+  const double longest = c.original_positions / c.low_frequency_factor,
+               shortest = c.original_positions / c.high_frequency_factor;
   if (wavelength < shortest) return frequency;
   if (wavelength > longest) return static_cast<float>(frequency / c.factor);
-  const double smooth = (c.original_positions / wavelength - c.low_frequency_factor) / (c.high_frequency_factor - c.low_frequency_factor);
+  const double smooth =
+      (c.original_positions / wavelength - c.low_frequency_factor) / (c.high_frequency_factor - c.low_frequency_factor);
   return static_cast<float>((1 - smooth) * frequency / c.factor + smooth * frequency);
 }
 
@@ -39,9 +41,14 @@ RopeTable make_rope_table(const RopeConfig& c) {
     const auto period = static_cast<float>(std::pow(c.theta, static_cast<double>(exponent)));
     float frequency = 1.0f / period;
     switch (c.scaling) {
-      case RopeConfig::Scaling::kNone: break;
-      case RopeConfig::Scaling::kLinear: frequency = static_cast<float>(frequency / c.factor); break;
-      case RopeConfig::Scaling::kLlama3: frequency = llama3_frequency(c, frequency); break;
+      case RopeConfig::Scaling::kNone:
+        break;
+      case RopeConfig::Scaling::kLinear:
+        frequency = static_cast<float>(frequency / c.factor);
+        break;
+      case RopeConfig::Scaling::kLlama3:
+        frequency = llama3_frequency(c, frequency);
+        break;
       case RopeConfig::Scaling::kYarn: {
         const double interpolated = std::clamp((i - low) / (high - low), 0.0, 1.0);  // 0: as trained, 1: stretched
         frequency = static_cast<float>(1 / (c.factor * period) * interpolated + 1.0 / period * (1 - interpolated));
@@ -64,7 +71,8 @@ void RopeTable::at(int position, float* cos_sin) const {
 
 void validate(const ModelConfig& c, const std::string& file) {
   const auto check = [&](const char* what, int64_t value, int64_t lowest, int64_t highest) {
-    if (value < lowest || value > highest) throw invalid("{}: {} is {}, expected {} to {}", file, what, value, lowest, highest);
+    if (value < lowest || value > highest)
+      throw invalid("{}: {} is {}, expected {} to {}", file, what, value, lowest, highest);
   };
   check("the number of layers", c.layers, 1, 1024);
   check("the hidden size", c.hidden, 1, 1 << 17);
@@ -75,15 +83,19 @@ void validate(const ModelConfig& c, const std::string& file) {
   check("the vocabulary size", c.vocab, 1, 1 << 20);
   check("the context length", c.max_positions, 1, 1 << 27);
   check("the rotary size", c.rope.dim, 0, c.head_dim);
-  if (c.heads % c.kv_heads != 0) throw invalid("{}: {} attention heads are no multiple of {} KV heads", file, c.heads, c.kv_heads);
-  if (c.rope.dim % 2 != 0 || c.head_dim % 2 != 0) throw invalid("{}: head size {} and rotary size {} must be even", file, c.head_dim, c.rope.dim);
+  if (c.heads % c.kv_heads != 0)
+    throw invalid("{}: {} attention heads are no multiple of {} KV heads", file, c.heads, c.kv_heads);
+  if (c.rope.dim % 2 != 0 || c.head_dim % 2 != 0)
+    throw invalid("{}: head size {} and rotary size {} must be even", file, c.head_dim, c.rope.dim);
   if (!(c.norm_epsilon >= 0 && c.norm_epsilon < 1)) throw invalid("{}: the norm's epsilon is {}", file, c.norm_epsilon);
   const RopeConfig& r = c.rope;
   if (!(r.theta > 1 && std::isfinite(r.theta))) throw invalid("{}: rope theta is {}", file, r.theta);
   if (!(r.factor > 0 && std::isfinite(r.factor))) throw invalid("{}: the rope scaling factor is {}", file, r.factor);
   const bool stretched = r.scaling == RopeConfig::Scaling::kLlama3 || r.scaling == RopeConfig::Scaling::kYarn;
-  if (stretched && !(r.original_positions > 0)) throw invalid("{}: this rope scaling needs the original context length", file);
-  if (stretched && !(r.low_frequency_factor > 0 && r.high_frequency_factor > r.low_frequency_factor && r.beta_fast > 0 && r.beta_slow > 0)) {
+  if (stretched && !(r.original_positions > 0))
+    throw invalid("{}: this rope scaling needs the original context length", file);
+  if (stretched && !(r.low_frequency_factor > 0 && r.high_frequency_factor > r.low_frequency_factor &&
+                     r.beta_fast > 0 && r.beta_slow > 0)) {
     throw invalid("{}: rope scaling has impossible factors", file);
   }
   if (!r.frequency_divisors.empty() && r.frequency_divisors.size() != static_cast<size_t>(r.dim / 2)) {

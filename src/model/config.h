@@ -1,5 +1,5 @@
-// What a decoder-only model is, whatever file it came from. The forward pass (decoder.h) is driven by this alone; a family file
-// (families.h) fills it.
+// What a decoder-only model is, whatever file it came from. The forward pass (decoder.h) is driven by this alone; a
+// family file (families.h) fills it.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct RopeConfig {
   int dim = 0;  // elements of a head that turn
   double theta = 10000;
   Scaling scaling = Scaling::kNone;
-  double factor = 1;                          // all scalings
+  double factor = 1;                                           // all scalings
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
-  double original_positions = 0;              // llama3, yarn: the length the model was first trained for
-  double beta_fast = 32, beta_slow = 1;       // yarn
-  std::optional<double> attention_factor;     // yarn: what cosines and sines are multiplied with; 0.1 ln(factor) + 1
-  std::vector<float> frequency_divisors;      // GGUF's rope_freqs: one a pair, or empty
+  double original_positions = 0;           // llama3, yarn: the length the model was first trained for
+  double beta_fast = 32, beta_slow = 1;    // yarn
+  std::optional<double> attention_factor;  // yarn: what cosines and sines are multiplied with; 0.1 ln(factor) + 1
+  std::vector<float> frequency_divisors;   // GGUF's rope_freqs: one a pair, or empty
 };
 
 struct ModelConfig {
@@ -44,8 +44,8 @@ struct ModelConfig {
 // Checks ranges and relations that every later part relies on; throws Error naming `file`.
 void validate(const ModelConfig& config, const std::string& file);
 
-// The angles of RoPE: for each pair of a head, radians per position (float32, as the reference implementations compute them).
-// Sources: transformers' modeling_rope_utils.py; YaRN: arXiv 2309.00071.
+// The angles of RoPE: for each pair of a head, radians per position (float32, as the reference implementations compute
+// them). Sources: transformers' modeling_rope_utils.py; YaRN: arXiv 2309.00071.
 struct RopeTable {
   std::vector<float> frequencies;
   float amplitude = 1;  // cosines and sines are multiplied with it

@@ -55,7 +55,9 @@ struct Decoder::State {
         end += round_up(static_cast<size_t>(rows) * bytes_per_row, 64);
         return counting ? nullptr : memory.data() + begin;
       };
-      const auto floats = [&](int rows, int cols) { return reinterpret_cast<float*>(part(rows, static_cast<size_t>(cols) * sizeof(float))); };
+      const auto floats = [&](int rows, int cols) {
+        return reinterpret_cast<float*>(part(rows, static_cast<size_t>(cols) * sizeof(float)));
+      };
       const int rows = l.max_rows;
       x = floats(rows, c.hidden);
       qkv = floats(rows, qkv_size());
@@ -79,13 +81,18 @@ struct Decoder::State {
   Activations needed(const PackedMatrix& m) const { return activations_for(compute.activations, m.type); }
 
   // Prepares `rows` rows of `in` [rows, cols], normalised if `norm` is set, in the forms that the matrices ask for.
-  Inputs prepare(const float* in, int cols, const float* norm, int rows, std::initializer_list<const PackedMatrix*> matrices) {
-    Inputs inputs{int8_blocks, float_blocks, input_stride(Activations::kInt8, cols), input_stride(Activations::kF32, cols)};
+  Inputs prepare(const float* in, int cols, const float* norm, int rows,
+                 std::initializer_list<const PackedMatrix*> matrices) {
+    Inputs inputs{int8_blocks, float_blocks, input_stride(Activations::kInt8, cols),
+                  input_stride(Activations::kF32, cols)};
     bool done[3] = {};
     for (const PackedMatrix* m : matrices) {
       const Activations to = needed(*m);
       if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
-      quantize_rows(compute, {in, static_cast<size_t>(cols), cols, norm, config.norm_epsilon, to, inputs.data(to), inputs.stride(to)}, rows);
+      quantize_rows(
+          compute,
+          {in, static_cast<size_t>(cols), cols, norm, config.norm_epsilon, to, inputs.data(to), inputs.stride(to)},
+          rows);
     }
     return inputs;
   }
@@ -111,7 +118,8 @@ struct Decoder::State {
     const auto rows = static_cast<int>(batch.rows.size());
     const int q_size = config.heads * config.head_dim, kv_size = config.kv_heads * config.head_dim, stride = qkv_size();
     const Inputs in = prepare(x, config.hidden, w.attention_norm.data(), rows, {&w.q.weight, &w.k.weight, &w.v.weight});
-    const LinearArgs projections[] = {linear(in, w.q, qkv, stride), linear(in, w.k, qkv + q_size, stride), linear(in, w.v, qkv + q_size + kv_size, stride)};
+    const LinearArgs projections[] = {linear(in, w.q, qkv, stride), linear(in, w.k, qkv + q_size, stride),
+                                      linear(in, w.v, qkv + q_size + kv_size, stride)};
     linears(compute, projections, rows);
 
     const KvLayer layer = kv.layer(index);
@@ -119,8 +127,10 @@ struct Decoder::State {
       for (int i = begin; i < end; ++i) {
         const int row = span.row + i, position = span.position + i;
         float* q = qkv + static_cast<ptrdiff_t>(row) * stride;
-        compute.kernels.rope_store({q, q + q_size, q + q_size + kv_size, config.heads, cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim,
-                                    config.rope.dim, config.rope.kind, &layer, span.pages[static_cast<size_t>(position / kPageTokens)], position % kPageTokens});
+        compute.kernels.rope_store({q, q + q_size, q + q_size + kv_size, config.heads,
+                                    cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim, config.rope.dim,
+                                    config.rope.kind, &layer, span.pages[static_cast<size_t>(position / kPageTokens)],
+                                    position % kPageTokens});
       }
     };
     if (batch.spans.size() == 1) {
@@ -133,8 +143,10 @@ struct Decoder::State {
         store_rows(span, 0, span.rows);
       });
     }
-    attention.run(compute, {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(q_size), &layer, config.heads, config.attention_scale,
-                            config.windows[static_cast<size_t>(index)]}, spans);
+    attention.run(compute,
+                  {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(q_size), &layer, config.heads,
+                   config.attention_scale, config.windows[static_cast<size_t>(index)]},
+                  spans);
 
     const Inputs mixed = prepare(attended, q_size, nullptr, rows, {&w.o.weight});
     LinearArgs output = linear(mixed, w.o, x, config.hidden);
@@ -159,7 +171,8 @@ struct Decoder::State {
     for (size_t r = 0; r < batch.rows.size(); ++r) {
       if (!batch.rows[r].wants_logits) continue;
       assert(count < limits.max_logits);
-      std::memcpy(last + static_cast<ptrdiff_t>(count++) * config.hidden, x + static_cast<ptrdiff_t>(r) * config.hidden, sizeof(float) * static_cast<size_t>(config.hidden));
+      std::memcpy(last + static_cast<ptrdiff_t>(count++) * config.hidden, x + static_cast<ptrdiff_t>(r) * config.hidden,
+                  sizeof(float) * static_cast<size_t>(config.hidden));
     }
     if (count == 0) return 0;
     const Inputs in = prepare(last, config.hidden, weights.output_norm.data(), count, {&weights.output.weight});
@@ -169,7 +182,8 @@ struct Decoder::State {
   }
 };
 
-Decoder::Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute, DecoderLimits limits)
+Decoder::Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute,
+                 DecoderLimits limits)
     : state_(std::make_unique<State>(config, weights, kv, compute, limits)) {}
 Decoder::~Decoder() = default;
 

@@ -37,16 +37,17 @@ struct DecoderLimits {
   int max_positions;  // tokens of a sequence
 };
 
-// Holds the activations of a step, allocated once. A row's logits depend on its sequence's tokens alone: not on the batch, the chunks, the
-// pages or the threads (DESIGN: exact).
+// Holds the activations of a step, allocated once. A row's logits depend on its sequence's tokens alone: not on the
+// batch, the chunks, the pages or the threads (DESIGN: exact).
 class Decoder {
  public:
   // All arguments outlive the decoder.
-  Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute, DecoderLimits limits);
+  Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute,
+          DecoderLimits limits);
   ~Decoder();
 
-  // Stores keys and values of all rows in their pages and gives the logits [rows that want them][vocab], in row order. Valid
-  // until the next call; may be changed by the caller.
+  // Stores keys and values of all rows in their pages and gives the logits [rows that want them][vocab], in row order.
+  // Valid until the next call; may be changed by the caller.
   std::span<float> forward(const Batch& batch);
 
   const DecoderLimits& limits() const;

@@ -1,4 +1,5 @@
-// Model families: how a checkpoint's names and settings map to ModelConfig. One file a family in families/, and a row in families.cc.
+// Model families: how a checkpoint's names and settings map to ModelConfig. One file a family in families/, and a row
+// in families.cc.
 #pragma once
 
 #include <span>

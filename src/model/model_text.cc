@@ -39,7 +39,8 @@ std::optional<std::string> template_of(const JsonObject& config) {
 
 ModelText from_hf(const std::filesystem::path& directory, const HfConfig& hf) {
   ModelText text;
-  const auto tokenizer = directory / "tokenizer.json", config = directory / "tokenizer_config.json", chat = directory / "chat_template.jinja";
+  const auto tokenizer = directory / "tokenizer.json", config = directory / "tokenizer_config.json",
+             chat = directory / "chat_template.jinja";
   if (std::filesystem::exists(tokenizer)) {
     const std::string extra = std::filesystem::exists(config) ? read_text_file(config, kMaxTokenizerBytes) : "";
     text.tokenizer = Tokenizer::from_hf_json(read_text_file(tokenizer, kMaxTokenizerBytes), tokenizer.string(), extra);
@@ -49,7 +50,8 @@ ModelText from_hf(const std::filesystem::path& directory, const HfConfig& hf) {
     for (const auto& [key, value] : hf.tokenizer->json().items()) {
       if (!key.ends_with("_token")) continue;
       if (value.is_string()) text.special_tokens[key] = value;
-      if (value.is_object() && value.contains("content") && value["content"].is_string()) text.special_tokens[key] = value["content"];
+      if (value.is_object() && value.contains("content") && value["content"].is_string())
+        text.special_tokens[key] = value["content"];
     }
   }
   if (std::filesystem::exists(chat)) text.template_source = read_text_file(chat, kMaxTemplateBytes);
@@ -68,7 +70,8 @@ ModelText load_model_text(const std::string& model) {
   // A tokenizer's folder may be without weights, and even without config.json.
   if (!std::filesystem::exists(path / "config.json")) {
     HfConfig empty{JsonObject::parse("{}", "config.json"), std::nullopt, std::nullopt};
-    if (std::filesystem::exists(path / "tokenizer_config.json")) empty.tokenizer = JsonObject::read(path / "tokenizer_config.json");
+    if (std::filesystem::exists(path / "tokenizer_config.json"))
+      empty.tokenizer = JsonObject::read(path / "tokenizer_config.json");
     return from_hf(path, empty);
   }
   return from_hf(path, HfConfig::open(path));

@@ -13,9 +13,10 @@
 namespace quire {
 
 struct ModelText {
-  std::optional<Tokenizer> tokenizer;         // none: a checkpoint without vocabulary
+  std::optional<Tokenizer> tokenizer;          // none: a checkpoint without vocabulary
   std::optional<std::string> template_source;  // Jinja
-  nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();  // template variables: bos_token, eos_token, …
+  nlohmann::ordered_json special_tokens =
+      nlohmann::ordered_json::object();  // template variables: bos_token, eos_token, …
 };
 
 ModelText load_model_text(const Checkpoint& checkpoint);

@@ -12,7 +12,8 @@ const std::vector<RegisteredModel>& registered_models() {
   static const std::vector<RegisteredModel> models = [] {
     std::vector<RegisteredModel> list;
     for (const auto& entry : nlohmann::json::parse(kModelsJson)) {
-      list.push_back({entry.at("name"), entry.at("title"), entry.at("file"), entry.at("sha256"), entry.at("licence"), entry.value("default", false)});
+      list.push_back({entry.at("name"), entry.at("title"), entry.at("file"), entry.at("sha256"), entry.at("licence"),
+                      entry.value("default", false)});
     }
     return list;
   }();
@@ -34,7 +35,9 @@ std::filesystem::path resolve_model(const std::string& model) {
     if (known.name != model) continue;
     const auto path = model_folder() / known.file;
     if (std::filesystem::exists(path, ignored)) return path;
-    throw not_found("model {} ({}) is not in {} yet: run './dev fetch {}' where there is a network, or give a file with -m", model, known.title, model_folder().string(), model);
+    throw not_found(
+        "model {} ({}) is not in {} yet: run './dev fetch {}' where there is a network, or give a file with -m", model,
+        known.title, model_folder().string(), model);
   }
   throw not_found("model '{}' is neither a file, nor a directory, nor a known name ({})", model, names);
 }

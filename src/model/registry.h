@@ -16,7 +16,8 @@ const std::vector<RegisteredModel>& registered_models();
 // $QUIRE_MODELS, else ~/.cache/quire/models.
 std::filesystem::path model_folder();
 
-// What `-m` means: a path that exists, or a registered name whose file is in the model folder. Throws Error (kNotFound) that says what to do.
+// What `-m` means: a path that exists, or a registered name whose file is in the model folder. Throws Error (kNotFound)
+// that says what to do.
 std::filesystem::path resolve_model(const std::string& model);
 
 }  // namespace quire

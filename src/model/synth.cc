@@ -56,7 +56,9 @@ struct Tensor {
 
 // GPT-2's spelling of a byte: printable ones are themselves, the others U+0100 and up.
 std::string spell_byte(int byte) {
-  const auto printable = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255); };
+  const auto printable = [](int b) {
+    return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
+  };
   int code = byte;
   if (!printable(byte)) {
     code = 256;
@@ -73,7 +75,8 @@ void add_vocabulary(Header& h, int vocab) {
   h.key("tokenizer.ggml.tokens", GgufType::ARRAY);
   h.number(static_cast<uint32_t>(GgufType::STRING));
   h.number(static_cast<uint64_t>(vocab));
-  for (int i = 0; i < vocab; ++i) h.text(i < 256 ? spell_byte(i) : i < 260 ? words[i - 256] : fmt::format("<filler_{}>", i));
+  for (int i = 0; i < vocab; ++i)
+    h.text(i < 256 ? spell_byte(i) : i < 260 ? words[i - 256] : fmt::format("<filler_{}>", i));
   h.key("tokenizer.ggml.token_type", GgufType::ARRAY);
   h.number(static_cast<uint32_t>(GgufType::I32));
   h.number(static_cast<uint64_t>(vocab));
@@ -95,7 +98,9 @@ std::vector<Tensor> list_tensors(const SynthShape& s, TensorType type) {
     const TensorType fitting = cols % block == 0 ? type : cols % 32 == 0 ? TensorType::Q8_0 : TensorType::F16;
     tensors.push_back({std::move(name), fitting, rows, cols});
   };
-  const auto vector = [&](std::string name, int size) { tensors.push_back({std::move(name), TensorType::F32, 0, size}); };
+  const auto vector = [&](std::string name, int size) {
+    tensors.push_back({std::move(name), TensorType::F32, 0, size});
+  };
   matrix("token_embd.weight", s.vocab, s.hidden);
   for (int i = 0; i < s.layers; ++i) {
     const std::string prefix = fmt::format("blk.{}.", i);
@@ -127,8 +132,10 @@ void random_block(TensorType type, float sigma, std::mt19937_64& random, std::by
   };
   if (!is_quantized(type)) {
     const float value = std::normal_distribution<float>(0, sigma)(random);
-    if (type == TensorType::F32) std::memcpy(out, &value, 4);
-    else put(0, value);
+    if (type == TensorType::F32)
+      std::memcpy(out, &value, 4);
+    else
+      put(0, value);
     return;
   }
   const size_t bytes = info(type).block_bytes;
@@ -137,7 +144,8 @@ void random_block(TensorType type, float sigma, std::mt19937_64& random, std::by
     std::memcpy(out + i, &word, std::min<size_t>(8, bytes - i));
   }
   const PackedFormat format = packed_format(type);
-  const float levels = static_cast<float>(1 << format.bits), deviation = levels / std::sqrt(12.0f);  // of uniform quants
+  const float levels = static_cast<float>(1 << format.bits),
+              deviation = levels / std::sqrt(12.0f);  // of uniform quants
   const float scale = sigma / deviation;
   switch (type) {
     case TensorType::Q6_K:
@@ -145,7 +153,8 @@ void random_block(TensorType type, float sigma, std::mt19937_64& random, std::by
       break;
     case TensorType::Q4_K:
     case TensorType::Q5_K:
-      put(0, scale / 32);  // 6-bit scales and minima of mean 32: sc * q - m is centred where dmin = d * (levels - 1) / 2
+      put(0,
+          scale / 32);  // 6-bit scales and minima of mean 32: sc * q - m is centred where dmin = d * (levels - 1) / 2
       put(2, scale / 32 * (levels - 1) / 2);
       break;
     default:

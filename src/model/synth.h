@@ -21,9 +21,9 @@ struct SynthShape {
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
 
-// Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0), norms F32, and
-// a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks scaled so that activations keep their size. The same
-// arguments give the same bytes.
+// Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0),
+// norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks
+// scaled so that activations keep their size. The same arguments give the same bytes.
 void write_synthetic_model(const std::filesystem::path& path, const SynthShape& shape, TensorType type, uint64_t seed);
 
 }  // namespace quire

@@ -29,9 +29,12 @@ class Loader {
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
     used_.insert(view->name);
     if (view->shape != shape) {
-      throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape), shape_text(shape));
+      throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
+                    shape_text(shape));
     }
-    if (!info(view->type).loadable) throw unsupported("{}: tensor {} has type {}, which Quire cannot load", checkpoint_.file(), name, quire::name(view->type));
+    if (!info(view->type).loadable)
+      throw unsupported("{}: tensor {} has type {}, which Quire cannot load", checkpoint_.file(), name,
+                        quire::name(view->type));
     return *view;
   }
 
@@ -67,14 +70,16 @@ class Loader {
     if (config_.tied_output) ignored.insert(std::string(names.output));
     for (const TensorView& view : checkpoint_.tensors()) {
       if (!used_.contains(view.name) && !ignored.contains(view.name)) {
-        throw unsupported("{}: tensor {} is not part of a {} model as Quire knows it", checkpoint_.file(), view.name, config_.architecture);
+        throw unsupported("{}: tensor {} is not part of a {} model as Quire knows it", checkpoint_.file(), view.name,
+                          config_.architecture);
       }
     }
   }
 
   LargeBuffer pack(Team& team) {
     if (const size_t available = available_memory(); bytes_ > available) {
-      throw no_resource("{}: the weights need {} MiB of memory, {} MiB are free", checkpoint_.file(), bytes_ >> 20, available >> 20);
+      throw no_resource("{}: the weights need {} MiB of memory, {} MiB are free", checkpoint_.file(), bytes_ >> 20,
+                        available >> 20);
     }
     LargeBuffer memory(bytes_);
     struct Piece {
@@ -84,7 +89,8 @@ class Loader {
     std::vector<Piece> pieces;
     constexpr int kPanelsPerPiece = 16;
     for (const Job& job : jobs_) {
-      for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece) pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
+      for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece)
+        pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
     }
     team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
@@ -95,7 +101,9 @@ class Loader {
   }
 
   TensorType main_type() const {
-    return std::max_element(elements_.begin(), elements_.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+    return std::max_element(elements_.begin(), elements_.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
   }
 
   uint64_t parameters = 0;
@@ -135,8 +143,10 @@ Weights load_weights(const Checkpoint& checkpoint, const Family& family, const M
     load.linear(layer.gate, name(names.gate), c.ffn, c.hidden);
     load.linear(layer.up, name(names.up), c.ffn, c.hidden);
     load.linear(layer.down, name(names.down), c.hidden, c.ffn);
-    if (is_quantized(layer.gate.weight.type) != is_quantized(layer.up.weight.type) || !layer.gate.bias.empty() || !layer.up.bias.empty()) {
-      throw unsupported("{}: layer {}: gate and up projection must both be quantized or both not, without biases", checkpoint.file(), i);
+    if (is_quantized(layer.gate.weight.type) != is_quantized(layer.up.weight.type) || !layer.gate.bias.empty() ||
+        !layer.up.bias.empty()) {
+      throw unsupported("{}: layer {}: gate and up projection must both be quantized or both not, without biases",
+                        checkpoint.file(), i);
     }
   }
   w.output_norm = load.vector(std::string(names.output_norm), c.hidden);

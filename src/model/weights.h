@@ -25,7 +25,7 @@ struct LayerWeights {
 };
 
 struct Weights {
-  PackedMatrix embedding;          // [vocab, hidden]
+  PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;  // [hidden]
   Linear output;                   // [vocab, hidden]; the embedding's memory where tied
@@ -36,8 +36,9 @@ struct Weights {
   TensorType main_type = TensorType::F32;  // of most matrix elements
 };
 
-// Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, wrong shape, a type that cannot be
-// loaded, a tensor that the family does not know (the model would silently be another one), not enough memory.
+// Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, wrong shape, a
+// type that cannot be loaded, a tensor that the family does not know (the model would silently be another one), not
+// enough memory.
 Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& config, Team& team);
 
 }  // namespace quire

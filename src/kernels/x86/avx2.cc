@@ -3,10 +3,10 @@
 #include <cstddef>
 
 #include "kernels/lanes.h"
-#include "kernels/x86/vector.h"
 #include "kernels/rope_store.inc.h"
 #include "kernels/x86/linear.inc.h"
 #include "kernels/x86/rows.inc.h"
+#include "kernels/x86/vector.h"
 
 namespace quire {
 

@@ -62,7 +62,8 @@ QUIRE_INLINE void dot_line(const std::byte* block, const std::byte* const (&x)[k
 
 // out[r] = panel * row r, int8 activations.
 template <TensorType kType, int kRows>
-QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, bool prefetch, F (&out)[kRows]) {
+QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, bool prefetch,
+                             F (&out)[kRows]) {
   constexpr PackedFormat kFormat = packed_format(kType);
   constexpr int kOffset = kFormat.bits == 8 ? kSignedOffset : kFormat.zero;  // a power of two, or none
   const std::byte* panel = m.panel(p);
@@ -75,7 +76,8 @@ QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, s
   for (int b = 0; b < blocks; ++b, block += m.layout.block_bytes) {
     if (prefetch) {
       // 2 KiB ahead: where a 4-bit product ran fastest over huge pages. Later rows find the panel in the cache.
-      for (size_t i = 0; i < m.layout.block_bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(block + 2048 + i), _MM_HINT_T0);
+      for (size_t i = 0; i < m.layout.block_bytes; i += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(block + 2048 + i), _MM_HINT_T0);
     }
     const auto add_group = [&](int g, const Dot(&dots)[kRows]) __attribute__((always_inline)) {
       const F scale = scales.scale(b, g);
@@ -102,7 +104,8 @@ QUIRE_INLINE void int8_panel(const PackedMatrix& m, int p, const std::byte* x, s
     add_group(kFormat.group == 16 ? 1 : 0, dots);
     if constexpr (kFormat.has_minimum) {
       const F minimum = scales.minimum(b);
-      for (int r = 0; r < kRows; ++r) lows[r] = fma(minimum, set1(reinterpret_cast<const Int8Block*>(rows[r])->sum), lows[r]);
+      for (int r = 0; r < kRows; ++r)
+        lows[r] = fma(minimum, set1(reinterpret_cast<const Int8Block*>(rows[r])->sum), lows[r]);
     }
     for (const std::byte*& row : rows) row += sizeof(Int8Block);
   }
@@ -130,13 +133,15 @@ QUIRE_INLINE void decode_line(const std::byte* block, float* out) {
 
 // Block b as float32 [32 inputs][16 outputs]: the integers, or the dequantized weights.
 template <TensorType kType, bool kDequantize>
-QUIRE_INLINE void decode_block(const PackedMatrix& m, const Scales<kType>& scales, const std::byte* panel, int b, float* out) {
+QUIRE_INLINE void decode_block(const PackedMatrix& m, const Scales<kType>& scales, const std::byte* panel, int b,
+                               float* out) {
   constexpr PackedFormat kFormat = packed_format(kType);
   const std::byte* block = panel + m.layout.quants + static_cast<size_t>(b) * m.layout.block_bytes;
   if constexpr (kType == TensorType::F32) {
     __builtin_memcpy(out, block, sizeof(float) * kBlock * kPanel);
   } else if constexpr (kType == TensorType::F16) {
-    for (int k = 0; k < kBlock; ++k) store(out + k * kPanel, load_f16(reinterpret_cast<const uint16_t*>(block) + k * kPanel));
+    for (int k = 0; k < kBlock; ++k)
+      store(out + k * kPanel, load_f16(reinterpret_cast<const uint16_t*>(block) + k * kPanel));
   } else if constexpr (kType == TensorType::BF16) {
     for (int k = 0; k < kBlock; k += 2) {
       const I pair = load_int(block + k * kPanel * 2);
@@ -187,7 +192,8 @@ QUIRE_INLINE void float_panel(const PackedMatrix& m, int p, const std::byte* x, 
     if constexpr (!kDequantize && kFormat.has_minimum) {
       const F minimum = scales.minimum(b);
       for (int r = 0; r < kRows; ++r) {
-        lows[r] = fma(minimum, set1(reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride)[b].sum), lows[r]);
+        lows[r] = fma(minimum, set1(reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride)[b].sum),
+                      lows[r]);
       }
     }
   }
@@ -217,17 +223,28 @@ Product product_of(Activations activations) {
 template <int kRows>
 Product find_product(TensorType type, Activations activations) {
   switch (type) {
-    case TensorType::Q4_0: return product_of<TensorType::Q4_0, kRows>(activations);
-    case TensorType::Q4_1: return product_of<TensorType::Q4_1, kRows>(activations);
-    case TensorType::Q5_0: return product_of<TensorType::Q5_0, kRows>(activations);
-    case TensorType::Q5_1: return product_of<TensorType::Q5_1, kRows>(activations);
-    case TensorType::Q8_0: return product_of<TensorType::Q8_0, kRows>(activations);
-    case TensorType::Q4_K: return product_of<TensorType::Q4_K, kRows>(activations);
-    case TensorType::Q5_K: return product_of<TensorType::Q5_K, kRows>(activations);
-    case TensorType::Q6_K: return product_of<TensorType::Q6_K, kRows>(activations);
-    case TensorType::F16: return product_of<TensorType::F16, kRows>(activations);
-    case TensorType::BF16: return product_of<TensorType::BF16, kRows>(activations);
-    default: return product_of<TensorType::F32, kRows>(activations);
+    case TensorType::Q4_0:
+      return product_of<TensorType::Q4_0, kRows>(activations);
+    case TensorType::Q4_1:
+      return product_of<TensorType::Q4_1, kRows>(activations);
+    case TensorType::Q5_0:
+      return product_of<TensorType::Q5_0, kRows>(activations);
+    case TensorType::Q5_1:
+      return product_of<TensorType::Q5_1, kRows>(activations);
+    case TensorType::Q8_0:
+      return product_of<TensorType::Q8_0, kRows>(activations);
+    case TensorType::Q4_K:
+      return product_of<TensorType::Q4_K, kRows>(activations);
+    case TensorType::Q5_K:
+      return product_of<TensorType::Q5_K, kRows>(activations);
+    case TensorType::Q6_K:
+      return product_of<TensorType::Q6_K, kRows>(activations);
+    case TensorType::F16:
+      return product_of<TensorType::F16, kRows>(activations);
+    case TensorType::BF16:
+      return product_of<TensorType::BF16, kRows>(activations);
+    default:
+      return product_of<TensorType::F32, kRows>(activations);
   }
 }
 

@@ -63,7 +63,8 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
         if (a.norm_weight) w0 = load(a.norm_weight + k), w1 = load(a.norm_weight + k + kLanes);
       } else {
         alignas(64) float last[2][kBlock] = {};
-        for (int i = 0; k + i < a.cols; ++i) last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
+        for (int i = 0; k + i < a.cols; ++i)
+          last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
         x0 = load(last[0]), x1 = load(last[0] + kLanes), w0 = load(last[1]), w1 = load(last[1] + kLanes);
       }
       if (a.norm_weight) x0 = mul(mul(x0, factor), w0), x1 = mul(mul(x1, factor), w1);
@@ -134,13 +135,15 @@ QUIRE_INLINE void score_page(const std::byte* page, int padded, float scale, Que
 }
 
 template <KvType kType, int kCount>
-QUIRE_INLINE void weigh_values(const KvLayer& kv, const int32_t* pages, size_t head, int block, int begin, int end, Queries& s, int query) {
+QUIRE_INLINE void weigh_values(const KvLayer& kv, const int32_t* pages, size_t head, int block, int begin, int end,
+                               Queries& s, int query) {
   const int padded = kv.padded_dim();
   const size_t keys = static_cast<size_t>(padded * kPageTokens) * kv_value_bytes(kType);
   for (int d = 0; d < padded; d += kLanes) {
     F acc[kCount];
     for (int i = 0; i < kCount; ++i) acc[i] = load(s.acc[query + i] + d);
-    // Weights outside a query's tokens are 0 and add nothing; pairs are whole because begin is even and an odd end is masked.
+    // Weights outside a query's tokens are 0 and add nothing; pairs are whole because begin is even and an odd end is
+    // masked.
     for (int t = begin & ~1; t < end; t += 2) {
       const std::byte* page = kv.data + static_cast<size_t>(pages[t / kPageTokens]) * kv.page_stride + head + keys;
       const KeyPair v = load_values<kType>(page, padded, t % kPageTokens, d);
@@ -176,13 +179,15 @@ void attend_split(const KvLayer& kv, const int32_t* pages, size_t head, float sc
     if (s.first[i] < s.end[i]) first = s.first[i] < first ? s.first[i] : first, end = s.end[i] > end ? s.end[i] : end;
   }
   for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
-    const int begin = first > block ? first : block, stop = end < block + kAttentionBlock ? end : block + kAttentionBlock;
+    const int begin = first > block ? first : block,
+              stop = end < block + kAttentionBlock ? end : block + kAttentionBlock;
     const int page_begin = begin / kPageTokens, page_end = (stop + kPageTokens - 1) / kPageTokens;
     for (int p = page_begin; p < page_end; ++p) {
       const std::byte* page = kv.data + static_cast<size_t>(pages[p]) * kv.page_stride + head;
-      for_query_runs(s.count, [&]<int kCount>(int query) __attribute__((always_inline)) {
-        score_page<kType, kCount>(page, kv.padded_dim(), scale, s, query, p * kPageTokens - block);
-      });
+      for_query_runs(
+          s.count, [&]<int kCount>(int query) __attribute__((always_inline)) {
+            score_page<kType, kCount>(page, kv.padded_dim(), scale, s, query, p * kPageTokens - block);
+          });
     }
     for (int i = 0; i < s.count; ++i) {
       float* scores = s.scores[i];
@@ -212,9 +217,10 @@ void attend_split(const KvLayer& kv, const int32_t* pages, size_t head, float sc
       s.sum[i] = __builtin_fmaf(s.sum[i], one[0], sum_lanes(sums));
       s.max[i] = m;
     }
-    for_query_runs(s.count, [&]<int kCount>(int query) __attribute__((always_inline)) {
-      weigh_values<kType, kCount>(kv, pages, head, block, begin, stop, s, query);
-    });
+    for_query_runs(
+        s.count, [&]<int kCount>(int query) __attribute__((always_inline)) {
+          weigh_values<kType, kCount>(kv, pages, head, block, begin, stop, s, query);
+        });
   }
 }
 
@@ -264,9 +270,15 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
       s.end[i] = end < split_end ? end : split_end;
     }
     switch (kv.type) {
-      case KvType::kF32: attend_split<KvType::kF32>(kv, tile.pages, head, a.scale, s); break;
-      case KvType::kF16: attend_split<KvType::kF16>(kv, tile.pages, head, a.scale, s); break;
-      case KvType::kBf16: attend_split<KvType::kBf16>(kv, tile.pages, head, a.scale, s); break;
+      case KvType::kF32:
+        attend_split<KvType::kF32>(kv, tile.pages, head, a.scale, s);
+        break;
+      case KvType::kF16:
+        attend_split<KvType::kF16>(kv, tile.pages, head, a.scale, s);
+        break;
+      case KvType::kBf16:
+        attend_split<KvType::kBf16>(kv, tile.pages, head, a.scale, s);
+        break;
     }
     for (int i = 0; i < s.count && whole; ++i) absorb(max[i], sum[i], totals[i], s.max[i], s.sum[i], s.acc[i], padded);
   }
@@ -291,10 +303,14 @@ void merge(const AttentionArgs& a, const AttentionMerge& m) {
     __builtin_memset(acc, 0, sizeof(float) * static_cast<size_t>(padded));
     float max = minus_infinity(), sum = 0;
     for (int split = 0; split < m.splits; ++split) {
-      const float* part = m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (padded + 2));
+      const float* part =
+          m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (padded + 2));
       absorb(max, sum, acc, part[0], part[1], part + 2, padded);
     }
-    write_result(acc, sum, a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride + static_cast<size_t>((m.head + i % m.heads) * dim), dim);
+    write_result(acc, sum,
+                 a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride +
+                     static_cast<size_t>((m.head + i % m.heads) * dim),
+                 dim);
   }
 }
 

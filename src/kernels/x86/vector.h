@@ -1,6 +1,6 @@
-// Sixteen float or int32 lanes and sixty-four bytes on AVX2 (two registers) and AVX-512 (one): the small alphabet in which
-// x86/ops.inc.h is written. Included by one file per instruction set; everything has internal linkage, so that no function compiled
-// for AVX-512 can end up in a path that runs without it.
+// Sixteen float or int32 lanes and sixty-four bytes on AVX2 (two registers) and AVX-512 (one): the small alphabet in
+// which x86/ops.inc.h is written. Included by one file per instruction set; everything has internal linkage, so that no
+// function compiled for AVX-512 can end up in a path that runs without it.
 #pragma once
 
 #include <immintrin.h>
@@ -38,11 +38,14 @@ QUIRE_INLINE F round(F a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAR
 // a where lane `first <= i < end`, else b
 QUIRE_INLINE F within(F a, F b, int first, int end) {
   const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __mmask16 in = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(first)) & _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(end));
+  const __mmask16 in =
+      _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(first)) & _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(end));
   return {_mm512_mask_blend_ps(in, b.v, a.v)};
 }
 // a where x >= limit, else 0
-QUIRE_INLINE F where_at_least(F a, F x, F limit) { return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), a.v)}; }
+QUIRE_INLINE F where_at_least(F a, F x, F limit) {
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), a.v)};
+}
 QUIRE_INLINE I to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
 QUIRE_INLINE F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 QUIRE_INLINE F bits(I a) { return {_mm512_castsi512_ps(a.v)}; }
@@ -52,15 +55,27 @@ QUIRE_INLINE I add(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 QUIRE_INLINE I sub(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 QUIRE_INLINE I band(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 template <int kBits>
-QUIRE_INLINE I shift_left(I a) { return {_mm512_slli_epi32(a.v, kBits)}; }
+QUIRE_INLINE I shift_left(I a) {
+  return {_mm512_slli_epi32(a.v, kBits)};
+}
 template <int kBits>
-QUIRE_INLINE I shift_right(I a) { return {_mm512_srli_epi32(a.v, kBits)}; }
+QUIRE_INLINE I shift_right(I a) {
+  return {_mm512_srli_epi32(a.v, kBits)};
+}
 template <int kBits>
-QUIRE_INLINE I shift_right_signed(I a) { return {_mm512_srai_epi32(a.v, kBits)}; }
+QUIRE_INLINE I shift_right_signed(I a) {
+  return {_mm512_srai_epi32(a.v, kBits)};
+}
 QUIRE_INLINE I load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
-QUIRE_INLINE F load_f16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
-QUIRE_INLINE F load_u8(const std::byte* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))}; }
-QUIRE_INLINE F load_i8(const std::byte* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))}; }
+QUIRE_INLINE F load_f16(const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+QUIRE_INLINE F load_u8(const std::byte* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+QUIRE_INLINE F load_i8(const std::byte* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 // The lanes (in -128 .. 127) as 16 bytes.
 QUIRE_INLINE __m128i to_bytes(I a) { return _mm512_cvtepi32_epi8(a.v); }
 QUIRE_INLINE __m256 low(F a) { return _mm512_castps512_ps256(a.v); }
@@ -71,13 +86,15 @@ QUIRE_INLINE B64 low_nibbles(B64 a) { return {_mm512_and_si512(a.v, _mm512_set1_
 QUIRE_INLINE B64 high_nibbles(B64 a) { return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(15))}; }
 // Adds 16 to the bytes whose bit is set in the 64 bits at p.
 QUIRE_INLINE B64 add_fifth_bits(B64 a, const void* p) {
-  return {_mm512_mask_add_epi8(a.v, _load_mask64(static_cast<__mmask64*>(const_cast<void*>(p))), a.v, _mm512_set1_epi8(16))};
+  return {_mm512_mask_add_epi8(a.v, _load_mask64(static_cast<__mmask64*>(const_cast<void*>(p))), a.v,
+                               _mm512_set1_epi8(16))};
 }
 // Adds bits kShift, kShift + 1 of each byte of `plane` as bits 4 and 5.
 template <int kShift>
 QUIRE_INLINE B64 add_top_bits(B64 a, B64 plane) {
   const __m512i two = _mm512_set1_epi8(0x30);
-  const __m512i moved = kShift < 4 ? _mm512_slli_epi16(plane.v, 4 - kShift < 0 ? 0 : 4 - kShift) : _mm512_srli_epi16(plane.v, kShift - 4 < 0 ? 0 : kShift - 4);
+  const __m512i moved = kShift < 4 ? _mm512_slli_epi16(plane.v, 4 - kShift < 0 ? 0 : 4 - kShift)
+                                   : _mm512_srli_epi16(plane.v, kShift - 4 < 0 ? 0 : kShift - 4);
   return {_mm512_or_si512(a.v, _mm512_and_si512(moved, two))};
 }
 QUIRE_INLINE I as_int(B64 a) { return {a.v}; }
@@ -96,10 +113,12 @@ QUIRE_INLINE void dot(Dot& d, B64 w, const int8_t* x) {
   d.sum.v = _mm512_dpbusd_epi32(d.sum.v, w.v, _mm512_set1_epi32(four));
 }
 template <int kBits>
-QUIRE_INLINE I finish(const Dot& d) { return d.sum; }
+QUIRE_INLINE I finish(const Dot& d) {
+  return d.sum;
+}
 
-inline constexpr int kMaxRows = 8;       // rows of activations that share a decoded block: 8 dots, 8 sums, 8 minima, 5 more
-inline constexpr int kQueryRows = 4;     // queries that share a loaded line of keys
+inline constexpr int kMaxRows = 8;  // rows of activations that share a decoded block: 8 dots, 8 sums, 8 minima, 5 more
+inline constexpr int kQueryRows = 4;  // queries that share a loaded line of keys
 
 #else  // AVX2
 
@@ -112,7 +131,8 @@ struct I {
 struct B64 {
   __m256i lo, hi;
 };
-#define QUIRE_BOTH(f) {f(a.lo, b.lo), f(a.hi, b.hi)}
+#define QUIRE_BOTH(f) \
+  { f(a.lo, b.lo), f(a.hi, b.hi) }
 QUIRE_INLINE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 QUIRE_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi); }
 QUIRE_INLINE F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -134,12 +154,14 @@ QUIRE_INLINE F round(F a) {
 QUIRE_INLINE F within(F a, F b, int first, int end) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), eight = _mm256_set1_epi32(8);
   const auto in = [=](__m256i i) __attribute__((always_inline)) {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_cmpgt_epi32(i, _mm256_set1_epi32(first - 1)), _mm256_cmpgt_epi32(_mm256_set1_epi32(end), i)));
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_cmpgt_epi32(i, _mm256_set1_epi32(first - 1)),
+                                                _mm256_cmpgt_epi32(_mm256_set1_epi32(end), i)));
   };
   return {_mm256_blendv_ps(b.lo, a.lo, in(lane)), _mm256_blendv_ps(b.hi, a.hi, in(_mm256_add_epi32(lane, eight)))};
 }
 QUIRE_INLINE F where_at_least(F a, F x, F limit) {
-  return {_mm256_and_ps(a.lo, _mm256_cmp_ps(x.lo, limit.lo, _CMP_GE_OQ)), _mm256_and_ps(a.hi, _mm256_cmp_ps(x.hi, limit.hi, _CMP_GE_OQ))};
+  return {_mm256_and_ps(a.lo, _mm256_cmp_ps(x.lo, limit.lo, _CMP_GE_OQ)),
+          _mm256_and_ps(a.hi, _mm256_cmp_ps(x.hi, limit.hi, _CMP_GE_OQ))};
 }
 QUIRE_INLINE I to_int(F a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 QUIRE_INLINE F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
@@ -150,15 +172,22 @@ QUIRE_INLINE I add(I a, I b) { return QUIRE_BOTH(_mm256_add_epi32); }
 QUIRE_INLINE I sub(I a, I b) { return QUIRE_BOTH(_mm256_sub_epi32); }
 QUIRE_INLINE I band(I a, I b) { return QUIRE_BOTH(_mm256_and_si256); }
 template <int kBits>
-QUIRE_INLINE I shift_left(I a) { return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)}; }
+QUIRE_INLINE I shift_left(I a) {
+  return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
+}
 template <int kBits>
-QUIRE_INLINE I shift_right(I a) { return {_mm256_srli_epi32(a.lo, kBits), _mm256_srli_epi32(a.hi, kBits)}; }
+QUIRE_INLINE I shift_right(I a) {
+  return {_mm256_srli_epi32(a.lo, kBits), _mm256_srli_epi32(a.hi, kBits)};
+}
 template <int kBits>
-QUIRE_INLINE I shift_right_signed(I a) { return {_mm256_srai_epi32(a.lo, kBits), _mm256_srai_epi32(a.hi, kBits)}; }
+QUIRE_INLINE I shift_right_signed(I a) {
+  return {_mm256_srai_epi32(a.lo, kBits), _mm256_srai_epi32(a.hi, kBits)};
+}
 QUIRE_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 QUIRE_INLINE I load_int(const void* p) { return {load256(p), load256(static_cast<const char*>(p) + 32)}; }
 QUIRE_INLINE F load_f16(const uint16_t* p) {
-  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
 QUIRE_INLINE F load_u8(const std::byte* p) {
   const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -189,7 +218,8 @@ QUIRE_INLINE B64 high_nibbles(B64 a) {
 QUIRE_INLINE __m256i spread_bits(const char* p) {  // 32 bits to 32 bytes of 0 or 16
   int32_t word;
   __builtin_memcpy(&word, p, 4);
-  const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(word), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+  const __m256i spread = _mm256_shuffle_epi8(
+      _mm256_set1_epi32(word), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
   const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
   return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), _mm256_set1_epi8(16));
 }
@@ -199,7 +229,8 @@ QUIRE_INLINE B64 add_fifth_bits(B64 a, const void* p) {
 }
 template <int kShift>
 QUIRE_INLINE __m256i top_bits(__m256i plane) {
-  const __m256i moved = kShift < 4 ? _mm256_slli_epi16(plane, 4 - kShift < 0 ? 0 : 4 - kShift) : _mm256_srli_epi16(plane, kShift - 4 < 0 ? 0 : kShift - 4);
+  const __m256i moved = kShift < 4 ? _mm256_slli_epi16(plane, 4 - kShift < 0 ? 0 : 4 - kShift)
+                                   : _mm256_srli_epi16(plane, kShift - 4 < 0 ? 0 : kShift - 4);
   return _mm256_and_si256(moved, _mm256_set1_epi8(0x30));
 }
 template <int kShift>
@@ -208,7 +239,8 @@ QUIRE_INLINE B64 add_top_bits(B64 a, B64 plane) {
 }
 QUIRE_INLINE I as_int(B64 a) { return {a.lo, a.hi}; }
 
-// 4-bit products are summed in 16 bits over a whole block: 8 * 2 * 15 * 127 = 30,480 fits; the others are widened at once.
+// 4-bit products are summed in 16 bits over a whole block: 8 * 2 * 15 * 127 = 30,480 fits; the others are widened at
+// once.
 struct Dot {
   I sum;
 };
@@ -230,7 +262,8 @@ QUIRE_INLINE void dot(Dot& d, B64 w, const int8_t* x) {
   if constexpr (kBits == 4) {
     d.sum = {_mm256_add_epi16(d.sum.lo, lo), _mm256_add_epi16(d.sum.hi, hi)};
   } else {
-    d.sum = {_mm256_add_epi32(d.sum.lo, _mm256_madd_epi16(lo, ones)), _mm256_add_epi32(d.sum.hi, _mm256_madd_epi16(hi, ones))};
+    d.sum = {_mm256_add_epi32(d.sum.lo, _mm256_madd_epi16(lo, ones)),
+             _mm256_add_epi32(d.sum.hi, _mm256_madd_epi16(hi, ones))};
   }
 }
 template <int kBits>
@@ -255,12 +288,14 @@ QUIRE_INLINE float reduce(F a, Op256 op256, Op128 op128) {
   return _mm_cvtss_f32(op128(two, _mm_shuffle_ps(two, two, 1)));
 }
 QUIRE_INLINE float sum_lanes(F a) {
-  return reduce(a, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_add_ps(x, y); },
-                [](__m128 x, __m128 y) __attribute__((always_inline)) { return _mm_add_ps(x, y); });
+  return reduce(
+      a, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_add_ps(x, y); },
+      [](__m128 x, __m128 y) __attribute__((always_inline)) { return _mm_add_ps(x, y); });
 }
 QUIRE_INLINE float max_lanes(F a) {
-  return reduce(a, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_max_ps(x, y); },
-                [](__m128 x, __m128 y) __attribute__((always_inline)) { return _mm_max_ps(x, y); });
+  return reduce(
+      a, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_max_ps(x, y); },
+      [](__m128 x, __m128 y) __attribute__((always_inline)) { return _mm_max_ps(x, y); });
 }
 
 // The sum of 16 signed bytes.

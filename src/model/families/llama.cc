@@ -31,8 +31,8 @@ void read_rope_hf(const JsonObject& config, RopeConfig& rope) {
   rope.factor = parameters->get_or<double>("factor", 1.0);
   rope.low_frequency_factor = parameters->get_or<double>("low_freq_factor", rope.low_frequency_factor);
   rope.high_frequency_factor = parameters->get_or<double>("high_freq_factor", rope.high_frequency_factor);
-  rope.original_positions =
-      parameters->get_or<double>("original_max_position_embeddings", config.get_or<double>("max_position_embeddings", 0.0));
+  rope.original_positions = parameters->get_or<double>("original_max_position_embeddings",
+                                                       config.get_or<double>("max_position_embeddings", 0.0));
   rope.beta_fast = parameters->get_or<double>("beta_fast", rope.beta_fast);
   rope.beta_slow = parameters->get_or<double>("beta_slow", rope.beta_slow);
   rope.attention_factor = parameters->optional<double>("attention_factor");
@@ -117,7 +117,9 @@ ModelConfig read_llama_gguf(const Gguf& gguf) {
   c.norm_epsilon = gguf.get<float>(key("attention.layer_norm_rms_epsilon"));
   if (gguf.get_or<int>(key("expert_count"), 0) != 0) throw unsupported("{}: mixtures of experts", gguf.file());
   const TensorView* embedding = gguf.find_tensor(kLlamaGgufNames.embedding);
-  if (!embedding || embedding->shape.size() != 2) throw invalid("{}: tensor {} is missing or no matrix; is this a vocabulary without a model?", gguf.file(), kLlamaGgufNames.embedding);
+  if (!embedding || embedding->shape.size() != 2)
+    throw invalid("{}: tensor {} is missing or no matrix; is this a vocabulary without a model?", gguf.file(),
+                  kLlamaGgufNames.embedding);
   c.vocab = static_cast<int>(std::min<uint64_t>(embedding->shape[0], 1u << 30));
   c.tied_output = gguf.find_tensor(kLlamaGgufNames.output) == nullptr;
   c.rope.kind = RopeKind::kNeighbours;
@@ -128,9 +130,11 @@ ModelConfig read_llama_gguf(const Gguf& gguf) {
   if (c.rope.scaling == RopeConfig::Scaling::kNone && c.rope.factor != 1) c.rope.scaling = RopeConfig::Scaling::kLinear;
   c.rope.original_positions = gguf.get_or<double>(key("rope.scaling.original_context_length"), c.max_positions);
   if (const TensorView* divisors = gguf.find_tensor("rope_freqs.weight")) {
-    if (divisors->type != TensorType::F32) throw unsupported("{}: rope_freqs.weight is {}, expected F32", gguf.file(), name(divisors->type));
+    if (divisors->type != TensorType::F32)
+      throw unsupported("{}: rope_freqs.weight is {}, expected F32", gguf.file(), name(divisors->type));
     c.rope.frequency_divisors.resize(divisors->bytes.size() / sizeof(float));
-    std::copy_n(divisors->bytes.begin(), divisors->bytes.size(), reinterpret_cast<std::byte*>(c.rope.frequency_divisors.data()));
+    std::copy_n(divisors->bytes.begin(), divisors->bytes.size(),
+                reinterpret_cast<std::byte*>(c.rope.frequency_divisors.data()));
   }
   finish(c, gguf.get_or<int>(key("attention.sliding_window"), 0));
   return c;

@@ -13,7 +13,8 @@ ModelConfig from_hf(const HfConfig& hf) {
   if (!j.get_or<bool>("use_sliding_window", false)) return c;
   const int window = j.get_or<int>("sliding_window", 0);
   const auto types = j.optional<std::vector<std::string>>("layer_types");
-  if (types && types->size() != c.windows.size()) throw invalid("{}: {} layer types for {} layers", j.where("layer_types"), types->size(), c.layers);
+  if (types && types->size() != c.windows.size())
+    throw invalid("{}: {} layer types for {} layers", j.where("layer_types"), types->size(), c.layers);
   const int first = j.get_or<int>("max_window_layers", 28);
   for (size_t i = 0; i < c.windows.size(); ++i) {
     const bool slides = types ? (*types)[i] == "sliding_attention" : static_cast<int>(i) >= first;

@@ -37,17 +37,19 @@ TokenIds ids(const Safetensors& file, const std::string& name) {
 struct Loaded {
   LoadedModel model;
   Loaded(const std::string& path, std::string_view kernels, const std::string& activations)
-      : model([&] {
-          EngineOptions o;
-          o.model = path;
-          o.kernels = kernels;
-          o.activations = activations;
-          o.threads = 2;
-          o.max_num_seqs = 1;
-          o.max_num_batched_tokens = 128;
-          o.max_model_len = 0;
-          return o;
-        }(), 128) {}
+      : model(
+            [&] {
+              EngineOptions o;
+              o.model = path;
+              o.kernels = kernels;
+              o.activations = activations;
+              o.threads = 2;
+              o.max_num_seqs = 1;
+              o.max_num_batched_tokens = 128;
+              o.max_model_len = 0;
+              return o;
+            }(),
+            128) {}
 };
 
 double largest_difference(std::span<const float> a, std::span<const float> b) {
@@ -62,7 +64,8 @@ TEST_P(HfModels, GiveTransformersLogitsAndTokens) {
   const fs::path folder = kGolden / "models" / GetParam();
   if (!fs::exists(folder)) GTEST_SKIP() << "no reference models at hand";
   const auto expected = Safetensors::open(folder / "expected.safetensors");
-  const double tolerance = nlohmann::json::parse(read_text_file(folder / "expected.json")).at("suggested_tolerance_max_abs_fp32");
+  const double tolerance =
+      nlohmann::json::parse(read_text_file(folder / "expected.json")).at("suggested_tolerance_max_abs_fp32");
   for (const KernelSet* set : available_kernels()) {
     Loaded loaded(folder.string(), set->name, "f32");
     SingleSequence sequence(loaded.model);
@@ -72,7 +75,8 @@ TEST_P(HfModels, GiveTransformersLogitsAndTokens) {
       const TokenIds prompt = ids(expected, "prompt" + n), greedy = ids(expected, "greedy" + n);
       ASSERT_EQ(greedy.size(), 48u);
       auto logits = sequence.append(prompt, true);
-      EXPECT_LE(largest_difference(values<float>(expected, "logits" + n), logits), tolerance) << GetParam() << " prompt " << k << " " << set->name;
+      EXPECT_LE(largest_difference(values<float>(expected, "logits" + n), logits), tolerance)
+          << GetParam() << " prompt " << k << " " << set->name;
       logits = logits.last(static_cast<size_t>(loaded.model.config.vocab));
       for (const TokenId token : greedy) {
         const TokenId best = argmax(logits);
@@ -82,7 +86,9 @@ TEST_P(HfModels, GiveTransformersLogitsAndTokens) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Families, HfModels, ::testing::Values("llama", "llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral", "qwen2"));
+INSTANTIATE_TEST_SUITE_P(Families, HfModels,
+                         ::testing::Values("llama", "llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral",
+                                           "qwen2"));
 
 TEST(HfModels, ReadTheOlderSpellingOfTheirConfiguration) {
   for (const char* name : {"llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral", "qwen2"}) {
@@ -106,8 +112,9 @@ TEST(GgufModels, GiveTorchsLogitsForEveryLoadableType) {
   const fs::path folder = kGolden / "formats/gguf-models";
   if (!fs::exists(folder)) GTEST_SKIP() << "no reference GGUF files at hand";
   int checked = 0;
-  for (const char* name : {"tiny256-F16", "tiny256-BF16", "tiny256-Q4_0", "tiny256-Q4_1", "tiny256-Q5_0", "tiny256-Q5_1", "tiny256-Q8_0", "tiny256-Q4_K_S", "tiny256-Q4_K_M", "tiny256-Q5_K_M",
-                           "tiny256-Q6_K", "stories260K-F32", "stories260K-Q8_0"}) {
+  for (const char* name :
+       {"tiny256-F16", "tiny256-BF16", "tiny256-Q4_0", "tiny256-Q4_1", "tiny256-Q5_0", "tiny256-Q5_1", "tiny256-Q8_0",
+        "tiny256-Q4_K_S", "tiny256-Q4_K_M", "tiny256-Q5_K_M", "tiny256-Q6_K", "stories260K-F32", "stories260K-Q8_0"}) {
     const auto expected = Safetensors::open(folder / (std::string(name) + ".ref.safetensors"));
     const TokenIds prompt = ids(expected, "prompt"), tokens = ids(expected, "torch_tokens");
     const auto wanted = values<float>(expected, "torch_prompt_logits");
@@ -121,10 +128,12 @@ TEST(GgufModels, GiveTorchsLogitsForEveryLoadableType) {
         EXPECT_LE(largest_difference(wanted, logits), 2e-4 + 1e-4 * top) << name;
       } else {
         double error = 0, size = 0;
-        for (size_t i = 0; i < wanted.size(); ++i) error += std::pow(double{wanted[i]} - logits[i], 2), size += std::pow(double{wanted[i]}, 2);
+        for (size_t i = 0; i < wanted.size(); ++i)
+          error += std::pow(double{wanted[i]} - logits[i], 2), size += std::pow(double{wanted[i]}, 2);
         EXPECT_LE(std::sqrt(error / size), 0.1) << name << " " << activations;
       }
-      if (activations != std::string("f32") && std::string(name).starts_with("tiny")) continue;  // random weights magnify rounding
+      if (activations != std::string("f32") && std::string(name).starts_with("tiny"))
+        continue;  // random weights magnify rounding
       auto last = logits.last(static_cast<size_t>(loaded.model.config.vocab));
       for (const TokenId token : tokens) {
         const TokenId best = argmax(last);
@@ -169,7 +178,8 @@ TEST_F(SmolLm2, ContinuesAsTheReferenceDoes) {
         const auto margins = c.at("greedy_margins").get<std::vector<double>>();
         SingleSequence sequence(loaded.model);
         std::span<float> logits;
-        for (size_t at = 0; at < prompt.size(); at += 128) logits = sequence.append(std::span(prompt).subspan(at, std::min<size_t>(128, prompt.size() - at)), false);
+        for (size_t at = 0; at < prompt.size(); at += 128)
+          logits = sequence.append(std::span(prompt).subspan(at, std::min<size_t>(128, prompt.size() - at)), false);
         if (exact) {
           const double sum = log_sum(logits);
           for (const auto& [id, logprob] : c.at("top20_logprobs").get<std::vector<std::pair<TokenId, double>>>()) {
@@ -196,7 +206,8 @@ TEST_F(SmolLm2, HasTheReferencesPerplexity) {
   const std::string all = read_text_file(text);
   for (const char* activations : {"f32", "int8", "bf16"}) {
     Loaded loaded(path_, "auto", activations);
-    const TokenIds tokens = loaded.model.text.tokenizer->encode(std::string_view(all).substr(0, 20'000), {.add_special = false, .parse_special = false});
+    const TokenIds tokens = loaded.model.text.tokenizer->encode(std::string_view(all).substr(0, 20'000),
+                                                                {.add_special = false, .parse_special = false});
     const auto vocab = static_cast<size_t>(loaded.model.config.vocab);
     double total = 0, wanted = 0;
     constexpr size_t kChunks = 4, kContext = 512;

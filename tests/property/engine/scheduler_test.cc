@@ -22,7 +22,8 @@ struct Simulated {
 // Runs the plans as the engine does, with page counts instead of pages.
 class Simulation {
  public:
-  Simulation(unsigned seed, SchedulerLimits limits, int pages) : random_(seed), limits_(limits), pages_(pages), free_(pages) {}
+  Simulation(unsigned seed, SchedulerLimits limits, int pages)
+      : random_(seed), limits_(limits), pages_(pages), free_(pages) {}
 
   void step() {
     arrive();
@@ -51,7 +52,8 @@ class Simulation {
     Simulated s;
     s.view.id = ++last_id_;
     const int most = pages_ * 16;
-    s.view.tokens = 1 + static_cast<int>(random_() % static_cast<unsigned>(random_() % 5 == 0 ? most - 1 : std::min(most - 1, 60)));
+    s.view.tokens =
+        1 + static_cast<int>(random_() % static_cast<unsigned>(random_() % 5 == 0 ? most - 1 : std::min(most - 1, 60)));
     s.target = std::min(most, s.view.tokens + 1 + static_cast<int>(random_() % 50));
     waiting_.push_back(s);
   }
@@ -70,7 +72,9 @@ class Simulation {
       ASSERT_TRUE(planned.insert(c.id).second) << "a sequence twice";
       ASSERT_GT(c.rows, 0);
       rows += c.rows;
-      const auto find = [&](const auto& list) { return std::find_if(list.begin(), list.end(), [&](const auto& v) { return v.id == c.id; }); };
+      const auto find = [&](const auto& list) {
+        return std::find_if(list.begin(), list.end(), [&](const auto& v) { return v.id == c.id; });
+      };
       auto s = find(state.running);
       if (s == state.running.end()) {
         s = find(state.waiting);
@@ -90,7 +94,8 @@ class Simulation {
     }
     ASSERT_LE(state.running.size() - p.preempted.size() + p.admitted.size(), static_cast<size_t>(limits_.max_running));
     // First come first: what is preempted are the last, what is admitted are the first.
-    for (size_t i = 0; i < p.preempted.size(); ++i) ASSERT_EQ(p.preempted[i], state.running[state.running.size() - 1 - i].id);
+    for (size_t i = 0; i < p.preempted.size(); ++i)
+      ASSERT_EQ(p.preempted[i], state.running[state.running.size() - 1 - i].id);
     for (size_t i = 0; i < p.admitted.size(); ++i) ASSERT_EQ(p.admitted[i], state.waiting[i].id);
     // A decoding sequence that stays gets its row, if the rows suffice for all.
     for (const SequenceView& s : state.running) decoding += s.tokens - s.computed == 1;
@@ -155,10 +160,12 @@ class Simulation {
 TEST(Scheduler, KeepsItsPromisesOverRandomHistories) {
   std::mt19937 random(1);
   for (unsigned seed = 0; seed < 250; ++seed) {
-    const SchedulerLimits limits{static_cast<int>(1 + random() % (seed % 2 ? 8 : 200)), static_cast<int>(1 + random() % 20), seed % 4 != 0};
+    const SchedulerLimits limits{static_cast<int>(1 + random() % (seed % 2 ? 8 : 200)),
+                                 static_cast<int>(1 + random() % 20), seed % 4 != 0};
     const int pages = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
     Simulation s(seed, limits, pages);
-    SCOPED_TRACE(::testing::Message() << "seed " << seed << " rows " << limits.max_rows << " sequences " << limits.max_running << " pages " << pages);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << " rows " << limits.max_rows << " sequences "
+                                      << limits.max_running << " pages " << pages);
     for (int i = 0; i < 400; ++i) {
       s.step();
       ASSERT_FALSE(HasFatalFailure());

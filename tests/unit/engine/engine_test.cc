@@ -65,14 +65,17 @@ std::vector<Answer> generate(Engine& engine, const Request& r) {
 
 std::vector<Request> mixed_requests() {
   std::vector<Request> requests;
-  for (unsigned i = 0; i < 24; ++i) requests.push_back(request(i, 3 + static_cast<int>(i * 37 % 90), 5 + static_cast<int>(i * 11 % 30), i % 3 == 0 ? 0.0f : 1.0f));
+  for (unsigned i = 0; i < 24; ++i)
+    requests.push_back(
+        request(i, 3 + static_cast<int>(i * 37 % 90), 5 + static_cast<int>(i * 11 % 30), i % 3 == 0 ? 0.0f : 1.0f));
   requests[5].sampling.top_p = 0.8f;
   requests[6].sampling.repetition_penalty = 1.3f;
   requests[7].sampling.top_k = 5;
   return requests;
 }
 
-std::vector<Answer> all_at_once(const EngineOptions& o, const std::vector<Request>& requests, EngineStats* stats = nullptr) {
+std::vector<Answer> all_at_once(const EngineOptions& o, const std::vector<Request>& requests,
+                                EngineStats* stats = nullptr) {
   Engine engine(o);
   std::vector<Answer> answers(requests.size());
   std::mutex mutex;
@@ -108,7 +111,8 @@ TEST(Engine, AnswersDoNotDependOnCompanyChunksCacheOrPreemption) {
     Engine engine(options());
     for (const Request& r : requests) alone.push_back(generate(engine, r)[0]);
   }
-  for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(alone[i].tokens.size(), static_cast<size_t>(*requests[i].sampling.max_tokens));
+  for (size_t i = 0; i < alone.size(); ++i)
+    EXPECT_EQ(alone[i].tokens.size(), static_cast<size_t>(*requests[i].sampling.max_tokens));
   expect_same(alone, all_at_once(options(), requests), "together");
   EngineOptions o = options();
   o.max_num_batched_tokens = 7;
@@ -134,7 +138,8 @@ TEST(Engine, PreemptsWhenPagesRunOutAndAnswersTheSame) {
   const auto expected = all_at_once(options(), requests);
   EngineOptions o = options();
   o.max_model_len = 160;
-  o.kv_cache_bytes = size_t{13} * 2 * 2 * 16 * 32 * 2 * 2;  // 13 pages of 2 layers, 2 heads, 16 tokens, 32 dimensions, keys and values of bf16
+  o.kv_cache_bytes = size_t{13} * 2 * 2 * 16 * 32 * 2 *
+                     2;  // 13 pages of 2 layers, 2 heads, 16 tokens, 32 dimensions, keys and values of bf16
   EngineStats stats;
   expect_same(expected, all_at_once(o, requests, &stats), "13 pages");
   EXPECT_GT(stats.preemptions, 0u);
@@ -152,7 +157,8 @@ TEST(Engine, ChoicesShareThePromptAndAnswerAsIfTheyDidNot) {
   expect_same(a, b, "n = 5");
   EXPECT_NE(a[0].tokens, a[1].tokens);
   for (Engine* engine : {&shared, &separate}) {  // the counters follow the last answer
-    for (int i = 0; i < 1000 && engine->stats().kv_pages_used != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 1000 && engine->stats().kv_pages_used != 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(engine->stats().kv_pages_used, 0);
   }
 }
@@ -180,7 +186,10 @@ TEST(Engine, EndsAtStopStringsStopTokensAndLength) {
   cut = generate(engine, r)[0];
   EXPECT_EQ(cut.finish, FinishReason::kStop);
   EXPECT_EQ(cut.stop_reason, std::to_string(whole.tokens[7]));
-  EXPECT_EQ(cut.tokens.size(), static_cast<size_t>(std::find(whole.tokens.begin(), whole.tokens.end(), whole.tokens[7]) - whole.tokens.begin()) + 1);
+  EXPECT_EQ(
+      cut.tokens.size(),
+      static_cast<size_t>(std::find(whole.tokens.begin(), whole.tokens.end(), whole.tokens[7]) - whole.tokens.begin()) +
+          1);
 }
 
 TEST(Engine, HonoursEndOfSequenceMinTokensAndIgnoreEos) {
@@ -260,7 +269,11 @@ TEST(Engine, NamesWhatIsWrongWithItsOptions) {
   EXPECT_NE(message([](auto& o) { o.kv_cache_dtype = "q4"; }).find("bf16"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.model = "/nowhere.gguf"; }).find("/nowhere.gguf"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.max_model_len = 1 << 20; }).find("512"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.max_model_len = 512; o.kv_cache_bytes = 4096; }).find("--kv-cache-size"), std::string::npos);
+  EXPECT_NE(message([](auto& o) {
+              o.max_model_len = 512;
+              o.kv_cache_bytes = 4096;
+            }).find("--kv-cache-size"),
+            std::string::npos);
   EXPECT_NE(message([](auto& o) { o.threads = -1; }).find("--threads"), std::string::npos);
 }
 

@@ -35,7 +35,8 @@ std::vector<float> all_logits(LoadedModel& model, const TokenIds& ids, int chunk
   SingleSequence sequence(model);
   std::vector<float> logits;
   for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk)) {
-    const auto part = sequence.append(std::span(ids).subspan(at, std::min(static_cast<size_t>(chunk), ids.size() - at)), true);
+    const auto part =
+        sequence.append(std::span(ids).subspan(at, std::min(static_cast<size_t>(chunk), ids.size() - at)), true);
     logits.insert(logits.end(), part.begin(), part.end());
   }
   return logits;
@@ -56,10 +57,14 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
     for (const char* activations : {"int8", "bf16", "f32"}) {
       LoadedModel one(options(type, GetParam()->name, 1, activations), 128);
       const auto expected = all_logits(one, ids, 1);
-      for (const int chunk : {7, 64}) EXPECT_TRUE(same_bits(expected, all_logits(one, ids, chunk))) << name(type) << " " << activations << " chunk " << chunk;
+      for (const int chunk : {7, 64})
+        EXPECT_TRUE(same_bits(expected, all_logits(one, ids, chunk)))
+            << name(type) << " " << activations << " chunk " << chunk;
       for (const int threads : {2, 3}) {
         LoadedModel more(options(type, GetParam()->name, threads, activations), 128);
-        for (const int chunk : {1, 13}) EXPECT_TRUE(same_bits(expected, all_logits(more, ids, chunk))) << name(type) << " " << activations << " threads " << threads;
+        for (const int chunk : {1, 13})
+          EXPECT_TRUE(same_bits(expected, all_logits(more, ids, chunk)))
+              << name(type) << " " << activations << " threads " << threads;
       }
     }
   }
@@ -92,14 +97,18 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
         const auto n = static_cast<int>(std::min<size_t>(prompts[s].size() - done[s], random() % 16));
         if (n == 0) continue;
         spans.push_back({static_cast<int>(rows.size()), n, static_cast<int>(done[s]), tables[s]});
-        for (int i = 0; i < n; ++i, ++done[s]) rows.push_back({prompts[s][done[s]], static_cast<int>(done[s]), done[s] + 1 == prompts[s].size()});
+        for (int i = 0; i < n; ++i, ++done[s])
+          rows.push_back({prompts[s][done[s]], static_cast<int>(done[s]), done[s] + 1 == prompts[s].size()});
         if (done[s] == prompts[s].size()) ended.push_back(s);
       }
-      if (rows.empty() && std::equal(done.begin(), done.end(), prompts.begin(), [](size_t d, const TokenIds& p) { return d == p.size(); })) break;
+      if (rows.empty() && std::equal(done.begin(), done.end(), prompts.begin(),
+                                     [](size_t d, const TokenIds& p) { return d == p.size(); }))
+        break;
       if (rows.empty()) continue;
       const auto logits = model.decoder->forward({rows, spans});
       for (size_t i = 0; i < ended.size(); ++i) {
-        EXPECT_EQ(std::memcmp(alone[ended[i]].data(), logits.data() + i * vocab, vocab * sizeof(float)), 0) << "sequence " << ended[i] << " round " << round;
+        EXPECT_EQ(std::memcmp(alone[ended[i]].data(), logits.data() + i * vocab, vocab * sizeof(float)), 0)
+            << "sequence " << ended[i] << " round " << round;
       }
     }
   }
@@ -113,13 +122,15 @@ TEST(Exactness, KernelSetsAgreeBitForBitWithTheReference) {
       const auto expected = all_logits(reference, ids, 20);
       for (const KernelSet* set : available_kernels()) {
         LoadedModel model(options(type, set->name, 2, activations), 128);
-        EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 20))) << set->name << " " << name(type) << " " << activations;
+        EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 20)))
+            << set->name << " " << name(type) << " " << activations;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(KernelSets, Exactness, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(KernelSets, Exactness,
+                         ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

@@ -16,7 +16,9 @@ inline std::string tiny_model(TensorType type = TensorType::Q4_1) {
   static std::map<TensorType, std::string> made;
   std::string& path = made[type];
   if (path.empty()) {
-    path = (std::filesystem::temp_directory_path() / ("quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(name(type)) + ".gguf")).string();
+    path = (std::filesystem::temp_directory_path() /
+            ("quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(name(type)) + ".gguf"))
+               .string();
     write_synthetic_model(path, {"tiny", 2, 256, 6, 2, 32, 512, 320, 512, 10000, false}, type, 5);
   }
   return path;
@@ -27,7 +29,9 @@ struct TinyModels {
   ~TinyModels() {
     for (const TensorTypeInfo& type : tensor_types()) {
       std::error_code ignored;
-      std::filesystem::remove(std::filesystem::temp_directory_path() / ("quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(type.name) + ".gguf"), ignored);
+      std::filesystem::remove(std::filesystem::temp_directory_path() /
+                                  ("quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(type.name) + ".gguf"),
+                              ignored);
     }
   }
 };

@@ -1,4 +1,5 @@
-// Attention over pages: the reference's bits in every kernel set, whatever the tiles, splits and page placement; and the textbook's values.
+// Attention over pages: the reference's bits in every kernel set, whatever the tiles, splits and page placement; and
+// the textbook's values.
 
 #include <gtest/gtest.h>
 
@@ -45,8 +46,9 @@ struct Sequence {
     kv = {memory.data(), head_stride * static_cast<size_t>(c.kv_heads), head_stride, c.type, c.kv_heads, c.dim};
     const std::vector<float> no_turn(static_cast<size_t>(c.dim) + 2, 0.0f);
     for (int t = 0; t < c.tokens; ++t) {
-      kernels.rope_store({nullptr, &k[static_cast<size_t>(t * c.kv_heads * c.dim)], &v[static_cast<size_t>(t * c.kv_heads * c.dim)], 0,
-                          no_turn.data(), c.dim, RopeKind::kNone, &kv, pages[static_cast<size_t>(t / kPageTokens)], t % kPageTokens});
+      kernels.rope_store({nullptr, &k[static_cast<size_t>(t * c.kv_heads * c.dim)],
+                          &v[static_cast<size_t>(t * c.kv_heads * c.dim)], 0, no_turn.data(), c.dim, RopeKind::kNone,
+                          &kv, pages[static_cast<size_t>(t / kPageTokens)], t % kPageTokens});
     }
   }
 
@@ -71,7 +73,9 @@ struct Sequence {
           continue;
         }
         std::vector<float> partials(part * static_cast<size_t>(all));
-        for (int s = 0; s < all; ++s) kernels.attention(a, {pages.data(), row, count, row, h * group, group, s, s + 1, &partials[part * static_cast<size_t>(s)]});
+        for (int s = 0; s < all; ++s)
+          kernels.attention(
+              a, {pages.data(), row, count, row, h * group, group, s, s + 1, &partials[part * static_cast<size_t>(s)]});
         kernels.merge(a, {row, count, h * group, group, partials.data(), part, all});
       }
     }
@@ -80,8 +84,8 @@ struct Sequence {
 };
 
 const Case kCases[] = {
-    {KvType::kF32, 4, 2, 16, 40, 0},  {KvType::kBf16, 9, 3, 64, 200, 0}, {KvType::kF16, 8, 8, 8, 70, 0},
-    {KvType::kBf16, 4, 2, 32, 150, 24}, {KvType::kF32, 3, 1, 48, 700, 0},  {KvType::kF32, 2, 1, 16, 1100, 600},
+    {KvType::kF32, 4, 2, 16, 40, 0},     {KvType::kBf16, 9, 3, 64, 200, 0}, {KvType::kF16, 8, 8, 8, 70, 0},
+    {KvType::kBf16, 4, 2, 32, 150, 24},  {KvType::kF32, 3, 1, 48, 700, 0},  {KvType::kF32, 2, 1, 16, 1100, 600},
     {KvType::kBf16, 2, 1, 80, 560, 100},
 };
 
@@ -98,8 +102,8 @@ TEST_P(Attention, GivesTheReferencesBitsInAnyTiling) {
         const auto got = other.run(*GetParam(), rows, merged);
         for (size_t i = 0; i < expected.size(); ++i) {
           ASSERT_EQ(std::memcmp(&got[i], &expected[i], 4), 0)
-              << "dim " << c.dim << " tokens " << c.tokens << " window " << c.window << " rows " << rows << " merged " << merged << " at "
-              << i << ": " << got[i] << " instead of " << expected[i];
+              << "dim " << c.dim << " tokens " << c.tokens << " window " << c.window << " rows " << rows << " merged "
+              << merged << " at " << i << ": " << got[i] << " instead of " << expected[i];
         }
       }
     }
@@ -119,13 +123,17 @@ TEST_P(Attention, IsTheTextbooksSoftmax) {
         const int begin = c.window > 0 ? std::max(0, row + 1 - c.window) : 0;
         for (int t = begin; t <= row; ++t) {
           double score = 0;
-          for (int d = 0; d < c.dim; ++d) score += double{s.q[static_cast<size_t>((row * c.heads + h) * c.dim + d)]} * s.k[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
+          for (int d = 0; d < c.dim; ++d)
+            score += double{s.q[static_cast<size_t>((row * c.heads + h) * c.dim + d)]} *
+                     s.k[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
           weights.push_back(std::exp(score / std::sqrt(c.dim)));
           total += weights.back();
         }
         for (int d = 0; d < c.dim; ++d) {
           double expected = 0;
-          for (int t = begin; t <= row; ++t) expected += weights[static_cast<size_t>(t - begin)] / total * s.v[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
+          for (int t = begin; t <= row; ++t)
+            expected += weights[static_cast<size_t>(t - begin)] / total *
+                        s.v[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
           ASSERT_NEAR(got[static_cast<size_t>((row * c.heads + h) * c.dim + d)], expected, 2e-5);
         }
       }
@@ -140,7 +148,8 @@ TEST_P(Attention, TurnsAndStoresToTheReferencesBits) {
     for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
       for (const auto& [dim, turned] : {std::pair{32, 32}, {64, 16}, {8, 8}, {80, 40}}) {
         const int heads = 6, kv_heads = 2;
-        std::vector<float> q(static_cast<size_t>(heads * dim)), k(static_cast<size_t>(kv_heads * dim)), v(k.size()), cos_sin(static_cast<size_t>(turned));
+        std::vector<float> q(static_cast<size_t>(heads * dim)), k(static_cast<size_t>(kv_heads * dim)), v(k.size()),
+            cos_sin(static_cast<size_t>(turned));
         for (auto* x : {&q, &k, &v, &cos_sin}) {
           for (float& f : *x) f = normal(random);
         }
@@ -153,8 +162,10 @@ TEST_P(Attention, TurnsAndStoresToTheReferencesBits) {
           return memory;
         };
         std::vector<float> expected_q, got_q;
-        EXPECT_EQ(run(reference_kernels(), expected_q), run(*GetParam(), got_q)) << "kind " << static_cast<int>(kind) << " dim " << dim;
-        EXPECT_EQ(std::memcmp(expected_q.data(), got_q.data(), q.size() * sizeof(float)), 0) << "kind " << static_cast<int>(kind) << " dim " << dim;
+        EXPECT_EQ(run(reference_kernels(), expected_q), run(*GetParam(), got_q))
+            << "kind " << static_cast<int>(kind) << " dim " << dim;
+        EXPECT_EQ(std::memcmp(expected_q.data(), got_q.data(), q.size() * sizeof(float)), 0)
+            << "kind " << static_cast<int>(kind) << " dim " << dim;
       }
     }
   }
@@ -169,7 +180,8 @@ TEST(Exp, IsWithinTwoUlpAndZeroBelow) {
   EXPECT_EQ(exp_lane(0.0f), 1.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(KernelSets, Attention, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(KernelSets, Attention,
+                         ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

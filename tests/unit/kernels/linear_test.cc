@@ -25,7 +25,8 @@ TEST(Packing, KeepsEveryWeight) {
       for (int k = 0; k < cols; ++k) {
         const float value = packed_weight(packed.matrix, n, k);
         ASSERT_EQ(std::memcmp(&value, &expected[static_cast<size_t>(n * cols + k)], 4), 0)
-            << name(type) << " row " << n << " column " << k << ": " << value << " instead of " << expected[static_cast<size_t>(n * cols + k)];
+            << name(type) << " row " << n << " column " << k << ": " << value << " instead of "
+            << expected[static_cast<size_t>(n * cols + k)];
       }
     }
   }
@@ -69,13 +70,22 @@ TEST_P(Linear, GivesTheReferencesBits) {
       for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64}) {
         const Inputs in = random_inputs(reference_kernels(), to, rows, cols, random);
         for (const bool gated : {false, true}) {
-          const LinearArgs args{&weights.matrix, gated ? &up.matrix : nullptr, to, in.blocks.data(), in.stride, nullptr, 0,
-                                gated ? nullptr : bias.data(), !gated};
-          const auto expected = run(reference_kernels(), args, rows, outputs), got = run(*GetParam(), args, rows, outputs);
+          const LinearArgs args{&weights.matrix,
+                                gated ? &up.matrix : nullptr,
+                                to,
+                                in.blocks.data(),
+                                in.stride,
+                                nullptr,
+                                0,
+                                gated ? nullptr : bias.data(),
+                                !gated};
+          const auto expected = run(reference_kernels(), args, rows, outputs),
+                     got = run(*GetParam(), args, rows, outputs);
           for (size_t i = 0; i < expected.size(); ++i) {
             ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
-                << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated << " row "
-                << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
+                << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated
+                << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of "
+                << expected[i];
           }
         }
         if (rows > 17 && cols > 100) break;  // the reference is slow
@@ -102,7 +112,8 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
         args.out = got.data();
         GetParam()->quantize(args, 0, rows);
         if (to == Activations::kF32) {  // its blocks' sums are not used
-          for (size_t b = 0; b < expected.size(); b += sizeof(FloatBlock)) ASSERT_EQ(std::memcmp(&expected[b], &got[b], sizeof(float) * kBlock), 0) << cols;
+          for (size_t b = 0; b < expected.size(); b += sizeof(FloatBlock))
+            ASSERT_EQ(std::memcmp(&expected[b], &got[b], sizeof(float) * kBlock), 0) << cols;
         } else {
           for (size_t b = 0; b < expected.size(); b += activation_block_bytes(to)) {
             const size_t used = to == Activations::kBf16 ? sizeof(float) * (kBlock + 1) : sizeof(Int8Block);
@@ -114,7 +125,8 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(KernelSets, Linear, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(KernelSets, Linear,
+                         ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace
