@@ -90,7 +90,7 @@ void run(const TemplateOptions& options) {
   }
   for (std::string line; std::getline(std::cin, line);)
     if (line.find_first_not_of(" \t\r") != std::string::npos)
-      std::cout << answer(source, line).dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+      std::cout << answer(source, line).dump(-1, ' ', true, ordered_json::error_handler_t::replace) << std::endl;
 }
 
 }  // namespace

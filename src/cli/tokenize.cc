@@ -13,11 +13,11 @@
 #include "base/error.h"
 #include "base/gunzip.h"
 #include "base/mapped_file.h"
+#include "base/utf8.h"
 #include "format/gguf.h"
 #include "model/gguf_vocabulary.h"
 #include "model/registry.h"
 #include "text/tokenizer.h"
-#include "base/utf8.h"
 
 namespace quire {
 namespace {
@@ -57,7 +57,10 @@ Tokenizer load_tokenizer(const Options& options) {
   return load_tokenizer(resolve_model(options.model));
 }
 
-std::string printed(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+// On one line whatever a reader takes for a line's end: for programs in ASCII, for people as it is.
+std::string printed(const json& value, bool ascii = true) {
+  return value.dump(-1, ' ', ascii, json::error_handler_t::replace);
+}
 
 TokenIds ids_of(const json& value, size_t line) {
   if (!value.is_array()) throw invalid("line {}: shall be an array of token ids", line);
@@ -109,7 +112,8 @@ void print_tokens(const Tokenizer& tokenizer, const TokenIds& ids) {
   for (TokenId id : ids) {
     // Part of a character cannot be shown; its token's spelling can.
     const std::string_view bytes = tokenizer.token_bytes(id);
-    fmt::print("{:>8}  {}\n", id, is_utf8(bytes) ? printed(std::string(bytes)) : std::string(tokenizer.token_text(id)));
+    fmt::print("{:>8}  {}\n", id,
+               is_utf8(bytes) ? printed(std::string(bytes), false) : std::string(tokenizer.token_text(id)));
   }
   fmt::print("{} tokens\n", ids.size());
 }

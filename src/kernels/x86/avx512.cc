@@ -1,12 +1,8 @@
 // The kernels for AVX-512 (F, BW, VL, DQ, VNNI): compiled for it alone (CMakeLists.txt).
 
-#include <cstddef>
-
-#include "kernels/lanes.h"
 #include "kernels/rope_store.inc.h"
 #include "kernels/x86/linear.inc.h"
 #include "kernels/x86/rows.inc.h"
-#include "kernels/x86/vector.h"
 
 namespace quire {
 

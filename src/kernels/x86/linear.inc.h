@@ -1,6 +1,7 @@
 // Linears over packed weights, written once over x86/vector.h. The sums are reference.cc's, in its order.
 
 #include "kernels/kernels.h"
+#include "kernels/x86/vector.h"
 
 namespace quire {
 namespace {

@@ -1,6 +1,8 @@
 // Norms, activation blocks and attention, written once over x86/vector.h. The sums are reference.cc's, in its order.
 
+#include "base/half.h"
 #include "kernels/kernels.h"
+#include "kernels/x86/vector.h"
 
 namespace quire {
 namespace {

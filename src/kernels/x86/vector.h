@@ -5,7 +5,10 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
+
+#include "kernels/lanes.h"
 
 #define QUIRE_INLINE [[gnu::always_inline]] static inline
 
