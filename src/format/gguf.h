@@ -31,7 +31,7 @@ struct GgufValue {
   std::vector<GgufValue> elements() const;
 };
 
-struct GgufPart;  // what one file says, in gguf.cc
+struct GgufPart;  // what one file says: gguf_part.h
 
 // Owns the mapping of all parts; every view it hands out lives as long as it does (moves keep them).
 // Opening checks the whole structure; a wrong file is an Error that names file, field, offset, value and reason.
