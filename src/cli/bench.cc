@@ -230,7 +230,7 @@ void run_bench(BenchOptions& o) {
 void add_bench_command(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand(
-      "bench", "measure prefill and decode, beside the machine's read bandwidth and multiply rate in the same run");
+      "bench", "Measure prefill and decode, beside the machine's read bandwidth and multiply rate in the same run");
   add_engine_options(*command, o->engine);
   command->add_option("-p,--prompt", o->prompts, "prompt lengths; 0: none")->delimiter(',')->capture_default_str();
   command->add_option("-n,--generate", o->generate, "tokens to decode; 0: none")->delimiter(',')->capture_default_str();

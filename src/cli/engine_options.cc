@@ -27,9 +27,11 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
                  "memory for the KV cache (4GiB, 512MiB); 0: as needed, at most a quarter of the free memory")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  app.add_flag("--no-kv-cache{false}", o.kv_cache,
-               "recompute everything for each token: the baseline that the cache is measured against");
-  app.add_flag("--no-chunked-prefill{false}", o.chunked_prefill, "compute each prompt as one chunk, whatever waits");
+  app.add_flag_callback(
+      "--no-kv-cache", [&o] { o.kv_cache = false; },
+      "recompute everything for each token: the baseline that the cache is measured against");
+  app.add_flag_callback(
+      "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as one chunk, whatever waits");
 }
 
 }  // namespace quire

@@ -110,7 +110,7 @@ void add_perplexity_command(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
   CLI::App* command = app.add_subcommand(
       "perplexity",
-      "perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
+      "Perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
   add_engine_options(*command, o->engine);
   command->remove_option(command->get_option("--max-model-len"));
   command->add_option("-f,--file", o->file, "text file (UTF-8)")->required();

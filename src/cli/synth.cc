@@ -33,7 +33,7 @@ void run_synth(const SynthOptions& o) {
 void add_synth_command(CLI::App& app) {
   auto o = std::make_shared<SynthOptions>();
   CLI::App* command =
-      app.add_subcommand("synth", "write a model of a given shape with random weights: to measure without weights");
+      app.add_subcommand("synth", "Write a model of a given shape with random weights: to measure without weights");
   std::vector<std::string> shapes;
   for (const SynthShape& shape : synth_shapes()) shapes.emplace_back(shape.name);
   command->add_option("--shape", o->shape, "the model's shape")->check(CLI::IsMember(shapes))->capture_default_str();

@@ -249,7 +249,7 @@ void run_verify(VerifyOptions& o) {
 void add_verify_command(CLI::App& app) {
   auto o = std::make_shared<VerifyOptions>();
   o->engine.activations = "f32";
-  CLI::App* command = app.add_subcommand("verify", "compare a model's logits and greedy tokens with a reference file");
+  CLI::App* command = app.add_subcommand("verify", "Compare a model's logits and greedy tokens with a reference file");
   add_engine_options(*command, o->engine);
   command
       ->add_option("expected", o->expected,
