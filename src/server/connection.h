@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -57,6 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> stream(Job& job, Exchange& exchange);
   boost::asio::awaitable<bool> collect(Job& job, Exchange& exchange);
   boost::asio::awaitable<bool> send(const Reply& reply);
+  boost::asio::awaitable<bool> send(Reply&&) = delete;  // gcc 12 can destroy temporaries of a co_await expression twice
   boost::asio::awaitable<bool> write(std::string_view bytes);
 
   // Waits for the exchange, the client's end or the deadline. What ended the request, if anything but its answer did.
@@ -64,9 +64,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<ApiError> failure_of(const Piece& piece) const;
 
   void begin_request(const HttpRequest& request);
-  void begin_watch();
-  void end_watch();
-  void on_readable(uint64_t watch);
+  void watch();
+  void on_readable();
   void wake_up();
   std::string head(int status, std::string_view content_type,
                    const std::vector<std::pair<std::string, std::string>>& headers) const;
@@ -78,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::steady_timer wake_;
   bool woken_ = false;
   bool idle_ = true;
+  bool waiting_ = false;  // for the socket to be readable
 
   // Of the request under way.
   std::string request_id_, log_name_;
@@ -85,8 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_alive_ = false, head_only_ = false, http_1_0_ = false, bytes_sent_ = false, gone_ = false;
   std::chrono::steady_clock::time_point started_, deadline_;
   std::shared_ptr<Exchange> exchange_;
-  boost::asio::cancellation_signal end_of_watch_;
-  uint64_t watch_ = 0;  // number of the watch under way; what comes of an older one is ignored
+  bool watching_ = false;  // for the client's end, while its answer is generated
 };
 
 }  // namespace quire

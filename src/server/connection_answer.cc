@@ -42,7 +42,6 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
       reply = context_.service.reply(route, context_.stopping);
     } else {
       if (context_.stopping) throw stopping_error();
-      // A named lambda that outlives the await: gcc 12 moves temporaries in co_await expressions wrongly.
       auto prepare = [&]() -> asio::awaitable<Job> {
         co_return context_.service.prepare(route.endpoint == Endpoint::kChat ? Api::kChat : Api::kCompletion,
                                            request.body());
@@ -78,9 +77,10 @@ asio::awaitable<bool> Connection::generate(Job job) {
   if (reply) co_return co_await send(*reply);
 
   if (context_.aborting) exchange_->cancel();
-  begin_watch();
+  watching_ = true;
+  watch();
   const bool more = job.stream ? co_await stream(job, *exchange_) : co_await collect(job, *exchange_);
-  end_watch();
+  watching_ = false;
   exchange_->close();
   if (gone_) spdlog::info("{} the client left: {}", request_id_, log_name_);
   co_return more && !gone_;
@@ -135,10 +135,13 @@ asio::awaitable<bool> Connection::collect(Job& job, Exchange& exchange) {
     }
     if (failure) {
       exchange.close();
-      co_return co_await send(error_reply(*failure));
+      const Reply reply = error_reply(*failure);
+      co_return co_await send(reply);
     }
   }
-  co_return co_await send({.status = 200, .body = body.json()});
+  Reply reply;
+  reply.body = body.json();
+  co_return co_await send(reply);
 }
 
 asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
@@ -163,7 +166,10 @@ asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
     if (failure) {
       exchange.close();
       keep_alive_ = keep_alive_ && !begun;
-      if (!begun) co_return co_await send(error_reply(*failure));  // still a status, not an event
+      if (!begun) {  // still a status, not an event
+        const Reply reply = error_reply(*failure);
+        co_return co_await send(reply);
+      }
       append_error_event(*failure, events);
       left = 0;
     } else if (left == 0) {

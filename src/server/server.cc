@@ -72,7 +72,8 @@ struct Server::State {
 
   asio::awaitable<void> accept() {
     while (acceptor.is_open()) {
-      auto [error, socket] = co_await acceptor.async_accept(asio::make_strand(io), kTuple);
+      const auto strand = asio::make_strand(io);  // the connection's
+      auto [error, socket] = co_await acceptor.async_accept(strand, kTuple);
       if (!acceptor.is_open()) co_return;
       if (error) {  // out of file descriptors, or the client is gone already
         spdlog::warn("cannot accept a connection: {}", error.message());
@@ -117,6 +118,7 @@ struct Server::State {
   }
 
   void cancel_all() {
+    if (connections.empty()) return finish();
     context.aborting = true;
     for (const auto& connection : connections) connection->abort();
     after(kLastWords, [this] { io.stop(); });

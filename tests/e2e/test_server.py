@@ -1,0 +1,162 @@
+"""What clients do wrong, and how a server ends."""
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import openai
+import pytest
+
+from conftest import MODEL, QUIRE, eventually
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def post(server, path, body, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", path, body if isinstance(body, (str, bytes)) else json.dumps(body), headers or {})
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def get(server, path):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+def metric(server, name):
+    return sum(float(line.rsplit(" ", 1)[1]) for line in get(server, "/metrics")[1].splitlines() if line.startswith(f"quire:{name}{{"))
+
+
+def chat(**fields):
+    return {"messages": HI, "max_tokens": 4, **fields}
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("tool_choice", "auto"),
+        ("response_format", {"type": "json_object"}),
+        ("guided_json", {}),
+        ("functions", [{}]),
+        ("temperature", -1),
+        ("temperature", "hot"),
+        ("top_p", 2),
+        ("n", 0),
+        ("max_tokens", 0),
+        ("stop", ""),
+        ("logit_bias", {"999999999": 1}),
+        ("top_logprobs", 3),
+        ("messages", []),
+    ],
+)
+def test_bad_requests_name_the_field(server, field, value):
+    status, body = post(server, "/v1/chat/completions", chat(**{field: value}))
+    assert status == 400
+    assert body["error"]["param"] == field and body["error"]["type"] == "invalid_request_error"
+
+
+def test_tools_are_refused_in_the_client_too(client):
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    with pytest.raises(openai.BadRequestError, match="tools"):
+        client.chat.completions.create(model="smollm2", messages=HI, tools=tools)
+
+
+def test_images_are_refused(server):
+    content = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    status, body = post(server, "/v1/chat/completions", {"messages": [{"role": "user", "content": content}]})
+    assert status == 400 and body["error"]["param"] == "messages[0].content[1].type"
+
+
+def test_harmless_fields_are_accepted(server):
+    status, _ = post(server, "/v1/chat/completions", chat(user="u", metadata={"a": "b"}, store=False, frobnicate=1, tool_choice="none"))
+    assert status == 200
+
+
+def test_nonsense(server):
+    assert post(server, "/v1/chat/completions", "{")[0] == 400
+    assert post(server, "/v1/chat/completions", b"\xff\xfe")[0] == 400
+    assert post(server, "/v1/chat/completions", "[" * 100_000)[0] == 400
+    assert post(server, "/v1/completions", {"prompt": "word " * 5000})[1]["error"]["code"] == "context_length_exceeded"
+    assert post(server, "/v1/embeddings", {})[0] == 404
+    assert get(server, "/v1/completions")[0] == 405
+    assert post(server, "/v1/chat/completions", chat(model="gpt-5"))[0] == 404
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
+        assert raw.recv(100).startswith(b"HTTP/1.1 400")
+    assert get(server, "/health") == (200, '{"status":"ok"}')
+
+
+def test_metrics_count(server):
+    tokens, answers = metric(server, "generation_tokens_total"), metric(server, "request_success_total")
+    post(server, "/v1/completions", {"prompt": "a", "max_tokens": 7, "ignore_eos": True})
+    assert metric(server, "generation_tokens_total") == tokens + 7
+    assert metric(server, "request_success_total") == answers + 1
+    assert metric(server, "kv_cache_usage_perc") < 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_disconnect_cancels(server, stream):
+    body = json.dumps({"prompt": "Once", "max_tokens": 2000, "ignore_eos": True, "stream": stream}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert eventually(lambda: metric(server, "num_requests_running") == 1)
+    assert eventually(lambda: metric(server, "num_requests_running") == 0, seconds=2)
+
+
+def start_long_stream(running):
+    client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=120)
+    return client.completions.create(model="smollm2", prompt="Once", max_tokens=60, stream=True, temperature=0, extra_body={"ignore_eos": True})
+
+
+def test_sigterm_lets_answers_end(start_server):
+    running = start_server()
+    chunks = iter(start_long_stream(running))
+    next(chunks)
+    running.process.send_signal(signal.SIGTERM)
+    assert list(chunks)[-1].choices[0].finish_reason == "length"
+    assert running.stop()[0] == 0
+
+
+def test_after_the_grace_a_stream_ends_with_an_error(start_server):
+    running = start_server("--grace", "0")
+    client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=120)
+    stream = client.completions.create(model="smollm2", prompt="Once", max_tokens=900, stream=True, extra_body={"ignore_eos": True})
+    chunks = iter(stream)
+    next(chunks)
+    running.process.send_signal(signal.SIGTERM)
+    with pytest.raises(openai.APIError, match="stopping"):
+        list(chunks)
+    assert running.stop()[0] == 0
+
+
+def test_beyond_the_queue_is_a_429(start_server):
+    running = start_server("--max-num-seqs", "1", "--max-queue", "1")
+    threads = [threading.Thread(target=lambda: list(start_long_stream(running))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: metric(running, "num_requests_running") + metric(running, "num_requests_waiting") == 2)
+    status, body = post(running, "/v1/completions", {"prompt": "x"})
+    assert status == 429 and body["error"]["code"] == "queue_full"
+    for thread in threads:
+        thread.join()
+
+
+def test_a_port_in_use_is_one_clear_line(server):
+    ended = subprocess.run([QUIRE, "serve", "-m", MODEL, "--port", str(server.port), "--max-model-len", "64"], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert "in use" in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_it_says_the_url_once(start_server):
+    running = start_server()
+    time.sleep(0.1)
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.communicate(timeout=30)[0] == ""

@@ -1,0 +1,26 @@
+// links: server
+// Bodies of requests: whatever the bytes, a request or an ApiError whose body is JSON. The first byte chooses the API.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "server/api_error.h"
+#include "server/api_request.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  static const std::vector<std::string> models = {"m"};
+  const auto api = data[0] == 'c' ? quire::Api::kCompletion : quire::Api::kChat;
+  const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
+  try {
+    const quire::ApiRequest request =
+        quire::parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048});
+    if (request.model != "m") std::abort();
+    if (request.prompts.empty() == (api == quire::Api::kCompletion)) std::abort();
+  } catch (const quire::ApiError& e) {
+    if (e.status != 400 && e.status != 404) std::abort();
+    if (!quire::Json::parse(quire::error_body(e)).contains("error")) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,175 @@
+// What requests may say, and what they are told when they say something else.
+#include "server/api_request.h"
+
+#include <gtest/gtest.h>
+
+#include "server/api_error.h"
+#include "server/api_fields.h"
+#include "unit/server/parse_request.h"
+
+namespace quire {
+namespace {
+
+TEST(ApiRequest, ReadsAMinimalChat) {
+  const ApiRequest request = parse_chat(R"({"messages": [{"role": "user", "content": "Hi"}]})");
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.sampling, SamplingParams{});
+  EXPECT_FALSE(request.has_seed);
+  EXPECT_FALSE(request.stream);
+  EXPECT_TRUE(request.chat.add_generation_prompt);
+  EXPECT_EQ(request.chat.messages, Json::parse(R"([{"role": "user", "content": "Hi"}])"));
+  EXPECT_TRUE(request.without_effect.empty());
+}
+
+TEST(ApiRequest, AMinimalCompletionHasSixteenTokensAsAtOpenAI) {
+  const ApiRequest request = parse_completion(R"({"model": "other", "prompt": "Hi"})");
+  EXPECT_EQ(request.model, "other");
+  EXPECT_EQ(request.sampling.max_tokens, 16);
+  EXPECT_EQ(request.prompts, std::vector<Prompt>{"Hi"});
+}
+
+TEST(ApiRequest, ReadsEverySamplingParameter) {
+  const std::string fields = R"("max_tokens": 7, "temperature": 0.5, "top_p": 0.25, "top_k": 40, "min_p": 0.125,
+      "typical_p": 0.75, "repetition_penalty": 1.5, "repeat_last_n": 64, "frequency_penalty": -2, "presence_penalty": 2.0,
+      "logit_bias": {"3": -100, "99": 1.5}, "seed": 18446744073709551615, "stop": ["a", "bc"], "stop_token_ids": [0, 99],
+      "include_stop_str_in_output": true, "ignore_eos": true, "min_tokens": 7, "n": 3, "best_of": 3, "stream": true,
+      "stream_options": {"include_usage": true, "continuous_usage_stats": true}, "return_tokens_as_token_ids": true,
+      "truncate_prompt_tokens": 5)";
+  const SamplingParams expected{.temperature = 0.5f,
+                                .top_k = 40,
+                                .top_p = 0.25f,
+                                .min_p = 0.125f,
+                                .typical_p = 0.75f,
+                                .repetition_penalty = 1.5f,
+                                .frequency_penalty = -2,
+                                .presence_penalty = 2,
+                                .repeat_last_n = 64,
+                                .logit_bias = {{3, -100.0f}, {99, 1.5f}},
+                                .seed = UINT64_MAX,
+                                .max_tokens = 7,
+                                .min_tokens = 7,
+                                .ignore_eos = true,
+                                .stop = {"a", "bc"},
+                                .stop_token_ids = {0, 99},
+                                .include_stop_str_in_output = true,
+                                .logprobs = {},
+                                .n = 3};
+  for (const ApiRequest& request : {parse_chat(chat_with(fields)), parse_completion(completion_with(fields))}) {
+    EXPECT_EQ(request.sampling, expected);
+    EXPECT_TRUE(request.has_seed && request.stream && request.include_usage && request.continuous_usage_stats);
+    EXPECT_TRUE(request.return_tokens_as_token_ids);
+    EXPECT_EQ(request.truncate_prompt_tokens, 5);
+    EXPECT_TRUE(request.without_effect.empty());
+  }
+}
+
+TEST(ApiRequest, NullIsAsIfTheFieldWereNotThere) {
+  for (const ApiField& field : api_fields()) {
+    if (field.name == "messages" || field.name == "prompt") continue;
+    const std::string text = '"' + std::string(field.name) + "\": null";
+    EXPECT_EQ(parse_chat(chat_with(text)).sampling, SamplingParams{}) << field.name;
+    EXPECT_EQ(parse_completion(completion_with(text)).sampling.max_tokens, 16) << field.name;
+  }
+  for (const RefusedField& field : refused_fields()) {
+    EXPECT_NO_THROW(parse_chat(chat_with('"' + std::string(field.name) + "\": null"))) << field.name;
+  }
+}
+
+TEST(ApiRequest, RefusesWhatWouldChangeTheAnswerUnlessItSaysNo) {
+  for (const RefusedField& field : refused_fields()) {
+    const std::string start = '"' + std::string(field.name) + "\": ";
+    const ApiError error = chat_error(chat_with(start + R"({"type": "json_object", "x": [1]})"));
+    EXPECT_EQ(error.status, 400) << field.name;
+    EXPECT_EQ(error.param, field.name);
+    EXPECT_NE(std::string(error.what()).find("not supported"), std::string::npos);
+    EXPECT_EQ(completion_error(completion_with(start + "[[7]]")).param, field.name);
+    for (const Json& neutral : Json::parse(field.neutral)) {
+      EXPECT_NO_THROW(parse_chat(chat_with(start + neutral.dump()))) << field.name << ' ' << neutral;
+    }
+  }
+}
+
+TEST(ApiRequest, ReadsChatsOwnFields) {
+  EXPECT_EQ(parse_chat(chat_with(R"("logprobs": true)")).sampling.logprobs, 0);
+  EXPECT_EQ(parse_chat(chat_with(R"("logprobs": true, "top_logprobs": 5)")).sampling.logprobs, 5);
+  EXPECT_EQ(parse_chat(chat_with(R"("logprobs": false, "top_logprobs": 0)")).sampling.logprobs, std::nullopt);
+  EXPECT_EQ(parse_chat(chat_with(R"("max_completion_tokens": 9, "max_tokens": 3)")).sampling.max_tokens, 9);
+  EXPECT_FALSE(parse_chat(chat_with(R"("add_generation_prompt": false)")).chat.add_generation_prompt);
+  const ApiRequest continued = parse_chat(chat_with(R"("continue_final_message": true)"));
+  EXPECT_TRUE(continued.chat.continue_final_message);
+  EXPECT_FALSE(continued.chat.add_generation_prompt);
+  EXPECT_EQ(parse_chat(chat_with(R"("chat_template_kwargs": {"enable_thinking": false, "reasoning_effort": "low"},
+                                    "reasoning_effort": "high")"))
+                .chat.kwargs,
+            Json::parse(R"({"enable_thinking": false, "reasoning_effort": "low"})"));
+  EXPECT_EQ(parse_chat(chat_with(R"("reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"})"))
+                .chat.kwargs,
+            Json::parse(R"({"reasoning_effort": "low"})"));
+  EXPECT_EQ(parse_chat(chat_with(R"("documents": [{"text": "d"}])")).chat.documents.size(), 1u);
+}
+
+TEST(ApiRequest, ReadsCompletionsOwnFields) {
+  EXPECT_EQ(parse_completion(completion_with(R"("logprobs": 5)")).sampling.logprobs, 5);
+  EXPECT_TRUE(parse_completion(completion_with(R"("echo": true)")).echo);
+  EXPECT_FALSE(parse_completion(completion_with(R"("add_special_tokens": false)")).add_special_tokens);
+}
+
+TEST(ApiRequest, ReadsEveryKindOfPrompt) {
+  const auto prompts = [](const std::string& prompt) {
+    return parse_completion(R"({"prompt": )" + prompt + "}").prompts;
+  };
+  EXPECT_EQ(prompts(R"("")"), std::vector<Prompt>{""});
+  EXPECT_EQ(prompts(R"(["a", "b"])"), (std::vector<Prompt>{"a", "b"}));
+  EXPECT_EQ(prompts("[1, 2, 3]"), (std::vector<Prompt>{TokenIds{1, 2, 3}}));
+  EXPECT_EQ(prompts("[[1], [2, 3]]"), (std::vector<Prompt>{TokenIds{1}, TokenIds{2, 3}}));
+  EXPECT_EQ(prompts(R"(["a", [2, 3]])"), (std::vector<Prompt>{"a", TokenIds{2, 3}}));
+}
+
+TEST(ApiRequest, PutsMessagesIntoTheShapeThatTemplatesExpect) {
+  const ApiRequest request = parse_chat(R"({"messages": [
+      {"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]},
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+         "function": {"name": "f", "arguments": "{\"z\": 1, \"a\": [2]}"}}]},
+      {"role": "tool", "tool_call_id": "1", "content": "3"},
+      {"role": "assistant"},
+      {"role": "user", "name": "Bob", "content": ""}]})");
+  EXPECT_EQ(request.chat.messages, Json::parse(R"([
+      {"role": "system", "content": "a\nb\nc"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function",
+         "function": {"name": "f", "arguments": {"z": 1, "a": [2]}}}]},
+      {"role": "tool", "tool_call_id": "1", "content": "3"},
+      {"role": "assistant", "content": ""},
+      {"role": "user", "name": "Bob", "content": ""}])"));
+}
+
+TEST(ApiRequest, NamesFieldsThatDoNothing) {
+  const ApiRequest request = parse_chat(chat_with(R"("user": "u", "metadata": {"a": "b"}, "frobnicate": [1],
+      "stream": true, "stream_options": {"include_obfuscation": false})"));
+  EXPECT_EQ(request.without_effect,
+            (std::vector<std::string>{"user", "metadata", "frobnicate", "stream_options.include_obfuscation"}));
+}
+
+TEST(ApiRequest, AnUnknownModelIsA404) {
+  const ApiError error = chat_error(chat_with(R"("model": "gpt-5")"));
+  EXPECT_EQ(error.status, 404);
+  EXPECT_EQ(error.code, "model_not_found");
+  EXPECT_EQ(error.param, "model");
+}
+
+TEST(ApiRequest, OfEqualKeysTheLastWins) {
+  EXPECT_EQ(parse_chat(chat_with(R"("n": 2, "n": 3)")).sampling.n, 3);
+  std::string many = R"("n": 2)";
+  for (int i = 0; i < 40; ++i) many += ", \"x" + std::to_string(i) + "\": 1";
+  EXPECT_EQ(parse_chat(chat_with(many + R"(, "n": 4, "x3": 2)")).sampling.n, 4);
+  EXPECT_EQ(parse_chat(chat_with(many + R"(, "x3": 2)")).without_effect.size(), 40u);
+}
+
+TEST(ApiRequest, ErrorBodyHasOpenAIsShape) {
+  const ApiError error = chat_error(chat_with(R"("temperature": -1)"));
+  EXPECT_EQ(Json::parse(error_body(error)), Json::parse(R"({"error": {"message": "temperature: -1 is outside [0, 100]",
+      "type": "invalid_request_error", "param": "temperature", "code": null}})"));
+  EXPECT_EQ(Json::parse(error_body(ApiError(500, "broken \xff text", "server_error")))["error"]["param"], nullptr);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,287 @@
+// Bad requests: each is a 400 that names the field, and nothing else.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <random>
+
+#include "server/api_fields.h"
+#include "unit/server/parse_request.h"
+
+namespace quire {
+namespace {
+
+struct Bad {
+  const char* field;  // what the error must name
+  std::vector<const char*> values;
+};
+
+// Fields of both APIs with values of a wrong type or out of range.
+const std::vector<Bad> kBadValues = {
+    {"model", {"1", "[]", "{}", "true"}},
+    {"max_tokens", {"0", "-1", "1.5", "\"7\"", "[7]", "true", "2147483648", "1e30", "18446744073709551615"}},
+    {"temperature", {"-0.1", "101", "\"hot\"", "[]", "{}", "false", "-1e300"}},
+    {"top_p", {"-0.1", "1.01", "\"1\"", "[1]", "true"}},
+    {"top_k", {"-2", "0.5", "\"1\"", "{}", "true", "99999999999"}},
+    {"min_p", {"-1", "2", "\"0\"", "[]"}},
+    {"typical_p", {"-1", "1.5", "\"0\""}},
+    {"repetition_penalty", {"0", "-1", "101", "\"1\"", "[]"}},
+    {"repeat_last_n", {"-2", "1.5", "\"x\""}},
+    {"frequency_penalty", {"-2.1", "2.1", "\"0\"", "{}"}},
+    {"presence_penalty", {"-2.1", "2.1", "\"0\"", "{}"}},
+    {"logit_bias",
+     {"[]", "1", "\"a\"", "{\"x\": 1}", "{\"100\": 1}", "{\"-1\": 1}", "{\"1.0\": 1}", "{\"1\": 101}", "{\"1\": -101}",
+      "{\"1\": \"a\"}", "{\"\": 1}", "{\"1 \": 1}", "{\"99999999999999\": 1}", "{\"1\": null}"}},
+    {"seed", {"\"1\"", "1.5", "[]", "1e300", "true"}},
+    {"stop", {"1", "{}", "\"\"", "[\"\"]", "[1]", "[[\"a\"]]", "true", "[null]"}},
+    {"stop_token_ids", {"1", "\"a\"", "[100]", "[-1]", "[1.5]", "[\"1\"]", "{}", "[[1]]"}},
+    {"include_stop_str_in_output", {"1", "\"true\"", "[]"}},
+    {"ignore_eos", {"1", "\"true\"", "{}"}},
+    {"min_tokens", {"-1", "1.5", "\"0\"", "[]"}},
+    {"n", {"0", "-1", "129", "1.5", "\"1\"", "[1]"}},
+    {"best_of", {"0", "2", "129", "\"1\""}},
+    {"stream", {"1", "\"true\"", "[]", "{}"}},
+    {"stream_options", {"{}", "1", "[]", "{\"include_usage\": true}"}},  // without stream
+    {"return_tokens_as_token_ids", {"1", "\"x\""}},
+    {"truncate_prompt_tokens", {"0", "-2", "1.5", "\"1\""}},
+};
+
+TEST(BadRequests, ValuesOfAWrongTypeOrOutOfRangeNameTheField) {
+  int tried = 0;
+  for (const Bad& bad : kBadValues) {
+    for (const char* value : bad.values) {
+      const std::string field = '"' + std::string(bad.field) + "\": " + value;
+      for (const ApiError& error : {chat_error(chat_with(field)), completion_error(completion_with(field))}) {
+        EXPECT_EQ(error.status, 400) << field;
+        EXPECT_EQ(error.param, bad.field) << field << ": " << error.what();
+        EXPECT_TRUE(std::string(error.what()).starts_with(bad.field)) << error.what();
+        ++tried;
+      }
+    }
+  }
+  EXPECT_GE(tried, 200);
+}
+
+struct Case {
+  Api api;
+  const char* param;
+  const char* body;
+};
+const Case kCases[] = {
+    // Fields of one API.
+    {Api::kChat, "logprobs", R"({"messages": [{"role": "user", "content": ""}], "logprobs": 5})"},
+    {Api::kChat, "top_logprobs", R"({"messages": [{"role": "user", "content": ""}], "top_logprobs": 5})"},
+    {Api::kChat, "top_logprobs",
+     R"({"messages": [{"role": "user", "content": ""}], "logprobs": true, "top_logprobs": 1025})"},
+    {Api::kChat, "top_logprobs",
+     R"({"messages": [{"role": "user", "content": ""}], "logprobs": true, "top_logprobs": -1})"},
+    {Api::kChat, "max_completion_tokens",
+     R"({"messages": [{"role": "user", "content": ""}], "max_completion_tokens": 0})"},
+    {Api::kChat, "min_tokens", R"({"messages": [{"role": "user", "content": ""}], "max_tokens": 3, "min_tokens": 4})"},
+    {Api::kChat, "prompt", R"({"messages": [{"role": "user", "content": ""}], "prompt": "x"})"},
+    {Api::kChat, "echo", R"({"messages": [{"role": "user", "content": ""}], "echo": true})"},
+    {Api::kChat, "add_generation_prompt",
+     R"({"messages": [{"role": "user", "content": ""}], "add_generation_prompt": 1})"},
+    {Api::kChat, "continue_final_message",
+     R"({"messages": [{"role": "user", "content": ""}], "continue_final_message": "x"})"},
+    {Api::kChat, "continue_final_message",
+     R"({"messages": [{"role": "user", "content": ""}], "continue_final_message": true, "add_generation_prompt": true})"},
+    {Api::kChat, "chat_template_kwargs",
+     R"({"messages": [{"role": "user", "content": ""}], "chat_template_kwargs": []})"},
+    {Api::kChat, "reasoning_effort", R"({"messages": [{"role": "user", "content": ""}], "reasoning_effort": 3})"},
+    {Api::kChat, "documents", R"({"messages": [{"role": "user", "content": ""}], "documents": {}})"},
+    {Api::kChat, "documents", R"({"messages": [{"role": "user", "content": ""}], "documents": ["x"]})"},
+    {Api::kChat, "stream_options.include_usage",
+     R"({"messages": [{"role": "user", "content": ""}], "stream": true, "stream_options": {"include_usage": 1}})"},
+    {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": true})"},
+    {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": -1})"},
+    {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": 1025})"},
+    {Api::kCompletion, "echo", R"({"prompt": "x", "echo": true, "logprobs": 1})"},
+    {Api::kCompletion, "echo", R"({"prompt": "x", "echo": "yes"})"},
+    {Api::kCompletion, "messages", R"({"prompt": "x", "messages": []})"},
+    {Api::kCompletion, "top_logprobs", R"({"prompt": "x", "top_logprobs": 1})"},
+    {Api::kCompletion, "max_completion_tokens", R"({"prompt": "x", "max_completion_tokens": 1})"},
+    {Api::kCompletion, "min_tokens", R"({"prompt": "x", "min_tokens": 17})"},
+    {Api::kCompletion, "best_of", R"({"prompt": "x", "n": 3, "best_of": 2})"},
+    {Api::kCompletion, "suffix", R"({"prompt": "x", "suffix": "y"})"},
+    // Prompts.
+    {Api::kCompletion, "prompt", R"({})"},
+    {Api::kCompletion, "prompt", R"({"prompt": null})"},
+    {Api::kCompletion, "prompt", R"({"prompt": 1})"},
+    {Api::kCompletion, "prompt", R"({"prompt": {}})"},
+    {Api::kCompletion, "prompt", R"({"prompt": []})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [[]]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": ["a", []]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": ["a", 1]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [1, "a"]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [1, 1.5]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [100]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [-1]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [[1], [null]]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [{"a": 1}]})"},
+    {Api::kCompletion, "prompt", R"({"prompt": [99999999999999999999]})"},
+    // Messages.
+    {Api::kChat, "messages", R"({})"},
+    {Api::kChat, "messages", R"({"messages": null})"},
+    {Api::kChat, "messages", R"({"messages": "Hi"})"},
+    {Api::kChat, "messages", R"({"messages": {}})"},
+    {Api::kChat, "messages", R"({"messages": []})"},
+    {Api::kChat, "messages[0]", R"({"messages": ["Hi"]})"},
+    {Api::kChat, "messages[0]", R"({"messages": [null]})"},
+    {Api::kChat, "messages[0]", R"({"messages": [[]]})"},
+    {Api::kChat, "messages[0].role", R"({"messages": [{"content": "Hi"}]})"},
+    {Api::kChat, "messages[0].role", R"({"messages": [{"role": 1, "content": "Hi"}]})"},
+    {Api::kChat, "messages[0].role", R"({"messages": [{"role": null, "content": "Hi"}]})"},
+    {Api::kChat, "messages[0].role", R"({"messages": [{"role": "", "content": "Hi"}]})"},
+    {Api::kChat, "messages[0].content", R"({"messages": [{"role": "user"}]})"},
+    {Api::kChat, "messages[0].content", R"({"messages": [{"role": "user", "content": null}]})"},
+    {Api::kChat, "messages[0].content", R"({"messages": [{"role": "user", "content": 7}]})"},
+    {Api::kChat, "messages[0].content", R"({"messages": [{"role": "user", "content": {"type": "text"}}]})"},
+    {Api::kChat, "messages[1].content", R"({"messages": [{"role": "user", "content": "a"}, {"role": "tool"}]})"},
+    {Api::kChat, "messages[0].content[0]", R"({"messages": [{"role": "user", "content": [1]}]})"},
+    {Api::kChat, "messages[0].content[0]", R"({"messages": [{"role": "user", "content": [{}]}]})"},
+    {Api::kChat, "messages[0].content[0]", R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})"},
+    {Api::kChat, "messages[0].content[0].text",
+     R"({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]})"},
+    {Api::kChat, "messages[0].content[0].type", R"({"messages": [{"role": "user", "content": [{"type": 1}]}]})"},
+    {Api::kChat, "messages[0].content[1].type",
+     R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"},
+       {"type": "image_url", "image_url": {"url": "http://x"}}]}]})"},
+    {Api::kChat, "messages[0].content[0].type",
+     R"({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]})"},
+    {Api::kChat, "messages[0].tool_calls", R"({"messages": [{"role": "assistant", "tool_calls": {}}]})"},
+    {Api::kChat, "messages[0].tool_calls[0]", R"({"messages": [{"role": "assistant", "tool_calls": [1]}]})"},
+    {Api::kChat, "messages[0].tool_calls[0].function", R"({"messages": [{"role": "assistant", "tool_calls": [{}]}]})"},
+    {Api::kChat, "messages[0].tool_calls[0].function.name",
+     R"({"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]})"},
+    {Api::kChat, "messages[0].tool_calls[0].function.arguments",
+     R"({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]})"},
+    // Not an object, not JSON.
+    {Api::kChat, "", ""},
+    {Api::kChat, "", " "},
+    {Api::kChat, "", "null"},
+    {Api::kChat, "", "[]"},
+    {Api::kChat, "", "\"x\""},
+    {Api::kChat, "", "1"},
+    {Api::kChat, "", "{"},
+    {Api::kChat, "", "{}{}"},
+    {Api::kChat, "", "{\"a\"}"},
+    {Api::kChat, "", "{'a': 1}"},
+    {Api::kChat, "", "{\"a\": 1,}"},
+    {Api::kChat, "", "{\"a\": NaN}"},
+    {Api::kChat, "", "{\"a\": Infinity}"},
+    {Api::kChat, "", "{\"a\": 1e999}"},
+    {Api::kChat, "", "{\"a\": 01}"},
+    {Api::kChat, "", "{\"a\": +1}"},
+    {Api::kChat, "", "{\"a\": \"\n\"}"},
+    {Api::kChat, "", "{\"a\": \"\\x\"}"},
+    {Api::kChat, "", "{\"a\": \"\\ud800\"}"},
+    {Api::kChat, "", "{\"a\": \"\xff\"}"},
+    {Api::kChat, "", "{\"a\": \"\xc0\x80\"}"},
+    {Api::kChat, "", "{\"a\": \"\xed\xa0\x80\"}"},
+    {Api::kChat, "", "\xff\xfe{}"},
+    {Api::kChat, "", "model=m&prompt=Hi"},
+};
+
+TEST(BadRequests, EachIsA400ThatNamesTheField) {
+  for (const Case& c : kCases) {
+    const ApiError error = error_of(c.api, c.body);
+    EXPECT_EQ(error.status, 400) << c.body;
+    EXPECT_EQ(error.param, c.param) << c.body << ": " << error.what();
+    EXPECT_TRUE(Json::parse(error_body(error)).contains("error")) << c.body;
+  }
+}
+
+TEST(BadRequests, NestingIsBounded) {
+  for (const size_t depth : {65, 1000, 100'000, 3'000'000}) {
+    const std::string open(depth, '['), objects = [&] {
+      std::string text;
+      for (size_t i = 0; i < depth; ++i) text += "{\"a\":";
+      return text;
+    }();
+    for (const std::string& bomb : {open, objects, open + std::string(depth, ']')}) {
+      EXPECT_EQ(chat_error(bomb).status, 400);
+      EXPECT_EQ(chat_error(chat_with("\"x\": " + bomb + "}")).status, 400);
+    }
+  }
+  EXPECT_NO_THROW(parse_chat(chat_with("\"x\": " + std::string(63, '[') + std::string(63, ']'))));
+}
+
+TEST(BadRequests, ManyValuesAndManyKeysTakeLinearTime) {
+  std::string many = R"({"prompt": [0)";
+  for (size_t i = 0; i < kMaxBodyValues; ++i) many += ",1";
+  EXPECT_EQ(completion_error(many + "]}").status, 400);
+  std::string keys = "{\"a\": 1";
+  for (int i = 0; i < 300'000; ++i) keys += ",\"k" + std::to_string(i) + "\":1";
+  EXPECT_EQ(completion_error(keys + "}").param, "prompt");
+  EXPECT_EQ(chat_error(R"({"messages": [)" + keys + "}]}").param, "messages[0].role");
+}
+
+TEST(BadRequests, LongAndOddValuesMakeShortMessages) {
+  const std::string odd = "\"" + std::string(100'000, 'x') + "\"", accents = [] {
+    std::string text = "\"";
+    for (int i = 0; i < 100; ++i) text += "é\xe2\x82\xac";
+    return text + "\"";
+  }();
+  for (const std::string& value : {odd, accents}) {
+    const ApiError error = chat_error(chat_with("\"temperature\": " + value));
+    EXPECT_LT(std::string(error.what()).size(), 300u);
+    EXPECT_TRUE(Json::parse(error_body(error)).contains("error"));
+  }
+}
+
+// Whatever the bytes: a request, or an ApiError whose body is JSON.
+void expect_request_or_api_error(const std::string& body) {
+  for (const Api api : {Api::kChat, Api::kCompletion}) {
+    try {
+      const ApiRequest request = parse(api, body);
+      RC_ASSERT(!request.model.empty());
+    } catch (const ApiError& e) {
+      RC_ASSERT(e.status == 400 || e.status == 404);
+      RC_ASSERT(Json::parse(error_body(e)).contains("error"));
+    }
+  }
+}
+
+TEST(BadRequests, AnyBytesGiveARequestOrAnApiError) {
+  EXPECT_TRUE(rc::check([](const std::string& bytes) { expect_request_or_api_error(bytes); }));
+}
+
+// Any field with any value, beside good ones; then bytes of the text changed.
+TEST(BadRequests, AnyFieldsAndAnyDamageGiveARequestOrAnApiError) {
+  const char* values[] = {"null",
+                          "true",
+                          "0",
+                          "-1",
+                          "1",
+                          "7.5",
+                          "1e308",
+                          "-9223372036854775808",
+                          "18446744073709551615",
+                          "\"\"",
+                          "\"a\"",
+                          "\"auto\"",
+                          "[]",
+                          "[1]",
+                          "[\"a\"]",
+                          "[[1,2],[3]]",
+                          "{}",
+                          "{\"1\":2}",
+                          "{\"type\":\"text\"}",
+                          "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\\u20ac\"}]}]"};
+  std::mt19937 random(7);
+  for (int round = 0; round < 5000; ++round) {
+    std::string body = R"({"messages": [{"role": "user", "content": "Hi"}])";
+    if (random() % 2) body = R"({"prompt": "Hi")";
+    for (size_t fields = random() % 6; fields > 0; --fields) {
+      const size_t known = api_fields().size(), which = random() % (known + refused_fields().size());
+      const std::string_view name = which < known ? api_fields()[which].name : refused_fields()[which - known].name;
+      body += ",\"" + std::string(name) + "\":" + values[random() % std::size(values)];
+    }
+    body += '}';
+    for (size_t damage = random() % 3; damage > 0; --damage) body[random() % body.size()] = static_cast<char>(random());
+    expect_request_or_api_error(body);
+  }
+}
+
+}  // namespace
+}  // namespace quire

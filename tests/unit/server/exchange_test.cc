@@ -1,0 +1,81 @@
+// The mailbox between engine and connection, without a network.
+#include "server/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "unit/server/running_server.h"
+
+namespace quire {
+namespace {
+
+struct Parts {
+  ScriptedCompleter model;
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>("m", 100);
+  std::shared_ptr<Admission> admission = std::make_shared<Admission>(10);
+  std::atomic<int> wakes{0};
+
+  std::shared_ptr<Exchange> exchange(size_t max_bytes) {
+    return std::make_shared<Exchange>(
+        model, metrics, admission, [this] { ++wakes; }, max_bytes);
+  }
+};
+
+TEST(Exchange, WakesOnceUntilItIsEmptied) {
+  Parts parts;
+  const auto exchange = parts.exchange(1 << 20);
+  ASSERT_TRUE(parts.admission->enter(2));
+  exchange->start({{.prompt = {1}, .sampling = {}}, {.prompt = {2}, .sampling = {}}});
+  ASSERT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+  EXPECT_EQ(parts.wakes, 1);
+  std::vector<Piece> pieces;
+  std::string texts[2];
+  EXPECT_TRUE(eventually([&] {
+    exchange->take(pieces);
+    return pieces.size() == 10;
+  }));
+  for (const Piece& piece : pieces) texts[piece.choice] += piece.output.text;
+  EXPECT_EQ(texts[0], "Hello");
+  EXPECT_EQ(texts[1], "Hello");
+  exchange->close();
+  EXPECT_EQ(parts.model.cancels(), 0);
+}
+
+TEST(Exchange, HoldsNoMoreThanItsLimitAndCancels) {
+  Parts parts;
+  parts.model.endless = true;
+  const auto exchange = parts.exchange(10'000);
+  ASSERT_TRUE(parts.admission->enter(1));
+  exchange->start({{.prompt = {1}, .sampling = {}}});
+  ASSERT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+  EXPECT_TRUE(eventually([&] { return exchange->overflowed(); }));
+  std::vector<Piece> pieces;
+  exchange->take(pieces);
+  EXPECT_LT(pieces.size() * sizeof(Piece), 20'000u);
+}
+
+TEST(Exchange, IsSilentOnceClosed) {
+  Parts parts;
+  parts.model.endless = true;
+  auto exchange = parts.exchange(1 << 30);
+  ASSERT_TRUE(parts.admission->enter(1));
+  exchange->start({{.prompt = {1}, .sampling = {}}});
+  exchange->close();
+  exchange.reset();
+  EXPECT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+}
+
+TEST(Admission, LetsInWhatFitsAndOneThatNeverWould) {
+  Admission admission(4);
+  EXPECT_TRUE(admission.enter(9));
+  EXPECT_FALSE(admission.enter(1));
+  admission.leave(9);
+  EXPECT_TRUE(admission.enter(3));
+  EXPECT_FALSE(admission.enter(2));
+  EXPECT_TRUE(admission.enter(1));
+  EXPECT_FALSE(admission.enter(2'000'000'000));
+}
+
+}  // namespace
+}  // namespace quire

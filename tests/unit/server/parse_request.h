@@ -1,0 +1,38 @@
+// Requests parsed, or the error they end with.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/api_error.h"
+#include "server/api_request.h"
+
+namespace quire {
+
+inline ApiRequest parse(Api api, std::string_view body) {
+  static const std::vector<std::string> models = {"m", "other"};
+  return parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048});
+}
+inline ApiRequest parse_chat(std::string_view body) { return parse(Api::kChat, body); }
+inline ApiRequest parse_completion(std::string_view body) { return parse(Api::kCompletion, body); }
+
+inline std::string chat_with(const std::string& fields) {
+  return R"({"messages": [{"role": "user", "content": "Hi"}], )" + fields + "}";
+}
+inline std::string completion_with(const std::string& fields) { return R"({"prompt": "Hi", )" + fields + "}"; }
+
+inline ApiError error_of(Api api, std::string_view body) {
+  try {
+    parse(api, body);
+  } catch (const ApiError& e) {
+    return e;
+  }
+  ADD_FAILURE() << "accepted: " << body.substr(0, 300);
+  return {0, "accepted"};
+}
+inline ApiError chat_error(std::string_view body) { return error_of(Api::kChat, body); }
+inline ApiError completion_error(std::string_view body) { return error_of(Api::kCompletion, body); }
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// A server over the scripted model, running until the test ends.
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "server/server.h"
+#include "unit/server/http_client.h"
+#include "unit/server/scripted_completer.h"
+
+namespace quire {
+
+class RunningServer {
+ public:
+  explicit RunningServer(ServerOptions options = {}) {
+    spdlog::set_level(spdlog::level::off);
+    options.port = 0;
+    server = std::make_unique<Server>(model, options);
+    thread_ = std::thread([this] { server->run(); });
+  }
+  ~RunningServer() {
+    if (!thread_.joinable()) return;
+    server->stop();
+    server->stop();
+    thread_.join();
+  }
+  void join() { thread_.join(); }
+  uint16_t port() const { return server->port(); }
+
+  ScriptedCompleter model;  // set it up before the first request
+  std::unique_ptr<Server> server;
+
+ private:
+  std::thread thread_;
+};
+
+inline std::string chat_body(const std::string& fields = "") {
+  return R"({"messages": [{"role": "user", "content": "Hi"}])" + (fields.empty() ? "" : ", " + fields) + "}";
+}
+inline constexpr std::string_view kChatPath = "/v1/chat/completions", kCompletionPath = "/v1/completions";
+
+// Within ten seconds; tests of timing do not depend on how fast the machine is.
+inline bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+}  // namespace quire

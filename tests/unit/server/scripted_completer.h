@@ -1,0 +1,205 @@
+// A scripted zero-time model: answers come from a thread of its own, as fast as they are taken or when a test says so.
+//
+// Tokens are characters: the prompt's token ids are its bytes, and an answer repeats `answer`, a token a character.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "server/completer.h"
+
+namespace quire {
+
+class ScriptedCompleter final : public Completer {
+ public:
+  std::string answer = "Hello";                   // its characters are the tokens, then the answer ends with kStop
+  bool endless = false;                           // repeats the answer until max_tokens or cancel
+  std::chrono::microseconds token_time{0};        // between tokens of a choice
+  int fail_at_token = -1;                         // this token is a kError instead
+  std::function<void(const Request&)> on_submit;  // may throw
+
+  ScriptedCompleter() {
+    info_.name = "scripted";
+    info_.vocab_size = 256;
+    info_.max_model_len = 100'000;
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~ScriptedCompleter() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  RequestId submit(Request request, Engine::Callback callback) override {
+    if (on_submit) on_submit(request);
+    const std::lock_guard lock(mutex_);
+    const RequestId id = ++submitted_;
+    last_sampling_ = request.sampling;
+    waiting_.push_back({id, std::move(request), std::move(callback)});
+    changed_.notify_all();
+    return id;
+  }
+
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    ++cancels_;
+    cancelled_.push_back(id);
+    changed_.notify_all();
+  }
+
+  const ModelInfo& info() const override { return info_; }
+  EngineStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats;
+    stats.running = static_cast<int>(running_);
+    stats.kv_pages = 4;
+    stats.kv_pages_used = 1;
+    stats.preemptions = 3;
+    return stats;
+  }
+  TokenIds encode_chat(ChatInput input) const override {
+    std::string prompt;
+    for (const auto& message : input.messages) {
+      if (message["role"] == "refuse") throw TemplateError("roles must alternate");
+      prompt += message["content"].get<std::string>();
+    }
+    return encode(prompt, false);
+  }
+  TokenIds encode(std::string_view text, bool) const override {
+    TokenIds ids;
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string decode(const TokenIds& ids) const override {
+    std::string text;
+    for (const TokenId id : ids) text += static_cast<char>(id);
+    return text;
+  }
+  std::string token_bytes(TokenId id) const override { return std::string(1, static_cast<char>(id)); }
+
+  uint64_t submitted() const { return locked(submitted_); }
+  int cancels() const { return locked(cancels_); }
+  size_t running() const { return locked(running_); }
+  uint64_t generated() const { return locked(generated_); }
+  SamplingParams last_sampling() const {
+    const std::lock_guard lock(mutex_);
+    return last_sampling_;
+  }
+
+ private:
+  struct Work {
+    RequestId id;
+    Request request;
+    Engine::Callback callback;
+    std::vector<int> done = {};  // tokens of each choice
+    std::vector<bool> ended = {};
+    std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  };
+
+  template <class T>
+  T locked(const T& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
+
+  void run() {
+    std::deque<Work> work;
+    for (;;) {
+      std::vector<RequestId> cancelled;
+      {
+        std::unique_lock lock(mutex_);
+        running_ = work.size();
+        changed_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !work.empty(); });
+        if (stopping_) break;
+        while (!waiting_.empty()) {
+          work.push_back(std::move(waiting_.front()));
+          waiting_.pop_front();
+          work.back().done.resize(static_cast<size_t>(work.back().request.sampling.n));
+          work.back().ended.resize(work.back().done.size());
+        }
+        running_ = work.size();
+        cancelled.swap(cancelled_);
+      }
+      for (Work& w : work) {
+        const bool cancel = std::find(cancelled.begin(), cancelled.end(), w.id) != cancelled.end();
+        for (size_t choice = 0; choice < w.done.size(); ++choice) {
+          if (!w.ended[choice]) step(w, choice, cancel);
+        }
+      }
+      std::erase_if(work, [](const Work& w) { return std::ranges::all_of(w.ended, [](bool e) { return e; }); });
+      if (token_time.count() > 0) std::this_thread::sleep_for(token_time);
+    }
+    for (Work& w : work) {
+      for (size_t choice = 0; choice < w.done.size(); ++choice) {
+        if (!w.ended[choice]) step(w, choice, true);
+      }
+    }
+  }
+
+  void step(Work& w, size_t choice, bool cancel) {
+    const SamplingParams& sampling = w.request.sampling;
+    Output output;
+    output.choice = static_cast<int>(choice);
+    int& done = w.done[choice];
+    if (cancel) {
+      output.finish = FinishReason::kCancelled;
+    } else if (done == fail_at_token) {
+      output.finish = FinishReason::kError;
+      output.error = "the script failed";
+    } else {
+      const char c = answer[static_cast<size_t>(done) % answer.size()];
+      output.text = std::string(1, c);
+      OutputToken token;
+      token.id = static_cast<unsigned char>(c);
+      if (sampling.logprobs) {
+        token.logprob = -0.5f;
+        for (int i = 0; i < *sampling.logprobs; ++i)
+          token.top_logprobs.emplace_back(token.id + i, -0.5f - static_cast<float>(i));
+      }
+      output.tokens.push_back(std::move(token));
+      ++done;
+      if (sampling.max_tokens && done >= *sampling.max_tokens) {
+        output.finish = FinishReason::kLength;
+      } else if (!endless && done >= static_cast<int>(answer.size())) {
+        output.finish = FinishReason::kStop;
+      }
+      const std::lock_guard lock(mutex_);
+      ++generated_;
+    }
+    if (output.finish != FinishReason::kNone) {
+      w.ended[choice] = true;
+      output.usage = {.prompt_tokens = static_cast<int>(w.request.prompt.size()),
+                      .completion_tokens = done,
+                      .ttft_seconds = 0.001,
+                      .seconds = 0.002};
+    }
+    w.callback(output);
+  }
+
+  ModelInfo info_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> waiting_;
+  std::vector<RequestId> cancelled_;
+  SamplingParams last_sampling_;
+  uint64_t submitted_ = 0, generated_ = 0;
+  int cancels_ = 0;
+  size_t running_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace quire

@@ -1,0 +1,261 @@
+// The server over loopback: clients that leave, wait, flood, and a stop that loses nothing.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "base/error.h"
+#include "unit/server/running_server.h"
+
+namespace quire {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kEndless = R"("max_tokens": 1000000)", kEndlessStream = R"("stream": true, "max_tokens": 1000000)";
+
+int inside(RunningServer& running) { return running.server->service().admission()->inside(); }
+
+TEST(ServerLimits, AClientThatLeavesCancelsItsRequest) {
+  for (const std::string& fields : {kEndless, kEndlessStream}) {
+    RunningServer running;
+    running.model.endless = true;
+    running.model.token_time = 1ms;
+    HttpClient client(running.port());
+    client.send(HttpClient::request("POST", kChatPath, chat_body(fields)));
+    ASSERT_TRUE(eventually([&] { return running.model.generated() > 5; }));
+    client.close();
+    EXPECT_TRUE(eventually([&] { return running.model.cancels() > 0 && running.model.running() == 0; }));
+    EXPECT_EQ(inside(running), 0);
+    EXPECT_NE(
+        HttpClient(running.port()).get("/metrics").body.find("model_name=\"scripted\",finished_reason=\"abort\"} 1\n"),
+        std::string::npos);
+  }
+}
+
+TEST(ServerLimits, AClientThatLeavesIsNoticedBehindAPipelinedRequest) {
+  RunningServer running;
+  running.model.endless = true;
+  running.model.token_time = 1ms;
+  HttpClient client(running.port());
+  client.send(HttpClient::request("POST", kChatPath, chat_body(kEndless)) + HttpClient::request("GET", "/health"));
+  ASSERT_TRUE(eventually([&] { return running.model.generated() > 5; }));
+  client.close();
+  EXPECT_TRUE(eventually([&] { return running.model.running() == 0; }));
+}
+
+TEST(ServerLimits, ASlowReaderIsCancelledAtTheBufferLimit) {
+  ServerOptions options;
+  options.max_stream_bytes = 64 << 10;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 10us;  // so that the stream begins
+  HttpClient client(running.port(), 4096);
+  client.send(HttpClient::request("POST", kChatPath, chat_body(R"("stream": true, "max_tokens": 100000000)")));
+  EXPECT_TRUE(eventually(
+      [&] { return running.model.submitted() == 1 && running.model.cancels() > 0 && running.model.running() == 0; }));
+  HttpClient other(running.port());
+  EXPECT_EQ(other.get("/health").status, 200);  // nobody else waits for it
+  // What it reads in the end says that it is not whole.
+  const HttpAnswer answer = client.read_answer();
+  EXPECT_EQ(Json::parse(events(answer.body).back())["error"]["code"], "slow_reader");
+}
+
+TEST(ServerLimits, AReaderThatStopsIsCutOffByTheWriteTimeout) {
+  ServerOptions options;
+  options.write_timeout = 300ms;
+  options.max_stream_bytes = 1 << 30;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 10us;
+  HttpClient client(running.port(), 4096);
+  client.send(HttpClient::request("POST", kChatPath, chat_body(kEndlessStream)));
+  EXPECT_TRUE(eventually(
+      [&] { return running.model.submitted() == 1 && running.model.running() == 0 && inside(running) == 0; }));
+}
+
+TEST(ServerLimits, RefusesWhatIsTooLarge) {
+  ServerOptions options;
+  options.max_body_bytes = 1000;
+  options.max_header_bytes = 1000;
+  RunningServer running(options);
+  {
+    HttpClient client(running.port());
+    const HttpAnswer answer = client.post(kChatPath, std::string(1001, ' '));
+    EXPECT_EQ(answer.status, 413);
+    EXPECT_EQ(answer.headers.at("connection"), "close");
+    EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
+  }
+  {
+    HttpClient client(running.port());
+    EXPECT_EQ(client.post(kChatPath, std::string(3'000'000, ' ')).status,
+              413);  // the answer survives what is still sent
+  }
+  {
+    HttpClient client(running.port());
+    client.send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" + std::string(4096, ' ') +
+                "\r\n0\r\n\r\n");
+    EXPECT_EQ(client.read_answer().status, 413);
+  }
+  {
+    HttpClient client(running.port());
+    EXPECT_EQ(client.call("GET", "/health", {}, "X: " + std::string(2000, 'x') + "\r\n").status, 431);
+  }
+  HttpClient client(running.port());
+  EXPECT_EQ(client.post(kChatPath, chat_body()).status, 200);
+}
+
+TEST(ServerLimits, RefusesWhatIsNotHttp) {
+  RunningServer running;
+  for (const char* nonsense :
+       {"nonsense\r\n\r\n", "GET /\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: 1x\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n"}) {
+    HttpClient client(running.port());
+    client.send(nonsense);
+    EXPECT_EQ(client.read_answer().status, 400) << nonsense;
+    EXPECT_NE(client.read_to_end(), std::nullopt);
+  }
+}
+
+TEST(ServerLimits, TricklingClientsAreCutOff) {
+  ServerOptions options;
+  options.header_timeout = 300ms;
+  options.body_timeout = 300ms;
+  options.idle_timeout = 400ms;
+  RunningServer running(options);
+  for (const char* beginning :
+       {"GET /health HTTP/1.1\r\n", "POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{", ""}) {
+    HttpClient client(running.port());
+    client.send(beginning);
+    std::atomic<bool> closed{false};
+    std::thread trickle([&] {
+      while (*beginning && !closed && client.send("x")) std::this_thread::sleep_for(20ms);
+    });
+    EXPECT_NE(client.read_to_end(5s), std::nullopt) << beginning;
+    closed = true;
+    trickle.join();
+  }
+}
+
+TEST(ServerLimits, SendsContinueToThoseWhoWait) {
+  RunningServer running;
+  HttpClient client(running.port());
+  const std::string body = chat_body();
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n");
+  EXPECT_EQ(client.read_answer().status, 100);
+  client.send(body);
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST(ServerLimits, BeyondTheQueueIsA429WithRetryAfter) {
+  ServerOptions options;
+  options.max_running = 2;
+  options.max_queue = 1;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 1ms;
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(running.port()));
+    clients.back()->send(HttpClient::request("POST", kChatPath, chat_body(kEndlessStream)));
+    ASSERT_TRUE(eventually([&] { return inside(running) == i + 1; }));
+  }
+  HttpClient late(running.port());
+  const HttpAnswer answer = late.post(kChatPath, chat_body());
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.headers.at("retry-after"), "1");
+  EXPECT_EQ(answer.json()["error"]["code"], "queue_full");
+  EXPECT_EQ(late.get("/health").status, 200);
+  clients.clear();
+  ASSERT_TRUE(eventually([&] { return inside(running) == 0; }));
+  // One that is larger than the queue runs when nothing else does.
+  EXPECT_EQ(late.post(kChatPath, chat_body(R"("n": 8, "max_tokens": 1)")).status, 200);
+}
+
+TEST(ServerLimits, ARequestThatTakesTooLongIsCancelled) {
+  ServerOptions options;
+  options.request_timeout = 200ms;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 1ms;
+  HttpClient client(running.port());
+  EXPECT_EQ(client.post(kChatPath, chat_body(kEndless)).status, 504);
+  const HttpAnswer stream = client.post(kChatPath, chat_body(kEndlessStream));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(Json::parse(events(stream.body).back())["error"]["code"], "timeout");
+  EXPECT_TRUE(eventually([&] { return running.model.running() == 0; }));
+}
+
+TEST(ServerLimits, AGracefulStopLetsAnswersEndAndTakesNoMore) {
+  RunningServer running;
+  running.model.answer = std::string(300, 'x');
+  running.model.token_time = 1ms;
+  HttpClient idle(running.port()), busy(running.port());
+  EXPECT_EQ(idle.get("/health").status, 200);
+  busy.send(HttpClient::request("POST", kChatPath, chat_body(R"("stream": true)")));
+  ASSERT_TRUE(eventually([&] { return running.model.generated() > 5; }));
+  running.server->stop();
+  EXPECT_EQ(idle.read_to_end(5s), "");
+  EXPECT_TRUE(eventually([&] { return !HttpClient(running.port()).connected; }));
+  const HttpAnswer answer = busy.read_answer();
+  EXPECT_TRUE(answer.whole);
+  EXPECT_EQ(events(answer.body).back(), "[DONE]");
+  running.join();
+}
+
+TEST(ServerLimits, AfterTheGraceAnswersEndWithAnError) {
+  ServerOptions options;
+  options.grace = 100ms;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 1ms;
+  HttpClient stream(running.port()), whole(running.port());
+  stream.send(HttpClient::request("POST", kChatPath, chat_body(kEndlessStream)));
+  whole.send(HttpClient::request("POST", kChatPath, chat_body(kEndless)));
+  ASSERT_TRUE(eventually([&] { return running.model.submitted() == 2 && running.model.generated() > 20; }));
+  running.server->stop();
+  EXPECT_EQ(Json::parse(events(stream.read_answer().body).back())["error"]["code"], "stopping");
+  EXPECT_EQ(whole.read_answer().status, 503);
+  running.join();
+}
+
+TEST(ServerLimits, APortInUseIsAClearError) {
+  RunningServer running;
+  ScriptedCompleter model;
+  ServerOptions options;
+  options.port = running.port();
+  try {
+    Server second(model, options);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("in use"), std::string::npos) << e.what();
+  }
+  options.host = "no.such.host.invalid";
+  EXPECT_THROW(Server(model, options), Error);
+}
+
+// Every phase of a request is one a client can vanish in.
+TEST(ServerLimits, ClientsThatVanishAnywhereLeaveNothingBehind) {
+  RunningServer running;
+  running.model.answer = std::string(40, 'x');
+  running.model.token_time = 100us;
+  const std::string request = HttpClient::request("POST", kChatPath, chat_body(R"("stream": true, "n": 2)"));
+  for (size_t sent = 0; sent <= request.size(); sent += 3) {
+    HttpClient client(running.port());
+    client.send(std::string_view(request).substr(0, sent));
+  }
+  for (int i = 0; i < 60; ++i) {
+    HttpClient client(running.port());
+    client.send(request);
+    client.wait_for_bytes(static_cast<size_t>(i) * 100);
+  }
+  EXPECT_TRUE(eventually([&] { return inside(running) == 0 && running.model.running() == 0; }));
+  EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
+}
+
+}  // namespace
+}  // namespace quire
