@@ -9,7 +9,8 @@
 namespace quire {
 
 // Owns the mapping; the span stays valid as long as the object (moves keep it). An empty file gives an empty span.
-// Throws Error (kNotFound, kInvalid) naming the path when the file cannot be opened, is no regular file or cannot be mapped.
+// Throws Error (kNotFound, kInvalid) naming the path when the file cannot be opened, is no regular file or cannot be
+// mapped.
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path path);

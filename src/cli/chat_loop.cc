@@ -55,8 +55,8 @@ class Chat {
   void greet() const {
     if (options_.quiet) return;
     const ModelInfo& m = engine_.info();
-    note(fmt::format("{}: {}, {}, {:.0f} M parameters, {} tokens of context. /help lists the commands.", m.name, m.architecture,
-                     m.quantization, static_cast<double>(m.parameters) / 1e6, m.max_model_len));
+    note(fmt::format("{}: {}, {}, {:.0f} M parameters, {} tokens of context. /help lists the commands.", m.name,
+                     m.architecture, m.quantization, static_cast<double>(m.parameters) / 1e6, m.max_model_len));
     if (plain_ && !options_.raw) note("The model has no chat template: each line is continued as plain text.");
   }
 
@@ -77,14 +77,23 @@ class Chat {
     using Kind = ChatCommand::Kind;
     try {
       switch (command.kind) {
-        case Kind::kText: return turn(command.argument);
-        case Kind::kHelp: return note(std::string(kChatHelp, std::char_traits<char>::length(kChatHelp) - 1));
-        case Kind::kReset: return reset();
-        case Kind::kSystem: return system(command.argument);
-        case Kind::kStats: return stats();
-        case Kind::kSave: return save(command.argument);
-        case Kind::kQuit: open_ = false; return;
-        case Kind::kUnknown: return note(fmt::format("there is no command /{}; /help lists them", command.argument));
+        case Kind::kText:
+          return turn(command.argument);
+        case Kind::kHelp:
+          return note(std::string(kChatHelp, std::char_traits<char>::length(kChatHelp) - 1));
+        case Kind::kReset:
+          return reset();
+        case Kind::kSystem:
+          return system(command.argument);
+        case Kind::kStats:
+          return stats();
+        case Kind::kSave:
+          return save(command.argument);
+        case Kind::kQuit:
+          open_ = false;
+          return;
+        case Kind::kUnknown:
+          return note(fmt::format("there is no command /{}; /help lists them", command.argument));
       }
     } catch (const Error& e) {
       note(fmt::format("error: {}", e.what()));
@@ -116,8 +125,9 @@ class Chat {
     const int length = engine_.info().max_model_len;
     const auto prompt_tokens = static_cast<int>(prompt.size());
     if (prompt_tokens >= length) {
-      throw no_resource("the context of {} tokens is full: with this message the conversation has {}. /reset forgets it{}", length,
-                        prompt_tokens, plain_ ? "" : ", /save FILE keeps it");
+      throw no_resource(
+          "the context of {} tokens is full: with this message the conversation has {}. /reset forgets it{}", length,
+          prompt_tokens, plain_ ? "" : ", /save FILE keeps it");
     }
     Request request{.prompt = std::move(prompt), .sampling = options_.sampling};
     request.sampling.seed += static_cast<uint64_t>(answers_++);

@@ -14,7 +14,8 @@ struct ChatOptions {
   bool quiet = false;       // no greeting, no figures
 };
 
-// Talks at the terminal until Ctrl-D or /quit. A failed turn is reported and forgotten. Throws Error when the terminal fails.
+// Talks at the terminal until Ctrl-D or /quit. A failed turn is reported and forgotten. Throws Error when the terminal
+// fails.
 void chat(Engine& engine, const ChatOptions& options);
 
 }  // namespace quire

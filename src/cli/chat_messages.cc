@@ -31,12 +31,15 @@ ordered_json parse_messages(std::string_view text, const std::string& name) {
   } catch (const ordered_json::exception& e) {
     throw invalid("{}: {}", name, e.what());
   }
-  if (!messages.is_array()) throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());
+  if (!messages.is_array())
+    throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());
   if (messages.empty()) throw invalid("{}: there are no messages", name);
   for (size_t i = 0; i < messages.size(); ++i) {
     const ordered_json& message = messages[i];
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
-      throw invalid("{}: message {}: expected an object with a role, as in {{\"role\": \"user\", \"content\": \"Hello\"}}", name, i);
+      throw invalid(
+          "{}: message {}: expected an object with a role, as in {{\"role\": \"user\", \"content\": \"Hello\"}}", name,
+          i);
     }
   }
   return messages;
@@ -44,7 +47,8 @@ ordered_json parse_messages(std::string_view text, const std::string& name) {
 
 void Conversation::set_system(std::string text) {
   if (has_system()) messages_.erase(0);
-  if (!text.empty()) messages_.insert(messages_.begin(), ordered_json{{"role", "system"}, {"content", std::move(text)}});
+  if (!text.empty())
+    messages_.insert(messages_.begin(), ordered_json{{"role", "system"}, {"content", std::move(text)}});
 }
 
 std::string Conversation::system() const { return has_system() ? messages_[0]["content"].get<std::string>() : ""; }

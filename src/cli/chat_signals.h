@@ -15,7 +15,8 @@ struct ChatSignals {
 };
 ChatSignals& chat_signals();
 
-// While it lives, SIGINT and the others set their flag, and a closed pipe is an error of write(). Afterwards all is as before.
+// While it lives, SIGINT and the others set their flag, and a closed pipe is an error of write(). Afterwards all is as
+// before.
 class CatchSignals {
  public:
   enum class Interrupts { kAll, kFirst };  // kFirst: a second Ctrl-C ends the program
@@ -25,7 +26,8 @@ class CatchSignals {
   CatchSignals& operator=(const CatchSignals&) = delete;
 
  private:
-  struct sigaction interrupt_ {}, resize_ {}, continue_ {}, pipe_ {};
+  struct sigaction interrupt_ {
+  }, resize_{}, continue_{}, pipe_{};
 };
 
 // Ends the process the way an uncaught Ctrl-C does, so that a shell sees it. Call it with nothing left to clean up.

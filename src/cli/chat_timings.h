@@ -17,9 +17,9 @@ struct ChatTimings {
 
   void add(const Usage& usage);
 
-  double prefill_rate() const;                       // prompt tokens a second until the first token; 0: nothing measured
-  double decode_rate() const;                        // tokens a second after it; 0: nothing measured
-  double read_rate(const ModelInfo& model) const;    // bytes of weights a second that decoding read
+  double prefill_rate() const;                     // prompt tokens a second until the first token; 0: nothing measured
+  double decode_rate() const;                      // tokens a second after it; 0: nothing measured
+  double read_rate(const ModelInfo& model) const;  // bytes of weights a second that decoding read
 };
 
 // Two lines for a person: time to first token, rates, and the bytes behind them.

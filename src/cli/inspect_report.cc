@@ -64,34 +64,45 @@ ordered_json array_json(const Gguf& gguf, std::string_view key) {
 
 ordered_json value_json(const Gguf& gguf, std::string_view key, const GgufValue& value, size_t longest_array) {
   switch (value.type) {
-    case GgufType::BOOL: return gguf.get<bool>(key);
-    case GgufType::STRING: return gguf.get<std::string>(key);
+    case GgufType::BOOL:
+      return gguf.get<bool>(key);
+    case GgufType::STRING:
+      return gguf.get<std::string>(key);
     case GgufType::F32:
-    case GgufType::F64: return gguf.get<double>(key);
-    case GgufType::U64: return gguf.get<uint64_t>(key);
-    case GgufType::ARRAY: break;
-    default: return gguf.get<int64_t>(key);
+    case GgufType::F64:
+      return gguf.get<double>(key);
+    case GgufType::U64:
+      return gguf.get<uint64_t>(key);
+    case GgufType::ARRAY:
+      break;
+    default:
+      return gguf.get<int64_t>(key);
   }
   if (value.count > longest_array || value.element == GgufType::ARRAY) {
     return {{"array_of", std::string(name(value.element))}, {"count", value.count}};
   }
   switch (value.element) {
-    case GgufType::BOOL: return array_json<bool>(gguf, key);
+    case GgufType::BOOL:
+      return array_json<bool>(gguf, key);
     case GgufType::F32:
-    case GgufType::F64: return array_json<double>(gguf, key);
-    case GgufType::U64: return array_json<uint64_t>(gguf, key);
+    case GgufType::F64:
+      return array_json<double>(gguf, key);
+    case GgufType::U64:
+      return array_json<uint64_t>(gguf, key);
     case GgufType::STRING: {
       ordered_json json = ordered_json::array();
       for (const std::string_view text : gguf.strings(key)) json.push_back(std::string(text));
       return json;
     }
-    default: return array_json<int64_t>(gguf, key);
+    default:
+      return array_json<int64_t>(gguf, key);
   }
 }
 
 ordered_json metadata(const Gguf& gguf, size_t longest_array) {
   ordered_json json = ordered_json::object();
-  for (const std::string_view key : gguf.keys()) json[std::string(key)] = value_json(gguf, key, *gguf.find(key), longest_array);
+  for (const std::string_view key : gguf.keys())
+    json[std::string(key)] = value_json(gguf, key, *gguf.find(key), longest_array);
   return json;
 }
 
@@ -100,16 +111,19 @@ ordered_json metadata(const Gguf& gguf, size_t longest_array) {
 constexpr const char* kSizes[] = {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"};
 
 ordered_json sizes(const Gguf& gguf) {
-  constexpr const char* kKeys[] = {"block_count",          "embedding_length",     "attention.head_count", "attention.head_count_kv",
-                                   "attention.key_length", "feed_forward_length", "vocab_size",           "context_length"};
+  constexpr const char* kKeys[] = {
+      "block_count",          "embedding_length",    "attention.head_count", "attention.head_count_kv",
+      "attention.key_length", "feed_forward_length", "vocab_size",           "context_length"};
   ordered_json json = ordered_json::object();
   const auto architecture = gguf.get_or<std::string>("general.architecture", "");
   for (size_t i = 0; i < std::size(kSizes); ++i) {
     const std::string key = architecture + "." + kKeys[i];
     const GgufValue* value = gguf.find(key);
-    if (value && value->type != GgufType::ARRAY && value->type != GgufType::STRING) json[kSizes[i]] = value_json(gguf, key, *value, 0);
+    if (value && value->type != GgufType::ARRAY && value->type != GgufType::STRING)
+      json[kSizes[i]] = value_json(gguf, key, *value, 0);
   }
-  if (const GgufValue* tokens = gguf.find("tokenizer.ggml.tokens"); tokens && !json.contains("vocab")) json["vocab"] = tokens->count;
+  if (const GgufValue* tokens = gguf.find("tokenizer.ggml.tokens"); tokens && !json.contains("vocab"))
+    json["vocab"] = tokens->count;
   return json;
 }
 
@@ -145,7 +159,9 @@ ordered_json sizes(const ModelConfig& c) {
 
 ordered_json rope(const RopeConfig& r) {
   constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn"};
-  ordered_json json{{"pairs", r.kind == RopeKind::kHalves ? "halves" : r.kind == RopeKind::kNeighbours ? "neighbours" : "none"},
+  ordered_json json{{"pairs", r.kind == RopeKind::kHalves       ? "halves"
+                              : r.kind == RopeKind::kNeighbours ? "neighbours"
+                                                                : "none"},
                     {"dim", r.dim},
                     {"theta", r.theta},
                     {"scaling", kScalings[static_cast<size_t>(r.scaling)]}};
@@ -178,15 +194,21 @@ void add_tensors(std::span<const TensorView> tensors, ordered_json& report) {
     sum.elements += elements(view);
     sum.bytes += view.bytes.size();
     if (view.name != "rope_freqs.weight") parameters += elements(view);
-    list.push_back({{"name", view.name}, {"type", std::string(name(view.type))}, {"shape", view.shape}, {"bytes", view.bytes.size()}});
+    list.push_back({{"name", view.name},
+                    {"type", std::string(name(view.type))},
+                    {"shape", view.shape},
+                    {"bytes", view.bytes.size()}});
   }
   std::vector<std::pair<TensorType, Sum>> sorted(sums.begin(), sums.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   report["parameters"] = parameters;
   report["tensor_types"] = ordered_json::array();
   for (const auto& [type, sum] : sorted) {
-    report["tensor_types"].push_back(
-        {{"type", std::string(name(type))}, {"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}});
+    report["tensor_types"].push_back({{"type", std::string(name(type))},
+                                      {"tensors", sum.tensors},
+                                      {"elements", sum.elements},
+                                      {"bytes", sum.bytes}});
   }
   report["tensors"] = std::move(list);
 }
@@ -211,8 +233,8 @@ std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
       if (!gguf) out["kind"] = std::holds_alternative<BpeModel>(t.data().model) ? "BPE" : "unigram";
       out["vocab_size"] = t.vocab_size();
       const auto token = [&](TokenId id) { return ordered_json{{"id", id}, {"text", std::string(t.token_text(id))}}; };
-      const std::pair<const char*, std::optional<TokenId>> special[] = {{"bos", t.bos()}, {"eos", t.eos()}, {"unk", t.unk()},
-                                                                        {"pad", t.pad()}, {"eot", t.eot()}, {"eom", t.eom()}};
+      const std::pair<const char*, std::optional<TokenId>> special[] = {
+          {"bos", t.bos()}, {"eos", t.eos()}, {"unk", t.unk()}, {"pad", t.pad()}, {"eot", t.eot()}, {"eom", t.eom()}};
       out["special_tokens"] = ordered_json::object();
       for (const auto& [what, id] : special) {
         if (id) out["special_tokens"][what] = token(*id);
@@ -235,7 +257,8 @@ std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
 
 // ---- memory
 
-// As the kernels will hold them: matrices in panels, vectors in float32. What cannot be loaded counts as it lies in the file.
+// As the kernels will hold them: matrices in panels, vectors in float32. What cannot be loaded counts as it lies in the
+// file.
 uint64_t packed_bytes(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;
   for (const TensorView& view : checkpoint.tensors()) {
@@ -245,8 +268,9 @@ uint64_t packed_bytes(const Checkpoint& checkpoint) {
       continue;
     }
     const bool matrix = view.shape.size() == 2 && view.shape[0] <= kMax && view.shape[1] <= kMax;
-    bytes += matrix ? describe_packed(view.type, static_cast<int>(view.shape[0]), static_cast<int>(view.shape[1])).bytes()
-                    : elements(view) * sizeof(float);
+    bytes += matrix
+                 ? describe_packed(view.type, static_cast<int>(view.shape[0]), static_cast<int>(view.shape[1])).bytes()
+                 : elements(view) * sizeof(float);
   }
   return bytes;
 }
@@ -254,8 +278,8 @@ uint64_t packed_bytes(const Checkpoint& checkpoint) {
 ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
   const uint64_t token = KvShape{KvType::kBf16, c.layers, c.kv_heads, c.head_dim}.page_bytes() / kPageTokens;
   const uint64_t weights = packed_bytes(checkpoint), context = token * static_cast<uint64_t>(c.max_positions);
-  return {{"weight_bytes", weights}, {"kv_cache_dtype", "bf16"},          {"kv_bytes_per_token", token}, {"kv_bytes_of_context", context},
-          {"bytes", weights + context}, {"available_bytes", available_memory()}};
+  return {{"weight_bytes", weights},        {"kv_cache_dtype", "bf16"},   {"kv_bytes_per_token", token},
+          {"kv_bytes_of_context", context}, {"bytes", weights + context}, {"available_bytes", available_memory()}};
 }
 
 // ---- reports
@@ -290,11 +314,14 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     report["sizes"] = sizes(config);
     report["rope"] = rope(config.rope);
     const auto slides = std::count_if(config.windows.begin(), config.windows.end(), [](int w) { return w > 0; });
-    if (slides > 0) report["sliding_window"] = {{"tokens", *std::max_element(config.windows.begin(), config.windows.end())}, {"layers", slides}};
+    if (slides > 0)
+      report["sliding_window"] = {{"tokens", *std::max_element(config.windows.begin(), config.windows.end())},
+                                  {"layers", slides}};
     report["memory"] = memory(checkpoint, config);
     check_tensors(checkpoint, config);
     if (!text_problem.empty()) throw unsupported("{}", text_problem);
-    if (const auto& vocabulary = report["tokenizer"]; !vocabulary.is_null() && vocabulary["vocab_size"] > config.vocab) {
+    if (const auto& vocabulary = report["tokenizer"];
+        !vocabulary.is_null() && vocabulary["vocab_size"] > config.vocab) {
       throw invalid("the tokenizer has {} tokens, the model {}", vocabulary["vocab_size"].get<int>(), config.vocab);
     }
     report["runs"]["ok"] = true;
@@ -308,14 +335,18 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
 
 ordered_json of_safetensors(const fs::path& path) {
   const Safetensors file = Safetensors::open(path);
-  ordered_json report{{"file", path.string()}, {"format", "safetensors"}, {"name", path.stem().string()}, {"architecture", ""}};
+  ordered_json report{
+      {"file", path.string()}, {"format", "safetensors"}, {"name", path.stem().string()}, {"architecture", ""}};
   report["parameters"] = 0;
   report["file_bytes"] = file_bytes(path);
-  for (const char* unknown : {"sizes", "rope", "sliding_window", "tensor_types", "tokenizer", "chat_template", "memory"}) report[unknown] = nullptr;
+  for (const char* unknown :
+       {"sizes", "rope", "sliding_window", "tensor_types", "tokenizer", "chat_template", "memory"})
+    report[unknown] = nullptr;
   std::error_code ignored;
   const bool has_config = fs::exists(path.parent_path() / "config.json", ignored);
-  report["runs"] = {{"ok", false}, {"why_not", has_config ? "these are weights alone: give the directory, which has a config.json"
-                                                          : "these are weights alone, without a config.json beside them"}};
+  report["runs"] = {{"ok", false},
+                    {"why_not", has_config ? "these are weights alone: give the directory, which has a config.json"
+                                           : "these are weights alone, without a config.json beside them"}};
   report["metadata"] = file.metadata();
   add_tensors(file.tensors(), report);
   return report;

@@ -6,12 +6,12 @@
 
 namespace quire {
 
-// Opens a GGUF file, a Hugging Face directory, a .safetensors file or its index; reads no weights. Throws Error when the file is
-// broken; what is merely unknown to Quire is left out, and "runs" says why.
+// Opens a GGUF file, a Hugging Face directory, a .safetensors file or its index; reads no weights. Throws Error when
+// the file is broken; what is merely unknown to Quire is left out, and "runs" says why.
 //   {"file", "format", "name", "architecture", "parameters", "file_bytes",
 //    "sizes": {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"},
-//    "rope", "sliding_window", "tensor_types": [{"type", "tensors", "elements", "bytes"}], "tokenizer", "chat_template",
-//    "memory", "runs": {"ok", "why_not"}, "metadata", "tensors"}
+//    "rope", "sliding_window", "tensor_types": [{"type", "tensors", "elements", "bytes"}], "tokenizer",
+//    "chat_template", "memory", "runs": {"ok", "why_not"}, "metadata", "tensors"}
 // Metadata arrays longer than `longest_array` are {"array_of": "STRING", "count": 49152}.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, size_t longest_array);
 

@@ -24,7 +24,8 @@ struct Wanted {
 };
 
 std::vector<Wanted> wanted_tensors(const ModelConfig& c, const TensorNames& names) {
-  std::vector<Wanted> wanted{{std::string(names.embedding), {c.vocab, c.hidden}}, {std::string(names.output_norm), {c.hidden}}};
+  std::vector<Wanted> wanted{{std::string(names.embedding), {c.vocab, c.hidden}},
+                             {std::string(names.output_norm), {c.hidden}}};
   if (!c.tied_output) wanted.push_back({std::string(names.output), {c.vocab, c.hidden}});
   const int queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
   for (int i = 0; i < c.layers; ++i) {
@@ -42,7 +43,8 @@ std::vector<Wanted> wanted_tensors(const ModelConfig& c, const TensorNames& name
 
 ModelConfig read_model_config(const Checkpoint& checkpoint) {
   const Family& family = find_family(checkpoint);
-  const ModelConfig config = checkpoint.gguf() ? family.from_gguf(*checkpoint.gguf()) : family.from_hf(*checkpoint.hf());
+  const ModelConfig config =
+      checkpoint.gguf() ? family.from_gguf(*checkpoint.gguf()) : family.from_hf(*checkpoint.hf());
   validate(config, checkpoint.file());
   return config;
 }
@@ -55,12 +57,15 @@ void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config) {
   std::unordered_set<std::string> known;
   for (const auto& [name, shape] : wanted_tensors(config, names)) {
     const TensorView* view = checkpoint.find_tensor(name);
-    if (!view && quantized) throw unsupported("tensor {} is missing; config.json has a quantization_config, which Quire does not read", name);
+    if (!view && quantized)
+      throw unsupported("tensor {} is missing; config.json has a quantization_config, which Quire does not read", name);
     if (!view) throw invalid("tensor {} is missing", name);
     if (view->shape != std::vector<uint64_t>(shape.begin(), shape.end())) {
-      throw invalid("tensor {} has shape [{}], expected [{}]", name, fmt::join(view->shape, ", "), fmt::join(shape, ", "));
+      throw invalid("tensor {} has shape [{}], expected [{}]", name, fmt::join(view->shape, ", "),
+                    fmt::join(shape, ", "));
     }
-    if (!info(view->type).loadable) throw unsupported("tensor {} has type {}, which Quire cannot load", name, quire::name(view->type));
+    if (!info(view->type).loadable)
+      throw unsupported("tensor {} has type {}, which Quire cannot load", name, quire::name(view->type));
     known.insert(name);
     if (shape.size() == 2) known.insert(name.substr(0, name.rfind('.')) + ".bias");
   }
@@ -69,7 +74,8 @@ void check_tensors(const Checkpoint& checkpoint, const ModelConfig& config) {
   }
   if (config.tied_output) known.insert(std::string(names.output));
   for (const TensorView& view : checkpoint.tensors()) {
-    if (!known.contains(view.name)) throw unsupported("tensor {} is not part of a {} model as Quire knows it", view.name, config.architecture);
+    if (!known.contains(view.name))
+      throw unsupported("tensor {} is not part of a {} model as Quire knows it", view.name, config.architecture);
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "text/tokenizer_bytes.h"
 #include "base/utf8.h"
+#include "text/tokenizer_bytes.h"
 
 namespace quire {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_unicode.h"
-#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_unicode.h"
-#include "base/utf8.h"
 
 namespace quire {
 namespace {

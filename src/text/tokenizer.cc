@@ -4,9 +4,9 @@
 #include <deque>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer_data.h"
-#include "base/utf8.h"
 #include "text/word_cache.h"
 
 namespace quire {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <map>
 
-#include "text/tokenizer_unicode.h"
 #include "base/utf8.h"
+#include "text/tokenizer_unicode.h"
 
 namespace quire {
 namespace {

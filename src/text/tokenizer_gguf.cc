@@ -4,12 +4,12 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_build.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_data.h"
-#include "base/utf8.h"
 
 namespace quire {
 namespace {

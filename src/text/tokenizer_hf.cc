@@ -3,13 +3,13 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_build.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_data.h"
 #include "text/tokenizer_hf_steps.h"
 #include "text/tokenizer_json.h"
-#include "base/utf8.h"
 
 namespace quire {
 namespace {

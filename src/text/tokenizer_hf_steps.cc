@@ -3,9 +3,9 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer_unicode.h"
-#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Checks the house rules that a compiler does not: which folder may include which, names, sizes, and instruction sets that stay apart."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Each folder and what lies directly below it; what lies below that is allowed too.
+BELOW = {
+    "base": [],
+    "format": ["base"],
+    "text": ["base"],
+    "quant": ["base"],
+    "kernels": ["quant"],
+    "model": ["kernels", "format", "text"],
+    "kv": ["base"],
+    "sampling": ["base"],
+    "engine": ["model", "kv", "sampling"],
+    "server": ["engine"],
+    "cli": ["server"],
+}
+PUBLIC = {"sampling", "engine", "server", "cli"}  # may include include/quire
+BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")
+LONGEST = 800  # lines of a source file
+
+
+def reachable(folder):
+    found = {folder}
+    for below in BELOW[folder]:
+        found |= reachable(below)
+    return found
+
+
+def check_sources():
+    for path in sorted((ROOT / "src").rglob("*.*")):
+        if path.suffix not in (".cc", ".h"):
+            continue
+        name = path.relative_to(ROOT)
+        folder = path.relative_to(ROOT / "src").parts[0]
+        if folder not in BELOW:
+            yield f"{name}: {folder}/ is no folder of the design"
+            continue
+        lines = path.read_text().splitlines()
+        if len(lines) > LONGEST:
+            yield f"{name}: {len(lines)} lines; does it still hold one idea?"
+        if any(BANNED.search(part.split(".")[0]) for part in path.relative_to(ROOT / "src").parts):
+            yield f"{name}: call it after what it does"
+        allowed = reachable(folder)
+        for number, line in enumerate(lines, 1):
+            match = re.match(r'\s*#\s*include\s+"([^"/]+)/', line)
+            if not match:
+                continue
+            included = match.group(1)
+            if included == "quire":
+                if folder not in PUBLIC:
+                    yield f"{name}:{number}: {folder}/ lies below the public interface"
+            elif included not in allowed:
+                yield f"{name}:{number}: {folder}/ may not include {included}/"
+
+
+def check_instruction_sets(build):
+    """A weak symbol compiled for AVX-512 could be linked in for everyone: there must be none."""
+    for name in ("avx2", "avx512"):
+        found = list(build.glob(f"CMakeFiles/quire_kernels.dir/src/kernels/x86/{name}.cc.o"))
+        if not found:
+            yield f"{build}: no object of {name}.cc"
+            continue
+        symbols = subprocess.run(["nm", "-C", found[0]], capture_output=True, text=True, check=True).stdout
+        for line in symbols.splitlines():
+            if re.match(r"\S* *[WVu] ", line):
+                yield f"{name}.cc: the symbol {line.split(maxsplit=2)[-1]} could replace the one that all machines use"
+
+
+def main():
+    problems = list(check_sources())
+    if len(sys.argv) > 1:
+        problems += check_instruction_sets(Path(sys.argv[1]))
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

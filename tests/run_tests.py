@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Runs the test programs of a build and the end-to-end tests, one line each, and sums them up.
+
+The last line is "N passed, N failed, N skipped". The exit code is 1 if a test failed or none ran.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run_gtest(program, timeout):
+    """(passed, failed, {skip reason: count}, output to show)"""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        try:
+            done = subprocess.run([program, f"--gtest_output=json:{report}", "--gtest_brief=1"], capture_output=True, text=True, errors="replace", timeout=timeout)
+            output, code = done.stdout + done.stderr, done.returncode
+        except subprocess.TimeoutExpired as error:
+            return 0, 1, {}, f"{program}: no end after {timeout} s\n{error.stdout or ''}"
+        if not report.exists():
+            return 0, 1, {}, f"{program} died (exit code {code})\n{output}"
+        passed = failed = 0
+        skipped = Counter()
+        for suite in json.loads(report.read_text())["testsuites"]:
+            for test in suite["testsuite"]:
+                if test.get("failures"):
+                    failed += 1
+                elif test.get("result") == "SKIPPED":
+                    skipped["no reason given"] += 1
+                elif test.get("result") == "COMPLETED":
+                    passed += 1
+        reasons = Counter(line.strip() for line in re.findall(r"Skipped\n(.+)\n", output))
+        if sum(reasons.values()) == sum(skipped.values()):
+            skipped = reasons
+        if code != 0 and failed == 0:
+            failed, output = 1, f"{program} exited with {code}\n{output}"
+        return passed, failed, skipped, output if failed else ""
+
+
+def run_pytest(pytest, build, pattern):
+    environment = dict(os.environ, QUIRE_BINARY=str(build / "quire"))
+    arguments = [pytest, "-q", "-rs", "--no-header", "-p", "no:cacheprovider", ROOT / "tests/e2e"] + (["-k", pattern] if pattern else [])
+    done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", cwd=ROOT, env=environment, timeout=1800)
+    output = done.stdout + done.stderr
+    count = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", output.splitlines()[-1] if output.strip() else "")}
+    failed = count.get("failed", 0) + count.get("error", 0)
+    if done.returncode not in (0, 5) and failed == 0:
+        failed = 1
+    skipped = Counter()
+    for n, reason in re.findall(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (.+)$", output, re.M):
+        skipped[reason] += int(n)
+    if sum(skipped.values()) != count.get("skipped", 0):
+        skipped = Counter({"no reason given": count.get("skipped", 0)}) if count.get("skipped") else Counter()
+    return count.get("passed", 0), failed, skipped, output if failed else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("filter", nargs="?", default="", help="only test programs whose name contains this")
+    parser.add_argument("--build", type=Path, default=Path("build/release"))
+    parser.add_argument("--kinds", default="unit,golden,property", help="which programs; with --pytest the end-to-end tests too")
+    parser.add_argument("--pytest", help="run tests/e2e with this pytest")
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for one program")
+    arguments = parser.parse_args()
+
+    programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
+    jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout)) for p in programs]
+    end_to_end = sorted((ROOT / "tests/e2e").glob("test_*.py"))
+    if arguments.pytest and end_to_end:
+        pattern = "" if arguments.filter in ("", "e2e") else arguments.filter
+        jobs.append(("e2e", lambda: run_pytest(arguments.pytest, arguments.build.resolve(), pattern)))
+    jobs = [j for j in jobs if arguments.filter in j[0] or (j[0] == "e2e" and not programs)]
+
+    total, reasons = Counter(), Counter()
+    for name, job in jobs:
+        started = time.monotonic()
+        passed, failed, skipped, output = job()
+        total.update(passed=passed, failed=failed, skipped=sum(skipped.values()))
+        reasons.update(skipped)
+        print(f"{name:24} {passed:5} passed {failed:4} failed {sum(skipped.values()):4} skipped {time.monotonic() - started:7.1f} s", flush=True)
+        if output:
+            print(output, flush=True)
+    if not arguments.pytest and end_to_end and "unit" in arguments.kinds and "golden" in arguments.kinds:
+        reasons["end-to-end tests: pytest and the openai client could not be installed"] += 1
+        total["skipped"] += 1
+    for reason, count in sorted(reasons.items()):
+        print(f"skipped {count}: {reason}")
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return 1 if total["failed"] or not total["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
