@@ -1,0 +1,118 @@
+"""quire inspect: what files hold, and that broken or hostile ones cannot hurt."""
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("QUIRE_BINARY") or os.environ.get("QUIRE") or ROOT / "build/release/quire")
+MODELS = pathlib.Path(os.environ.get("QUIRE_MODELS", pathlib.Path.home() / ".cache/quire/models"))
+MODEL = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
+GOLDEN = ROOT / "../shared/golden"
+
+pytestmark = pytest.mark.skipif(not BINARY.exists(), reason=f"{BINARY} is not built")
+needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"{MODEL} is not there: ./dev fetch smollm2")
+needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason=f"{GOLDEN} is not there")
+
+
+def inspect(*arguments):
+    return subprocess.run([BINARY, "inspect", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def report(*arguments):
+    result = inspect(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def gguf_string(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def gguf(*pairs):
+    """A GGUF without tensors; all values are strings."""
+    out = b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs))
+    for key, value in pairs:
+        out += gguf_string(key) + struct.pack("<I", 8) + gguf_string(value)
+    return out
+
+
+@needs_model
+def test_a_gguf_model():
+    r = report(MODEL)
+    assert r["sizes"] == {"layers": 30, "hidden": 576, "heads": 9, "kv_heads": 3, "head_dim": 64, "ffn": 1536, "vocab": 49152,
+                          "context": 8192}
+    assert (r["architecture"], r["parameters"], r["file_bytes"]) == ("llama", 134515008, 98362432)
+    assert r["tensor_types"][0]["type"] == "Q4_1"
+    assert sum(t["tensors"] for t in r["tensor_types"]) == len(r["tensors"]) == 272
+    assert r["rope"]["theta"] == 100000 and r["rope"]["dim"] == 64
+    assert r["tokenizer"]["special_tokens"]["eos"] == {"id": 2, "text": "<|im_end|>"}
+    assert r["chat_template"]["bytes"] > 100
+    assert r["memory"]["kv_bytes_per_token"] == 30 * 3 * 64 * 2 * 2
+    assert r["runs"] == {"ok": True, "why_not": None}
+    assert r["metadata"]["tokenizer.ggml.tokens"] == {"array_of": "STRING", "count": 49152}
+    assert len(report(MODEL, "--metadata")["metadata"]["tokenizer.ggml.tokens"]) == 49152
+
+
+@needs_model
+def test_text_for_a_person():
+    result = inspect(MODEL, "--tensors", "--metadata")
+    for part in ["134.5 M", "98.4 MB", "Quire runs it   yes", "blk.0.attn_q.weight", "[576,576]", "llama.rope.freq_base = 100000.0"]:
+        assert part in result.stdout
+
+
+@needs_golden
+def test_a_hugging_face_directory():
+    r = report(GOLDEN / "models/llama")
+    assert r["sizes"]["layers"] == 3 and r["sizes"]["kv_heads"] == 2 and r["runs"]["ok"]
+    assert r["rope"]["pairs"] == "halves"
+    weights = report(GOLDEN / "models/llama/model.safetensors")
+    assert weights["parameters"] == r["parameters"] and not weights["runs"]["ok"]
+
+
+@needs_golden
+def test_every_model_of_the_references_is_described():
+    models = [d for d in sorted((GOLDEN / "models").iterdir()) if (d / "config.json").exists()]
+    models += sorted((GOLDEN / "formats/gguf-models").glob("*.gguf"))
+    assert models
+    for model in models:
+        r = report(model)
+        assert r["parameters"] > 0 and r["sizes"]["layers"] > 0
+        assert r["runs"]["ok"] == (r["runs"]["why_not"] is None)
+
+
+@needs_model
+def test_a_truncated_file_is_one_line_and_exit_code_1(tmp_path):
+    data = MODEL.read_bytes()
+    for size in [0, 3, 10, 100, 5000, 2_000_000, len(data) // 2, len(data) - 1]:
+        (tmp_path / "cut.gguf").write_bytes(data[:size])
+        result = inspect(tmp_path / "cut.gguf")
+        assert result.returncode == 1 and result.stdout == ""
+        assert len(result.stderr.splitlines()) == 1 and "cut.gguf" in result.stderr
+
+
+def test_nonsense_is_one_line_and_exit_code_1(tmp_path):
+    (tmp_path / "a.gguf").write_bytes(os.urandom(1000))
+    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 100)
+    (tmp_path / "empty").mkdir()
+    for name in ["a.gguf", "a.safetensors", "empty", "absent.gguf"]:
+        result = inspect(tmp_path / name)
+        assert result.returncode == 1 and len(result.stderr.splitlines()) == 1, name
+    assert inspect().returncode == 2
+
+
+def test_a_file_cannot_write_to_the_terminal(tmp_path):
+    evil = "\x1b]0;owned\x07\r\n\u009b2J"
+    path = tmp_path / "evil.gguf"
+    path.write_bytes(gguf(("general.architecture", evil), ("general.name", evil), ("general.note" , evil)))
+    for arguments in [[], ["--metadata"], ["--json"]]:
+        result = inspect(path, *arguments)
+        assert result.returncode == 0, result.stderr
+        assert not any(c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160) for c in result.stdout + result.stderr)
+    assert report(path)["name"] == evil
+    assert not report(path)["runs"]["ok"]

@@ -1,0 +1,279 @@
+"""quire run as a person and as a script use it: the real program, the real model."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("QUIRE_BINARY") or os.environ.get("QUIRE") or ROOT / "build/release/quire")
+MODELS = pathlib.Path(os.environ.get("QUIRE_MODELS", pathlib.Path.home() / ".cache/quire/models"))
+MODEL = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+pytestmark = pytest.mark.skipif(not BINARY.exists(), reason=f"{BINARY} is not built")
+needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"{MODEL} is not there: ./dev fetch smollm2")
+
+
+def quire_run(*arguments, model=True, stdin="", **options):
+    command = [BINARY, "run", *(["-m", MODEL] if model else []), *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, **options)
+
+
+@needs_model
+def test_streams_the_answer_and_its_figures():
+    result = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() and result.stdout.endswith("\n")
+    for figure in ["first token after", "tok/s", "MB of weights read a token", "GB/s", "seed", "finish: "]:
+        assert figure in result.stderr
+    quiet = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12", "--quiet")
+    assert (quiet.stdout, quiet.stderr) == (result.stdout, "")
+
+
+@needs_model
+def test_json_is_one_object_with_the_same_text():
+    text = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12", "--quiet").stdout
+    result = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12", "--json")
+    answer = json.loads(result.stdout)
+    assert answer["text"].rstrip("\n") == text.rstrip("\n")
+    assert len(answer["tokens"]) == answer["usage"]["completion_tokens"] <= 12
+    assert answer["finish_reason"] in ["stop", "length"]
+    assert answer["timings"]["ttft_seconds"] > 0 and answer["timings"]["decode_bytes_per_token"] > 0
+    assert result.stderr == ""
+
+
+@needs_model
+def test_a_seed_repeats_an_answer():
+    def answer(*arguments):
+        return json.loads(quire_run("-p", "Tell me a story.", "-n", "24", "--json", *arguments).stdout)
+
+    drawn = answer("--temp", "1")
+    assert answer("--temp", "1", "--seed", str(drawn["seed"]))["tokens"] == drawn["tokens"]
+    assert len({answer("--temp", "1", "--seed", str(seed))["text"] for seed in range(4)}) > 1
+
+
+@needs_model
+def test_messages_prompt_and_standard_input_are_one_prompt(tmp_path):
+    messages = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Name a colour."}]
+    (tmp_path / "m.json").write_text(json.dumps(messages))
+    flags = ["--temp", "0", "-n", "16", "--json"]
+    results = [
+        quire_run("--messages", tmp_path / "m.json", *flags),
+        quire_run("--messages", "-", *flags, stdin=json.dumps(messages)),
+        quire_run("-p", "Name a colour.", "--system", "You are brief.", *flags),
+        quire_run("--system", "You are brief.", *flags, stdin="Name a colour.\n"),
+    ]
+    answers = [json.loads(r.stdout) for r in results]
+    assert len({(a["text"], a["usage"]["prompt_tokens"]) for a in answers}) == 1
+
+
+@needs_model
+def test_raw_continues_the_text_without_a_template():
+    raw = json.loads(quire_run("-p", "The capital of France is", "--raw", "--temp", "0", "-n", "4", "--json").stdout)
+    assert raw["usage"]["prompt_tokens"] == 5
+    assert "Paris" in raw["text"]
+
+
+@needs_model
+def test_a_stop_string_ends_the_answer_and_is_not_shown():
+    flags = ["-p", "1 2 3 4 5 6 7", "--raw", "--temp", "0", "-n", "40", "--json"]
+    whole = json.loads(quire_run(*flags).stdout)["text"]
+    stop = whole[9:12]
+    cut = json.loads(quire_run(*flags, "--stop", "[never]", "--stop", stop).stdout)
+    assert cut["text"] == whole[: whole.index(stop)]
+    assert (cut["finish_reason"], cut["stop_reason"]) == ("stop", stop)
+
+
+@needs_model
+def test_output_is_always_whole_characters():
+    result = subprocess.run(
+        [BINARY, "run", "-m", MODEL, "-p", "Write only emoji and Chinese: 世界 🌍🌎🌏", "--raw", "--ignore-eos", "--temp", "2",
+         "--top-k", "0", "--min-p", "0", "--seed", "1", "-n", "200", "--quiet"],
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    assert result.returncode == 0
+    result.stdout.decode("utf-8")
+
+
+@needs_model
+def test_a_reader_that_leaves_ends_it_quietly():
+    run = subprocess.Popen([BINARY, "run", "-m", MODEL, "-p", "x", "--ignore-eos"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert run.stdout.read(5)
+    run.stdout.close()
+    assert run.wait(timeout=30) == 0
+    assert run.stderr.read() == b""
+
+
+@needs_model
+def test_ctrl_c_stops_a_script_with_its_signal():
+    run = subprocess.Popen([BINARY, "run", "-m", MODEL, "-p", "x", "--ignore-eos"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert run.stdout.read(5)
+    run.send_signal(signal.SIGINT)
+    _, figures = run.communicate(timeout=30)
+    assert run.returncode == -signal.SIGINT
+    assert b"finish: cancelled" in figures
+
+
+@needs_model
+def test_a_full_context_is_said():
+    flags = ["--raw", "--ignore-eos", "-c", "64", "--temp", "0"]
+    result = quire_run("-p", "one two three", *flags)
+    assert "the context of 64 tokens is full" in result.stderr
+    result = quire_run("-p", "one two three " * 40, *flags)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1 and "63 fit" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["-m", "x"], ["-m", "x", "-p", "x", "--temp", "-1"], ["-m", "x", "-p", "x", "--top-p", "1.5"],
+    ["-m", "x", "-p", "x", "--temp", "nan"], ["-m", "x", "-p", "x", "-n", "0"], ["-m", "x", "-p", "x", "--stop", ""],
+    ["-m", "x", "-p", "x", "--seed", "-2"], ["-m", "x", "-p", "x", "--messages", "m"], ["-m", "x", "--raw", "--system", "s"],
+    ["-m", "x", "-p", "x", "--no-such-flag"],
+])
+def test_a_wrong_command_line_is_exit_code_2(arguments):
+    assert quire_run(*arguments, model=False).returncode == 2
+
+
+def test_a_failed_run_is_exit_code_1_and_one_line(tmp_path):
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 40)
+    (tmp_path / "m.json").write_text("{")
+    for arguments in [["-m", tmp_path / "broken.gguf", "-p", "x"], ["-m", tmp_path / "nothing.gguf", "-p", "x"],
+                      ["-m", "x", "--messages", tmp_path / "m.json"]]:
+        result = quire_run(*arguments, model=False)
+        assert result.returncode == 1, arguments
+        assert result.stdout == "" and len(result.stderr.splitlines()) == 1 and result.stderr.startswith("quire: ")
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *command, env):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(command[0], [str(c) for c in command], env)
+        self.screen = ""
+
+    def expect(self, pattern, seconds=60):
+        """Waits for the pattern behind what was matched before; gives the text up to its end."""
+        end = time.monotonic() + seconds
+        while not (match := re.search(pattern, self.screen)):
+            ready, _, _ = select.select([self.fd], [], [], max(end - time.monotonic(), 0))
+            assert ready, f"waited for {pattern!r}, got {self.screen!r}"
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            assert data, f"the program ended before {pattern!r}: {self.screen!r}"
+            self.screen += data.decode("utf-8", "replace")
+        text, self.screen = self.screen[: match.end()], self.screen[match.end():]
+        return text
+
+    def prompt(self):
+        """Waits for the prompt, and until the line editor reads: it takes the terminal over just behind it."""
+        text = self.expect("(^|\n)> ")
+        end = time.monotonic() + 10
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            assert time.monotonic() < end, "the line editor does not start"
+            time.sleep(0.005)
+        return text
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def exit_code(self):
+        while select.select([self.fd], [], [], 30)[0]:
+            try:
+                os.read(self.fd, 65536)
+            except OSError:  # the other side is closed
+                break
+        else:
+            os.kill(self.pid, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def chat(tmp_path):
+    terminals = []
+
+    def start(*arguments):
+        env = {"HOME": str(tmp_path), "TERM": "xterm", "LANG": "C", "PATH": os.environ["PATH"]}
+        terminals.append(Terminal(str(BINARY), "run", "-m", str(MODEL), "--temp", "0", *arguments, env=env))
+        terminals[-1].prompt()
+        return terminals[-1]
+
+    yield start
+    for terminal in terminals:
+        os.close(terminal.fd)  # hangs up on one that a failed test left
+
+
+@needs_model
+def test_chat_remembers_saves_and_forgets(chat, tmp_path):
+    terminal = chat("-n", "20")
+    for line in ["Hello, I am Zoë.", "What did I say?"]:
+        terminal.type(line + "\r")
+        terminal.prompt()
+    terminal.type(f"/save {tmp_path}/chat.json\r")
+    terminal.expect("4 messages written")
+    messages = json.loads((tmp_path / "chat.json").read_text())
+    assert [m["role"] for m in messages] == ["user", "assistant"] * 2
+    assert messages[0]["content"] == "Hello, I am Zoë."
+    # The same two turns, as a script asks for them: the chat's second answer saw the first turn.
+    (tmp_path / "m.json").write_text(json.dumps(messages[:3]))
+    again = json.loads(quire_run("--messages", tmp_path / "m.json", "--temp", "0", "-n", "20", "--json").stdout)
+    assert again["text"] == messages[3]["content"]
+    terminal.prompt()
+    terminal.type("/stats\r")
+    assert "of 8192 tokens" in terminal.expect("seed +[0-9]+")
+    for line, answer in [("/reset", "forgotten"), ("/system Be brief.", ""), ("/system", "system: Be brief."),
+                         ("/nonsense", "there is no command /nonsense")]:
+        terminal.prompt()
+        terminal.type(line + "\r")
+        terminal.expect(answer)
+    terminal.prompt()
+    terminal.type("/quit\r")
+    assert terminal.exit_code() == 0
+    assert "Zoë" in (tmp_path / ".cache/quire/history").read_text()
+
+
+@needs_model
+def test_ctrl_c_stops_the_answer_and_not_the_chat(chat):
+    terminal = chat("--ignore-eos")
+    terminal.type("Count for ever.\r")
+    terminal.expect(r"Count for ever\.\r\n.")
+    terminal.type("\x03")
+    terminal.expect(r"\[stopped\]")
+    terminal.prompt()
+    terminal.type("half a line")
+    terminal.expect("half a line")
+    terminal.type("\x03")
+    terminal.expect("Ctrl-D or /quit ends")
+    terminal.prompt()
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+
+
+@needs_model
+def test_chat_says_when_the_context_is_full(chat):
+    terminal = chat("-c", "96", "--ignore-eos")
+    terminal.type("Tell me a long story.\r")
+    terminal.expect(r"the context of 96 tokens is full: /reset")
+    terminal.prompt()
+    terminal.type("Go on.\r")
+    terminal.expect(r"error: the context of 96 tokens is full")
+    terminal.prompt()
+    terminal.type("/reset\r")
+    terminal.prompt()
+    terminal.type("Hello\r")
+    terminal.expect(r"the context of 96 tokens is full: /reset")
+    terminal.prompt()
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0

@@ -1,0 +1,50 @@
+#include "cli/chat_output.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+TEST(EscapeControls, LetsTextThrough) {
+  const std::string text = "Grüße, 世界 🌍\n\ttab \\ backslash";
+  EXPECT_EQ(escape_controls(text), text);
+}
+
+TEST(EscapeControls, ShowsWhatATerminalWouldObey) {
+  EXPECT_EQ(escape_controls("\x1b[2J\x07\r\x7f"), "\\x1b[2J\\x07\\x0d\\x7f");
+  EXPECT_EQ(escape_controls("\xc2\x9b"
+                            "2J"),
+            "\\x9b2J");  // the one-character CSI
+  EXPECT_EQ(escape_controls(std::string_view("a\0b", 3)), "a\\x00b");
+}
+
+TEST(EscapeControls, ShowsBytesThatAreNoText) { EXPECT_EQ(escape_controls("a\xff\xe4\xb8"), "a\\xff\\xe4\\xb8"); }
+
+TEST(EscapeControls, KeepsALineALine) { EXPECT_EQ(escape_controls("a\nb\t\\n", true), "a\\nb\\t\\\\n"); }
+
+TEST(WriteOut, SaysWhenTheReaderIsGone) {
+  signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_TRUE(write_out(ends[1], "x"));
+  close(ends[0]);
+  EXPECT_FALSE(write_out(ends[1], "x"));
+  close(ends[1]);
+  EXPECT_FALSE(write_out(ends[1], "x"));
+  signal(SIGPIPE, SIG_DFL);
+}
+
+TEST(WriteOut, ReportsAFullDisk) {
+  const int full = open("/dev/full", O_WRONLY);
+  if (full < 0) GTEST_SKIP() << "there is no /dev/full here";
+  EXPECT_THROW(write_out(full, "x"), Error);
+  close(full);
+}
+
+}  // namespace
+}  // namespace quire

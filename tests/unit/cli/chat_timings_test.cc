@@ -1,0 +1,35 @@
+#include "cli/chat_timings.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+TEST(ChatTimings, CountTheFirstTokenAsPrefill) {
+  ChatTimings timings;
+  timings.add({.prompt_tokens = 100, .completion_tokens = 11, .ttft_seconds = 0.5, .seconds = 1.5});
+  EXPECT_DOUBLE_EQ(timings.prefill_rate(), 200);
+  EXPECT_DOUBLE_EQ(timings.decode_rate(), 10);
+  ModelInfo model;
+  model.decode_bytes = 1000;
+  EXPECT_DOUBLE_EQ(timings.read_rate(model), 10000);
+}
+
+TEST(ChatTimings, AddUpOverAnswers) {
+  ChatTimings timings;
+  timings.add({.prompt_tokens = 10, .completion_tokens = 3, .ttft_seconds = 1, .seconds = 2});
+  timings.add({.prompt_tokens = 30, .completion_tokens = 5, .ttft_seconds = 1, .seconds = 2});
+  EXPECT_EQ(timings.prompt_tokens, 40);
+  EXPECT_DOUBLE_EQ(timings.prefill_rate(), 20);
+  EXPECT_DOUBLE_EQ(timings.decode_rate(), 3);
+}
+
+TEST(ChatTimings, SayNothingOfWhatDidNotHappen) {
+  ChatTimings timings;
+  timings.add({.prompt_tokens = 10, .completion_tokens = 0, .ttft_seconds = 0, .seconds = 3});
+  EXPECT_EQ(to_text(timings, {}), "prompt  10 tokens\nanswer  0 tokens\n");
+  EXPECT_EQ(to_json(timings, {})["decode_tokens_per_second"], 0);
+}
+
+}  // namespace
+}  // namespace quire
