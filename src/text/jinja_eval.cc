@@ -322,7 +322,8 @@ Value Evaluator::call(const Value& callee, const Args& args) {
   meter.step();
   if (callee.is_undefined()) fail_undefined(callee);
   if (callee.is<Ref<LoopState>>()) {
-    const Ref<LoopState> loop = callee.as<Ref<LoopState>>();
+    // A copy keeps the loop alive while it runs.
+    const Ref<LoopState> loop = callee.as<Ref<LoopState>>();  // NOLINT(performance-unnecessary-copy-initialization)
     if (!loop->call_again) throw invalid("the loop is not recursive: write 'recursive' behind its items");
     if (args.positional.size() != 1 || !args.named.empty()) throw invalid("loop(items) takes one argument");
     const auto again = loop->call_again;
