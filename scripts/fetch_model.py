@@ -99,6 +99,8 @@ def download(pip, source, folder, label, progress):
         lines = [line.strip() for line in output.read().splitlines() if line.strip()]
     wheels = list(target.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
+        if any("connection broken" in line.lower() for line in lines):
+            raise FetchError("the package index does not answer: is there a network?")
         errors = [line for line in lines if line.startswith("ERROR")] or lines or ["no wheel arrived"]
         raise FetchError(f"pip cannot get {spec} ({errors[-1].removeprefix('ERROR: ')})")
     return wheels[0]

@@ -173,7 +173,8 @@ class Chat {
     note(fmt::format("{} messages written to {}", conversation_.messages().size(), file));
   }
 
-  void stats() const {
+  void stats() {
+    measure_limit(timings_, engine_.info());
     note(fmt::format("{}context {} of {} tokens\nseed    {}", to_text(timings_, engine_.info()), context_tokens_,
                      engine_.info().max_model_len, options_.sampling.seed));
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/probe.h"
+
 namespace quire {
 
 void ChatTimings::add(const Usage& usage) {
@@ -24,6 +26,11 @@ double ChatTimings::read_rate(const ModelInfo& model) const {
   return decode_rate() * static_cast<double>(model.decode_bytes);
 }
 
+void measure_limit(ChatTimings& t, const ModelInfo& model) {
+  Team team(model.threads);
+  t.bandwidth = read_bandwidth(team, 2, size_t{128} << 20);
+}
+
 std::string to_text(const ChatTimings& t, const ModelInfo& model) {
   std::string text = fmt::format("prompt  {} tokens", t.prompt_tokens);
   if (t.prefill_rate() > 0) {
@@ -34,6 +41,8 @@ std::string to_text(const ChatTimings& t, const ModelInfo& model) {
   if (t.decode_rate() > 0) {
     text += fmt::format(", {:.1f} tok/s x {:.1f} MB of weights read a token = {:.2f} GB/s", t.decode_rate(),
                         static_cast<double>(model.decode_bytes) / 1e6, t.read_rate(model) / 1e9);
+    if (t.bandwidth > 0)
+      text += fmt::format(", {:.0f} % of the limit {:.1f}", 100 * t.read_rate(model) / t.bandwidth, t.bandwidth / 1e9);
   }
   return text + "\n";
 }
@@ -46,6 +55,7 @@ nlohmann::ordered_json to_json(const ChatTimings& t, const ModelInfo& model) {
       {"decode_tokens_per_second", t.decode_rate()},
       {"decode_bytes_per_token", model.decode_bytes},
       {"decode_bytes_per_second", t.read_rate(model)},
+      {"read_bandwidth", t.bandwidth},
   };
 }
 

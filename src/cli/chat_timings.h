@@ -15,6 +15,8 @@ struct ChatTimings {
   int decoded_tokens = 0;  // without each answer's first, which prefill gives
   double ttft_seconds = 0, decode_seconds = 0;
 
+  double bandwidth = 0;  // bytes a second that this machine reads; 0: not measured
+
   void add(const Usage& usage);
 
   double prefill_rate() const;                     // prompt tokens a second until the first token; 0: nothing measured
@@ -22,7 +24,10 @@ struct ChatTimings {
   double read_rate(const ModelInfo& model) const;  // bytes of weights a second that decoding read
 };
 
-// Two lines for a person: time to first token, rates, and the bytes behind them.
+// Measures bandwidth, in a few hundredths of a second.
+void measure_limit(ChatTimings& timings, const ModelInfo& model);
+
+// Two lines for a person: time to first token, rates, and the bytes behind them beside the limit.
 std::string to_text(const ChatTimings& timings, const ModelInfo& model);
 nlohmann::ordered_json to_json(const ChatTimings& timings, const ModelInfo& model);
 

@@ -120,6 +120,7 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
   if (answer.reader_gone) return false;
   ChatTimings timings;
   timings.add(answer.usage);
+  if (options.json || !options.quiet) measure_limit(timings, engine.info());
   if (answer.finish == FinishReason::kError) throw invalid("{}", answer.error);
   if (options.json) {
     const ordered_json json = to_json(answer, options, seed, load_seconds, timings, engine.info());

@@ -195,7 +195,6 @@ struct VerifyOptions {
 };
 
 void run_verify(VerifyOptions& o) {
-  if (o.engine.activations == "default") o.engine.activations = "auto";
   o.engine.max_num_seqs = 1;
   o.engine.max_num_batched_tokens = 128;
   LoadedModel model(o.engine, 128);

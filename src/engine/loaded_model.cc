@@ -12,7 +12,7 @@ namespace {
 Activations parse_activations(const std::string& name) {
   if (name == "f32") return Activations::kF32;
   if (name == "bf16") return Activations::kBf16;
-  if (name == "auto" || name == "int8") return Activations::kInt8;
+  if (name == "auto" || name == "default" || name == "int8") return Activations::kInt8;
   throw invalid("--activations '{}': there are auto, f32, bf16, int8", name);
 }
 std::string_view name_of(Activations a) {

@@ -33,10 +33,9 @@ uint64_t read_all(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-double read_bandwidth(Team& team, int runs) {
-  constexpr size_t kBytes = size_t{512} << 20;
-  const LargeBuffer buffer(kBytes);
-  const size_t share = kBytes / static_cast<size_t>(team.size()) / 128 * 128;
+double read_bandwidth(Team& team, int runs, size_t bytes) {
+  const LargeBuffer buffer(bytes);
+  const size_t share = bytes / static_cast<size_t>(team.size()) / 128 * 128;
   team.for_tiles(team.size(),
                  [&](int i, int) { std::memset(buffer.data() + static_cast<size_t>(i) * share, 1, share); });
   double best = 0;

@@ -5,9 +5,9 @@
 
 namespace quire {
 
-// Bytes per second that the team reads from memory: each thread streams its own part of 512 MiB in huge pages with
-// prefetch, the best of `runs`.
-double read_bandwidth(Team& team, int runs = 5);
+// Bytes per second that the team reads from memory: each thread streams its own part of `bytes` (far more than the
+// caches hold) in huge pages with prefetch, the best of `runs`.
+double read_bandwidth(Team& team, int runs = 5, size_t bytes = size_t{512} << 20);
 
 // Multiply-adds per second that the kernel set reaches on registers, all threads of the team together, the best of
 // `runs`.

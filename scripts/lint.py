@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Layout, house rules and clang-tidy over the sources. Exit code 1 if something is found."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", default="2")
+    parser.add_argument("--kernels-built-by", required=True, help="the command that builds the kernels and writes compile_commands.json")
+    arguments = parser.parse_args()
+    subprocess.run(arguments.kernels_built_by, shell=True, check=True, cwd=ROOT)
+    found = False
+
+    sources = subprocess.run(["git", "ls-files", "*.cc", "*.h"], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
+    layout = subprocess.run(["clang-format", "--dry-run", "-Werror", *sources], capture_output=True, text=True, cwd=ROOT)
+    if layout.returncode != 0:
+        files = sorted({line.split(":")[0] for line in layout.stderr.splitlines() if "-Wclang-format-violations" in line})
+        print("clang-format -i would change:\n  " + "\n  ".join(files))
+        found = True
+
+    build = ROOT / "build/release"
+    found |= subprocess.run([sys.executable, ROOT / "tests/check_layers.py", build]).returncode != 0
+    found |= subprocess.run([sys.executable, ROOT / "scripts/tidy.py", build, arguments.jobs]).returncode != 0
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
