@@ -84,7 +84,9 @@ TEST_P(GgufTokenizer, EncodesAsLlamaCppDoes) {
       static const char* const kKeys[] = {"ids", "ids_add", "ids_parse", "ids_add_parse"};
       const TokenIds expected = c[kKeys[mode]];
       const TokenIds got = tokenizer.encode(text, {.add_special = (mode & 1) != 0, .parse_special = (mode & 2) != 0});
-      if (got != expected && ++wrong <= 5) EXPECT_EQ(got, expected) << kKeys[mode] << " of " << c["text"];
+      if (got != expected && ++wrong <= 5) {
+        EXPECT_EQ(got, expected) << kKeys[mode] << " of " << c["text"];
+      }
     }
     // Not the text of decode(), which is always UTF-8: the bytes of the tokens.
     std::string detok;
@@ -95,9 +97,13 @@ TEST_P(GgufTokenizer, EncodesAsLlamaCppDoes) {
     if (space_prefix && !ids.empty() && tokenizer.token_bytes(ids[0]).starts_with(' ')) detok.erase(0, 1);
     if (cleans) detok = without_spaces_before_punctuation(detok);
     const std::string expected = c.contains("detok_hex") ? from_hex(c["detok_hex"]) : c["detok"].get<std::string>();
-    if (detok != expected && ++wrong <= 5) EXPECT_EQ(detok, expected) << c["text"];
+    if (detok != expected && ++wrong <= 5) {
+      EXPECT_EQ(detok, expected) << c["text"];
+    }
     if (!cleans && !c.contains("detok_hex")) {
-      if (tokenizer.decode(ids) != expected && ++wrong <= 5) EXPECT_EQ(tokenizer.decode(ids), expected);
+      if (tokenizer.decode(ids) != expected && ++wrong <= 5) {
+        EXPECT_EQ(tokenizer.decode(ids), expected);
+      }
     }
     if (wrong > before + 8) break;
   }

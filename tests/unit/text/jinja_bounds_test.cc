@@ -134,7 +134,9 @@ TEST(JinjaBounds, EndNesting) {
         repeated("{% macro m() %}", 5000), "{% for " + repeated("(", 50000) + " in l %}",
         "{{ d" + repeated("()", 50000) + " }}", "{{ 2" + repeated("**1", 50000) + " }}"}) {
     const std::string message = error_of(bad);
-    if (bad[0] != '(') EXPECT_EQ(message.substr(0, 4), "t:1:") << bad.substr(0, 40) << ": " << message.substr(0, 200);
+    if (bad[0] != '(') {
+      EXPECT_EQ(message.substr(0, 4), "t:1:") << bad.substr(0, 40) << ": " << message.substr(0, 200);
+    }
   }
 }
 
