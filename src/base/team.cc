@@ -4,6 +4,8 @@
 #include <cassert>
 #include <chrono>
 
+#include "base/signals.h"
+
 namespace quire {
 namespace {
 
@@ -33,6 +35,7 @@ bool spin_until(Done done) {
 }  // namespace
 
 Team::Team(int threads) : size_(std::max(1, threads)), shares_(std::make_unique<Share[]>(static_cast<size_t>(size_))) {
+  const BlockSignals leave_signals_to_the_caller;
   for (int thread = 1; thread < size_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
 }
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -58,6 +59,12 @@ void serve(ServeFlags flags) {
   std::printf("quire: %s at %s/v1\n", engine.info().name.c_str(), http.url().c_str());
   std::fflush(stdout);
   http.run();
+  // What is left is tidying up: a second signal must not make a clean end look like a crash.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "engine/loaded_model.h"
 #include "engine/sequence.h"
 
@@ -64,6 +65,7 @@ struct Engine::State {
       }
     }
     stats.kv_pages = model.info.kv_pages;
+    const BlockSignals leave_signals_to_the_caller;
     thread = std::thread([this] { run(); });
   }
 
