@@ -3,7 +3,7 @@
 //   ChatTemplate chat = ChatTemplate::parse(source, "Qwen3-0.6B");
 //   std::string prompt = chat.render({.messages = body["messages"], .special_tokens = {{"bos_token", "<s>"}}});
 //
-// Renders what transformers' apply_chat_template renders, byte for byte, from a bounded Jinja (docs/chat-templates.md).
+// Renders what transformers' apply_chat_template renders, byte for byte, from a bounded Jinja.
 #pragma once
 
 #include <chrono>
