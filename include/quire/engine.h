@@ -36,7 +36,15 @@ struct EngineOptions {
   size_t kv_cache_bytes =
       0;                 // 0: what max_num_seqs sequences of max_model_len need, at most a quarter of the free memory
   bool kv_cache = true;  // false recomputes everything for each token: the baseline
-  bool chunked_prefill = true;  // false: a prompt is one chunk, whatever its length
+  bool chunked_prefill = true;           // false: a prompt is one chunk, whatever its length
+  std::string scheduler = "continuous";  // or "static": a batch runs to the end of its longest answer; the baseline
+  double tpot_target = 0.05;  // seconds a step may take while answers are being written: bounds its prompt chunks
+
+  bool prefix_cache = true;     // keep finished pages and reuse them for prompts that begin alike
+  size_t memory_bytes = 0;      // for everything; 0: what the cgroup or the host has, less a margin
+  size_t host_cache_bytes = 0;  // for pages that had to leave the KV cache
+  std::string cache_dir;        // a folder that keeps pages across restarts; empty: none
+  size_t cache_bytes = 0;       // of files in cache_dir; 0: 4 GiB
 };
 
 struct ModelInfo {
@@ -59,12 +67,25 @@ enum class FinishReason : uint8_t {
   kStop,       // end-of-sequence token, stop token or stop string
   kLength,     // max_tokens or the context's end
   kCancelled,  // cancel(), or the engine stops
+  kTimeout,    // the request's deadline has passed
   kError,      // Output::error says what
+};
+
+// What a request without an answer gets instead: one vector for its prompt.
+enum class Pooling : uint8_t {
+  kNone,  // an answer, no vector
+  kMean,  // of the final hidden states of all tokens
+  kLast,  // the last token's
 };
 
 struct Request {
   TokenIds prompt;  // not empty
   SamplingParams sampling;
+  std::string tenant = {};      // shares of the machine are fair between tenants (API keys)
+  std::string cache_salt = {};  // prefixes are shared only between requests with the same tenant salt
+  int priority = 0;    // lower is earlier; within a priority tenants share fairly, within a tenant first come first
+  double timeout = 0;  // seconds from submit to the end of all answers; 0: none
+  Pooling pooling = Pooling::kNone;
 };
 
 struct OutputToken {
@@ -75,6 +96,7 @@ struct OutputToken {
 
 struct Usage {
   int prompt_tokens = 0;
+  int cached_tokens = 0;      // of the prompt, found in the prefix cache
   int completion_tokens = 0;  // of this choice, an end-of-sequence token included
   double ttft_seconds = 0;    // from submit to the first token
   double seconds = 0;         // from submit to the last
@@ -91,6 +113,10 @@ struct Output {
   std::optional<TokenId> stop_token;  // the token that ended it, if one did
   std::string error;                  // with kError
   Usage usage;                        // with a finish
+  // With sampling.prompt_logprobs, in the first output of choice 0: the prompt's tokens, the first one's logprob being
+  // 0.
+  std::vector<OutputToken> prompt_logprobs = {};
+  std::vector<float> embedding = {};  // with pooling: [hidden], in the only output, which has no tokens
 };
 
 using RequestId = uint64_t;

@@ -38,7 +38,7 @@ struct SamplingParams {
   uint64_t seed = 0;
 
   // The end of the answer.
-  std::optional<int> max_tokens = {};        // >= 1; none: until the context is full
+  std::optional<int> max_tokens = {};        // >= 1, with prompt_logprobs >= 0; none: until the context is full
   int min_tokens = 0;                        // no end-of-sequence and no stop_token_ids before; <= max_tokens
   bool ignore_eos = false;                   // the end-of-sequence token does not end the answer
   std::vector<std::string> stop = {};        // text that ends the answer; none of them empty
@@ -47,8 +47,10 @@ struct SamplingParams {
 
   // What comes back.
   std::optional<int> logprobs =
-      {};     // [0, kMaxLogprobs] most probable tokens with each token; 0: the chosen one's alone
-  int n = 1;  // [1, kMaxChoices] answers to one prompt
+      {};  // [0, kMaxLogprobs] most probable tokens with each token; 0: the chosen one's alone
+  std::optional<int> prompt_logprobs = {};  // likewise for each token of the prompt
+  bool skip_special_tokens = true;          // false: the text shows special tokens by name
+  int n = 1;                                // [1, kMaxChoices] answers to one prompt
 
   bool operator==(const SamplingParams&) const = default;
 };

@@ -58,7 +58,7 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
 }
 
 Usage Sequence::usage() const {
-  Usage u{request->prompt_tokens, generated(), 0, seconds(Clock::now() - request->submitted)};
+  Usage u{request->prompt_tokens, 0, generated(), 0, seconds(Clock::now() - request->submitted)};
   if (generated() > 0) u.ttft_seconds = seconds(first_token - request->submitted);
   return u;
 }
