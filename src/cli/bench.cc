@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "engine/loaded_model.h"
@@ -232,6 +233,7 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "bench", "Measure prefill and decode, beside the machine's read bandwidth and multiply rate in the same run");
   add_engine_options(*command, o->engine);
+  command->get_option("--model")->required(false);  // the commands below have their own, or none
   command->add_option("-p,--prompt", o->prompts, "prompt lengths; 0: none")->delimiter(',')->capture_default_str();
   command->add_option("-n,--generate", o->generate, "tokens to decode; 0: none")->delimiter(',')->capture_default_str();
   command->add_option("-d,--depth", o->depths, "tokens already in the cache")->delimiter(',')->capture_default_str();
@@ -243,7 +245,13 @@ void add_bench_command(CLI::App& app) {
   command->add_option("-o,--output", o->output, "md or json")
       ->check(CLI::IsMember({"md", "json"}))
       ->capture_default_str();
-  command->callback([o] { run_bench(*o); });
+  command->require_subcommand(0, 1);
+  for (const auto add : kBenchCommands) add(*command);
+  command->callback([o, command] {
+    if (!command->get_subcommands().empty()) return;
+    if (o->engine.model.empty()) throw CLI::RequiredError("--model");
+    run_bench(*o);
+  });
 }
 
 }  // namespace quire
