@@ -23,7 +23,13 @@ constexpr Activations activations_for(Activations mode, TensorType type) {
   return mode == Activations::kInt8 && !is_quantized(type) ? Activations::kBf16 : mode;
 }
 
-// A row of inputs is an array of blocks of 32, padded with zeros.
+// What quantize() makes of rows of inputs and linear() reads: for each row an array of blocks of 32, padded with zeros.
+// A kernel set may lay kBf16 out in its own way, within the same bytes for each kRowGroup rows (of which the last ones
+// may be missing): what one set quantized only the same set reads.
+inline constexpr int kRowGroup = 16;
+constexpr size_t padded_rows(int rows) {  // that a buffer for `rows` rows holds
+  return static_cast<size_t>((rows + kRowGroup - 1) / kRowGroup * kRowGroup);
+}
 struct Int8Block {
   int8_t q[kBlock];      // input = scale * q, in kPairOrder within each eight; |q| <= 127
   float scale;           // max |input| / 127
@@ -49,8 +55,8 @@ struct QuantizeArgs {
   const float* norm_weight;  // [cols], or nullptr: no norm
   float epsilon;
   Activations to;
-  std::byte* out;
-  size_t out_stride;  // bytes
+  std::byte* out;     // 64-byte aligned; the matrix's row 0, whatever rows are quantized
+  size_t out_stride;  // bytes: blocks * activation_block_bytes(to)
 };
 
 // y [rows, W.rows] = x W^T (+ bias), then y_old + y if `accumulate`, or silu(y) * (x U^T) if `up` is set (same shape
@@ -60,14 +66,15 @@ struct QuantizeArgs {
 //   kInt8  acc = fma(float(sum of q_w * q_x), scale_w * scale_x, acc);   low = fma(minimum, sum_x, low)
 //   kBf16  acc = fma(even + odd, scale_w, acc);                          low = fma(minimum, sum_x, low)
 //          even, odd: chains of fma(x, q_w, .) over the even and odd inputs of the group, from 0; unquantized: scale 1
+//          Subnormal numbers count as zero throughout (kernels/denormals.h).
 //   kF32   acc = acc + (even + odd), the chains over dequantized weights, a block at a time
 // and at the end acc + low (where the type has minima).
 struct LinearArgs {
   const PackedMatrix* weights;
   const PackedMatrix* up;
   Activations activations;  // what x holds: activations_for(mode, weights->type)
-  const std::byte* x;
-  size_t x_stride;  // bytes
+  const std::byte* x;       // of row 0
+  size_t x_stride;          // bytes
   float* y;
   size_t y_stride;  // floats
   const float* bias;
@@ -158,6 +165,7 @@ struct AttentionMerge {
 struct KernelSet {
   std::string_view name;  // reference, avx2, avx512
   void (*quantize)(const QuantizeArgs&, int row_begin, int row_end);
+  // row_begin: a multiple of kRowGroup.
   void (*linear)(const LinearArgs&, int panel_begin, int panel_end, int row_begin, int row_end);
   void (*rope_store)(const RopeStoreArgs&);
   void (*attention)(const AttentionArgs&, const AttentionTile&);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/denormals.h"
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
 #include "kernels/rope_store.inc.h"
@@ -126,6 +127,7 @@ float dot(const LinearArgs& a, const PackedMatrix& w, int n, int row) {
 }
 
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+  const FlushDenormals flush(a.activations == Activations::kBf16);
   for (int row = row_begin; row < row_end; ++row) {
     for (int n = panel_begin * kPanel; n < std::min(panel_end * kPanel, a.weights->rows); ++n) {
       float value = dot(a, *a.weights, n, row);

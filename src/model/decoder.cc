@@ -66,8 +66,9 @@ struct Decoder::State {
       cos_sin = floats(rows, c.rope.dim);
       last = floats(l.max_logits, c.hidden);
       logits = floats(l.max_logits, c.vocab);
-      int8_blocks = part(rows, input_stride(Activations::kInt8, widest()));
-      float_blocks = part(rows, input_stride(Activations::kF32, widest()));
+      const auto padded = static_cast<int>(padded_rows(std::max(rows, l.max_logits)));
+      int8_blocks = part(padded, input_stride(Activations::kInt8, widest()));
+      float_blocks = part(padded, input_stride(Activations::kF32, widest()));
       if (counting) memory = LargeBuffer(end);
     }
   }

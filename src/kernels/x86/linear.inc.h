@@ -1,5 +1,6 @@
 // Linears over packed weights, written once over x86/vector.h. The sums are reference.cc's, in its order.
 
+#include "kernels/denormals.h"
 #include "kernels/kernels.h"
 #include "kernels/x86/vector.h"
 
@@ -287,6 +288,7 @@ void linear_rows(const LinearArgs& a, int panel_begin, int panel_end, int first_
 }
 
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+  const FlushDenormals flush(a.activations == Activations::kBf16);
   int row = row_begin;
   const auto take = [&]<int kRows>() {
     const int end = row + (row_end - row) / kRows * kRows;

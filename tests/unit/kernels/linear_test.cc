@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/kernels.h"
@@ -32,22 +34,21 @@ TEST(Packing, KeepsEveryWeight) {
   }
 }
 
-struct Inputs {
-  std::vector<std::byte> blocks;
-  size_t stride;
-};
-Inputs random_inputs(const KernelSet& kernels, Activations to, int rows, int cols, std::mt19937& random) {
+std::vector<float> random_inputs(int rows, int cols, std::mt19937& random) {
   std::vector<float> x(static_cast<size_t>(rows * cols));
   std::normal_distribution<float> normal;
   for (float& v : x) v = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f);
-  Inputs in;
-  in.stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
-  in.blocks.resize(in.stride * static_cast<size_t>(rows));
-  kernels.quantize({x.data(), static_cast<size_t>(cols), cols, nullptr, 0, to, in.blocks.data(), in.stride}, 0, rows);
-  return in;
+  return x;
 }
 
-std::vector<float> run(const KernelSet& kernels, LinearArgs args, int rows, int outputs) {
+// The linear of `rows` rows of x, which the kernel set quantizes itself: how it lays them out is its own business.
+std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vector<float>& x, int rows) {
+  const int cols = args.weights->cols, outputs = args.weights->rows;
+  args.x_stride = static_cast<size_t>(args.weights->blocks()) * activation_block_bytes(args.activations);
+  LargeBuffer blocks(args.x_stride * padded_rows(rows));
+  kernels.quantize(
+      {x.data(), static_cast<size_t>(cols), cols, nullptr, 0, args.activations, blocks.data(), args.x_stride}, 0, rows);
+  args.x = blocks.data();
   std::vector<float> y(static_cast<size_t>(rows * outputs), 0.25f);
   args.y = y.data();
   args.y_stride = static_cast<size_t>(outputs);
@@ -68,19 +69,12 @@ TEST_P(Linear, GivesTheReferencesBits) {
     for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
       const Activations to = activations_for(mode, type);
       for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64}) {
-        const Inputs in = random_inputs(reference_kernels(), to, rows, cols, random);
+        const std::vector<float> x = random_inputs(rows, cols, random);
         for (const bool gated : {false, true}) {
-          const LinearArgs args{&weights.matrix,
-                                gated ? &up.matrix : nullptr,
-                                to,
-                                in.blocks.data(),
-                                in.stride,
-                                nullptr,
-                                0,
-                                gated ? nullptr : bias.data(),
-                                !gated};
-          const auto expected = run(reference_kernels(), args, rows, outputs),
-                     got = run(*GetParam(), args, rows, outputs);
+          const LinearArgs args{
+              &weights.matrix, gated ? &up.matrix : nullptr, to, nullptr, 0, nullptr, 0, gated ? nullptr : bias.data(),
+              !gated};
+          const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
           for (size_t i = 0; i < expected.size(); ++i) {
             ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
                 << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated
@@ -123,6 +117,26 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
       }
     }
   }
+}
+
+// Sums of every magnitude down to nothing: the smallest products and sums vanish, and all sets agree on which.
+TEST_P(Linear, CountsSubnormalNumbersAsZeroInBf16) {
+  std::mt19937 random(4);
+  for (const TensorType type : {TensorType::BF16, TensorType::Q4_0, TensorType::Q6_K, TensorType::F32}) {
+    const int outputs = 16, cols = 256, rows = 17;
+    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    std::vector<float> x = random_inputs(rows, cols, random);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = std::ldexp(x[i], -110 - static_cast<int>(i / static_cast<size_t>(cols)) * 2);
+    const LinearArgs args{&weights.matrix, nullptr, Activations::kBf16, nullptr, 0, nullptr, 0, nullptr, false};
+    const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
+    EXPECT_EQ(std::memcmp(expected.data(), got.data(), sizeof(float) * got.size()), 0) << name(type);
+    for (const float y : got) EXPECT_TRUE(y == 0 || std::isnormal(y)) << y;
+    EXPECT_TRUE(std::any_of(got.begin(), got.end(), [](float y) { return y == 0; }));
+    EXPECT_TRUE(std::any_of(got.begin(), got.end(), [](float y) { return y != 0; }));
+  }
+  const volatile float smallest = 0x1p-149f;
+  EXPECT_NE(smallest * 2, 0) << "left on after the call";
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, Linear,
