@@ -29,4 +29,22 @@ void KvMemory::copy_page(int from, int to) {
   }
 }
 
+void KvMemory::read_page(int page, std::span<std::byte> out) const {
+  assert(page >= 0 && page < pages_ && out.size() == shape_.page_bytes());
+  for (int i = 0; i < shape_.layers; ++i) {
+    const KvLayer l = layer(i);
+    std::memcpy(out.data() + static_cast<size_t>(i) * l.page_stride, l.data + static_cast<size_t>(page) * l.page_stride,
+                l.page_stride);
+  }
+}
+
+void KvMemory::write_page(int page, std::span<const std::byte> in) {
+  assert(page >= 0 && page < pages_ && in.size() == shape_.page_bytes());
+  for (int i = 0; i < shape_.layers; ++i) {
+    const KvLayer l = layer(i);
+    std::memcpy(l.data + static_cast<size_t>(page) * l.page_stride, in.data() + static_cast<size_t>(i) * l.page_stride,
+                l.page_stride);
+  }
+}
+
 }  // namespace quire

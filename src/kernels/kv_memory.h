@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "base/memory.h"
 #include "kernels/kernels.h"
@@ -24,6 +25,9 @@ class KvMemory {
 
   KvLayer layer(int index) const;
   void copy_page(int from, int to);
+  // A page of all layers as page_bytes() bytes, [layers][kv_heads][keys, values]: to leave the pool and to come back.
+  void read_page(int page, std::span<std::byte> out) const;
+  void write_page(int page, std::span<const std::byte> in);
   int pages() const { return pages_; }
   size_t bytes() const { return memory_.size(); }
   const KvShape& shape() const { return shape_; }

@@ -1,0 +1,322 @@
+#include "kv/disk_tier.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kSuspension = 60 * kSecond;  // after a failed write
+constexpr int64_t kNoteUse = 60 * kSecond;     // a use is noted in the file when the last note is older
+constexpr size_t kUsesToNote = 1024;           // between two refreshes; more go unnoted
+constexpr size_t kWarnings = 16;
+// A process looks for others' files after writing this part of the limit. So what it does not know of when it makes
+// room is at most this much for each other process, and so much may the folder exceed its limit.
+constexpr uint64_t kLookEvery = 32;
+
+class OpenFile {
+ public:
+  explicit OpenFile(int fd) : fd_(fd) {}
+  ~OpenFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+std::string message(int error) { return std::generic_category().message(error); }
+
+template <class Clock>
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+int64_t wall_clock() { return now<std::chrono::system_clock>(); }
+int64_t steady_clock() { return now<std::chrono::steady_clock>(); }
+int64_t nanoseconds(const timespec& t) { return t.tv_sec * kSecond + t.tv_nsec; }
+
+uint64_t bytes_on_disk(uint64_t file_bytes) { return (file_bytes + 4095) / 4096 * 4096; }
+
+int open_folder(const std::string& path) {
+  const auto failed = [&](const std::string& why) {
+    return invalid("the cache folder {} cannot be opened: {}; name another or make it accessible", path, why);
+  };
+  std::filesystem::path parent = path;
+  if (!parent.has_filename()) parent = parent.parent_path();  // "name/"
+  std::error_code ignored;                                    // what matters is whether the folder opens
+  std::filesystem::create_directories(parent.parent_path(), ignored);
+  mkdir(path.c_str(), 0700);
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw failed(message(errno));
+  return fd;
+}
+
+bool is_temporary(std::string_view name) { return name.starts_with("writing-") && name.ends_with(".tmp"); }
+
+std::string temporary_name() {
+  std::random_device random;  // process numbers are not unique over containers
+  return fmt::format("writing-{:08x}{:08x}.tmp", random(), random());
+}
+
+}  // namespace
+
+DiskTier::DiskTier(DiskTierOptions options)
+    : options_(std::move(options)),
+      identity_(page_file_identity(options_.identity, options_.page_bytes)),
+      file_bytes_(bytes_on_disk(page_file_bytes(options_.page_bytes))),
+      folder_(open_folder(options_.directory)),
+      temporary_(temporary_name()) {
+  files_.reserve(std::min<size_t>(options_.limit_bytes / file_bytes_ + 1, size_t{1} << 20));
+  used_.reserve(kUsesToNote);
+  look_through();
+  make_room(0);
+}
+
+DiskTier::~DiskTier() { close(folder_); }
+
+// ---- any thread
+// ------------------------------------------------------------------------------------------------------
+
+bool DiskTier::find(PageKey key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(name(key));
+  if (found == files_.end()) return false;
+  File& file = *found->second;
+  order_.splice(order_.begin(), order_, found->second);
+  file.used = wall_clock();
+  if (file.used - file.noted > kNoteUse && used_.size() < kUsesToNote) {
+    file.noted = file.used;
+    used_.push_back(file.name);
+  }
+  return true;
+}
+
+bool DiskTier::accepts() const { return steady_clock() >= suspended_until_.load(std::memory_order_relaxed); }
+
+DiskTier::Stats DiskTier::stats() const {
+  const std::lock_guard lock(mutex_);
+  return {pages_, bytes_, evictions_, damaged_};
+}
+
+// ---- the files' thread
+// -----------------------------------------------------------------------------------------------
+
+bool DiskTier::read(PageKey key, std::span<std::byte> page) {
+  const PageFileName file = name(key);
+  const OpenFile open(openat(folder_, text(file).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!open) {
+    if (errno != ENOENT) warn_once(text(file), fmt::format("cannot be read: {}", message(errno)));
+    forget(file);
+    return false;
+  }
+  const PageFileRead result = read_page_file(open.fd(), file, page);
+  if (result.state == PageFileRead::kWhole) {
+    futimens(open.fd(), nullptr);  // its last use, for later and for others; may fail
+    return true;
+  }
+  if (result.state == PageFileRead::kDamaged) {
+    remove_damaged(file, result.why);
+  } else {
+    warn_once(text(file), fmt::format("{}: {}", result.why, message(errno)));
+    forget(file);
+  }
+  return false;
+}
+
+bool DiskTier::write(PageKey key, std::span<const std::byte> page) {
+  const PageFileName file = name(key);
+  if (files_.contains(file)) return true;
+  if (!accepts()) return false;
+  if (written_since_look_ + file_bytes_ > options_.limit_bytes / kLookEvery) look_through();
+  if (!make_room(file_bytes_) || !write_file(file, page)) return false;
+  written_since_look_ += file_bytes_;
+  add({file, file_bytes_, wall_clock()});
+  return true;
+}
+
+// No fsync: after kill -9 the kernel has what was written, and what a power failure loses or tears is found by the
+// checksum. A lost page is computed again.
+bool DiskTier::write_file(const PageFileName& name, std::span<const std::byte> page) {
+  const OpenFile open(
+      openat(folder_, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!open) {
+    suspend("create a file", errno);
+    return false;
+  }
+  flock(open.fd(), LOCK_EX | LOCK_NB);  // says that the file is not abandoned
+  if (!write_page_file(open.fd(), name, page)) {
+    suspend("write a page", errno);
+    unlinkat(folder_, temporary_.c_str(), 0);
+    return false;
+  }
+  if (renameat(folder_, temporary_.c_str(), folder_, text(name).c_str()) == 0) return true;
+  // ENOENT: another process took the file for abandoned in the moment before it was locked. One page is lost.
+  if (errno != ENOENT) suspend("rename a file", errno);
+  unlinkat(folder_, temporary_.c_str(), 0);
+  return false;
+}
+
+// Evicts until there is room for so many bytes more.
+bool DiskTier::make_room(uint64_t bytes) {
+  for (;;) {
+    PageFileName oldest;
+    {
+      const std::lock_guard lock(mutex_);
+      if (order_.empty() || bytes_ + bytes <= options_.limit_bytes) return true;
+      oldest = order_.back().name;
+      ++evictions_;
+    }
+    forget(oldest);
+    if (unlinkat(folder_, text(oldest).c_str(), 0) != 0 && errno != ENOENT) {
+      suspend("remove a file", errno);
+      return false;
+    }
+  }
+}
+
+void DiskTier::refresh() {
+  std::vector<PageFileName> used;
+  used.reserve(kUsesToNote);
+  {
+    const std::lock_guard lock(mutex_);
+    used.swap(used_);
+  }
+  for (const PageFileName& name : used) utimensat(folder_, text(name).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  struct stat status {};
+  if (fstat(folder_, &status) != 0 || nanoseconds(status.st_mtim) != changed_) {
+    look_through();
+    make_room(0);
+  }
+}
+
+void DiskTier::look_through() {
+  written_since_look_ = 0;
+  struct stat status {};
+  if (fstat(folder_, &status) != 0) return;
+  // File systems count time in ticks of some ms: a change within the tick of the last one does not show.
+  const int64_t changed = nanoseconds(status.st_mtim);
+  changed_ = wall_clock() - changed > kSecond / 10 ? changed : -1;
+
+  std::vector<Found> found = list_folder();
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.used < b.used; });
+  ++looks_;
+  for (const Found& file : found) add(file);  // each under the lock alone: nobody waits for the whole folder
+  std::vector<PageFileName> vanished;
+  for (const auto& [name, file] : files_)
+    if (file->seen != looks_) vanished.push_back(name);
+  for (const PageFileName& name : vanished) forget(name);
+}
+
+std::vector<DiskTier::Found> DiskTier::list_folder() {
+  std::vector<Found> found;
+  const int fd = openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, CloseFolder> folder(fd < 0 ? nullptr : fdopendir(fd));
+  if (!folder) {
+    warn_once(".", fmt::format("cannot be listed: {}", message(errno)));
+    if (fd >= 0) close(fd);
+    return found;
+  }
+  while (const dirent* entry = readdir(folder.get())) {
+    const std::string text = entry->d_name;
+    if (text == "." || text == ".." || text == temporary_) continue;
+    struct stat status {};
+    if (fstatat(folder_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
+    const auto name = parse_page_file_name(text);
+    if (is_temporary(text) && S_ISREG(status.st_mode)) {
+      remove_abandoned(entry->d_name);
+    } else if (!name || !S_ISREG(status.st_mode)) {
+      warn_once(text, "is none of the cache's files and left alone");
+    } else if (name->identity == identity_ &&
+               static_cast<uint64_t>(status.st_size) != page_file_bytes(options_.page_bytes)) {
+      remove_damaged(*name, "has the wrong size");
+    } else {
+      found.push_back({*name, bytes_on_disk(static_cast<uint64_t>(status.st_size)), nanoseconds(status.st_mtim)});
+    }
+  }
+  return found;
+}
+
+// A file being written is locked by its process. Without one, nobody will ever finish it.
+void DiskTier::remove_abandoned(const char* temporary) {
+  const OpenFile open(openat(folder_, temporary, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (open && flock(open.fd(), LOCK_EX | LOCK_NB) == 0) unlinkat(folder_, temporary, 0);
+}
+
+void DiskTier::add(const Found& found) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = files_.find(found.name); known != files_.end()) {
+    File& file = *known->second;
+    file.seen = looks_;
+    bytes_ += found.bytes - file.bytes;
+    file.bytes = found.bytes;
+    file.noted = std::max(file.noted, found.used);
+    if (found.used > file.used) {  // by another process
+      file.used = found.used;
+      order_.splice(order_.begin(), order_, known->second);
+    }
+    return;
+  }
+  order_.push_front({found.name, found.bytes, found.used, found.used, looks_});
+  files_.emplace(found.name, order_.begin());
+  bytes_ += found.bytes;
+  pages_ += found.name.identity == identity_;
+}
+
+void DiskTier::forget(const PageFileName& name) {
+  const std::lock_guard lock(mutex_);
+  const auto known = files_.find(name);
+  if (known == files_.end()) return;
+  bytes_ -= known->second->bytes;
+  pages_ -= name.identity == identity_;
+  order_.erase(known->second);
+  files_.erase(known);
+}
+
+void DiskTier::remove_damaged(const PageFileName& name, const char* why) {
+  forget(name);
+  unlinkat(folder_, text(name).c_str(), 0);
+  {
+    const std::lock_guard lock(mutex_);
+    ++damaged_;
+  }
+  warn_once(text(name), fmt::format("{} and is removed", why));
+}
+
+void DiskTier::suspend(const char* doing, int error) {
+  suspended_until_.store(steady_clock() + kSuspension, std::memory_order_relaxed);
+  warn_once("", fmt::format("cannot {}: {}; what is there is read, and writing is tried again every {} s", doing,
+                            message(error), kSuspension / kSecond));
+}
+
+// One warning about each file, and not about any number of them.
+void DiskTier::warn_once(const std::string& about, const std::string& message) {
+  if (!options_.warn || warned_.size() >= kWarnings || !warned_.insert(about).second) return;
+  options_.warn(fmt::format("cache folder {}{}{} {}{}", options_.directory, about.empty() ? "" : "/", about, message,
+                            warned_.size() == kWarnings ? "; no more warnings about this folder" : ""));
+}
+
+}  // namespace quire

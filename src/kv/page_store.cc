@@ -1,0 +1,242 @@
+#include "kv/page_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/signals.h"
+#include "kv/disk_tier.h"
+#include "kv/host_tier.h"
+#include "kv/page_file.h"
+
+namespace quire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kFlushAtEnd = std::chrono::seconds(2);
+constexpr double kAssumedBytesPerSecond = 1e9;  // of a disk, until measured
+constexpr double kSmoothing = 1.0 / 8;          // the weight of the newest measurement
+// Looking through the folder may take this part of the thread's time.
+constexpr int kRescanShare = 50;
+
+bool has_disk_tier(const PageStoreOptions& options) {
+  if (options.directory.empty() || options.disk_bytes == 0) return false;
+  if (options.disk_bytes / 2 >= page_file_bytes(options.page_bytes)) return true;
+  if (options.warn)
+    options.warn("cache folder " + options.directory + " is not used: " + std::to_string(options.disk_bytes) +
+                 " bytes do not hold two pages of " + std::to_string(options.page_bytes) + " bytes");
+  return false;
+}
+
+size_t queued_pages(const PageStoreOptions& options) {
+  return std::max<size_t>(2, options.write_behind_bytes / options.page_bytes);
+}
+
+}  // namespace
+
+struct PageStore::State {
+  struct Read {
+    PageKey key;
+    std::span<std::byte> out;
+    uint64_t ticket;
+  };
+
+  explicit State(const PageStoreOptions& o)
+      : options(o), read_seconds(static_cast<double>(o.page_bytes) / kAssumedBytesPerSecond) {
+    const bool with_disk = has_disk_tier(options);
+    host.emplace(options.page_bytes, options.host_bytes / options.page_bytes, with_disk ? queued_pages(options) : 0);
+    if (!with_disk) return;
+    disk.emplace(
+        DiskTierOptions{options.directory, options.disk_bytes, options.page_bytes, options.identity, options.warn});
+    const BlockSignals blocked;
+    thread = std::thread([this] { run(); });
+  }
+  ~State();
+
+  void run();
+  void serve_reads(std::unique_lock<std::mutex>& lock);
+  void write_one(std::unique_lock<std::mutex>& lock);
+
+  const PageStoreOptions options;
+  std::optional<DiskTier> disk;
+  std::atomic<double> read_seconds;
+
+  std::mutex mutex;  // of what follows; never held while files are touched
+  std::condition_variable work, progress;
+  std::optional<HostTier> host;
+  std::vector<Read> reads, reading;  // reading: taken by the thread, its alone
+  size_t pending = 0;                // reads not completed
+  std::vector<Completed> done;
+  bool stopping = false;
+  uint64_t host_hits = 0, disk_hits = 0, misses = 0, written = 0, dropped = 0, write_failures = 0;
+
+  std::thread thread;
+};
+
+PageStore::State::~State() {
+  if (!thread.joinable()) return;
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  work.notify_one();
+  thread.join();
+}
+
+// Loads first, someone waits for them; then writes; then a look at the folder.
+void PageStore::State::run() {
+  auto next_rescan = Clock::now() + options.rescan;
+  std::optional<Clock::time_point> end;
+  std::unique_lock lock(mutex);
+  for (;;) {
+    work.wait_until(lock, next_rescan, [&] { return stopping || !reads.empty() || host->queue_length() > 0; });
+    if (stopping) {
+      if (!end) end = Clock::now() + kFlushAtEnd;
+      if (host->queue_length() == 0 || Clock::now() >= *end) return;
+      write_one(lock);
+    } else if (!reads.empty()) {
+      serve_reads(lock);
+    } else if (Clock::now() >= next_rescan) {
+      lock.unlock();
+      const auto start = Clock::now();
+      disk->refresh();
+      next_rescan = Clock::now() + std::max<Clock::duration>(options.rescan, kRescanShare * (Clock::now() - start));
+      lock.lock();
+    } else if (host->queue_length() > 0) {
+      write_one(lock);
+    }
+  }
+}
+
+void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
+  reading.swap(reads);
+  for (const Read& read : reading) {
+    if (stopping) break;
+    lock.unlock();
+    const auto start = Clock::now();
+    const bool ok = disk->read(read.key, read.out);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double before = read_seconds.load(std::memory_order_relaxed);
+    if (ok) read_seconds.store(before + kSmoothing * (seconds - before), std::memory_order_relaxed);
+    lock.lock();
+    ++(ok ? disk_hits : misses);
+    --pending;
+    done.push_back({read.ticket, ok});
+    progress.notify_all();
+    if (!options.on_completed) continue;
+    lock.unlock();
+    options.on_completed();
+    lock.lock();
+  }
+  reading.clear();
+}
+
+void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
+  const auto [key, page] = *host->first_queued();
+  lock.unlock();
+  const bool ok = disk->write(key, page);  // the page stays where it is until written()
+  lock.lock();
+  ++(ok ? written : write_failures);
+  host->written();
+  progress.notify_all();
+}
+
+PageStore::PageStore(PageStoreOptions options) {
+  assert(options.page_bytes > 0);
+  state_ = std::make_unique<State>(options);
+}
+
+PageStore::~PageStore() = default;
+
+PageStore::Tier PageStore::find(PageKey key) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->host->find(key)) return Tier::kHost;
+  }
+  // A page on its way is on the disk before it leaves the queue.
+  return state_->disk && state_->disk->find(key) ? Tier::kDisk : Tier::kNone;
+}
+
+void PageStore::put(PageKey key, std::span<const std::byte> page) {
+  State& s = *state_;
+  const bool to_disk = s.disk && !s.disk->find(key);
+  const bool queue = to_disk && s.disk->accepts();
+  {
+    const std::lock_guard lock(s.mutex);
+    const bool queued = s.host->put(key, page, queue);
+    s.dropped += to_disk && !(queue && queued);
+  }
+  if (queue) s.work.notify_one();
+}
+
+PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t ticket) {
+  State& s = *state_;
+  assert(out.size() == s.options.page_bytes);
+  {
+    const std::lock_guard lock(s.mutex);
+    if (const auto page = s.host->find(key)) {
+      std::memcpy(out.data(), page->data(), page->size());
+      ++s.host_hits;
+      return Load::kDone;
+    }
+    if (!s.disk || !s.disk->find(key)) {
+      ++s.misses;
+      return Load::kMissing;
+    }
+    s.reads.push_back({key, out, ticket});
+    ++s.pending;
+  }
+  s.work.notify_one();
+  return Load::kPending;
+}
+
+void PageStore::completed(std::vector<Completed>& out) {
+  out.clear();
+  const std::lock_guard lock(state_->mutex);
+  out.swap(state_->done);
+}
+
+void PageStore::wait_completed() {
+  std::unique_lock lock(state_->mutex);
+  state_->progress.wait(lock, [&] { return !state_->done.empty() || state_->pending == 0; });
+}
+
+void PageStore::flush() {
+  std::unique_lock lock(state_->mutex);
+  state_->progress.wait(lock, [&] { return state_->host->queue_length() == 0; });
+}
+
+double PageStore::disk_read_seconds_per_page() const { return state_->read_seconds.load(std::memory_order_relaxed); }
+
+size_t PageStore::memory_bytes() const { return state_->host->bytes(); }
+
+PageStore::Stats PageStore::stats() const {
+  const State& s = *state_;
+  const DiskTier::Stats disk = s.disk ? s.disk->stats() : DiskTier::Stats{};
+  const std::lock_guard lock(state_->mutex);
+  Stats all{};
+  all.host_pages = s.host->pages();
+  all.host_capacity = s.options.host_bytes / s.options.page_bytes;
+  all.host_hits = s.host_hits;
+  all.host_evictions = s.host->evictions();
+  all.disk_pages = disk.pages;
+  all.disk_bytes = disk.bytes;
+  all.disk_hits = s.disk_hits;
+  all.disk_evictions = disk.evictions;
+  all.misses = s.misses;
+  all.written = s.written;
+  all.queued = s.host->queue_length();
+  all.dropped = s.dropped;
+  all.write_failures = s.write_failures;
+  all.damaged = disk.damaged;
+  return all;
+}
+
+}  // namespace quire

@@ -1,0 +1,106 @@
+#include "kv/host_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "unit/kv/page_samples.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kBytes = 100;
+
+bool holds(HostTier& tier, int number) {
+  const auto page = tier.find(sample_key(number));
+  if (!page) return false;
+  EXPECT_TRUE(std::ranges::equal(*page, sample_page(number, kBytes)));
+  return true;
+}
+
+bool put(HostTier& tier, int number, bool queue) {
+  return tier.put(sample_key(number), sample_page(number, kBytes), queue);
+}
+
+TEST(HostTier, GivesBackWhatWasPut) {
+  HostTier tier(kBytes, 2, 0);
+  EXPECT_FALSE(holds(tier, 1));
+  EXPECT_TRUE(put(tier, 1, false));
+  EXPECT_TRUE(put(tier, 2, false));
+  EXPECT_TRUE(holds(tier, 1));
+  EXPECT_TRUE(holds(tier, 2));
+}
+
+TEST(HostTier, EvictsTheLeastRecentlyUsed) {
+  HostTier tier(kBytes, 2, 0);
+  put(tier, 1, false);
+  put(tier, 2, false);
+  EXPECT_TRUE(holds(tier, 1));  // a use
+  put(tier, 3, false);
+  EXPECT_FALSE(holds(tier, 2));
+  EXPECT_TRUE(holds(tier, 3));
+  put(tier, 1, false);  // also a use
+  put(tier, 4, false);
+  EXPECT_TRUE(holds(tier, 1));
+  EXPECT_FALSE(holds(tier, 3));
+  EXPECT_EQ(tier.evictions(), 2u);
+  EXPECT_EQ(tier.pages(), 2u);
+}
+
+TEST(HostTier, NeverEvictsAQueuedPage) {
+  HostTier tier(kBytes, 1, 2);
+  EXPECT_TRUE(put(tier, 1, true));
+  EXPECT_TRUE(put(tier, 2, true));
+  for (int i = 3; i < 10; ++i) EXPECT_FALSE(put(tier, i, true)) << "the queue is full";
+  EXPECT_TRUE(holds(tier, 1));
+  EXPECT_TRUE(holds(tier, 2));
+  EXPECT_TRUE(holds(tier, 9)) << "kept though not queued";
+  EXPECT_FALSE(holds(tier, 8));
+  EXPECT_EQ(tier.queue_length(), 2u);
+}
+
+TEST(HostTier, WritesInTheOrderOfPutAndKeepsWhatIsWritten) {
+  HostTier tier(kBytes, 1, 3);
+  for (int i = 1; i <= 3; ++i) put(tier, i, true);
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(tier.first_queued());
+    EXPECT_EQ(tier.first_queued()->key, sample_key(i));
+    EXPECT_TRUE(std::ranges::equal(tier.first_queued()->page, sample_page(i, kBytes)));
+    tier.written();
+    EXPECT_TRUE(holds(tier, i));
+    EXPECT_EQ(tier.pages(), static_cast<size_t>(1 + 3 - i));
+  }
+  EXPECT_FALSE(tier.first_queued());
+}
+
+TEST(HostTier, QueuesAKeptPageLater) {
+  HostTier tier(kBytes, 1, 1);
+  put(tier, 1, false);
+  EXPECT_TRUE(put(tier, 1, true));
+  EXPECT_EQ(tier.queue_length(), 1u);
+  EXPECT_TRUE(put(tier, 1, true)) << "it is queued already";
+  EXPECT_EQ(tier.queue_length(), 1u);
+  EXPECT_EQ(tier.pages(), 1u);
+}
+
+TEST(HostTier, IsOnlyAQueueWhenItKeepsNothing) {
+  HostTier tier(kBytes, 0, 2);
+  EXPECT_TRUE(put(tier, 1, false));
+  EXPECT_FALSE(holds(tier, 1));
+  EXPECT_TRUE(put(tier, 1, true));
+  EXPECT_TRUE(holds(tier, 1));
+  tier.written();
+  EXPECT_FALSE(holds(tier, 1));
+  EXPECT_EQ(tier.pages(), 0u);
+  EXPECT_EQ(tier.evictions(), 0u);
+}
+
+TEST(HostTier, MayHoldNothingAtAll) {
+  HostTier tier(kBytes, 0, 0);
+  EXPECT_TRUE(put(tier, 1, false));
+  EXPECT_FALSE(put(tier, 1, true));
+  EXPECT_FALSE(holds(tier, 1));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,366 @@
+#include "kv/page_store.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "unit/kv/allocations.h"
+#include "unit/kv/page_samples.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+using Load = PageStore::Load;
+using Tier = PageStore::Tier;
+
+constexpr size_t kBytes = 20000;
+
+PageStoreOptions in_memory(size_t pages) {
+  PageStoreOptions options;
+  options.page_bytes = kBytes;
+  options.host_bytes = pages * kBytes;
+  return options;
+}
+
+PageStoreOptions on_disk(const TemporaryFolder& folder, size_t host_pages = 0, size_t disk_bytes = 100'000'000) {
+  PageStoreOptions options = in_memory(host_pages);
+  options.directory = folder.path().string();
+  options.disk_bytes = disk_bytes;
+  options.identity = "model";
+  return options;
+}
+
+void put(PageStore& store, int number) { store.put(sample_key(number), sample_page(number, kBytes)); }
+
+// Loads and waits; every page that comes must be the right one.
+bool load(PageStore& store, int number) {
+  Bytes page(kBytes);
+  const Load result = store.load(sample_key(number), page, 7);
+  if (result == Load::kPending) {
+    store.wait_completed();
+    std::vector<PageStore::Completed> done;
+    store.completed(done);
+    EXPECT_EQ(done.size(), 1u);
+    if (done.empty() || !done[0].ok) return false;
+    EXPECT_EQ(done[0].ticket, 7u);
+  } else if (result == Load::kMissing) {
+    return false;
+  }
+  EXPECT_EQ(page, sample_page(number, kBytes)) << "a wrong page";
+  return true;
+}
+
+TEST(PageStore, HoldsPagesInMemory) {
+  PageStore store(in_memory(2));
+  EXPECT_GE(store.memory_bytes(), 2 * kBytes);
+  EXPECT_LE(store.memory_bytes(), 2 * kBytes + (2 << 20)) << "whole huge pages";
+  EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
+  put(store, 1);
+  put(store, 2);
+  EXPECT_EQ(store.find(sample_key(1)), Tier::kHost);
+  put(store, 3);  // 2 goes
+  EXPECT_TRUE(load(store, 1));
+  EXPECT_FALSE(load(store, 2));
+  EXPECT_TRUE(load(store, 3));
+  const PageStore::Stats stats = store.stats();
+  EXPECT_EQ(stats.host_pages, 2u);
+  EXPECT_EQ(stats.host_capacity, 2u);
+  EXPECT_EQ(stats.host_hits, 2u);
+  EXPECT_EQ(stats.host_evictions, 1u);
+  EXPECT_EQ(stats.misses, 1u);
+  EXPECT_EQ(stats.dropped, 0u);
+}
+
+TEST(PageStore, MayHoldNothing) {
+  PageStore store(in_memory(0));
+  put(store, 1);
+  EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
+  store.flush();
+  store.wait_completed();
+}
+
+TEST(PageStore, KeepsPagesOverARestart) {
+  const TemporaryFolder folder;
+  {
+    PageStore store(on_disk(folder));
+    for (int i = 0; i < 20; ++i) put(store, i);
+  }  // writes what is queued
+  PageStore store(on_disk(folder));
+  EXPECT_EQ(store.stats().disk_pages, 20u);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(store.find(sample_key(i)), Tier::kDisk);
+    EXPECT_TRUE(load(store, i));
+  }
+  EXPECT_FALSE(load(store, 20));
+  EXPECT_EQ(store.stats().disk_hits, 20u);
+  EXPECT_GT(store.disk_read_seconds_per_page(), 0);
+}
+
+TEST(PageStore, GivesAPageWithoutWaitingWhileItIsOnItsWay) {
+  const TemporaryFolder folder;
+  PageStore store(on_disk(folder, 1));
+  for (int i = 0; i < 50; ++i) {
+    put(store, i);
+    Bytes page(kBytes);
+    EXPECT_EQ(store.load(sample_key(i), page, 0), Load::kDone);
+    EXPECT_EQ(page, sample_page(i, kBytes));
+  }
+  store.flush();
+  EXPECT_EQ(store.stats().queued, 0u);
+  EXPECT_EQ(store.find(sample_key(0)), Tier::kDisk);
+  EXPECT_EQ(store.find(sample_key(49)), Tier::kHost);
+}
+
+TEST(PageStore, CompletesLoadsInTheirOrder) {
+  const TemporaryFolder folder;
+  std::atomic<int> notices = 0;
+  PageStoreOptions options = on_disk(folder);
+  options.on_completed = [&] { ++notices; };
+  PageStore store(options);
+  for (int i = 0; i < 30; ++i) put(store, i);
+  store.flush();
+  std::vector<Bytes> pages(30, Bytes(kBytes));
+  for (int i = 0; i < 30; ++i) ASSERT_EQ(store.load(sample_key(i), pages[i], 100 + i), Load::kPending);
+  std::vector<PageStore::Completed> all, some;
+  while (all.size() < 30) {
+    store.wait_completed();
+    store.completed(some);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(all[i], (PageStore::Completed{100ull + i, true}));
+    EXPECT_EQ(pages[i], sample_page(i, kBytes));
+  }
+  store.completed(some);
+  EXPECT_TRUE(some.empty());
+  store.wait_completed();  // nothing pending: returns
+  while (notices < 30) std::this_thread::yield();
+}
+
+TEST(PageStore, AnswersAMissForADamagedFile) {
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  PageStoreOptions options = on_disk(folder);
+  options.warn = [&](const std::string& message) { warnings.push_back(message); };
+  PageStore store(options);
+  put(store, 1);
+  store.flush();
+  Bytes content = file_content(folder.files().at(0));
+  content[content.size() / 2] ^= std::byte{1};
+  write_content(folder.files().at(0), content);
+  EXPECT_EQ(store.find(sample_key(1)), Tier::kDisk);
+  EXPECT_FALSE(load(store, 1));
+  EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
+  EXPECT_EQ(store.stats().damaged, 1u);
+  EXPECT_EQ(store.stats().misses, 1u);
+  EXPECT_EQ(warnings.size(), 1u);
+  put(store, 1);
+  store.flush();
+  EXPECT_TRUE(load(store, 1));
+}
+
+TEST(PageStore, DropsPagesRatherThanWait) {
+  const TemporaryFolder folder;
+  PageStoreOptions options = on_disk(folder);
+  options.write_behind_bytes = 2 * kBytes;
+  PageStore store(options);
+  const Bytes page = sample_page(0, kBytes);  // made once: puts come faster than a file can be written
+  for (int i = 0; i < 500; ++i) store.put(sample_key(i), page);
+  store.flush();
+  const PageStore::Stats stats = store.stats();
+  EXPECT_GT(stats.dropped, 0u);
+  EXPECT_GT(stats.written, 0u);
+  EXPECT_EQ(stats.dropped + stats.written, 500u);
+  EXPECT_EQ(stats.disk_pages, stats.written);
+  EXPECT_EQ(folder.files().size(), stats.written);
+}
+
+TEST(PageStore, WritesAPageThatWasDroppedWhenItComesAgain) {
+  const TemporaryFolder folder;
+  PageStoreOptions options = on_disk(folder, 500);
+  options.write_behind_bytes = 2 * kBytes;
+  PageStore store(options);
+  for (int round = 0; round < 1000 && store.stats().disk_pages < 100; ++round) {
+    for (int i = 0; i < 100; ++i) put(store, i);
+    store.flush();
+  }
+  EXPECT_EQ(store.stats().disk_pages, 100u);
+  EXPECT_EQ(store.stats().host_pages, 100u);
+}
+
+TEST(PageStore, KeepsTheFolderBelowItsLimit) {
+  const TemporaryFolder folder;
+  PageStore store(on_disk(folder, 0, 10 * 20480));
+  for (int i = 0; i < 100; ++i) {
+    put(store, i);
+    store.flush();
+    EXPECT_LE(folder.file_bytes(), 10u * 20480);
+  }
+  EXPECT_EQ(store.stats().disk_pages, 10u);
+  EXPECT_EQ(store.stats().disk_evictions, 90u);
+  EXPECT_TRUE(load(store, 99));
+  EXPECT_FALSE(load(store, 0));
+}
+
+TEST(PageStore, SaysThatALimitHoldsNoPages) {
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  PageStoreOptions options = on_disk(folder, 1, kBytes);
+  options.warn = [&](const std::string& message) { warnings.push_back(message); };
+  PageStore store(options);
+  EXPECT_EQ(warnings.size(), 1u);
+  put(store, 1);
+  store.flush();
+  EXPECT_TRUE(load(store, 1));
+  EXPECT_TRUE(folder.files().empty());
+}
+
+TEST(PageStore, FindsPagesOfAnotherProcess) {
+  const TemporaryFolder folder;
+  PageStoreOptions options = on_disk(folder);
+  options.rescan = std::chrono::milliseconds(10);
+  int go[2];
+  ASSERT_EQ(pipe(go), 0);
+  const pid_t child = fork();  // before this process has threads
+  if (child == 0) {
+    char byte;
+    if (read(go[0], &byte, 1) != 1) _exit(1);
+    {
+      PageStore other(options);
+      for (int i = 0; i < 10; ++i) put(other, i);
+    }
+    _exit(0);
+  }
+  PageStore store(options);
+  ASSERT_EQ(write(go[1], "g", 1), 1);
+  waitpid(child, nullptr, 0);
+  close(go[0]);
+  close(go[1]);
+  for (int i = 0; i < 500 && store.find(sample_key(9)) == Tier::kNone; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(load(store, i));
+}
+
+TEST(PageStore, AllocatesNothingForItsCallers) {
+  const TemporaryFolder folder;
+  PageStore store(on_disk(folder, 5, 40 * 20480));
+  std::vector<Bytes> pages;
+  for (int i = 0; i < 100; ++i) pages.push_back(sample_page(i, kBytes));
+  std::vector<PageStore::Completed> done;
+  done.reserve(1000);
+  uint64_t before = 0;
+  for (int round = 0; round < 4; ++round) {
+    if (round == 1) before = allocations();  // the first warms up
+    for (int i = 0; i < 100; ++i) {
+      store.put(sample_key(i), pages[i]);
+      const int other = (i * 7 + round) % 100;
+      Bytes& out = pages[other];
+      if (store.load(sample_key(other), out, i) == Load::kPending) {
+        store.wait_completed();
+        store.completed(done);
+      }
+    }
+  }
+  EXPECT_EQ(allocations() - before, 0u);
+  EXPECT_GT(store.stats().disk_hits, 0u);
+}
+
+TEST(PageStore, GivesUpPendingLoadsAtItsEnd) {
+  const TemporaryFolder folder;
+  {
+    PageStore store(on_disk(folder));
+    for (int i = 0; i < 100; ++i) put(store, i);
+  }
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Bytes> pages(100, Bytes(kBytes));
+    {
+      PageStore store(on_disk(folder));
+      for (int i = 0; i < 100; ++i) store.load(sample_key(i), pages[i], i);
+    }
+    pages.clear();  // AddressSanitizer sees it if the store still writes
+  }
+}
+
+// A child puts pages and says which it knows to be written; it is killed at a random moment.
+TEST(PageStore, SurvivesFiftyKills) {
+  const TemporaryFolder folder;
+  std::mt19937 random(5);
+  int next = 0, found = 0;
+  for (int round = 0; round < 50; ++round) {
+    int said[2];
+    ASSERT_EQ(pipe(said), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      PageStore store(on_disk(folder, round % 2 * 4));
+      for (int i = next;; ++i) {
+        put(store, i);
+        if (i % 5 != 4) continue;
+        store.flush();
+        if (write(said[1], &i, sizeof i) != sizeof i) _exit(1);
+      }
+    }
+    close(said[1]);
+    usleep(static_cast<useconds_t>(random() % 15000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    int written = next - 1;
+    for (int i; read(said[0], &i, sizeof i) == sizeof i;) written = i;
+    close(said[0]);
+
+    PageStore store(on_disk(folder));
+    EXPECT_EQ(store.stats().damaged, 0u);
+    for (const auto& file : folder.files()) EXPECT_EQ(file.extension(), ".page") << file;
+    for (int i = next; i <= written; ++i, ++found) EXPECT_TRUE(load(store, i)) << "page " << i << " was written";
+    for (int i = written + 1; i < written + 50; ++i) load(store, i);  // gone or right
+    EXPECT_EQ(store.stats().damaged, 0u);
+    next = written + 1;
+    if (next > 3000) {  // the folder holds some 4,800
+      for (const auto& file : folder.files()) fs::remove(file);
+    }
+  }
+  EXPECT_GT(found, 50) << "too slow to test anything";
+}
+
+TEST(PageStore, ServesManyThreads) {
+  const TemporaryFolder folder;
+  PageStoreOptions options = on_disk(folder, 10, 60 * 20480);
+  options.write_behind_bytes = 8 * kBytes;
+  options.rescan = std::chrono::milliseconds(1);
+  PageStore store(options), beside(options);
+  std::vector<std::thread> threads;
+  std::atomic<int> hits = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      PageStore& mine = t == 3 ? beside : store;
+      for (int i = 0; i < 300; ++i) {
+        const int number = static_cast<int>(random() % 100);
+        switch (random() % 4) {
+          case 0:
+            put(mine, number);
+            break;
+          case 1:
+            mine.find(sample_key(number));
+            break;
+          case 2:
+            mine.stats();
+            break;
+          default:  // one thread a store takes what completes
+            if (t >= 2) hits += load(mine, number);
+        }
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  store.flush();
+  EXPECT_GT(hits, 0);
+  EXPECT_EQ(store.stats().damaged + beside.stats().damaged, 0u);
+}
+
+}  // namespace
+}  // namespace quire
