@@ -247,7 +247,7 @@ std::vector<DiskTier::Found> DiskTier::list_folder() {
     if (fstatat(folder_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
     const auto name = parse_page_file_name(text);
     if (is_temporary(text) && S_ISREG(status.st_mode)) {
-      remove_abandoned(entry->d_name);
+      if (looks_ == 0) remove_abandoned(entry->d_name);  // at the start only, for it can hit a file not locked yet
     } else if (!name || !S_ISREG(status.st_mode)) {
       warn_once(text, "is none of the cache's files and left alone");
     } else if (name->identity == identity_ &&

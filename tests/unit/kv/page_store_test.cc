@@ -242,9 +242,11 @@ TEST(PageStore, FindsPagesOfAnotherProcess) {
   waitpid(child, nullptr, 0);
   close(go[0]);
   close(go[1]);
-  for (int i = 0; i < 500 && store.find(sample_key(9)) == Tier::kNone; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(load(store, i));
+  for (int i = 0; i < 10; ++i) {
+    for (int wait = 0; wait < 500 && store.find(sample_key(i)) == Tier::kNone; ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(load(store, i));
+  }
 }
 
 TEST(PageStore, AllocatesNothingForItsCallers) {
@@ -257,15 +259,13 @@ TEST(PageStore, AllocatesNothingForItsCallers) {
   uint64_t before = 0;
   for (int round = 0; round < 4; ++round) {
     if (round == 1) before = allocations();  // the first warms up
-    for (int i = 0; i < 100; ++i) {
-      store.put(sample_key(i), pages[i]);
-      const int other = (i * 7 + round) % 100;
-      Bytes& out = pages[other];
-      if (store.load(sample_key(other), out, i) == Load::kPending) {
+    for (int i = 0; i < 100; ++i) store.put(sample_key(i), pages[i]);
+    store.flush();
+    for (int i = 0; i < 100; ++i)
+      if (store.load(sample_key(i), pages[i], i) == Load::kPending) {
         store.wait_completed();
         store.completed(done);
       }
-    }
   }
   EXPECT_EQ(allocations() - before, 0u);
   EXPECT_GT(store.stats().disk_hits, 0u);
@@ -306,10 +306,13 @@ TEST(PageStore, SurvivesFiftyKills) {
       }
     }
     close(said[1]);
+    int written = next - 1;
+    // Every other child lives to see a page written, however slow the machine is.
+    const bool spoke = round % 4 >= 2 || read(said[0], &written, sizeof written) == sizeof written;
     usleep(static_cast<useconds_t>(random() % 15000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    int written = next - 1;
+    ASSERT_TRUE(spoke) << "the child failed";
     for (int i; read(said[0], &i, sizeof i) == sizeof i;) written = i;
     close(said[0]);
 
@@ -324,7 +327,7 @@ TEST(PageStore, SurvivesFiftyKills) {
       for (const auto& file : folder.files()) fs::remove(file);
     }
   }
-  EXPECT_GT(found, 50) << "too slow to test anything";
+  EXPECT_GE(found, 25 * 5);
 }
 
 TEST(PageStore, ServesManyThreads) {
