@@ -3,10 +3,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <vector>
 
 namespace quire {
 
-inline const std::vector<void (*)(CLI::App& bench)> kBenchCommands = {};
+void add_bench_kernels_command(CLI::App& bench);
+
+inline constexpr void (*kBenchCommands[])(CLI::App& bench) = {add_bench_kernels_command};
 
 }  // namespace quire

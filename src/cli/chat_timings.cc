@@ -28,7 +28,7 @@ double ChatTimings::read_rate(const ModelInfo& model) const {
 
 void measure_limit(ChatTimings& t, const ModelInfo& model) {
   Team team(model.threads);
-  t.bandwidth = read_bandwidth(team, 2, size_t{128} << 20);
+  t.bandwidth = ReadProbe(team, size_t{128} << 20).bandwidth(2);
 }
 
 std::string to_text(const ChatTimings& t, const ModelInfo& model) {

@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/logit_distance.h"
 #include "engine/single_sequence.h"
 
 namespace quire {
@@ -26,10 +27,7 @@ constexpr int kLogitRows = 64;
 
 // -log p(token), in nats.
 double nll(std::span<const float> logits, TokenId token) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float v : logits) sum += std::exp(v - top);
-  return top + std::log(sum) - logits[static_cast<size_t>(token)];
+  return log_sum_exp(logits) - logits[static_cast<size_t>(token)];
 }
 
 void run_perplexity(PerplexityOptions& o) {

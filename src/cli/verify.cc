@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/logit_distance.h"
 #include "engine/single_sequence.h"
 #include "format/safetensors.h"
 
@@ -90,20 +91,6 @@ class Reference {
   Safetensors file_;
   std::set<std::string> used_;
 };
-
-// KL(expected || got) of the two softmaxes, in nats.
-double kl_divergence(std::span<const float> expected, std::span<const float> got) {
-  const auto log_sum = [](std::span<const float> x) {
-    const double top = *std::max_element(x.begin(), x.end());
-    double sum = 0;
-    for (const float v : x) sum += std::exp(v - top);
-    return top + std::log(sum);
-  };
-  const double a = log_sum(expected), b = log_sum(got);
-  double kl = 0;
-  for (size_t i = 0; i < expected.size(); ++i) kl += std::exp(expected[i] - a) * ((expected[i] - a) - (got[i] - b));
-  return std::max(kl, 0.0);
-}
 
 class Verifier {
  public:

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/memory.h"
-
 namespace quire {
 namespace {
 
@@ -33,20 +31,22 @@ uint64_t read_all(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-double read_bandwidth(Team& team, int runs, size_t bytes) {
-  const LargeBuffer buffer(bytes);
-  const size_t share = bytes / static_cast<size_t>(team.size()) / 128 * 128;
+ReadProbe::ReadProbe(Team& team, size_t bytes)
+    : team_(team), share_(bytes / static_cast<size_t>(team.size()) / 128 * 128), buffer_(bytes) {
   team.for_tiles(team.size(),
-                 [&](int i, int) { std::memset(buffer.data() + static_cast<size_t>(i) * share, 1, share); });
+                 [&](int i, int) { std::memset(buffer_.data() + static_cast<size_t>(i) * share_, 1, share_); });
+}
+
+double ReadProbe::bandwidth(int runs) {
   double best = 0;
+  std::vector<uint64_t> sums(static_cast<size_t>(team_.size()) * 8);
   for (int run = 0; run < runs; ++run) {
-    std::vector<uint64_t> sums(static_cast<size_t>(team.size()) * 8);
     const double seconds = seconds_of([&] {
-      team.for_tiles(team.size(), [&](int i, int) {
-        sums[static_cast<size_t>(i) * 8] = read_all(buffer.data() + static_cast<size_t>(i) * share, share);
+      team_.for_tiles(team_.size(), [&](int i, int) {
+        sums[static_cast<size_t>(i) * 8] = read_all(buffer_.data() + static_cast<size_t>(i) * share_, share_);
       });
     });
-    best = std::max(best, static_cast<double>(share) * team.size() / seconds);
+    best = std::max(best, static_cast<double>(share_) * team_.size() / seconds);
   }
   return best;
 }

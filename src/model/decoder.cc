@@ -33,6 +33,7 @@ struct Decoder::State {
   RopeTable rope;
   AttentionOp attention;
   std::vector<AttentionSpan> spans;
+  StepProfile* profile = nullptr;
 
   // One buffer, cut into: [rows, ...] of float32 unless said otherwise.
   LargeBuffer memory;
@@ -79,6 +80,11 @@ struct Decoder::State {
     return static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(a);
   }
 
+  // What was computed since the last call was `op`.
+  void done(StepOp op) const {
+    if (profile) profile->mark(op);
+  }
+
   Activations needed(const PackedMatrix& m) const { return activations_for(compute.activations, m.type); }
 
   // Prepares `rows` rows of `in` [rows, cols], normalised if `norm` is set, in the forms that the matrices ask for.
@@ -86,15 +92,16 @@ struct Decoder::State {
                  std::initializer_list<const PackedMatrix*> matrices) {
     Inputs inputs{int8_blocks, float_blocks, input_stride(Activations::kInt8, cols),
                   input_stride(Activations::kF32, cols)};
-    bool done[3] = {};
+    bool made[3] = {};
     for (const PackedMatrix* m : matrices) {
       const Activations to = needed(*m);
-      if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
+      if (std::exchange(made[static_cast<size_t>(to)], true)) continue;
       quantize_rows(
           compute,
           {in, static_cast<size_t>(cols), cols, norm, config.norm_epsilon, to, inputs.data(to), inputs.stride(to)},
           rows);
     }
+    done(StepOp::kNormQuantize);
     return inputs;
   }
 
@@ -112,6 +119,7 @@ struct Decoder::State {
         rope.at(row.position, cos_sin + static_cast<ptrdiff_t>(r) * config.rope.dim);
       }
     });
+    done(StepOp::kEmbed);
   }
 
   void attend(int index, const Batch& batch) {
@@ -122,6 +130,7 @@ struct Decoder::State {
     const LinearArgs projections[] = {linear(in, w.q, qkv, stride), linear(in, w.k, qkv + q_size, stride),
                                       linear(in, w.v, qkv + q_size + kv_size, stride)};
     linears(compute, projections, rows);
+    done(StepOp::kQkv);
 
     const KvLayer layer = kv.layer(index);
     const auto store_rows = [&](const Span& span, int begin, int end) {
@@ -144,15 +153,18 @@ struct Decoder::State {
         store_rows(span, 0, span.rows);
       });
     }
+    done(StepOp::kRopeStore);
     attention.run(compute,
                   {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(q_size), &layer, config.heads,
                    config.attention_scale, config.windows[static_cast<size_t>(index)]},
                   spans);
+    done(StepOp::kAttention);
 
     const Inputs mixed = prepare(attended, q_size, nullptr, rows, {&w.o.weight});
     LinearArgs output = linear(mixed, w.o, x, config.hidden);
     output.accumulate = true;
     linears(compute, {&output, 1}, rows);
+    done(StepOp::kO);
   }
 
   void feed_forward(int index, int rows) {
@@ -161,10 +173,12 @@ struct Decoder::State {
     LinearArgs gate = linear(in, w.gate, gated, config.ffn);
     gate.up = &w.up.weight;
     linears(compute, {&gate, 1}, rows);
+    done(StepOp::kGateUp);
     const Inputs inner = prepare(gated, config.ffn, nullptr, rows, {&w.down.weight});
     LinearArgs down = linear(inner, w.down, x, config.hidden);
     down.accumulate = true;
     linears(compute, {&down, 1}, rows);
+    done(StepOp::kDown);
   }
 
   int output(const Batch& batch) {
@@ -179,6 +193,7 @@ struct Decoder::State {
     const Inputs in = prepare(last, config.hidden, weights.output_norm.data(), count, {&weights.output.weight});
     const LinearArgs head = linear(in, weights.output, logits, config.vocab);
     linears(compute, {&head, 1}, count);
+    done(StepOp::kHead);
     return count;
   }
 };
@@ -191,6 +206,7 @@ Decoder::~Decoder() = default;
 std::span<float> Decoder::forward(const Batch& batch) {
   State& s = *state_;
   assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
+  if (s.profile) s.profile->start();
   s.spans.clear();
   for (const Span& span : batch.spans) s.spans.push_back({span.pages.data(), span.row, span.rows, span.position});
   s.embed(batch);
@@ -202,6 +218,7 @@ std::span<float> Decoder::forward(const Batch& batch) {
   return {s.logits, count * static_cast<size_t>(s.config.vocab)};
 }
 
+void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
 const DecoderLimits& Decoder::limits() const { return state_->limits; }
 size_t Decoder::activation_bytes() const { return state_->memory.size(); }
 

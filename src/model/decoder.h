@@ -8,6 +8,7 @@
 #include "kernels/kv_memory.h"
 #include "kernels/ops.h"
 #include "model/config.h"
+#include "model/step_profile.h"
 #include "model/weights.h"
 
 namespace quire {
@@ -49,6 +50,9 @@ class Decoder {
   // Stores keys and values of all rows in their pages and gives the logits [rows that want them][vocab], in row order.
   // Valid until the next call; may be changed by the caller.
   std::span<float> forward(const Batch& batch);
+
+  // From now on every forward() adds its times to `profile`, which outlives that; nullptr: none, at no cost.
+  void profile(StepProfile* profile);
 
   const DecoderLimits& limits() const;
   size_t activation_bytes() const;

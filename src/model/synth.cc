@@ -164,15 +164,14 @@ void random_block(TensorType type, float sigma, std::mt19937_64& random, std::by
 }
 
 void write_tensor(std::ofstream& file, const Tensor& t, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> bytes(t.bytes());
+  std::vector<std::byte> bytes;
   if (t.rows == 0) {
-    std::vector<float> ones(static_cast<size_t>(t.cols), 1.0f);
+    const std::vector<float> ones(static_cast<size_t>(t.cols), 1.0f);
+    bytes.resize(t.bytes());
     std::memcpy(bytes.data(), ones.data(), bytes.size());
   } else {
     const float sigma = t.name == "token_embd.weight" ? 0.5f : 1.0f / std::sqrt(static_cast<float>(t.cols));
-    const size_t block = info(t.type).block_bytes;
-    for (size_t at = 0; at < bytes.size(); at += block) random_block(t.type, sigma, random, bytes.data() + at);
+    bytes = synthetic_matrix(t.type, t.rows, t.cols, sigma, seed);
   }
   bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
@@ -198,6 +197,14 @@ const SynthShape& find_synth_shape(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(shape.name);
   }
   throw invalid("shape '{}': there are {}", name, names);
+}
+
+std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, float sigma, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const size_t elements = static_cast<size_t>(rows) * static_cast<size_t>(cols), block = info(type).block_bytes;
+  std::vector<std::byte> bytes(elements / info(type).block_elements * block);
+  for (size_t at = 0; at < bytes.size(); at += block) random_block(type, sigma, random, bytes.data() + at);
+  return bytes;
 }
 
 void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed) {

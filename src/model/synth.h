@@ -1,6 +1,7 @@
 // Models of any shape with random weights: for tests, and for measuring shapes whose weights are not at hand.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -20,6 +21,9 @@ struct SynthShape {
 // tiny (tests), smollm2-135m, llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
+
+// A matrix as a file holds it: random blocks that give weights of deviation `sigma`, centred on zero.
+std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, float sigma, uint64_t seed);
 
 // Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0),
 // norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks

@@ -1,0 +1,26 @@
+// How far apart two rows of logits are. Exact enough (double) to compare implementations by.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+namespace quire {
+
+inline double log_sum_exp(std::span<const float> logits) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float v : logits) sum += std::exp(v - top);
+  return top + std::log(sum);
+}
+
+// KL(expected || got) of the two softmaxes, in nats. Both of the same size, not empty.
+inline double kl_divergence(std::span<const float> expected, std::span<const float> got) {
+  const double a = log_sum_exp(expected), b = log_sum_exp(got);
+  double kl = 0;
+  for (size_t i = 0; i < expected.size(); ++i) kl += std::exp(expected[i] - a) * ((expected[i] - a) - (got[i] - b));
+  return std::max(kl, 0.0);
+}
+
+}  // namespace quire
