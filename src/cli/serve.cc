@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <map>
@@ -45,6 +47,7 @@ void serve(ServeFlags flags) {
 
   ServerOptions& server = flags.server;
   server.max_running = flags.engine.max_num_seqs;
+  server.version = QUIRE_VERSION;
   server.request_timeout = milliseconds(flags.timeout);
   server.grace = milliseconds(flags.grace);
   server.header_timeout = milliseconds(flags.header_timeout);
@@ -81,6 +84,15 @@ void add_serve_command(CLI::App& app) {
   add("--host", server.host, "address to listen on; 0.0.0.0: all");
   add("--port", server.port, "port; 0: any free one");
   command->add_option("--served-model-name", server.model_names, "names of the model in requests (default: after -m)");
+  add("--metrics-prefix", server.metrics_prefix,
+      "before the names of /metrics; vllm: makes its dashboards work, quire_ is what promtool likes")
+      ->check(CLI::Validator(
+          [](const std::string& prefix) {
+            const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == ':'; };
+            const bool good = std::ranges::all_of(prefix, fits) && !std::isdigit(static_cast<unsigned char>(prefix[0]));
+            return good ? std::string() : "expected letters, digits, _ and :, no digit first";
+          },
+          "PREFIX"));
   add("--max-queue", server.max_queue, "answers that may wait behind the running ones; more get a 429")
       ->check(CLI::Range(0, 1'000'000));
   add("--timeout", flags->timeout, "seconds a request may take in all; 0: no limit")->check(CLI::Range(0.0, 1e6));

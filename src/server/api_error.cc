@@ -23,6 +23,25 @@ int status_of(ErrorKind kind) {
   return 500;
 }
 
+std::string_view anthropic_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
 }  // namespace
 
 ApiError current_api_error() {
@@ -43,16 +62,20 @@ ApiError current_api_error() {
   return {500, "the server failed to answer this request", "server_error"};
 }
 
-std::string error_body(const ApiError& error) {
-  const auto or_null = [](const std::string& text) {
-    return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
-  };
-  const nlohmann::ordered_json body = {{"error",
-                                        {{"message", error.what()},
-                                         {"type", error.type},
-                                         {"param", or_null(error.param)},
-                                         {"code", or_null(error.code)}}}};
-  return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string error_body(const ApiError& error, ErrorShape shape) {
+  using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  Json body;
+  if (shape == ErrorShape::kAnthropic) {
+    body = {{"type", "error"}, {"error", {{"type", anthropic_type(error.status)}, {"message", error.what()}}}};
+  } else {
+    body = {{"error",
+             {{"message", error.what()},
+              {"type", error.type},
+              {"param", or_null(error.param)},
+              {"code", or_null(error.code)}}}};
+  }
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace quire

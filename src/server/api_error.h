@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -39,7 +40,10 @@ ApiError bad_request(std::string_view param, fmt::format_string<A...> f, A&&... 
 // client's.
 ApiError current_api_error();
 
-// {"error": {"message": …, "type": …, "param": … or null, "code": … or null}}
-std::string error_body(const ApiError& error);
+enum class ErrorShape : uint8_t {
+  kOpenAi,     // {"error": {"message": …, "type": …, "param": … or null, "code": … or null}}
+  kAnthropic,  // {"type": "error", "error": {"type": …, "message": …}}
+};
+std::string error_body(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 
 }  // namespace quire

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "server/api_response.h"
+#include "server/api_shapes.h"
 
 namespace quire {
 namespace {
@@ -46,35 +46,79 @@ Json chat_logprobs(const ResponseHead& head, const std::vector<OutputToken>& tok
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-Json completion_logprobs(const ResponseHead& head, const std::vector<OutputToken>& tokens,
-                         const TokenBytes& token_bytes, size_t& offset) {
-  Json texts = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
-  for (const OutputToken& token : tokens) {
-    const TokenView chosen = view(token.id, head, token_bytes);
+// OpenAI's legacy shape: one array for each kind of figure.
+class CompletionLogprobs {
+ public:
+  CompletionLogprobs(const ResponseHead& head, const TokenBytes& token_bytes, TextOffset& offset)
+      : head_(head), token_bytes_(token_bytes), offset_(offset) {}
+
+  void add(const OutputToken& token) {
+    const TokenView chosen = view(token.id, head_, token_bytes_);
     Json top = Json::object();
     for (const auto& [id, logprob] : token.top_logprobs) {
       // Two tokens can have the same text (bytes of characters): the more probable one, the first, stays.
-      top.emplace(view(id, head, token_bytes).text, finite(logprob));
+      top.emplace(view(id, head_, token_bytes_).text, finite(logprob));
     }
     top.emplace(chosen.text, finite(token.logprob));
-    texts.push_back(chosen.text);
-    logprobs.push_back(finite(token.logprob));
-    tops.push_back(std::move(top));
-    offsets.push_back(offset);
-    offset += characters(chosen.bytes);
+    add(chosen, finite(token.logprob), std::move(top));
   }
-  return {{"tokens", std::move(texts)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
-}
+  // The prompt's first token, which nothing came before.
+  void add_first(TokenId id) { add(view(id, head_, token_bytes_), nullptr, nullptr); }
+
+  Json take() {
+    return {{"tokens", std::move(texts_)},
+            {"token_logprobs", std::move(logprobs_)},
+            {"top_logprobs", std::move(tops_)},
+            {"text_offset", std::move(offsets_)}};
+  }
+
+ private:
+  void add(const TokenView& token, Json logprob, Json top) {
+    texts_.push_back(token.text);
+    logprobs_.push_back(std::move(logprob));
+    tops_.push_back(std::move(top));
+    offsets_.push_back(offset_);
+    offset_ += characters(token.bytes);
+  }
+
+  const ResponseHead& head_;
+  const TokenBytes& token_bytes_;
+  TextOffset& offset_;
+  Json texts_ = Json::array(), logprobs_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
+};
 
 }  // namespace
 
 Json logprobs_json(const ResponseHead& head, const std::vector<OutputToken>& tokens, const TokenBytes& token_bytes,
-                   size_t& offset) {
-  return head.api == Api::kChat ? chat_logprobs(head, tokens, token_bytes)
-                                : completion_logprobs(head, tokens, token_bytes, offset);
+                   TextOffset& offset, const std::vector<OutputToken>* echo) {
+  if (head.api == Api::kChat) return chat_logprobs(head, tokens, token_bytes);
+  CompletionLogprobs all(head, token_bytes, offset);
+  if (echo) {
+    for (size_t i = 0; i < echo->size(); ++i) i == 0 ? all.add_first((*echo)[i].id) : all.add((*echo)[i]);
+  }
+  for (const OutputToken& token : tokens) all.add(token);
+  return all.take();
+}
+
+Json prompt_logprobs_json(const std::vector<OutputToken>& tokens, const TokenBytes& token_bytes) {
+  Json all = Json::array();
+  for (const OutputToken& token : tokens) {
+    if (all.empty()) {
+      all.push_back(nullptr);
+      continue;
+    }
+    Json entries = Json::object();
+    const auto add = [&](TokenId id, float logprob, Json rank) {
+      entries.emplace(std::to_string(id), Json{{"logprob", finite(logprob)},
+                                               {"rank", std::move(rank)},
+                                               {"decoded_token", well_formed(token_bytes(id))}});
+    };
+    int rank = 0;
+    for (const auto& [id, logprob] : token.top_logprobs) add(id, logprob, ++rank);
+    add(token.id, token.logprob, nullptr);  // not among the best: its rank is not known
+    all.push_back(std::move(entries));
+  }
+  return all;
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// A request to /v1/chat/completions or /v1/completions, checked and put into Quire's terms.
+// A request to one of the APIs, checked and put into Quire's terms.
 #pragma once
 
 #include <optional>
@@ -8,17 +8,26 @@
 #include <variant>
 #include <vector>
 
-#include "quire/sampling_params.h"
+#include "quire/engine.h"
 #include "server/bounded_json.h"
 #include "text/chat_template.h"
 
 namespace quire {
 
-enum class Api : uint8_t { kChat = 1, kCompletion = 2 };
+// What has a body with parameters; api_list() says where each is. Bits, so that a parameter can name those it is of.
+enum class Api : uint8_t {
+  kChat = 1,
+  kCompletion = 2,
+  kResponse = 4,  // OpenAI's /v1/responses
+  kMessage = 8,   // Anthropic's /v1/messages
+  kEmbedding = 16,
+  kTokenize = 32,
+  kDetokenize = 64,
+};
 
 using Prompt = std::variant<std::string, TokenIds>;
 
-inline constexpr int kMaxPrompts = 1024;  // of one request to /v1/completions
+inline constexpr int kMaxPrompts = 2048;  // of one request
 
 struct ApiRequest {
   Api api = Api::kChat;
@@ -26,16 +35,28 @@ struct ApiRequest {
   SamplingParams sampling;  // valid; seed 0 unless has_seed
   bool has_seed = false;
 
-  ChatInput chat;               // chat: contents are strings, arguments of tool calls objects
-  std::vector<Prompt> prompts;  // completion: at least one
+  // One of the two. chat: contents are strings, arguments of tool calls objects; roles of other APIs are translated.
+  ChatInput chat;
+  std::vector<Prompt> prompts;
+  std::optional<std::string> instructions;  // response, message: is the chat's first message, of the system
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage
   bool continuous_usage_stats = false;        // stream_options: the usage so far in every chunk
   bool echo = false;                          // completion: the answer begins with the prompt
-  bool add_special_tokens = true;             // completion: BOS and the like around a text prompt
+  bool add_special_tokens = true;             // BOS and the like around a text prompt
   bool return_tokens_as_token_ids = false;    // logprobs name tokens "token_id:17"
+  bool return_token_ids = false;              // the ids of prompt and answer beside the texts
+  bool prompt_logprobs = false;               // asked for by name; with echo and logprobs sampling has them too
   std::optional<int> truncate_prompt_tokens;  // the last so many tokens of the prompt
+  std::string cache_salt;
+  int priority = 0;
+  double timeout = 0;  // seconds; 0: the server's alone
+
+  Pooling pooling = Pooling::kNone;  // embedding: kMean or kLast
+  bool normalize = true;             // embedding: to length 1
+  bool base64 = false;               // embedding: float32, little-endian
+  bool return_token_strs = false;    // tokenize
 
   std::vector<std::string> without_effect;  // fields that were accepted and do nothing
 };

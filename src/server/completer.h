@@ -25,6 +25,7 @@ class Completer {
   virtual TokenIds encode_chat(ChatInput input) const = 0;
   virtual TokenIds encode(std::string_view text, bool add_special) const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
+  virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"
   virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its name: "<|im_end|>"
 };
 

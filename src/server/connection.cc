@@ -149,6 +149,7 @@ void Connection::begin_request(const HttpRequest& request) {
   head_only_ = request.method() == http::verb::head;
   http_1_0_ = request.version() < 11;
   route_name_ = "unknown";
+  error_shape_ = ErrorShape::kOpenAi;
   bytes_sent_ = gone_ = false;
   started_ = std::chrono::steady_clock::now();
 }

@@ -82,6 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Of the request under way.
   std::string request_id_, log_name_;
   std::string_view route_name_;
+  ErrorShape error_shape_ = ErrorShape::kOpenAi;
   bool keep_alive_ = false, head_only_ = false, http_1_0_ = false, bytes_sent_ = false, gone_ = false;
   std::chrono::steady_clock::time_point started_, deadline_;
   std::shared_ptr<Exchange> exchange_;

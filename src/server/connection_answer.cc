@@ -42,18 +42,16 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
     const Route route =
         context_.service.route({request.method_string().data(), request.method_string().size()}, target, allow);
     route_name_ = route.name;
-    if (route.endpoint != Endpoint::kChat && route.endpoint != Endpoint::kCompletion) {
+    error_shape_ = route.errors;
+    if (route.endpoint != Endpoint::kApi) {
       reply = context_.service.reply(route, context_.stopping);
     } else {
       if (context_.stopping) throw stopping_error();
-      auto prepare = [&]() -> asio::awaitable<Job> {
-        co_return context_.service.prepare(route.endpoint == Endpoint::kChat ? Api::kChat : Api::kCompletion,
-                                           request.body());
-      };
+      auto prepare = [&]() -> asio::awaitable<Job> { co_return context_.service.prepare(route.api, request.body()); };
       job = co_await asio::co_spawn(context_.workers, prepare(), asio::use_awaitable);
     }
   } catch (...) {
-    reply = error_reply(current_api_error());
+    reply = error_reply(current_api_error(), error_shape_);
     if (!allow.empty()) reply->headers.emplace_back("Allow", allow);
   }
   if (reply) co_return co_await send(*reply);
@@ -76,7 +74,7 @@ asio::awaitable<bool> Connection::generate(Job job) {
   try {
     exchange_->start(std::move(job.requests));
   } catch (...) {
-    reply = error_reply(current_api_error());
+    reply = error_reply(current_api_error(), error_shape_);
   }
   if (reply) co_return co_await send(*reply);
 
@@ -117,6 +115,8 @@ std::optional<ApiError> Connection::failure_of(const Piece& piece) const {
   switch (piece.output.finish) {
     case FinishReason::kError:
       return ApiError(500, piece.output.error.empty() ? "the engine failed" : piece.output.error, "server_error");
+    case FinishReason::kTimeout:
+      return ApiError(504, "the answer was not complete within the request's timeout", "server_error", {}, "timeout");
     case FinishReason::kCancelled:
       return stopping_error();
     default:
@@ -125,33 +125,29 @@ std::optional<ApiError> Connection::failure_of(const Piece& piece) const {
 }
 
 asio::awaitable<bool> Connection::collect(Job& job, Exchange& exchange) {
-  const Completer& completer = context_.service.completer();
-  int left = job.head.choices;
-  AnswerBody body(std::move(job.head), [&](TokenId id) { return completer.token_bytes(id); });
+  int left = job.choices;
+  Reply reply;
   std::vector<Piece> pieces;
   while (left > 0) {
     std::optional<ApiError> failure = co_await next_pieces(exchange, pieces);
     if (gone_) co_return false;
     for (const Piece& piece : pieces) {
       if (!failure) failure = failure_of(piece);
-      body.add(piece.choice, piece.output);
+      job.answer->add(piece.choice, piece.output, reply.body);
       left -= piece.output.finish != FinishReason::kNone;
     }
     if (failure) {
       exchange.close();
-      const Reply reply = error_reply(*failure);
+      reply = error_reply(*failure, error_shape_);
       co_return co_await send(reply);
     }
   }
-  Reply reply;
-  reply.body = body.json();
+  job.answer->end(reply.body);
   co_return co_await send(reply);
 }
 
 asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
-  const Completer& completer = context_.service.completer();
-  int left = job.head.choices;
-  AnswerStream answer(std::move(job.head), [&](TokenId id) { return completer.token_bytes(id); });
+  int left = job.choices;
   const bool chunked = !http_1_0_;
   if (!chunked) keep_alive_ = false;  // the end of the connection is the end of the answer
   std::vector<Piece> pieces;
@@ -164,20 +160,20 @@ asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
     for (const Piece& piece : pieces) {
       if (!failure) failure = failure_of(piece);
       if (failure) break;
-      answer.add(piece.choice, piece.output, events);
+      job.answer->add(piece.choice, piece.output, events);
       left -= piece.output.finish != FinishReason::kNone;
     }
     if (failure) {
       exchange.close();
       keep_alive_ = keep_alive_ && !begun;
       if (!begun) {  // still a status, not an event
-        const Reply reply = error_reply(*failure);
+        const Reply reply = error_reply(*failure, error_shape_);
         co_return co_await send(reply);
       }
-      append_error_event(*failure, events);
+      job.answer->fail(*failure, events);
       left = 0;
     } else if (left == 0) {
-      answer.end(events);
+      job.answer->end(events);
     }
     if (events.empty()) continue;
     out.clear();

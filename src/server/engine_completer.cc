@@ -19,6 +19,8 @@ TokenIds EngineCompleter::encode(std::string_view text, bool add_special) const 
 
 std::string EngineCompleter::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }
 
+std::string EngineCompleter::token_text(TokenId id) const { return std::string(engine_.tokenizer().token_text(id)); }
+
 std::string EngineCompleter::token_bytes(TokenId id) const {
   const Tokenizer& tokenizer = engine_.tokenizer();
   const std::string_view bytes = tokenizer.token_bytes(id);

@@ -16,6 +16,7 @@ class EngineCompleter final : public Completer {
   TokenIds encode_chat(ChatInput input) const override;
   TokenIds encode(std::string_view text, bool add_special) const override;
   std::string decode(const TokenIds& ids) const override;
+  std::string token_text(TokenId id) const override;
   std::string token_bytes(TokenId id) const override;
 
  private:

@@ -59,7 +59,7 @@ const Json& read_object(const Json& value, std::string_view field) {
 TokenIds read_token_ids(const Json& value, std::string_view field, int vocab_size, size_t at_most) {
   TokenIds ids;
   for (const Json& element : read_array(value, field, at_most)) {
-    if (!element.is_number_integer()) {
+    if (!element.is_number()) {
       throw bad_request(field, "expected token ids, found {} as element {}", describe(element), ids.size());
     }
     ids.push_back(static_cast<TokenId>(read_integer(element, field, 0, vocab_size - 1)));

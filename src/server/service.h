@@ -17,9 +17,11 @@
 namespace quire {
 
 struct ServiceOptions {
-  std::vector<std::string> model_names;  // served names, the first leads; empty: after what the engine loaded
-  int max_running = 64;                  // answers the engine works on at the same time
-  int max_queue = 256;                   // answers that may wait behind them; more: 429
+  std::vector<std::string> model_names;   // served names, the first leads; empty: after what the engine loaded
+  int max_running = 64;                   // answers the engine works on at the same time
+  int max_queue = 256;                    // answers that may wait behind them; more: 429
+  std::string metrics_prefix = "quire:";  // "vllm:" makes its dashboards work
+  std::string version = "unknown";        // of the program
 };
 
 // A whole answer to a simple request.
@@ -29,20 +31,23 @@ struct Reply {
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
-Reply error_reply(const ApiError& error);
+Reply error_reply(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 
-enum class Endpoint : uint8_t { kHealth, kMetrics, kModels, kModel, kChat, kCompletion };
+enum class Endpoint : uint8_t { kHealth, kReady, kVersion, kOpenApi, kMetrics, kModels, kModel, kApi };
 
 struct Route {
   Endpoint endpoint = Endpoint::kHealth;
-  std::string_view name;  // of metrics: "/v1/models/{id}"
-  std::string argument;   // kModel: the id
+  Api api = Api::kChat;                     // with kApi
+  std::string_view name;                    // of metrics: "/v1/models/{id}"
+  std::string argument;                     // kModel: the id
+  ErrorShape errors = ErrorShape::kOpenAi;  // what its errors look like
 };
 
 // A generation that has been let in. Whoever holds it must start an Exchange with it, or leave() the admission.
 struct Job {
-  ResponseHead head;
+  std::unique_ptr<Answer> answer;
   bool stream = false;
+  int choices = 0;  // of all requests; none: the answer is there already
   std::vector<Request> requests;
 };
 
@@ -65,7 +70,13 @@ class Service {
   const std::shared_ptr<Admission>& admission() const { return admission_; }
 
  private:
-  TokenIds encode(const ApiRequest& request, size_t prompt, std::vector<std::string>& echo) const;
+  ApiLimits limits() const;
+  void admit(int choices);
+  Job generation(const ApiRequest& request);
+  Job tokenization(const ApiRequest& request) const;
+  Job detokenization(const ApiRequest& request) const;
+  TokenIds encode(const ApiRequest& request, size_t prompt) const;
+  TokenIds fitting_prompt(const ApiRequest& request, size_t prompt, std::vector<std::string>& echo) const;
   void log_once(const std::vector<std::string>& names);
   Json model_json(const std::string& name) const;
 
@@ -79,5 +90,6 @@ class Service {
 };
 
 uint64_t random_u64();
+int64_t unix_seconds();
 
 }  // namespace quire

@@ -85,7 +85,7 @@ def test_nonsense(server):
     assert post(server, "/v1/chat/completions", b"\xff\xfe")[0] == 400
     assert post(server, "/v1/chat/completions", "[" * 100_000)[0] == 400
     assert post(server, "/v1/completions", {"prompt": "word " * 5000})[1]["error"]["code"] == "context_length_exceeded"
-    assert post(server, "/v1/embeddings", {})[0] == 404
+    assert post(server, "/v1/nothing", {})[0] == 404
     assert get(server, "/v1/completions")[0] == 405
     assert post(server, "/v1/chat/completions", chat(model="gpt-5"))[0] == 404
     with socket.create_connection(("127.0.0.1", server.port)) as raw:

@@ -30,10 +30,11 @@ TEST(ApiRequest, AMinimalCompletionHasSixteenTokensAsAtOpenAI) {
 
 TEST(ApiRequest, ReadsEverySamplingParameter) {
   const std::string fields = R"("max_tokens": 7, "temperature": 0.5, "top_p": 0.25, "top_k": 40, "min_p": 0.125,
-      "typical_p": 0.75, "repetition_penalty": 1.5, "repeat_last_n": 64, "frequency_penalty": -2, "presence_penalty": 2.0,
+      "typical_p": 0.75, "repetition_penalty": 1.5, "repeat_last_n": 64,
+      "skip_special_tokens": false, "frequency_penalty": -2, "presence_penalty": 2.0,
       "logit_bias": {"3": -100, "99": 1.5}, "seed": 18446744073709551615, "stop": ["a", "bc"], "stop_token_ids": [0, 99],
       "include_stop_str_in_output": true, "ignore_eos": true, "min_tokens": 7, "n": 3, "best_of": 3, "stream": true,
-      "stream_options": {"include_usage": true, "continuous_usage_stats": true}, "return_tokens_as_token_ids": true,
+      "stream_options": {"include_usage": true, "continuous_usage_stats": true}, "return_tokens_as_token_ids": true, "return_token_ids": true,
       "truncate_prompt_tokens": 5)";
   const SamplingParams expected{.temperature = 0.5f,
                                 .top_k = 40,
@@ -53,40 +54,130 @@ TEST(ApiRequest, ReadsEverySamplingParameter) {
                                 .stop_token_ids = {0, 99},
                                 .include_stop_str_in_output = true,
                                 .logprobs = {},
+                                .skip_special_tokens = false,
                                 .n = 3};
   for (const ApiRequest& request : {parse_chat(chat_with(fields)), parse_completion(completion_with(fields))}) {
     EXPECT_EQ(request.sampling, expected);
     EXPECT_TRUE(request.has_seed && request.stream && request.include_usage && request.continuous_usage_stats);
-    EXPECT_TRUE(request.return_tokens_as_token_ids);
+    EXPECT_TRUE(request.return_tokens_as_token_ids && request.return_token_ids);
     EXPECT_EQ(request.truncate_prompt_tokens, 5);
     EXPECT_TRUE(request.without_effect.empty());
   }
 }
 
 TEST(ApiRequest, NullIsAsIfTheFieldWereNotThere) {
-  for (const ApiField& field : api_fields()) {
-    if (field.name == "messages" || field.name == "prompt") continue;
-    const std::string text = '"' + std::string(field.name) + "\": null";
-    EXPECT_EQ(parse_chat(chat_with(text)).sampling, SamplingParams{}) << field.name;
-    EXPECT_EQ(parse_completion(completion_with(text)).sampling.max_tokens, 16) << field.name;
-  }
-  for (const RefusedField& field : refused_fields()) {
-    EXPECT_NO_THROW(parse_chat(chat_with('"' + std::string(field.name) + "\": null"))) << field.name;
+  for (const ApiInfo& api : api_list()) {
+    const SamplingParams expected = parse(api.api, body_with(api.api, "")).sampling;
+    for (const ApiField& field : api_fields()) {
+      const std::string least = body_with(api.api, "");
+      if (least.find('"' + std::string(field.name) + '"') != least.npos) continue;  // what it cannot be without
+      const std::string text = '"' + std::string(field.name) + "\": null";
+      EXPECT_EQ(parse(api.api, body_with(api.api, text)).sampling, expected) << api.path << ' ' << field.name;
+    }
+    for (const RefusedField& field : refused_fields()) {
+      EXPECT_NO_THROW(parse(api.api, body_with(api.api, '"' + std::string(field.name) + "\": null"))) << field.name;
+    }
   }
 }
 
 TEST(ApiRequest, RefusesWhatWouldChangeTheAnswerUnlessItSaysNo) {
-  for (const RefusedField& field : refused_fields()) {
-    const std::string start = '"' + std::string(field.name) + "\": ";
-    const ApiError error = chat_error(chat_with(start + R"({"type": "json_object", "x": [1]})"));
-    EXPECT_EQ(error.status, 400) << field.name;
-    EXPECT_EQ(error.param, field.name);
-    EXPECT_NE(std::string(error.what()).find("not supported"), std::string::npos);
-    EXPECT_EQ(completion_error(completion_with(start + "[[7]]")).param, field.name);
-    for (const Json& neutral : Json::parse(field.neutral)) {
-      EXPECT_NO_THROW(parse_chat(chat_with(start + neutral.dump()))) << field.name << ' ' << neutral;
+  for (const ApiInfo& api : api_list()) {
+    for (const RefusedField& field : refused_fields()) {
+      if (!(field.apis & static_cast<uint8_t>(api.api))) continue;
+      const std::string start = '"' + std::string(field.name) + "\": ";
+      for (const char* value : {R"({"type": "json_object", "x": [1]})", "[[7]]"}) {
+        const ApiError error = error_of(api.api, body_with(api.api, start + value));
+        EXPECT_EQ(error.status, 400) << field.name;
+        EXPECT_EQ(error.param, field.name);
+        EXPECT_NE(std::string(error.what()).find("not supported"), std::string::npos);
+      }
+      for (const Json& neutral : Json::parse(field.neutral)) {
+        EXPECT_NO_THROW(parse(api.api, body_with(api.api, start + neutral.dump()))) << field.name << ' ' << neutral;
+      }
     }
   }
+}
+
+TEST(ApiRequest, ToolsAndStructuredOutputAreRefusedByName) {
+  const ApiError tools = chat_error(chat_with(R"("tools": [{"type": "function", "function": {"name": "f"}}])"));
+  EXPECT_STREQ(tools.what(), "tools: is not supported: tool calls are not supported yet");
+  const ApiError format = chat_error(chat_with(R"("response_format": {"type": "json_object"})"));
+  EXPECT_STREQ(format.what(), "response_format: is not supported: structured output is not supported yet");
+}
+
+TEST(ApiRequest, AFieldOfAnotherApiNamesIt) {
+  EXPECT_STREQ(chat_error(chat_with(R"("echo": true)")).what(),
+               "echo: is a parameter of /v1/completions, not of /v1/chat/completions");
+  EXPECT_STREQ(error_of(Api::kMessage, body_with(Api::kMessage, R"("n": 2)")).what(),
+               "n: is a parameter of /v1/chat/completions, not of /v1/messages");
+}
+
+TEST(ApiRequest, ReadsWhatTheEngineDoesBesideSampling) {
+  const std::string fields = R"("priority": -3, "cache_salt": "team", "timeout": 2.5)";
+  for (const ApiInfo& api : api_list()) {
+    if (api.api == Api::kTokenize || api.api == Api::kDetokenize) continue;
+    const ApiRequest request = parse(api.api, body_with(api.api, fields));
+    EXPECT_EQ(request.priority, -3) << api.path;
+    EXPECT_EQ(request.cache_salt, "team");
+    EXPECT_EQ(request.timeout, 2.5);
+    EXPECT_EQ(request.pooling, api.api == Api::kEmbedding ? Pooling::kMean : Pooling::kNone);
+  }
+}
+
+TEST(ApiRequest, ReadsPromptLogprobs) {
+  for (const Api api : {Api::kChat, Api::kCompletion}) {
+    const ApiRequest request = parse(api, body_with(api, R"("prompt_logprobs": 3, "max_tokens": 0)"));
+    EXPECT_EQ(request.sampling.prompt_logprobs, 3);
+    EXPECT_EQ(request.sampling.max_tokens, 0);
+    EXPECT_TRUE(request.prompt_logprobs);
+  }
+  const ApiRequest scored = parse_completion(completion_with(R"("echo": true, "logprobs": 1, "max_tokens": 0)"));
+  EXPECT_EQ(scored.sampling.prompt_logprobs, 1);
+  EXPECT_FALSE(scored.prompt_logprobs);
+  EXPECT_EQ(parse_completion(completion_with(R"("echo": true, "max_tokens": 0)")).sampling.prompt_logprobs, 0);
+  EXPECT_EQ(parse_completion(completion_with(R"("echo": true)")).sampling.prompt_logprobs, std::nullopt);
+}
+
+TEST(ApiRequest, ReadsEmbeddingsTokenizeAndDetokenize) {
+  const ApiRequest embedding = parse(
+      Api::kEmbedding,
+      R"({"input": ["a", [1, 2]], "encoding_format": "base64", "pooling": "last", "normalize": false, "user": "u"})");
+  EXPECT_EQ(embedding.prompts, (std::vector<Prompt>{"a", TokenIds{1, 2}}));
+  EXPECT_TRUE(embedding.base64);
+  EXPECT_FALSE(embedding.normalize);
+  EXPECT_EQ(embedding.pooling, Pooling::kLast);
+  const ApiRequest tokenize =
+      parse(Api::kTokenize, R"({"messages": [{"role": "user", "content": "a"}], "return_token_strs": true,
+                          "add_generation_prompt": false})");
+  EXPECT_TRUE(tokenize.return_token_strs);
+  EXPECT_FALSE(tokenize.chat.add_generation_prompt);
+  EXPECT_EQ(parse(Api::kDetokenize, R"({"tokens": []})").prompts, (std::vector<Prompt>{TokenIds{}}));
+}
+
+TEST(ApiRequest, PutsMessagesOfAnthropicIntoAChat) {
+  const ApiRequest request = parse(Api::kMessage, R"({"max_tokens": 5, "stop_sequences": ["END"],
+      "system": [{"type": "text", "text": "Be", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "brief"}],
+      "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}, {"role": "assistant", "content": "Oh"}]})");
+  EXPECT_EQ(request.chat.messages, Json::parse(R"([{"role": "system", "content": "Be\nbrief"},
+      {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Oh"}])"));
+  EXPECT_TRUE(request.chat.continue_final_message);
+  EXPECT_FALSE(request.chat.add_generation_prompt);
+  EXPECT_EQ(request.sampling.max_tokens, 5);
+  EXPECT_EQ(request.sampling.stop, std::vector<std::string>{"END"});
+  EXPECT_TRUE(parse(Api::kMessage, body_with(Api::kMessage, "")).chat.add_generation_prompt);
+}
+
+TEST(ApiRequest, PutsItemsOfResponsesIntoAChat) {
+  const ApiRequest request = parse(Api::kResponse, R"({"instructions": "Be brief", "max_output_tokens": 5, "input": [
+      {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Hm"}]},
+      {"role": "user", "content": "Hi"},
+      {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+       "content": [{"type": "output_text", "text": "Oh", "annotations": []}]}]})");
+  EXPECT_EQ(request.chat.messages, Json::parse(R"([{"role": "system", "content": "Be brief"},
+      {"role": "system", "content": "Hm"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Oh"}])"));
+  EXPECT_EQ(request.sampling.max_tokens, 5);
+  EXPECT_EQ(parse(Api::kResponse, R"({"input": "Hi"})").chat.messages,
+            Json::parse(R"([{"role": "user", "content": "Hi"}])"));
 }
 
 TEST(ApiRequest, ReadsChatsOwnFields) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
+#include "server/api_shapes.h"
 #include "unit/server/http_client.h"
 
 namespace quire {
@@ -42,15 +43,29 @@ Output last(std::string text, FinishReason finish, int tokens) {
   return output;
 }
 
+Json body_of(Answer& answer) {
+  std::string out;
+  answer.end(out);
+  return Json::parse(out);
+}
+std::string ignored;  // whole bodies say nothing before their end
+
+std::unique_ptr<Answer> whole(ResponseHead head) { return make_answer(std::move(head), kTokens); }
+std::unique_ptr<Answer> streamed(ResponseHead head) {
+  head.stream = true;
+  return make_answer(std::move(head), kTokens);
+}
+
 TEST(ApiResponse, WholeChat) {
-  AnswerBody body(head(Api::kChat), kTokens);
-  body.add(0, piece("Hel"));
-  body.add(0, last("lo", FinishReason::kStop, 3));
-  EXPECT_EQ(Json::parse(body.json()),
+  const auto body = whole(head(Api::kChat));
+  body->add(0, piece("Hel"), ignored);
+  body->add(0, last("lo", FinishReason::kStop, 3), ignored);
+  EXPECT_EQ(body_of(*body),
             Json::parse(R"({"id": "id-1", "object": "chat.completion", "created": 17, "model": "m\"odel",
       "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello", "refusal": null}, "logprobs": null,
                    "finish_reason": "stop"}],
-      "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}})"));
+      "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8,
+                "prompt_tokens_details": {"cached_tokens": 0}}})"));
 }
 
 TEST(ApiResponse, WholeCompletionOfSeveralPromptsWithEcho) {
@@ -58,10 +73,10 @@ TEST(ApiResponse, WholeCompletionOfSeveralPromptsWithEcho) {
   h.choices = 4;
   h.n = 2;
   h.echo = {"A", "B"};
-  AnswerBody body(h, kTokens);
+  const auto body = whole(h);
   for (int i = 0; i < 4; ++i)
-    body.add(i, last(std::to_string(i), i == 2 ? FinishReason::kLength : FinishReason::kStop, 1));
-  const Json json = Json::parse(body.json());
+    body->add(i, last(std::to_string(i), i == 2 ? FinishReason::kLength : FinishReason::kStop, 1), ignored);
+  const Json json = body_of(*body);
   EXPECT_EQ(json["object"], "text_completion");
   EXPECT_EQ(json["choices"][1],
             Json::parse(R"({"index": 1, "text": "A1", "logprobs": null, "finish_reason": "stop"})"));
@@ -73,23 +88,23 @@ TEST(ApiResponse, WholeCompletionOfSeveralPromptsWithEcho) {
 TEST(ApiResponse, StopReasonNamesWhatEndedTheAnswer) {
   for (const auto& [reason, token, expected] : std::vector<std::tuple<std::string, std::optional<TokenId>, Json>>{
            {"END", std::nullopt, "END"}, {"7", std::nullopt, "7"}, {"7", 7, 7}}) {
-    AnswerBody body(head(Api::kChat), kTokens);
+    const auto body = whole(head(Api::kChat));
     Output output = last("", FinishReason::kStop, 1);
     output.stop_reason = reason;
     output.stop_token = token;
-    body.add(0, output);
-    EXPECT_EQ(Json::parse(body.json())["choices"][0]["stop_reason"], expected);
+    body->add(0, output, ignored);
+    EXPECT_EQ(body_of(*body)["choices"][0]["stop_reason"], expected);
   }
 }
 
 TEST(ApiResponse, ChatLogprobsHaveTheBytesOfHalfCharacters) {
   ResponseHead h = head(Api::kChat);
   h.logprobs = true;
-  AnswerBody body(h, kTokens);
-  body.add(0, piece("", {token(1, -0.25f, {{1, -0.25f}, {'x', -INFINITY}})}));
-  body.add(0, piece("€", {token(2)}));
-  body.add(0, last("", FinishReason::kStop, 2));
-  EXPECT_EQ(Json::parse(body.json())["choices"][0]["logprobs"], Json::parse(R"({"content": [
+  const auto body = whole(h);
+  body->add(0, piece("", {token(1, -0.25f, {{1, -0.25f}, {'x', -INFINITY}})}), ignored);
+  body->add(0, piece("€", {token(2)}), ignored);
+  body->add(0, last("", FinishReason::kStop, 2), ignored);
+  EXPECT_EQ(body_of(*body)["choices"][0]["logprobs"], Json::parse(R"({"content": [
       {"token": "\ufffd", "logprob": -0.25, "bytes": [226, 130], "top_logprobs": [
           {"token": "\ufffd", "logprob": -0.25, "bytes": [226, 130]}, {"token": "x", "logprob": -9999.0, "bytes": [120]}]},
       {"token": "\ufffd", "logprob": -1.0, "bytes": [172], "top_logprobs": []}], "refusal": null})"));
@@ -98,28 +113,28 @@ TEST(ApiResponse, ChatLogprobsHaveTheBytesOfHalfCharacters) {
 TEST(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
   ResponseHead h = head(Api::kCompletion);
   h.logprobs = true;
-  AnswerBody body(h, kTokens);
-  for (const TokenId id : {1, 2, int{'a'}}) body.add(0, piece("", {token(id, -1, {{'b', -0.5f}})}));
-  body.add(0, last("", FinishReason::kStop, 3));
-  EXPECT_EQ(Json::parse(body.json())["choices"][0]["logprobs"],
+  const auto body = whole(h);
+  for (const TokenId id : {1, 2, int{'a'}}) body->add(0, piece("", {token(id, -1, {{'b', -0.5f}})}), ignored);
+  body->add(0, last("", FinishReason::kStop, 3), ignored);
+  EXPECT_EQ(body_of(*body)["choices"][0]["logprobs"],
             Json::parse(R"({"tokens": ["\ufffd", "\ufffd", "a"], "token_logprobs": [-1.0, -1.0, -1.0],
       "top_logprobs": [{"b": -0.5, "\ufffd": -1.0}, {"b": -0.5, "\ufffd": -1.0}, {"b": -0.5, "a": -1.0}], "text_offset": [0, 1, 1]})"));
   h.tokens_as_ids = true;
-  AnswerBody ids(h, kTokens);
-  ids.add(0, piece("", {token('a')}));
-  EXPECT_EQ(Json::parse(ids.json())["choices"][0]["logprobs"]["tokens"][0], "token_id:97");
+  const auto ids = whole(h);
+  ids->add(0, piece("", {token('a')}), ignored);
+  EXPECT_EQ(body_of(*ids)["choices"][0]["logprobs"]["tokens"][0], "token_id:97");
 }
 
 TEST(ApiResponse, StreamedChat) {
   ResponseHead h = head(Api::kChat);
   h.include_usage = true;
-  AnswerStream stream(h, kTokens);
+  const auto stream = streamed(h);
   std::string out;
-  stream.add(0, piece("", {token('x')}), out);  // a token without text yet: only the role is known
+  stream->add(0, piece("", {token('x')}), out);  // a token without text yet: only the role is known
   EXPECT_EQ(events(out).size(), 1u);
-  stream.add(0, piece("He\"\n\x01\\\u20ac"), out);
-  stream.add(0, last("llo", FinishReason::kLength, 9), out);
-  stream.end(out);
+  stream->add(0, piece("He\"\n\x01\\\u20ac"), out);
+  stream->add(0, last("llo", FinishReason::kLength, 9), out);
+  stream->end(out);
   const auto all = events(out);
   ASSERT_EQ(all.size(), 6u);
   const auto expect = [&](size_t i, const char* choices, const char* usage) {
@@ -134,7 +149,9 @@ TEST(ApiResponse, StreamedChat) {
          "null");
   expect(2, R"([{"index": 0, "delta": {"content": "llo"}, "logprobs": null, "finish_reason": null}])", "null");
   expect(3, R"([{"index": 0, "delta": {}, "logprobs": null, "finish_reason": "length"}])", "null");
-  expect(4, "[]", R"({"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14})");
+  expect(
+      4, "[]",
+      R"({"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14, "prompt_tokens_details": {"cached_tokens": 0}})");
   EXPECT_EQ(all[5], "[DONE]");
 }
 
@@ -143,12 +160,12 @@ TEST(ApiResponse, StreamedCompletionWithEchoAndLogprobs) {
   h.echo = {"Pro"};
   h.logprobs = true;
   h.continuous_usage_stats = true;
-  AnswerStream stream(h, kTokens);
+  const auto stream = streamed(h);
   std::string out;
-  stream.add(0, piece("", {token('a')}), out);
-  stream.add(0, piece("ab", {token('b')}), out);
-  stream.add(0, last("", FinishReason::kStop, 2), out);
-  stream.end(out);
+  stream->add(0, piece("", {token('a')}), out);
+  stream->add(0, piece("ab", {token('b')}), out);
+  stream->add(0, last("", FinishReason::kStop, 2), out);
+  stream->end(out);
   const auto all = events(out);
   ASSERT_EQ(all.size(), 5u);
   EXPECT_EQ(Json::parse(all[0])["choices"][0]["text"], "Pro");

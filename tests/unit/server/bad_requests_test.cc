@@ -15,7 +15,7 @@ struct Bad {
   std::vector<const char*> values;
 };
 
-// Fields of both APIs with values of a wrong type or out of range.
+// Fields with values of a wrong type or out of range.
 const std::vector<Bad> kBadValues = {
     {"model", {"1", "[]", "{}", "true"}},
     {"max_tokens", {"0", "-1", "1.5", "\"7\"", "[7]", "true", "2147483648", "1e30", "18446744073709551615"}},
@@ -42,7 +42,22 @@ const std::vector<Bad> kBadValues = {
     {"stream", {"1", "\"true\"", "[]", "{}"}},
     {"stream_options", {"{}", "1", "[]", "{\"include_usage\": true}"}},  // without stream
     {"return_tokens_as_token_ids", {"1", "\"x\""}},
+    {"return_token_ids", {"1", "\"x\""}},
     {"truncate_prompt_tokens", {"0", "-2", "1.5", "\"1\""}},
+    {"skip_special_tokens", {"1", "\"no\"", "[]"}},
+    {"prompt_logprobs", {"-1", "1025", "true", "\"1\"", "1.5"}},
+    {"priority", {"1.5", "\"1\"", "3000000000", "[]", "true"}},
+    {"timeout", {"0", "-1", "\"1\"", "1e7", "true"}},
+    {"cache_salt", {"1", "\"\"", "[\"a\"]", "{}"}},
+    {"encoding_format", {"\"int8\"", "1", "[]"}},
+    {"pooling", {"\"cls\"", "1", "true"}},
+    {"normalize", {"1", "\"x\""}},
+    {"return_token_strs", {"1", "\"x\""}},
+    {"system", {"1", "{}", "true"}},
+    {"stop_sequences", {"1", "[\"\"]", "[1]"}},
+    {"instructions", {"1", "[]"}},
+    {"max_output_tokens", {"0", "-1", "\"1\""}},
+    {"tokens", {"1", "\"a\"", "[100]", "[-1]", "[\"a\"]", "[1.5]"}},
 };
 
 TEST(BadRequests, ValuesOfAWrongTypeOrOutOfRangeNameTheField) {
@@ -50,7 +65,8 @@ TEST(BadRequests, ValuesOfAWrongTypeOrOutOfRangeNameTheField) {
   for (const Bad& bad : kBadValues) {
     for (const char* value : bad.values) {
       const std::string field = '"' + std::string(bad.field) + "\": " + value;
-      for (const ApiError& error : {chat_error(chat_with(field)), completion_error(completion_with(field))}) {
+      for (const ApiInfo& api : api_list()) {
+        const ApiError error = error_of(api.api, body_with(api.api, field));
         EXPECT_EQ(error.status, 400) << field;
         EXPECT_EQ(error.param, bad.field) << field << ": " << error.what();
         EXPECT_TRUE(std::string(error.what()).starts_with(bad.field)) << error.what();
@@ -58,7 +74,7 @@ TEST(BadRequests, ValuesOfAWrongTypeOrOutOfRangeNameTheField) {
       }
     }
   }
-  EXPECT_GE(tried, 200);
+  EXPECT_GE(tried, 1000);
 }
 
 struct Case {
@@ -95,7 +111,6 @@ const Case kCases[] = {
     {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": true})"},
     {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": -1})"},
     {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": 1025})"},
-    {Api::kCompletion, "echo", R"({"prompt": "x", "echo": true, "logprobs": 1})"},
     {Api::kCompletion, "echo", R"({"prompt": "x", "echo": "yes"})"},
     {Api::kCompletion, "messages", R"({"prompt": "x", "messages": []})"},
     {Api::kCompletion, "top_logprobs", R"({"prompt": "x", "top_logprobs": 1})"},
@@ -103,6 +118,46 @@ const Case kCases[] = {
     {Api::kCompletion, "min_tokens", R"({"prompt": "x", "min_tokens": 17})"},
     {Api::kCompletion, "best_of", R"({"prompt": "x", "n": 3, "best_of": 2})"},
     {Api::kCompletion, "suffix", R"({"prompt": "x", "suffix": "y"})"},
+    {Api::kCompletion, "prompt_logprobs", R"({"prompt": "x", "prompt_logprobs": 1, "stream": true})"},
+    {Api::kCompletion, "prompt_logprobs", R"({"prompt": "x", "prompt_logprobs": 1, "echo": true, "logprobs": 2})"},
+    {Api::kCompletion, "echo", R"({"prompt": "x", "stream": true, "echo": true, "logprobs": 2, "n": 2})"},
+    {Api::kCompletion, "max_tokens", R"({"prompt": "x", "max_tokens": 0})"},
+    {Api::kChat, "max_tokens", R"({"messages": [{"role": "user", "content": ""}], "max_tokens": 0})"},
+    // Other APIs.
+    {Api::kTokenize, "prompt", R"({})"},
+    {Api::kTokenize, "prompt", R"({"prompt": "a", "messages": [{"role": "user", "content": ""}]})"},
+    {Api::kTokenize, "prompt", R"({"prompt": ["a"]})"},
+    {Api::kDetokenize, "tokens", R"({})"},
+    {Api::kDetokenize, "tokens", R"({"tokens": [[1]]})"},
+    {Api::kEmbedding, "input", R"({})"},
+    {Api::kEmbedding, "input", R"({"input": []})"},
+    {Api::kEmbedding, "dimensions", R"({"input": "a", "dimensions": 64})"},
+    {Api::kEmbedding, "temperature", R"({"input": "a", "temperature": 1})"},
+    {Api::kMessage, "max_tokens", R"({"messages": [{"role": "user", "content": "a"}]})"},
+    {Api::kMessage, "max_tokens", R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 0})"},
+    {Api::kMessage, "messages", R"({"max_tokens": 1})"},
+    {Api::kMessage, "messages", R"({"max_tokens": 1, "messages": []})"},
+    {Api::kMessage, "messages[0].role", R"({"max_tokens": 1, "messages": [{"role": "system", "content": "a"}]})"},
+    {Api::kMessage, "messages[0].content", R"({"max_tokens": 1, "messages": [{"role": "user"}]})"},
+    {Api::kMessage, "messages[0].content[0].type",
+     R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})"},
+    {Api::kMessage, "messages[0].content[0].type",
+     R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]}]})"},
+    {Api::kMessage, "tools", R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}], "tools": [{}]})"},
+    {Api::kMessage, "thinking",
+     R"({"max_tokens": 1, "messages": [{"role": "user", "content": "a"}], "thinking": {"type": "enabled"}})"},
+    {Api::kResponse, "input", R"({})"},
+    {Api::kResponse, "input", R"({"input": []})"},
+    {Api::kResponse, "input", R"({"input": 1})"},
+    {Api::kResponse, "input[0]", R"({"input": ["a"]})"},
+    {Api::kResponse, "input[0].type", R"({"input": [{"type": "function_call_output", "call_id": "1", "output": ""}]})"},
+    {Api::kResponse, "input[0].role", R"({"input": [{"role": "tool", "content": "a"}]})"},
+    {Api::kResponse, "input[0].content[0].type",
+     R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": ""}]}]})"},
+    {Api::kResponse, "store", R"({"input": "a", "store": true})"},
+    {Api::kResponse, "previous_response_id", R"({"input": "a", "previous_response_id": "resp_1"})"},
+    {Api::kResponse, "text", R"({"input": "a", "text": {"format": {"type": "json_object"}}})"},
+    {Api::kResponse, "background", R"({"input": "a", "background": true})"},
     // Prompts.
     {Api::kCompletion, "prompt", R"({})"},
     {Api::kCompletion, "prompt", R"({"prompt": null})"},
@@ -231,13 +286,15 @@ TEST(BadRequests, LongAndOddValuesMakeShortMessages) {
 
 // Whatever the bytes: a request, or an ApiError whose body is JSON.
 void expect_request_or_api_error(const std::string& body) {
-  for (const Api api : {Api::kChat, Api::kCompletion}) {
+  for (const ApiInfo& api : api_list()) {
     try {
-      const ApiRequest request = parse(api, body);
+      const ApiRequest request = parse(api.api, body);
       RC_ASSERT(!request.model.empty());
     } catch (const ApiError& e) {
       RC_ASSERT(e.status == 400 || e.status == 404);
-      RC_ASSERT(Json::parse(error_body(e)).contains("error"));
+      for (const ErrorShape shape : {ErrorShape::kOpenAi, ErrorShape::kAnthropic}) {
+        RC_ASSERT(Json::parse(error_body(e, shape)).contains("error"));
+      }
     }
   }
 }
@@ -270,8 +327,8 @@ TEST(BadRequests, AnyFieldsAndAnyDamageGiveARequestOrAnApiError) {
                           "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\\u20ac\"}]}]"};
   std::mt19937 random(7);
   for (int round = 0; round < 5000; ++round) {
-    std::string body = R"({"messages": [{"role": "user", "content": "Hi"}])";
-    if (random() % 2) body = R"({"prompt": "Hi")";
+    std::string body = body_with(api_list()[random() % api_list().size()].api, "");
+    body.pop_back();
     for (size_t fields = random() % 6; fields > 0; --fields) {
       const size_t known = api_fields().size(), which = random() % (known + refused_fields().size());
       const std::string_view name = which < known ? api_fields()[which].name : refused_fields()[which - known].name;

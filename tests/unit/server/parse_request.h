@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/api_error.h"
+#include "server/api_fields.h"
 #include "server/api_request.h"
 
 namespace quire {
@@ -18,10 +19,27 @@ inline ApiRequest parse(Api api, std::string_view body) {
 inline ApiRequest parse_chat(std::string_view body) { return parse(Api::kChat, body); }
 inline ApiRequest parse_completion(std::string_view body) { return parse(Api::kCompletion, body); }
 
-inline std::string chat_with(const std::string& fields) {
-  return R"({"messages": [{"role": "user", "content": "Hi"}], )" + fields + "}";
+// The least an API accepts, and more fields.
+inline std::string body_with(Api api, const std::string& fields) {
+  const std::string least = [&] {
+    switch (api) {
+      case Api::kChat:
+        return R"("messages": [{"role": "user", "content": "Hi"}])";
+      case Api::kMessage:
+        return R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16)";
+      case Api::kResponse:
+      case Api::kEmbedding:
+        return R"("input": "Hi")";
+      case Api::kDetokenize:
+        return R"("tokens": [7, 8])";
+      default:
+        return R"("prompt": "Hi")";
+    }
+  }();
+  return "{" + least + (fields.empty() ? "" : ", " + fields) + "}";
 }
-inline std::string completion_with(const std::string& fields) { return R"({"prompt": "Hi", )" + fields + "}"; }
+inline std::string chat_with(const std::string& fields) { return body_with(Api::kChat, fields); }
+inline std::string completion_with(const std::string& fields) { return body_with(Api::kCompletion, fields); }
 
 inline ApiError error_of(Api api, std::string_view body) {
   try {

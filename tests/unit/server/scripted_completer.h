@@ -88,6 +88,7 @@ class ScriptedCompleter final : public Completer {
     for (const TokenId id : ids) text += static_cast<char>(id);
     return text;
   }
+  std::string token_text(TokenId id) const override { return token_bytes(id); }
   std::string token_bytes(TokenId id) const override { return std::string(1, static_cast<char>(id)); }
 
   uint64_t submitted() const { return locked(submitted_); }

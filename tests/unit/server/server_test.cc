@@ -19,7 +19,8 @@ TEST(Server, AnswersAChat) {
   EXPECT_EQ(json["model"], "scripted");
   EXPECT_EQ(json["choices"][0]["message"]["content"], "Hello");
   EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
-  EXPECT_EQ(json["usage"], Json::parse(R"({"prompt_tokens": 2, "completion_tokens": 5, "total_tokens": 7})"));
+  EXPECT_EQ(json["usage"], Json::parse(R"({"prompt_tokens": 2, "completion_tokens": 5, "total_tokens": 7,
+                                            "prompt_tokens_details": {"cached_tokens": 0}})"));
   EXPECT_EQ(running.model.last_sampling(), (SamplingParams{.temperature = 0, .seed = 7}));
 }
 
