@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -40,8 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   if (size == 0) return 0;
   const bool difference = *data & 1;
-  std::vector<std::byte> file(size - 1);
-  std::memcpy(file.data(), data + 1, file.size());
+  const auto* bytes = reinterpret_cast<const std::byte*>(data);
+  std::vector<std::byte> file(bytes + 1, bytes + size);
   if (difference) {
     const auto whole = written(fd, std::vector<std::byte>(kPage, std::byte{7}));
     file.resize(std::max(file.size(), whole.size()));
