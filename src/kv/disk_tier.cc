@@ -125,6 +125,11 @@ DiskTier::Stats DiskTier::stats() const {
 // ---- the files' thread
 // -----------------------------------------------------------------------------------------------
 
+void DiskTier::prefetch(PageKey key) const {
+  const OpenFile open(openat(folder_, text(name(key)).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (open) posix_fadvise(open.fd(), 0, 0, POSIX_FADV_WILLNEED);
+}
+
 bool DiskTier::read(PageKey key, std::span<std::byte> page) {
   const PageFileName file = name(key);
   const OpenFile open(openat(folder_, text(file).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));

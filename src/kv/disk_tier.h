@@ -43,6 +43,8 @@ class DiskTier {
   // False for a while after a write failed: a full disk is not asked again for every page.
   bool accepts() const;
 
+  // Starts reading the page's file ahead of read(), without waiting for it.
+  void prefetch(PageKey key) const;
   // False when the page is not there (any more), cannot be read or is damaged; a damaged one is removed.
   bool read(PageKey key, std::span<std::byte> page);
   // Evicts what must go and writes the page, unless it is there. False when that failed.

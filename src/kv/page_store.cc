@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -22,7 +23,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kFlushAtEnd = std::chrono::seconds(2);
 constexpr double kAssumedBytesPerSecond = 1e9;  // of a disk, until measured
-constexpr double kSmoothing = 1.0 / 8;          // the weight of the newest measurement
+constexpr double kSmoothing = 15.0 / 16;        // what a page that is read leaves of the estimate before it
+// Files asked for ahead of the one being read: 8 of 360 KB read 1.0 GB/s of a cold disk, none 0.6 (a virtual disk,
+// 2026-11). The kernel alone reads a file in pieces, one after the other.
+constexpr size_t kReadAhead = 8;
 // Looking through the folder may take this part of the thread's time.
 constexpr int kRescanShare = 50;
 
@@ -117,23 +121,29 @@ void PageStore::State::run() {
 
 void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
   reading.swap(reads);
-  for (const Read& read : reading) {
-    if (stopping) break;
+  const auto start = Clock::now();
+  size_t read = 0, tried = 0;
+  for (; tried < reading.size() && !stopping; ++tried) {
+    const auto [key, out, ticket] = reading[tried];
     lock.unlock();
-    const auto start = Clock::now();
-    const bool ok = disk->read(read.key, read.out);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const double before = read_seconds.load(std::memory_order_relaxed);
-    if (ok) read_seconds.store(before + kSmoothing * (seconds - before), std::memory_order_relaxed);
+    for (size_t i = tried == 0 ? 1 : tried + kReadAhead; i <= tried + kReadAhead && i < reading.size(); ++i)
+      disk->prefetch(reading[i].key);
+    const bool ok = disk->read(key, out);
+    read += ok;
     lock.lock();
     ++(ok ? disk_hits : misses);
     --pending;
-    done.push_back({read.ticket, ok});
+    done.push_back({ticket, ok});
     progress.notify_all();
     if (!options.on_completed) continue;
     lock.unlock();
     options.on_completed();
     lock.lock();
+  }
+  if (read == tried && read > 0) {  // a page that is not there says nothing about reading
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(read);
+    const double before = read_seconds.load(std::memory_order_relaxed);
+    read_seconds.store(seconds + std::pow(kSmoothing, read) * (before - seconds), std::memory_order_relaxed);
   }
   reading.clear();
 }
