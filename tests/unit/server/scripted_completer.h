@@ -24,6 +24,7 @@ class ScriptedCompleter final : public Completer {
   std::string answer = "Hello";                   // its characters are the tokens, then the answer ends with kStop
   bool endless = false;                           // repeats the answer until max_tokens or cancel
   std::chrono::microseconds token_time{0};        // between tokens of a choice
+  int cached_tokens = 0;                          // of every prompt
   int fail_at_token = -1;                         // this token is a kError instead
   std::function<void(const Request&)> on_submit;  // may throw
 
@@ -47,7 +48,7 @@ class ScriptedCompleter final : public Completer {
     if (on_submit) on_submit(request);
     const std::lock_guard lock(mutex_);
     const RequestId id = ++submitted_;
-    last_sampling_ = request.sampling;
+    last_request_ = request;
     waiting_.push_back({id, std::move(request), std::move(callback)});
     changed_.notify_all();
     return id;
@@ -95,9 +96,10 @@ class ScriptedCompleter final : public Completer {
   int cancels() const { return locked(cancels_); }
   size_t running() const { return locked(running_); }
   uint64_t generated() const { return locked(generated_); }
-  SamplingParams last_sampling() const {
+  SamplingParams last_sampling() const { return last_request().sampling; }
+  Request last_request() const {
     const std::lock_guard lock(mutex_);
-    return last_sampling_;
+    return last_request_;
   }
 
  private:
@@ -150,6 +152,18 @@ class ScriptedCompleter final : public Completer {
     }
   }
 
+  // Token i of the prompt has log-probability -i, and the best one a half more.
+  static std::vector<OutputToken> scored(const TokenIds& prompt, int tops) {
+    std::vector<OutputToken> tokens;
+    for (const TokenId id : prompt) {
+      OutputToken& token = tokens.emplace_back();
+      token.id = id;
+      token.logprob = -static_cast<float>(tokens.size() - 1);
+      for (int i = 0; i < tops; ++i) token.top_logprobs.emplace_back(id + 1 + i, token.logprob + 0.5f);
+    }
+    return tokens;
+  }
+
   void step(Work& w, size_t choice, bool cancel) {
     const SamplingParams& sampling = w.request.sampling;
     Output output;
@@ -160,6 +174,11 @@ class ScriptedCompleter final : public Completer {
     } else if (done == fail_at_token) {
       output.finish = FinishReason::kError;
       output.error = "the script failed";
+    } else if (w.request.pooling != Pooling::kNone) {
+      output.embedding = {3.0f, w.request.pooling == Pooling::kLast ? -4.0f : 4.0f};
+      output.finish = FinishReason::kStop;
+    } else if (sampling.max_tokens == 0) {
+      output.finish = FinishReason::kLength;
     } else {
       const char c = answer[static_cast<size_t>(done) % answer.size()];
       output.text = std::string(1, c);
@@ -180,9 +199,13 @@ class ScriptedCompleter final : public Completer {
       const std::lock_guard lock(mutex_);
       ++generated_;
     }
+    if (sampling.prompt_logprobs && choice == 0 && done <= 1) {
+      output.prompt_logprobs = scored(w.request.prompt, *sampling.prompt_logprobs);
+    }
     if (output.finish != FinishReason::kNone) {
       w.ended[choice] = true;
       output.usage = {.prompt_tokens = static_cast<int>(w.request.prompt.size()),
+                      .cached_tokens = cached_tokens,
                       .completion_tokens = done,
                       .ttft_seconds = 0.001,
                       .seconds = 0.002};
@@ -195,7 +218,7 @@ class ScriptedCompleter final : public Completer {
   std::condition_variable changed_;
   std::deque<Work> waiting_;
   std::vector<RequestId> cancelled_;
-  SamplingParams last_sampling_;
+  Request last_request_;
   uint64_t submitted_ = 0, generated_ = 0;
   int cancels_ = 0;
   size_t running_ = 0;
