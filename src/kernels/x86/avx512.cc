@@ -2,6 +2,7 @@
 
 #include "kernels/rope_store.inc.h"
 #include "kernels/x86/linear.inc.h"
+#include "kernels/x86/peak.inc.h"
 #include "kernels/x86/rows.inc.h"
 
 namespace quire {

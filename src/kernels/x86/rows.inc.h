@@ -39,14 +39,22 @@ QUIRE_INLINE void write_int8(F x0, F x1, Int8Block& out) {
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 
+// bf16_to_f32(f32_to_bf16(x)), lane by lane.
+QUIRE_INLINE F to_bf16(F x) {
+  const auto truncate = [](I a) __attribute__((always_inline)) { return bits(shift_left<16>(shift_right<16>(a))); };
+  const I raw = bits(x), odd = band(shift_right<16>(raw), set1(int32_t{1}));
+  const F rounded = truncate(add(raw, add(odd, set1(int32_t{0x7fff}))));
+  return where_number(rounded, truncate(bor(raw, set1(int32_t{0x400000}))), x);
+}
+
 QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) {
   store(out.x, x0);
   store(out.x + kLanes, x1);
   if (!round_to_bf16) return;  // the sum is used with bf16 only
+  store(out.x, to_bf16(x0));
+  store(out.x + kLanes, to_bf16(x1));
   float even = 0, odd = 0;
   for (int i = 0; i < kBlock; i += 2) {
-    out.x[i] = bf16_to_f32(f32_to_bf16(out.x[i]));
-    out.x[i + 1] = bf16_to_f32(f32_to_bf16(out.x[i + 1]));
     even += out.x[i];
     odd += out.x[i + 1];
   }
@@ -314,42 +322,6 @@ void merge(const AttentionArgs& a, const AttentionMerge& m) {
                      static_cast<size_t>((m.head + i % m.heads) * dim),
                  dim);
   }
-}
-
-// Twelve independent chains hide the latency of either instruction on two ports.
-double peak(Activations activations, int64_t rounds) {
-  constexpr int kChains = 12;
-  alignas(64) float seed[kLanes];
-  for (int i = 0; i < kLanes; ++i) seed[i] = 1.0f + static_cast<float>(i);
-  if (activations == Activations::kInt8) {
-    Dot sums[kChains];
-    for (Dot& d : sums) d = no_dot();
-    const B64 w = low_nibbles(load_bytes(seed));
-    const int8_t x[4] = {1, 2, 3, 4};
-    for (int64_t i = 0; i < rounds; ++i) {
-      for (Dot& d : sums) {
-        dot<4>(d, w, x);
-        asm volatile("" ::: "memory");
-      }
-    }
-    F total = set1(0.0f);
-    for (const Dot& d : sums) total = add(total, to_float(finish<4>(d)));
-    const volatile float keep = sum_lanes(total);
-    (void)keep;
-    return static_cast<double>(rounds) * kChains * 64;
-  }
-  F sums[kChains];
-  for (F& sum : sums) sum = set1(0.0f);
-  const F w = load(seed), x = set1(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-    for (F& sum : sums) sum = fma(x, w, sum);
-    asm volatile("" ::: "memory");
-  }
-  F total = set1(0.0f);
-  for (const F& sum : sums) total = add(total, sum);
-  const volatile float keep = sum_lanes(total);
-  (void)keep;
-  return static_cast<double>(rounds) * kChains * kLanes;
 }
 
 }  // namespace

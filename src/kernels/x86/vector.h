@@ -1,6 +1,6 @@
-// Sixteen float or int32 lanes and sixty-four bytes on AVX2 (two registers) and AVX-512 (one): the small alphabet in
-// which x86/ops.inc.h is written. Included by one file per instruction set; everything has internal linkage, so that no
-// function compiled for AVX-512 can end up in a path that runs without it.
+// Sixteen float or int32 lanes on AVX2 (two registers) and AVX-512 (one): the small alphabet in
+// which x86/rows.inc.h is written. Included by one file per instruction set; everything has internal linkage, so that
+// no function compiled for AVX-512 can end up in a path that runs without it.
 #pragma once
 
 #include <immintrin.h>
@@ -21,9 +21,6 @@ struct F {
   __m512 v;
 };
 struct I {
-  __m512i v;
-};
-struct B64 {  // 64 bytes
   __m512i v;
 };
 QUIRE_INLINE F load(const float* p) { return {_mm512_loadu_ps(p)}; }
@@ -52,11 +49,17 @@ QUIRE_INLINE F where_at_least(F a, F x, F limit) {
 QUIRE_INLINE I to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
 QUIRE_INLINE F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 QUIRE_INLINE F bits(I a) { return {_mm512_castsi512_ps(a.v)}; }
+QUIRE_INLINE I bits(F a) { return {_mm512_castps_si512(a.v)}; }
+// a where x is a number, b where it is NaN
+QUIRE_INLINE F where_number(F a, F b, F x) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q), a.v, b.v)};
+}
 QUIRE_INLINE I set1(int32_t x) { return {_mm512_set1_epi32(x)}; }
 QUIRE_INLINE I zero_int() { return {_mm512_setzero_si512()}; }
 QUIRE_INLINE I add(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 QUIRE_INLINE I sub(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 QUIRE_INLINE I band(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
+QUIRE_INLINE I bor(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int kBits>
 QUIRE_INLINE I shift_left(I a) {
   return {_mm512_slli_epi32(a.v, kBits)};
@@ -73,54 +76,11 @@ QUIRE_INLINE I load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
 QUIRE_INLINE F load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
-QUIRE_INLINE F load_u8(const std::byte* p) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
-QUIRE_INLINE F load_i8(const std::byte* p) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
 // The lanes (in -128 .. 127) as 16 bytes.
 QUIRE_INLINE __m128i to_bytes(I a) { return _mm512_cvtepi32_epi8(a.v); }
 QUIRE_INLINE __m256 low(F a) { return _mm512_castps512_ps256(a.v); }
 QUIRE_INLINE __m256 high(F a) { return _mm512_extractf32x8_ps(a.v, 1); }
 
-QUIRE_INLINE B64 load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
-QUIRE_INLINE B64 low_nibbles(B64 a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
-QUIRE_INLINE B64 high_nibbles(B64 a) { return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(15))}; }
-// Adds 16 to the bytes whose bit is set in the 64 bits at p.
-QUIRE_INLINE B64 add_fifth_bits(B64 a, const void* p) {
-  return {_mm512_mask_add_epi8(a.v, _load_mask64(static_cast<__mmask64*>(const_cast<void*>(p))), a.v,
-                               _mm512_set1_epi8(16))};
-}
-// Adds bits kShift, kShift + 1 of each byte of `plane` as bits 4 and 5.
-template <int kShift>
-QUIRE_INLINE B64 add_top_bits(B64 a, B64 plane) {
-  const __m512i two = _mm512_set1_epi8(0x30);
-  const __m512i moved = kShift < 4 ? _mm512_slli_epi16(plane.v, 4 - kShift < 0 ? 0 : 4 - kShift)
-                                   : _mm512_srli_epi16(plane.v, kShift - 4 < 0 ? 0 : kShift - 4);
-  return {_mm512_or_si512(a.v, _mm512_and_si512(moved, two))};
-}
-QUIRE_INLINE I as_int(B64 a) { return {a.v}; }
-
-// Dot products of unsigned bytes of at most 6 bits, or signed 8-bit weights, with four signed activations.
-struct Dot {
-  I sum;
-};
-inline constexpr int kSignedOffset = 128;  // dot_signed counts weights from -128
-QUIRE_INLINE Dot no_dot() { return {zero_int()}; }
-template <int kBits>
-QUIRE_INLINE void dot(Dot& d, B64 w, const int8_t* x) {
-  if constexpr (kBits == 8) w.v = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
-  int32_t four;
-  __builtin_memcpy(&four, x, 4);
-  d.sum.v = _mm512_dpbusd_epi32(d.sum.v, w.v, _mm512_set1_epi32(four));
-}
-template <int kBits>
-QUIRE_INLINE I finish(const Dot& d) {
-  return d.sum;
-}
-
-inline constexpr int kMaxRows = 8;  // rows of activations that share a decoded block: 8 dots, 8 sums, 8 minima, 5 more
 inline constexpr int kQueryRows = 4;  // queries that share a loaded line of keys
 
 #else  // AVX2
@@ -129,9 +89,6 @@ struct F {
   __m256 lo, hi;
 };
 struct I {
-  __m256i lo, hi;
-};
-struct B64 {
   __m256i lo, hi;
 };
 #define QUIRE_BOTH(f) \
@@ -169,11 +126,17 @@ QUIRE_INLINE F where_at_least(F a, F x, F limit) {
 QUIRE_INLINE I to_int(F a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 QUIRE_INLINE F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 QUIRE_INLINE F bits(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+QUIRE_INLINE I bits(F a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+QUIRE_INLINE F where_number(F a, F b, F x) {
+  return {_mm256_blendv_ps(a.lo, b.lo, _mm256_cmp_ps(x.lo, x.lo, _CMP_UNORD_Q)),
+          _mm256_blendv_ps(a.hi, b.hi, _mm256_cmp_ps(x.hi, x.hi, _CMP_UNORD_Q))};
+}
 QUIRE_INLINE I set1(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 QUIRE_INLINE I zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 QUIRE_INLINE I add(I a, I b) { return QUIRE_BOTH(_mm256_add_epi32); }
 QUIRE_INLINE I sub(I a, I b) { return QUIRE_BOTH(_mm256_sub_epi32); }
 QUIRE_INLINE I band(I a, I b) { return QUIRE_BOTH(_mm256_and_si256); }
+QUIRE_INLINE I bor(I a, I b) { return QUIRE_BOTH(_mm256_or_si256); }
 template <int kBits>
 QUIRE_INLINE I shift_left(I a) {
   return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
@@ -192,14 +155,6 @@ QUIRE_INLINE F load_f16(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
-QUIRE_INLINE F load_u8(const std::byte* p) {
-  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))};
-}
-QUIRE_INLINE F load_i8(const std::byte* p) {
-  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
-}
 QUIRE_INLINE __m128i to_bytes(I a) {
   // packs works within 128-bit halves: lanes 0-3 8-11 | 4-7 12-15, so the dwords come out as 0 2 1 3.
   const __m256i words = _mm256_packs_epi32(a.lo, a.hi);
@@ -209,75 +164,8 @@ QUIRE_INLINE __m128i to_bytes(I a) {
 QUIRE_INLINE __m256 low(F a) { return a.lo; }
 QUIRE_INLINE __m256 high(F a) { return a.hi; }
 
-QUIRE_INLINE B64 load_bytes(const void* p) { return {load256(p), load256(static_cast<const char*>(p) + 32)}; }
-QUIRE_INLINE B64 low_nibbles(B64 a) {
-  const __m256i m = _mm256_set1_epi8(15);
-  return {_mm256_and_si256(a.lo, m), _mm256_and_si256(a.hi, m)};
-}
-QUIRE_INLINE B64 high_nibbles(B64 a) {
-  const __m256i m = _mm256_set1_epi8(15);
-  return {_mm256_and_si256(_mm256_srli_epi16(a.lo, 4), m), _mm256_and_si256(_mm256_srli_epi16(a.hi, 4), m)};
-}
-QUIRE_INLINE __m256i spread_bits(const char* p) {  // 32 bits to 32 bytes of 0 or 16
-  int32_t word;
-  __builtin_memcpy(&word, p, 4);
-  const __m256i spread = _mm256_shuffle_epi8(
-      _mm256_set1_epi32(word), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
-  const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), _mm256_set1_epi8(16));
-}
-QUIRE_INLINE B64 add_fifth_bits(B64 a, const void* p) {
-  const auto* bytes = static_cast<const char*>(p);
-  return {_mm256_or_si256(a.lo, spread_bits(bytes)), _mm256_or_si256(a.hi, spread_bits(bytes + 4))};
-}
-template <int kShift>
-QUIRE_INLINE __m256i top_bits(__m256i plane) {
-  const __m256i moved = kShift < 4 ? _mm256_slli_epi16(plane, 4 - kShift < 0 ? 0 : 4 - kShift)
-                                   : _mm256_srli_epi16(plane, kShift - 4 < 0 ? 0 : kShift - 4);
-  return _mm256_and_si256(moved, _mm256_set1_epi8(0x30));
-}
-template <int kShift>
-QUIRE_INLINE B64 add_top_bits(B64 a, B64 plane) {
-  return {_mm256_or_si256(a.lo, top_bits<kShift>(plane.lo)), _mm256_or_si256(a.hi, top_bits<kShift>(plane.hi))};
-}
-QUIRE_INLINE I as_int(B64 a) { return {a.lo, a.hi}; }
-
-// 4-bit products are summed in 16 bits over a whole block: 8 * 2 * 15 * 127 = 30,480 fits; the others are widened at
-// once.
-struct Dot {
-  I sum;
-};
-inline constexpr int kSignedOffset = 0;
-QUIRE_INLINE Dot no_dot() { return {zero_int()}; }
-template <int kBits>
-QUIRE_INLINE void dot(Dot& d, B64 w, const int8_t* x) {
-  int32_t four;
-  __builtin_memcpy(&four, x, 4);
-  const __m256i a = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
-  __m256i lo, hi;
-  if constexpr (kBits == 8) {  // 128 * 127 * 2 = 32,512: |w| * (x with w's sign) does not saturate
-    lo = _mm256_maddubs_epi16(_mm256_abs_epi8(w.lo), _mm256_sign_epi8(a, w.lo));
-    hi = _mm256_maddubs_epi16(_mm256_abs_epi8(w.hi), _mm256_sign_epi8(a, w.hi));
-  } else {
-    lo = _mm256_maddubs_epi16(w.lo, a);
-    hi = _mm256_maddubs_epi16(w.hi, a);
-  }
-  if constexpr (kBits == 4) {
-    d.sum = {_mm256_add_epi16(d.sum.lo, lo), _mm256_add_epi16(d.sum.hi, hi)};
-  } else {
-    d.sum = {_mm256_add_epi32(d.sum.lo, _mm256_madd_epi16(lo, ones)),
-             _mm256_add_epi32(d.sum.hi, _mm256_madd_epi16(hi, ones))};
-  }
-}
-template <int kBits>
-QUIRE_INLINE I finish(const Dot& d) {
-  if constexpr (kBits != 4) return d.sum;
-  const __m256i ones = _mm256_set1_epi16(1);
-  return {_mm256_madd_epi16(d.sum.lo, ones), _mm256_madd_epi16(d.sum.hi, ones)};
-}
 #undef QUIRE_BOTH
 
-inline constexpr int kMaxRows = 4;
 inline constexpr int kQueryRows = 2;
 
 #endif

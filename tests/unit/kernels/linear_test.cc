@@ -139,6 +139,22 @@ TEST_P(Linear, CountsSubnormalNumbersAsZeroInBf16) {
   EXPECT_NE(smallest * 2, 0) << "left on after the call";
 }
 
+TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
+  std::vector<float> x(64);
+  const uint32_t bits[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001, 0x7f7fffff,
+                           0xff7fffff, 0x00000001, 0x807fffff, 0x3f808000, 0x3f818000, 0x80000000};
+  std::memcpy(x.data() + 3, bits, sizeof bits);
+  std::memcpy(x.data() + 40, bits, sizeof bits);
+  const size_t stride = 2 * sizeof(FloatBlock);
+  std::vector<FloatBlock> expected(2 * kRowGroup), got(2 * kRowGroup);
+  QuantizeArgs args{x.data(), x.size(), 64, nullptr, 0, Activations::kBf16, nullptr, stride};
+  args.out = reinterpret_cast<std::byte*>(expected.data());
+  reference_kernels().quantize(args, 0, 1);
+  args.out = reinterpret_cast<std::byte*>(got.data());
+  GetParam()->quantize(args, 0, 1);
+  for (size_t b = 0; b < 2; ++b) EXPECT_EQ(std::memcmp(expected[b].x, got[b].x, sizeof got[b].x), 0) << b;
+}
+
 INSTANTIATE_TEST_SUITE_P(KernelSets, Linear,
                          ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
                          [](const auto& info) { return std::string(info.param->name); });
