@@ -49,23 +49,22 @@ def run_gtest(program, timeout):
 
 
 def find_pytest():
-    """pytest in a venv of its own, with the openai client; None when they cannot be had"""
-    venv = ROOT / "build/venv"
-    pytest = venv / "bin/pytest"
-    if not pytest.exists():
-        shutil.rmtree(venv, ignore_errors=True)
-        print("installing pytest and the openai client into build/venv", file=sys.stderr)
-        commands = [[sys.executable, "-m", "venv", venv], [venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "pytest", "openai"]]
+    """pytest in a venv of its own, with what tests/e2e/requirements.txt lists; None when that cannot be had"""
+    venv, wanted = ROOT / "build/venv", ROOT / "tests/e2e/requirements.txt"
+    have = venv / "requirements.txt"  # what was installed
+    if not have.exists() or have.read_text() != wanted.read_text():
+        print("installing pytest, the openai client and PyYAML into build/venv", file=sys.stderr)
+        commands = [[sys.executable, "-m", "venv", venv], [venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "-r", wanted]]
         if any(subprocess.run(c, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode for c in commands):
-            shutil.rmtree(venv, ignore_errors=True)
             return None
-    return pytest
+        shutil.copy(wanted, have)
+    return venv / "bin/pytest"
 
 
 def run_pytest(build, pattern):
     pytest = find_pytest()
     if pytest is None:
-        return 0, 0, Counter({"end-to-end tests: pytest and the openai client could not be installed": 1}), ""
+        return 0, 0, Counter({"end-to-end tests: tests/e2e/requirements.txt could not be installed": 1}), ""
     environment = dict(os.environ, QUIRE=str(build / "quire"))
     arguments = [pytest, "-q", "-rs", "--no-header", "-p", "no:cacheprovider", ROOT / "tests/e2e"] + (["-k", pattern] if pattern else [])
     done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", cwd=ROOT, env=environment, timeout=1800)

@@ -7,7 +7,8 @@
 namespace quire {
 
 void add_bench_kernels_command(CLI::App& bench);
+void add_bench_serve_command(CLI::App& bench);
 
-inline constexpr void (*kBenchCommands[])(CLI::App& bench) = {add_bench_kernels_command};
+inline constexpr void (*kBenchCommands[])(CLI::App& bench) = {add_bench_kernels_command, add_bench_serve_command};
 
 }  // namespace quire

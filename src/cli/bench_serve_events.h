@@ -1,0 +1,26 @@
+// Server-sent events, from bytes as they come.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+class EventReader {
+ public:
+  // `on_data` gets the data of each event, the lines of one joined by \n. Events without data are none.
+  explicit EventReader(std::function<void(std::string_view)> on_data) : on_data_(std::move(on_data)) {}
+
+  // Lines end in \n, \r\n or \r. Throws Error when one event is larger than 16 MiB.
+  void feed(std::string_view bytes);
+
+ private:
+  void end_line();
+
+  std::function<void(std::string_view)> on_data_;
+  std::string line_, data_;
+  bool has_data_ = false, after_return_ = false;
+};
+
+}  // namespace quire
