@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Serving speed: quire serve beside other servers of the same model, on this machine, in the same run.
+
+Four parts, each a table: `clients` (closed loop at several numbers of clients), `static` (continuous against static
+batching on a trace), `long` (a long prompt among running chats), `prefix` (a shared prefix cold, warm and after a
+restart). Servers are measured in turns, one at a time; `quire bench serve` is the load.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Server:
+    """A quire serve of our own, from start to `with`'s end."""
+
+    def __init__(self, quire, model, *flags):
+        self.log = tempfile.TemporaryFile("w+")
+        command = [quire, "serve", "-m", model, "--port", "0", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        found = re.search(r"(http://\S+)/v1", self.process.stdout.readline())
+        if not found:
+            self.log.seek(0)
+            sys.exit(f"{' '.join(map(str, command))}: {self.log.read()}")
+        self.url = found.group(1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.quire, self.model, self.threads = arguments.quire, arguments.model, arguments.threads
+        self.peers = dict(peer.split("=", 1) if "=" in peer.split("//")[0] else (f"peer {i + 1}", peer) for i, peer in enumerate(arguments.peer))
+        self.clients = arguments.clients
+        self.per_client = arguments.requests_per_client
+        self.trace = arguments.trace
+        self.flags = subprocess.run([self.quire, "serve", "--help"], capture_output=True, text=True).stdout
+        self.failed = False
+
+    def serve(self, *flags):
+        threads = ["-t", str(self.threads)] if self.threads else []
+        return Server(self.quire, self.model, "--log-level", "warning", *threads, *flags)
+
+    def without_prefix_cache(self):
+        return self.if_there("--no-prefix-cache")
+
+    def if_there(self, flag, *value):
+        return [flag, *value] if re.search(rf"{flag}\b", self.flags) else []
+
+    def load(self, url, *flags):
+        """The report of one run, or None when it failed; why is printed."""
+        done = subprocess.run([self.quire, "bench", "serve", "--url", url, "--json", *map(str, flags)], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.failed = True
+            print(f"{url}: {done.stderr.strip()}", file=sys.stderr)
+        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+    # ---- the parts ----------------------------------------------------------------------------------------------------
+
+    def part_clients(self):
+        """Closed loop, 256 tokens in, 128 out, nothing cached."""
+        print("\n## Closed loop: 256 tokens in, 128 out, no cached prefixes\n")
+        print("| clients | server | tok/s out | TTFT p50 | TTFT p95 | ITL p50 | ITL p99 | quire / best other |\n|--:|---|--:|--:|--:|--:|--:|--:|")
+        with self.serve("--max-num-seqs", str(max(self.clients)), "--max-model-len", "1024", *self.without_prefix_cache()) as own:
+            for clients in self.clients:
+                rows = {}
+                for name, url in {"quire": own.url, **self.peers}.items():
+                    rows[name] = self.load(url, "-c", clients, "-n", clients * (self.per_client if clients > 1 else 3), "-i", 256, "-o", 128)
+                others = [r["output_tokens_per_second"] for n, r in rows.items() if n != "quire" and r]
+                for name, r in rows.items():
+                    if not r:
+                        print(f"| {clients} | {name} | failed | | | | | |")
+                        continue
+                    ratio = f"{r['output_tokens_per_second'] / max(others):.2f}x" if name == "quire" and others else ""
+                    print(f"| {clients} | {name} | {r['output_tokens_per_second']:.1f} | {r['ttft_ms']['p50']:.0f} ms | {r['ttft_ms']['p95']:.0f} ms "
+                          f"| {r['itl_ms']['p50']:.1f} ms | {r['itl_ms']['p99']:.1f} ms | {ratio} |", flush=True)
+
+    def part_static(self):
+        """The highest rate of requests each scheduler serves with 95 % of the answers within the limit."""
+        print("\n## Continuous and static batching on the trace's lengths\n")
+        if not self.if_there("--scheduler") or not self.trace:
+            print("left out: needs --trace, and a quire serve with --scheduler" if not self.trace else "left out: this quire serve has no --scheduler")
+            return
+        scale, batch = 0.25, 16
+        load = ["--trace", self.trace, "--length-scale", scale, "--max-input", 512, "--max-output", 250]
+        lengths = [max(1, round(int(line.split(",")[2]) * scale)) for line in Path(self.trace).read_text().splitlines()[1:]]
+        batches = [lengths[i:i + batch] for i in range(0, len(lengths) - batch, batch)]
+        waste = statistics.mean(max(b) for b in batches) / statistics.mean(lengths)
+        print(f"Lengths x {scale}. A static batch of {batch} runs until its longest answer ends: by the trace's spread of answer lengths that is {waste:.1f}x "
+              "the mean answer,\nand so much is the most that continuous batching can gain while decode is the limit.\n")
+        print("| scheduler | served in a closed loop | tok/s out | highest rate with p95 in the limit | p95 there |\n|---|--:|--:|--:|--:|")
+        best, limit = {}, None
+        for scheduler in ("continuous", "static"):
+            with self.serve("--max-num-seqs", str(batch), "--max-model-len", "1024", "--scheduler", scheduler, *self.without_prefix_cache()) as own:
+                most = self.load(own.url, *load, "-c", 2 * batch, "-n", 6 * batch)
+                if not most:
+                    return
+                # The limit: ten times what an answer of mean length takes alone, the same for both.
+                if limit is None:
+                    limit = 10 * self.load(own.url, *load, "-c", 1, "-n", 6)["e2e_ms"]["mean"]
+                rate, held = 0.9 * most["requests_per_second"], (0.0, 0.0)
+                while rate > 0.02 * most["requests_per_second"]:
+                    r = self.load(own.url, *load, "--rate", rate, "-n", max(20, int(20 * rate)))
+                    if r and r["e2e_ms"]["p95"] <= limit:
+                        held = (r["requests_per_second"], r["e2e_ms"]["p95"])
+                        break
+                    rate *= 0.75
+                best[scheduler] = held[0]
+                print(f"| {scheduler} | {most['requests_per_second']:.2f}/s | {most['output_tokens_per_second']:.1f} | {held[0]:.2f}/s | {held[1]:.0f} ms |", flush=True)
+        print(f"\np95 limit {limit:.0f} ms: continuous serves {best['continuous'] / max(best['static'], 1e-9):.2f}x as much as static.")
+
+    def part_long(self):
+        """A prompt of 4,000 tokens arrives while 16 chats run."""
+        print("\n## A 4,000-token prompt among 16 running chats\n")
+        chats, long_prompt = 16, 4000
+        with self.serve("--max-num-seqs", str(chats + 1), "--max-model-len", "5000", *self.without_prefix_cache()) as own, tempfile.TemporaryDirectory() as folder:
+            samples = Path(folder) / "chats"
+            # Long enough to outlast the prompt; the clock is the chats' own.
+            chat = threading.Thread(target=self.load, args=(own.url, "-c", chats, "-n", chats, "-i", 64, "-o", 900, "--warmup", 0, "--samples", samples))
+            began = time.monotonic()
+            chat.start()
+            time.sleep(8)
+            sent = time.monotonic() - began
+            alone = self.load(own.url, "-c", 1, "-n", 1, "-i", long_prompt, "-o", 1, "--warmup", 0)
+            ended = time.monotonic() - began
+            chat.join()
+            gaps = {"before": [], "while": []}
+            for line in samples.read_text().splitlines():
+                pieces = json.loads(line)["pieces"]
+                for a, b in zip(pieces, pieces[1:]):
+                    if 3 < a and b < sent:
+                        gaps["before"].append(b - a)
+                    elif b > sent and a < ended:
+                        gaps["while"].append(b - a)
+        if not alone or min(map(len, gaps.values())) < 100:
+            print(f"left out: the chats ended too early ({len(gaps['before'])} and {len(gaps['while'])} tokens)")
+            self.failed = True
+            return
+        p99 = {name: sorted(values)[int(0.99 * len(values))] * 1e3 for name, values in gaps.items()}
+        print(f"| chats' ITL | p50 | p99 | tokens |\n|---|--:|--:|--:|")
+        for name, values in gaps.items():
+            print(f"| {name} | {statistics.median(values) * 1e3:.1f} ms | {p99[name]:.1f} ms | {len(values)} |")
+        print(f"\np99 is {p99['while'] / p99['before']:.2f}x what it was; the long prompt's TTFT is {alone['ttft_ms']['p50']:.0f} ms.")
+
+    def part_prefix(self):
+        """2,000 shared tokens: computed, found in memory, found on disk after a restart."""
+        print("\n## 2,000 shared prefix tokens\n")
+        if not self.if_there("--no-prefix-cache"):
+            print("left out: this quire serve has no prefix cache")
+            return
+        load = ["-c", 1, "--shared-prefix", 2000, "-i", 2016, "-o", 4, "--seed", 7]
+        with tempfile.TemporaryDirectory() as folder:
+            flags = ["--max-model-len", "4096", *self.if_there("--cache-dir", folder)]
+            with self.serve(*flags) as own:
+                self.load(own.url, "-c", 1, "-n", 3, "-i", 2016, "-o", 4)  # pages of memory that were never touched
+                cold = self.load(own.url, "-c", 1, "-n", 5, "-i", 2016, "-o", 4)
+                warm = self.load(own.url, *load, "-n", 20)
+            if self.if_there("--cache-dir"):
+                with self.serve(*flags) as own:
+                    again = self.load(own.url, *load, "-n", 1, "--warmup", 0, "--cache", "warm")
+            else:
+                again = None
+        print("| | TTFT p50 | times faster | cached tokens a prompt |\n|---|--:|--:|--:|")
+        for name, r in (("cold", cold), ("warm", warm), ("first after a restart", again)):
+            if r:
+                print(f"| {name} | {r['ttft_ms']['p50']:.2f} ms | {cold['ttft_ms']['p50'] / r['ttft_ms']['p50']:.1f}x | {(r['cached_tokens'] or 0) / r['completed']:.0f} |")
+
+
+def main():
+    parts = [name.removeprefix("part_") for name in dir(Bench) if name.startswith("part_")]
+    parts.sort(key=["clients", "static", "long", "prefix"].index)
+    parser = argparse.ArgumentParser(prog="./dev bench serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quire", default=str(ROOT / "build/release/quire"), help=argparse.SUPPRESS)
+    parser.add_argument("-m", "--model", default="smollm2")
+    parser.add_argument("-t", "--threads", type=int, default=0, help="of quire serve (default: its own choice)")
+    parser.add_argument("--peer", action="append", default=[], metavar="[NAME=]URL", help="another server of the same model, running and idle; several times")
+    parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 8, 32])
+    parser.add_argument("--requests-per-client", type=int, default=2)
+    shared = ROOT / "../shared/data/traces/AzureLLMInferenceTrace_conv.csv"
+    parser.add_argument("--trace", default=str(shared) if shared.exists() else "", help="for `static`: Azure's CSV")
+    parser.add_argument("parts", nargs="*", default=[], metavar="PART", help=f"of {', '.join(parts)} (default: all)")
+    arguments = parser.parse_args()
+    for part in arguments.parts:
+        if part not in parts:
+            parser.error(f"no part is called {part}: there are {', '.join(parts)}")
+    bench = Bench(arguments)
+    for part in arguments.parts or parts:
+        getattr(bench, f"part_{part}")()
+    return 1 if bench.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""A long mixed load on quire serve: nothing may leak, hang, crash or answer differently.
+
+Threads of clients ask for answers of all lengths, share prefixes, want several choices, read slowly, leave at every
+moment and send nonsense. A line is printed every ten seconds. Exit code 1 when a bound is broken:
+
+  - requests of a fixed set get, throughout, the answers they got alone at the start, token ids and log-probabilities;
+  - resident memory stays within 3 % of the total that the server printed, or, where it prints none, of what it was
+    after the warm-up;
+  - nonsense gets a 4xx, /health answers within two seconds, nothing gets a 5xx;
+  - at the end nothing runs or waits, and file descriptors and threads are as many as at the start.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WARMUP_SHARE, RSS_SLACK = 0.15, 1.03
+MAX_MODEL_LEN = 2048
+FIRST_ID, LAST_ID = 1000, 30000  # ordinary tokens
+
+
+class Server:
+    def __init__(self, quire, model, flags):
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([quire, "serve", "-m", model, "--port", "0", "--log-level", "warning", "--max-model-len", str(MAX_MODEL_LEN), *flags],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        found = re.search(r"http://([^:]+):(\d+)", self.process.stdout.readline())
+        if not found:
+            sys.exit(f"the server does not start: {self.logged()}")
+        self.host, self.port = found.group(1), int(found.group(2))
+
+    def logged(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def proc(self, name):
+        return Path(f"/proc/{self.process.pid}/{name}")
+
+    def rss(self):
+        """MiB"""
+        return int(re.search(r"VmRSS:\s+(\d+)", self.proc("status").read_text()).group(1)) / 1024
+
+    def threads(self):
+        return int(re.search(r"Threads:\s+(\d+)", self.proc("status").read_text()).group(1))
+
+    def files(self):
+        return len(list(self.proc("fd").iterdir()))
+
+    def connect(self, timeout=300):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def post(self, path, body):
+        """(status, answer)"""
+        connection = self.connect()
+        try:
+            connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        connection = self.connect(10)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return sum(float(value) for value in re.findall(rf"^\w+:{name}(?:{{[^}}]*}})? (\S+)$", text, re.M))
+
+    def printed_total(self):
+        """MiB that the server says it takes; None when it does not say"""
+        found = re.search(r"total\D{0,20}([\d.,]+) ([KMG])iB", self.logged(), re.I)
+        return float(found.group(1).replace(",", "")) * {"K": 1 / 1024, "M": 1, "G": 1024}[found.group(2)] if found else None
+
+
+class Soak:
+    def __init__(self, server, seed):
+        self.server, self.seed = server, seed
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.count = Counter()
+        self.wrong = []
+        self.slowest_health = 0.0
+        rng = random.Random(seed)
+        self.prefixes = [self.tokens(rng, n) for n in (40, 300, 700)]
+        self.fixed = [self.request(rng, i) for i in range(16)]
+        self.answers = []
+
+    @staticmethod
+    def tokens(rng, n):
+        return [rng.randint(FIRST_ID, LAST_ID) for _ in range(n)]
+
+    def request(self, rng, i=None):
+        prompt = self.tokens(rng, rng.choice([1, 5, 30, 100, 400]))
+        if rng.random() < 0.5:
+            prompt = rng.choice(self.prefixes) + prompt
+        body = {"prompt": prompt, "max_tokens": rng.choice([1, 4, 16, 60]), "ignore_eos": rng.random() < 0.8, "logprobs": 1,
+                "return_tokens_as_token_ids": True, "seed": rng.randint(0, 1 << 30)}
+        if rng.random() < 0.5:
+            body |= {"temperature": 0}
+        else:
+            body |= {"temperature": 0.9, "top_p": 0.95, "top_k": rng.choice([0, 40]), "frequency_penalty": rng.choice([0, 0.5])}
+        if rng.random() < 0.25:
+            body["n"] = 3
+        return body
+
+    @staticmethod
+    def content(answer):
+        choices = sorted(json.loads(answer)["choices"], key=lambda c: c["index"])
+        return [(c["text"], c["finish_reason"], c["logprobs"]["tokens"], c["logprobs"]["token_logprobs"]) for c in choices]
+
+    def complain(self, what):
+        with self.lock:
+            if len(self.wrong) < 20:
+                self.wrong.append(what)
+            self.count["wrong"] += 1
+
+    def done(self, what):
+        with self.lock:
+            self.count[what] += 1
+
+    # ---- what clients do ----------------------------------------------------------------------------------------------
+
+    def solo(self):
+        for body in self.fixed:
+            status, answer = self.server.post("/v1/completions", body)
+            if status != 200:
+                sys.exit(f"a plain request gets {status}: {answer[:300]}")
+            self.answers.append(self.content(answer))
+
+    def repeat(self, rng):
+        """One of the fixed set, whole or streamed."""
+        i = rng.randrange(len(self.fixed))
+        status, answer = self.server.post("/v1/completions", self.fixed[i])
+        if status != 200:
+            self.complain(f"fixed request {i}: HTTP {status}: {answer[:200]}")
+        elif self.content(answer) != self.answers[i]:
+            self.complain(f"fixed request {i} got another answer than alone")
+        self.done("repeated")
+
+    def fresh(self, rng):
+        status, answer = self.server.post("/v1/completions", self.request(rng))
+        if status != 200:
+            self.complain(f"fresh request: HTTP {status}: {answer[:200]}")
+        self.done("fresh")
+
+    def stream(self, rng, most_bytes=None, pause=0.0):
+        """Reads a stream to its end, or leaves after most_bytes; slowly with a pause."""
+        with socket.socket() as raw:
+            if pause:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            raw.settimeout(300)
+            raw.connect((self.server.host, self.server.port))
+            body = self.request(rng) | {"stream": True}
+            raw.sendall(self.post_bytes(body))
+            got = b""
+            while most_bytes is None or len(got) < most_bytes:
+                piece = raw.recv(256 if pause else 65536)
+                got += piece
+                if not piece or got.endswith(b"0\r\n\r\n"):
+                    break
+                time.sleep(pause)
+            if most_bytes is None and b"data: [DONE]" not in got:
+                self.complain(f"a stream without an end: ...{got[-200:]!r}")
+            if rng.random() < 0.5:  # gone without goodbye
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def read_stream(self, rng):
+        self.stream(rng)
+        self.done("streamed")
+
+    def slow_reader(self, rng):
+        self.stream(rng, pause=0.01)
+        self.done("slow")
+
+    def leave(self, rng):
+        self.stream(rng, most_bytes=rng.choice([1, 300, 2000, 8000]))
+        self.done("left")
+
+    def vanish(self, rng):
+        """Closes at any point of the request."""
+        data = self.post_bytes(self.request(rng) | {"stream": rng.random() < 0.5})
+        with socket.create_connection((self.server.host, self.server.port), timeout=60) as raw:
+            raw.sendall(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.5 else data)
+            if rng.random() < 0.5:
+                time.sleep(rng.random() * 0.3)
+            if rng.random() < 0.5:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.done("vanished")
+
+    def nonsense(self, rng):
+        good = json.dumps(self.request(rng)).encode()
+        cut = good[: rng.randrange(len(good))]
+        flipped = bytearray(good)
+        flipped[rng.randrange(len(good))] = rng.choice(b'"{}[],:\\\x00\xff')
+        body, must_fail = rng.choice([
+            (cut, True),
+            (bytes(flipped), False),  # may still be a request
+            (rng.randbytes(200), True),
+            (b"[" * 5000, True),
+            (b'{"prompt": 7e999}', True),
+            (json.dumps({"prompt": [1, -5], "max_tokens": 3}).encode(), True),
+            (json.dumps({"prompt": [10**9], "max_tokens": 3}).encode(), True),
+            (json.dumps({"prompt": "x", "max_tokens": -1}).encode(), True),
+            (json.dumps({"prompt": "x", "temperature": "hot"}).encode(), True),
+            (json.dumps({"prompt": [FIRST_ID] * (MAX_MODEL_LEN + 1)}).encode(), True),
+        ])
+        status, answer = self.server.post(rng.choice(["/v1/completions", "/v1/chat/completions"]), body)
+        if status >= 500 or (must_fail and status < 400):
+            self.complain(f"nonsense {body[:80]!r} gets HTTP {status}: {answer[:200]}")
+        self.done("nonsense")
+
+    def post_bytes(self, body):
+        data = json.dumps(body).encode()
+        return b"POST /v1/completions HTTP/1.1\r\nHost: soak\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+
+    # ---- running ------------------------------------------------------------------------------------------------------
+
+    def client(self, number):
+        rng = random.Random(f"{self.seed} {number}")
+        acts = [self.repeat, self.fresh, self.read_stream, self.slow_reader, self.leave, self.vanish, self.nonsense]
+        while not self.stop.is_set():
+            act = rng.choices(acts, weights=[5, 2, 2, 1, 2, 2, 2])[0]
+            try:
+                act(rng)
+            except (OSError, http.client.HTTPException) as error:
+                if not self.stop.is_set():
+                    self.complain(f"{act.__name__}: {error!r}")
+                    time.sleep(0.2)
+
+    def watch_health(self):
+        while not self.stop.wait(0.5):
+            started = time.monotonic()
+            try:
+                connection = self.server.connect(10)
+                connection.request("GET", "/health")
+                ok = connection.getresponse().status == 200
+                connection.close()
+            except OSError:
+                ok = False
+            took = time.monotonic() - started
+            self.slowest_health = max(self.slowest_health, took)
+            if not ok:
+                self.complain("/health does not answer 200")
+            elif took > 2:
+                self.complain(f"/health took {took:.1f} s")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quire", default=str(ROOT / "build/release/quire"), help=argparse.SUPPRESS)
+    parser.add_argument("-m", "--model", default="smollm2")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("flags", nargs="*", help="behind --: flags for quire serve")
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
+
+    server = Server(arguments.quire, arguments.model, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
+    soak = Soak(server, seed)
+    soak.solo()
+    files, server_threads = server.files(), server.threads()
+    print(f"seed {seed}, {arguments.clients} clients, {arguments.minutes:g} minutes\n", flush=True)
+    print("|    s | repeated | fresh | streamed | slow | left | vanished | nonsense | wrong | tokens/s | RSS MiB | running | waiting |\n"
+          "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    workers = [threading.Thread(target=soak.client, args=(n,)) for n in range(arguments.clients)] + [threading.Thread(target=soak.watch_health)]
+    for worker in workers:
+        worker.start()
+    started, seconds = time.monotonic(), arguments.minutes * 60
+    baseline, highest, tokens_before, printed = 0.0, 0.0, server.metric("generation_tokens_total"), 0.0
+    while server.process.poll() is None:
+        time.sleep(0.5)
+        elapsed = time.monotonic() - started
+        rss = server.rss()
+        if elapsed < WARMUP_SHARE * seconds:
+            baseline = max(baseline, rss)
+        else:
+            highest = max(highest, rss)
+        if elapsed - printed >= 10 or elapsed >= seconds:
+            tokens = server.metric("generation_tokens_total")
+            columns = [soak.count[k] for k in ("repeated", "fresh", "streamed", "slow", "left", "vanished", "nonsense", "wrong")]
+            print(f"| {elapsed:4.0f} | " + " | ".join(map(str, columns)) + f" | {(tokens - tokens_before) / (elapsed - printed):.0f} | {rss:.1f} "
+                  f"| {server.metric('num_requests_running'):.0f} | {server.metric('num_requests_waiting'):.0f} |", flush=True)
+            tokens_before, printed = tokens, elapsed
+        if elapsed >= seconds:
+            break
+    soak.stop.set()
+    for worker in workers:
+        worker.join(timeout=300)
+
+    problems = list(soak.wrong)
+    if server.process.poll() is not None:
+        problems.append(f"the server ended with {server.process.returncode}: {server.logged()[-500:]}")
+    else:
+        end = time.monotonic() + 30
+        while time.monotonic() < end and (server.metric("num_requests_running") or server.metric("num_requests_waiting") or server.files() > files):
+            time.sleep(0.2)
+        for what, now, before in (("requests running or waiting", server.metric("num_requests_running") + server.metric("num_requests_waiting"), 0),
+                                  ("file descriptors", server.files(), files), ("threads", server.threads(), server_threads)):
+            if now > before:
+                problems.append(f"{now:.0f} {what} at the end, {before} at the start")
+        total = server.printed_total()
+        limit = RSS_SLACK * (total or baseline)
+        if highest > limit:
+            problems.append(f"RSS reached {highest:.1f} MiB: more than {limit:.1f} MiB, 3 % above the {'printed total' if total else 'warm-up'}")
+        print(f"\nRSS at most {highest:.1f} MiB; {'printed total ' + format(total, '.1f') if total else 'after the warm-up ' + format(baseline, '.1f')} MiB. "
+              f"/health took at most {1e3 * soak.slowest_health:.0f} ms.")
+        server.process.send_signal(signal.SIGTERM)
+        if server.process.wait(60) != 0:
+            problems.append(f"SIGTERM: exit code {server.process.returncode}: {server.logged()[-500:]}")
+    for problem in problems:
+        print(f"VIOLATION {problem}")
+    print(f"{sum(soak.count[k] for k in soak.count if k != 'wrong')} requests, {len(problems)} violations")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
