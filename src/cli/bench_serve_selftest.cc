@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <stop_token>
+#include <thread>
 
 #include "cli/bench_serve_run.h"
 #include "cli/bench_serve_scripted.h"
@@ -16,9 +19,30 @@ namespace {
 using namespace std::chrono_literals;
 using Ending = ScriptedAnswer::Ending;
 
-// How much later than the server wrote a token the tool may see it, at the median: loopback takes 0.1 ms, the rest is
-// for machines that have other things to do.
+// How much later than the server wrote a token the tool may see it, on a machine that has time for both: loopback takes
+// 0.1 ms.
 constexpr double kSlack = 0.020;
+
+// How late this machine wakes who sleeps, measured beside a run: what it keeps from us is not the tool's fault.
+class WakeDelay {
+ public:
+  WakeDelay() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
+  // Seconds, the longest so far.
+  double longest() const { return longest_; }
+
+ private:
+  void run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto due = std::chrono::steady_clock::now() + 1ms;
+      std::this_thread::sleep_until(due);
+      const double late = std::chrono::duration<double>(std::chrono::steady_clock::now() - due).count();
+      longest_ = std::max(longest_.load(), late);
+    }
+  }
+
+  std::atomic<double> longest_ = 0;
+  std::jthread thread_;
+};
 
 class Checks {
  public:
@@ -79,6 +103,7 @@ ServerSide server_side(const ScriptedServer& server) {
 }
 
 void closed_loop(Checks& checks) {
+  const WakeDelay delay;
   const ScriptedServer server([](int n) { return ScriptedAnswer{.first = n % 2 ? 30ms : 10ms, .gap = 5ms}; }, false);
   const LoadReport r = measure(server, {.requests = 40, .input = 100, .output = 20, .concurrency = 4});
   checks.equal(r.completed, 40, "closed loop: requests");
@@ -87,19 +112,22 @@ void closed_loop(Checks& checks) {
   checks.equal(r.pieces, 40 * 20, "closed loop: pieces");
   checks.expect(!r.cached_tokens, "closed loop: cached tokens are not known");
   const ServerSide side = server_side(server);
-  checks.between(r.ttft.p50, side.ttft.p50, side.ttft.p50 + kSlack, "closed loop: TTFT p50 beside the server's own");
-  checks.between(r.ttft.p95, side.ttft.p95, side.ttft.p95 + 2 * kSlack, "closed loop: TTFT p95");
-  checks.between(r.itl.mean, side.itl.mean - 0.001, side.itl.mean + 0.001, "closed loop: ITL mean");
-  checks.between(r.itl.p50, side.itl.p50 - 0.002, side.itl.p50 + 0.002, "closed loop: ITL p50");
-  checks.between(r.tpot.mean, side.itl.mean - 0.001, side.itl.mean + 0.001, "closed loop: TPOT mean");
-  checks.between(r.ttft.p50, 0.010, 1, "closed loop: TTFT p50 as scripted");
-  checks.between(r.e2e.p50, 0.010 + 19 * 0.005, 1, "closed loop: end to end p50 as scripted");
-  checks.between(r.seconds, 10 * (0.020 + 19 * 0.005), 10, "closed loop: the whole run");
+  const double slack = kSlack + 2 * delay.longest();
+  const double mean_slack = 0.001 + slack / 19;  // a mean of 19 gaps moves with its ends alone
+  checks.between(r.ttft.p50, side.ttft.p50, side.ttft.p50 + slack, "closed loop: TTFT p50 beside the server's own");
+  checks.between(r.ttft.p95, side.ttft.p95, side.ttft.p95 + 2 * slack, "closed loop: TTFT p95");
+  checks.between(r.itl.mean, side.itl.mean - mean_slack, side.itl.mean + mean_slack, "closed loop: ITL mean");
+  checks.between(r.itl.p50, side.itl.p50 - slack / 10, side.itl.p50 + slack / 10, "closed loop: ITL p50");
+  checks.between(r.tpot.mean, side.itl.mean - mean_slack, side.itl.mean + mean_slack, "closed loop: TPOT mean");
+  checks.between(r.ttft.p50, 0.010, 1 + slack, "closed loop: TTFT p50 as scripted");
+  checks.between(r.e2e.p50, 0.010 + 19 * 0.005, 1 + slack, "closed loop: end to end p50 as scripted");
+  checks.between(r.seconds, 10 * (0.020 + 19 * 0.005), 10 + slack, "closed loop: the whole run");
 }
 
 // 100 requests a second to a server that manages 50: the k-th of n waits for k * 10 ms. A tool that waited for answers
 // before it sends, or counted from when it got to send, would see 20 ms each.
 void overload(Checks& checks) {
+  const WakeDelay delay;
   const ScriptedServer server([](int) { return ScriptedAnswer{.first = 20ms}; }, true);
   const LoadReport r = measure(server, {.requests = 100, .output = 1, .rate = 100});
   checks.equal(r.completed, 100, "open loop, overloaded: requests");
@@ -107,7 +135,7 @@ void overload(Checks& checks) {
   // Mean wait: half of (all the work - the last arrival), which the seed fixes to about a second.
   checks.between(r.ttft.mean, 0.3, 2, "open loop, overloaded: mean TTFT shows the queue");
   checks.between(r.ttft.max, 0.6, 4, "open loop, overloaded: the last one's TTFT");
-  checks.between(r.late.p50, 0, kSlack, "open loop, overloaded: sent at the intended times");
+  checks.between(r.late.p50, 0, kSlack + 2 * delay.longest(), "open loop, overloaded: sent at the intended times");
 }
 
 void failures(Checks& checks) {
@@ -154,8 +182,8 @@ void caches(Checks& checks) {
 }
 
 void goodput(Checks& checks) {
-  const ScriptedServer server([](int n) { return ScriptedAnswer{.first = n % 4 ? 0ms : 400ms}; }, false);
-  const LoadReport r = measure(server, {.requests = 16, .concurrency = 4, .slo = "ttft=200ms,e2e=5s"});
+  const ScriptedServer server([](int n) { return ScriptedAnswer{.first = n < 4 ? 1500ms : 0ms}; }, false);
+  const LoadReport r = measure(server, {.requests = 16, .concurrency = 4, .slo = "ttft=1200ms,e2e=60s"});
   checks.equal(r.good.value_or(-1), 12, "service level: good requests");
 }
 
