@@ -6,35 +6,33 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "model/synth.h"
 
 namespace quire::testing {
 
-// Three query heads a KV head and a window-free llama; two layers, 320 tokens of vocabulary.
-inline std::string tiny_model(TensorType type = TensorType::Q4_1) {
-  static std::map<TensorType, std::string> made;
-  std::string& path = made[type];
-  if (path.empty()) {
-    path = (std::filesystem::temp_directory_path() /
-            ("quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(name(type)) + ".gguf"))
-               .string();
-    write_synthetic_model(path, {"tiny", 2, 256, 6, 2, 32, 512, 320, 512, 10000, false}, type, 5);
-  }
-  return path;
-}
-
-// Removes the files when the program ends.
+// Files made by a test program; removed when it ends.
 struct TinyModels {
+  std::map<std::pair<TensorType, int>, std::string> made;
+
   ~TinyModels() {
-    for (const TensorTypeInfo& type : tensor_types()) {
-      std::error_code ignored;
-      std::filesystem::remove(std::filesystem::temp_directory_path() /
-                                  ("quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(type.name) + ".gguf"),
-                              ignored);
-    }
+    std::error_code ignored;
+    for (const auto& [what, path] : made) std::filesystem::remove(path, ignored);
   }
 };
 inline TinyModels tiny_models;
+
+// Three query heads a KV head and a window-free llama; two layers, 320 tokens of vocabulary.
+inline std::string tiny_model(TensorType type = TensorType::Q4_1, int context = 512) {
+  std::string& path = tiny_models.made[{type, context}];
+  if (path.empty()) {
+    const std::string file = "quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(name(type)) + "-" +
+                             std::to_string(context) + ".gguf";
+    path = (std::filesystem::temp_directory_path() / file).string();
+    write_synthetic_model(path, {"tiny", 2, 256, 6, 2, 32, 512, 320, context, 10000, false}, type, 5);
+  }
+  return path;
+}
 
 }  // namespace quire::testing
