@@ -8,15 +8,9 @@
 namespace quire {
 namespace {
 
-Activations activations_of(const ModelInfo& info) {
-  return info.activations == "int8"   ? Activations::kInt8
-         : info.activations == "bf16" ? Activations::kBf16
-                                      : Activations::kF32;
-}
-
 // What the model's linears and attention multiply with.
 std::vector<Activations> units_of(const LoadedModel& model) {
-  const Activations mode = activations_of(model.info);
+  const Activations mode = model.decoder->compute().activations;
   std::array<bool, 3> used{};
   used[static_cast<size_t>(attention_unit(model.kv->shape().type))] = true;
   const auto use = [&](const Linear& m) { used[static_cast<size_t>(activations_for(mode, m.weight.type))] = true; };
@@ -59,7 +53,7 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
 
 ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests)
     : model_(model),
-      compute_{choose_kernels(model.info.kernels), model.team, activations_of(model.info)},
+      compute_(model.decoder->compute()),
       tests_(std::move(tests)),
       machine_(compute_, units_of(model)),
       scratch_(static_cast<size_t>(model.team.size())) {

@@ -1,7 +1,7 @@
-// quire verify: the model's logits and greedy tokens beside a reference file's.
+// quire verify: the model's logits and greedy tokens beside a reference file's, or this machine's kernel sets beside
+// each other.
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -10,28 +10,12 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
-#include "cli/logit_distance.h"
-#include "engine/single_sequence.h"
+#include "cli/verify_kernels.h"
+#include "cli/verify_logits.h"
 #include "format/safetensors.h"
 
 namespace quire {
 namespace {
-
-// One prompt of a reference file; what it does not hold is empty.
-struct Expected {
-  std::string name;
-  TokenIds prompt;
-  std::vector<float> logits;  // [prompt, vocab]
-  TokenIds greedy;
-  std::vector<float> margins;      // [greedy]: top-1 minus top-2 logit
-  std::vector<float> step_logits;  // [steps, vocab] of the greedy steps, the first at the prompt's end
-};
-
-struct Comparison {
-  std::string name;
-  int prompt_tokens = 0, positions = 0, greedy_compared = 0, greedy_equal = 0;
-  double max_difference = 0, mean_kl = 0, max_kl = 0, top1 = 0, max_logit = 0;
-};
 
 class Reference {
  public:
@@ -92,82 +76,6 @@ class Reference {
   std::set<std::string> used_;
 };
 
-class Verifier {
- public:
-  Verifier(LoadedModel& model, double tolerance)
-      : model_(model), sequence_(model), vocab_(static_cast<size_t>(model.config.vocab)), tolerance_(tolerance) {}
-
-  Comparison compare(const Expected& e) {
-    Comparison c{.name = e.name, .prompt_tokens = static_cast<int>(e.prompt.size())};
-    if (e.prompt.empty() || e.logits.size() != e.prompt.size() * vocab_) {
-      throw invalid("{}: {} prompt tokens and {} logits do not fit a vocabulary of {}", e.name, e.prompt.size(),
-                    e.logits.size(), vocab_);
-    }
-    sequence_.clear();
-    std::vector<float> last;
-    const auto chunk = static_cast<size_t>(model_.decoder->limits().max_logits);
-    for (size_t at = 0; at < e.prompt.size(); at += chunk) {
-      const auto ids = std::span(e.prompt).subspan(at, std::min(chunk, e.prompt.size() - at));
-      const auto logits = sequence_.append(ids, true);
-      for (size_t i = 0; i < ids.size(); ++i)
-        add(c, std::span(e.logits).subspan((at + i) * vocab_, vocab_), logits.subspan(i * vocab_, vocab_));
-      last.assign(logits.end() - static_cast<ptrdiff_t>(vocab_), logits.end());
-    }
-    greedy(c, e, std::move(last));
-    c.mean_kl /= c.positions;
-    c.top1 /= c.positions;
-    return c;
-  }
-
-  double allowed(const Comparison& c) const { return tolerance_ > 0 ? tolerance_ : 2e-4 + 1e-4 * c.max_logit; }
-
- private:
-  void add(Comparison& c, std::span<const float> expected, std::span<const float> got) {
-    for (size_t i = 0; i < vocab_; ++i) {
-      const double difference = std::abs(double{expected[i]} - got[i]);
-      if (!(difference <= c.max_difference)) c.max_difference = difference;  // NaN too
-      c.max_logit = std::max(c.max_logit, std::abs(double{expected[i]}));
-    }
-    const double kl = kl_divergence(expected, got);
-    c.mean_kl += kl;
-    c.max_kl = std::max(c.max_kl, kl);
-    c.top1 += argmax(expected) == argmax(got);
-    ++c.positions;
-  }
-
-  // The model decodes by itself, up to the first step that rounding alone could decide.
-  void greedy(Comparison& c, const Expected& e, std::vector<float> logits) {
-    for (size_t step = 0; step < e.greedy.size(); ++step) {
-      if ((step + 1) * vocab_ <= e.step_logits.size())
-        add(c, std::span(e.step_logits).subspan(step * vocab_, vocab_), logits);
-      const TokenId best = argmax(logits);
-      const double margin = e.margins.empty() ? margin_of(logits, best) : e.margins[step];
-      const double small = e.margins.empty() ? 2 * allowed(c) : 1e-3;
-      if (margin < small) return;
-      ++c.greedy_compared;
-      if (best != e.greedy[step]) return;
-      ++c.greedy_equal;
-      if (step + 1 == e.greedy.size()) return;
-      const auto next = sequence_.append({&best, 1}, false);
-      logits.assign(next.begin(), next.end());
-    }
-  }
-
-  static double margin_of(std::span<const float> logits, TokenId best) {
-    double margin = 1e30;
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (static_cast<TokenId>(i) != best)
-        margin = std::min(margin, double{logits[static_cast<size_t>(best)]} - logits[i]);
-    }
-    return margin;
-  }
-
-  LoadedModel& model_;
-  SingleSequence sequence_;
-  size_t vocab_;
-  double tolerance_;
-};
-
 double tolerance_beside(const std::filesystem::path& expected) {
   const auto json = expected.parent_path() / "expected.json";
   if (!std::filesystem::exists(json)) return 0;
@@ -178,10 +86,20 @@ struct VerifyOptions {
   EngineOptions engine;
   std::string expected;
   double tolerance = 0;
+  KernelSetOptions kernel_sets;
   bool json = false;
 };
 
-void run_verify(VerifyOptions& o) {
+void verify_kernel_sets(const VerifyOptions& o) {
+  const KernelSetReport report = compare_kernel_sets(o.engine, o.kernel_sets);
+  if (o.json)
+    std::printf("%s\n", to_json(report).dump(2).c_str());
+  else
+    print(report);
+  if (!report.passed()) throw invalid("the kernel sets of this machine differ on {}", o.engine.model);
+}
+
+void verify_file(VerifyOptions& o) {
   o.engine.max_num_seqs = 1;
   o.engine.max_num_batched_tokens = 128;
   LoadedModel model(o.engine, 128);
@@ -235,18 +153,41 @@ void run_verify(VerifyOptions& o) {
 void add_verify_command(CLI::App& app) {
   auto o = std::make_shared<VerifyOptions>();
   o->engine.activations = "f32";
-  CLI::App* command = app.add_subcommand("verify", "Compare a model's logits and greedy tokens with a reference file");
+  CLI::App* command = app.add_subcommand(
+      "verify",
+      "Compare a model's logits and greedy tokens with a reference file; without one: this machine's kernel sets, on "
+      "the model's linears and on the whole model");
   add_engine_options(*command, o->engine);
+  command->get_option("--activations")
+      ->description(
+          "what inputs of linears are rounded to (docs/exactness.md); between kernel sets the default is auto");
+  auto* expected = command->add_option(
+      "expected", o->expected,
+      "reference file (.safetensors): prompt_k, logits_k, greedy_k, margin_k; or input_ids, logits, greedy_tokens; or "
+      "prompt, torch_*");
   command
-      ->add_option("expected", o->expected,
-                   "reference file (.safetensors): prompt_k, logits_k, greedy_k, margin_k; or input_ids, logits, "
-                   "greedy_tokens; or prompt, torch_*")
-      ->required();
-  command->add_option(
-      "--tolerance", o->tolerance,
-      "largest difference of a logit; default: the one in expected.json beside the file, else 2e-4 + 1e-4 max |logit|");
+      ->add_option("--tolerance", o->tolerance,
+                   "largest difference of a logit; default: the one in expected.json beside the file, else 2e-4 + 1e-4 "
+                   "max |logit|")
+      ->needs(expected);
+  command
+      ->add_option(
+          "--kernel-sets", o->kernel_sets.sets,
+          "the kernel sets to compare, the others with the first; default: all of this machine, reference first")
+      ->delimiter(',')
+      ->excludes(expected);
+  command->add_option("--prompt-tokens", o->kernel_sets.prompt_tokens, "of the prompt that kernel sets are compared on")
+      ->check(CLI::Range(1, 128))
+      ->capture_default_str();
+  command->add_option("--greedy-tokens", o->kernel_sets.greedy_tokens, "that kernel sets decode after it")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   command->add_flag("--json", o->json, "print one JSON object");
-  command->callback([o] { run_verify(*o); });
+  command->callback([o, command] {
+    if (!o->expected.empty()) return verify_file(*o);
+    if (command->get_option("--activations")->count() == 0) o->engine.activations = "auto";
+    verify_kernel_sets(*o);
+  });
 }
 
 }  // namespace quire

@@ -219,6 +219,7 @@ std::span<float> Decoder::forward(const Batch& batch) {
 }
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
+const Compute& Decoder::compute() const { return state_->compute; }
 const DecoderLimits& Decoder::limits() const { return state_->limits; }
 size_t Decoder::activation_bytes() const { return state_->memory.size(); }
 

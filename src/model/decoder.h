@@ -54,6 +54,7 @@ class Decoder {
   // From now on every forward() adds its times to `profile`, which outlives that; nullptr: none, at no cost.
   void profile(StepProfile* profile);
 
+  const Compute& compute() const;
   const DecoderLimits& limits() const;
   size_t activation_bytes() const;
 

@@ -41,8 +41,10 @@ std::vector<float> random_inputs(int rows, int cols, std::mt19937& random) {
   return x;
 }
 
-// The linear of `rows` rows of x, which the kernel set quantizes itself: how it lays them out is its own business.
-std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vector<float>& x, int rows) {
+// The linear of the first `rows` rows of x, which the kernel set quantizes itself: how it lays them out is its own
+// business. In one piece, or in the smallest tiles there may be.
+std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vector<float>& x, int rows,
+                       bool tiled = false) {
   const int cols = args.weights->cols, outputs = args.weights->rows;
   args.x_stride = static_cast<size_t>(args.weights->blocks()) * activation_block_bytes(args.activations);
   LargeBuffer blocks(args.x_stride * padded_rows(rows));
@@ -52,8 +54,44 @@ std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vec
   std::vector<float> y(static_cast<size_t>(rows * outputs), 0.25f);
   args.y = y.data();
   args.y_stride = static_cast<size_t>(outputs);
-  kernels.linear(args, 0, args.weights->panels(), 0, rows);
+  const int panels = args.weights->panels(), panel_step = tiled ? 1 : panels, row_step = tiled ? kRowGroup : rows;
+  for (int panel = 0; panel < panels; panel += panel_step) {
+    for (int row = 0; row < rows; row += row_step)
+      kernels.linear(args, panel, panel + panel_step, row, std::min(rows, row + row_step));
+  }
   return y;
+}
+
+struct Shape {
+  int outputs, cols;
+};
+// Odd numbers of outputs, of blocks (or super-blocks), and of inputs where blocks need not be whole.
+std::vector<Shape> shapes_of(TensorType type) {
+  if (packed_format(type).super_block) return {{37, 256}, {5, 768}};
+  if (is_quantized(type)) return {{37, 96}, {5, 32}, {49, 160}};
+  return {{37, 77}, {5, 1}, {49, 97}};
+}
+
+constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64};
+constexpr int kMostRows = 64;
+
+// For each row count: the first rows of what the reference makes of all, which it computes once because it is slow.
+void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, const std::vector<float>& x) {
+  const std::vector<float> expected = run(reference_kernels(), args, x, kMostRows);
+  const auto outputs = static_cast<size_t>(args.weights->rows);
+  for (const int rows : kRowCounts) {
+    for (const bool tiled : {false, true}) {
+      const std::vector<float> got = run(kernels, args, x, rows, tiled);
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
+            << name(args.weights->type) << " activations " << static_cast<int>(args.activations) << " outputs "
+            << outputs << " inputs " << args.weights->cols << " rows " << rows << " gated " << (args.up != nullptr)
+            << " tiled " << tiled << " row " << i / outputs << " output " << i % outputs << ": " << got[i]
+            << " instead of " << expected[i];
+      }
+    }
+    if (&kernels == &reference_kernels() && rows == 5) return;  // its rows are a loop
+  }
 }
 
 class Linear : public ::testing::TestWithParam<const KernelSet*> {};
@@ -61,28 +99,19 @@ class Linear : public ::testing::TestWithParam<const KernelSet*> {};
 TEST_P(Linear, GivesTheReferencesBits) {
   std::mt19937 random(2);
   for (const TensorType type : kLoadable) {
-    const int outputs = 37, cols = packed_format(type).super_block ? 512 : is_quantized(type) ? 96 : 77;
-    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
-    const auto up = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
-    std::vector<float> bias(outputs);
-    for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
-    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-      const Activations to = activations_for(mode, type);
-      for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64}) {
-        const std::vector<float> x = random_inputs(rows, cols, random);
-        for (const bool gated : {false, true}) {
-          const LinearArgs args{
-              &weights.matrix, gated ? &up.matrix : nullptr, to, nullptr, 0, nullptr, 0, gated ? nullptr : bias.data(),
-              !gated};
-          const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
-          for (size_t i = 0; i < expected.size(); ++i) {
-            ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
-                << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated
-                << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of "
-                << expected[i];
-          }
-        }
-        if (rows > 17 && cols > 100) break;  // the reference is slow
+    for (const auto [outputs, cols] : shapes_of(type)) {
+      const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+      const auto up = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+      const std::vector<float> x = random_inputs(kMostRows, cols, random);
+      std::vector<float> bias(static_cast<size_t>(outputs));
+      for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
+      for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+        const Activations to = activations_for(mode, type);
+        expect_reference_bits(*GetParam(), {&weights.matrix, nullptr, to, nullptr, 0, nullptr, 0, bias.data(), true},
+                              x);
+        expect_reference_bits(*GetParam(), {&weights.matrix, &up.matrix, to, nullptr, 0, nullptr, 0, nullptr, false},
+                              x);
+        if (HasFatalFailure()) return;
       }
     }
   }
