@@ -1,11 +1,14 @@
 """What `quire bench` prints, on a small synthetic model: its figures are the machine's, its sums must add up."""
 
 import json
+import re
 import subprocess
+import sys
+from xml.etree import ElementTree
 
 import pytest
 
-from conftest import QUIRE
+from conftest import QUIRE, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +79,21 @@ def test_what_cannot_be_measured_is_refused(arguments):
         pytest.skip(f"no binary at {QUIRE}")
     done = subprocess.run([QUIRE, "bench", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode in (1, 2) and done.stderr and not done.stdout
+
+
+def test_a_report_has_charts_of_all_that_was_measured(model, tmp_path):
+    flags = ("-p", "16", "-n", "4", "-b", "1,2", "-d", "32", "-r", "1", "--types", "q4_0,q8_0", "--shapes", "64x64", "-M", "1,4", "-o", str(tmp_path))
+    command = [sys.executable, ROOT / "scripts/bench_report.py", "--quire", str(QUIRE), "-m", model, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.md").read_text()
+    charts = re.findall(r"\]\((.+\.svg)\)", page)
+    assert len(charts) == 3 and sorted(charts) == sorted(p.name for p in tmp_path.glob("*.svg"))
+    speed, shares, kernels = [ElementTree.parse(tmp_path / chart) for chart in charts]
+    bars = lambda chart: [r for r in chart.iter("{http://www.w3.org/2000/svg}rect") if r.find("{http://www.w3.org/2000/svg}title") is not None]
+    assert len(bars(speed)) == 2 * 5  # each test and its limit: a prefill and two decodes, at depth one of each
+    assert len(bars(shares)) == 5 * 11  # operations, the rest included
+    assert len(bars(kernels)) == 2 * 2
+    assert sum(float(bar.get("width")) for bar in bars(shares)[:11]) == pytest.approx(560, abs=1)
+    measured = json.loads(next(tmp_path.glob("1-*.json")).read_text())
+    assert all(f"{100 * r['of_limit']:.0f} %" in page for r in measured["results"])
