@@ -1,16 +1,21 @@
 #include "cli/serve.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <csignal>
 #include <cstdio>
-#include <map>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "cli/engine_options.h"
 #include "server/engine_completer.h"
@@ -24,7 +29,7 @@ struct ServeFlags {
   ServerOptions server;
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60,
          idle_timeout = 75;  // seconds
-  std::string log_level = "info";
+  std::string log_level = "info", log_format = "text";
 };
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -39,35 +44,87 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void serve(ServeFlags flags) {
-  // stdout has the one line that programs wait for; the log goes to stderr.
-  spdlog::set_default_logger(spdlog::stderr_color_mt("quire"));
-  spdlog::set_level(spdlog::level::from_str(flags.log_level));
-  raise_file_limit();
+// vLLM's users write lists in JSON, ["a", "b"], of which CLI11 takes the brackets; ours are words.
+void strip_quotes(std::vector<std::string>& list) {
+  for (std::string& item : list) {
+    std::erase_if(item, [](char c) { return c == ' ' || c == '"'; });
+  }
+}
 
-  ServerOptions& server = flags.server;
-  server.max_running = flags.engine.max_num_seqs;
-  server.version = QUIRE_VERSION;
-  server.request_timeout = milliseconds(flags.timeout);
-  server.grace = milliseconds(flags.grace);
-  server.header_timeout = milliseconds(flags.header_timeout);
-  server.body_timeout = milliseconds(flags.body_timeout);
-  server.write_timeout = milliseconds(flags.write_timeout);
-  server.idle_timeout = milliseconds(flags.idle_timeout);
-
-  Engine engine(flags.engine);
-  EngineCompleter completer(engine);
-  Server http(completer, server);
-  http.stop_on_signals();
-  std::printf("quire: %s at %s/v1\n", engine.info().name.c_str(), http.url().c_str());
-  std::fflush(stdout);
-  http.run();
-  // What is left is tidying up: a second signal must not make a clean end look like a crash.
+void block_ends() {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+}
+
+// The model, which the server gets when it is loaded.
+class Loading {
+ public:
+  Loading(const EngineOptions& options, Server& server)
+      : thread_([this, &options, &server] {
+          block_ends();
+          try {
+            engine_ = std::make_unique<Engine>(options);
+            completer_ = std::make_unique<EngineCompleter>(*engine_);
+            server.attach(*completer_);
+            std::printf("quire: %s at %s/v1\n", engine_->info().name.c_str(), server.url().c_str());
+            std::fflush(stdout);
+            ended_ = true;
+          } catch (...) {
+            failure_ = std::current_exception();
+            ended_ = true;
+            server.stop();
+            server.stop();  // nothing is under way that is worth waiting for
+          }
+        }) {}
+
+  bool ended() const { return ended_; }
+  void join() { thread_.join(); }
+  void rethrow_failure() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<EngineCompleter> completer_;
+  std::exception_ptr failure_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+void serve(ServeFlags flags) {
+  ServerOptions& options = flags.server;
+  options.max_running = flags.engine.max_num_seqs;
+  options.version = QUIRE_VERSION;
+  options.request_timeout = milliseconds(flags.timeout);
+  options.grace = milliseconds(flags.grace);
+  options.header_timeout = milliseconds(flags.header_timeout);
+  options.body_timeout = milliseconds(flags.body_timeout);
+  options.write_timeout = milliseconds(flags.write_timeout);
+  options.idle_timeout = milliseconds(flags.idle_timeout);
+  for (auto* list : {&options.cors.origins, &options.cors.methods, &options.cors.headers}) strip_quotes(*list);
+  options.log_format = flags.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
+
+  // stdout has the one line that programs wait for; the log goes to stderr.
+  std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
+  raise_file_limit();
+  auto server = std::make_unique<Server>(options);
+  server->obey_signals();
+  spdlog::info("listening at {}, loading {}", server->url(), flags.engine.model);
+  Loading loading(flags.engine, *server);
+  server->run();
+  if (!loading.ended()) {
+    // A load cannot be interrupted, and nothing would be lost with it.
+    log.reset();
+    std::_Exit(0);
+  }
+  loading.join();
+  // What is left is tidying up: a second signal must not make a clean end look like a crash.
+  block_ends();
+  server.reset();  // before the engine
+  loading.rethrow_failure();
 }
 
 }  // namespace
@@ -93,6 +150,19 @@ void add_serve_command(CLI::App& app) {
             return good ? std::string() : "expected letters, digits, _ and :, no digit first";
           },
           "PREFIX"));
+  command->add_option("--ssl-certfile", server.ssl_certfile, "certificate and its chain, PEM: serve HTTPS");
+  command->add_option("--ssl-keyfile", server.ssl_keyfile, "the certificate's private key, PEM");
+  command
+      ->add_option("--api-key", server.api_keys,
+                   "keys of which requests must have one; a file of them does not show in the list of processes")
+      ->envname("QUIRE_API_KEY");
+  command->add_option("--api-key-file", server.api_key_file,
+                      "file of keys, KEY or NAME:KEY a line, # before comments; read again on SIGHUP");
+  command->add_option("--allowed-origins", server.cors.origins,
+                      "origins whose web pages may ask, or '*' (default: none but this server's own)");
+  add("--allowed-methods", server.cors.methods, "methods that pages of other origins may use");
+  add("--allowed-headers", server.cors.headers, "headers that pages of other origins may send");
+  command->add_flag("--allow-credentials", server.cors.credentials, "pages of other origins may send cookies");
   add("--max-queue", server.max_queue, "answers that may wait behind the running ones; more get a 429")
       ->check(CLI::Range(0, 1'000'000));
   add("--timeout", flags->timeout, "seconds a request may take in all; 0: no limit")->check(CLI::Range(0.0, 1e6));
@@ -104,6 +174,8 @@ void add_serve_command(CLI::App& app) {
       ->check(CLI::Range(size_t{1}, size_t{1} << 30));
   add("--max-header-size", server.max_header_bytes, "bytes of a request's header")
       ->check(CLI::Range(size_t{256}, size_t{1} << 20));
+  add("--max-bodies-size", server.max_bodies_bytes, "bytes of all bodies that are being received; more get a 503")
+      ->check(CLI::Range(size_t{1} << 20, size_t{1} << 40));
   add("--stream-buffer", server.max_stream_bytes,
       "bytes that may wait for a slow reader of a stream before it is cancelled")
       ->check(CLI::Range(size_t{4096}, size_t{1} << 30));
@@ -112,7 +184,8 @@ void add_serve_command(CLI::App& app) {
   add("--write-timeout", flags->write_timeout, "seconds for a client to take what is sent at once")
       ->check(CLI::Range(0.1, 1e6));
   add("--keep-alive-timeout", flags->idle_timeout, "seconds a connection may be idle")->check(CLI::Range(0.1, 1e6));
-  add("--log-level", flags->log_level, "how much goes to stderr")
+  add("--log-format", flags->log_format, "lines of text, or JSON objects")->check(CLI::IsMember({"text", "json"}));
+  add("--log-level", flags->log_level, "how much goes to stderr; info has a line a request")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   command->callback([flags] { serve(*flags); });
 }

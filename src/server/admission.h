@@ -1,11 +1,13 @@
-// How many answers may be under way: what runs and a bounded queue behind it.
+// What may be under way at the same time: answers, and the bytes of requests' bodies.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <mutex>
 
 namespace quire {
 
-// Thread-safe.
+// What runs and a bounded queue behind it. Thread-safe.
 class Admission {
  public:
   explicit Admission(int capacity) : capacity_(capacity) {}
@@ -29,6 +31,24 @@ class Admission {
  private:
   mutable std::mutex mutex_;
   int capacity_, inside_ = 0;
+};
+
+// Thread-safe.
+class ByteBudget {
+ public:
+  explicit ByteBudget(size_t bytes) : left_(bytes) {}
+
+  bool take(size_t bytes) {
+    size_t left = left_.load(std::memory_order_relaxed);
+    do {
+      if (left < bytes) return false;
+    } while (!left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed));
+    return true;
+  }
+  void give_back(size_t bytes) { left_.fetch_add(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<size_t> left_;
 };
 
 }  // namespace quire

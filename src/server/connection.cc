@@ -1,16 +1,15 @@
 // Requests in. What they are answered with: connection_answer.cc.
-#if defined(__clang__)  // clang 14 cannot compile coroutines with -fsanitize=function, which the fuzz build has
-#pragma clang attribute push(__attribute__((no_sanitize("function"))), apply_to = function)
-#endif
-
 #include "server/connection.h"
 
 #include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/error.hpp>
+
+#include "server/log.h"
 
 // gcc 12 with sanitizers takes Asio's coroutine frames, whose new and delete are a pair, for a mismatch.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -24,7 +23,7 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kReadBytes = 4096;           // what an idle connection holds
+constexpr size_t kReadBytes = 16 << 10;       // at once: a TLS record, and more than most requests
 constexpr size_t kReadAheadBytes = 64 << 10;  // of pipelined requests while one is answered
 constexpr size_t kLingerBytes = 64 << 20;
 constexpr std::chrono::seconds kLinger{2};
@@ -33,145 +32,299 @@ bool is_request_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 && std::ranges::all_of(id, [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
+std::string_view path_of(boost::beast::string_view target) {
+  const std::string_view whole(target.data(), target.size());
+  return whole.substr(0, whole.find_first_of("?#"));
+}
+
+// What probes and Prometheus ask. Everything else, also what is not there, is for those with a key.
+bool needs_no_key(std::string_view path) { return path == "/health" || path == "/ready" || path == "/metrics"; }
+
+double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
+
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, ConnectionContext& context)
     : context_(context),
-      stream_(std::move(socket)),
-      buffer_(context.options.max_header_bytes + 2 * kReadAheadBytes),
-      wake_(stream_.get_executor()) {}
+      stream_(std::move(socket), context.tls),
+      input_(context.options.max_header_bytes + 2 * kReadAheadBytes),
+      timer_(stream_.socket().get_executor()),
+      wake_(stream_.socket().get_executor()) {}
 
 Connection::~Connection() {
   if (exchange_) exchange_->close();
+  context_.bodies.give_back(body_held_);
 }
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
-  ErrorCode ignored;
-  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
-  stream_.socket().non_blocking(true, ignored);
-  for (bool more = true; more;) {
+  bool more = co_await handshake();
+  while (more) {
+    more = co_await wait_for_request();
+    if (!more) break;
     Parser parser;
-    if (!co_await read_request(parser)) break;
-    HttpRequest request = parser.release();
-    begin_request(request);
-    more = co_await answer(request);
+    parser.header_limit(static_cast<uint32_t>(context_.options.max_header_bytes));
+    parser.body_limit(context_.options.max_body_bytes);
+    more = co_await read_header(parser);
+    if (!more) break;
+    const std::optional<Reply> early = answer_early(parser.get());
+    if (early) {
+      keep_alive_ = keep_alive_ && parser.is_done();
+      more = co_await send(*early);
+      if (!parser.is_done()) co_await linger();
+    } else {
+      more = co_await read_body(parser);
+      if (!more) break;
+      HttpRequest request = parser.release();
+      more = co_await answer(request);
+    }
+    end_request();
     exchange_.reset();
+    context_.bodies.give_back(std::exchange(body_held_, 0));
   }
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
   stream_.close();
 }
 
-asio::awaitable<bool> Connection::read_request(Parser& parser) {
-  parser.header_limit(static_cast<uint32_t>(context_.options.max_header_bytes));
-  parser.body_limit(context_.options.max_body_bytes);
-  if (buffer_.size() == 0 && !co_await wait_for_bytes()) co_return false;
-
-  stream_.expires_after(context_.options.header_timeout);
-  auto [header_error, header_bytes] = co_await http::async_read_header(stream_, buffer_, parser, kTuple);
-  if (header_error) {
-    co_await refuse(header_error, false);
-    co_return false;
+asio::awaitable<bool> Connection::handshake() {
+  if (!stream_.secure()) co_return true;
+  const auto deadline = Clock::now() + context_.options.header_timeout;
+  for (;;) {
+    const Stream::State state = stream_.handshake();
+    if (state == Stream::State::kDone) co_return true;
+    if (state == Stream::State::kEnd) break;
+    const Wait waited = co_await wait(state, deadline);
+    if (waited != Wait::kReady) co_return false;
   }
-  stream_.expires_after(context_.options.body_timeout);
-  if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue") && !parser.is_done()) {
-    if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
-    stream_.expires_after(context_.options.body_timeout);
+  if (stream_.spoke_http()) {
+    begin_request(nullptr);
+    const ApiError error(400, "this port takes HTTPS only");
+    co_await refuse(error);
   }
-  auto [body_error, body_bytes] = co_await http::async_read(stream_, buffer_, parser, kTuple);
-  stream_.expires_never();
-  if (body_error) co_await refuse(body_error, true);
-  co_return !body_error;
+  co_return false;
 }
 
-asio::awaitable<bool> Connection::wait_for_bytes() {
+asio::awaitable<bool> Connection::wait_for_request() {
+  if (input_.size() > 0) co_return true;
+  input_.shrink_to_fit();
   if (context_.stopping) co_return false;
   idle_ = true;
-  stream_.expires_after(context_.options.idle_timeout);
-  auto [error, bytes] = co_await stream_.async_read_some(buffer_.prepare(kReadBytes), kTuple);
+  const auto deadline = Clock::now() + context_.options.idle_timeout;
+  const Wait read = co_await read_more(deadline);
   idle_ = false;
-  buffer_.commit(bytes);
-  co_return !error;
+  co_return read == Wait::kReady;
 }
 
-asio::awaitable<void> Connection::refuse(ErrorCode reason, bool in_body) {
-  request_id_ = fmt::format("{:016x}", random_u64());
-  log_name_ = "a request that could not be read";
-  route_name_ = "unreadable";
-  keep_alive_ = head_only_ = false;
-  started_ = std::chrono::steady_clock::now();
-  const ServerOptions& options = context_.options;
-  std::optional<ApiError> error;
-  if (reason == http::error::header_limit || reason == http::error::buffer_overflow) {
-    error.emplace(431, fmt::format("the header is larger than {} bytes", options.max_header_bytes));
-  } else if (reason == http::error::body_limit) {
-    error.emplace(413, fmt::format("the body is larger than {} bytes", options.max_body_bytes));
-  } else if (reason == boost::beast::error::timeout) {
-    error.emplace(
-        408,
-        fmt::format("the {} did not arrive within {} seconds", in_body ? "body" : "header",
-                    static_cast<double>((in_body ? options.body_timeout : options.header_timeout).count()) / 1000));
-  } else if (reason.category() == http::make_error_code(http::error::bad_method).category() &&
-             reason != http::error::end_of_stream && reason != http::error::partial_message) {
-    error.emplace(400, fmt::format("not HTTP/1.1: {}", reason.message()));
+asio::awaitable<bool> Connection::read_header(Parser& parser) {
+  const auto deadline = Clock::now() + context_.options.header_timeout;
+  for (ErrorCode error; !parser.is_header_done();) {
+    input_.consume(parser.put(input_.data(), error));
+    if (error == http::error::need_more && !parser.is_header_done()) {
+      const Wait read = co_await read_more(deadline);
+      if (read == Wait::kReady) continue;
+      if (read == Wait::kTimeout) {
+        begin_request(nullptr);
+        co_return co_await timed_out("header", context_.options.header_timeout);
+      }
+      co_return false;
+    }
+    if (!error || error == http::error::need_more) continue;
+    begin_request(nullptr);
+    std::optional<ApiError> refusal;
+    if (error == http::error::header_limit) {
+      refusal.emplace(431, fmt::format("the header is larger than {} bytes", context_.options.max_header_bytes));
+    } else if (error == http::error::body_limit) {
+      refusal.emplace(413, fmt::format("the body is larger than {} bytes", context_.options.max_body_bytes));
+    } else {
+      refusal.emplace(400, fmt::format("not HTTP/1.1: {}", error.message()));
+    }
+    co_await refuse(*refusal);
+    co_return false;
   }
-  if (!error) co_return;  // the client is gone
-  const Reply reply = error_reply(*error);
-  if (reason == boost::beast::error::timeout) {
-    // The stream has closed its socket; there is nobody left to tell.
-    note_answer(reply.status);
-    co_return;
+  begin_request(&parser.get());
+  co_return true;
+}
+
+asio::awaitable<bool> Connection::read_body(Parser& parser) {
+  if (parser.is_done()) co_return true;
+  const auto deadline = Clock::now() + context_.options.body_timeout;
+  if (input_.size() == 0 && boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+    if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
   }
+  std::optional<ApiError> refusal;
+  for (ErrorCode error; !parser.is_done() && !refusal;) {
+    size_t used = 0;
+    if (input_.size() > 0) {
+      used = parser.put(input_.data(), error);
+      input_.consume(used);
+    }
+    if (!hold_body(parser.get().body().size())) {
+      refusal.emplace(503, "the server holds as many bytes of other requests as it may; try again later",
+                      "server_error", "", "overloaded");
+      refusal->retry_after = 1;
+    } else if (error == http::error::body_limit) {
+      refusal.emplace(413, fmt::format("the body is larger than {} bytes", context_.options.max_body_bytes));
+    } else if (error && error != http::error::need_more) {
+      refusal.emplace(400, fmt::format("not HTTP/1.1: {}", error.message()));
+    } else if (!parser.is_done() && (used == 0 || input_.size() == 0)) {
+      const Wait read = co_await read_more(deadline);
+      if (read == Wait::kTimeout) co_return co_await timed_out("body", context_.options.body_timeout);
+      if (read == Wait::kGone) co_return false;
+    }
+  }
+  if (refusal) co_await refuse(*refusal);
+  co_return !refusal;
+}
+
+bool Connection::hold_body(size_t bytes) {
+  if (bytes <= body_held_) return true;
+  if (!context_.bodies.take(bytes - body_held_)) return false;
+  body_held_ = bytes;
+  return true;
+}
+
+// At least one byte more behind `input_`. Nothing is allocated before there is something to hold.
+asio::awaitable<Connection::Wait> Connection::read_more(Clock::time_point deadline) {
+  for (;;) {
+    const Stream::State state = receive();
+    if (state == Stream::State::kDone) co_return Wait::kReady;
+    if (state == Stream::State::kEnd) co_return Wait::kGone;
+    const Wait waited = co_await wait(state, deadline);
+    if (waited != Wait::kReady) co_return waited;
+  }
+}
+
+Stream::State Connection::receive() {
+  std::array<char, kReadBytes> bytes;
+  const size_t room = std::min(bytes.size(), input_.max_size() - input_.size());
+  if (room == 0) return Stream::State::kEnd;  // a chunk's header that never ends
+  const Stream::Transfer read = stream_.read(std::span(bytes).first(room));
+  input_.commit(asio::buffer_copy(input_.prepare(read.bytes), asio::buffer(bytes, read.bytes)));
+  return read.state;
+}
+
+asio::awaitable<Connection::Wait> Connection::wait(Stream::State need, Clock::time_point deadline) {
+  if (gone_) co_return Wait::kGone;
+  timed_out_ = false;
+  timer_.expires_at(deadline);
+  timer_.async_wait([self = shared_from_this()](ErrorCode) {
+    // A wait that has ended meanwhile has set the timer anew.
+    if (self->timer_.expiry() > Clock::now()) return;
+    self->timed_out_ = true;
+    self->stream_.cancel();
+  });
+  const auto type =
+      need == Stream::State::kWantsWrite ? asio::ip::tcp::socket::wait_write : asio::ip::tcp::socket::wait_read;
+  auto [error] = co_await stream_.socket().async_wait(type, kTuple);
+  timer_.expires_at(Clock::time_point::max());
+  co_return !error ? Wait::kReady : timed_out_ ? Wait::kTimeout : Wait::kGone;
+}
+
+asio::awaitable<bool> Connection::timed_out(std::string_view what, std::chrono::milliseconds limit) {
+  const ApiError error(408, fmt::format("the {} did not arrive within {} seconds", what, seconds(limit)));
+  co_await refuse(error);
+  co_return false;
+}
+
+asio::awaitable<void> Connection::refuse(const ApiError& error) {
+  keep_alive_ = false;
+  const Reply reply = error_reply(error);
   co_await send(reply);
+  end_request();
   co_await linger();
 }
 
 // Closing while the client still sends would reset the connection, and with it the answer that is on its way.
 asio::awaitable<void> Connection::linger() {
-  ErrorCode ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-  stream_.expires_after(kLinger);
-  std::array<char, 16384> discarded;
+  stream_.end_writing();
+  const auto deadline = Clock::now() + kLinger;
   for (size_t total = 0; total < kLingerBytes;) {
-    auto [error, bytes] = co_await stream_.async_read_some(asio::buffer(discarded), kTuple);
-    if (error) break;
-    total += bytes;
+    const Stream::Transfer discarded = stream_.discard();
+    if (discarded.state == Stream::State::kEnd) break;
+    total += discarded.bytes;
+    if (discarded.state == Stream::State::kDone) continue;
+    const Wait waited = co_await wait(discarded.state, deadline);
+    if (waited != Wait::kReady) break;
   }
 }
 
-void Connection::begin_request(const HttpRequest& request) {
-  const auto given = request["X-Request-Id"];
-  request_id_ = is_request_id({given.data(), given.size()}) ? std::string(given)
-                                                            : fmt::format("{:016x}{:016x}", random_u64(), random_u64());
-  const auto method = request.method_string(), target = request.target();
-  log_name_ = std::string(method) + ' ' + describe(Json(std::string(target)));
-  keep_alive_ = request.keep_alive();
-  head_only_ = request.method() == http::verb::head;
-  http_1_0_ = request.version() < 11;
-  route_name_ = "unknown";
+void Connection::begin_request(const HttpRequest* request) {
+  const auto text = [&](const auto& field) {
+    const auto value = request ? (*request)[field] : boost::beast::string_view();
+    return std::string_view(value.data(), value.size());
+  };
+  const std::string_view given = text("X-Request-Id");
+  request_id_ = is_request_id(given) ? std::string(given) : fmt::format("{:016x}{:016x}", random_u64(), random_u64());
+  cors_lines_ = cors_lines(context_.options.cors, text(http::field::origin));
+  method_ = request ? loggable({request->method_string().data(), request->method_string().size()}, 32) : "-";
+  path_ = request ? loggable(path_of(request->target()), 256) : "-";
+  tenant_.clear();
+  keep_alive_ = request && request->keep_alive();
+  head_only_ = request && request->method() == http::verb::head;
+  http_1_0_ = request && request->version() < 11;
+  route_name_ = request ? "unknown" : "unreadable";
+  service_ = context_.service.load(std::memory_order_acquire);
   error_shape_ = ErrorShape::kOpenAi;
-  bytes_sent_ = gone_ = false;
-  started_ = std::chrono::steady_clock::now();
+  gone_ = false;
+  status_ = prompt_tokens_ = cached_tokens_ = completion_tokens_ = 0;
+  finish_ = {};
+  first_token_.reset();
+  started_ = Clock::now();
+}
+
+std::optional<Reply> Connection::answer_early(const HttpRequest& request) {
+  const auto text = [&](const auto& field) {
+    const auto value = request[field];
+    return std::string_view(value.data(), value.size());
+  };
+  if (request.method() == http::verb::options) {
+    auto asked =
+        preflight(context_.options.cors, text(http::field::origin), text(http::field::access_control_request_method),
+                  text(http::field::access_control_request_headers));
+    if (asked && asked->allowed) {
+      return Reply{.body = "OK", .content_type = "text/plain", .headers = std::move(asked->headers)};
+    }
+    if (asked) {
+      return error_reply({403, "pages of this origin may not ask this", "invalid_request_error", {}, "cors"});
+    }
+  }
+  if (!context_.keys.required() || needs_no_key(path_of(request.target()))) return std::nullopt;
+  std::string_view key = bearer_key(text(http::field::authorization));
+  if (key.empty()) key = text("x-api-key");  // Anthropic's clients
+  if (const auto name = context_.keys.name_of(key)) {
+    tenant_ = *name;
+    return std::nullopt;
+  }
+  if (service_) {  // Anthropic's clients want their own shape of errors
+    try {
+      std::string allow;
+      const std::string target(request.target());
+      error_shape_ =
+          service_->route({request.method_string().data(), request.method_string().size()}, target, allow).errors;
+    } catch (const ApiError&) {  // nothing is there, which is nobody's business without a key
+    }
+  }
+  const ApiError error(401, key.empty() ? "an API key is needed: Authorization: Bearer KEY" : "wrong API key",
+                       "invalid_request_error", {}, "invalid_api_key");
+  Reply reply = error_reply(error, error_shape_);
+  reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return reply;
 }
 
 // While an answer is generated nobody reads from the socket, and yet the client's leaving must be seen: wait until the
 // socket is readable, keep what comes (a pipelined request), take the end for what it is. A wait may outlive its
 // answer; it ends with the next request's first byte, or serves the next answer.
 void Connection::watch() {
-  if (waiting_) return;
-  waiting_ = true;
+  if (watch_waits_) return;
+  watch_waits_ = true;
   stream_.socket().async_wait(asio::ip::tcp::socket::wait_read, [self = shared_from_this()](ErrorCode error) {
-    self->waiting_ = false;
+    self->watch_waits_ = false;
     if (!error && self->watching_) self->on_readable();
   });
 }
 
 void Connection::on_readable() {
-  if (buffer_.size() >= kReadAheadBytes) return;
-  ErrorCode error;
-  const size_t bytes = stream_.socket().read_some(buffer_.prepare(kReadBytes), error);
-  buffer_.commit(bytes);
-  if (!error || error == asio::error::would_block) return watch();
+  if (input_.size() >= kReadAheadBytes) return;
+  if (receive() != Stream::State::kEnd) return watch();
   gone_ = true;
   exchange_->cancel();
   stream_.cancel();  // a write that waits for this client
@@ -184,13 +337,13 @@ void Connection::wake_up() {
 }
 
 void Connection::drain() {
-  asio::post(stream_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.socket().get_executor(), [self = shared_from_this()] {
     if (self->idle_) self->stream_.cancel();
   });
 }
 
 void Connection::abort() {
-  asio::post(stream_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.socket().get_executor(), [self = shared_from_this()] {
     if (self->exchange_) {
       self->exchange_->cancel();
     } else {
@@ -200,7 +353,3 @@ void Connection::abort() {
 }
 
 }  // namespace quire
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif

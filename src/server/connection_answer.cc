@@ -1,27 +1,23 @@
 // Answers out.
-#if defined(__clang__)  // clang 14 cannot compile coroutines with -fsanitize=function, which the fuzz build has
-#pragma clang attribute push(__attribute__((no_sanitize("function"))), apply_to = function)
-#endif
-
 #include <spdlog/spdlog.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/status.hpp>
 
 #include "server/connection.h"
+#include "server/log.h"
 
 namespace quire {
 namespace {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr int kClientLeft = 499;  // in the log: nginx's number for it
 
 void append_chunk(std::string_view data, bool chunked, std::string& out) {
   if (chunked) fmt::format_to(std::back_inserter(out), "{:x}\r\n", data.size());
@@ -29,7 +25,34 @@ void append_chunk(std::string_view data, bool chunked, std::string& out) {
   if (chunked) out += "\r\n";
 }
 
+using Seconds = std::chrono::duration<double>;
+
+ApiError timeout_error() {
+  return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};
+}
 ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
+
+Reply loading_reply(std::string_view path) {
+  if (path == "/health") return {.body = R"({"status":"loading"})"};
+  ApiError error(503, "the model is still loading; try again later", "server_error", {}, "loading");
+  error.retry_after = 2;
+  return error_reply(error);
+}
+
+std::string_view log_name(FinishReason finish) {
+  switch (finish) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kTimeout:
+      return "timeout";
+    case FinishReason::kError:
+      return "error";
+    default:
+      return "abort";
+  }
+}
 
 }  // namespace
 
@@ -37,17 +60,21 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
   std::optional<Reply> reply;
   Job job;
   std::string allow;
+  if (!service_) {
+    reply = loading_reply(path_);
+    co_return co_await send(*reply);
+  }
   try {
     const std::string target(request.target());
     const Route route =
-        context_.service.route({request.method_string().data(), request.method_string().size()}, target, allow);
+        service_->route({request.method_string().data(), request.method_string().size()}, target, allow);
     route_name_ = route.name;
     error_shape_ = route.errors;
     if (route.endpoint != Endpoint::kApi) {
-      reply = context_.service.reply(route, context_.stopping);
+      reply = service_->reply(route, context_.stopping);
     } else {
       if (context_.stopping) throw stopping_error();
-      auto prepare = [&]() -> asio::awaitable<Job> { co_return context_.service.prepare(route.api, request.body()); };
+      auto prepare = [&]() -> asio::awaitable<Job> { co_return service_->prepare(route.api, request.body()); };
       job = co_await asio::co_spawn(context_.workers, prepare(), asio::use_awaitable);
     }
   } catch (...) {
@@ -56,20 +83,27 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
   }
   if (reply) co_return co_await send(*reply);
   request.body() = {};
+  context_.bodies.give_back(std::exchange(body_held_, 0));
   co_return co_await generate(std::move(job));
 }
 
 asio::awaitable<bool> Connection::generate(Job job) {
   exchange_ = std::make_shared<Exchange>(
-      context_.service.completer(), context_.service.metrics(), context_.service.admission(),
-      [weak = weak_from_this(), executor = stream_.get_executor()] {
+      service_->completer(), service_->metrics(), service_->admission(),
+      [weak = weak_from_this(), executor = stream_.socket().get_executor()] {
         asio::post(executor, [weak] {
           if (const auto self = weak.lock()) self->wake_up();
         });
       },
       context_.options.max_stream_bytes);
-  const auto timeout = context_.options.request_timeout;
-  deadline_ = timeout.count() > 0 ? started_ + timeout : Clock::time_point::max();
+  const double limit = std::chrono::duration<double>(context_.options.request_timeout).count();  // 0: none
+  deadline_ = Clock::time_point::max();
+  for (Request& request : job.requests) {
+    request.tenant = tenant_;
+    if (limit > 0) request.timeout = request.timeout > 0 ? std::min(request.timeout, limit) : limit;
+    if (request.timeout > 0) deadline_ = started_ + duration_cast<Clock::duration>(Seconds(request.timeout));
+    prompt_tokens_ += static_cast<int>(request.prompt.size());
+  }
   std::optional<Reply> reply;
   try {
     exchange_->start(std::move(job.requests));
@@ -84,7 +118,6 @@ asio::awaitable<bool> Connection::generate(Job job) {
   const bool more = job.stream ? co_await stream(job, *exchange_) : co_await collect(job, *exchange_);
   watching_ = false;
   exchange_->close();
-  if (gone_) spdlog::info("{} the client left: {}", request_id_, log_name_);
   co_return more && !gone_;
 }
 
@@ -96,6 +129,7 @@ asio::awaitable<std::optional<ApiError>> Connection::next_pieces(Exchange& excha
   woken_ = false;
   pieces.clear();
   exchange.take(pieces);
+  for (const Piece& piece : pieces) note_piece(piece);
   if (exchange.overflowed()) {
     co_return ApiError(
         500,
@@ -103,10 +137,7 @@ asio::awaitable<std::optional<ApiError>> Connection::next_pieces(Exchange& excha
         "server_error", {}, "slow_reader");
   }
   if (Clock::now() >= deadline_) {
-    co_return ApiError(504,
-                       fmt::format("the answer was not complete within {} seconds",
-                                   static_cast<double>(context_.options.request_timeout.count()) / 1000),
-                       "server_error", {}, "timeout");
+    co_return timeout_error();
   }
   co_return std::nullopt;
 }
@@ -116,7 +147,7 @@ std::optional<ApiError> Connection::failure_of(const Piece& piece) const {
     case FinishReason::kError:
       return ApiError(500, piece.output.error.empty() ? "the engine failed" : piece.output.error, "server_error");
     case FinishReason::kTimeout:
-      return ApiError(504, "the answer was not complete within the request's timeout", "server_error", {}, "timeout");
+      return timeout_error();
     case FinishReason::kCancelled:
       return stopping_error();
     default:
@@ -198,14 +229,38 @@ std::string Connection::head(int status, std::string_view content_type,
   std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nServer: quire\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: {}\r\n", status,
       std::string_view(reason.data(), reason.size()), content_type, request_id_, keep_alive_ ? "keep-alive" : "close");
+  text += cors_lines_;
   for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
   return text + "\r\n";
 }
 
 void Connection::note_answer(int status) {
-  context_.service.metrics()->http_answered(route_name_, status);
-  spdlog::info("{} {} {} {:.1f} ms", request_id_, status, log_name_,
-               std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
+  if (service_) service_->metrics()->http_answered(route_name_, status);
+  status_ = status;
+}
+
+void Connection::note_piece(const Piece& piece) {
+  if (!first_token_ && !piece.output.tokens.empty()) first_token_ = Clock::now();
+  completion_tokens_ += static_cast<int>(piece.output.tokens.size());
+  if (piece.output.finish == FinishReason::kNone) return;
+  finish_ = log_name(piece.output.finish);
+  if (piece.output.choice == 0) cached_tokens_ += piece.output.usage.cached_tokens;
+}
+
+void Connection::end_request() {
+  if (!context_.log.should_log(spdlog::level::info)) return;
+  const RequestRecord record{.id = request_id_,
+                             .tenant = tenant_,
+                             .method = method_,
+                             .path = path_,
+                             .status = status_ == 0 ? kClientLeft : status_,
+                             .prompt_tokens = prompt_tokens_,
+                             .cached_tokens = cached_tokens_,
+                             .completion_tokens = completion_tokens_,
+                             .finish = finish_.empty() && prompt_tokens_ > 0 ? "abort" : finish_,
+                             .ttft = first_token_ ? *first_token_ - started_ : std::chrono::nanoseconds(-1),
+                             .duration = Clock::now() - started_};
+  context_.log.info(request_line(record, context_.options.log_format));
 }
 
 asio::awaitable<bool> Connection::send(const Reply& reply) {
@@ -219,15 +274,17 @@ asio::awaitable<bool> Connection::send(const Reply& reply) {
 }
 
 asio::awaitable<bool> Connection::write(std::string_view bytes) {
-  stream_.expires_after(context_.options.write_timeout);
-  auto [error, written] = co_await asio::async_write(stream_, asio::buffer(bytes), kTuple);
-  stream_.expires_never();
-  if (error) gone_ = true;
-  co_return !error;
+  const auto deadline = Clock::now() + context_.options.write_timeout;
+  while (!bytes.empty() && !gone_) {
+    const Stream::Transfer written = stream_.write(bytes);
+    bytes.remove_prefix(written.bytes);
+    if (written.state == Stream::State::kDone) continue;
+    gone_ = written.state == Stream::State::kEnd;
+    if (gone_) break;
+    const Wait waited = co_await wait(written.state, deadline);
+    gone_ = gone_ || waited != Wait::kReady;
+  }
+  co_return !gone_;
 }
 
 }  // namespace quire
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif

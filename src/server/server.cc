@@ -1,12 +1,9 @@
-#if defined(__clang__)  // clang 14 cannot compile coroutines with -fsanitize=function, which the fuzz build has
-#pragma clang attribute push(__attribute__((no_sanitize("function"))), apply_to = function)
-#endif
-
 #include "server/server.h"
 
 #include <spdlog/spdlog.h>
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -41,14 +38,24 @@ tcp::endpoint resolve(asio::io_context& io, const std::string& host, uint16_t po
   return found.begin()->endpoint();
 }
 
+std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
+  if (options.ssl_certfile.empty() && options.ssl_keyfile.empty()) return nullptr;
+  if (options.ssl_certfile.empty()) throw invalid("--ssl-keyfile needs --ssl-certfile");
+  if (options.ssl_keyfile.empty()) throw invalid("--ssl-certfile needs --ssl-keyfile");
+  return std::make_unique<Tls>(options.ssl_certfile, options.ssl_keyfile);
+}
+
 }  // namespace
 
 // The list of connections and the phase of stopping live on the control strand.
 struct Server::State {
-  State(Completer& completer, ServerOptions given)
+  explicit State(ServerOptions given)
       : options(std::move(given)),
-        service(completer, options),
-        context{service, options, workers, {}, {}},
+        tls(make_tls(options)),
+        keys(options.api_keys, options.api_key_file),
+        request_log(spdlog::default_logger()->clone(kRequestLogger)),
+        bodies(options.max_bodies_bytes),
+        context{options, tls.get(), keys, *request_log, bodies, workers, {}, {}, {}},
         io(options.threads),
         control(asio::make_strand(io)),
         acceptor(control),
@@ -110,7 +117,8 @@ struct Server::State {
     ErrorCode ignored;
     if (phase == 1) {
       spdlog::info("stopping: {} connections, {} answers under way, at most {} s", connections.size(),
-                   service.admission()->inside(), std::chrono::duration<double>(options.grace).count());
+                   context.service ? service->admission()->inside() : 0,
+                   std::chrono::duration<double>(options.grace).count());
       context.stopping = true;
       acceptor.close(ignored);
       if (connections.empty()) return finish();
@@ -142,16 +150,42 @@ struct Server::State {
     signals.cancel(ignored);
   }
 
+  // What cannot be read leaves what there is.
+  void reload() {
+    const auto attempt = [](auto&& read) {
+      try {
+        read();
+      } catch (const Error& error) {
+        spdlog::error("SIGHUP: {}; nothing has changed", error.what());
+      }
+    };
+    if (!keys.file().empty()) attempt([&] { spdlog::info("SIGHUP: {} API keys", keys.reload()); });
+    if (tls) {
+      attempt([&] {
+        tls->reload();
+        spdlog::info("SIGHUP: the certificate is that of {} now", options.ssl_certfile);
+      });
+    }
+  }
+
   void wait_for_signal() {
-    signals.async_wait([this](ErrorCode error, int) {
+    signals.async_wait([this](ErrorCode error, int signal) {
       if (error) return;
+      if (signal == SIGHUP) {
+        reload();
+        return wait_for_signal();
+      }
       stop();
       if (phase == 1 && !connections.empty()) wait_for_signal();
     });
   }
 
   ServerOptions options;
-  Service service;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<Tls> tls;
+  ApiKeys keys;
+  std::shared_ptr<spdlog::logger> request_log;
+  ByteBudget bodies;
   asio::thread_pool workers{1};
   ConnectionContext context;
   asio::io_context io;
@@ -164,8 +198,14 @@ struct Server::State {
   int phase = 0;  // how often stop() was called
 };
 
-Server::Server(Completer& completer, ServerOptions options)
-    : state_(std::make_unique<State>(completer, std::move(options))) {}
+Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+
+Server::Server(Completer& completer, ServerOptions options) : Server(std::move(options)) { attach(completer); }
+
+void Server::attach(Completer& completer) {
+  state_->service = std::make_unique<Service>(completer, state_->options);
+  state_->context.service.store(state_->service.get(), std::memory_order_release);
+}
 
 Server::~Server() {
   state_->workers.stop();
@@ -173,12 +213,13 @@ Server::~Server() {
 }
 
 uint16_t Server::port() const { return state_->address.port(); }
-Service& Server::service() { return state_->service; }
+Service& Server::service() { return *state_->service; }
 
 std::string Server::url() const {
   const auto& address = state_->address.address();
-  return address.is_v6() ? fmt::format("http://[{}]:{}", address.to_string(), port())
-                         : fmt::format("http://{}:{}", address.to_string(), port());
+  const char* scheme = state_->tls ? "https" : "http";
+  return address.is_v6() ? fmt::format("{}://[{}]:{}", scheme, address.to_string(), port())
+                         : fmt::format("{}://{}:{}", scheme, address.to_string(), port());
 }
 
 void Server::run() {
@@ -195,14 +236,11 @@ void Server::stop() {
   asio::post(state_->control, [state = state_.get()] { state->stop(); });
 }
 
-void Server::stop_on_signals() {
+void Server::obey_signals() {
   state_->signals.add(SIGINT);
   state_->signals.add(SIGTERM);
+  if (state_->tls || !state_->keys.file().empty()) state_->signals.add(SIGHUP);
   state_->wait_for_signal();
 }
 
 }  // namespace quire
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif

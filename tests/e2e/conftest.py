@@ -22,7 +22,7 @@ class Server:
         command = [str(QUIRE), "serve", "-m", str(MODEL), "--port", "0", "--served-model-name", "smollm2", *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
-        found = re.search(r"http://\S+", line)
+        found = re.search(r"https?://\S+", line)
         assert found, f"no URL in {line!r}; stderr: {self.process.stderr.read()}"
         self.url = found.group()
         self.base = self.url.removesuffix("/v1")

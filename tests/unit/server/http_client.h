@@ -3,12 +3,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,19 +42,37 @@ class HttpClient {
     connected = ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   }
   ~HttpClient() { close(); }
+
+  // Speaks TLS from now on and takes any certificate. false: the handshake failed.
+  bool start_tls() {
+    tls_context_.reset(SSL_CTX_new(TLS_client_method()));
+    tls_.reset(SSL_new(tls_context_.get()));
+    SSL_set_fd(tls_.get(), fd_);
+    return SSL_connect(tls_.get()) == 1;
+  }
+  SSL* tls() { return tls_.get(); }
+  void forget_tls() {  // the connection stays
+    tls_.reset();
+    tls_context_.reset();
+  }
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
   bool connected = false;
+  int fd() const { return fd_; }
 
+  // As a client that says no more but still listens.
+  void end_writing() { ::shutdown(fd_, SHUT_WR); }
   void close() {
+    tls_.reset();
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
 
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t n = tls_ ? SSL_write(tls_.get(), bytes.data(), static_cast<int>(bytes.size()))
+                             : ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(n));
     }
@@ -151,12 +171,14 @@ class HttpClient {
   }
 
   bool readable(int milliseconds) {
+    if (tls_ && SSL_pending(tls_.get()) > 0) return true;
     pollfd poll{fd_, POLLIN, 0};
     return ::poll(&poll, 1, milliseconds) == 1;
   }
   bool receive() {
     char bytes[65536];
-    const ssize_t n = ::recv(fd_, bytes, sizeof bytes, 0);
+    const ssize_t n =
+        tls_ ? SSL_read(tls_.get(), bytes, static_cast<int>(sizeof bytes)) : ::recv(fd_, bytes, sizeof bytes, 0);
     if (n <= 0) return false;
     buffer_.append(bytes, static_cast<size_t>(n));
     return true;
@@ -168,7 +190,13 @@ class HttpClient {
     return taken;
   }
 
+  struct Free {
+    void operator()(SSL* tls) const { SSL_free(tls); }
+    void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+  };
   int fd_ = -1;
+  std::unique_ptr<SSL_CTX, Free> tls_context_;
+  std::unique_ptr<SSL, Free> tls_;
   std::string buffer_;
 };
 

@@ -16,10 +16,13 @@ namespace quire {
 
 class RunningServer {
  public:
-  explicit RunningServer(ServerOptions options = {}) {
-    spdlog::set_level(spdlog::level::off);
+  explicit RunningServer(ServerOptions options = {}, const std::function<void(Server&)>& before_run = {},
+                         spdlog::level::level_enum log_level = spdlog::level::off) {
+    spdlog::set_level(log_level);
     options.port = 0;
-    server = std::make_unique<Server>(model, options);
+    server = std::make_unique<Server>(options);
+    if (before_run) before_run(*server);
+    server->attach(model);
     thread_ = std::thread([this] { server->run(); });
   }
   ~RunningServer() {

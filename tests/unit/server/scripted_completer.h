@@ -25,7 +25,8 @@ class ScriptedCompleter final : public Completer {
   bool endless = false;                           // repeats the answer until max_tokens or cancel
   std::chrono::microseconds token_time{0};        // between tokens of a choice
   int cached_tokens = 0;                          // of every prompt
-  int fail_at_token = -1;                         // this token is a kError instead
+  int fail_at_token = -1;                         // instead of this token the answer ends with `failure`
+  FinishReason failure = FinishReason::kError;
   std::function<void(const Request&)> on_submit;  // may throw
 
   ScriptedCompleter() {
@@ -172,7 +173,7 @@ class ScriptedCompleter final : public Completer {
     if (cancel) {
       output.finish = FinishReason::kCancelled;
     } else if (done == fail_at_token) {
-      output.finish = FinishReason::kError;
+      output.finish = failure;
       output.error = "the script failed";
     } else if (w.request.pooling != Pooling::kNone) {
       output.embedding = {3.0f, w.request.pooling == Pooling::kLast ? -4.0f : 4.0f};

@@ -120,24 +120,54 @@ TEST(ServerLimits, RefusesWhatIsNotHttp) {
   }
 }
 
-TEST(ServerLimits, TricklingClientsAreCutOff) {
+TEST(ServerLimits, TricklingClientsAreCutOffAndTold) {
   ServerOptions options;
   options.header_timeout = 300ms;
   options.body_timeout = 300ms;
-  options.idle_timeout = 400ms;
   RunningServer running(options);
   for (const char* beginning :
-       {"GET /health HTTP/1.1\r\n", "POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{", ""}) {
+       {"GET /health HTTP/1.1\r\n", "POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{",
+        "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
     HttpClient client(running.port());
     client.send(beginning);
     std::atomic<bool> closed{false};
     std::thread trickle([&] {
-      while (*beginning && !closed && client.send("x")) std::this_thread::sleep_for(20ms);
+      while (!closed && client.send("1")) std::this_thread::sleep_for(20ms);
     });
+    const HttpAnswer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 408) << beginning;
+    EXPECT_EQ(answer.headers.at("connection"), "close");
     EXPECT_NE(client.read_to_end(5s), std::nullopt) << beginning;
     closed = true;
     trickle.join();
   }
+}
+
+TEST(ServerLimits, IdleConnectionsAreClosedInSilence) {
+  ServerOptions options;
+  options.idle_timeout = 200ms;
+  RunningServer running(options);
+  HttpClient silent(running.port()), kept(running.port());
+  EXPECT_EQ(kept.get("/health").status, 200);
+  EXPECT_EQ(silent.read_to_end(5s), "");
+  EXPECT_EQ(kept.read_to_end(5s), "");
+}
+
+TEST(ServerLimits, AllBodiesTogetherAreBounded) {
+  ServerOptions options;
+  options.max_bodies_bytes = 2 << 20;
+  RunningServer running(options);
+  HttpClient holder(running.port());
+  holder.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + std::string(1'500'000, ' '));
+  EXPECT_TRUE(eventually([&] {
+    HttpClient other(running.port());
+    const HttpAnswer answer = other.post(kCompletionPath, std::string(1'000'000, ' '));
+    return answer.status == 503 && answer.json()["error"]["code"] == "overloaded";
+  }));
+  EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
+  holder.close();
+  EXPECT_TRUE(eventually(
+      [&] { return HttpClient(running.port()).post(kCompletionPath, std::string(1'000'000, ' ')).status == 400; }));
 }
 
 TEST(ServerLimits, SendsContinueToThoseWhoWait) {
@@ -188,6 +218,25 @@ TEST(ServerLimits, ARequestThatTakesTooLongIsCancelled) {
   EXPECT_EQ(stream.status, 200);
   EXPECT_EQ(Json::parse(events(stream.body).back())["error"]["code"], "timeout");
   EXPECT_TRUE(eventually([&] { return running.model.running() == 0; }));
+}
+
+TEST(ServerLimits, TheEngineKnowsTheTimeoutAndMayEndTheAnswerItself) {
+  ServerOptions options;
+  options.request_timeout = 90s;
+  RunningServer running(options);
+  std::atomic<double> timeout{0};
+  running.model.on_submit = [&](const Request& request) { timeout = request.timeout; };
+  running.model.fail_at_token = 2;
+  running.model.failure = FinishReason::kTimeout;
+  running.model.token_time = 20ms;  // so that the stream has begun
+  HttpClient client(running.port());
+  const HttpAnswer answer = client.post(kChatPath, chat_body());
+  EXPECT_EQ(answer.status, 504);
+  EXPECT_EQ(answer.json()["error"]["code"], "timeout");
+  EXPECT_EQ(timeout, 90);
+  const HttpAnswer stream = client.post(kChatPath, chat_body(R"("stream": true)"));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(Json::parse(events(stream.body).back())["error"]["code"], "timeout");
 }
 
 TEST(ServerLimits, AGracefulStopLetsAnswersEndAndTakesNoMore) {

@@ -1,0 +1,143 @@
+// Who gets in, and what a server says before it has a model.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "unit/server/running_server.h"
+#include "unit/server/temporary_files.h"
+
+namespace quire {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kKey = "Authorization: Bearer sk-a\r\n";
+
+ServerOptions with_keys(const TemporaryFolder& folder) {
+  ServerOptions options;
+  options.api_key_file = folder.write("keys", "team-a:sk-a\n");
+  return options;
+}
+
+TEST(Access, IsForThoseWithAKey) {
+  const TemporaryFolder folder;
+  RunningServer running(with_keys(folder));
+  std::string tenant;
+  running.model.on_submit = [&](const Request& request) { tenant = request.tenant; };
+  HttpClient client(running.port());
+  EXPECT_EQ(client.call("POST", kChatPath, chat_body(), kKey).status, 200);
+  EXPECT_EQ(tenant, "team-a");
+  EXPECT_EQ(client.call("POST", kChatPath, chat_body(), "x-api-key: sk-a\r\n").status, 200);
+  EXPECT_EQ(client.call("GET", "/v1/models", {}, kKey).status, 200);
+  for (const char* open : {"/health", "/ready", "/metrics"}) EXPECT_EQ(client.get(open).status, 200);
+  for (const char* header : {"", "Authorization: Bearer sk-b\r\n", "Authorization: Basic sk-a\r\n",
+                             "Authorization: sk-a\r\n", "x-api-key: sk-\r\n"}) {
+    for (const char* path : {"/v1/models", "/v1/nothing", "/tokenize", "/health/../v1/models", "//health"}) {
+      const HttpAnswer answer = client.call("GET", path, {}, header);
+      EXPECT_EQ(answer.status, 401) << path << header;
+      EXPECT_EQ(answer.headers.at("www-authenticate"), "Bearer");
+      EXPECT_EQ(answer.json()["error"]["code"], "invalid_api_key");
+      EXPECT_FALSE(answer.headers.at("x-request-id").empty());
+    }
+  }
+}
+
+TEST(Access, RefusesBeforeTheBodyComes) {
+  const TemporaryFolder folder;
+  RunningServer running(with_keys(folder));
+  HttpClient client(running.port());
+  client.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n");
+  const HttpAnswer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 401);
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  HttpClient other(running.port());  // who has sent it already reads the answer too
+  EXPECT_EQ(other.post(kChatPath, std::string(3'000'000, ' ')).status, 401);
+  EXPECT_EQ(running.model.submitted(), 0u);
+  // To Anthropic's clients in their own shape.
+  EXPECT_EQ(HttpClient(running.port()).call("POST", "/v1/messages").json()["type"], "error");
+}
+
+TEST(Access, ReadsTheKeysAgainOnSighup) {
+  const TemporaryFolder folder;
+  RunningServer running(with_keys(folder), [](Server& server) { server.obey_signals(); });
+  const auto status = [&](const std::string& key) {
+    return HttpClient(running.port()).call("GET", "/v1/models", {}, "Authorization: Bearer " + key + "\r\n").status;
+  };
+  EXPECT_EQ(status("sk-a"), 200);
+  folder.write("keys", "team-b:sk-b\n");
+  std::raise(SIGHUP);
+  EXPECT_TRUE(eventually([&] { return status("sk-b") == 200; }));
+  EXPECT_EQ(status("sk-a"), 401);
+  folder.write("keys", "broken file\n");
+  std::raise(SIGHUP);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(status("sk-b"), 200);
+}
+
+TEST(Access, AnswersPagesOfAllowedOrigins) {
+  const TemporaryFolder folder;
+  ServerOptions options = with_keys(folder);
+  options.cors.origins = {"https://chat.example.org"};
+  RunningServer running(options);
+  HttpClient client(running.port());
+  const std::string page = "Origin: https://chat.example.org\r\n";
+  // A browser sends no key with its question.
+  const HttpAnswer asked =
+      client.call("OPTIONS", kChatPath, {},
+                  page + "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n");
+  EXPECT_EQ(asked.status, 200);
+  EXPECT_EQ(asked.headers.at("access-control-allow-origin"), "https://chat.example.org");
+  EXPECT_EQ(asked.headers.at("access-control-allow-headers"), "authorization");
+  EXPECT_EQ(
+      client
+          .call("OPTIONS", kChatPath, {}, "Origin: https://evil.example.org\r\nAccess-Control-Request-Method: POST\r\n")
+          .status,
+      403);
+  EXPECT_EQ(client.call("OPTIONS", kChatPath, {}, kKey).status, 405);
+  for (const char* fields : {"", R"("stream": true)", R"("temperature": -1)"}) {
+    const HttpAnswer answer = client.call("POST", kChatPath, chat_body(fields), page + kKey);
+    EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "https://chat.example.org");
+    EXPECT_EQ(answer.headers.at("vary"), "Origin");
+  }
+  EXPECT_FALSE(client.call("GET", "/health").headers.contains("access-control-allow-origin"));
+}
+
+TEST(Access, ListensWhileTheModelLoads) {
+  spdlog::set_level(spdlog::level::off);
+  ServerOptions options;
+  options.port = 0;
+  ScriptedCompleter model;
+  Server server(options);
+  std::thread thread([&] { server.run(); });
+  HttpClient client(server.port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  for (const char* path : {"/ready", "/v1/models", "/metrics"}) {
+    const HttpAnswer answer = client.get(path);
+    EXPECT_EQ(answer.status, 503) << path;
+    EXPECT_EQ(answer.json()["error"]["code"], "loading");
+    EXPECT_TRUE(answer.headers.contains("retry-after"));
+  }
+  EXPECT_EQ(client.post(kChatPath, chat_body()).status, 503);
+  server.attach(model);
+  EXPECT_EQ(client.post(kChatPath, chat_body()).status, 200);
+  EXPECT_EQ(client.get("/health").status, 200);
+  EXPECT_EQ(client.get("/ready").status, 200);
+  server.stop();
+  thread.join();
+}
+
+TEST(Access, AStopWhileLoadingEndsAtOnce) {
+  spdlog::set_level(spdlog::level::off);
+  ServerOptions options;
+  options.port = 0;
+  Server server(options);
+  std::thread thread([&] { server.run(); });
+  HttpClient client(server.port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  server.stop();
+  EXPECT_NE(client.read_to_end(5s), std::nullopt);
+  thread.join();
+}
+
+}  // namespace
+}  // namespace quire
