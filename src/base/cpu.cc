@@ -48,6 +48,7 @@ CpuFeatures cpu_features() {
     f.amx_bf16 = (d >> 22 & 1) != 0;
     f.amx_int8 = (d >> 25 & 1) != 0;
   }
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) f.avx_vnni = f.avx2 && (a >> 4 & 1) != 0;
 #endif
   return f;
 }

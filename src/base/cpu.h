@@ -7,8 +7,9 @@
 namespace quire {
 
 struct CpuFeatures {
-  bool avx2 = false;    // with FMA and F16C
-  bool avx512 = false;  // F, BW, VL, DQ and VNNI
+  bool avx2 = false;      // with FMA and F16C
+  bool avx_vnni = false;  // and AVX2
+  bool avx512 = false;    // F, BW, VL, DQ and VNNI
   bool amx_int8 = false, amx_bf16 = false;
 };
 CpuFeatures cpu_features();

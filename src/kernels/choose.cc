@@ -10,7 +10,7 @@ namespace {
 
 // Worst first.
 struct Available {
-  std::array<const KernelSet*, 3> sets{};
+  std::array<const KernelSet*, 4> sets{};
   size_t count = 0;
 };
 
@@ -20,6 +20,7 @@ const Available& available() {
     const CpuFeatures cpu = cpu_features();
     a.sets[a.count++] = &reference_kernels();
     if (cpu.avx2 && avx2_kernels()) a.sets[a.count++] = avx2_kernels();
+    if (cpu.avx_vnni && avx2vnni_kernels()) a.sets[a.count++] = avx2vnni_kernels();
     if (cpu.avx512 && avx512_kernels()) a.sets[a.count++] = avx512_kernels();
     return a;
   }();

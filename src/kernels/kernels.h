@@ -163,7 +163,7 @@ struct AttentionMerge {
 };
 
 struct KernelSet {
-  std::string_view name;  // reference, avx2, avx512
+  std::string_view name;  // reference, avx2, avx2vnni, avx512
   void (*quantize)(const QuantizeArgs&, int row_begin, int row_end);
   // row_begin: a multiple of kRowGroup.
   void (*linear)(const LinearArgs&, int panel_begin, int panel_end, int row_begin, int row_end);
@@ -177,6 +177,7 @@ struct KernelSet {
 
 const KernelSet& reference_kernels();
 const KernelSet* avx2_kernels();  // nullptr: not built for this machine's architecture
+const KernelSet* avx2vnni_kernels();
 const KernelSet* avx512_kernels();
 
 // The set called `name`, or the best of this machine for "" and "auto". Throws Error (kInvalid) naming the ones there
