@@ -1,0 +1,99 @@
+"""Other people's programs against the real server. They are large: ./dev clients installs and runs them."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+TOKENIZER = pathlib.Path(os.environ.get("QUIRE_TEST_TOKENIZER", ROOT / "../shared/data/tokenizers/smollm2"))
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
+def needs(module):
+    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed: ./dev clients")
+
+
+needs_tokenizer = pytest.mark.skipif(not TOKENIZER.exists(), reason=f"no tokenizer at {TOKENIZER}")
+
+
+def run(*command, timeout=300):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout, env=os.environ | OFFLINE)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@needs("litellm")
+def test_litellm(server):
+    os.environ.update(OFFLINE)
+    import litellm
+
+    ask = {"model": "openai/smollm2", "api_base": server.url, "api_key": "none", "messages": [{"role": "user", "content": "Name three colors."}],
+           "max_tokens": 24, "temperature": 0}
+    whole = litellm.completion(**ask)
+    assert whole.usage.completion_tokens <= 24
+    streamed = list(litellm.completion(**ask, stream=True, stream_options={"include_usage": True}))
+    assert "".join(c.choices[0].delta.content or "" for c in streamed if c.choices) == whole.choices[0].message.content
+    text = litellm.text_completion(model="text-completion-openai/smollm2", api_base=server.url, api_key="none", prompt="Once upon a time", max_tokens=8, temperature=0)
+    assert text.choices[0].text
+    with pytest.raises(litellm.BadRequestError):
+        litellm.completion(**ask | {"temperature": -1})
+
+
+@needs("langchain_openai")
+def test_langchain(server):
+    from langchain_openai import ChatOpenAI, OpenAI
+
+    chat = ChatOpenAI(base_url=server.url, api_key="none", model="smollm2", temperature=0, max_tokens=24, seed=1)
+    whole = chat.invoke("Name three colors.")
+    assert whole.usage_metadata["output_tokens"] <= 24
+    assert "".join(chunk.content for chunk in chat.stream("Name three colors.")) == whole.content
+    assert [m.content for m in chat.batch(["Name three colors."] * 3)] == [whole.content] * 3
+    assert OpenAI(base_url=server.url, api_key="none", model="smollm2", temperature=0, max_tokens=8).invoke("Once upon a time")
+
+
+def lm_eval(server, tmp_path, task, rows, *model_args):
+    """The results of one task on rows of our own."""
+    (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))
+    task = {"task": "quire_local", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(tmp_path / "rows.json")}}, "test_split": "test"} | task
+    (tmp_path / "quire_local.yaml").write_text(json.dumps(task))  # JSON is YAML
+    arguments = ",".join(["model=smollm2", f"base_url={server.url}/completions", "num_concurrent=2", "max_retries=1", "max_length=1024", *model_args])
+    run(sys.executable, "-m", "lm_eval", "run", "--model", "local-completions", "--model_args", arguments, "--tasks", "quire_local", "--include_path", tmp_path,
+        "--output_path", tmp_path / "out")
+    report = next((tmp_path / "out").rglob("results_*.json"))
+    return json.loads(report.read_text())["results"]["quire_local"]
+
+
+@needs("lm_eval")
+def test_lm_eval_generates(server, tmp_path):
+    rows = [{"q": "The capital of France is", "a": "Paris"}, {"q": "The opposite of hot is", "a": "zebra"}]
+    task = {"output_type": "generate_until", "doc_to_text": "{{q}}", "doc_to_target": "{{a}}",
+            "generation_kwargs": {"until": ["\n", ".", ","], "max_gen_toks": 6, "temperature": 0},
+            "filter_list": [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}], "metric_list": [{"metric": "exact_match"}]}
+    result = lm_eval(server, tmp_path, task, rows, "tokenizer_backend=None", "tokenized_requests=False")
+    assert result["exact_match,strip"] == 0.5
+
+
+@needs("lm_eval")
+@needs("transformers")
+@needs_tokenizer
+def test_lm_eval_scores_choices(server, tmp_path):
+    rows = [{"q": "The capital of France is", "choices": ["Paris", "a banana"], "gold": 0}, {"q": "Water freezes into", "choices": ["courage", "ice"], "gold": 1},
+            {"q": "Two and two make", "choices": ["four", "purple"], "gold": 1}]  # the last one's gold is wrong
+    task = {"output_type": "multiple_choice", "doc_to_text": "{{q}}", "doc_to_choice": "{{choices}}", "doc_to_target": "gold", "metric_list": [{"metric": "acc"}]}
+    result = lm_eval(server, tmp_path, task, rows, "tokenizer_backend=huggingface", f"tokenizer={TOKENIZER}")
+    assert result["acc,none"] == pytest.approx(2 / 3)
+
+
+@needs("guidellm")
+@needs_tokenizer
+def test_guidellm(server, tmp_path):
+    report = tmp_path / "report.json"
+    run(pathlib.Path(sys.executable).with_name("guidellm"), "benchmark", "run", "--target", server.base, "--model", "smollm2", "--processor", TOKENIZER, "--profile", "concurrent",
+        "--rate", "2", "--max-requests", "6", "--data", "prompt_tokens=64,output_tokens=16", "--output-path", report)
+    totals = json.loads(report.read_text())["benchmarks"][0]["metrics"]["request_totals"]
+    assert totals["successful"] == 6 and totals["errored"] == 0
