@@ -88,7 +88,8 @@ constexpr size_t kv_value_bytes(KvType type) { return type == KvType::kF32 ? 4 :
 // values behind them. A page holds 16 tokens. Head dimensions are padded to a multiple of 16 with zeros.
 //   f32, f16: keys [d][16 tokens], values [16 tokens][d]
 //   bf16:     keys [d/2][16 tokens][2], values [d/16][8 token pairs][16 d][2]: what a matrix tile or a pair of FMAs
-//   reads
+//   reads; rounded as attention_bf16() says
+// Slots behind a sequence's last token may hold anything: nothing of them reaches a result.
 inline constexpr int kPageTokens = 16;
 struct KvLayer {
   std::byte* data;
@@ -124,11 +125,24 @@ struct RopeStoreArgs {
 // Attention of consecutive rows of one sequence for query heads that share a KV head, by online softmax.
 //
 // Definition, for a query at position p with window w (0: none): tokens max(0, p - w + 1) .. p in blocks of
-// kAttentionBlock (at absolute positions), blocks in splits of kAttentionSplit. Score of a token: even + odd FMA chains
-// over the dimensions, times scale. Within a split, for each block that has a token: m' = max(m, max scores),
-// everything so far is multiplied by exp(m - m'), weights exp(score - m') are summed in 16 lanes as a tree and added,
-// and their values are added by one FMA chain in token order. Splits are merged in order: merge(). So the result does
-// not depend on which rows share a tile, or which thread computes which split.
+// kAttentionBlock (at absolute positions), blocks in splits of kAttentionSplit. Products are summed in chunks of
+// kAttentionChunk: `even` and `odd` are chains of fma(x, y, .) from 0 over the chunk's even and odd elements, and
+//   acc = acc + (even + odd)
+// is what a bf16 matrix unit computes in one instruction.
+//   score    over the chunks of the dimensions, from 0, times scale
+//   maximum  m' = max(m, the block's scores); where it grows, all sums so far are multiplied by exp(m - m'), and values
+//            below kSmallestSum become 0
+//   weight   exp(score - m'), weight_lane() for a bf16 cache; 16 lanes (token % 16) of sums, added as a tree at the end
+//   of the split values   acc over the two chunks of the block's weights, from what is there; tokens that the query
+//   does not see
+//            weigh 0
+// With a bf16 cache queries are rounded by attention_bf16() like the keys and values, and weights are bf16; the sums
+// are of rounded weights, so that they normalise exactly. With an f32 or f16 cache both stay float32. Splits are merged
+// in order: merge(). So the result does not depend on which rows share a tile, or which thread computes which split. No
+// sum is ever -0 or denormal (kSmallestSum: 2^-100 has 23 bits above 2^-123), so chunks of nothing but zero weights may
+// be left out.
+inline constexpr int kAttentionChunk = 32;
+inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;
 inline constexpr int kAttentionSplit = 512;
 inline constexpr int kMaxTileQueries = 16;  // rows * heads of a tile

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/half.h"
+
 namespace quire {
 
 inline constexpr int kLanes = 16;
@@ -43,6 +45,32 @@ inline float exp_lane(float x) {
   for (int i = 1; i < 6; ++i) p = std::fma(p, r, c::kPolynomial[i]);
   const float y = std::fma(p, r * r, r) + 1.0f;
   return y * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// What attention with a bf16 cache rounds to: bf16, and 0 for magnitudes below 2^-56. So no product or sum of products
+// is denormal (all are multiples of 2^-126), and units that flush denormals to zero agree with those that do not.
+inline constexpr float kSmallestRounded = 0x1p-56f;
+constexpr uint16_t attention_bf16(float x) {
+  return x < kSmallestRounded && x > -kSmallestRounded ? uint16_t{0} : f32_to_bf16(x);
+}
+
+// e^x for x <= 0 rounded to bf16: the weights of attention with a bf16 cache. 0 below kLowest, so that every weight is
+// 0 or at least 2^-56. As 2^n p with p in [1, 2]: a polynomial with an error of 3e-6, rounded by adding a number whose
+// last bit is worth 2^-7.
+namespace weight_constants {
+inline constexpr float kLowest = -38.8f, kLog2E = 1.44269504088896341f;
+inline constexpr float kWhole = 0x1.8p23f, kRound = 0x1.8p16f;
+inline constexpr float kPolynomial[] = {0.013534167781472206f, 0.07907979935407639f, 0.3397611975669861f,
+                                        0.9802222847938538f, 1.4142124652862549f};  // of 2^(r + 1/2), |r| <= 1/2
+}  // namespace weight_constants
+inline float weight_lane(float x) {
+  namespace c = weight_constants;
+  if (!(x >= c::kLowest)) return 0.0f;
+  const float u = std::fma(x, c::kLog2E, -0.5f), whole = u + c::kWhole, r = u - (whole - c::kWhole);
+  float p = c::kPolynomial[0];
+  for (int i = 1; i < 5; ++i) p = std::fma(p, r, c::kPolynomial[i]);
+  p = (p + c::kRound) - c::kRound;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(whole) << 23));
 }
 
 inline float silu_lane(float x) { return x / (1.0f + exp_lane(-x)); }

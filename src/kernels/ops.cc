@@ -57,13 +57,15 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
   tiles_.clear();
   int most_splits = 0;
   for (const AttentionSpan& span : spans) {
-    for (int row = 0; row < span.rows; row += rows) {
-      const int count = std::min(rows, span.rows - row), position = span.position + row;
-      const int splits = (position + count - 1) / kAttentionSplit + 1;
-      most_splits = std::max(most_splits, splits);
-      for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
-        tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group), 0,
-                          splits, nullptr});
+    // Rows inside, so that a thread's next tile finds the head's keys and values in its cache.
+    for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
+      for (int row = 0; row < span.rows; row += rows) {
+        const int count = std::min(rows, span.rows - row), position = span.position + row;
+        const int begin = args.window > 0 ? std::max(0, position + 1 - args.window) / kAttentionSplit : 0,
+                  end = (position + count - 1) / kAttentionSplit + 1;
+        most_splits = std::max(most_splits, end - begin);
+        tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group),
+                          begin, end, nullptr});
       }
     }
   }
@@ -81,16 +83,16 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
   compute.team.for_tiles(count * most_splits, [&](int i, int) {
     AttentionTile tile = tiles_[static_cast<size_t>(i / most_splits)];
     const int split = i % most_splits;
-    if (split >= tile.split_end) return;
-    tile.split_begin = split;
-    tile.split_end = split + 1;
+    if (tile.split_begin + split >= tile.split_end) return;
+    tile.split_begin += split;
+    tile.split_end = tile.split_begin + 1;
     tile.partial = partial(i / most_splits, split);
     compute.kernels.attention(args, tile);
   });
   compute.team.for_tiles(count, [&](int i, int) {
     const AttentionTile& tile = tiles_[static_cast<size_t>(i)];
-    compute.kernels.merge(args,
-                          {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_, tile.split_end});
+    compute.kernels.merge(args, {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_,
+                                 tile.split_end - tile.split_begin});
   });
 }
 

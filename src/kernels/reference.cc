@@ -165,47 +165,75 @@ float value(const KvLayer& kv, const std::byte* page, int t, int d) {
   return bf16_to_f32(reinterpret_cast<const uint16_t*>(values)[d / 16 * 256 + t / 2 * 32 + d % 16 * 2 + t % 2]);
 }
 
-// What a query knows after some tokens: the largest score, the sum of the weights relative to it, the weighted values.
+// acc + the products of x and y over one chunk of n elements.
+template <class X, class Y>
+float add_products(float acc, int n, X x, Y y) {
+  float even = 0, odd = 0;
+  for (int i = 0; i < n; i += 2) {
+    even = std::fma(x(i), y(i), even);
+    if (i + 1 < n) odd = std::fma(x(i + 1), y(i + 1), odd);
+  }
+  return acc + (even + odd);
+}
+
+// What a query knows after some tokens: the largest score, the sums of the weights relative to it, the weighted values.
 struct Partial {
-  float max = -std::numeric_limits<float>::infinity(), sum = 0;
+  float max = -std::numeric_limits<float>::infinity();
+  Lanes sums{};
   std::vector<float> acc;
+
+  void grow(float to) {
+    const float correction = exp_lane(max - to);
+    for (float& sum : sums) sum *= correction;
+    for (float& value : acc) {
+      value *= correction;
+      if (std::abs(value) < kSmallestSum) value = 0;
+    }
+    max = to;
+  }
 };
 
 // One split of one query: tokens [first, end) of it.
-Partial attend_split(const KvLayer& kv, const float* q, const int32_t* pages, int kv_head, float scale, int first,
+Partial attend_split(const KvLayer& kv, const float* query, const int32_t* pages, int kv_head, float scale, int first,
                      int end) {
-  Partial part;
-  part.acc.assign(static_cast<size_t>(kv.head_dim), 0.0f);
+  const auto rounded = [&](float x) { return kv.type == KvType::kBf16 ? bf16_to_f32(attention_bf16(x)) : x; };
   const auto page = [&](int token) {
     return kv.data + static_cast<size_t>(pages[token / kPageTokens]) * kv.page_stride +
            static_cast<size_t>(kv_head) * kv.head_stride;
   };
+  Partial part;
+  part.acc.assign(static_cast<size_t>(kv.head_dim), 0.0f);
   for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
     const int begin = std::max(first, block), stop = std::min(end, block + kAttentionBlock);
     float scores[kAttentionBlock], largest = -std::numeric_limits<float>::infinity();
     for (int t = begin; t < stop; ++t) {
-      float even = 0, odd = 0;
-      for (int d = 0; d < kv.head_dim; d += 2) {
-        even = std::fma(q[d], key(kv, page(t), t % kPageTokens, d), even);
-        if (d + 1 < kv.head_dim) odd = std::fma(q[d + 1], key(kv, page(t), t % kPageTokens, d + 1), odd);
+      float score = 0;
+      for (int d = 0; d < kv.head_dim; d += kAttentionChunk) {
+        score = add_products(
+            score, std::min(kAttentionChunk, kv.head_dim - d), [&](int i) { return rounded(query[d + i]); },
+            [&](int i) { return key(kv, page(t), t % kPageTokens, d + i); });
       }
-      scores[t - block] = (even + odd) * scale;
+      scores[t - block] = score * scale;
       largest = std::max(largest, scores[t - block]);
     }
-    const float max = std::max(part.max, largest);
-    const float correction = exp_lane(part.max - max);
-    Lanes sums{};
-    for (float& acc : part.acc) acc *= correction;
+    if (largest > part.max) part.grow(largest);
+    float weights[kAttentionBlock] = {};
     for (int t = begin; t < stop; ++t) {
-      const float weight = exp_lane(scores[t - block] - max);
-      sums[static_cast<size_t>((t - block) % kLanes)] += weight;
+      const float x = scores[t - block] - part.max;
+      weights[t - block] = kv.type == KvType::kBf16 ? weight_lane(x) : exp_lane(x);
+      part.sums[static_cast<size_t>(t % kLanes)] += weights[t - block];
+    }
+    for (int chunk = block; chunk < stop; chunk += kAttentionChunk) {
       for (int d = 0; d < kv.head_dim; ++d) {
-        part.acc[static_cast<size_t>(d)] =
-            std::fma(weight, value(kv, page(t), t % kPageTokens, d), part.acc[static_cast<size_t>(d)]);
+        float& acc = part.acc[static_cast<size_t>(d)];
+        acc = add_products(
+            acc, kAttentionChunk, [&](int i) { return weights[chunk - block + i]; },
+            [&](int i) {
+              const int t = chunk + i;
+              return t >= begin && t < stop ? value(kv, page(t), t % kPageTokens, d) : 0.0f;
+            });
       }
     }
-    part.sum = std::fma(part.sum, correction, sum_lanes(sums));
-    part.max = max;
   }
   return part;
 }
@@ -227,29 +255,27 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
     for (int g = 0; g < tile.heads; ++g) {
       const size_t head = static_cast<size_t>((tile.head + g) * dim);
       const float* q = a.q + static_cast<size_t>(tile.row + r) * a.q_stride + head;
-      Partial total;
-      total.acc.assign(static_cast<size_t>(dim), 0.0f);
+      float total_max = -std::numeric_limits<float>::infinity(), total_sum = 0;
+      std::vector<float> total(static_cast<size_t>(dim), 0.0f);
       for (int split = tile.split_begin; split < tile.split_end; ++split) {
         const int first = std::max(window_begin, split * kAttentionSplit),
                   stop = std::min(end, (split + 1) * kAttentionSplit);
         Partial part;
         part.acc.assign(static_cast<size_t>(dim), 0.0f);
         if (first < stop) part = attend_split(kv, q, tile.pages, kv_head, a.scale, first, stop);
+        const float sum = sum_lanes(part.sums);
         if (tile.partial) {
-          total = part;
+          float* out = tile.partial + static_cast<size_t>((r * tile.heads + g) * (kv.padded_dim() + 2));
+          out[0] = part.max;
+          out[1] = sum;
+          std::copy(part.acc.begin(), part.acc.end(), out + 2);
         } else {
-          absorb(total.max, total.sum, total.acc.data(), part.max, part.sum, part.acc.data(), dim);
+          absorb(total_max, total_sum, total.data(), part.max, sum, part.acc.data(), dim);
         }
       }
-      if (tile.partial) {
-        float* out = tile.partial + static_cast<size_t>((r * tile.heads + g) * (kv.padded_dim() + 2));
-        out[0] = total.max;
-        out[1] = total.sum;
-        std::copy(total.acc.begin(), total.acc.end(), out + 2);
-      } else {
-        float* out = a.out + static_cast<size_t>(tile.row + r) * a.out_stride + head;
-        for (int d = 0; d < dim; ++d) out[d] = total.acc[static_cast<size_t>(d)] / total.sum;
-      }
+      if (tile.partial) continue;
+      float* out = a.out + static_cast<size_t>(tile.row + r) * a.out_stride + head;
+      for (int d = 0; d < dim; ++d) out[d] = total[static_cast<size_t>(d)] / total_sum;
     }
   }
 }

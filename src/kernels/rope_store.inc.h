@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace quire {
 namespace {
@@ -31,9 +32,9 @@ void store_plain(const float* k, const float* v, int dim, int padded, int slot, 
 }
 
 void store_bf16(const float* k, const float* v, int dim, int padded, int slot, uint16_t* page) {
-  for (int i = 0; i < dim; ++i) page[i / 2 * 32 + slot * 2 + i % 2] = f32_to_bf16(k[i]);
+  for (int i = 0; i < dim; ++i) page[i / 2 * 32 + slot * 2 + i % 2] = attention_bf16(k[i]);
   uint16_t* values = page + padded * kPageTokens;
-  for (int i = 0; i < dim; ++i) values[i / 16 * 256 + slot / 2 * 32 + i % 16 * 2 + slot % 2] = f32_to_bf16(v[i]);
+  for (int i = 0; i < dim; ++i) values[i / 16 * 256 + slot / 2 * 32 + i % 16 * 2 + slot % 2] = attention_bf16(v[i]);
 }
 
 void rope_store(const RopeStoreArgs& a) {

@@ -81,8 +81,6 @@ QUIRE_INLINE __m128i to_bytes(I a) { return _mm512_cvtepi32_epi8(a.v); }
 QUIRE_INLINE __m256 low(F a) { return _mm512_castps512_ps256(a.v); }
 QUIRE_INLINE __m256 high(F a) { return _mm512_extractf32x8_ps(a.v, 1); }
 
-inline constexpr int kQueryRows = 4;  // queries that share a loaded line of keys
-
 #else  // AVX2
 
 struct F {
@@ -165,8 +163,6 @@ QUIRE_INLINE __m256 low(F a) { return a.lo; }
 QUIRE_INLINE __m256 high(F a) { return a.hi; }
 
 #undef QUIRE_BOTH
-
-inline constexpr int kQueryRows = 2;
 
 #endif
 

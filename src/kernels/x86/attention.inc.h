@@ -1,0 +1,395 @@
+// Attention over pages, written once over x86/vector.h. The sums are reference.cc's, in its order.
+//
+// Scores and weighted values are one operation, add_products(): lines of 16 lanes (tokens; dimensions) taken in pairs,
+// times pairs of numbers of each query (of its vector; of its weights). A tile's queries share each line that is loaded
+// and widened.
+
+#include "kernels/kernels.h"
+#include "kernels/x86/vector.h"
+
+// gcc keeps arrays of registers in memory unless it unrolls the loops over them early.
+#define QUIRE_UNROLL _Pragma("GCC unroll 8")
+
+namespace quire {
+namespace {
+
+#if defined(__AVX512F__)
+// Queries that share a line, and lines side by side: 6 x 2 x (even, odd) chains leave 8 of 32 registers for lines,
+// numbers and the mask; one or two queries take four lines so that at least 8 chains hide the latency of an FMA.
+inline constexpr int kMostQueries = 6;
+constexpr int lines_beside(int queries) { return queries <= 2 ? 4 : 2; }
+#else
+// Of 16 half registers 3 x 1 x (even, odd) x 2 chains leave 4.
+inline constexpr int kMostQueries = 3;
+constexpr int lines_beside(int queries) { return queries == 1 ? 2 : 1; }
+#endif
+
+QUIRE_INLINE float minus_infinity() { return -__builtin_inff(); }
+
+// attention_bf16() as float32.
+QUIRE_INLINE F round_bf16(F x) {
+  const I last = band(shift_right<16>(bits(x)), set1(int32_t{1}));
+  const I rounded = add(bits(x), add(last, set1(int32_t{0x7fff})));
+  return where_at_least(bits(band(rounded, set1(int32_t{-0x10000}))), abs(x), set1(kSmallestRounded));
+}
+
+// weight_lane().
+QUIRE_INLINE F weight(F x) {
+  namespace c = weight_constants;
+  const F u = fma(x, set1(c::kLog2E), set1(-0.5f)), whole = add(u, set1(c::kWhole)),
+          r = sub(u, sub(whole, set1(c::kWhole)));
+  F p = set1(c::kPolynomial[0]);
+  for (int i = 1; i < 5; ++i) p = fma(p, r, set1(c::kPolynomial[i]));
+  p = sub(add(p, set1(c::kRound)), set1(c::kRound));
+  return where_at_least(bits(add(bits(p), shift_left<23>(bits(whole)))), x, set1(c::kLowest));
+}
+
+// The lines of one column of 16 lanes for a chunk of 32 elements: 16 in each of two places (of a page; of two pages).
+struct Column {
+  const std::byte* at[2];
+  ptrdiff_t ahead[2];  // from there to what will be wanted a block later
+};
+struct Chunk {
+  const Column* columns;
+  int elements[2];                 // in each place, at most 16
+  size_t pair_stride, odd_offset;  // bytes; bf16 pairs lie in one line
+  const float* numbers;            // 32 of each query
+  size_t numbers_stride;
+  float* sums;  // 16 a column of each query
+  size_t sums_stride;
+  bool fresh;  // sums begin at 0
+};
+
+template <KvType kType>
+QUIRE_INLINE F even_line(const std::byte* p) {
+  if constexpr (kType == KvType::kF32) return load(reinterpret_cast<const float*>(p));
+  if constexpr (kType == KvType::kF16) return load_f16(reinterpret_cast<const uint16_t*>(p));
+  return bits(shift_left<16>(load_int(p)));
+}
+template <KvType kType>
+QUIRE_INLINE F odd_line(const std::byte* p, size_t odd_offset) {
+  if constexpr (kType != KvType::kBf16) return even_line<kType>(p + odd_offset);
+  return bits(band(load_int(p), set1(int32_t{-0x10000})));
+}
+
+template <KvType kType, int kQueries, int kColumns>
+[[gnu::noinline]] void add_products(const Chunk& c, int column, int query) {
+  F even[kQueries][kColumns], odd[kQueries][kColumns];
+  QUIRE_UNROLL
+  for (int q = 0; q < kQueries; ++q) {
+    QUIRE_UNROLL
+    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = set1(0.0f);
+  }
+  const size_t pair_stride = kType == KvType::kBf16 ? 64 : c.pair_stride;
+  for (int place = 0; place < 2; ++place) {
+    const std::byte* at[kColumns];
+    QUIRE_UNROLL
+    for (int i = 0; i < kColumns; ++i) at[i] = c.columns[column + i].at[place];
+    const float* numbers = c.numbers + static_cast<size_t>(query) * c.numbers_stride + place * 16;
+    const float* const end = numbers + (c.elements[place] & ~1);
+    for (; numbers < end; numbers += 2) {
+      F line[kColumns];
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) line[i] = even_line<kType>(at[i]);
+      QUIRE_UNROLL
+      for (int q = 0; q < kQueries; ++q) {
+        const F x = set1(numbers[static_cast<size_t>(q) * c.numbers_stride]);
+        QUIRE_UNROLL
+        for (int i = 0; i < kColumns; ++i) even[q][i] = fma(x, line[i], even[q][i]);
+      }
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) line[i] = odd_line<kType>(at[i], c.odd_offset);
+      QUIRE_UNROLL
+      for (int q = 0; q < kQueries; ++q) {
+        const F x = set1(numbers[static_cast<size_t>(q) * c.numbers_stride + 1]);
+        QUIRE_UNROLL
+        for (int i = 0; i < kColumns; ++i) odd[q][i] = fma(x, line[i], odd[q][i]);
+      }
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) {
+        __builtin_prefetch(at[i] + c.columns[column + i].ahead[place]);
+        at[i] += pair_stride;
+      }
+    }
+    if (c.elements[place] % 2 != 0) {  // the odd element is not there, and its slot may hold anything
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) {
+        const F line = even_line<kType>(at[i]);
+        QUIRE_UNROLL
+        for (int q = 0; q < kQueries; ++q)
+          even[q][i] = fma(set1(numbers[static_cast<size_t>(q) * c.numbers_stride]), line, even[q][i]);
+      }
+    }
+  }
+  QUIRE_UNROLL
+  for (int q = 0; q < kQueries; ++q) {
+    QUIRE_UNROLL
+    for (int i = 0; i < kColumns; ++i) {
+      float* sums = c.sums + static_cast<size_t>(query + q) * c.sums_stride + (column + i) * kLanes;
+      store(sums, add(c.fresh ? set1(0.0f) : load(sums), add(even[q][i], odd[q][i])));
+    }
+  }
+}
+
+// All queries and columns of a chunk.
+template <KvType kType>
+void add_chunk(const Chunk& c, int queries, int columns) {
+  const auto run = [&]<int kQueries>(int query) __attribute__((always_inline)) {
+    constexpr int kColumns = lines_beside(kQueries);
+    int column = 0;
+    for (; column + kColumns <= columns; column += kColumns) add_products<kType, kQueries, kColumns>(c, column, query);
+    for (; column < columns; ++column) add_products<kType, kQueries, 1>(c, column, query);
+  };
+  // Runs as even as can be: 16 queries are 6 + 5 + 5.
+  int runs = (queries + kMostQueries - 1) / kMostQueries;
+  for (int query = 0; query < queries; --runs) {
+    const int count = (queries - query + runs - 1) / runs;
+    if (count == 1) run.template operator()<1>(query);
+    if (count == 2) run.template operator()<2>(query);
+    if (count == 3) run.template operator()<3>(query);
+    if constexpr (kMostQueries >= 6) {
+      if (count == 4) run.template operator()<4>(query);
+      if (count == 5) run.template operator()<5>(query);
+      if (count == 6) run.template operator()<6>(query);
+    }
+    query += count;
+  }
+}
+
+// All the state of a tile's queries.
+struct Queries {
+  int count = 0;
+  size_t stride = 0;  // of q and acc: padded_dim, so that they do not fall into few sets of the cache
+  alignas(64) float q[kMaxTileQueries * kMaxHeadDim];
+  alignas(64) float acc[kMaxTileQueries * kMaxHeadDim];
+  alignas(64) float scores[kMaxTileQueries][kAttentionBlock];  // then weights
+  alignas(64) float sums[kMaxTileQueries][kLanes];
+  float max[kMaxTileQueries];
+  int first[kMaxTileQueries], end[kMaxTileQueries];  // tokens of this split
+};
+
+// Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0.
+template <KvType kType>
+void weigh(Queries& s, int query, int from, int to, float scale) {
+  constexpr int kGroups = kAttentionBlock / kLanes;
+  float* scores = s.scores[query];
+  if (from >= kAttentionBlock || to <= 0 || from >= to) {
+    __builtin_memset(scores, 0, sizeof s.scores[query]);
+    return;
+  }
+  const F none = set1(minus_infinity());
+  const bool all = from <= 0 && to >= kAttentionBlock;
+  F x[kGroups], largest = none;
+  for (int g = 0; g < kGroups; ++g) {
+    x[g] = mul(load(scores + g * kLanes), set1(scale));
+    if (!all) x[g] = within(x[g], none, from - g * kLanes, to - g * kLanes);
+    largest = max(largest, x[g]);
+  }
+  F sums = load(s.sums[query]);
+  const float top = max_lanes(largest);
+  if (top > s.max[query]) {
+    const F correction = exp(set1(s.max[query] - top));
+    sums = mul(sums, correction);
+    float* acc = s.acc + static_cast<size_t>(query) * s.stride;
+    for (size_t d = 0; d < s.stride; d += kLanes) {
+      const F value = mul(load(acc + d), correction);
+      store(acc + d, where_at_least(value, abs(value), set1(kSmallestSum)));
+    }
+    s.max[query] = top;
+  }
+  const F m = set1(s.max[query]);
+  for (int g = 0; g < kGroups; ++g) {
+    const F w = kType == KvType::kBf16 ? weight(sub(x[g], m)) : exp(sub(x[g], m));
+    store(scores + g * kLanes, w);
+    sums = add(sums, w);
+  }
+  store(s.sums[query], sums);
+}
+
+// One KV head of one sequence.
+struct Cache {
+  const std::byte* data;
+  size_t page_stride;
+  const int32_t* pages;
+
+  const std::byte* page(int index) const { return data + static_cast<size_t>(pages[index]) * page_stride; }
+};
+
+// One split of all queries: tokens first[i] .. end[i] of query i.
+template <KvType kType>
+void attend_split(const Cache& kv, float scale, Queries& s) {
+  constexpr size_t kBytes = kv_value_bytes(kType);
+  constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
+  const size_t padded = s.stride, keys = padded * kPageTokens * kBytes;
+  int first = INT32_MAX, end = 0;
+  for (int i = 0; i < s.count; ++i) {
+    s.max[i] = minus_infinity();
+    __builtin_memset(s.sums[i], 0, sizeof s.sums[i]);
+    if (s.first[i] >= s.end[i]) continue;
+    first = s.first[i] < first ? s.first[i] : first;
+    end = s.end[i] > end ? s.end[i] : end;
+  }
+  __builtin_memset(s.acc, 0, sizeof(float) * static_cast<size_t>(s.count) * padded);
+
+  for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
+    const int begin = first > block ? first : block,
+              stop = end < block + kAttentionBlock ? end : block + kAttentionBlock;
+    // Pages of this block that are needed, and the way from each to the one a block later.
+    const int page_begin = begin / kPageTokens, page_end = (stop + kPageTokens - 1) / kPageTokens,
+              last = (end - 1) / kPageTokens, block_page = block / kPageTokens;
+    const std::byte* page[kBlockPages] = {kv.data, kv.data, kv.data, kv.data};
+    ptrdiff_t ahead[kBlockPages] = {};
+    for (int p = page_begin; p < page_end; ++p) {
+      page[p - block_page] = kv.page(p);
+      if (p + kBlockPages <= last) ahead[p - block_page] = kv.page(p + kBlockPages) - kv.page(p);
+    }
+
+    Column columns[kMostColumns];
+    for (size_t d = 0; d < padded; d += kAttentionChunk) {
+      for (int p = page_begin; p < page_end; ++p) {
+        const std::byte* at = page[p - block_page] + d * kPageTokens * kBytes;
+        columns[p - page_begin] = {{at, at + kPageTokens * kPageTokens * kBytes},
+                                   {ahead[p - block_page], ahead[p - block_page]}};
+      }
+      const Chunk chunk{columns,
+                        {16, padded - d > 16 ? 16 : 0},
+                        2 * kPageTokens * kBytes,
+                        kPageTokens * kBytes,
+                        s.q + d,
+                        s.stride,
+                        s.scores[0] + (page_begin - block_page) * kPageTokens,
+                        kAttentionBlock,
+                        d == 0};
+      add_chunk<kType>(chunk, s.count, page_end - page_begin);
+    }
+
+    for (int i = 0; i < s.count; ++i) weigh<kType>(s, i, s.first[i] - block, s.end[i] - block, scale);
+
+    const auto tokens_of = [&](int p) {  // how many of the page's tokens count
+      const int tokens = stop - (block_page + p) * kPageTokens;
+      return block_page + p < page_begin || tokens <= 0 ? 0 : tokens < kPageTokens ? tokens : kPageTokens;
+    };
+    for (int p = 0; p < kBlockPages; p += 2) {
+      const int elements[2] = {tokens_of(p), tokens_of(p + 1)};
+      if (elements[0] + elements[1] == 0) continue;
+      for (size_t d = 0; d < padded; d += kLanes) {
+        Column& column = columns[d / kLanes];
+        for (int place = 0; place < 2; ++place) {
+          // bf16: a line of 16 dimensions for each pair of tokens, lines of a column together
+          column.at[place] = page[p + place] + keys + (kType == KvType::kBf16 ? d * kPageTokens * kBytes : d * kBytes);
+          column.ahead[place] = ahead[p + place];
+        }
+      }
+      const Chunk chunk{columns,
+                        {elements[0], elements[1]},
+                        2 * padded * kBytes,
+                        padded * kBytes,
+                        s.scores[0] + p * kPageTokens,
+                        kAttentionBlock,
+                        s.acc,
+                        s.stride,
+                        false};
+      add_chunk<kType>(chunk, s.count, static_cast<int>(padded / kLanes));
+    }
+  }
+}
+
+// `acc` absorbs the next split.
+void absorb(float& max, float& sum, float* acc, float next_max, float next_sum, const float* next, size_t padded) {
+  if (next_max == minus_infinity()) return;
+  const float top = next_max > max ? next_max : max;
+  alignas(64) float factors[kLanes] = {max - top, next_max - top};
+  store(factors, exp(load(factors)));
+  const F a = set1(factors[0]), b = set1(factors[1]);
+  for (size_t d = 0; d < padded; d += kLanes) store(acc + d, fma(load(acc + d), a, mul(load(next + d), b)));
+  sum = __builtin_fmaf(sum, factors[0], next_sum * factors[1]);
+  max = top;
+}
+
+QUIRE_INLINE void write_result(const float* acc, float sum, float* out, int dim) {
+  int d = 0;
+  for (; d + kLanes <= dim; d += kLanes) store(out + d, div(load(acc + d), set1(sum)));
+  for (; d < dim; ++d) out[d] = acc[d] / sum;
+}
+
+void attention(const AttentionArgs& a, const AttentionTile& tile) {
+  const KvLayer& kv = *a.kv;
+  const int dim = kv.head_dim;
+  const auto padded = static_cast<size_t>(kv.padded_dim());
+  const Cache cache{kv.data + static_cast<size_t>(tile.head / (a.heads / kv.kv_heads)) * kv.head_stride, kv.page_stride,
+                    tile.pages};
+  Queries s;
+  s.count = tile.rows * tile.heads;
+  s.stride = padded;
+  const auto row_of = [&](int i) { return static_cast<size_t>(tile.row + i / tile.heads); };
+  const auto head_of = [&](int i) { return static_cast<size_t>((tile.head + i % tile.heads) * dim); };
+  for (int i = 0; i < s.count; ++i) {
+    float* q = s.q + static_cast<size_t>(i) * padded;
+    __builtin_memset(q + padded - kLanes, 0, sizeof(float) * kLanes);
+    __builtin_memcpy(q, a.q + row_of(i) * a.q_stride + head_of(i), sizeof(float) * static_cast<size_t>(dim));
+    for (size_t d = 0; d < padded && kv.type == KvType::kBf16; d += kLanes) store(q + d, round_bf16(load(q + d)));
+  }
+  alignas(64) float totals[kMaxTileQueries * kMaxHeadDim];
+  float max[kMaxTileQueries], sum[kMaxTileQueries];
+  for (int i = 0; i < s.count; ++i) {
+    max[i] = minus_infinity();
+    sum[i] = 0;
+  }
+  __builtin_memset(totals, 0, sizeof(float) * static_cast<size_t>(s.count) * padded);
+  for (int split = tile.split_begin; split < tile.split_end; ++split) {
+    for (int i = 0; i < s.count; ++i) {
+      const int end = tile.position + i / tile.heads + 1, window = a.window > 0 && end > a.window ? end - a.window : 0;
+      const int split_first = split * kAttentionSplit, split_end = split_first + kAttentionSplit;
+      s.first[i] = window > split_first ? window : split_first;
+      s.end[i] = end < split_end ? end : split_end;
+    }
+    switch (kv.type) {
+      case KvType::kF32:
+        attend_split<KvType::kF32>(cache, a.scale, s);
+        break;
+      case KvType::kF16:
+        attend_split<KvType::kF16>(cache, a.scale, s);
+        break;
+      case KvType::kBf16:
+        attend_split<KvType::kBf16>(cache, a.scale, s);
+        break;
+    }
+    for (int i = 0; i < s.count; ++i) {
+      const float* acc = s.acc + static_cast<size_t>(i) * padded;
+      const float split_sum = sum_lanes(load(s.sums[i]));
+      if (tile.partial) {
+        float* out = tile.partial + static_cast<size_t>(i) * (padded + 2);
+        out[0] = s.max[i];
+        out[1] = split_sum;
+        __builtin_memcpy(out + 2, acc, sizeof(float) * padded);
+      } else {
+        absorb(max[i], sum[i], totals + static_cast<size_t>(i) * padded, s.max[i], split_sum, acc, padded);
+      }
+    }
+  }
+  for (int i = 0; i < s.count && !tile.partial; ++i)
+    write_result(totals + static_cast<size_t>(i) * padded, sum[i], a.out + row_of(i) * a.out_stride + head_of(i), dim);
+}
+
+void merge(const AttentionArgs& a, const AttentionMerge& m) {
+  const KvLayer& kv = *a.kv;
+  const int dim = kv.head_dim;
+  const auto padded = static_cast<size_t>(kv.padded_dim());
+  for (int i = 0; i < m.rows * m.heads; ++i) {
+    alignas(64) float acc[kMaxHeadDim];
+    __builtin_memset(acc, 0, sizeof(float) * padded);
+    float max = minus_infinity(), sum = 0;
+    for (int split = 0; split < m.splits; ++split) {
+      const float* part =
+          m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i) * (padded + 2);
+      absorb(max, sum, acc, part[0], part[1], part + 2, padded);
+    }
+    write_result(acc, sum,
+                 a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride +
+                     static_cast<size_t>((m.head + i % m.heads) * dim),
+                 dim);
+  }
+}
+
+}  // namespace
+}  // namespace quire
