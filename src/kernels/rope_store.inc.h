@@ -12,14 +12,22 @@
 namespace quire {
 namespace {
 
-void turn(const float* in, float* out, int dim, const float* cos_sin, int rope_dim, RopeKind kind) {
+// `in` and `out` do not overlap, and each loop is over one kind of pairs, so that compilers vectorise them.
+void turn(const float* __restrict in, float* __restrict out, int dim, const float* cos_sin, int rope_dim,
+          RopeKind kind) {
   const int pairs = kind == RopeKind::kNone ? 0 : rope_dim / 2;
-  for (int i = 0; i < pairs; ++i) {
-    const int a = kind == RopeKind::kHalves ? i : 2 * i;
-    const int b = kind == RopeKind::kHalves ? i + pairs : 2 * i + 1;
-    const float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], x = in[a], y = in[b];
-    out[a] = __builtin_fmaf(x, c, -(y * s));
-    out[b] = __builtin_fmaf(x, s, y * c);
+  if (kind == RopeKind::kHalves) {
+    for (int i = 0; i < pairs; ++i) {
+      const float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], x = in[i], y = in[i + pairs];
+      out[i] = __builtin_fmaf(x, c, -(y * s));
+      out[i + pairs] = __builtin_fmaf(x, s, y * c);
+    }
+  } else {
+    for (int i = 0; i < pairs; ++i) {
+      const float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], x = in[2 * i], y = in[2 * i + 1];
+      out[2 * i] = __builtin_fmaf(x, c, -(y * s));
+      out[2 * i + 1] = __builtin_fmaf(x, s, y * c);
+    }
   }
   for (int i = 2 * pairs; i < dim; ++i) out[i] = in[i];
 }
@@ -31,18 +39,27 @@ void store_plain(const float* k, const float* v, int dim, int padded, int slot, 
   for (int i = 0; i < dim; ++i) values[i] = convert(v[i]);
 }
 
+// Rounds first, for which vectors serve, and scatters then.
 void store_bf16(const float* k, const float* v, int dim, int padded, int slot, uint16_t* page) {
-  for (int i = 0; i < dim; ++i) page[i / 2 * 32 + slot * 2 + i % 2] = attention_bf16(k[i]);
-  uint16_t* values = page + padded * kPageTokens;
-  for (int i = 0; i < dim; ++i) values[i / 16 * 256 + slot / 2 * 32 + i % 16 * 2 + slot % 2] = attention_bf16(v[i]);
+  uint16_t rounded[kMaxHeadDim + 1];
+  for (int i = 0; i < dim; ++i) rounded[i] = attention_bf16(k[i]);
+  rounded[dim] = 0;
+  for (int i = 0; i < dim; i += 2) __builtin_memcpy(page + i / 2 * 32 + slot * 2, rounded + i, 4);
+  for (int i = 0; i < dim; ++i) rounded[i] = attention_bf16(v[i]);
+  uint16_t* values = page + padded * kPageTokens + slot / 2 * 32 + slot % 2;
+  for (int i = 0; i < dim; ++i) values[i / 16 * 256 + i % 16 * 2] = rounded[i];
 }
 
 void rope_store(const RopeStoreArgs& a) {
   const KvLayer& kv = *a.kv;
   const int dim = kv.head_dim, padded = kv.padded_dim();
-  for (int h = 0; h < a.heads; ++h) turn(a.q + h * dim, a.q + h * dim, dim, a.cos_sin, a.rope_dim, a.kind);
+  float turned[kMaxHeadDim];
+  for (int h = 0; h < a.heads; ++h) {
+    turn(a.q + h * dim, turned, dim, a.cos_sin, a.rope_dim, a.kind);
+    __builtin_memcpy(a.q + h * dim, turned, sizeof(float) * static_cast<size_t>(dim));
+  }
   for (int h = 0; h < kv.kv_heads; ++h) {
-    float key[kMaxHeadDim];
+    float* key = turned;
     turn(a.k + h * dim, key, dim, a.cos_sin, a.rope_dim, a.kind);
     const float* value = a.v + h * dim;
     std::byte* page = kv.data + static_cast<size_t>(a.page) * kv.page_stride + static_cast<size_t>(h) * kv.head_stride;
