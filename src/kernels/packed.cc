@@ -1,5 +1,6 @@
 #include "kernels/packed.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -211,6 +212,58 @@ float packed_float(const PackedMatrix& m, int row, int col) {
   }
 }
 
+// The 8 quants of line `line` of output n, in the order of the inputs, signed if they have 8 bits.
+std::array<int, 8> read_line(int bits, const std::byte* in, int line, int n) {
+  const std::byte* low = in + 64 * (bits == 8 ? 2 * line : line) + 4 * n;
+  std::array<int, 8> q;
+  for (size_t i = 0; i < 4; ++i) {
+    const auto a = static_cast<size_t>(kPairOrder[i]), b = static_cast<size_t>(kPairOrder[i + 4]);
+    if (bits == 8) {
+      q[a] = static_cast<int8_t>(low[i]);
+      q[b] = static_cast<int8_t>(low[64 + i]);
+      continue;
+    }
+    const auto byte = static_cast<unsigned>(low[i]);
+    unsigned high_bits[2] = {};
+    if (bits == 5) {
+      const std::byte* masks = in + 256 + 16 * line + n / 2;
+      for (size_t h = 0; h < 2; ++h)
+        high_bits[h] = (static_cast<unsigned>(masks[8 * h]) >> (4 * (n % 2) + static_cast<int>(i)) & 1u) << 4;
+    } else if (bits == 6) {
+      const auto plane = static_cast<unsigned>(in[256 + 64 * (line / 2) + 4 * n + static_cast<int>(i)]);
+      for (int h = 0; h < 2; ++h) high_bits[h] = (plane >> (4 * (line % 2) + 2 * h) & 3u) << 4;
+    }
+    q[a] = static_cast<int>((byte & 15u) | high_bits[0]);
+    q[b] = static_cast<int>(byte >> 4 | high_bits[1]);
+  }
+  return q;
+}
+
+// The scale and minimum of the group that input `col` is in; q is left 0.
+WeightParts packed_scales(const PackedMatrix& m, int row, int col) {
+  const PanelLayout& at = m.layout;
+  const std::byte* panel = m.panel(row / kPanel);
+  const int n = row % kPanel, b = col / kBlock;
+  const auto f16 = [&](size_t offset, int entry) {
+    return f16_to_f32(
+        load<uint16_t>(panel + offset + (static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)) * 2));
+  };
+  const auto u8 = [&](size_t offset, int entry) {
+    return static_cast<unsigned>(panel[offset + static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)]);
+  };
+  WeightParts parts{};
+  if (!packed_format(m.type).super_block) {
+    parts.scale = f16(at.scales, b);
+    if (packed_format(m.type).has_minimum) parts.minimum = f16(at.minima, b);
+  } else if (m.type == TensorType::Q6_K) {
+    parts.scale = f16(at.supers, b / 8) * static_cast<float>(static_cast<int8_t>(u8(at.scales, col / 16)));
+  } else {
+    parts.scale = f16(at.supers, b / 8) * static_cast<float>(u8(at.scales, b));
+    parts.minimum = -(f16(at.super_minima, b / 8) * static_cast<float>(u8(at.minima, b)));
+  }
+  return parts;
+}
+
 }  // namespace
 
 PanelLayout panel_layout(TensorType type, int blocks) {
@@ -264,28 +317,11 @@ void pack_panels(const PackedMatrix& m, std::span<const std::byte> source, std::
 
 WeightParts packed_parts(const PackedMatrix& m, int row, int col) {
   const PackedFormat format = packed_format(m.type);
-  const PanelLayout& at = m.layout;
-  const std::byte* panel = m.panel(row / kPanel);
-  const int n = row % kPanel, b = col / kBlock, k = col % kBlock;
-  const auto f16 = [&](size_t offset, int entry) {
-    return f16_to_f32(
-        load<uint16_t>(panel + offset + (static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)) * 2));
-  };
-  const auto u8 = [&](size_t offset, int entry) {
-    return static_cast<unsigned>(panel[offset + static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)]);
-  };
-  const unsigned q = read_quant(format.bits, panel + at.quants + static_cast<size_t>(b) * at.block_bytes, k, n);
-  WeightParts parts{};
+  const std::byte* block =
+      m.panel(row / kPanel) + m.layout.quants + static_cast<size_t>(col / kBlock) * m.layout.block_bytes;
+  const unsigned q = read_quant(format.bits, block, col % kBlock, row % kPanel);
+  WeightParts parts = packed_scales(m, row, col);
   parts.q = format.bits == 8 ? static_cast<int8_t>(q) : static_cast<int>(q) - format.zero;
-  if (!format.super_block) {
-    parts.scale = f16(at.scales, b);
-    if (format.has_minimum) parts.minimum = f16(at.minima, b);
-  } else if (m.type == TensorType::Q6_K) {
-    parts.scale = f16(at.supers, b / 8) * static_cast<float>(static_cast<int8_t>(u8(at.scales, 2 * b + k / 16)));
-  } else {
-    parts.scale = f16(at.supers, b / 8) * static_cast<float>(u8(at.scales, b));
-    parts.minimum = -(f16(at.super_minima, b / 8) * static_cast<float>(u8(at.minima, b)));
-  }
   return parts;
 }
 
@@ -297,7 +333,24 @@ float packed_weight(const PackedMatrix& m, int row, int col) {
 }
 
 void unpack_row(const PackedMatrix& m, int row, float* out) {
-  for (int col = 0; col < m.cols; ++col) out[col] = packed_weight(m, row, col);
+  if (!is_quantized(m.type)) {
+    for (int col = 0; col < m.cols; ++col) out[col] = packed_float(m, row, col);
+    return;
+  }
+  // A prompt's embeddings: block by block, so that scales are read once and quants a line at a time.
+  const PackedFormat format = packed_format(m.type);
+  const std::byte* quants = m.panel(row / kPanel) + m.layout.quants;
+  for (int b = 0; b < m.blocks(); ++b, quants += m.layout.block_bytes) {
+    const int begin = b * kBlock, end = std::min(m.cols, begin + kBlock);
+    for (int col = begin; col < end; col += 8) {
+      const WeightParts parts = packed_scales(m, row, col);
+      std::array<int, 8> q = read_line(format.bits, quants, (col - begin) / 8, row % kPanel);
+      for (int i = 0; i < 8 && col + i < end; ++i) {
+        const float value = parts.scale * static_cast<float>(q[static_cast<size_t>(i)] - format.zero);
+        out[col + i] = format.has_minimum ? value + parts.minimum : value;
+      }
+    }
+  }
 }
 
 }  // namespace quire

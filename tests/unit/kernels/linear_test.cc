@@ -23,7 +23,11 @@ TEST(Packing, KeepsEveryWeight) {
     const auto packed = testing::pack(type, rows, cols, source);
     std::vector<float> expected(static_cast<size_t>(rows * cols));
     dequantize(type, source, expected);
+    std::vector<float> whole(static_cast<size_t>(cols));
     for (int n = 0; n < rows; ++n) {
+      unpack_row(packed.matrix, n, whole.data());
+      ASSERT_EQ(std::memcmp(whole.data(), &expected[static_cast<size_t>(n * cols)], sizeof(float) * whole.size()), 0)
+          << name(type) << " row " << n;
       for (int k = 0; k < cols; ++k) {
         const float value = packed_weight(packed.matrix, n, k);
         ASSERT_EQ(std::memcmp(&value, &expected[static_cast<size_t>(n * cols + k)], 4), 0)
