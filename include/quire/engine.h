@@ -25,7 +25,7 @@ class ChatTemplate;
 struct ChatInput;
 
 struct EngineOptions {
-  std::string model;                    // a name of the registry, a .gguf file, or a Hugging Face directory
+  std::string model = {};               // a name of the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512
   std::string activations = "auto";     // auto, f32, bf16, int8: what inputs of linears are rounded to
   std::string kv_cache_dtype = "auto";  // auto, f32, f16, bf16; auto: bf16, with --activations f32: f32
@@ -39,11 +39,12 @@ struct EngineOptions {
   bool chunked_prefill = true;           // false: a prompt is one chunk, whatever its length
   std::string scheduler = "continuous";  // or "static": a batch runs to the end of its longest answer; the baseline
   double tpot_target = 0.05;  // seconds a step may take while answers are being written: bounds its prompt chunks
+  double ttft_target = 1.0;   // seconds a prompt may wait before tpot_target alone bounds the steps (docs/serving.md)
 
   bool prefix_cache = true;     // keep finished pages and reuse them for prompts that begin alike
   size_t memory_bytes = 0;      // for everything; 0: what the cgroup or the host has, less a margin
   size_t host_cache_bytes = 0;  // for pages that had to leave the KV cache
-  std::string cache_dir;        // a folder that keeps pages across restarts; empty: none
+  std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;       // of files in cache_dir; 0: 4 GiB
 };
 
@@ -60,6 +61,9 @@ struct ModelInfo {
   size_t weight_bytes = 0;  // as packed in memory
   size_t decode_bytes = 0;  // of weights, read for one token
   size_t kv_bytes_per_token = 0, kv_cache_bytes = 0;
+  // All memory, as budgeted: weights, KV cache, activations (with logits and sampling), pages on their way to and from
+  // the page store, and everything else.
+  size_t memory_bytes = 0, activation_bytes = 0, page_store_bytes = 0, other_bytes = 0;
 };
 
 enum class FinishReason : uint8_t {
@@ -116,15 +120,29 @@ struct Output {
   // With sampling.prompt_logprobs, in the first output of choice 0: the prompt's tokens, the first one's logprob being
   // 0.
   std::vector<OutputToken> prompt_logprobs = {};
-  std::vector<float> embedding = {};  // with pooling: [hidden], in the only output, which has no tokens
+  // With pooling: [hidden], of length 1 as a vector, in the only output, which has no tokens.
+  std::vector<float> embedding = {};
 };
 
 using RequestId = uint64_t;
 
 struct EngineStats {
-  int running = 0, waiting = 0;  // sequences
-  int kv_pages = 0, kv_pages_used = 0;
+  int running = 0, waiting = 0;         // sequences
+  int kv_pages = 0, kv_pages_used = 0;  // used: by running sequences
   uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
+
+  // The prefix cache: tokens of prompts looked up, and found in the KV cache or the page store.
+  uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
+  int kv_pages_idle = 0;       // not counted as used: kept for prompts that may come, given up when needed
+  uint64_t pages_evicted = 0;  // idle pages given up
+  uint64_t pages_loaded = 0;   // read back from the page store
+  uint64_t store_host_pages = 0, store_disk_pages = 0;  // in the store now
+
+  // Time spent in steps that only decode, and in those with prompt chunks; and what they read: weights once, and the
+  // cached keys and values of each row's past.
+  double decode_seconds = 0, prompt_seconds = 0;
+  uint64_t decode_steps = 0, prompt_steps = 0;
+  double decode_bytes = 0;  // read by the decode steps
 };
 
 // Runs its own thread. Every member may be called from any thread.

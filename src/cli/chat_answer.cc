@@ -65,6 +65,8 @@ std::string_view name(FinishReason reason) {
       return "length";
     case FinishReason::kCancelled:
       return "cancelled";
+    case FinishReason::kTimeout:
+      return "timeout";
     case FinishReason::kError:
       return "error";
   }

@@ -29,13 +29,43 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
                  "rows of one step: decoding sequences first, then prompt chunks")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--kv-cache-size", o.kv_cache_bytes,
-                 "memory for the KV cache (4GiB, 512MiB); 0: as needed, at most a quarter of the free memory")
+  app.add_option(
+         "--kv-cache-size", o.kv_cache_bytes,
+         "memory for the KV cache (4GiB, 512MiB); 0: what --max-num-seqs sequences need, as far as --memory goes")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--memory", o.memory_bytes,
+                 "memory for everything (16GiB); 0: what the machine or its cgroup has free, less a margin")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_flag_callback(
+      "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
+      "compute every prompt whole, even if it begins like an earlier one");
+  app.add_flag_callback(
       "--no-kv-cache", [&o] { o.kv_cache = false; },
       "recompute everything for each token: the baseline that the cache is measured against");
+  app.add_option("--cache-dir", o.cache_dir,
+                 "a folder that keeps finished KV pages across restarts; private to this user")
+      ->capture_default_str();
+  app.add_option("--cache-size", o.cache_bytes, "bytes of files in --cache-dir; 0: 4GiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--host-cache-size", o.host_cache_bytes,
+                 "memory beside the KV cache for pages that had to leave it; 0: none")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--scheduler", o.scheduler,
+                 "continuous, or static: a batch ends before the next begins, the baseline of the field")
+      ->check(CLI::IsMember({"continuous", "static"}))
+      ->capture_default_str();
+  app.add_option("--tpot-target", o.tpot_target,
+                 "seconds that a step may take for the sake of prompts while answers are being written")
+      ->check(CLI::Range(0.001, 1e3))
+      ->capture_default_str();
+  app.add_option("--ttft-target", o.ttft_target,
+                 "seconds a prompt may wait before prompts may more than double a step (up to --tpot-target)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   app.add_flag_callback(
       "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as one chunk, whatever waits");
 }

@@ -1,9 +1,14 @@
 #include "engine/loaded_model.h"
 
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
 #include <algorithm>
+#include <fstream>
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "engine/page_cache.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -32,34 +37,77 @@ void check_positive(const char* flag, int value, int lowest) {
   if (value < lowest) throw invalid("{} {}: at least {}", flag, value, lowest);
 }
 
-// Pages for the cache, and the context length that fits them.
-void size_cache(const EngineOptions& options, const KvShape& shape, int model_positions, ModelInfo& info) {
+constexpr size_t kMiB = size_t{1} << 20;
+
+// What requests, streams, logs and the like take beside what is there once the model is loaded.
+constexpr size_t kRequestMemory = 64 * kMiB;
+
+// Rows of prompts whose log-probabilities are asked for, beside one for each sequence.
+constexpr int kExtraLogits = 32;
+
+// Memory of this process that no file backs.
+size_t anonymous_memory() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) * 1024;
+  }
+  return 0;
+}
+
+// --memory, or what there is less a margin for the rest of the machine.
+size_t memory_budget(const EngineOptions& options) {
+  const size_t available = available_memory();
+  if (options.memory_bytes == 0) return available - std::min(available, std::max(256 * kMiB, available / 20));
+  if (options.memory_bytes > available)
+    throw no_resource("--memory {} MiB: only {} MiB are free", options.memory_bytes / kMiB, available / kMiB);
+  return options.memory_bytes;
+}
+
+// Pages for the KV cache from the `memory` that is left for it, and the context length that fits them.
+void size_cache(const EngineOptions& options, const KvShape& shape, int model_positions, size_t memory,
+                ModelInfo& info) {
   const size_t page_bytes = shape.page_bytes();
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
-  if (length > model_positions)
-    throw invalid("--max-model-len {}: the model was trained for {} tokens", length, model_positions);
   const auto pages_of = [](int tokens) { return static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens); };
+  if (options.kv_cache_bytes > memory)
+    throw no_resource("--kv-cache-size {} MiB: of the memory {} MiB are left for it (--memory)",
+                      options.kv_cache_bytes / kMiB, memory / kMiB);
   const size_t wanted = pages_of(length) * static_cast<size_t>(options.max_num_seqs) * page_bytes;
-  const size_t available = available_memory();
-  const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min(wanted, available / 4);
+  const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min(wanted, memory);
   const size_t pages = std::min<size_t>(budget / page_bytes, size_t{1} << 30);
   if (pages < pages_of(length)) {
     if (options.max_model_len > 0 || pages == 0) {
       throw no_resource(
-          "one sequence of {} tokens needs {} MiB of KV cache, there are {} MiB: lower --max-model-len or raise "
-          "--kv-cache-size",
-          length, pages_of(length) * page_bytes >> 20, budget >> 20);
+          "one sequence of {} tokens needs {} MiB of KV cache, there are {} MiB: lower --max-model-len, choose a "
+          "smaller --kv-cache-dtype, or raise --memory or --kv-cache-size",
+          length, (pages_of(length) * page_bytes + kMiB - 1) / kMiB, budget / kMiB);
     }
     length = static_cast<int>(pages) * kPageTokens;
   }
-  if (pages * page_bytes > available)
-    throw no_resource("the KV cache needs {} MiB, {} MiB are free: lower --kv-cache-size", pages * page_bytes >> 20,
-                      available >> 20);
   info.max_model_len = length;
   info.kv_pages = static_cast<int>(pages);
   info.page_tokens = kPageTokens;
   info.kv_bytes_per_token = page_bytes / kPageTokens;
   info.kv_cache_bytes = pages * page_bytes;
+}
+
+// The weights' and the model's, by hash; the layout and the definitions in force by name.
+std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info) {
+  XXH3_state_t* const state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (const TensorView& tensor : checkpoint.tensors()) {
+    XXH3_128bits_update(state, tensor.name.data(), tensor.name.size());
+    XXH3_128bits_update(state, tensor.bytes.data(), tensor.bytes.size());
+  }
+  const RopeTable rope = make_rope_table(c.rope);
+  XXH3_128bits_update(state, rope.frequencies.data(), rope.frequencies.size() * sizeof(float));
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  return fmt::format(
+      "{:016x}{:016x} {} layers {} heads {} kv_heads {} dim {} eps {} scale {} rope {} {} windows {} {} {} {}",
+      hash.high64, hash.low64, c.architecture, c.layers, c.heads, c.kv_heads, c.head_dim, c.norm_epsilon,
+      c.attention_scale, static_cast<int>(c.rope.kind), rope.amplitude, fmt::join(c.windows, ","), info.kv_cache_dtype,
+      info.activations, kPageTokens);
 }
 
 ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
@@ -77,6 +125,9 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
   check_positive("--max-num-seqs", options.max_num_seqs, 1);
   check_positive("--max-num-batched-tokens", options.max_num_batched_tokens, 1);
   check_positive("--max-model-len", options.max_model_len, 0);
+  if (options.scheduler != "continuous" && options.scheduler != "static")
+    throw invalid("--scheduler '{}': there are continuous, static", options.scheduler);
+  const size_t budget = memory_budget(options), before = anonymous_memory();
   const KernelSet& kernels = choose_kernels(options.kernels);
   const Activations activations = parse_activations(options.activations);
   const KvType kv_type = parse_kv_type(options.kv_cache_dtype, activations);
@@ -90,7 +141,10 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
                   config.vocab);
   }
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, checkpoint.file());
-  weights = load_weights(checkpoint, family, config, team);
+  if (options.max_model_len > config.max_positions)
+    throw invalid("--max-model-len {}: the model was trained for {} tokens", options.max_model_len,
+                  config.max_positions);
+  weights = load_weights(checkpoint, family, config, team, budget);
 
   info.name = options.model;
   info.architecture = config.architecture;
@@ -108,15 +162,26 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
   info.parameters = weights.parameters;
   info.weight_bytes = weights.memory.size();
   info.decode_bytes = weights.decode_bytes();
-  const KvShape shape{kv_type, config.layers, config.kv_heads, config.head_dim};
-  size_cache(options, shape, config.max_positions, info);
-  kv = std::make_unique<KvMemory>(shape, info.kv_pages);
+  if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info);
+
   // A prompt that may not be cut can come on top of the rows that a step has already.
+  const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
   const int rows = std::max(options.max_num_batched_tokens, options.max_num_seqs) +
-                   (options.chunked_prefill && options.kv_cache ? 0 : info.max_model_len);
-  decoder = std::make_unique<Decoder>(
-      config, weights, *kv, Compute{kernels, team, activations},
-      DecoderLimits{rows, max_logits > 0 ? max_logits : options.max_num_seqs, info.max_model_len});
+                   (options.chunked_prefill && options.kv_cache ? 0 : longest);
+  DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + kExtraLogits, longest};
+  constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
+  info.activation_bytes = Decoder::memory_bytes(config, limits) +
+                          static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
+  const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
+  info.other_bytes = loaded + kRequestMemory;
+  const KvShape shape{kv_type, config.layers, config.kv_heads, config.head_dim};
+  info.page_store_bytes = page_store_bytes(options, shape.page_bytes());
+  info.memory_bytes = budget;
+  const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
+  size_cache(options, shape, config.max_positions, budget - std::min(budget, taken), info);
+  kv = std::make_unique<KvMemory>(shape, info.kv_pages);
+  limits.max_positions = info.max_model_len;
+  decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, limits);
 }
 
 }  // namespace quire

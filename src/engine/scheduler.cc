@@ -1,9 +1,13 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <tuple>
 
 namespace quire {
 namespace {
+
+constexpr int kSmallestChunk = 16;  // rows of a prompt that every step has place for: so prompts always get on
 
 int pages_for(int tokens, int page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
 
@@ -12,77 +16,196 @@ int pages_to_grow(const SequenceView& s, int rows, int page_tokens) {
   return std::max(0, pages_for(s.computed + rows, page_tokens) - s.pages) + (s.shared_tail ? 1 : 0);
 }
 
-Chunk chunk_of(const SequenceView& s, int rows) { return {s.id, s.computed, rows, s.computed + rows == s.tokens}; }
+class Planner {
+ public:
+  Planner(const SchedulerState& state, const SchedulerLimits& limits, const StepCosts& costs, StepPlan& plan)
+      : state_(state),
+        limits_(limits),
+        costs_(costs),
+        plan_(plan),
+        running_(state.running.size()),
+        free_(state.free_pages),
+        rows_(limits.max_rows) {}
+
+  void make() {
+    decode();
+    set_time_for_prompts();
+    prompts();
+    if (plan_.preempted.empty()) admit();
+    if (plan_.chunks.empty() && plan_.preempted.empty() && plan_.admitted.empty()) make_room();
+  }
+
+ private:
+  int grow(const SequenceView& s, int rows) const { return pages_to_grow(s, rows, state_.page_tokens); }
+
+  void take(const SequenceView& s, int rows) {
+    free_ -= grow(s, rows);
+    rows_ -= rows;
+    work_.rows += rows;
+    // Row i of the chunk looks at computed + i + 1 tokens.
+    work_.attended += int64_t{rows} * (s.computed + 1) + int64_t{rows} * (rows - 1) / 2;
+    plan_.chunks.push_back({s.id, s.computed, rows, s.computed + rows == s.tokens});
+  }
+
+  void preempt_last() {
+    const SequenceView& last = state_.running[--running_];
+    free_ += last.own_pages;
+    plan_.preempted.push_back(last.id);
+  }
+
+  // A row each, preempting from the end until it has its page.
+  void decode() {
+    for (size_t i = 0; i < running_ && rows_ > 0; ++i) {
+      const SequenceView& s = state_.running[i];
+      if (!s.decodes() || s.loading) continue;
+      while (free_ < grow(s, 1) && running_ > i + 1) preempt_last();
+      if (free_ < grow(s, 1)) {  // it is the last itself
+        preempt_last();
+        return;
+      }
+      take(s, 1);
+    }
+  }
+
+  void set_time_for_prompts() {
+    if (plan_.chunks.empty() || !limits_.chunked_prefill) return;
+    const double decoding = costs_.seconds(work_), most = std::max(limits_.tpot_target, 1.5 * decoding);
+    const bool late = std::any_of(state_.waiting.begin(), state_.waiting.end(),
+                                  [&](const SequenceView& s) { return s.waited > limits_.ttft_target; });
+    time_ = (late ? most : std::min(most, 2 * decoding)) - decoding;
+    timed_ = true;
+  }
+
+  // Rows of a prompt for which there are rows, pages, logits and time; 0: not now.
+  int chunk_rows(const SequenceView& s) const {
+    const int left = s.tokens - s.computed;
+    if (!limits_.chunked_prefill) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
+    int count = std::min(left, rows_);
+    if (timed_) {
+      const int in_time = costs_.rows_within(time_, s.computed) / kSmallestChunk * kSmallestChunk;
+      count = std::min(count, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time);
+    }
+    // Other sequences may all want a row of logits.
+    if (s.all_logits) count = std::min(count, std::max(1, limits_.max_logits - limits_.max_running));
+    const int usable = free_ - (s.shared_tail ? 1 : 0);
+    return usable < 0 ? 0 : std::min(count, (s.pages + usable) * state_.page_tokens - s.computed);
+  }
+
+  void take_prompt(const SequenceView& s, int rows) {
+    if (timed_) {
+      StepWork before = work_;
+      take(s, rows);
+      time_ -= costs_.seconds(work_) - costs_.seconds(before);
+    } else {
+      take(s, rows);
+    }
+    ++prompts_;
+  }
+
+  void prompts() {
+    for (size_t i = 0; i < running_ && rows_ > 0; ++i) {
+      const SequenceView& s = state_.running[i];
+      if (s.decodes() || s.loading) continue;
+      if (const int count = chunk_rows(s); count > 0) take_prompt(s, count);
+    }
+  }
+
+  // Pages that running sequences still need for their tokens, and one for each to grow into.
+  int promised() const {
+    int pages = 0;
+    for (size_t i = 0; i < running_; ++i) {
+      const SequenceView& s = state_.running[i];
+      pages += grow(s, s.tokens - s.computed) + 1;
+    }
+    for (const Chunk& c : plan_.chunks) {  // already taken from free_
+      const auto s = std::find_if(state_.running.begin(), state_.running.end(),
+                                  [&](const SequenceView& v) { return v.id == c.id; });
+      pages -= grow(*s, c.rows);
+    }
+    return pages;
+  }
+
+  bool someone_computes(uint64_t page) const {
+    const auto computes = [&](const SequenceView& s) { return s.next_page == page && !s.decodes(); };
+    return page != 0 && (std::any_of(state_.running.begin(),
+                                     state_.running.begin() + static_cast<std::ptrdiff_t>(running_), computes) ||
+                         std::any_of(state_.waiting.begin(), state_.waiting.end(), [&](const SequenceView& s) {
+                           return computes(s) &&
+                                  std::find(plan_.admitted.begin(), plan_.admitted.end(), s.id) != plan_.admitted.end();
+                         }));
+  }
+
+  void admit() {
+    if (limits_.static_batches && running_ > 0) return;
+    int pages = promised();
+    for (const SequenceView& s : state_.waiting) {
+      if (rows_ <= 0 || static_cast<int>(running_ + plan_.admitted.size()) >= limits_.max_running) break;
+      if (someone_computes(s.next_page)) continue;
+      const bool alone = running_ + plan_.admitted.size() == 0;
+      const int needed = grow(s, s.tokens - s.computed);
+      if (needed + s.idle_pages + (alone ? 0 : pages + 1) > free_) break;
+      free_ -= s.idle_pages;
+      if (s.loads > 0) {
+        free_ -= s.loads;
+        plan_.admitted.push_back(s.id);
+        plan_.loads.push_back(s.id);
+        pages += needed - s.loads + 1;
+        continue;
+      }
+      const int count = chunk_rows(s);
+      if (count <= 0) {
+        free_ += s.idle_pages;
+        break;
+      }
+      plan_.admitted.push_back(s.id);
+      pages += needed - grow(s, count) + 1;
+      take_prompt(s, count);
+    }
+  }
+
+  // Prompts that stand in each other's way, and nobody who decodes and would end: the last gives way.
+  void make_room() {
+    const bool moves =
+        std::any_of(state_.running.begin(), state_.running.end(), [](const SequenceView& s) { return s.loading; });
+    if (!moves && running_ > 1) preempt_last();
+  }
+
+  const SchedulerState& state_;
+  const SchedulerLimits& limits_;
+  const StepCosts& costs_;
+  StepPlan& plan_;
+  size_t running_;  // those behind were preempted
+  int free_, rows_, prompts_ = 0;
+  StepWork work_;
+  bool timed_ = false;
+  double time_ = 0;  // left for prompts
+};
 
 }  // namespace
 
-StepPlan plan(const SchedulerState& state, const SchedulerLimits& limits) {
-  StepPlan plan;
-  int free = state.free_pages, rows = limits.max_rows;
-  size_t running = state.running.size();  // those behind were preempted
-  const auto take = [&](const SequenceView& s, int count) {
-    free -= pages_to_grow(s, count, state.page_tokens);
-    rows -= count;
-    plan.chunks.push_back(chunk_of(s, count));
+void sort_running(std::vector<SequenceView>& running) {
+  if (running.empty()) return;
+  const auto by_rank = [](const SequenceView& a, const SequenceView& b) {
+    return std::tuple{a.priority, a.arrival, a.id} < std::tuple{b.priority, b.arrival, b.id};
   };
+  std::sort(running.begin(), running.end(), by_rank);
+  const auto oldest =
+      std::min_element(running.begin(), running.end(), [](const SequenceView& a, const SequenceView& b) {
+        return std::tuple{a.arrival, a.id} < std::tuple{b.arrival, b.id};
+      });
+  std::rotate(running.begin(), oldest, oldest + 1);
+}
 
-  // Decoding: a row each, preempting from the end until it has its page.
-  for (size_t i = 0; i < running && rows > 0; ++i) {
-    const SequenceView& s = state.running[i];
-    if (s.tokens - s.computed != 1) continue;
-    while (free < pages_to_grow(s, 1, state.page_tokens) && running > i + 1) {
-      const SequenceView& last = state.running[--running];
-      free += last.own_pages;
-      plan.preempted.push_back(last.id);
-    }
-    if (free < pages_to_grow(s, 1, state.page_tokens)) {  // it is the last itself
-      --running;
-      free += s.own_pages;
-      plan.preempted.push_back(s.id);
-      break;
-    }
-    take(s, 1);
-  }
+void StepPlan::clear() {
+  preempted.clear();
+  admitted.clear();
+  loads.clear();
+  chunks.clear();
+}
 
-  // A chunk of a prompt: as many rows as there are, and pages for.
-  const auto chunk_rows = [&](const SequenceView& s) {
-    const int left = s.tokens - s.computed;
-    if (!limits.chunked_prefill) return rows > 0 && pages_to_grow(s, left, state.page_tokens) <= free ? left : 0;
-    int count = std::min(left, rows);
-    const int usable = free - (s.shared_tail ? 1 : 0);
-    if (usable < 0) return 0;
-    return std::min(count, (s.pages + usable) * state.page_tokens - s.computed);
-  };
-  for (size_t i = 0; i < running && rows > 0; ++i) {
-    const SequenceView& s = state.running[i];
-    if (s.tokens - s.computed == 1) continue;
-    if (const int count = chunk_rows(s); count > 0) take(s, count);
-  }
-  if (!plan.preempted.empty()) return plan;  // no place for more
-
-  // Admission. Pages promised: what running prompts still need, and one for each to grow.
-  int promised = 0;
-  for (size_t i = 0; i < running; ++i) {
-    const SequenceView& s = state.running[i];
-    promised += pages_to_grow(s, s.tokens - s.computed, state.page_tokens) + 1;
-  }
-  for (const Chunk& c : plan.chunks) {  // already taken from `free`
-    const auto s =
-        std::find_if(state.running.begin(), state.running.end(), [&](const SequenceView& v) { return v.id == c.id; });
-    promised -= pages_to_grow(*s, c.rows, state.page_tokens);
-  }
-  for (const SequenceView& s : state.waiting) {
-    if (rows <= 0 || static_cast<int>(running) >= limits.max_running) break;
-    const int needed = pages_to_grow(s, s.tokens - s.computed, state.page_tokens);
-    if (needed + (running > 0 ? promised + 1 : 0) > free) break;
-    const int count = chunk_rows(s);
-    if (count <= 0) break;
-    plan.admitted.push_back(s.id);
-    promised += needed - pages_to_grow(s, count, state.page_tokens) + 1;
-    take(s, count);
-    ++running;
-  }
-  return plan;
+void make_plan(const SchedulerState& state, const SchedulerLimits& limits, const StepCosts& costs, StepPlan& plan) {
+  plan.clear();
+  Planner(state, limits, costs, plan).make();
 }
 
 }  // namespace quire

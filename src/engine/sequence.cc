@@ -1,7 +1,7 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
-#include <cassert>
+#include <cmath>
 
 namespace quire {
 namespace {
@@ -19,34 +19,16 @@ Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int 
       choice(index),
       tokens(prompt),
       stop(request->sampling.stop, request->sampling.include_stop_str_in_output) {
-  if (tokenizer) detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = true, .continues = true});
+  if (tokenizer) {
+    detokenizer.emplace(*tokenizer,
+                        DecodeOptions{.skip_special = request->sampling.skip_special_tokens, .continues = true});
+  }
   tokens.reserve(prompt.size() + static_cast<size_t>(request->max_new_tokens));
 }
 
-SequenceView Sequence::view(const PagePool& pool) const {
-  SequenceView v;
-  v.id = id;
-  v.tokens = static_cast<int>(tokens.size());
-  v.computed = computed;
-  v.pages = static_cast<int>(pages.pages().size());
-  for (const PageId page : pages.pages()) v.own_pages += pool.references(page) == 1;
-  // Only the page that the next token falls into can be shared and written.
-  v.shared_tail = computed < v.pages * pool.page_tokens() &&
-                  pool.shared(pages.pages()[static_cast<size_t>(computed / pool.page_tokens())]);
-  return v;
-}
-
-void Sequence::grow(PagePool& pool, int rows, std::vector<PageCopy>& copies) {
-  [[maybe_unused]] const bool grown = pages.grow(pool, computed + rows - pages.tokens());
-  assert(grown);
-  if (const auto copy = pages.make_writable(pool, computed)) copies.push_back(*copy);
-  page_ids.clear();
-  for (const PageId page : pages.pages()) page_ids.push_back(static_cast<int32_t>(index(page)));
-}
-
-void Sequence::release(PagePool& pool) {
-  pages.release(pool);
-  computed = 0;
+void Sequence::refresh_page_ids(size_t from) {
+  page_ids.resize(from);
+  for (const PageId page : pages.pages().subspan(from)) page_ids.push_back(static_cast<int32_t>(index(page)));
 }
 
 SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const {
@@ -58,9 +40,13 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
 }
 
 Usage Sequence::usage() const {
-  Usage u{request->prompt_tokens, 0, generated(), 0, seconds(Clock::now() - request->submitted)};
+  Usage u{request->prompt_tokens, request->cached_tokens, generated(), 0, seconds(Clock::now() - request->submitted)};
   if (generated() > 0) u.ttft_seconds = seconds(first_token - request->submitted);
   return u;
+}
+
+void Sequence::attach_prompt_logprobs(Output& out) const {
+  if (choice == 0 && request->sampling.prompt_logprobs) out.prompt_logprobs = std::move(request->prompt_logprobs);
 }
 
 bool Sequence::accept(const Sampled& sampled) {
@@ -70,6 +56,7 @@ bool Sequence::accept(const Sampled& sampled) {
 
   Output out;
   out.choice = choice;
+  if (generated() == 1) attach_prompt_logprobs(out);
   out.tokens.push_back({sampled.token, sampled.logprob, sampled.top_logprobs});
   const bool own_stop = contains(params.stop_token_ids, sampled.token);
   if (generated() > params.min_tokens && (own_stop || contains(request->end_tokens, sampled.token))) {
@@ -105,6 +92,20 @@ void Sequence::finish(FinishReason reason, const std::string& error) {
   out.choice = choice;
   out.finish = reason;
   out.error = error;
+  if (reason == FinishReason::kLength && generated() == 0) attach_prompt_logprobs(out);
+  out.usage = usage();
+  request->callback(out);
+}
+
+void Sequence::finish_pooling() {
+  Output out;
+  out.choice = choice;
+  out.finish = FinishReason::kStop;
+  out.embedding = std::move(request->hidden);
+  double squares = 0;
+  for (const float x : out.embedding) squares += static_cast<double>(x) * static_cast<double>(x);
+  const auto scale = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
+  for (float& x : out.embedding) x *= scale;
   out.usage = usage();
   request->callback(out);
 }

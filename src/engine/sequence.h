@@ -8,6 +8,7 @@
 
 #include "engine/scheduler.h"
 #include "kv/page_table.h"
+#include "kv/prefix_tree.h"
 #include "quire/engine.h"
 #include "sampling/sampler.h"
 #include "sampling/stop.h"
@@ -21,13 +22,41 @@ using Clock = std::chrono::steady_clock;
 struct RequestState {
   RequestId id = 0;
   SamplingParams sampling;
+  Pooling pooling = Pooling::kNone;
   Engine::Callback callback;
   TokenIds end_tokens;    // the model's, none with ignore_eos
   TokenIds banned_early;  // end and stop tokens: while fewer than min_tokens are there
+  std::string tenant, cache_salt;
+  int priority = 0;
+  int tenant_number = 0;  // of TenantShares, while the request is in the engine
   int prompt_tokens = 0;
   int max_new_tokens = 0;
+  int choices_left = 0;   // that have not ended
+  int cached_tokens = 0;  // of the prompt, when it was first admitted
   Clock::time_point submitted;
-  bool cancelled = false;
+  Clock::time_point deadline = Clock::time_point::max();
+  bool cancelled = false, admitted = false;
+
+  std::vector<OutputToken> prompt_logprobs;  // of all prompt tokens, by position, as far as they are known
+  std::vector<float> hidden;                 // with pooling: the sum, or the last token's final hidden state
+};
+
+// What the page cache knows of a sequence.
+struct CachedPages {
+  PageKey root;
+  std::vector<PageKey> keys;                  // of its full pages, as far as they were asked for
+  int registered = 0;                         // pages that are nodes of the tree
+  PrefixTree::Node last = PrefixTree::kNone;  // the last of them
+
+  // What look_up found for a waiting sequence.
+  int found = 0, idle = 0;  // pages in the tree, and those of them that nobody uses
+  int tail = 0;             // tokens of the page behind them that can be copied from another
+  int loads = 0;            // pages behind them that the store has
+
+  bool loading = false;
+  uint32_t epoch = 0;               // of this loading: what was asked for before is no longer wanted
+  int load_next = 0, load_end = 0;  // pages: to ask for next, to stop at
+  int pending = 0;                  // asked for, not read yet
 };
 
 struct Sequence {
@@ -40,6 +69,7 @@ struct Sequence {
   int computed = 0;  // tokens whose keys and values are in the pages
   PageTable pages;
   std::vector<int32_t> page_ids;  // pages, as the kernels read them
+  CachedPages cached;
 
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
@@ -49,11 +79,11 @@ struct Sequence {
            const Tokenizer* tokenizer);
 
   int generated() const { return static_cast<int>(tokens.size()) - request->prompt_tokens; }
-  SequenceView view(const PagePool& pool) const;
-  // Room for `rows` more tokens; copies of shared pages are appended to `copies`. The scheduler has made sure of the
-  // pages.
-  void grow(PagePool& pool, int rows, std::vector<PageCopy>& copies);
-  void release(PagePool& pool);
+  // Every row's result is wanted, so none may be skipped.
+  bool wants_all_rows() const {
+    return request->sampling.prompt_logprobs ? generated() == 0 && choice == 0 : request->pooling == Pooling::kMean;
+  }
+  void refresh_page_ids(size_t from = 0);
 
   // What `sample` needs to choose the next token of choice `choice_index`.
   SampleRow sample_row(std::span<float> logits, int choice_index) const;
@@ -61,9 +91,12 @@ struct Sequence {
   bool accept(const Sampled& sampled);
   // Ends the answer for a reason of its own and tells the client.
   void finish(FinishReason reason, const std::string& error = {});
+  // Ends a request for a vector.
+  void finish_pooling();
 
  private:
   Usage usage() const;
+  void attach_prompt_logprobs(Output& out) const;
 };
 
 }  // namespace quire

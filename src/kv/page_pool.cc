@@ -5,7 +5,8 @@
 
 namespace quire {
 
-PagePool::PagePool(uint32_t page_count, int page_tokens) : references_(page_count, 0), page_tokens_(page_tokens) {
+PagePool::PagePool(uint32_t page_count, int page_tokens)
+    : references_(page_count, 0), cached_(page_count, false), page_tokens_(page_tokens) {
   assert(page_tokens > 0);
   free_.reserve(page_count);
   // Page 0 on top: a young pool fills its memory from the start.
@@ -23,14 +24,26 @@ std::optional<PageId> PagePool::allocate() {
 void PagePool::retain(PageId page) {
   assert(references(page) > 0 && "retains a free page");
   assert(references(page) < std::numeric_limits<uint32_t>::max());
+  idle_ -= idle(page);
   ++references_[index(page)];
 }
 
 bool PagePool::release(PageId page) {
   assert(references(page) > 0 && "releases a free page");
-  if (--references_[index(page)] > 0) return false;
+  assert(!idle(page) && "the cache's own reference: set_cached(page, false) first");
+  if (--references_[index(page)] > 0) {
+    idle_ += idle(page);
+    return false;
+  }
   free_.push_back(page);  // within the reserved capacity: does not allocate
   return true;
+}
+
+void PagePool::set_cached(PageId page, bool cached) {
+  assert(references(page) > 0 && cached_[index(page)] != cached);
+  idle_ -= idle(page);
+  cached_[index(page)] = cached;
+  idle_ += idle(page);
 }
 
 uint32_t PagePool::references(PageId page) const {

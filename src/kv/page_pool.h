@@ -25,6 +25,13 @@ class PagePool {
   uint32_t references(PageId page) const;  // 0: free
   bool shared(PageId page) const { return references(page) > 1; }
   uint32_t free_pages() const { return static_cast<uint32_t>(free_.size()); }
+
+  // Says that one of the page's references is the prefix cache's (or no longer is). A page that only the cache refers
+  // to is idle: it can be had by evicting it.
+  void set_cached(PageId page, bool cached);
+  uint32_t users(PageId page) const { return references(page) - cached_[index(page)]; }  // beside the cache
+  bool idle(PageId page) const { return references(page) == 1 && cached_[index(page)]; }
+  uint32_t idle_pages() const { return idle_; }
   uint32_t page_count() const { return static_cast<uint32_t>(references_.size()); }
   int page_tokens() const { return page_tokens_; }
   // Pages that hold this many tokens.
@@ -32,6 +39,8 @@ class PagePool {
 
  private:
   std::vector<uint32_t> references_;
+  std::vector<bool> cached_;
+  uint32_t idle_ = 0;
   std::vector<PageId> free_;  // a stack
   int page_tokens_;
 };

@@ -62,6 +62,11 @@ std::optional<PageCopy> PageTable::make_writable(PagePool& pool, int position) {
   return PageCopy{std::exchange(page, *fresh), *fresh};
 }
 
+void PageTable::replace(PagePool& pool, size_t i, PageId page) {
+  pool.retain(page);
+  pool.release(std::exchange(pages_[i], page));
+}
+
 void PageTable::truncate(PagePool& pool, int tokens) {
   assert(tokens >= 0 && tokens <= tokens_);
   // Last page first: the next sequence gets the pages in this one's order.

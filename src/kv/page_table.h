@@ -15,7 +15,7 @@ struct PageSlot {
   bool operator==(const PageSlot&) const = default;
 };
 
-// The content of `from` is to be copied to `to` before the step writes.
+// The content of `from` is to be copied to `to` before either is written.
 struct PageCopy {
   PageId from;
   PageId to;
@@ -51,6 +51,9 @@ class PageTable {
   // must be copied. A shared page takes a free one of the pool (an assertion); after grow() one is there (pages_to_grow
   // counted it) until someone else takes it, so call both together.
   std::optional<PageCopy> make_writable(PagePool& pool, int position);
+
+  // Page `i` is dropped for another with the same content: takes a reference to that.
+  void replace(PagePool& pool, size_t i, PageId page);
 
   // Keeps the first `tokens` tokens, tokens in [0, tokens()], and releases the pages that hold none of them.
   void truncate(PagePool& pool, int tokens);

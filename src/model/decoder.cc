@@ -22,9 +22,43 @@ struct Inputs {
   size_t stride(Activations a) const { return a == Activations::kInt8 ? int8_stride : float_stride; }
 };
 
+size_t input_stride(Activations a, int cols) {
+  return static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(a);
+}
+int qkv_size_of(const ModelConfig& c) { return (c.heads + 2 * c.kv_heads) * c.head_dim; }
+
+// The activations of a step, cut from one piece of memory: [rows, ...] of float32 unless said otherwise.
+struct Buffers {
+  float *x, *qkv, *attended, *gated, *cos_sin, *last, *logits;
+  std::byte *int8_blocks, *float_blocks;
+  size_t bytes = 0;
+
+  Buffers(const ModelConfig& c, const DecoderLimits& l, std::byte* memory) {
+    const auto part = [&](int rows, size_t bytes_per_row) {
+      const size_t begin = bytes;
+      bytes += round_up(static_cast<size_t>(rows) * bytes_per_row, 64);
+      return memory ? memory + begin : nullptr;
+    };
+    const auto floats = [&](int rows, int cols) {
+      return reinterpret_cast<float*>(part(rows, static_cast<size_t>(cols) * sizeof(float)));
+    };
+    const int rows = l.max_rows, widest = std::max({c.hidden, c.ffn, c.heads * c.head_dim});
+    x = floats(rows, c.hidden);
+    qkv = floats(rows, qkv_size_of(c));
+    attended = floats(rows, c.heads * c.head_dim);
+    gated = floats(rows, c.ffn);
+    cos_sin = floats(rows, c.rope.dim);
+    last = floats(l.max_logits, c.hidden);
+    logits = floats(l.max_logits, c.vocab);
+    const auto padded = static_cast<int>(padded_rows(std::max(rows, l.max_logits)));
+    int8_blocks = part(padded, input_stride(Activations::kInt8, widest));
+    float_blocks = part(padded, input_stride(Activations::kF32, widest));
+  }
+};
+
 }  // namespace
 
-struct Decoder::State {
+struct Decoder::State : Buffers {
   const ModelConfig& config;
   const Weights& weights;
   KvMemory& kv;
@@ -34,51 +68,23 @@ struct Decoder::State {
   AttentionOp attention;
   std::vector<AttentionSpan> spans;
   StepProfile* profile = nullptr;
-
-  // One buffer, cut into: [rows, ...] of float32 unless said otherwise.
   LargeBuffer memory;
-  float *x, *qkv, *attended, *gated, *cos_sin, *last, *logits;
-  std::byte *int8_blocks, *float_blocks;
 
   State(const ModelConfig& c, const Weights& w, KvMemory& k, const Compute& comp, DecoderLimits l)
-      : config(c),
+      : Buffers(c, l, nullptr),
+        config(c),
         weights(w),
         kv(k),
         compute(comp),
         limits(l),
         rope(make_rope_table(c.rope)),
-        attention(comp.team, l.max_rows, l.max_positions, c.heads, c.kv_heads, c.head_dim) {
+        attention(comp.team, l.max_rows, l.max_positions, c.heads, c.kv_heads, c.head_dim),
+        memory(bytes) {
+    static_cast<Buffers&>(*this) = Buffers(c, l, memory.data());
     spans.reserve(static_cast<size_t>(l.max_rows));
-    for (const bool counting : {true, false}) {
-      size_t end = 0;
-      const auto part = [&](int rows, size_t bytes_per_row) {
-        const size_t begin = end;
-        end += round_up(static_cast<size_t>(rows) * bytes_per_row, 64);
-        return counting ? nullptr : memory.data() + begin;
-      };
-      const auto floats = [&](int rows, int cols) {
-        return reinterpret_cast<float*>(part(rows, static_cast<size_t>(cols) * sizeof(float)));
-      };
-      const int rows = l.max_rows;
-      x = floats(rows, c.hidden);
-      qkv = floats(rows, qkv_size());
-      attended = floats(rows, c.heads * c.head_dim);
-      gated = floats(rows, c.ffn);
-      cos_sin = floats(rows, c.rope.dim);
-      last = floats(l.max_logits, c.hidden);
-      logits = floats(l.max_logits, c.vocab);
-      const auto padded = static_cast<int>(padded_rows(std::max(rows, l.max_logits)));
-      int8_blocks = part(padded, input_stride(Activations::kInt8, widest()));
-      float_blocks = part(padded, input_stride(Activations::kF32, widest()));
-      if (counting) memory = LargeBuffer(end);
-    }
   }
 
-  int qkv_size() const { return (config.heads + 2 * config.kv_heads) * config.head_dim; }
-  int widest() const { return std::max({config.hidden, config.ffn, config.heads * config.head_dim}); }
-  static size_t input_stride(Activations a, int cols) {
-    return static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(a);
-  }
+  int qkv_size() const { return qkv_size_of(config); }
 
   // What was computed since the last call was `op`.
   void done(StepOp op) const {
@@ -220,7 +226,23 @@ std::span<float> Decoder::forward(const Batch& batch) {
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
 const Compute& Decoder::compute() const { return state_->compute; }
+
+void Decoder::final_hidden(int row, std::span<float> out) const {
+  State& s = *state_;
+  const auto hidden = static_cast<size_t>(s.config.hidden);
+  assert(out.size() == hidden);
+  // The norm that the output layer's input gets, in blocks of float32.
+  s.compute.kernels.quantize(
+      {s.x + static_cast<size_t>(row) * hidden, hidden, s.config.hidden, s.weights.output_norm.data(),
+       s.config.norm_epsilon, Activations::kF32, s.float_blocks, 0},
+      0, 1);
+  const auto* blocks = reinterpret_cast<const FloatBlock*>(s.float_blocks);
+  for (size_t i = 0; i < hidden; ++i) out[i] = blocks[i / kBlock].x[i % kBlock];
+}
+
 const DecoderLimits& Decoder::limits() const { return state_->limits; }
-size_t Decoder::activation_bytes() const { return state_->memory.size(); }
+size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits) {
+  return Buffers(config, limits, nullptr).bytes;
+}
 
 }  // namespace quire

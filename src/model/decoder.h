@@ -55,8 +55,12 @@ class Decoder {
   void profile(StepProfile* profile);
 
   const Compute& compute() const;
+
+  // The final hidden state, normalised, of a row of the last batch: to out [hidden].
+  void final_hidden(int row, std::span<float> out) const;
+
   const DecoderLimits& limits() const;
-  size_t activation_bytes() const;
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);  // that it will take
 
  private:
   struct State;

@@ -4,7 +4,6 @@
 #include <map>
 #include <unordered_set>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "quant/blocks.h"
 
@@ -76,10 +75,10 @@ class Loader {
     }
   }
 
-  LargeBuffer pack(Team& team) {
-    if (const size_t available = available_memory(); bytes_ > available) {
-      throw no_resource("{}: the weights need {} MiB of memory, {} MiB are free", checkpoint_.file(), bytes_ >> 20,
-                        available >> 20);
+  LargeBuffer pack(Team& team, size_t most) {
+    if (bytes_ > most) {
+      throw no_resource("{}: the weights need {} MiB of memory, there are {} MiB (--memory)", checkpoint_.file(),
+                        bytes_ >> 20, most >> 20);
     }
     LargeBuffer memory(bytes_);
     struct Piece {
@@ -125,7 +124,8 @@ class Loader {
 
 }  // namespace
 
-Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& c, Team& team) {
+Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& c, Team& team,
+                     size_t memory) {
   const TensorNames& names = checkpoint.gguf() ? *family.gguf_names : *family.hf_names;
   Loader load(checkpoint, c);
   Weights w;
@@ -152,7 +152,7 @@ Weights load_weights(const Checkpoint& checkpoint, const Family& family, const M
   w.output_norm = load.vector(std::string(names.output_norm), c.hidden);
   if (!c.tied_output) load.linear(w.output, std::string(names.output), c.vocab, c.hidden);
   load.check_all_used(family);
-  w.memory = load.pack(team);
+  w.memory = load.pack(team, memory);
   if (c.tied_output) w.output.weight = w.embedding;
   w.parameters = load.parameters;
   w.main_type = load.main_type();

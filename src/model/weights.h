@@ -37,8 +37,9 @@ struct Weights {
 };
 
 // Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, wrong shape, a
-// type that cannot be loaded, a tensor that the family does not know (the model would silently be another one), not
-// enough memory.
-Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& config, Team& team);
+// type that cannot be loaded, a tensor that the family does not know (the model would silently be another one), more
+// than `memory` bytes.
+Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& config, Team& team,
+                     size_t memory);
 
 }  // namespace quire

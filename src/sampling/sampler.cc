@@ -100,7 +100,21 @@ std::vector<std::pair<TokenId, float>> most_probable(std::span<const float> logi
   return best;
 }
 
+void add_logprobs(std::span<const float> logits, int top, Sampled& sampled) {
+  const double log_sum = log_sum_exp(logits, find_peak(logits).logit);
+  const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_sum); };
+  sampled.logprob = logprob(logits[static_cast<size_t>(sampled.token)]);
+  sampled.top_logprobs = most_probable(logits, static_cast<size_t>(top));
+  for (auto& [token, value] : sampled.top_logprobs) value = logprob(value);
+}
+
 }  // namespace
+
+Sampled describe_token(std::span<const float> logits, TokenId token, int top) {
+  Sampled described{.token = token};
+  add_logprobs(logits, top, described);
+  return described;
+}
 
 Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
   assert(!row.logits.empty() && row.logits.size() <= kMaxVocab);
@@ -114,13 +128,7 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
 
   Sampled sampled;
   sampled.token = params.temperature == 0.0f ? peak.token : draw(params, row, peak.logit, scratch);
-  if (params.logprobs) {
-    const double log_sum = log_sum_exp(scratch.raw, find_peak(scratch.raw).logit);
-    const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_sum); };
-    sampled.logprob = logprob(scratch.raw[static_cast<size_t>(sampled.token)]);
-    sampled.top_logprobs = most_probable(scratch.raw, static_cast<size_t>(*params.logprobs));
-    for (auto& [token, value] : sampled.top_logprobs) value = logprob(value);
-  }
+  if (params.logprobs) add_logprobs(scratch.raw, *params.logprobs, sampled);
   return sampled;
 }
 

@@ -69,4 +69,7 @@ class SamplerScratch {
 // Error (kInvalid) when a logit is NaN or +infinity, or when no token is left.
 Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);
 
+// What `sample` would say of a token that is given: its logprob and the `top` most probable ones. Throws like it.
+Sampled describe_token(std::span<const float> logits, TokenId token, int top);
+
 }  // namespace quire

@@ -47,7 +47,7 @@ void validate(const SamplingParams& p, int vocab_size) {
     throw invalid("logit_bias of token {} is {}: it must be at least -100 and at most 100, or -infinity for never",
                   token, bias);
   }
-  if (p.max_tokens) require_range("max_tokens", *p.max_tokens, 1, kMaxInt);
+  if (p.max_tokens) require_range("max_tokens", *p.max_tokens, p.prompt_logprobs ? 0 : 1, kMaxInt);
   require_range("min_tokens", p.min_tokens, 0, p.max_tokens.value_or(kMaxInt));
   if (p.stop.size() > kMaxStopStrings) {
     throw invalid("stop has {} strings: at most {} are allowed", p.stop.size(), kMaxStopStrings);
@@ -60,6 +60,7 @@ void validate(const SamplingParams& p, int vocab_size) {
   }
   for (const TokenId token : p.stop_token_ids) require_token("stop_token_ids", token, vocab_size);
   if (p.logprobs) require_range("logprobs", *p.logprobs, 0, kMaxLogprobs);
+  if (p.prompt_logprobs) require_range("prompt_logprobs", *p.prompt_logprobs, 0, kMaxLogprobs);
   require_range("n", p.n, 1, kMaxChoices);
 }
 

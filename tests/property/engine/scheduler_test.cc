@@ -1,13 +1,13 @@
-// The scheduler against its promises, over random histories and without a model.
+// The scheduler against its promises, over a million random steps and without a model.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <random>
 #include <set>
 
+#include "engine/fair_queue.h"
 #include "engine/scheduler.h"
 
 namespace quire {
@@ -15,46 +15,67 @@ namespace {
 
 struct Simulated {
   SequenceView view;
+  int tenant = 0;
   int target = 0;  // tokens when it ends
-  int waited = 0;
+  int shared = 0;  // tokens of its prompt that are the same for all
+  int64_t came = 0;
+};
+
+struct Scenario {
+  SchedulerLimits limits;
+  int pages = 0, tenants = 1, priorities = 1;
+  double arrivals = 0.3;  // a step
+  StepCosts costs;
 };
 
 // Runs the plans as the engine does, with page counts instead of pages.
 class Simulation {
  public:
-  Simulation(unsigned seed, SchedulerLimits limits, int pages)
-      : random_(seed), limits_(limits), pages_(pages), free_(pages) {}
+  Simulation(unsigned seed, const Scenario& setup) : random_(seed), setup_(setup), free_(setup.pages) {
+    for (int i = 0; i < setup.tenants; ++i) shares_.enter(std::to_string(i));
+  }
 
   void step() {
+    ++now_;
     arrive();
     cancel();
-    SchedulerState state{{}, {}, free_, 16};
-    for (const auto& s : running_) state.running.push_back(s.view);
-    for (const auto& s : waiting_) state.waiting.push_back(s.view);
-    const StepPlan p = plan(state, limits_);
-    ASSERT_EQ(p, plan(state, limits_)) << "not a function of its state";
-    check(state, p);
+    observe();
+    make_plan(state_, setup_.limits, setup_.costs, plan_);
+    if (now_ % 16 == 0) {
+      StepPlan again;
+      make_plan(state_, setup_.limits, setup_.costs, again);
+      ASSERT_EQ(plan_, again) << "not a function of its state";
+    }
+    check();
     if (::testing::Test::HasFatalFailure()) return;
-    apply(p);
+    apply();
     ASSERT_GE(free_, 0);
     int held = 0;
     for (const auto& s : running_) held += s.view.pages;
-    ASSERT_EQ(held + free_, pages_) << "pages leaked";
+    ASSERT_EQ(held + free_, setup_.pages) << "pages leaked";
   }
 
-  size_t finished() const { return finished_; }
   size_t alive() const { return running_.size() + waiting_.size(); }
   void stop_arrivals() { arrivals_ = false; }
+  int64_t longest_life() const { return longest_life_; }
+  double served(int tenant) const { return served_by_[static_cast<size_t>(tenant)]; }
 
  private:
   void arrive() {
-    if (!arrivals_ || random_() % 3 != 0 || waiting_.size() > 40) return;
+    if (!arrivals_ || random_() % 1000 >= 1000 * setup_.arrivals) return;
     Simulated s;
-    s.view.id = ++last_id_;
-    const int most = pages_ * 16;
+    s.tenant = static_cast<int>(random_() % static_cast<unsigned>(setup_.tenants));
+    const auto same =
+        std::count_if(waiting_.begin(), waiting_.end(), [&](const auto& w) { return w.tenant == s.tenant; });
+    if (same > 40 / setup_.tenants) return;
+    s.view.id = s.view.arrival = ++last_id_;
+    s.view.priority = static_cast<int>(random_() % static_cast<unsigned>(setup_.priorities));
+    const int most = setup_.pages * 16;
     s.view.tokens =
         1 + static_cast<int>(random_() % static_cast<unsigned>(random_() % 5 == 0 ? most - 1 : std::min(most - 1, 60)));
     s.target = std::min(most, s.view.tokens + 1 + static_cast<int>(random_() % 50));
+    s.shared = random_() % 3 == 0 ? s.view.tokens / 2 : 0;
+    s.came = now_;
     waiting_.push_back(s);
   }
 
@@ -62,115 +83,228 @@ class Simulation {
     if (random_() % 50 != 0 || running_.empty()) return;
     const size_t i = random_() % running_.size();
     free_ += running_[i].view.pages;
-    running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
-  void check(const SchedulerState& state, const StepPlan& p) {
-    int rows = 0, decoding = 0;
+  void observe() {
+    state_.free_pages = free_;
+    state_.running.clear();
+    state_.waiting.clear();
+    const auto next_page = [](const Simulated& s) {
+      const int page = s.view.computed / 16;
+      return (page + 1) * 16 <= s.shared ? static_cast<uint64_t>(page + 1) : 0;
+    };
+    for (auto& s : running_) {
+      s.view.next_page = next_page(s);
+      state_.running.push_back(s.view);
+    }
+    sort_running(state_.running);
+    std::vector<Waiting> queue;
+    for (const auto& s : waiting_)
+      queue.push_back({s.view.arrival, s.view.priority, s.tenant, static_cast<double>(s.view.tokens)});
+    std::vector<double> served;
+    shares_.copy_served(served);
+    std::vector<size_t> order;
+    order_waiting(queue, served, since_oldest_, 16, order);
+    for (const size_t i : order) {
+      SequenceView v = waiting_[i].view;
+      v.next_page = next_page(waiting_[i]);
+      v.waited = static_cast<double>(now_ - waiting_[i].came) * 0.01;
+      state_.waiting.push_back(v);
+    }
+  }
+
+  static const SequenceView* find(const std::vector<SequenceView>& list, SequenceId id) {
+    const auto at = std::find_if(list.begin(), list.end(), [&](const auto& v) { return v.id == id; });
+    return at == list.end() ? nullptr : &*at;
+  }
+  const Simulated& simulated(SequenceId id) const {
+    for (const auto* list : {&running_, &waiting_}) {
+      for (const auto& s : *list) {
+        if (s.view.id == id) return s;
+      }
+    }
+    abort();
+  }
+  template <class List>
+  static bool contains(const List& list, SequenceId id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  }
+
+  void check() {
+    const SchedulerLimits& limits = setup_.limits;
+    int rows = 0, decoding = 0, prompt_chunks = 0, largest_prompt_chunk = 0;
+    StepWork decodes, all;
     std::set<SequenceId> planned;
-    for (const Chunk& c : p.chunks) {
+    for (const Chunk& c : plan_.chunks) {
       ASSERT_TRUE(planned.insert(c.id).second) << "a sequence twice";
       ASSERT_GT(c.rows, 0);
       rows += c.rows;
-      const auto find = [&](const auto& list) {
-        return std::find_if(list.begin(), list.end(), [&](const auto& v) { return v.id == c.id; });
-      };
-      auto s = find(state.running);
-      if (s == state.running.end()) {
-        s = find(state.waiting);
-        ASSERT_NE(s, state.waiting.end());
-        ASSERT_NE(std::find(p.admitted.begin(), p.admitted.end(), c.id), p.admitted.end());
+      const SequenceView* s = find(state_.running, c.id);
+      const bool is_decode = s && s->decodes();
+      if (!s) {
+        s = find(state_.waiting, c.id);
+        ASSERT_TRUE(s && contains(plan_.admitted, c.id));
       }
       ASSERT_EQ(c.first, s->computed);
       ASSERT_LE(c.first + c.rows, s->tokens);
       ASSERT_EQ(c.wants_logits, c.first + c.rows == s->tokens);
-      ASSERT_EQ(std::find(p.preempted.begin(), p.preempted.end(), c.id), p.preempted.end()) << "computed and preempted";
-      if (!limits_.chunked_prefill) {
+      ASSERT_FALSE(contains(plan_.preempted, c.id)) << "computed and preempted";
+      if (!limits.chunked_prefill) {
         ASSERT_TRUE(c.wants_logits);
       }
+      const StepWork work{c.rows, int64_t{c.rows} * (c.first + 1) + int64_t{c.rows} * (c.rows - 1) / 2};
+      all.rows += work.rows, all.attended += work.attended;
+      if (is_decode) {
+        ASSERT_EQ(prompt_chunks, 0) << "decoding goes first";
+        decodes.rows += work.rows, decodes.attended += work.attended;
+      } else {
+        ++prompt_chunks;
+        largest_prompt_chunk = std::max(largest_prompt_chunk, c.rows);
+      }
     }
-    if (limits_.chunked_prefill) {
-      ASSERT_LE(rows, limits_.max_rows);
+    if (limits.chunked_prefill) {
+      ASSERT_LE(rows, limits.max_rows);
+      // The time of a step: doubled by prompts at most, or as long as tpot_target allows.
+      if (decodes.rows > 0 && prompt_chunks > 0 && largest_prompt_chunk > 16) {
+        const double alone = setup_.costs.seconds(decodes), whole = setup_.costs.seconds(all);
+        ASSERT_LE(whole, std::max({limits.tpot_target, 1.5 * alone}) + 1e-9);
+        const bool late = std::any_of(state_.waiting.begin(), state_.waiting.end(),
+                                      [&](const auto& s) { return s.waited > limits.ttft_target; });
+        if (!late) {
+          ASSERT_LE(whole, 2 * alone + 1e-9);
+        }
+      }
     }
-    ASSERT_LE(state.running.size() - p.preempted.size() + p.admitted.size(), static_cast<size_t>(limits_.max_running));
-    // First come first: what is preempted are the last, what is admitted are the first.
-    for (size_t i = 0; i < p.preempted.size(); ++i)
-      ASSERT_EQ(p.preempted[i], state.running[state.running.size() - 1 - i].id);
-    for (size_t i = 0; i < p.admitted.size(); ++i) ASSERT_EQ(p.admitted[i], state.waiting[i].id);
+    const size_t left = state_.running.size() - plan_.preempted.size();
+    ASSERT_LE(left + plan_.admitted.size(), static_cast<size_t>(limits.max_running));
+    if (limits.static_batches && !plan_.admitted.empty()) {
+      ASSERT_TRUE(state_.running.empty()) << "a batch was joined";
+    }
+
+    // The last of the running ones are preempted, and never the oldest while there are others.
+    for (size_t i = 0; i < plan_.preempted.size(); ++i)
+      ASSERT_EQ(plan_.preempted[i], state_.running[state_.running.size() - 1 - i].id);
+    if (state_.running.size() > 1) {
+      for (const SequenceView& s : state_.running) ASSERT_GE(s.arrival, state_.running[0].arrival);
+    }
+    // First come first within a tenant and priority, unless what the earlier one needs is being computed.
+    for (const SequenceId id : plan_.admitted) {
+      const Simulated& a = simulated(id);
+      for (const Simulated& b : waiting_) {
+        if (b.tenant != a.tenant || b.view.priority != a.view.priority || b.view.arrival >= a.view.arrival) continue;
+        ASSERT_TRUE(contains(plan_.admitted, b.view.id) || b.shared > 0) << "overtaken";
+      }
+    }
+    // Nobody computes what another one is computing.
+    std::map<uint64_t, int> pages;
+    for (const SequenceId id : plan_.admitted) {
+      if (const uint64_t page = find(state_.waiting, id)->next_page) ++pages[page];
+    }
+    for (size_t i = 0; i < left; ++i) {
+      const SequenceView& s = state_.running[i];
+      if (!s.decodes() && pages.contains(s.next_page)) ++pages[s.next_page];
+    }
+    for (const auto& [page, count] : pages) ASSERT_LE(count, 1) << "computed twice";
     // A decoding sequence that stays gets its row, if the rows suffice for all.
-    for (const SequenceView& s : state.running) decoding += s.tokens - s.computed == 1;
-    if (decoding <= limits_.max_rows) {
-      for (size_t i = 0; i + p.preempted.size() < state.running.size(); ++i) {
-        const SequenceView& s = state.running[i];
-        if (s.tokens - s.computed == 1) {
+    for (const SequenceView& s : state_.running) decoding += s.decodes();
+    if (decoding <= limits.max_rows) {
+      for (size_t i = 0; i < left; ++i) {
+        const SequenceView& s = state_.running[i];
+        if (s.decodes()) {
           ASSERT_TRUE(planned.contains(s.id)) << "a running answer stalls";
         }
       }
     }
     // Something happens whenever there is something to do.
-    if (!state.running.empty() || !state.waiting.empty()) {
-      ASSERT_TRUE(!p.chunks.empty() || !p.preempted.empty()) << "stuck";
+    if (!state_.running.empty() || !state_.waiting.empty()) {
+      ASSERT_TRUE(!plan_.chunks.empty() || !plan_.preempted.empty()) << "stuck";
     }
   }
 
-  void apply(const StepPlan& p) {
-    for (const SequenceId id : p.preempted) {
-      ASSERT_EQ(running_.back().view.id, id);
-      Simulated s = running_.back();
-      running_.pop_back();
+  void apply() {
+    const auto take = [](std::vector<Simulated>& list, SequenceId id) {
+      const auto at = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.view.id == id; });
+      Simulated s = *at;
+      list.erase(at);
+      return s;
+    };
+    for (const SequenceId id : plan_.preempted) {
+      Simulated s = take(running_, id);
       free_ += s.view.pages;
       s.view.pages = s.view.own_pages = s.view.computed = 0;
-      waiting_.push_front(s);
+      waiting_.push_back(s);
+      std::sort(waiting_.begin(), waiting_.end(),
+                [](const auto& a, const auto& b) { return a.view.arrival < b.view.arrival; });
     }
-    for (size_t i = 0; i < p.admitted.size(); ++i) {
-      running_.push_back(waiting_.front());
-      waiting_.pop_front();
+    for (const SequenceId id : plan_.admitted) {
+      since_oldest_ = waiting_.front().view.id == id ? 0 : since_oldest_ + 1;
+      running_.push_back(take(waiting_, id));
+      shares_.charge(running_.back().tenant, running_.back().view.tokens);
     }
-    for (const Chunk& c : p.chunks) {
+    for (const Chunk& c : plan_.chunks) {
       Simulated& s = *std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.view.id == c.id; });
       s.view.computed += c.rows;
+      served_by_[static_cast<size_t>(s.tenant)] += c.rows;
       const int needed = (s.view.computed + 15) / 16;
       if (needed > s.view.pages) {
         free_ -= needed - s.view.pages;
         s.view.pages = s.view.own_pages = needed;
       }
-      if (c.wants_logits) ++s.view.tokens;
-    }
-    for (size_t i = 0; i < running_.size();) {
-      if (running_[i].view.tokens >= running_[i].target) {
-        free_ += running_[i].view.pages;
-        running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
-        ++finished_;
-      } else {
-        ++i;
+      if (c.wants_logits) {
+        ++s.view.tokens;
+        shares_.charge(s.tenant, 1);
       }
     }
+    std::erase_if(running_, [&](const Simulated& s) {
+      if (s.view.tokens < s.target) return false;
+      free_ += s.view.pages;
+      longest_life_ = std::max(longest_life_, now_ - s.came);
+      return true;
+    });
   }
 
   std::mt19937 random_;
-  SchedulerLimits limits_;
-  int pages_, free_;
+  Scenario setup_;
+  TenantShares shares_;
+  int free_;
   bool arrivals_ = true;
+  int64_t now_ = 0, longest_life_ = 0;
+  int since_oldest_ = 0;
   SequenceId last_id_ = 0;
-  size_t finished_ = 0;
-  std::vector<Simulated> running_;
-  std::deque<Simulated> waiting_;
+  std::array<double, 8> served_by_{};
+  std::vector<Simulated> running_, waiting_;
+  SchedulerState state_;
+  StepPlan plan_;
 };
 
-TEST(Scheduler, KeepsItsPromisesOverRandomHistories) {
-  std::mt19937 random(1);
-  for (unsigned seed = 0; seed < 250; ++seed) {
-    const SchedulerLimits limits{static_cast<int>(1 + random() % (seed % 2 ? 8 : 200)),
-                                 static_cast<int>(1 + random() % 20), seed % 4 != 0};
-    const int pages = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
-    Simulation s(seed, limits, pages);
-    SCOPED_TRACE(::testing::Message() << "seed " << seed << " rows " << limits.max_rows << " sequences "
-                                      << limits.max_running << " pages " << pages);
-    for (int i = 0; i < 400; ++i) {
+Scenario random_scenario(unsigned seed) {
+  std::mt19937 random(seed);
+  Scenario s;
+  s.limits.max_rows = static_cast<int>(1 + random() % (seed % 2 ? 8 : 200));
+  s.limits.max_running = static_cast<int>(1 + random() % 20);
+  s.limits.max_logits = s.limits.max_running + 8;
+  s.limits.chunked_prefill = seed % 4 != 0;
+  s.limits.static_batches = seed % 7 == 0;
+  s.pages = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
+  s.tenants = static_cast<int>(1 + random() % 4);
+  s.priorities = static_cast<int>(1 + random() % 3);
+  s.costs = {0.001 * static_cast<double>(random() % 20), 0.0001 * static_cast<double>(random() % 30),
+             1e-7 * static_cast<double>(random() % 10)};
+  return s;
+}
+
+TEST(Scheduler, KeepsItsPromisesOverAMillionRandomSteps) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    const Scenario setup = random_scenario(seed);
+    Simulation s(seed, setup);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << " rows " << setup.limits.max_rows << " sequences "
+                                      << setup.limits.max_running << " pages " << setup.pages);
+    for (int i = 0; i < 2000; ++i) {
       s.step();
       ASSERT_FALSE(HasFatalFailure());
     }
-    // Nothing starves: when no more arrive, all end.
+    // When no more arrive, all end.
     s.stop_arrivals();
     for (int i = 0; i < 200'000 && s.alive() > 0; ++i) {
       s.step();
@@ -178,6 +312,86 @@ TEST(Scheduler, KeepsItsPromisesOverRandomHistories) {
     }
     EXPECT_EQ(s.alive(), 0u);
   }
+}
+
+// Priorities above it come without end and fill the machine: the least important request ends all the same.
+TEST(Scheduler, StarvesNobody) {
+  Scenario setup;
+  setup.limits.max_rows = 32;
+  setup.limits.max_running = 6;
+  setup.pages = 30;
+  setup.tenants = 3;
+  setup.priorities = 3;
+  setup.arrivals = 1;
+  Simulation s(3, setup);
+  for (int i = 0; i < 60'000; ++i) {
+    s.step();
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  s.stop_arrivals();
+  for (int i = 0; i < 60'000 && s.alive() > 0; ++i) s.step();
+  EXPECT_EQ(s.alive(), 0u);
+  // At most 41 wait, and of any eight admissions one is the oldest's.
+  EXPECT_LT(s.longest_life(), 60'000 / 4);
+}
+
+TEST(Scheduler, SharesFairlyBetweenTenants) {
+  Scenario setup;
+  setup.limits.max_rows = 64;
+  setup.limits.max_running = 8;
+  setup.pages = 200;
+  setup.tenants = 4;
+  setup.arrivals = 1;
+  Simulation s(5, setup);
+  for (int i = 0; i < 20'000; ++i) {
+    s.step();
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  double least = s.served(0), most = least;
+  for (int tenant = 1; tenant < 4; ++tenant) {
+    least = std::min(least, s.served(tenant));
+    most = std::max(most, s.served(tenant));
+  }
+  EXPECT_LT(most, 1.2 * least);
+}
+
+TEST(FairQueue, ATenantWithManyRequestsDoesNotDelayTheOthers) {
+  std::vector<Waiting> waiting;
+  for (uint64_t i = 1; i <= 20; ++i) waiting.push_back({i, 0, 0, 100});
+  waiting.push_back({21, 0, 1, 100});
+  waiting.push_back({22, 0, 2, 100});
+  std::vector<double> served(3, 0.0);
+  std::vector<size_t> order;
+  order_waiting(waiting, served, 0, 4, order);
+  EXPECT_EQ(order, (std::vector<size_t>{0, 20, 21, 1}));
+}
+
+TEST(FairQueue, APauseSavesNothingUp) {
+  TenantShares shares;
+  const int busy = shares.enter("busy");
+  const int idle = shares.enter("idle");
+  shares.leave(idle);
+  shares.charge(busy, 5000);
+  EXPECT_EQ(shares.enter("idle"), idle);
+  std::vector<double> served;
+  shares.copy_served(served);
+  EXPECT_EQ(served[static_cast<size_t>(idle)], 5000);
+}
+
+TEST(StepCosts, LearnsWhatStepsTake) {
+  StepCostModel model;
+  std::mt19937 random(1);
+  const StepCosts truth{0.002, 0.0003, 2e-8};
+  std::uniform_real_distribution<double> noise(0.95, 1.05);
+  for (int i = 0; i < 2000; ++i) {
+    const int rows = i % 3 ? 1 + static_cast<int>(random() % 32) : 16 + static_cast<int>(random() % 500);
+    const StepWork work{rows, int64_t{rows} * static_cast<int>(random() % 8000)};
+    model.learn(work, truth.seconds(work) * noise(random) * (i % 50 == 0 ? 20 : 1));  // and outliers
+  }
+  for (const StepWork work : {StepWork{1, 1000}, StepWork{32, 32 * 4000}, StepWork{512, 512 * 256}})
+    EXPECT_NEAR(model.costs().seconds(work), truth.seconds(work), 0.35 * truth.seconds(work));
+  const int rows = truth.rows_within(0.05, 3000);
+  EXPECT_NEAR(truth.seconds({rows, int64_t{rows} * 3000 + int64_t{rows} * rows / 2}) - truth.fixed, 0.05, 0.001);
 }
 
 }  // namespace

@@ -1,0 +1,397 @@
+#include "engine/engine_loop.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+// Waiting sequences that a step looks at: more are not admitted at once, and each look-up in the prefix cache takes
+// time.
+constexpr size_t kCandidates = 16;
+
+// What a generated token counts beside one of a prompt in a tenant's share: about what it costs, in a full batch.
+constexpr double kGeneratedTokenWeight = 2;
+
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& model) {
+  SchedulerLimits l;
+  l.max_rows = o.max_num_batched_tokens;
+  l.max_running = o.max_num_seqs;
+  l.max_logits = model.decoder->limits().max_logits;
+  l.chunked_prefill = o.chunked_prefill && o.kv_cache;
+  l.static_batches = o.scheduler == "static";
+  l.tpot_target = o.tpot_target;
+  l.ttft_target = o.ttft_target;
+  return l;
+}
+
+PageCacheOptions page_cache_options(const EngineOptions& o, const LoadedModel& model) {
+  return {.prefixes = o.prefix_cache && o.kv_cache,
+          .host_bytes = o.host_cache_bytes,
+          .directory = o.cache_dir,
+          .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
+          .identity = model.cache_identity};
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(const EngineOptions& options, LoadedModel& model)
+    : options_(options),
+      model_(model),
+      tokenizer_(model.text.tokenizer ? &*model.text.tokenizer : nullptr),
+      limits_(scheduler_limits(options, model)),
+      cache_(*model.kv, page_cache_options(options, model)),
+      scratch_(static_cast<size_t>(model.team.size())),
+      hidden_(static_cast<size_t>(model.config.hidden)) {
+  stats_.kv_pages = model.info.kv_pages;
+}
+
+void EngineLoop::add(std::shared_ptr<RequestState> request, const TokenIds& prompt) {
+  request->tenant_number = shares_.enter(request->tenant);
+  request->choices_left = request->sampling.n;
+  auto s = std::make_unique<Sequence>(next_sequence_++, std::move(request), 0, prompt, tokenizer_);
+  s->forks_pending = s->request->sampling.n > 1;
+  cache_.begin(*s);
+  waiting_.push_back(std::move(s));
+}
+
+void EngineLoop::cancel(RequestId id) {
+  for (auto* list : {&running_, &waiting_}) {
+    for (auto& s : *list) {
+      if (s->request->id == id) s->request->cancelled = true;
+    }
+  }
+}
+
+Sequence* EngineLoop::find(SequenceId id) const {
+  for (const auto* list : {&running_, &waiting_}) {
+    for (const auto& s : *list) {
+      if (s->id == id) return s.get();
+    }
+  }
+  return nullptr;
+}
+
+void EngineLoop::choice_ended(Sequence& s) {
+  RequestState& r = *s.request;
+  if (--r.choices_left == 0) shares_.leave(r.tenant_number);
+  ++stats_.finished_requests;
+}
+
+// Every choice of the request is told, those that were not forked yet too.
+void EngineLoop::end(Sequence& s, FinishReason reason, const std::string& error) {
+  cache_.release(s);
+  const int choices = s.forks_pending ? s.request->sampling.n : 1;
+  for (int i = 0; i < choices; ++i) {
+    s.choice += i > 0;
+    s.finish(reason, error);
+    choice_ended(s);
+  }
+}
+
+void EngineLoop::drop_ended() {
+  const auto now = Clock::now();
+  for (auto* list : {&running_, &waiting_}) {
+    std::erase_if(*list, [&](auto& s) {
+      const bool late = now >= s->request->deadline;
+      if (!late && !s->request->cancelled) return false;
+      end(*s, late ? FinishReason::kTimeout : FinishReason::kCancelled);
+      return true;
+    });
+  }
+}
+
+void EngineLoop::end_all() {
+  for (auto* list : {&running_, &waiting_}) {
+    for (auto& s : *list) end(*s, FinishReason::kCancelled);
+    list->clear();
+  }
+}
+
+void EngineLoop::wait_again(std::unique_ptr<Sequence> s) {
+  cache_.release(*s);
+  const auto after = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const auto& other) { return other->request->id > s->request->id; });
+  waiting_.insert(after, std::move(s));
+}
+
+SequenceView EngineLoop::view(const Sequence& s, bool counts_own_pages) const {
+  SequenceView v;
+  v.id = s.id;
+  v.arrival = s.request->id;
+  v.priority = s.request->priority;
+  v.tokens = static_cast<int>(s.tokens.size());
+  v.computed = s.computed;
+  v.pages = static_cast<int>(s.pages.pages().size());
+  const PagePool& pool = cache_.pool();
+  if (counts_own_pages) {
+    for (const PageId page : s.pages.pages()) v.own_pages += pool.users(page) == 1;
+  }
+  // Only the page that the next token falls into can be shared and written.
+  v.shared_tail = s.computed < s.pages.tokens() && pool.shared(s.pages.slot(pool, s.computed).page);
+  v.loading = s.cached.loading;
+  v.all_logits = s.request->sampling.prompt_logprobs && s.wants_all_rows();
+  return v;
+}
+
+// What the scheduler is to know, into state_.
+void EngineLoop::observe() {
+  state_.free_pages = cache_.available_pages();
+  state_.page_tokens = kPageTokens;
+  state_.running.clear();
+  // Only when pages may run out does it matter what preempting would give.
+  const bool scarce = state_.free_pages < 2 * static_cast<int>(running_.size()) + 1;
+  for (auto& s : running_) {
+    if (!s->cached.loading) cache_.advance(*s);
+    state_.running.push_back(view(*s, scarce));
+    state_.running.back().next_page = cache_.next_page(*s);
+  }
+  sort_running(state_.running);
+
+  state_.waiting.clear();
+  if (waiting_.empty() || running_.size() >= static_cast<size_t>(limits_.max_running)) return;
+  queue_.clear();
+  for (const auto& s : waiting_)
+    queue_.push_back(
+        {s->request->id, s->request->priority, s->request->tenant_number, static_cast<double>(s->tokens.size())});
+  shares_.copy_served(served_);
+  order_waiting(queue_, served_, since_oldest_, kCandidates, order_);
+  const auto now = Clock::now();
+  for (const size_t i : order_) {
+    Sequence& s = *waiting_[i];
+    cache_.look_up(s, costs_.costs());
+    SequenceView v = view(s, false);
+    v.computed = s.cached.found * kPageTokens + s.cached.tail;
+    v.pages = s.cached.found;
+    v.idle_pages = s.cached.idle;
+    v.loads = s.cached.loads;
+    v.next_page = cache_.next_page(s);
+    v.waited = seconds(now - s.request->submitted);
+    state_.waiting.push_back(v);
+  }
+}
+
+void EngineLoop::apply_plan() {
+  const auto move_out = [](Sequences& from, SequenceId id) {
+    const auto at = std::find_if(from.begin(), from.end(), [&](const auto& s) { return s->id == id; });
+    auto s = std::move(*at);
+    from.erase(at);
+    return s;
+  };
+  for (const SequenceId id : plan_.preempted) wait_again(move_out(running_, id));
+  stats_.preemptions += plan_.preempted.size();
+  for (const SequenceId id : plan_.admitted) {
+    const bool oldest = waiting_.front()->id == id;
+    since_oldest_ = oldest ? 0 : since_oldest_ + 1;
+    running_.push_back(move_out(waiting_, id));
+    Sequence& s = *running_.back();
+    cache_.adopt(s);
+    const bool loads = std::find(plan_.loads.begin(), plan_.loads.end(), id) != plan_.loads.end();
+    const int found = s.computed + (loads ? s.cached.loads * kPageTokens : 0);
+    const auto tokens = static_cast<int>(s.tokens.size());
+    shares_.charge(s.request->tenant_number, tokens - found);
+    if (!s.request->admitted) {
+      s.request->admitted = true;
+      s.request->cached_tokens = std::min(found, s.request->prompt_tokens);
+      if (options_.prefix_cache) stats_.prefix_query_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
+      stats_.prefix_hit_tokens += static_cast<uint64_t>(s.request->cached_tokens);
+    }
+    if (loads) cache_.start_loads(s);
+  }
+}
+
+void EngineLoop::step() {
+  drop_ended();
+  cache_.poll_loads([&](SequenceId id) { return find(id); });
+  if (idle()) return;
+  observe();
+  make_plan(state_, limits_, costs_.costs(), plan_);
+  apply_plan();
+  if (plan_.chunks.empty()) {
+    if (plan_.preempted.empty() && plan_.admitted.empty()) cache_.wait_for_loads();
+    return;
+  }
+  const auto start = Clock::now();
+  const auto logits = execute();
+  pool_hidden_states();
+  take_logits(logits);
+  count_step(seconds(Clock::now() - start));
+}
+
+std::span<float> EngineLoop::execute() {
+  rows_.clear();
+  spans_.clear();
+  logit_rows_.clear();
+  for (Chunk& chunk : plan_.chunks) {
+    Sequence& s = *find(chunk.id);
+    chunk.first = s.computed;  // as planned, or further: adopting may have found more
+    if (chunk.first + chunk.rows > static_cast<int>(s.tokens.size()))
+      chunk.rows = static_cast<int>(s.tokens.size()) - chunk.first;
+    chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
+    cache_.grow(s, chunk.rows);
+    spans_.push_back({static_cast<int>(rows_.size()), chunk.rows, chunk.first, s.page_ids});
+    const bool all = s.request->sampling.prompt_logprobs && s.wants_all_rows();
+    for (int i = 0; i < chunk.rows; ++i) {
+      const int position = chunk.first + i;
+      const bool last = position + 1 == static_cast<int>(s.tokens.size());
+      const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
+      rows_.push_back({s.tokens[static_cast<size_t>(position)], position, wanted});
+      if (wanted) logit_rows_.push_back({&s, position, last});
+    }
+    s.computed += chunk.rows;
+  }
+  const auto logits = model_.decoder->forward({rows_, spans_});
+  for (const Chunk& chunk : plan_.chunks) cache_.register_finished(*find(chunk.id));
+  return logits;
+}
+
+void EngineLoop::pool_hidden_states() {
+  for (size_t i = 0; i < plan_.chunks.size(); ++i) {
+    const Chunk& chunk = plan_.chunks[i];
+    Sequence& s = *find(chunk.id);
+    RequestState& r = *s.request;
+    if (r.pooling == Pooling::kNone) continue;
+    const bool mean = r.pooling == Pooling::kMean;
+    if (chunk.first == 0 || r.hidden.empty()) r.hidden.assign(hidden_.size(), 0.0f);
+    for (int row = 0; row < chunk.rows; ++row) {
+      if (!mean && !(chunk.wants_logits && row + 1 == chunk.rows)) continue;
+      model_.decoder->final_hidden(spans_[i].row + row, hidden_);
+      for (size_t j = 0; j < hidden_.size(); ++j) r.hidden[j] += hidden_[j];
+    }
+    if (!chunk.wants_logits) continue;
+    s.finish_pooling();
+    stats_.prompt_tokens += static_cast<uint64_t>(r.prompt_tokens);
+    cache_.release(s);
+    choice_ended(s);
+    s.request = nullptr;
+  }
+  std::erase_if(running_, [](const auto& s) { return !s->request; });
+}
+
+void EngineLoop::take_logits(std::span<float> logits) {
+  const auto vocab = static_cast<size_t>(model_.config.vocab);
+  sampled_.assign(logit_rows_.size(), std::nullopt);
+  errors_.assign(logit_rows_.size(), {});
+  const auto row_logits = [&](size_t i) { return logits.subspan(i * vocab, vocab); };
+  // First what needs the logits untouched.
+  for (size_t i = 0; i < logit_rows_.size(); ++i) {
+    const LogitRow& row = logit_rows_[i];
+    if (row.samples && row.sequence->forks_pending && row.sequence->request->max_new_tokens > 0)
+      fork(*row.sequence, row_logits(i));
+  }
+  model_.team.for_tiles(static_cast<int>(logit_rows_.size()), [&](int tile, int thread) {
+    const auto i = static_cast<size_t>(tile);
+    const LogitRow& row = logit_rows_[i];
+    const Sequence& s = *row.sequence;
+    try {
+      if (!row.samples) {
+        sampled_[i] = describe_token(row_logits(i), s.tokens[static_cast<size_t>(row.position) + 1],
+                                     *s.request->sampling.prompt_logprobs);
+      } else if (s.request->max_new_tokens > 0) {
+        sampled_[i] =
+            sample(s.request->sampling, s.sample_row(row_logits(i), s.choice), scratch_[static_cast<size_t>(thread)]);
+      }
+    } catch (const Error& e) {
+      errors_[i] = e.what();
+    }
+  });
+  for (size_t i = 0; i < logit_rows_.size(); ++i) {
+    const LogitRow& row = logit_rows_[i];
+    Sequence& s = *row.sequence;
+    if (row.samples) {
+      take_token(s, sampled_[i], errors_[i]);
+    } else if (sampled_[i]) {
+      auto& known = s.request->prompt_logprobs;
+      known.resize(static_cast<size_t>(s.request->prompt_tokens));
+      known[0].id = s.tokens[0];
+      known[static_cast<size_t>(row.position) + 1] = {sampled_[i]->token, sampled_[i]->logprob,
+                                                      std::move(sampled_[i]->top_logprobs)};
+    }
+  }
+  remove_ended();
+}
+
+// n > 1: the further choices begin with the pages and the logits of the first.
+void EngineLoop::fork(Sequence& first, std::span<const float> logits) {
+  first.forks_pending = false;
+  for (int choice = 1; choice < first.request->sampling.n; ++choice) {
+    choice_logits_.assign(logits.begin(), logits.end());
+    std::string error;
+    std::optional<Sampled> token;
+    try {
+      token = sample(first.request->sampling, first.sample_row(choice_logits_, choice), scratch_[0]);
+    } catch (const Error& e) {
+      error = e.what();
+    }
+    auto other = std::make_unique<Sequence>(next_sequence_++, first.request, choice, first.tokens, tokenizer_);
+    cache_.begin(*other);
+    Sequence& added = *other;
+    if (static_cast<int>(running_.size()) < limits_.max_running && options_.kv_cache) {
+      cache_.share(first, added);
+      running_.push_back(std::move(other));
+    } else {
+      wait_again(std::move(other));
+    }
+    take_token(added, token, error);
+  }
+}
+
+void EngineLoop::take_token(Sequence& s, const std::optional<Sampled>& token, const std::string& error) {
+  const bool first = s.generated() == 0;
+  if (first && s.choice == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
+  bool ended = true;
+  if (token) {
+    ended = s.accept(*token);
+    ++stats_.generated_tokens;
+    shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
+    if (ended) {
+      cache_.release(s);
+      choice_ended(s);
+    }
+  } else if (error.empty()) {  // nothing was to be generated
+    end(s, FinishReason::kLength);
+  } else {
+    end(s, FinishReason::kError, error);
+  }
+  if (ended) {
+    s.request = nullptr;
+  } else if (!options_.kv_cache) {
+    cache_.release(s);
+  }
+}
+
+void EngineLoop::remove_ended() {
+  for (auto* list : {&running_, &waiting_}) std::erase_if(*list, [](const auto& s) { return !s->request; });
+}
+
+void EngineLoop::count_step(double seconds) {
+  ++stats_.steps;
+  StepWork work;
+  bool prompts = false;
+  for (const Chunk& c : plan_.chunks) {
+    work.rows += c.rows;
+    work.attended += int64_t{c.rows} * (c.first + 1) + int64_t{c.rows} * (c.rows - 1) / 2;
+    prompts |= c.rows > 1 || !c.wants_logits;
+  }
+  costs_.learn(work, seconds);
+  (prompts ? stats_.prompt_seconds : stats_.decode_seconds) += seconds;
+  ++(prompts ? stats_.prompt_steps : stats_.decode_steps);
+  if (!prompts) {
+    stats_.decode_bytes += static_cast<double>(model_.info.decode_bytes) +
+                           static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);
+  }
+}
+
+EngineStats EngineLoop::stats() const {
+  EngineStats stats = stats_;
+  stats.running = static_cast<int>(running_.size());
+  stats.waiting = static_cast<int>(waiting_.size());
+  cache_.add_stats(stats);
+  return stats;
+}
+
+}  // namespace quire

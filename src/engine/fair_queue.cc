@@ -1,0 +1,73 @@
+#include "engine/fair_queue.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <tuple>
+
+namespace quire {
+namespace {
+
+constexpr size_t kMostTenants = 4096;  // remembered while they have no requests
+
+}  // namespace
+
+void order_waiting(std::span<const Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
+                   std::vector<size_t>& order) {
+  order.clear();
+  const auto left = [&](size_t i) { return std::find(order.begin(), order.end(), i) == order.end(); };
+  while (order.size() < std::min(count, waiting.size())) {
+    const bool oldest_turn = since_oldest + 1 >= kOldestEvery;
+    const auto rank = [&](const Waiting& w) {
+      return oldest_turn ? std::tuple{0, 0.0, w.arrival}
+                         : std::tuple{w.priority, served[static_cast<size_t>(w.tenant)], w.arrival};
+    };
+    size_t best = waiting.size(), oldest = waiting.size();
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      if (!left(i)) continue;
+      if (best == waiting.size() || rank(waiting[i]) < rank(waiting[best])) best = i;
+      if (oldest == waiting.size() || waiting[i].arrival < waiting[oldest].arrival) oldest = i;
+    }
+    since_oldest = waiting[best].arrival == waiting[oldest].arrival ? 0 : since_oldest + 1;
+    served[static_cast<size_t>(waiting[best].tenant)] += waiting[best].tokens;
+    order.push_back(best);
+  }
+}
+
+int TenantShares::enter(std::string_view tenant) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Share& s : shares_) {
+    if (s.requests > 0) least = std::min(least, s.served);
+  }
+  auto [at, fresh] = numbers_.try_emplace(std::string(tenant), 0);
+  if (fresh) {
+    if (free_.empty()) {
+      at->second = static_cast<int>(shares_.size());
+      shares_.emplace_back();
+    } else {
+      at->second = free_.back();
+      free_.pop_back();
+    }
+    shares_[static_cast<size_t>(at->second)] = {.name = std::string(tenant), .requests = 0, .served = 0};
+  }
+  Share& share = shares_[static_cast<size_t>(at->second)];
+  if (share.requests++ == 0 && least != std::numeric_limits<double>::infinity())
+    share.served = std::max(share.served, least);
+  return at->second;
+}
+
+void TenantShares::leave(int tenant) {
+  Share& share = shares_[static_cast<size_t>(tenant)];
+  assert(share.requests > 0);
+  if (--share.requests == 0 && numbers_.size() > kMostTenants) {
+    numbers_.erase(share.name);
+    free_.push_back(tenant);
+  }
+}
+
+void TenantShares::copy_served(std::vector<double>& out) const {
+  out.clear();
+  for (const Share& s : shares_) out.push_back(s.served);
+}
+
+}  // namespace quire

@@ -1,0 +1,293 @@
+#include "engine/page_cache.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr size_t kSlots = 16;                // pages that the store reads at the same time
+constexpr int kSmallestTail = 4;             // tokens of a page that are worth a copy
+constexpr double kHostBytesPerSecond = 4e9;  // of a page that is copied twice
+
+}  // namespace
+
+size_t page_store_bytes(const EngineOptions& options, size_t page_bytes) {
+  if (!options.prefix_cache || (options.host_cache_bytes == 0 && options.cache_dir.empty())) return 0;
+  const size_t write_behind = std::max(PageStoreOptions{}.write_behind_bytes, 2 * page_bytes);
+  return options.host_cache_bytes + (kSlots + 1) * page_bytes + (options.cache_dir.empty() ? 0 : write_behind);
+}
+
+PageCache::PageCache(KvMemory& kv, const PageCacheOptions& options)
+    : kv_(kv), options_(options), pool_(static_cast<uint32_t>(kv.pages()), kPageTokens), tree_(pool_) {
+  const bool disk = !options.directory.empty() && options.disk_bytes > 0;
+  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return;
+  PageStoreOptions store;
+  store.page_bytes = kv.shape().page_bytes();
+  store.host_bytes = options.host_bytes;
+  if (disk) store.directory = options.directory;
+  store.disk_bytes = options.disk_bytes;
+  store.identity = options.identity;
+  store.warn = [](const std::string& text) { spdlog::warn("{}", text); };
+  store_ = std::make_unique<PageStore>(std::move(store));
+  slots_.resize(kSlots);
+  staging_ = LargeBuffer((kSlots + 1) * kv.shape().page_bytes());
+}
+
+// The store may still read into the staging memory until it is gone.
+PageCache::~PageCache() { store_.reset(); }
+
+std::span<std::byte> PageCache::staging(size_t slot) const {
+  const size_t bytes = kv_.shape().page_bytes();
+  return {staging_.data() + slot * bytes, bytes};
+}
+
+std::span<const TokenId> PageCache::page_tokens(const Sequence& s, int page) const {
+  return std::span(s.tokens).subspan(static_cast<size_t>(page) * kPageTokens, kPageTokens);
+}
+
+const PageKey& PageCache::key(Sequence& s, int page) const {
+  std::vector<PageKey>& keys = s.cached.keys;
+  while (std::cmp_less_equal(keys.size(), page)) {
+    keys.push_back(chain(keys.empty() ? s.cached.root : keys.back(), page_tokens(s, static_cast<int>(keys.size()))));
+  }
+  return keys[static_cast<size_t>(page)];
+}
+
+void PageCache::begin(Sequence& s) const {
+  s.cached.root = root_key(options_.identity, s.request->cache_salt);
+  s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
+}
+
+void PageCache::look_up(Sequence& s, const StepCosts& costs) {
+  CachedPages& c = s.cached;
+  c.found = c.idle = c.tail = c.loads = 0;
+  if (!shares(s)) return;
+  // The last token is computed in any case: its logits are wanted.
+  const auto most = static_cast<int>(s.tokens.size()) - 1;
+  PrefixTree::Node node = PrefixTree::kNone;
+  for (; c.found < most / kPageTokens; ++c.found) {
+    const auto next = tree_.find(key(s, c.found), page_tokens(s, c.found));
+    if (next == PrefixTree::kNone) break;
+    node = next;
+    c.idle += pool_.idle(tree_.page(node));
+  }
+  if (store_) {
+    double seconds = 0;
+    int pages = 0;
+    for (; c.found + pages < most / kPageTokens; ++pages) {
+      const auto tier = store_->find(key(s, c.found + pages));
+      if (tier == PageStore::Tier::kNone) break;
+      seconds += tier == PageStore::Tier::kDisk ? store_->disk_read_seconds_per_page()
+                                                : static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
+    }
+    const int64_t begin = int64_t{c.found} * kPageTokens, tokens = int64_t{pages} * kPageTokens;
+    const StepWork work{static_cast<int>(tokens), tokens * begin + tokens * tokens / 2};
+    if (seconds < costs.seconds(work) - costs.fixed) c.loads = pages;
+  }
+  if (c.loads > 0) return;
+  const int begin = c.found * kPageTokens;
+  const auto rest =
+      std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(most - begin));
+  const auto partial = tree_.longest_partial(node, c.root, rest);
+  if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;
+}
+
+void PageCache::advance(Sequence& s) {
+  CachedPages& c = s.cached;
+  if (!shares(s)) return;
+  const int most = (static_cast<int>(s.tokens.size()) - 1) / kPageTokens;
+  while (c.registered < most && s.computed == c.registered * kPageTokens && s.pages.tokens() == s.computed) {
+    const auto node = tree_.find(key(s, c.registered), page_tokens(s, c.registered));
+    if (node == PrefixTree::kNone) return;
+    s.pages.append_shared(pool_, tree_.page(node));
+    s.page_ids.push_back(static_cast<int32_t>(index(tree_.page(node))));
+    c.last = node;
+    ++c.registered;
+    s.computed += kPageTokens;
+  }
+}
+
+void PageCache::adopt(Sequence& s) {
+  advance(s);
+  CachedPages& c = s.cached;
+  if (c.tail == 0 || c.registered != c.found) return;  // what was found may have been evicted for others since
+  const auto rest = std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(s.computed));
+  const auto partial = tree_.longest_partial(c.last, c.root, rest.first(rest.size() - 1));
+  if (partial.tokens < kSmallestTail) return;
+  const PageId source = tree_.page(partial.node);
+  pool_.retain(source);  // what is made room for must not be what is copied
+  reserve(1);
+  s.pages.grow(pool_, partial.tokens);
+  pool_.release(source);
+  copy({source, s.pages.pages().back()});
+  s.refresh_page_ids(static_cast<size_t>(c.registered));
+  s.computed += partial.tokens;
+}
+
+// At once: what is copied may be evicted next.
+void PageCache::copy(PageCopy copy) {
+  kv_.copy_page(static_cast<int>(index(copy.from)), static_cast<int>(index(copy.to)));
+}
+
+void PageCache::reserve(int pages) {
+  while (static_cast<int>(pool_.free_pages()) < pages) {
+    [[maybe_unused]] const bool evicted = tree_.evict([&](PageKey key, PageId page) { keep(key, page); });
+    assert(evicted && "the scheduler planned with more pages than there are");
+    ++evicted_;
+  }
+}
+
+void PageCache::keep(PageKey key, PageId page) {
+  if (!store_ || store_->find(key) != PageStore::Tier::kNone) return;
+  kv_.read_page(static_cast<int>(index(page)), staging(kSlots));
+  store_->put(key, staging(kSlots));
+}
+
+void PageCache::grow(Sequence& s, int rows) {
+  const size_t held = s.pages.pages().size();
+  const int more = s.computed + rows - s.pages.tokens();
+  reserve(s.pages.pages_to_grow(pool_, more));
+  [[maybe_unused]] const bool grown = s.pages.grow(pool_, more);
+  assert(grown);
+  if (const auto needed = s.pages.make_writable(pool_, s.computed)) {
+    copy(*needed);
+    s.refresh_page_ids(static_cast<size_t>(s.computed / kPageTokens));
+  } else if (s.pages.pages().size() > held) {
+    s.refresh_page_ids(held);
+  }
+}
+
+void PageCache::register_finished(Sequence& s) {
+  if (!options_.prefixes) return;
+  CachedPages& c = s.cached;
+  for (; (c.registered + 1) * kPageTokens <= s.computed; ++c.registered) {
+    const auto i = static_cast<size_t>(c.registered);
+    const PageKey& page_key = key(s, c.registered);
+    const auto tokens = page_tokens(s, c.registered);
+    const PageId page = s.pages.pages()[i];
+    c.last = [&, parent = c.last] {
+      const auto node = tree_.find(page_key, tokens);
+      if (node == PrefixTree::kNone) return tree_.insert(parent, c.root, page_key, tokens, page);
+      // Somebody else computed the same: the same bits, so one of the two goes.
+      if (tree_.page(node) != page) {
+        s.pages.replace(pool_, i, tree_.page(node));
+        s.page_ids[i] = static_cast<int32_t>(index(tree_.page(node)));
+      }
+      return node;
+    }();
+    if (!options_.directory.empty()) keep(page_key, tree_.page(c.last));
+  }
+}
+
+void PageCache::share(const Sequence& s, Sequence& other) {
+  other.pages = s.pages.fork(pool_);
+  other.page_ids = s.page_ids;
+  other.computed = s.computed;
+  other.cached.registered = s.cached.registered;
+  other.cached.last = s.cached.last;
+}
+
+void PageCache::release(Sequence& s) {
+  CachedPages& c = s.cached;
+  if (c.last != PrefixTree::kNone) tree_.touch(c.last);
+  s.pages.release(pool_);
+  s.page_ids.clear();
+  s.computed = 0;
+  c.registered = 0;
+  c.last = PrefixTree::kNone;
+  if (c.loading) std::erase(loading_, s.id);
+  c.loading = false;
+}
+
+uint64_t PageCache::next_page(Sequence& s) const {
+  if (!shares(s) || s.generated() > 0) return 0;
+  const int page = (s.pages.pages().empty() ? s.cached.found * kPageTokens : s.computed) / kPageTokens;
+  return (page + 1) * kPageTokens < static_cast<int>(s.tokens.size()) ? key(s, page).low | 1 : 0;
+}
+
+void PageCache::start_loads(Sequence& s) {
+  CachedPages& c = s.cached;
+  const int loads = c.loads;
+  reserve(loads);
+  s.pages.grow(pool_, loads * kPageTokens);
+  s.refresh_page_ids(static_cast<size_t>(c.registered));
+  c.loading = true;
+  c.epoch = ++epoch_;
+  c.load_next = c.registered;
+  c.load_end = c.registered + loads;
+  c.pending = 0;
+  loading_.push_back(s.id);
+  ask(s);
+}
+
+void PageCache::ask(Sequence& s) {
+  CachedPages& c = s.cached;
+  for (size_t slot = 0; slot < slots_.size() && c.load_next < c.load_end; ++slot) {
+    if (slots_[slot].busy) continue;
+    switch (store_->load(key(s, c.load_next), staging(slot), slot)) {
+      case PageStore::Load::kDone:
+        kv_.write_page(s.page_ids[static_cast<size_t>(c.load_next)], staging(slot));
+        --slot;  // free still
+        break;
+      case PageStore::Load::kPending:
+        slots_[slot] = {s.id, c.epoch, c.load_next, true};
+        ++c.pending;
+        break;
+      case PageStore::Load::kMissing:
+        c.load_end = c.load_next;
+        return;
+    }
+    ++c.load_next;
+  }
+}
+
+void PageCache::poll_loads(const std::function<Sequence*(SequenceId)>& find) {
+  if (loading_.empty() && std::none_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.busy; })) return;
+  store_->completed(completed_);
+  for (const PageStore::Completed& done : completed_) {
+    Slot& slot = slots_[done.ticket];
+    slot.busy = false;
+    Sequence* s = find(slot.id);
+    if (!s || !s->cached.loading || s->cached.epoch != slot.epoch) continue;
+    --s->cached.pending;
+    if (done.ok) {
+      kv_.write_page(s->page_ids[static_cast<size_t>(slot.page)], staging(done.ticket));
+    } else {
+      s->cached.load_end = std::min(s->cached.load_end, slot.page);
+    }
+  }
+  std::erase_if(loading_, [&](SequenceId id) {
+    Sequence& s = *find(id);
+    CachedPages& c = s.cached;
+    ask(s);
+    if (c.pending > 0 || c.load_next < c.load_end) return false;
+    c.loading = false;
+    loaded_ += static_cast<uint64_t>(c.load_end - c.registered);
+    s.pages.truncate(pool_, c.load_end * kPageTokens);
+    s.page_ids.resize(static_cast<size_t>(c.load_end));
+    s.computed = c.load_end * kPageTokens;
+    register_finished(s);
+    return true;
+  });
+}
+
+void PageCache::wait_for_loads() {
+  if (store_) store_->wait_completed();
+}
+
+void PageCache::add_stats(EngineStats& stats) const {
+  stats.kv_pages_used = static_cast<int>(pool_.page_count()) - available_pages();
+  stats.kv_pages_idle = static_cast<int>(pool_.idle_pages());
+  stats.pages_evicted = evicted_;
+  stats.pages_loaded = loaded_;
+  if (!store_) return;
+  const PageStore::Stats store = store_->stats();
+  stats.store_host_pages = store.host_pages;
+  stats.store_disk_pages = store.disk_pages;
+}
+
+}  // namespace quire

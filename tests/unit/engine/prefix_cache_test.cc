@@ -1,0 +1,355 @@
+// Prefixes that are found again: the answers stay the same, and what was computed once is not computed twice.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <future>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "quire/engine.h"
+#include "unit/engine/tiny_model.h"
+
+namespace quire {
+namespace {
+
+EngineOptions options() {
+  EngineOptions o;
+  o.model = testing::tiny_model();
+  o.threads = 2;
+  o.max_num_seqs = 16;
+  return o;
+}
+
+TokenIds random_tokens(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  TokenIds ids;
+  for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(random() % 256));
+  return ids;
+}
+
+Request request(TokenIds prompt, int max_tokens = 20) {
+  Request r;
+  r.prompt = std::move(prompt);
+  r.sampling.temperature = 0.8f;
+  r.sampling.seed = 7;
+  r.sampling.max_tokens = max_tokens;
+  r.sampling.ignore_eos = true;
+  r.sampling.logprobs = 0;
+  return r;
+}
+
+struct Answer {
+  TokenIds tokens;
+  std::vector<float> logprobs;
+  Output last;
+  std::vector<OutputToken> prompt;
+
+  void add(const Output& out) {
+    for (const OutputToken& t : out.tokens) tokens.push_back(t.id), logprobs.push_back(t.logprob);
+    if (!out.prompt_logprobs.empty()) prompt = out.prompt_logprobs;
+    last = out;
+  }
+};
+Answer answer(Engine& engine, const Request& r) {
+  Answer a;
+  engine.generate(r, [&](const Output& out) { a.add(out); });
+  return a;
+}
+
+// What the engine says without any cache.
+Answer plain(const Request& r) {
+  EngineOptions o = options();
+  o.prefix_cache = false;
+  Engine engine(o);
+  return answer(engine, r);
+}
+
+void expect_same(const Answer& a, const Answer& b) {
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.logprobs, b.logprobs);  // to the bit
+}
+
+TEST(PrefixCache, FindsPrefixesAtPageBoundariesAndInsidePages) {
+  Engine engine(options());
+  const TokenIds base = random_tokens(1, 150);
+  EXPECT_EQ(answer(engine, request(base)).last.usage.cached_tokens, 0);
+  // The same again: all but the last token, which must be computed for its logits.
+  EXPECT_EQ(answer(engine, request(base)).last.usage.cached_tokens, 149);
+  for (const int common : {0, 3, 15, 16, 17, 64, 71, 144, 149}) {
+    TokenIds other = random_tokens(2, 150);
+    std::copy_n(base.begin(), common, other.begin());
+    other[static_cast<size_t>(common)] = (base[static_cast<size_t>(common)] + 1) % 256;
+    const Answer a = answer(engine, request(other));
+    const int found = a.last.usage.cached_tokens;
+    EXPECT_GE(found, common / 16 * 16) << common;
+    EXPECT_LE(found, common) << common;
+    if (common % 16 >= 4) {
+      EXPECT_EQ(found, common) << "copied inside a page";
+    }
+    expect_same(a, plain(request(other)));
+  }
+  // The next turn of a conversation finds the answer of the last.
+  const Answer first = answer(engine, request(random_tokens(3, 40), 30));
+  TokenIds next = random_tokens(3, 40);
+  next.insert(next.end(), first.tokens.begin(), first.tokens.end());
+  next.push_back(5);
+  const Answer second = answer(engine, request(next));
+  EXPECT_GE(second.last.usage.cached_tokens, 64);
+  expect_same(second, plain(request(next)));
+}
+
+TEST(PrefixCache, SaltsKeepPrefixesApart) {
+  Engine engine(options());
+  Request r = request(random_tokens(4, 100));
+  r.cache_salt = "a";
+  answer(engine, r);
+  r.cache_salt = "b";
+  EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
+  r.cache_salt = "a";
+  EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 96);
+  EngineOptions o = options();
+  o.prefix_cache = false;
+  Engine without(o);
+  answer(without, r);
+  EXPECT_EQ(answer(without, r).last.usage.cached_tokens, 0);
+}
+
+TEST(PrefixCache, RequestsThatComeTogetherComputeTheirPrefixOnce) {
+  EngineOptions o = options();
+  o.max_num_batched_tokens = 32;
+  Engine engine(o);
+  const TokenIds base = random_tokens(5, 240);
+  std::vector<Request> requests;
+  for (int i = 0; i < 8; ++i) {
+    TokenIds prompt = base;
+    prompt.push_back(static_cast<TokenId>(i));
+    requests.push_back(request(prompt));
+  }
+  std::vector<Answer> answers(requests.size());
+  std::mutex mutex;
+  std::promise<void> done;
+  size_t left = requests.size();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    engine.submit(requests[i], [&, i](const Output& out) {
+      const std::lock_guard lock(mutex);
+      answers[i].add(out);
+      if (out.finish != FinishReason::kNone && --left == 0) done.set_value();
+    });
+  }
+  done.get_future().wait();
+  int cached = 0;
+  for (const Answer& a : answers) cached += a.last.usage.cached_tokens == 240;
+  EXPECT_EQ(cached, 7);
+  for (size_t i = 0; i < requests.size(); i += 3) expect_same(answers[i], plain(requests[i]));
+}
+
+TEST(PrefixCache, GivesWayWhenPagesAreNeeded) {
+  EngineOptions o = options();
+  o.max_model_len = 160;
+  o.kv_cache_bytes = size_t{14} * 2 * 2 * 16 * 32 * 2 * 2;  // 14 pages
+  Engine engine(o);
+  for (unsigned i = 0; i < 12; ++i) {
+    const Request r = request(random_tokens(100 + i % 4, 60 + static_cast<int>(i)), 40);
+    expect_same(answer(engine, r), plain(r));
+  }
+  EXPECT_GT(engine.stats().pages_evicted, 0u);
+}
+
+// What had to leave the KV cache comes back from host memory.
+TEST(PrefixCache, KeepsEvictedPagesInHostMemory) {
+  EngineOptions o = options();
+  o.max_model_len = 256;
+  o.kv_cache_bytes = size_t{18} * 2 * 2 * 16 * 32 * 2 * 2;
+  o.host_cache_bytes = size_t{1} << 20;
+  Engine engine(o);
+  const Request r = request(random_tokens(6, 200));
+  const Answer cold = answer(engine, r);
+  for (unsigned i = 0; i < 4; ++i) answer(engine, request(random_tokens(200 + i, 200)));
+  // Whether reading beats computing is measured: ask until the costs are known.
+  int found = 0;
+  for (int i = 0; i < 5 && found < 192; ++i) {
+    const Answer warm = answer(engine, r);
+    expect_same(warm, cold);
+    found = warm.last.usage.cached_tokens;
+    for (unsigned j = 0; j < 4; ++j) answer(engine, request(random_tokens(300 + j, 200)));
+  }
+  EXPECT_GE(found, 192);
+  EXPECT_GT(engine.stats().pages_loaded, 0u);
+}
+
+TEST(PrefixCache, SurvivesARestart) {
+  const auto folder = std::filesystem::temp_directory_path() / ("quire-prefixes-" + std::to_string(::getpid()));
+  EngineOptions o = options();
+  o.cache_dir = folder.string();
+  const Request r = request(random_tokens(8, 300));
+  Answer cold;
+  {
+    Engine engine(o);
+    cold = answer(engine, r);
+  }
+  {
+    Engine engine(o);
+    answer(engine, request(random_tokens(9, 20)));
+    const Answer warm = answer(engine, r);
+    EXPECT_GE(warm.last.usage.cached_tokens, 288);
+    EXPECT_GT(engine.stats().pages_loaded, 0u);
+    expect_same(warm, cold);
+  }
+  {
+    EngineOptions other = o;  // other numerics, other pages
+    other.activations = "bf16";
+    Engine engine(other);
+    EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
+  Request r = request(random_tokens(10, 90), 0);
+  r.sampling.prompt_logprobs = 3;
+  Engine engine(options());
+  const Answer whole = answer(engine, r);
+  ASSERT_EQ(whole.prompt.size(), 90u);
+  EXPECT_TRUE(whole.tokens.empty());
+  EXPECT_EQ(whole.last.finish, FinishReason::kLength);
+  for (size_t i = 0; i < 90; ++i) {
+    EXPECT_EQ(whole.prompt[i].id, r.prompt[i]);
+    EXPECT_EQ(whole.prompt[i].top_logprobs.size(), i == 0 ? 0u : 3u);
+  }
+  EngineOptions o = options();
+  o.max_num_batched_tokens = 7;
+  Engine narrow(o);
+  const Answer chunked = answer(narrow, r);
+  for (size_t i = 0; i < 90; ++i) EXPECT_EQ(whole.prompt[i].logprob, chunked.prompt[i].logprob) << i;
+  // A token's logprob is what generating it would have said.
+  Request g = request(TokenIds(r.prompt.begin(), r.prompt.begin() + 50), 1);
+  g.sampling.temperature = 0;
+  g.sampling.logprobs = 3;
+  TokenId next = kNoToken;
+  float logprob = 0;
+  engine.generate(g, [&](const Output& out) {
+    for (const auto& [id, value] : out.tokens.at(0).top_logprobs) {
+      if (next == kNoToken) next = id, logprob = value;
+    }
+  });
+  EXPECT_EQ(whole.prompt[50].top_logprobs.at(0), (std::pair{next, logprob}));
+  // And an answer may follow.
+  r.sampling.max_tokens = 4;
+  const Answer both = answer(engine, r);
+  EXPECT_EQ(both.tokens.size(), 4u);
+  EXPECT_EQ(both.prompt.at(89).logprob, whole.prompt[89].logprob);
+}
+
+TEST(Embeddings, DependOnThePromptAlone) {
+  Engine engine(options());
+  EngineOptions o = options();
+  o.max_num_batched_tokens = 5;
+  Engine narrow(o);
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
+    Request r;
+    r.prompt = random_tokens(11, 70);
+    r.pooling = pooling;
+    const Answer a = answer(engine, r), b = answer(narrow, r), again = answer(engine, r);
+    ASSERT_EQ(a.last.embedding.size(), 256u);
+    EXPECT_EQ(a.last.embedding, b.last.embedding);
+    EXPECT_EQ(a.last.embedding, again.last.embedding);
+    EXPECT_EQ(a.last.finish, FinishReason::kStop);
+    double squares = 0;
+    for (const float x : a.last.embedding) squares += static_cast<double>(x) * static_cast<double>(x);
+    EXPECT_NEAR(squares, 1, 1e-5);
+  }
+}
+
+TEST(Deadlines, EndARequestAndNobodyElse) {
+  EngineOptions o = options();
+  o.max_num_seqs = 1;
+  Engine engine(o);
+  Request slow = request(random_tokens(12, 10), 300), late = request(random_tokens(13, 10), 300);
+  late.timeout = 1e-4;
+  std::promise<FinishReason> slow_end, late_end;
+  engine.submit(slow, [&](const Output& out) {
+    if (out.finish != FinishReason::kNone) slow_end.set_value(out.finish);
+  });
+  engine.submit(late, [&](const Output& out) {
+    if (out.finish != FinishReason::kNone) late_end.set_value(out.finish);
+  });
+  EXPECT_EQ(late_end.get_future().get(), FinishReason::kTimeout);
+  EXPECT_EQ(slow_end.get_future().get(), FinishReason::kLength);
+}
+
+// 500 requests of every kind at once: each answers as it would alone.
+TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
+  std::mt19937 random(1);
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 500; ++i) {
+    TokenIds prompt = random_tokens(random() % 5, static_cast<int>(random() % 100));  // five families of prefixes
+    const TokenIds own = random_tokens(1000 + i, 1 + static_cast<int>(random() % 60));
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    Request r = request(std::move(prompt), 1 + static_cast<int>(random() % 12));
+    r.sampling.seed = i;
+    r.sampling.temperature = random() % 3 == 0 ? 0.0f : 1.0f;
+    r.sampling.n = random() % 10 == 0 ? 3 : 1;
+    r.sampling.top_k = random() % 4 == 0 ? 20 : 0;
+    r.priority = static_cast<int>(random() % 3);
+    r.tenant = std::to_string(random() % 4);
+    requests.push_back(std::move(r));
+  }
+  std::vector<std::vector<Answer>> alone;
+  {
+    EngineOptions o = options();
+    o.prefix_cache = false;
+    Engine engine(o);
+    for (const Request& r : requests) {
+      auto& answers = alone.emplace_back(static_cast<size_t>(r.sampling.n));
+      engine.generate(r, [&](const Output& out) { answers[static_cast<size_t>(out.choice)].add(out); });
+    }
+  }
+  EngineOptions o = options();
+  o.max_model_len = 256;
+  o.max_num_batched_tokens = 48;
+  o.kv_cache_bytes = size_t{28} * 2 * 2 * 16 * 32 * 2 * 2;  // 28 pages: preemptions and evictions
+  o.host_cache_bytes = size_t{1} << 18;
+  Engine engine(o);
+  std::vector<std::vector<Answer>> together;
+  for (const Request& r : requests) together.emplace_back(static_cast<size_t>(r.sampling.n));
+  std::mutex mutex;
+  std::promise<void> done;
+  size_t left = 0;
+  for (const Request& r : requests) left += static_cast<size_t>(r.sampling.n);
+  std::vector<bool> cancelled(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const RequestId id = engine.submit(requests[i], [&, i](const Output& out) {
+      const std::lock_guard lock(mutex);
+      together[i][static_cast<size_t>(out.choice)].add(out);
+      if (out.finish != FinishReason::kNone && --left == 0) done.set_value();
+    });
+    if (i % 9 == 4) {
+      cancelled[i] = true;
+      if (i % 2) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      engine.cancel(id);
+    }
+  }
+  done.get_future().wait();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (size_t choice = 0; choice < alone[i].size(); ++choice) {
+      const Answer &a = alone[i][choice], &b = together[i][choice];
+      if (cancelled[i] && b.last.finish == FinishReason::kCancelled) {
+        ASSERT_LE(b.tokens.size(), a.tokens.size());
+        EXPECT_TRUE(std::equal(b.tokens.begin(), b.tokens.end(), a.tokens.begin())) << i;
+        continue;
+      }
+      EXPECT_EQ(a.last.finish, b.last.finish) << i;
+      expect_same(a, b);
+    }
+  }
+  const EngineStats stats = engine.stats();
+  EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_GT(stats.prefix_hit_tokens, 0u);
+  EXPECT_GT(stats.pages_evicted, 0u);
+}
+
+}  // namespace
+}  // namespace quire
