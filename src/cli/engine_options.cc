@@ -1,5 +1,9 @@
 #include "cli/engine_options.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace quire {
 
 void add_engine_options(CLI::App& app, EngineOptions& o) {
@@ -68,6 +72,26 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
   app.add_flag_callback(
       "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as one chunk, whatever waits");
+}
+
+std::vector<std::string> memory_table(const ModelInfo& info) {
+  const auto mib = [](size_t bytes) { return (bytes + (size_t{1} << 20) - 1) >> 20; };
+  const size_t sum =
+      info.weight_bytes + info.kv_cache_bytes + info.activation_bytes + info.page_store_bytes + info.other_bytes;
+  std::vector<std::string> lines;
+  const auto row = [&](const char* what, size_t bytes, const std::string& note) {
+    lines.push_back(fmt::format("{:<12}{:>8} MiB{}{}", what, mib(bytes), note.empty() ? "" : "  ", note));
+  };
+  row("weights", info.weight_bytes, info.quantization);
+  row("KV cache", info.kv_cache_bytes,
+      fmt::format("{} tokens, {} sequences of {} at once", int64_t{info.kv_pages} * info.page_tokens,
+                  info.kv_pages / std::max(1, (info.max_model_len + info.page_tokens - 1) / info.page_tokens),
+                  info.max_model_len));
+  row("activations", info.activation_bytes, "logits and sampling included");
+  if (info.page_store_bytes > 0) row("page store", info.page_store_bytes, "pages outside the KV cache");
+  row("the rest", info.other_bytes, "vocabulary, requests, streams, logs");
+  row("in all", sum, fmt::format("of {} MiB (--memory)", mib(info.memory_bytes)));
+  return lines;
 }
 
 }  // namespace quire

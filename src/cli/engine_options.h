@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "quire/engine.h"
 
@@ -10,5 +12,8 @@ namespace quire {
 // -m, -t, --kernels, --activations, --kv-cache-dtype, --max-model-len, …; defaults are EngineOptions' own.
 // QUIRE_KERNELS stands in for --kernels.
 void add_engine_options(CLI::App& app, EngineOptions& options);
+
+// How the memory is divided, a line each: "weights  103 MiB".
+std::vector<std::string> memory_table(const ModelInfo& info);
 
 }  // namespace quire

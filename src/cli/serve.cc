@@ -67,6 +67,7 @@ class Loading {
           block_ends();
           try {
             engine_ = std::make_unique<Engine>(options);
+            for (const std::string& line : memory_table(engine_->info())) spdlog::info("memory: {}", line);
             completer_ = std::make_unique<EngineCompleter>(*engine_);
             server.attach(*completer_);
             std::printf("quire: %s at %s/v1\n", engine_->info().name.c_str(), server.url().c_str());

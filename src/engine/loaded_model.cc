@@ -91,6 +91,9 @@ void size_cache(const EngineOptions& options, const KvShape& shape, int model_po
   info.kv_cache_bytes = pages * page_bytes;
 }
 
+// Raised when a definition in kernels/kernels.h or a page's layout changes: pages of before are other pages.
+constexpr int kNumerics = 1;
+
 // The weights' and the model's, by hash; the layout and the definitions in force by name.
 std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info) {
   XXH3_state_t* const state = XXH3_createState();
@@ -104,8 +107,9 @@ std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, cons
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
   return fmt::format(
-      "{:016x}{:016x} {} layers {} heads {} kv_heads {} dim {} eps {} scale {} rope {} {} windows {} {} {} {}",
-      hash.high64, hash.low64, c.architecture, c.layers, c.heads, c.kv_heads, c.head_dim, c.norm_epsilon,
+      "{:016x}{:016x} numerics {} {} layers {} heads {} kv_heads {} dim {} eps {} scale {} rope {} {} windows {} {} {} "
+      "{}",
+      hash.high64, hash.low64, kNumerics, c.architecture, c.layers, c.heads, c.kv_heads, c.head_dim, c.norm_epsilon,
       c.attention_scale, static_cast<int>(c.rope.kind), rope.amplitude, fmt::join(c.windows, ","), info.kv_cache_dtype,
       info.activations, kPageTokens);
 }

@@ -104,6 +104,7 @@ void PageCache::advance(Sequence& s) {
     const auto node = tree_.find(key(s, c.registered), page_tokens(s, c.registered));
     if (node == PrefixTree::kNone) return;
     s.pages.append_shared(pool_, tree_.page(node));
+    if (store_) store_->find(key(s, c.registered));  // is used: so it stays there too
     s.page_ids.push_back(static_cast<int32_t>(index(tree_.page(node))));
     c.last = node;
     ++c.registered;

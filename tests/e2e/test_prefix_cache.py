@@ -1,0 +1,60 @@
+"""The prefix cache over HTTP, and over a kill -9."""
+
+import signal
+import threading
+import time
+
+import httpx
+
+PREFIX = "You are a careful assistant who answers in one short sentence. " * 60  # about 700 tokens
+
+
+def ask(server, text, salt=None):
+    body = {"model": "smollm2", "prompt": text, "max_tokens": 12, "temperature": 0}
+    if salt:
+        body["cache_salt"] = salt
+    answer = httpx.post(server.url + "/completions", json=body, timeout=60).json()
+    return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_a_prefix_is_computed_once_and_salts_keep_it_apart(start_server):
+    server = start_server("--log-level", "warning")
+    cold, found = ask(server, PREFIX + "What is the sea?")
+    assert found == 0
+    warm, found = ask(server, PREFIX + "What is the sea?")
+    assert warm == cold and found > 600
+    _, found = ask(server, PREFIX + "What is the moon?")
+    assert found > 600
+    salted, found = ask(server, PREFIX + "What is the sea?", salt="another tenant's")
+    assert salted == cold and found == 0
+
+
+def test_after_kill_9_of_a_busy_server_the_prefix_is_a_hit_and_answers_are_right(start_server, tmp_path):
+    flags = ("--cache-dir", str(tmp_path / "pages"), "--cache-size", "1GiB", "--log-level", "warning")
+    server = start_server(*flags)
+    questions = [PREFIX + f"What is number {i}?" for i in range(6)]
+    right = [ask(server, q)[0] for q in questions]
+
+    def load():
+        try:
+            for i in range(1000):
+                ask(server, f"{i} " + PREFIX)
+        except httpx.HTTPError:
+            pass  # the server is gone
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1.5)
+    server.process.send_signal(signal.SIGKILL)
+    for thread in threads:
+        thread.join()
+
+    again = start_server(*flags)
+    ask(again, "Count to ten: one, two,")  # the first steps teach what computing costs
+    for question, expected in zip(questions, right):
+        text, found = ask(again, question)
+        assert text == expected
+        assert found > 600
+    code, log = again.stop()
+    assert code == 0, log
