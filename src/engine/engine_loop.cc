@@ -329,14 +329,15 @@ void EngineLoop::fork(Sequence& first, std::span<const float> logits) {
     }
     auto other = std::make_unique<Sequence>(next_sequence_++, first.request, choice, first.tokens, tokenizer_);
     cache_.begin(*other);
-    Sequence& added = *other;
-    if (static_cast<int>(running_.size()) < limits_.max_running && options_.kv_cache) {
-      cache_.share(first, added);
+    const bool runs = static_cast<int>(running_.size()) < limits_.max_running && options_.kv_cache;
+    if (runs) cache_.share(first, *other);
+    take_token(*other, token, error);
+    if (!other->request) continue;  // ended with its first token
+    if (runs) {
       running_.push_back(std::move(other));
     } else {
       wait_again(std::move(other));
     }
-    take_token(added, token, error);
   }
 }
 

@@ -280,6 +280,20 @@ TEST(Deadlines, EndARequestAndNobodyElse) {
   EXPECT_EQ(slow_end.get_future().get(), FinishReason::kLength);
 }
 
+// Choices that end with their first token leave nothing behind, whether they would have run or waited.
+TEST(Choices, MayEndWithTheirFirstToken) {
+  EngineOptions o = options();
+  o.max_num_seqs = 2;
+  Engine engine(o);
+  for (int i = 0; i < 3; ++i) {
+    Request r = request(random_tokens(20, 30), 1);
+    r.sampling.n = 6;
+    int ends = 0;
+    engine.generate(r, [&](const Output& out) { ends += out.finish == FinishReason::kLength; });
+    EXPECT_EQ(ends, 6);
+  }
+}
+
 // 500 requests of every kind at once: each answers as it would alone.
 TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
   std::mt19937 random(1);
@@ -291,7 +305,7 @@ TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
     Request r = request(std::move(prompt), 1 + static_cast<int>(random() % 12));
     r.sampling.seed = i;
     r.sampling.temperature = random() % 3 == 0 ? 0.0f : 1.0f;
-    r.sampling.n = random() % 10 == 0 ? 3 : 1;
+    r.sampling.n = random() % 10 == 0 ? 6 : 1;
     r.sampling.top_k = random() % 4 == 0 ? 20 : 0;
     r.priority = static_cast<int>(random() % 3);
     r.tenant = std::to_string(random() % 4);
