@@ -12,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace quire {
@@ -44,13 +46,25 @@ CpuFeatures cpu_features() {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vnni");
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-    f.amx_bf16 = (d >> 22 & 1) != 0;
-    f.amx_int8 = (d >> 25 & 1) != 0;
+  constexpr unsigned kTiles = 1u << 24 | 1u << 22 | 1u << 25;  // AMX-TILE, AMX-BF16, AMX-INT8
+  if (f.avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTiles) == kTiles) {
+    // XCR0: does the system save the tiles' configuration (17) and data (18)? It saves AVX-512, so xgetbv is there.
+    unsigned low = 0, high = 0;
+    asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    f.amx = (low >> 17 & 3) == 3;
   }
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) f.avx_vnni = f.avx2 && (a >> 4 & 1) != 0;
 #endif
   return f;
+}
+
+bool permit_tiles() {
+#if defined(__x86_64__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM (Linux 5.16), XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 std::string cpu_name() {

@@ -10,9 +10,13 @@ struct CpuFeatures {
   bool avx2 = false;      // with FMA and F16C
   bool avx_vnni = false;  // and AVX2
   bool avx512 = false;    // F, BW, VL, DQ and VNNI
-  bool amx_int8 = false, amx_bf16 = false;
+  bool amx = false;       // AVX-512 and tiles for int8 and bf16, which the system saves
 };
 CpuFeatures cpu_features();
+
+// Asks the system to let all threads of this process use the tile registers; false where it refuses. To be called
+// before the first tile instruction: without it, that one ends the process.
+bool permit_tiles();
 
 std::string cpu_name();
 

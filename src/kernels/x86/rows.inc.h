@@ -59,30 +59,38 @@ QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) 
   out.sum = even + odd;
 }
 
+// Calls write(b, x0, x1) for each block of a row: its inputs, normalised.
+template <class Write>
+QUIRE_INLINE void for_each_block(const QuantizeArgs& a, int row, Write write) {
+  const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
+  const F factor = set1(a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f);
+  for (int k = 0; k < a.cols; k += kBlock) {
+    F x0, x1, w0 = set1(1.0f), w1 = w0;
+    if (k + kBlock <= a.cols) {
+      x0 = load(x + k), x1 = load(x + k + kLanes);
+      if (a.norm_weight) w0 = load(a.norm_weight + k), w1 = load(a.norm_weight + k + kLanes);
+    } else {
+      alignas(64) float last[2][kBlock] = {};
+      for (int i = 0; k + i < a.cols; ++i)
+        last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
+      x0 = load(last[0]), x1 = load(last[0] + kLanes), w0 = load(last[1]), w1 = load(last[1] + kLanes);
+    }
+    if (a.norm_weight) x0 = mul(mul(x0, factor), w0), x1 = mul(mul(x1, factor), w1);
+    write(k / kBlock, x0, x1);
+  }
+}
+
 void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
-    const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
-    const F factor = set1(a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f);
-    for (int k = 0; k < a.cols; k += kBlock) {
-      F x0, x1, w0 = set1(1.0f), w1 = w0;
-      if (k + kBlock <= a.cols) {
-        x0 = load(x + k), x1 = load(x + k + kLanes);
-        if (a.norm_weight) w0 = load(a.norm_weight + k), w1 = load(a.norm_weight + k + kLanes);
-      } else {
-        alignas(64) float last[2][kBlock] = {};
-        for (int i = 0; k + i < a.cols; ++i)
-          last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
-        x0 = load(last[0]), x1 = load(last[0] + kLanes), w0 = load(last[1]), w1 = load(last[1] + kLanes);
-      }
-      if (a.norm_weight) x0 = mul(mul(x0, factor), w0), x1 = mul(mul(x1, factor), w1);
-      const int b = k / kBlock;
-      if (a.to == Activations::kInt8) {
-        write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
-      } else {
-        write_floats(x0, x1, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
-      }
-    }
+    for_each_block(
+        a, row, [&](int b, F x0, F x1) __attribute__((always_inline)) {
+          if (a.to == Activations::kInt8) {
+            write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
+          } else {
+            write_floats(x0, x1, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
+          }
+        });
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "quant/blocks.h"
+#include "unit/kernels/emulated_amx.h"
 #include "unit/kernels/random_blocks.h"
 
 namespace quire {
@@ -131,6 +132,7 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
     for (float& v : weight) v = normal(random);
     std::fill_n(x.begin(), std::min(cols, 40), 0.0f);  // a block of zeros
     for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+      if (to == Activations::kBf16 && GetParam()->name.ends_with("amx")) continue;  // in tile order: amx_test.cc
       for (const float* norm : {static_cast<const float*>(nullptr), static_cast<const float*>(weight.data())}) {
         const size_t stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
         std::vector<std::byte> expected(stride * rows), got(stride * rows);
@@ -173,6 +175,7 @@ TEST_P(Linear, CountsSubnormalNumbersAsZeroInBf16) {
 }
 
 TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
+  if (GetParam()->name.ends_with("amx")) GTEST_SKIP() << "in tile order: amx_test.cc";
   std::vector<float> x(64);
   const uint32_t bits[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001, 0x7f7fffff,
                            0xff7fffff, 0x00000001, 0x807fffff, 0x3f808000, 0x3f818000, 0x80000000};
@@ -188,8 +191,7 @@ TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
   for (size_t b = 0; b < 2; ++b) EXPECT_EQ(std::memcmp(expected[b].x, got[b].x, sizeof got[b].x), 0) << b;
 }
 
-INSTANTIATE_TEST_SUITE_P(KernelSets, Linear,
-                         ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(KernelSets, Linear, ::testing::ValuesIn(testing::testable_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

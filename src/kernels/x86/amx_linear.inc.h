@@ -1,0 +1,539 @@
+// Linears on matrix tiles, over the policy `Tiles` (x86/tiles.h). The sums are reference.cc's, in its order: a tile
+// gives the sums of one group of weights for 16 outputs and up to 16 rows, the scaled additions follow in vector
+// registers while the unit multiplies the next groups. Weights that are bf16 need no scale and stay in the tiles.
+
+#include <array>
+
+#include "base/half.h"
+#include "kernels/denormals.h"
+#include "kernels/kernels.h"
+#include "kernels/x86/linear.inc.h"
+#include "kernels/x86/peak.inc.h"
+#include "kernels/x86/rows.inc.h"
+#include "kernels/x86/tiles.h"
+#include "kernels/x86/vector.h"
+
+namespace quire {
+namespace {
+
+// Rows below which int8 dot products in vector registers are faster: tiles cost the same for 1 row and 16
+// (measured crossover on Granite Rapids: 10 to 11 rows of 4-bit weights with a scale per 32).
+constexpr int kInt8TileRows = 11;
+// Rows that share the work of decoding a panel: 16 tiles. Their inputs of one chunk are 256 KiB, in L2.
+constexpr int kMostRows = 256;
+// Blocks of K done for all rows before the next: a decoded panel's chunk is 16 KiB of bf16 and stays in L1 while
+// inputs stream past it from L2 (which feeds tile loads 26 to 30 bytes a cycle; a product takes about 37 cycles a KiB).
+constexpr int kChunk = 16;
+// Panels whose sums are kept from chunk to chunk: 256 KiB for 256 rows, in L2.
+constexpr int kMostPanels = 16;
+// Bytes that a panel read once is prefetched ahead, as in vector kernels (Prefetch).
+constexpr size_t kAhead = 8192;
+
+// Inputs of a group of 16 rows in tile order: what a tile load reads.
+struct Bf16Inputs {  // as tile_quantize() writes them
+  uint16_t x[kRowGroup][kBlock];
+  float sums[kRowGroup];  // FloatBlock::sum
+};
+struct Int8Inputs {  // gathered from Int8Blocks for each chunk
+  int8_t q[kRowGroup][kBlock];
+  float scales[kRowGroup];
+};
+static_assert(sizeof(Bf16Inputs) <= kRowGroup * sizeof(FloatBlock));
+static_assert(sizeof(Bf16Inputs) % 64 == 0 && sizeof(Int8Inputs) % 64 == 0);
+
+// Block 0 of the group of rows that `row` belongs to.
+QUIRE_INLINE const std::byte* row_group(const std::byte* x, size_t x_stride, int row) {
+  return x + static_cast<size_t>(row / kRowGroup * kRowGroup) * x_stride;
+}
+
+QUIRE_INLINE void write_bf16(F x0, F x1, uint16_t* x, float& sum) {
+  const F halves[2] = {to_bf16(x0), to_bf16(x1)};
+  alignas(64) float rounded[kBlock];
+  for (int half = 0; half < 2; ++half) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(x + half * kLanes),
+                       _mm512_cvtepi32_epi16(shift_right<16>(bits(halves[half])).v));
+    store(rounded + half * kLanes, halves[half]);
+  }
+  __m128 even_odd = _mm_setzero_ps();
+  for (int i = 0; i < kBlock; i += 2)
+    even_odd = _mm_add_ps(even_odd, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(rounded + i)));
+  sum = even_odd[0] + even_odd[1];
+}
+
+void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {
+  if (a.to != Activations::kBf16) return quantize(a, row_begin, row_end);
+  for (int row = row_begin; row < row_end; ++row) {
+    std::byte* group = a.out + static_cast<size_t>(row / kRowGroup * kRowGroup) * a.out_stride;
+    for_each_block(
+        a, row, [&](int b, F x0, F x1) __attribute__((always_inline)) {
+          Bf16Inputs& block = reinterpret_cast<Bf16Inputs*>(group)[b];
+          write_bf16(x0, x1, block.x[row % kRowGroup], block.sums[row % kRowGroup]);
+        });
+  }
+}
+
+// bf16 of q - zero for the integers of a format, as often as a permutation of 16-bit words looks at them.
+template <TensorType kType>
+constexpr std::array<uint16_t, 64> bf16_integers() {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  std::array<uint16_t, 64> table{};
+  for (size_t i = 0; i < table.size(); ++i)
+    table[i] = f32_to_bf16(static_cast<float>(static_cast<int>(i % (size_t{1} << kFormat.bits)) - kFormat.zero));
+  return table;
+}
+
+// Line kLine of a block (8 inputs) as lines of a bf16 tile: inputs 2r and 2r + 1 of 16 outputs.
+template <TensorType kType, int kLine>
+QUIRE_INLINE void decode_bf16_line(const Packed<kType>& panel, int b, std::byte* out) {
+  constexpr int kBits = packed_format(kType).bits;
+  std::byte* lines = out + 4 * 64 * kLine;
+  const LinePair w = panel.template line<kLine>(b, 0);  // bytes of inputs 0, 4, 1, 5 and 2, 6, 3, 7
+  if constexpr (kBits == 8) {
+    const auto put = [&](int r, Floats even, Floats odd) __attribute__((always_inline)) {
+      const __m512i high = _mm512_and_si512(_mm512_castps_si512(odd.v), _mm512_set1_epi32(-65536));
+      _mm512_store_si512(lines + 64 * r, _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16), high));
+    };
+    put(0, widen_byte<kType, 0>(w.low), widen_byte<kType, 2>(w.low));
+    put(1, widen_byte<kType, 0>(w.high), widen_byte<kType, 2>(w.high));
+    put(2, widen_byte<kType, 1>(w.low), widen_byte<kType, 3>(w.low));
+    put(3, widen_byte<kType, 1>(w.high), widen_byte<kType, 3>(w.high));
+  } else {
+    static constexpr auto kTable = bf16_integers<kType>();
+    const __m512i low = _mm512_loadu_si512(kTable.data()), high = _mm512_loadu_si512(kTable.data() + 32);
+    const auto put = [&](int r, __m512i words) __attribute__((always_inline)) {  // the low 5 or 6 bits of each count
+      _mm512_store_si512(lines + 64 * r, kBits == 6 ? _mm512_permutex2var_epi16(low, words, high)
+                                                    : _mm512_permutexvar_epi16(words, low));
+    };
+    put(0, w.low.v);
+    put(1, w.high.v);
+    put(2, _mm512_srli_epi16(w.low.v, 8));
+    put(3, _mm512_srli_epi16(w.high.v, 8));
+  }
+}
+
+// As lines of an int8 tile: four inputs, in kPairOrder, of 16 outputs.
+template <TensorType kType, int kLine>
+QUIRE_INLINE void decode_int8_line(const Packed<kType>& panel, int b, std::byte* out) {
+  const LinePair w = panel.template line<kLine>(b, 0);
+  const __m512i zero = _mm512_set1_epi8(static_cast<char>(kZero<kType>));
+  _mm512_store_si512(out + 128 * kLine, _mm512_sub_epi8(w.low.v, zero));
+  _mm512_store_si512(out + 128 * kLine + 64, _mm512_sub_epi8(w.high.v, zero));
+}
+
+// How a type is multiplied with one kind of inputs: the decoding, the product, the scaled addition.
+template <TensorType kTensorType>
+struct Bf16Product {
+  static constexpr TensorType kType = kTensorType;
+  static constexpr int kInputBytes = 2;
+  static constexpr bool kFewRows = true;  // used for fewer than kInt8TileRows
+  using Inputs = Bf16Inputs;
+
+  template <int kLine>
+  QUIRE_INLINE void decode(const Packed<kType>& panel, int b, std::byte* out) {
+    decode_bf16_line<kType, kLine>(panel, b, out);
+  }
+  static const void* inputs(const Inputs& x, int k) { return &x.x[0][k]; }
+  template <int kSums, int kIn, int kWeights, class Tiles>
+  QUIRE_INLINE void dot(Tiles& tiles) {
+    tiles.template dot_bf16<kSums, kIn, kWeights>();
+  }
+  QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs& /*x*/, int /*row*/, Floats acc) {
+    return fma(Floats::load(reinterpret_cast<const float*>(sums)), scale, acc);
+  }
+};
+template <TensorType kTensorType>
+struct Int8Product {
+  static constexpr TensorType kType = kTensorType;
+  static constexpr int kInputBytes = 1;
+  static constexpr bool kFewRows = false;
+  using Inputs = Int8Inputs;
+
+  template <int kLine>
+  QUIRE_INLINE void decode(const Packed<kType>& panel, int b, std::byte* out) {
+    decode_int8_line<kType, kLine>(panel, b, out);
+  }
+  static const void* inputs(const Inputs& x, int k) { return &x.q[0][k]; }
+  template <int kSums, int kIn, int kWeights, class Tiles>
+  QUIRE_INLINE void dot(Tiles& tiles) {
+    tiles.template dot_int8<kSums, kIn, kWeights>();
+  }
+  QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs& x, int row, Floats acc) {
+    return fma(Floats::of(Ints::load(sums)), mul(scale, Floats::all(x.scales[row])), acc);
+  }
+};
+
+// Memory of a call. Rows of `sums` beyond those that tiles store are zero.
+struct alignas(64) TileMemory {
+  std::byte weights[kChunk][2 * kBlock * kPanel];  // decoded, block b at slot(b)
+  float scales[kChunk][2][kPanel];
+  std::byte sums[4][kRowGroup * kPanel * 4];
+};
+
+QUIRE_INLINE int slot(int block) {
+  static_assert((kChunk & (kChunk - 1)) == 0);
+  return block & (kChunk - 1);
+}
+
+// What one pass multiplies: panels and rows, over some blocks of K, adding to acc [panels][groups of
+// rows][kRowGroup][kPanel].
+struct Region {
+  const PackedMatrix& m;
+  int panel_begin, panel_end;
+  int block_begin, block_end;
+  int rows;
+  const std::byte* x;   // of block_begin of the first group of rows
+  size_t group_stride;  // bytes
+  float* acc;
+
+  int groups() const { return (rows + kRowGroup - 1) / kRowGroup; }
+  float* sums(int panel, int group) const {
+    return acc + ((panel - panel_begin) * groups() + group) * kRowGroup * kPanel;
+  }
+  template <class Inputs>
+  const Inputs* inputs(int group) const {
+    return reinterpret_cast<const Inputs*>(x + static_cast<size_t>(group) * group_stride);
+  }
+};
+
+// One panel with one group of rows, of which the first kRows count. Each group of weights goes through four stages, so
+// that none waits for another: decoded two blocks ahead (if kDecode), multiplied, stored two groups later (a product
+// takes 52 cycles), scaled and added one group after that.
+template <class P, int kRows, bool kDecode, class Tiles>
+void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int p, int group) {
+  constexpr int kGroup = packed_format(P::kType).group, kGroups = kBlock / kGroup;
+  const PackedMatrix& m = region.m;
+  const Packed<P::kType> panel(m, p);
+  const auto* x = region.inputs<typename P::Inputs>(group);
+  const int begin = region.block_begin, end = region.block_end, count = (end - begin) * kGroups;
+  // What is read next: further on in this panel, or the same chunk of the next.
+  const std::byte* next = m.panel(p) + m.layout.quants + (region.groups() == 1 ? kAhead : m.layout.bytes);
+  const auto decode = [&](int b) __attribute__((always_inline)) {
+    if (b < begin || b >= end) return;
+    for (size_t i = 0; i < m.layout.block_bytes; i += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(next + static_cast<size_t>(b) * m.layout.block_bytes + i),
+                   _MM_HINT_T0);
+    std::byte* out = memory.weights[slot(b)];
+    P::template decode<0>(panel, b, out);
+    P::template decode<1>(panel, b, out);
+    P::template decode<2>(panel, b, out);
+    P::template decode<3>(panel, b, out);
+    for (int g = 0; g < kGroups; ++g) store(memory.scales[slot(b)][g], panel.scale(b, g, 0));
+  };
+  Floats acc[kRows];
+  float* const sums = region.sums(p, group);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) acc[r] = Floats::load(sums + r * kPanel);
+
+  const auto turn = [&]<int kTile>(int i) __attribute__((always_inline)) {
+    if (kDecode && kTile % kGroups == 0) decode(begin + i / kGroups + 2);
+    if (i >= 0 && i < count) {
+      const int b = begin + i / kGroups, k = i % kGroups * kGroup;
+      tiles.template zero<kTile>();
+      tiles.template load<4 + kTile % 2>(P::inputs(x[i / kGroups], k), kBlock * P::kInputBytes);
+      tiles.template load<6 + kTile % 2>(memory.weights[slot(b)] + k * kPanel * P::kInputBytes, 64);
+      P::template dot<kTile, 4 + kTile % 2, 6 + kTile % 2>(tiles);
+    }
+    if (const int done = i - 2; done >= 0 && done < count)
+      tiles.template store<(kTile + 2) % 4>(memory.sums[(kTile + 2) % 4], 64);
+    if (const int done = i - 3; done >= 0 && done < count) {
+      const std::byte* line = memory.sums[(kTile + 1) % 4];
+      const Floats scale = Floats::load(memory.scales[slot(begin + done / kGroups)][done % kGroups]);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) acc[r] = P::add_scaled(line + 64 * r, scale, x[done / kGroups], r, acc[r]);
+    }
+  };
+  for (int i = kDecode ? -4 : 0; i < count + 3; i += 4) {
+    turn.template operator()<0>(i);
+    turn.template operator()<1>(i + 1);
+    turn.template operator()<2>(i + 2);
+    turn.template operator()<3>(i + 3);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) store(sums + r * kPanel, acc[r]);
+}
+
+// Weights in groups with a scale. The first group of rows decodes for the others.
+template <class P, class Tiles>
+void multiply_groups(TileMemory& memory, const Region& region) {
+  const int rows = region.rows < kRowGroup ? region.rows : kRowGroup;
+  Tiles tiles({rows, packed_format(P::kType).group * P::kInputBytes});
+  auto* first = multiply_panel<P, 16, true, Tiles>;
+  if constexpr (P::kFewRows) {
+    if (rows <= 8)
+      first = rows == 1   ? multiply_panel<P, 1, true, Tiles>
+              : rows <= 4 ? multiply_panel<P, 4, true, Tiles>
+                          : multiply_panel<P, 8, true, Tiles>;
+  }
+  for (int p = region.panel_begin; p < region.panel_end; ++p) {
+    first(tiles, memory, region, p, 0);
+    for (int g = 1; g < region.groups(); ++g) multiply_panel<P, 16, false>(tiles, memory, region, p, g);
+  }
+}
+
+// bf16 weights: two panels by two groups of rows, or four panels by one, so that four products are under way. Where
+// there is no second, the last one is computed twice, to the same result.
+template <int kPanels, class Tiles>
+void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
+  constexpr int kGroups = 4 / kPanels;
+  const std::byte* w[kPanels];
+  const Bf16Inputs* x[kGroups];
+  float* sums[4];
+  for (int i = 0; i < kPanels; ++i) {
+    const int p = panel + i < region.panel_end ? panel + i : region.panel_end - 1;
+    w[i] = region.m.panel(p) + region.m.layout.quants + static_cast<size_t>(region.block_begin) * 64 * kBlock / 2;
+    for (int j = 0; j < kGroups; ++j) {
+      const int g = group + j < region.groups() ? group + j : region.groups() - 1;
+      x[j] = region.inputs<Bf16Inputs>(g);
+      sums[j * kPanels + i] = region.sums(p, g);
+    }
+  }
+  tiles.template load<0>(sums[0], 64), tiles.template load<1>(sums[1], 64);
+  tiles.template load<2>(sums[2], 64), tiles.template load<3>(sums[3], 64);
+  for (int b = region.block_begin; b < region.block_end; ++b) {
+    const auto weights = [&]<int kTile>(int i) __attribute__((always_inline)) {
+      if (group == 0) {
+        for (int line = 0; line < 16; ++line)
+          _mm_prefetch(reinterpret_cast<const char*>(w[i] + kAhead + 64 * line), _MM_HINT_T0);
+      }
+      tiles.template load<kTile>(w[i], 64);
+      w[i] += 64 * kBlock / 2;
+    };
+    tiles.template load<4>(x[0]++, 64);
+    weights.template operator()<6>(0);
+    tiles.template dot_bf16<0, 4, 6>();
+    weights.template operator()<7>(1);
+    tiles.template dot_bf16<1, 4, 7>();
+    if constexpr (kPanels == 4) {
+      weights.template operator()<6>(2);
+      tiles.template dot_bf16<2, 4, 6>();
+      weights.template operator()<7>(3);
+      tiles.template dot_bf16<3, 4, 7>();
+    } else {
+      tiles.template load<5>(x[1]++, 64);
+      tiles.template dot_bf16<2, 5, 6>();
+      tiles.template dot_bf16<3, 5, 7>();
+    }
+  }
+  tiles.template store<0>(sums[0], 64), tiles.template store<1>(sums[1], 64);
+  tiles.template store<2>(sums[2], 64), tiles.template store<3>(sums[3], 64);
+}
+template <class Tiles>
+void multiply_bf16_panels(TileMemory&, const Region& region) {
+  Tiles tiles({region.rows < kRowGroup ? region.rows : kRowGroup, 64});
+  if (region.groups() == 1) {
+    for (int p = region.panel_begin; p < region.panel_end; p += 4) multiply_bf16<4>(tiles, region, p, 0);
+    return;
+  }
+  for (int p = region.panel_begin; p < region.panel_end; p += 2) {
+    for (int g = 0; g < region.groups(); g += 2) multiply_bf16<2>(tiles, region, p, g);
+  }
+}
+
+// Weights that bf16 does not hold: FMAs in vector registers.
+template <TensorType kType>
+void multiply_floats(TileMemory&, const Region& region) {
+  for (int p = region.panel_begin; p < region.panel_end; ++p) {
+    for (int b = region.block_begin; b < region.block_end; ++b) {
+      Floats w[4][8];
+      float_line<kType, true, 0>(region.m, p, b, 0, w[0]);
+      float_line<kType, true, 1>(region.m, p, b, 0, w[1]);
+      float_line<kType, true, 2>(region.m, p, b, 0, w[2]);
+      float_line<kType, true, 3>(region.m, p, b, 0, w[3]);
+      for (int row = 0; row < region.rows; ++row) {
+        const Bf16Inputs& block = region.inputs<Bf16Inputs>(row / kRowGroup)[b - region.block_begin];
+        const uint16_t* x = block.x[row % kRowGroup];
+        Floats even = Floats::all(0.0f), odd = even;
+        for (int k = 0; k < kBlock; k += 2) {
+          even = fma(Floats::all(bf16_to_f32(x[k])), w[k / 8][k % 8], even);
+          odd = fma(Floats::all(bf16_to_f32(x[k + 1])), w[k / 8][k % 8 + 1], odd);
+        }
+        float* acc = region.sums(p, row / kRowGroup) + row % kRowGroup * kPanel;
+        store(acc, add(Floats::load(acc), add(even, odd)));
+      }
+    }
+  }
+}
+
+template <class Tiles, TensorType kType>
+void multiply_region(TileMemory& memory, const Region& region, Activations activations) {
+  if constexpr (!is_quantized(kType)) {
+    kType == TensorType::BF16 ? multiply_bf16_panels<Tiles>(memory, region) : multiply_floats<kType>(memory, region);
+  } else if (activations == Activations::kInt8) {
+    multiply_groups<Int8Product<kType>, Tiles>(memory, region);
+  } else {
+    multiply_groups<Bf16Product<kType>, Tiles>(memory, region);
+  }
+}
+
+// Adds the minima times the sums of inputs of kRows rows, a chain of its own: acc + low.
+template <TensorType kType, int kRows, class Sum>
+QUIRE_INLINE void add_low_rows(const PackedMatrix& m, int p, float* acc, Sum sum) {
+  const Packed<kType> panel(m, p);
+  Floats low[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) low[r] = Floats::all(0.0f);
+  for (int b = 0; b < m.blocks(); ++b) {
+    const Floats minimum = panel.minimum(b, 0);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) low[r] = fma(minimum, Floats::all(sum(b, r)), low[r]);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) store(acc + r * kPanel, add(Floats::load(acc + r * kPanel), low[r]));
+}
+// Of rows [row, row + rows), all of one group.
+template <TensorType kType>
+void add_low(const LinearArgs& a, const PackedMatrix& m, int p, int row, int rows, float* acc) {
+  if constexpr (packed_format(kType).has_minimum) {
+    const auto run = [&]<int kRows>() __attribute__((always_inline)) {
+      for (; rows >= kRows; rows -= kRows, row += kRows, acc += kRows * kPanel) {
+        if (a.activations == Activations::kInt8) {
+          const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
+          add_low_rows<kType, kRows>(
+              m, p, acc, [&](int b, int r) __attribute__((always_inline)) {
+                return reinterpret_cast<const Int8Block*>(x + static_cast<size_t>(r) * a.x_stride)[b].sum;
+              });
+        } else {
+          const auto* x = reinterpret_cast<const Bf16Inputs*>(row_group(a.x, a.x_stride, row));
+          const int first = row % kRowGroup;
+          add_low_rows<kType, kRows>(
+              m, p, acc, [&](int b, int r) __attribute__((always_inline)) { return x[b].sums[first + r]; });
+        }
+      }
+    };
+    run.template operator()<16>();
+    run.template operator()<4>();
+    run.template operator()<1>();
+  }
+}
+
+// How a type of weights is done.
+struct TypeKernels {
+  void (*multiply)(TileMemory&, const Region&, Activations);
+  void (*add_low)(const LinearArgs&, const PackedMatrix&, int p, int row, int rows, float* acc);
+};
+template <class Tiles, TensorType kType>
+constexpr TypeKernels kernels_for() {
+  return {multiply_region<Tiles, kType>, add_low<kType>};
+}
+template <class Tiles>
+TypeKernels kernels_of(TensorType type) {
+  switch (type) {
+    case TensorType::Q4_0:
+      return kernels_for<Tiles, TensorType::Q4_0>();
+    case TensorType::Q4_1:
+      return kernels_for<Tiles, TensorType::Q4_1>();
+    case TensorType::Q5_0:
+      return kernels_for<Tiles, TensorType::Q5_0>();
+    case TensorType::Q5_1:
+      return kernels_for<Tiles, TensorType::Q5_1>();
+    case TensorType::Q8_0:
+      return kernels_for<Tiles, TensorType::Q8_0>();
+    case TensorType::Q4_K:
+      return kernels_for<Tiles, TensorType::Q4_K>();
+    case TensorType::Q5_K:
+      return kernels_for<Tiles, TensorType::Q5_K>();
+    case TensorType::Q6_K:
+      return kernels_for<Tiles, TensorType::Q6_K>();
+    case TensorType::F16:
+      return kernels_for<Tiles, TensorType::F16>();
+    case TensorType::BF16:
+      return kernels_for<Tiles, TensorType::BF16>();
+    default:
+      return kernels_for<Tiles, TensorType::F32>();
+  }
+}
+
+// int8 inputs of some blocks in tile order; rows that a group lacks are zero.
+QUIRE_INLINE void gather_inputs(const LinearArgs& a, int row_begin, int rows, int block_begin, int block_end,
+                                Int8Inputs (*out)[kChunk]) {
+  for (int r = 0; r < (rows + kRowGroup - 1) / kRowGroup * kRowGroup; ++r) {
+    const auto* row = reinterpret_cast<const Int8Block*>(a.x + static_cast<size_t>(row_begin + r) * a.x_stride);
+    for (int b = block_begin; b < block_end; ++b) {
+      Int8Inputs& to = out[r / kRowGroup][b - block_begin];
+      if (r < rows) {
+        __builtin_memcpy(to.q[r % kRowGroup], row[b].q, kBlock);
+        to.scales[r % kRowGroup] = row[b].scale;
+      } else {
+        __builtin_memset(to.q[r % kRowGroup], 0, kBlock);
+        to.scales[r % kRowGroup] = 0;
+      }
+    }
+  }
+}
+
+// At most kMostRows rows: panels in groups, K in chunks, so that what is read again is in a near cache.
+template <class Tiles>
+void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int rows) {
+  alignas(64) TileMemory memory;
+  __builtin_memset(memory.sums, 0, sizeof memory.sums);
+  alignas(64) float acc[kMostPanels * kMostRows * kPanel];
+  alignas(64) Int8Inputs gathered[kMostRows / kRowGroup][kChunk];
+  const bool int8 = a.activations == Activations::kInt8;
+  const int blocks = a.weights->blocks(), groups = (rows + kRowGroup - 1) / kRowGroup;
+  // A single group of rows reads each panel once, from its first block to its last.
+  const int chunk = groups == 1 && !int8 ? blocks : kChunk;
+  const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
+  const TypeKernels kernels = kernels_of<Tiles>(a.weights->type),
+                    up_kernels = a.up ? kernels_of<Tiles>(a.up->type) : kernels;
+  float* const up_acc = acc + most_panels * groups * kRowGroup * kPanel;
+  for (int first = panel_begin; first < panel_end; first += most_panels) {
+    const int last = first + most_panels < panel_end ? first + most_panels : panel_end;
+    __builtin_memset(acc, 0,
+                     sizeof(float) * static_cast<size_t>(most_panels * groups * kRowGroup * kPanel) * (a.up ? 2 : 1));
+    for (int b = 0; b < blocks; b += chunk) {
+      const int end = b + chunk < blocks ? b + chunk : blocks;
+      if (int8) gather_inputs(a, row_begin, rows, b, end, gathered);
+      const std::byte* x = int8 ? reinterpret_cast<const std::byte*>(gathered)
+                                : row_group(a.x, a.x_stride, row_begin) + static_cast<size_t>(b) * sizeof(Bf16Inputs);
+      const size_t stride = int8 ? sizeof gathered[0] : kRowGroup * a.x_stride;
+      kernels.multiply(memory, {*a.weights, first, last, b, end, rows, x, stride, acc}, a.activations);
+      if (a.up) up_kernels.multiply(memory, {*a.up, first, last, b, end, rows, x, stride, up_acc}, a.activations);
+    }
+    for (int p = first; p < last; ++p) {
+      for (int g = 0; g < groups; ++g) {
+        const int row = row_begin + g * kRowGroup,
+                  count = rows - g * kRowGroup < kRowGroup ? rows - g * kRowGroup : kRowGroup;
+        const int at = ((p - first) * groups + g) * kRowGroup * kPanel;
+        kernels.add_low(a, *a.weights, p, row, count, acc + at);
+        if (a.up) up_kernels.add_low(a, *a.up, p, row, count, up_acc + at);
+        finish_panel(a, p, row, count, acc + at, a.up ? up_acc + at : nullptr);
+      }
+    }
+  }
+}
+
+template <class Tiles>
+void tile_linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
+  if (a.activations == Activations::kF32 ||
+      (a.activations == Activations::kInt8 && row_end - row_begin < kInt8TileRows)) {
+    return linear(a, panel_begin, panel_end, row_begin, row_end);
+  }
+  const FlushDenormals flush(a.activations == Activations::kBf16);
+  for (int row = row_begin; row < row_end; row += kMostRows)
+    tile_rows<Tiles>(a, panel_begin, panel_end, row, row_end - row < kMostRows ? row_end - row : kMostRows);
+}
+
+// Four sums: a product's 52 cycles are hidden by three others of 16.
+template <class Tiles>
+double tile_peak(Activations activations, int64_t rounds) {
+  if (activations == Activations::kF32) return peak(activations, rounds);
+  alignas(64) std::byte tile[kRowGroup * 64];
+  __builtin_memset(tile, 1, sizeof tile);
+  Tiles tiles({kRowGroup, 64});
+  tiles.template load<4>(tile, 64), tiles.template load<6>(tile, 64);
+  tiles.template zero<0>(), tiles.template zero<1>(), tiles.template zero<2>(), tiles.template zero<3>();
+  const bool int8 = activations == Activations::kInt8;
+  for (int64_t i = 0; i < rounds; ++i) {
+    if (int8) {
+      tiles.template dot_int8<0, 4, 6>(), tiles.template dot_int8<1, 4, 6>();
+      tiles.template dot_int8<2, 4, 6>(), tiles.template dot_int8<3, 4, 6>();
+    } else {
+      tiles.template dot_bf16<0, 4, 6>(), tiles.template dot_bf16<1, 4, 6>();
+      tiles.template dot_bf16<2, 4, 6>(), tiles.template dot_bf16<3, 4, 6>();
+    }
+  }
+  return static_cast<double>(rounds) * 4 * kRowGroup * kPanel * (int8 ? 64 : 32);
+}
+
+}  // namespace
+}  // namespace quire

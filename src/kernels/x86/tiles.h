@@ -1,0 +1,66 @@
+// The eight tile registers of AMX. The kernels that use them are written over a policy `Tiles`: this one, or the
+// emulation in plain C++ that tests run on machines without (tests/unit/kernels/emulated_tiles.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+namespace {
+
+// How the registers are cut while a kernel runs: 0..3 hold sums, [rows][16] of 32 bits; 4 and 5 inputs, [rows][depth
+// bytes]; 6 and 7 weights, [depth / 4][16] of 4 bytes.
+struct TileShape {
+  int rows;   // 1 .. 16
+  int depth;  // bytes of a row of inputs: 4 .. 64
+};
+
+// Assembly rather than intrinsics: those of gcc 12 declare 8 of the configuration's 64 bytes as read and nothing of
+// what a tile load reads, so that stores before them may be dropped; and they take no template parameter.
+class NativeTiles {
+ public:
+  // Configures the registers of this thread until the end of the call that this lives in: about a hundred cycles,
+  // against tens of microseconds of work. Nothing stays behind that a context switch would have to save.
+  [[gnu::always_inline]] explicit NativeTiles(TileShape shape) {
+    struct {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {};
+      uint8_t rows[16] = {};
+    } config;
+    for (int t = 0; t < 8; ++t) {
+      config.row_bytes[t] = static_cast<uint16_t>(t == 4 || t == 5 ? shape.depth : 64);
+      config.rows[t] = static_cast<uint8_t>(t < 6 ? shape.rows : shape.depth / 4);
+    }
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
+  [[gnu::always_inline]] ~NativeTiles() { asm volatile("tilerelease"); }
+  NativeTiles(const NativeTiles&) = delete;
+  NativeTiles& operator=(const NativeTiles&) = delete;
+
+  template <int kTile>
+  [[gnu::always_inline]] void zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
+  }
+  // Rows `stride` bytes apart.
+  template <int kTile>
+  [[gnu::always_inline]] void load(const void* p, size_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
+  }
+  template <int kTile>
+  [[gnu::always_inline]] void store(void* p, size_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
+  }
+  // sums += inputs * weights, signed bytes: exact.
+  template <int kSums, int kInputs, int kWeights>
+  [[gnu::always_inline]] void dot_int8() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
+  }
+  // sums += even + odd: chains of FMAs over the even and the odd inputs, from 0; subnormal numbers count as zero.
+  template <int kSums, int kInputs, int kWeights>
+  [[gnu::always_inline]] void dot_bf16() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
+  }
+};
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,129 @@
+// What the tile kernels do beyond a few panels and blocks: chunks of K, groups of panels, blocks of rows, their own
+// layout of inputs. Compared with the vector kernels, which linear_test.cc compares with the reference.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/kernels.h"
+#include "unit/kernels/emulated_amx.h"
+#include "unit/kernels/random_blocks.h"
+
+namespace quire {
+namespace {
+
+class Tiles : public ::testing::TestWithParam<const KernelSet*> {};
+
+struct Blocks {
+  LargeBuffer memory;
+  size_t stride;
+};
+Blocks quantize(const KernelSet& kernels, Activations to, const std::vector<float>& x, int rows, const float* norm) {
+  const int cols = static_cast<int>(x.size()) / rows;
+  Blocks b;
+  b.stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
+  b.memory = LargeBuffer(b.stride * padded_rows(rows));
+  const QuantizeArgs args{x.data(), static_cast<size_t>(cols), cols, norm, 1e-5f, to, b.memory.data(), b.stride};
+  for (int row = 0; row < rows; row += 5) kernels.quantize(args, row, std::min(rows, row + 5));
+  return b;
+}
+
+std::vector<float> random_floats(int count, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(count));
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+TEST_P(Tiles, KeepInputsInTileOrderWithTheVectorKernelsValues) {
+  std::mt19937 random(5);
+  const int rows = 19, cols = 77, blocks = 3;
+  std::vector<float> x = random_floats(rows * cols, random);
+  const uint32_t unusual[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001, 0x7f7fffff,
+                              0xff7fffff, 0x00000001, 0x807fffff, 0x3f808000, 0x3f818000, 0x80000000};
+  std::memcpy(x.data() + cols + 3, unusual, sizeof unusual);
+  const std::vector<float> norm = random_floats(cols, random);
+  for (const float* weight : {static_cast<const float*>(nullptr), norm.data()}) {
+    const Blocks expected = quantize(reference_kernels(), Activations::kBf16, x, rows, weight);
+    const Blocks got = quantize(*GetParam(), Activations::kBf16, x, rows, weight);
+    for (int r = weight ? 2 : 0; r < rows; ++r) {  // normalised, row 1 is no number throughout
+      for (int b = 0; b < blocks; ++b) {
+        FloatBlock block;
+        std::memcpy(&block, expected.memory.data() + static_cast<size_t>(r) * expected.stride + b * sizeof block,
+                    sizeof block);
+        const std::byte* group = got.memory.data() + static_cast<size_t>(r / 16 * 16) * got.stride + b * 1088;
+        for (int k = 0; k < kBlock; ++k) {
+          uint16_t value;
+          std::memcpy(&value, group + r % 16 * 64 + k * 2, 2);
+          const float wide = bf16_to_f32(value);
+          EXPECT_EQ(std::memcmp(&wide, &block.x[k], 4), 0) << "row " << r << " input " << b * kBlock + k;
+        }
+        if (r == 1) continue;  // no number
+        EXPECT_EQ(std::memcmp(group + 1024 + r % 16 * 4, &block.sum, 4), 0) << "row " << r << " block " << b;
+      }
+    }
+  }
+}
+
+TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
+  std::mt19937 random(6);
+  constexpr TensorType kTypes[] = {TensorType::Q4_1, TensorType::Q5_0, TensorType::Q6_K,
+                                   TensorType::Q8_0, TensorType::BF16, TensorType::F16};
+  for (const TensorType type : kTypes) {
+    const int outputs = 19 * kPanel + 5, cols = packed_format(type).super_block ? 1280 : 1088, most_rows = 275;
+    const TensorType up_type = type == TensorType::Q4_1 ? TensorType::Q5_0 : type;
+    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    const auto up = testing::pack(up_type, outputs, cols, testing::random_matrix(up_type, outputs, cols, random));
+    const std::vector<float> all = random_floats(most_rows * cols, random);
+    for (const Activations mode : {Activations::kBf16, Activations::kInt8}) {
+      const Activations to = activations_for(mode, type);
+      if (to != mode) continue;
+      for (const int rows : {1, 3, 12, 33, most_rows}) {
+        const std::vector<float> x(all.begin(), all.begin() + rows * cols);
+        for (const bool gated : {false, true}) {
+          if (gated && rows == most_rows && type != TensorType::Q4_1) continue;  // emulation is slow
+          const auto run = [&](const KernelSet& kernels) {
+            const Blocks in = quantize(kernels, to, x, rows, nullptr);
+            std::vector<float> y(static_cast<size_t>(rows * outputs), 0.5f);
+            const LinearArgs args{&weights.matrix,
+                                  gated ? &up.matrix : nullptr,
+                                  to,
+                                  in.memory.data(),
+                                  in.stride,
+                                  y.data(),
+                                  static_cast<size_t>(outputs),
+                                  nullptr,
+                                  !gated};
+            // In two parts, the second from a later group of rows.
+            const int cut = rows > 2 * kRowGroup ? kRowGroup : rows, panels = weights.matrix.panels();
+            kernels.linear(args, 0, panels, 0, cut);
+            if (cut < rows)
+              kernels.linear(args, 0, panels / 3, cut, rows), kernels.linear(args, panels / 3, panels, cut, rows);
+            return y;
+          };
+          const auto expected = run(*avx512_kernels()), got = run(*GetParam());
+          for (size_t i = 0; i < got.size(); ++i) {
+            ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
+                << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated
+                << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of "
+                << expected[i];
+          }
+        }
+      }
+    }
+  }
+}
+
+std::vector<const KernelSet*> tile_kernels() {
+  std::vector<const KernelSet*> sets;
+  for (const KernelSet* set : testing::testable_kernels()) {
+    if (set->name.ends_with("amx")) sets.push_back(set);
+  }
+  return sets;
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Tiles);  // without AVX-512
+INSTANTIATE_TEST_SUITE_P(KernelSets, Tiles, ::testing::ValuesIn(tile_kernels()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace quire
