@@ -8,9 +8,6 @@ namespace {
 
 constexpr int kRowsPerQuantizeTile = 4;
 
-// Rows whose activations stay in a core's L2 while panels stream past: 64 rows of 2,048 int8 inputs are 196 KiB.
-constexpr int kRowsPerTile = 64;
-
 }  // namespace
 
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
@@ -26,10 +23,10 @@ void linears(const Compute& compute, std::span<const LinearArgs> list, int rows)
   for (const LinearArgs& args : list) panels += args.weights->panels();
   // Eight tiles a thread let a thread that is slowed down by a neighbour give some away.
   const int wanted = compute.team.size() * 8;
-  const int row_tiles = (rows + kRowsPerTile - 1) / kRowsPerTile;
+  const int tile_rows = compute.kernels.linear_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
   const int panel_tiles = std::clamp(wanted, 1, panels);
   compute.team.for_tiles(row_tiles * panel_tiles, [&](int tile, int) {
-    const int row_begin = tile / panel_tiles * kRowsPerTile, row_end = std::min(rows, row_begin + kRowsPerTile);
+    const int row_begin = tile / panel_tiles * tile_rows, row_end = std::min(rows, row_begin + tile_rows);
     int begin = static_cast<int>(int64_t{panels} * (tile % panel_tiles) / panel_tiles);
     int end = static_cast<int>(int64_t{panels} * (tile % panel_tiles + 1) / panel_tiles);
     for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix

@@ -2,13 +2,20 @@
 // instructions are those of NativeTiles.
 
 #include "kernels/rope_store.inc.h"
+#include "kernels/x86/amx_attention.inc.h"
 #include "kernels/x86/amx_linear.inc.h"
 
 namespace quire {
 
 const KernelSet* amx_kernels() {
-  static constexpr KernelSet set{"amx",     tile_quantize, tile_linear<NativeTiles>, rope_store,
-                                 attention, merge,         tile_peak<NativeTiles>};
+  static constexpr KernelSet set{"amx",
+                                 tile_quantize,
+                                 tile_linear<NativeTiles>,
+                                 rope_store,
+                                 tile_attention<NativeTiles>,
+                                 merge,
+                                 tile_peak<NativeTiles>,
+                                 kMostRows};
   return &set;
 }
 

@@ -156,6 +156,14 @@ void add_chunk(const Chunk& c, int queries, int columns) {
   }
 }
 
+// What multiplies chunks. The other one is matrix tiles (amx_attention.inc.h).
+struct VectorUnit {
+  template <KvType kType>
+  void add(const Chunk& c, int queries, int columns) {
+    add_chunk<kType>(c, queries, columns);
+  }
+};
+
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
@@ -216,8 +224,8 @@ struct Cache {
 };
 
 // One split of all queries: tokens first[i] .. end[i] of query i.
-template <KvType kType>
-void attend_split(const Cache& kv, float scale, Queries& s) {
+template <KvType kType, class Unit>
+void attend_split(const Cache& kv, float scale, Queries& s, Unit& unit) {
   constexpr size_t kBytes = kv_value_bytes(kType);
   constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
   const size_t padded = s.stride, keys = padded * kPageTokens * kBytes;
@@ -260,7 +268,7 @@ void attend_split(const Cache& kv, float scale, Queries& s) {
                         s.scores[0] + (page_begin - block_page) * kPageTokens,
                         kAttentionBlock,
                         d == 0};
-      add_chunk<kType>(chunk, s.count, page_end - page_begin);
+      unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
     for (int i = 0; i < s.count; ++i) weigh<kType>(s, i, s.first[i] - block, s.end[i] - block, scale);
@@ -289,7 +297,7 @@ void attend_split(const Cache& kv, float scale, Queries& s) {
                         s.acc,
                         s.stride,
                         false};
-      add_chunk<kType>(chunk, s.count, static_cast<int>(padded / kLanes));
+      unit.template add<kType>(chunk, s.count, static_cast<int>(padded / kLanes));
     }
   }
 }
@@ -312,7 +320,8 @@ QUIRE_INLINE void write_result(const float* acc, float sum, float* out, int dim)
   for (; d < dim; ++d) out[d] = acc[d] / sum;
 }
 
-void attention(const AttentionArgs& a, const AttentionTile& tile) {
+template <class Unit>
+void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   const KvLayer& kv = *a.kv;
   const int dim = kv.head_dim;
   const auto padded = static_cast<size_t>(kv.padded_dim());
@@ -345,13 +354,13 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
     }
     switch (kv.type) {
       case KvType::kF32:
-        attend_split<KvType::kF32>(cache, a.scale, s);
+        attend_split<KvType::kF32>(cache, a.scale, s, unit);
         break;
       case KvType::kF16:
-        attend_split<KvType::kF16>(cache, a.scale, s);
+        attend_split<KvType::kF16>(cache, a.scale, s, unit);
         break;
       case KvType::kBf16:
-        attend_split<KvType::kBf16>(cache, a.scale, s);
+        attend_split<KvType::kBf16>(cache, a.scale, s, unit);
         break;
     }
     for (int i = 0; i < s.count; ++i) {
@@ -369,6 +378,11 @@ void attention(const AttentionArgs& a, const AttentionTile& tile) {
   }
   for (int i = 0; i < s.count && !tile.partial; ++i)
     write_result(totals + static_cast<size_t>(i) * padded, sum[i], a.out + row_of(i) * a.out_stride + head_of(i), dim);
+}
+
+void attention(const AttentionArgs& a, const AttentionTile& tile) {
+  VectorUnit unit;
+  attend(a, tile, unit);
 }
 
 void merge(const AttentionArgs& a, const AttentionMerge& m) {

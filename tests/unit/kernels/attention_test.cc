@@ -14,6 +14,7 @@
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
 #include "kernels/ops.h"
+#include "unit/kernels/emulated_amx.h"
 
 namespace quire {
 namespace {
@@ -312,8 +313,7 @@ TEST(Weight, IsExpRoundedToBf16) {
   EXPECT_EQ(weight_lane(-std::numeric_limits<float>::infinity()), 0.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(KernelSets, Attention,
-                         ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(KernelSets, Attention, ::testing::ValuesIn(testing::testable_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

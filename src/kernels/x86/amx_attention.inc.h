@@ -1,0 +1,98 @@
+// Attention over a bf16 cache on matrix tiles, over the policy `Tiles` (x86/tiles.h): a chunk of attention.inc.h is one
+// product for 16 lanes (tokens; dimensions) of all queries of a tile.
+
+#include "kernels/x86/attention.inc.h"
+#include "kernels/x86/tiles.h"
+
+namespace quire {
+namespace {
+
+// A product costs the same for 1 query and 16; FMAs in vector registers cost 16 cycles a query.
+constexpr int kTileQueries = 8;
+
+template <class Tiles>
+class TileUnit {
+ public:
+  explicit TileUnit(int queries) : tiles_({queries, 64}) {}
+
+  template <KvType kType>
+  void add(const Chunk& c, int queries, int columns) {
+    if constexpr (kType != KvType::kBf16) {
+      add_chunk<kType>(c, queries, columns);
+    } else {
+      add_bf16(c, queries, columns);
+    }
+  }
+
+ private:
+  static constexpr int kPlaceBytes = 8 * 64;  // the lines of one place
+
+  void add_bf16(const Chunk& c, int queries, int columns) {
+    alignas(64) uint16_t numbers[kMaxTileQueries][kAttentionChunk];
+    for (int q = 0; q < queries; ++q) {
+      for (int place = 0; place < 2; ++place) {  // they are bf16 already; what stands for nothing may be no number
+        const F x = c.elements[place] == 0 ? set1(0.0f)
+                                           : load(c.numbers + static_cast<size_t>(q) * c.numbers_stride + place * 16);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(numbers[q] + place * 16),
+                           _mm512_cvtepi32_epi16(shift_right<16>(bits(x)).v));
+      }
+    }
+    tiles_.template load<4>(numbers, sizeof numbers[0]);
+    for (int column = 0; column < columns; column += 4) {
+      const auto multiply = [&]<int kTile>() __attribute__((always_inline)) {
+        if (column + kTile >= columns) return;
+        if (c.fresh) {
+          tiles_.template zero<kTile>();
+        } else {
+          tiles_.template load<kTile>(sums(c, column + kTile), c.sums_stride * sizeof(float));
+        }
+        tiles_.template load<6 + kTile % 2>(lines(c, c.columns[column + kTile]), 64);
+        tiles_.template dot_bf16<kTile, 4, 6 + kTile % 2>();
+      };
+      multiply.template operator()<0>(), multiply.template operator()<1>();
+      multiply.template operator()<2>(), multiply.template operator()<3>();
+      const auto keep = [&]<int kTile>() __attribute__((always_inline)) {
+        if (column + kTile < columns)
+          tiles_.template store<kTile>(sums(c, column + kTile), c.sums_stride * sizeof(float));
+      };
+      keep.template operator()<0>(), keep.template operator()<1>();
+      keep.template operator()<2>(), keep.template operator()<3>();
+    }
+  }
+
+  static float* sums(const Chunk& c, int column) { return c.sums + column * kLanes; }
+
+  // The 16 lines of a column one behind the other: where they lie, or gathered from two pages, zero where there is no
+  // element (a slot that holds none may hold anything).
+  const std::byte* lines(const Chunk& c, const Column& column) {
+    for (int place = 0; place < 2; ++place) {
+      if (column.ahead[place] == 0) continue;
+      for (int line = 0; line < 8; ++line) __builtin_prefetch(column.at[place] + column.ahead[place] + 64 * line);
+    }
+    if (c.elements[0] == 16 && c.elements[1] == 16 && column.at[1] == column.at[0] + kPlaceBytes) return column.at[0];
+    for (int place = 0; place < 2; ++place) {
+      for (int line = 0; line < 8; ++line) {
+        const int elements = c.elements[place] - 2 * line;
+        I pair = zero_int();
+        if (elements >= 1) pair = load_int(column.at[place] + 64 * line);
+        if (elements == 1) pair = band(pair, set1(int32_t{0xffff}));
+        _mm512_store_si512(gathered_ + place * kPlaceBytes + 64 * line, pair.v);
+      }
+    }
+    return gathered_;
+  }
+
+  Tiles tiles_;
+  alignas(64) std::byte gathered_[2 * kPlaceBytes];
+};
+
+template <class Tiles>
+void tile_attention(const AttentionArgs& a, const AttentionTile& tile) {
+  const int queries = tile.rows * tile.heads;
+  if (a.kv->type != KvType::kBf16 || queries < kTileQueries) return attention(a, tile);
+  TileUnit<Tiles> unit(queries);
+  attend(a, tile, unit);
+}
+
+}  // namespace
+}  // namespace quire
