@@ -93,7 +93,8 @@ def test_lm_eval_scores_choices(server, tmp_path):
 @needs_tokenizer
 def test_guidellm(server, tmp_path):
     report = tmp_path / "report.json"
-    run(pathlib.Path(sys.executable).with_name("guidellm"), "benchmark", "run", "--target", server.base, "--model", "smollm2", "--processor", TOKENIZER, "--profile", "concurrent",
-        "--rate", "2", "--max-requests", "6", "--data", "prompt_tokens=64,output_tokens=16", "--output-path", report)
+    run(pathlib.Path(sys.executable).with_name("guidellm"), "run", "--backend", f"kind=openai_http,target={server.base},model=smollm2",
+        "--profile", "kind=concurrent,streams=2", "--constraint", "kind=max_requests,count=6", "--tokenizer", f"kind=huggingface_auto,model={TOKENIZER}",
+        "--data", "kind=synthetic_text,prompt_tokens=64,output_tokens=16", "--output", f"kind=json,path={report}", "--disable-console")
     totals = json.loads(report.read_text())["benchmarks"][0]["metrics"]["request_totals"]
     assert totals["successful"] == 6 and totals["errored"] == 0
