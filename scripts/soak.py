@@ -53,7 +53,8 @@ class Server:
 
     def rss(self):
         """MiB"""
-        return int(re.search(r"VmRSS:\s+(\d+)", self.proc("status").read_text()).group(1)) / 1024
+        found = re.search(r"VmRSS:\s+(\d+)", self.proc("status").read_text())
+        return int(found.group(1)) / 1024 if found else 0.0  # none: it has ended
 
     def threads(self):
         return int(re.search(r"Threads:\s+(\d+)", self.proc("status").read_text()).group(1))
@@ -287,6 +288,8 @@ def main():
         time.sleep(0.5)
         elapsed = time.monotonic() - started
         rss = server.rss()
+        if server.process.poll() is not None:
+            break
         if elapsed < WARMUP_SHARE * seconds:
             baseline = max(baseline, rss)
         else:
@@ -305,7 +308,7 @@ def main():
 
     problems = list(soak.wrong)
     if server.process.poll() is not None:
-        problems.append(f"the server ended with {server.process.returncode}: {server.logged()[-500:]}")
+        problems.insert(0, f"the server ended with {server.process.returncode}: {server.logged()[-2000:]}")
     else:
         end = time.monotonic() + 30
         while time.monotonic() < end and (server.metric("num_requests_running") or server.metric("num_requests_waiting") or server.files() > files):
