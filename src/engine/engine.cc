@@ -67,12 +67,12 @@ struct Engine::State {
         arrived.swap(submitted);
         gone.swap(cancelled);
       }
-      for (Submission& s : arrived) loop.add(std::move(s.request), s.prompt);
+      for (Submission& s : arrived) loop.add(s.request, s.prompt);
       for (const RequestId id : gone) loop.cancel(id);
       arrived.clear();
       gone.clear();
       if (stop) {
-        loop.end_all();
+        loop.end_all(FinishReason::kCancelled);
       } else {
         loop.step();
       }

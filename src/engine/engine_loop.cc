@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 
 #include "base/error.h"
 
@@ -14,6 +15,24 @@ constexpr size_t kCandidates = 16;
 
 // What a generated token counts beside one of a prompt in a tenant's share: about what it costs, in a full batch.
 constexpr double kGeneratedTokenWeight = 2;
+
+// Short enough to need no memory itself.
+constexpr const char* kOutOfMemory = "out of memory";
+
+// So that the next push_back or insert cannot fail.
+template <class T>
+void make_place(std::vector<T>& list) {
+  if (list.size() == list.capacity()) list.reserve(2 * list.size() + 8);
+}
+
+// Ends a choice for which there is no sequence.
+void refuse(const RequestState& request, int choice) {
+  Output out;
+  out.choice = choice;
+  out.finish = FinishReason::kError;
+  out.error = kOutOfMemory;
+  request.callback(out);
+}
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
@@ -50,13 +69,18 @@ EngineLoop::EngineLoop(const EngineOptions& options, LoadedModel& model)
   stats_.kv_pages = model.info.kv_pages;
 }
 
-void EngineLoop::add(std::shared_ptr<RequestState> request, const TokenIds& prompt) {
-  request->tenant_number = shares_.enter(request->tenant);
-  request->choices_left = request->sampling.n;
-  auto s = std::make_unique<Sequence>(next_sequence_++, std::move(request), 0, prompt, tokenizer_);
-  s->forks_pending = s->request->sampling.n > 1;
-  cache_.begin(*s);
-  waiting_.push_back(std::move(s));
+void EngineLoop::add(const std::shared_ptr<RequestState>& request, const TokenIds& prompt) {
+  try {
+    make_place(waiting_);
+    auto s = std::make_unique<Sequence>(next_sequence_++, request, 0, prompt, tokenizer_);
+    s->forks_pending = request->sampling.n > 1;
+    cache_.begin(*s);
+    request->tenant_number = shares_.enter(request->tenant);
+    request->choices_left = request->sampling.n;
+    waiting_.push_back(std::move(s));
+  } catch (const std::bad_alloc&) {
+    for (int choice = 0; choice < request->sampling.n; ++choice) refuse(*request, choice);
+  }
 }
 
 void EngineLoop::cancel(RequestId id) {
@@ -105,9 +129,10 @@ void EngineLoop::drop_ended() {
   }
 }
 
-void EngineLoop::end_all() {
+void EngineLoop::end_all(FinishReason reason, const std::string& error) {
+  remove_ended();
   for (auto* list : {&running_, &waiting_}) {
-    for (auto& s : *list) end(*s, FinishReason::kCancelled);
+    for (auto& s : *list) end(*s, reason, error);
     list->clear();
   }
 }
@@ -132,7 +157,8 @@ SequenceView EngineLoop::view(const Sequence& s, bool counts_own_pages) const {
     for (const PageId page : s.pages.pages()) v.own_pages += pool.users(page) == 1;
   }
   // Only the page that the next token falls into can be shared and written.
-  v.shared_tail = s.computed < s.pages.tokens() && pool.shared(s.pages.slot(pool, s.computed).page);
+  const auto next_page = static_cast<size_t>(s.computed / kPageTokens);
+  v.shared_tail = next_page < s.pages.pages().size() && pool.shared(s.pages.pages()[next_page]);
   v.loading = s.cached.loading;
   v.all_logits = s.request->sampling.prompt_logprobs && s.wants_all_rows();
   return v;
@@ -140,13 +166,15 @@ SequenceView EngineLoop::view(const Sequence& s, bool counts_own_pages) const {
 
 // What the scheduler is to know, into state_.
 void EngineLoop::observe() {
+  for (auto& s : running_) {
+    if (!s->cached.loading) cache_.advance(*s);  // may take idle pages
+  }
   state_.free_pages = cache_.available_pages();
   state_.page_tokens = kPageTokens;
   state_.running.clear();
   // Only when pages may run out does it matter what preempting would give.
   const bool scarce = state_.free_pages < 2 * static_cast<int>(running_.size()) + 1;
   for (auto& s : running_) {
-    if (!s->cached.loading) cache_.advance(*s);
     state_.running.push_back(view(*s, scarce));
     state_.running.back().next_page = cache_.next_page(*s);
   }
@@ -205,6 +233,14 @@ void EngineLoop::apply_plan() {
 }
 
 void EngineLoop::step() {
+  try {
+    try_step();
+  } catch (const std::bad_alloc&) {
+    end_all(FinishReason::kError, kOutOfMemory);
+  }
+}
+
+void EngineLoop::try_step() {
   drop_ended();
   cache_.poll_loads([&](SequenceId id) { return find(id); });
   if (idle()) return;
@@ -297,6 +333,8 @@ void EngineLoop::take_logits(std::span<float> logits) {
       }
     } catch (const Error& e) {
       errors_[i] = e.what();
+    } catch (const std::bad_alloc&) {
+      errors_[i] = kOutOfMemory;
     }
   });
   for (size_t i = 0; i < logit_rows_.size(); ++i) {
@@ -319,25 +357,36 @@ void EngineLoop::take_logits(std::span<float> logits) {
 void EngineLoop::fork(Sequence& first, std::span<const float> logits) {
   first.forks_pending = false;
   for (int choice = 1; choice < first.request->sampling.n; ++choice) {
-    choice_logits_.assign(logits.begin(), logits.end());
-    std::string error;
-    std::optional<Sampled> token;
     try {
-      token = sample(first.request->sampling, first.sample_row(choice_logits_, choice), scratch_[0]);
-    } catch (const Error& e) {
-      error = e.what();
+      add_choice(first, choice, logits);
+    } catch (const std::bad_alloc&) {
+      refuse(*first.request, choice);
+      choice_ended(first);
     }
-    auto other = std::make_unique<Sequence>(next_sequence_++, first.request, choice, first.tokens, tokenizer_);
-    cache_.begin(*other);
-    const bool runs = static_cast<int>(running_.size()) < limits_.max_running && options_.kv_cache;
-    if (runs) cache_.share(first, *other);
-    take_token(*other, token, error);
-    if (!other->request) continue;  // ended with its first token
-    if (runs) {
-      running_.push_back(std::move(other));
-    } else {
-      wait_again(std::move(other));
-    }
+  }
+}
+
+void EngineLoop::add_choice(const Sequence& first, int choice, std::span<const float> logits) {
+  choice_logits_.assign(logits.begin(), logits.end());
+  std::string error;
+  std::optional<Sampled> token;
+  try {
+    token = sample(first.request->sampling, first.sample_row(choice_logits_, choice), scratch_[0]);
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  auto s = std::make_unique<Sequence>(next_sequence_++, first.request, choice, first.tokens, tokenizer_);
+  cache_.begin(*s);
+  make_place(running_);
+  make_place(waiting_);
+  const bool runs = static_cast<int>(running_.size()) < limits_.max_running && options_.kv_cache;
+  if (runs) cache_.share(first, *s);
+  take_token(*s, token, error);
+  if (!s->request) return;  // ended with its first token
+  if (runs) {
+    running_.push_back(std::move(s));
+  } else {
+    wait_again(std::move(s));
   }
 }
 
@@ -346,7 +395,13 @@ void EngineLoop::take_token(Sequence& s, const std::optional<Sampled>& token, co
   if (first && s.choice == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
   bool ended = true;
   if (token) {
-    ended = s.accept(*token);
+    try {
+      ended = s.accept(*token);
+    } catch (const std::bad_alloc&) {
+      end(s, FinishReason::kError, kOutOfMemory);
+      s.request = nullptr;
+      return;
+    }
     ++stats_.generated_tokens;
     shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
     if (ended) {

@@ -19,13 +19,15 @@ class EngineLoop {
  public:
   EngineLoop(const EngineOptions& options, LoadedModel& model);
 
-  void add(std::shared_ptr<RequestState> request, const TokenIds& prompt);
+  // A request for which there is no memory ends with an error.
+  void add(const std::shared_ptr<RequestState>& request, const TokenIds& prompt);
   void cancel(RequestId id);
   bool idle() const { return running_.empty() && waiting_.empty(); }
-  // Ends what was cancelled or came too late, then computes a step of the rest.
+  // Ends what was cancelled or came too late, then computes a step of the rest. Where there is no memory for a token's
+  // output, that answer ends with an error; where there is none for the step itself, all do.
   void step();
-  // Every request that is there ends with kCancelled.
-  void end_all();
+  // Every request that is there ends.
+  void end_all(FinishReason reason, const std::string& error = {});
   EngineStats stats() const;
 
  private:
@@ -42,6 +44,7 @@ class EngineLoop {
   SequenceView view(const Sequence& s, bool counts_own_pages) const;
   void end(Sequence& s, FinishReason reason, const std::string& error = {});
   void choice_ended(Sequence& s);
+  void try_step();
   void drop_ended();
   void wait_again(std::unique_ptr<Sequence> s);
   void observe();
@@ -50,6 +53,7 @@ class EngineLoop {
   void pool_hidden_states();
   void take_logits(std::span<float> logits);
   void fork(Sequence& first, std::span<const float> logits);
+  void add_choice(const Sequence& first, int choice, std::span<const float> logits);
   void take_token(Sequence& s, const std::optional<Sampled>& token, const std::string& error);
   void remove_ended();
   void count_step(double seconds);
@@ -80,7 +84,6 @@ class EngineLoop {
   std::vector<SamplerScratch> scratch_;  // one a thread
   std::vector<float> choice_logits_;     // a copy for each further choice of n > 1
   std::vector<float> hidden_;            // one row
-  std::vector<std::unique_ptr<Sequence>> ended_;
 };
 
 }  // namespace quire

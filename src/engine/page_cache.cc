@@ -185,8 +185,8 @@ void PageCache::register_finished(Sequence& s) {
 }
 
 void PageCache::share(const Sequence& s, Sequence& other) {
+  other.page_ids = s.page_ids;  // may throw: before references are taken
   other.pages = s.pages.fork(pool_);
-  other.page_ids = s.page_ids;
   other.computed = s.computed;
   other.cached.registered = s.cached.registered;
   other.cached.last = s.cached.last;
