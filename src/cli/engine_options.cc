@@ -16,7 +16,8 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "amx"}))
       ->envname("QUIRE_KERNELS")
       ->capture_default_str();
-  app.add_option("--activations", o.activations, "what inputs of linears are rounded to; auto: bf16 with --kernels amx, else int8 (docs/exactness.md)")
+  app.add_option("--activations", o.activations,
+                 "what inputs of linears are rounded to; auto: bf16 with --kernels amx, else int8 (docs/exactness.md)")
       ->check(CLI::IsMember({"auto", "default", "f32", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "auto: bf16, and f32 with --activations f32")

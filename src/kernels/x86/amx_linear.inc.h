@@ -2,16 +2,10 @@
 // gives the sums of one group of weights for 16 outputs and up to 16 rows, the scaled additions follow in vector
 // registers while the unit multiplies the next groups. Weights that are bf16 need no scale and stay in the tiles.
 
-#include <array>
-
-#include "base/half.h"
 #include "kernels/denormals.h"
-#include "kernels/kernels.h"
-#include "kernels/x86/linear.inc.h"
+#include "kernels/x86/amx_operands.inc.h"
 #include "kernels/x86/peak.inc.h"
-#include "kernels/x86/rows.inc.h"
 #include "kernels/x86/tiles.h"
-#include "kernels/x86/vector.h"
 
 namespace quire {
 namespace {
@@ -21,104 +15,10 @@ namespace {
 constexpr int kInt8TileRows = 11;
 // Rows that share the work of decoding a panel: 16 tiles. Their inputs of one chunk are 256 KiB, in L2.
 constexpr int kMostRows = 256;
-// Blocks of K done for all rows before the next: a decoded panel's chunk is 16 KiB of bf16 and stays in L1 while
-// inputs stream past it from L2 (which feeds tile loads 26 to 30 bytes a cycle; a product takes about 37 cycles a KiB).
-constexpr int kChunk = 16;
 // Panels whose sums are kept from chunk to chunk: 256 KiB for 256 rows, in L2.
 constexpr int kMostPanels = 16;
 // Bytes that a panel read once is prefetched ahead, as in vector kernels (Prefetch).
 constexpr size_t kAhead = 8192;
-
-// Inputs of a group of 16 rows in tile order: what a tile load reads.
-struct Bf16Inputs {  // as tile_quantize() writes them
-  uint16_t x[kRowGroup][kBlock];
-  float sums[kRowGroup];  // FloatBlock::sum
-};
-struct Int8Inputs {  // gathered from Int8Blocks for each chunk
-  int8_t q[kRowGroup][kBlock];
-  float scales[kRowGroup];
-};
-static_assert(sizeof(Bf16Inputs) <= kRowGroup * sizeof(FloatBlock));
-static_assert(sizeof(Bf16Inputs) % 64 == 0 && sizeof(Int8Inputs) % 64 == 0);
-
-// Block 0 of the group of rows that `row` belongs to.
-QUIRE_INLINE const std::byte* row_group(const std::byte* x, size_t x_stride, int row) {
-  return x + static_cast<size_t>(row / kRowGroup * kRowGroup) * x_stride;
-}
-
-QUIRE_INLINE void write_bf16(F x0, F x1, uint16_t* x, float& sum) {
-  const F halves[2] = {to_bf16(x0), to_bf16(x1)};
-  alignas(64) float rounded[kBlock];
-  for (int half = 0; half < 2; ++half) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(x + half * kLanes),
-                       _mm512_cvtepi32_epi16(shift_right<16>(bits(halves[half])).v));
-    store(rounded + half * kLanes, halves[half]);
-  }
-  __m128 even_odd = _mm_setzero_ps();
-  for (int i = 0; i < kBlock; i += 2)
-    even_odd = _mm_add_ps(even_odd, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(rounded + i)));
-  sum = even_odd[0] + even_odd[1];
-}
-
-void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {
-  if (a.to != Activations::kBf16) return quantize(a, row_begin, row_end);
-  for (int row = row_begin; row < row_end; ++row) {
-    std::byte* group = a.out + static_cast<size_t>(row / kRowGroup * kRowGroup) * a.out_stride;
-    for_each_block(
-        a, row, [&](int b, F x0, F x1) __attribute__((always_inline)) {
-          Bf16Inputs& block = reinterpret_cast<Bf16Inputs*>(group)[b];
-          write_bf16(x0, x1, block.x[row % kRowGroup], block.sums[row % kRowGroup]);
-        });
-  }
-}
-
-// bf16 of q - zero for the integers of a format, as often as a permutation of 16-bit words looks at them.
-template <TensorType kType>
-constexpr std::array<uint16_t, 64> bf16_integers() {
-  constexpr PackedFormat kFormat = packed_format(kType);
-  std::array<uint16_t, 64> table{};
-  for (size_t i = 0; i < table.size(); ++i)
-    table[i] = f32_to_bf16(static_cast<float>(static_cast<int>(i % (size_t{1} << kFormat.bits)) - kFormat.zero));
-  return table;
-}
-
-// Line kLine of a block (8 inputs) as lines of a bf16 tile: inputs 2r and 2r + 1 of 16 outputs.
-template <TensorType kType, int kLine>
-QUIRE_INLINE void decode_bf16_line(const Packed<kType>& panel, int b, std::byte* out) {
-  constexpr int kBits = packed_format(kType).bits;
-  std::byte* lines = out + 4 * 64 * kLine;
-  const LinePair w = panel.template line<kLine>(b, 0);  // bytes of inputs 0, 4, 1, 5 and 2, 6, 3, 7
-  if constexpr (kBits == 8) {
-    const auto put = [&](int r, Floats even, Floats odd) __attribute__((always_inline)) {
-      const __m512i high = _mm512_and_si512(_mm512_castps_si512(odd.v), _mm512_set1_epi32(-65536));
-      _mm512_store_si512(lines + 64 * r, _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16), high));
-    };
-    put(0, widen_byte<kType, 0>(w.low), widen_byte<kType, 2>(w.low));
-    put(1, widen_byte<kType, 0>(w.high), widen_byte<kType, 2>(w.high));
-    put(2, widen_byte<kType, 1>(w.low), widen_byte<kType, 3>(w.low));
-    put(3, widen_byte<kType, 1>(w.high), widen_byte<kType, 3>(w.high));
-  } else {
-    static constexpr auto kTable = bf16_integers<kType>();
-    const __m512i low = _mm512_loadu_si512(kTable.data()), high = _mm512_loadu_si512(kTable.data() + 32);
-    const auto put = [&](int r, __m512i words) __attribute__((always_inline)) {  // the low 5 or 6 bits of each count
-      _mm512_store_si512(lines + 64 * r, kBits == 6 ? _mm512_permutex2var_epi16(low, words, high)
-                                                    : _mm512_permutexvar_epi16(words, low));
-    };
-    put(0, w.low.v);
-    put(1, w.high.v);
-    put(2, _mm512_srli_epi16(w.low.v, 8));
-    put(3, _mm512_srli_epi16(w.high.v, 8));
-  }
-}
-
-// As lines of an int8 tile: four inputs, in kPairOrder, of 16 outputs.
-template <TensorType kType, int kLine>
-QUIRE_INLINE void decode_int8_line(const Packed<kType>& panel, int b, std::byte* out) {
-  const LinePair w = panel.template line<kLine>(b, 0);
-  const __m512i zero = _mm512_set1_epi8(static_cast<char>(kZero<kType>));
-  _mm512_store_si512(out + 128 * kLine, _mm512_sub_epi8(w.low.v, zero));
-  _mm512_store_si512(out + 128 * kLine + 64, _mm512_sub_epi8(w.high.v, zero));
-}
 
 // How a type is multiplied with one kind of inputs: the decoding, the product, the scaled addition.
 template <TensorType kTensorType>
@@ -440,24 +340,6 @@ TypeKernels kernels_of(TensorType type) {
       return kernels_for<Tiles, TensorType::BF16>();
     default:
       return kernels_for<Tiles, TensorType::F32>();
-  }
-}
-
-// int8 inputs of some blocks in tile order; rows that a group lacks are zero.
-QUIRE_INLINE void gather_inputs(const LinearArgs& a, int row_begin, int rows, int block_begin, int block_end,
-                                Int8Inputs (*out)[kChunk]) {
-  for (int r = 0; r < (rows + kRowGroup - 1) / kRowGroup * kRowGroup; ++r) {
-    const auto* row = reinterpret_cast<const Int8Block*>(a.x + static_cast<size_t>(row_begin + r) * a.x_stride);
-    for (int b = block_begin; b < block_end; ++b) {
-      Int8Inputs& to = out[r / kRowGroup][b - block_begin];
-      if (r < rows) {
-        __builtin_memcpy(to.q[r % kRowGroup], row[b].q, kBlock);
-        to.scales[r % kRowGroup] = row[b].scale;
-      } else {
-        __builtin_memset(to.q[r % kRowGroup], 0, kBlock);
-        to.scales[r % kRowGroup] = 0;
-      }
-    }
   }
 }
 
