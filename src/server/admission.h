@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 namespace quire {
 
@@ -31,6 +33,31 @@ class Admission {
  private:
   mutable std::mutex mutex_;
   int capacity_, inside_ = 0;
+};
+
+// Places of answers that have been let in: given back one by one as they end, and what is left with this, so that no
+// failure on the way can lose one.
+class Places {
+ public:
+  Places() = default;
+  Places(std::shared_ptr<Admission> admission, int entered) : admission_(std::move(admission)), held_(entered) {}
+  Places(Places&& other) noexcept : admission_(std::move(other.admission_)), held_(std::exchange(other.held_, 0)) {}
+  Places& operator=(Places&& other) noexcept {
+    std::swap(admission_, other.admission_);
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  ~Places() { leave(held_); }
+
+  void leave(int answers) {
+    if (answers == 0) return;
+    held_ -= answers;
+    admission_->leave(answers);
+  }
+
+ private:
+  std::shared_ptr<Admission> admission_;
+  int held_ = 0;
 };
 
 // Thread-safe.

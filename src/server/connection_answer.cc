@@ -89,7 +89,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
 
 asio::awaitable<bool> Connection::generate(Job job) {
   exchange_ = std::make_shared<Exchange>(
-      service_->completer(), service_->metrics(), service_->admission(),
+      service_->completer(), service_->metrics(),
       [weak = weak_from_this(), executor = stream_.socket().get_executor()] {
         asio::post(executor, [weak] {
           if (const auto self = weak.lock()) self->wake_up();
@@ -106,7 +106,7 @@ asio::awaitable<bool> Connection::generate(Job job) {
   }
   std::optional<Reply> reply;
   try {
-    exchange_->start(std::move(job.requests));
+    exchange_->start(std::move(job.requests), std::move(job.places));
   } catch (...) {
     reply = error_reply(current_api_error(), error_shape_);
   }

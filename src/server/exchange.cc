@@ -13,20 +13,16 @@ size_t bytes_of(const Output& output) {
 
 }  // namespace
 
-Exchange::Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::shared_ptr<Admission> admission,
-                   std::function<void()> wake, size_t max_bytes)
-    : completer_(completer),
-      metrics_(std::move(metrics)),
-      admission_(std::move(admission)),
-      max_bytes_(max_bytes),
-      wake_(std::move(wake)) {}
+Exchange::Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes)
+    : completer_(completer), metrics_(std::move(metrics)), max_bytes_(max_bytes), wake_(std::move(wake)) {}
 
-void Exchange::start(std::vector<Request> requests) {
+void Exchange::start(std::vector<Request> requests, Places places) {
   int choices = 0;
   for (const Request& request : requests) choices += request.sampling.n;
   last_.resize(static_cast<size_t>(choices));
   {
     const std::lock_guard lock(mutex_);
+    places_ = std::move(places);
     unfinished_ = choices;
   }
   int first = 0;
@@ -47,7 +43,6 @@ void Exchange::start(std::vector<Request> requests) {
       const std::lock_guard lock(mutex_);
       unfinished_ -= choices - first;
     }
-    admission_->leave(choices - first);  // the others' callbacks give back the rest
     close();
     throw;
   }
@@ -68,14 +63,14 @@ void Exchange::receive(int choice, const Output& output) {
     last_[index] = now;
   }
   const bool finished = output.finish != FinishReason::kNone;
-  if (finished) {
-    metrics_->choice_finished(output);
-    admission_->leave(1);
-  }
+  if (finished) metrics_->choice_finished(output);
   bool full = false;
   {
     const std::lock_guard lock(mutex_);
-    if (finished) --unfinished_;
+    if (finished) {
+      --unfinished_;
+      places_.leave(1);
+    }
     if (wake_) {
       bytes_ += bytes_of(output);
       full = bytes_ > max_bytes_ && !overflowed_;

@@ -27,12 +27,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // `wake` is called, from any thread and with the exchange's lock held, when there is something to take and the last
   // take found nothing left. Outputs that nobody takes may hold `max_bytes`; past that the request is cancelled and
   // overflowed().
-  Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::shared_ptr<Admission> admission,
-           std::function<void()> wake, size_t max_bytes);
+  Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes);
 
-  // Submits all; each has sampling.n choices, numbered on. The requests' answers have been let in by the admission,
-  // which gets each back when it ends. Throws what submit throws, having cancelled what it had submitted.
-  void start(std::vector<Request> requests);
+  // Submits all; each has sampling.n choices, numbered on, and a place that it gives back when it ends. Throws what
+  // submit throws, having cancelled what it had submitted.
+  void start(std::vector<Request> requests, Places places);
 
   // Moves what has come since the last call behind `pieces`.
   void take(std::vector<Piece>& pieces);
@@ -49,11 +48,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   Completer& completer_;
   const std::shared_ptr<Metrics> metrics_;
-  const std::shared_ptr<Admission> admission_;
   const size_t max_bytes_;
 
   mutable std::mutex mutex_;
   std::function<void()> wake_;
+  Places places_;
   std::vector<RequestId> ids_;
   std::vector<Piece> pieces_;
   std::vector<std::chrono::steady_clock::time_point> last_;  // of each choice: when its last tokens came

@@ -55,6 +55,12 @@ class LineWriter {
     changed_.notify_one();
   }
 
+  // Until all lines are written, or the reader has had its time.
+  void drain() {
+    std::unique_lock lock(mutex_);
+    written_.wait_for(lock, kLastWords, [&] { return bytes_ == 0; });
+  }
+
   // How many lines were lost since the last call; none while there is no room yet.
   size_t take_lost() {
     const std::lock_guard lock(mutex_);
@@ -73,6 +79,7 @@ class LineWriter {
       const bool written = write_line(line);
       lock.lock();
       bytes_ -= line.size();
+      if (bytes_ == 0) written_.notify_all();
       if (!written) return;
     }
   }
@@ -99,7 +106,7 @@ class LineWriter {
   const int fd_;
   const size_t max_bytes_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, written_;
   std::deque<std::string> lines_;
   size_t bytes_ = 0, lost_ = 0;
   bool stopping_ = false;
@@ -124,7 +131,7 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
     formatter_->format(message, line);
     writer_.add(fmt::to_string(line));
   }
-  void flush_() override {}
+  void flush_() override { writer_.drain(); }
 
   LineWriter writer_;
 };
@@ -174,7 +181,10 @@ Log::Log(int fd, LogFormat format, spdlog::level::level_enum level, size_t max_b
   spdlog::set_default_logger(std::move(logger));
 }
 
-Log::~Log() { spdlog::set_default_logger(before_); }
+Log::~Log() {
+  spdlog::default_logger()->flush();  // also where others hold the logger still
+  spdlog::set_default_logger(before_);
+}
 
 std::string loggable(std::string_view text, size_t max_bytes) {
   std::string out(text.substr(0, max_bytes));

@@ -19,10 +19,10 @@ struct ServerOptions : ServiceOptions {
   uint16_t port = 8080;  // 0: any free one
   int threads = 1;       // for HTTP; the engine has its own
   int max_connections = 4096;
-  std::string ssl_certfile, ssl_keyfile;  // PEM; both or none: HTTPS or HTTP
-  std::vector<std::string> api_keys;      // with the file's: who may ask; none: everybody
-  std::string api_key_file;               // api_keys.h
-  CorsOptions cors;
+  std::string ssl_certfile = {}, ssl_keyfile = {};  // PEM; both or none: HTTPS or HTTP
+  std::vector<std::string> api_keys = {};           // with the file's: who may ask; none: everybody
+  std::string api_key_file = {};                    // api_keys.h
+  CorsOptions cors = {};
   LogFormat log_format = LogFormat::kText;  // of the lines that spdlog's default logger gets, one a request
 
   size_t max_header_bytes = 16 << 10;

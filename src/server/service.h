@@ -43,12 +43,13 @@ struct Route {
   ErrorShape errors = ErrorShape::kOpenAi;  // what its errors look like
 };
 
-// A generation that has been let in. Whoever holds it must start an Exchange with it, or leave() the admission.
+// What an Exchange is to do.
 struct Job {
   std::unique_ptr<Answer> answer;
   bool stream = false;
   int choices = 0;  // of all requests; none: the answer is there already
   std::vector<Request> requests;
+  Places places = {};  // of the choices
 };
 
 // Thread-safe.
@@ -71,7 +72,7 @@ class Service {
 
  private:
   ApiLimits limits() const;
-  void admit(int choices);
+  Places admit(int choices);
   Job generation(const ApiRequest& request);
   Job tokenization(const ApiRequest& request) const;
   Job detokenization(const ApiRequest& request) const;

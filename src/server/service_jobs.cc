@@ -64,7 +64,7 @@ ResponseHead head_of(const ApiRequest& request, int choices) {
 }
 
 Job ready_job(const Json& body) {
-  return {.answer = ready_answer(dump(body)), .stream = false, .choices = 0, .requests = {}};
+  return {.answer = ready_answer(dump(body)), .stream = false, .choices = 0, .requests = {}, .places = {}};
 }
 
 }  // namespace
@@ -81,8 +81,8 @@ Job Service::prepare(Api api, std::string_view body) {
   }
 }
 
-void Service::admit(int choices) {
-  if (admission_->enter(choices)) return;
+Places Service::admit(int choices) {
+  if (admission_->enter(choices)) return {admission_, choices};
   metrics_->request_rejected();
   ApiError full(429,
                 fmt::format("the queue is full: at most {} answers run and {} wait; try again later",
@@ -95,29 +95,24 @@ void Service::admit(int choices) {
 Job Service::generation(const ApiRequest& request) {
   const size_t prompts = request.prompts.empty() ? 1 : request.prompts.size();
   const int choices = static_cast<int>(prompts) * request.sampling.n;
-  admit(choices);  // before the prompt is tokenized: what the queue refuses must cost little
-  try {
-    ResponseHead head = head_of(request, choices);
-    Job job{.answer = nullptr, .stream = request.stream, .choices = choices, .requests = {}};
-    for (size_t i = 0; i < prompts; ++i) {
-      Request& made = job.requests.emplace_back();
-      made.prompt = fitting_prompt(request, i, head.echo);
-      made.sampling = request.sampling;
-      if (!request.has_seed) made.sampling.seed = random_u64();
-      made.cache_salt = request.cache_salt;
-      made.priority = request.priority;
-      made.timeout = request.timeout;
-      made.pooling = request.pooling;
-      head.prompt_tokens += static_cast<int>(made.prompt.size());
-      if (request.return_token_ids) head.prompts.push_back(made.prompt);
-    }
-    job.answer =
-        make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
-    return job;
-  } catch (...) {
-    admission_->leave(choices);
-    throw;
+  Places places = admit(choices);  // before the prompt is tokenized: what the queue refuses must cost little
+  ResponseHead head = head_of(request, choices);
+  Job job{.answer = nullptr, .stream = request.stream, .choices = choices, .requests = {}, .places = std::move(places)};
+  for (size_t i = 0; i < prompts; ++i) {
+    Request& made = job.requests.emplace_back();
+    made.prompt = fitting_prompt(request, i, head.echo);
+    made.sampling = request.sampling;
+    if (!request.has_seed) made.sampling.seed = random_u64();
+    made.cache_salt = request.cache_salt;
+    made.priority = request.priority;
+    made.timeout = request.timeout;
+    made.pooling = request.pooling;
+    head.prompt_tokens += static_cast<int>(made.prompt.size());
+    if (request.return_token_ids) head.prompts.push_back(made.prompt);
   }
+  job.answer =
+      make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
+  return job;
 }
 
 TokenIds Service::encode(const ApiRequest& request, size_t index) const {

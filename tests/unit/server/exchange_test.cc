@@ -16,17 +16,20 @@ struct Parts {
   std::shared_ptr<Admission> admission = std::make_shared<Admission>(10);
   std::atomic<int> wakes{0};
 
+  Places places(int answers) {
+    EXPECT_TRUE(admission->enter(answers));
+    return {admission, answers};
+  }
   std::shared_ptr<Exchange> exchange(size_t max_bytes) {
     return std::make_shared<Exchange>(
-        model, metrics, admission, [this] { ++wakes; }, max_bytes);
+        model, metrics, [this] { ++wakes; }, max_bytes);
   }
 };
 
 TEST(Exchange, WakesOnceUntilItIsEmptied) {
   Parts parts;
   const auto exchange = parts.exchange(1 << 20);
-  ASSERT_TRUE(parts.admission->enter(2));
-  exchange->start({{.prompt = {1}, .sampling = {}}, {.prompt = {2}, .sampling = {}}});
+  exchange->start({{.prompt = {1}, .sampling = {}}, {.prompt = {2}, .sampling = {}}}, parts.places(2));
   ASSERT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
   EXPECT_EQ(parts.wakes, 1);
   std::vector<Piece> pieces;
@@ -46,8 +49,7 @@ TEST(Exchange, HoldsNoMoreThanItsLimitAndCancels) {
   Parts parts;
   parts.model.endless = true;
   const auto exchange = parts.exchange(10'000);
-  ASSERT_TRUE(parts.admission->enter(1));
-  exchange->start({{.prompt = {1}, .sampling = {}}});
+  exchange->start({{.prompt = {1}, .sampling = {}}}, parts.places(1));
   ASSERT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
   EXPECT_TRUE(eventually([&] { return exchange->overflowed(); }));
   std::vector<Piece> pieces;
@@ -59,11 +61,37 @@ TEST(Exchange, IsSilentOnceClosed) {
   Parts parts;
   parts.model.endless = true;
   auto exchange = parts.exchange(1 << 30);
-  ASSERT_TRUE(parts.admission->enter(1));
-  exchange->start({{.prompt = {1}, .sampling = {}}});
+  exchange->start({{.prompt = {1}, .sampling = {}}}, parts.places(1));
   exchange->close();
   exchange.reset();
   EXPECT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+}
+
+TEST(Exchange, GivesBackThePlacesOfWhatCouldNotBeSubmitted) {
+  Parts parts;
+  parts.model.endless = true;
+  parts.model.on_submit = [](const Request& request) {
+    if (request.prompt[0] == 2) throw std::bad_alloc();
+  };
+  auto exchange = parts.exchange(1 << 20);
+  const Request good{.prompt = {1}, .sampling = {}}, bad{.prompt = {2}, .sampling = {}};
+  EXPECT_THROW(exchange->start({good, bad, good}, parts.places(3)), std::bad_alloc);
+  exchange.reset();
+  EXPECT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+}
+
+TEST(Admission, PlacesComeBackOnceHoweverTheyMove) {
+  const auto admission = std::make_shared<Admission>(10);
+  ASSERT_TRUE(admission->enter(5));
+  {
+    Places first(admission, 5), second;
+    second = std::move(first);
+    second.leave(2);
+    EXPECT_EQ(admission->inside(), 3);
+    const Places third(std::move(second));
+    EXPECT_EQ(admission->inside(), 3);
+  }
+  EXPECT_EQ(admission->inside(), 0);
 }
 
 TEST(Admission, LetsInWhatFitsAndOneThatNeverWould) {
