@@ -68,7 +68,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->check(CLI::Range(0.001, 1e3))
       ->capture_default_str();
   app.add_option("--ttft-target", o.ttft_target,
-                 "seconds a prompt may wait before prompts may more than double a step (up to --tpot-target)")
+                 "seconds a prompt may wait before --tpot-target alone bounds the steps (docs/serving.md)")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_flag_callback(

@@ -70,9 +70,12 @@ class Planner {
   void set_time_for_prompts() {
     if (plan_.chunks.empty() || !limits_.chunked_prefill) return;
     const double decoding = costs_.seconds(work_), most = std::max(limits_.tpot_target, 1.5 * decoding);
+    const auto pending =
+        state_.waiting.size() + static_cast<size_t>(std::count_if(state_.running.begin(), state_.running.end(),
+                                                                  [](const SequenceView& s) { return !s.decodes(); }));
     const bool late = std::any_of(state_.waiting.begin(), state_.waiting.end(),
                                   [&](const SequenceView& s) { return s.waited > limits_.ttft_target; });
-    time_ = (late ? most : std::min(most, 2 * decoding)) - decoding;
+    time_ = (late ? most : std::min(most, (1 + static_cast<double>(pending)) * decoding)) - decoding;
     timed_ = true;
   }
 

@@ -52,9 +52,9 @@ struct SchedulerLimits {
   int max_logits = 64;          // rows of a step with logits; at least max_running
   bool chunked_prefill = true;  // false: a prompt is computed whole or not at all (it may exceed max_rows)
   bool static_batches = false;  // admit only when nothing runs: the classic baseline
-  // While answers are being written, the prompts of a step may make it take twice as long as without them, but not
-  // longer than tpot_target seconds; when someone has waited longer than ttft_target, tpot_target is the only bound.
-  // (Where decoding alone takes most of tpot_target, prompts may add half of its time.)
+  // While answers are being written, each prompt that is not done may add to a step the time that it takes without any,
+  // but all together no more than up to tpot_target seconds; when someone has waited longer than ttft_target, that is
+  // the only bound. (Where decoding alone takes most of tpot_target, prompts may add half of its time.)
   double tpot_target = 0.05, ttft_target = 1.0;
 };
 
