@@ -37,7 +37,7 @@ FIRST_ID, LAST_ID = 1000, 30000  # ordinary tokens
 class Server:
     def __init__(self, quire, model, flags):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([quire, "serve", "-m", model, "--port", "0", "--log-level", "warning", "--max-model-len", str(MAX_MODEL_LEN), *flags],
+        self.process = subprocess.Popen([quire, "serve", "-m", model, "--port", "0", "--log-level", "info", "--max-model-len", str(MAX_MODEL_LEN), *flags],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         found = re.search(r"http://([^:]+):(\d+)", self.process.stdout.readline())
         if not found:
@@ -84,7 +84,7 @@ class Server:
 
     def printed_total(self):
         """MiB that the server says it takes; None when it does not say"""
-        found = re.search(r"total\D{0,20}([\d.,]+) ([KMG])iB", self.logged(), re.I)
+        found = re.search(r"memory: in all +([\d.,]+) ([KMG])iB", self.logged())
         return float(found.group(1).replace(",", "")) * {"K": 1 / 1024, "M": 1, "G": 1024}[found.group(2)] if found else None
 
 

@@ -13,7 +13,8 @@
 namespace quire {
 namespace {
 
-// What a cold prompt may have in the cache all the same: a begin-of-text token, a chat template's first line.
+// What a cold prompt may have in the cache all the same, beside tokens that were not planned (a chat template's): a
+// begin-of-text token, a page that is alike by chance.
 constexpr double kColdShare = 0.02;
 constexpr int kColdTokens = 16;
 // A warm prompt's hit may end at a page's boundary: vLLM's largest pages on CPUs have 128 tokens.
@@ -42,7 +43,9 @@ std::optional<std::string> cache_violation(const std::vector<RequestRecord>& rec
     if (!r.failure.empty() || !r.cached_tokens) continue;
     ++known;
     const int cached = *r.cached_tokens;
-    if (declared == CacheState::kCold) wrong += cached > std::max<double>(kColdTokens, kColdShare * r.input_tokens);
+    const int unplanned = std::max(0, r.input_tokens - r.planned_input);
+    const double may = unplanned + std::max<double>(kColdTokens, kColdShare * r.input_tokens);
+    if (declared == CacheState::kCold) wrong += cached > may;
     if (declared == CacheState::kWarm) wrong += cached < shared_prefix - std::max(kPageSlack, shared_prefix / 20);
   }
   if (wrong == 0) return std::nullopt;

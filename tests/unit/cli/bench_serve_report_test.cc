@@ -86,7 +86,7 @@ TEST(LoadReport, CountsRequestsWithinAllLimits) {
 
 TEST(LoadReport, RefusesWarmPromptsInAColdRunAndColdOnesInAWarmRun) {
   RequestRecord cold = record(0, 0, {1}), warm = record(0, 0, {1});
-  cold.input_tokens = warm.input_tokens = 2100;
+  cold.input_tokens = warm.input_tokens = cold.planned_input = warm.planned_input = 2100;
   cold.cached_tokens = 16;
   warm.cached_tokens = 1984;
   EXPECT_TRUE(summarize({cold, cold}, {}, CacheState::kCold, 0).passed());
@@ -95,6 +95,9 @@ TEST(LoadReport, RefusesWarmPromptsInAColdRunAndColdOnesInAWarmRun) {
   EXPECT_FALSE(summarize({cold, warm}, {}, CacheState::kWarm, 2000).passed());
   EXPECT_TRUE(summarize({cold, warm}, {}, CacheState::kAny, 0).passed());
   EXPECT_EQ(summarize({cold, warm}, {}, CacheState::kAny, 0).cached_tokens, 2000);
+  warm.cached_tokens = 50;  // as much as a chat template adds to what was planned
+  warm.planned_input = 2060;
+  EXPECT_TRUE(summarize({cold, warm}, {}, CacheState::kCold, 0).passed());
   cold.cached_tokens.reset();
   EXPECT_FALSE(summarize({cold}, {}, CacheState::kCold, 0).cached_tokens);
 }
