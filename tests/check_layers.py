@@ -63,7 +63,7 @@ def check_sources():
 
 def check_instruction_sets(build):
     """A weak symbol compiled for AVX-512 could be linked in for everyone: there must be none."""
-    for name in ("avx2", "avx2vnni", "avx512", "amx"):
+    for name in ("avx2", "avx2vnni", "avx512", "avx512bf16", "amx"):
         found = list(build.glob(f"CMakeFiles/quire_kernels.dir/src/kernels/x86/{name}.cc.o"))
         if not found:
             yield f"{build}: no object of {name}.cc"

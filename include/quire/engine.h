@@ -26,7 +26,7 @@ struct ChatInput;
 
 struct EngineOptions {
   std::string model = {};               // a name of the registry, a .gguf file, or a Hugging Face directory
-  std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, amx
+  std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
   std::string activations = "auto";     // auto, f32, bf16, int8: what inputs of linears are rounded to
   std::string kv_cache_dtype = "auto";  // auto, f32, f16, bf16; auto: bf16, with --activations f32: f32
   int threads = 0;                      // 0: the cores this process may use

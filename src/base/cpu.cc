@@ -53,7 +53,10 @@ CpuFeatures cpu_features() {
     asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     f.amx = (low >> 17 & 3) == 3;
   }
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) f.avx_vnni = f.avx2 && (a >> 4 & 1) != 0;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+    f.avx_vnni = f.avx2 && (a >> 4 & 1) != 0;
+    f.avx512_bf16 = f.avx512 && (a >> 5 & 1) != 0;
+  }
 #endif
   return f;
 }

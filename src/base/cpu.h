@@ -10,7 +10,8 @@ struct CpuFeatures {
   bool avx2 = false;      // with FMA and F16C
   bool avx_vnni = false;  // and AVX2
   bool avx512 = false;    // F, BW, VL, DQ and VNNI
-  bool amx = false;       // AVX-512 and tiles for int8 and bf16, which the system saves
+  bool avx512_bf16 = false;
+  bool amx = false;  // AVX-512 and tiles for int8 and bf16, which the system saves
 };
 CpuFeatures cpu_features();
 

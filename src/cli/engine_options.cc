@@ -13,7 +13,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--kernels", o.kernels, "the instruction set; what the machine lacks is refused")
-      ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "amx"}))
+      ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
       ->envname("QUIRE_KERNELS")
       ->capture_default_str();
   app.add_option("--activations", o.activations,

@@ -10,7 +10,7 @@ namespace {
 
 // Worst first.
 struct Available {
-  std::array<const KernelSet*, 5> sets{};
+  std::array<const KernelSet*, 6> sets{};
   size_t count = 0;
 };
 
@@ -22,6 +22,7 @@ const Available& available() {
     if (cpu.avx2 && avx2_kernels()) a.sets[a.count++] = avx2_kernels();
     if (cpu.avx_vnni && avx2vnni_kernels()) a.sets[a.count++] = avx2vnni_kernels();
     if (cpu.avx512 && avx512_kernels()) a.sets[a.count++] = avx512_kernels();
+    if (cpu.avx512_bf16 && avx512bf16_kernels()) a.sets[a.count++] = avx512bf16_kernels();
     if (cpu.amx && amx_kernels() && permit_tiles()) a.sets[a.count++] = amx_kernels();
     return a;
   }();

@@ -177,7 +177,7 @@ struct AttentionMerge {
 };
 
 struct KernelSet {
-  std::string_view name;  // reference, avx2, avx2vnni, avx512, amx
+  std::string_view name;  // reference, avx2, avx2vnni, avx512, avx512bf16, amx
   void (*quantize)(const QuantizeArgs&, int row_begin, int row_end);
   // row_begin: a multiple of kRowGroup.
   void (*linear)(const LinearArgs&, int panel_begin, int panel_end, int row_begin, int row_end);
@@ -196,6 +196,7 @@ const KernelSet& reference_kernels();
 const KernelSet* avx2_kernels();  // nullptr: not built for this machine's architecture
 const KernelSet* avx2vnni_kernels();
 const KernelSet* avx512_kernels();
+const KernelSet* avx512bf16_kernels();
 const KernelSet* amx_kernels();  // permit_tiles() (base/cpu.h) comes first
 
 // The set called `name`, or the best of this machine for "" and "auto". Throws Error (kInvalid) naming the ones there

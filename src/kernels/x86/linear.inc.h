@@ -1,6 +1,8 @@
 // Linears over packed weights, for the instruction set that the including file is compiled for. The sums are
 // reference.cc's, in its order.
 
+#include <type_traits>
+
 #include "kernels/denormals.h"
 #include "kernels/x86/linear_float.inc.h"
 #include "kernels/x86/linear_int8.inc.h"
@@ -21,9 +23,12 @@ template <TensorType kType>
 Product product_of(Activations activations) {
   if constexpr (is_quantized(kType)) {
     if (activations == Activations::kInt8) return int8_panels<kType>;
-    if (activations == Activations::kBf16) return float_panels<kType, false>;
+    if (activations == Activations::kBf16) return float_panels<Pairs, kType, false>;
+  } else if constexpr (kBf16Pairs) {
+    if (activations == Activations::kBf16)
+      return float_panels<std::conditional_t<kType == TensorType::BF16, Pairs, SinglesOfPairs>, kType, true>;
   }
-  return float_panels<kType, true>;
+  return float_panels<Singles, kType, true>;
 }
 Product find_product(TensorType type, Activations activations) {
   switch (type) {

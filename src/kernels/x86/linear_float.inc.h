@@ -1,10 +1,53 @@
 // Products of panels with float activations (kBf16: rounded, kept in float32; kF32). For many rows some blocks of up to
 // two panels are decoded to float32 for all of them, and multiplied in tiles of registers.
+#pragma once
 
 #include "kernels/x86/panel_source.inc.h"
 
 namespace quire {
 namespace {
+
+// What a step of a chain multiplies. kLine: steps of 8 inputs, even and odd chains in turn.
+struct Singles {  // one input, in float32
+  static constexpr int kLine = 8;
+  QUIRE_INLINE Floats input(const FloatBlock& x, int step) { return Floats::all(x.x[step]); }
+  QUIRE_INLINE Floats multiply(Floats x, Floats w, Floats sum) { return fma(x, w, sum); }
+};
+#if defined(__AVX512BF16__)
+// VDPBF16PS is two FMAs one after the other, of the upper and then of the lower halves, with subnormal numbers as zero:
+// the next two links of a chain. (Documented so by Intel; AMD's gives the same bits.) So inputs 4j and 4j + 2, the next
+// of the even chain, share a dword, and 4j + 1 and 4j + 3, of the odd one.
+struct PairBlock {
+  uint32_t pairs[kBlock / 2];
+  float unused[kBlock / 2];
+  float sum;  // as FloatBlock::sum
+  float unused_too[3];
+};
+static_assert(sizeof(PairBlock) == sizeof(FloatBlock) && offsetof(PairBlock, sum) == offsetof(FloatBlock, sum));
+inline constexpr bool kBf16Pairs = true;
+QUIRE_INLINE Ints pair(const FloatBlock& x, int i) {
+  return Ints::all(static_cast<int32_t>(reinterpret_cast<const PairBlock&>(x).pairs[i]));
+}
+struct Pairs {  // two inputs and two weights
+  static constexpr int kLine = 4;
+  QUIRE_INLINE Ints input(const FloatBlock& x, int step) { return pair(x, step); }
+  QUIRE_INLINE Floats multiply(Ints x, Floats w, Floats sum) {
+    return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)w.v)};
+  }
+};
+struct SinglesOfPairs {  // one input, out of its pair: for weights that are no bf16 numbers
+  static constexpr int kLine = 8;
+  QUIRE_INLINE Floats input(const FloatBlock& x, int step) {
+    const Ints both = pair(x, step / 4 * 2 + step % 2);
+    return Floats::bits(step % 4 < 2 ? band(both, Ints::all(static_cast<int32_t>(0xffff0000))) : shift_left<16>(both));
+  }
+  QUIRE_INLINE Floats multiply(Floats x, Floats w, Floats sum) { return fma(x, w, sum); }
+};
+#else
+inline constexpr bool kBf16Pairs = false;
+using Pairs = Singles;
+using SinglesOfPairs = Singles;
+#endif
 
 // A tile: two registers of outputs times kFloatRows rows, each with an even and an odd chain: 24 registers on AVX-512
 // (two panels), 12 on AVX2 (the halves of one). One broadcast input serves two FMAs, one loaded weight kFloatRows.
@@ -14,7 +57,7 @@ inline constexpr int kFloatBlocks = 4;  // decoded at once: 8 KiB a panel
 
 // One panel's decoded blocks: quants (or dequantized weights) [inputs][outputs], and what belongs to them.
 struct FloatBlocks {
-  alignas(64) float w[kFloatBlocks][kBlock][kPanel];
+  alignas(64) float w[kFloatBlocks][kBlock][kPanel];  // or pairs of bf16 [kBlock / 2]
   alignas(64) float scales[kFloatBlocks][2][kPanel];
   alignas(64) float minima[kFloatBlocks][kPanel];
 };
@@ -64,8 +107,23 @@ QUIRE_INLINE void float_line(const PackedMatrix& m, int p, int b, int half, Floa
   }
 }
 
+// The same as steps of the chains.
+template <class Steps, TensorType kType, bool kDequantize, int kLine>
+QUIRE_INLINE void step_line(const PackedMatrix& m, int p, int b, int half, Floats (&steps)[Steps::kLine]) {
+  if constexpr (Steps::kLine == 8) {
+    float_line<kType, kDequantize, kLine>(m, p, b, half, steps);
+  } else {  // bf16 numbers: their lower halves are zero
+    Floats w[8];
+    float_line<kType, kDequantize, kLine>(m, p, b, half, w);
+    for (int i = 0; i < 4; ++i) {
+      const int first = i / 2 * 4 + i % 2;
+      steps[i] = Floats::bits(bor(as_ints(w[first]), shift_right<16>(as_ints(w[first + 2]))));
+    }
+  }
+}
+
 // Few rows: half h of panel p, decoded in registers. out, low: [kRows][kPanel].
-template <TensorType kType, bool kDequantize, int kRows>
+template <class Steps, TensorType kType, bool kDequantize, int kRows>
 QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byte* x, size_t x_stride, float* out,
                              Prefetch& prefetch) {
   constexpr PackedFormat kFormat = packed_format(kType);
@@ -83,12 +141,13 @@ QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byt
       for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Floats::all(0.0f);
     };
     const auto add_line = [&]<int kLine>() __attribute__((always_inline)) {
-      Floats w[8];
-      float_line<kType, kDequantize, kLine>(m, p, b, h, w);
+      Floats w[Steps::kLine];
+      step_line<Steps, kType, kDequantize, kLine>(m, p, b, h, w);
       for (int r = 0; r < kRows; ++r) {
-        for (int i = 0; i < 8; i += 2) {
-          even[r] = fma(Floats::all(row(r)->x[8 * kLine + i]), w[i], even[r]);
-          odd[r] = fma(Floats::all(row(r)->x[8 * kLine + i + 1]), w[i + 1], odd[r]);
+        for (int i = 0; i < Steps::kLine; i += 2) {
+          const int step = Steps::kLine * kLine + i;
+          even[r] = Steps::multiply(Steps::input(*row(r), step), w[i], even[r]);
+          odd[r] = Steps::multiply(Steps::input(*row(r), step + 1), w[i + 1], odd[r]);
         }
       }
     };
@@ -119,7 +178,7 @@ QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byt
 
 // Rows up to which decoding the weights again for each four costs less than storing them decoded.
 inline constexpr int kFewFloatRows = 8;
-template <TensorType kType, bool kDequantize>
+template <class Steps, TensorType kType, bool kDequantize>
 void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
   const int groups = (rows + 3) / 4;
   const int calls = m.blocks() * groups * kHalves;
@@ -128,8 +187,8 @@ void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride
     const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
     const auto take = [&]<int kRows>() {
       for (int h = 0; h < kHalves; ++h) {
-        float_half<kType, kDequantize, kRows>(m, p, h, x + static_cast<size_t>(row) * x_stride, x_stride,
-                                              out + row * kPanel, prefetch);
+        float_half<Steps, kType, kDequantize, kRows>(m, p, h, x + static_cast<size_t>(row) * x_stride, x_stride,
+                                                     out + row * kPanel, prefetch);
       }
     };
     switch (count) {
@@ -149,14 +208,14 @@ void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride
 }
 
 // Decodes blocks [begin, end) of panel p.
-template <TensorType kType, bool kDequantize>
+template <class Steps, TensorType kType, bool kDequantize>
 void decode_blocks(const PackedMatrix& m, int p, int begin, int end, FloatBlocks& out) {
   for (int b = begin; b < end; ++b) {
     for (int h = 0; h < kHalves; ++h) {
       const auto put = [&]<int kLine>() __attribute__((always_inline)) {
-        Floats w[8];
-        float_line<kType, kDequantize, kLine>(m, p, b, h, w);
-        for (int i = 0; i < 8; ++i) store(out.w[b - begin][8 * kLine + i] + h * kWidth, w[i]);
+        Floats w[Steps::kLine];
+        step_line<Steps, kType, kDequantize, kLine>(m, p, b, h, w);
+        for (int i = 0; i < Steps::kLine; ++i) store(out.w[b - begin][Steps::kLine * kLine + i] + h * kWidth, w[i]);
       };
       put.template operator()<0>(), put.template operator()<1>();
       put.template operator()<2>(), put.template operator()<3>();
@@ -172,9 +231,9 @@ void decode_blocks(const PackedMatrix& m, int p, int begin, int end, FloatBlocks
 
 // How an even and an odd chain end: in groups of kGroup that share a scale, or (0) in whole blocks that have none.
 // acc [kFloatPanels][kTileRows][kPanel].
-template <int kGroup, int kRegisters, int kRows>
+template <class Steps, int kGroup, int kRegisters, int kRows>
 QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::byte* x, size_t x_stride, float* acc) {
-  constexpr int kLength = kGroup == 0 ? kBlock : kGroup;
+  constexpr int kSteps = 4 * Steps::kLine, kLength = kGroup == 16 ? kSteps / 2 : kSteps;
   // Register j of an array that begins at `p` of panel 0.
   constexpr ptrdiff_t kNextInput = kHalves == 2 ? kWidth : sizeof(FloatBlocks) / sizeof(float);
   constexpr ptrdiff_t kNextSum = kHalves == 2 ? kWidth : kTileRows * kPanel;
@@ -182,7 +241,7 @@ QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::b
     return reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride);
   };
   for (int b = 0; b < blocks; ++b) {
-    for (int begin = 0; begin < kBlock; begin += kLength) {
+    for (int begin = 0; begin < kSteps; begin += kLength) {
       Floats even[kRows][kRegisters], odd[kRows][kRegisters];
       for (int r = 0; r < kRows; ++r) {
         for (int j = 0; j < kRegisters; ++j) even[r][j] = odd[r][j] = Floats::all(0.0f);
@@ -191,8 +250,8 @@ QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::b
         Floats w[kRegisters];
         for (int j = 0; j < kRegisters; ++j) w[j] = Floats::load(panels->w[b][k] + j * kNextInput);
         for (int r = 0; r < kRows; ++r) {
-          const Floats v = Floats::all(row(r)[b].x[k]);
-          for (int j = 0; j < kRegisters; ++j) chains[r][j] = fma(v, w[j], chains[r][j]);
+          const auto v = Steps::input(row(r)[b], k);
+          for (int j = 0; j < kRegisters; ++j) chains[r][j] = Steps::multiply(v, w[j], chains[r][j]);
         }
       };
       for (int k = begin; k < begin + kLength; k += 2) {
@@ -213,7 +272,7 @@ QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::b
 }
 
 constexpr int float_tiles(int rows) { return (rows + kFloatRows - 1) / kFloatRows; }
-template <int kGroup, int kRegisters>
+template <class Steps, int kGroup, int kRegisters>
 void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_t x_stride, int rows, float* acc,
                 Prefetch (&prefetch)[2]) {
   const int tiles = float_tiles(rows);
@@ -222,8 +281,8 @@ void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_
     const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
     const auto take = [&]<int kRows>() {
       if constexpr (kRows <= kFloatRows) {
-        float_tile<kGroup, kRegisters, kRows>(panels, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
-                                              acc + row * kPanel);
+        float_tile<Steps, kGroup, kRegisters, kRows>(panels, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
+                                                     acc + row * kPanel);
       }
     };
     switch (count) {
@@ -263,7 +322,7 @@ void add_minima(const FloatBlocks& panel, int blocks, const std::byte* x, size_t
 }
 
 // out [panels][kTileRows][kPanel] = panels p and, if `panels` is 2, p + 1 times the rows.
-template <TensorType kType, bool kDequantize>
+template <class Steps, TensorType kType, bool kDequantize>
 void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
   constexpr PackedFormat kFormat = packed_format(kType);
   constexpr int kGroup = kDequantize ? 0 : kFormat.group;
@@ -271,7 +330,7 @@ void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, 
   alignas(64) float lows[kMinima ? kFloatPanels * kTileRows * kPanel : 1];
   if (rows <= kFewFloatRows) {
     for (int i = 0; i < panels; ++i)
-      float_few<kType, kDequantize>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel);
+      float_few<Steps, kType, kDequantize>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel);
     return;
   }
   const size_t bytes = sizeof(float) * static_cast<size_t>(panels * kTileRows * kPanel);
@@ -284,13 +343,13 @@ void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, 
     const int end = b + kFloatBlocks < m.blocks() ? b + kFloatBlocks : m.blocks();
     const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
     for (int i = 0; i < panels; ++i) {
-      decode_blocks<kType, kDequantize>(m, p + i, b, end, decoded[i]);
+      decode_blocks<Steps, kType, kDequantize>(m, p + i, b, end, decoded[i]);
       if constexpr (kMinima) add_minima(decoded[i], end - b, inputs, x_stride, rows, lows + i * kTileRows * kPanel);
     }
     if (panels == kFloatPanels) {
-      float_rows<kGroup, 2>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
+      float_rows<Steps, kGroup, 2>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
     } else if constexpr (kHalves == 1) {
-      float_rows<kGroup, 1>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
+      float_rows<Steps, kGroup, 1>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
     }
   }
   if constexpr (kMinima) {

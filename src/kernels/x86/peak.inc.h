@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "kernels/kernels.h"
-#include "kernels/x86/register.h"
+#include "kernels/x86/linear_float.inc.h"
 
 namespace quire {
 namespace {
@@ -23,10 +23,14 @@ double peak_of(std::index_sequence<kChain...>, Activations activations, int64_t 
     (opaque(sums[kChain].wide), ...);
     return static_cast<double>(rounds * kChains * kWidth * 4);
   }
-  Floats sums[kChains] = {(static_cast<void>(kChain), Floats::all(0.0f))...}, w = Floats::all(1.0f), x = w;
-  for (int64_t i = 0; i < rounds; ++i) ((opaque(x), sums[kChain] = fma(x, w, sums[kChain])), ...);
-  (opaque(sums[kChain]), ...);
-  return static_cast<double>(rounds * kChains * kWidth);
+  const auto run = [&]<class Steps>(Steps) {
+    Floats sums[kChains] = {(static_cast<void>(kChain), Floats::all(0.0f))...}, w = Floats::all(1.0f);
+    auto x = Steps::input(FloatBlock{}, 0);
+    for (int64_t i = 0; i < rounds; ++i) ((opaque(x), sums[kChain] = Steps::multiply(x, w, sums[kChain])), ...);
+    (opaque(sums[kChain]), ...);
+    return static_cast<double>(rounds * kChains * kWidth * (8 / Steps::kLine));
+  };
+  return activations == Activations::kBf16 ? run(Pairs{}) : run(Singles{});
 }
 double peak(Activations activations, int64_t rounds) {
   return peak_of(std::make_index_sequence<12>{}, activations, rounds);

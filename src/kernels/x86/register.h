@@ -48,6 +48,7 @@ QUIRE_INLINE Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(
 QUIRE_INLINE Floats negate(Floats a) { return {_mm512_sub_ps(_mm512_setzero_ps(), a.v)}; }
 QUIRE_INLINE Ints sub(Ints a, Ints b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 QUIRE_INLINE Ints band(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
+QUIRE_INLINE Ints bor(Ints a, Ints b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int kBits>
 QUIRE_INLINE Ints shift_left(Ints a) {
   return {_mm512_slli_epi32(a.v, kBits)};
@@ -75,6 +76,7 @@ QUIRE_INLINE Ints add_top_bits(Ints a, Ints plane) {
                                    : _mm512_srli_epi16(plane.v, (kShift - 4) & 15);
   return {_mm512_or_si512(a.v, _mm512_and_si512(moved, _mm512_set1_epi8(0x30)))};
 }
+QUIRE_INLINE Ints as_ints(Floats a) { return {_mm512_castps_si512(a.v)}; }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm512_set1_epi8(-128))}; }
 
 #else  // AVX2
@@ -88,6 +90,7 @@ QUIRE_INLINE Floats fma(Floats a, Floats b, Floats c) { return {_mm256_fmadd_ps(
 QUIRE_INLINE Floats negate(Floats a) { return {_mm256_sub_ps(_mm256_setzero_ps(), a.v)}; }
 QUIRE_INLINE Ints sub(Ints a, Ints b) { return {_mm256_sub_epi32(a.v, b.v)}; }
 QUIRE_INLINE Ints band(Ints a, Ints b) { return {_mm256_and_si256(a.v, b.v)}; }
+QUIRE_INLINE Ints bor(Ints a, Ints b) { return {_mm256_or_si256(a.v, b.v)}; }
 template <int kBits>
 QUIRE_INLINE Ints shift_left(Ints a) {
   return {_mm256_slli_epi32(a.v, kBits)};
@@ -118,6 +121,7 @@ QUIRE_INLINE Ints add_top_bits(Ints a, Ints plane) {
       kShift < 4 ? _mm256_slli_epi16(plane.v, (4 - kShift) & 15) : _mm256_srli_epi16(plane.v, (kShift - 4) & 15);
   return {_mm256_or_si256(a.v, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)))};
 }
+QUIRE_INLINE Ints as_ints(Floats a) { return {_mm256_castps_si256(a.v)}; }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm256_xor_si256(bytes.v, _mm256_set1_epi8(-128))}; }
 
 #endif
