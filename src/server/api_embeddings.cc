@@ -1,7 +1,5 @@
 // /v1/embeddings: a vector a text.
 #include <bit>
-#include <cmath>
-#include <cstring>
 
 #include "server/api_shapes.h"
 
@@ -24,15 +22,6 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-// To length 1; a vector of zeros stays one.
-void normalize(std::vector<float>& vector) {
-  double squares = 0;
-  for (const float x : vector) squares += double{x} * double{x};
-  if (squares == 0) return;
-  const double scale = 1 / std::sqrt(squares);
-  for (float& x : vector) x = static_cast<float>(x * scale);
-}
-
 class EmbeddingsBody final : public Answer {
  public:
   explicit EmbeddingsBody(ResponseHead head) : head_(std::move(head)), vectors_(static_cast<size_t>(head_.choices)) {}
@@ -44,8 +33,7 @@ class EmbeddingsBody final : public Answer {
   void end(std::string& out) override {
     Json data = Json::array();
     for (size_t i = 0; i < vectors_.size(); ++i) {
-      std::vector<float>& vector = vectors_[i];
-      if (head_.normalize) normalize(vector);
+      const std::vector<float>& vector = vectors_[i];
       Json json = vector;
       if (head_.base64) {
         json = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});

@@ -221,7 +221,6 @@ constexpr ApiField kFields[] = {
      "base64: float32, little-endian"},
     {"pooling", kEmbedding, read_pooling, 0, 0, R"({"enum": ["mean", "last"]})",
      "mean (default) of all tokens' final hidden states, or the last token's"},
-    {"normalize", kEmbedding, &ApiRequest::normalize, 0, 0, {}, "to length 1; true by default"},
     {"return_token_strs", kTokenize, &ApiRequest::return_token_strs},
     {"max_tokens", kBoth, read_max_tokens, 0, 0, kCount, "0 with prompt_logprobs or echo alone"},
     {"n_predict", kBoth, read_max_tokens, 0, 0, kCount, "llama.cpp's max_tokens"},

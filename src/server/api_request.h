@@ -54,7 +54,6 @@ struct ApiRequest {
   double timeout = 0;  // seconds; 0: the server's alone
 
   Pooling pooling = Pooling::kNone;  // embedding: kMean or kLast
-  bool normalize = true;             // embedding: to length 1
   bool base64 = false;               // embedding: float32, little-endian
   bool return_token_strs = false;    // tokenize
 

@@ -31,7 +31,7 @@ struct ResponseHead {
   bool tokens_as_ids = false;
   bool token_ids = false;                                      // the ids beside the texts
   bool include_usage = false, continuous_usage_stats = false;  // of streams
-  bool base64 = false, normalize = true;                       // of embeddings
+  bool base64 = false;                                         // of embeddings
   Json repeated = {};                                          // response: fields of the request that it says again
 };
 

@@ -71,7 +71,7 @@ Json post_operation(const ApiInfo& api) {
   const bool generates =
       api.api == Api::kChat || api.api == Api::kCompletion || api.api == Api::kResponse || api.api == Api::kMessage;
   Json content = json_content(reference(answer_name(api.api)));
-  if (generates) content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+  if (generates) content["text/event-stream"] = {{"schema", reference("Event")}};
   Json responses = {{"200", {{"description", "the answer"}, {"content", std::move(content)}}}};
   const Json error = json_content(reference(api.api == Api::kMessage ? "AnthropicError" : "Error"));
   for (const auto& [status, why] : {std::pair{"400", "a field is wrong or not supported"},
@@ -109,6 +109,8 @@ constexpr std::string_view kAnswers = R"json({
   "AnthropicError": {"type": "object", "required": ["type", "error"], "properties": {"type": {"const": "error"},
     "error": {"type": "object", "required": ["type", "message"], "properties": {"type": {"type": "string"},
     "message": {"type": "string"}}}}},
+  "Event": {"type": "object", "required": ["data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}}},
   "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens",
     "prompt_tokens_details"], "properties": {"prompt_tokens": {"type": "integer"},
     "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},

@@ -59,7 +59,6 @@ ResponseHead head_of(const ApiRequest& request, int choices) {
           .include_usage = request.include_usage,
           .continuous_usage_stats = request.continuous_usage_stats,
           .base64 = request.base64,
-          .normalize = request.normalize,
           .repeated = request.api == Api::kResponse ? repeated_fields(request) : Json()};
 }
 

@@ -140,11 +140,9 @@ TEST(ApiRequest, ReadsPromptLogprobs) {
 
 TEST(ApiRequest, ReadsEmbeddingsTokenizeAndDetokenize) {
   const ApiRequest embedding = parse(
-      Api::kEmbedding,
-      R"({"input": ["a", [1, 2]], "encoding_format": "base64", "pooling": "last", "normalize": false, "user": "u"})");
+      Api::kEmbedding, R"({"input": ["a", [1, 2]], "encoding_format": "base64", "pooling": "last", "user": "u"})");
   EXPECT_EQ(embedding.prompts, (std::vector<Prompt>{"a", TokenIds{1, 2}}));
   EXPECT_TRUE(embedding.base64);
-  EXPECT_FALSE(embedding.normalize);
   EXPECT_EQ(embedding.pooling, Pooling::kLast);
   const ApiRequest tokenize =
       parse(Api::kTokenize, R"({"messages": [{"role": "user", "content": "a"}], "return_token_strs": true,

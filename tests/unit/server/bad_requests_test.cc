@@ -51,7 +51,6 @@ const std::vector<Bad> kBadValues = {
     {"cache_salt", {"1", "\"\"", "[\"a\"]", "{}"}},
     {"encoding_format", {"\"int8\"", "1", "[]"}},
     {"pooling", {"\"cls\"", "1", "true"}},
-    {"normalize", {"1", "\"x\""}},
     {"return_token_strs", {"1", "\"x\""}},
     {"system", {"1", "{}", "true"}},
     {"stop_sequences", {"1", "[\"\"]", "[1]"}},

@@ -1,0 +1,85 @@
+"""The other APIs through their own clients."""
+
+import json
+import shutil
+import subprocess
+
+import openai
+import pytest
+
+from test_server import get, post
+
+ASK = [{"role": "user", "content": "Name three colors."}]
+SMALL = {"model": "smollm2", "max_output_tokens": 24, "temperature": 0}
+
+
+def chat_text(client, **more):
+    return client.chat.completions.create(model="smollm2", messages=ASK, max_tokens=24, temperature=0, **more).choices[0].message.content
+
+
+def test_responses_say_what_chats_say(client):
+    answer = client.responses.create(input="Name three colors.", **SMALL)
+    assert answer.output_text == chat_text(client)
+    assert answer.status in ("completed", "incomplete") and answer.usage.output_tokens <= 24
+    assert client.responses.create(input=ASK, **SMALL).output_text == answer.output_text
+    assert client.responses.create(input="Name three colors.", instructions="Answer in French.", **SMALL).usage.input_tokens != answer.usage.input_tokens
+
+
+def test_streamed_responses(client):
+    whole = client.responses.create(input="Name three colors.", **SMALL)
+    events = list(client.responses.create(input="Name three colors.", stream=True, **SMALL))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[0].type == "response.created"
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert events[-1].type == "response." + whole.status and events[-1].response.output_text == whole.output_text
+    with client.responses.stream(input="Name three colors.", extra_body={"stop": [","]}, **SMALL) as stream:
+        assert stream.get_final_response().output_text == whole.output_text.split(",")[0]
+
+
+@pytest.mark.parametrize("field", [{"store": True}, {"previous_response_id": "resp_1"}, {"background": True},
+                                   {"tools": [{"type": "web_search"}]}, {"text": {"format": {"type": "json_object"}}}])
+def test_responses_refuse_what_they_cannot(client, field):
+    with pytest.raises(openai.BadRequestError, match=next(iter(field))):
+        client.responses.create(input="Hi", **SMALL, **field)
+
+
+def test_anthropics_client(server, client):
+    anthropic = pytest.importorskip("anthropic")
+    claude = anthropic.Anthropic(base_url=server.base, api_key="none", max_retries=0, timeout=120)
+    ask = {"model": "smollm2", "max_tokens": 24, "messages": ASK, "extra_body": {"temperature": 0}}
+    message = claude.messages.create(**ask)
+    assert message.content[0].text == chat_text(client)
+    assert message.usage.input_tokens + message.usage.cache_read_input_tokens > 5 and message.usage.output_tokens <= 24
+    with claude.messages.stream(**ask) as stream:
+        assert "".join(stream.text_stream) == message.content[0].text
+        assert stream.get_final_message().stop_reason == message.stop_reason
+    cut = claude.messages.create(**ask | {"stop_sequences": [message.content[0].text[5:9]]})
+    assert (cut.stop_reason, cut.stop_sequence) == ("stop_sequence", message.content[0].text[5:9])
+    longer = claude.messages.create(**ask | {"system": [{"type": "text", "text": "Answer in French."}]})
+    assert longer.usage.input_tokens != message.usage.input_tokens
+    with pytest.raises(anthropic.BadRequestError, match="tools"):
+        claude.messages.create(**ask, tools=[{"name": "f", "input_schema": {"type": "object"}}])
+    with pytest.raises(anthropic.NotFoundError):
+        claude.messages.create(**ask | {"model": "claude"})
+
+
+def test_tokenize_and_back(server):
+    status, tokens = post(server, "/tokenize", {"prompt": "Hello wörld", "return_token_strs": True})
+    assert status == 200 and tokens["count"] == len(tokens["tokens"]) == len(tokens["token_strs"])
+    assert post(server, "/detokenize", {"tokens": tokens["tokens"]})[1] == {"prompt": "Hello wörld"}
+    chat = post(server, "/tokenize", {"messages": ASK})[1]
+    assert "Name three colors." in post(server, "/detokenize", {"tokens": chat["tokens"]})[1]["prompt"]
+
+
+def test_ready_and_version(server):
+    assert get(server, "/ready") == (200, '{"status":"ready"}')
+    assert json.loads(get(server, "/version")[1])["version"].count(".") == 2
+
+
+def test_metrics_are_what_promtool_expects(start_server):
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed")
+    running = start_server("--metrics-prefix", "quire_")  # promtool wants no colon in names; vLLM's have one
+    post(running, "/v1/completions", {"prompt": "a", "max_tokens": 3})
+    checked = subprocess.run(["promtool", "check", "metrics"], input=get(running, "/metrics")[1], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
