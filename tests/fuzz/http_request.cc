@@ -8,19 +8,40 @@
 #include "server/api_error.h"
 #include "server/api_request.h"
 
+static quire::Api api_of(char letter) {
+  switch (letter) {
+    case 'c':
+      return quire::Api::kCompletion;
+    case 'r':
+      return quire::Api::kResponse;
+    case 'a':
+      return quire::Api::kMessage;
+    case 'e':
+      return quire::Api::kEmbedding;
+    case 't':
+      return quire::Api::kTokenize;
+    case 'd':
+      return quire::Api::kDetokenize;
+    default:
+      return quire::Api::kChat;
+  }
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   static const std::vector<std::string> models = {"m"};
-  const auto api = data[0] == 'c' ? quire::Api::kCompletion : quire::Api::kChat;
+  const auto api = api_of(static_cast<char>(data[0]));
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
     const quire::ApiRequest request =
         quire::parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048});
     if (request.model != "m") std::abort();
-    if (request.prompts.empty() == (api == quire::Api::kCompletion)) std::abort();
+    if (request.prompts.empty() == request.chat.messages.empty()) std::abort();
   } catch (const quire::ApiError& e) {
     if (e.status != 400 && e.status != 404) std::abort();
-    if (!quire::Json::parse(quire::error_body(e)).contains("error")) std::abort();
+    for (const auto shape : {quire::ErrorShape::kOpenAi, quire::ErrorShape::kAnthropic}) {
+      if (!quire::Json::parse(quire::error_body(e, shape)).contains("error")) std::abort();
+    }
   }
   return 0;
 }
