@@ -104,6 +104,7 @@ struct Usage {
   int completion_tokens = 0;  // of this choice, an end-of-sequence token included
   double ttft_seconds = 0;    // from submit to the first token
   double seconds = 0;         // from submit to the last
+  double queue_seconds = 0;   // from submit to the first step that worked on it
 };
 
 // A piece of one answer. The texts of a choice joined are the answer; a piece may have a token and no text yet (half a

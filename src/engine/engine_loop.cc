@@ -224,6 +224,7 @@ void EngineLoop::apply_plan() {
     shares_.charge(s.request->tenant_number, tokens - found);
     if (!s.request->admitted) {
       s.request->admitted = true;
+      s.request->started = Clock::now();
       s.request->cached_tokens = std::min(found, s.request->prompt_tokens);
       if (options_.prefix_cache) stats_.prefix_query_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
       stats_.prefix_hit_tokens += static_cast<uint64_t>(s.request->cached_tokens);

@@ -33,7 +33,7 @@ struct RequestState {
   int max_new_tokens = 0;
   int choices_left = 0;   // that have not ended
   int cached_tokens = 0;  // of the prompt, when it was first admitted
-  Clock::time_point submitted;
+  Clock::time_point submitted, started;  // started: when it was first admitted
   Clock::time_point deadline = Clock::time_point::max();
   bool cancelled = false, admitted = false;
 
