@@ -17,7 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu.h"
+#include "base/team.h"
 #include "cli/engine_options.h"
+#include "kernels/probe.h"
 #include "server/engine_completer.h"
 #include "server/server.h"
 
@@ -59,6 +62,14 @@ void block_ends() {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 }
 
+// Bytes per second that the machine reads at best: what the figures of decoding stand beside. Before the model takes
+// its memory, so that the process never holds more than was budgeted.
+double measure_read_bandwidth(int threads) {
+  if (threads < 0 || threads > 1024) return 0;  // the engine says what is wrong
+  Team team(threads > 0 ? threads : usable_cores());
+  return ReadProbe(team, size_t{128} << 20).bandwidth(2);
+}
+
 // The model, which the server gets when it is loaded.
 class Loading {
  public:
@@ -66,9 +77,10 @@ class Loading {
       : thread_([this, &options, &server] {
           block_ends();
           try {
+            const double read_bandwidth = measure_read_bandwidth(options.threads);
             engine_ = std::make_unique<Engine>(options);
             for (const std::string& line : memory_table(engine_->info())) spdlog::info("memory: {}", line);
-            completer_ = std::make_unique<EngineCompleter>(*engine_);
+            completer_ = std::make_unique<EngineCompleter>(*engine_, read_bandwidth);
             server.attach(*completer_);
             std::printf("quire: %s at %s/v1\n", engine_->info().name.c_str(), server.url().c_str());
             std::fflush(stdout);

@@ -21,6 +21,8 @@ class Completer {
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
+  // Bytes per second that this machine reads at best; 0: not known.
+  virtual double read_bandwidth() const { return 0; }
 
   virtual TokenIds encode_chat(ChatInput input) const = 0;
   virtual TokenIds encode(std::string_view text, bool add_special) const = 0;

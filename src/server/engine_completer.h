@@ -7,12 +7,15 @@ namespace quire {
 
 class EngineCompleter final : public Completer {
  public:
-  explicit EngineCompleter(Engine& engine) : engine_(engine) {}  // the engine must outlive it
+  // The engine must outlive it.
+  explicit EngineCompleter(Engine& engine, double read_bandwidth = 0)
+      : engine_(engine), read_bandwidth_(read_bandwidth) {}
 
   RequestId submit(Request request, Engine::Callback callback) override;
   void cancel(RequestId id) override;
   const ModelInfo& info() const override;
   EngineStats stats() const override;
+  double read_bandwidth() const override { return read_bandwidth_; }
   TokenIds encode_chat(ChatInput input) const override;
   TokenIds encode(std::string_view text, bool add_special) const override;
   std::string decode(const TokenIds& ids) const override;
@@ -21,6 +24,7 @@ class EngineCompleter final : public Completer {
 
  private:
   Engine& engine_;
+  double read_bandwidth_;
 };
 
 }  // namespace quire

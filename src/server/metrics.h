@@ -12,7 +12,9 @@ namespace quire {
 // Every member may be called from any thread.
 class Metrics {
  public:
-  explicit Metrics(const std::string& model, int max_model_len, const std::string& prefix = "quire:");
+  // read_bandwidth: bytes per second that this machine reads at best; 0: not known, no figure for it.
+  explicit Metrics(const std::string& model, int max_model_len,
+                   const std::string& prefix = "quire:", double read_bandwidth = 0);
   ~Metrics();
 
   void prompt_admitted(int tokens);

@@ -71,7 +71,8 @@ Service::Service(Completer& completer, ServiceOptions options)
     : completer_(completer), options_(std::move(options)), started_(unix_seconds()) {
   const ModelInfo& info = completer_.info();
   if (options_.model_names.empty()) options_.model_names = default_names(info.name);
-  metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info.max_model_len, options_.metrics_prefix);
+  metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info.max_model_len, options_.metrics_prefix,
+                                       completer_.read_bandwidth());
   admission_ = std::make_shared<Admission>(options_.max_running + options_.max_queue);
 }
 

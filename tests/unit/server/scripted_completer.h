@@ -21,11 +21,11 @@ namespace quire {
 
 class ScriptedCompleter final : public Completer {
  public:
-  std::string answer = "Hello";                   // its characters are the tokens, then the answer ends with kStop
-  bool endless = false;                           // repeats the answer until max_tokens or cancel
-  std::chrono::microseconds token_time{0};        // between tokens of a choice
-  int cached_tokens = 0;                          // of every prompt
-  int fail_at_token = -1;                         // instead of this token the answer ends with `failure`
+  std::string answer = "Hello";             // its characters are the tokens, then the answer ends with kStop
+  bool endless = false;                     // repeats the answer until max_tokens or cancel
+  std::chrono::microseconds token_time{0};  // between tokens of a choice
+  int cached_tokens = 0;                    // of every prompt
+  int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::function<void(const Request&)> on_submit;  // may throw
 
@@ -70,8 +70,13 @@ class ScriptedCompleter final : public Completer {
     stats.kv_pages = 4;
     stats.kv_pages_used = 1;
     stats.preemptions = 3;
+    stats.prefix_query_tokens = 40;
+    stats.prefix_hit_tokens = 30;
+    stats.decode_seconds = 1.5;
+    stats.decode_bytes = 6e9;
     return stats;
   }
+  double read_bandwidth() const override { return 1e10; }
   TokenIds encode_chat(ChatInput input) const override {
     std::string prompt;
     for (const auto& message : input.messages) {
@@ -209,7 +214,8 @@ class ScriptedCompleter final : public Completer {
                       .cached_tokens = cached_tokens,
                       .completion_tokens = done,
                       .ttft_seconds = 0.001,
-                      .seconds = 0.002};
+                      .seconds = 0.002,
+                      .queue_seconds = 0.0005};
     }
     w.callback(output);
   }

@@ -147,6 +147,14 @@ TEST(Server, HealthAndMetrics) {
            "quire:kv_cache_usage_perc{model_name=\"scripted\"} 0.25\n",
            "quire:time_to_first_token_seconds_count{model_name=\"scripted\"} 3\n",
            "quire:e2e_request_latency_seconds_bucket{model_name=\"scripted\",le=\"0.3\"} 3\n",
+           "quire:prefix_cache_queries_total{model_name=\"scripted\"} 40\n",
+           "quire:prefix_cache_hits_total{model_name=\"scripted\"} 30\n",
+           "quire:engine_step_seconds_total{model_name=\"scripted\",phase=\"decode\"} 1.5\n",
+           "quire:decode_read_bytes_total{model_name=\"scripted\"} 6000000000\n",
+           "quire:read_bandwidth_limit_bytes_per_second{model_name=\"scripted\"} 10000000000\n",
+           "quire:request_queue_time_seconds_sum{model_name=\"scripted\"} 0.0015\n",
+           "quire:request_prefill_time_seconds_count{model_name=\"scripted\"} 3\n",
+           "quire:request_decode_time_seconds_bucket{model_name=\"scripted\",le=\"0.3\"} 3\n",
            "quire:num_requests_waiting{model_name=\"scripted\"} 0\n",
        }) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
