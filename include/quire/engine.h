@@ -135,6 +135,7 @@ struct EngineStats {
   // The prefix cache: tokens of prompts looked up, and found in the KV cache or the page store.
   uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
   int kv_pages_idle = 0;       // not counted as used: kept for prompts that may come, given up when needed
+  int kv_slots_unused = 0;     // of kv_pages_used: token slots behind the ends of running sequences
   uint64_t pages_evicted = 0;  // idle pages given up
   uint64_t pages_loaded = 0;   // read back from the page store
   uint64_t store_host_pages = 0, store_disk_pages = 0;  // in the store now

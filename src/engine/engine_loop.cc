@@ -447,6 +447,8 @@ EngineStats EngineLoop::stats() const {
   EngineStats stats = stats_;
   stats.running = static_cast<int>(running_.size());
   stats.waiting = static_cast<int>(waiting_.size());
+  for (const auto& s : running_)
+    stats.kv_slots_unused += static_cast<int>(s->pages.pages().size()) * kPageTokens - s->computed;
   cache_.add_stats(stats);
   return stats;
 }
