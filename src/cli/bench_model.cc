@@ -100,21 +100,13 @@ std::vector<BenchProfile> ModelBench::profile(int repetitions) {
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     for (size_t t = 0; t < tests_.size(); ++t) {
       const BenchTest& test = tests_[t];
-      BenchProfile p{.test = test, .operations = {}, .machine = machine_.measure()};
-      model_.decoder->profile(&p.operations);
-      p.seconds = seconds_of([&] {
-        for_steps(test, test.tokens, [&](const Batch& batch) {
-          sample_greedily(model_.decoder->forward(batch), p.operations);
-          ++p.steps;
-        });
-      });
-      model_.decoder->profile(nullptr);
+      const MachineRates rates = machine_.measure();
+      const bool decode = test.kind == BenchTest::Kind::kDecode;
+      const size_t first = runs[t].size();
       for_steps(test, test.tokens, [&](const Batch& batch) {
-        const auto work =
-            step_work(model_.config, model_.weights, compute_.activations, model_.kv->shape().type, batch);
-        for (size_t i = 0; i < kStepOps; ++i) p.work[i] += work[i];
+        if (decode || runs[t].size() == first) runs[t].push_back({.test = test, .operations = {}, .machine = rates});
+        profile_step(batch, runs[t].back());
       });
-      runs[t].push_back(p);
     }
   }
   std::vector<BenchProfile> medians;
@@ -125,6 +117,15 @@ std::vector<BenchProfile> ModelBench::profile(int repetitions) {
     medians.push_back(*middle);
   }
   return medians;
+}
+
+void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
+  model_.decoder->profile(&profile.operations);
+  profile.seconds += seconds_of([&] { sample_greedily(model_.decoder->forward(batch), profile.operations); });
+  model_.decoder->profile(nullptr);
+  ++profile.steps;
+  const auto work = step_work(model_.config, model_.weights, compute_.activations, model_.kv->shape().type, batch);
+  for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
 }
 
 double ModelBench::empty_loop_seconds() {

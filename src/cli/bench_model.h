@@ -27,14 +27,15 @@ struct BenchResult {
   MachineRates machine{};  // medians
 };
 
-// Where the time of one profiled run went: the run of median length.
+// Where the time went: of the prefill, or of the single step of decode, that took the median time. One that happened,
+// so that its parts add up; a step that something else on the machine interrupted is hardly the median.
 struct BenchProfile {
   BenchTest test;
   int steps = 0;
-  double seconds = 0;  // of the whole run
+  double seconds = 0;  // of all its steps
   StepProfile operations;
   std::array<Work, kStepOps> work{};
-  MachineRates machine{};  // beside that run
+  MachineRates machine{};  // beside it
 
   double rest() const;  // seconds that no operation took
   // Seconds of a step that do not grow with the model's width: loops (`empty_loop` seconds each) of linears and
@@ -65,6 +66,7 @@ class ModelBench {
   Batch chunk(int sequence, int from, int count);
   Batch next_tokens(int sequences, int position);
   TokenId token(int sequence, int position) const;
+  void profile_step(const Batch& batch, BenchProfile& profile);
   void sample_greedily(std::span<float> logits, StepProfile& profile);
 
   LoadedModel& model_;
