@@ -13,6 +13,7 @@
 #include "cli/bench.h"
 #include "cli/bench_limits.h"
 #include "cli/bench_report.h"
+#include "cli/engine_options.h"
 #include "model/synth.h"
 
 namespace quire {
@@ -258,10 +259,7 @@ void add_bench_kernels_command(CLI::App& bench) {
   command->add_option("-t,--threads", o->threads, "threads; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command->add_option("--kernels", o->kernels, "the instruction set; what the machine lacks is refused")
-      ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
-      ->envname("QUIRE_KERNELS")
-      ->capture_default_str();
+  add_kernels_option(*command, o->kernels);
   command->add_option("--activations", o->activations, "what inputs are rounded to (docs/exactness.md)")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();

@@ -6,16 +6,20 @@
 
 namespace quire {
 
+void add_kernels_option(CLI::App& app, std::string& kernels) {
+  app.add_option("--kernels", kernels, "the instruction set; what the machine lacks is refused")
+      ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
+      ->envname("QUIRE_KERNELS")
+      ->capture_default_str();
+}
+
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   app.add_option("-m,--model", o.model, "a registered name (smollm2), a .gguf file, or a Hugging Face directory")
       ->required();
   app.add_option("-t,--threads", o.threads, "threads; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--kernels", o.kernels, "the instruction set; what the machine lacks is refused")
-      ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
-      ->envname("QUIRE_KERNELS")
-      ->capture_default_str();
+  add_kernels_option(app, o.kernels);
   app.add_option("--activations", o.activations,
                  "what inputs of linears are rounded to; auto: bf16 with --kernels amx, else int8 (docs/exactness.md)")
       ->check(CLI::IsMember({"auto", "default", "f32", "bf16", "int8"}))

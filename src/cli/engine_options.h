@@ -16,4 +16,7 @@ void add_engine_options(CLI::App& app, EngineOptions& options);
 // How the memory is divided, a line each: "weights  103 MiB".
 std::vector<std::string> memory_table(const ModelInfo& info);
 
+// --kernels alone, for commands without a model.
+void add_kernels_option(CLI::App& app, std::string& kernels);
+
 }  // namespace quire
