@@ -67,6 +67,7 @@ void print_profile(const BenchProfile& p, double empty_loop) {
     else
       std::printf(" | | |\n");
   }
+  if (p.test.kind == BenchTest::Kind::kPrefill) return;
   std::printf(
       "\nFixed cost of a step: %.0f us (small operations, and %.2f us for each loop of linears and attention)\n",
       1e6 * p.fixed_step_seconds(empty_loop), 1e6 * empty_loop);
