@@ -31,8 +31,8 @@ struct RequestState {
   int tenant_number = 0;  // of TenantShares, while the request is in the engine
   int prompt_tokens = 0;
   int max_new_tokens = 0;
-  int choices_left = 0;   // that have not ended
-  int cached_tokens = 0;  // of the prompt, when it was first admitted
+  int choices_left = 0;                  // that have not ended
+  int cached_tokens = 0;                 // of the prompt, when it was first admitted
   Clock::time_point submitted, started;  // started: when it was first admitted
   Clock::time_point deadline = Clock::time_point::max();
   bool cancelled = false, admitted = false;

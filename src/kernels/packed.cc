@@ -219,8 +219,8 @@ std::array<int, 8> read_line(int bits, const std::byte* in, int line, int n) {
   for (size_t i = 0; i < 4; ++i) {
     const auto a = static_cast<size_t>(kPairOrder[i]), b = static_cast<size_t>(kPairOrder[i + 4]);
     if (bits == 8) {
-      q[a] = static_cast<int8_t>(low[i]);
-      q[b] = static_cast<int8_t>(low[64 + i]);
+      q[a] = (static_cast<int>(low[i]) ^ 128) - 128;  // two's complement
+      q[b] = (static_cast<int>(low[64 + i]) ^ 128) - 128;
       continue;
     }
     const auto byte = static_cast<unsigned>(low[i]);
