@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "kernels/kernels.h"
+#include "kernels/self_check.h"
 
 namespace quire {
 namespace {
@@ -19,11 +20,14 @@ const Available& available() {
     Available a;
     const CpuFeatures cpu = cpu_features();
     a.sets[a.count++] = &reference_kernels();
-    if (cpu.avx2 && avx2_kernels()) a.sets[a.count++] = avx2_kernels();
-    if (cpu.avx_vnni && avx2vnni_kernels()) a.sets[a.count++] = avx2vnni_kernels();
-    if (cpu.avx512 && avx512_kernels()) a.sets[a.count++] = avx512_kernels();
-    if (cpu.avx512_bf16 && avx512bf16_kernels()) a.sets[a.count++] = avx512bf16_kernels();
-    if (cpu.amx && amx_kernels() && permit_tiles()) a.sets[a.count++] = amx_kernels();
+    const auto add = [&](bool runs, const KernelSet* set) {
+      if (runs && set && gives_defined_bits(*set)) a.sets[a.count++] = set;
+    };
+    add(cpu.avx2, avx2_kernels());
+    add(cpu.avx_vnni, avx2vnni_kernels());
+    add(cpu.avx512, avx512_kernels());
+    add(cpu.avx512_bf16, avx512bf16_kernels());
+    add(cpu.amx && permit_tiles(), amx_kernels());
     return a;
   }();
   return found;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/kernels.h"
+#include "kernels/self_check.h"
 #include "quant/blocks.h"
 #include "unit/kernels/emulated_amx.h"
 #include "unit/kernels/random_blocks.h"
@@ -207,6 +208,16 @@ TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, Linear, ::testing::ValuesIn(testing::testable_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
+
+TEST(SelfCheck, NoticesOneBitInOneOutput) {
+  EXPECT_TRUE(gives_defined_bits(reference_kernels()));
+  KernelSet other = reference_kernels();
+  other.linear = [](const LinearArgs& args, int panel_begin, int panel_end, int row_begin, int row_end) {
+    reference_kernels().linear(args, panel_begin, panel_end, row_begin, row_end);
+    args.y[7] = std::nextafter(args.y[7], 1e30f);
+  };
+  EXPECT_FALSE(gives_defined_bits(other));
+}
 
 }  // namespace
 }  // namespace quire
