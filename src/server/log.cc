@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/signals.h"
 #include "server/api_response.h"
 #include "server/bounded_json.h"
 
@@ -29,7 +30,10 @@ constexpr size_t kWriteBytes = 4096;
 // The lines that wait, and the thread that writes them.
 class LineWriter {
  public:
-  LineWriter(int fd, size_t max_bytes) : fd_(fd), max_bytes_(max_bytes), thread_([this] { run(); }) {}
+  LineWriter(int fd, size_t max_bytes) : fd_(fd), max_bytes_(max_bytes) {
+    const BlockSignals leave_signals_to_the_caller;
+    thread_ = std::thread([this] { run(); });
+  }
   ~LineWriter() {
     {
       const std::lock_guard lock(mutex_);
