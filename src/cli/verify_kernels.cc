@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -79,7 +81,8 @@ std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<cons
           for (const int rows : kRowCounts) {
             const auto got = panel_outputs(*sets[s], matrix, panel, to, x, rows);
             int64_t different = 0;
-            for (size_t i = 0; i < got.size(); ++i) different += std::memcmp(&expected[i], &got[i], sizeof(float)) != 0;
+            for (size_t i = 0; i < got.size(); ++i)
+              different += std::bit_cast<uint32_t>(expected[i]) != std::bit_cast<uint32_t>(got[i]);
             compared[s] += static_cast<int64_t>(got.size());
             differing[s] += different;
           }
