@@ -18,26 +18,23 @@ class TileUnit {
   template <KvType kType>
   void add(const Chunk& c, int queries, int columns) {
     if constexpr (kType != KvType::kBf16) {
-      add_chunk<kType>(c, queries, columns);
+      VectorUnit().add<kType>(c, queries, columns);
     } else {
-      add_bf16(c, queries, columns);
+      add_bf16(c, columns);
     }
+  }
+  // A row of a tile: the numbers in order, as bf16.
+  static void put_bf16(F x0, F x1, float* numbers) {
+    auto* row = reinterpret_cast<__m256i*>(numbers);
+    _mm256_store_si256(row, _mm512_cvtepi32_epi16(shift_right<16>(bits(x0)).v));
+    _mm256_store_si256(row + 1, _mm512_cvtepi32_epi16(shift_right<16>(bits(x1)).v));
   }
 
  private:
   static constexpr int kPlaceBytes = 8 * 64;  // the lines of one place
 
-  void add_bf16(const Chunk& c, int queries, int columns) {
-    alignas(64) uint16_t numbers[kMaxTileQueries][kAttentionChunk];
-    for (int q = 0; q < queries; ++q) {
-      for (int place = 0; place < 2; ++place) {  // they are bf16 already; what stands for nothing may be no number
-        const F x = c.elements[place] == 0 ? set1(0.0f)
-                                           : load(c.numbers + static_cast<size_t>(q) * c.numbers_stride + place * 16);
-        _mm256_store_si256(reinterpret_cast<__m256i*>(numbers[q] + place * 16),
-                           _mm512_cvtepi32_epi16(shift_right<16>(bits(x)).v));
-      }
-    }
-    tiles_.template load<4>(numbers, sizeof numbers[0]);
+  void add_bf16(const Chunk& c, int columns) {
+    tiles_.template load<4>(c.numbers, c.numbers_stride * sizeof(float));
     for (int column = 0; column < columns; column += 4) {
       const auto multiply = [&]<int kTile>() __attribute__((always_inline)) {
         if (column + kTile >= columns) return;

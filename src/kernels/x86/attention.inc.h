@@ -53,7 +53,7 @@ struct Chunk {
   const Column* columns;
   int elements[2];                 // in each place, at most 16
   size_t pair_stride, odd_offset;  // bytes; bf16 pairs lie in one line
-  const float* numbers;            // 32 of each query
+  const float* numbers;            // 32 of each query; for a bf16 cache as the unit's put_bf16() left them
   size_t numbers_stride;
   float* sums;  // 16 a column of each query
   size_t sums_stride;
@@ -131,14 +131,15 @@ template <KvType kType, int kQueries, int kColumns>
   }
 }
 
-// All queries and columns of a chunk.
-template <KvType kType>
-void add_chunk(const Chunk& c, int queries, int columns) {
+// multiply.operator()<kQueries, kColumns>(column, query) for all queries and columns of a chunk.
+template <class Multiply>
+QUIRE_INLINE void for_each_tile(int queries, int columns, const Multiply& multiply) {
   const auto run = [&]<int kQueries>(int query) __attribute__((always_inline)) {
     constexpr int kColumns = lines_beside(kQueries);
     int column = 0;
-    for (; column + kColumns <= columns; column += kColumns) add_products<kType, kQueries, kColumns>(c, column, query);
-    for (; column < columns; ++column) add_products<kType, kQueries, 1>(c, column, query);
+    for (; column + kColumns <= columns; column += kColumns)
+      multiply.template operator()<kQueries, kColumns>(column, query);
+    for (; column < columns; ++column) multiply.template operator()<kQueries, 1>(column, query);
   };
   // Runs as even as can be: 16 queries are 6 + 5 + 5.
   int runs = (queries + kMostQueries - 1) / kMostQueries;
@@ -156,18 +157,25 @@ void add_chunk(const Chunk& c, int queries, int columns) {
   }
 }
 
-// What multiplies chunks. The other one is matrix tiles (amx_attention.inc.h).
+// What multiplies chunks. The others are VDPBF16PS (avx512bf16_attention.inc.h) and matrix tiles (amx_attention.inc.h).
 struct VectorUnit {
+  // All queries and columns of a chunk.
   template <KvType kType>
   void add(const Chunk& c, int queries, int columns) {
-    add_chunk<kType>(c, queries, columns);
+    for_each_tile(
+        queries, columns, [&]<int kQueries, int kColumns>(int column, int query) __attribute__((always_inline)) {
+          add_products<kType, kQueries, kColumns>(c, column, query);
+        });
   }
+  // Stores a chunk's numbers, which are bf16, in the room of 32 floats. All zeros are zero bytes.
+  static void put_bf16(F x0, F x1, float* numbers) { store(numbers, x0), store(numbers + kLanes, x1); }
 };
 
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
-  size_t stride = 0;  // of q and acc: padded_dim, so that they do not fall into few sets of the cache
+  size_t stride = 0;    // of acc: padded_dim, so that they do not fall into few sets of the cache
+  size_t q_stride = 0;  // of q: whole chunks
   alignas(64) float q[kMaxTileQueries * kMaxHeadDim];
   alignas(64) float acc[kMaxTileQueries * kMaxHeadDim];
   alignas(64) float scores[kMaxTileQueries][kAttentionBlock];  // then weights
@@ -177,7 +185,7 @@ struct Queries {
 };
 
 // Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0.
-template <KvType kType>
+template <KvType kType, class Unit>
 void weigh(Queries& s, int query, int from, int to, float scale) {
   constexpr int kGroups = kAttentionBlock / kLanes;
   float* scores = s.scores[query];
@@ -188,6 +196,7 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   const F none = set1(minus_infinity());
   const bool all = from <= 0 && to >= kAttentionBlock;
   F x[kGroups], largest = none;
+  QUIRE_UNROLL
   for (int g = 0; g < kGroups; ++g) {
     x[g] = mul(load(scores + g * kLanes), set1(scale));
     if (!all) x[g] = within(x[g], none, from - g * kLanes, to - g * kLanes);
@@ -206,11 +215,14 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
     s.max[query] = top;
   }
   const F m = set1(s.max[query]);
+  QUIRE_UNROLL
   for (int g = 0; g < kGroups; ++g) {
-    const F w = kType == KvType::kBf16 ? weight(sub(x[g], m)) : exp(sub(x[g], m));
-    store(scores + g * kLanes, w);
-    sums = add(sums, w);
+    x[g] = kType == KvType::kBf16 ? weight(sub(x[g], m)) : exp(sub(x[g], m));
+    if (kType != KvType::kBf16) store(scores + g * kLanes, x[g]);
+    sums = add(sums, x[g]);
   }
+  QUIRE_UNROLL
+  for (int g = 0; g < kGroups && kType == KvType::kBf16; g += 2) Unit::put_bf16(x[g], x[g + 1], scores + g * kLanes);
   store(s.sums[query], sums);
 }
 
@@ -264,14 +276,14 @@ void attend_split(const Cache& kv, float scale, Queries& s, Unit& unit) {
                         2 * kPageTokens * kBytes,
                         kPageTokens * kBytes,
                         s.q + d,
-                        s.stride,
+                        s.q_stride,
                         s.scores[0] + (page_begin - block_page) * kPageTokens,
                         kAttentionBlock,
                         d == 0};
       unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
-    for (int i = 0; i < s.count; ++i) weigh<kType>(s, i, s.first[i] - block, s.end[i] - block, scale);
+    for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale);
 
     const auto tokens_of = [&](int p) {  // how many of the page's tokens count
       const int tokens = stop - (block_page + p) * kPageTokens;
@@ -330,13 +342,15 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   Queries s;
   s.count = tile.rows * tile.heads;
   s.stride = padded;
+  s.q_stride = (padded + kAttentionChunk - 1) / kAttentionChunk * kAttentionChunk;
   const auto row_of = [&](int i) { return static_cast<size_t>(tile.row + i / tile.heads); };
   const auto head_of = [&](int i) { return static_cast<size_t>((tile.head + i % tile.heads) * dim); };
   for (int i = 0; i < s.count; ++i) {
-    float* q = s.q + static_cast<size_t>(i) * padded;
-    __builtin_memset(q + padded - kLanes, 0, sizeof(float) * kLanes);
+    float* q = s.q + static_cast<size_t>(i) * s.q_stride;
+    __builtin_memset(q + s.q_stride - kAttentionChunk, 0, sizeof(float) * kAttentionChunk);
     __builtin_memcpy(q, a.q + row_of(i) * a.q_stride + head_of(i), sizeof(float) * static_cast<size_t>(dim));
-    for (size_t d = 0; d < padded && kv.type == KvType::kBf16; d += kLanes) store(q + d, round_bf16(load(q + d)));
+    for (size_t d = 0; d < padded && kv.type == KvType::kBf16; d += kAttentionChunk)
+      Unit::put_bf16(round_bf16(load(q + d)), round_bf16(load(q + d + kLanes)), q + d);
   }
   alignas(64) float totals[kMaxTileQueries * kMaxHeadDim];
   float max[kMaxTileQueries], sum[kMaxTileQueries];
@@ -380,7 +394,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
     write_result(totals + static_cast<size_t>(i) * padded, sum[i], a.out + row_of(i) * a.out_stride + head_of(i), dim);
 }
 
-void attention(const AttentionArgs& a, const AttentionTile& tile) {
+[[maybe_unused]] void attention(const AttentionArgs& a, const AttentionTile& tile) {
   VectorUnit unit;
   attend(a, tile, unit);
 }

@@ -1,8 +1,8 @@
 // The kernels for AVX-512 with VDPBF16PS: compiled for it alone (CMakeLists.txt). Linears with bf16 inputs run at twice
-// the rate of FMAs.
+// the rate of FMAs, and so does attention over a bf16 cache.
 
 #include "kernels/rope_store.inc.h"
-#include "kernels/x86/attention.inc.h"
+#include "kernels/x86/avx512bf16_attention.inc.h"
 #include "kernels/x86/linear.inc.h"
 #include "kernels/x86/peak.inc.h"
 #include "kernels/x86/rows.inc.h"
@@ -12,12 +12,7 @@ namespace {
 
 QUIRE_INLINE void write_pairs(F x0, F x1, PairBlock& out) {
   const F halves[2] = {to_bf16(x0), to_bf16(x1)};
-  const __m512i upper = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29);
-  const __m512i lower = _mm512_add_epi32(upper, _mm512_set1_epi32(2));
-  const auto pick = [&](__m512i inputs) {
-    return _mm512_permutex2var_epi32(bits(halves[0]).v, inputs, bits(halves[1]).v);
-  };
-  _mm512_storeu_si512(out.pairs, _mm512_or_si512(pick(upper), _mm512_srli_epi32(pick(lower), 16)));
+  _mm512_storeu_si512(out.pairs, links(halves[0], halves[1]).v);
   alignas(64) float rounded[kBlock];
   store(rounded, halves[0]), store(rounded + kLanes, halves[1]);
   float even = 0, odd = 0;
@@ -40,7 +35,7 @@ void quantize_pairs(const QuantizeArgs& a, int row_begin, int row_end) {
 }  // namespace
 
 const KernelSet* avx512bf16_kernels() {
-  static constexpr KernelSet set{"avx512bf16", quantize_pairs, linear, rope_store, attention, merge, peak};
+  static constexpr KernelSet set{"avx512bf16", quantize_pairs, linear, rope_store, pair_attention, merge, peak};
   return &set;
 }
 

@@ -1,0 +1,119 @@
+// Attention over a bf16 cache on VDPBF16PS, which is two links of a chain (linear_float.inc.h says how): of every four
+// elements the first and the third share a dword, and the second and the fourth.
+#pragma once
+
+#include "kernels/x86/attention.inc.h"
+
+namespace quire {
+namespace {
+
+// 32 bf16 numbers as links: dword 2i holds numbers 4i (upper half) and 4i + 2, dword 2i + 1 numbers 4i + 1 and 4i + 3.
+QUIRE_INLINE I links(F x0, F x1) {
+  const I first = {_mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29)};
+  const auto pick = [&](I numbers) __attribute__((always_inline)) {
+    return I{_mm512_permutex2var_epi32(bits(x0).v, numbers.v, bits(x1).v)};
+  };
+  return bor(pick(first), shift_right<16>(pick(add(first, set1(int32_t{2})))));
+}
+
+// Two lines of the cache hold elements (0, 1) and (2, 3), the first in the lower half.
+QUIRE_INLINE I even_links(I a, I b) { return {_mm512_mask_blend_epi16(0x55555555, shift_left<16>(a).v, b.v)}; }
+QUIRE_INLINE I odd_links(I a, I b) { return {_mm512_mask_blend_epi16(0x55555555, a.v, shift_right<16>(b).v)}; }
+QUIRE_INLINE F add_links(I x, I line, F sum) { return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)line.v)}; }
+
+// As add_products(). kWhole: 16 elements in both places, so that nothing depends on how many there are.
+template <bool kWhole, int kQueries, int kColumns>
+[[gnu::noinline]] void add_linked(const Chunk& c, int column, int query) {
+  F even[kQueries][kColumns], odd[kQueries][kColumns];
+  QUIRE_UNROLL
+  for (int q = 0; q < kQueries; ++q) {
+    QUIRE_UNROLL
+    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = set1(0.0f);
+  }
+  QUIRE_UNROLL
+  for (int place = 0; place < 2; ++place) {
+    const int elements = kWhole ? kPageTokens : c.elements[place];
+    const std::byte* at[kColumns];
+    QUIRE_UNROLL
+    for (int i = 0; i < kColumns; ++i) at[i] = c.columns[column + i].at[place];
+    const float* numbers[kQueries];
+    QUIRE_UNROLL
+    for (int q = 0; q < kQueries; ++q)
+      numbers[q] = c.numbers + static_cast<size_t>(query + q) * c.numbers_stride + place * 8;
+    // load_a and load_b give the two lines of four elements.
+    const auto step = [&](int link, const auto& load_a, const auto& load_b) __attribute__((always_inline)) {
+      I line[kColumns];
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) line[i] = even_links(load_a(at[i]), load_b(at[i] + 64));
+      QUIRE_UNROLL
+      for (int q = 0; q < kQueries; ++q) {
+        const I x = bits(set1(numbers[q][link]));
+        QUIRE_UNROLL
+        for (int i = 0; i < kColumns; ++i) even[q][i] = add_links(x, line[i], even[q][i]);
+      }
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) line[i] = odd_links(load_a(at[i]), load_b(at[i] + 64));
+      QUIRE_UNROLL
+      for (int q = 0; q < kQueries; ++q) {
+        const I x = bits(set1(numbers[q][link + 1]));
+        QUIRE_UNROLL
+        for (int i = 0; i < kColumns; ++i) odd[q][i] = add_links(x, line[i], odd[q][i]);
+      }
+    };
+    const auto whole = [](const std::byte* p) __attribute__((always_inline)) { return load_int(p); };
+    int link = 0;
+    QUIRE_UNROLL
+    for (; 2 * link + 4 <= elements; link += 2) {
+      step(link, whole, whole);
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) {
+        const std::byte* next = at[i] + c.columns[column + i].ahead[place];
+        if (query == 0) __builtin_prefetch(next), __builtin_prefetch(next + 64);  // once for all queries
+        at[i] += 128;
+      }
+    }
+    // Up to three elements are left; the slots of those that are not there may hold anything.
+    if (const int left = elements % 4; left != 0) {
+      const __mmask32 a = left == 1 ? 0x55555555 : 0xffffffff, b = left == 3 ? 0x55555555 : 0;
+      step(
+          link, [&](const std::byte* p) __attribute__((always_inline)) { return I{_mm512_maskz_loadu_epi16(a, p)}; },
+          [&](const std::byte* p) __attribute__((always_inline)) { return I{_mm512_maskz_loadu_epi16(b, p)}; });
+    }
+  }
+  QUIRE_UNROLL
+  for (int q = 0; q < kQueries; ++q) {
+    QUIRE_UNROLL
+    for (int i = 0; i < kColumns; ++i) {
+      float* sums = c.sums + static_cast<size_t>(query + q) * c.sums_stride + (column + i) * kLanes;
+      store(sums, add(c.fresh ? set1(0.0f) : load(sums), add(even[q][i], odd[q][i])));
+    }
+  }
+}
+
+struct PairUnit {
+  template <KvType kType>
+  void add(const Chunk& c, int queries, int columns) {
+    if constexpr (kType != KvType::kBf16) {
+      VectorUnit().add<kType>(c, queries, columns);
+    } else {
+      const bool whole = c.elements[0] == kPageTokens && c.elements[1] == kPageTokens;
+      for_each_tile(
+          queries, columns, [&]<int kQueries, int kColumns>(int column, int query) __attribute__((always_inline)) {
+            if (whole) {
+              add_linked<true, kQueries, kColumns>(c, column, query);
+            } else {
+              add_linked<false, kQueries, kColumns>(c, column, query);
+            }
+          });
+    }
+  }
+  static void put_bf16(F x0, F x1, float* numbers) { _mm512_storeu_si512(numbers, links(x0, x1).v); }
+};
+
+void pair_attention(const AttentionArgs& a, const AttentionTile& tile) {
+  PairUnit unit;
+  attend(a, tile, unit);
+}
+
+}  // namespace
+}  // namespace quire
