@@ -8,6 +8,7 @@ namespace quire {
 namespace {
 
 constexpr int kSmallestChunk = 16;  // rows of a prompt that every step has place for: so prompts always get on
+constexpr int kChunkStep = 8;       // rows that share a decoded block of weights: fewer cost as much
 
 int pages_for(int tokens, int page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
 
@@ -85,7 +86,7 @@ class Planner {
     if (!limits_.chunked_prefill) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
     int count = std::min(left, rows_);
     if (timed_) {
-      const int in_time = costs_.rows_within(time_, s.computed) / kSmallestChunk * kSmallestChunk;
+      const int in_time = costs_.rows_within(time_, s.computed) / kChunkStep * kChunkStep;
       count = std::min(count, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time);
     }
     // Other sequences may all want a row of logits.
