@@ -19,12 +19,6 @@ constexpr double kGeneratedTokenWeight = 2;
 // Short enough to need no memory itself.
 constexpr const char* kOutOfMemory = "out of memory";
 
-// So that the next push_back or insert cannot fail.
-template <class T>
-void make_place(std::vector<T>& list) {
-  if (list.size() == list.capacity()) list.reserve(2 * list.size() + 8);
-}
-
 // Ends a choice for which there is no sequence.
 void refuse(const RequestState& request, int choice) {
   Output out;
@@ -33,8 +27,6 @@ void refuse(const RequestState& request, int choice) {
   out.error = kOutOfMemory;
   request.callback(out);
 }
-
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& model) {
   SchedulerLimits l;
@@ -48,14 +40,6 @@ SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& mode
   return l;
 }
 
-PageCacheOptions page_cache_options(const EngineOptions& o, const LoadedModel& model) {
-  return {.prefixes = o.prefix_cache && o.kv_cache,
-          .host_bytes = o.host_cache_bytes,
-          .directory = o.cache_dir,
-          .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
-          .identity = model.cache_identity};
-}
-
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineOptions& options, LoadedModel& model)
@@ -63,15 +47,22 @@ EngineLoop::EngineLoop(const EngineOptions& options, LoadedModel& model)
       model_(model),
       tokenizer_(model.text.tokenizer ? &*model.text.tokenizer : nullptr),
       limits_(scheduler_limits(options, model)),
-      cache_(*model.kv, page_cache_options(options, model)),
+      cache_(*model.kv, page_cache_options(options, model.cache_identity)),
       scratch_(static_cast<size_t>(model.team.size())),
       hidden_(static_cast<size_t>(model.config.hidden)) {
+  running_.reserve(static_cast<size_t>(limits_.max_running));
   stats_.kv_pages = model.info.kv_pages;
+}
+
+// For one more sequence: it has a place to wait when all others wait.
+void EngineLoop::make_place() {
+  const size_t all = running_.size() + waiting_.size() + 1;
+  if (waiting_.capacity() < all) waiting_.reserve(2 * all);
 }
 
 void EngineLoop::add(const std::shared_ptr<RequestState>& request, const TokenIds& prompt) {
   try {
-    make_place(waiting_);
+    make_place();
     auto s = std::make_unique<Sequence>(next_sequence_++, request, 0, prompt, tokenizer_);
     s->forks_pending = request->sampling.n > 1;
     cache_.begin(*s);
@@ -100,41 +91,50 @@ Sequence* EngineLoop::find(SequenceId id) const {
   return nullptr;
 }
 
-void EngineLoop::choice_ended(Sequence& s) {
-  RequestState& r = *s.request;
+void EngineLoop::choice_ended(RequestState& r) {
   if (--r.choices_left == 0) shares_.leave(r.tenant_number);
   ++stats_.finished_requests;
 }
 
 // Every choice of the request is told, those that were not forked yet too.
 void EngineLoop::end(Sequence& s, FinishReason reason, const std::string& error) {
-  cache_.release(s);
-  const int choices = s.forks_pending ? s.request->sampling.n : 1;
-  for (int i = 0; i < choices; ++i) {
-    s.choice += i > 0;
+  s.finish(reason, error);
+  while (s.forks_pending && s.choice + 1 < s.request->sampling.n) {
+    choice_ended(*s.request);
+    ++s.choice;
     s.finish(reason, error);
-    choice_ended(s);
   }
+  leave(s);
 }
 
-void EngineLoop::drop_ended() {
+// The client knows that the answer has ended.
+void EngineLoop::leave(Sequence& s) {
+  cache_.release(s);
+  choice_ended(*s.request);
+  s.request = nullptr;
+}
+
+void EngineLoop::remove_ended() {
+  for (auto* list : {&running_, &waiting_}) std::erase_if(*list, [](const auto& s) { return !s->request; });
+}
+
+void EngineLoop::end_unwanted() {
   const auto now = Clock::now();
   for (auto* list : {&running_, &waiting_}) {
-    std::erase_if(*list, [&](auto& s) {
+    for (auto& s : *list) {
       const bool late = now >= s->request->deadline;
-      if (!late && !s->request->cancelled) return false;
-      end(*s, late ? FinishReason::kTimeout : FinishReason::kCancelled);
-      return true;
-    });
+      if (late || s->request->cancelled) end(*s, late ? FinishReason::kTimeout : FinishReason::kCancelled);
+    }
   }
+  remove_ended();
 }
 
 void EngineLoop::end_all(FinishReason reason, const std::string& error) {
   remove_ended();
   for (auto* list : {&running_, &waiting_}) {
     for (auto& s : *list) end(*s, reason, error);
-    list->clear();
   }
+  remove_ended();
 }
 
 void EngineLoop::wait_again(std::unique_ptr<Sequence> s) {
@@ -242,7 +242,7 @@ void EngineLoop::step() {
 }
 
 void EngineLoop::try_step() {
-  drop_ended();
+  end_unwanted();
   cache_.poll_loads([&](SequenceId id) { return find(id); });
   if (idle()) return;
   observe();
@@ -256,6 +256,7 @@ void EngineLoop::try_step() {
   const auto logits = execute();
   pool_hidden_states();
   take_logits(logits);
+  remove_ended();
   count_step(seconds(Clock::now() - start));
 }
 
@@ -263,11 +264,11 @@ std::span<float> EngineLoop::execute() {
   rows_.clear();
   spans_.clear();
   logit_rows_.clear();
+  planned_.clear();
   for (Chunk& chunk : plan_.chunks) {
-    Sequence& s = *find(chunk.id);
-    chunk.first = s.computed;  // as planned, or further: adopting may have found more
-    if (chunk.first + chunk.rows > static_cast<int>(s.tokens.size()))
-      chunk.rows = static_cast<int>(s.tokens.size()) - chunk.first;
+    Sequence& s = *planned_.emplace_back(find(chunk.id));
+    assert(s.computed <= chunk.first);
+    chunk.first = s.computed;  // earlier than planned, where admitting another has evicted what was found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows);
     spans_.push_back({static_cast<int>(rows_.size()), chunk.rows, chunk.first, s.page_ids});
@@ -282,14 +283,14 @@ std::span<float> EngineLoop::execute() {
     s.computed += chunk.rows;
   }
   const auto logits = model_.decoder->forward({rows_, spans_});
-  for (const Chunk& chunk : plan_.chunks) cache_.register_finished(*find(chunk.id));
+  for (Sequence* s : planned_) cache_.register_finished(*s);
   return logits;
 }
 
 void EngineLoop::pool_hidden_states() {
   for (size_t i = 0; i < plan_.chunks.size(); ++i) {
     const Chunk& chunk = plan_.chunks[i];
-    Sequence& s = *find(chunk.id);
+    Sequence& s = *planned_[i];
     RequestState& r = *s.request;
     if (r.pooling == Pooling::kNone) continue;
     const bool mean = r.pooling == Pooling::kMean;
@@ -302,11 +303,8 @@ void EngineLoop::pool_hidden_states() {
     if (!chunk.wants_logits) continue;
     s.finish_pooling();
     stats_.prompt_tokens += static_cast<uint64_t>(r.prompt_tokens);
-    cache_.release(s);
-    choice_ended(s);
-    s.request = nullptr;
+    leave(s);
   }
-  std::erase_if(running_, [](const auto& s) { return !s->request; });
 }
 
 void EngineLoop::take_logits(std::span<float> logits) {
@@ -351,7 +349,6 @@ void EngineLoop::take_logits(std::span<float> logits) {
                                                       std::move(sampled_[i]->top_logprobs)};
     }
   }
-  remove_ended();
 }
 
 // n > 1: the further choices begin with the pages and the logits of the first.
@@ -362,7 +359,7 @@ void EngineLoop::fork(Sequence& first, std::span<const float> logits) {
       add_choice(first, choice, logits);
     } catch (const std::bad_alloc&) {
       refuse(*first.request, choice);
-      choice_ended(first);
+      choice_ended(*first.request);
     }
   }
 }
@@ -378,12 +375,11 @@ void EngineLoop::add_choice(const Sequence& first, int choice, std::span<const f
   }
   auto s = std::make_unique<Sequence>(next_sequence_++, first.request, choice, first.tokens, tokenizer_);
   cache_.begin(*s);
-  make_place(running_);
-  make_place(waiting_);
+  make_place();
   const bool runs = static_cast<int>(running_.size()) < limits_.max_running && options_.kv_cache;
   if (runs) cache_.share(first, *s);
   take_token(*s, token, error);
-  if (!s->request) return;  // ended with its first token
+  if (!s->request) return;
   if (runs) {
     running_.push_back(std::move(s));
   } else {
@@ -394,35 +390,21 @@ void EngineLoop::add_choice(const Sequence& first, int choice, std::span<const f
 void EngineLoop::take_token(Sequence& s, const std::optional<Sampled>& token, const std::string& error) {
   const bool first = s.generated() == 0;
   if (first && s.choice == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
-  bool ended = true;
-  if (token) {
-    try {
-      ended = s.accept(*token);
-    } catch (const std::bad_alloc&) {
-      end(s, FinishReason::kError, kOutOfMemory);
-      s.request = nullptr;
-      return;
-    }
-    ++stats_.generated_tokens;
-    shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
-    if (ended) {
-      cache_.release(s);
-      choice_ended(s);
-    }
-  } else if (error.empty()) {  // nothing was to be generated
-    end(s, FinishReason::kLength);
-  } else {
-    end(s, FinishReason::kError, error);
+  if (!error.empty()) return end(s, FinishReason::kError, error);
+  if (!token) return end(s, FinishReason::kLength);  // nothing was to be generated
+  bool ended = false;
+  try {
+    ended = s.accept(*token);
+  } catch (const std::bad_alloc&) {
+    return end(s, FinishReason::kError, kOutOfMemory);
   }
+  ++stats_.generated_tokens;
+  shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
   if (ended) {
-    s.request = nullptr;
+    leave(s);
   } else if (!options_.kv_cache) {
     cache_.release(s);
   }
-}
-
-void EngineLoop::remove_ended() {
-  for (auto* list : {&running_, &waiting_}) std::erase_if(*list, [](const auto& s) { return !s->request; });
 }
 
 void EngineLoop::count_step(double seconds) {
@@ -430,8 +412,7 @@ void EngineLoop::count_step(double seconds) {
   StepWork work;
   bool prompts = false;
   for (const Chunk& c : plan_.chunks) {
-    work.rows += c.rows;
-    work.attended += int64_t{c.rows} * (c.first + 1) + int64_t{c.rows} * (c.rows - 1) / 2;
+    work.add(c.rows, c.first);
     prompts |= c.rows > 1 || !c.wants_logits;
   }
   costs_.learn(work, seconds);

@@ -42,10 +42,13 @@ class EngineLoop {
 
   Sequence* find(SequenceId id) const;
   SequenceView view(const Sequence& s, bool counts_own_pages) const;
+  void make_place();
   void end(Sequence& s, FinishReason reason, const std::string& error = {});
-  void choice_ended(Sequence& s);
+  void leave(Sequence& s);
+  void choice_ended(RequestState& r);
+  void remove_ended();
   void try_step();
-  void drop_ended();
+  void end_unwanted();
   void wait_again(std::unique_ptr<Sequence> s);
   void observe();
   void apply_plan();
@@ -55,7 +58,6 @@ class EngineLoop {
   void fork(Sequence& first, std::span<const float> logits);
   void add_choice(const Sequence& first, int choice, std::span<const float> logits);
   void take_token(Sequence& s, const std::optional<Sampled>& token, const std::string& error);
-  void remove_ended();
   void count_step(double seconds);
 
   const EngineOptions options_;
@@ -65,7 +67,8 @@ class EngineLoop {
   PageCache cache_;
   TenantShares shares_;
   StepCostModel costs_;
-  Sequences running_, waiting_;  // waiting: by arrival
+  // Waiting: by arrival. Both have place for what may move there: no move between them fails.
+  Sequences running_, waiting_;
   SequenceId next_sequence_ = 1;
   int since_oldest_ = 0;  // admissions since the oldest waiting one had its turn
   EngineStats stats_;
@@ -73,6 +76,7 @@ class EngineLoop {
   // Kept from step to step, so that a step does not allocate.
   SchedulerState state_;
   StepPlan plan_;
+  std::vector<Sequence*> planned_;  // whose plan_.chunks are
   std::vector<Waiting> queue_;
   std::vector<double> served_;
   std::vector<size_t> order_;

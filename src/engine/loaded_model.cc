@@ -181,7 +181,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
   info.other_bytes = loaded + kRequestMemory;
   const KvShape shape{kv_type, config.layers, config.kv_heads, config.head_dim};
-  info.page_store_bytes = page_store_bytes(options, shape.page_bytes());
+  info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), shape.page_bytes());
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
   size_cache(options, shape, config.max_positions, budget - std::min(budget, taken), info);

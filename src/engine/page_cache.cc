@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <utility>
 
 namespace quire {
@@ -13,28 +14,44 @@ constexpr size_t kSlots = 16;                // pages that the store reads at th
 constexpr int kSmallestTail = 4;             // tokens of a page that are worth a copy
 constexpr double kHostBytesPerSecond = 4e9;  // of a page that is copied twice
 
-}  // namespace
-
-size_t page_store_bytes(const EngineOptions& options, size_t page_bytes) {
-  if (!options.prefix_cache || (options.host_cache_bytes == 0 && options.cache_dir.empty())) return 0;
-  const size_t write_behind = std::max(PageStoreOptions{}.write_behind_bytes, 2 * page_bytes);
-  return options.host_cache_bytes + (kSlots + 1) * page_bytes + (options.cache_dir.empty() ? 0 : write_behind);
-}
-
-PageCache::PageCache(KvMemory& kv, const PageCacheOptions& options)
-    : kv_(kv), options_(options), pool_(static_cast<uint32_t>(kv.pages()), kPageTokens), tree_(pool_) {
+// None: there is no store.
+std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, size_t page_bytes) {
   const bool disk = !options.directory.empty() && options.disk_bytes > 0;
-  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return;
+  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return std::nullopt;
   PageStoreOptions store;
-  store.page_bytes = kv.shape().page_bytes();
+  store.page_bytes = page_bytes;
   store.host_bytes = options.host_bytes;
   if (disk) store.directory = options.directory;
   store.disk_bytes = options.disk_bytes;
   store.identity = options.identity;
   store.warn = [](const std::string& text) { spdlog::warn("{}", text); };
-  store_ = std::make_unique<PageStore>(std::move(store));
+  return store;
+}
+
+size_t staging_bytes(size_t page_bytes) { return (kSlots + 1) * page_bytes; }
+
+}  // namespace
+
+PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity) {
+  return {.prefixes = o.prefix_cache && o.kv_cache,
+          .host_bytes = o.host_cache_bytes,
+          .directory = o.cache_dir,
+          .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
+          .identity = std::move(identity)};
+}
+
+size_t PageCache::store_bytes(const PageCacheOptions& options, size_t page_bytes) {
+  const auto store = store_options(options, page_bytes);
+  return store ? PageStore::memory_bytes(*store) + staging_bytes(page_bytes) : 0;
+}
+
+PageCache::PageCache(KvMemory& kv, const PageCacheOptions& options)
+    : kv_(kv), options_(options), pool_(static_cast<uint32_t>(kv.pages()), kPageTokens), tree_(pool_) {
+  auto store = store_options(options, kv.shape().page_bytes());
+  if (!store) return;
+  store_ = std::make_unique<PageStore>(std::move(*store));
   slots_.resize(kSlots);
-  staging_ = LargeBuffer((kSlots + 1) * kv.shape().page_bytes());
+  staging_ = LargeBuffer(staging_bytes(kv.shape().page_bytes()));
 }
 
 // The store may still read into the staging memory until it is gone.
@@ -84,8 +101,8 @@ void PageCache::look_up(Sequence& s, const StepCosts& costs) {
       seconds += tier == PageStore::Tier::kDisk ? store_->disk_read_seconds_per_page()
                                                 : static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
     }
-    const int64_t begin = int64_t{c.found} * kPageTokens, tokens = int64_t{pages} * kPageTokens;
-    const StepWork work{static_cast<int>(tokens), tokens * begin + tokens * tokens / 2};
+    StepWork work;
+    work.add(pages * kPageTokens, c.found * kPageTokens);
     if (seconds < costs.seconds(work) - costs.fixed) c.loads = pages;
   }
   if (c.loads > 0) return;

@@ -24,8 +24,7 @@ struct PageCacheOptions {
   std::string identity;   // what a page's bytes depend on, beside its tokens
 };
 
-// Memory that PageCache takes for its store, with pages of that size.
-size_t page_store_bytes(const EngineOptions& options, size_t page_bytes);
+PageCacheOptions page_cache_options(const EngineOptions& options, std::string identity = {});
 
 // Used by the engine's thread alone. Finished pages are nodes of a PrefixTree; evicted ones go to the PageStore, and
 // with a directory every page is written there as soon as it is finished.
@@ -34,6 +33,9 @@ class PageCache {
   // Throws Error: a folder that cannot be used, memory that cannot be had.
   PageCache(KvMemory& kv, const PageCacheOptions& options);
   ~PageCache();
+
+  // Memory that it takes for its store, outside the KV cache whose pages have that size.
+  static size_t store_bytes(const PageCacheOptions& options, size_t page_bytes);
 
   const PagePool& pool() const { return pool_; }
   int available_pages() const { return static_cast<int>(pool_.free_pages() + pool_.idle_pages()); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <tuple>
 
 namespace quire {
@@ -42,9 +43,7 @@ class Planner {
   void take(const SequenceView& s, int rows) {
     free_ -= grow(s, rows);
     rows_ -= rows;
-    work_.rows += rows;
-    // Row i of the chunk looks at computed + i + 1 tokens.
-    work_.attended += int64_t{rows} * (s.computed + 1) + int64_t{rows} * (rows - 1) / 2;
+    work_.add(rows, s.computed);
     plan_.chunks.push_back({s.id, s.computed, rows, s.computed + rows == s.tokens});
   }
 
@@ -77,18 +76,14 @@ class Planner {
     const bool late = std::any_of(state_.waiting.begin(), state_.waiting.end(),
                                   [&](const SequenceView& s) { return s.waited > limits_.ttft_target; });
     time_ = (late ? most : std::min(most, (1 + static_cast<double>(pending)) * decoding)) - decoding;
-    timed_ = true;
   }
 
   // Rows of a prompt for which there are rows, pages, logits and time; 0: not now.
   int chunk_rows(const SequenceView& s) const {
     const int left = s.tokens - s.computed;
     if (!limits_.chunked_prefill) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
-    int count = std::min(left, rows_);
-    if (timed_) {
-      const int in_time = costs_.rows_within(time_, s.computed) / kChunkStep * kChunkStep;
-      count = std::min(count, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time);
-    }
+    const int in_time = costs_.rows_within(time_, s.computed) / kChunkStep * kChunkStep;
+    int count = std::min({left, rows_, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time});
     // Other sequences may all want a row of logits.
     if (s.all_logits) count = std::min(count, std::max(1, limits_.max_logits - limits_.max_running));
     const int usable = free_ - (s.shared_tail ? 1 : 0);
@@ -96,13 +91,9 @@ class Planner {
   }
 
   void take_prompt(const SequenceView& s, int rows) {
-    if (timed_) {
-      StepWork before = work_;
-      take(s, rows);
-      time_ -= costs_.seconds(work_) - costs_.seconds(before);
-    } else {
-      take(s, rows);
-    }
+    const double before = costs_.seconds(work_);
+    take(s, rows);
+    time_ -= costs_.seconds(work_) - before;
     ++prompts_;
   }
 
@@ -181,8 +172,7 @@ class Planner {
   size_t running_;  // those behind were preempted
   int free_, rows_, prompts_ = 0;
   StepWork work_;
-  bool timed_ = false;
-  double time_ = 0;  // left for prompts
+  double time_ = std::numeric_limits<double>::infinity();  // left for prompts
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 namespace quire {
 
 using Clock = std::chrono::steady_clock;
+inline double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 // Shared by the n sequences of a request.
 struct RequestState {
@@ -61,7 +62,7 @@ struct CachedPages {
 
 struct Sequence {
   SequenceId id = 0;
-  std::shared_ptr<RequestState> request;
+  std::shared_ptr<RequestState> request;  // none: the answer has ended, the client knows
   int choice = 0;
   bool forks_pending = false;  // the first of n > 1: the others begin where its prompt ends
 

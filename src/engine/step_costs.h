@@ -10,6 +10,12 @@ namespace quire {
 struct StepWork {
   int rows = 0;
   int64_t attended = 0;  // tokens that its rows look at, summed over the rows
+
+  // `more` rows of a sequence of which `computed` tokens are done: the first looks at those and itself.
+  void add(int more, int computed) {
+    rows += more;
+    attended += int64_t{more} * (computed + 1) + int64_t{more} * (more - 1) / 2;
+  }
 };
 
 // seconds = fixed + per_row * rows + per_attended * attended. A plain value; the start is a guess that keeps the first

@@ -38,7 +38,6 @@ class HostTier {
   size_t pages() const { return kept_.size() + queued_.size(); }
   size_t queue_length() const { return queued_.size(); }
   uint64_t evictions() const { return evictions_; }
-  size_t bytes() const { return memory_.size(); }
 
  private:
   struct Slot {

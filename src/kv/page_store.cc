@@ -30,17 +30,14 @@ constexpr size_t kReadAhead = 8;
 // Looking through the folder may take this part of the thread's time.
 constexpr int kRescanShare = 50;
 
+bool wants_disk_tier(const PageStoreOptions& options) { return !options.directory.empty() && options.disk_bytes > 0; }
 bool has_disk_tier(const PageStoreOptions& options) {
-  if (options.directory.empty() || options.disk_bytes == 0) return false;
-  if (options.disk_bytes / 2 >= page_file_bytes(options.page_bytes)) return true;
-  if (options.warn)
-    options.warn("cache folder " + options.directory + " is not used: " + std::to_string(options.disk_bytes) +
-                 " bytes do not hold two pages of " + std::to_string(options.page_bytes) + " bytes");
-  return false;
+  return wants_disk_tier(options) && options.disk_bytes / 2 >= page_file_bytes(options.page_bytes);
 }
 
+size_t kept_pages(const PageStoreOptions& options) { return options.host_bytes / options.page_bytes; }
 size_t queued_pages(const PageStoreOptions& options) {
-  return std::max<size_t>(2, options.write_behind_bytes / options.page_bytes);
+  return has_disk_tier(options) ? std::max<size_t>(2, options.write_behind_bytes / options.page_bytes) : 0;
 }
 
 }  // namespace
@@ -54,9 +51,13 @@ struct PageStore::State {
 
   explicit State(const PageStoreOptions& o)
       : options(o), read_seconds(static_cast<double>(o.page_bytes) / kAssumedBytesPerSecond) {
-    const bool with_disk = has_disk_tier(options);
-    host.emplace(options.page_bytes, options.host_bytes / options.page_bytes, with_disk ? queued_pages(options) : 0);
-    if (!with_disk) return;
+    host.emplace(options.page_bytes, kept_pages(options), queued_pages(options));
+    if (!has_disk_tier(options)) {
+      if (wants_disk_tier(options) && options.warn)
+        options.warn("cache folder " + options.directory + " is not used: " + std::to_string(options.disk_bytes) +
+                     " bytes do not hold two pages of " + std::to_string(options.page_bytes) + " bytes");
+      return;
+    }
     disk.emplace(
         DiskTierOptions{options.directory, options.disk_bytes, options.page_bytes, options.identity, options.warn});
     const BlockSignals blocked;
@@ -158,6 +159,10 @@ void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
   progress.notify_all();
 }
 
+size_t PageStore::memory_bytes(const PageStoreOptions& options) {
+  return (kept_pages(options) + queued_pages(options)) * options.page_bytes;
+}
+
 PageStore::PageStore(PageStoreOptions options) {
   assert(options.page_bytes > 0);
   state_ = std::make_unique<State>(options);
@@ -225,15 +230,13 @@ void PageStore::flush() {
 
 double PageStore::disk_read_seconds_per_page() const { return state_->read_seconds.load(std::memory_order_relaxed); }
 
-size_t PageStore::memory_bytes() const { return state_->host->bytes(); }
-
 PageStore::Stats PageStore::stats() const {
   const State& s = *state_;
   const DiskTier::Stats disk = s.disk ? s.disk->stats() : DiskTier::Stats{};
   const std::lock_guard lock(state_->mutex);
   Stats all{};
   all.host_pages = s.host->pages();
-  all.host_capacity = s.options.host_bytes / s.options.page_bytes;
+  all.host_capacity = kept_pages(s.options);
   all.host_hits = s.host_hits;
   all.host_evictions = s.host->evictions();
   all.disk_pages = disk.pages;

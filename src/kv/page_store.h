@@ -46,6 +46,8 @@ class PageStore {
   explicit PageStore(PageStoreOptions options);
   // Writes what is queued, for 2 s at most. Pending loads are given up: their memory is not touched afterwards.
   ~PageStore();
+  // What it takes for pages: the host tier, and those on their way to the disk.
+  static size_t memory_bytes(const PageStoreOptions& options);
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
@@ -78,9 +80,6 @@ class PageStore {
   // How long the store's thread takes to read and check a page, smoothed, without queueing; for "load or recompute".
   // Before the first read: an assumed 1 GB/s.
   double disk_read_seconds_per_page() const;
-
-  // Everything the store ever takes for pages: host tier and pages on their way to the disk.
-  size_t memory_bytes() const;
 
   struct Stats {
     uint64_t host_pages, host_capacity, host_hits, host_evictions;  // hits: load()s served

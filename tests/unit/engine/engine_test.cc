@@ -3,64 +3,29 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
-#include <mutex>
-#include <random>
 #include <thread>
 
 #include "base/error.h"
-#include "quire/engine.h"
 #include "text/tokenizer.h"
-#include "unit/engine/tiny_model.h"
+#include "unit/engine/tiny_engine.h"
 
 namespace quire {
 namespace {
 
-struct Answer {
-  TokenIds tokens;
-  std::string text;
-  FinishReason finish = FinishReason::kNone;
-  std::string stop_reason, error;
-  int ends = 0;
-  Usage usage;
-  std::vector<float> logprobs;
-
-  void add(const Output& out) {
-    text += out.text;
-    for (const OutputToken& t : out.tokens) tokens.push_back(t.id), logprobs.push_back(t.logprob);
-    if (out.finish == FinishReason::kNone) return;
-    ++ends;
-    finish = out.finish;
-    stop_reason = out.stop_reason;
-    error = out.error;
-    usage = out.usage;
-  }
-};
-
-EngineOptions options() {
-  EngineOptions o;
-  o.model = testing::tiny_model();
-  o.threads = 2;
-  o.max_num_seqs = 16;
-  return o;
-}
+using testing::Answer;
+using testing::Answers;
+using testing::answers;
+using testing::tiny_options;
 
 Request request(unsigned seed, int prompt_tokens, int max_tokens, float temperature = 0.9f) {
-  std::mt19937 random(seed);
   Request r;
-  for (int i = 0; i < prompt_tokens; ++i) r.prompt.push_back(static_cast<TokenId>(random() % 256));
+  r.prompt = testing::random_tokens(seed, prompt_tokens);
   r.sampling.temperature = temperature;
   r.sampling.seed = seed;
   r.sampling.max_tokens = max_tokens;
   r.sampling.ignore_eos = true;
   r.sampling.logprobs = 0;
   return r;
-}
-
-std::vector<Answer> generate(Engine& engine, const Request& r) {
-  std::vector<Answer> answers(static_cast<size_t>(r.sampling.n));
-  engine.generate(r, [&](const Output& out) { answers[static_cast<size_t>(out.choice)].add(out); });
-  return answers;
 }
 
 std::vector<Request> mixed_requests() {
@@ -74,60 +39,47 @@ std::vector<Request> mixed_requests() {
   return requests;
 }
 
-std::vector<Answer> all_at_once(const EngineOptions& o, const std::vector<Request>& requests,
-                                EngineStats* stats = nullptr) {
+std::vector<Answers> all_at_once(const EngineOptions& o, const std::vector<Request>& requests,
+                                 EngineStats* stats = nullptr) {
   Engine engine(o);
-  std::vector<Answer> answers(requests.size());
-  std::mutex mutex;
-  std::promise<void> done;
-  size_t left = requests.size();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    engine.submit(requests[i], [&, i](const Output& out) {
-      const std::lock_guard lock(mutex);
-      answers[i].add(out);
-      if (out.finish != FinishReason::kNone && --left == 0) done.set_value();
-    });
-  }
-  done.get_future().wait();
+  auto all = testing::answers_together(engine, requests);
   if (stats) *stats = engine.stats();
-  return answers;
+  return all;
 }
 
-void expect_same(const std::vector<Answer>& a, const std::vector<Answer>& b, const char* what) {
+void expect_same(const std::vector<Answers>& a, const std::vector<Answers>& b, const std::string& what) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].tokens, b[i].tokens) << what << ", request " << i;
-    EXPECT_EQ(a[i].text, b[i].text) << what << ", request " << i;
-    EXPECT_EQ(a[i].logprobs, b[i].logprobs) << what << ", request " << i;
-    EXPECT_EQ(b[i].ends, 1) << what << ", request " << i;
-    EXPECT_EQ(b[i].finish, a[i].finish) << what << ", request " << i;
+    ASSERT_EQ(a[i].size(), b[i].size());
+    for (size_t choice = 0; choice < a[i].size(); ++choice)
+      testing::expect_same(a[i][choice], b[i][choice], what + ", request " + std::to_string(i));
   }
 }
 
 TEST(Engine, AnswersDoNotDependOnCompanyChunksCacheOrPreemption) {
   const auto requests = mixed_requests();
-  std::vector<Answer> alone;
+  std::vector<Answers> alone;
   {
-    Engine engine(options());
-    for (const Request& r : requests) alone.push_back(generate(engine, r)[0]);
+    Engine engine(tiny_options());
+    for (const Request& r : requests) alone.push_back(answers(engine, r));
   }
   for (size_t i = 0; i < alone.size(); ++i)
-    EXPECT_EQ(alone[i].tokens.size(), static_cast<size_t>(*requests[i].sampling.max_tokens));
-  expect_same(alone, all_at_once(options(), requests), "together");
-  EngineOptions o = options();
+    EXPECT_EQ(alone[i][0].tokens.size(), static_cast<size_t>(*requests[i].sampling.max_tokens));
+  expect_same(alone, all_at_once(tiny_options(), requests), "together");
+  EngineOptions o = tiny_options();
   o.max_num_batched_tokens = 7;
   expect_same(alone, all_at_once(o, requests), "rows 7");
   o.max_num_batched_tokens = 1;
   o.threads = 3;
   expect_same(alone, all_at_once(o, requests), "rows 1, 3 threads");
-  o = options();
+  o = tiny_options();
   o.chunked_prefill = false;
   expect_same(alone, all_at_once(o, requests), "whole prompts");
-  o = options();
+  o = tiny_options();
   o.max_num_seqs = 3;
   o.threads = 1;
   expect_same(alone, all_at_once(o, requests), "3 sequences, 1 thread");
-  o = options();
+  o = tiny_options();
   o.kv_cache = false;
   expect_same(alone, all_at_once(o, requests), "no KV cache");
 }
@@ -135,11 +87,10 @@ TEST(Engine, AnswersDoNotDependOnCompanyChunksCacheOrPreemption) {
 TEST(Engine, PreemptsWhenPagesRunOutAndAnswersTheSame) {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 12; ++i) requests.push_back(request(i, 9 + static_cast<int>(i), 70));
-  const auto expected = all_at_once(options(), requests);
-  EngineOptions o = options();
+  const auto expected = all_at_once(tiny_options(), requests);
+  EngineOptions o = tiny_options();
   o.max_model_len = 160;
-  o.kv_cache_bytes = size_t{13} * 2 * 2 * 16 * 32 * 2 *
-                     2;  // 13 pages of 2 layers, 2 heads, 16 tokens, 32 dimensions, keys and values of bf16
+  o.kv_cache_bytes = 13 * testing::kTinyPageBytes;
   EngineStats stats;
   expect_same(expected, all_at_once(o, requests, &stats), "13 pages");
   EXPECT_GT(stats.preemptions, 0u);
@@ -149,12 +100,12 @@ TEST(Engine, PreemptsWhenPagesRunOutAndAnswersTheSame) {
 TEST(Engine, ChoicesShareThePromptAndAnswerAsIfTheyDidNot) {
   Request r = request(3, 37, 12);
   r.sampling.n = 5;
-  Engine shared(options());
-  EngineOptions o = options();
+  Engine shared(tiny_options());
+  EngineOptions o = tiny_options();
   o.max_num_seqs = 1;  // the further choices wait and compute the prompt again
   Engine separate(o);
-  const auto a = generate(shared, r), b = generate(separate, r);
-  expect_same(a, b, "n = 5");
+  const Answers a = answers(shared, r), b = answers(separate, r);
+  expect_same({a}, {b}, "n = 5");
   EXPECT_NE(a[0].tokens, a[1].tokens);
   for (Engine* engine : {&shared, &separate}) {  // the counters follow the last answer
     for (int i = 0; i < 1000 && engine->stats().kv_pages_used != 0; ++i)
@@ -164,28 +115,28 @@ TEST(Engine, ChoicesShareThePromptAndAnswerAsIfTheyDidNot) {
 }
 
 TEST(Engine, EndsAtStopStringsStopTokensAndLength) {
-  Engine engine(options());
+  Engine engine(tiny_options());
   const Request plain = request(11, 10, 40);
-  const Answer whole = generate(engine, plain)[0];
-  EXPECT_EQ(whole.finish, FinishReason::kLength);
-  EXPECT_EQ(whole.usage.completion_tokens, 40);
-  EXPECT_EQ(whole.usage.prompt_tokens, 10);
+  const Answer whole = testing::answer(engine, plain);
+  EXPECT_EQ(whole.last.finish, FinishReason::kLength);
+  EXPECT_EQ(whole.last.usage.completion_tokens, 40);
+  EXPECT_EQ(whole.last.usage.prompt_tokens, 10);
   const size_t middle = whole.text.size() / 2;
   std::string stop = whole.text.substr(middle, 3);
   while (!stop.empty() && (stop[0] & 0xC0) == 0x80) stop.erase(0, 1);  // begin at a character
   Request r = plain;
   r.sampling.stop = {"this is not there", stop};
-  Answer cut = generate(engine, r)[0];
-  EXPECT_EQ(cut.finish, FinishReason::kStop);
-  EXPECT_EQ(cut.stop_reason, stop);
+  Answer cut = testing::answer(engine, r);
+  EXPECT_EQ(cut.last.finish, FinishReason::kStop);
+  EXPECT_EQ(cut.last.stop_reason, stop);
   EXPECT_EQ(cut.text, whole.text.substr(0, whole.text.find(stop)));
   r.sampling.include_stop_str_in_output = true;
-  EXPECT_EQ(generate(engine, r)[0].text, whole.text.substr(0, whole.text.find(stop) + stop.size()));
+  EXPECT_EQ(testing::answer(engine, r).text, whole.text.substr(0, whole.text.find(stop) + stop.size()));
   r = plain;
   r.sampling.stop_token_ids = {whole.tokens[7]};
-  cut = generate(engine, r)[0];
-  EXPECT_EQ(cut.finish, FinishReason::kStop);
-  EXPECT_EQ(cut.stop_reason, std::to_string(whole.tokens[7]));
+  cut = testing::answer(engine, r);
+  EXPECT_EQ(cut.last.finish, FinishReason::kStop);
+  EXPECT_EQ(cut.last.stop_reason, std::to_string(whole.tokens[7]));
   EXPECT_EQ(
       cut.tokens.size(),
       static_cast<size_t>(std::find(whole.tokens.begin(), whole.tokens.end(), whole.tokens[7]) - whole.tokens.begin()) +
@@ -193,24 +144,24 @@ TEST(Engine, EndsAtStopStringsStopTokensAndLength) {
 }
 
 TEST(Engine, HonoursEndOfSequenceMinTokensAndIgnoreEos) {
-  Engine engine(options());
+  Engine engine(tiny_options());
   const TokenId eos = *engine.tokenizer().eos();
   Request r = request(1, 4, 20, 0.0f);
   r.sampling.ignore_eos = false;
   r.sampling.logit_bias = {{eos, 100.0f}};
-  Answer a = generate(engine, r)[0];
-  EXPECT_EQ(a.finish, FinishReason::kStop);
+  Answer a = testing::answer(engine, r);
+  EXPECT_EQ(a.last.finish, FinishReason::kStop);
   EXPECT_EQ(a.tokens, TokenIds{eos});
   EXPECT_EQ(a.text, "");
   r.sampling.min_tokens = 6;
-  a = generate(engine, r)[0];
+  a = testing::answer(engine, r);
   EXPECT_EQ(a.tokens.size(), 7u);
   EXPECT_EQ(a.tokens.back(), eos);
   r.sampling.min_tokens = 0;
   r.sampling.ignore_eos = true;
-  a = generate(engine, r)[0];
+  a = testing::answer(engine, r);
   EXPECT_EQ(a.tokens.size(), 20u);
-  EXPECT_EQ(a.finish, FinishReason::kLength);
+  EXPECT_EQ(a.last.finish, FinishReason::kLength);
 }
 
 TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
@@ -222,7 +173,7 @@ TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
     cancelled += out.finish == FinishReason::kCancelled;
   };
   {
-    Engine engine(options());
+    Engine engine(tiny_options());
     std::vector<RequestId> ids;
     for (unsigned i = 0; i < 30; ++i) {
       Request r = request(i, 20, 400);
@@ -238,7 +189,7 @@ TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
 }
 
 TEST(Engine, RefusesWhatCanNeverRun) {
-  Engine engine(options());
+  Engine engine(tiny_options());
   const auto ignore = [](const Output&) { FAIL(); };
   const auto refused = [&](Request r) { EXPECT_THROW(engine.submit(std::move(r), ignore), Error); };
   refused(request(1, 0, 5));
@@ -255,7 +206,7 @@ TEST(Engine, RefusesWhatCanNeverRun) {
 
 TEST(Engine, NamesWhatIsWrongWithItsOptions) {
   const auto message = [](auto change) -> std::string {
-    EngineOptions o = options();
+    EngineOptions o = tiny_options();
     change(o);
     try {
       Engine engine(o);

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <vector>
 
-#include "quire/engine.h"
-#include "unit/engine/tiny_model.h"
+#include "unit/engine/tiny_engine.h"
 
 namespace {
 
@@ -80,6 +83,90 @@ TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
   EXPECT_GT(failed, 50);
   request.prompt[0] = 0;
   EXPECT_EQ(answer(-1).first, right);
+}
+
+// Twelve requests, of which four run at a time in pages for less: sequences are admitted, preempted and admitted again.
+// Everything is submitted by callbacks, on the engine's own thread, so that an allocation's number means one place.
+class Crowd {
+ public:
+  Crowd() : engine_(options()), ends_(12) {}
+
+  // Runs with allocation `fail_at` failing; how many there were until the end.
+  int run(int fail_at) {
+    Request first = request(0);
+    first.sampling.max_tokens = 1;
+    engine_.submit(first, [this, fail_at](const Output&) {
+      submit(0, 8);
+      allocations_left = fail_at;
+    });
+    std::unique_lock lock(mutex_);
+    // A sequence that is lost never ends.
+    EXPECT_TRUE(done_.wait_for(lock, std::chrono::seconds(20), [&] { return left_ == 0; }));
+    const int made = fail_at - allocations_left.exchange(-1);
+    for (const int ends : ends_) EXPECT_EQ(ends, 1);
+    return made;
+  }
+  int errors() const { return errors_; }
+  uint64_t preemptions() const { return engine_.stats().preemptions; }
+
+ private:
+  static EngineOptions options() {
+    EngineOptions o = testing::tiny_options();
+    o.threads = 1;
+    o.max_num_seqs = 4;
+    o.max_model_len = 64;
+    o.kv_cache_bytes = 10 * testing::kTinyPageBytes;
+    o.host_cache_bytes = 4 * testing::kTinyPageBytes;
+    return o;
+  }
+  static Request request(int i) {
+    Request r;
+    r.prompt = testing::random_tokens(static_cast<unsigned>(i), 20 + i % 4);
+    r.sampling.max_tokens = 33;
+    r.sampling.ignore_eos = true;
+    return r;
+  }
+
+  void submit(int from, int to) {
+    for (int i = from; i < to; ++i) engine_.submit(request(i), [this, i](const Output& out) { take(i, out); });
+  }
+  void take(int i, const Output& out) {
+    if (!more_) {
+      more_ = true;
+      const int left = allocations_left.exchange(-1);  // submit may fail, and is not what is looked at here
+      submit(8, 12);
+      allocations_left = left;
+    }
+    if (out.finish == FinishReason::kNone) return;
+    errors_ += out.finish == FinishReason::kError;
+    const std::lock_guard lock(mutex_);
+    ++ends_[static_cast<size_t>(i)];
+    if (--left_ == 0) done_.notify_one();
+  }
+
+  Engine engine_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::vector<int> ends_;
+  bool more_ = false;
+  int left_ = 12, errors_ = 0;
+};
+
+TEST(OutOfMemory, LosesNoSequenceThatMoves) {
+  Crowd calm;
+  constexpr int kNever = 1 << 30;
+  const int allocations = calm.run(kNever);
+  EXPECT_EQ(calm.errors(), 0);
+  EXPECT_GT(calm.preemptions(), 0u);
+  EXPECT_GT(allocations, 100);
+  int failed = 0;
+  for (int i = 0; i < allocations; ++i) {
+    Crowd crowd;
+    crowd.run(i);
+    failed += crowd.errors() > 0;
+    ASSERT_FALSE(HasFailure()) << "allocation " << i << " of " << allocations;
+  }
+  EXPECT_GT(failed, 50);
 }
 
 }  // namespace

@@ -4,31 +4,23 @@
 
 #include <filesystem>
 #include <future>
-#include <mutex>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
-#include "quire/engine.h"
-#include "unit/engine/tiny_model.h"
+#include "unit/engine/tiny_engine.h"
 
 namespace quire {
 namespace {
 
-EngineOptions options() {
-  EngineOptions o;
-  o.model = testing::tiny_model();
-  o.threads = 2;
-  o.max_num_seqs = 16;
-  return o;
-}
-
-TokenIds random_tokens(unsigned seed, int count) {
-  std::mt19937 random(seed);
-  TokenIds ids;
-  for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(random() % 256));
-  return ids;
-}
+using testing::Answer;
+using testing::answer;
+using testing::Answers;
+using testing::answers;
+using testing::expect_same;
+using testing::kTinyPageBytes;
+using testing::random_tokens;
+using testing::tiny_options;
 
 Request request(TokenIds prompt, int max_tokens = 20) {
   Request r;
@@ -41,39 +33,16 @@ Request request(TokenIds prompt, int max_tokens = 20) {
   return r;
 }
 
-struct Answer {
-  TokenIds tokens;
-  std::vector<float> logprobs;
-  Output last;
-  std::vector<OutputToken> prompt;
-
-  void add(const Output& out) {
-    for (const OutputToken& t : out.tokens) tokens.push_back(t.id), logprobs.push_back(t.logprob);
-    if (!out.prompt_logprobs.empty()) prompt = out.prompt_logprobs;
-    last = out;
-  }
-};
-Answer answer(Engine& engine, const Request& r) {
-  Answer a;
-  engine.generate(r, [&](const Output& out) { a.add(out); });
-  return a;
-}
-
 // What the engine says without any cache.
 Answer plain(const Request& r) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.prefix_cache = false;
   Engine engine(o);
   return answer(engine, r);
 }
 
-void expect_same(const Answer& a, const Answer& b) {
-  EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_EQ(a.logprobs, b.logprobs);  // to the bit
-}
-
 TEST(PrefixCache, FindsPrefixesAtPageBoundariesAndInsidePages) {
-  Engine engine(options());
+  Engine engine(tiny_options());
   const TokenIds base = random_tokens(1, 150);
   EXPECT_EQ(answer(engine, request(base)).last.usage.cached_tokens, 0);
   // The same again: all but the last token, which must be computed for its logits.
@@ -102,7 +71,7 @@ TEST(PrefixCache, FindsPrefixesAtPageBoundariesAndInsidePages) {
 }
 
 TEST(PrefixCache, SaltsKeepPrefixesApart) {
-  Engine engine(options());
+  Engine engine(tiny_options());
   Request r = request(random_tokens(4, 100));
   r.cache_salt = "a";
   answer(engine, r);
@@ -110,7 +79,7 @@ TEST(PrefixCache, SaltsKeepPrefixesApart) {
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
   r.cache_salt = "a";
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 96);
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.prefix_cache = false;
   Engine without(o);
   answer(without, r);
@@ -118,7 +87,7 @@ TEST(PrefixCache, SaltsKeepPrefixesApart) {
 }
 
 TEST(PrefixCache, RequestsThatComeTogetherComputeTheirPrefixOnce) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_num_batched_tokens = 32;
   Engine engine(o);
   const TokenIds base = random_tokens(5, 240);
@@ -128,28 +97,17 @@ TEST(PrefixCache, RequestsThatComeTogetherComputeTheirPrefixOnce) {
     prompt.push_back(static_cast<TokenId>(i));
     requests.push_back(request(prompt));
   }
-  std::vector<Answer> answers(requests.size());
-  std::mutex mutex;
-  std::promise<void> done;
-  size_t left = requests.size();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    engine.submit(requests[i], [&, i](const Output& out) {
-      const std::lock_guard lock(mutex);
-      answers[i].add(out);
-      if (out.finish != FinishReason::kNone && --left == 0) done.set_value();
-    });
-  }
-  done.get_future().wait();
+  const std::vector<Answers> together = testing::answers_together(engine, requests);
   int cached = 0;
-  for (const Answer& a : answers) cached += a.last.usage.cached_tokens == 240;
+  for (const Answers& a : together) cached += a[0].last.usage.cached_tokens == 240;
   EXPECT_EQ(cached, 7);
-  for (size_t i = 0; i < requests.size(); i += 3) expect_same(answers[i], plain(requests[i]));
+  for (size_t i = 0; i < requests.size(); i += 3) expect_same(together[i][0], plain(requests[i]));
 }
 
 TEST(PrefixCache, GivesWayWhenPagesAreNeeded) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_model_len = 160;
-  o.kv_cache_bytes = size_t{14} * 2 * 2 * 16 * 32 * 2 * 2;  // 14 pages
+  o.kv_cache_bytes = 14 * kTinyPageBytes;  // 14 pages
   Engine engine(o);
   for (unsigned i = 0; i < 12; ++i) {
     const Request r = request(random_tokens(100 + i % 4, 60 + static_cast<int>(i)), 40);
@@ -160,9 +118,9 @@ TEST(PrefixCache, GivesWayWhenPagesAreNeeded) {
 
 // What had to leave the KV cache comes back from host memory.
 TEST(PrefixCache, KeepsEvictedPagesInHostMemory) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_model_len = 256;
-  o.kv_cache_bytes = size_t{18} * 2 * 2 * 16 * 32 * 2 * 2;
+  o.kv_cache_bytes = 18 * kTinyPageBytes;
   o.host_cache_bytes = size_t{1} << 20;
   Engine engine(o);
   const Request r = request(random_tokens(6, 200));
@@ -180,9 +138,20 @@ TEST(PrefixCache, KeepsEvictedPagesInHostMemory) {
   EXPECT_GT(engine.stats().pages_loaded, 0u);
 }
 
+TEST(PrefixCache, BudgetsMemoryForAStoreThatItHas) {
+  EngineOptions o = tiny_options();
+  EXPECT_EQ(Engine(o).info().page_store_bytes, 0u);
+  o.host_cache_bytes = 100 * kTinyPageBytes;
+  const size_t store = Engine(o).info().page_store_bytes;
+  EXPECT_GT(store, 100 * kTinyPageBytes);
+  EXPECT_LT(store, 120 * kTinyPageBytes);
+  o.kv_cache = false;
+  EXPECT_EQ(Engine(o).info().page_store_bytes, 0u);
+}
+
 TEST(PrefixCache, SurvivesARestart) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-prefixes-" + std::to_string(::getpid()));
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.cache_dir = folder.string();
   const Request r = request(random_tokens(8, 300));
   Answer cold;
@@ -210,7 +179,7 @@ TEST(PrefixCache, SurvivesARestart) {
 TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
   Request r = request(random_tokens(10, 90), 0);
   r.sampling.prompt_logprobs = 3;
-  Engine engine(options());
+  Engine engine(tiny_options());
   const Answer whole = answer(engine, r);
   ASSERT_EQ(whole.prompt.size(), 90u);
   EXPECT_TRUE(whole.tokens.empty());
@@ -219,7 +188,7 @@ TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
     EXPECT_EQ(whole.prompt[i].id, r.prompt[i]);
     EXPECT_EQ(whole.prompt[i].top_logprobs.size(), i == 0 ? 0u : 3u);
   }
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_num_batched_tokens = 7;
   Engine narrow(o);
   const Answer chunked = answer(narrow, r);
@@ -244,8 +213,8 @@ TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
 }
 
 TEST(Embeddings, DependOnThePromptAlone) {
-  Engine engine(options());
-  EngineOptions o = options();
+  Engine engine(tiny_options());
+  EngineOptions o = tiny_options();
   o.max_num_batched_tokens = 5;
   Engine narrow(o);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
@@ -264,7 +233,7 @@ TEST(Embeddings, DependOnThePromptAlone) {
 }
 
 TEST(Deadlines, EndARequestAndNobodyElse) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_num_seqs = 1;
   Engine engine(o);
   Request slow = request(random_tokens(12, 10), 300), late = request(random_tokens(13, 10), 300);
@@ -282,7 +251,7 @@ TEST(Deadlines, EndARequestAndNobodyElse) {
 
 // Choices that end with their first token leave nothing behind, whether they would have run or waited.
 TEST(Choices, MayEndWithTheirFirstToken) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_num_seqs = 2;
   Engine engine(o);
   for (int i = 0; i < 3; ++i) {
@@ -297,11 +266,10 @@ TEST(Choices, MayEndWithTheirFirstToken) {
 // Pages hold what sequences have: at steady load less than 4 % of the slots taken are empty, and twice as many
 // sequences run as would if each had the memory of the longest set aside.
 TEST(Pages, WasteLittleAndHoldManySequences) {
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_num_seqs = 32;
   o.max_model_len = 512;
-  const size_t page_bytes = size_t{2} * 2 * 16 * 32 * 2 * 2;
-  o.kv_cache_bytes = 10 * (512 / 16) * page_bytes;  // of ten sequences of 512
+  o.kv_cache_bytes = 10 * (512 / 16) * kTinyPageBytes;  // of ten sequences of 512
   Engine engine(o);
   double unused = 0, taken = 0;
   int most_running = 0;
@@ -338,42 +306,26 @@ TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
     r.tenant = std::to_string(random() % 4);
     requests.push_back(std::move(r));
   }
-  std::vector<std::vector<Answer>> alone;
+  std::vector<Answers> alone;
   {
-    EngineOptions o = options();
+    EngineOptions o = tiny_options();
     o.prefix_cache = false;
     Engine engine(o);
-    for (const Request& r : requests) {
-      auto& answers = alone.emplace_back(static_cast<size_t>(r.sampling.n));
-      engine.generate(r, [&](const Output& out) { answers[static_cast<size_t>(out.choice)].add(out); });
-    }
+    for (const Request& r : requests) alone.push_back(answers(engine, r));
   }
-  EngineOptions o = options();
+  EngineOptions o = tiny_options();
   o.max_model_len = 256;
   o.max_num_batched_tokens = 48;
-  o.kv_cache_bytes = size_t{28} * 2 * 2 * 16 * 32 * 2 * 2;  // 28 pages: preemptions and evictions
+  o.kv_cache_bytes = 28 * kTinyPageBytes;  // 28 pages: preemptions and evictions
   o.host_cache_bytes = size_t{1} << 18;
   Engine engine(o);
-  std::vector<std::vector<Answer>> together;
-  for (const Request& r : requests) together.emplace_back(static_cast<size_t>(r.sampling.n));
-  std::mutex mutex;
-  std::promise<void> done;
-  size_t left = 0;
-  for (const Request& r : requests) left += static_cast<size_t>(r.sampling.n);
   std::vector<bool> cancelled(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const RequestId id = engine.submit(requests[i], [&, i](const Output& out) {
-      const std::lock_guard lock(mutex);
-      together[i][static_cast<size_t>(out.choice)].add(out);
-      if (out.finish != FinishReason::kNone && --left == 0) done.set_value();
-    });
-    if (i % 9 == 4) {
-      cancelled[i] = true;
-      if (i % 2) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-      engine.cancel(id);
-    }
-  }
-  done.get_future().wait();
+  const std::vector<Answers> together = testing::answers_together(engine, requests, [&](size_t i, RequestId id) {
+    if (i % 9 != 4) return;
+    cancelled[i] = true;
+    if (i % 2) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    engine.cancel(id);
+  });
   for (size_t i = 0; i < requests.size(); ++i) {
     for (size_t choice = 0; choice < alone[i].size(); ++choice) {
       const Answer &a = alone[i][choice], &b = together[i][choice];
@@ -382,8 +334,7 @@ TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
         EXPECT_TRUE(std::equal(b.tokens.begin(), b.tokens.end(), a.tokens.begin())) << i;
         continue;
       }
-      EXPECT_EQ(a.last.finish, b.last.finish) << i;
-      expect_same(a, b);
+      expect_same(a, b, "request " + std::to_string(i));
     }
   }
   const EngineStats stats = engine.stats();

@@ -1,0 +1,95 @@
+// An engine over a tiny model, requests to it and their answers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "quire/engine.h"
+#include "unit/engine/tiny_model.h"
+
+namespace quire::testing {
+
+// Of tiny_model(): 2 layers, 2 KV heads, 16 tokens, 32 dimensions, keys and values of bf16.
+inline constexpr size_t kTinyPageBytes = size_t{2} * 2 * 16 * 32 * 2 * 2;
+
+inline EngineOptions tiny_options() {
+  EngineOptions o;
+  o.model = tiny_model();
+  o.threads = 2;
+  o.max_num_seqs = 16;
+  return o;
+}
+
+inline TokenIds random_tokens(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  TokenIds ids;
+  for (int i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(random() % 256));
+  return ids;
+}
+
+struct Answer {
+  TokenIds tokens;
+  std::vector<float> logprobs;
+  std::string text;
+  std::vector<OutputToken> prompt;
+  Output last;
+  int ends = 0;
+
+  void add(const Output& out) {
+    for (const OutputToken& t : out.tokens) tokens.push_back(t.id), logprobs.push_back(t.logprob);
+    text += out.text;
+    if (!out.prompt_logprobs.empty()) prompt = out.prompt_logprobs;
+    last = out;
+    ends += out.finish != FinishReason::kNone;
+  }
+};
+using Answers = std::vector<Answer>;  // by choice
+
+inline Answers answers(Engine& engine, const Request& r) {
+  Answers all(static_cast<size_t>(r.sampling.n));
+  engine.generate(r, [&](const Output& out) { all[static_cast<size_t>(out.choice)].add(out); });
+  return all;
+}
+inline Answer answer(Engine& engine, const Request& r) { return answers(engine, r)[0]; }
+
+// Submits all requests, calls submitted(i, id) after each, and waits for every choice's end.
+inline std::vector<Answers> answers_together(Engine& engine, const std::vector<Request>& requests,
+                                             const std::function<void(size_t, RequestId)>& submitted = {}) {
+  std::vector<Answers> all;
+  int left = 0;
+  for (const Request& r : requests) {
+    all.emplace_back(static_cast<size_t>(r.sampling.n));
+    left += r.sampling.n;
+  }
+  std::mutex mutex;
+  std::condition_variable done;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const RequestId id = engine.submit(requests[i], [&, i](const Output& out) {
+      all[i][static_cast<size_t>(out.choice)].add(out);
+      if (out.finish == FinishReason::kNone) return;
+      const std::lock_guard lock(mutex);
+      if (--left == 0) done.notify_one();
+    });
+    if (submitted) submitted(i, id);
+  }
+  std::unique_lock lock(mutex);
+  done.wait(lock, [&] { return left == 0; });
+  return all;
+}
+
+// To the bit.
+inline void expect_same(const Answer& a, const Answer& b, const std::string& what = {}) {
+  EXPECT_EQ(a.tokens, b.tokens) << what;
+  EXPECT_EQ(a.text, b.text) << what;
+  EXPECT_EQ(a.logprobs, b.logprobs) << what;
+  EXPECT_EQ(a.last.finish, b.last.finish) << what;
+  EXPECT_EQ(b.ends, 1) << what;
+}
+
+}  // namespace quire::testing
