@@ -124,6 +124,8 @@ std::optional<std::string> ApiKeys::name_of(std::string_view key) const {
   return found->name;
 }
 
+bool needs_no_key(std::string_view path) { return path == "/health" || path == "/ready" || path == "/metrics"; }
+
 std::string_view bearer_key(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
   if (authorization.size() <= kScheme.size()) return {};

@@ -46,6 +46,9 @@ class ApiKeys {
   std::vector<Entry> from_file_;
 };
 
+// What probes and Prometheus ask. Everything else, also what is not there, is for those with a key.
+bool needs_no_key(std::string_view path);
+
 // "Bearer KEY" of an Authorization header; empty: something else.
 std::string_view bearer_key(std::string_view authorization);
 

@@ -37,9 +37,6 @@ std::string_view path_of(boost::beast::string_view target) {
   return whole.substr(0, whole.find_first_of("?#"));
 }
 
-// What probes and Prometheus ask. Everything else, also what is not there, is for those with a key.
-bool needs_no_key(std::string_view path) { return path == "/health" || path == "/ready" || path == "/metrics"; }
-
 double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "server/api_fields.h"
+#include "server/api_keys.h"
 #include "server/api_shapes.h"
 
 namespace quire {
@@ -75,7 +76,6 @@ Json post_operation(const ApiInfo& api) {
   Json responses = {{"200", {{"description", "the answer"}, {"content", std::move(content)}}}};
   const Json error = json_content(reference(api.api == Api::kMessage ? "AnthropicError" : "Error"));
   for (const auto& [status, why] : {std::pair{"400", "a field is wrong or not supported"},
-                                    {"401", "the key is missing or wrong"},
                                     {"404", "the model is not served here"},
                                     {"408", "the body did not arrive in time"},
                                     {"413", "the body is too large"},
@@ -100,6 +100,28 @@ Json get_operation(std::string_view summary, Json content, std::initializer_list
   }
   return {{"summary", summary}, {"responses", std::move(responses)}};
 }
+
+// On a server with keys.
+void ask_for_key(Json& paths) {
+  for (const auto& [path, operations] : paths.items()) {
+    for (Json& operation : operations) {
+      if (needs_no_key(path)) {
+        operation["security"] = Json::array();
+      } else {
+        operation["responses"]["401"] = {
+            {"description", "the key is missing or wrong"},
+            {"headers", {{"WWW-Authenticate", {{"schema", {{"const", "Bearer"}}}}}}},
+            {"content", json_content(reference(path == api_info(Api::kMessage).path ? "AnthropicError" : "Error"))}};
+      }
+    }
+  }
+}
+
+// Either header carries the key.
+constexpr std::string_view kSecuritySchemes = R"json({
+  "bearer": {"type": "http", "scheme": "bearer"},
+  "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"}
+})json";
 
 // Answers and errors. What is not required is there only when it was asked for.
 constexpr std::string_view kAnswers = R"json({
@@ -194,7 +216,7 @@ Json request_schema(Api api) {
   return schema;
 }
 
-std::string openapi_document(const ApiLimits& limits, std::string_view version) {
+std::string openapi_document(const ApiLimits& limits, std::string_view version, bool needs_key) {
   Json paths = Json::object();
   for (const ApiInfo& api : api_list()) paths[std::string(api.path)] = {{"post", post_operation(api)}};
   const auto add = [&](const char* path, Json operation) { paths[path] = {{"get", std::move(operation)}}; };
@@ -211,10 +233,16 @@ std::string openapi_document(const ApiLimits& limits, std::string_view version) 
 
   Json schemas = schema_components(limits);
   schemas.update(Json::parse(kAnswers));
-  return dump({{"openapi", "3.1.0"},
-               {"info", {{"title", "Quire"}, {"version", version}}},
-               {"paths", std::move(paths)},
-               {"components", {{"schemas", std::move(schemas)}}}});
+  Json document = {{"openapi", "3.1.0"},
+                   {"info", {{"title", "Quire"}, {"version", version}}},
+                   {"components", {{"schemas", std::move(schemas)}}}};
+  if (needs_key) {
+    ask_for_key(paths);
+    document["components"]["securitySchemes"] = Json::parse(kSecuritySchemes);
+    document["security"] = Json::parse(R"([{"bearer": []}, {"api_key": []}])");
+  }
+  document["paths"] = std::move(paths);
+  return dump(document);
 }
 
 }  // namespace quire

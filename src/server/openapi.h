@@ -8,7 +8,8 @@
 
 namespace quire {
 
-std::string openapi_document(const ApiLimits& limits, std::string_view version);
+// needs_key: requests need an API key, but for the paths of needs_no_key() in api_keys.h.
+std::string openapi_document(const ApiLimits& limits, std::string_view version, bool needs_key);
 
 // JSON Schema of an API's body, with references into "#/components/schemas".
 Json request_schema(Api api);

@@ -203,7 +203,9 @@ Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move
 Server::Server(Completer& completer, ServerOptions options) : Server(std::move(options)) { attach(completer); }
 
 void Server::attach(Completer& completer) {
-  state_->service = std::make_unique<Service>(completer, state_->options);
+  ServiceOptions options = state_->options;
+  options.needs_key = state_->keys.required();
+  state_->service = std::make_unique<Service>(completer, std::move(options));
   state_->context.service.store(state_->service.get(), std::memory_order_release);
 }
 

@@ -134,7 +134,7 @@ Reply Service::reply(const Route& route, bool stopping) const {
     case Endpoint::kVersion:
       return {.body = dump({{"version", options_.version}})};
     case Endpoint::kOpenApi:
-      return {.body = openapi_document(limits(), options_.version)};
+      return {.body = openapi_document(limits(), options_.version, options_.needs_key)};
     case Endpoint::kMetrics:
       return {.body = metrics_->scrape(completer_.stats()), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     case Endpoint::kModels: {

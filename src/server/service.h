@@ -22,6 +22,7 @@ struct ServiceOptions {
   int max_queue = 256;                    // answers that may wait behind them; more: 429
   std::string metrics_prefix = "quire:";  // "vllm:" makes its dashboards work
   std::string version = "unknown";        // of the program
+  bool needs_key = false;                 // what /openapi.json says; Connection asks for the key
 };
 
 // A whole answer to a simple request.

@@ -1,5 +1,7 @@
-"""The real server on the real model, once for all tests."""
+"""The real program: one server on the real model for all tests, and small models to run it on."""
 
+import contextlib
+import json
 import os
 import pathlib
 import re
@@ -13,6 +15,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUIRE = pathlib.Path(os.environ.get("QUIRE", ROOT / "build/release/quire"))
 MODELS = pathlib.Path(os.environ.get("QUIRE_MODELS", pathlib.Path.home() / ".cache/quire/models"))
 MODEL = pathlib.Path(os.environ.get("QUIRE_TEST_MODEL", MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+
+GOLDEN = ROOT / "../shared/golden"  # reference data that is not part of the repository
+
+needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no model at {MODEL}: ./dev fetch")
+needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason="no reference models at hand")
 
 
 class Server:
@@ -36,20 +44,62 @@ class Server:
         return self.process.returncode, log
 
 
+def skip_without_binary():
+    if not QUIRE.exists():
+        pytest.skip(f"no binary at {QUIRE}: ./dev build")
+
+
 def skip_without_binary_and_model():
-    for what, path in (("binary", QUIRE), ("model", MODEL)):
+    skip_without_binary()
+    if not MODEL.exists():
+        pytest.skip(f"no model at {MODEL}: ./dev fetch")
+
+
+def quire(*arguments, timeout=120, **options):
+    """The program, run to its end, whatever that is."""
+    skip_without_binary()
+    return subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
+
+
+def quire_json(*arguments):
+    """The JSON it prints with --json."""
+    done = quire(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """Makes a model of random weights: tiny("q4_k") is its path."""
+    folder = tmp_path_factory.mktemp("tiny")
+
+    def make(weights):
+        path = folder / f"{weights}.gguf"
         if not path.exists():
-            pytest.skip(f"no {what} at {path}")
+            done = quire("synth", "--shape", "tiny", "--type", weights, "-o", path)
+            assert done.returncode == 0, done.stderr
+        return path
+
+    return make
+
+
+@contextlib.contextmanager
+def served(*flags):
+    """A server that must end well."""
+    skip_without_binary_and_model()
+    running = Server("--log-level", "warning", *flags)
+    try:
+        yield running
+    finally:
+        code, log = running.stop()
+    assert code == 0, log
 
 
 @pytest.fixture(scope="session")
 def server():
-    skip_without_binary_and_model()
     # The context is cut to what the tests need, so that they run on small machines.
-    running = Server("--max-model-len", "2048", "--log-level", "warning")
-    yield running
-    code, log = running.stop()
-    assert code == 0, log
+    with served("--max-model-len", "2048") as running:
+        yield running
 
 
 @pytest.fixture

@@ -57,6 +57,27 @@ TEST(Access, RefusesBeforeTheBodyComes) {
   EXPECT_EQ(HttpClient(running.port()).call("POST", "/v1/messages").json()["type"], "error");
 }
 
+TEST(Access, TheDocumentSaysWhatNeedsAKey) {
+  RunningServer open;
+  const Json without = HttpClient(open.port()).get("/openapi.json").json();
+  EXPECT_FALSE(without.contains("security") || without["components"].contains("securitySchemes"));
+  const TemporaryFolder folder;
+  RunningServer running(with_keys(folder));
+  const Json document = HttpClient(running.port()).call("GET", "/openapi.json", {}, kKey).json();
+  EXPECT_EQ(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+  EXPECT_EQ(document["security"].size(), 2u);
+  for (const auto& [path, operations] : document["paths"].items()) {
+    for (const auto& [method, operation] : operations.items()) {
+      const bool asks = !operation.contains("security");
+      EXPECT_EQ(operation["responses"].contains("401"), asks) << path;
+      EXPECT_FALSE(without["paths"][path][method]["responses"].contains("401")) << path;
+      HttpClient client(running.port());  // a refused body ends its connection
+      const int status = method == "get" ? client.get(path).status : client.post(path, "{}").status;
+      EXPECT_EQ(status == 401, asks) << method << " " << path;
+    }
+  }
+}
+
 TEST(Access, ReadsTheKeysAgainOnSighup) {
   const TemporaryFolder folder;
   RunningServer running(with_keys(folder), [](Server& server) { server.obey_signals(); });
