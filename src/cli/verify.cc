@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -67,7 +68,10 @@ class Reference {
     const TensorView* t = file_.find_tensor(name);
     if (t && t->type == TensorType::I32) return values<TokenId>(name, TensorType::I32);
     TokenIds out;
-    for (const int64_t id : values<int64_t>(name, TensorType::I64)) out.push_back(static_cast<TokenId>(id));
+    for (const int64_t id : values<int64_t>(name, TensorType::I64)) {
+      if (!std::in_range<TokenId>(id)) throw invalid("{}: tensor {} has {}, which is no token", file_.file(), name, id);
+      out.push_back(static_cast<TokenId>(id));
+    }
     return out;
   }
   std::vector<float> floats(const std::string& name) { return values<float>(name, TensorType::F32); }

@@ -29,6 +29,12 @@ Comparison Verifier::compare(const Expected& e) {
     throw invalid("{}: {} prompt tokens and {} logits do not fit a vocabulary of {}", e.name, e.prompt.size(),
                   e.logits.size(), vocab_);
   }
+  for (const TokenId id : e.prompt) {
+    if (id < 0 || id >= model_.config.vocab)
+      throw invalid("{}: token {} is not one of a vocabulary of {}", e.name, id, vocab_);
+  }
+  if (!e.margins.empty() && e.margins.size() != e.greedy.size())
+    throw invalid("{}: {} margins of {} greedy tokens", e.name, e.margins.size(), e.greedy.size());
   sequence_.clear();
   std::vector<float> last;
   const auto chunk = static_cast<size_t>(model_.decoder->limits().max_logits);

@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from conftest import MODEL, QUIRE, eventually, skip_without_binary_and_model
+from conftest import MODEL, QUIRE, eventually, quire, skip_without_binary_and_model
 
 
 def status(port, path, headers=None):
@@ -113,11 +113,8 @@ def test_a_signal_ends_a_load():
 
 
 def test_a_model_that_cannot_be_loaded_is_one_clear_line(tmp_path):
-    if not QUIRE.exists():
-        pytest.skip(f"no binary at {QUIRE}")
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
-    command = [QUIRE, "serve", "-m", broken, "--port", "0", "--log-level", "warning"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = quire("serve", "-m", broken, "--port", "0", "--log-level", "warning")
     assert ended.returncode == 1 and ended.stdout == ""
     assert str(broken) in ended.stderr and len(ended.stderr.strip().splitlines()) == 1

@@ -8,26 +8,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conftest import QUIRE, ROOT
+from conftest import QUIRE, ROOT, quire, quire_json
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    if not QUIRE.exists():
-        pytest.skip(f"no binary at {QUIRE}")
-    path = tmp_path_factory.mktemp("bench") / "tiny.gguf"
-    subprocess.run([QUIRE, "synth", "--shape", "tiny", "--type", "q4_k", "-o", path], check=True, capture_output=True)
-    return str(path)
-
-
-def bench(*arguments):
-    done = subprocess.run([QUIRE, "bench", *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def model(tiny):
+    return tiny("q4_k")
 
 
 def test_each_combination_is_measured_beside_its_limit(model):
-    report = json.loads(bench("-m", model, "-p", "16,40", "-n", "4", "-b", "1,3", "-d", "0,20", "-r", "3", "--json"))
+    report = quire_json("bench", "-m", model, "-p", "16,40", "-n", "4", "-b", "1,3", "-d", "0,20", "-r", "3")
     tests = [(r["test"], r["tokens"], r["depth"], r["batch"]) for r in report["results"]]
     assert tests == [(*test, depth, batch) for depth in (0, 20) for test, batch in ((("prefill", 16), 1), (("prefill", 40), 1), (("decode", 4), 1), (("decode", 4), 3))]
     for r in report["results"]:
@@ -40,7 +30,7 @@ def test_each_combination_is_measured_beside_its_limit(model):
 
 
 def test_a_profile_adds_up_to_its_step(model):
-    report = json.loads(bench("-m", model, "-p", "32", "-n", "8", "-r", "1", "--profile", "--json"))
+    report = quire_json("bench", "-m", model, "-p", "32", "-n", "8", "-r", "1", "--profile")
     for profile in report["profiles"]:
         operations = {o["operation"]: o for o in profile["operations"]}
         assert sum(o["seconds"] for o in operations.values()) == pytest.approx(profile["step_seconds"])
@@ -48,24 +38,22 @@ def test_a_profile_adds_up_to_its_step(model):
         assert all(o["seconds"] > 0 for name, o in operations.items() if name not in ("rest", "sampling"))
         assert {"qkv", "attention", "o", "gate/up", "down", "head"} == {name for name, o in operations.items() if "of_limit" in o}
         assert operations["qkv"]["calls"] == operations["attention"]["calls"] == 2  # layers
-    assert "| operation |" in bench("-m", model, "-p", "0", "-n", "4", "-r", "1", "--profile")
+    assert "| operation |" in quire("bench", "-m", model, "-p", "0", "-n", "4", "-r", "1", "--profile").stdout
 
 
 def test_quality_measures_rounding_and_nothing_else(model, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 20)
-    flags = ("-m", model, "-p", "0", "-n", "0", "--quality", "--text", str(text), "--quality-tokens", "600", "--json")
-    quality = json.loads(bench(*flags))["quality"]
+    flags = ("bench", "-m", model, "-p", "0", "-n", "0", "--quality", "--text", text, "--quality-tokens", "600")
+    quality = quire_json(*flags)["quality"]
     assert 0 < quality["mean_kl"] <= quality["p99_kl"] <= quality["max_kl"] and quality["mean_kl"] < 0.5
-    exact = json.loads(bench(*flags, "--activations", "f32", "--kv-cache-dtype", "f32"))["quality"]
+    exact = quire_json(*flags, "--activations", "f32", "--kv-cache-dtype", "f32")["quality"]
     assert exact["mean_kl"] == 0 and exact["top1_agreement"] == 1 and exact["perplexity"] == exact["float_perplexity"]
     assert exact["float_perplexity"] == quality["float_perplexity"] != quality["perplexity"]
 
 
 def test_kernels_are_measured_for_each_type_shape_and_row_count():
-    if not QUIRE.exists():
-        pytest.skip(f"no binary at {QUIRE}")
-    report = json.loads(bench("kernels", "--types", "q4_0,bf16", "--shapes", "64x96,33x64", "-M", "1,5", "-r", "1", "--memory", "1", "--json"))
+    report = quire_json("bench", "kernels", "--types", "q4_0,bf16", "--shapes", "64x96,33x64", "-M", "1,5", "-r", "1", "--memory", "1")
     found = [(r["type"], r["outputs"], r["inputs"], r["rows"], r["activations"]) for r in report["results"]]
     assert found == [(t, *shape, rows, a) for t, a in (("Q4_0", "int8"), ("BF16", "bf16")) for shape in ((64, 96), (33, 64)) for rows in (1, 5)]
     for r in report["results"]:
@@ -75,9 +63,7 @@ def test_kernels_are_measured_for_each_type_shape_and_row_count():
 
 @pytest.mark.parametrize("arguments", [["kernels", "--types", "q9"], ["kernels", "--shapes", "5x"], ["kernels", "--types", "q4_k", "--shapes", "5x32"], []])
 def test_what_cannot_be_measured_is_refused(arguments):
-    if not QUIRE.exists():
-        pytest.skip(f"no binary at {QUIRE}")
-    done = subprocess.run([QUIRE, "bench", *arguments], capture_output=True, text=True, timeout=60)
+    done = quire("bench", *arguments)
     assert done.returncode in (1, 2) and done.stderr and not done.stdout
 
 

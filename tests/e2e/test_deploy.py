@@ -7,7 +7,7 @@ import subprocess
 import urllib.request
 
 import pytest
-from conftest import QUIRE, ROOT
+from conftest import ROOT, quire
 
 DEPLOY = ROOT / "deploy"
 yaml = pytest.importorskip("yaml", reason="no PyYAML")
@@ -108,7 +108,7 @@ def test_the_dockerfile_copies_what_exists_and_starts_with_flags_that_exist():
                 assert (ROOT / source).exists(), line
                 assert f"!{source}" in (DEPLOY / "Dockerfile.dockerignore").read_text()
     entry = json.loads(next(line for line in lines if line.startswith("ENTRYPOINT")).removeprefix("ENTRYPOINT"))
-    known = subprocess.run([QUIRE, "serve", "--help"], capture_output=True, text=True).stdout
+    known = quire("serve", "--help").stdout
     assert entry[:2] == ["quire", "serve"] and all(word in known for word in entry if word.startswith("--"))
     # The packages are those of ./dev: one list would be better, a Dockerfile cannot read it.
     packages = re.search(r"build_packages\(\) \{\n  echo (.*?)\n  #", (ROOT / "dev").read_text(), re.S).group(1).replace("\\\n", " ").split()

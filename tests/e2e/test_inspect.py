@@ -1,32 +1,17 @@
 """quire inspect: what files hold, and that broken or hostile ones cannot hurt."""
 
-import json
 import os
-import pathlib
 import struct
-import subprocess
 
-import pytest
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = pathlib.Path(os.environ.get("QUIRE_BINARY") or os.environ.get("QUIRE") or ROOT / "build/release/quire")
-MODELS = pathlib.Path(os.environ.get("QUIRE_MODELS", pathlib.Path.home() / ".cache/quire/models"))
-MODEL = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
-GOLDEN = ROOT / "../shared/golden"
-
-pytestmark = pytest.mark.skipif(not BINARY.exists(), reason=f"{BINARY} is not built")
-needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"{MODEL} is not there: ./dev fetch smollm2")
-needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason=f"{GOLDEN} is not there")
+from conftest import GOLDEN, MODEL, needs_golden, needs_model, quire, quire_json
 
 
 def inspect(*arguments):
-    return subprocess.run([BINARY, "inspect", *arguments], capture_output=True, text=True, timeout=60)
+    return quire("inspect", *arguments)
 
 
 def report(*arguments):
-    result = inspect(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return quire_json("inspect", *arguments)
 
 
 def gguf_string(text):

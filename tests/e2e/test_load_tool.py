@@ -1,15 +1,14 @@
 """quire bench serve: against scripted servers, and against the real one, whose own counters say what happened."""
 
 import json
-import subprocess
 import urllib.request
 
 import pytest
-from conftest import QUIRE
+from conftest import quire
 
 
 def bench(*arguments, code=0):
-    done = subprocess.run([QUIRE, "bench", "serve", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    done = quire("bench", "serve", *arguments, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -21,8 +20,6 @@ def counters(server):
 
 
 def test_selftest():
-    if not QUIRE.exists():
-        pytest.skip(f"no binary at {QUIRE}")
     assert "FAILED" not in bench("--selftest").stdout
 
 

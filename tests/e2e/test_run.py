@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import pty
 import re
 import select
@@ -13,18 +12,13 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = pathlib.Path(os.environ.get("QUIRE_BINARY") or os.environ.get("QUIRE") or ROOT / "build/release/quire")
-MODELS = pathlib.Path(os.environ.get("QUIRE_MODELS", pathlib.Path.home() / ".cache/quire/models"))
-MODEL = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
+from conftest import MODEL, QUIRE, needs_model, quire
 
-pytestmark = pytest.mark.skipif(not BINARY.exists(), reason=f"{BINARY} is not built")
-needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"{MODEL} is not there: ./dev fetch smollm2")
+pytestmark = pytest.mark.skipif(not QUIRE.exists(), reason=f"no binary at {QUIRE}: ./dev build")
 
 
 def quire_run(*arguments, model=True, stdin="", **options):
-    command = [BINARY, "run", *(["-m", MODEL] if model else []), *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, **options)
+    return quire("run", *(["-m", MODEL] if model else []), *arguments, input=stdin, **options)
 
 
 @needs_model
@@ -95,7 +89,7 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown():
 @needs_model
 def test_output_is_always_whole_characters():
     result = subprocess.run(
-        [BINARY, "run", "-m", MODEL, "-p", "Write only emoji and Chinese: 世界 🌍🌎🌏", "--raw", "--ignore-eos", "--temp", "2",
+        [QUIRE, "run", "-m", MODEL, "-p", "Write only emoji and Chinese: 世界 🌍🌎🌏", "--raw", "--ignore-eos", "--temp", "2",
          "--top-k", "0", "--min-p", "0", "--seed", "1", "-n", "200", "--quiet"],
         stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     assert result.returncode == 0
@@ -104,7 +98,7 @@ def test_output_is_always_whole_characters():
 
 @needs_model
 def test_a_reader_that_leaves_ends_it_quietly():
-    run = subprocess.Popen([BINARY, "run", "-m", MODEL, "-p", "x", "--ignore-eos"], stdin=subprocess.DEVNULL,
+    run = subprocess.Popen([QUIRE, "run", "-m", MODEL, "-p", "x", "--ignore-eos"], stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout.read(5)
     run.stdout.close()
@@ -114,7 +108,7 @@ def test_a_reader_that_leaves_ends_it_quietly():
 
 @needs_model
 def test_ctrl_c_stops_a_script_with_its_signal():
-    run = subprocess.Popen([BINARY, "run", "-m", MODEL, "-p", "x", "--ignore-eos"], stdin=subprocess.DEVNULL,
+    run = subprocess.Popen([QUIRE, "run", "-m", MODEL, "-p", "x", "--ignore-eos"], stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert run.stdout.read(5)
     run.send_signal(signal.SIGINT)
@@ -206,7 +200,7 @@ def chat(tmp_path):
 
     def start(*arguments):
         env = {"HOME": str(tmp_path), "TERM": "xterm", "LANG": "C", "PATH": os.environ["PATH"]}
-        terminals.append(Terminal(str(BINARY), "run", "-m", str(MODEL), "--temp", "0", *arguments, env=env))
+        terminals.append(Terminal(str(QUIRE), "run", "-m", str(MODEL), "--temp", "0", *arguments, env=env))
         terminals[-1].prompt()
         return terminals[-1]
 

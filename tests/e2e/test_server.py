@@ -4,14 +4,13 @@ import http.client
 import json
 import signal
 import socket
-import subprocess
 import threading
 import time
 
 import openai
 import pytest
 
-from conftest import MODEL, QUIRE, eventually
+from conftest import MODEL, eventually, quire
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -150,7 +149,7 @@ def test_beyond_the_queue_is_a_429(start_server):
 
 
 def test_a_port_in_use_is_one_clear_line(server):
-    ended = subprocess.run([QUIRE, "serve", "-m", MODEL, "--port", str(server.port), "--max-model-len", "64"], capture_output=True, text=True, timeout=120)
+    ended = quire("serve", "-m", MODEL, "--port", server.port, "--max-model-len", "64")
     assert ended.returncode == 1
     assert "in use" in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
 
