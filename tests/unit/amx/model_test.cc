@@ -1,0 +1,52 @@
+// A whole model on the native tile kernels: every thread configures its own tiles, and the logits are the reference's.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/cpu.h"
+#include "engine/single_sequence.h"
+#include "unit/engine/tiny_model.h"
+
+namespace quire {
+namespace {
+
+std::vector<float> logits(TensorType type, const char* kernels, const char* activations, int threads, int chunk) {
+  EngineOptions o;
+  o.model = testing::tiny_model(type);
+  o.kernels = kernels;
+  o.threads = threads;
+  o.activations = activations;
+  o.max_num_batched_tokens = 64;
+  o.max_num_seqs = 1;
+  LoadedModel model(o, 64);
+  SingleSequence sequence(model);
+  std::vector<float> all;
+  for (int at = 0; at < 26; at += chunk) {
+    TokenIds ids;
+    for (int i = at; i < std::min(at + chunk, 26); ++i) ids.push_back((i * 71 + 5) % 256);
+    const auto part = sequence.append(ids, true);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+TEST(AmxModel, GivesTheReferencesLogitsInAnyChunksAndThreads) {
+  if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512 to emulate it with";
+  ASSERT_EQ(choose_kernels("auto").name, "amx") << "the self check refuses it";  // and other tests do without
+  for (const TensorType type : {TensorType::Q4_1, TensorType::Q6_K, TensorType::BF16}) {
+    for (const char* activations : {"int8", "bf16"}) {
+      if (type != TensorType::Q4_1 && activations == std::string_view("int8")) continue;
+      const auto expected = logits(type, "reference", activations, 2, 26);
+      for (const auto& [threads, chunk] : {std::pair{1, 26}, {3, 15}}) {
+        const auto got = logits(type, "amx", activations, threads, chunk);
+        ASSERT_EQ(got.size(), expected.size());
+        EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+            << name(type) << " activations " << activations << " threads " << threads << " chunk " << chunk;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
