@@ -15,6 +15,7 @@ inline constexpr int kMaxLogprobs = 1024;   // the OpenAI API itself allows 20
 inline constexpr int kMaxChoices = 128;     // OpenAI's limit of n
 inline constexpr int kMaxStopStrings = 64;  // each of at most kMaxStopBytes
 inline constexpr int kMaxStopBytes = 4096;
+inline constexpr int kMaxBadWords = 1024;  // each of at most kMaxStopBytes
 
 // A plain value. The order in which the fields act is documented in src/sampling/sampler.h.
 struct SamplingParams {
@@ -33,6 +34,10 @@ struct SamplingParams {
 
   // Added to the logits: [-100, 100], or -infinity for "never". A token named twice gets both.
   std::vector<std::pair<TokenId, float>> logit_bias = {};
+
+  // What may be generated.
+  std::vector<TokenId> allowed_token_ids = {};  // these tokens alone; empty: all
+  std::vector<std::string> bad_words = {};  // never their tokens in a row, as they stand or behind a space; none empty
 
   // The same seed gives the same answer. Whoever wants chance draws a seed; the server does when a request has none.
   uint64_t seed = 0;

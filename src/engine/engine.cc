@@ -12,6 +12,23 @@
 
 namespace quire {
 
+namespace {
+
+// The tokens of each word, at the beginning of a text and behind a space.
+std::vector<TokenIds> spellings(const std::vector<std::string>& words, const Tokenizer& tokenizer) {
+  std::vector<TokenIds> all;
+  for (const std::string& word : words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    for (const std::string& text : {bare, " " + bare}) {
+      TokenIds ids = tokenizer.encode(text);
+      if (!ids.empty()) all.push_back(std::move(ids));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 struct Engine::State {
   // Commands from other threads.
   struct Submission {
@@ -101,6 +118,8 @@ RequestId Engine::submit(Request request, Callback callback) {
   }
   if (!request.sampling.stop.empty() && !s.tokenizer())
     throw unsupported("stop strings need a vocabulary, which this model does not have");
+  if (!request.sampling.bad_words.empty() && !s.tokenizer())
+    throw unsupported("bad words need a vocabulary, which this model does not have");
   if (request.pooling != Pooling::kNone && (request.sampling.n != 1 || request.sampling.prompt_logprobs))
     throw invalid("a request for a vector has no answers: n must be 1, and prompt_logprobs unset");
   if (!(request.timeout >= 0)) throw invalid("timeout is {}: seconds, or 0 for none", request.timeout);
@@ -112,6 +131,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   state->banned_early = s.end_tokens;
   state->banned_early.insert(state->banned_early.end(), request.sampling.stop_token_ids.begin(),
                              request.sampling.stop_token_ids.end());
+  if (!request.sampling.bad_words.empty()) state->banned_runs = spellings(request.sampling.bad_words, *s.tokenizer());
   if (!request.sampling.ignore_eos) state->end_tokens = s.end_tokens;
   state->sampling = std::move(request.sampling);
   state->callback = std::move(callback);

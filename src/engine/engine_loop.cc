@@ -391,7 +391,8 @@ void EngineLoop::take_token(Sequence& s, const std::optional<Sampled>& token, co
   const bool first = s.generated() == 0;
   if (first && s.choice == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
   if (!error.empty()) return end(s, FinishReason::kError, error);
-  if (!token) return end(s, FinishReason::kLength);  // nothing was to be generated
+  if (!token) return end(s, FinishReason::kLength);                  // nothing was to be generated
+  if (token->token == kNoToken) return end(s, FinishReason::kStop);  // nothing may be
   bool ended = false;
   try {
     ended = s.accept(*token);

@@ -33,6 +33,7 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
   const auto prompt = static_cast<size_t>(request->prompt_tokens);
   const std::span<const TokenId> all(tokens);
   SampleRow row{logits, all.first(prompt), all.subspan(prompt), {}, tokens.size(), static_cast<uint32_t>(choice_index)};
+  row.banned_runs = request->banned_runs;
   if (generated() < request->sampling.min_tokens) row.banned = request->banned_early;
   return row;
 }
@@ -91,7 +92,12 @@ void Sequence::finish(FinishReason reason, const std::string& error) {
   out.choice = choice;
   out.finish = reason;
   out.error = error;
-  if (reason == FinishReason::kLength && generated() == 0) attach_prompt_logprobs(out);
+  const bool ended_well = reason == FinishReason::kLength || reason == FinishReason::kStop;
+  if (ended_well && generated() == 0) attach_prompt_logprobs(out);
+  if (ended_well && detokenizer) {
+    out.text = stop.push(detokenizer->finish()).text;
+    out.text += stop.finish().text;
+  }
   out.usage = usage();
   request->callback(out);
 }

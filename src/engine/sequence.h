@@ -27,6 +27,7 @@ struct RequestState {
   Engine::Callback callback;
   TokenIds end_tokens;    // the model's, none with ignore_eos
   TokenIds banned_early;  // end and stop tokens: while fewer than min_tokens are there
+  std::vector<TokenIds> banned_runs;  // the spellings of bad words
   std::string tenant, cache_salt;
   int priority = 0;
   int tenant_number = 0;  // of TenantShares, while the request is in the engine

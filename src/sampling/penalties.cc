@@ -54,17 +54,33 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
   scratch.distinct.clear();
 }
 
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+float& logit_of(TokenId token, std::span<float> logits) {
+  assert(token >= 0 && static_cast<size_t>(token) < logits.size());
+  return logits[static_cast<size_t>(token)];
+}
+
+void keep_allowed(std::span<const TokenId> allowed, std::span<float> logits, SamplerScratch& scratch) {
+  if (allowed.empty()) return;
+  assert(allowed.size() <= logits.size());
+  if (scratch.scores.size() < logits.size()) scratch.scores.resize(logits.size());
+  for (size_t i = 0; i < allowed.size(); ++i) scratch.scores[i] = logit_of(allowed[i], logits);
+  std::fill(logits.begin(), logits.end(), kNever);
+  for (size_t i = 0; i < allowed.size(); ++i) logit_of(allowed[i], logits) = scratch.scores[i];
+}
+
 }  // namespace
 
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
-  for (const auto& [token, bias] : params.logit_bias) {
-    assert(token >= 0 && static_cast<size_t>(token) < row.logits.size());
-    row.logits[static_cast<size_t>(token)] += bias;
-  }
+  for (const auto& [token, bias] : params.logit_bias) logit_of(token, row.logits) += bias;
   apply_penalties(params, row, scratch);
-  for (const TokenId token : row.banned) {
-    assert(token >= 0 && static_cast<size_t>(token) < row.logits.size());
-    row.logits[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+  keep_allowed(params.allowed_token_ids, row.logits, scratch);
+  for (const TokenId token : row.banned) logit_of(token, row.logits) = kNever;
+  for (const std::span<const TokenId> run : row.banned_runs) {
+    const auto before = run.first(run.size() - 1);
+    if (before.size() <= row.generated.size() && std::ranges::equal(before, row.generated.last(before.size())))
+      logit_of(run.back(), row.logits) = kNever;
   }
 }
 

@@ -124,9 +124,11 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
   }
   adjust_logits(params, row, scratch);
   const Peak peak = find_peak(row.logits);
-  if (peak.logit == -kInfinity) throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
-
   Sampled sampled;
+  if (peak.logit == -kInfinity) {
+    if (!params.allowed_token_ids.empty() || !row.banned_runs.empty()) return sampled;
+    throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
+  }
   sampled.token = params.temperature == 0.0f ? peak.token : draw(params, row, peak.logit, scratch);
   if (params.logprobs) add_logprobs(scratch.raw, *params.logprobs, sampled);
   return sampled;

@@ -21,6 +21,17 @@ void require_token(std::string_view field, TokenId token, int vocab_size) {
   throw invalid("{} names token {}: the model's tokens are 0 to {}", field, token, vocab_size - 1);
 }
 
+void require_texts(std::string_view field, const std::vector<std::string>& texts, size_t at_most,
+                   std::string_view why_not_empty) {
+  if (texts.size() > at_most) throw invalid("{} has {} strings: at most {} are allowed", field, texts.size(), at_most);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty()) throw invalid("{}[{}] is empty: {}", field, i, why_not_empty);
+    if (texts[i].size() > kMaxStopBytes) {
+      throw invalid("{}[{}] has {} bytes: at most {} are allowed", field, i, texts[i].size(), kMaxStopBytes);
+    }
+  }
+}
+
 }  // namespace
 
 void validate(const SamplingParams& p, int vocab_size) {
@@ -47,17 +58,15 @@ void validate(const SamplingParams& p, int vocab_size) {
     throw invalid("logit_bias of token {} is {}: it must be at least -100 and at most 100, or -infinity for never",
                   token, bias);
   }
+  if (p.allowed_token_ids.size() > static_cast<size_t>(vocab_size)) {
+    throw invalid("allowed_token_ids has {} entries: the model has only {} tokens", p.allowed_token_ids.size(),
+                  vocab_size);
+  }
+  for (const TokenId token : p.allowed_token_ids) require_token("allowed_token_ids", token, vocab_size);
+  require_texts("bad_words", p.bad_words, kMaxBadWords, "it would ban every token");
   if (p.max_tokens) require_range("max_tokens", *p.max_tokens, p.prompt_logprobs ? 0 : 1, kMaxInt);
   require_range("min_tokens", p.min_tokens, 0, p.max_tokens.value_or(kMaxInt));
-  if (p.stop.size() > kMaxStopStrings) {
-    throw invalid("stop has {} strings: at most {} are allowed", p.stop.size(), kMaxStopStrings);
-  }
-  for (size_t i = 0; i < p.stop.size(); ++i) {
-    if (p.stop[i].empty()) throw invalid("stop[{}] is empty: it would end every answer at once", i);
-    if (p.stop[i].size() > kMaxStopBytes) {
-      throw invalid("stop[{}] has {} bytes: at most {} are allowed", i, p.stop[i].size(), kMaxStopBytes);
-    }
-  }
+  require_texts("stop", p.stop, kMaxStopStrings, "it would end every answer at once");
   for (const TokenId token : p.stop_token_ids) require_token("stop_token_ids", token, vocab_size);
   if (p.logprobs) require_range("logprobs", *p.logprobs, 0, kMaxLogprobs);
   if (p.prompt_logprobs) require_range("prompt_logprobs", *p.prompt_logprobs, 0, kMaxLogprobs);

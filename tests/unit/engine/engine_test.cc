@@ -164,6 +164,46 @@ TEST(Engine, HonoursEndOfSequenceMinTokensAndIgnoreEos) {
   EXPECT_EQ(a.last.finish, FinishReason::kLength);
 }
 
+TEST(Engine, GeneratesAllowedTokensAndNoBadWords) {
+  Engine engine(tiny_options());
+  Request r = request(2, 12, 30, 0.0f);
+  for (TokenId letter = 'a'; letter <= 'z'; ++letter) r.sampling.allowed_token_ids.push_back(letter);
+  const Answer free = testing::answer(engine, r);
+  ASSERT_EQ(engine.tokenizer().encode(free.text), free.tokens) << "letters are tokens";
+  for (const char letter : free.text) EXPECT_TRUE(letter >= 'a' && letter <= 'z');
+  // Without the letter that came ninth, the answer is the same up to where it came first and goes on without it.
+  const std::string ninth = free.text.substr(8, 1);
+  r.sampling.bad_words = {ninth};
+  const std::string without = testing::answer(engine, r).text;
+  EXPECT_EQ(without.find(ninth), std::string::npos);
+  EXPECT_EQ(without.substr(0, free.text.find(ninth)), free.text.substr(0, free.text.find(ninth)));
+  // A word of several tokens ends before its last.
+  const std::string word = free.text.substr(3, 3);
+  r.sampling.bad_words = {"no such words", " " + word};
+  const std::string cut = testing::answer(engine, r).text;
+  const size_t at = free.text.find(word) + 2;
+  EXPECT_EQ(cut.substr(0, at), free.text.substr(0, at));
+  EXPECT_NE(cut[at], free.text[at]);
+  EXPECT_EQ(cut.find(word), std::string::npos);
+  // Where nothing may follow, the answer ends; the text that a stop string held back comes.
+  r.sampling.allowed_token_ids = {'x'};
+  r.sampling.bad_words = {"xxxx"};
+  r.sampling.stop = {"xxxy"};
+  r.sampling.n = 3;
+  for (const Answer& end : testing::answers(engine, r)) {
+    EXPECT_EQ(end.text, "xxx");
+    EXPECT_EQ(end.last.finish, FinishReason::kStop);
+    EXPECT_EQ(end.last.usage.completion_tokens, 3);
+    EXPECT_EQ(end.ends, 1);
+  }
+  r.sampling.bad_words = {"x"};
+  for (const Answer& end : testing::answers(engine, r)) {
+    EXPECT_EQ(end.text, "");
+    EXPECT_EQ(end.last.finish, FinishReason::kStop);
+    EXPECT_EQ(end.ends, 1);
+  }
+}
+
 TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
   std::atomic<int> ends{0};
   std::atomic<int> cancelled{0};

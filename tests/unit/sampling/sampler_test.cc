@@ -21,12 +21,15 @@ struct Given {
   TokenIds prompt = {}, generated = {}, banned = {};
   uint64_t position = 0;
   uint32_t choice = 0;
+  std::vector<TokenIds> banned_runs = {};
 };
 
 Sampled sample_from(Given given, const SamplingParams& params) {
   SamplerScratch scratch;
-  return sample(params, {given.logits, given.prompt, given.generated, given.banned, given.position, given.choice},
-                scratch);
+  return sample(
+      params,
+      {given.logits, given.prompt, given.generated, given.banned, given.position, given.choice, given.banned_runs},
+      scratch);
 }
 
 std::vector<float> normal_logits(size_t count, unsigned seed = 1) {
@@ -44,6 +47,42 @@ TokenId argmax(const std::vector<float>& logits) {
 TEST(Sampler, IsGreedyAtTemperatureZero) {
   EXPECT_EQ(sample_from({{1, 3, 2, 3}}, {.temperature = 0}).token, 1);
   EXPECT_EQ(sample_from({{-kInfinity, -5}}, {.temperature = 0}).token, 1);
+}
+
+TEST(Sampler, KeepsToTheAllowedTokens) {
+  const std::vector<float> logits = normal_logits(1000);
+  SamplingParams params{.temperature = 4, .allowed_token_ids = {999, 3, 500, 3}};
+  std::set<TokenId> seen;
+  for (uint64_t position = 0; position < 200; ++position)
+    seen.insert(sample_from({.logits = logits, .position = position}, params).token);
+  EXPECT_EQ(seen, (std::set<TokenId>{3, 500, 999}));
+  // Neither bias nor penalties let others in, and a ban goes first.
+  params = {.temperature = 0, .repetition_penalty = 0.5f, .logit_bias = {{7, 100}}, .allowed_token_ids = {3, 4}};
+  EXPECT_EQ(sample_from({.logits = logits, .generated = {7, 8}, .banned = {4}}, params).token, 3);
+  params.logprobs = 1;
+  EXPECT_EQ(sample_from({.logits = logits, .banned = {3, 4}}, params), Sampled{}) << "none may follow";
+}
+
+TEST(Sampler, DoesNotCompleteABannedRun) {
+  const std::vector<float> logits{0, 9, 8, 7, 6};
+  const SamplingParams greedy{.temperature = 0};
+  const auto next = [&](TokenIds generated) {
+    return sample_from({.logits = logits,
+                        .prompt = {2, 3},
+                        .generated = std::move(generated),
+                        .banned_runs = {{2, 3, 1}, {3, 3, 2}, {4, 1}, {4, 2}, {4, 3}, {4, 4}}},
+                       greedy)
+        .token;
+  };
+  EXPECT_EQ(next({}), 1) << "the prompt does not count";
+  EXPECT_EQ(next({3}), 1);
+  EXPECT_EQ(next({2, 3}), 2);
+  EXPECT_EQ(next({0, 0, 2, 3}), 2);
+  EXPECT_EQ(next({2, 3, 0}), 1);
+  EXPECT_EQ(next({3, 3}), 1);
+  EXPECT_EQ(next({1, 4}), 0);
+  EXPECT_EQ(sample_from({.logits = logits, .banned_runs = {{1}, {2}}}, greedy).token, 3) << "one token: never";
+  EXPECT_EQ(sample_from({.logits = logits, .banned_runs = {{0}, {1}, {2}, {3}, {4}}}, {}).token, kNoToken);
 }
 
 TEST(Sampler, IsGreedyWhereOneTokenIsLeft) {

@@ -65,6 +65,18 @@ TEST(SamplingParams, NameTheFieldAndTheValueThatAreWrong) {
          p.logit_bias = {{3, infinity}};
        }},
       {"logit_bias", "101", [](auto& p) { p.logit_bias.resize(101); }},
+      {"allowed_token_ids", "100",
+       [](auto& p) {
+         p.allowed_token_ids = {5, 100};
+       }},
+      {"allowed_token_ids", "-1", [](auto& p) { p.allowed_token_ids = {-1}; }},
+      {"allowed_token_ids", "101", [](auto& p) { p.allowed_token_ids.assign(101, 5); }},
+      {"bad_words[1]", "empty",
+       [](auto& p) {
+         p.bad_words = {"a", ""};
+       }},
+      {"bad_words[0]", "5000", [](auto& p) { p.bad_words = {std::string(5000, 'a')}; }},
+      {"bad_words", "1025", [](auto& p) { p.bad_words.assign(1025, "a"); }},
       {"max_tokens", "0", [](auto& p) { p.max_tokens = 0; }},
       {"min_tokens", "-1", [](auto& p) { p.min_tokens = -1; }},
       {"min_tokens", "6", [](auto& p) { p.max_tokens = 5, p.min_tokens = 6; }},
