@@ -79,6 +79,22 @@ void read_stop_token_ids(ApiDraft& draft, const Json& value, std::string_view na
       read_token_ids(value, name, draft.limits.vocab_size, static_cast<size_t>(draft.limits.vocab_size));
 }
 
+void read_allowed_token_ids(ApiDraft& draft, const Json& value, std::string_view name) {
+  draft.sampling.allowed_token_ids =
+      read_token_ids(value, name, draft.limits.vocab_size, static_cast<size_t>(draft.limits.vocab_size));
+  if (draft.sampling.allowed_token_ids.empty()) throw bad_request(name, "an empty list allows no token");
+}
+
+void read_bad_words(ApiDraft& draft, const Json& value, std::string_view name) {
+  for (const Json& element : read_array(value, name, kMaxBadWords)) {
+    const std::string& word = read_string(element, name);
+    if (word.empty()) throw bad_request(name, "a bad word must not be empty");
+    if (word.size() > kMaxStopBytes)
+      throw bad_request(name, "a bad word has {} bytes, at most {} are allowed", word.size(), kMaxStopBytes);
+    draft.sampling.bad_words.push_back(word);
+  }
+}
+
 void read_logit_bias(ApiDraft& draft, const Json& value, std::string_view name) {
   for (const auto& [key, bias] : read_object(value, name).items()) {
     TokenId id = kNoToken;
@@ -199,7 +215,8 @@ constexpr std::string_view kText = R"({"type": "string"})", kSwitch = R"({"type"
                            kTokenIds = R"({"type": "array", "items": )" REF("TokenId") "}", kPrompts = REF("Prompts"),
                            kStop = R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 4096},
     {"type": "array", "maxItems": 64, "items": {"type": "string", "minLength": 1, "maxLength": 4096}}]})";
-static_assert(kMaxLogprobs == 1024 && kMaxStopStrings == 64 && kMaxStopBytes == 4096 && kMaxChoices == 128);
+static_assert(kMaxBadWords == 1024 && kMaxLogprobs == 1024 && kMaxStopStrings == 64 && kMaxStopBytes == 4096 &&
+              kMaxChoices == 128);
 
 // Order does not matter: fields that depend on each other meet in parse_api_request.
 constexpr ApiField kFields[] = {
@@ -247,6 +264,11 @@ constexpr ApiField kFields[] = {
      R"({"type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
          "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
      "from a token's id to what is added to its logit"},
+    {"allowed_token_ids", kGenerate, read_allowed_token_ids, 0, 0,
+     R"({"type": "array", "minItems": 1, "items": )" REF("TokenId") "}", "the answer is made of these tokens alone"},
+    {"bad_words", kGenerate, read_bad_words, 0, 0,
+     R"({"type": "array", "maxItems": 1024, "items": {"type": "string", "minLength": 1, "maxLength": 4096}})",
+     "never generated as the tokens that spell them at the beginning of a text or behind a space"},
     {"seed", kGenerate, read_seed, 0, 0,
      R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 18446744073709551615})",
      "the same seed gives the same answer; without one the server draws it"},
@@ -343,8 +365,6 @@ constexpr RefusedField kRefused[] = {
     {"suffix", kCompletion, R"([""])", "text is completed at its end only"},
     {"prompt_embeds", kCompletion, "[]", "give text or token ids"},
     {"use_beam_search", kGenerate, "[false]", ""},
-    {"allowed_token_ids", kGenerate, "[]", "logit_bias can exclude tokens"},
-    {"bad_words", kGenerate, "[[]]", "logit_bias can exclude tokens"},
     {"logits_processors", kGenerate, "[[]]", ""},
     {"vllm_xargs", kGenerate, "[{}]", ""},
     {"chat_template", kGenerate | kTokenize, R"([""])", kOwnTemplate},

@@ -52,6 +52,9 @@ def chat(**fields):
         ("max_tokens", 0),
         ("stop", ""),
         ("logit_bias", {"999999999": 1}),
+        ("allowed_token_ids", []),
+        ("allowed_token_ids", [999999999]),
+        ("bad_words", [""]),
         ("top_logprobs", 3),
         ("messages", []),
     ],
@@ -60,6 +63,22 @@ def test_bad_requests_name_the_field(server, field, value):
     status, body = post(server, "/v1/chat/completions", chat(**{field: value}))
     assert status == 400
     assert body["error"]["param"] == field and body["error"]["type"] == "invalid_request_error"
+
+
+def test_allowed_tokens_and_bad_words(server):
+    def write(**fields):
+        return post(server, "/v1/completions", {"prompt": "The sea is", "max_tokens": 12, "temperature": 0, **fields})
+
+    free = write()[1]["choices"][0]["text"]
+    words = free.split()
+    status, answer = write(bad_words=words)
+    assert status == 200 and not set(words) & set(answer["choices"][0]["text"].split())
+    letters = [post(server, "/tokenize", {"prompt": letter, "add_special_tokens": False})[1]["tokens"][0] for letter in "abc"]
+    status, answer = write(allowed_token_ids=letters)
+    assert status == 200 and set(answer["choices"][0]["text"]) <= set("abc")
+    # Where nothing may follow, the answer ends.
+    status, answer = write(allowed_token_ids=letters[:1], bad_words=["a"])
+    assert status == 200 and answer["choices"][0]["text"] == "" and answer["choices"][0]["finish_reason"] == "stop"
 
 
 def test_tools_are_refused_in_the_client_too(client):

@@ -32,7 +32,8 @@ TEST(ApiRequest, ReadsEverySamplingParameter) {
   const std::string fields = R"("max_tokens": 7, "temperature": 0.5, "top_p": 0.25, "top_k": 40, "min_p": 0.125,
       "typical_p": 0.75, "repetition_penalty": 1.5, "repeat_last_n": 64,
       "skip_special_tokens": false, "frequency_penalty": -2, "presence_penalty": 2.0,
-      "logit_bias": {"3": -100, "99": 1.5}, "seed": 18446744073709551615, "stop": ["a", "bc"], "stop_token_ids": [0, 99],
+      "logit_bias": {"3": -100, "99": 1.5},
+      "allowed_token_ids": [4, 99], "bad_words": ["ugly", " \n"], "seed": 18446744073709551615, "stop": ["a", "bc"], "stop_token_ids": [0, 99],
       "include_stop_str_in_output": true, "ignore_eos": true, "min_tokens": 7, "n": 3, "best_of": 3, "stream": true,
       "stream_options": {"include_usage": true, "continuous_usage_stats": true}, "return_tokens_as_token_ids": true, "return_token_ids": true,
       "truncate_prompt_tokens": 5)";
@@ -46,6 +47,8 @@ TEST(ApiRequest, ReadsEverySamplingParameter) {
                                 .presence_penalty = 2,
                                 .repeat_last_n = 64,
                                 .logit_bias = {{3, -100.0f}, {99, 1.5f}},
+                                .allowed_token_ids = {4, 99},
+                                .bad_words = {"ugly", " \n"},
                                 .seed = UINT64_MAX,
                                 .max_tokens = 7,
                                 .min_tokens = 7,
