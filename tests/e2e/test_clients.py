@@ -4,13 +4,14 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import MODEL
+from test_server import get, post
 
-TOKENIZER = pathlib.Path(os.environ.get("QUIRE_TEST_TOKENIZER", ROOT / "../shared/data/tokenizers/smollm2"))
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
@@ -18,13 +19,19 @@ def needs(module):
     return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed: ./dev clients")
 
 
-needs_tokenizer = pytest.mark.skipif(not TOKENIZER.exists(), reason=f"no tokenizer at {TOKENIZER}")
-
-
 def run(*command, timeout=300):
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout, env=os.environ | OFFLINE)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    """The model's tokenizer as a Hugging Face directory, for clients that count or make tokens themselves."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    run(sys.executable, "-c", "import sys, transformers\n"
+        "transformers.AutoTokenizer.from_pretrained(sys.argv[1], gguf_file=sys.argv[2]).save_pretrained(sys.argv[3])", MODEL.parent, MODEL.name, folder)
+    return folder
 
 
 @needs("litellm")
@@ -79,22 +86,29 @@ def test_lm_eval_generates(server, tmp_path):
 
 
 @needs("lm_eval")
-@needs("transformers")
-@needs_tokenizer
-def test_lm_eval_scores_choices(server, tmp_path):
+@needs("gguf")
+def test_lm_eval_scores_choices(server, tokenizer, tmp_path):
     rows = [{"q": "The capital of France is", "choices": ["Paris", "a banana"], "gold": 0}, {"q": "Water freezes into", "choices": ["courage", "ice"], "gold": 1},
             {"q": "Two and two make", "choices": ["four", "purple"], "gold": 1}]  # the last one's gold is wrong
     task = {"output_type": "multiple_choice", "doc_to_text": "{{q}}", "doc_to_choice": "{{choices}}", "doc_to_target": "gold", "metric_list": [{"metric": "acc"}]}
-    result = lm_eval(server, tmp_path, task, rows, "tokenizer_backend=huggingface", f"tokenizer={TOKENIZER}")
+    result = lm_eval(server, tmp_path, task, rows, "tokenizer_backend=huggingface", f"tokenizer={tokenizer}")
     assert result["acc,none"] == pytest.approx(2 / 3)
 
 
 @needs("guidellm")
-@needs_tokenizer
-def test_guidellm(server, tmp_path):
+@needs("gguf")
+def test_guidellm(server, tokenizer, tmp_path):
     report = tmp_path / "report.json"
     run(pathlib.Path(sys.executable).with_name("guidellm"), "run", "--backend", f"kind=openai_http,target={server.base},model=smollm2",
-        "--profile", "kind=concurrent,streams=2", "--constraint", "kind=max_requests,count=6", "--tokenizer", f"kind=huggingface_auto,model={TOKENIZER}",
+        "--profile", "kind=concurrent,streams=2", "--constraint", "kind=max_requests,count=6", "--tokenizer", f"kind=huggingface_auto,model={tokenizer}",
         "--data", "kind=synthetic_text,prompt_tokens=64,output_tokens=16", "--output", f"kind=json,path={report}", "--disable-console")
     totals = json.loads(report.read_text())["benchmarks"][0]["metrics"]["request_totals"]
     assert totals["successful"] == 6 and totals["errored"] == 0
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed: apt-get install prometheus")
+def test_promtool(start_server):
+    running = start_server("--metrics-prefix", "quire_")  # promtool wants no colon in names; vLLM's have one
+    post(running, "/v1/completions", {"prompt": "a", "max_tokens": 3})
+    checked = subprocess.run(["promtool", "check", "metrics"], input=get(running, "/metrics")[1], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
