@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the house rules that a compiler does not: which folder may include which, names, sizes, and instruction sets that stay apart."""
+"""Checks the house rules that a compiler does not: which folder may include which, names, sizes, instruction sets that stay apart, and documents
+that speak of files that exist."""
 
 import re
 import subprocess
@@ -61,6 +62,25 @@ def check_sources():
                 yield f"{name}:{number}: {folder}/ may not include {included}/"
 
 
+QUOTED = re.compile(r"`([^`\s]+)`|\]\(([^)\s]+)\)")  # `path`, [text](path)
+OURS = re.compile(r"(src|tests|docs|scripts|deploy|include)/|.+\.(cc|h|py)$")
+
+
+def check_documents():
+    """Of what documents quote, what looks like a file of this repository is one. NAME, FOLDER and * stand for any."""
+    tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
+    for document in (name for name in tracked if name.endswith(".md")):
+        folders = [ROOT, ROOT / "src", (ROOT / document).parent]
+        for number, line in enumerate((ROOT / document).read_text().splitlines(), 1):
+            for quoted, linked in QUOTED.findall(line):
+                path = re.sub(r"\b[A-Z]{2,}\b", "*", linked.partition("#")[0] or quoted)
+                if re.match(r"\w+:|/|$", path) or not (linked or OURS.match(path)):
+                    continue
+                known = "/" not in path and any(name.endswith("/" + path) for name in tracked)  # in a folder that the text names
+                if not known and not any(any(folder.glob(path)) for folder in folders):
+                    yield f"{document}:{number}: there is no {quoted or linked}"
+
+
 def check_instruction_sets(build):
     """A weak symbol compiled for AVX-512 could be linked in for everyone: there must be none."""
     for name in ("avx2", "avx2vnni", "avx512", "avx512bf16", "amx"):
@@ -75,7 +95,7 @@ def check_instruction_sets(build):
 
 
 def main():
-    problems = list(check_sources())
+    problems = [*check_sources(), *check_documents()]
     if len(sys.argv) > 1:
         problems += check_instruction_sets(Path(sys.argv[1]))
     for problem in problems:
