@@ -12,11 +12,6 @@
 #include "base/error.h"
 #include "cli/bench_serve_events.h"
 
-// gcc 12 with sanitizers takes Asio's coroutine frames, whose new and delete are a pair, for a mismatch.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
-
 namespace quire {
 namespace {
 

@@ -15,11 +15,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-// gcc 12 with sanitizers takes Asio's coroutine frames, whose new and delete are a pair, for a mismatch.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
-
 namespace quire {
 namespace {
 

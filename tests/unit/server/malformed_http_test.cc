@@ -115,7 +115,9 @@ TEST(MalformedHttp, ThousandsOfBrokenRequestsAreAnsweredOrEnded) {
     const std::string status = answer->substr(9, 3);
     ASSERT_TRUE(known.contains(status)) << *answer << "\nafter:\n" << request;
     seen.insert(status);
-    if (i % 500 == 0) ASSERT_EQ(HttpClient(running.port()).get("/health").status, 200);
+    if (i % 500 == 0) {
+      ASSERT_EQ(HttpClient(running.port()).get("/health").status, 200);
+    }
   }
   for (const char* status : {"200", "400", "404", "405"}) EXPECT_TRUE(seen.contains(status)) << status;
   EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).json()["choices"][0]["message"]["content"],
