@@ -36,6 +36,8 @@ class TileUnit {
   void add_bf16(const Chunk& c, int columns) {
     tiles_.template load<4>(c.numbers, c.numbers_stride * sizeof(float));
     for (int column = 0; column < columns; column += 4) {
+      const std::byte* weights[4];  // all gathered before the first is loaded, so that no load waits for its stores
+      for (int i = 0; i < 4 && column + i < columns; ++i) weights[i] = lines(c, c.columns[column + i], gathered_[i]);
       const auto multiply = [&]<int kTile>() __attribute__((always_inline)) {
         if (column + kTile >= columns) return;
         if (c.fresh) {
@@ -43,7 +45,7 @@ class TileUnit {
         } else {
           tiles_.template load<kTile>(sums(c, column + kTile), c.sums_stride * sizeof(float));
         }
-        tiles_.template load<6 + kTile % 2>(lines(c, c.columns[column + kTile]), 64);
+        tiles_.template load<6 + kTile % 2>(weights[kTile], 64);
         tiles_.template dot_bf16<kTile, 4, 6 + kTile % 2>();
       };
       multiply.template operator()<0>(), multiply.template operator()<1>();
@@ -61,7 +63,7 @@ class TileUnit {
 
   // The 16 lines of a column one behind the other: where they lie, or gathered from two pages, zero where there is no
   // element (a slot that holds none may hold anything).
-  const std::byte* lines(const Chunk& c, const Column& column) {
+  static const std::byte* lines(const Chunk& c, const Column& column, std::byte* gathered) {
     for (int place = 0; place < 2; ++place) {
       if (column.ahead[place] == 0) continue;
       for (int line = 0; line < 8; ++line) __builtin_prefetch(column.at[place] + column.ahead[place] + 64 * line);
@@ -73,14 +75,14 @@ class TileUnit {
         I pair = zero_int();
         if (elements >= 1) pair = load_int(column.at[place] + 64 * line);
         if (elements == 1) pair = band(pair, set1(int32_t{0xffff}));
-        _mm512_store_si512(gathered_ + place * kPlaceBytes + 64 * line, pair.v);
+        _mm512_store_si512(gathered + place * kPlaceBytes + 64 * line, pair.v);
       }
     }
-    return gathered_;
+    return gathered;
   }
 
   Tiles tiles_;
-  alignas(64) std::byte gathered_[2 * kPlaceBytes];
+  alignas(64) std::byte gathered_[4][2 * kPlaceBytes];
 };
 
 template <class Tiles>

@@ -33,11 +33,12 @@ struct Bf16Product {
     decode_bf16_line<kType, kLine>(panel, b, out);
   }
   static const void* inputs(const Inputs& x, int k) { return &x.x[0][k]; }
+  static size_t row_stride(size_t /*x_stride*/) { return sizeof Inputs::x[0]; }
   template <int kSums, int kIn, int kWeights, class Tiles>
   QUIRE_INLINE void dot(Tiles& tiles) {
     tiles.template dot_bf16<kSums, kIn, kWeights>();
   }
-  QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs& /*x*/, int /*row*/, Floats acc) {
+  QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs* /*x*/, Floats acc) {
     return fma(Floats::load(reinterpret_cast<const float*>(sums)), scale, acc);
   }
 };
@@ -46,19 +47,20 @@ struct Int8Product {
   static constexpr TensorType kType = kTensorType;
   static constexpr int kInputBytes = 1;
   static constexpr bool kFewRows = false;
-  using Inputs = Int8Inputs;
+  using Inputs = Int8Block;  // of a group's first row
 
   template <int kLine>
   QUIRE_INLINE void decode(const Packed<kType>& panel, int b, std::byte* out) {
     decode_int8_line<kType, kLine>(panel, b, out);
   }
-  static const void* inputs(const Inputs& x, int k) { return &x.q[0][k]; }
+  static const void* inputs(const Inputs& x, int k) { return &x.q[k]; }
+  static size_t row_stride(size_t x_stride) { return x_stride; }
   template <int kSums, int kIn, int kWeights, class Tiles>
   QUIRE_INLINE void dot(Tiles& tiles) {
     tiles.template dot_int8<kSums, kIn, kWeights>();
   }
-  QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs& x, int row, Floats acc) {
-    return fma(Floats::of(Ints::load(sums)), mul(scale, Floats::all(x.scales[row])), acc);
+  QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs* x, Floats acc) {
+    return fma(Floats::of(Ints::load(sums)), mul(scale, Floats::all(x->scale)), acc);
   }
 };
 
@@ -81,8 +83,8 @@ struct Region {
   int panel_begin, panel_end;
   int block_begin, block_end;
   int rows;
-  const std::byte* x;   // of block_begin of the first group of rows
-  size_t group_stride;  // bytes
+  const std::byte* x;  // of block_begin of the first group of rows
+  size_t x_stride;     // bytes of a row
   float* acc;
 
   int groups() const { return (rows + kRowGroup - 1) / kRowGroup; }
@@ -91,7 +93,7 @@ struct Region {
   }
   template <class Inputs>
   const Inputs* inputs(int group) const {
-    return reinterpret_cast<const Inputs*>(x + static_cast<size_t>(group) * group_stride);
+    return reinterpret_cast<const Inputs*>(x + static_cast<size_t>(group) * kRowGroup * x_stride);
   }
 };
 
@@ -104,6 +106,7 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int 
   const PackedMatrix& m = region.m;
   const Packed<P::kType> panel(m, p);
   const auto* x = region.inputs<typename P::Inputs>(group);
+  const size_t row_stride = P::row_stride(region.x_stride);
   const int begin = region.block_begin, end = region.block_end, count = (end - begin) * kGroups;
   // What is read next: further on in this panel, or the same chunk of the next.
   const std::byte* next = m.panel(p) + m.layout.quants + (region.groups() == 1 ? kAhead : m.layout.bytes);
@@ -129,7 +132,7 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int 
     if (i >= 0 && i < count) {
       const int b = begin + i / kGroups, k = i % kGroups * kGroup;
       tiles.template zero<kTile>();
-      tiles.template load<4 + kTile % 2>(P::inputs(x[i / kGroups], k), kBlock * P::kInputBytes);
+      tiles.template load<4 + kTile % 2>(P::inputs(x[i / kGroups], k), row_stride);
       tiles.template load<6 + kTile % 2>(memory.weights[slot(b)] + k * kPanel * P::kInputBytes, 64);
       P::template dot<kTile, 4 + kTile % 2, 6 + kTile % 2>(tiles);
     }
@@ -139,7 +142,10 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int 
       const std::byte* line = memory.sums[(kTile + 1) % 4];
       const Floats scale = Floats::load(memory.scales[slot(begin + done / kGroups)][done % kGroups]);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) acc[r] = P::add_scaled(line + 64 * r, scale, x[done / kGroups], r, acc[r]);
+      for (int r = 0; r < kRows; ++r) {
+        const auto* row = reinterpret_cast<const std::byte*>(x + done / kGroups) + static_cast<size_t>(r) * row_stride;
+        acc[r] = P::add_scaled(line + 64 * r, scale, reinterpret_cast<const typename P::Inputs*>(row), acc[r]);
+      }
     }
   };
   for (int i = kDecode ? -4 : 0; i < count + 3; i += 4) {
@@ -349,27 +355,24 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
   alignas(64) TileMemory memory;
   __builtin_memset(memory.sums, 0, sizeof memory.sums);
   alignas(64) float acc[kMostPanels * kMostRows * kPanel];
-  alignas(64) Int8Inputs gathered[kMostRows / kRowGroup][kChunk];
-  const bool int8 = a.activations == Activations::kInt8;
   const int blocks = a.weights->blocks(), groups = (rows + kRowGroup - 1) / kRowGroup;
   // A single group of rows reads each panel once, from its first block to its last.
-  const int chunk = groups == 1 && !int8 ? blocks : kChunk;
+  const int chunk = groups == 1 ? blocks : kChunk;
+  const size_t block_bytes = a.activations == Activations::kInt8 ? sizeof(Int8Block) : sizeof(Bf16Inputs);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
   const TypeKernels kernels = kernels_of<Tiles>(a.weights->type),
                     up_kernels = a.up ? kernels_of<Tiles>(a.up->type) : kernels;
   float* const up_acc = acc + most_panels * groups * kRowGroup * kPanel;
   for (int first = panel_begin; first < panel_end; first += most_panels) {
     const int last = first + most_panels < panel_end ? first + most_panels : panel_end;
-    __builtin_memset(acc, 0,
-                     sizeof(float) * static_cast<size_t>(most_panels * groups * kRowGroup * kPanel) * (a.up ? 2 : 1));
+    const size_t bytes = static_cast<size_t>((last - first) * groups) * kRowGroup * kPanel * sizeof(float);
+    __builtin_memset(acc, 0, bytes);
+    if (a.up) __builtin_memset(up_acc, 0, bytes);
     for (int b = 0; b < blocks; b += chunk) {
       const int end = b + chunk < blocks ? b + chunk : blocks;
-      if (int8) gather_inputs(a, row_begin, rows, b, end, gathered);
-      const std::byte* x = int8 ? reinterpret_cast<const std::byte*>(gathered)
-                                : row_group(a.x, a.x_stride, row_begin) + static_cast<size_t>(b) * sizeof(Bf16Inputs);
-      const size_t stride = int8 ? sizeof gathered[0] : kRowGroup * a.x_stride;
-      kernels.multiply(memory, {*a.weights, first, last, b, end, rows, x, stride, acc}, a.activations);
-      if (a.up) up_kernels.multiply(memory, {*a.up, first, last, b, end, rows, x, stride, up_acc}, a.activations);
+      const std::byte* x = row_group(a.x, a.x_stride, row_begin) + static_cast<size_t>(b) * block_bytes;
+      kernels.multiply(memory, {*a.weights, first, last, b, end, rows, x, a.x_stride, acc}, a.activations);
+      if (a.up) up_kernels.multiply(memory, {*a.up, first, last, b, end, rows, x, a.x_stride, up_acc}, a.activations);
     }
     for (int p = first; p < last; ++p) {
       for (int g = 0; g < groups; ++g) {
