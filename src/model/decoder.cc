@@ -12,6 +12,11 @@ constexpr int kRowsPerTile = 8;  // of what is done row by row
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+// Floats from row to row of `cols` activations: an odd number of cache lines. A linear writes two lines of each of 64
+// rows at a time; with a stride of 4 KiB they would all fall into one set of the L1 cache.
+int stride_of(int cols) { return ((cols + 15) / 16 | 1) * 16; }
+ptrdiff_t row_of(int row, int cols) { return static_cast<ptrdiff_t>(row) * stride_of(cols); }
+
 // Inputs of a linear in each form that its weights ask for.
 struct Inputs {
   std::byte* int8;
@@ -27,9 +32,10 @@ size_t input_stride(Activations a, int cols) {
 }
 int qkv_size_of(const ModelConfig& c) { return (c.heads + 2 * c.kv_heads) * c.head_dim; }
 
-// The activations of a step, cut from one piece of memory: [rows, ...] of float32 unless said otherwise.
+// The activations of a step, cut from one piece of memory: [rows, ...] of float32 unless said otherwise, stride_of()
+// apart but for the last two.
 struct Buffers {
-  float *x, *qkv, *attended, *gated, *cos_sin, *last, *logits;
+  float *x, *qkv, *attended, *gated, *last, *cos_sin, *logits;
   std::byte *int8_blocks, *float_blocks;
   size_t bytes = 0;
 
@@ -43,12 +49,12 @@ struct Buffers {
       return reinterpret_cast<float*>(part(rows, static_cast<size_t>(cols) * sizeof(float)));
     };
     const int rows = l.max_rows, widest = std::max({c.hidden, c.ffn, c.heads * c.head_dim});
-    x = floats(rows, c.hidden);
-    qkv = floats(rows, qkv_size_of(c));
-    attended = floats(rows, c.heads * c.head_dim);
-    gated = floats(rows, c.ffn);
+    x = floats(rows, stride_of(c.hidden));
+    qkv = floats(rows, stride_of(qkv_size_of(c)));
+    attended = floats(rows, stride_of(c.heads * c.head_dim));
+    gated = floats(rows, stride_of(c.ffn));
+    last = floats(l.max_logits, stride_of(c.hidden));
     cos_sin = floats(rows, c.rope.dim);
-    last = floats(l.max_logits, c.hidden);
     logits = floats(l.max_logits, c.vocab);
     const auto padded = static_cast<int>(padded_rows(std::max(rows, l.max_logits)));
     int8_blocks = part(padded, input_stride(Activations::kInt8, widest));
@@ -84,8 +90,6 @@ struct Decoder::State : Buffers {
     spans.reserve(static_cast<size_t>(l.max_rows));
   }
 
-  int qkv_size() const { return qkv_size_of(config); }
-
   // What was computed since the last call was `op`.
   void done(StepOp op) const {
     if (profile) profile->mark(op);
@@ -102,10 +106,10 @@ struct Decoder::State : Buffers {
     for (const PackedMatrix* m : matrices) {
       const Activations to = needed(*m);
       if (std::exchange(made[static_cast<size_t>(to)], true)) continue;
-      quantize_rows(
-          compute,
-          {in, static_cast<size_t>(cols), cols, norm, config.norm_epsilon, to, inputs.data(to), inputs.stride(to)},
-          rows);
+      quantize_rows(compute,
+                    {in, static_cast<size_t>(stride_of(cols)), cols, norm, config.norm_epsilon, to, inputs.data(to),
+                     inputs.stride(to)},
+                    rows);
     }
     done(StepOp::kNormQuantize);
     return inputs;
@@ -121,7 +125,7 @@ struct Decoder::State : Buffers {
     compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
       for (int r = tile * kRowsPerTile; r < std::min(rows, (tile + 1) * kRowsPerTile); ++r) {
         const Row& row = batch.rows[static_cast<size_t>(r)];
-        unpack_row(weights.embedding, row.token, x + static_cast<ptrdiff_t>(r) * config.hidden);
+        unpack_row(weights.embedding, row.token, x + row_of(r, config.hidden));
         rope.at(row.position, cos_sin + static_cast<ptrdiff_t>(r) * config.rope.dim);
       }
     });
@@ -131,7 +135,8 @@ struct Decoder::State : Buffers {
   void attend(int index, const Batch& batch) {
     const LayerWeights& w = weights.layers[static_cast<size_t>(index)];
     const auto rows = static_cast<int>(batch.rows.size());
-    const int q_size = config.heads * config.head_dim, kv_size = config.kv_heads * config.head_dim, stride = qkv_size();
+    const int q_size = config.heads * config.head_dim, kv_size = config.kv_heads * config.head_dim,
+              stride = stride_of(qkv_size_of(config));
     const Inputs in = prepare(x, config.hidden, w.attention_norm.data(), rows, {&w.q.weight, &w.k.weight, &w.v.weight});
     const LinearArgs projections[] = {linear(in, w.q, qkv, stride), linear(in, w.k, qkv + q_size, stride),
                                       linear(in, w.v, qkv + q_size + kv_size, stride)};
@@ -161,13 +166,13 @@ struct Decoder::State : Buffers {
     }
     done(StepOp::kRopeStore);
     attention.run(compute,
-                  {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(q_size), &layer, config.heads,
-                   config.attention_scale, config.windows[static_cast<size_t>(index)]},
+                  {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(stride_of(q_size)), &layer,
+                   config.heads, config.attention_scale, config.windows[static_cast<size_t>(index)]},
                   spans);
     done(StepOp::kAttention);
 
     const Inputs mixed = prepare(attended, q_size, nullptr, rows, {&w.o.weight});
-    LinearArgs output = linear(mixed, w.o, x, config.hidden);
+    LinearArgs output = linear(mixed, w.o, x, stride_of(config.hidden));
     output.accumulate = true;
     linears(compute, {&output, 1}, rows);
     done(StepOp::kO);
@@ -176,12 +181,12 @@ struct Decoder::State : Buffers {
   void feed_forward(int index, int rows) {
     const LayerWeights& w = weights.layers[static_cast<size_t>(index)];
     const Inputs in = prepare(x, config.hidden, w.ffn_norm.data(), rows, {&w.gate.weight, &w.up.weight});
-    LinearArgs gate = linear(in, w.gate, gated, config.ffn);
+    LinearArgs gate = linear(in, w.gate, gated, stride_of(config.ffn));
     gate.up = &w.up.weight;
     linears(compute, {&gate, 1}, rows);
     done(StepOp::kGateUp);
     const Inputs inner = prepare(gated, config.ffn, nullptr, rows, {&w.down.weight});
-    LinearArgs down = linear(inner, w.down, x, config.hidden);
+    LinearArgs down = linear(inner, w.down, x, stride_of(config.hidden));
     down.accumulate = true;
     linears(compute, {&down, 1}, rows);
     done(StepOp::kDown);
@@ -192,7 +197,7 @@ struct Decoder::State : Buffers {
     for (size_t r = 0; r < batch.rows.size(); ++r) {
       if (!batch.rows[r].wants_logits) continue;
       assert(count < limits.max_logits);
-      std::memcpy(last + static_cast<ptrdiff_t>(count++) * config.hidden, x + static_cast<ptrdiff_t>(r) * config.hidden,
+      std::memcpy(last + row_of(count++, config.hidden), x + row_of(static_cast<int>(r), config.hidden),
                   sizeof(float) * static_cast<size_t>(config.hidden));
     }
     if (count == 0) return 0;
@@ -232,10 +237,9 @@ void Decoder::final_hidden(int row, std::span<float> out) const {
   const auto hidden = static_cast<size_t>(s.config.hidden);
   assert(out.size() == hidden);
   // The norm that the output layer's input gets, in blocks of float32.
-  s.compute.kernels.quantize(
-      {s.x + static_cast<size_t>(row) * hidden, hidden, s.config.hidden, s.weights.output_norm.data(),
-       s.config.norm_epsilon, Activations::kF32, s.float_blocks, 0},
-      0, 1);
+  s.compute.kernels.quantize({s.x + row_of(row, s.config.hidden), hidden, s.config.hidden, s.weights.output_norm.data(),
+                              s.config.norm_epsilon, Activations::kF32, s.float_blocks, 0},
+                             0, 1);
   const auto* blocks = reinterpret_cast<const FloatBlock*>(s.float_blocks);
   for (size_t i = 0; i < hidden; ++i) out[i] = blocks[i / kBlock].x[i % kBlock];
 }

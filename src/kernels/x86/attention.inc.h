@@ -7,9 +7,6 @@
 #include "kernels/kernels.h"
 #include "kernels/x86/vector.h"
 
-// gcc keeps arrays of registers in memory unless it unrolls the loops over them early.
-#define QUIRE_UNROLL _Pragma("GCC unroll 8")
-
 namespace quire {
 namespace {
 
@@ -145,14 +142,8 @@ QUIRE_INLINE void for_each_tile(int queries, int columns, const Multiply& multip
   int runs = (queries + kMostQueries - 1) / kMostQueries;
   for (int query = 0; query < queries; --runs) {
     const int count = (queries - query + runs - 1) / runs;
-    if (count == 1) run.template operator()<1>(query);
-    if (count == 2) run.template operator()<2>(query);
-    if (count == 3) run.template operator()<3>(query);
-    if constexpr (kMostQueries >= 6) {
-      if (count == 4) run.template operator()<4>(query);
-      if (count == 5) run.template operator()<5>(query);
-      if (count == 6) run.template operator()<6>(query);
-    }
+    with_count<kMostQueries>(
+        count, [&]<int kQueries>() __attribute__((always_inline)) { run.template operator()<kQueries>(query); });
     query += count;
   }
 }

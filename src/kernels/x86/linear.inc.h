@@ -15,11 +15,6 @@ using Product = void (*)(const PackedMatrix& m, int p, int panels, const std::by
                          float* out);
 
 template <TensorType kType>
-void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
-  for (int i = 0; i < panels; ++i) int8_panel<kType>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel);
-}
-
-template <TensorType kType>
 Product product_of(Activations activations) {
   if constexpr (is_quantized(kType)) {
     if (activations == Activations::kInt8) return int8_panels<kType>;
@@ -77,6 +72,14 @@ void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, float* ou
   }
 }
 
+// The lines that finish_panel() will write: they come from far where a matrix has many rows.
+void prefetch_outputs(const LinearArgs& a, int p, int panels, int row_begin, int rows) {
+  for (int r = 0; r < rows; ++r) {
+    const float* y = a.y + static_cast<size_t>(row_begin + r) * a.y_stride + p * kPanel;
+    for (int i = 0; i < panels; ++i) __builtin_prefetch(y + i * kPanel, 1);
+  }
+}
+
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   const FlushDenormals flush(a.activations == Activations::kBf16);
   const Product product = find_product(a.weights->type, a.activations);
@@ -87,6 +90,7 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
     const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
     for (int p = panel_begin; p < panel_end; p += kFloatPanels) {
       const int panels = panel_end - p < kFloatPanels ? panel_end - p : kFloatPanels;
+      prefetch_outputs(a, p, panels, row, rows);
       product(*a.weights, p, panels, x, a.x_stride, rows, out);
       if (up_product) up_product(*a.up, p, panels, x, a.x_stride, rows, up);
       for (int i = 0; i < panels; ++i) {

@@ -182,7 +182,7 @@ template <class Steps, TensorType kType, bool kDequantize>
 void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
   const int groups = (rows + 3) / 4;
   const int calls = m.blocks() * groups * kHalves;
-  Prefetch prefetch = groups * kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panel(m, p, calls);
+  Prefetch prefetch = groups * kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
   for (int i = 0; i < groups; ++i) {
     const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
     const auto take = [&]<int kRows>() {
@@ -191,19 +191,7 @@ void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride
                                                      out + row * kPanel, prefetch);
       }
     };
-    switch (count) {
-      case 1:
-        take.template operator()<1>();
-        break;
-      case 2:
-        take.template operator()<2>();
-        break;
-      case 3:
-        take.template operator()<3>();
-        break;
-      default:
-        take.template operator()<4>();
-    }
+    with_count<4>(count, take);
   }
 }
 
@@ -279,31 +267,10 @@ void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_
   for (int i = 0; i < tiles; ++i) {
     for (Prefetch& panel : prefetch) panel.next();
     const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
-    const auto take = [&]<int kRows>() {
-      if constexpr (kRows <= kFloatRows) {
-        float_tile<Steps, kGroup, kRegisters, kRows>(panels, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
-                                                     acc + row * kPanel);
-      }
-    };
-    switch (count) {
-      case 1:
-        take.template operator()<1>();
-        break;
-      case 2:
-        take.template operator()<2>();
-        break;
-      case 3:
-        take.template operator()<3>();
-        break;
-      case 4:
-        take.template operator()<4>();
-        break;
-      case 5:
-        take.template operator()<5>();
-        break;
-      default:
-        take.template operator()<6>();
-    }
+    with_count<kFloatRows>(count, [&]<int kRows>() {
+      float_tile<Steps, kGroup, kRegisters, kRows>(panels, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
+                                                   acc + row * kPanel);
+    });
   }
 }
 

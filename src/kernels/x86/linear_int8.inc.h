@@ -5,133 +5,179 @@
 namespace quire {
 namespace {
 
-inline constexpr int kMaxRows = 8;  // rows that share a decoded block: on AVX-512 8 dots, 8 sums, 8 minima, 5 more
+// A tile: rows and panels whose sums stay in registers. On AVX-512 two panels side by side share each broadcast input
+// (one panel takes as many loads as products, and both units are full): 8 dots, 8 sums, 8 minima, 5 more. On AVX2 one
+// register of outputs.
+inline constexpr int kMostInt8Rows = 8;  // of a tile of one panel
+inline constexpr int kFewestBeside = 3;  // rows that are worth two panels: fewer wait for memory
+#if defined(__AVX512F__)
+inline constexpr int kPanelsBeside = 2;
+template <class Source>
+inline constexpr int kRowsBeside = Source::kHasMinimum ? 4 : 6;  // of a tile of two
+#else
+inline constexpr int kPanelsBeside = 1;
+template <class Source>
+inline constexpr int kRowsBeside = kMostInt8Rows;
+#endif
 
-// One register of outputs (half h of the panel) times kRows rows, over blocks [0, blocks) of `source`. acc, low:
-// [kRows][kPanel] sums so far, carried on; x: the rows' inputs of block 0.
-template <int kRows, class Source>
-QUIRE_INLINE void int8_half(const Source& source, int h, int blocks, const std::byte* x, size_t x_stride,
-                            float* acc_out, float* low_out, Prefetch& prefetch) {
+// Sums so far [rows][kPanel] of each panel, between the parts of K that one pass works on.
+struct Int8Sums {
+  float *acc, *low;
+  bool begin, end;  // the first part: from zero; the last: acc becomes acc + low
+  static constexpr size_t kPanelStride = kTileRows * kPanel;
+};
+
+// One register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of `sources`, added to
+// `out`; x: the rows' inputs of block 0.
+template <int kRows, int kPanels, class Source>
+QUIRE_INLINE void int8_tile(const Source* sources, int h, int blocks, const std::byte* x, size_t x_stride,
+                            const Int8Sums& out, Prefetch& prefetch) {
   const std::byte* rows[kRows];
-  Floats acc[kRows], low[kRows];
+  Floats acc[kRows][kPanels], low[kRows][kPanels];
+  const auto place = [h](int r, int p) {
+    return p * Int8Sums::kPanelStride + static_cast<size_t>(r * kPanel + h * kWidth);
+  };
+  QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     rows[r] = x + static_cast<size_t>(r) * x_stride;
-    acc[r] = Floats::load(acc_out + r * kPanel + h * kWidth);
-    if constexpr (Source::kHasMinimum) low[r] = Floats::load(low_out + r * kPanel + h * kWidth);
+    QUIRE_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      acc[r][p] = out.begin ? Floats::all(0.0f) : Floats::load(out.acc + place(r, p));
+      if constexpr (Source::kHasMinimum)
+        low[r][p] = out.begin ? Floats::all(0.0f) : Floats::load(out.low + place(r, p));
+    }
   }
   const auto row = [&](int r) __attribute__((always_inline)) { return reinterpret_cast<const Int8Block*>(rows[r]); };
   for (int b = 0; b < blocks; ++b) {
     prefetch.next();
-    Sums sums[kRows];
-    for (Sums& s : sums) s = no_sums();
+    Sums sums[kRows][kPanels];
+    const auto clear = [&]() __attribute__((always_inline)) {
+      QUIRE_UNROLL
+      for (auto& of_row : sums) {
+        QUIRE_UNROLL
+        for (Sums& s : of_row) s = no_sums();
+      }
+    };
     const auto add_line = [&]<int kLine>() __attribute__((always_inline)) {
-      const LinePair w = source.template line<kLine>(b, h);
+      LinePair w[kPanels];
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p) w[p] = sources[p].template line<kLine>(b, h);
+      QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        multiply<Source::kBits>(sums[r], w.low, four_inputs(row(r)->q + 8 * kLine));
-        multiply<Source::kBits>(sums[r], w.high, four_inputs(row(r)->q + 8 * kLine + 4));
+        const Ints first = four_inputs(row(r)->q + 8 * kLine), second = four_inputs(row(r)->q + 8 * kLine + 4);
+        QUIRE_UNROLL
+        for (int p = 0; p < kPanels; ++p) multiply<Source::kBits>(sums[r][p], w[p].low, first);
+        QUIRE_UNROLL
+        for (int p = 0; p < kPanels; ++p) multiply<Source::kBits>(sums[r][p], w[p].high, second);
       }
       if constexpr (kLine % kLinesToWiden<Source::kBits> == kLinesToWiden<Source::kBits> - 1) {
-        for (Sums& s : sums) widen<Source::kBits>(s);
+        QUIRE_UNROLL
+        for (auto& of_row : sums) {
+          QUIRE_UNROLL
+          for (Sums& s : of_row) widen<Source::kBits>(s);
+        }
       }
     };
     const auto add_group = [&](int g) __attribute__((always_inline)) {
-      const Floats scale = source.scale(b, g, h);
+      Floats scale[kPanels];
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p) scale[p] = sources[p].scale(b, g, h);
+      QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        Ints sum = sums[r].wide;
-        if (source.zero() != 0) {
-          const int32_t* halves = row(r)->half_sums;
-          const int32_t total = Source::kGroup == 16 ? halves[g] : halves[0] + halves[1];
-          sum = sub(sum, Ints::all(total * source.zero()));
+        const int32_t* halves = row(r)->half_sums;
+        const int32_t total = Source::kGroup == 16 ? halves[g] : halves[0] + halves[1];
+        const Ints excess = Ints::all(total * sources[0].zero());
+        QUIRE_UNROLL
+        for (int p = 0; p < kPanels; ++p) {
+          const Ints sum = sources[p].zero() != 0 ? sub(sums[r][p].wide, excess) : sums[r][p].wide;
+          acc[r][p] = fma(Floats::of(sum), mul(scale[p], Floats::all(row(r)->scale)), acc[r][p]);
         }
-        acc[r] = fma(Floats::of(sum), mul(scale, Floats::all(row(r)->scale)), acc[r]);
       }
     };
+    clear();
     add_line.template operator()<0>();
     add_line.template operator()<1>();
     if constexpr (Source::kGroup == 16) {
       add_group(0);
-      for (Sums& s : sums) s = no_sums();
+      clear();
     }
     add_line.template operator()<2>();
     add_line.template operator()<3>();
     add_group(Source::kGroup == 16 ? 1 : 0);
-    if constexpr (Source::kHasMinimum) {
-      const Floats minimum = source.minimum(b, h);
-      for (int r = 0; r < kRows; ++r) low[r] = fma(minimum, Floats::all(row(r)->sum), low[r]);
+    QUIRE_UNROLL
+    for (int p = 0; Source::kHasMinimum && p < kPanels; ++p) {
+      const Floats minimum = sources[p].minimum(b, h);
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) low[r][p] = fma(minimum, Floats::all(row(r)->sum), low[r][p]);
     }
     for (const std::byte*& at : rows) at += sizeof(Int8Block);
   }
+  QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    store(acc_out + r * kPanel + h * kWidth, acc[r]);
-    if constexpr (Source::kHasMinimum) store(low_out + r * kPanel + h * kWidth, low[r]);
+    QUIRE_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      if (!Source::kHasMinimum) {
+        store(out.acc + place(r, p), acc[r][p]);
+      } else if (out.end) {
+        store(out.acc + place(r, p), add(acc[r][p], low[r][p]));
+      } else {
+        store(out.acc + place(r, p), acc[r][p]), store(out.low + place(r, p), low[r][p]);
+      }
+    }
   }
 }
 
 // Group i of `groups`, of nearly equal size, of the rows.
-template <class Source>
-QUIRE_INLINE void int8_group(const Source& source, int blocks, const std::byte* x, size_t x_stride, int rows, int i,
-                             int groups, float* acc, float* low, Prefetch& prefetch) {
+template <int kPanels, class Source>
+QUIRE_INLINE void int8_group(const Source* sources, int blocks, const std::byte* x, size_t x_stride, int rows, int i,
+                             int groups, const Int8Sums& sums, Prefetch& prefetch) {
   const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
+  const Int8Sums from{sums.acc + row * kPanel, sums.low + row * kPanel, sums.begin, sums.end};
   const auto take = [&]<int kRows>() {
     for (int h = 0; h < kHalves; ++h) {
-      int8_half<kRows>(source, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride, acc + row * kPanel,
-                       low + row * kPanel, prefetch);
+      int8_tile<kRows, kPanels>(sources, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride, from, prefetch);
     }
   };
-  switch (count) {
-    case 1:
-      return take.template operator()<1>();
-    case 2:
-      return take.template operator()<2>();
-    case 3:
-      return take.template operator()<3>();
-    case 4:
-      return take.template operator()<4>();
-    case 5:
-      return take.template operator()<5>();
-    case 6:
-      return take.template operator()<6>();
-    case 7:
-      return take.template operator()<7>();
-    default:
-      return take.template operator()<8>();
-  }
+  with_count<kPanels == 1 ? kMostInt8Rows : kRowsBeside<Source>>(count, take);
 }
 
-// acc, low: [rows][kPanel], zeros; panel p times the rows is added to them.
-template <TensorType kType>
-void int8_sums(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* acc, float* low) {
+// out [kPanels][kTileRows][kPanel] = panels from p times the rows.
+template <TensorType kType, int kPanels>
+void int8_beside(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
   using From = Packed<kType>;
-  const From from(m, p);
-  const int blocks = m.blocks(), groups = (rows + kMaxRows - 1) / kMaxRows;
-  Prefetch prefetch =
-      groups * kHalves == 1 ? Prefetch::ahead(m, p, blocks) : Prefetch::next_panel(m, p, blocks * groups * kHalves);
+  // Instructions that multiply bytes into 32 bits do not care how many bits there are.
+  using Bytes = Expanded<kSignedOffset != 0 ? 8 : From::kBits, From::kGroup, From::kHasMinimum>;
+  const From from[] = {{m, p}, {m, p + kPanels - 1}};
+  constexpr int kRows = kPanels == 1 ? kMostInt8Rows : kRowsBeside<From>;
+  const int blocks = m.blocks(), groups = (rows + kRows - 1) / kRows;
+  Prefetch prefetch = groups * kHalves * kPanels == 1 ? Prefetch::ahead(m, p, blocks)
+                                                      : Prefetch::next_panels(m, p, kPanels, blocks * groups * kHalves);
   // 4 and 8 bits take less to decode than to load again.
   if (groups == 1 || From::kBits == 4 || From::kBits == 8) {
-    for (int i = 0; i < groups; ++i) int8_group(from, blocks, x, x_stride, rows, i, groups, acc, low, prefetch);
+    for (int i = 0; i < groups; ++i)
+      int8_group<kPanels>(from, blocks, x, x_stride, rows, i, groups, {out, nullptr, true, true}, prefetch);
     return;
   }
-  // Instructions that multiply bytes into 32 bits do not care how many bits there are.
-  Expanded<kSignedOffset != 0 ? 8 : From::kBits, From::kGroup, From::kHasMinimum> expanded;
+  Bytes expanded[kPanels];
+  alignas(64) float low[From::kHasMinimum ? kPanels * Int8Sums::kPanelStride : 1];
   for (int b = 0; b < blocks; b += kExpandedBlocks) {
     const int end = b + kExpandedBlocks < blocks ? b + kExpandedBlocks : blocks;
-    expanded.fill(from, b, end);
+    for (int i = 0; i < kPanels; ++i) expanded[i].fill(from[i], b, end);
     for (int i = 0; i < groups; ++i) {
-      int8_group(expanded, end - b, x + static_cast<size_t>(b) * sizeof(Int8Block), x_stride, rows, i, groups, acc, low,
-                 prefetch);
+      int8_group<kPanels>(expanded, end - b, x + static_cast<size_t>(b) * sizeof(Int8Block), x_stride, rows, i, groups,
+                          {out, low, b == 0, end == blocks}, prefetch);
     }
   }
 }
 
-// out [rows][kPanel] = panel p * rows.
+// out [panels][kTileRows][kPanel] = panels from p, at most kFloatPanels, times the rows.
 template <TensorType kType>
-void int8_panel(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
-  alignas(64) float low[kTileRows * kPanel];
-  __builtin_memset(out, 0, sizeof(float) * static_cast<size_t>(rows * kPanel));
-  if (Packed<kType>::kHasMinimum) __builtin_memset(low, 0, sizeof(float) * static_cast<size_t>(rows * kPanel));
-  int8_sums<kType>(m, p, x, x_stride, rows, out, low);
-  if (!Packed<kType>::kHasMinimum) return;
-  for (int i = 0; i < rows * kPanel; i += kWidth) store(out + i, add(Floats::load(out + i), Floats::load(low + i)));
+void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
+  static_assert(kFloatPanels == kPanelsBeside);
+  if (panels == kPanelsBeside && rows >= kFewestBeside)
+    return int8_beside<kType, kPanelsBeside>(m, p, x, x_stride, rows, out);
+  for (int i = 0; i < panels; ++i)
+    int8_beside<kType, 1>(m, p + i, x, x_stride, rows, out + static_cast<size_t>(i) * Int8Sums::kPanelStride);
 }
 
 }  // namespace

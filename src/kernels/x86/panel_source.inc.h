@@ -135,9 +135,10 @@ class Prefetch {
   QUIRE_INLINE Prefetch ahead(const PackedMatrix& m, int p, int calls) {
     return {m.panel(p) + m.layout.quants + kAhead, m.layout.bytes, calls};
   }
-  // Of one that walks through it several times: the next panel.
-  QUIRE_INLINE Prefetch next_panel(const PackedMatrix& m, int p, int calls) {
-    return {m.panel(p) + m.layout.bytes, m.layout.bytes, calls};
+  // Of one that walks through them several times: the next panels.
+  QUIRE_INLINE Prefetch next_panels(const PackedMatrix& m, int p, int panels, int calls) {
+    const size_t bytes = m.layout.bytes * static_cast<size_t>(panels);
+    return {m.panel(p) + bytes, bytes, calls};
   }
   [[gnu::always_inline]] void next() {
     const char* end = at_ + step_;

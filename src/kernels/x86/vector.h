@@ -11,9 +11,20 @@
 #include "kernels/lanes.h"
 
 #define QUIRE_INLINE [[gnu::always_inline]] static inline
+// gcc keeps arrays of registers in memory unless it unrolls the loops over them early.
+#define QUIRE_UNROLL _Pragma("GCC unroll 8")
 
 namespace quire {
 namespace {
+
+// run.operator()<count>(), for 1 <= count <= kMost: how many rows a tile has is known to the compiler.
+template <int kMost, class Run>
+QUIRE_INLINE void with_count(int count, const Run& run) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return with_count<kMost - 1>(count, run);
+  }
+  run.template operator()<kMost>();
+}
 
 #if defined(__AVX512F__)
 
