@@ -1,0 +1,39 @@
+"""The documents against the program: flags that exist, output that it prints. (Paths: tests/check_layers.py.)"""
+
+import re
+import subprocess
+import sys
+
+from conftest import ROOT, quire
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+
+
+def commands(*command):
+    """Of a command and all below it: what --help says."""
+    text = quire(*command, "--help").stdout
+    yield text
+    for name in re.findall(r"^  (\w+) ", text.partition("\nSubcommands:\n")[2], re.M):
+        yield from commands(*command, name)
+
+
+def test_flags_exist():
+    known = set(FLAG.findall("\n".join(commands())))
+    for script in [[ROOT / "dev"], *([sys.executable, script] for script in (ROOT / "scripts").glob("*.py") if "argparse" in script.read_text())]:
+        known |= set(FLAG.findall(subprocess.run([*script, "--help"], capture_output=True, text=True, check=True).stdout))
+    assert {"--max-num-seqs", "--kernel-sets", "--selftest", "--minutes"} <= known
+    for document in DOCUMENTS:
+        assert set(FLAG.findall(document.read_text())) <= known, document
+
+
+def test_the_table_of_memory_is_what_the_server_logs(start_server):
+    running = start_server()
+    code, log = running.stop()
+    assert code == 0, log
+
+    def shape(text):
+        return [re.sub(r" *\d+", " 0", line) for line in re.findall(r"memory: .*", text)]
+
+    documented = shape((ROOT / "docs/serving.md").read_text())
+    assert len(documented) == 5 and documented == shape(log)
