@@ -39,6 +39,7 @@ int TenantShares::enter(std::string_view tenant) {
   for (const Share& s : shares_) {
     if (s.requests > 0) least = std::min(least, s.served);
   }
+  shares_.reserve(shares_.size() + 1);  // may throw: before the name has a number
   auto [at, fresh] = numbers_.try_emplace(std::string(tenant), 0);
   if (fresh) {
     if (free_.empty()) {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 namespace quire {
 namespace {
 
 constexpr size_t kSlots = 16;                // pages that the store reads at the same time
+constexpr int kAskedAgain = 8;               // pages of a waiting prompt that the store is asked for at each look
 constexpr int kSmallestTail = 4;             // tokens of a page that are worth a copy
 constexpr double kHostBytesPerSecond = 4e9;  // of a page that is copied twice
 
@@ -79,28 +81,32 @@ void PageCache::begin(Sequence& s) const {
   s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
 }
 
+PrefixTree::Node PageCache::find(Sequence& s, int page) {
+  ++questions_;
+  return tree_.find(key(s, page), page_tokens(s, page));
+}
+
+PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
+  ++questions_;
+  return store_->find(key(s, page));
+}
+
 void PageCache::look_up(Sequence& s, const StepCosts& costs) {
   CachedPages& c = s.cached;
-  c.found = c.idle = c.tail = c.loads = 0;
+  c.tail = c.loads = 0;
   if (!shares(s)) return;
   // The last token is computed in any case: its logits are wanted.
   const auto most = static_cast<int>(s.tokens.size()) - 1;
-  PrefixTree::Node node = PrefixTree::kNone;
-  for (; c.found < most / kPageTokens; ++c.found) {
-    const auto next = tree_.find(key(s, c.found), page_tokens(s, c.found));
-    if (next == PrefixTree::kNone) break;
-    node = next;
-    c.idle += pool_.idle(tree_.page(node));
-  }
+  // The tree holds a page only with all before it.
+  while (c.found > 0 && find(s, c.found - 1) == PrefixTree::kNone) --c.found;
+  while (c.found < most / kPageTokens && find(s, c.found) != PrefixTree::kNone) ++c.found;
+  c.idle = idle_pages(s);
   if (store_) {
-    double seconds = 0;
-    int pages = 0;
-    for (; c.found + pages < most / kPageTokens; ++pages) {
-      const auto tier = store_->find(key(s, c.found + pages));
-      if (tier == PageStore::Tier::kNone) break;
-      seconds += tier == PageStore::Tier::kDisk ? store_->disk_read_seconds_per_page()
-                                                : static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
-    }
+    look_up_stored(s, most / kPageTokens);
+    const int pages = c.stored_end - c.found;
+    const double seconds =
+        c.stored_on_disk * store_->disk_read_seconds_per_page() +
+        (pages - c.stored_on_disk) * static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
     StepWork work;
     work.add(pages * kPageTokens, c.found * kPageTokens);
     if (seconds < costs.seconds(work) - costs.fixed) c.loads = pages;
@@ -109,8 +115,43 @@ void PageCache::look_up(Sequence& s, const StepCosts& costs) {
   const int begin = c.found * kPageTokens;
   const auto rest =
       std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(most - begin));
+  const auto node = c.found > 0 ? find(s, c.found - 1) : PrefixTree::kNone;
   const auto partial = tree_.longest_partial(node, c.root, rest);
   if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;
+}
+
+// Who uses a page uses all before it: the idle ones are at the end.
+int PageCache::idle_pages(Sequence& s) {
+  const auto found = std::views::iota(0, s.cached.found);
+  const auto first =
+      std::ranges::partition_point(found, [&](int page) { return !pool_.idle(tree_.page(find(s, page))); });
+  return static_cast<int>(found.end() - first);
+}
+
+// The run of stored pages behind what the tree has: both ends move by what has changed.
+void PageCache::look_up_stored(Sequence& s, int most) {
+  CachedPages& c = s.cached;
+  const auto on_disk = [](PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; };
+  if (c.stored_end <= c.found) c.stored_begin = c.stored_end = c.found, c.stored_on_disk = 0;
+  while (c.stored_begin < c.found) c.stored_on_disk -= on_disk(find_stored(s, c.stored_begin++));
+  while (c.stored_begin > c.found) {
+    const auto tier = find_stored(s, --c.stored_begin);
+    if (tier == PageStore::Tier::kNone) c.stored_end = c.stored_begin, c.stored_on_disk = 0;
+    c.stored_on_disk += on_disk(tier);
+  }
+  // A few are asked for again, in turn: so they count as used, and what is gone is noticed.
+  for (int left = std::min(kAskedAgain, c.stored_end - c.found); left > 0; --left, ++c.stored_asked) {
+    if (c.stored_asked < c.found || c.stored_asked >= c.stored_end) c.stored_asked = c.found;
+    if (find_stored(s, c.stored_asked) != PageStore::Tier::kNone) continue;
+    c.stored_end = c.stored_asked;
+    break;
+  }
+  for (; c.stored_end < most; ++c.stored_end) {
+    const auto tier = find_stored(s, c.stored_end);
+    if (tier == PageStore::Tier::kNone) break;
+    c.stored_on_disk += on_disk(tier);
+  }
+  c.stored_on_disk = std::clamp(c.stored_on_disk, 0, c.stored_end - c.found);  // pages move between the tiers
 }
 
 void PageCache::advance(Sequence& s) {
@@ -118,7 +159,7 @@ void PageCache::advance(Sequence& s) {
   if (!shares(s)) return;
   const int most = (static_cast<int>(s.tokens.size()) - 1) / kPageTokens;
   while (c.registered < most && s.computed == c.registered * kPageTokens && s.pages.tokens() == s.computed) {
-    const auto node = tree_.find(key(s, c.registered), page_tokens(s, c.registered));
+    const auto node = find(s, c.registered);
     if (node == PrefixTree::kNone) return;
     s.pages.append_shared(pool_, tree_.page(node));
     if (store_) store_->find(key(s, c.registered));  // is used: so it stays there too

@@ -42,7 +42,9 @@ class PageCache {
 
   // Before anything else happens to the sequence.
   void begin(Sequence& s) const;
-  // Fills s.cached with what there is for a waiting sequence. What is found stays there until pages are taken.
+  // Fills s.cached with what there is for a waiting sequence. What is found in the KV cache stays there until pages are
+  // taken; pages of the store may be gone when they are loaded. Asked again, it begins at what it found before: however
+  // long the prompt, that takes about as many questions as pages have come or gone.
   void look_up(Sequence& s, const StepCosts& costs);
   // Takes what was found, with references: s.computed and its pages.
   void adopt(Sequence& s);
@@ -67,6 +69,8 @@ class PageCache {
   void wait_for_loads();
 
   void add_stats(EngineStats& stats) const;
+  // Whether a page is in the tree or in the store was asked so often: what looking up costs.
+  uint64_t questions() const { return questions_; }
 
  private:
   struct Slot {  // of the staging memory: one page that the store reads
@@ -79,6 +83,10 @@ class PageCache {
   bool shares(const Sequence& s) const { return options_.prefixes && !s.wants_all_rows(); }
   std::span<const TokenId> page_tokens(const Sequence& s, int page) const;
   const PageKey& key(Sequence& s, int page) const;
+  PrefixTree::Node find(Sequence& s, int page);
+  PageStore::Tier find_stored(Sequence& s, int page);
+  int idle_pages(Sequence& s);
+  void look_up_stored(Sequence& s, int most);
   void reserve(int pages);
   void copy(PageCopy copy);
   void keep(PageKey key, PageId page);
@@ -95,7 +103,7 @@ class PageCache {
   std::vector<PageStore::Completed> completed_;
   std::vector<SequenceId> loading_;
   uint32_t epoch_ = 0;
-  uint64_t evicted_ = 0, loaded_ = 0;
+  uint64_t evicted_ = 0, loaded_ = 0, questions_ = 0;
 };
 
 }  // namespace quire

@@ -25,8 +25,8 @@ struct RequestState {
   SamplingParams sampling;
   Pooling pooling = Pooling::kNone;
   Engine::Callback callback;
-  TokenIds end_tokens;    // the model's, none with ignore_eos
-  TokenIds banned_early;  // end and stop tokens: while fewer than min_tokens are there
+  TokenIds end_tokens;                // the model's, none with ignore_eos
+  TokenIds banned_early;              // end and stop tokens: while fewer than min_tokens are there
   std::vector<TokenIds> banned_runs;  // the spellings of bad words
   std::string tenant, cache_salt;
   int priority = 0;
@@ -51,9 +51,12 @@ struct CachedPages {
   PrefixTree::Node last = PrefixTree::kNone;  // the last of them
 
   // What look_up found for a waiting sequence.
-  int found = 0, idle = 0;  // pages in the tree, and those of them that nobody uses
-  int tail = 0;             // tokens of the page behind them that can be copied from another
-  int loads = 0;            // pages behind them that the store has
+  int found = 0, idle = 0;               // pages in the tree, and those of them that nobody uses
+  int stored_begin = 0, stored_end = 0;  // pages behind those that the store has
+  int stored_on_disk = 0;                // of them
+  int stored_asked = 0;                  // the one to be asked for again next
+  int tail = 0;                          // tokens of the page behind `found` that can be copied from another
+  int loads = 0;                         // pages behind `found` that are to be read from the store
 
   bool loading = false;
   uint32_t epoch = 0;               // of this loading: what was asked for before is no longer wanted
