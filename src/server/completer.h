@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ class Completer {
   // Bytes per second that this machine reads at best; 0: not known.
   virtual double read_bandwidth() const { return 0; }
 
+  // The tokenizer as GET /tokenizer_info describes it: fields of a tokenizer_config.json.
+  virtual nlohmann::ordered_json tokenizer_info() const = 0;
   virtual TokenIds encode_chat(ChatInput input) const = 0;
   virtual TokenIds encode(std::string_view text, bool add_special) const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;

@@ -11,6 +11,28 @@ void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
 const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
 EngineStats EngineCompleter::stats() const { return engine_.stats(); }
 
+nlohmann::ordered_json EngineCompleter::tokenizer_info() const {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  nlohmann::ordered_json info = {{"vocab_size", tokenizer.vocab_size()},
+                                 {"model_max_length", engine_.info().max_model_len},
+                                 {"add_bos_token", tokenizer.adds_bos()},
+                                 {"add_eos_token", tokenizer.adds_eos()}};
+  for (const auto& [name, token] : {std::pair{"bos_token", tokenizer.bos()},
+                                    {"eos_token", tokenizer.eos()},
+                                    {"unk_token", tokenizer.unk()},
+                                    {"pad_token", tokenizer.pad()}}) {
+    info[name] = token ? nlohmann::ordered_json(tokenizer.token_text(*token)) : nullptr;
+  }
+  const ChatTemplate* chat = engine_.chat_template();
+  info["chat_template"] = chat ? nlohmann::ordered_json(chat->source()) : nullptr;
+  auto& special = info["added_tokens_decoder"] = nlohmann::ordered_json::object();
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.is_special(id))
+      special[std::to_string(id)] = {{"content", tokenizer.token_text(id)}, {"special", true}};
+  }
+  return info;
+}
+
 TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.encode_chat(std::move(input)); }
 
 TokenIds EngineCompleter::encode(std::string_view text, bool add_special) const {

@@ -16,6 +16,7 @@ class EngineCompleter final : public Completer {
   const ModelInfo& info() const override;
   EngineStats stats() const override;
   double read_bandwidth() const override { return read_bandwidth_; }
+  nlohmann::ordered_json tokenizer_info() const override;
   TokenIds encode_chat(ChatInput input) const override;
   TokenIds encode(std::string_view text, bool add_special) const override;
   std::string decode(const TokenIds& ids) const override;

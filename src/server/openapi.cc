@@ -176,6 +176,14 @@ constexpr std::string_view kAnswers = R"json({
     "properties": {"count": {"type": "integer"}, "max_model_len": {"type": "integer"},
       "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/TokenId"}},
       "token_strs": {"type": ["array", "null"], "items": {"type": "string"}}}},
+  "TokenizerInfo": {"type": "object", "required": ["vocab_size", "model_max_length", "bos_token", "eos_token",
+    "chat_template", "added_tokens_decoder"], "properties": {"vocab_size": {"type": "integer"},
+      "model_max_length": {"type": "integer"}, "add_bos_token": {"type": "boolean"}, "add_eos_token": {"type": "boolean"},
+      "bos_token": {"type": ["string", "null"]}, "eos_token": {"type": ["string", "null"]},
+      "unk_token": {"type": ["string", "null"]}, "pad_token": {"type": ["string", "null"]},
+      "chat_template": {"type": ["string", "null"]}, "added_tokens_decoder": {"type": "object",
+        "additionalProperties": {"type": "object", "required": ["content", "special"],
+          "properties": {"content": {"type": "string"}, "special": {"type": "boolean"}}}}}},
   "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
   "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"],
     "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
@@ -226,6 +234,8 @@ std::string openapi_document(const ApiLimits& limits, std::string_view version, 
       Json::parse(R"([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}])");
   add("/health", get_operation("whether the process answers", json_content(reference("Status")), {"503"}));
   add("/ready", get_operation("whether requests are taken", json_content(reference("Status")), {"503"}));
+  add("/tokenizer_info",
+      get_operation("the tokenizer, as a tokenizer_config.json", json_content(reference("TokenizerInfo")), {"400"}));
   add("/version", get_operation("the program's version", json_content({{"type", "object"}})));
   const Json text = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   add("/metrics", get_operation("Prometheus' figures", text));

@@ -20,8 +20,13 @@ struct GetRow {
   Endpoint endpoint;
 };
 constexpr GetRow kGets[] = {
-    {"/health", Endpoint::kHealth},        {"/ready", Endpoint::kReady},     {"/version", Endpoint::kVersion},
-    {"/openapi.json", Endpoint::kOpenApi}, {"/metrics", Endpoint::kMetrics}, {"/v1/models", Endpoint::kModels},
+    {"/health", Endpoint::kHealth},
+    {"/ready", Endpoint::kReady},
+    {"/version", Endpoint::kVersion},
+    {"/openapi.json", Endpoint::kOpenApi},
+    {"/metrics", Endpoint::kMetrics},
+    {"/v1/models", Endpoint::kModels},
+    {"/tokenizer_info", Endpoint::kTokenizerInfo},
 };
 constexpr std::string_view kModelPath = "/v1/models/{id}", kModelPrefix = "/v1/models/";
 
@@ -135,6 +140,8 @@ Reply Service::reply(const Route& route, bool stopping) const {
       return {.body = dump({{"version", options_.version}})};
     case Endpoint::kOpenApi:
       return {.body = openapi_document(limits(), options_.version, options_.needs_key)};
+    case Endpoint::kTokenizerInfo:
+      return {.body = completer_.tokenizer_info().dump(-1, ' ', false, Json::error_handler_t::replace)};
     case Endpoint::kMetrics:
       return {.body = metrics_->scrape(completer_.stats()), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
     case Endpoint::kModels: {

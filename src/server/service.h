@@ -34,7 +34,7 @@ struct Reply {
 };
 Reply error_reply(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 
-enum class Endpoint : uint8_t { kHealth, kReady, kVersion, kOpenApi, kMetrics, kModels, kModel, kApi };
+enum class Endpoint : uint8_t { kHealth, kReady, kVersion, kOpenApi, kTokenizerInfo, kMetrics, kModels, kModel, kApi };
 
 struct Route {
   Endpoint endpoint = Endpoint::kHealth;

@@ -69,6 +69,12 @@ def test_tokenize_and_back(server):
     assert "Name three colors." in post(server, "/detokenize", {"tokens": chat["tokens"]})[1]["prompt"]
 
 
+def test_tokenizer_info(server):
+    info = json.loads(get(server, "/tokenizer_info")[1])
+    assert info["eos_token"] == "<|im_end|>" and info["vocab_size"] == 49152 and "messages" in info["chat_template"]
+    assert info["added_tokens_decoder"]["1"] == {"content": "<|im_start|>", "special": True}
+
+
 def test_ready_and_version(server):
     assert get(server, "/ready") == (200, '{"status":"ready"}')
     assert json.loads(get(server, "/version")[1])["version"].count(".") == 2

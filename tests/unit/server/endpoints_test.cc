@@ -274,12 +274,13 @@ TEST(Endpoints, BrokenStreamsEndWithAnErrorOfTheirApi) {
   }
 }
 
-TEST(Endpoints, ReadyAndVersion) {
+TEST(Endpoints, ReadyTokenizerAndVersion) {
   ServerOptions options;
   options.version = "1.2.3";
   RunningServer running(options);
   HttpClient client(running.port());
   EXPECT_EQ(client.get("/ready").body, R"({"status":"ready"})");
+  EXPECT_EQ(client.get("/tokenizer_info").body, R"({"vocab_size":256})");
   EXPECT_EQ(client.get("/version").body, R"({"version":"1.2.3"})");
 }
 

@@ -77,6 +77,7 @@ class ScriptedCompleter final : public Completer {
     return stats;
   }
   double read_bandwidth() const override { return 1e10; }
+  nlohmann::ordered_json tokenizer_info() const override { return {{"vocab_size", info_.vocab_size}}; }
   TokenIds encode_chat(ChatInput input) const override {
     std::string prompt;
     for (const auto& message : input.messages) {
