@@ -166,6 +166,8 @@ struct AttentionTile {
   // nullptr: merges its splits and writes the result to out. Otherwise writes, for each row and query head,
   // [max, sum, padded_dim values] to `partial` (split_end == split_begin + 1).
   float* partial;
+  const AttentionTile*
+      next;  // what this thread will most likely compute next, to fetch its first pages early; or nullptr
 };
 
 // Merges partial results of the same queries in order and writes them to out.

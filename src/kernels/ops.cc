@@ -62,10 +62,11 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
                   end = (position + count - 1) / kAttentionSplit + 1;
         most_splits = std::max(most_splits, end - begin);
         tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group),
-                          begin, end, nullptr});
+                          begin, end, nullptr, nullptr});
       }
     }
   }
+  for (size_t i = 0; i + 1 < tiles_.size(); ++i) tiles_[i].next = &tiles_[i + 1];
   const auto count = static_cast<int>(tiles_.size());
   if (most_splits == 1 || count >= split_below_) {
     compute.team.for_tiles(count,

@@ -217,18 +217,37 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   store(s.sums[query], sums);
 }
 
-// One KV head of one sequence.
+// What a tile reads: pages [first, end) of one KV head of one sequence.
 struct Cache {
   const std::byte* data;
   size_t page_stride;
   const int32_t* pages;
+  int first, end;
 
+  Cache(const AttentionArgs& a, const AttentionTile& t)
+      : data(a.kv->data + static_cast<size_t>(t.head / (a.heads / a.kv->kv_heads)) * a.kv->head_stride),
+        page_stride(a.kv->page_stride),
+        pages(t.pages),
+        first(a.window > 0 && t.position >= a.window ? (t.position + 1 - a.window) / kPageTokens : 0),
+        end((t.position + t.rows - 1) / kPageTokens + 1) {}
   const std::byte* page(int index) const { return data + static_cast<size_t>(pages[index]) * page_stride; }
+};
+
+// A tile's pages, and behind them those of the next.
+struct Pages {
+  Cache tile, next;  // the same where there is no next
+
+  Pages(const AttentionArgs& a, const AttentionTile& t) : tile(a, t), next(a, t.next ? *t.next : t) {}
+  const std::byte* page(int index) const {
+    if (index < tile.end) return tile.page(index);
+    const int behind = next.first + index - tile.end;
+    return next.page(behind < next.end ? behind : next.end - 1);
+  }
 };
 
 // One split of all queries: tokens first[i] .. end[i] of query i.
 template <KvType kType, class Unit>
-void attend_split(const Cache& kv, float scale, Queries& s, Unit& unit) {
+void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
   constexpr size_t kBytes = kv_value_bytes(kType);
   constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
   const size_t padded = s.stride, keys = padded * kPageTokens * kBytes;
@@ -247,12 +266,13 @@ void attend_split(const Cache& kv, float scale, Queries& s, Unit& unit) {
               stop = end < block + kAttentionBlock ? end : block + kAttentionBlock;
     // Pages of this block that are needed, and the way from each to the one a block later.
     const int page_begin = begin / kPageTokens, page_end = (stop + kPageTokens - 1) / kPageTokens,
-              last = (end - 1) / kPageTokens, block_page = block / kPageTokens;
-    const std::byte* page[kBlockPages] = {kv.data, kv.data, kv.data, kv.data};
+              block_page = block / kPageTokens;
+    const std::byte* const any = kv.tile.data;
+    const std::byte* page[kBlockPages] = {any, any, any, any};
     ptrdiff_t ahead[kBlockPages] = {};
     for (int p = page_begin; p < page_end; ++p) {
       page[p - block_page] = kv.page(p);
-      if (p + kBlockPages <= last) ahead[p - block_page] = kv.page(p + kBlockPages) - kv.page(p);
+      ahead[p - block_page] = kv.page(p + kBlockPages) - kv.page(p);
     }
 
     Column columns[kMostColumns];
@@ -328,8 +348,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   const KvLayer& kv = *a.kv;
   const int dim = kv.head_dim;
   const auto padded = static_cast<size_t>(kv.padded_dim());
-  const Cache cache{kv.data + static_cast<size_t>(tile.head / (a.heads / kv.kv_heads)) * kv.head_stride, kv.page_stride,
-                    tile.pages};
+  const Pages pages(a, tile);
   Queries s;
   s.count = tile.rows * tile.heads;
   s.stride = padded;
@@ -359,13 +378,13 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
     }
     switch (kv.type) {
       case KvType::kF32:
-        attend_split<KvType::kF32>(cache, a.scale, s, unit);
+        attend_split<KvType::kF32>(pages, a.scale, s, unit);
         break;
       case KvType::kF16:
-        attend_split<KvType::kF16>(cache, a.scale, s, unit);
+        attend_split<KvType::kF16>(pages, a.scale, s, unit);
         break;
       case KvType::kBf16:
-        attend_split<KvType::kBf16>(cache, a.scale, s, unit);
+        attend_split<KvType::kBf16>(pages, a.scale, s, unit);
         break;
     }
     for (int i = 0; i < s.count; ++i) {
