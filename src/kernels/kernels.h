@@ -166,8 +166,7 @@ struct AttentionTile {
   // nullptr: merges its splits and writes the result to out. Otherwise writes, for each row and query head,
   // [max, sum, padded_dim values] to `partial` (split_end == split_begin + 1).
   float* partial;
-  const AttentionTile*
-      next;  // what this thread will most likely compute next, to fetch its first pages early; or nullptr
+  const AttentionTile* next = nullptr;  // most likely this thread's next: its first pages are fetched early
 };
 
 // Merges partial results of the same queries in order and writes them to out.

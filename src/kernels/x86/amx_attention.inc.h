@@ -34,7 +34,7 @@ class TileUnit {
   static constexpr int kPlaceBytes = 8 * 64;  // the lines of one place
 
   void add_bf16(const Chunk& c, int columns) {
-    tiles_.template load<4>(c.numbers, c.numbers_stride * sizeof(float));
+    tiles_.template load<4>(c.numbers, sizeof(*c.numbers)[0]);
     for (int column = 0; column < columns; column += 4) {
       const std::byte* weights[4];  // all gathered before the first is loaded, so that no load waits for its stores
       for (int i = 0; i < 4 && column + i < columns; ++i) weights[i] = lines(c, c.columns[column + i], gathered_[i]);

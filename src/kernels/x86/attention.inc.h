@@ -46,12 +46,14 @@ struct Column {
   const std::byte* at[2];
   ptrdiff_t ahead[2];  // from there to what will be wanted a block later
 };
+// A chunk's numbers of each query: a fixed stride, which addresses hold without registers. For a bf16 cache as the
+// unit's put_bf16() left them.
+using Numbers = float[kMaxTileQueries][kAttentionChunk];
 struct Chunk {
   const Column* columns;
   int elements[2];                 // in each place, at most 16
   size_t pair_stride, odd_offset;  // bytes; bf16 pairs lie in one line
-  const float* numbers;            // 32 of each query; for a bf16 cache as the unit's put_bf16() left them
-  size_t numbers_stride;
+  const Numbers* numbers;
   float* sums;  // 16 a column of each query
   size_t sums_stride;
   bool fresh;  // sums begin at 0
@@ -82,7 +84,7 @@ template <KvType kType, int kQueries, int kColumns>
     const std::byte* at[kColumns];
     QUIRE_UNROLL
     for (int i = 0; i < kColumns; ++i) at[i] = c.columns[column + i].at[place];
-    const float* numbers = c.numbers + static_cast<size_t>(query) * c.numbers_stride + place * 16;
+    const float* numbers = (*c.numbers)[query] + place * 16;
     const float* const end = numbers + (c.elements[place] & ~1);
     for (; numbers < end; numbers += 2) {
       F line[kColumns];
@@ -90,7 +92,7 @@ template <KvType kType, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) line[i] = even_line<kType>(at[i]);
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const F x = set1(numbers[static_cast<size_t>(q) * c.numbers_stride]);
+        const F x = set1(numbers[q * kAttentionChunk]);
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) even[q][i] = fma(x, line[i], even[q][i]);
       }
@@ -98,7 +100,7 @@ template <KvType kType, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) line[i] = odd_line<kType>(at[i], c.odd_offset);
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const F x = set1(numbers[static_cast<size_t>(q) * c.numbers_stride + 1]);
+        const F x = set1(numbers[q * kAttentionChunk + 1]);
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) odd[q][i] = fma(x, line[i], odd[q][i]);
       }
@@ -113,8 +115,7 @@ template <KvType kType, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) {
         const F line = even_line<kType>(at[i]);
         QUIRE_UNROLL
-        for (int q = 0; q < kQueries; ++q)
-          even[q][i] = fma(set1(numbers[static_cast<size_t>(q) * c.numbers_stride]), line, even[q][i]);
+        for (int q = 0; q < kQueries; ++q) even[q][i] = fma(set1(numbers[q * kAttentionChunk]), line, even[q][i]);
       }
     }
   }
@@ -165,11 +166,11 @@ struct VectorUnit {
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
-  size_t stride = 0;    // of acc: padded_dim, so that they do not fall into few sets of the cache
-  size_t q_stride = 0;  // of q: whole chunks
-  alignas(64) float q[kMaxTileQueries * kMaxHeadDim];
+  size_t stride = 0;  // of acc: padded_dim, so that they do not fall into few sets of the cache
+  alignas(64) Numbers q[kMaxHeadDim / kAttentionChunk];
   alignas(64) float acc[kMaxTileQueries * kMaxHeadDim];
-  alignas(64) float scores[kMaxTileQueries][kAttentionBlock];  // then weights
+  alignas(64) float scores[kMaxTileQueries][kAttentionBlock];
+  alignas(64) Numbers weights[kAttentionBlock / kAttentionChunk];
   alignas(64) float sums[kMaxTileQueries][kLanes];
   float max[kMaxTileQueries];
   int first[kMaxTileQueries], end[kMaxTileQueries];  // tokens of this split
@@ -179,9 +180,9 @@ struct Queries {
 template <KvType kType, class Unit>
 void weigh(Queries& s, int query, int from, int to, float scale) {
   constexpr int kGroups = kAttentionBlock / kLanes;
-  float* scores = s.scores[query];
+  const float* scores = s.scores[query];
   if (from >= kAttentionBlock || to <= 0 || from >= to) {
-    __builtin_memset(scores, 0, sizeof s.scores[query]);
+    for (Numbers& chunk : s.weights) __builtin_memset(chunk[query], 0, sizeof chunk[query]);
     return;
   }
   const F none = set1(minus_infinity());
@@ -209,11 +210,12 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   QUIRE_UNROLL
   for (int g = 0; g < kGroups; ++g) {
     x[g] = kType == KvType::kBf16 ? weight(sub(x[g], m)) : exp(sub(x[g], m));
-    if (kType != KvType::kBf16) store(scores + g * kLanes, x[g]);
+    if (kType != KvType::kBf16) store(s.weights[g / 2][query] + g % 2 * kLanes, x[g]);
     sums = add(sums, x[g]);
   }
   QUIRE_UNROLL
-  for (int g = 0; g < kGroups && kType == KvType::kBf16; g += 2) Unit::put_bf16(x[g], x[g + 1], scores + g * kLanes);
+  for (int g = 0; g < kGroups && kType == KvType::kBf16; g += 2)
+    Unit::put_bf16(x[g], x[g + 1], s.weights[g / 2][query]);
   store(s.sums[query], sums);
 }
 
@@ -286,8 +288,7 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
                         {16, padded - d > 16 ? 16 : 0},
                         2 * kPageTokens * kBytes,
                         kPageTokens * kBytes,
-                        s.q + d,
-                        s.q_stride,
+                        &s.q[d / kAttentionChunk],
                         s.scores[0] + (page_begin - block_page) * kPageTokens,
                         kAttentionBlock,
                         d == 0};
@@ -311,15 +312,9 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
           column.ahead[place] = ahead[p + place];
         }
       }
-      const Chunk chunk{columns,
-                        {elements[0], elements[1]},
-                        2 * padded * kBytes,
-                        padded * kBytes,
-                        s.scores[0] + p * kPageTokens,
-                        kAttentionBlock,
-                        s.acc,
-                        s.stride,
-                        false};
+      const Chunk chunk{
+          columns, {elements[0], elements[1]}, 2 * padded * kBytes, padded * kBytes, &s.weights[p / 2], s.acc, s.stride,
+          false};
       unit.template add<kType>(chunk, s.count, static_cast<int>(padded / kLanes));
     }
   }
@@ -352,15 +347,17 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   Queries s;
   s.count = tile.rows * tile.heads;
   s.stride = padded;
-  s.q_stride = (padded + kAttentionChunk - 1) / kAttentionChunk * kAttentionChunk;
   const auto row_of = [&](int i) { return static_cast<size_t>(tile.row + i / tile.heads); };
   const auto head_of = [&](int i) { return static_cast<size_t>((tile.head + i % tile.heads) * dim); };
   for (int i = 0; i < s.count; ++i) {
-    float* q = s.q + static_cast<size_t>(i) * s.q_stride;
-    __builtin_memset(q + s.q_stride - kAttentionChunk, 0, sizeof(float) * kAttentionChunk);
-    __builtin_memcpy(q, a.q + row_of(i) * a.q_stride + head_of(i), sizeof(float) * static_cast<size_t>(dim));
-    for (size_t d = 0; d < padded && kv.type == KvType::kBf16; d += kAttentionChunk)
-      Unit::put_bf16(round_bf16(load(q + d)), round_bf16(load(q + d + kLanes)), q + d);
+    const float* q = a.q + row_of(i) * a.q_stride + head_of(i);
+    for (int d = 0; d < dim; d += kAttentionChunk) {
+      float* chunk = s.q[d / kAttentionChunk][i];
+      const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
+      __builtin_memset(chunk, 0, sizeof(float) * kAttentionChunk);
+      __builtin_memcpy(chunk, q + d, sizeof(float) * static_cast<size_t>(count));
+      if (kv.type == KvType::kBf16) Unit::put_bf16(round_bf16(load(chunk)), round_bf16(load(chunk + kLanes)), chunk);
+    }
   }
   alignas(64) float totals[kMaxTileQueries * kMaxHeadDim];
   float max[kMaxTileQueries], sum[kMaxTileQueries];

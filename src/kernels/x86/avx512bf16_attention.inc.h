@@ -36,10 +36,15 @@ template <bool kWhole, int kQueries, int kColumns>
     const std::byte* at[kColumns];
     QUIRE_UNROLL
     for (int i = 0; i < kColumns; ++i) at[i] = c.columns[column + i].at[place];
-    const float* numbers[kQueries];
-    QUIRE_UNROLL
-    for (int q = 0; q < kQueries; ++q)
-      numbers[q] = c.numbers + static_cast<size_t>(query + q) * c.numbers_stride + place * 8;
+    const float* numbers = (*c.numbers)[query] + place * 8;
+    if (query == 0) {  // once for all queries
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) {
+        const std::byte* next = at[i] + c.columns[column + i].ahead[place];
+        QUIRE_UNROLL
+        for (int line = 0; line < kPageTokens / 2; ++line) __builtin_prefetch(next + 64 * line);
+      }
+    }
     // load_a and load_b give the two lines of four elements.
     const auto step = [&](int link, const auto& load_a, const auto& load_b) __attribute__((always_inline)) {
       I line[kColumns];
@@ -47,7 +52,7 @@ template <bool kWhole, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) line[i] = even_links(load_a(at[i]), load_b(at[i] + 64));
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const I x = bits(set1(numbers[q][link]));
+        const I x = bits(set1(numbers[q * kAttentionChunk + link]));
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) even[q][i] = add_links(x, line[i], even[q][i]);
       }
@@ -55,7 +60,7 @@ template <bool kWhole, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) line[i] = odd_links(load_a(at[i]), load_b(at[i] + 64));
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const I x = bits(set1(numbers[q][link + 1]));
+        const I x = bits(set1(numbers[q * kAttentionChunk + link + 1]));
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) odd[q][i] = add_links(x, line[i], odd[q][i]);
       }
@@ -66,11 +71,7 @@ template <bool kWhole, int kQueries, int kColumns>
     for (; 2 * link + 4 <= elements; link += 2) {
       step(link, whole, whole);
       QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) {
-        const std::byte* next = at[i] + c.columns[column + i].ahead[place];
-        if (query == 0) __builtin_prefetch(next), __builtin_prefetch(next + 64);  // once for all queries
-        at[i] += 128;
-      }
+      for (int i = 0; i < kColumns; ++i) at[i] += 128;
     }
     // Up to three elements are left; the slots of those that are not there may hold anything.
     if (const int left = elements % 4; left != 0) {
@@ -80,12 +81,14 @@ template <bool kWhole, int kQueries, int kColumns>
           [&](const std::byte* p) __attribute__((always_inline)) { return I{_mm512_maskz_loadu_epi16(b, p)}; });
     }
   }
+  float* sums = c.sums + static_cast<size_t>(query) * c.sums_stride + column * kLanes;
+  const __mmask16 kept = c.fresh ? 0 : 0xffff;
   QUIRE_UNROLL
-  for (int q = 0; q < kQueries; ++q) {
+  for (int q = 0; q < kQueries; ++q, sums += c.sums_stride) {
     QUIRE_UNROLL
     for (int i = 0; i < kColumns; ++i) {
-      float* sums = c.sums + static_cast<size_t>(query + q) * c.sums_stride + (column + i) * kLanes;
-      store(sums, add(c.fresh ? set1(0.0f) : load(sums), add(even[q][i], odd[q][i])));
+      const F so_far = {_mm512_maskz_loadu_ps(kept, sums + i * kLanes)};
+      store(sums + i * kLanes, add(so_far, add(even[q][i], odd[q][i])));
     }
   }
 }
