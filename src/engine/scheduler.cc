@@ -27,7 +27,8 @@ class Planner {
         plan_(plan),
         running_(state.running.size()),
         free_(state.free_pages),
-        rows_(limits.max_rows) {}
+        rows_(limits.max_rows),
+        extra_logits_(std::max(0, limits.max_logits - limits.max_running)) {}
 
   void make() {
     decode();
@@ -81,11 +82,10 @@ class Planner {
   // Rows of a prompt for which there are rows, pages, logits and time; 0: not now.
   int chunk_rows(const SequenceView& s) const {
     const int left = s.tokens - s.computed;
-    if (!limits_.chunked_prefill) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
+    if (!limits_.chunked_prefill && !s.all_logits) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
     const int in_time = costs_.rows_within(time_, s.computed) / kChunkStep * kChunkStep;
     int count = std::min({left, rows_, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time});
-    // Other sequences may all want a row of logits.
-    if (s.all_logits) count = std::min(count, std::max(1, limits_.max_logits - limits_.max_running));
+    if (s.all_logits) count = std::min(count, 1 + extra_logits_);
     const int usable = free_ - (s.shared_tail ? 1 : 0);
     return usable < 0 ? 0 : std::min(count, (s.pages + usable) * state_.page_tokens - s.computed);
   }
@@ -94,6 +94,7 @@ class Planner {
     const double before = costs_.seconds(work_);
     take(s, rows);
     time_ -= costs_.seconds(work_) - before;
+    if (s.all_logits) extra_logits_ -= rows - 1;
     ++prompts_;
   }
 
@@ -171,6 +172,7 @@ class Planner {
   StepPlan& plan_;
   size_t running_;  // those behind were preempted
   int free_, rows_, prompts_ = 0;
+  int extra_logits_;  // rows of logits left, when one is kept for each sequence that may run
   StepWork work_;
   double time_ = std::numeric_limits<double>::infinity();  // left for prompts
 };

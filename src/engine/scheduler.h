@@ -49,8 +49,9 @@ void sort_running(std::vector<SequenceView>& running);
 struct SchedulerLimits {
   int max_rows = 512;  // of a step
   int max_running = 64;
-  int max_logits = 64;          // rows of a step with logits; at least max_running
-  bool chunked_prefill = true;  // false: a prompt is computed whole or not at all (it may exceed max_rows)
+  int max_logits = 64;  // rows of a step with logits; at least max_running
+  // false: a prompt is computed whole or not at all (it may exceed max_rows), but for those that want all logits
+  bool chunked_prefill = true;
   bool static_batches = false;  // admit only when nothing runs: the classic baseline
   // While answers are being written, each prompt that is not done may add to a step the time that it takes without any,
   // but all together no more than up to tpot_target seconds; when someone has waited longer than ttft_target, that is
@@ -70,7 +71,8 @@ struct StepPlan {
   std::vector<SequenceId> preempted;  // from the end of `running`: give their pages back and wait again
   std::vector<SequenceId> admitted;   // in the order of `waiting`, some left out: run from now on
   std::vector<SequenceId> loads;      // of those admitted: read `loads` pages from the store before anything else
-  std::vector<Chunk> chunks;          // decoding sequences first, then prompt chunks; at most max_rows rows
+  std::vector<Chunk> chunks;          // decoding sequences first, then prompt chunks; at most max_rows rows, of which
+                                      // max_logits have logits
 
   void clear();
   bool operator==(const StepPlan&) const = default;

@@ -74,7 +74,8 @@ class Simulation {
     s.view.tokens =
         1 + static_cast<int>(random_() % static_cast<unsigned>(random_() % 5 == 0 ? most - 1 : std::min(most - 1, 60)));
     s.target = std::min(most, s.view.tokens + 1 + static_cast<int>(random_() % 50));
-    s.shared = random_() % 3 == 0 ? s.view.tokens / 2 : 0;
+    s.view.all_logits = random_() % 4 == 0;
+    s.shared = !s.view.all_logits && random_() % 3 == 0 ? s.view.tokens / 2 : 0;
     s.came = now_;
     waiting_.push_back(s);
   }
@@ -133,7 +134,7 @@ class Simulation {
 
   void check() {
     const SchedulerLimits& limits = setup_.limits;
-    int rows = 0, decoding = 0, prompt_chunks = 0, largest_prompt_chunk = 0;
+    int rows = 0, logit_rows = 0, decoding = 0, prompt_chunks = 0, largest_prompt_chunk = 0;
     StepWork decodes, all;
     std::set<SequenceId> planned;
     for (const Chunk& c : plan_.chunks) {
@@ -150,9 +151,10 @@ class Simulation {
       ASSERT_LE(c.first + c.rows, s->tokens);
       ASSERT_EQ(c.wants_logits, c.first + c.rows == s->tokens);
       ASSERT_FALSE(contains(plan_.preempted, c.id)) << "computed and preempted";
-      if (!limits.chunked_prefill) {
+      if (!limits.chunked_prefill && !s->all_logits) {
         ASSERT_TRUE(c.wants_logits);
       }
+      logit_rows += s->all_logits ? c.rows : c.wants_logits;
       const StepWork work{c.rows, int64_t{c.rows} * (c.first + 1) + int64_t{c.rows} * (c.rows - 1) / 2};
       all.rows += work.rows, all.attended += work.attended;
       if (is_decode) {
@@ -163,6 +165,7 @@ class Simulation {
         largest_prompt_chunk = std::max(largest_prompt_chunk, c.rows);
       }
     }
+    ASSERT_LE(logit_rows, limits.max_logits);
     if (limits.chunked_prefill) {
       ASSERT_LE(rows, limits.max_rows);
       // The time of a step: once more for each prompt at most, and as long as tpot_target allows.
@@ -254,6 +257,7 @@ class Simulation {
         s.view.pages = s.view.own_pages = needed;
       }
       if (c.wants_logits) {
+        s.view.all_logits = false;  // those of the prompt are known
         ++s.view.tokens;
         shares_.charge(s.tenant, 1);
       }
@@ -285,7 +289,7 @@ Scenario random_scenario(unsigned seed) {
   Scenario s;
   s.limits.max_rows = static_cast<int>(1 + random() % (seed % 2 ? 8 : 200));
   s.limits.max_running = static_cast<int>(1 + random() % 20);
-  s.limits.max_logits = s.limits.max_running + 8;
+  s.limits.max_logits = s.limits.max_running + static_cast<int>(random() % 16);
   s.limits.chunked_prefill = seed % 4 != 0;
   s.limits.static_batches = seed % 7 == 0;
   s.pages = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));

@@ -212,6 +212,30 @@ TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
   EXPECT_EQ(both.prompt.at(89).logprob, whole.prompt[89].logprob);
 }
 
+// Together they want more rows of logits than a step has; and so does one that could be computed whole.
+TEST(PromptLogprobs, OfManyAtOnceAndOfWholePromptsAreTheSame) {
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 6; ++i) {
+    requests.push_back(request(random_tokens(40 + i, 120), 3));
+    requests.back().sampling.prompt_logprobs = 0;
+  }
+  Engine engine(tiny_options());
+  std::vector<Answer> alone;
+  for (const Request& r : requests) alone.push_back(answer(engine, r));
+  EngineOptions whole = tiny_options(), uncached = tiny_options();
+  whole.chunked_prefill = false;
+  uncached.kv_cache = false;
+  for (const EngineOptions& o : {tiny_options(), whole, uncached}) {
+    Engine crowded(o);
+    const std::vector<Answers> together = testing::answers_together(crowded, requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      expect_same(alone[i], together[i][0]);
+      ASSERT_EQ(together[i][0].prompt.size(), 120u);
+      for (size_t j = 0; j < 120; ++j) EXPECT_EQ(alone[i].prompt[j].logprob, together[i][0].prompt[j].logprob);
+    }
+  }
+}
+
 TEST(Embeddings, DependOnThePromptAlone) {
   Engine engine(tiny_options());
   EngineOptions o = tiny_options();
