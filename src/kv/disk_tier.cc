@@ -12,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -48,6 +49,9 @@ class OpenFile {
 struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
+
+// A lack of this process or machine, which says nothing about a file.
+bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
 std::string message(int error) { return std::generic_category().message(error); }
 
@@ -92,8 +96,7 @@ DiskTier::DiskTier(DiskTierOptions options)
       temporary_(temporary_name()) {
   files_.reserve(std::min<size_t>(options_.limit_bytes / file_bytes_ + 1, size_t{1} << 20));
   used_.reserve(kUsesToNote);
-  look_through();
-  make_room(0);
+  if (look_through()) make_room(0);
 }
 
 DiskTier::~DiskTier() { close(folder_); }
@@ -134,8 +137,9 @@ bool DiskTier::read(PageKey key, std::span<std::byte> page) {
   const PageFileName file = name(key);
   const OpenFile open(openat(folder_, text(file).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!open) {
-    if (errno != ENOENT) warn_once(text(file), fmt::format("cannot be read: {}", message(errno)));
-    forget(file);
+    const int error = errno;
+    if (error != ENOENT) warn_once(text(file), fmt::format("cannot be read: {}", message(error)));
+    if (!is_shortage(error)) forget(file);  // so that it is written anew
     return false;
   }
   const PageFileRead result = read_page_file(open.fd(), file, page);
@@ -146,8 +150,9 @@ bool DiskTier::read(PageKey key, std::span<std::byte> page) {
   if (result.state == PageFileRead::kDamaged) {
     remove_damaged(file, result.why);
   } else {
-    warn_once(text(file), fmt::format("{}: {}", result.why, message(errno)));
-    forget(file);
+    const int error = errno;
+    warn_once(text(file), fmt::format("{}: {}", result.why, message(error)));
+    if (!is_shortage(error)) forget(file);
   }
   return false;
 }
@@ -156,7 +161,7 @@ bool DiskTier::write(PageKey key, std::span<const std::byte> page) {
   const PageFileName file = name(key);
   if (files_.contains(file)) return true;
   if (!accepts()) return false;
-  if (written_since_look_ + file_bytes_ > options_.limit_bytes / kLookEvery) look_through();
+  if (written_since_look_ + file_bytes_ > options_.limit_bytes / kLookEvery && !look_through()) return false;
   if (!make_room(file_bytes_) || !write_file(file, page)) return false;
   written_since_look_ += file_bytes_;
   add({file, file_bytes_, wall_clock()});
@@ -170,6 +175,7 @@ bool DiskTier::write_file(const PageFileName& name, std::span<const std::byte> p
       openat(folder_, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!open) {
     suspend("create a file", errno);
+    unlinkat(folder_, temporary_.c_str(), 0);  // EEXIST: one that could not be removed
     return false;
   }
   flock(open.fd(), LOCK_EX | LOCK_NB);  // says that the file is not abandoned
@@ -193,13 +199,18 @@ bool DiskTier::make_room(uint64_t bytes) {
       const std::lock_guard lock(mutex_);
       if (order_.empty() || bytes_ + bytes <= options_.limit_bytes) return true;
       oldest = order_.back().name;
-      ++evictions_;
     }
-    forget(oldest);
-    if (unlinkat(folder_, text(oldest).c_str(), 0) != 0 && errno != ENOENT) {
+    if (unlinkat(folder_, text(oldest).c_str(), 0) == 0) {
+      const std::lock_guard lock(mutex_);
+      ++evictions_;
+    } else if (errno != ENOENT) {
       suspend("remove a file", errno);
+      // It is there, is read and counts; the next try is for another one.
+      const std::lock_guard lock(mutex_);
+      order_.splice(order_.begin(), order_, files_.at(oldest));
       return false;
     }
+    forget(oldest);
   }
 }
 
@@ -213,48 +224,62 @@ void DiskTier::refresh() {
   for (const PageFileName& name : used) utimensat(folder_, text(name).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   struct stat status {};
   if (fstat(folder_, &status) != 0 || nanoseconds(status.st_mtim) != changed_) {
-    look_through();
-    make_room(0);
+    if (look_through()) make_room(0);
   }
 }
 
-void DiskTier::look_through() {
-  written_since_look_ = 0;
+bool DiskTier::look_through() {
   struct stat status {};
-  if (fstat(folder_, &status) != 0) return;
+  std::optional<std::vector<Found>> found;
+  if (fstat(folder_, &status) == 0) found = list_folder();
+  if (!found) {
+    // What is known stays. Nobody can tell what the folder holds: nothing is written before it could be listed.
+    suspend("list the files", errno);
+    changed_ = -1;
+    written_since_look_ = options_.limit_bytes;
+    return false;
+  }
   // File systems count time in ticks of some ms: a change within the tick of the last one does not show.
   const int64_t changed = nanoseconds(status.st_mtim);
   changed_ = wall_clock() - changed > kSecond / 10 ? changed : -1;
+  written_since_look_ = 0;
 
-  std::vector<Found> found = list_folder();
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.used < b.used; });
+  std::sort(found->begin(), found->end(), [](const Found& a, const Found& b) { return a.used < b.used; });
   ++looks_;
-  for (const Found& file : found) add(file);  // each under the lock alone: nobody waits for the whole folder
+  for (const Found& file : *found) add(file);  // each under the lock alone: nobody waits for the whole folder
   std::vector<PageFileName> vanished;
   for (const auto& [name, file] : files_)
     if (file->seen != looks_) vanished.push_back(name);
   for (const PageFileName& name : vanished) forget(name);
+  return true;
 }
 
-std::vector<DiskTier::Found> DiskTier::list_folder() {
-  std::vector<Found> found;
+std::optional<std::vector<DiskTier::Found>> DiskTier::list_folder() {
   const int fd = openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, CloseFolder> folder(fd < 0 ? nullptr : fdopendir(fd));
+  if (fd < 0) return std::nullopt;
+  const std::unique_ptr<DIR, CloseFolder> folder(fdopendir(fd));
   if (!folder) {
-    warn_once(".", fmt::format("cannot be listed: {}", message(errno)));
-    if (fd >= 0) close(fd);
-    return found;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return std::nullopt;
   }
-  while (const dirent* entry = readdir(folder.get())) {
+  std::vector<Found> found;
+  const dirent* entry = nullptr;
+  while (errno = 0, (entry = readdir(folder.get())) != nullptr) {
     const std::string text = entry->d_name;
     if (text == "." || text == ".." || text == temporary_) continue;
-    struct stat status {};
-    if (fstatat(folder_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone meanwhile
     const auto name = parse_page_file_name(text);
-    if (is_temporary(text) && S_ISREG(status.st_mode)) {
-      if (looks_ == 0) remove_abandoned(entry->d_name);  // at the start only, for it can hit a file not locked yet
-    } else if (!name || !S_ISREG(status.st_mode)) {
+    const bool ours = name || is_temporary(text);
+    struct stat status {};
+    if (ours && fstatat(folder_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT) continue;  // gone meanwhile
+      return std::nullopt;
+    }
+    if (!ours || !S_ISREG(status.st_mode)) {
       warn_once(text, "is none of the cache's files and left alone");
+    } else if (!name) {
+      if (looks_ == 0) remove_abandoned(entry->d_name);  // at the start only, for it can hit a file not locked yet
     } else if (name->identity == identity_ &&
                static_cast<uint64_t>(status.st_size) != page_file_bytes(options_.page_bytes)) {
       remove_damaged(*name, "has the wrong size");
@@ -262,6 +287,7 @@ std::vector<DiskTier::Found> DiskTier::list_folder() {
       found.push_back({*name, bytes_on_disk(static_cast<uint64_t>(status.st_size)), nanoseconds(status.st_mtim)});
     }
   }
+  if (errno != 0 && errno != ENOENT) return std::nullopt;  // ENOENT: the folder is removed, so empty
   return found;
 }
 

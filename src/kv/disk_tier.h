@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -75,8 +76,8 @@ class DiskTier {
   };
 
   PageFileName name(PageKey key) const { return {identity_, key}; }
-  void look_through();
-  std::vector<Found> list_folder();
+  bool look_through();  // false: the folder cannot be listed; what is known stays, and writing is suspended
+  std::optional<std::vector<Found>> list_folder();  // nullopt with errno, also when a part is missing
   void remove_abandoned(const char* temporary);
   void add(const Found& file);
   void forget(const PageFileName& name);

@@ -53,6 +53,13 @@ class DiskTierTest : public ::testing::Test {
     waitpid(child, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   }
+  static rlimit set_open_files(rlim_t count) {  // gives back what was before
+    rlimit before{};
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit limit{count, before.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+  }
 
   TemporaryFolder folder_;
   std::vector<std::string> warnings_;
@@ -337,6 +344,69 @@ TEST_F(DiskTierTest, ReadsAFolderThatItMustNotWrite) {
     return true;
   }));
   chmod(folder_.path().c_str(), 0700);
+}
+
+TEST_F(DiskTierTest, KeepsAndCountsWhatItMustNotRemove) {
+  {
+    DiskTier tier(options());
+    for (int i = 1; i <= 3; ++i) write(tier, i);
+  }
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0555), 0);
+  for (int i = 1; i <= 3; ++i) ASSERT_EQ(chmod(file_of(i).c_str(), 0444), 0);
+  EXPECT_TRUE(in_child([&] {
+    if (geteuid() == 0 && (setegid(65534) != 0 || seteuid(65534) != 0)) return false;
+    DiskTier tier(options(2));
+    EXPECT_FALSE(tier.accepts());
+    EXPECT_EQ(tier.stats().evictions, 0u);
+    EXPECT_EQ(tier.stats().bytes, 3 * kFileBytes);
+    for (int i = 1; i <= 3; ++i) EXPECT_TRUE(has(tier, i) && read(tier, i));
+    return true;
+  }));
+  chmod(folder_.path().c_str(), 0700);
+}
+
+// The process has no file descriptors left for a while.
+TEST_F(DiskTierTest, ForgetsNothingWhenNoFileCanBeOpened) {
+  EXPECT_TRUE(in_child([&] {
+    DiskTier tier(options(3)), other(options(3));
+    for (int i = 1; i <= 2; ++i) write(tier, i);
+    other.refresh();
+    write(other, 3);
+    // Long ago, so that a time once noted would be trusted.
+    fs::last_write_time(folder_.path(), fs::file_time_type::clock::now() - std::chrono::seconds(100));
+    const rlimit before = set_open_files(0);
+    tier.refresh();
+    EXPECT_EQ(tier.stats().pages, 2u);
+    EXPECT_EQ(tier.stats().bytes, 2 * kFileBytes);
+    EXPECT_FALSE(read(tier, 1));
+    EXPECT_TRUE(has(tier, 1));
+    EXPECT_FALSE(tier.accepts());
+    set_open_files(before.rlim_cur);
+    EXPECT_TRUE(read(tier, 1));
+    tier.refresh();
+    EXPECT_TRUE(read(tier, 3)) << "the folder is listed again though it did not change since";
+    return true;
+  }));
+}
+
+TEST_F(DiskTierTest, WritesNothingIntoAFolderThatItCouldNotList) {
+  EXPECT_TRUE(in_child([&] {
+    {
+      DiskTier tier(options(2));
+      for (int i = 1; i <= 2; ++i) write(tier, i);
+    }
+    const int next = dup(0);  // the number that the folder itself gets: the last one
+    close(next);
+    const rlimit before = set_open_files(static_cast<rlim_t>(next) + 1);
+    DiskTier tier(options(2));
+    set_open_files(before.rlim_cur);
+    EXPECT_FALSE(write(tier, 3));
+    EXPECT_EQ(folder_.files().size(), 2u);
+    EXPECT_EQ(warnings_.size(), 1u);
+    tier.refresh();
+    EXPECT_EQ(tier.stats().pages, 2u);
+    return true;
+  }));
 }
 
 TEST_F(DiskTierTest, SurvivesItsFolder) {
