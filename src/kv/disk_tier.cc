@@ -122,7 +122,7 @@ bool DiskTier::accepts() const { return steady_clock() >= suspended_until_.load(
 
 DiskTier::Stats DiskTier::stats() const {
   const std::lock_guard lock(mutex_);
-  return {pages_, bytes_, evictions_, damaged_};
+  return {pages_, bytes_, damaged_};
 }
 
 // ---- the files' thread
@@ -200,10 +200,7 @@ bool DiskTier::make_room(uint64_t bytes) {
       if (order_.empty() || bytes_ + bytes <= options_.limit_bytes) return true;
       oldest = order_.back().name;
     }
-    if (unlinkat(folder_, text(oldest).c_str(), 0) == 0) {
-      const std::lock_guard lock(mutex_);
-      ++evictions_;
-    } else if (errno != ENOENT) {
+    if (unlinkat(folder_, text(oldest).c_str(), 0) != 0 && errno != ENOENT) {
       suspend("remove a file", errno);
       // It is there, is read and counts; the next try is for another one.
       const std::lock_guard lock(mutex_);

@@ -53,7 +53,7 @@ class DiskTier {
   void refresh();
 
   struct Stats {
-    uint64_t pages, bytes, evictions, damaged;  // pages: of this identity
+    uint64_t pages, bytes, damaged;  // pages: of this identity
   };
   Stats stats() const;
 
@@ -102,7 +102,7 @@ class DiskTier {
   Files order_;               // the last used first
   std::unordered_map<PageFileName, Files::iterator, Hash> files_;
   std::vector<PageFileName> used_;  // uses to be noted; bounded
-  uint64_t pages_ = 0, bytes_ = 0, evictions_ = 0, damaged_ = 0;
+  uint64_t pages_ = 0, bytes_ = 0, damaged_ = 0;
 };
 
 }  // namespace quire

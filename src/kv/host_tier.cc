@@ -80,7 +80,6 @@ void HostTier::drop_oldest() {
   const auto slot = std::prev(kept_.end());
   spare_nodes_.push_back(index_.extract(slot->key));
   free_.splice(free_.begin(), kept_, slot);
-  if (kept_pages_ > 0) ++evictions_;
 }
 
 }  // namespace quire

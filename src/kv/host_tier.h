@@ -37,7 +37,6 @@ class HostTier {
 
   size_t pages() const { return kept_.size() + queued_.size(); }
   size_t queue_length() const { return queued_.size(); }
-  uint64_t evictions() const { return evictions_; }
 
  private:
   struct Slot {
@@ -55,7 +54,6 @@ class HostTier {
   Slots free_, kept_, queued_;  // kept_: the last used first; queued_: the first queued first
   Index index_;
   std::vector<Index::node_type> spare_nodes_;  // as many as free slots
-  uint64_t evictions_ = 0;
 };
 
 }  // namespace quire

@@ -80,7 +80,7 @@ struct PageStore::State {
   size_t pending = 0;                // reads not completed
   std::vector<Completed> done;
   bool stopping = false;
-  uint64_t host_hits = 0, disk_hits = 0, misses = 0, written = 0, dropped = 0, write_failures = 0;
+  uint64_t dropped = 0, write_failures = 0;
 
   std::thread thread;
 };
@@ -132,14 +132,9 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
     const bool ok = disk->read(key, out);
     read += ok;
     lock.lock();
-    ++(ok ? disk_hits : misses);
     --pending;
     done.push_back({ticket, ok});
     progress.notify_all();
-    if (!options.on_completed) continue;
-    lock.unlock();
-    options.on_completed();
-    lock.lock();
   }
   if (read == tried && read > 0) {  // a page that is not there says nothing about reading
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(read);
@@ -154,7 +149,7 @@ void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   const bool ok = disk->write(key, page);  // the page stays where it is until written()
   lock.lock();
-  ++(ok ? written : write_failures);
+  write_failures += !ok;
   host->written();
   progress.notify_all();
 }
@@ -198,13 +193,9 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
     const std::lock_guard lock(s.mutex);
     if (const auto page = s.host->find(key)) {
       std::memcpy(out.data(), page->data(), page->size());
-      ++s.host_hits;
       return Load::kDone;
     }
-    if (!s.disk || !s.disk->find(key)) {
-      ++s.misses;
-      return Load::kMissing;
-    }
+    if (!s.disk || !s.disk->find(key)) return Load::kMissing;
     s.reads.push_back({key, out, ticket});
     ++s.pending;
   }
@@ -234,22 +225,7 @@ PageStore::Stats PageStore::stats() const {
   const State& s = *state_;
   const DiskTier::Stats disk = s.disk ? s.disk->stats() : DiskTier::Stats{};
   const std::lock_guard lock(state_->mutex);
-  Stats all{};
-  all.host_pages = s.host->pages();
-  all.host_capacity = kept_pages(s.options);
-  all.host_hits = s.host_hits;
-  all.host_evictions = s.host->evictions();
-  all.disk_pages = disk.pages;
-  all.disk_bytes = disk.bytes;
-  all.disk_hits = s.disk_hits;
-  all.disk_evictions = disk.evictions;
-  all.misses = s.misses;
-  all.written = s.written;
-  all.queued = s.host->queue_length();
-  all.dropped = s.dropped;
-  all.write_failures = s.write_failures;
-  all.damaged = disk.damaged;
-  return all;
+  return {s.host->pages(), disk.pages, s.dropped, s.write_failures, disk.damaged};
 }
 
 }  // namespace quire

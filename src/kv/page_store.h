@@ -32,8 +32,6 @@ struct PageStoreOptions {
   // Called on the store's thread (in the constructor: on the caller's), never with a lock held, a bounded number of
   // times.
   std::function<void(const std::string&)> warn;
-  // Called on the store's thread after load()s were completed, to wake who waits for them. Must be quick.
-  std::function<void()> on_completed;
 };
 
 // Thread-safe. All memory for pages is taken in the constructor; find, put and load neither touch files nor allocate in
@@ -82,15 +80,11 @@ class PageStore {
   double disk_read_seconds_per_page() const;
 
   struct Stats {
-    uint64_t host_pages, host_capacity, host_hits, host_evictions;  // hits: load()s served
-    uint64_t disk_pages;                                            // of this identity
-    uint64_t disk_bytes;                                            // of all page files in the folder
-    uint64_t disk_hits, disk_evictions;
-    uint64_t misses;           // load()s not served by either tier, damaged pages among them
-    uint64_t written, queued;  // pages; queued: now
-    uint64_t dropped;          // pages kept from the disk because the writer was behind or writing is suspended
-    uint64_t write_failures;   // pages lost to a full or failing disk
-    uint64_t damaged;          // page files found damaged, and removed
+    uint64_t host_pages;
+    uint64_t disk_pages;      // of this identity
+    uint64_t dropped;         // pages kept from the disk because the writer was behind or writing is suspended
+    uint64_t write_failures;  // pages lost to a full or failing disk
+    uint64_t damaged;         // page files found damaged, and removed
   };
   Stats stats() const;
 

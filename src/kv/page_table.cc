@@ -39,11 +39,6 @@ void PageTable::append_shared(PagePool& pool, PageId page) {
   tokens_ += pool.page_tokens();
 }
 
-PageSlot PageTable::slot(const PagePool& pool, int position) const {
-  assert(position >= 0 && position < tokens_);
-  return {pages_[static_cast<size_t>(position / pool.page_tokens())], position % pool.page_tokens()};
-}
-
 PageTable PageTable::fork(PagePool& pool) const {
   PageTable other;
   other.pages_ = pages_;

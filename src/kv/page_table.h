@@ -9,12 +9,6 @@
 
 namespace quire {
 
-struct PageSlot {
-  PageId page;
-  int offset;  // in tokens, [0, page_tokens)
-  bool operator==(const PageSlot&) const = default;
-};
-
 // The content of `from` is to be copied to `to` before either is written.
 struct PageCopy {
   PageId from;
@@ -43,8 +37,6 @@ class PageTable {
   // Appends a full page that someone else filled (a prefix hit): takes a reference. tokens() is at a page boundary.
   void append_shared(PagePool& pool, PageId page);
 
-  // Where a position lies, position in [0, tokens()).
-  PageSlot slot(const PagePool& pool, int position) const;
   // Another sequence with the same past: shares all pages.
   PageTable fork(PagePool& pool) const;
   // The page of `position` may be written afterwards. When it is shared, a fresh page takes its place, and its content

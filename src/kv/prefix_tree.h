@@ -30,7 +30,6 @@ class PrefixTree {
   // The node whose chain has this key and that ends in these tokens; kNone: there is none.
   Node find(PageKey key, std::span<const TokenId> tokens) const;
   PageId page(Node node) const { return nodes_[node].page; }
-  Node parent(Node node) const { return nodes_[node].parent; }
   size_t size() const { return size_; }
 
   // The child of `parent` (kNone: of the root `root`) whose page begins with most of `tokens`, and how many.

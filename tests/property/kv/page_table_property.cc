@@ -68,9 +68,11 @@ class World {
   }
 
  private:
+  PageId page_at(const PageTable& table, int position) const {
+    return table.pages()[static_cast<size_t>(position / pool_.page_tokens())];
+  }
   size_t at(const PageTable& table, int position) const {
-    const PageSlot slot = table.slot(pool_, position);
-    return index(slot.page) * pool_.page_tokens() + slot.offset;
+    return index(page_at(table, position)) * pool_.page_tokens() + position % pool_.page_tokens();
   }
 
   void make_writable(Twin& twin, int position) {
@@ -78,7 +80,7 @@ class World {
       const auto from = memory_.begin() + index(copy->from) * pool_.page_tokens();
       std::copy(from, from + pool_.page_tokens(), memory_.begin() + index(copy->to) * pool_.page_tokens());
     }
-    RC_ASSERT(!pool_.shared(twin.table.slot(pool_, position).page));
+    RC_ASSERT(!pool_.shared(page_at(twin.table, position)));
   }
 
   void grow(Twin& twin, int count) {
@@ -96,7 +98,7 @@ class World {
   }
 
   void overwrite(Twin& twin, int position) {
-    if (pool_.shared(twin.table.slot(pool_, position).page) && pool_.free_pages() == 0) return;
+    if (pool_.shared(page_at(twin.table, position)) && pool_.free_pages() == 0) return;
     make_writable(twin, position);
     twin.values[position] = memory_[at(twin.table, position)] = ++next_;
   }

@@ -108,7 +108,6 @@ TEST_F(DiskTierTest, StaysBelowItsLimitAndEvictsTheLeastRecentlyUsed) {
     EXPECT_LE(folder_.files().size(), 4u);
   }
   EXPECT_EQ(tier.stats().bytes, 4 * kFileBytes);
-  EXPECT_EQ(tier.stats().evictions, 35u);
 }
 
 TEST_F(DiskTierTest, KnowsTheOrderOfUsesAfterARestart) {
@@ -357,7 +356,6 @@ TEST_F(DiskTierTest, KeepsAndCountsWhatItMustNotRemove) {
     if (geteuid() == 0 && (setegid(65534) != 0 || seteuid(65534) != 0)) return false;
     DiskTier tier(options(2));
     EXPECT_FALSE(tier.accepts());
-    EXPECT_EQ(tier.stats().evictions, 0u);
     EXPECT_EQ(tier.stats().bytes, 3 * kFileBytes);
     for (int i = 1; i <= 3; ++i) EXPECT_TRUE(has(tier, i) && read(tier, i));
     return true;

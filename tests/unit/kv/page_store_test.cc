@@ -66,13 +66,8 @@ TEST(PageStore, HoldsPagesInMemory) {
   EXPECT_TRUE(load(store, 1));
   EXPECT_FALSE(load(store, 2));
   EXPECT_TRUE(load(store, 3));
-  const PageStore::Stats stats = store.stats();
-  EXPECT_EQ(stats.host_pages, 2u);
-  EXPECT_EQ(stats.host_capacity, 2u);
-  EXPECT_EQ(stats.host_hits, 2u);
-  EXPECT_EQ(stats.host_evictions, 1u);
-  EXPECT_EQ(stats.misses, 1u);
-  EXPECT_EQ(stats.dropped, 0u);
+  EXPECT_EQ(store.stats().host_pages, 2u);
+  EXPECT_EQ(store.stats().dropped, 0u);
 }
 
 TEST(PageStore, SaysHowMuchMemoryItTakes) {
@@ -107,7 +102,6 @@ TEST(PageStore, KeepsPagesOverARestart) {
     EXPECT_TRUE(load(store, i));
   }
   EXPECT_FALSE(load(store, 20));
-  EXPECT_EQ(store.stats().disk_hits, 20u);
   EXPECT_GT(store.disk_read_seconds_per_page(), 0);
 }
 
@@ -121,17 +115,13 @@ TEST(PageStore, GivesAPageWithoutWaitingWhileItIsOnItsWay) {
     EXPECT_EQ(page, sample_page(i, kBytes));
   }
   store.flush();
-  EXPECT_EQ(store.stats().queued, 0u);
   EXPECT_EQ(store.find(sample_key(0)), Tier::kDisk);
   EXPECT_EQ(store.find(sample_key(49)), Tier::kHost);
 }
 
 TEST(PageStore, CompletesLoadsInTheirOrder) {
   const TemporaryFolder folder;
-  std::atomic<int> notices = 0;
-  PageStoreOptions options = on_disk(folder);
-  options.on_completed = [&] { ++notices; };
-  PageStore store(options);
+  PageStore store(on_disk(folder));
   for (int i = 0; i < 30; ++i) put(store, i);
   store.flush();
   std::vector<Bytes> pages(30, Bytes(kBytes));
@@ -149,7 +139,6 @@ TEST(PageStore, CompletesLoadsInTheirOrder) {
   store.completed(some);
   EXPECT_TRUE(some.empty());
   store.wait_completed();  // nothing pending: returns
-  while (notices < 30) std::this_thread::yield();
 }
 
 TEST(PageStore, AnswersAMissForADamagedFile) {
@@ -167,7 +156,6 @@ TEST(PageStore, AnswersAMissForADamagedFile) {
   EXPECT_FALSE(load(store, 1));
   EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
   EXPECT_EQ(store.stats().damaged, 1u);
-  EXPECT_EQ(store.stats().misses, 1u);
   EXPECT_EQ(warnings.size(), 1u);
   put(store, 1);
   store.flush();
@@ -184,10 +172,9 @@ TEST(PageStore, DropsPagesRatherThanWait) {
   store.flush();
   const PageStore::Stats stats = store.stats();
   EXPECT_GT(stats.dropped, 0u);
-  EXPECT_GT(stats.written, 0u);
-  EXPECT_EQ(stats.dropped + stats.written, 500u);
-  EXPECT_EQ(stats.disk_pages, stats.written);
-  EXPECT_EQ(folder.files().size(), stats.written);
+  EXPECT_GT(stats.disk_pages, 0u);
+  EXPECT_EQ(stats.dropped + stats.disk_pages, 500u);
+  EXPECT_EQ(folder.files().size(), stats.disk_pages);
 }
 
 TEST(PageStore, WritesAPageThatWasDroppedWhenItComesAgain) {
@@ -212,7 +199,6 @@ TEST(PageStore, KeepsTheFolderBelowItsLimit) {
     EXPECT_LE(folder.file_bytes(), 10u * 20480);
   }
   EXPECT_EQ(store.stats().disk_pages, 10u);
-  EXPECT_EQ(store.stats().disk_evictions, 90u);
   EXPECT_TRUE(load(store, 99));
   EXPECT_FALSE(load(store, 0));
 }
@@ -266,6 +252,7 @@ TEST(PageStore, AllocatesNothingForItsCallers) {
   std::vector<PageStore::Completed> done;
   done.reserve(1000);
   uint64_t before = 0;
+  int read = 0;
   for (int round = 0; round < 4; ++round) {
     if (round == 1) before = allocations();  // the first warms up
     for (int i = 0; i < 100; ++i) store.put(sample_key(i), pages[i]);
@@ -274,10 +261,11 @@ TEST(PageStore, AllocatesNothingForItsCallers) {
       if (store.load(sample_key(i), pages[i], i) == Load::kPending) {
         store.wait_completed();
         store.completed(done);
+        read += done.size() == 1 && done[0].ok;
       }
   }
   EXPECT_EQ(allocations() - before, 0u);
-  EXPECT_GT(store.stats().disk_hits, 0u);
+  EXPECT_GT(read, 0);
 }
 
 TEST(PageStore, GivesUpPendingLoadsAtItsEnd) {
