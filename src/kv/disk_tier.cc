@@ -340,11 +340,11 @@ void DiskTier::suspend(const char* doing, int error) {
                             message(error), kSuspension / kSecond));
 }
 
-// One warning about each file, and not about any number of them.
+// One warning about each file, and not about any number of them; always one about the folder itself (about: empty).
 void DiskTier::warn_once(const std::string& about, const std::string& message) {
-  if (!options_.warn || warned_.size() >= kWarnings || !warned_.insert(about).second) return;
+  if (!options_.warn || (warned_.size() >= kWarnings && !about.empty()) || !warned_.insert(about).second) return;
   options_.warn(fmt::format("cache folder {}{}{} {}{}", options_.directory, about.empty() ? "" : "/", about, message,
-                            warned_.size() == kWarnings ? "; no more warnings about this folder" : ""));
+                            warned_.size() == kWarnings ? "; no more warnings about its files" : ""));
 }
 
 }  // namespace quire

@@ -216,6 +216,11 @@ TEST_F(DiskTierTest, WarnsOnceOfEachForeignFileAndOfAHandfulAtMost) {
   tier.refresh();
   EXPECT_EQ(warnings_.size(), 16u);
   EXPECT_NE(warnings_.back().find("no more warnings"), std::string::npos);
+
+  fs::remove_all(folder_.path());
+  EXPECT_FALSE(write(tier, 10));
+  ASSERT_EQ(warnings_.size(), 17u) << "that nothing can be written is said all the same";
+  EXPECT_NE(warnings_.back().find("cannot create a file"), std::string::npos) << warnings_.back();
 }
 
 TEST_F(DiskTierTest, KeepsItsFilesPrivate) {
