@@ -9,7 +9,7 @@ namespace {
 // (one panel takes as many loads as products, and both units are full): 8 dots, 8 sums, 8 minima, 5 more. On AVX2 one
 // register of outputs.
 inline constexpr int kMostInt8Rows = 8;  // of a tile of one panel
-inline constexpr int kFewestBeside = 3;  // rows that are worth two panels: fewer wait for memory
+inline constexpr int kFewestBeside = 5;  // rows that are worth two panels: fewer wait for memory
 #if defined(__AVX512F__)
 inline constexpr int kPanelsBeside = 2;
 template <class Source>
