@@ -22,8 +22,8 @@ inline constexpr int kRowsBeside = kMostInt8Rows;
 
 // Sums so far [rows][kPanel] of each panel, between the parts of K that one pass works on.
 struct Int8Sums {
-  float *acc, *low;
-  bool begin, end;  // the first part: from zero; the last: acc becomes acc + low
+  float *acc, *low;  // low: nullptr where there is one part
+  bool begin, end;   // the first part: from zero; the last: acc becomes acc + low
   static constexpr size_t kPanelStride = kTileRows * kPanel;
 };
 
@@ -132,7 +132,9 @@ template <int kPanels, class Source>
 QUIRE_INLINE void int8_group(const Source* sources, int blocks, const std::byte* x, size_t x_stride, int rows, int i,
                              int groups, const Int8Sums& sums, Prefetch& prefetch) {
   const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
-  const Int8Sums from{sums.acc + row * kPanel, sums.low + row * kPanel, sums.begin, sums.end};
+  Int8Sums from = sums;
+  from.acc += row * kPanel;
+  if (from.low) from.low += row * kPanel;
   const auto take = [&]<int kRows>() {
     for (int h = 0; h < kHalves; ++h) {
       int8_tile<kRows, kPanels>(sources, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride, from, prefetch);
