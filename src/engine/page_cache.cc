@@ -176,15 +176,20 @@ void PageCache::adopt(Sequence& s) {
   if (c.tail == 0 || c.registered != c.found) return;  // what was found may have been evicted for others since
   const auto rest = std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(s.computed));
   const auto partial = tree_.longest_partial(c.last, c.root, rest.first(rest.size() - 1));
-  if (partial.tokens < kSmallestTail) return;
+  const int tail = std::min(partial.tokens, c.tail);  // more may have come into view: the step is planned already
+  if (tail < kSmallestTail) return;
   const PageId source = tree_.page(partial.node);
   pool_.retain(source);  // what is made room for must not be what is copied
-  reserve(1);
-  s.pages.grow(pool_, partial.tokens);
+  const bool room = available_pages() > 0;
+  if (room) {
+    reserve(1);
+    s.pages.grow(pool_, tail);
+  }
   pool_.release(source);
+  if (!room) return;  // the prompt fills the cache: its last page is computed
   copy({source, s.pages.pages().back()});
   s.refresh_page_ids(static_cast<size_t>(c.registered));
-  s.computed += partial.tokens;
+  s.computed += tail;
 }
 
 // At once: what is copied may be evicted next.

@@ -121,6 +121,42 @@ TEST(PageCache, NoticesThatPagesLeftTheStore) {
   EXPECT_EQ(what_is_there(*s), "0 found, 0 idle, 0 tail, 0 loads");
 }
 
+// What is copied of a page is at most what was planned with, also where a better page has come into view since.
+TEST(PageCache, CopiesNoMoreOfAPageThanItFound) {
+  Cache c(80, 0);
+  const TokenIds prompt = numbers(0, 1);
+  const auto begins_alike = [&](int common, TokenId rest) {
+    TokenIds ids = numbers(rest, 1);
+    std::copy_n(prompt.begin(), common, ids.begin());
+    return ids;
+  };
+  const auto best = c.waiting(begins_alike(10, 1000));
+  c.run(*best);
+  for (TokenId i = 2; i < 66; ++i) c.run_and_end(begins_alike(5, 1000 * i));  // too many to look beyond
+  const auto s = c.waiting(prompt);
+  c.look_up(*s);
+  ASSERT_EQ(what_is_there(*s), "0 found, 0 idle, 5 tail, 0 loads");
+  const auto other = c.waiting(numbers(100'000, 19));
+  c.cache.grow(*other, 19 * kPageTokens);  // some of them leave
+  c.cache.adopt(*s);
+  EXPECT_EQ(s->computed, 5);
+}
+
+// The page that is copied from and the copy do not both fit when a prompt fills the cache.
+TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsIt) {
+  Cache c(3, 0);
+  TokenIds prompt = numbers(0, 3);
+  prompt.pop_back();
+  for (int i = 0; i < 3; ++i) {
+    const auto s = c.waiting(prompt);
+    c.look_up(*s);
+    EXPECT_EQ(s->cached.found, i == 0 ? 0 : 2);
+    c.run(*s);
+    EXPECT_EQ(s->computed, 3 * kPageTokens);
+    c.cache.release(*s);
+  }
+}
+
 // Whatever happens meanwhile, it finds what it would find if it asked for the first time.
 TEST(PageCache, FindsTheSameWhetherItLookedBeforeOrNot) {
   for (unsigned seed = 0; seed < 30; ++seed) {
