@@ -66,6 +66,10 @@ void EngineLoop::add(const std::shared_ptr<RequestState>& request, const TokenId
     auto s = std::make_unique<Sequence>(next_sequence_++, request, 0, prompt, tokenizer_);
     s->forks_pending = request->sampling.n > 1;
     cache_.begin(*s);
+    if (request->sampling.prompt_logprobs) {
+      request->prompt_logprobs.resize(prompt.size());
+      request->prompt_logprobs[0].id = prompt[0];
+    }
     request->tenant_number = shares_.enter(request->tenant);
     request->choices_left = request->sampling.n;
     waiting_.push_back(std::move(s));
@@ -342,11 +346,8 @@ void EngineLoop::take_logits(std::span<float> logits) {
     if (row.samples) {
       take_token(s, sampled_[i], errors_[i]);
     } else if (sampled_[i]) {
-      auto& known = s.request->prompt_logprobs;
-      known.resize(static_cast<size_t>(s.request->prompt_tokens));
-      known[0].id = s.tokens[0];
-      known[static_cast<size_t>(row.position) + 1] = {sampled_[i]->token, sampled_[i]->logprob,
-                                                      std::move(sampled_[i]->top_logprobs)};
+      s.request->prompt_logprobs[static_cast<size_t>(row.position) + 1] = {sampled_[i]->token, sampled_[i]->logprob,
+                                                                           std::move(sampled_[i]->top_logprobs)};
     }
   }
 }

@@ -212,6 +212,18 @@ TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
   EXPECT_EQ(both.prompt.at(89).logprob, whole.prompt[89].logprob);
 }
 
+TEST(PromptLogprobs, OfOneTokenAreThereToo) {
+  Engine engine(tiny_options());
+  for (const int max_tokens : {0, 2}) {
+    Request r = request({65}, max_tokens);
+    r.sampling.prompt_logprobs = 1;
+    const Answer a = answer(engine, r);
+    ASSERT_EQ(a.prompt.size(), 1u);
+    EXPECT_EQ(a.prompt[0].id, 65);
+    EXPECT_TRUE(a.prompt[0].top_logprobs.empty());
+  }
+}
+
 // Together they want more rows of logits than a step has; and so does one that could be computed whole.
 TEST(PromptLogprobs, OfManyAtOnceAndOfWholePromptsAreTheSame) {
   std::vector<Request> requests;
