@@ -108,9 +108,11 @@ RequestId Engine::submit(Request request, Callback callback) {
   const ModelInfo& model = s.model.info;
   validate(request.sampling, model.vocab_size);
   if (request.prompt.empty()) throw invalid("the prompt has no tokens");
-  if (static_cast<int64_t>(request.prompt.size()) >= model.max_model_len) {
-    throw invalid("the prompt has {} tokens; with at least one for the answer, {} fit (--max-model-len {})",
-                  request.prompt.size(), model.max_model_len - 1, model.max_model_len);
+  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
+  if (std::cmp_greater(request.prompt.size() + (answers ? 1 : 0), model.max_model_len)) {
+    throw invalid("the prompt has {} tokens; {} fit{} (--max-model-len {})", request.prompt.size(),
+                  model.max_model_len - (answers ? 1 : 0), answers ? " with at least one for the answer" : "",
+                  model.max_model_len);
   }
   for (const TokenId id : request.prompt) {
     if (id < 0 || id >= model.vocab_size)

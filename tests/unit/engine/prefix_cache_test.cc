@@ -268,6 +268,28 @@ TEST(Embeddings, DependOnThePromptAlone) {
   }
 }
 
+// Where nothing is generated, a prompt may fill the context, and the cache; and the same again.
+TEST(Embeddings, AndLogprobsArePossibleForAsMuchAsTheContextHolds) {
+  EngineOptions o = tiny_options();
+  o.max_model_len = 64;
+  o.kv_cache_bytes = 4 * kTinyPageBytes;
+  Engine engine(o);
+  for (const bool embeds : {true, false, true, false}) {
+    Request r = request(random_tokens(14, 64), embeds ? 16 : 0);
+    r.pooling = embeds ? Pooling::kLast : Pooling::kNone;
+    if (!embeds) r.sampling.prompt_logprobs = 0;
+    const Answer a = answer(engine, r);
+    EXPECT_EQ(a.last.finish, embeds ? FinishReason::kStop : FinishReason::kLength);
+    EXPECT_EQ(a.last.embedding.empty(), !embeds);
+    EXPECT_TRUE(a.tokens.empty());
+  }
+  const auto ignore = [](const Output&) { FAIL(); };
+  EXPECT_THROW(engine.submit(request(random_tokens(14, 64), 1), ignore), Error);
+  Request r = request(random_tokens(14, 65), 0);
+  r.sampling.prompt_logprobs = 0;
+  EXPECT_THROW(engine.submit(r, ignore), Error);
+}
+
 TEST(Deadlines, EndARequestAndNobodyElse) {
   EngineOptions o = tiny_options();
   o.max_num_seqs = 1;
