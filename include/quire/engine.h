@@ -99,7 +99,7 @@ struct OutputToken {
 
 struct Usage {
   int prompt_tokens = 0;
-  int cached_tokens = 0;      // of the prompt, found in the prefix cache
+  int cached_tokens = 0;      // of the prompt, taken from the prefix cache
   int completion_tokens = 0;  // of this choice, an end-of-sequence token included
   double ttft_seconds = 0;    // from submit to the first token
   double seconds = 0;         // from submit to the last

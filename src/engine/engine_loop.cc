@@ -222,19 +222,23 @@ void EngineLoop::apply_plan() {
     running_.push_back(move_out(waiting_, id));
     Sequence& s = *running_.back();
     cache_.adopt(s);
-    const bool loads = std::find(plan_.loads.begin(), plan_.loads.end(), id) != plan_.loads.end();
-    const int found = s.computed + (loads ? s.cached.loads * kPageTokens : 0);
-    const auto tokens = static_cast<int>(s.tokens.size());
-    shares_.charge(s.request->tenant_number, tokens - found);
-    if (!s.request->admitted) {
-      s.request->admitted = true;
-      s.request->started = Clock::now();
-      s.request->cached_tokens = std::min(found, s.request->prompt_tokens);
-      if (options_.prefix_cache) stats_.prefix_query_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
-      stats_.prefix_hit_tokens += static_cast<uint64_t>(s.request->cached_tokens);
-    }
-    if (loads) cache_.start_loads(s);
+    s.begun = false;
+    if (std::find(plan_.loads.begin(), plan_.loads.end(), id) != plan_.loads.end()) cache_.start_loads(s);
   }
+}
+
+// Not before: pages that the store was thought to have may turn out to be missing, and others may be finished
+// meanwhile.
+void EngineLoop::begin_computing(Sequence& s) {
+  s.begun = true;
+  RequestState& r = *s.request;
+  shares_.charge(r.tenant_number, static_cast<int>(s.tokens.size()) - s.computed);
+  if (r.begun) return;
+  r.begun = true;
+  r.started = Clock::now();
+  r.cached_tokens = s.computed;
+  if (options_.prefix_cache) stats_.prefix_query_tokens += static_cast<uint64_t>(r.prompt_tokens);
+  stats_.prefix_hit_tokens += static_cast<uint64_t>(r.cached_tokens);
 }
 
 void EngineLoop::step() {
@@ -272,6 +276,7 @@ std::span<float> EngineLoop::execute() {
   for (Chunk& chunk : plan_.chunks) {
     Sequence& s = *planned_.emplace_back(find(chunk.id));
     assert(s.computed <= chunk.first);
+    if (!s.begun) begin_computing(s);
     chunk.first = s.computed;  // earlier than planned, where admitting another has evicted what was found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows);

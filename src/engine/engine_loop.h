@@ -52,6 +52,7 @@ class EngineLoop {
   void wait_again(std::unique_ptr<Sequence> s);
   void observe();
   void apply_plan();
+  void begin_computing(Sequence& s);
   std::span<float> execute();
   void pool_hidden_states();
   void take_logits(std::span<float> logits);

@@ -41,7 +41,7 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
 Usage Sequence::usage() const {
   Usage u{request->prompt_tokens, request->cached_tokens, generated(), 0, seconds(Clock::now() - request->submitted)};
   if (generated() > 0) u.ttft_seconds = seconds(first_token - request->submitted);
-  u.queue_seconds = request->admitted ? seconds(request->started - request->submitted) : u.seconds;
+  u.queue_seconds = request->begun ? seconds(request->started - request->submitted) : u.seconds;
   return u;
 }
 

@@ -34,10 +34,11 @@ struct RequestState {
   int prompt_tokens = 0;
   int max_new_tokens = 0;
   int choices_left = 0;                  // that have not ended
-  int cached_tokens = 0;                 // of the prompt, when it was first admitted
-  Clock::time_point submitted, started;  // started: when it was first admitted
+  int cached_tokens = 0;                 // of the prompt, when the first token was computed
+  Clock::time_point submitted, started;  // started: when that was
   Clock::time_point deadline = Clock::time_point::max();
-  bool cancelled = false, admitted = false;
+  bool cancelled = false;
+  bool begun = false;  // something was computed
 
   std::vector<OutputToken> prompt_logprobs;  // of all prompt tokens, by position, as far as they are known
   std::vector<float> hidden;                 // with pooling: the sum, or the last token's final hidden state
@@ -70,8 +71,9 @@ struct Sequence {
   int choice = 0;
   bool forks_pending = false;  // the first of n > 1: the others begin where its prompt ends
 
-  TokenIds tokens;   // prompt and answer
-  int computed = 0;  // tokens whose keys and values are in the pages
+  TokenIds tokens;    // prompt and answer
+  int computed = 0;   // tokens whose keys and values are in the pages
+  bool begun = true;  // something was computed since it was admitted; a further choice begins with what the first has
   PageTable pages;
   std::vector<int32_t> page_ids;  // pages, as the kernels read them
   CachedPages cached;

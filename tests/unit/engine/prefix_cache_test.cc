@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
 #include <thread>
@@ -172,6 +173,32 @@ TEST(PrefixCache, SurvivesARestart) {
     other.activations = "bf16";
     Engine engine(other);
     EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// Pages that turn out to be damaged are computed again, and nobody is told that they were found.
+TEST(PrefixCache, CountsOnlyPagesThatCouldBeRead) {
+  const auto folder = std::filesystem::temp_directory_path() / ("quire-damaged-" + std::to_string(::getpid()));
+  EngineOptions o = tiny_options();
+  o.cache_dir = folder.string();
+  const Request r = request(random_tokens(8, 300));
+  Answer cold;
+  {
+    Engine engine(o);
+    cold = answer(engine, r);
+  }
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::fstream page(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    page.seekp(100);
+    page << "damaged";
+  }
+  {
+    Engine engine(o);
+    const Answer again = answer(engine, r);
+    EXPECT_EQ(again.last.usage.cached_tokens, 0);
+    EXPECT_EQ(engine.stats().prefix_hit_tokens, 0u);
+    expect_same(again, cold);
   }
   std::filesystem::remove_all(folder);
 }
