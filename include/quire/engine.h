@@ -151,7 +151,8 @@ class Engine {
  public:
   // Loads the model. Throws Error: unknown model, broken file, not enough memory.
   explicit Engine(const EngineOptions& options);
-  ~Engine();  // what still runs ends with kCancelled
+  // What still runs ends with kCancelled; so does what callbacks submit meanwhile, which must come to an end.
+  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 

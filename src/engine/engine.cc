@@ -76,11 +76,13 @@ struct Engine::State {
   void run() {
     std::vector<Submission> arrived;
     std::vector<RequestId> gone;
-    for (bool stop = false; !stop;) {
+    for (;;) {
+      bool stop = false;
       {
         std::unique_lock lock(mutex);
         wake.wait(lock, [&] { return stopping || !submitted.empty() || !cancelled.empty() || !loop.idle(); });
         stop = stopping;
+        if (stop && submitted.empty() && loop.idle()) return;
         arrived.swap(submitted);
         gone.swap(cancelled);
       }

@@ -228,6 +228,21 @@ TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
   EXPECT_GT(cancelled, 0);
 }
 
+// A callback may submit; what it submits while the engine stops has its end too.
+TEST(Engine, EndsWhatCallbacksSubmitWhileItStops) {
+  int ends = 0;
+  {
+    Engine::Callback again;
+    Engine engine(tiny_options());
+    again = [&](const Output& out) {
+      if (out.finish != FinishReason::kCancelled || ++ends >= 5) return;
+      engine.submit(request(1, 20, 400), again);
+    };
+    engine.submit(request(1, 20, 400), again);
+  }
+  EXPECT_EQ(ends, 5);
+}
+
 TEST(Engine, RefusesWhatCanNeverRun) {
   Engine engine(tiny_options());
   const auto ignore = [](const Output&) { FAIL(); };
