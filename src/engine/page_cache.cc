@@ -11,7 +11,8 @@
 namespace quire {
 namespace {
 
-constexpr size_t kSlots = 16;                // pages that the store reads at the same time
+constexpr size_t kSlots = 16;                         // pages that the store reads at the same time
+constexpr std::chrono::milliseconds kLongestWait{5};  // for a page, before the engine looks what else has come
 constexpr int kAskedAgain = 8;               // pages of a waiting prompt that the store is asked for at each look
 constexpr int kSmallestTail = 4;             // tokens of a page that are worth a copy
 constexpr double kHostBytesPerSecond = 4e9;  // of a page that is copied twice
@@ -340,7 +341,7 @@ void PageCache::poll_loads(const std::function<Sequence*(SequenceId)>& find) {
 }
 
 void PageCache::wait_for_loads() {
-  if (store_) store_->wait_completed();
+  if (store_) store_->wait_completed(kLongestWait);
 }
 
 void PageCache::add_stats(EngineStats& stats) const {

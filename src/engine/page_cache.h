@@ -65,7 +65,7 @@ class PageCache {
   void start_loads(Sequence& s);
   // Takes in what the store has read; `find` gives a sequence, or nullptr when it is gone.
   void poll_loads(const std::function<Sequence*(SequenceId)>& find);
-  // Blocks until a page has been read.
+  // Blocks until a page has been read, but not for long.
   void wait_for_loads();
 
   void add_stats(EngineStats& stats) const;

@@ -209,9 +209,9 @@ void PageStore::completed(std::vector<Completed>& out) {
   out.swap(state_->done);
 }
 
-void PageStore::wait_completed() {
+void PageStore::wait_completed(std::chrono::milliseconds most) {
   std::unique_lock lock(state_->mutex);
-  state_->progress.wait(lock, [&] { return !state_->done.empty() || state_->pending == 0; });
+  state_->progress.wait_for(lock, most, [&] { return !state_->done.empty() || state_->pending == 0; });
 }
 
 void PageStore::flush() {

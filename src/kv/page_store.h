@@ -70,8 +70,9 @@ class PageStore {
   // Replaces the content of `out` by what completed since the last call, in the order of load(). Keep the vector: its
   // memory is used again.
   void completed(std::vector<Completed>& out);
-  // Blocks until completed() has something to give; returns at once when no load is pending.
-  void wait_completed();
+  // Blocks until completed() has something to give, but no longer than `most`: a disk may hang. Returns at once when no
+  // load is pending.
+  void wait_completed(std::chrono::milliseconds most = std::chrono::hours(1));
   // Blocks until everything put so far is written, dropped or failed.
   void flush();
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -160,6 +161,28 @@ TEST(PageStore, AnswersAMissForADamagedFile) {
   put(store, 1);
   store.flush();
   EXPECT_TRUE(load(store, 1));
+}
+
+// Whoever waits for a page can do other things while the disk does not answer.
+TEST(PageStore, WaitsForALoadNoLongerThanItIsTold) {
+  const TemporaryFolder folder;
+  std::promise<void> answers;
+  PageStoreOptions options = on_disk(folder);
+  options.warn = [&](const std::string&) { answers.get_future().wait(); };  // reading hangs
+  PageStore store(options);
+  put(store, 1);
+  store.flush();
+  write_content(folder.files().at(0), Bytes(file_content(folder.files().at(0)).size()));
+  Bytes page(kBytes);
+  ASSERT_EQ(store.load(sample_key(1), page, 7), Load::kPending);
+  store.wait_completed(std::chrono::milliseconds(5));
+  std::vector<PageStore::Completed> done;
+  store.completed(done);
+  EXPECT_TRUE(done.empty());
+  answers.set_value();
+  store.wait_completed();
+  store.completed(done);
+  EXPECT_EQ(done, (std::vector<PageStore::Completed>{{7, false}}));
 }
 
 TEST(PageStore, DropsPagesRatherThanWait) {
