@@ -85,7 +85,7 @@ struct Request {
   TokenIds prompt;  // not empty
   SamplingParams sampling;
   std::string tenant = {};      // shares of the machine are fair between tenants (API keys)
-  std::string cache_salt = {};  // prefixes are shared only between requests with the same tenant salt
+  std::string cache_salt = {};  // prefixes are shared only between requests of the same tenant and salt
   int priority = 0;    // lower is earlier; within a priority tenants share fairly, within a tenant first come first
   double timeout = 0;  // seconds from submit to the end of all answers; 0: none
   Pooling pooling = Pooling::kNone;

@@ -78,7 +78,7 @@ const PageKey& PageCache::key(Sequence& s, int page) const {
 }
 
 void PageCache::begin(Sequence& s) const {
-  s.cached.root = root_key(options_.identity, s.request->cache_salt);
+  s.cached.root = root_key(options_.identity, s.request->tenant, s.request->cache_salt);
   s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
 }
 

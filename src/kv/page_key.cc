@@ -24,13 +24,13 @@ class Hash {
 
 }  // namespace
 
-PageKey root_key(std::string_view model_and_layout, std::string_view salt) {
-  const uint64_t length = model_and_layout.size();  // so that ("ab", "c") is not ("a", "bc")
-  return Hash()
-      .add(&length, sizeof length)
-      .add(model_and_layout.data(), model_and_layout.size())
-      .add(salt.data(), salt.size())
-      .key();
+PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt) {
+  Hash hash;
+  for (const std::string_view part : {model_and_layout, tenant, salt}) {
+    const uint64_t length = part.size();  // so that ("ab", "c") is not ("a", "bc")
+    hash.add(&length, sizeof length).add(part.data(), part.size());
+  }
+  return hash.key();
 }
 
 PageKey chain(PageKey parent, std::span<const TokenId> tokens) {

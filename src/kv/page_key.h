@@ -11,16 +11,16 @@
 namespace quire {
 
 // XXH3-128 over a chain: two pages have one key when they hold the same tokens after the same tokens, in the same
-// layout of the same model, under the same salt. The hash is fast and not secret: tenants who must not probe each
-// other's cache need salts that cannot be guessed.
+// layout of the same model, for the same tenant under the same salt. The hash is fast and not secret.
 struct PageKey {
   uint64_t low = 0, high = 0;
   bool operator==(const PageKey&) const = default;
 };
 
 // Where a chain begins. `model_and_layout`: whatever changes the bytes of a page (weights, KV type, tokens a page,
-// kernels' definition); `salt`: the tenant's or the request's.
-PageKey root_key(std::string_view model_and_layout, std::string_view salt);
+// kernels' definition); `tenant`: a name that stays, so that its pages are found again after a restart; `salt`: the
+// request's.
+PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt);
 
 // The key of the page that holds `tokens` and follows the page (or root) `parent`.
 PageKey chain(PageKey parent, std::span<const TokenId> tokens);

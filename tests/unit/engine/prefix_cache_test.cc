@@ -71,7 +71,7 @@ TEST(PrefixCache, FindsPrefixesAtPageBoundariesAndInsidePages) {
   expect_same(second, plain(request(next)));
 }
 
-TEST(PrefixCache, SaltsKeepPrefixesApart) {
+TEST(PrefixCache, SaltsAndTenantsKeepPrefixesApart) {
   Engine engine(tiny_options());
   Request r = request(random_tokens(4, 100));
   r.cache_salt = "a";
@@ -79,6 +79,9 @@ TEST(PrefixCache, SaltsKeepPrefixesApart) {
   r.cache_salt = "b";
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
   r.cache_salt = "a";
+  EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 96);
+  r.tenant = "another";  // who may not probe what others ask
+  EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 96);
   EngineOptions o = tiny_options();
   o.prefix_cache = false;

@@ -19,7 +19,7 @@ using Bytes = std::vector<std::byte>;
 
 inline PageKey sample_key(int number) {
   const TokenId token = number;
-  return chain(root_key("sample", ""), {&token, 1});
+  return chain(root_key("sample", "", ""), {&token, 1});
 }
 
 inline Bytes sample_page(int number, size_t bytes) {
