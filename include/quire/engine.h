@@ -159,10 +159,10 @@ class Engine {
   using Callback = std::function<void(const Output&)>;
 
   // Queues the request. The callback is called on the engine's thread, in order for each choice, and for each of the n
-  // choices exactly once with a finish reason; it must not block or throw, and may call submit and cancel. Throws Error
-  // when the request can never run: empty or too long prompt (with the answer's first token, where there is an answer,
-  // more than max_model_len), token ids outside the vocabulary, wrong sampling
-  // parameters.
+  // choices exactly once with a finish reason; it must not block, and may call submit and cancel. It must not throw but
+  // std::bad_alloc: its choice then ends with kError, which it is told if it can take that.
+  // Throws Error when the request can never run: empty or too long prompt (with the answer's first token, where there
+  // is an answer, more than max_model_len), token ids outside the vocabulary, wrong sampling parameters.
   RequestId submit(Request request, Callback callback);
   // No effect when the request has ended.
   void cancel(RequestId id);

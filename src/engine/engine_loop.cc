@@ -16,18 +16,6 @@ constexpr size_t kCandidates = 16;
 // What a generated token counts beside one of a prompt in a tenant's share: about what it costs, in a full batch.
 constexpr double kGeneratedTokenWeight = 2;
 
-// Short enough to need no memory itself.
-constexpr const char* kOutOfMemory = "out of memory";
-
-// Ends a choice for which there is no sequence.
-void refuse(const RequestState& request, int choice) {
-  Output out;
-  out.choice = choice;
-  out.finish = FinishReason::kError;
-  out.error = kOutOfMemory;
-  request.callback(out);
-}
-
 SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& model) {
   SchedulerLimits l;
   l.max_rows = o.max_num_batched_tokens;

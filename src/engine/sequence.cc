@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace quire {
 namespace {
@@ -9,6 +10,17 @@ namespace {
 bool contains(const TokenIds& ids, TokenId id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
 }  // namespace
+
+void refuse(const RequestState& request, int choice) {
+  Output out;
+  out.choice = choice;
+  out.finish = FinishReason::kError;
+  out.error = kOutOfMemory;
+  try {
+    request.callback(out);
+  } catch (const std::bad_alloc&) {  // nothing more can be done for it
+  }
+}
 
 Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt,
                    const Tokenizer* tokenizer)
@@ -88,6 +100,22 @@ bool Sequence::accept(const Sampled& sampled) {
 }
 
 void Sequence::finish(FinishReason reason, const std::string& error) {
+  try {
+    request->callback(ending(reason, error));
+  } catch (const std::bad_alloc&) {
+    refuse(*request, choice);
+  }
+}
+
+void Sequence::finish_pooling() {
+  try {
+    request->callback(ending_with_vector());
+  } catch (const std::bad_alloc&) {
+    refuse(*request, choice);
+  }
+}
+
+Output Sequence::ending(FinishReason reason, const std::string& error) {
   Output out;
   out.choice = choice;
   out.finish = reason;
@@ -99,10 +127,10 @@ void Sequence::finish(FinishReason reason, const std::string& error) {
     out.text += stop.finish().text;
   }
   out.usage = usage();
-  request->callback(out);
+  return out;
 }
 
-void Sequence::finish_pooling() {
+Output Sequence::ending_with_vector() {
   Output out;
   out.choice = choice;
   out.finish = FinishReason::kStop;
@@ -112,7 +140,7 @@ void Sequence::finish_pooling() {
   const auto scale = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
   for (float& x : out.embedding) x *= scale;
   out.usage = usage();
-  request->callback(out);
+  return out;
 }
 
 }  // namespace quire

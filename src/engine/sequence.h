@@ -44,6 +44,12 @@ struct RequestState {
   std::vector<float> hidden;                 // with pooling: the sum, or the last token's final hidden state
 };
 
+// Short enough to need no memory itself.
+inline constexpr const char* kOutOfMemory = "out of memory";
+
+// Ends a choice for which there is no memory. Who has none to take that in either is not told, and the engine goes on.
+void refuse(const RequestState& request, int choice);
+
 // What the page cache knows of a sequence.
 struct CachedPages {
   PageKey root;
@@ -96,14 +102,16 @@ struct Sequence {
   SampleRow sample_row(std::span<float> logits, int choice_index) const;
   // Takes a sampled token in, tells the client, and says whether the answer has ended.
   bool accept(const Sampled& sampled);
-  // Ends the answer for a reason of its own and tells the client.
+  // Ends the answer for a reason of its own and tells the client; where there is no memory for that, refuses it.
   void finish(FinishReason reason, const std::string& error = {});
-  // Ends a request for a vector.
+  // Ends a request for a vector, likewise.
   void finish_pooling();
 
  private:
   Usage usage() const;
   void attach_prompt_logprobs(Output& out) const;
+  Output ending(FinishReason reason, const std::string& error);
+  Output ending_with_vector();
 };
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -38,6 +39,16 @@ bool has_disk_tier(const PageStoreOptions& options) {
 size_t kept_pages(const PageStoreOptions& options) { return options.host_bytes / options.page_bytes; }
 size_t queued_pages(const PageStoreOptions& options) {
   return has_disk_tier(options) ? std::max<size_t>(2, options.write_behind_bytes / options.page_bytes) : 0;
+}
+
+// Where there is no memory for a file's name or a warning, what was tried fails; the thread goes on.
+template <class Try>
+bool succeeds(Try attempt) {
+  try {
+    return attempt();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -111,7 +122,7 @@ void PageStore::State::run() {
     } else if (Clock::now() >= next_rescan) {
       lock.unlock();
       const auto start = Clock::now();
-      disk->refresh();
+      succeeds([&] { return disk->refresh(), true; });
       next_rescan = Clock::now() + std::max<Clock::duration>(options.rescan, kRescanShare * (Clock::now() - start));
       lock.lock();
     } else if (host->queue_length() > 0) {
@@ -127,9 +138,11 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
   for (; tried < reading.size() && !stopping; ++tried) {
     const auto [key, out, ticket] = reading[tried];
     lock.unlock();
-    for (size_t i = tried == 0 ? 1 : tried + kReadAhead; i <= tried + kReadAhead && i < reading.size(); ++i)
-      disk->prefetch(reading[i].key);
-    const bool ok = disk->read(key, out);
+    const bool ok = succeeds([&] {
+      for (size_t i = tried == 0 ? 1 : tried + kReadAhead; i <= tried + kReadAhead && i < reading.size(); ++i)
+        disk->prefetch(reading[i].key);
+      return disk->read(key, out);
+    });
     read += ok;
     lock.lock();
     --pending;
@@ -147,7 +160,7 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
 void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
   const auto [key, page] = *host->first_queued();
   lock.unlock();
-  const bool ok = disk->write(key, page);  // the page stays where it is until written()
+  const bool ok = succeeds([&] { return disk->write(key, page); });  // the page stays where it is until written()
   lock.lock();
   write_failures += !ok;
   host->written();
@@ -196,6 +209,7 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
       return Load::kDone;
     }
     if (!s.disk || !s.disk->find(key)) return Load::kMissing;
+    s.done.reserve(s.done.size() + s.pending + 1);  // here, where who asks learns that there is no memory
     s.reads.push_back({key, out, ticket});
     ++s.pending;
   }
@@ -204,9 +218,9 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
 }
 
 void PageStore::completed(std::vector<Completed>& out) {
-  out.clear();
   const std::lock_guard lock(state_->mutex);
-  out.swap(state_->done);
+  out = state_->done;
+  state_->done.clear();  // keeps the memory for what is pending
 }
 
 void PageStore::wait_completed(std::chrono::milliseconds most) {

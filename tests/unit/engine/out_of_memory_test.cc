@@ -85,6 +85,31 @@ TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
   EXPECT_EQ(answer(-1).first, right);
 }
 
+// A callback that has no memory to keep what it is told loses that, and nobody else loses anything.
+TEST(OutOfMemory, OfACallbackDoesNotEndOtherAnswers) {
+  Engine engine(testing::tiny_options());
+  Request request;
+  request.prompt = testing::random_tokens(1, 20);
+  request.sampling.max_tokens = 8;
+  request.sampling.ignore_eos = true;
+  const TokenIds right = testing::answer(engine, request).tokens;
+  Request choices = request, vector = request, cancelled = request;
+  choices.sampling.n = 3;
+  vector.pooling = Pooling::kMean;
+  cancelled.sampling.max_tokens = 400;
+  const auto forgets = [](const Output& out) {
+    if (out.finish != FinishReason::kNone) throw std::bad_alloc();
+  };
+  for (int i = 0; i < 3; ++i) {
+    engine.submit(choices, forgets);
+    engine.submit(vector, forgets);
+    engine.cancel(engine.submit(cancelled, forgets));
+    const testing::Answer a = testing::answer(engine, request);
+    EXPECT_EQ(a.last.finish, FinishReason::kLength);
+    EXPECT_EQ(a.tokens, right);
+  }
+}
+
 // Twelve requests, of which four run at a time in pages for less: sequences are admitted, preempted and admitted again.
 // Everything is submitted by callbacks, on the engine's own thread, so that an allocation's number means one place.
 class Crowd {

@@ -1,18 +1,28 @@
 #include "unit/kv/allocations.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
 namespace {
 thread_local uint64_t count = 0;
-}
+thread_local bool spared = false;
+std::atomic<bool> failing{false};
+}  // namespace
 
 void* operator new(size_t bytes) {
   ++count;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
+  void* memory = failing.load(std::memory_order_relaxed) && !spared ? nullptr : std::malloc(bytes);
+  return memory ? memory : throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-uint64_t quire::allocations() { return count; }
+namespace quire {
+
+uint64_t allocations() { return count; }
+
+NoMemoryForOthers::NoMemoryForOthers() { spared = failing = true; }
+NoMemoryForOthers::~NoMemoryForOthers() { spared = failing = false; }
+
+}  // namespace quire

@@ -1,8 +1,15 @@
-// How often this thread has called operator new.
+// Allocations that are counted, and that fail.
 #pragma once
 
 #include <cstdint>
 
 namespace quire {
+// How often this thread has called operator new.
 uint64_t allocations();
-}
+// While there is one, operator new fails for all other threads.
+class NoMemoryForOthers {
+ public:
+  NoMemoryForOthers();
+  ~NoMemoryForOthers();
+};
+}  // namespace quire

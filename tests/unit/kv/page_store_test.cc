@@ -185,6 +185,25 @@ TEST(PageStore, WaitsForALoadNoLongerThanItIsTold) {
   EXPECT_EQ(done, (std::vector<PageStore::Completed>{{7, false}}));
 }
 
+TEST(PageStore, MissesAPageWhereItsThreadHasNoMemory) {
+  const TemporaryFolder folder;
+  PageStoreOptions options = on_disk(folder);
+  options.rescan = std::chrono::milliseconds(1);
+  PageStore store(options);
+  put(store, 1);
+  store.flush();
+  {
+    const NoMemoryForOthers failing;
+    EXPECT_FALSE(load(store, 1));
+    put(store, 2);
+    store.flush();
+    write_content(folder / "new", Bytes(1));  // so that the folder is looked through
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(store.stats().write_failures, 1u);
+  EXPECT_TRUE(load(store, 1));
+}
+
 TEST(PageStore, DropsPagesRatherThanWait) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder);
