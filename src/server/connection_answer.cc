@@ -95,7 +95,7 @@ asio::awaitable<bool> Connection::generate(Job job) {
           if (const auto self = weak.lock()) self->wake_up();
         });
       },
-      context_.options.max_stream_bytes);
+      context_.options.max_stream_bytes + job.prompt_bytes);
   const double limit = std::chrono::duration<double>(context_.options.request_timeout).count();  // 0: none
   deadline_ = Clock::time_point::max();
   for (Request& request : job.requests) {

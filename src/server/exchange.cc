@@ -6,8 +6,9 @@ namespace quire {
 namespace {
 
 size_t bytes_of(const Output& output) {
-  size_t bytes = sizeof(Piece) + output.text.size() + output.tokens.size() * sizeof(OutputToken);
-  for (const OutputToken& token : output.tokens) bytes += token.top_logprobs.size() * sizeof(token.top_logprobs[0]);
+  size_t bytes = sizeof(Piece) + output.text.size() + output.embedding.size() * sizeof(float);
+  for (const OutputToken& token : output.tokens) bytes += output_token_bytes(token.top_logprobs.size());
+  for (const OutputToken& token : output.prompt_logprobs) bytes += output_token_bytes(token.top_logprobs.size());
   return bytes;
 }
 

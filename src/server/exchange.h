@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "server/admission.h"
@@ -14,6 +15,11 @@
 #include "server/metrics.h"
 
 namespace quire {
+
+// What an OutputToken with so many top_logprobs holds.
+constexpr size_t output_token_bytes(size_t top_logprobs) {
+  return sizeof(OutputToken) + top_logprobs * sizeof(std::pair<TokenId, float>);
+}
 
 // An engine's output, with the number its choice has in the response.
 struct Piece {

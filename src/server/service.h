@@ -12,6 +12,7 @@
 #include "server/admission.h"
 #include "server/api_response.h"
 #include "server/completer.h"
+#include "server/exchange.h"
 #include "server/metrics.h"
 
 namespace quire {
@@ -46,11 +47,12 @@ struct Route {
 
 // What an Exchange is to do.
 struct Job {
-  std::unique_ptr<Answer> answer;
+  std::unique_ptr<Answer> answer = nullptr;
   bool stream = false;
   int choices = 0;  // of all requests; none: the answer is there already
-  std::vector<Request> requests;
-  Places places = {};  // of the choices
+  std::vector<Request> requests = {};
+  size_t prompt_bytes = 0;  // that the engine gives of the prompts at once
+  Places places = {};       // of the choices
 };
 
 // Thread-safe.

@@ -1,4 +1,5 @@
 // From a request's body to what the engine is to do.
+#include <algorithm>
 #include <utility>
 
 #include "server/api_shapes.h"
@@ -7,8 +8,11 @@
 namespace quire {
 namespace {
 
-// What a prompt's log-probabilities may be, tokens times figures: some 20 MB as JSON.
-constexpr int64_t kMaxPromptFigures = 250'000;
+// What comes back of one request beside its answers' texts, in log-probabilities: some 20 MB as JSON, and five times as
+// much while it is written. Token ids and echoed text count by their share of that.
+constexpr int64_t kMaxFigures = 250'000, kIdsPerFigure = 10, kEchoBytesPerFigure = 80;
+// Of one step of a stream: an eighth of the default --stream-buffer, so that whoever reads at once is never too slow.
+constexpr int64_t kMaxStepFigures = 16'384;
 
 std::string_view id_prefix(Api api) {
   switch (api) {
@@ -62,9 +66,62 @@ ResponseHead head_of(const ApiRequest& request, int choices) {
           .repeated = request.api == Api::kResponse ? repeated_fields(request) : Json()};
 }
 
-Job ready_job(const Json& body) {
-  return {.answer = ready_answer(dump(body)), .stream = false, .choices = 0, .requests = {}, .places = {}};
+int64_t figures_per_token(std::optional<int> logprobs) { return logprobs ? *logprobs + 1 : 0; }
+
+// Of the prompts' log-probabilities, token ids and echo; every choice of a completion repeats its prompt's.
+int64_t prompt_figures(const ApiRequest& request, const std::vector<Request>& requests, const ResponseHead& head) {
+  int64_t figures = 0;
+  for (const Request& made : requests) {
+    const auto tokens = static_cast<int64_t>(made.prompt.size());
+    figures += tokens * figures_per_token(request.sampling.prompt_logprobs);
+    if (request.return_token_ids) figures += tokens / kIdsPerFigure;
+  }
+  for (const std::string& text : head.echo) figures += static_cast<int64_t>(text.size()) / kEchoBytesPerFigure;
+  return figures * (request.api == Api::kCompletion ? request.sampling.n : 1);
 }
+
+// Holds the request to the figures that one may have. An answer without max_tokens ends where they do.
+void bound_figures(const ApiRequest& request, const ResponseHead& head, int max_model_len,
+                   std::vector<Request>& requests) {
+  const int64_t n = request.sampling.n, per_token = figures_per_token(request.sampling.logprobs);
+  if (request.stream && head.choices * per_token > kMaxStepFigures) {
+    throw bad_request("logprobs", "{} for each token of {} choices are more than the {} of one step of a stream",
+                      per_token, head.choices, kMaxStepFigures);
+  }
+  const int64_t of_prompts = prompt_figures(request, requests, head);
+  int64_t of_answers = 0;
+  if (per_token > 0 && !request.stream) {  // those of a stream leave at once
+    const int64_t fitting = (kMaxFigures - of_prompts) / (head.choices * per_token);
+    for (Request& made : requests) {
+      const int64_t room = max_model_len - static_cast<int64_t>(made.prompt.size());
+      std::optional<int>& most = made.sampling.max_tokens;
+      if (!most && fitting > 0 && fitting < room) most = static_cast<int>(fitting);
+      of_answers += n * std::min<int64_t>(most.value_or(room), room) * per_token;
+    }
+  }
+  if (of_prompts + of_answers <= kMaxFigures) return;
+  const char* field = of_answers > of_prompts || request.sampling.logprobs ? "logprobs"
+                      : request.prompt_logprobs                            ? "prompt_logprobs"
+                      : request.echo                                       ? "echo"
+                                                                           : "return_token_ids";
+  throw bad_request(field,
+                    "the prompts' log-probabilities, token ids and echo count as {}, those of the answers as {}; one "
+                    "request may have {} together: ask for less at once",
+                    of_prompts, of_answers, kMaxFigures);
+}
+
+// What the engine gives of the prompts at once, beside the answers: log-probabilities or vectors.
+size_t prompt_bytes(const std::vector<Request>& requests, int hidden) {
+  size_t bytes = 0;
+  for (const Request& made : requests) {
+    if (made.pooling != Pooling::kNone) bytes += static_cast<size_t>(hidden) * sizeof(float);
+    if (const auto tops = made.sampling.prompt_logprobs)
+      bytes += made.prompt.size() * output_token_bytes(static_cast<size_t>(*tops));
+  }
+  return bytes;
+}
+
+Job ready_job(const Json& body) { return {.answer = ready_answer(dump(body))}; }
 
 }  // namespace
 
@@ -96,7 +153,7 @@ Job Service::generation(const ApiRequest& request) {
   const int choices = static_cast<int>(prompts) * request.sampling.n;
   Places places = admit(choices);  // before the prompt is tokenized: what the queue refuses must cost little
   ResponseHead head = head_of(request, choices);
-  Job job{.answer = nullptr, .stream = request.stream, .choices = choices, .requests = {}, .places = std::move(places)};
+  Job job{.stream = request.stream, .choices = choices, .places = std::move(places)};
   for (size_t i = 0; i < prompts; ++i) {
     Request& made = job.requests.emplace_back();
     made.prompt = fitting_prompt(request, i, head.echo);
@@ -109,6 +166,8 @@ Job Service::generation(const ApiRequest& request) {
     head.prompt_tokens += static_cast<int>(made.prompt.size());
     if (request.return_token_ids) head.prompts.push_back(made.prompt);
   }
+  bound_figures(request, head, completer_.info().max_model_len, job.requests);
+  job.prompt_bytes = prompt_bytes(job.requests, completer_.info().hidden);
   job.answer =
       make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
   return job;
@@ -138,12 +197,6 @@ TokenIds Service::fitting_prompt(const ApiRequest& request, size_t index, std::v
         bad_request(field, "has {} tokens; with the answer at most {} are possible here", ids.size(), most);
     error.code = "context_length_exceeded";
     throw error;
-  }
-  if (const auto figures = request.sampling.prompt_logprobs;
-      figures && std::cmp_greater(ids.size() * (static_cast<size_t>(*figures) + 1), kMaxPromptFigures)) {
-    throw bad_request(request.prompt_logprobs ? "prompt_logprobs" : "logprobs",
-                      "{} for each of {} tokens are more than the {} figures that one prompt may have", *figures,
-                      ids.size(), kMaxPromptFigures);
   }
   if (request.echo) {
     const auto* text = std::get_if<std::string>(&request.prompts[index]);
