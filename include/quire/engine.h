@@ -81,6 +81,8 @@ enum class Pooling : uint8_t {
   kLast,  // the last token's
 };
 
+using TokenRuns = std::shared_ptr<const std::vector<TokenIds>>;
+
 struct Request {
   TokenIds prompt;  // not empty
   SamplingParams sampling;
@@ -89,6 +91,7 @@ struct Request {
   int priority = 0;    // lower is earlier; within a priority tenants share fairly, within a tenant first come first
   double timeout = 0;  // seconds from submit to the end of all answers; 0: none
   Pooling pooling = Pooling::kNone;
+  TokenRuns banned_runs = {};  // Engine::spellings of bad words, for requests that share them; instead of bad_words
 };
 
 struct OutputToken {
@@ -176,6 +179,8 @@ class Engine {
   // The prompt of a chat: the template with the model's special tokens, then tokenized.
   std::string render(ChatInput input) const;
   TokenIds encode_chat(ChatInput input) const;
+  // The tokens of each word, at the beginning of a text and behind a space. Throws as tokenizer().
+  TokenRuns spellings(const std::vector<std::string>& words) const;
 
  private:
   struct State;

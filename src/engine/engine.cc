@@ -12,23 +12,6 @@
 
 namespace quire {
 
-namespace {
-
-// The tokens of each word, at the beginning of a text and behind a space.
-std::vector<TokenIds> spellings(const std::vector<std::string>& words, const Tokenizer& tokenizer) {
-  std::vector<TokenIds> all;
-  for (const std::string& word : words) {
-    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
-    for (const std::string& text : {bare, " " + bare}) {
-      TokenIds ids = tokenizer.encode(text);
-      if (!ids.empty()) all.push_back(std::move(ids));
-    }
-  }
-  return all;
-}
-
-}  // namespace
-
 struct Engine::State {
   // Commands from other threads.
   struct Submission {
@@ -135,7 +118,8 @@ RequestId Engine::submit(Request request, Callback callback) {
   state->banned_early = s.end_tokens;
   state->banned_early.insert(state->banned_early.end(), request.sampling.stop_token_ids.begin(),
                              request.sampling.stop_token_ids.end());
-  if (!request.sampling.bad_words.empty()) state->banned_runs = spellings(request.sampling.bad_words, *s.tokenizer());
+  state->banned_runs = std::move(request.banned_runs);
+  if (!request.sampling.bad_words.empty()) state->banned_runs = spellings(request.sampling.bad_words);
   if (!request.sampling.ignore_eos) state->end_tokens = s.end_tokens;
   state->sampling = std::move(request.sampling);
   state->callback = std::move(callback);
@@ -205,6 +189,18 @@ std::string Engine::render(ChatInput input) const {
 
 TokenIds Engine::encode_chat(ChatInput input) const {
   return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true});
+}
+
+TokenRuns Engine::spellings(const std::vector<std::string>& words) const {
+  auto all = std::make_shared<std::vector<TokenIds>>();
+  for (const std::string& word : words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    for (const std::string& text : {bare, " " + bare}) {
+      TokenIds ids = tokenizer().encode(text);
+      if (!ids.empty()) all->push_back(std::move(ids));
+    }
+  }
+  return all;
 }
 
 }  // namespace quire

@@ -45,7 +45,7 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
   const auto prompt = static_cast<size_t>(request->prompt_tokens);
   const std::span<const TokenId> all(tokens);
   SampleRow row{logits, all.first(prompt), all.subspan(prompt), {}, tokens.size(), static_cast<uint32_t>(choice_index)};
-  row.banned_runs = request->banned_runs;
+  if (request->banned_runs) row.banned_runs = *request->banned_runs;
   if (generated() < request->sampling.min_tokens) row.banned = request->banned_early;
   return row;
 }

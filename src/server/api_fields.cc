@@ -11,6 +11,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxSaltBytes = 256;
+constexpr size_t kMaxTextBytes = 64 << 10;  // of all stop strings, and of all bad words
 constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr uint8_t kChat = static_cast<uint8_t>(Api::kChat), kCompletion = static_cast<uint8_t>(Api::kCompletion),
                   kResponse = static_cast<uint8_t>(Api::kResponse), kMessage = static_cast<uint8_t>(Api::kMessage),
@@ -58,6 +59,15 @@ void read_seed(ApiDraft& draft, const Json& value, std::string_view name) {
                             : static_cast<uint64_t>(read_integer(value, name, INT64_MIN, INT64_MAX));
 }
 
+// So that their tokens and tables stay small however many there are.
+void bound_bytes(const std::vector<std::string>& texts, std::string_view name) {
+  size_t bytes = 0;
+  for (const std::string& text : texts) bytes += text.size();
+  if (bytes > kMaxTextBytes) {
+    throw bad_request(name, "{} bytes in all, at most {} are allowed", bytes, kMaxTextBytes);
+  }
+}
+
 void read_stop(ApiDraft& draft, const Json& value, std::string_view name) {
   const auto add = [&](const Json& element) {
     if (!element.is_string()) {
@@ -72,6 +82,7 @@ void read_stop(ApiDraft& draft, const Json& value, std::string_view name) {
   };
   if (!value.is_array()) return add(value);
   for (const Json& element : read_array(value, name, kMaxStopStrings)) add(element);
+  bound_bytes(draft.sampling.stop, name);
 }
 
 void read_stop_token_ids(ApiDraft& draft, const Json& value, std::string_view name) {
@@ -93,10 +104,15 @@ void read_bad_words(ApiDraft& draft, const Json& value, std::string_view name) {
       throw bad_request(name, "a bad word has {} bytes, at most {} are allowed", word.size(), kMaxStopBytes);
     draft.sampling.bad_words.push_back(word);
   }
+  bound_bytes(draft.sampling.bad_words, name);
 }
 
 void read_logit_bias(ApiDraft& draft, const Json& value, std::string_view name) {
-  for (const auto& [key, bias] : read_object(value, name).items()) {
+  const Json& biases = read_object(value, name);
+  if (std::cmp_greater(biases.size(), draft.limits.vocab_size)) {  // "1", "01", "001" are one token
+    throw bad_request(name, "has {} entries, but there are {} tokens", biases.size(), draft.limits.vocab_size);
+  }
+  for (const auto& [key, bias] : biases.items()) {
     TokenId id = kNoToken;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= draft.limits.vocab_size) {
@@ -268,12 +284,12 @@ constexpr ApiField kFields[] = {
      R"({"type": "array", "minItems": 1, "items": )" REF("TokenId") "}", "the answer is made of these tokens alone"},
     {"bad_words", kGenerate, read_bad_words, 0, 0,
      R"({"type": "array", "maxItems": 1024, "items": {"type": "string", "minLength": 1, "maxLength": 4096}})",
-     "never generated as the tokens that spell them at the beginning of a text or behind a space"},
+     "never generated as the tokens that spell them at the beginning of a text or behind a space; 64 KiB in all"},
     {"seed", kGenerate, read_seed, 0, 0,
      R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 18446744073709551615})",
      "the same seed gives the same answer; without one the server draws it"},
-    {"stop", kGenerate & ~kMessage, read_stop, 0, 0, kStop},
-    {"stop_sequences", kMessage, read_stop, 0, 0, kStop},
+    {"stop", kGenerate & ~kMessage, read_stop, 0, 0, kStop, "64 KiB in all"},
+    {"stop_sequences", kMessage, read_stop, 0, 0, kStop, "64 KiB in all"},
     {"stop_token_ids", kGenerate, read_stop_token_ids, 0, 0, kTokenIds},
     {"include_stop_str_in_output", kGenerate, &SamplingParams::include_stop_str_in_output},
     {"ignore_eos", kGenerate, &SamplingParams::ignore_eos},

@@ -28,6 +28,7 @@ class Completer {
   // The tokenizer as GET /tokenizer_info describes it: fields of a tokenizer_config.json.
   virtual nlohmann::ordered_json tokenizer_info() const = 0;
   virtual TokenIds encode_chat(ChatInput input) const = 0;
+  virtual TokenRuns spellings(const std::vector<std::string>& words) const = 0;  // as Engine::spellings
   virtual TokenIds encode(std::string_view text, bool add_special) const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"

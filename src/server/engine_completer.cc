@@ -35,6 +35,8 @@ nlohmann::ordered_json EngineCompleter::tokenizer_info() const {
 
 TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.encode_chat(std::move(input)); }
 
+TokenRuns EngineCompleter::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
+
 TokenIds EngineCompleter::encode(std::string_view text, bool add_special) const {
   return engine_.tokenizer().encode(text, {.add_special = add_special});
 }

@@ -18,6 +18,7 @@ class EngineCompleter final : public Completer {
   double read_bandwidth() const override { return read_bandwidth_; }
   nlohmann::ordered_json tokenizer_info() const override;
   TokenIds encode_chat(ChatInput input) const override;
+  TokenRuns spellings(const std::vector<std::string>& words) const override;
   TokenIds encode(std::string_view text, bool add_special) const override;
   std::string decode(const TokenIds& ids) const override;
   std::string token_text(TokenId id) const override;

@@ -11,6 +11,7 @@ namespace {
 // What comes back of one request beside its answers' texts, in log-probabilities: some 20 MB as JSON, and five times as
 // much while it is written. Token ids and echoed text count by their share of that.
 constexpr int64_t kMaxFigures = 250'000, kIdsPerFigure = 10, kEchoBytesPerFigure = 80;
+constexpr size_t kMaxParameterBytes = 16 << 20;
 // Of one step of a stream: an eighth of the default --stream-buffer, so that whoever reads at once is never too slow.
 constexpr int64_t kMaxStepFigures = 16'384;
 
@@ -64,6 +65,18 @@ ResponseHead head_of(const ApiRequest& request, int choices) {
           .continuous_usage_stats = request.continuous_usage_stats,
           .base64 = request.base64,
           .repeated = request.api == Api::kResponse ? repeated_fields(request) : Json()};
+}
+
+// Each choice has its own copy of what the request says about sampling.
+void bound_parameters(const SamplingParams& sampling, int choices) {
+  size_t bytes = sampling.logit_bias.size() * sizeof(sampling.logit_bias[0]) +
+                 (sampling.allowed_token_ids.size() + sampling.stop_token_ids.size()) * sizeof(TokenId);
+  for (const std::string& text : sampling.stop) bytes += text.size();
+  if (bytes * static_cast<size_t>(choices) <= kMaxParameterBytes) return;
+  throw bad_request(choices == sampling.n ? "n" : "prompt",
+                    "logit_bias, token ids and stop strings of {} bytes for each of {} answers: at most {} bytes are "
+                    "allowed in all",
+                    bytes, choices, kMaxParameterBytes);
 }
 
 int64_t figures_per_token(std::optional<int> logprobs) { return logprobs ? *logprobs + 1 : 0; }
@@ -151,13 +164,18 @@ Places Service::admit(int choices) {
 Job Service::generation(const ApiRequest& request) {
   const size_t prompts = request.prompts.empty() ? 1 : request.prompts.size();
   const int choices = static_cast<int>(prompts) * request.sampling.n;
+  bound_parameters(request.sampling, choices);
   Places places = admit(choices);  // before the prompt is tokenized: what the queue refuses must cost little
   ResponseHead head = head_of(request, choices);
+  SamplingParams sampling = request.sampling;
+  const std::vector<std::string> bad_words = std::exchange(sampling.bad_words, {});
+  const TokenRuns banned_runs = bad_words.empty() ? nullptr : completer_.spellings(bad_words);  // once for all prompts
   Job job{.stream = request.stream, .choices = choices, .places = std::move(places)};
   for (size_t i = 0; i < prompts; ++i) {
     Request& made = job.requests.emplace_back();
     made.prompt = fitting_prompt(request, i, head.echo);
-    made.sampling = request.sampling;
+    made.sampling = sampling;
+    made.banned_runs = banned_runs;
     if (!request.has_seed) made.sampling.seed = random_u64();
     made.cache_salt = request.cache_salt;
     made.priority = request.priority;

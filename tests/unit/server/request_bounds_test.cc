@@ -68,5 +68,32 @@ TEST(RequestBounds, ManyFiguresAtOnceAreNoSlowReader) {
             200);
 }
 
+TEST(RequestBounds, TextsAndBiasesAreCountedInAll) {
+  RunningServer running;
+  HttpClient client(running.port());
+  const auto with = [](const std::string& field, const std::string& value) {
+    return completion(text(1), '"' + field + "\": " + value);
+  };
+  for (const char* field : {"bad_words", "stop"}) {
+    EXPECT_EQ(client.post(kCompletionPath, with(field, list_of(16, text(4096)))).status, 200);
+    expect_refused(client, kCompletionPath, with(field, list_of(17, text(4096))), field);
+  }
+  std::string biases = "{";
+  for (int i = 0; i < 257; ++i) biases += (i > 0 ? ",\"" : "\"") + std::string(static_cast<size_t>(i), '0') + "1\": 1";
+  expect_refused(client, kCompletionPath, with("logit_bias", biases + "}"), "logit_bias");
+  expect_refused(client, kCompletionPath,
+                 completion(list_of(300, text(1)), R"("max_tokens": 1, "stop": )" + list_of(16, text(4096))), "prompt");
+}
+
+TEST(RequestBounds, BadWordsAreTokenizedOnceForAllPrompts) {
+  RunningServer running;
+  HttpClient client(running.port());
+  ASSERT_EQ(client.post(kCompletionPath, completion(list_of(20, text(1)), R"("bad_words": ["ugly"])")).status, 200);
+  EXPECT_EQ(running.model.spelled, 1);
+  EXPECT_EQ(running.model.last_sampling().bad_words.size(), 0u);
+  ASSERT_NE(running.model.last_request().banned_runs, nullptr);
+  EXPECT_EQ(*running.model.last_request().banned_runs, (std::vector<TokenIds>{{'u', 'g', 'l', 'y'}}));
+}
+
 }  // namespace
 }  // namespace quire

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -28,6 +29,7 @@ class ScriptedCompleter final : public Completer {
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::function<void(const Request&)> on_submit;  // may throw
+  mutable std::atomic<int> spelled{0};            // calls of spellings()
 
   ScriptedCompleter() {
     info_.name = "scripted";
@@ -85,6 +87,12 @@ class ScriptedCompleter final : public Completer {
       prompt += message["content"].get<std::string>();
     }
     return encode(prompt, false);
+  }
+  TokenRuns spellings(const std::vector<std::string>& words) const override {
+    ++spelled;
+    auto runs = std::make_shared<std::vector<TokenIds>>();
+    for (const std::string& word : words) runs->push_back(encode(word, false));
+    return runs;
   }
   TokenIds encode(std::string_view text, bool) const override {
     TokenIds ids;
