@@ -14,10 +14,12 @@ class Admission {
  public:
   explicit Admission(int capacity) : capacity_(capacity) {}
 
-  // A place for `answers` more. A request larger than the capacity gets in when nothing else is there.
+  // A place for `answers` more. One that needs more than half of the places gets in, whatever it needs, while half are
+  // free: otherwise any other client could keep it out for ever.
   bool enter(int answers) {
     const std::lock_guard lock(mutex_);
-    if (inside_ > 0 && inside_ > capacity_ - answers) return false;
+    const bool large = answers > capacity_ / 2;
+    if (large ? inside_ > capacity_ / 2 : inside_ > capacity_ - answers) return false;
     inside_ += answers;
     return true;
   }

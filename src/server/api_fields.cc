@@ -305,7 +305,7 @@ constexpr ApiField kFields[] = {
     {"logprobs", kCompletion, read_logprobs, 0, 0, kUpToLogprobs, "with echo the prompt's tokens too"},
     {"top_logprobs", kChat, read_top_logprobs, 0, 0, kUpToLogprobs, "needs logprobs"},
     {"prompt_logprobs", kBoth, read_prompt_logprobs, 0, 0, kUpToLogprobs, "not in streams"},
-    {"n", kBoth, &SamplingParams::n, 1, kMaxChoices},
+    {"n", kBoth, &SamplingParams::n, 1, kMaxChoices, {}, "times the prompts at most 2048"},
     {"best_of", kBoth, read_best_of, 0, 0, R"({"type": "integer", "minimum": 1, "maximum": 128})",
      "n alone is possible"},
     {"stream", kGenerate, &ApiRequest::stream},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "server/api_error.h"
 #include "server/api_fields.h"
@@ -123,6 +124,10 @@ void settle(ApiDraft& draft) {
   if (draft.best_of && *draft.best_of != sampling.n) {
     if (*draft.best_of < sampling.n) throw bad_request("best_of", "{} is below n, {}", *draft.best_of, sampling.n);
     throw bad_request("best_of", "{} is not supported: only best_of equal to n, {}", *draft.best_of, sampling.n);
+  }
+  if (std::cmp_greater(draft.prompts.size() * static_cast<size_t>(sampling.n), kMaxPrompts)) {
+    throw bad_request("n", "{} answers to each of {} prompts: at most {} in all are allowed", sampling.n,
+                      draft.prompts.size(), kMaxPrompts);
   }
   if (draft.has_stream_options && !draft.stream) {
     throw bad_request("stream_options", "is allowed only with stream: true");

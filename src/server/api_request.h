@@ -27,7 +27,7 @@ enum class Api : uint8_t {
 
 using Prompt = std::variant<std::string, TokenIds>;
 
-inline constexpr int kMaxPrompts = 2048;  // of one request
+inline constexpr int kMaxPrompts = 2048;  // of one request; its answers, n to a prompt, are no more either
 
 struct ApiRequest {
   Api api = Api::kChat;

@@ -96,9 +96,11 @@ TEST(Admission, PlacesComeBackOnceHoweverTheyMove) {
 
 TEST(Admission, LetsInWhatFitsAndOneThatNeverWould) {
   Admission admission(4);
-  EXPECT_TRUE(admission.enter(9));
+  EXPECT_TRUE(admission.enter(2));
+  EXPECT_TRUE(admission.enter(9)) << "beside others, as long as half is free";
   EXPECT_FALSE(admission.enter(1));
-  admission.leave(9);
+  EXPECT_FALSE(admission.enter(9));
+  admission.leave(11);
   EXPECT_TRUE(admission.enter(3));
   EXPECT_FALSE(admission.enter(2));
   EXPECT_TRUE(admission.enter(1));

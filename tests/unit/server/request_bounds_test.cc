@@ -95,5 +95,12 @@ TEST(RequestBounds, BadWordsAreTokenizedOnceForAllPrompts) {
   EXPECT_EQ(*running.model.last_request().banned_runs, (std::vector<TokenIds>{{'u', 'g', 'l', 'y'}}));
 }
 
+TEST(RequestBounds, AnswersAreCountedOverAllPrompts) {
+  RunningServer running;
+  HttpClient client(running.port());
+  EXPECT_EQ(client.post(kCompletionPath, completion(list_of(16, text(1)), R"("n": 128, "max_tokens": 1)")).status, 200);
+  expect_refused(client, kCompletionPath, completion(list_of(17, text(1)), R"("n": 128, "max_tokens": 1)"), "n");
+}
+
 }  // namespace
 }  // namespace quire
