@@ -141,6 +141,8 @@ struct EngineStats {
   uint64_t pages_evicted = 0;  // idle pages given up
   uint64_t pages_loaded = 0;   // read back from the page store
   uint64_t store_host_pages = 0, store_disk_pages = 0;  // in the store now
+  // Pages that the store's disk lost: not written because the writer was behind, by a full or failing disk, damaged.
+  uint64_t store_dropped = 0, store_write_failures = 0, store_damaged = 0;
 
   // Time spent in steps that only decode, and in those with prompt chunks; and what they read: weights once, and the
   // cached keys and values of each row's past.

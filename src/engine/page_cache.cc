@@ -353,6 +353,9 @@ void PageCache::add_stats(EngineStats& stats) const {
   const PageStore::Stats store = store_->stats();
   stats.store_host_pages = store.host_pages;
   stats.store_disk_pages = store.disk_pages;
+  stats.store_dropped = store.dropped;
+  stats.store_write_failures = store.write_failures;
+  stats.store_damaged = store.damaged;
 }
 
 }  // namespace quire

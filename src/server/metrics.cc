@@ -41,6 +41,8 @@ struct EngineFigure {
   double (*value)(const EngineStats&);
   std::string label = {}, label_value = {};
 };
+constexpr const char* kLostPages =
+    "Pages that the store's disk lost: the writer was behind, a write failed, a file is damaged.";
 const EngineFigure kEngineFigures[] = {
     {"num_requests_running", "Sequences in the running batch.", false,
      [](const EngineStats& s) -> double { return s.running; }},
@@ -65,6 +67,12 @@ const EngineFigure kEngineFigures[] = {
      [](const EngineStats& s) { return static_cast<double>(s.store_host_pages); }, "tier", "host"},
     {"page_store_pages", "Pages in the page store.", false,
      [](const EngineStats& s) { return static_cast<double>(s.store_disk_pages); }, "tier", "disk"},
+    {"page_store_lost_pages_total", kLostPages, true,
+     [](const EngineStats& s) { return static_cast<double>(s.store_dropped); }, "reason", "dropped"},
+    {"page_store_lost_pages_total", kLostPages, true,
+     [](const EngineStats& s) { return static_cast<double>(s.store_write_failures); }, "reason", "write_failure"},
+    {"page_store_lost_pages_total", kLostPages, true,
+     [](const EngineStats& s) { return static_cast<double>(s.store_damaged); }, "reason", "damaged"},
     {"engine_steps_total", "Steps: those that only decode, and those with prompt chunks.", true,
      [](const EngineStats& s) { return static_cast<double>(s.decode_steps); }, "phase", "decode"},
     {"engine_steps_total", "Steps: those that only decode, and those with prompt chunks.", true,

@@ -74,6 +74,9 @@ class ScriptedCompleter final : public Completer {
     stats.preemptions = 3;
     stats.prefix_query_tokens = 40;
     stats.prefix_hit_tokens = 30;
+    stats.store_dropped = 4;
+    stats.store_write_failures = 5;
+    stats.store_damaged = 6;
     stats.decode_seconds = 1.5;
     stats.decode_bytes = 6e9;
     return stats;
