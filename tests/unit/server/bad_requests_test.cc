@@ -158,6 +158,8 @@ const Case kCases[] = {
     {Api::kResponse, "store", R"({"input": "a", "store": true})"},
     {Api::kResponse, "previous_response_id", R"({"input": "a", "previous_response_id": "resp_1"})"},
     {Api::kResponse, "text", R"({"input": "a", "text": {"format": {"type": "json_object"}}})"},
+    {Api::kResponse, "text", R"({"input": "a", "text": {"verbosity": "low"}})"},
+    {Api::kChat, "verbosity", R"({"messages": [{"role": "user", "content": ""}], "verbosity": "low"})"},
     {Api::kResponse, "background", R"({"input": "a", "background": true})"},
     // Prompts.
     {Api::kCompletion, "prompt", R"({})"},
