@@ -110,7 +110,8 @@ class Loading {
 void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
-  options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes);  // one always may come
+  // One always may come, beside the part that is for small ones.
+  options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes / 4 * 5);
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);

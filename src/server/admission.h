@@ -67,10 +67,11 @@ class ByteBudget {
  public:
   explicit ByteBudget(size_t bytes) : left_(bytes) {}
 
-  bool take(size_t bytes) {
+  // As long as `spared` bytes stay for others.
+  bool take(size_t bytes, size_t spared = 0) {
     size_t left = left_.load(std::memory_order_relaxed);
     do {
-      if (left < bytes) return false;
+      if (left < spared || left - spared < bytes) return false;
     } while (!left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed));
     return true;
   }

@@ -18,8 +18,9 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kReadBytes = 16 << 10;       // at once: a TLS record, and more than most requests
-constexpr size_t kReadAheadBytes = 64 << 10;  // of pipelined requests while one is answered
+constexpr size_t kReadBytes = 16 << 10;                   // at once: a TLS record, and more than most requests
+constexpr size_t kReadAheadBytes = 64 << 10;              // of pipelined requests while one is answered
+constexpr size_t kSmallBody = 64 << 10, kSparedPart = 8;  // large bodies that stall leave an eighth to small ones
 constexpr size_t kLingerBytes = 64 << 20;
 constexpr std::chrono::seconds kLinger{2};
 
@@ -169,7 +170,8 @@ asio::awaitable<bool> Connection::read_body(Parser& parser) {
 
 bool Connection::hold_body(size_t bytes) {
   if (bytes <= body_held_) return true;
-  if (!context_.bodies.take(bytes - body_held_)) return false;
+  const size_t spared = bytes > kSmallBody ? context_.options.max_bodies_bytes / kSparedPart : 0;
+  if (!context_.bodies.take(bytes - body_held_, spared)) return false;
   body_held_ = bytes;
   return true;
 }

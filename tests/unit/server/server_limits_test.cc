@@ -164,7 +164,12 @@ TEST(ServerLimits, AllBodiesTogetherAreBounded) {
     const HttpAnswer answer = other.post(kCompletionPath, std::string(1'000'000, ' '));
     return answer.status == 503 && answer.json()["error"]["code"] == "overloaded";
   }));
+  // Not even bodies that fill all there is for them keep small ones out.
+  HttpClient second(running.port());
+  second.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + std::string(300'000, ' '));
   EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
+  EXPECT_EQ(HttpClient(running.port()).post(kCompletionPath, std::string(60'000, ' ')).status, 400);
+  second.close();
   holder.close();
   EXPECT_TRUE(eventually(
       [&] { return HttpClient(running.port()).post(kCompletionPath, std::string(1'000'000, ' ')).status == 400; }));
