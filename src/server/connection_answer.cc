@@ -74,7 +74,10 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
       reply = service_->reply(route, context_.stopping);
     } else {
       if (context_.stopping) throw stopping_error();
-      auto prepare = [&]() -> asio::awaitable<Job> { co_return service_->prepare(route.api, request.body()); };
+      auto prepare = [&]() -> asio::awaitable<Job> {
+        if (context_.aborting) throw stopping_error();
+        co_return service_->prepare(route.api, request.body());
+      };
       job = co_await asio::co_spawn(context_.workers, prepare(), asio::use_awaitable);
     }
   } catch (...) {

@@ -64,24 +64,25 @@ void Exchange::receive(int choice, const Output& output) {
     last_[index] = now;
   }
   const bool finished = output.finish != FinishReason::kNone;
-  if (finished) metrics_->choice_finished(output);
+  Piece piece{choice, output};
   bool full = false;
   {
+    // What may fail comes before what counts: after a failure here the engine ends the choice with another call.
     const std::lock_guard lock(mutex_);
-    if (finished) {
-      --unfinished_;
-      places_.leave(1);
-    }
     if (wake_) {
       bytes_ += bytes_of(output);
       full = bytes_ > max_bytes_ && !overflowed_;
       overflowed_ = overflowed_ || full;
       // A finish is kept always, so that the one who waits learns of the end.
-      const bool was_empty = pieces_.empty();
       if (!overflowed_ || finished || full) {
-        pieces_.push_back({choice, output});
-        if (was_empty || full) wake_();
+        if (pieces_.empty() || full) wake_();
+        pieces_.push_back(std::move(piece));
       }
+    }
+    if (finished) {
+      metrics_->choice_finished(output);
+      --unfinished_;
+      places_.leave(1);
     }
   }
   if (full) cancel();

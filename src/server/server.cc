@@ -93,14 +93,39 @@ struct Server::State {
         continue;
       }
       if (std::cmp_greater_equal(connections.size(), options.max_connections)) continue;  // closes it
-      const auto executor = socket.get_executor();
-      const auto place =
-          connections.emplace(connections.end(), std::make_shared<Connection>(std::move(socket), context));
+      try {
+        serve(std::move(socket));
+      } catch (...) {  // out of memory: this client is lost, the next need not be
+        log(std::current_exception());
+      }
+    }
+  }
+
+  void serve(tcp::socket socket) {
+    const auto executor = socket.get_executor();
+    const auto place = connections.emplace(connections.end(), nullptr);
+    try {
+      *place = std::make_shared<Connection>(std::move(socket), context);
       asio::co_spawn(executor, (*place)->run(), asio::bind_executor(control, [this, place](std::exception_ptr failure) {
                        if (failure) log(failure);
                        connections.erase(place);
                        if (phase > 0 && connections.empty()) finish();
                      }));
+    } catch (...) {
+      connections.erase(place);
+      throw;
+    }
+  }
+
+  // What a handler throws ends that handler alone.
+  void run() {
+    for (;;) {
+      try {
+        io.run();
+        return;
+      } catch (...) {
+        log(std::current_exception());
+      }
     }
   }
 
@@ -209,8 +234,9 @@ void Server::attach(Completer& completer) {
   state_->context.service.store(state_->service.get(), std::memory_order_release);
 }
 
+// What still waits for a worker holds connections, whose sockets must not outlive `io`: let it fail, and go.
 Server::~Server() {
-  state_->workers.stop();
+  state_->context.aborting = true;
   state_->workers.join();
 }
 
@@ -229,8 +255,8 @@ void Server::run() {
     if (failure) State::log(failure);
   });
   std::vector<std::thread> threads;
-  for (int i = 1; i < state_->options.threads; ++i) threads.emplace_back([this] { state_->io.run(); });
-  state_->io.run();
+  for (int i = 1; i < state_->options.threads; ++i) threads.emplace_back([this] { state_->run(); });
+  state_->run();
   for (std::thread& thread : threads) thread.join();
 }
 
