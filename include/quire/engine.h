@@ -42,6 +42,7 @@ struct EngineOptions {
 
   bool prefix_cache = true;     // keep finished pages and reuse them for prompts that begin alike
   size_t memory_bytes = 0;      // for everything; 0: what the cgroup or the host has, less a margin
+  size_t reserved_bytes = 0;    // of it for the program around the engine: bodies, answers on their way
   size_t host_cache_bytes = 0;  // for pages that had to leave the KV cache
   std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;       // of files in cache_dir; 0: 4 GiB

@@ -112,6 +112,7 @@ void serve(ServeFlags flags) {
   options.max_running = flags.engine.max_num_seqs;
   // One always may come, beside the part that is for small ones.
   options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes / 4 * 5);
+  flags.engine.reserved_bytes = options.max_bodies_bytes + options.max_replies_bytes;
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);
@@ -190,6 +191,8 @@ void add_serve_command(CLI::App& app) {
   add("--max-header-size", server.max_header_bytes, "bytes of a request's header")
       ->check(CLI::Range(size_t{256}, size_t{1} << 20));
   add("--max-bodies-size", server.max_bodies_bytes, "bytes of all bodies that are being received; more get a 503")
+      ->check(CLI::Range(size_t{1} << 20, size_t{1} << 40));
+  add("--max-replies-size", server.max_replies_bytes, "bytes of all answers that are not yet sent; more get a 503")
       ->check(CLI::Range(size_t{1} << 20, size_t{1} << 40));
   add("--stream-buffer", server.max_stream_bytes,
       "bytes that may wait for a slow reader of a stream before it is cancelled")

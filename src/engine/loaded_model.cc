@@ -179,7 +179,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
   info.activation_bytes = Decoder::memory_bytes(config, limits) +
                           static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
-  info.other_bytes = loaded + kRequestMemory;
+  info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
   const KvShape shape{kv_type, config.layers, config.kv_heads, config.head_dim};
   info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), shape.page_bytes());
   info.memory_bytes = budget;

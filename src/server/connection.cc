@@ -47,6 +47,7 @@ Connection::Connection(asio::ip::tcp::socket socket, ConnectionContext& context)
 Connection::~Connection() {
   if (exchange_) exchange_->close();
   context_.bodies.give_back(body_held_);
+  context_.replies.give_back(reply_held_);
 }
 
 asio::awaitable<void> Connection::run() {
@@ -74,6 +75,7 @@ asio::awaitable<void> Connection::run() {
     end_request();
     exchange_.reset();
     context_.bodies.give_back(std::exchange(body_held_, 0));
+    context_.replies.give_back(std::exchange(reply_held_, 0));
   }
   stream_.close();
 }

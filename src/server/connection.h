@@ -27,7 +27,7 @@ struct ConnectionContext {
   const Tls* tls;  // nullptr: in the clear
   const ApiKeys& keys;
   spdlog::logger& log;  // of requests
-  ByteBudget& bodies;
+  ByteBudget &bodies, &replies;
   boost::asio::thread_pool& workers;       // parse and tokenize, so that other clients' streams go on meanwhile
   std::atomic<Service*> service{nullptr};  // nullptr: the model is still loading
   std::atomic<bool> stopping{false};       // what is being answered goes on, nothing else begins
@@ -81,7 +81,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<Wait> wait(Stream::State need, Clock::time_point deadline);
   Stream::State receive();
   void begin_request(const HttpRequest* request);  // nullptr: one whose header could not be read
-  bool hold_body(size_t bytes);                    // as much of the server's budget for bodies, if there is as much
+  // As much of the server's budget for bodies or replies, if there is as much. Given back at the request's end.
+  bool hold_body(size_t bytes);
+  bool hold_reply(size_t bytes);
   void watch();
   void on_readable();
   void wake_up();
@@ -109,7 +111,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point started_, deadline_;
   std::shared_ptr<Exchange> exchange_;
   bool watching_ = false;  // for the client's end, while its answer is generated
-  size_t body_held_ = 0;
+  size_t body_held_ = 0, reply_held_ = 0;
   int status_ = 0;  // 0: not answered
   int prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
   std::string_view finish_;

@@ -17,7 +17,8 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr int kClientLeft = 499;  // in the log: nginx's number for it
+constexpr size_t kSmallReply = 4 << 10;  // not counted, and sent at once with its head
+constexpr int kClientLeft = 499;         // in the log: nginx's number for it
 
 void append_chunk(std::string_view data, bool chunked, std::string& out) {
   if (chunked) fmt::format_to(std::back_inserter(out), "{:x}\r\n", data.size());
@@ -29,6 +30,12 @@ using Seconds = std::chrono::duration<double>;
 
 ApiError timeout_error() {
   return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};
+}
+ApiError overloaded_error() {
+  ApiError error(503, "the server holds as many bytes of answers as it may; try again later", "server_error", {},
+                 "overloaded");
+  error.retry_after = 1;
+  return error;
 }
 ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
 
@@ -98,7 +105,7 @@ asio::awaitable<bool> Connection::generate(Job job) {
           if (const auto self = weak.lock()) self->wake_up();
         });
       },
-      context_.options.max_stream_bytes + job.prompt_bytes);
+      context_.options.max_stream_bytes + job.prompt_bytes, context_.replies);
   const double limit = std::chrono::duration<double>(context_.options.request_timeout).count();  // 0: none
   deadline_ = Clock::time_point::max();
   for (Request& request : job.requests) {
@@ -136,7 +143,8 @@ asio::awaitable<std::optional<ApiError>> Connection::next_pieces(Exchange& excha
   if (exchange.overflowed()) {
     co_return ApiError(
         500,
-        fmt::format("the client reads too slowly: more than {} bytes waited for it", context_.options.max_stream_bytes),
+        fmt::format("the client reads too slowly: more than {} bytes waited for it, or {} for all clients",
+                    context_.options.max_stream_bytes, context_.options.max_replies_bytes),
         "server_error", {}, "slow_reader");
   }
   if (Clock::now() >= deadline_) {
@@ -167,6 +175,8 @@ asio::awaitable<bool> Connection::collect(Job& job, Exchange& exchange) {
     if (gone_) co_return false;
     for (const Piece& piece : pieces) {
       if (!failure) failure = failure_of(piece);
+      if (!failure && !hold_reply(reply_held_ + payload_bytes(piece.output))) failure = overloaded_error();
+      if (failure) break;
       job.answer->add(piece.choice, piece.output, reply.body);
       left -= piece.output.finish != FinishReason::kNone;
     }
@@ -177,6 +187,7 @@ asio::awaitable<bool> Connection::collect(Job& job, Exchange& exchange) {
     }
   }
   job.answer->end(reply.body);
+  job.answer.reset();
   co_return co_await send(reply);
 }
 
@@ -196,6 +207,10 @@ asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
       if (failure) break;
       job.answer->add(piece.choice, piece.output, events);
       left -= piece.output.finish != FinishReason::kNone;
+    }
+    if (!failure && !hold_reply(events.size())) {
+      failure = overloaded_error();
+      events.clear();
     }
     if (failure) {
       exchange.close();
@@ -222,6 +237,7 @@ asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
     append_chunk(events, chunked, out);
     if (left == 0 && chunked) out += "0\r\n\r\n";
     if (!co_await write(out)) co_return false;
+    context_.replies.give_back(std::exchange(reply_held_, 0));
   }
   co_return keep_alive_;
 }
@@ -266,14 +282,29 @@ void Connection::end_request() {
   context_.log.info(request_line(record, context_.options.log_format));
 }
 
-asio::awaitable<bool> Connection::send(const Reply& reply) {
+bool Connection::hold_reply(size_t bytes) {
+  if (bytes <= reply_held_) return true;
+  if (!context_.replies.take(bytes - reply_held_)) return false;
+  reply_held_ = bytes;
+  return true;
+}
+
+asio::awaitable<bool> Connection::send(const Reply& whole) {
+  const bool small = whole.body.size() <= kSmallReply, held = small || hold_reply(whole.body.size());
+  const Reply refusal = held ? Reply{} : error_reply(overloaded_error(), error_shape_);
+  const Reply& reply = held ? whole : refusal;
   if (context_.stopping) keep_alive_ = false;
   note_answer(reply.status);
   auto headers = reply.headers;
   headers.emplace_back("Content-Length", std::to_string(reply.body.size()));
   std::string out = head(reply.status, reply.content_type, headers);
-  if (!head_only_) out += reply.body;
-  co_return co_await write(out) && keep_alive_;
+  const std::string_view body = head_only_ ? std::string_view() : reply.body;
+  if (body.size() <= kSmallReply) {
+    out += body;
+    co_return co_await write(out) && keep_alive_;
+  }
+  if (!co_await write(out)) co_return false;
+  co_return co_await write(body) && keep_alive_;
 }
 
 asio::awaitable<bool> Connection::write(std::string_view bytes) {

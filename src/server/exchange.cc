@@ -3,19 +3,20 @@
 #include <utility>
 
 namespace quire {
-namespace {
-
-size_t bytes_of(const Output& output) {
-  size_t bytes = sizeof(Piece) + output.text.size() + output.embedding.size() * sizeof(float);
+size_t payload_bytes(const Output& output) {
+  size_t bytes = output.text.size() + output.embedding.size() * sizeof(float);
   for (const OutputToken& token : output.tokens) bytes += output_token_bytes(token.top_logprobs.size());
   for (const OutputToken& token : output.prompt_logprobs) bytes += output_token_bytes(token.top_logprobs.size());
   return bytes;
 }
 
-}  // namespace
-
-Exchange::Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes)
-    : completer_(completer), metrics_(std::move(metrics)), max_bytes_(max_bytes), wake_(std::move(wake)) {}
+Exchange::Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes,
+                   ByteBudget& replies)
+    : completer_(completer),
+      metrics_(std::move(metrics)),
+      max_bytes_(max_bytes),
+      replies_(replies),
+      wake_(std::move(wake)) {}
 
 void Exchange::start(std::vector<Request> requests, Places places) {
   int choices = 0;
@@ -70,9 +71,11 @@ void Exchange::receive(int choice, const Output& output) {
     // What may fail comes before what counts: after a failure here the engine ends the choice with another call.
     const std::lock_guard lock(mutex_);
     if (wake_) {
-      bytes_ += bytes_of(output);
-      full = bytes_ > max_bytes_ && !overflowed_;
-      overflowed_ = overflowed_ || full;
+      const size_t bytes = sizeof(Piece) + payload_bytes(output);
+      const bool held = !overflowed_ && bytes_ + bytes <= max_bytes_ && replies_.take(bytes);
+      if (held) bytes_ += bytes;
+      full = !held && !overflowed_;
+      overflowed_ = !held;
       // A finish is kept always, so that the one who waits learns of the end.
       if (!overflowed_ || finished || full) {
         if (pieces_.empty() || full) wake_();
@@ -90,7 +93,7 @@ void Exchange::receive(int choice, const Output& output) {
 
 void Exchange::take(std::vector<Piece>& pieces) {
   const std::lock_guard lock(mutex_);
-  bytes_ = 0;
+  replies_.give_back(std::exchange(bytes_, 0));
   if (pieces.empty()) {
     pieces.swap(pieces_);
     return;
@@ -127,6 +130,7 @@ void Exchange::close() {
     const std::lock_guard lock(mutex_);
     wake_ = nullptr;
     pieces_.clear();
+    replies_.give_back(std::exchange(bytes_, 0));
   }
   cancel();
 }

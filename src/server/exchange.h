@@ -21,6 +21,9 @@ constexpr size_t output_token_bytes(size_t top_logprobs) {
   return sizeof(OutputToken) + top_logprobs * sizeof(std::pair<TokenId, float>);
 }
 
+// What an output holds beside itself.
+size_t payload_bytes(const Output& output);
+
 // An engine's output, with the number its choice has in the response.
 struct Piece {
   int choice = 0;
@@ -31,9 +34,10 @@ struct Piece {
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   // `wake` is called, from any thread and with the exchange's lock held, when there is something to take and the last
-  // take found nothing left. Outputs that nobody takes may hold `max_bytes`; past that the request is cancelled and
-  // overflowed().
-  Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes);
+  // take found nothing left. Outputs that nobody takes may hold `max_bytes`, and are held in `replies`; past either the
+  // request is cancelled and overflowed(). `replies` must outlive the close.
+  Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes,
+           ByteBudget& replies);
 
   // Submits all; each has sampling.n choices, numbered on, and a place that it gives back when it ends. Throws what
   // submit throws, having cancelled what it had submitted.
@@ -55,6 +59,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Completer& completer_;
   const std::shared_ptr<Metrics> metrics_;
   const size_t max_bytes_;
+  ByteBudget& replies_;
 
   mutable std::mutex mutex_;
   std::function<void()> wake_;
@@ -62,8 +67,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::vector<RequestId> ids_;
   std::vector<Piece> pieces_;
   std::vector<std::chrono::steady_clock::time_point> last_;  // of each choice: when its last tokens came
-  size_t bytes_ = 0;
-  int unfinished_ = 0;  // choices
+  size_t bytes_ = 0;                                         // of pieces_, taken from replies_
+  int unfinished_ = 0;                                       // choices
   bool overflowed_ = false, cancelled_ = false;
 };
 

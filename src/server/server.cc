@@ -55,7 +55,8 @@ struct Server::State {
         keys(options.api_keys, options.api_key_file),
         request_log(spdlog::default_logger()->clone(kRequestLogger)),
         bodies(options.max_bodies_bytes),
-        context{options, tls.get(), keys, *request_log, bodies, workers, {}, {}, {}},
+        replies(options.max_replies_bytes),
+        context{options, tls.get(), keys, *request_log, bodies, replies, workers, {}, {}, {}},
         io(options.threads),
         control(asio::make_strand(io)),
         acceptor(control),
@@ -210,7 +211,7 @@ struct Server::State {
   std::unique_ptr<Tls> tls;
   ApiKeys keys;
   std::shared_ptr<spdlog::logger> request_log;
-  ByteBudget bodies;
+  ByteBudget bodies, replies;
   asio::thread_pool workers{1};
   ConnectionContext context;
   asio::io_context io;

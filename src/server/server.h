@@ -27,7 +27,8 @@ struct ServerOptions : ServiceOptions {
 
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 8 << 20;
-  size_t max_bodies_bytes = 256 << 20;  // of all bodies that have come and are not yet parsed; more get a 503
+  size_t max_bodies_bytes = 64 << 20;   // of all bodies that have come and are not yet parsed; more get a 503
+  size_t max_replies_bytes = 64 << 20;  // of all answers that are not yet sent; more get a 503, or end
   size_t max_stream_bytes = 1 << 20;    // of outputs that wait for a client that reads slowly; more cancels its request
 
   // Each is the longest the step may take as a whole, however steadily the bytes trickle.

@@ -177,6 +177,9 @@ TEST(Engine, GeneratesAllowedTokensAndNoBadWords) {
   const std::string without = testing::answer(engine, r).text;
   EXPECT_EQ(without.find(ninth), std::string::npos);
   EXPECT_EQ(without.substr(0, free.text.find(ninth)), free.text.substr(0, free.text.find(ninth)));
+  Request shared = r;
+  shared.banned_runs = engine.spellings(std::exchange(shared.sampling.bad_words, {}));
+  EXPECT_EQ(testing::answer(engine, shared).text, without);
   // A word of several tokens ends before its last.
   const std::string word = free.text.substr(3, 3);
   r.sampling.bad_words = {"no such words", " " + word};

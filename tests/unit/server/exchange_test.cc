@@ -15,6 +15,7 @@ struct Parts {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>("m", 100);
   std::shared_ptr<Admission> admission = std::make_shared<Admission>(10);
   std::atomic<int> wakes{0};
+  ByteBudget replies{1 << 30};
 
   Places places(int answers) {
     EXPECT_TRUE(admission->enter(answers));
@@ -22,7 +23,7 @@ struct Parts {
   }
   std::shared_ptr<Exchange> exchange(size_t max_bytes) {
     return std::make_shared<Exchange>(
-        model, metrics, [this] { ++wakes; }, max_bytes);
+        model, metrics, [this] { ++wakes; }, max_bytes, replies);
   }
 };
 
@@ -55,6 +56,18 @@ TEST(Exchange, HoldsNoMoreThanItsLimitAndCancels) {
   std::vector<Piece> pieces;
   exchange->take(pieces);
   EXPECT_LT(pieces.size() * sizeof(Piece), 20'000u);
+}
+
+TEST(Exchange, HoldsNoMoreThanAllMayTogether) {
+  Parts parts;
+  parts.model.endless = true;
+  ASSERT_TRUE(parts.replies.take((1 << 30) - 10'000));
+  const auto exchange = parts.exchange(1 << 20);
+  exchange->start({{.prompt = {1}, .sampling = {}}}, parts.places(1));
+  ASSERT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+  EXPECT_TRUE(exchange->overflowed());
+  exchange->close();
+  EXPECT_TRUE(parts.replies.take(10'000)) << "all is given back";
 }
 
 TEST(Exchange, IsSilentOnceClosed) {

@@ -175,6 +175,26 @@ TEST(ServerLimits, AllBodiesTogetherAreBounded) {
       [&] { return HttpClient(running.port()).post(kCompletionPath, std::string(1'000'000, ' ')).status == 400; }));
 }
 
+TEST(ServerLimits, AllAnswersTogetherAreBounded) {
+  ServerOptions options;
+  options.max_replies_bytes = 15 << 20;
+  RunningServer running(options);
+  running.model.answer = std::string(1000, 'x');
+  // Two bodies of 10 MB that nobody reads do not fit at once.
+  const std::string body =
+      R"({"echo": true, "max_tokens": 1, "n": 100, "prompt": ")" + std::string(99'000, 'x') + "\"}";
+  HttpClient holder(running.port(), 4096);
+  holder.send(HttpClient::request("POST", kCompletionPath, body));
+  ASSERT_TRUE(eventually([&] { return running.model.submitted() == 1 && inside(running) == 0; }));
+  EXPECT_TRUE(eventually([&] {
+    const HttpAnswer answer = HttpClient(running.port()).post(kCompletionPath, body);
+    return answer.status == 503 && answer.json()["error"]["code"] == "overloaded";
+  }));
+  EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
+  holder.close();
+  EXPECT_TRUE(eventually([&] { return HttpClient(running.port()).post(kCompletionPath, body).status == 200; }));
+}
+
 TEST(ServerLimits, SendsContinueToThoseWhoWait) {
   RunningServer running;
   HttpClient client(running.port());
