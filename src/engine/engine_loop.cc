@@ -336,7 +336,8 @@ void EngineLoop::take_logits(std::span<float> logits) {
   for (size_t i = 0; i < logit_rows_.size(); ++i) {
     const LogitRow& row = logit_rows_[i];
     Sequence& s = *row.sequence;
-    if (row.samples) {
+    if (!s.request) continue;  // ended at an earlier row
+    if (row.samples || !errors_[i].empty()) {
       take_token(s, sampled_[i], errors_[i]);
     } else if (sampled_[i]) {
       s.request->prompt_logprobs[static_cast<size_t>(row.position) + 1] = {sampled_[i]->token, sampled_[i]->logprob,

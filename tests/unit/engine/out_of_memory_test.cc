@@ -53,16 +53,20 @@ TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
   const auto answer = [&](int fail_at) {
     TokenIds tokens;
     tokens.reserve(64);
-    int ends = 0, errors = 0;
+    int ends = 0, errors = 0, missing = 0;
     allocations_left = fail_at;
     try {
       engine.generate(request, [&](const Output& out) {
         if (out.choice == 0 && !out.tokens.empty()) tokens.push_back(out.tokens[0].id);
+        for (size_t p = 0; p < out.prompt_logprobs.size(); ++p)
+          missing +=
+              out.prompt_logprobs[p].id != request.prompt[p] || out.prompt_logprobs[p].top_logprobs.empty() != (p == 0);
         ends += out.finish != FinishReason::kNone;
         errors += out.finish == FinishReason::kError;
       });
       allocations_left = -1;
       EXPECT_EQ(ends, 2);
+      EXPECT_EQ(missing, 0);
     } catch (const std::bad_alloc&) {  // submit itself
       allocations_left = -1;
       ++errors;
@@ -76,12 +80,14 @@ TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
   int failed = 0;
   for (int i = 0; i < 400; ++i) {
     request.prompt[0] = i % 256;  // not always what the prefix cache knows
+    request.sampling.prompt_logprobs = i % 2 ? std::optional(1) : std::nullopt;
     const int errors = answer(i).second;
     failed += errors > 0;
     ASSERT_LE(errors, 2);
   }
   EXPECT_GT(failed, 50);
   request.prompt[0] = 0;
+  request.sampling.prompt_logprobs.reset();
   EXPECT_EQ(answer(-1).first, right);
 }
 
