@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
-#include <tuple>
 
 namespace quire {
 namespace {
@@ -12,24 +11,23 @@ constexpr size_t kMostTenants = 4096;  // remembered while they have no requests
 
 }  // namespace
 
-void order_waiting(std::span<const Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
+void order_waiting(std::span<Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
                    std::vector<size_t>& order) {
   order.clear();
-  const auto left = [&](size_t i) { return std::find(order.begin(), order.end(), i) == order.end(); };
+  const auto service = [&](const Waiting& w) -> double& { return served[static_cast<size_t>(w.tenant)]; };
+  size_t oldest = 0;
   while (order.size() < std::min(count, waiting.size())) {
+    while (waiting[oldest].ordered) ++oldest;
+    size_t best = oldest;
     const bool oldest_turn = since_oldest + 1 >= kOldestEvery;
-    const auto rank = [&](const Waiting& w) {
-      return oldest_turn ? std::tuple{0, 0.0, w.arrival}
-                         : std::tuple{w.priority, served[static_cast<size_t>(w.tenant)], w.arrival};
-    };
-    size_t best = waiting.size(), oldest = waiting.size();
-    for (size_t i = 0; i < waiting.size(); ++i) {
-      if (!left(i)) continue;
-      if (best == waiting.size() || rank(waiting[i]) < rank(waiting[best])) best = i;
-      if (oldest == waiting.size() || waiting[i].arrival < waiting[oldest].arrival) oldest = i;
+    for (size_t i = oldest + 1; i < waiting.size() && !oldest_turn; ++i) {
+      const Waiting &w = waiting[i], &b = waiting[best];
+      if (w.ordered || w.priority > b.priority) continue;
+      if (w.priority < b.priority || service(w) < service(b)) best = i;
     }
     since_oldest = waiting[best].arrival == waiting[oldest].arrival ? 0 : since_oldest + 1;
-    served[static_cast<size_t>(waiting[best].tenant)] += waiting[best].tokens;
+    service(waiting[best]) += waiting[best].tokens;
+    waiting[best].ordered = true;
     order.push_back(best);
   }
 }

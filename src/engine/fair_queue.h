@@ -15,17 +15,18 @@ struct Waiting {
   uint64_t arrival = 0;  // lower came first
   int priority = 0;      // lower is earlier
   int tenant = 0;
-  double tokens = 0;  // what admitting it charges to the tenant
+  double tokens = 0;     // what admitting it charges to the tenant
+  bool ordered = false;  // order_waiting has given it its place
 };
 
 // Every so many admissions the turn is the oldest's, whatever its priority: so nothing waits for ever.
 inline constexpr int kOldestEvery = 8;
 
-// The first `count` of `waiting` in the order in which they are to be admitted, as indices. Lower priorities first;
-// within one, the tenant with the least service (each admission charged as if it had happened); within a tenant, first
-// come first. `since_oldest`: admissions since the oldest had its turn. `served` is scratch: the tenants' service,
-// changed.
-void order_waiting(std::span<const Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
+// The first `count` of `waiting`, which is sorted by arrival, in the order in which they are to be admitted, as
+// indices. Lower priorities first; within one, the tenant with the least service (each admission charged as if it had
+// happened); within a tenant, first come first. `since_oldest`: admissions since the oldest had its turn. `served` is
+// scratch: the tenants' service, changed.
+void order_waiting(std::span<Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
                    std::vector<size_t>& order);
 
 // What tenants were served, in tokens: the virtual token counters of Sheng et al., "Fairness in Serving Large Language

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "engine/fair_queue.h"
 #include "engine/scheduler.h"
@@ -370,6 +372,40 @@ TEST(FairQueue, ATenantWithManyRequestsDoesNotDelayTheOthers) {
   std::vector<size_t> order;
   order_waiting(waiting, served, 0, 4, order);
   EXPECT_EQ(order, (std::vector<size_t>{0, 20, 21, 1}));
+}
+
+// Against the definition, written down plainly.
+TEST(FairQueue, OrdersByTurnPriorityServiceAndArrival) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<Waiting> waiting;
+    std::vector<double> served;
+    for (int tenant = 0; tenant < 4; ++tenant) served.push_back(random() % 200);
+    for (uint64_t i = random() % 60; i > 0; --i) {
+      const uint64_t last = waiting.empty() ? 0 : waiting.back().arrival;
+      waiting.push_back({last + random() % 2, static_cast<int>(random() % 3), static_cast<int>(random() % 4),
+                         static_cast<double>(random() % 100)});
+    }
+    const int since_oldest = static_cast<int>(random() % kOldestEvery);
+    int since = since_oldest;
+    std::vector<size_t> order, expected, left(waiting.size());
+    std::iota(left.begin(), left.end(), size_t{0});
+    std::vector<double> service = served;
+    for (int i = 0; i < 16 && !left.empty(); ++i) {
+      const auto rank = [&](size_t w) {
+        return std::tuple{waiting[w].priority, service[static_cast<size_t>(waiting[w].tenant)], waiting[w].arrival, w};
+      };
+      auto next = left.begin();
+      if (since + 1 < kOldestEvery)
+        next = std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
+      since = waiting[*next].arrival == waiting[left.front()].arrival ? 0 : since + 1;
+      service[static_cast<size_t>(waiting[*next].tenant)] += waiting[*next].tokens;
+      expected.push_back(*next);
+      left.erase(next);
+    }
+    order_waiting(waiting, served, since_oldest, 16, order);
+    ASSERT_EQ(order, expected) << "round " << round;
+  }
 }
 
 TEST(FairQueue, APauseSavesNothingUp) {
