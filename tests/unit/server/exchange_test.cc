@@ -70,6 +70,25 @@ TEST(Exchange, HoldsNoMoreThanAllMayTogether) {
   EXPECT_TRUE(parts.replies.take(10'000)) << "all is given back";
 }
 
+TEST(Exchange, CountsAnEndOnceThatFoundNoMemory) {
+  Parts parts;
+  bool first = true;
+  const auto wake = [&] {
+    if (std::exchange(first, false)) throw std::bad_alloc();
+  };
+  const auto exchange = std::make_shared<Exchange>(parts.model, parts.metrics, wake, 1 << 20, parts.replies);
+  exchange->start({{.prompt = {1}, .sampling = {.max_tokens = 1}}}, parts.places(1));
+  std::vector<Piece> pieces;
+  ASSERT_TRUE(eventually([&] {
+    exchange->take(pieces);
+    return !pieces.empty();
+  }));
+  EXPECT_EQ(pieces.size(), 1u);
+  EXPECT_EQ(pieces[0].output.finish, FinishReason::kError);
+  EXPECT_EQ(parts.admission->inside(), 0);
+  exchange->close();
+}
+
 TEST(Exchange, IsSilentOnceClosed) {
   Parts parts;
   parts.model.endless = true;

@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -229,7 +230,15 @@ class ScriptedCompleter final : public Completer {
                       .seconds = 0.002,
                       .queue_seconds = 0.0005};
     }
-    w.callback(output);
+    try {
+      w.callback(output);
+    } catch (const std::bad_alloc&) {  // as the engine does it: the choice ends, with another call
+      Output failed;
+      failed.choice = output.choice;
+      failed.finish = FinishReason::kError;
+      w.ended[choice] = true;
+      w.callback(failed);
+    }
   }
 
   ModelInfo info_;
