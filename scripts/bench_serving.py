@@ -40,7 +40,10 @@ class Server:
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()  # nothing where it has ended
 
 
 class Bench:
@@ -69,7 +72,8 @@ class Bench:
         if done.returncode != 0:
             self.failed = True
             print(f"{url}: {done.stderr.strip()}", file=sys.stderr)
-        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+            return None
+        return json.loads(done.stdout)
 
     # ---- the parts ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +136,15 @@ class Bench:
         print()
         for name, limit in limits.items():
             continuous, static = (held.get((scheduler, name)) for scheduler in ("continuous", "static"))
-            gain = f"{continuous / static:.1f}x" if continuous and static else f"more than {continuous / (shares[-1] * most):.1f}x" if continuous else "neither"
+            least = shares[-1] * most  # the lowest rate that was tried
+            if continuous and static:
+                gain = f"{continuous / static:.1f}x"
+            elif continuous:
+                gain = f"more than {continuous / least:.1f}x"
+            elif static:
+                gain = f"less than {least / static:.1f}x"
+            else:
+                gain = "neither"
             print(f"p95 of {'TTFT' if name == 'ttft_ms' else 'end to end'} within {limit:.0f} ms: continuous up to {continuous or 0:.2f}/s, static up to {static or 0:.2f}/s: {gain}.")
 
     def part_long(self):
@@ -151,7 +163,7 @@ class Bench:
             ended = time.monotonic() - began
             chat.join()
             gaps = {"before": [], "while": []}
-            for line in samples.read_text().splitlines():
+            for line in samples.read_text().splitlines() if samples.exists() else []:
                 pieces = json.loads(line)["pieces"]
                 for a, b in zip(pieces, pieces[1:]):
                     if 3 < a and b < sent:
@@ -186,6 +198,9 @@ class Bench:
                     again = self.load(own.url, *load, "-n", 1, "--warmup", 0, "--cache", "warm")
             else:
                 again = None
+        if not cold:
+            print("left out: the cold run failed")
+            return
         print("| | TTFT p50 | times faster | cached tokens a prompt |\n|---|--:|--:|--:|")
         for name, r in (("cold", cold), ("warm", warm), ("first after a restart", again)):
             if r:

