@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
-#include <ranges>
 #include <utility>
 
 namespace quire {
@@ -123,10 +122,15 @@ void PageCache::look_up(Sequence& s, const StepCosts& costs) {
 
 // Who uses a page uses all before it: the idle ones are at the end.
 int PageCache::idle_pages(Sequence& s) {
-  const auto found = std::views::iota(0, s.cached.found);
-  const auto first =
-      std::ranges::partition_point(found, [&](int page) { return !pool_.idle(tree_.page(find(s, page))); });
-  return static_cast<int>(found.end() - first);
+  int used = 0, end = s.cached.found;
+  while (used < end) {
+    const int middle = used + (end - used) / 2;
+    if (pool_.idle(tree_.page(find(s, middle))))
+      end = middle;
+    else
+      used = middle + 1;
+  }
+  return s.cached.found - used;
 }
 
 // The run of stored pages behind what the tree has: both ends move by what has changed.

@@ -136,17 +136,17 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
   const auto start = Clock::now();
   size_t read = 0, tried = 0;
   for (; tried < reading.size() && !stopping; ++tried) {
-    const auto [key, out, ticket] = reading[tried];
+    const Read& page = reading[tried];
     lock.unlock();
     const bool ok = succeeds([&] {
       for (size_t i = tried == 0 ? 1 : tried + kReadAhead; i <= tried + kReadAhead && i < reading.size(); ++i)
         disk->prefetch(reading[i].key);
-      return disk->read(key, out);
+      return disk->read(page.key, page.out);
     });
     read += ok;
     lock.lock();
     --pending;
-    done.push_back({ticket, ok});
+    done.push_back({page.ticket, ok});
     progress.notify_all();
   }
   if (read == tried && read > 0) {  // a page that is not there says nothing about reading
@@ -158,9 +158,10 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
 }
 
 void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
-  const auto [key, page] = *host->first_queued();
+  const auto first = *host->first_queued();
   lock.unlock();
-  const bool ok = succeeds([&] { return disk->write(key, page); });  // the page stays where it is until written()
+  const bool ok =
+      succeeds([&] { return disk->write(first.key, first.page); });  // the page stays where it is until written()
   lock.lock();
   write_failures += !ok;
   host->written();
