@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <system_error>
 
+#include "base/error.h"
 #include "base/signals.h"
 
 namespace quire {
@@ -36,10 +38,20 @@ bool spin_until(Done done) {
 
 Team::Team(int threads) : size_(std::max(1, threads)), shares_(std::make_unique<Share[]>(static_cast<size_t>(size_))) {
   const BlockSignals leave_signals_to_the_caller;
-  for (int thread = 1; thread < size_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+  threads_.reserve(static_cast<size_t>(size_ - 1));
+  try {
+    for (int thread = 1; thread < size_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+  } catch (const std::system_error& e) {
+    const size_t started = threads_.size();
+    stop();
+    throw no_resource("only {} of {} threads can be started: {}; ask for fewer (--threads)", started + 1, size_,
+                      e.code().message());
+  }
 }
 
-Team::~Team() {
+Team::~Team() { stop(); }
+
+void Team::stop() {
   stop_.store(true, std::memory_order_relaxed);
   loops_.fetch_add(1, std::memory_order_release);
   loops_.notify_all();

@@ -22,6 +22,7 @@ namespace quire {
 // Bodies must not throw and must not call for_tiles. One loop at a time: the team belongs to one caller.
 class Team {
  public:
+  // At least 1. Throws Error when the system does not give so many.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
@@ -53,6 +54,7 @@ class Team {
   void run(int tiles, Call call, void* context);
   void work(int thread);
   void serve(int thread);
+  void stop();
 
   int size_;
   Call call_ = nullptr;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <span>
 
 namespace quire {
@@ -21,6 +22,13 @@ inline double kl_divergence(std::span<const float> expected, std::span<const flo
   double kl = 0;
   for (size_t i = 0; i < expected.size(); ++i) kl += std::exp(expected[i] - a) * ((expected[i] - a) - (got[i] - b));
   return std::max(kl, 0.0);
+}
+
+// The larger of `so_far` and |expected - got|. A difference that is no finite number is infinite, and stays the
+// largest.
+inline double widest_difference(double so_far, float expected, float got) {
+  const double difference = std::abs(double{expected} - got);
+  return std::isfinite(difference) ? std::max(so_far, difference) : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace quire

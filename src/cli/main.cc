@@ -3,11 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "base/error.h"
 #include "cli/commands.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   CLI::App app{
       "Quire serves large language models from the machine you have: exact, at the limit, bounded, unbreakable.",
       "quire"};
@@ -24,4 +27,19 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "quire: %s\n", e.what());
     return 1;
   }
+}
+
+// Output is buffered: a disk that was full shows at the end.
+bool all_written() {
+  std::cout.flush();
+  return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  if (all_written() || code != 0) return code;
+  std::fputs("quire: standard output: not all of it could be written\n", stderr);
+  return 1;
 }

@@ -33,6 +33,7 @@ class Verifier {
   // sizes do not fit the model.
   Comparison compare(const Expected& expected);
   double allowed(const Comparison& comparison) const;
+  bool passed(const Comparison& comparison) const;
 
  private:
   void add(Comparison& c, std::span<const float> expected, std::span<const float> got);

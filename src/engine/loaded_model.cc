@@ -122,12 +122,14 @@ ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
   return config;
 }
 
+int checked_threads(int threads) {
+  if (threads < 0 || threads > 1024) throw invalid("--threads {}: 0 (all cores) to 1024", threads);
+  return threads > 0 ? threads : usable_cores();
+}
+
 }  // namespace
 
-LoadedModel::LoadedModel(const EngineOptions& options, int max_logits)
-    : team(options.threads > 0 ? options.threads : usable_cores()) {
-  if (options.threads < 0 || options.threads > 1024)
-    throw invalid("--threads {}: 0 (all cores) to 1024", options.threads);
+LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(checked_threads(options.threads)) {
   check_positive("--max-num-seqs", options.max_num_seqs, 1);
   check_positive("--max-num-batched-tokens", options.max_num_batched_tokens, 1);
   check_positive("--max-model-len", options.max_model_len, 0);

@@ -127,6 +127,12 @@ def test_a_full_context_is_said():
     assert len(result.stderr.splitlines()) == 1 and "63 fit" in result.stderr
 
 
+def test_output_that_cannot_be_written_is_exit_code_1():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([QUIRE, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+    assert done.returncode == 1 and "standard output" in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [
     [], ["-m", "x"], ["-m", "x", "-p", "x", "--temp", "-1"], ["-m", "x", "-p", "x", "--top-p", "1.5"],
     ["-m", "x", "-p", "x", "--temp", "nan"], ["-m", "x", "-p", "x", "-n", "0"], ["-m", "x", "-p", "x", "--stop", ""],

@@ -1,9 +1,16 @@
 #include "base/team.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <vector>
+
+#include "base/error.h"
 
 namespace quire {
 namespace {
@@ -44,6 +51,29 @@ TEST(Team, WakesSleepingThreads) {
   }
   EXPECT_EQ(done, 20 * 64);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an address space without limits
+// Leaves the process: with 0 where a team that cannot be whole is refused.
+void start_more_threads_than_fit() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(getpagesize()) + (rlim_t{100} << 20);  // about 10 stacks
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    const Team team(1000);
+  } catch (const Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    std::_Exit(e.kind() == ErrorKind::kResource ? 0 : 1);
+  }
+  std::_Exit(2);
+}
+
+TEST(TeamDeathTest, WhoseThreadsCannotAllStartIsAnError) {
+  EXPECT_EXIT(start_more_threads_than_fit(), testing::ExitedWithCode(0), "of 1000 threads can be started");
+}
+#endif
 
 }  // namespace
 }  // namespace quire
