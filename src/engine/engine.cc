@@ -4,6 +4,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <span>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -85,6 +87,17 @@ struct Engine::State {
   }
 };
 
+namespace {
+
+void check_ids(std::span<const TokenId> ids, int vocab_size, std::string_view of) {
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= vocab_size)
+      throw invalid("token id {} of {} is outside the vocabulary of {}", id, of, vocab_size);
+  }
+}
+
+}  // namespace
+
 Engine::Engine(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
 Engine::~Engine() = default;
 
@@ -99,9 +112,12 @@ RequestId Engine::submit(Request request, Callback callback) {
                   model.max_model_len - (answers ? 1 : 0), answers ? " with at least one for the answer" : "",
                   model.max_model_len);
   }
-  for (const TokenId id : request.prompt) {
-    if (id < 0 || id >= model.vocab_size)
-      throw invalid("token id {} of the prompt is outside the vocabulary of {}", id, model.vocab_size);
+  check_ids(request.prompt, model.vocab_size, "the prompt");
+  if (request.banned_runs) {
+    for (const TokenIds& run : *request.banned_runs) {
+      if (run.empty()) throw invalid("a run of banned_runs has no tokens");
+      check_ids(run, model.vocab_size, "banned_runs");
+    }
   }
   if (!request.sampling.stop.empty() && !s.tokenizer())
     throw unsupported("stop strings need a vocabulary, which this model does not have");

@@ -260,6 +260,11 @@ TEST(Engine, RefusesWhatCanNeverRun) {
   r = request(1, 4, 5);
   r.sampling.top_p = 2;
   refused(r);
+  r = request(1, 4, 5);
+  for (const TokenIds& run : {TokenIds{}, TokenIds{1, -1}, TokenIds{engine.info().vocab_size}}) {
+    r.banned_runs = std::make_shared<const std::vector<TokenIds>>(1, run);
+    refused(r);
+  }
 }
 
 TEST(Engine, NamesWhatIsWrongWithItsOptions) {
