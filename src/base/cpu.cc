@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -16,26 +15,9 @@
 #include <unistd.h>
 #endif
 
+#include "base/cgroup.h"
+
 namespace quire {
-namespace {
-
-// "max 100000" or "200000 100000" in cgroup v2's cpu.max; the quota holds along the whole path, the root's file is
-// absent.
-double cgroup_cpu_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return std::numeric_limits<double>::infinity();
-  return std::atof(quota.c_str()) / period;
-}
-
-size_t read_bytes(const char* path, size_t fallback) {
-  std::ifstream file(path);
-  size_t value = 0;
-  return file >> value ? value : fallback;  // "max" does not parse
-}
-
-}  // namespace
 
 CpuFeatures cpu_features() {
   CpuFeatures f;
@@ -87,7 +69,7 @@ int usable_cores() {
     hwloc_topology_destroy(topology);
   }
   if (cores <= 0) cores = static_cast<int>(std::thread::hardware_concurrency());
-  const double quota = cgroup_cpu_quota();
+  const double quota = cgroup_limits().cores;
   if (quota < cores) cores = static_cast<int>(std::ceil(quota));
   return std::max(1, cores);
 }
@@ -98,9 +80,7 @@ size_t available_memory() {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("MemAvailable:")) available = std::stoull(line.substr(13)) * 1024;
   }
-  const size_t limit = read_bytes("/sys/fs/cgroup/memory.max", std::numeric_limits<size_t>::max());
-  const size_t used = read_bytes("/sys/fs/cgroup/memory.current", 0);
-  return std::min(available, limit > used ? limit - used : 0);
+  return std::min(available, cgroup_limits().memory);
 }
 
 }  // namespace quire
