@@ -7,7 +7,8 @@ namespace quire {
 double Samples::median() const {
   std::vector<double> sorted = values;
   std::sort(sorted.begin(), sorted.end());
-  return sorted[sorted.size() / 2];
+  const size_t size = sorted.size();
+  return (sorted[(size - 1) / 2] + sorted[size / 2]) / 2;
 }
 double Samples::low() const { return *std::min_element(values.begin(), values.end()); }
 double Samples::high() const { return *std::max_element(values.begin(), values.end()); }

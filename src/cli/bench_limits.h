@@ -28,7 +28,7 @@ struct Samples {
   std::vector<double> values;
 
   void add(double value) { values.push_back(value); }
-  double median() const;
+  double median() const;  // of an even number, the mean of the two in the middle
   double low() const;
   double high() const;
 };

@@ -31,10 +31,10 @@ double nll(std::span<const float> logits, TokenId token) {
 }
 
 void run_perplexity(PerplexityOptions& o) {
-  if (o.context < 2) throw invalid("--context {}: at least 2", o.context);
+  if (o.context < 3) throw invalid("--context {}: at least 3, or no token of a chunk is scored", o.context);
   o.engine.max_num_seqs = 1;
   o.engine.max_num_batched_tokens = 512;
-  if (o.engine.max_model_len == 0) o.engine.max_model_len = o.context;
+  o.engine.max_model_len = o.context;
   LoadedModel model(o.engine, kLogitRows);
   if (!model.text.tokenizer) throw unsupported("{} has no vocabulary", o.engine.model);
   const Tokenizer& tokenizer = *model.text.tokenizer;
@@ -78,6 +78,7 @@ void run_perplexity(PerplexityOptions& o) {
       std::printf("[%zu]%.4f,%s", c + 1, std::exp(sum / static_cast<double>(count)), (c + 1) % 8 == 0 ? "\n" : ""),
           std::fflush(stdout);
   }
+  if (!std::isfinite(sum)) throw invalid("{}: the text's log-probability is not finite", o.engine.model);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto n = static_cast<double>(count);
   const double mean = sum / n, perplexity = std::exp(mean),

@@ -52,6 +52,19 @@ def test_quality_measures_rounding_and_nothing_else(model, tmp_path):
     assert exact["float_perplexity"] == quality["float_perplexity"] != quality["perplexity"]
 
 
+def test_perplexity_scores_the_second_half_of_each_chunk(model, tiny, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 3)
+    measured = quire_json("perplexity", "-m", model, "-f", text, "-c", "16", "--chunks", "2")
+    assert measured["tokens"] == 2 * 7 and measured["perplexity"] > 1
+    assert quire_json("perplexity", "-m", model, "-f", text, "-c", "3", "--chunks", "2")["tokens"] == 2
+    assert quire("perplexity", "-m", model, "-f", text, "-c", "2").returncode == 1  # would score none
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(tiny("f32").read_bytes()[:-4] + b"\xff" * 4)  # a NaN in the last matrix
+    done = quire("perplexity", "-m", broken, "-f", text, "-c", "16", "--json")
+    assert done.returncode == 1 and "not finite" in done.stderr and not done.stdout
+
+
 def test_kernels_are_measured_for_each_type_shape_and_row_count():
     report = quire_json("bench", "kernels", "--types", "q4_0,bf16", "--shapes", "64x96,33x64", "-M", "1,5", "-r", "1", "--memory", "1")
     found = [(r["type"], r["outputs"], r["inputs"], r["rows"], r["activations"]) for r in report["results"]]

@@ -14,7 +14,7 @@ TEST(WidestDifference, IsTheLargest) {
 
 TEST(WidestDifference, NeverForgetsWhatWasNotFinite) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
-  for (const auto [expected, got] : {std::pair{kNaN, 1.0f}, {1.0f, kNaN}, {kInfinity, 1.0f}, {kInfinity, kInfinity}}) {
+  for (const auto& [expected, got] : {std::pair{kNaN, 1.0f}, {1.0f, kNaN}, {kInfinity, 1.0f}, {kInfinity, kInfinity}}) {
     double widest = widest_difference(0, expected, got);
     EXPECT_EQ(widest, kInfinity);
     widest = widest_difference(widest, 1.0f, 1.0f);
