@@ -125,7 +125,7 @@ void show_fit(const ordered_json& report, Page& page) {
   }
   const bool runs = report["runs"]["ok"];
   std::string note;
-  if (runs && report["tokenizer"].is_null()) note = ", on token ids only: it has no vocabulary";
+  if (runs && !report["tokenizer"].contains("vocab_size")) note = ", on token ids only: it has no vocabulary";
   if (runs && report["memory"]["weight_bytes"] > report["memory"]["available_bytes"])
     note = ", but not in the memory that is free here";
   page.row("Quire runs it", runs ? "yes" + note : "no: " + shown(report["runs"]["why_not"]));

@@ -321,7 +321,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     check_tensors(checkpoint, config);
     if (!text_problem.empty()) throw unsupported("{}", text_problem);
     if (const auto& vocabulary = report["tokenizer"];
-        !vocabulary.is_null() && vocabulary["vocab_size"] > config.vocab) {
+        vocabulary.contains("vocab_size") && vocabulary["vocab_size"] > config.vocab) {
       throw invalid("the tokenizer has {} tokens, the model {}", vocabulary["vocab_size"].get<int>(), config.vocab);
     }
     report["runs"]["ok"] = true;

@@ -91,6 +91,13 @@ def test_nonsense_is_one_line_and_exit_code_1(tmp_path):
     assert inspect().returncode == 2
 
 
+def test_a_vocabulary_without_tokens_is_none(tiny, tmp_path):
+    path = tmp_path / "bare.gguf"
+    path.write_bytes(tiny("q4_0").read_bytes().replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.absent"))
+    assert report(path)["runs"] == {"ok": True, "why_not": None}
+    assert "yes, on token ids only" in inspect(path).stdout
+
+
 def test_a_file_cannot_write_to_the_terminal(tmp_path):
     evil = "\x1b]0;owned\x07\r\n\u009b2J"
     path = tmp_path / "evil.gguf"
