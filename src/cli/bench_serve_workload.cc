@@ -128,7 +128,9 @@ Workload plan_workload(const WorkloadOptions& o) {
     if (static_cast<size_t>(o.skip) >= rows.size())
       throw invalid("--skip {}: {} has {} requests", o.skip, o.trace, rows.size());
     rows.erase(rows.begin(), rows.begin() + o.skip);
-    if (o.requests > 0 && rows.size() > static_cast<size_t>(o.requests)) rows.resize(static_cast<size_t>(o.requests));
+    if (static_cast<size_t>(o.requests) > rows.size())
+      throw invalid("--requests {}: {} has {} requests from --skip {} on", o.requests, o.trace, rows.size(), o.skip);
+    if (o.requests > 0) rows.resize(static_cast<size_t>(o.requests));
     const double start = rows.front().at;
     workload.block_tokens = scaled(kMooncakeBlockTokens, o.length_scale);
     for (PlannedRequest& row : rows) {

@@ -13,12 +13,13 @@ void ChatTimings::add(const Usage& usage) {
   prompt_tokens += usage.prompt_tokens;
   completion_tokens += usage.completion_tokens;
   if (usage.completion_tokens == 0) return;  // cancelled before the first token
+  prefilled_tokens += usage.prompt_tokens - usage.cached_tokens;
   ttft_seconds += usage.ttft_seconds;
   decoded_tokens += usage.completion_tokens - 1;
   decode_seconds += std::max(usage.seconds - usage.ttft_seconds, 0.0);
 }
 
-double ChatTimings::prefill_rate() const { return ttft_seconds > 0 ? prompt_tokens / ttft_seconds : 0; }
+double ChatTimings::prefill_rate() const { return ttft_seconds > 0 ? prefilled_tokens / ttft_seconds : 0; }
 double ChatTimings::decode_rate() const {
   return decoded_tokens > 0 && decode_seconds > 0 ? decoded_tokens / decode_seconds : 0;
 }

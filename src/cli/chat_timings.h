@@ -12,15 +12,16 @@ namespace quire {
 struct ChatTimings {
   int answers = 0;
   int prompt_tokens = 0, completion_tokens = 0;
-  int decoded_tokens = 0;  // without each answer's first, which prefill gives
+  int prefilled_tokens = 0;  // of prompts whose answer began, without what the prefix cache held
+  int decoded_tokens = 0;    // without each answer's first, which prefill gives
   double ttft_seconds = 0, decode_seconds = 0;
 
   double bandwidth = 0;  // bytes a second that this machine reads; 0: not measured
 
   void add(const Usage& usage);
 
-  double prefill_rate() const;                     // prompt tokens a second until the first token; 0: nothing measured
-  double decode_rate() const;                      // tokens a second after it; 0: nothing measured
+  double prefill_rate() const;  // computed prompt tokens a second until the first token; 0: nothing measured
+  double decode_rate() const;   // tokens a second after it; 0: nothing measured
   double read_rate(const ModelInfo& model) const;  // bytes of weights a second that decoding read
 };
 

@@ -89,6 +89,8 @@ TEST_F(Workloads, ReadsAzuresTraces) {
   EXPECT_EQ(part.requests[0].at, 0);
   EXPECT_EQ(part.requests[0].input_tokens, 200);
   EXPECT_THROW(plan_workload({.trace = trace, .skip = 3}), Error);
+  EXPECT_EQ(plan_workload({.trace = trace, .requests = 2, .skip = 1}).requests.size(), 2u);
+  EXPECT_THROW(plan_workload({.trace = trace, .requests = 3, .skip = 1}), Error);
 }
 
 TEST_F(Workloads, ReadsMooncakesTracesWithTheirPrefixes) {

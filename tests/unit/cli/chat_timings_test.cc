@@ -24,6 +24,14 @@ TEST(ChatTimings, AddUpOverAnswers) {
   EXPECT_DOUBLE_EQ(timings.decode_rate(), 3);
 }
 
+TEST(ChatTimings, CountOnlyWhatPrefillComputed) {
+  ChatTimings timings;
+  timings.add({.prompt_tokens = 100, .cached_tokens = 80, .completion_tokens = 1, .ttft_seconds = 0.5, .seconds = 1});
+  timings.add({.prompt_tokens = 200, .completion_tokens = 0, .seconds = 3});  // cancelled before the first token
+  EXPECT_EQ(timings.prompt_tokens, 300);
+  EXPECT_DOUBLE_EQ(timings.prefill_rate(), 40);
+}
+
 TEST(ChatTimings, SayNothingOfWhatDidNotHappen) {
   ChatTimings timings;
   timings.add({.prompt_tokens = 10, .completion_tokens = 0, .ttft_seconds = 0, .seconds = 3});
