@@ -117,7 +117,7 @@ ServerUrl parse_server_url(const std::string& url) {
   if (!url.starts_with(kScheme)) throw invalid("--url {}: write http://HOST:PORT", url);
   std::string rest = url.substr(kScheme.size());
   const size_t slash = std::min(rest.find('/'), rest.size());
-  ServerUrl out{rest.substr(0, slash), "80", rest.substr(slash)};
+  ServerUrl out{rest.substr(0, slash), "80", rest.substr(slash), rest.substr(0, slash)};
   while (out.path.ends_with('/')) out.path.pop_back();
   if (out.path.empty()) out.path = "/v1";
   const size_t colon = out.host.rfind(':');
@@ -143,7 +143,7 @@ asio::awaitable<std::string> LoadClient::first_model() {
   if (const auto [error, address] = co_await stream.async_connect(addresses_, kTuple); error)
     throw not_found("http://{}:{}: {}: is a server running there?", url_.host, url_.port, error.message());
   http::request<http::empty_body> request(http::verb::get, url_.path + "/models", 11);
-  request.set(http::field::host, url_.host);
+  request.set(http::field::host, url_.authority);
   if (!api_key_.empty()) request.set(http::field::authorization, "Bearer " + api_key_);
   boost::beast::flat_buffer buffer;
   http::response<http::string_body> answer;
@@ -197,7 +197,7 @@ asio::awaitable<void> LoadClient::complete(const std::string& endpoint, const st
 asio::awaitable<bool> LoadClient::exchange(Stream& stream, const std::string& endpoint, const std::string& body,
                                            Answer& answer, bool& keep) {
   std::string head = fmt::format("POST {}{} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", url_.path,
-                                 endpoint, url_.host);
+                                 endpoint, url_.authority);
   if (!api_key_.empty()) head += "Authorization: Bearer " + api_key_ + "\r\n";
   head += fmt::format("Content-Length: {}\r\n\r\n", body.size());
   const auto reason = [](const ErrorCode& error) {

@@ -17,6 +17,7 @@ namespace quire {
 // "http://host:port/v1": the path that endpoints are appended to.
 struct ServerUrl {
   std::string host, port, path;
+  std::string authority;  // host and port as they were written: the Host header
 };
 
 // Throws Error; https is not supported.

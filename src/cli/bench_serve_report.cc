@@ -130,6 +130,7 @@ LoadReport summarize(const std::vector<RequestRecord>& records, const ServiceLev
     report.output_tokens += r.output_tokens;
     report.pieces += static_cast<int64_t>(r.pieces.size());
     if (r.cached_tokens) report.cached_tokens = report.cached_tokens.value_or(0) + *r.cached_tokens;
+    if (!r.cached_tokens && declared != CacheState::kAny) ++report.cache_unverified;
     ttft.push_back(time_to_first_token(r));
     if (const auto time = time_per_token(r)) tpot.push_back(*time);
     for (size_t i = 1; i < r.pieces.size(); ++i) itl.push_back(r.pieces[i] - r.pieces[i - 1]);
@@ -158,6 +159,7 @@ nlohmann::ordered_json to_json(const LoadReport& r) {
       {"pieces", r.pieces},
       {"cached_tokens", r.cached_tokens ? nlohmann::ordered_json(*r.cached_tokens) : nlohmann::ordered_json()},
       {"cache_violation", r.cache_violation ? nlohmann::ordered_json(*r.cache_violation) : nlohmann::ordered_json()},
+      {"cache_unverified", r.cache_unverified},
       {"requests_per_second", per_second(r.completed, r)},
       {"input_tokens_per_second", per_second(static_cast<double>(r.input_tokens), r)},
       {"output_tokens_per_second", per_second(static_cast<double>(r.output_tokens), r)}};
@@ -195,6 +197,10 @@ std::string to_text(const LoadReport& r) {
        {std::pair{"TTFT", r.ttft}, {"TPOT", r.tpot}, {"ITL", r.itl}, {"end to end", r.e2e}, {"sent late by", r.late}}) {
     out += fmt::format("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} |\n", name, 1e3 * s.mean, 1e3 * s.p50,
                        1e3 * s.p95, 1e3 * s.p99, 1e3 * s.max, s.samples);
+  }
+  if (r.cache_unverified > 0) {
+    out += fmt::format("\ncache state not verifiable: {} of {} answers do not say what was cached\n",
+                       r.cache_unverified, r.completed);
   }
   if (r.cache_violation) out += "\nNOT VALID: " + *r.cache_violation + "\n";
   return out;

@@ -54,6 +54,8 @@ struct LoadReport {
   Spread late;                           // from the intended time to the sending: the load tool's own delay
   std::optional<int> good;               // requests within the service level, where one is given
   std::optional<std::string> cache_violation;  // the run was not as cold or warm as it was declared
+  int cache_unverified =
+      0;  // completed requests of a run declared cold or warm whose answers do not say what was cached
 
   bool passed() const { return failed == 0 && !cache_violation; }
 };

@@ -102,6 +102,17 @@ TEST(LoadReport, RefusesWarmPromptsInAColdRunAndColdOnesInAWarmRun) {
   EXPECT_FALSE(summarize({cold}, {}, CacheState::kCold, 0).cached_tokens);
 }
 
+TEST(LoadReport, SaysWhichAnswersHideTheirCache) {
+  RequestRecord silent = record(0, 0, {1}), told = record(0, 0, {1});
+  told.cached_tokens = 0;
+  const LoadReport cold = summarize({silent, told, silent}, {}, CacheState::kCold, 0);
+  EXPECT_EQ(to_json(cold)["cache_unverified"], 2);
+  EXPECT_NE(to_text(cold).find("cache state not verifiable: 2 of 3"), std::string::npos);
+  const LoadReport any = summarize({silent}, {}, CacheState::kAny, 0);
+  EXPECT_EQ(to_json(any)["cache_unverified"], 0);
+  EXPECT_EQ(to_text(any).find("not verifiable"), std::string::npos);
+}
+
 TEST(ServiceLevel, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(parse_service_level("").given());
   EXPECT_DOUBLE_EQ(*parse_service_level("e2e=1.5s").e2e, 1.5);
