@@ -1,6 +1,7 @@
 #include "cli/chat_output.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -49,6 +50,9 @@ bool write_out(int descriptor, std::string_view text) {
       text.remove_prefix(static_cast<size_t>(n));
     } else if (errno == EPIPE || errno == EBADF) {
       return false;
+    } else if (errno == EAGAIN) {  // somebody made the descriptor non-blocking
+      pollfd writable{descriptor, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
       throw no_resource("standard output: {}", std::strerror(errno));
     }

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "base/error.h"
 
 namespace quire {
@@ -37,6 +39,17 @@ TEST(WriteOut, SaysWhenTheReaderIsGone) {
   close(ends[1]);
   EXPECT_FALSE(write_out(ends[1], "x"));
   signal(SIGPIPE, SIG_DFL);
+}
+
+TEST(WriteOut, WaitsForASlowReaderOfANonBlockingPipe) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  std::jthread reader([end = ends[0]] {
+    for (char bytes[4096]; read(end, bytes, sizeof bytes) != 0;) usleep(100);
+    close(end);
+  });
+  EXPECT_TRUE(write_out(ends[1], std::string(size_t{1} << 20, 'x')));  // more than a pipe holds
+  close(ends[1]);
 }
 
 TEST(WriteOut, ReportsAFullDisk) {
