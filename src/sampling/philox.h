@@ -22,14 +22,11 @@ constexpr PhiloxCounter philox4x32(PhiloxCounter c, PhiloxKey k) {
   return c;
 }
 
-// What a draw is for; two purposes at one position never share their bits.
-enum class RandomStream : uint32_t { kSample = 0, kAccept = 1 };
-
 // Uniform in [0, 1), a multiple of 2^-53: the draw of choice `choice` at absolute position `position`.
-constexpr double uniform_at(uint64_t seed, uint32_t choice, uint64_t position, RandomStream stream) {
-  const PhiloxCounter bits = philox4x32(
-      {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, static_cast<uint32_t>(stream)},
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+constexpr double uniform_at(uint64_t seed, uint32_t choice, uint64_t position) {
+  const PhiloxCounter bits =
+      philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t wide = (uint64_t{bits[1]} << 32) | bits[0];
   return static_cast<double>(wide >> 11) * 0x1p-53;
 }

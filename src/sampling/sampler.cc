@@ -76,7 +76,7 @@ TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, Sam
     drop_below(d.weights, threshold, d.weights);
     d.total = sum_blocks(d.weights, d.block_mass);
   }
-  return d.draw(uniform_at(params.seed, row.choice, row.position, RandomStream::kSample));
+  return d.draw(uniform_at(params.seed, row.choice, row.position));
 }
 
 std::vector<std::pair<TokenId, float>> most_probable(std::span<const float> logits, size_t count) {

@@ -17,9 +17,6 @@ inline constexpr size_t kMaxVocab = size_t{1} << 20;
 // Sums of weights are kept for blocks of this many tokens: the last draw looks for its block, then for its token.
 inline constexpr size_t kBlock = 256;
 
-// e^x for x <= 0 within 2e-7 of the value, relatively; below -87, where floats end, e^-87.
-float exp_of_negative(float x);
-
 struct Peak {
   float logit;    // the largest; -infinity when there is nothing else
   TokenId token;  // the first that has it

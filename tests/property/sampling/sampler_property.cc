@@ -154,7 +154,7 @@ TokenId sample_plainly(const Case& c) {
   std::sort(alive.begin(), alive.end());
   double total = 0, mass = 0;
   for (const TokenId t : alive) total += weights[t];
-  const double target = uniform_at(p.seed, 0, c.position, RandomStream::kSample) * total;
+  const double target = uniform_at(p.seed, 0, c.position) * total;
   for (const TokenId t : alive) {
     mass += weights[t];
     if (mass > target) return t;
