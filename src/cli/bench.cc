@@ -71,10 +71,8 @@ void add_bench_command(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand(
       "bench", "Measure prefill and decode, beside the machine's read bandwidth and multiply rate in the same run");
-  add_engine_options(*command, o->engine);
-  command->get_option("--model")->required(false);                  // the commands below have their own, or none
-  for (const char* set_here : {"--max-num-seqs", "--no-kv-cache"})  // -b says how many; without a cache is no depth
-    command->remove_option(command->get_option(set_here));
+  add_model_options(*command, o->engine);
+  command->get_option("--model")->required(false);  // the commands below have their own, or none
   const auto list = [&](const char* name, std::vector<int>& values, const char* what, int least) {
     command->add_option(name, values, what)->delimiter(',')->check(CLI::Range(least, 1 << 24))->capture_default_str();
   };

@@ -15,6 +15,7 @@
 #include "cli/bench_serve_run.h"
 #include "cli/bench_serve_selftest.h"
 #include "cli/bench_serve_workload.h"
+#include "cli/engine_options.h"
 
 namespace quire {
 namespace {
@@ -180,6 +181,7 @@ void add_bench_serve_command(CLI::App& bench) {
   add("--timeout", f->load.timeout, "seconds for a request")->check(CLI::PositiveNumber)->capture_default_str();
   add("--slo", f->slo, "limits for goodput, as ttft=500ms,tpot=50ms,e2e=10s");
   command->add_option("--seed", f->workload.seed, "of prompts and arrivals (default: another in each run)")
+      ->check(check_whole_number, "", "")
       ->each([f](const std::string&) { f->seed_given = true; });
   command->add_flag("--json", f->json, "print JSON");
   add("--samples", f->samples, "also write each request's times to this file, as JSON lines");

@@ -3,8 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace quire {
+namespace {
+
+constexpr const char* kDigits = "0123456789";
+
+CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
+  const auto check_number = [](const std::string& text) {
+    const bool good = check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
+    return good ? "" : text + ": expected a whole number from 0, and a unit";
+  };
+  return app.add_option(names, bytes, help)
+      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(check_number, ""))  // runs first
+      // So that no sum of sizes overflows.
+      ->check([](const std::string& text) { return text.size() > 15 ? "more than 10^15 bytes" : ""; }, "", "")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+std::string check_whole_number(const std::string& text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool good = error == std::errc() && stop == end && (text.front() != '0' || text.size() == 1);
+  return good ? "" : text + ": expected a whole number from 0";
+}
 
 void add_kernels_option(CLI::App& app, std::string& kernels) {
   app.add_option("--kernels", kernels, "the instruction set; what the machine lacks is refused")
@@ -13,7 +40,7 @@ void add_kernels_option(CLI::App& app, std::string& kernels) {
       ->capture_default_str();
 }
 
-void add_engine_options(CLI::App& app, EngineOptions& o) {
+void add_model_options(CLI::App& app, EngineOptions& o) {
   app.add_option("-m,--model", o.model, "a registered name (smollm2), a .gguf file, or a Hugging Face directory")
       ->required();
   app.add_option("-t,--threads", o.threads, "threads; 0: the cores this process may use")
@@ -31,21 +58,20 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
                  "most tokens of prompt and answer together; 0: the model's, as far as the cache holds it")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "sequences that run at the same time")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,
                  "rows of one step: decoding sequences first, then prompt chunks")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option(
-         "--kv-cache-size", o.kv_cache_bytes,
-         "memory for the KV cache (4GiB, 512MiB); 0: what --max-num-seqs sequences need, as far as --memory goes")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
-  app.add_option("--memory", o.memory_bytes,
-                 "memory for everything (16GiB); 0: what the machine or its cgroup has free, less a margin")
-      ->transform(CLI::AsSizeValue(false))
+  add_size(app, "--kv-cache-size", o.kv_cache_bytes,
+           "memory for the KV cache (4GiB, 512MiB); 0: what --max-num-seqs sequences need, as far as --memory goes");
+  add_size(app, "--memory", o.memory_bytes,
+           "memory for everything (16GiB); 0: what the machine or its cgroup has free, less a margin");
+}
+
+void add_engine_options(CLI::App& app, EngineOptions& o) {
+  add_model_options(app, o);
+  app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "sequences that run at the same time")
+      ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_flag_callback(
       "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
@@ -56,13 +82,9 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
   app.add_option("--cache-dir", o.cache_dir,
                  "a folder that keeps finished KV pages across restarts; private to this user")
       ->capture_default_str();
-  app.add_option("--cache-size", o.cache_bytes, "bytes of files in --cache-dir; 0: 4GiB")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
-  app.add_option("--host-cache-size", o.host_cache_bytes,
-                 "memory beside the KV cache for pages that had to leave it; 0: none")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+  add_size(app, "--cache-size", o.cache_bytes, "bytes of files in --cache-dir; 0: 4GiB");
+  add_size(app, "--host-cache-size", o.host_cache_bytes,
+           "memory beside the KV cache for pages that had to leave it; 0: none");
   app.add_option("--scheduler", o.scheduler,
                  "continuous, or static: a batch ends before the next begins, the baseline of the field")
       ->check(CLI::IsMember({"continuous", "static"}))

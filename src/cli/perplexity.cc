@@ -110,8 +110,9 @@ void add_perplexity_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "perplexity",
       "Perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
-  add_engine_options(*command, o->engine);
-  command->remove_option(command->get_option("--max-model-len"));
+  add_model_options(*command, o->engine);
+  for (const char* set_here : {"--max-model-len", "--max-num-batched-tokens"})
+    command->remove_option(command->get_option(set_here));
   command->add_option("-f,--file", o->file, "text file (UTF-8)")->required();
   command->add_option("-c,--context", o->context, "tokens of a chunk")->capture_default_str();
   command->add_option("--chunks", o->chunks, "score this many chunks; -1: all")->capture_default_str();

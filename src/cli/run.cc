@@ -31,10 +31,9 @@ constexpr size_t kMaxMessagesBytes = size_t{64} << 20;
 
 constexpr uint64_t kDrawSeed = ~uint64_t{0};  // what CLI11 makes of -1
 
-// CLI11 alone would take -5 for 2^64 - 5.
 std::string check_seed(const std::string& text) {
-  const bool good = text == "-1" || (!text.empty() && text.find_first_not_of("0123456789") == text.npos);
-  return good ? "" : text + ": expected a whole number from 0, or -1 to draw one";
+  const std::string wrong = text == "-1" ? "" : check_whole_number(text);
+  return wrong.empty() ? "" : wrong + ", or -1 to draw one";
 }
 
 std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), {}}; }

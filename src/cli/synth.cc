@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "model/synth.h"
 
 namespace quire {
@@ -40,7 +41,9 @@ void add_synth_command(CLI::App& app) {
   command
       ->add_option("--type", o->type, "of the matrices: f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k")
       ->capture_default_str();
-  command->add_option("--seed", o->seed, "of the random weights")->capture_default_str();
+  command->add_option("--seed", o->seed, "of the random weights")
+      ->check(check_whole_number, "", "")
+      ->capture_default_str();
   command->add_option("-o,--output", o->output, "the GGUF file to write")->required();
   command->callback([o] { run_synth(*o); });
 }

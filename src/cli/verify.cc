@@ -161,7 +161,8 @@ void add_verify_command(CLI::App& app) {
       "verify",
       "Compare a model's logits and greedy tokens with a reference file; without one: this machine's kernel sets, on "
       "the model's linears and on the whole model");
-  add_engine_options(*command, o->engine);
+  add_model_options(*command, o->engine);
+  command->remove_option(command->get_option("--max-num-batched-tokens"));
   command->get_option("--activations")
       ->description(
           "what inputs of linears are rounded to (docs/exactness.md); between kernel sets the default is auto");

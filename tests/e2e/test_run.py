@@ -127,6 +127,18 @@ def test_a_full_context_is_said():
     assert len(result.stderr.splitlines()) == 1 and "63 fit" in result.stderr
 
 
+def test_seeds_are_taken_as_they_are_written(tmp_path):
+    for command in [["synth", "-o", tmp_path / "x.gguf"], ["bench", "serve", "--selftest"]]:
+        for seed in ["-1", "010", "18446744073709551616"]:
+            assert quire(*command, "--seed", seed).returncode == 2
+
+
+@pytest.mark.parametrize("command", ["perplexity", "verify", "bench"])
+def test_flags_without_effect_are_refused(command):
+    done = quire(command, "-m", "x", *(["-f", "x"] if command == "perplexity" else []), "--scheduler", "static")
+    assert done.returncode == 2 and "--scheduler" in done.stderr
+
+
 def test_output_that_cannot_be_written_is_exit_code_1():
     with open("/dev/full", "w") as full:
         done = subprocess.run([QUIRE, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
@@ -137,7 +149,9 @@ def test_output_that_cannot_be_written_is_exit_code_1():
     [], ["-m", "x"], ["-m", "x", "-p", "x", "--temp", "-1"], ["-m", "x", "-p", "x", "--top-p", "1.5"],
     ["-m", "x", "-p", "x", "--temp", "nan"], ["-m", "x", "-p", "x", "-n", "0"], ["-m", "x", "-p", "x", "--stop", ""],
     ["-m", "x", "-p", "x", "--seed", "-2"], ["-m", "x", "-p", "x", "--messages", "m"], ["-m", "x", "--raw", "--system", "s"],
-    ["-m", "x", "-p", "x", "--no-such-flag"],
+    ["-m", "x", "-p", "x", "--no-such-flag"], ["-m", "x", "-p", "x", "--seed", "010"], ["-m", "x", "-p", "x", "--seed", "18446744073709551616"],
+    ["-m", "x", "-p", "x", "--host-cache-size", "-1"], ["-m", "x", "-p", "x", "--memory", "010MiB"],
+    ["-m", "x", "-p", "x", "--memory", "99999999999999999999"], ["-m", "x", "-p", "x", "--kv-cache-size", "4096PiB"],
 ])
 def test_a_wrong_command_line_is_exit_code_2(arguments):
     assert quire_run(*arguments, model=False).returncode == 2
