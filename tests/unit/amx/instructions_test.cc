@@ -49,8 +49,12 @@ TEST_F(TileInstructions, FindTheirOperandsWhateverTheAddress) {
   asm volatile("tilestored %%tmm2, 64(%0,%1,8)" ::"r"(got[0]), "r"(size_t{1}) : "memory");
   asm volatile("mov %0, %%rbx; mov %1, %%r14; tilestored %%tmm3, (%%rbx,%%r14,1)" ::"r"(got[3]), "r"(size_t{8})
                : "rbx", "r14", "memory");
-  asm volatile("mov %0, %%r8; mov %1, %%rbp; tilestored %%tmm4, (%%r8,%%rbp,1)" ::"r"(got[4]), "r"(size_t{8})
-               : "r8", "memory");
+  // rbp may be the frame pointer, which cannot be named as changed.
+  asm volatile(
+      "mov %0, %%r8; mov %%rbp, %%r15; mov %1, %%rbp; tilestored %%tmm4, (%%r8,%%rbp,1); mov %%r15, %%rbp" ::"r"(
+          got[4]),
+      "r"(size_t{8})
+      : "r8", "r15", "memory");
   asm volatile("tilestored %%tmm5, (%0,%1,1)" ::"r"(got[5]), "r"(size_t{8}) : "memory");
   release();
   const std::byte* begins[] = {base, base - 16, base + 300, base, base + 4, base};

@@ -40,8 +40,9 @@ class EmulatedTiles {
     for (int m = 0; m < shape_.rows; ++m) {
       for (int k = 0; k < shape_.depth / 4; ++k) {
         for (int n = 0; n < 16; ++n) {
-          auto sum = get<int32_t>(kSums, m, n);
-          for (int i = 0; i < 4; ++i) sum += get<int8_t>(kInputs, m, 4 * k + i) * get<int8_t>(kWeights, k, 4 * n + i);
+          auto sum = get<uint32_t>(kSums, m, n);  // wraps
+          for (int i = 0; i < 4; ++i)
+            sum += static_cast<uint32_t>(get<int8_t>(kInputs, m, 4 * k + i) * get<int8_t>(kWeights, k, 4 * n + i));
           put(kSums, m, n, sum);
         }
       }
