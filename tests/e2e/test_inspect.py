@@ -1,5 +1,6 @@
 """quire inspect: what files hold, and that broken or hostile ones cannot hurt."""
 
+import json
 import os
 import struct
 
@@ -96,6 +97,39 @@ def test_a_vocabulary_without_tokens_is_none(tiny, tmp_path):
     path.write_bytes(tiny("q4_0").read_bytes().replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.absent"))
     assert report(path)["runs"] == {"ok": True, "why_not": None}
     assert "yes, on token ids only" in inspect(path).stdout
+
+
+def with_floats(model, pairs):
+    """The GGUF with further float32 keys."""
+    data = model.read_bytes()
+    new = b"".join(gguf_string(key) + struct.pack("<If", 6, value) for key, value in pairs)
+    new += gguf_string("test.padding") + struct.pack("<I", 8)
+    new += gguf_string(" " * (-(len(new) + 8) % 32))  # tensors stay aligned
+    keys = struct.unpack_from("<Q", data, 16)[0]
+    return data[:16] + struct.pack("<Q", keys + len(pairs) + 1) + new + data[24:]
+
+
+def test_rope_settings_that_are_not_computed_are_refused(tiny, tmp_path):
+    path, scaling = tmp_path / "rope.gguf", "llama.rope.scaling."
+    path.write_bytes(with_floats(tiny("q4_0"), [(scaling + "attn_factor", 1), (scaling + "yarn_beta_fast", 32)]))
+    assert report(path)["runs"]["ok"]
+    for name in ["attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier"]:
+        path.write_bytes(with_floats(tiny("q4_0"), [(scaling + name, 0.5)]))
+        assert name in report(path)["runs"]["why_not"]
+
+
+@needs_golden
+def test_yarn_settings_that_are_not_computed_are_refused(tmp_path):
+    for file in (GOLDEN / "models/llama_yarn").iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").unlink()
+    yarn = config.get("rope_parameters") or config["rope_scaling"]
+    for name, value in [(None, None), ("mscale", 0.7), ("mscale_all_dim", 1.0), ("truncate", False)]:
+        changed = yarn if name is None else yarn | {name: value}
+        (tmp_path / "config.json").write_text(json.dumps(config | {"rope_parameters": changed}))
+        why_not = report(tmp_path)["runs"]["why_not"]
+        assert why_not is None if name is None else name in why_not
 
 
 def test_a_file_cannot_write_to_the_terminal(tmp_path):

@@ -1,6 +1,7 @@
 // Llama, and what the models after it have in common with it.
 
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "model/families.h"
@@ -36,6 +37,24 @@ void read_rope_hf(const JsonObject& config, RopeConfig& rope) {
   rope.beta_fast = parameters->get_or<double>("beta_fast", rope.beta_fast);
   rope.beta_slow = parameters->get_or<double>("beta_slow", rope.beta_slow);
   rope.attention_factor = parameters->optional<double>("attention_factor");
+  if (rope.scaling != RopeConfig::Scaling::kYarn) return;
+  for (const char* other : {"mscale", "mscale_all_dim"}) {
+    if (parameters->get_or<double>(other, 0) != 0) throw unsupported("{}: not supported", parameters->where(other));
+  }
+  if (!parameters->get_or<bool>("truncate", true))
+    throw unsupported("{}: only true is supported", parameters->where("truncate"));
+}
+
+// What would change the angles or what they are multiplied with, unless it has the value that is computed with.
+void check_rope_gguf(const Gguf& gguf, const std::string& arch) {
+  constexpr std::pair<const char*, double> kComputed[] = {{"attn_factor", 1},     {"yarn_attn_factor", 1},
+                                                          {"yarn_ext_factor", 1}, {"yarn_beta_fast", 32},
+                                                          {"yarn_beta_slow", 1},  {"yarn_log_multiplier", 0}};
+  for (const auto& [name, computed] : kComputed) {
+    const std::string key = fmt::format("{}.rope.scaling.{}", arch, name);
+    if (const auto value = gguf.get_or<double>(key, computed); value != computed)
+      throw unsupported("{}: {} is {}; only {} is supported", gguf.file(), key, value, computed);
+  }
 }
 
 void finish(ModelConfig& c, int window) {
@@ -128,6 +147,7 @@ ModelConfig read_llama_gguf(const Gguf& gguf) {
   c.rope.scaling = scaling_of(gguf.get_or<std::string>(key("rope.scaling.type"), "none"), gguf.file());
   c.rope.factor = gguf.get_or<double>(key("rope.scaling.factor"), gguf.get_or<double>(key("rope.scale_linear"), 1.0));
   if (c.rope.scaling == RopeConfig::Scaling::kNone && c.rope.factor != 1) c.rope.scaling = RopeConfig::Scaling::kLinear;
+  check_rope_gguf(gguf, arch);
   c.rope.original_positions = gguf.get_or<double>(key("rope.scaling.original_context_length"), c.max_positions);
   if (const TensorView* divisors = gguf.find_tensor("rope_freqs.weight")) {
     if (divisors->type != TensorType::F32)
