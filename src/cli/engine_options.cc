@@ -13,7 +13,7 @@ constexpr const char* kDigits = "0123456789";
 CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
   const auto check_number = [](const std::string& text) {
     const bool good = check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
-    return good ? "" : text + ": expected a whole number from 0, and a unit";
+    return good ? "" : text + ": expected a whole number from 0, with a unit or without";
   };
   return app.add_option(names, bytes, help)
       ->transform(CLI::AsSizeValue(false))
@@ -63,7 +63,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   add_size(app, "--kv-cache-size", o.kv_cache_bytes,
-           "memory for the KV cache (4GiB, 512MiB); 0: what --max-num-seqs sequences need, as far as --memory goes");
+           "memory for the KV cache (4GiB, 512MiB); 0: what all sequences at once need, as far as --memory goes");
   add_size(app, "--memory", o.memory_bytes,
            "memory for everything (16GiB); 0: what the machine or its cgroup has free, less a margin");
 }
