@@ -188,6 +188,8 @@ struct KernelSet {
   // Multiplies as fast as this set can on registers alone, `rounds` times; gives the multiply-adds done. The limit that
   // benchmarks are reported beside.
   double (*peak)(Activations activations, int64_t rounds);
+  // Panels that linear() takes side by side where there are many rows: ranges of whole such groups cost least.
+  int linear_panels = 1;
   // Rows that one call of linear() had best be given where there are many, a multiple of kRowGroup: as many as leave
   // their inputs in a core's L2 while panels stream past (64 of 2,048 int8 inputs are 196 KiB).
   int linear_rows = 64;

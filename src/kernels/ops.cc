@@ -21,18 +21,26 @@ void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
 void linears(const Compute& compute, std::span<const LinearArgs> list, int rows) {
   int panels = 0;
   for (const LinearArgs& args : list) panels += args.weights->panels();
+  // Tiles are of whole groups of the panels that the kernel takes side by side, where that leaves enough for all
+  // threads.
+  const int beside = compute.kernels.linear_panels, group = panels >= 2 * beside * compute.team.size() ? beside : 1;
+  const auto groups_of = [group](const LinearArgs& args) { return (args.weights->panels() + group - 1) / group; };
+  int groups = 0;
+  for (const LinearArgs& args : list) groups += groups_of(args);
   // Eight tiles a thread let a thread that is slowed down by a neighbour give some away.
   const int wanted = compute.team.size() * 8;
   const int tile_rows = compute.kernels.linear_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
-  const int panel_tiles = std::clamp(wanted, 1, panels);
-  compute.team.for_tiles(row_tiles * panel_tiles, [&](int tile, int) {
-    const int row_begin = tile / panel_tiles * tile_rows, row_end = std::min(rows, row_begin + tile_rows);
-    int begin = static_cast<int>(int64_t{panels} * (tile % panel_tiles) / panel_tiles);
-    int end = static_cast<int>(int64_t{panels} * (tile % panel_tiles + 1) / panel_tiles);
+  const int group_tiles = std::clamp(wanted, 1, groups);
+  compute.team.for_tiles(row_tiles * group_tiles, [&](int tile, int) {
+    const int row_begin = tile / group_tiles * tile_rows, row_end = std::min(rows, row_begin + tile_rows);
+    int begin = static_cast<int>(int64_t{groups} * (tile % group_tiles) / group_tiles);
+    int end = static_cast<int>(int64_t{groups} * (tile % group_tiles + 1) / group_tiles);
     for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix
-      const int count = args.weights->panels();
-      if (begin < count && end > 0)
-        compute.kernels.linear(args, std::max(0, begin), std::min(end, count), row_begin, row_end);
+      const int count = groups_of(args);
+      if (begin < count && end > 0) {
+        compute.kernels.linear(args, std::max(0, begin) * group, std::min(end * group, args.weights->panels()),
+                               row_begin, row_end);
+      }
       begin -= count;
       end -= count;
     }

@@ -15,6 +15,7 @@ const KernelSet* amx_kernels() {
                                  tile_attention<NativeTiles>,
                                  merge,
                                  tile_peak<NativeTiles>,
+                                 kFloatPanels,
                                  kMostRows};
   return &set;
 }

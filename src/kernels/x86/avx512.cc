@@ -9,7 +9,7 @@
 namespace quire {
 
 const KernelSet* avx512_kernels() {
-  static constexpr KernelSet set{"avx512", quantize, linear, rope_store, attention, merge, peak};
+  static constexpr KernelSet set{"avx512", quantize, linear, rope_store, attention, merge, peak, kFloatPanels};
   return &set;
 }
 

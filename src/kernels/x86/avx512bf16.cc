@@ -35,7 +35,8 @@ void quantize_pairs(const QuantizeArgs& a, int row_begin, int row_end) {
 }  // namespace
 
 const KernelSet* avx512bf16_kernels() {
-  static constexpr KernelSet set{"avx512bf16", quantize_pairs, linear, rope_store, pair_attention, merge, peak};
+  static constexpr KernelSet set{"avx512bf16",   quantize_pairs, linear, rope_store,
+                                 pair_attention, merge,          peak,   kFloatPanels};
   return &set;
 }
 
