@@ -88,6 +88,8 @@ void validate(const ModelConfig& c, const std::string& file) {
   if (c.rope.dim % 2 != 0 || c.head_dim % 2 != 0)
     throw invalid("{}: head size {} and rotary size {} must be even", file, c.head_dim, c.rope.dim);
   if (!(c.norm_epsilon >= 0 && c.norm_epsilon < 1)) throw invalid("{}: the norm's epsilon is {}", file, c.norm_epsilon);
+  if (!(c.attention_scale > 0 && std::isfinite(c.attention_scale)))
+    throw invalid("{}: the scale of attention is {}", file, c.attention_scale);
   const RopeConfig& r = c.rope;
   if (!(r.theta > 1 && std::isfinite(r.theta))) throw invalid("{}: rope theta is {}", file, r.theta);
   if (!(r.factor > 0 && std::isfinite(r.factor))) throw invalid("{}: the rope scaling factor is {}", file, r.factor);
@@ -100,6 +102,9 @@ void validate(const ModelConfig& c, const std::string& file) {
   }
   if (!r.frequency_divisors.empty() && r.frequency_divisors.size() != static_cast<size_t>(r.dim / 2)) {
     throw invalid("{}: {} rope frequency factors, expected {}", file, r.frequency_divisors.size(), r.dim / 2);
+  }
+  for (const float divisor : r.frequency_divisors) {
+    if (!(divisor > 0 && std::isfinite(divisor))) throw invalid("{}: a rope frequency factor is {}", file, divisor);
   }
 }
 

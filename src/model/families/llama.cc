@@ -20,20 +20,32 @@ RopeConfig::Scaling scaling_of(const std::string& name, const std::string& where
   throw unsupported("{}: rope scaling '{}'; there are default, linear, llama3, yarn", where, name);
 }
 
-// rope_parameters (transformers 5), or rope_theta and rope_scaling (4).
+// rope_scaling with rope_theta beside it (transformers 4), or rope_parameters (5); the former wins there.
 void read_rope_hf(const JsonObject& config, RopeConfig& rope) {
   rope.theta = config.get_or<double>("rope_theta", 10000.0);
-  auto parameters = config.optional_object("rope_parameters");
-  if (!parameters) parameters = config.optional_object("rope_scaling");
+  auto parameters = config.optional_object("rope_scaling");
+  if (!parameters || parameters->json().empty()) parameters = config.optional_object("rope_parameters");
+  for (const JsonObject* object : {&config, parameters ? &*parameters : &config}) {
+    if (const double part = object->get_or<double>("partial_rotary_factor", 1.0); part != 1) {
+      throw unsupported("{}: {}; this family turns whole heads", object->where("partial_rotary_factor"), part);
+    }
+  }
   if (!parameters) return;
+  for (const auto& [key, value] : parameters->json().items()) {
+    if (value.is_object()) throw unsupported("{}: parameters of its own for a kind of layer", parameters->where(key));
+  }
   rope.theta = parameters->get_or<double>("rope_theta", rope.theta);
   const char* key = parameters->has("rope_type") ? "rope_type" : "type";
   rope.scaling = scaling_of(parameters->get_or<std::string>(key, "default"), parameters->where(key));
-  rope.factor = parameters->get_or<double>("factor", 1.0);
+  if (rope.scaling == RopeConfig::Scaling::kNone) return;
+  const auto trained = config.get_or<double>("max_position_embeddings", 0.0);
+  rope.original_positions = config.get_or<double>(
+      "original_max_position_embeddings", parameters->get_or<double>("original_max_position_embeddings", trained));
+  const bool is_yarn = rope.scaling == RopeConfig::Scaling::kYarn;
+  rope.factor =
+      is_yarn && !parameters->has("factor") ? trained / rope.original_positions : parameters->get<double>("factor");
   rope.low_frequency_factor = parameters->get_or<double>("low_freq_factor", rope.low_frequency_factor);
   rope.high_frequency_factor = parameters->get_or<double>("high_freq_factor", rope.high_frequency_factor);
-  rope.original_positions = parameters->get_or<double>("original_max_position_embeddings",
-                                                       config.get_or<double>("max_position_embeddings", 0.0));
   rope.beta_fast = parameters->get_or<double>("beta_fast", rope.beta_fast);
   rope.beta_slow = parameters->get_or<double>("beta_slow", rope.beta_slow);
   rope.attention_factor = parameters->optional<double>("attention_factor");
@@ -57,8 +69,38 @@ void check_rope_gguf(const Gguf& gguf, const std::string& arch) {
   }
 }
 
+// Settings that make another model of it, which no Llama or Qwen2 has: what they are where they change nothing.
+void refuse_other_models(const Gguf& gguf, const std::string& arch) {
+  struct Setting {
+    std::string_view key;
+    double neutral;
+  };
+  static constexpr Setting kSettings[] = {
+      {"attn_logit_softcapping", 0},
+      {"final_logit_softcapping", 0},
+      {"attention.clamp_kqv", 0},
+      {"attention.max_alibi_bias", 0},
+      {"logit_scale", 1},
+      {"residual_scale", 1},
+      {"embedding_scale", 1},
+  };
+  for (const auto& [name, neutral] : kSettings) {
+    const std::string key = fmt::format("{}.{}", arch, name);
+    const auto value = gguf.get_or<double>(key, neutral);
+    // Writers put 0 where a scale is not set.
+    if (value != neutral && value != 0)
+      throw unsupported("{}: key {}: {}, which Quire does not compute", gguf.file(), key, value);
+  }
+  const std::string causal = arch + ".attention.causal", experts = arch + ".expert_count";
+  if (!gguf.get_or<bool>(causal, true)) {
+    throw unsupported("{}: key {}: false; Quire computes causal attention only", gguf.file(), causal);
+  }
+  if (const auto count = gguf.get_or<int64_t>(experts, 0); count != 0)
+    throw unsupported("{}: key {}: {}; Quire computes no mixtures of experts", gguf.file(), experts, count);
+}
+
 void finish(ModelConfig& c, int window) {
-  c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+  if (c.attention_scale == 0) c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   if (c.layers > 0 && c.layers <= 1024) c.windows.assign(static_cast<size_t>(c.layers), window);
 }
 
@@ -134,7 +176,8 @@ ModelConfig read_llama_gguf(const Gguf& gguf) {
   c.ffn = gguf.get<int>(key("feed_forward_length"));
   c.max_positions = gguf.get<int>(key("context_length"));
   c.norm_epsilon = gguf.get<float>(key("attention.layer_norm_rms_epsilon"));
-  if (gguf.get_or<int>(key("expert_count"), 0) != 0) throw unsupported("{}: mixtures of experts", gguf.file());
+  c.attention_scale = gguf.get_or<float>(key("attention.scale"), 0.0f);
+  refuse_other_models(gguf, arch);
   const TensorView* embedding = gguf.find_tensor(kLlamaGgufNames.embedding);
   if (!embedding || embedding->shape.size() != 2)
     throw invalid("{}: tensor {} is missing or no matrix; is this a vocabulary without a model?", gguf.file(),
@@ -144,7 +187,8 @@ ModelConfig read_llama_gguf(const Gguf& gguf) {
   c.rope.kind = RopeKind::kNeighbours;
   c.rope.dim = gguf.get_or<int>(key("rope.dimension_count"), c.head_dim);
   c.rope.theta = gguf.get_or<double>(key("rope.freq_base"), 10000.0);
-  c.rope.scaling = scaling_of(gguf.get_or<std::string>(key("rope.scaling.type"), "none"), gguf.file());
+  c.rope.scaling = scaling_of(gguf.get_or<std::string>(key("rope.scaling.type"), "none"),
+                              fmt::format("{}: key {}", gguf.file(), key("rope.scaling.type")));
   c.rope.factor = gguf.get_or<double>(key("rope.scaling.factor"), gguf.get_or<double>(key("rope.scale_linear"), 1.0));
   if (c.rope.scaling == RopeConfig::Scaling::kNone && c.rope.factor != 1) c.rope.scaling = RopeConfig::Scaling::kLinear;
   check_rope_gguf(gguf, arch);

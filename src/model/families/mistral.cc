@@ -8,7 +8,8 @@ namespace {
 ModelConfig from_hf(const HfConfig& hf) {
   ModelConfig c = read_llama_hf(hf);
   c.architecture = "mistral";
-  for (int& window : c.windows) window = hf.config.get_or<int>("sliding_window", 0);
+  const bool says = hf.config.json().contains("sliding_window");  // null: none; transformers takes 4096 without the key
+  for (int& window : c.windows) window = hf.config.get_or<int>("sliding_window", says ? 0 : 4096);
   return c;
 }
 

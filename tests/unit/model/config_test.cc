@@ -1,0 +1,111 @@
+#include "model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "../format/gguf_bytes.h"
+#include "base/error.h"
+#include "model/families.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kHf = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+  "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 32768)";
+
+ModelConfig from_hf(const std::string& more, const Family& family = kLlama) {
+  return family.from_hf({JsonObject::parse(fmt::format("{{{}{}}}", kHf, more), "config.json"), {}, {}});
+}
+
+std::string refusal(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "read";
+}
+
+TEST(HfConfigOfRope, TakesItsFactorFromTheLengthsWhereItHasNone) {
+  EXPECT_EQ(from_hf(R"(, "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 8192})").rope.factor, 4);
+  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "linear"})"); }),
+            "config.json: rope_scaling.factor is missing");
+}
+
+TEST(HfConfig, RefusesRopeThatItDoesNotCompute) {
+  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "longrope", "factor": 4})"); }),
+            "config.json: rope_scaling.type: rope scaling 'longrope'; there are default, linear, llama3, yarn");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "partial_rotary_factor": 0.5)"); }),
+            "config.json: partial_rotary_factor: 0.5; this family turns whole heads");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})"); }),
+            "config.json: rope_parameters.partial_rotary_factor: 0.5; this family turns whole heads");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_parameters": {"full_attention": {"rope_theta": 5}})"); }),
+            "config.json: rope_parameters.full_attention: parameters of its own for a kind of layer");
+}
+
+TEST(HfConfig, TakesMistralsWindowWhereTheFileIsSilent) {
+  EXPECT_EQ(from_hf("", kMistral).windows, (std::vector<int>{4096, 4096}));
+  EXPECT_EQ(from_hf(R"(, "sliding_window": null)", kMistral).windows, (std::vector<int>{0, 0}));
+  EXPECT_EQ(from_hf(R"(, "sliding_window": 9)", kMistral).windows, (std::vector<int>{9, 9}));
+}
+
+// A llama of one embedding matrix; `add` adds one more key.
+std::string gguf_with(const std::function<void(GgufBytes&)>& add, uint64_t more = 1) {
+  GgufBytes b(1, 7 + more);
+  b.key("general.architecture", GgufType::STRING).string("llama");
+  for (const char* key : {"block_count", "embedding_length", "attention.head_count", "feed_forward_length"})
+    b.key(std::string("llama.") + key, GgufType::U32).number<uint32_t>(2);
+  b.key("llama.context_length", GgufType::U32).number<uint32_t>(4096);
+  b.key("llama.attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5f);
+  add(b);
+  b.string("token_embd.weight").number<uint32_t>(2).number<uint64_t>(2).number<uint64_t>(1);
+  b.number<uint32_t>(0).number<uint64_t>(0);
+  std::string bytes(b.text());
+  bytes.resize((bytes.size() + 31) / 32 * 32 + 8);
+  return bytes;
+}
+
+ModelConfig from_gguf(const std::string& bytes) {
+  return kLlama.from_gguf(Gguf::parse(std::as_bytes(std::span(bytes)), "m.gguf"));
+}
+
+TEST(GgufConfig, RefusesSettingsThatItDoesNotCompute) {
+  for (const char* key : {"llama.final_logit_softcapping", "llama.attn_logit_softcapping", "llama.logit_scale",
+                          "llama.residual_scale", "llama.embedding_scale"}) {
+    const std::string bytes = gguf_with([&](GgufBytes& b) { b.key(key, GgufType::F32).number(0.5f); });
+    EXPECT_EQ(refusal([&] { from_gguf(bytes); }),
+              fmt::format("m.gguf: key {}: 0.5, which Quire does not compute", key));
+    EXPECT_EQ(refusal([&] { from_gguf(gguf_with([&](GgufBytes& b) { b.key(key, GgufType::F32).number(0.0f); })); }),
+              "read");
+  }
+  const std::string both =
+      gguf_with([](GgufBytes& b) { b.key("llama.attention.causal", GgufType::BOOL).raw(std::string(1, '\0')); });
+  EXPECT_EQ(refusal([&] { from_gguf(both); }),
+            "m.gguf: key llama.attention.causal: false; Quire computes causal attention only");
+  const std::string experts =
+      gguf_with([](GgufBytes& b) { b.key("llama.expert_count", GgufType::U32).number<uint32_t>(8); });
+  EXPECT_EQ(refusal([&] { from_gguf(experts); }),
+            "m.gguf: key llama.expert_count: 8; Quire computes no mixtures of experts");
+}
+
+TEST(GgufConfig, TakesItsOwnScaleOfAttention) {
+  const std::string bytes =
+      gguf_with([](GgufBytes& b) { b.key("llama.attention.scale", GgufType::F32).number(0.25f); });
+  EXPECT_EQ(from_gguf(bytes).attention_scale, 0.25f);
+}
+
+TEST(Validate, RefusesFrequencyFactorsThatDivideByNothing) {
+  ModelConfig c = from_hf("");
+  validate(c, "m");
+  c.rope.frequency_divisors.assign(static_cast<size_t>(c.rope.dim / 2), 1.0f);
+  validate(c, "m");
+  c.rope.frequency_divisors[1] = 0;
+  EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: a rope frequency factor is 0");
+  c.rope.frequency_divisors.clear();
+  c.attention_scale = -1;
+  EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: the scale of attention is -1");
+}
+
+}  // namespace
+}  // namespace quire
