@@ -161,7 +161,11 @@ Value Evaluator::eval(const Expression& e, const Ref<Scope>& scope) {
 }
 
 Value Evaluator::eval_name(const Expression& e, const Ref<Scope>& scope) {
+  size_t variables = 0;  // that may be looked at
+  for (const Scope* s = scope.get(); s != nullptr; s = s->parent.get()) variables += s->variables.size();
+  meter.step(variables / 32);
   if (const Value* found = scope->find(e.symbol)) return *found;
+  meter.step(program_.symbols[static_cast<size_t>(e.symbol)].size() / 64);
   return make_undefined("'" + program_.symbols[static_cast<size_t>(e.symbol)] + "' is undefined");
 }
 
@@ -292,6 +296,7 @@ Value Evaluator::attribute(const Value& of, const Value& name_value) {
 
 Value Evaluator::subscript(const Value& of, const Value& key) {
   if (of.is_undefined()) fail_undefined(of);
+  if (key.text() != nullptr) meter.step(key.text()->bytes.size() / 16);
   if (const Dict* d = of.dict()) {
     const bool hashable = key.sequence() == nullptr || key.sequence()->kind == SequenceKind::kTuple;
     const Value* found = hashable && key.dict() == nullptr ? d->find(key) : nullptr;
@@ -369,6 +374,7 @@ Value Evaluator::call_macro(const Node& node, const Ref<Scope>& outer, const Arg
   auto scope = std::make_shared<Scope>();
   scope->parent = outer;
   const size_t arity = node.parameters.size();
+  meter.step(arity * (args.named.size() + arity) / 16);
   std::vector<bool> used(args.named.size());
   const auto named = [&](Symbol symbol) -> const Value* {
     for (size_t i = 0; i < args.named.size(); ++i)

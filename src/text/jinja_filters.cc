@@ -33,6 +33,7 @@ Value trim(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "trim", {"chars"});
   const std::string_view chars = p.has(0) ? std::string_view(p.text(0)) : std::string_view();
   const std::string s = soft(e, v);
+  e.meter.step(chars.size());
   return make_text(e.meter, std::string(strip(s, p.has(0) ? &chars : nullptr, true, true)),
                    v.text() != nullptr && v.text()->markup);
 }
@@ -160,13 +161,14 @@ std::optional<Int> int_in(std::string_view text, Int base) {
   return negative ? -value : value;
 }
 
-Value int_filter(Evaluator&, const Value& v, const Args& args) {
+Value int_filter(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "int", {"default", "base"});
   const Value fallback = p[0] != nullptr ? *p[0] : Value(Int{0});
   if (v.is_int()) return v.to_int();
   std::optional<double> d;
   if (v.is<double>()) d = v.as<double>();
   if (v.text() != nullptr) {
+    e.meter.step(v.text()->bytes.size() / 8);
     if (const auto i = int_in(v.text()->bytes, p.integer(1, 10))) return *i;
     d = float_in(v.text()->bytes);
   }
@@ -176,12 +178,14 @@ Value int_filter(Evaluator&, const Value& v, const Args& args) {
   return static_cast<Int>(*d);
 }
 
-Value float_filter(Evaluator&, const Value& v, const Args& args) {
+Value float_filter(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "float", {"default"});
   if (v.is_number()) return v.to_double();
   if (v.is_undefined()) fail_undefined(v);
-  if (v.text() != nullptr)
+  if (v.text() != nullptr) {
+    e.meter.step(v.text()->bytes.size() / 8);
     if (const auto d = float_in(v.text()->bytes)) return *d;
+  }
   return p[0] != nullptr ? *p[0] : Value(0.0);
 }
 
@@ -192,7 +196,7 @@ Value abs_filter(Evaluator&, const Value& v, const Args& args) {
   return v.to_int() < 0 ? negated(v, true) : Value(v.to_int());
 }
 
-Value round_filter(Evaluator&, const Value& v, const Args& args) {
+Value round_filter(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "round", {"precision", "method"});
   const std::string method = p[1] != nullptr ? p.text(1) : "common";
   if (!v.is_number()) throw invalid("round needs a number, not {}", type_name(v));
@@ -207,6 +211,7 @@ Value round_filter(Evaluator&, const Value& v, const Args& args) {
       return v.is_int() ? Value(static_cast<Int>(rounded)) : Value(rounded);
     }
     if (!std::isfinite(d)) return d;
+    e.meter.step(static_cast<size_t>(precision));
     const std::string digits =
         fmt::format("{:.{}f}", d, static_cast<int>(precision));  // rounds as Python does: exactly
     double out = 0;

@@ -118,6 +118,7 @@ std::string padded(const Value& v, const Spec& spec, Meter& meter) {
     const bool negative = v.is_int() ? v.to_int() < 0 : std::signbit(v.as<double>());
     sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
     body = magnitude(v, spec);
+    meter.step(body.size() / 4);
   }
   const size_t length = char_count(body) + sign.size();
   if (length >= spec.width) return sign + body;

@@ -11,6 +11,7 @@
 #include "text/jinja_print.h"
 #include "text/jinja_text_ops.h"
 #include "text/jinja_unicode.h"
+#include "text/text_search.h"
 
 namespace quire::jinja {
 namespace {
@@ -35,8 +36,8 @@ Value texts(Evaluator& e, const std::vector<std::string_view>& parts) {
 template <bool kLeft, bool kRight>
 Value strip_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "strip", {"chars"});
-  e.meter.step(str(self).size() / 16);
   const std::string_view chars = p.has(0) ? std::string_view(p.text(0)) : std::string_view();
+  e.meter.step(str(self).size() / 16 + chars.size());
   return text(e, self, std::string(strip(str(self), p.has(0) ? &chars : nullptr, kLeft, kRight)));
 }
 
@@ -51,7 +52,8 @@ Value partition_method(Evaluator& e, const Value& self, const Args& args) {
   const std::string& separator = Params(args, "partition", {"sep"}, 1).text(0);
   if (separator.empty()) throw invalid("empty separator");
   const std::string& s = str(self);
-  const size_t hit = kRight ? s.rfind(separator) : s.find(separator);
+  e.meter.step((s.size() + separator.size()) / 16);
+  const size_t hit = kRight ? rfind_text(s, separator) : find_text(s, separator);
   const bool found = hit != std::string::npos;
   const std::string before = found ? s.substr(0, hit) : kRight ? "" : s;
   const std::string after = found ? s.substr(hit + separator.size()) : kRight ? s : "";
@@ -92,7 +94,8 @@ template <bool kRight, bool kMustExist>
 Value find_method_of_text(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "find", {"sub", "start", "end"}, 1);
   const auto [s, start] = part_of(e, self, p);
-  const size_t hit = kRight ? s.rfind(p.text(0)) : s.find(p.text(0));
+  e.meter.step(p.text(0).size() / 16);
+  const size_t hit = kRight ? rfind_text(s, p.text(0)) : find_text(s, p.text(0));
   if (hit != std::string_view::npos) return start + static_cast<Int>(char_count(s.substr(0, hit)));
   if (kMustExist) throw invalid("substring not found");
   return Int{-1};
@@ -103,8 +106,9 @@ Value count_method(Evaluator& e, const Value& self, const Args& args) {
   const std::string_view s = part_of(e, self, p).first;
   const std::string& sub = p.text(0);
   if (sub.empty()) return static_cast<Int>(char_count(s)) + 1;
+  e.meter.step(sub.size() / 16);
   Int n = 0;
-  for (size_t at = 0; (at = s.find(sub, at)) != std::string_view::npos; at += sub.size()) ++n;
+  for (size_t at = 0; (at = find_text(s, sub, at)) != std::string_view::npos; at += sub.size()) ++n;
   return n;
 }
 
@@ -193,8 +197,9 @@ Value isascii_method(Evaluator& e, const Value& self, const Args& args) {
   return str(self).empty() || class_method<is_ascii>(e, self, args).as<bool>();
 }
 
-Value isidentifier_method(Evaluator&, const Value& self, const Args&) {
+Value isidentifier_method(Evaluator& e, const Value& self, const Args&) {
   const std::string& s = str(self);
+  e.meter.step(s.size() / 8);
   for (size_t at = 0, i = 0; at < s.size(); ++i) {
     const char32_t c = decode_at(s, at);
     if (c != '_' && !is_alpha(c) && (i == 0 || !is_digit(c))) return false;
@@ -288,9 +293,10 @@ const Table& text_methods() {
 
 Value forbidden(Evaluator&, const Value&, const Args&) { return {}; }  // only its address counts
 
-Value get_method(Evaluator&, const Value& self, const Args& args) {
+Value get_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "get", {"key", "default"}, 1);
   if (p[0]->text() == nullptr) hash_of(*p[0]);
+  if (p[0]->text() != nullptr) e.meter.step(p[0]->text()->bytes.size() / 16);
   const Value* found = self.dict()->find(*p[0]);
   return found != nullptr ? *found : p[1] != nullptr ? *p[1] : Value(None{});
 }

@@ -15,8 +15,9 @@ bool remainder_is(Evaluator& e, const Value& v, Int divisor, Int rest) {
   return equals(e.meter, arithmetic(e, Op::kModulo, v, divisor), rest);
 }
 
-bool is_cased(const Value& v, bool (*wanted)(char32_t), bool (*unwanted)(char32_t)) {
+bool is_cased(Evaluator& e, const Value& v, bool (*wanted)(char32_t), bool (*unwanted)(char32_t)) {
   if (v.text() == nullptr) return false;
+  e.meter.step(v.text()->bytes.size() / 8);
   bool any = false;
   for (size_t at = 0; at < v.text()->bytes.size();) {
     const char32_t c = decode_at(v.text()->bytes, at);
@@ -70,8 +71,8 @@ const Table& tests() {
       return nothing(a, "callable"), v.is<Ref<const Callable>>() || v.is_undefined();
     };
     t["escaped"] = [](Evaluator&, const Value& v, const Args&) { return v.text() != nullptr && v.text()->markup; };
-    t["lower"] = [](Evaluator&, const Value& v, const Args&) { return is_cased(v, is_lower, is_upper); };
-    t["upper"] = [](Evaluator&, const Value& v, const Args&) { return is_cased(v, is_upper, is_lower); };
+    t["lower"] = [](Evaluator& e, const Value& v, const Args&) { return is_cased(e, v, is_lower, is_upper); };
+    t["upper"] = [](Evaluator& e, const Value& v, const Args&) { return is_cased(e, v, is_upper, is_lower); };
     t["odd"] = [](Evaluator& e, const Value& v, const Args&) { return remainder_is(e, v, 2, 1); };
     t["even"] = [](Evaluator& e, const Value& v, const Args&) { return remainder_is(e, v, 2, 0); };
     t["divisibleby"] = [](Evaluator& e, const Value& v, const Args& a) {

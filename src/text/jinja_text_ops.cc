@@ -3,16 +3,17 @@
 #include <algorithm>
 
 #include "text/jinja_unicode.h"
+#include "text/text_search.h"
 
 namespace quire::jinja {
 
 std::string replaced(Meter& meter, std::string_view s, std::string_view from, std::string_view to, Int count) {
   std::string out;
   Charge charge(meter, 0);
-  meter.step(s.size() / 16);
+  meter.step((s.size() + from.size()) / 16);
   size_t at = 0;
   while (count != 0) {
-    const size_t hit = from.empty() ? at : s.find(from, at);
+    const size_t hit = find_text(s, from, at);
     if (hit == std::string_view::npos || hit > s.size()) break;
     meter.step();
     charge.grow(hit - at + to.size());
@@ -86,8 +87,10 @@ std::vector<std::string_view> split(Meter& meter, std::string_view s, const std:
     return out;
   }
   if (separator->empty()) throw invalid("empty separator");
+  meter.step(separator->size() / 16);
   while (count != 0) {
-    const size_t hit = right ? s.rfind(*separator) : s.find(*separator);
+    if (right && separator->size() > 16) meter.step(s.size() / 16);
+    const size_t hit = right ? rfind_text(s, *separator) : find_text(s, *separator);
     if (hit == std::string_view::npos) break;
     out.push_back(right ? s.substr(hit + separator->size()) : s.substr(0, hit));
     s = right ? s.substr(0, hit) : s.substr(hit + separator->size());

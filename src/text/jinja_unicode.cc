@@ -2,6 +2,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace quire::jinja {
 namespace {
 
@@ -146,8 +149,18 @@ std::string to_title(std::string_view s) {
 }
 
 std::string_view strip(std::string_view s, const std::string_view* chars, bool left, bool right) {
+  std::vector<std::string_view> sorted;  // many characters, to find one among them in a few steps
+  if (chars != nullptr && chars->size() > 32) {
+    for (size_t at = 0, begin = 0; at < chars->size(); begin = at) {
+      decode_at(*chars, at);
+      sorted.push_back(chars->substr(begin, at - begin));
+    }
+    std::sort(sorted.begin(), sorted.end());
+  }
   const auto drop = [&](std::string_view character, char32_t c) {
-    return chars == nullptr ? is_space(c) : chars->find(character) != std::string_view::npos;
+    if (chars == nullptr) return is_space(c);
+    if (sorted.empty()) return chars->find(character) != std::string_view::npos;
+    return std::binary_search(sorted.begin(), sorted.end(), character);
   };
   while (left && !s.empty()) {
     size_t end = 0;

@@ -5,6 +5,7 @@
 
 #include "text/jinja_loop.h"
 #include "text/jinja_unicode.h"
+#include "text/text_search.h"
 
 namespace quire::jinja {
 namespace {
@@ -240,11 +241,12 @@ bool contains(Meter& meter, const Value& item, const Value& container) {
   if (const Text* t = container.text()) {
     const Text* part = item.text();
     if (part == nullptr) throw invalid("'in <string>' requires string as left operand, not {}", type_name(item));
-    meter.step(t->bytes.size() / 16);
-    return t->bytes.find(part->bytes) != std::string::npos;
+    meter.step((t->bytes.size() + part->bytes.size()) / 16);
+    return find_text(t->bytes, part->bytes) != std::string::npos;
   }
   if (const Dict* d = container.dict()) {
     if (item.text() == nullptr) hash_of(item);
+    if (item.text() != nullptr) meter.step(item.text()->bytes.size() / 16);
     return d->find(item) != nullptr;
   }
   if (const Sequence* s = container.sequence()) {

@@ -1,6 +1,8 @@
 // A bad or hostile template ends in an Error that names its line.
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "unit/text/jinja_render.h"
 
 namespace quire {
@@ -168,6 +170,38 @@ TEST(JinjaBounds, EndLoops) {
                      "range(99) %}{{ j in range(9999) }}{% endfor %}{% endfor %}")
                 .find("too many steps"),
             std::string::npos);
+}
+
+// Each ran for minutes and more: work that costs time is counted, or takes linear time.
+TEST(JinjaBounds, EndLoopsOfSlowExpressions) {
+  const std::string texts = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 500000 ~ 'b' %}{% set d = {a: 1} %}";
+  for (const char* slow : {"a.find(b)", "a.rfind('b' ~ b)", "b in a", "a.replace(b, '')", "a.split(b)", "d[a]",
+                           "a.strip('b' * 500000 ~ 'a')", "a is lower", "a | int", "1e300 | round(300)"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string error =
+        error_of(texts + "{% for i in range(99999) %}{% for j in range(999) %}{% set x = " + slow +
+                 " %}{% endfor %}{% endfor %}");
+    EXPECT_NE(error.find("too many steps"), std::string::npos) << slow << ": " << error;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << slow;
+  }
+  std::string names, sets;
+  for (int i = 0; i < 20000; ++i) {
+    names += fmt::format(", a{}", i);
+    sets += fmt::format("{{% set a{} = 1 %}}", i);
+  }
+  const std::string loop = "{% for i in range(99999) %}{% for j in range(999) %}{{ ";
+  for (const std::string& slow : {sets + loop + "a0", "{% macro m(a" + names + ") %}{% endmacro %}" + loop + "m()"}) {
+    EXPECT_NE(error_of(slow + " }}{% endfor %}{% endfor %}").find("too many steps"), std::string::npos);
+  }
+}
+
+// The far ends of a search that counts from the right, for long texts too.
+TEST(JinjaBounds, LongTextsAreFoundWhereTheyStand) {
+  const std::string s = "{% set n = 'ab' * 50 %}{% set a = n ~ '-' ~ n ~ '+' %}";
+  EXPECT_EQ(rendered(s + "{{ a.find(n) }} {{ a.rfind(n) }} {{ a.rfind(n ~ '-') }} {{ a.rfind(n ~ n) }}"), "0 101 0 -1");
+  EXPECT_EQ(rendered(s + "{{ a.rsplit(n) }} {{ a.split(n) }} {{ a.rpartition(n)[0]|length }} {{ a.count(n) }}"),
+            "['', '-', '+'] ['', '-', '+'] 101 2");
+  EXPECT_EQ(rendered("{{ 'éaéb' | trim('é' ~ 'x' * 99) }}{{ '  éx '.strip(' é' * 30) }}"), "aébx");
 }
 
 TEST(JinjaBounds, EndGrowth) {

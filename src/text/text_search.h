@@ -1,0 +1,29 @@
+// Where a text stands in another, in linear time: std::string_view's find compares anew at every place, which takes
+// quadratic time on texts such as aaaa…
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// As text.find(what, from).
+inline size_t find_text(std::string_view text, std::string_view what, size_t from = 0) {
+  if (from > text.size()) return std::string_view::npos;
+  if (what.empty()) return from;
+  const void* const found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
+}
+
+// As text.rfind(what).
+inline size_t rfind_text(std::string_view text, std::string_view what) {
+  constexpr size_t kShort = 64;
+  if (what.size() < kShort || what.size() > text.size()) return text.rfind(what);
+  const std::string back(text.rbegin(), text.rend()), what_back(what.rbegin(), what.rend());
+  const size_t found = find_text(back, what_back);
+  return found == std::string_view::npos ? found : text.size() - found - what.size();
+}
+
+}  // namespace quire
