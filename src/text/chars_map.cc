@@ -23,6 +23,14 @@ CharsMap::CharsMap(std::string_view blob, const std::string& where) {
   if (!replacements_.empty() && replacements_.back() != '\0') {
     throw invalid("{}: the precompiled_charsmap's last replacement has no end", where);
   }
+  constexpr size_t kLongest = 256;  // bytes; the longest in use has some 60
+  for (size_t at = 0, end = 0; at < replacements_.size(); at = end + 1) {
+    end = replacements_.find('\0', at);
+    if (end - at > kLongest) {
+      throw invalid("{}: a replacement of the precompiled_charsmap has {} bytes, at most {} are allowed", where,
+                    end - at, kLongest);
+    }
+  }
 }
 
 std::string_view CharsMap::replacement(uint32_t offset) const {

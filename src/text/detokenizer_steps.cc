@@ -3,17 +3,19 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "text/text_growth.h"
+#include "text/text_search.h"
 #include "text/tokenizer_bytes.h"
 
 namespace quire {
 namespace {
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+std::string replaced(std::string_view text, std::string_view from, std::string_view to, size_t most) {
   std::string out;
   size_t done = 0;
-  for (size_t at = text.find(from); at != text.npos && !from.empty(); at = text.find(from, done)) {
+  for (size_t at = find_text(text, from); at != text.npos && !from.empty(); at = find_text(text, from, done)) {
     out += text.substr(done, at - done);
-    out += to;
+    append_within(out, to, most);
     done = at + from.size();
   }
   out += text.substr(done);
@@ -23,7 +25,8 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 struct Apply {
   bool first;
   Regex::Matcher& matcher;
-  bool& raw;  // bytes from here on, which are no text
+  bool& raw;    // bytes from here on, which are no text
+  size_t most;  // bytes of a result
 
   std::string operator()(const DecodeAlphabet&, const std::string& text) const {
     std::string bytes;
@@ -37,14 +40,17 @@ struct Apply {
     raw = true;
     return std::string(1, static_cast<char>(byte));
   }
-  std::string operator()(const DecodeReplace& s, const std::string& text) const { return replaced(text, s.from, s.to); }
+  std::string operator()(const DecodeReplace& s, const std::string& text) const {
+    return replaced(text, s.from, s.to, most);
+  }
   std::string operator()(const DecodeReplaceRegex& s, const std::string& text) const {
     std::vector<TextRange> matches;
     matcher.find_all(s.from, text, matches);
     std::string out;
     size_t done = 0;
     for (const TextRange& m : matches) {
-      out += text.substr(done, m.begin - done) + s.to;
+      out += text.substr(done, m.begin - done);
+      append_within(out, s.to, most);
       done = m.end;
     }
     return out + text.substr(done);
@@ -58,7 +64,7 @@ struct Apply {
     return std::string(rest);
   }
   std::string operator()(const DecodeMetaspace& s, const std::string& text) const {
-    return replaced(text, s.replacement, first && s.drop_in_first ? "" : " ");
+    return replaced(text, s.replacement, first && s.drop_in_first ? "" : " ", most);
   }
   std::string operator()(const DecodeJoinBySpaces&, const std::string& text) const { return first ? text : " " + text; }
 };
@@ -70,7 +76,11 @@ std::string DecodeRules::bytes_of(std::string_view spelling, bool first, Regex::
   bool raw = false;
   for (const DecodeStep& step : steps) {
     if (raw) break;
-    text = std::visit([&](const auto& s) { return Apply{first, matcher, raw}(s, text); }, step);
+    text = std::visit(
+        [&](const auto& s) {
+          return Apply{first, matcher, raw, longest_result(spelling.size())}(s, text);
+        },
+        step);
   }
   return text;
 }

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
+#include "text/text_growth.h"
+#include "text/text_search.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_unicode.h"
 
@@ -97,6 +99,7 @@ std::string strip_space(std::string_view text, bool left, bool right) {
 
 struct Step {
   Regex::Matcher& matcher;
+  size_t most;  // bytes of a result
 
   std::string operator()(const NormalizeForm& s, std::string_view text) const { return normalize_form(text, s.form); }
   std::string operator()(const Prepend& s, std::string_view text) const {
@@ -106,9 +109,9 @@ struct Step {
     std::string out;
     out.reserve(text.size());
     size_t done = 0;
-    for (size_t at = text.find(s.from); at != text.npos && !s.from.empty(); at = text.find(s.from, done)) {
+    for (size_t at = find_text(text, s.from); at != text.npos && !s.from.empty(); at = find_text(text, s.from, done)) {
       out += text.substr(done, at - done);
-      out += s.to;
+      append_within(out, s.to, most);
       done = at + s.from.size();
     }
     out += text.substr(done);
@@ -121,7 +124,7 @@ struct Step {
     size_t done = 0;
     for (const TextRange& m : matches) {
       out += text.substr(done, m.begin - done);
-      out += s.to;
+      append_within(out, s.to, most);
       done = m.end;
     }
     out += text.substr(done);
@@ -237,8 +240,10 @@ std::string lowercase(std::string_view text) {
 
 std::string Normalizer::apply(std::string_view text, Regex::Matcher& matcher) const {
   std::string out(text);
+  const size_t most = longest_result(text.size());
   for (const NormalizerStep& step : steps) {
-    out = std::visit([&](const auto& s) { return Step{matcher}(s, out); }, step);
+    out = std::visit([&](const auto& s) { return Step{matcher, most}(s, out); }, step);
+    append_within(out, "", most);
   }
   return out;
 }

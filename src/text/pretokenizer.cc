@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "text/text_growth.h"
+#include "text/text_search.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_unicode.h"
 
@@ -80,7 +82,12 @@ class Splitter {
 struct Context {
   PreTokenizerScratch& scratch;
   bool at_start;  // of this word
-  std::string_view keep(std::string text) const { return scratch.texts.emplace_back(std::move(text)); }
+  size_t& room;   // bytes that may still be made of this text
+  std::string_view keep(std::string text) const {
+    if (text.size() > room) throw invalid("the tokenizer's steps make too long a text of this one");
+    room -= text.size();
+    return scratch.texts.emplace_back(std::move(text));
+  }
 };
 
 void apply(const SplitByRegex& step, std::string_view word, const Context& context) {
@@ -110,7 +117,8 @@ void apply(const SplitByRegex& step, std::string_view word, const Context& conte
 void apply(const SplitByText& step, std::string_view word, const Context& context) {
   Splitter splitter(word, step.behavior, step.invert, context.scratch.next);
   if (!step.text.empty()) {
-    for (size_t at = word.find(step.text); at != word.npos; at = word.find(step.text, at + step.text.size())) {
+    for (size_t at = find_text(word, step.text); at != word.npos;
+         at = find_text(word, step.text, at + step.text.size())) {
       splitter.match(at, at + step.text.size());
     }
   }
@@ -179,11 +187,12 @@ void apply(const Metaspace& step, std::string_view word, const Context& context)
 
 void PreTokenizer::split(std::string_view text, bool at_start, PreTokenizerScratch& scratch) const {
   scratch.words.assign(1, text);
+  size_t room = longest_result(text.size());
   for (const PreTokenizerStep& step : steps) {
     scratch.next.clear();
     bool first = at_start;
     for (std::string_view word : scratch.words) {
-      const Context context{scratch, first};
+      const Context context{scratch, first, room};
       std::visit([&](const auto& s) { apply(s, word, context); }, step);
       first = false;
     }

@@ -3,7 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <ctime>
+
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {
@@ -15,6 +18,10 @@ constexpr std::string_view kSpaces =
 
 // Compiling and matching take time and memory with a pattern's length; the longest in use has some 1,200 bytes.
 constexpr size_t kLongestPattern = 16384;
+
+// Oniguruma's \w: marks are part of words, which they are not to PCRE2, and fractions and circled digits are not.
+constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9})"
+                                   R"(\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 
 // Rewrites what PCRE2 would read otherwise than Oniguruma and std::regex do.
 std::string translate(std::string_view pattern, const std::string& where) {
@@ -28,6 +35,16 @@ std::string translate(std::string_view pattern, const std::string& where) {
         out += inside ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
       } else if (next == 'S' && !inside) {
         out += "[^" + std::string(kSpaces) + "]";
+      } else if (next == 'w') {
+        out += inside ? std::string(kWord) : "[" + std::string(kWord) + "]";
+      } else if (next == 'W' && inside) {
+        throw unsupported("{}: \\W inside a character class in a pattern", where);
+      } else if (next == 'W') {
+        out += "[^" + std::string(kWord) + "]";
+      } else if ((next == 'b' || next == 'B') && !inside) {
+        const char* const both =
+            next == 'b' ? "(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))" : "(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))";
+        out += fmt::format(fmt::runtime(both), kWord);
       } else if (next == 'h' || next == 'H') {
         throw unsupported("{}: \\{} in a pattern", where, next);
       } else {
@@ -71,12 +88,20 @@ std::string pcre_message(int code) {
 // A match of the patterns in use takes a few steps a byte at most; the limits stand far above, yet below a second.
 constexpr uint32_t kMatchLimit = 50'000'000;
 constexpr uint32_t kHeapLimitKiB = 256 * 1024;
+// Of this thread, for all matches in a text: none of them may reach a limit, and yet there are many.
+constexpr double kMostSeconds = 10;
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 constexpr size_t kJitStack = size_t{8} << 20;
 
 }  // namespace
 
 struct Regex::Code {
   pcre2_code* code = nullptr;
+  uint32_t matches_empty = 0;  // it may match nothing
   ~Code() { pcre2_code_free(code); }
 };
 
@@ -89,6 +114,7 @@ Regex::Regex(std::string_view pattern, const std::string& where) : pattern_(patt
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!code->code) throw invalid("{}: the pattern does not compile: {}", where, pcre_message(error));
+  pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &code->matches_empty);
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where it fails, matching interprets
   code_ = std::move(code);
 }
@@ -118,9 +144,10 @@ Regex::Matcher::~Matcher() = default;
 void Regex::Matcher::find_all(const Regex& regex, std::string_view text, std::vector<TextRange>& matches) {
   if (!memory_) memory_ = std::make_unique<Memory>();
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t at = 0;
-  while (at < text.size()) {
-    uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
+  size_t at = 0, last_end = std::string_view::npos;  // of the match before
+  double started = 0;
+  while (at < text.size() || (at == text.size() && at > 0 && regex.code_->matches_empty)) {
+    uint32_t options = PCRE2_NO_UTF_CHECK;
     int found = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
       options |= PCRE2_NO_JIT;  // the interpreter keeps its state on the heap
@@ -131,11 +158,24 @@ void Regex::Matcher::find_all(const Regex& regex, std::string_view text, std::ve
       throw invalid("the pre-tokenizer's pattern {} fails on this text: {}", regex.pattern_, pcre_message(found));
     }
     const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(memory_->data);
-    if (bounds[1] <= bounds[0] || bounds[0] < at) {  // \K can turn a match around
+    if (bounds[1] < bounds[0] || bounds[0] < at) {  // \K can turn a match around
       throw unsupported("the pre-tokenizer's pattern {} matches backwards", regex.pattern_);
     }
+    if (bounds[0] == bounds[1] && bounds[1] == last_end) {
+      if (at == text.size()) return;
+      at += utf8_length(text[at]);
+      continue;
+    }
     matches.push_back({bounds[0], bounds[1]});
-    at = bounds[1];
+    if (matches.size() % 1024 == 0) {
+      const double now = thread_seconds();
+      if (started == 0) started = now;
+      if (now - started > kMostSeconds) {
+        throw no_resource("the pre-tokenizer's pattern {} takes more than {} seconds on this text", regex.pattern_,
+                          kMostSeconds);
+      }
+    }
+    at = last_end = bounds[1];
   }
 }
 

@@ -41,7 +41,7 @@ class Regex::Matcher {
   Matcher& operator=(const Matcher&) = delete;
 
   // Appends the matches in `text` (well-formed UTF-8, seen as a whole text: no context around it) from left to right.
-  // Empty matches are left out.
+  // As Oniguruma counts them: an empty match is one, but not right behind another match.
   void find_all(const Regex& regex, std::string_view text, std::vector<TextRange>& matches);
 
  private:

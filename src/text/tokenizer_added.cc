@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "text/tokenizer_unicode.h"
 
@@ -21,7 +22,13 @@ char32_t character_before(std::string_view text, size_t end, size_t& begin) {
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(std::move(tokens)), order_(order) {
-  for (size_t i = 0; i < tokens_.size(); ++i) trie_.insert(tokens_[i].content, static_cast<int32_t>(i));
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (tokens_[i].content.size() > kLongestToken) {
+      throw unsupported("the added token {} has {} bytes, at most {} are allowed", tokens_[i].id,
+                        tokens_[i].content.size(), kLongestToken);
+    }
+    trie_.insert(tokens_[i].content, static_cast<int32_t>(i));
+  }
 }
 
 void AddedTokens::split(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
@@ -36,7 +43,8 @@ void AddedTokens::split(std::string_view text, bool parse_special, std::vector<F
 }
 
 void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
-  size_t done = 0;  // up to here the text is in fragments
+  size_t done = 0;       // up to here the text is in fragments
+  size_t space_end = 0;  // of the last white space that rstrip took
   for (size_t at = 0; at < text.size();) {
     int32_t node = 0, found = Trie::kNone;
     size_t found_end = at;
@@ -65,8 +73,11 @@ void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::
         begin = before;
     }
     if (token.rstrip) {
+      if (end < space_end) end = space_end;  // inside of what a token before it took
       for (size_t behind = end; behind < text.size() && is_white_space(utf8_next(text, behind));) end = behind;
+      space_end = end;
     }
+    if (token.lstrip && end <= done) continue;  // nothing is left of it
     begin = std::max(begin, done);
     if (begin > done) fragments.push_back({text.substr(done, begin - done)});
     fragments.push_back({text.substr(begin, std::max(end, begin) - begin), token.id});

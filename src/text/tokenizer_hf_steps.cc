@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kDeepest = 16;  // sequences inside sequences
 constexpr int64_t kMostTokens = int64_t{1} << 22;
+constexpr size_t kMostAround = 4096;
 
 // Calls read(component) for a component, or for each one of a Sequence (whose list has the name `list`).
 template <class Fn>
@@ -22,6 +23,11 @@ void for_each_component(const JsonField& field, const char* list, Fn read, int d
   for (size_t i = 0; i < items.size(); ++i) for_each_component(items.at(i), list, read, depth + 1);
 }
 
+void check_count(const JsonField& field, size_t count) {
+  constexpr size_t kMostSteps = 256;
+  if (count > kMostSteps) throw unsupported("{}: more than {} steps", field.where(), kMostSteps);
+}
+
 // {"String": …} or {"Regex": …}: which, and the text.
 struct Pattern {
   bool is_regex;
@@ -30,7 +36,10 @@ struct Pattern {
 };
 Pattern read_pattern(const JsonField& field) {
   if (field.json().is_string()) return {false, field.string(), field.where()};  // a character alone
-  if (field.has("String")) return {false, field.at("String").string(), field.where()};
+  if (field.has("String")) {
+    const std::string& text = field.at("String").string();
+    return {text.empty(), text, field.where()};  // no text stands everywhere, as no pattern matches everywhere
+  }
   if (field.has("Regex")) return {true, field.at("Regex").string(), field.where()};
   throw invalid("{}: has neither \"String\" nor \"Regex\"", field.where());
 }
@@ -175,13 +184,19 @@ void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& st
 
 Normalizer read_hf_normalizer(const JsonField& field) {
   Normalizer result;
-  for_each_component(field, "normalizers", [&](const JsonField& f) { read_normalizer(f, result.steps); });
+  for_each_component(field, "normalizers", [&](const JsonField& f) {
+    read_normalizer(f, result.steps);
+    check_count(f, result.steps.size());
+  });
   return result;
 }
 
 PreTokenizer read_hf_pretokenizer(const JsonField& field) {
   PreTokenizer result;
-  for_each_component(field, "pretokenizers", [&](const JsonField& f) { read_pretokenizer(f, result.steps); });
+  for_each_component(field, "pretokenizers", [&](const JsonField& f) {
+    read_pretokenizer(f, result.steps);
+    check_count(f, result.steps.size());
+  });
   return result;
 }
 
@@ -189,6 +204,7 @@ DecodeRules read_hf_decoder(const JsonField& field) {
   DecodeRules rules;
   bool fused = false;  // from here on the whole text is one piece
   for_each_component(field, "decoders", [&](const JsonField& f) {
+    check_count(f, rules.steps.size());
     const std::string& type = f.type();
     if (type == "Fuse") {
       fused = true;
@@ -256,6 +272,8 @@ AroundText read_hf_post_processor(const JsonField& field) {
         const JsonField ids = f.at("special_tokens").at(name.c_str()).at("ids").array();
         for (size_t k = 0; k < ids.size(); ++k) {
           (seen_text ? behind : before).push_back(static_cast<TokenId>(ids.at(k).integer(0, kMostTokens)));
+          if (before.size() + behind.size() > kMostAround)
+            throw unsupported("{}: more than {} tokens around a text", pieces.where(), kMostAround);
         }
       }
       if (!seen_text) throw invalid("{}: has no place for the text", pieces.where());

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 namespace quire {
+
+// Tokens that are looked for at every place of a text may not be longer: time is length times length at worst.
+inline constexpr size_t kLongestToken = 1024;  // bytes; the longest in use have some 100
 
 // Nodes are numbers, the root is 0. Edges lie in one flat hash table.
 class Trie {

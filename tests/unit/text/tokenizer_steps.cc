@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "text/detokenizer_steps.h"
 #include "text/normalizer.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer_added.h"
@@ -41,6 +42,59 @@ TEST(Split, CutsDigitsInThreesFromTheRight) {
   EXPECT_EQ(split("a1234567b"), (Words{"a", "1", "234", "567", "b"}));
   EXPECT_EQ(split("12345"), (Words{"12", "345"}));
   EXPECT_EQ(split("123"), (Words{"123"}));
+}
+
+TEST(RegexMatcher, HasOnigurumasIdeaOfWords) {
+  const auto split = [](const char* pattern, std::string_view text) {
+    return words({SplitByRegex{.regex = Regex(pattern, "")}}, text);
+  };
+  EXPECT_EQ(split(R"(\w+)", "e\u0301a ก็ก Ⅷ①½⅓"), (Words{"e\u0301a", " ", "ก็ก", " ", "Ⅷ", "①", "½", "⅓"}));
+  EXPECT_EQ(split(R"(\W+)", "e\u0301①⅓a"), (Words{"e\u0301", "①⅓", "a"}));
+  EXPECT_EQ(split(R"([^\w\s]+)", "a①! e\u0301"), (Words{"a", "①!", " e\u0301"}));
+  EXPECT_EQ(split(R"(\b)", "e\u0301a, b"), (Words{"e\u0301a", ", ", "b"}));
+  EXPECT_EQ(split(R"(\B)", "ab, "), (Words{"a", "b,", " "}));
+  EXPECT_THROW(Regex(R"([^\W])", "where"), Error);
+}
+
+// As Oniguruma: an empty match cuts too, but none stands right behind another match.
+TEST(Split, CutsAtEmptyMatches) {
+  const auto split = [](const char* pattern, std::string_view text, SplitBehavior b = SplitBehavior::kIsolated) {
+    return words({SplitByRegex{.regex = Regex(pattern, ""), .behavior = b}}, text);
+  };
+  EXPECT_EQ(split("(?=[A-Z])", "oneTwoÉThree"), (Words{"one", "TwoÉ", "Three"}));
+  EXPECT_EQ(split("(?=[A-Z])", "oneTwo", SplitBehavior::kMergedWithNext), (Words{"one", "Two"}));
+  EXPECT_EQ(split("", "aéb"), (Words{"a", "é", "b"}));
+  EXPECT_EQ(split("", "aéb", SplitBehavior::kRemoved), (Words{"a", "é", "b"}));
+  EXPECT_EQ(split("a*", "baac"), (Words{"b", "aa", "c"}));
+  EXPECT_EQ(split("$", "ab"), (Words{"ab"}));
+}
+
+TEST(Normalizer, ReplacesEmptyMatches) {
+  Regex::Matcher matcher;
+  EXPECT_EQ((Normalizer{{ReplaceRegex{Regex("^", ""), "_"}}}.apply("ab", matcher)), "_ab");
+  EXPECT_EQ((Normalizer{{ReplaceRegex{Regex("", ""), "_"}}}.apply("éb", matcher)), "_é_b_");
+  EXPECT_EQ((Normalizer{{ReplaceRegex{Regex("", ""), "_"}}}.apply("", matcher)), "");
+}
+
+// The first ran for minutes, the second for hours.
+TEST(Steps, EndWhereTheyTakeTooLong) {
+  EXPECT_THROW(words({SplitByRegex{.regex = Regex("a(?=a*b)|a", "")}}, std::string(400000, 'a')), Error);
+  EXPECT_THROW(AddedTokens({{.content = std::string(100000, 'a')}}, AddedTokens::Order::kLeftmostLongest), Error);
+  const AddedTokens space({{.content = " ", .id = 1, .rstrip = true}}, AddedTokens::Order::kLeftmostLongest);
+  std::vector<Fragment> fragments;
+  space.split(std::string(1000000, ' '), true, fragments);
+  EXPECT_EQ(fragments.front().text.size(), 1000000u);
+}
+
+// A text that doubles forty times.
+TEST(Steps, EndWhereATextGrowsWithoutEnd) {
+  Regex::Matcher matcher;
+  const std::vector<NormalizerStep> doubling(40, ReplaceText{"a", "aa"});
+  EXPECT_THROW(Normalizer{doubling}.apply("a", matcher), Error);
+  DecodeRules rules;
+  rules.steps.assign(40, DecodeReplace{"a", "aa"});
+  EXPECT_THROW(rules.bytes_of("a", false, matcher), Error);
+  EXPECT_THROW(words(std::vector<PreTokenizerStep>(40, ToAlphabet{}), "é"), Error);
 }
 
 TEST(Split, KnowsOtherWaysToCut) {
@@ -155,6 +209,12 @@ TEST(AddedTokens, AreFoundLeftmostAndLongest) {
   const AddedTokens added({{.content = "ab", .id = 1}, {.content = "abc", .id = 2}, {.content = "cd", .id = 3}},
                           AddedTokens::Order::kLeftmostLongest);
   EXPECT_EQ(fragments(added, "xabcdab"), (Words{"x", "[2:abc]", "d", "[1:ab]"}));
+}
+
+TEST(AddedTokens, AreNoneWhereOneBeforeTookAllOfThem) {
+  const AddedTokens added({{.content = "</s>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true}},
+                          AddedTokens::Order::kLeftmostLongest);
+  EXPECT_EQ(fragments(added, "</s>  x "), (Words{"[1:</s>  ]", "x", "[2: ]"}));
 }
 
 TEST(AddedTokens, TakeTheirPlacesLongestFirstAsLlamaCppDoes) {
