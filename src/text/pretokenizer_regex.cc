@@ -19,9 +19,12 @@ constexpr std::string_view kSpaces =
 // Compiling and matching take time and memory with a pattern's length; the longest in use has some 1,200 bytes.
 constexpr size_t kLongestPattern = 16384;
 
-// Oniguruma's \w: marks are part of words, which they are not to PCRE2, and fractions and circled digits are not.
-constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9})"
-                                   R"(\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+// Oniguruma's \w: marks are part of words, which they are not to PCRE2, and circled digits are not. Outside of a class,
+// and only there, it holds Latin-1's fractions and superscripts.
+#define QUIRE_WORD \
+  R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})"
+constexpr std::string_view kWordInClass = QUIRE_WORD;
+constexpr std::string_view kWord = QUIRE_WORD R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 
 // Rewrites what PCRE2 would read otherwise than Oniguruma and std::regex do.
 std::string translate(std::string_view pattern, const std::string& where) {
@@ -36,7 +39,7 @@ std::string translate(std::string_view pattern, const std::string& where) {
       } else if (next == 'S' && !inside) {
         out += "[^" + std::string(kSpaces) + "]";
       } else if (next == 'w') {
-        out += inside ? std::string(kWord) : "[" + std::string(kWord) + "]";
+        out += inside ? std::string(kWordInClass) : "[" + std::string(kWord) + "]";
       } else if (next == 'W' && inside) {
         throw unsupported("{}: \\W inside a character class in a pattern", where);
       } else if (next == 'W') {

@@ -22,7 +22,7 @@ char32_t character_before(std::string_view text, size_t end, size_t& begin) {
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(std::move(tokens)), order_(order) {
-  for (size_t i = 0; i < tokens_.size(); ++i) {
+  for (size_t i = tokens_.size(); i-- > 0;) {  // of equal ones the first counts
     if (tokens_[i].content.size() > kLongestToken) {
       throw unsupported("the added token {} has {} bytes, at most {} are allowed", tokens_[i].id,
                         tokens_[i].content.size(), kLongestToken);

@@ -53,6 +53,9 @@ TEST(RegexMatcher, HasOnigurumasIdeaOfWords) {
   EXPECT_EQ(split(R"([^\w\s]+)", "a①! e\u0301"), (Words{"a", "①!", " e\u0301"}));
   EXPECT_EQ(split(R"(\b)", "e\u0301a, b"), (Words{"e\u0301a", ", ", "b"}));
   EXPECT_EQ(split(R"(\B)", "ab, "), (Words{"a", "b,", " "}));
+  EXPECT_EQ(split(R"(\W+)", "a½!"), (Words{"a½", "!"}));
+  EXPECT_EQ(split(R"([^\w]+)", "a½!"), (Words{"a", "½!"}));
+  EXPECT_EQ(split(R"(\b)", "!½!a½"), (Words{"!", "½", "!", "a½"}));
   EXPECT_THROW(Regex(R"([^\W])", "where"), Error);
 }
 
@@ -209,6 +212,11 @@ TEST(AddedTokens, AreFoundLeftmostAndLongest) {
   const AddedTokens added({{.content = "ab", .id = 1}, {.content = "abc", .id = 2}, {.content = "cd", .id = 3}},
                           AddedTokens::Order::kLeftmostLongest);
   EXPECT_EQ(fragments(added, "xabcdab"), (Words{"x", "[2:abc]", "d", "[1:ab]"}));
+}
+
+TEST(AddedTokens, OfOneSpellingAreTheFirstOfThem) {
+  const AddedTokens added({{.content = "a", .id = 7}, {.content = "a", .id = 3}}, AddedTokens::Order::kLeftmostLongest);
+  EXPECT_EQ(fragments(added, "a"), (Words{"[7:a]"}));
 }
 
 TEST(AddedTokens, AreNoneWhereOneBeforeTookAllOfThem) {
