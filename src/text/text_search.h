@@ -9,18 +9,18 @@
 
 namespace quire {
 
+inline constexpr size_t kShortText = 64;  // at most so many comparisons at a place cost little
+
 // As text.find(what, from).
 inline size_t find_text(std::string_view text, std::string_view what, size_t from = 0) {
-  if (from > text.size()) return std::string_view::npos;
-  if (what.empty()) return from;
+  if (what.size() < kShortText || from > text.size()) return text.find(what, from);
   const void* const found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
   return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
 }
 
 // As text.rfind(what).
 inline size_t rfind_text(std::string_view text, std::string_view what) {
-  constexpr size_t kShort = 64;
-  if (what.size() < kShort || what.size() > text.size()) return text.rfind(what);
+  if (what.size() < kShortText || what.size() > text.size()) return text.rfind(what);
   const std::string back(text.rbegin(), text.rend()), what_back(what.rbegin(), what.rend());
   const size_t found = find_text(back, what_back);
   return found == std::string_view::npos ? found : text.size() - found - what.size();
