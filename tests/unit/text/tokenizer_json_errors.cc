@@ -133,6 +133,11 @@ const Broken kBroken[] = {
        j["pre_tokenizer"] = {{"type", "FixedLength"}, {"length", 0}};
      },
      "0 is not between"},
+    {"DecoderMakesTooMuch",
+     [](json& j) {
+       j["decoder"] = {{"type", "Replace"}, {"pattern", {{"Regex", "."}}}, {"content", std::string(4000, 'x')}};
+     },
+     "decoder: makes more than"},
     {"UnknownDecoder", [](json& j) { j["decoder"] = component("CTC"); }, "the decoder \"CTC\""},
     {"StripBehindFuse",
      [](json& j) {
