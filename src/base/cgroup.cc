@@ -33,6 +33,7 @@ struct MemoryFiles {
 };
 constexpr MemoryFiles kMemory1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr MemoryFiles kMemory2 = {"memory.max", "memory.current", "inactive_file"};
+constexpr MemoryFiles kSlowed2 = {"memory.high", "memory.current", "inactive_file"};  // above it, a process hardly runs
 
 void limit_memory(const fs::path& group, const MemoryFiles& files, CgroupLimits& limits) {
   const auto limit = bytes_in(group / files.limit);
@@ -90,6 +91,7 @@ CgroupLimits cgroup_limits(const fs::path& root) {
     if (controllers == ",,") {
       for_group_and_parents(mounts, group, [&](const fs::path& folder) {
         limit_memory(folder, kMemory2, limits);
+        limit_memory(folder, kSlowed2, limits);
         limit_cores2(folder, limits);
       });
     }

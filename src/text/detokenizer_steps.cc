@@ -4,23 +4,11 @@
 
 #include "base/utf8.h"
 #include "text/text_growth.h"
-#include "text/text_search.h"
+#include "text/text_replace.h"
 #include "text/tokenizer_bytes.h"
 
 namespace quire {
 namespace {
-
-std::string replaced(std::string_view text, std::string_view from, std::string_view to, size_t most) {
-  std::string out;
-  size_t done = 0;
-  for (size_t at = find_text(text, from); at != text.npos && !from.empty(); at = find_text(text, from, done)) {
-    out += text.substr(done, at - done);
-    append_within(out, to, most);
-    done = at + from.size();
-  }
-  out += text.substr(done);
-  return out;
-}
 
 struct Apply {
   bool first;
@@ -44,16 +32,7 @@ struct Apply {
     return replaced(text, s.from, s.to, most);
   }
   std::string operator()(const DecodeReplaceRegex& s, const std::string& text) const {
-    std::vector<TextRange> matches;
-    matcher.find_all(s.from, text, matches);
-    std::string out;
-    size_t done = 0;
-    for (const TextRange& m : matches) {
-      out += text.substr(done, m.begin - done);
-      append_within(out, s.to, most);
-      done = m.end;
-    }
-    return out + text.substr(done);
+    return replaced(text, s.from, matcher, s.to, most);
   }
   std::string operator()(const DecodeStrip& s, const std::string& text) const {
     std::string character;

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/text_growth.h"
-#include "text/text_search.h"
+#include "text/text_replace.h"
 #include "text/tokenizer_bytes.h"
 #include "text/tokenizer_unicode.h"
 
@@ -106,29 +106,10 @@ struct Step {
     return text.empty() ? std::string() : s.text + std::string(text);
   }
   std::string operator()(const ReplaceText& s, std::string_view text) const {
-    std::string out;
-    out.reserve(text.size());
-    size_t done = 0;
-    for (size_t at = find_text(text, s.from); at != text.npos && !s.from.empty(); at = find_text(text, s.from, done)) {
-      out += text.substr(done, at - done);
-      append_within(out, s.to, most);
-      done = at + s.from.size();
-    }
-    out += text.substr(done);
-    return out;
+    return replaced(text, s.from, s.to, most);
   }
   std::string operator()(const ReplaceRegex& s, std::string_view text) const {
-    std::vector<TextRange> matches;
-    matcher.find_all(s.from, text, matches);
-    std::string out;
-    size_t done = 0;
-    for (const TextRange& m : matches) {
-      out += text.substr(done, m.begin - done);
-      append_within(out, s.to, most);
-      done = m.end;
-    }
-    out += text.substr(done);
-    return out;
+    return replaced(text, s.from, matcher, s.to, most);
   }
   std::string operator()(const Lowercase&, std::string_view text) const { return lowercase(text); }
   std::string operator()(const StripSpace& s, std::string_view text) const {

@@ -57,6 +57,8 @@ TEST_F(Cgroup, TakesTheLeastOnTheWayToTheRoot) {
   write("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n");
   EXPECT_EQ(cgroup_limits(root_).memory, 3000u);
   EXPECT_EQ(cgroup_limits(root_).cores, 4);
+  write("sys/fs/cgroup/user.slice/run.scope/memory.high", "2500\n");
+  EXPECT_EQ(cgroup_limits(root_).memory, 1500u);
 }
 
 TEST_F(Cgroup, CountsThePageCacheAsFree) {
