@@ -24,7 +24,8 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Without O_NONBLOCK a pipe's name would wait for somebody to write to it.
+  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) throw not_found("cannot open {}: {}", path_.string(), std::strerror(errno));
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) throw invalid("cannot stat {}: {}", path_.string(), std::strerror(errno));

@@ -142,3 +142,9 @@ def test_a_file_cannot_write_to_the_terminal(tmp_path):
         assert not any(c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160) for c in result.stdout + result.stderr)
     assert report(path)["name"] == evil
     assert not report(path)["runs"]["ok"]
+
+
+def test_a_pipe_is_no_model(tmp_path):
+    os.mkfifo(tmp_path / "x.gguf")  # nobody ever writes to it
+    done = quire("inspect", tmp_path / "x.gguf", timeout=20)
+    assert done.returncode == 1 and "not a regular file" in done.stderr
