@@ -75,8 +75,7 @@ std::string describe(const ServeBenchFlags& f, const Workload& workload) {
 }
 
 // One line of JSON a request: for figures of one's own.
-void write_samples(const std::string& path, const std::vector<RequestRecord>& records) {
-  std::ofstream file(path);
+void write_samples(std::ofstream& file, const std::string& path, const std::vector<RequestRecord>& records) {
   for (const RequestRecord& r : records) {
     file << nlohmann::ordered_json{{"intended", r.intended},
                                    {"sent", r.sent},
@@ -99,13 +98,17 @@ void run(ServeBenchFlags& f) {
   }
   check(f);
   const Workload workload = plan_workload(f.workload);
+  std::ofstream samples;
+  if (!f.samples.empty()) {  // opened before the run, which may take hours
+    samples.open(f.samples);
+    if (!samples) throw invalid("--samples {}: cannot be written", f.samples);
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   const auto records = run_load(workload, f.load, [&](int ended, int sent) {
     if (terminal)
       std::fprintf(stderr, "\r%d of %zu requests ended, %d under way  ", ended, workload.requests.size(), sent - ended);
   });
   if (terminal) std::fprintf(stderr, "\r\033[K");
-  if (!f.samples.empty()) write_samples(f.samples, records);
   const LoadReport report =
       summarize(records, parse_service_level(f.slo), declared_cache(f, workload), workload.shared_prefix);
   if (f.json) {
@@ -118,6 +121,7 @@ void run(ServeBenchFlags& f) {
                 to_text(report).c_str());
   }
   std::fflush(stdout);
+  if (!f.samples.empty()) write_samples(samples, f.samples, records);
   if (report.failed > 0) throw invalid("{} of {} requests failed", report.failed, report.requests);
   if (report.cache_violation) throw invalid("{}", *report.cache_violation);
 }

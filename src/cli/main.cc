@@ -4,11 +4,27 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <string>
 
 #include "base/error.h"
 #include "cli/commands.h"
 
 namespace {
+
+// CLI11 reads integers as C does: 010 would be 8.
+void refuse_octal(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    if (!type.starts_with("INT") && !type.starts_with("UINT")) continue;
+    const auto check = [](const std::string& text) {
+      const size_t first = text.find_first_not_of("+-");
+      const bool leads = first != text.npos && text[first] == '0' && first + 1 < text.size();
+      return leads ? text + ": expected a decimal number without leading zeros" : "";
+    };
+    option->check(check, "", "");
+  }
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) refuse_octal(*inner);
+}
 
 int run(int argc, char** argv) {
   CLI::App app{
@@ -18,6 +34,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   for (const auto add : quire::kCommands) add(app);
+  refuse_octal(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -59,3 +59,9 @@ def test_failures_end_with_1_and_say_why(server):
     for wrong in (["--url", "ftp://x"], ["--url", server.base, "--token-ids", "5"], ["--url", server.base, "--slo", "x"], ["--url", server.base, "--extra", "[]"]):
         assert len(bench(*wrong, "-c", 1, code=1).stderr.splitlines()) == 1
     bench("--url", server.base, code=2)
+
+
+def test_samples_that_cannot_be_written_are_said_before_the_run(server, tmp_path):
+    before = counters(server)
+    done = bench("--url", server.base, "-c", 1, "-n", 1, "--samples", tmp_path, code=1)
+    assert f"--samples {tmp_path}" in done.stderr and counters(server) == before

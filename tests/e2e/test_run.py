@@ -133,6 +133,15 @@ def test_seeds_are_taken_as_they_are_written(tmp_path):
             assert quire(*command, "--seed", seed).returncode == 2
 
 
+@pytest.mark.parametrize("arguments", [
+    ["run", "-m", "x", "-p", "x", "-t", "010"], ["run", "-m", "x", "-p", "x", "-n", "-010"], ["run", "-m", "x", "-p", "x", "--top-k", "0x10"],
+    ["serve", "-m", "x", "--port", "08080"], ["bench", "-m", "x", "-p", "1,010"], ["bench", "serve", "--url", "x", "-c", "010"],
+])
+def test_numbers_are_decimal(arguments):
+    done = quire(*arguments)
+    assert done.returncode == 2 and "decimal number without leading zeros" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["perplexity", "verify", "bench"])
 def test_flags_without_effect_are_refused(command):
     done = quire(command, "-m", "x", *(["-f", "x"] if command == "perplexity" else []), "--scheduler", "static")
