@@ -126,6 +126,7 @@ void serve(ServeFlags flags) {
   // stdout has the one line that programs wait for; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
   raise_file_limit();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read stdout may be gone
   auto server = std::make_unique<Server>(options);
   server->obey_signals();
   spdlog::info("listening at {}, loading {}", server->url(), flags.engine.model);

@@ -43,6 +43,11 @@ void read_max_tokens(ApiDraft& draft, const Json& value, std::string_view name) 
   draft.sampling.max_tokens = static_cast<int>(read_integer(value, name, 0, kIntMax));
 }
 
+void read_n_predict(ApiDraft& draft, const Json& value, std::string_view name) {
+  const auto tokens = static_cast<int>(read_integer(value, name, -1, kIntMax));
+  draft.sampling.max_tokens = tokens < 0 ? kIntMax : tokens;
+}
+
 // Where no prompt can come back there is nothing without a token.
 void read_max_answer_tokens(ApiDraft& draft, const Json& value, std::string_view name) {
   draft.sampling.max_tokens = static_cast<int>(read_integer(value, name, 1, kIntMax));
@@ -53,10 +58,11 @@ void read_max_completion_tokens(ApiDraft& draft, const Json& value, std::string_
 }
 
 void read_seed(ApiDraft& draft, const Json& value, std::string_view name) {
+  const bool is_unsigned = value.is_number_unsigned();
+  const int64_t number = is_unsigned ? 0 : read_integer(value, name, INT64_MIN, INT64_MAX);
+  if (number == -1) return;  // draw one, as in vLLM and llama.cpp
   draft.has_seed = true;
-  draft.sampling.seed = value.is_number_unsigned()
-                            ? value.get<uint64_t>()
-                            : static_cast<uint64_t>(read_integer(value, name, INT64_MIN, INT64_MAX));
+  draft.sampling.seed = is_unsigned ? value.get<uint64_t>() : static_cast<uint64_t>(number);
 }
 
 // So that their tokens and tables stay small however many there are.
@@ -256,7 +262,8 @@ constexpr ApiField kFields[] = {
      "mean (default) of all tokens' final hidden states, or the last token's"},
     {"return_token_strs", kTokenize, &ApiRequest::return_token_strs},
     {"max_tokens", kBoth, read_max_tokens, 0, 0, kCount, "0 with prompt_logprobs or echo alone"},
-    {"n_predict", kBoth, read_max_tokens, 0, 0, kCount, "llama.cpp's max_tokens"},
+    {"n_predict", kBoth, read_n_predict, 0, 0, R"({"type": "integer", "minimum": -1, "maximum": 2147483647})",
+     "llama.cpp's max_tokens; -1: no limit"},
     {"max_completion_tokens", kChat, read_max_completion_tokens, 0, 0, kPositive, "leads over max_tokens"},
     {"max_tokens", kMessage, read_max_answer_tokens, 0, 0, kPositive},
     {"max_output_tokens", kResponse, read_max_answer_tokens, 0, 0, kPositive},
@@ -287,7 +294,7 @@ constexpr ApiField kFields[] = {
      "never generated as the tokens that spell them at the beginning of a text or behind a space; 64 KiB in all"},
     {"seed", kGenerate, read_seed, 0, 0,
      R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 18446744073709551615})",
-     "the same seed gives the same answer; without one the server draws it"},
+     "the same seed gives the same answer; without one, and for -1, the server draws it"},
     {"stop", kGenerate & ~kMessage, read_stop, 0, 0, kStop, "64 KiB in all"},
     {"stop_sequences", kMessage, read_stop, 0, 0, kStop, "64 KiB in all"},
     {"stop_token_ids", kGenerate, read_stop_token_ids, 0, 0, kTokenIds},

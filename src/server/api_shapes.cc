@@ -68,7 +68,7 @@ std::unique_ptr<Answer> ready_answer(std::string body) {
    public:
     explicit Ready(std::string body) : body_(std::move(body)) {}
     void add(int, const Output&, std::string&) override {}
-    void end(std::string& out) override { out += body_; }
+    void end(std::string& out) override { out = std::move(body_); }  // the first that is said
 
    private:
     std::string body_;

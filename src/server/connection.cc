@@ -28,11 +28,6 @@ bool is_request_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 && std::ranges::all_of(id, [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
-std::string_view path_of(boost::beast::string_view target) {
-  const std::string_view whole(target.data(), target.size());
-  return whole.substr(0, whole.find_first_of("?#"));
-}
-
 double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
@@ -123,7 +118,7 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
       co_return false;
     }
     if (!error || error == http::error::need_more) continue;
-    begin_request(nullptr);
+    begin_request(error == http::error::body_limit ? &parser.get() : nullptr);
     std::optional<ApiError> refusal;
     if (error == http::error::header_limit) {
       refusal.emplace(431, fmt::format("the header is larger than {} bytes", context_.options.max_header_bytes));
@@ -135,14 +130,22 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
     co_await refuse(*refusal);
     co_return false;
   }
-  begin_request(&parser.get());
+  const HttpRequest& request = parser.get();
+  begin_request(&request);
+  // Beast takes a body in a coding that it does not know for no body, and its bytes for the next request.
+  if (request.count(http::field::transfer_encoding) > 0 &&
+      !boost::beast::iequals(request[http::field::transfer_encoding], "chunked")) {
+    const ApiError error(501, "Transfer-Encoding: only chunked is known here");
+    co_await refuse(error);
+    co_return false;
+  }
   co_return true;
 }
 
 asio::awaitable<bool> Connection::read_body(Parser& parser) {
   if (parser.is_done()) co_return true;
   const auto deadline = Clock::now() + context_.options.body_timeout;
-  if (input_.size() == 0 && boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+  if (!http_1_0_ && input_.size() == 0 && boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
   }
   std::optional<ApiError> refusal;
@@ -223,7 +226,7 @@ asio::awaitable<bool> Connection::timed_out(std::string_view what, std::chrono::
 
 asio::awaitable<void> Connection::refuse(const ApiError& error) {
   keep_alive_ = false;
-  const Reply reply = error_reply(error);
+  const Reply reply = error_reply(error, error_shape_);
   co_await send(reply);
   end_request();
   co_await linger();
@@ -252,14 +255,14 @@ void Connection::begin_request(const HttpRequest* request) {
   request_id_ = is_request_id(given) ? std::string(given) : fmt::format("{:016x}{:016x}", random_u64(), random_u64());
   cors_lines_ = cors_lines(context_.options.cors, text(http::field::origin));
   method_ = request ? loggable({request->method_string().data(), request->method_string().size()}, 32) : "-";
-  path_ = request ? loggable(path_of(request->target()), 256) : "-";
+  path_ = request ? path_of_target({request->target().data(), request->target().size()}) : "-";
   tenant_.clear();
   keep_alive_ = request && request->keep_alive();
   head_only_ = request && request->method() == http::verb::head;
   http_1_0_ = request && request->version() < 11;
   route_name_ = request ? "unknown" : "unreadable";
   service_ = context_.service.load(std::memory_order_acquire);
-  error_shape_ = ErrorShape::kOpenAi;
+  error_shape_ = error_shape_of(path_);
   gone_ = false;
   status_ = prompt_tokens_ = cached_tokens_ = completion_tokens_ = 0;
   finish_ = {};
@@ -283,21 +286,12 @@ std::optional<Reply> Connection::answer_early(const HttpRequest& request) {
       return error_reply({403, "pages of this origin may not ask this", "invalid_request_error", {}, "cors"});
     }
   }
-  if (!context_.keys.required() || needs_no_key(path_of(request.target()))) return std::nullopt;
+  if (!context_.keys.required() || needs_no_key(path_)) return std::nullopt;
   std::string_view key = bearer_key(text(http::field::authorization));
   if (key.empty()) key = text("x-api-key");  // Anthropic's clients
   if (const auto name = context_.keys.name_of(key)) {
     tenant_ = *name;
     return std::nullopt;
-  }
-  if (service_) {  // Anthropic's clients want their own shape of errors
-    try {
-      std::string allow;
-      const std::string target(request.target());
-      error_shape_ =
-          service_->route({request.method_string().data(), request.method_string().size()}, target, allow).errors;
-    } catch (const ApiError&) {  // nothing is there, which is nobody's business without a key
-    }
   }
   const ApiError error(401, key.empty() ? "an API key is needed: Authorization: Bearer KEY" : "wrong API key",
                        "invalid_request_error", {}, "invalid_api_key");

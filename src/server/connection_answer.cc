@@ -39,11 +39,11 @@ ApiError overloaded_error() {
 }
 ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
 
-Reply loading_reply(std::string_view path) {
+Reply loading_reply(std::string_view path, ErrorShape shape) {
   if (path == "/health") return {.body = R"({"status":"loading"})"};
   ApiError error(503, "the model is still loading; try again later", "server_error", {}, "loading");
   error.retry_after = 2;
-  return error_reply(error);
+  return error_reply(error, shape);
 }
 
 std::string_view log_name(FinishReason finish) {
@@ -68,15 +68,12 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
   Job job;
   std::string allow;
   if (!service_) {
-    reply = loading_reply(path_);
+    reply = loading_reply(path_, error_shape_);
     co_return co_await send(*reply);
   }
   try {
-    const std::string target(request.target());
-    const Route route =
-        service_->route({request.method_string().data(), request.method_string().size()}, target, allow);
+    const Route route = service_->route({request.method_string().data(), request.method_string().size()}, path_, allow);
     route_name_ = route.name;
-    error_shape_ = route.errors;
     if (route.endpoint != Endpoint::kApi) {
       reply = service_->reply(route, context_.stopping);
     } else {
@@ -268,10 +265,11 @@ void Connection::note_piece(const Piece& piece) {
 
 void Connection::end_request() {
   if (!context_.log.should_log(spdlog::level::info)) return;
+  const std::string path = loggable(path_, 256);
   const RequestRecord record{.id = request_id_,
                              .tenant = tenant_,
                              .method = method_,
-                             .path = path_,
+                             .path = path,
                              .status = status_ == 0 ? kClientLeft : status_,
                              .prompt_tokens = prompt_tokens_,
                              .cached_tokens = cached_tokens_,

@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_executor.hpp>
@@ -178,6 +179,7 @@ struct Server::State {
 
   // What cannot be read leaves what there is.
   void reload() {
+    if (!tls && keys.file().empty()) spdlog::info("SIGHUP: there are no files of keys or certificates to read again");
     const auto attempt = [](auto&& read) {
       try {
         read();
@@ -268,7 +270,8 @@ void Server::stop() {
 void Server::obey_signals() {
   state_->signals.add(SIGINT);
   state_->signals.add(SIGTERM);
-  if (state_->tls || !state_->keys.file().empty()) state_->signals.add(SIGHUP);
+  // A service manager's reload never ends the server. With nothing to read again, a terminal's end does, as everywhere.
+  if (state_->tls || !state_->keys.file().empty() || ::isatty(STDIN_FILENO) == 0) state_->signals.add(SIGHUP);
   state_->wait_for_signal();
 }
 

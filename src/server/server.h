@@ -64,8 +64,8 @@ class Server {
   // Any thread. New connections are refused and idle ones closed; what is being answered may go on for `grace`, then it
   // is cancelled with an error. A second call cancels at once. run() returns when all connections are closed.
   void stop();
-  // While run() runs, SIGTERM and SIGINT call stop(), and SIGHUP reads the files of keys and certificates again, if
-  // there are any.
+  // While run() runs, SIGTERM and SIGINT call stop(), and SIGHUP reads the files of keys and certificates again; where
+  // there are none it does nothing, but for ending a server at a terminal.
   void obey_signals();
 
  private:

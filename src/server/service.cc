@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <random>
@@ -66,6 +67,16 @@ uint64_t random_u64() {
   return uint64_t{device()} << 32 | device();
 }
 
+std::string path_of_target(std::string_view target) {
+  const size_t scheme = target.starts_with('/') ? target.npos : target.find("://");
+  if (scheme != target.npos) target.remove_prefix(std::min(target.find('/', scheme + 3), target.size()));
+  return percent_decoded(target.substr(0, target.find_first_of("?#")));
+}
+
+ErrorShape error_shape_of(std::string_view path) {
+  return path == api_info(Api::kMessage).path ? ErrorShape::kAnthropic : ErrorShape::kOpenAi;
+}
+
 Reply error_reply(const ApiError& error, ErrorShape shape) {
   Reply reply{.status = error.status, .body = error_body(error, shape)};
   if (error.retry_after > 0) reply.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
@@ -81,8 +92,7 @@ Service::Service(Completer& completer, ServiceOptions options)
   admission_ = std::make_shared<Admission>(options_.max_running + options_.max_queue);
 }
 
-Route Service::route(std::string_view method, std::string_view target, std::string& allow) const {
-  const std::string_view path = target.substr(0, target.find_first_of("?#"));
+Route Service::route(std::string_view method, std::string_view path, std::string& allow) const {
   const auto fits = [&](std::string_view allowed) {
     if (allowed == method || (allowed == "GET" && method == "HEAD")) return true;
     allow = allowed == "GET" ? "GET, HEAD" : allowed;
@@ -95,11 +105,7 @@ Route Service::route(std::string_view method, std::string_view target, std::stri
   for (const ApiInfo& api : api_list()) {
     if (api.path != path) continue;
     if (!fits("POST")) throw wrong_method();
-    return {.endpoint = Endpoint::kApi,
-            .api = api.api,
-            .name = api.path,
-            .argument = {},
-            .errors = api.api == Api::kMessage ? ErrorShape::kAnthropic : ErrorShape::kOpenAi};
+    return {.endpoint = Endpoint::kApi, .api = api.api, .name = api.path, .argument = {}};
   }
   for (const GetRow& row : kGets) {
     if (row.path != path) continue;
@@ -108,9 +114,8 @@ Route Service::route(std::string_view method, std::string_view target, std::stri
   }
   if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) {
     if (!fits("GET")) throw wrong_method();
-    return {.endpoint = Endpoint::kModel,
-            .name = kModelPath,
-            .argument = percent_decoded(path.substr(kModelPrefix.size()))};
+    return {
+        .endpoint = Endpoint::kModel, .name = kModelPath, .argument = std::string(path.substr(kModelPrefix.size()))};
   }
   throw ApiError(404, fmt::format("there is nothing at {}", describe(Json(path))), "invalid_request_error", {},
                  "unknown_url");

@@ -39,11 +39,15 @@ enum class Endpoint : uint8_t { kHealth, kReady, kVersion, kOpenApi, kTokenizerI
 
 struct Route {
   Endpoint endpoint = Endpoint::kHealth;
-  Api api = Api::kChat;                     // with kApi
-  std::string_view name;                    // of metrics: "/v1/models/{id}"
-  std::string argument;                     // kModel: the id
-  ErrorShape errors = ErrorShape::kOpenAi;  // what its errors look like
+  Api api = Api::kChat;   // with kApi
+  std::string_view name;  // of metrics: "/v1/models/{id}"
+  std::string argument;   // kModel: the id
 };
+
+// The path of a request's target, decoded: of "/v1/models?x", and of "http://host/v1/models", as proxies are asked.
+std::string path_of_target(std::string_view target);
+// What the errors of a path look like.
+ErrorShape error_shape_of(std::string_view path);
 
 // What an Exchange is to do.
 struct Job {
@@ -61,7 +65,7 @@ class Service {
   Service(Completer& completer, ServiceOptions options);
 
   // Throws ApiError: 404, or 405 with the allowed methods in `allow`.
-  Route route(std::string_view method, std::string_view target, std::string& allow) const;
+  Route route(std::string_view method, std::string_view path, std::string& allow) const;
 
   // GET endpoints. Throws ApiError.
   Reply reply(const Route& route, bool stopping) const;

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import pathlib
+import re
 import signal
 import socket
 import threading
@@ -171,6 +173,37 @@ def test_a_port_in_use_is_one_clear_line(server):
     ended = quire("serve", "-m", MODEL, "--port", server.port, "--max-model-len", "64")
     assert ended.returncode == 1
     assert "in use" in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_a_reload_without_files_and_a_reader_that_left_change_nothing(start_server):
+    running = start_server()
+    running.process.send_signal(signal.SIGHUP)
+    running.process.send_signal(signal.SIGPIPE)
+    assert post(running, "/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200
+    code, log = running.stop()
+    assert code == 0 and "SIGHUP: there are no files" in log
+
+
+def peak_mib(running, ask):
+    """Of the server's memory while it answers."""
+    process = pathlib.Path("/proc") / str(running.process.pid)
+    (process / "clear_refs").write_text("5")  # the peak begins anew
+    ask()
+    return int(re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text()).group(1)) >> 10
+
+
+def test_the_strings_of_millions_of_tokens_take_little_memory(start_server):
+    running = start_server()
+    body = {"prompt": "1" * 4_000_000}  # a token each
+    ids = peak_mib(running, lambda: post(running, "/tokenize", body))
+    status, answer = 0, {}
+
+    def ask():
+        nonlocal status, answer
+        status, answer = post(running, "/tokenize", {**body, "return_token_strs": True})
+    strings = peak_mib(running, ask)
+    assert status == 200 and answer["token_strs"] == ["1"] * 4_000_000 and len(answer["tokens"]) == answer["count"]
+    assert strings < ids + 60, (ids, strings)
 
 
 def test_it_says_the_url_once(start_server):

@@ -32,7 +32,8 @@ TEST(Access, IsForThoseWithAKey) {
   for (const char* open : {"/health", "/ready", "/metrics"}) EXPECT_EQ(client.get(open).status, 200);
   for (const char* header : {"", "Authorization: Bearer sk-b\r\n", "Authorization: Basic sk-a\r\n",
                              "Authorization: sk-a\r\n", "x-api-key: sk-\r\n"}) {
-    for (const char* path : {"/v1/models", "/v1/nothing", "/tokenize", "/health/../v1/models", "//health"}) {
+    for (const char* path : {"/v1/models", "/v1/nothing", "/tokenize", "/health/../v1/models", "//health",
+                             "http://health/tokenize", "/%68ealth/x"}) {
       const HttpAnswer answer = client.call("GET", path, {}, header);
       EXPECT_EQ(answer.status, 401) << path << header;
       EXPECT_EQ(answer.headers.at("www-authenticate"), "Bearer");
@@ -139,6 +140,7 @@ TEST(Access, ListensWhileTheModelLoads) {
     EXPECT_TRUE(answer.headers.contains("retry-after"));
   }
   EXPECT_EQ(client.post(kChatPath, chat_body()).status, 503);
+  EXPECT_EQ(client.post("/v1/messages", "{}").json()["error"]["type"], "overloaded_error");
   server.attach(model);
   EXPECT_EQ(client.post(kChatPath, chat_body()).status, 200);
   EXPECT_EQ(client.get("/health").status, 200);

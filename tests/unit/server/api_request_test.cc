@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <climits>
+
 #include "server/api_error.h"
 #include "server/api_fields.h"
 #include "unit/server/parse_request.h"
@@ -139,6 +141,13 @@ TEST(ApiRequest, ReadsPromptLogprobs) {
   EXPECT_FALSE(scored.prompt_logprobs);
   EXPECT_EQ(parse_completion(completion_with(R"("echo": true, "max_tokens": 0)")).sampling.prompt_logprobs, 0);
   EXPECT_EQ(parse_completion(completion_with(R"("echo": true)")).sampling.prompt_logprobs, std::nullopt);
+}
+
+TEST(ApiRequest, MinusOneIsNoLimitAndNoSeedWhereOtherServersSaySo) {
+  EXPECT_EQ(parse_completion(completion_with(R"("n_predict": -1)")).sampling.max_tokens, INT_MAX);
+  EXPECT_EQ(parse_completion(completion_with(R"("n_predict": 7)")).sampling.max_tokens, 7);
+  EXPECT_FALSE(parse_chat(chat_with(R"("seed": -1)")).has_seed);
+  EXPECT_EQ(parse_chat(chat_with(R"("seed": -2)")).sampling.seed, UINT64_MAX - 1);
 }
 
 TEST(ApiRequest, ReadsEmbeddingsTokenizeAndDetokenize) {

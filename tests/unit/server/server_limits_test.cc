@@ -77,6 +77,7 @@ TEST(ServerLimits, RefusesWhatIsTooLarge) {
   ServerOptions options;
   options.max_body_bytes = 1000;
   options.max_header_bytes = 1000;
+  options.cors.origins = {"*"};
   RunningServer running(options);
   {
     HttpClient client(running.port());
@@ -84,6 +85,15 @@ TEST(ServerLimits, RefusesWhatIsTooLarge) {
     EXPECT_EQ(answer.status, 413);
     EXPECT_EQ(answer.headers.at("connection"), "close");
     EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
+  }
+  {  // what the header says is known: whose request it was, and what its errors look like
+    HttpClient client(running.port());
+    const HttpAnswer answer =
+        client.call("POST", "/v1/messages", std::string(1001, ' '), "X-Request-Id: abc\r\nOrigin: https://a\r\n");
+    EXPECT_EQ(answer.status, 413);
+    EXPECT_EQ(answer.headers.at("x-request-id"), "abc");
+    EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "*");
+    EXPECT_EQ(answer.json()["error"]["type"], "request_too_large");
   }
   {
     HttpClient client(running.port());
@@ -117,6 +127,18 @@ TEST(ServerLimits, RefusesWhatIsNotHttp) {
     client.send(nonsense);
     EXPECT_EQ(client.read_answer().status, 400) << nonsense;
     EXPECT_NE(client.read_to_end(), std::nullopt);
+  }
+}
+
+// The bytes of such a body must not be taken for another request.
+TEST(ServerLimits, RefusesBodiesInCodingsThatItDoesNotKnow) {
+  RunningServer running;
+  for (const std::string coding : {"gzip", "identity", "gzip, chunked", "chunked, gzip", "xchunked", ""}) {
+    HttpClient client(running.port());
+    client.send("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: " + coding + "\r\n\r\n" +
+                HttpClient::request("GET", "/v1/models"));
+    EXPECT_EQ(client.read_answer().status, 501) << coding;
+    EXPECT_EQ(client.read_to_end(), "") << coding;
   }
 }
 
@@ -204,6 +226,12 @@ TEST(ServerLimits, SendsContinueToThoseWhoWait) {
   EXPECT_EQ(client.read_answer().status, 100);
   client.send(body);
   EXPECT_EQ(client.read_answer().status, 200);
+  HttpClient old(running.port());  // HTTP/1.0 knows no such answer
+  old.send("POST /v1/chat/completions HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n");
+  std::this_thread::sleep_for(50ms);
+  old.send(body);
+  EXPECT_EQ(old.read_answer().status, 200);
 }
 
 TEST(ServerLimits, BeyondTheQueueIsA429WithRetryAfter) {

@@ -30,7 +30,11 @@ TEST(Server, DrawsASeedForEachRequestThatHasNone) {
   client.post(kChatPath, chat_body());
   const uint64_t first = running.model.last_sampling().seed;
   client.post(kChatPath, chat_body());
-  EXPECT_NE(first, running.model.last_sampling().seed);
+  const uint64_t second = running.model.last_sampling().seed;
+  EXPECT_NE(first, second);
+  client.post(kChatPath, chat_body(R"("seed": -1)"));
+  EXPECT_NE(running.model.last_sampling().seed, UINT64_MAX);
+  EXPECT_NE(running.model.last_sampling().seed, second);
 }
 
 TEST(Server, AnswersSeveralPromptsAndChoicesInOrder) {
@@ -188,6 +192,21 @@ TEST(Server, SaysWhatIsWrongAndKeepsTheConnection) {
       3);
   EXPECT_EQ(client.get("/health").status, 200);
   EXPECT_EQ(running.server->service().admission()->inside(), 0);
+}
+
+TEST(Server, TakesPathsAsUrlsAndPercentEncoded) {
+  ServerOptions options;
+  options.model_names = {"a/b c"};
+  RunningServer running(options);
+  HttpClient client(running.port());
+  for (const char* target : {"/v1/models?x=%20", "/v1/%6dodels", "http://example.org/v1/models",
+                             "HTTP://[::1]:1/v1/models?y", "/v1/models/a%2Fb%20c", "/v1/models/a/b%20c#z"}) {
+    EXPECT_EQ(client.get(target).status, 200) << target;
+  }
+  for (const char* target :
+       {"http://example.org", "://", "*", "/v1/models%3Fx", "/v1%", "x/v1/models", "//v1/models"}) {
+    EXPECT_EQ(client.get(target).status, 404) << target;
+  }
 }
 
 TEST(Server, PassesRequestIdsOn) {
