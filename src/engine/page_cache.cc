@@ -11,6 +11,8 @@ namespace quire {
 namespace {
 
 constexpr size_t kSlots = 16;                         // pages that the store reads at the same time
+constexpr int kCopies = 16;                           // pages of host memory that a step takes in
+constexpr double kPatience = 1;                       // seconds that loading may take longer than computing
 constexpr std::chrono::milliseconds kLongestWait{5};  // for a page, before the engine looks what else has come
 constexpr int kAskedAgain = 8;               // pages of a waiting prompt that the store is asked for at each look
 constexpr int kSmallestTail = 4;             // tokens of a page that are worth a copy
@@ -109,7 +111,8 @@ void PageCache::look_up(Sequence& s, const StepCosts& costs) {
         (pages - c.stored_on_disk) * static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
     StepWork work;
     work.add(pages * kPageTokens, c.found * kPageTokens);
-    if (seconds < costs.seconds(work) - costs.fixed) c.loads = pages;
+    c.loads_save = costs.seconds(work) - costs.fixed;
+    if (seconds < c.loads_save && !(late_ && c.stored_on_disk > 0)) c.loads = pages;
   }
   if (c.loads > 0) return;
   const int begin = c.found * kPageTokens;
@@ -280,43 +283,63 @@ uint64_t PageCache::next_page(Sequence& s) const {
 
 void PageCache::start_loads(Sequence& s) {
   CachedPages& c = s.cached;
-  const int loads = c.loads;
-  reserve(loads);
-  s.pages.grow(pool_, loads * kPageTokens);
-  s.refresh_page_ids(static_cast<size_t>(c.registered));
   c.loading = true;
   c.epoch = ++epoch_;
   c.load_next = c.registered;
-  c.load_end = c.registered + loads;
+  c.load_end = c.registered + c.loads;
   c.pending = 0;
+  const std::chrono::duration<double> most(kPatience + c.loads_save);
+  c.load_until = Clock::now() + std::chrono::duration_cast<Clock::duration>(most);
   loading_.push_back(s.id);
   ask(s);
 }
 
+// A few pages at a time, whose room is made as they come: no step takes in, or moves out, any number of them.
 void PageCache::ask(Sequence& s) {
   CachedPages& c = s.cached;
-  for (size_t slot = 0; slot < slots_.size() && c.load_next < c.load_end; ++slot) {
-    if (slots_[slot].busy) continue;
-    switch (store_->load(key(s, c.load_next), staging(slot), slot)) {
-      case PageStore::Load::kDone:
-        kv_.write_page(s.page_ids[static_cast<size_t>(c.load_next)], staging(slot));
-        --slot;  // free still
-        break;
-      case PageStore::Load::kPending:
-        slots_[slot] = {s.id, c.epoch, c.load_next, true};
-        ++c.pending;
-        break;
-      case PageStore::Load::kMissing:
-        c.load_end = c.load_next;
-        return;
+  for (size_t slot = 0; slot < slots_.size() && c.load_next < c.load_end && copied_ < kCopies;) {
+    if (slots_[slot].busy) {
+      ++slot;
+      continue;
+    }
+    auto load = PageStore::Load::kMissing;
+    if (available_pages() > 0) {  // others may have taken more than they had when this was planned
+      reserve(1);
+      s.pages.grow(pool_, kPageTokens);
+      s.refresh_page_ids(static_cast<size_t>(c.load_next));
+      load = store_->load(key(s, c.load_next), staging(slot), slot);
+    }
+    if (load == PageStore::Load::kMissing) {
+      c.load_end = c.load_next;
+      return;
+    }
+    if (load == PageStore::Load::kDone) {
+      kv_.write_page(s.page_ids[static_cast<size_t>(c.load_next)], staging(slot));
+      ++copied_;
+    } else {
+      slots_[slot] = {s.id, c.epoch, c.load_next, true};
+      ++c.pending;
     }
     ++c.load_next;
   }
 }
 
+// The disk hangs, or does not keep up: what is there up to the first page that is missing is kept.
+void PageCache::stop_waiting(Sequence& s) {
+  CachedPages& c = s.cached;
+  c.load_end = std::min(c.load_end, c.load_next);
+  for (const Slot& slot : slots_) {
+    late_ |= slot.busy;
+    if (slot.busy && slot.id == s.id && slot.epoch == c.epoch) c.load_end = std::min(c.load_end, slot.page);
+  }
+  c.pending = 0;
+}
+
 void PageCache::poll_loads(const std::function<Sequence*(SequenceId)>& find) {
+  copied_ = 0;
   if (loading_.empty() && std::none_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.busy; })) return;
   store_->completed(completed_);
+  late_ &= completed_.empty();
   for (const PageStore::Completed& done : completed_) {
     Slot& slot = slots_[done.ticket];
     slot.busy = false;
@@ -329,10 +352,17 @@ void PageCache::poll_loads(const std::function<Sequence*(SequenceId)>& find) {
       s->cached.load_end = std::min(s->cached.load_end, slot.page);
     }
   }
+  const auto now = Clock::now();
+  for (const SequenceId id : loading_) {  // may throw: before any of them has ended
+    Sequence& s = *find(id);
+    if (now < s.cached.load_until)
+      ask(s);
+    else
+      stop_waiting(s);
+  }
   std::erase_if(loading_, [&](SequenceId id) {
     Sequence& s = *find(id);
     CachedPages& c = s.cached;
-    ask(s);
     if (c.pending > 0 || c.load_next < c.load_end) return false;
     c.loading = false;
     loaded_ += static_cast<uint64_t>(c.load_end - c.registered);
@@ -345,7 +375,7 @@ void PageCache::poll_loads(const std::function<Sequence*(SequenceId)>& find) {
 }
 
 void PageCache::wait_for_loads() {
-  if (store_) store_->wait_completed(kLongestWait);
+  if (store_ && copied_ < kCopies) store_->wait_completed(kLongestWait);
 }
 
 void PageCache::add_stats(EngineStats& stats) const {

@@ -61,11 +61,12 @@ class PageCache {
   // Names the content of the page that the prompt fills next (SequenceView::next_page).
   uint64_t next_page(Sequence& s) const;
 
-  // Asks the store for the pages that look_up found there; until then s.cached.loading.
+  // Asks the store for the pages that look_up found there; until they are there s.cached.loading, but not much longer
+  // than computing them would take.
   void start_loads(Sequence& s);
   // Takes in what the store has read; `find` gives a sequence, or nullptr when it is gone.
   void poll_loads(const std::function<Sequence*(SequenceId)>& find);
-  // Blocks until a page has been read, but not for long.
+  // Blocks until there may be something to poll, but not for long.
   void wait_for_loads();
 
   void add_stats(EngineStats& stats) const;
@@ -91,6 +92,7 @@ class PageCache {
   void copy(PageCopy copy);
   void keep(PageKey key, PageId page);
   void ask(Sequence& s);
+  void stop_waiting(Sequence& s);
   std::span<std::byte> staging(size_t slot) const;
 
   KvMemory& kv_;
@@ -102,6 +104,8 @@ class PageCache {
   std::vector<Slot> slots_;
   std::vector<PageStore::Completed> completed_;
   std::vector<SequenceId> loading_;
+  int copied_ = 0;     // pages of host memory taken in by this step
+  bool late_ = false;  // a load was given up while slots are busy, and none has been given back since: the disk hangs
   uint32_t epoch_ = 0;
   uint64_t evicted_ = 0, loaded_ = 0, questions_ = 0;
 };

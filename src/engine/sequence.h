@@ -64,11 +64,13 @@ struct CachedPages {
   int stored_asked = 0;                  // the one to be asked for again next
   int tail = 0;                          // tokens of the page behind `found` that can be copied from another
   int loads = 0;                         // pages behind `found` that are to be read from the store
+  double loads_save = 0;                 // seconds that computing them would take
 
   bool loading = false;
   uint32_t epoch = 0;               // of this loading: what was asked for before is no longer wanted
   int load_next = 0, load_end = 0;  // pages: to ask for next, to stop at
   int pending = 0;                  // asked for, not read yet
+  Clock::time_point load_until;     // what is not there then is computed
 };
 
 struct Sequence {

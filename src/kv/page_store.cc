@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFlushAtEnd = std::chrono::seconds(2);
 constexpr double kAssumedBytesPerSecond = 1e9;  // of a disk, until measured
 constexpr double kSmoothing = 15.0 / 16;        // what a page that is read leaves of the estimate before it
+constexpr double kForgetting = 15.0 / 16;       // what a look at the folder leaves of its distance from the assumed one
 // Files asked for ahead of the one being read: 8 of 360 KB read 1.0 GB/s of a cold disk, none 0.6 (a virtual disk,
 // 2026-11). The kernel alone reads a file in pieces, one after the other.
 constexpr size_t kReadAhead = 8;
@@ -61,7 +62,9 @@ struct PageStore::State {
   };
 
   explicit State(const PageStoreOptions& o)
-      : options(o), read_seconds(static_cast<double>(o.page_bytes) / kAssumedBytesPerSecond) {
+      : options(o),
+        assumed_read_seconds(static_cast<double>(o.page_bytes) / kAssumedBytesPerSecond),
+        read_seconds(assumed_read_seconds) {
     host.emplace(options.page_bytes, kept_pages(options), queued_pages(options));
     if (!has_disk_tier(options)) {
       if (wants_disk_tier(options) && options.warn)
@@ -82,6 +85,7 @@ struct PageStore::State {
 
   const PageStoreOptions options;
   std::optional<DiskTier> disk;
+  const double assumed_read_seconds;
   std::atomic<double> read_seconds;
 
   std::mutex mutex;  // of what follows; never held while files are touched
@@ -123,6 +127,10 @@ void PageStore::State::run() {
       lock.unlock();
       const auto start = Clock::now();
       succeeds([&] { return disk->refresh(), true; });
+      // So that a disk which was slow once is tried again, some minutes later.
+      const double before = read_seconds.load(std::memory_order_relaxed);
+      read_seconds.store(assumed_read_seconds + kForgetting * (before - assumed_read_seconds),
+                         std::memory_order_relaxed);
       next_rescan = Clock::now() + std::max<Clock::duration>(options.rescan, kRescanShare * (Clock::now() - start));
       lock.lock();
     } else if (host->queue_length() > 0) {

@@ -77,7 +77,7 @@ class PageStore {
   void flush();
 
   // How long the store's thread takes to read and check a page, smoothed, without queueing; for "load or recompute".
-  // Before the first read: an assumed 1 GB/s.
+  // Before the first read: an assumed 1 GB/s, to which it goes back while nothing is read.
   double disk_read_seconds_per_page() const;
 
   struct Stats {

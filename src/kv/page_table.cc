@@ -1,5 +1,6 @@
 #include "kv/page_table.h"
 
+#include <algorithm>
 #include <cassert>
 #include <limits>
 #include <utility>
@@ -26,7 +27,8 @@ int PageTable::pages_to_grow(const PagePool& pool, int new_tokens) const {
 bool PageTable::grow(PagePool& pool, int new_tokens) {
   if (static_cast<uint32_t>(pages_to_grow(pool, new_tokens)) > pool.free_pages()) return false;
   const auto pages = static_cast<size_t>(pool.pages_for(tokens_ + new_tokens));
-  pages_.reserve(pages);  // may throw: before anything has changed
+  // May throw: before anything has changed.
+  if (pages > pages_.capacity()) pages_.reserve(std::max(pages, 2 * pages_.capacity()));
   while (pages_.size() < pages) pages_.push_back(*pool.allocate());
   tokens_ += new_tokens;
   return true;

@@ -1,72 +1,29 @@
 // What is found of a prompt, and what asking for it again and again costs.
 
-#include "engine/page_cache.h"
-
 #include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "kv/page_file.h"
+#include "unit/engine/tiny_cache.h"
 
 namespace quire {
 namespace {
 
-constexpr KvShape kShape{KvType::kBf16, 1, 1, 16};
-// Reading a page beats computing it.
-constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
-
-class Cache {
- public:
-  Cache(int pages, size_t stored_pages) : memory_(kShape, pages), cache(memory_, options(stored_pages)) {}
-
-  std::unique_ptr<Sequence> waiting(const TokenIds& prompt) {
-    auto request = std::make_shared<RequestState>();
-    request->prompt_tokens = static_cast<int>(prompt.size());
-    request->max_new_tokens = 1;
-    auto s = std::make_unique<Sequence>(++last_id_, std::move(request), 0, prompt, nullptr);
-    cache.begin(*s);
-    return s;
-  }
-  // Takes what is there and computes the rest.
-  void run(Sequence& s) {
-    cache.adopt(s);
-    const int rows = static_cast<int>(s.tokens.size()) - s.computed;
-    cache.grow(s, rows);
-    s.computed += rows;
-    cache.register_finished(s);
-  }
-  void run_and_end(const TokenIds& prompt) {
-    const auto s = waiting(prompt);
-    run(*s);
-    cache.release(*s);
-  }
-  // Questions that looking up takes.
-  uint64_t look_up(Sequence& s) {
-    const uint64_t before = cache.questions();
-    cache.look_up(s, kSlow);
-    return cache.questions() - before;
-  }
-
- private:
-  static PageCacheOptions options(size_t stored_pages) {
-    PageCacheOptions o;
-    o.host_bytes = stored_pages * kShape.page_bytes();
-    return o;
-  }
-
-  KvMemory memory_;
-  SequenceId last_id_ = 0;
-
- public:
-  PageCache cache;
-};
-
-TokenIds numbers(TokenId first, int pages) {
-  TokenIds ids;
-  for (int i = 0; i <= pages * kPageTokens; ++i) ids.push_back(first + i);
-  return ids;
-}
+using testing::kSlow;
+using testing::numbers;
+using testing::TinyCache;
 
 std::string what_is_there(const Sequence& s) {
   const CachedPages& c = s.cached;
@@ -76,7 +33,7 @@ std::string what_is_there(const Sequence& s) {
 
 // A step looks waiting sequences up, as long as they wait: that must not cost as much as their prompts are long.
 TEST(PageCache, LooksUpAgainWithFewQuestionsHoweverLongThePrompt) {
-  Cache c(1000, 2000);
+  TinyCache c(1000, 2000);
   constexpr uint64_t kFew = 24;  // log2(1000), a few of the stored ones, and some
   const TokenIds prompt = numbers(0, 900);
   const auto s = c.waiting(prompt);
@@ -104,7 +61,7 @@ TEST(PageCache, LooksUpAgainWithFewQuestionsHoweverLongThePrompt) {
 }
 
 TEST(PageCache, NoticesThatPagesLeftTheStore) {
-  Cache c(100, 100);
+  TinyCache c(100, 100);
   const TokenIds prompt = numbers(0, 80);
   const auto s = c.waiting(prompt);
   c.run_and_end(prompt);
@@ -123,7 +80,7 @@ TEST(PageCache, NoticesThatPagesLeftTheStore) {
 
 // What is copied of a page is at most what was planned with, also where a better page has come into view since.
 TEST(PageCache, CopiesNoMoreOfAPageThanItFound) {
-  Cache c(80, 0);
+  TinyCache c(80, 0);
   const TokenIds prompt = numbers(0, 1);
   const auto begins_alike = [&](int common, TokenId rest) {
     TokenIds ids = numbers(rest, 1);
@@ -144,7 +101,7 @@ TEST(PageCache, CopiesNoMoreOfAPageThanItFound) {
 
 // The page that is copied from and the copy do not both fit when a prompt fills the cache.
 TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsIt) {
-  Cache c(3, 0);
+  TinyCache c(3, 0);
   TokenIds prompt = numbers(0, 3);
   prompt.pop_back();
   for (int i = 0; i < 3; ++i) {
@@ -157,11 +114,104 @@ TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsIt) {
   }
 }
 
+// However much of a prompt is in host memory, a step takes in no more than a few pages.
+TEST(PageCache, TakesInAFewPagesAtATime) {
+  TinyCache c(100, 200);
+  const TokenIds prompt = numbers(0, 80);
+  c.run_and_end(prompt);
+  c.run_and_end(numbers(100'000, 99));
+  const auto s = c.waiting(prompt);
+  c.look_up(*s);
+  ASSERT_EQ(s->cached.loads, 80);
+  c.cache.adopt(*s);
+  c.cache.start_loads(*s);
+  int polls = 0;
+  for (int before = 0; s->cached.loading; before = s->cached.load_next, ++polls) {
+    EXPECT_LE(s->cached.load_next - before, 16);
+    EXPECT_EQ(static_cast<int>(s->pages.pages().size()), s->cached.load_next) << "no pages before their time";
+    c.cache.wait_for_loads();
+    c.cache.poll_loads([&](SequenceId) { return s.get(); });
+  }
+  EXPECT_GE(polls, 4);
+  EXPECT_EQ(s->computed, 80 * kPageTokens);
+  EXPECT_EQ(s->pages.tokens(), 80 * kPageTokens);
+  c.cache.release(*s);
+  EXPECT_EQ(c.cache.available_pages(), 100);
+}
+
+// Stands for a disk that does not answer: the store's thread warns of a damaged file, and waits here.
+class Hang : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void end() { end_.set_value(); }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg&) override { ended_.wait(); }
+  void flush_() override {}
+
+ private:
+  std::promise<void> end_;
+  std::shared_future<void> ended_ = end_.get_future().share();
+};
+
+TEST(PageCache, ComputesWhatTheDiskDoesNotGiveInTime) {
+  const auto folder = std::filesystem::temp_directory_path() / ("quire-hang-" + std::to_string(::getpid()));
+  const TokenIds prompt = numbers(0, 3), other = numbers(1000, 3);
+  constexpr StepCosts kCosts{.fixed = 0, .per_row = 1e-3, .per_attended = 0};
+  {
+    TinyCache c(20, 0, folder.string());
+    const auto s = c.waiting(prompt);
+    c.run(*s);
+    c.run_and_end(other);
+    const PageFileName second{page_file_identity({}, testing::kTinyShape.page_bytes()), s->cached.keys[1]};
+    for (int i = 0; i < 1000 && std::distance(std::filesystem::directory_iterator(folder), {}) < 6; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::fstream(folder / text(second), std::ios::in | std::ios::out | std::ios::binary).seekp(100) << "damaged";
+    c.cache.release(*s);
+  }
+  const auto hang = std::make_shared<Hang>();
+  const auto logger = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("hangs", hang));
+  {
+    TinyCache c(20, 0, folder.string());
+    const auto load = [&](const TokenIds& ids) {
+      auto s = c.waiting(ids);
+      c.cache.look_up(*s, kCosts);
+      if (s->cached.loads == 0) return s;
+      c.cache.adopt(*s);
+      c.cache.start_loads(*s);
+      const auto start = Clock::now();
+      while (s->cached.loading && seconds(Clock::now() - start) < 10) {
+        c.cache.wait_for_loads();
+        c.cache.poll_loads([&](SequenceId id) { return id == s->id ? s.get() : nullptr; });
+      }
+      EXPECT_FALSE(s->cached.loading);
+      return s;
+    };
+    const auto s = load(prompt);
+    EXPECT_EQ(s->cached.loads, 3);
+    EXPECT_EQ(s->computed, kPageTokens) << "the first page was there";
+    EXPECT_EQ(load(other)->cached.loads, 0) << "nobody else waits for it";
+    hang->end();
+    for (int i = 0; i < 100; ++i) {
+      c.cache.wait_for_loads();
+      c.cache.poll_loads([](SequenceId) { return nullptr; });
+    }
+    const auto later = load(other);
+    EXPECT_EQ(later->cached.loads, 3);
+    EXPECT_EQ(later->computed, 3 * kPageTokens);
+    c.cache.release(*s);
+    c.cache.release(*later);
+    EXPECT_EQ(c.cache.available_pages(), 20);
+  }
+  spdlog::set_default_logger(logger);
+  std::filesystem::remove_all(folder);
+}
+
 // Whatever happens meanwhile, it finds what it would find if it asked for the first time.
 TEST(PageCache, FindsTheSameWhetherItLookedBeforeOrNot) {
   for (unsigned seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
-    Cache c(60, seed % 2 ? 1000 : 0);
+    TinyCache c(60, seed % 2 ? 1000 : 0);
     const auto any_prompt = [&] {
       TokenIds ids = numbers(static_cast<TokenId>(random() % 3) * 10'000, static_cast<int>(random() % 25));
       const size_t own = random() % 3 == 0 ? 0 : random() % ids.size();  // from where on it is like no other

@@ -204,6 +204,28 @@ TEST(PageStore, MissesAPageWhereItsThreadHasNoMemory) {
   EXPECT_TRUE(load(store, 1));
 }
 
+// One slow moment must not keep pages from being read ever again.
+TEST(PageStore, ForgetsThatTheDiskWasSlow) {
+  const TemporaryFolder folder;
+  PageStoreOptions options = on_disk(folder);
+  options.page_bytes = 100;  // opening a file alone takes longer than is assumed for that
+  options.rescan = std::chrono::milliseconds(1);
+  PageStore store(options);
+  Bytes page = sample_page(1, 100);
+  store.put(sample_key(1), page);
+  store.flush();
+  const double assumed = store.disk_read_seconds_per_page();
+  for (uint64_t i = 0; i < 50; ++i) {
+    ASSERT_EQ(store.load(sample_key(1), page, i), Load::kPending);
+    store.wait_completed();
+  }
+  const double measured = store.disk_read_seconds_per_page();
+  ASSERT_GT(measured, assumed);
+  for (int i = 0; i < 2000 && store.disk_read_seconds_per_page() > 1.1 * assumed; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_LE(store.disk_read_seconds_per_page(), 1.1 * assumed);
+}
+
 TEST(PageStore, DropsPagesRatherThanWait) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder);

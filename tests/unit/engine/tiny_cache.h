@@ -1,0 +1,72 @@
+// A page cache without a model, and sequences that take what is there.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/page_cache.h"
+
+namespace quire::testing {
+
+inline constexpr KvShape kTinyShape{KvType::kBf16, 1, 1, 16};
+// Reading a page beats computing it.
+inline constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
+
+class TinyCache {
+ public:
+  // Keeps `stored_pages` in host memory, and 1 MiB of them in the folder, if there is one.
+  TinyCache(int pages, size_t stored_pages, const std::string& folder = {})
+      : memory_(kTinyShape, pages), cache(memory_, options(stored_pages, folder)) {}
+
+  std::unique_ptr<Sequence> waiting(const TokenIds& prompt) {
+    auto request = std::make_shared<RequestState>();
+    request->prompt_tokens = static_cast<int>(prompt.size());
+    request->max_new_tokens = 1;
+    auto s = std::make_unique<Sequence>(++last_id_, std::move(request), 0, prompt, nullptr);
+    cache.begin(*s);
+    return s;
+  }
+  // Takes what is there and computes the rest.
+  void run(Sequence& s) {
+    cache.adopt(s);
+    const int rows = static_cast<int>(s.tokens.size()) - s.computed;
+    cache.grow(s, rows);
+    s.computed += rows;
+    cache.register_finished(s);
+  }
+  void run_and_end(const TokenIds& prompt) {
+    const auto s = waiting(prompt);
+    run(*s);
+    cache.release(*s);
+  }
+  // Questions that looking up takes.
+  uint64_t look_up(Sequence& s) {
+    const uint64_t before = cache.questions();
+    cache.look_up(s, kSlow);
+    return cache.questions() - before;
+  }
+
+ private:
+  static PageCacheOptions options(size_t stored_pages, const std::string& folder) {
+    PageCacheOptions o;
+    o.host_bytes = stored_pages * kTinyShape.page_bytes();
+    o.directory = folder;
+    o.disk_bytes = size_t{1} << 20;
+    return o;
+  }
+
+  KvMemory memory_;
+  SequenceId last_id_ = 0;
+
+ public:
+  PageCache cache;
+};
+
+inline TokenIds numbers(TokenId first, int pages) {
+  TokenIds ids;
+  for (int i = 0; i <= pages * kPageTokens; ++i) ids.push_back(first + i);
+  return ids;
+}
+
+}  // namespace quire::testing
