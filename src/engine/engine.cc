@@ -170,7 +170,11 @@ void Engine::generate(Request request, const Callback& callback) {
   std::condition_variable done;
   int left = request.sampling.n;
   submit(std::move(request), [&](const Output& out) {
-    callback(out);
+    try {
+      callback(out);
+    } catch (const std::bad_alloc&) {
+      if (out.finish != FinishReason::kError) throw;  // it ends with that, which is the last there is to tell
+    }
     if (out.finish == FinishReason::kNone) return;
     const std::lock_guard lock(mutex);
     if (--left == 0) done.notify_one();

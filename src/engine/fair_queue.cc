@@ -37,17 +37,21 @@ int TenantShares::enter(std::string_view tenant) {
   for (const Share& s : shares_) {
     if (s.requests > 0) least = std::min(least, s.served);
   }
-  shares_.reserve(shares_.size() + 1);  // may throw: before the name has a number
-  auto [at, fresh] = numbers_.try_emplace(std::string(tenant), 0);
+  // What may throw comes before the name has a number; leave() finds place in free_.
+  Share unserved{.name = std::string(tenant), .requests = 0, .served = 0};
+  if (free_.empty()) {
+    shares_.reserve(shares_.size() + 1);
+    free_.reserve(shares_.capacity());
+  }
+  auto [at, fresh] = numbers_.try_emplace(unserved.name, 0);
   if (fresh) {
     if (free_.empty()) {
-      at->second = static_cast<int>(shares_.size());
+      free_.push_back(static_cast<int>(shares_.size()));
       shares_.emplace_back();
-    } else {
-      at->second = free_.back();
-      free_.pop_back();
     }
-    shares_[static_cast<size_t>(at->second)] = {.name = std::string(tenant), .requests = 0, .served = 0};
+    at->second = free_.back();
+    free_.pop_back();
+    shares_[static_cast<size_t>(at->second)] = std::move(unserved);
   }
   Share& share = shares_[static_cast<size_t>(at->second)];
   if (share.requests++ == 0 && least != std::numeric_limits<double>::infinity())

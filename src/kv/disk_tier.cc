@@ -308,8 +308,9 @@ void DiskTier::add(const Found& found) {
     }
     return;
   }
-  order_.push_front({found.name, found.bytes, found.used, found.used, looks_});
-  files_.emplace(found.name, order_.begin());
+  Files file{{found.name, found.bytes, found.used, found.used, looks_}};
+  files_.emplace(found.name, file.begin());  // may throw: before the file has its place
+  order_.splice(order_.begin(), file);
   bytes_ += found.bytes;
   pages_ += found.name.identity == identity_;
 }

@@ -7,10 +7,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <vector>
 
+#include "engine/fair_queue.h"
+#include "unit/engine/tiny_cache.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace {
@@ -113,6 +117,85 @@ TEST(OutOfMemory, OfACallbackDoesNotEndOtherAnswers) {
     const testing::Answer a = testing::answer(engine, request);
     EXPECT_EQ(a.last.finish, FinishReason::kLength);
     EXPECT_EQ(a.tokens, right);
+  }
+}
+
+// Who waits for such an answer does not wait for ever.
+TEST(OutOfMemory, OfACallbackEndsGenerate) {
+  Engine engine(testing::tiny_options());
+  Request request;
+  request.prompt = testing::random_tokens(1, 20);
+  request.sampling.max_tokens = 3;
+  request.sampling.n = 2;
+  int calls = 0;
+  engine.generate(request, [&](const Output&) {
+    ++calls;
+    throw std::bad_alloc();
+  });
+  EXPECT_GE(calls, 4);  // each choice is told that it has ended with an error, too
+}
+
+// Two prompts are being loaded when an allocation fails: one that is through, and one that asks for more.
+void fail_a_load(const std::string& folder, int fail_at) {
+  testing::TinyCache c(64, 0, folder);
+  std::unique_ptr<Sequence> loading[2];
+  const auto find = [&](SequenceId id) -> Sequence* {
+    for (const auto& s : loading) {
+      if (s && s->id == id) return s.get();
+    }
+    return nullptr;
+  };
+  for (int i = 0; i < 2; ++i) {
+    loading[i] = c.waiting(testing::numbers(1000 * i, 1 + 39 * i));
+    c.look_up(*loading[i]);
+    ASSERT_EQ(loading[i]->cached.loads, 1 + 39 * i);
+    c.cache.adopt(*loading[i]);
+    c.cache.start_loads(*loading[i]);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until what was asked for is read
+  allocations_left = fail_at;
+  try {
+    c.cache.poll_loads(find);
+  } catch (const std::bad_alloc&) {  // as the engine does, which ends both then
+  }
+  allocations_left = -1;
+  for (auto& s : loading) {
+    c.cache.release(*s);
+    s.reset();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  c.cache.poll_loads(find);
+  EXPECT_EQ(c.cache.available_pages(), 64);
+}
+
+TEST(OutOfMemory, OfALoadLeavesNothingBehind) {
+  const auto folder = std::filesystem::temp_directory_path() / ("quire-load-" + std::to_string(::getpid()));
+  {
+    testing::TinyCache c(64, 0, folder.string());
+    for (int i = 0; i < 2; ++i) c.run_and_end(testing::numbers(1000 * i, 1 + 39 * i));
+  }
+  for (int i = 0; i < 6 && !HasFailure(); ++i) fail_a_load(folder.string(), i);
+  std::filesystem::remove_all(folder);
+}
+
+// A tenant that could not be taken in is not there, and leaving takes no memory.
+TEST(OutOfMemory, OfATenantLeavesNoHalfOfOne) {
+  const std::string name = "a tenant whose name is too long to need no memory of its own";
+  for (int fail_at = 0; fail_at < 10; ++fail_at) {
+    TenantShares shares;
+    for (int i = 0; i < 5000; ++i) shares.enter(std::to_string(i));  // more than are remembered once they have left
+    allocations_left = fail_at;
+    try {
+      shares.enter(name);
+    } catch (const std::bad_alloc&) {
+      allocations_left = -1;
+      shares.enter(name);
+    }
+    allocations_left = 0;
+    EXPECT_NO_THROW(shares.leave(5000));
+    EXPECT_NO_THROW(shares.leave(4999));
+    allocations_left = -1;
+    EXPECT_NE(shares.enter(name), shares.enter("another"));
   }
 }
 

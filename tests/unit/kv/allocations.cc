@@ -7,12 +7,14 @@
 namespace {
 thread_local uint64_t count = 0;
 thread_local bool spared = false;
+thread_local int left = -1;  // until one fails; -1: none does
 std::atomic<bool> failing{false};
 }  // namespace
 
 void* operator new(size_t bytes) {
   ++count;
-  void* memory = failing.load(std::memory_order_relaxed) && !spared ? nullptr : std::malloc(bytes);
+  const bool fails = (failing.load(std::memory_order_relaxed) && !spared) || (left >= 0 && left-- == 0);
+  void* memory = fails ? nullptr : std::malloc(bytes);
   return memory ? memory : throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
@@ -21,6 +23,9 @@ void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 namespace quire {
 
 uint64_t allocations() { return count; }
+
+NoMemoryAfter::NoMemoryAfter(int count) { left = count; }
+NoMemoryAfter::~NoMemoryAfter() { left = -1; }
 
 NoMemoryForOthers::NoMemoryForOthers() { spared = failing = true; }
 NoMemoryForOthers::~NoMemoryForOthers() { spared = failing = false; }

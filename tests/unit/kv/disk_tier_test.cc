@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "unit/kv/allocations.h"
 #include "unit/kv/page_samples.h"
 
 namespace quire {
@@ -108,6 +109,24 @@ TEST_F(DiskTierTest, StaysBelowItsLimitAndEvictsTheLeastRecentlyUsed) {
     EXPECT_LE(folder_.files().size(), 4u);
   }
   EXPECT_EQ(tier.stats().bytes, 4 * kFileBytes);
+}
+
+// A file that could not be noted is found later, and the room that others need is made all the same.
+TEST_F(DiskTierTest, MakesRoomAfterAnAllocationFailed) {
+  int written = 0;
+  for (int count = 0; count < 12; ++count) {
+    DiskTier tier(options(2));
+    const auto page = sample_page(count, kBytes);
+    try {
+      const NoMemoryAfter failing(count);
+      tier.write(sample_key(count), page);
+    } catch (const std::bad_alloc&) {
+    }
+    // Not all are: where it failed with the temporary file in place, writing is suspended.
+    for (int i = 100; i < 104; ++i) written += write(tier, 10 * count + i);
+    EXPECT_LE(tier.stats().bytes, 2 * kFileBytes);
+  }
+  EXPECT_GT(written, 4 * 4);
 }
 
 TEST_F(DiskTierTest, KnowsTheOrderOfUsesAfterARestart) {
