@@ -431,5 +431,80 @@ TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
   EXPECT_GT(stats.pages_evicted, 0u);
 }
 
+// The same in every mode, with requests at the edges of what is allowed, cancelled and late at any moment.
+TEST(EqualityUnderLoad, HoldsInEveryMode) {
+  const auto folder = std::filesystem::temp_directory_path() / ("quire-modes-" + std::to_string(::getpid()));
+  constexpr int kContext = 96;
+  std::mt19937 random(2);
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 120; ++i) {
+    constexpr int kLengths[] = {1, 15, 16, 17, 32, 48, 64, kContext - 1};
+    const int length = kLengths[random() % std::size(kLengths)];
+    Request r = request(random_tokens(random() % 2, length), 1 + static_cast<int>(random() % 24));
+    if (random() % 3 == 0) r.prompt.back() = static_cast<TokenId>(i);
+    r.sampling.seed = i;
+    r.sampling.n = random() % 6 == 0 ? 3 : 1;
+    r.tenant = std::to_string(random() % 2);
+    r.priority = static_cast<int>(random() % 2);
+    if (random() % 6 == 0) {
+      r.sampling.prompt_logprobs = 1;
+      r.sampling.max_tokens = static_cast<int>(random() % 3);
+    } else if (random() % 6 == 0) {
+      r.pooling = random() % 2 ? Pooling::kMean : Pooling::kLast;
+      r.sampling.n = 1;
+    }
+    requests.push_back(std::move(r));
+  }
+  EngineOptions plain_options = tiny_options();
+  plain_options.prefix_cache = false;
+  plain_options.max_model_len = kContext;
+  std::vector<Answers> alone;
+  {
+    Engine engine(plain_options);
+    for (const Request& r : requests) alone.push_back(answers(engine, r));
+  }
+  for (unsigned mode = 0; mode < 24; ++mode) {
+    EngineOptions o = plain_options;
+    o.prefix_cache = mode % 2 == 0;
+    o.chunked_prefill = mode / 2 % 2 == 0;
+    o.kv_cache = mode / 4 % 3 != 1;
+    o.scheduler = mode / 4 % 3 == 2 ? "static" : "continuous";
+    o.max_num_seqs = mode < 12 ? 6 : 3;
+    o.max_num_batched_tokens = mode < 12 ? 20 : 2;
+    o.kv_cache_bytes = (mode < 12 ? 12 : kContext / 16) * kTinyPageBytes;
+    o.host_cache_bytes = 10 * kTinyPageBytes;
+    if (mode % 3 == 0) o.cache_dir = folder.string();
+    std::vector<Request> together = requests;
+    for (Request& r : together) r.timeout = random() % 8 == 0 ? 0.001 * static_cast<double>(1 + random() % 100) : 0;
+    Engine engine(o);
+    const std::vector<Answers> all = testing::answers_together(engine, together, [&](size_t, RequestId id) {
+      if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      if (random() % 6 == 0) engine.cancel(id - random() % 8);
+    });
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (size_t choice = 0; choice < all[i].size(); ++choice) {
+        const Answer &a = alone[i][choice], &b = all[i][choice];
+        const std::string what = "mode " + std::to_string(mode) + ", request " + std::to_string(i);
+        EXPECT_EQ(b.ends, 1) << what;
+        if (b.last.finish == FinishReason::kCancelled || b.last.finish == FinishReason::kTimeout) {
+          ASSERT_LE(b.tokens.size(), a.tokens.size()) << what;
+          EXPECT_TRUE(std::equal(b.tokens.begin(), b.tokens.end(), a.tokens.begin())) << what;
+          continue;
+        }
+        expect_same(a, b, what);
+        EXPECT_EQ(a.last.embedding, b.last.embedding) << what;
+        ASSERT_EQ(a.prompt.size(), b.prompt.size()) << what;
+        for (size_t j = 0; j < a.prompt.size(); ++j) EXPECT_EQ(a.prompt[j].logprob, b.prompt[j].logprob) << what;
+      }
+    }
+    // The last step tells its callbacks first and counts then.
+    for (int i = 0; i < 1000 && engine.stats().running + engine.stats().waiting > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(engine.stats().running + engine.stats().waiting, 0) << "mode " << mode;
+    EXPECT_EQ(engine.stats().kv_pages_used, 0) << "mode " << mode;
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace quire
