@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -35,8 +36,9 @@ KvType parse_kv_type(const std::string& name, Activations activations) {
 }
 std::string_view name_of(KvType t) { return t == KvType::kF32 ? "f32" : t == KvType::kF16 ? "f16" : "bf16"; }
 
-void check_positive(const char* flag, int value, int lowest) {
-  if (value < lowest) throw invalid("{} {}: at least {}", flag, value, lowest);
+template <class T>
+void check_range(const char* flag, T value, T low, T high) {
+  if (!(value >= low && value <= high)) throw invalid("{} {}: {} to {}", flag, value, low, high);  // NaN, too
 }
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -130,9 +132,11 @@ int checked_threads(int threads) {
 }  // namespace
 
 LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(checked_threads(options.threads)) {
-  check_positive("--max-num-seqs", options.max_num_seqs, 1);
-  check_positive("--max-num-batched-tokens", options.max_num_batched_tokens, 1);
-  check_positive("--max-model-len", options.max_model_len, 0);
+  check_range("--max-num-seqs", options.max_num_seqs, 1, 1 << 16);
+  check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, 1 << 20);
+  check_range("--max-model-len", options.max_model_len, 0, std::numeric_limits<int>::max());
+  check_range("--tpot-target", options.tpot_target, 0.001, 1e3);
+  check_range("--ttft-target", options.ttft_target, 0.0, 1e6);
   if (options.scheduler != "continuous" && options.scheduler != "static")
     throw invalid("--scheduler '{}': there are continuous, static", options.scheduler);
   const size_t budget = memory_budget(options), before = anonymous_memory();

@@ -106,18 +106,11 @@ class Planner {
     }
   }
 
-  // Pages that running sequences still need for their tokens, and one for each to grow into.
+  // Pages that running sequences still need for their tokens, beside those taken already, and one for each to grow
+  // into.
   int promised() const {
-    int pages = 0;
-    for (size_t i = 0; i < running_; ++i) {
-      const SequenceView& s = state_.running[i];
-      pages += grow(s, s.tokens - s.computed) + 1;
-    }
-    for (const Chunk& c : plan_.chunks) {  // already taken from free_
-      const auto s = std::find_if(state_.running.begin(), state_.running.end(),
-                                  [&](const SequenceView& v) { return v.id == c.id; });
-      pages -= grow(*s, c.rows);
-    }
+    int pages = free_ - state_.free_pages;
+    for (const SequenceView& s : state_.running) pages += grow(s, s.tokens - s.computed) + 1;
     return pages;
   }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <climits>
+#include <cmath>
 #include <thread>
 
 #include "base/error.h"
@@ -289,6 +291,9 @@ TEST(Engine, NamesWhatIsWrongWithItsOptions) {
             }).find("--kv-cache-size"),
             std::string::npos);
   EXPECT_NE(message([](auto& o) { o.threads = -1; }).find("--threads"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.max_num_seqs = INT_MAX; }).find("--max-num-seqs"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.max_num_batched_tokens = INT_MAX; }).find("1048576"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.tpot_target = std::nan(""); }).find("--tpot-target"), std::string::npos);
 }
 
 }  // namespace
