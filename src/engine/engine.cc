@@ -137,6 +137,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   state->banned_runs = std::move(request.banned_runs);
   if (!request.sampling.bad_words.empty()) state->banned_runs = spellings(request.sampling.bad_words);
   if (!request.sampling.ignore_eos) state->end_tokens = s.end_tokens;
+  state->stops = prepare_stops(std::exchange(request.sampling.stop, {}));
   state->sampling = std::move(request.sampling);
   state->callback = std::move(callback);
   state->pooling = request.pooling;

@@ -28,7 +28,7 @@ Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int 
       request(std::move(r)),
       choice(index),
       tokens(prompt),
-      stop(request->sampling.stop, request->sampling.include_stop_str_in_output) {
+      stop(request->stops, request->sampling.include_stop_str_in_output) {
   if (tokenizer) {
     detokenizer.emplace(*tokenizer,
                         DecodeOptions{.skip_special = request->sampling.skip_special_tokens, .continues = true});
@@ -86,7 +86,7 @@ bool Sequence::accept(const Sampled& sampled) {
     out.text = std::move(step.text);
     if (step.stopped()) {
       out.finish = FinishReason::kStop;
-      out.stop_reason = params.stop[*step.which];
+      out.stop_reason = request->stops[*step.which].text;
       out.stop_token.reset();
     } else if (out.finish != FinishReason::kNone) {
       out.text += stop.finish().text;

@@ -25,9 +25,10 @@ struct RequestState {
   SamplingParams sampling;
   Pooling pooling = Pooling::kNone;
   Engine::Callback callback;
-  TokenIds end_tokens;    // the model's, none with ignore_eos
-  TokenIds banned_early;  // end and stop tokens: while fewer than min_tokens are there
-  TokenRuns banned_runs;  // the spellings of bad words; null: none
+  TokenIds end_tokens;            // the model's, none with ignore_eos
+  TokenIds banned_early;          // end and stop tokens: while fewer than min_tokens are there
+  TokenRuns banned_runs;          // the spellings of bad words; null: none
+  std::vector<StopString> stops;  // moved out of `sampling`
   std::string tenant, cache_salt;
   int priority = 0;
   int tenant_number = 0;  // of TenantShares, while the request is in the engine

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +19,22 @@ struct StopStep {
   bool operator==(const StopStep&) const = default;
 };
 
+// A stop string, prepared once for all answers of a request (Knuth-Morris-Pratt).
+struct StopString {
+  std::string text;
+  std::vector<uint16_t> border;  // border[i] is the length of the longest proper border of text[0..i]
+};
+// None is empty or longer than 65,535 bytes.
+std::vector<StopString> prepare_stops(std::vector<std::string> stops);
+
 // Text goes in by pieces, and comes out late by what may still become a stop string. The answer ends where the first
 // stop string is complete (the longest, if several end there; the first in the list, if they are equal), before it or,
 // with include_stop, behind it. How the text is cut into pieces changes nothing. If pieces and stop strings are whole
 // UTF-8 characters, so is all that comes out. Time: bytes times stop strings.
 class StopMatcher {
  public:
-  // No stop string is empty.
-  explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
+  // `stops` outlive it.
+  explicit StopMatcher(std::span<const StopString> stops, bool include_stop = false);
 
   // Once stopped, every further call gives empty text and the same `which`.
   StopStep push(std::string_view delta);
@@ -32,14 +42,8 @@ class StopMatcher {
   StopStep finish();
 
  private:
-  // Knuth-Morris-Pratt: border[i] is the length of the longest proper border of text[0..i].
-  struct Pattern {
-    std::string text;
-    std::vector<size_t> border;
-    size_t matched = 0;  // this many of its bytes end the text so far
-  };
-
-  std::vector<Pattern> patterns_;
+  std::span<const StopString> stops_;
+  std::vector<size_t> matched_;  // so many bytes of each stop string end the text so far
   bool include_stop_;
   std::string held_;
   std::optional<size_t> which_;

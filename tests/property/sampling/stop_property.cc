@@ -33,7 +33,8 @@ RC_GTEST_PROP(StopMatcher, EndsWhereThePlainSearchEndsHoweverTheTextIsCut, ()) {
   const auto deltas = *rc::gen::container<std::vector<std::string>>(word);
   const bool include = *rc::gen::arbitrary<bool>();
 
-  StopMatcher matcher(stops, include);
+  const std::vector<StopString> prepared = prepare_stops(stops);
+  StopMatcher matcher(prepared, include);
   StopStep all;
   std::string text;
   for (const std::string& delta : deltas) {

@@ -6,13 +6,15 @@ namespace quire {
 namespace {
 
 TEST(StopMatcher, PassesTextOnWithoutStopStrings) {
-  StopMatcher matcher({});
+  const auto stops = prepare_stops({});
+  StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("hello"), (StopStep{"hello", {}}));
   EXPECT_EQ(matcher.finish(), (StopStep{"", {}}));
 }
 
 TEST(StopMatcher, HoldsBackWhatMayBecomeAStopString) {
-  StopMatcher matcher({"</s>"});
+  const auto stops = prepare_stops({"</s>"});
+  StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("a <"), (StopStep{"a ", {}}));
   EXPECT_EQ(matcher.push("/"), (StopStep{"", {}}));
   EXPECT_EQ(matcher.push("b>"), (StopStep{"</b>", {}}));
@@ -21,7 +23,8 @@ TEST(StopMatcher, HoldsBackWhatMayBecomeAStopString) {
 }
 
 TEST(StopMatcher, CutsTheAnswerBeforeTheStopString) {
-  StopMatcher matcher({"\n\n", "END"});
+  const auto stops = prepare_stops({"\n\n", "END"});
+  StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("fine E"), (StopStep{"fine ", {}}));
   EXPECT_EQ(matcher.push("ND and more"), (StopStep{"", 1}));
   EXPECT_EQ(matcher.push("END"), (StopStep{"", 1}));
@@ -29,25 +32,28 @@ TEST(StopMatcher, CutsTheAnswerBeforeTheStopString) {
 }
 
 TEST(StopMatcher, KeepsTheStopStringIfTold) {
-  StopMatcher matcher({"END"}, true);
+  const auto stops = prepare_stops({"END"});
+  StopMatcher matcher(stops, true);
   EXPECT_EQ(matcher.push("fine E"), (StopStep{"fine E", {}}));
   EXPECT_EQ(matcher.push("ND and more"), (StopStep{"ND", 0}));
 }
 
 TEST(StopMatcher, EndsAtTheFirstCompleteOneAndTakesTheLongestThere) {
-  EXPECT_EQ(StopMatcher({"bcde", "c", "abc"}).push("xabcde"), (StopStep{"x", 2}));
-  EXPECT_EQ(StopMatcher({"b", "b"}).push("ab"), (StopStep{"a", 0}));
+  EXPECT_EQ(StopMatcher(prepare_stops({"bcde", "c", "abc"})).push("xabcde"), (StopStep{"x", 2}));
+  EXPECT_EQ(StopMatcher(prepare_stops({"b", "b"})).push("ab"), (StopStep{"a", 0}));
 }
 
 TEST(StopMatcher, FindsAStopStringThatBeginsWithinAFailedOne) {
-  StopMatcher matcher({"aab"});
+  const auto stops = prepare_stops({"aab"});
+  StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("aa"), (StopStep{"", {}}));
   EXPECT_EQ(matcher.push("a"), (StopStep{"a", {}}));
   EXPECT_EQ(matcher.push("b"), (StopStep{"", 0}));
 }
 
 TEST(StopMatcher, KeepsHoldingWhenNothingCame) {
-  StopMatcher matcher({"ab"});
+  const auto stops = prepare_stops({"ab"});
+  StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("a"), (StopStep{"", {}}));
   EXPECT_EQ(matcher.push(""), (StopStep{"", {}}));
   EXPECT_EQ(matcher.push("b"), (StopStep{"", 0}));
