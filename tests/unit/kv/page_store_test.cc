@@ -215,9 +215,12 @@ TEST(PageStore, ForgetsThatTheDiskWasSlow) {
   store.put(sample_key(1), page);
   store.flush();
   const double assumed = store.disk_read_seconds_per_page();
+  std::vector<PageStore::Completed> done;
   for (uint64_t i = 0; i < 50; ++i) {
     ASSERT_EQ(store.load(sample_key(1), page, i), Load::kPending);
     store.wait_completed();
+    store.completed(done);
+    ASSERT_EQ(done, (std::vector<PageStore::Completed>{{i, true}}));
   }
   const double measured = store.disk_read_seconds_per_page();
   ASSERT_GT(measured, assumed);
