@@ -30,9 +30,10 @@ inline constexpr int kRowGroup = 16;
 constexpr size_t padded_rows(int rows) {  // that a buffer for `rows` rows holds
   return static_cast<size_t>((rows + kRowGroup - 1) / kRowGroup * kRowGroup);
 }
+inline constexpr float kSmallestInt8 = 0x1p-121f;  // a block of smaller inputs counts as zeros: 127 / max is finite
 struct Int8Block {
   int8_t q[kBlock];      // input = scale * q, in kPairOrder within each eight; |q| <= 127
-  float scale;           // max |input| / 127
+  float scale;           // max |input| / 127; no number where an input is none
   float sum;             // scale * (sum of q): what a minimum is multiplied with
   int32_t half_sums[2];  // of q over inputs 0..15 and 16..31
 };

@@ -1,6 +1,7 @@
 // The definition of every kernel in plain scalar text. Obvious, slow, and the oracle of the others.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -23,14 +24,16 @@ float norm_factor(const float* x, int cols, float epsilon) {
 }
 
 void write_int8(const float* x, Int8Block& out) {
-  float largest = 0;
-  for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(x[i]));
+  uint32_t bits = 0;  // magnitudes have the order of their bits, and NaN is the largest
+  for (int i = 0; i < kBlock; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
+  const auto largest = std::bit_cast<float>(bits);
   out.scale = largest / 127.0f;
-  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  const float inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
   out.half_sums[0] = out.half_sums[1] = 0;
   for (int i = 0; i < kBlock; ++i) {
     const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-    const int q = static_cast<int>(std::nearbyint(std::clamp(x[k] * inverse, -127.0f, 127.0f)));
+    const float value = x[k] * inverse;
+    const int q = static_cast<int>(std::nearbyint(value > -127.0f ? value : -127.0f));  // NaN is -127
     out.q[i] = static_cast<int8_t>(q);
     out.half_sums[k / 16] += q;
   }

@@ -37,10 +37,7 @@ QUIRE_INLINE void write_bf16(F x0, F x1, uint16_t* x, float& sum) {
                        _mm512_cvtepi32_epi16(shift_right<16>(bits(halves[half])).v));
     store(rounded + half * kLanes, halves[half]);
   }
-  __m128 even_odd = _mm_setzero_ps();
-  for (int i = 0; i < kBlock; i += 2)
-    even_odd = _mm_add_ps(even_odd, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(rounded + i)));
-  sum = even_odd[0] + even_odd[1];
+  sum = sum_even_odd(rounded);
 }
 
 void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {

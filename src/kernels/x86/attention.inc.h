@@ -24,11 +24,7 @@ constexpr int lines_beside(int queries) { return queries == 1 ? 2 : 1; }
 QUIRE_INLINE float minus_infinity() { return -__builtin_inff(); }
 
 // attention_bf16() as float32.
-QUIRE_INLINE F round_bf16(F x) {
-  const I last = band(shift_right<16>(bits(x)), set1(int32_t{1}));
-  const I rounded = add(bits(x), add(last, set1(int32_t{0x7fff})));
-  return where_at_least(bits(band(rounded, set1(int32_t{-0x10000}))), abs(x), set1(kSmallestRounded));
-}
+QUIRE_INLINE F round_bf16(F x) { return to_bf16(without_small(x, set1(kSmallestRounded))); }
 
 // weight_lane().
 QUIRE_INLINE F weight(F x) {
@@ -192,7 +188,7 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   for (int g = 0; g < kGroups; ++g) {
     x[g] = mul(load(scores + g * kLanes), set1(scale));
     if (!all) x[g] = within(x[g], none, from - g * kLanes, to - g * kLanes);
-    largest = max(largest, x[g]);
+    largest = max(x[g], largest);  // a score that is no number weighs nothing
   }
   F sums = load(s.sums[query]);
   const float top = max_lanes(largest);
@@ -201,8 +197,7 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
     sums = mul(sums, correction);
     float* acc = s.acc + static_cast<size_t>(query) * s.stride;
     for (size_t d = 0; d < s.stride; d += kLanes) {
-      const F value = mul(load(acc + d), correction);
-      store(acc + d, where_at_least(value, abs(value), set1(kSmallestSum)));
+      store(acc + d, without_small(mul(load(acc + d), correction), set1(kSmallestSum)));
     }
     s.max[query] = top;
   }

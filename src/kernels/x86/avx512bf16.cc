@@ -15,12 +15,7 @@ QUIRE_INLINE void write_pairs(F x0, F x1, PairBlock& out) {
   _mm512_storeu_si512(out.pairs, links(halves[0], halves[1]).v);
   alignas(64) float rounded[kBlock];
   store(rounded, halves[0]), store(rounded + kLanes, halves[1]);
-  float even = 0, odd = 0;
-  for (int i = 0; i < kBlock; i += 2) {
-    even += rounded[i];
-    odd += rounded[i + 1];
-  }
-  out.sum = even + odd;
+  out.sum = sum_even_odd(rounded);
 }
 
 void quantize_pairs(const QuantizeArgs& a, int row_begin, int row_end) {

@@ -24,25 +24,25 @@ float norm_factor(const float* x, int cols, float epsilon) {
 }
 
 QUIRE_INLINE void write_int8(F x0, F x1, Int8Block& out) {
-  const float largest = max_lanes(max(abs(x0), abs(x1)));
+  const float largest = largest_magnitude(x0, x1);
   out.scale = largest / 127.0f;
-  const F inverse = set1(largest > 0 ? 127.0f / largest : 0.0f), top = set1(127.0f), bottom = set1(-127.0f);
+  const F inverse = set1(largest >= kSmallestInt8 ? 127.0f / largest : 0.0f), bottom = set1(-127.0f);
   const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);  // kPairOrder, twice
   const F halves[2] = {x0, x1};
   for (int half = 0; half < 2; ++half) {
-    const __m128i bytes = to_bytes(to_int(min(max(mul(halves[half], inverse), bottom), top)));
+    const __m128i bytes = to_bytes(to_int(max(mul(halves[half], inverse), bottom)));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), _mm_shuffle_epi8(bytes, order));
     out.half_sums[half] = sum_bytes(bytes);
   }
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 
-// bf16_to_f32(f32_to_bf16(x)), lane by lane.
-QUIRE_INLINE F to_bf16(F x) {
-  const auto truncate = [](I a) __attribute__((always_inline)) { return bits(shift_left<16>(shift_right<16>(a))); };
-  const I raw = bits(x), odd = band(shift_right<16>(raw), set1(int32_t{1}));
-  const F rounded = truncate(add(raw, add(odd, set1(int32_t{0x7fff}))));
-  return where_number(rounded, truncate(bor(raw, set1(int32_t{0x400000}))), x);
+// FloatBlock::sum of a block of rounded inputs.
+QUIRE_INLINE float sum_even_odd(const float* x) {
+  __m128 sums = _mm_setzero_ps();
+  for (int i = 0; i < kBlock; i += 2)
+    sums = _mm_add_ps(sums, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(x + i)));
+  return sums[0] + sums[1];
 }
 
 QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) {
@@ -51,12 +51,7 @@ QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) 
   if (!round_to_bf16) return;  // the sum is used with bf16 only
   store(out.x, to_bf16(x0));
   store(out.x + kLanes, to_bf16(x1));
-  float even = 0, odd = 0;
-  for (int i = 0; i < kBlock; i += 2) {
-    even += out.x[i];
-    odd += out.x[i + 1];
-  }
-  out.sum = even + odd;
+  out.sum = sum_even_odd(out.x);
 }
 
 // Calls write(b, x0, x1) for each block of a row: its inputs, normalised.

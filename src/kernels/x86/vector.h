@@ -42,7 +42,7 @@ QUIRE_INLINE F sub(F a, F b) { return {_mm512_sub_ps(a.v, b.v)}; }
 QUIRE_INLINE F mul(F a, F b) { return {_mm512_mul_ps(a.v, b.v)}; }
 QUIRE_INLINE F div(F a, F b) { return {_mm512_div_ps(a.v, b.v)}; }
 QUIRE_INLINE F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-QUIRE_INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
+QUIRE_INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }  // b if either is NaN
 QUIRE_INLINE F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }
 QUIRE_INLINE F abs(F a) { return {_mm512_abs_ps(a.v)}; }
 QUIRE_INLINE F round(F a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
@@ -57,8 +57,11 @@ QUIRE_INLINE F within(F a, F b, int first, int end) {
 QUIRE_INLINE F where_at_least(F a, F x, F limit) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), a.v)};
 }
+// a, but 0 where |a| < limit: NaN stays
+QUIRE_INLINE F without_small(F a, F limit) {
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(abs(a).v, limit.v, _CMP_NLT_UQ), a.v)};
+}
 QUIRE_INLINE I to_int(F a) { return {_mm512_cvtps_epi32(a.v)}; }
-QUIRE_INLINE F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 QUIRE_INLINE F bits(I a) { return {_mm512_castsi512_ps(a.v)}; }
 QUIRE_INLINE I bits(F a) { return {_mm512_castps_si512(a.v)}; }
 // a where x is a number, b where it is NaN
@@ -68,7 +71,7 @@ QUIRE_INLINE F where_number(F a, F b, F x) {
 QUIRE_INLINE I set1(int32_t x) { return {_mm512_set1_epi32(x)}; }
 QUIRE_INLINE I zero_int() { return {_mm512_setzero_si512()}; }
 QUIRE_INLINE I add(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
-QUIRE_INLINE I sub(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+QUIRE_INLINE I max(I a, I b) { return {_mm512_max_epi32(a.v, b.v)}; }
 QUIRE_INLINE I band(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 QUIRE_INLINE I bor(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int kBits>
@@ -78,10 +81,6 @@ QUIRE_INLINE I shift_left(I a) {
 template <int kBits>
 QUIRE_INLINE I shift_right(I a) {
   return {_mm512_srli_epi32(a.v, kBits)};
-}
-template <int kBits>
-QUIRE_INLINE I shift_right_signed(I a) {
-  return {_mm512_srai_epi32(a.v, kBits)};
 }
 QUIRE_INLINE I load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
 QUIRE_INLINE F load_f16(const uint16_t* p) {
@@ -132,8 +131,11 @@ QUIRE_INLINE F where_at_least(F a, F x, F limit) {
   return {_mm256_and_ps(a.lo, _mm256_cmp_ps(x.lo, limit.lo, _CMP_GE_OQ)),
           _mm256_and_ps(a.hi, _mm256_cmp_ps(x.hi, limit.hi, _CMP_GE_OQ))};
 }
+QUIRE_INLINE F without_small(F a, F limit) {
+  return {_mm256_and_ps(a.lo, _mm256_cmp_ps(abs(a).lo, limit.lo, _CMP_NLT_UQ)),
+          _mm256_and_ps(a.hi, _mm256_cmp_ps(abs(a).hi, limit.hi, _CMP_NLT_UQ))};
+}
 QUIRE_INLINE I to_int(F a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
-QUIRE_INLINE F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 QUIRE_INLINE F bits(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 QUIRE_INLINE I bits(F a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 QUIRE_INLINE F where_number(F a, F b, F x) {
@@ -143,7 +145,7 @@ QUIRE_INLINE F where_number(F a, F b, F x) {
 QUIRE_INLINE I set1(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 QUIRE_INLINE I zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 QUIRE_INLINE I add(I a, I b) { return QUIRE_BOTH(_mm256_add_epi32); }
-QUIRE_INLINE I sub(I a, I b) { return QUIRE_BOTH(_mm256_sub_epi32); }
+QUIRE_INLINE I max(I a, I b) { return QUIRE_BOTH(_mm256_max_epi32); }
 QUIRE_INLINE I band(I a, I b) { return QUIRE_BOTH(_mm256_and_si256); }
 QUIRE_INLINE I bor(I a, I b) { return QUIRE_BOTH(_mm256_or_si256); }
 template <int kBits>
@@ -153,10 +155,6 @@ QUIRE_INLINE I shift_left(I a) {
 template <int kBits>
 QUIRE_INLINE I shift_right(I a) {
   return {_mm256_srli_epi32(a.lo, kBits), _mm256_srli_epi32(a.hi, kBits)};
-}
-template <int kBits>
-QUIRE_INLINE I shift_right_signed(I a) {
-  return {_mm256_srai_epi32(a.lo, kBits), _mm256_srai_epi32(a.hi, kBits)};
 }
 QUIRE_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 QUIRE_INLINE I load_int(const void* p) { return {load256(p), load256(static_cast<const char*>(p) + 32)}; }
@@ -195,12 +193,30 @@ QUIRE_INLINE float max_lanes(F a) {
       a, [](__m256 x, __m256 y) __attribute__((always_inline)) { return _mm256_max_ps(x, y); },
       [](__m128 x, __m128 y) __attribute__((always_inline)) { return _mm_max_ps(x, y); });
 }
+// The largest |x|, or a NaN where there is one: magnitudes have the order of their bits.
+QUIRE_INLINE float largest_magnitude(F a, F b) {
+  return reduce(
+      bits(max(bits(abs(a)), bits(abs(b)))), [](__m256 x, __m256 y) __attribute__((always_inline)) {
+        return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(x), _mm256_castps_si256(y)));
+      },
+      [](__m128 x, __m128 y) __attribute__((always_inline)) {
+        return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(x), _mm_castps_si128(y)));
+      });
+}
 
 // The sum of 16 signed bytes.
 QUIRE_INLINE int32_t sum_bytes(__m128i bytes) {
   // As unsigned bytes, 128 too large each: psadbw adds eight at a time.
   const __m128i sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(0x80))), _mm_setzero_si128());
   return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+}
+
+// bf16_to_f32(f32_to_bf16(x)), lane by lane.
+QUIRE_INLINE F to_bf16(F x) {
+  const auto truncate = [](I a) __attribute__((always_inline)) { return bits(shift_left<16>(shift_right<16>(a))); };
+  const I raw = bits(x), odd = band(shift_right<16>(raw), set1(int32_t{1}));
+  const F rounded = truncate(add(raw, add(odd, set1(int32_t{0x7fff}))));
+  return where_number(rounded, truncate(bor(raw, set1(int32_t{0x400000}))), x);
 }
 
 // kernels/lanes.h: exp_lane, silu_lane.

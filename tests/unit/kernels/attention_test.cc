@@ -164,6 +164,37 @@ TEST_P(Attention, KeepsTheReferencesBitsForTinyNumbers) {
   }
 }
 
+// What overflowed does not come out as an answer: NaN and infinity have the effect they have in the reference.
+TEST_P(Attention, LosesNoNumberThatIsNone) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+    for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+      for (int which = 0; which < 3; ++which) {
+        const Case c{type, 10, 1, 32, 90, 0};
+        const int token = 5 + 7 * which;  // later blocks' larger scores make what it left behind shrink
+        Sequence reference(c, reference_kernels(), 1), other(c, *GetParam(), 2);
+        for (Sequence* s : {&reference, &other}) {
+          auto& x = which == 0 ? s->q : which == 1 ? s->k : s->v;
+          x[static_cast<size_t>(token * (which == 0 ? c.heads : 1) * c.dim + 9)] = bad;
+          for (int i = 0; i < c.dim; ++i) s->k[static_cast<size_t>(70 * c.dim + i)] = 8 * s->q[static_cast<size_t>(i)];
+        }
+        for (int t = 0; t < c.tokens; ++t) {
+          reference.put(reference_kernels(), t, reference);
+          other.put(*GetParam(), t, other);
+        }
+        const auto expected = reference.run(reference_kernels(), 1, false), got = other.run(*GetParam(), 1, false);
+        for (size_t i = 0; i < got.size(); ++i) {
+          if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
+          ASSERT_EQ(std::memcmp(&got[i], &expected[i], 4), 0)
+              << bad << " in "
+              << "qkv"[which] << " type " << static_cast<int>(type) << " row "
+              << i / static_cast<size_t>(c.heads * c.dim) << ": " << got[i] << " instead of " << expected[i];
+        }
+      }
+    }
+  }
+}
+
 // Every query of random batches (several sequences, chunks of them at any depth, any team) has the bits that the
 // reference gives it alone.
 TEST_P(Attention, GivesEachQueryOfABatchTheBitsItHasAlone) {
@@ -229,6 +260,27 @@ TEST_P(Attention, GivesEachQueryOfABatchTheBitsItHasAlone) {
       }
     }
   }
+}
+
+// More splits than AttentionOp has room for at once: some heads after the others.
+TEST_P(Attention, MergesMoreSplitsThanItKeepsAtOnce) {
+  const Case c{KvType::kBf16, 7, 7, 16, 8 * kAttentionSplit + 5, 0};
+  Sequence s(c, *GetParam(), 6), reference(c, reference_kernels(), 7);
+  std::vector<float> got, expected;
+  AttentionArgs args = s.args(got);
+  const int last = c.tokens - 1;
+  args.q += static_cast<size_t>(last) * args.q_stride;
+  args.out += static_cast<size_t>(last) * args.out_stride;
+  Team team(4);
+  AttentionOp op(team, 1, c.tokens, c.heads, c.kv_heads, c.dim);
+  const AttentionSpan span{s.pages.data(), 0, 1, last};
+  op.run({*GetParam(), team, Activations::kF32}, args, {&span, 1});
+  const AttentionArgs all = reference.args(expected);
+  for (int h = 0; h < c.heads; ++h) {
+    reference_kernels().attention(all,
+                                  {reference.pages.data(), last, 1, last, h, 1, 0, reference.splits(last), nullptr});
+  }
+  EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
 }
 
 TEST_P(Attention, IsTheTextbooksSoftmax) {

@@ -17,6 +17,7 @@ const KernelSet& emulated_amx_kernels() {
                                  tile_attention<EmulatedTiles>,
                                  merge,
                                  tile_peak<EmulatedTiles>,
+                                 kFloatPanels,
                                  kMostRows};
   return set;
 }

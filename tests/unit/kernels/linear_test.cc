@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/kernels.h"
 #include "kernels/self_check.h"
@@ -204,6 +205,76 @@ TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
   GetParam()->quantize(args, 0, 1);
   for (size_t b = 0; b < 2; ++b) undo_pairs(*GetParam(), got[b]);
   for (size_t b = 0; b < 2; ++b) EXPECT_EQ(std::memcmp(expected[b].x, got[b].x, sizeof got[b].x), 0) << b;
+}
+
+// Blocks of int8 whose largest number is tiny, infinite or none at all, in any place of the block.
+TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  std::mt19937 random(5);
+  for (const float extreme : {0x1p-149f, 0x1p-127f, 0x1p-122f, 0x1p-121f, 0x1.fp-121f, 0x1p-120f, 0x1p-20f, 0x1p120f,
+                              std::numeric_limits<float>::max(), kInfinity, kNan}) {
+    for (int place = 0; place < kBlock; ++place) {
+      std::vector<float> x(kBlock);
+      for (size_t i = 0; i < x.size(); ++i)  // some zeros, some numbers of the extreme's size or less
+        x[i] = i % 3 == 0 ? 0.0f : std::ldexp(1.0f, -static_cast<int>(random() % 9)) * std::min(extreme, 1e30f);
+      x[static_cast<size_t>(place)] = place % 2 == 0 ? extreme : -extreme;
+      Int8Block expected{}, got{};
+      QuantizeArgs args{x.data(), x.size(), kBlock, nullptr, 0, Activations::kInt8, nullptr, sizeof(Int8Block)};
+      args.out = reinterpret_cast<std::byte*>(&expected);
+      reference_kernels().quantize(args, 0, 1);
+      args.out = reinterpret_cast<std::byte*>(&got);
+      GetParam()->quantize(args, 0, 1);
+      EXPECT_EQ(std::memcmp(&expected, &got, sizeof got), 0)
+          << extreme << " in place " << place << ": scales " << expected.scale << " and " << got.scale;
+      EXPECT_EQ(std::isfinite(got.scale), std::isfinite(extreme)) << extreme << " in place " << place;
+      for (int i = 0; i < kBlock; ++i) {
+        const float input = x[static_cast<size_t>(i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)])];
+        if (std::isfinite(extreme)) {
+          ASSERT_NEAR(double{got.scale} * got.q[i], input, std::max(0.502f * got.scale, kSmallestInt8)) << extreme << i;
+        }
+      }
+    }
+  }
+}
+
+// The largest sums there are, and scales of any kind: subnormal, zero, the largest, infinite, none.
+TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
+  const int outputs = 33, cols = 256, rows = 33;
+  std::vector<float> x(static_cast<size_t>(rows * cols));
+  for (size_t i = 0; i < x.size(); ++i) {  // int8: 127 everywhere, -127 everywhere, in turn
+    const size_t row = i / static_cast<size_t>(cols);
+    x[i] = row % 3 == 0 || (row % 3 == 1 && i % 2 == 0) ? 1.0f : -1.0f;
+  }
+  for (const TensorType type : testing::kLoadable) {
+    if (!is_quantized(type)) continue;
+    const TensorTypeInfo& t = info(type);
+    std::vector<std::byte> source(static_cast<size_t>(outputs * cols) / t.block_elements * t.block_bytes);
+    constexpr uint16_t kScales[] = {0x0001, 0x83ff, 0x0000, 0x8000, 0x7bff, 0x3c00, 0x7c00, 0xfe00};
+    for (const int fill : {0x00, 0xff, 0x80, 0x7f}) {
+      std::fill(source.begin(), source.end(), static_cast<std::byte>(fill));
+      const size_t row_bytes = source.size() / outputs;
+      for (size_t at = 0; at < source.size(); at += t.block_bytes) {  // a row has one kind
+        const size_t row = at / row_bytes;
+        std::memcpy(&source[at + (type == TensorType::Q6_K ? 208 : 0)], &kScales[row % 8], 2);
+        if (packed_format(type).has_minimum) std::memcpy(&source[at + 2], &kScales[row / 8], 2);
+      }
+      const auto weights = testing::pack(type, outputs, cols, source);
+      for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+        const LinearArgs args{&weights.matrix, nullptr, to, nullptr, 0, nullptr, 0, nullptr, false};
+        const auto expected = run(reference_kernels(), args, x, rows);
+        for (const int count : {1, 9, rows}) {
+          const auto got = run(*GetParam(), args, x, count);
+          for (size_t i = 0; i < got.size(); ++i) {
+            if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
+            ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
+                << name(type) << " of " << fill << " activations " << static_cast<int>(to) << " rows " << count
+                << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of "
+                << expected[i];
+          }
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, Linear, ::testing::ValuesIn(testing::testable_kernels()),
