@@ -182,7 +182,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
                    (options.chunked_prefill && options.kv_cache ? 0 : longest);
   DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + kExtraLogits, longest};
   constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
-  info.activation_bytes = Decoder::memory_bytes(config, limits) +
+  info.activation_bytes = Decoder::memory_bytes(config, limits, team.size()) +
                           static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;

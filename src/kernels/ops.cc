@@ -8,6 +8,14 @@ namespace {
 
 constexpr int kRowsPerQuantizeTile = 4;
 
+// Splits whose results are kept at a time: those of one tile at least, and enough to keep all threads busy.
+int most_partials(int threads, int max_positions) {
+  return (max_positions + kAttentionSplit - 1) / kAttentionSplit + 8 * threads;
+}
+size_t tile_floats(int head_dim) {
+  return static_cast<size_t>(kMaxTileQueries) * static_cast<size_t>((head_dim + 15) / 16 * 16 + 2);
+}
+
 }  // namespace
 
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
@@ -48,12 +56,16 @@ void linears(const Compute& compute, std::span<const LinearArgs> list, int rows)
 }
 
 AttentionOp::AttentionOp(const Team& team, int max_rows, int max_positions, int heads, int kv_heads, int head_dim)
-    : max_splits_((max_positions + kAttentionSplit - 1) / kAttentionSplit),
-      tile_floats_(static_cast<size_t>(kMaxTileQueries) * static_cast<size_t>((head_dim + 15) / 16 * 16 + 2)),
-      split_below_(2 * team.size()) {
+    : tile_floats_(tile_floats(head_dim)),
+      most_partials_(most_partials(team.size(), max_positions)),
+      split_below_(2 * team.size()),
+      partials_(memory_bytes(team.size(), max_positions, head_dim)) {
   const int group = heads / kv_heads, group_tiles = (group + kMaxTileQueries - 1) / kMaxTileQueries;
-  tiles_.reserve(static_cast<size_t>(max_rows * kv_heads * group_tiles));
-  partials_.resize(static_cast<size_t>(split_below_ * max_splits_) * tile_floats_);
+  tiles_.reserve(static_cast<size_t>(max_rows) * static_cast<size_t>(kv_heads * group_tiles));
+}
+
+size_t AttentionOp::memory_bytes(int threads, int max_positions, int head_dim) {
+  return static_cast<size_t>(most_partials(threads, max_positions)) * tile_floats(head_dim) * sizeof(float);
 }
 
 void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
@@ -81,25 +93,30 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
                            [&](int tile, int) { compute.kernels.attention(args, tiles_[static_cast<size_t>(tile)]); });
     return;
   }
-  // Few long sequences: one tile a split, merged afterwards.
-  assert(most_splits <= max_splits_);
+  // Few long sequences: one tile a split, merged afterwards; as many at once as there is room for.
+  const int at_once = most_partials_ / most_splits;
+  assert(at_once > 0);
   const auto partial = [&](int tile, int split) {
-    return partials_.data() + static_cast<size_t>(tile * most_splits + split) * tile_floats_;
+    return partials_.as<float>() + static_cast<size_t>(tile * most_splits + split) * tile_floats_;
   };
-  compute.team.for_tiles(count * most_splits, [&](int i, int) {
-    AttentionTile tile = tiles_[static_cast<size_t>(i / most_splits)];
-    const int split = i % most_splits;
-    if (tile.split_begin + split >= tile.split_end) return;
-    tile.split_begin += split;
-    tile.split_end = tile.split_begin + 1;
-    tile.partial = partial(i / most_splits, split);
-    compute.kernels.attention(args, tile);
-  });
-  compute.team.for_tiles(count, [&](int i, int) {
-    const AttentionTile& tile = tiles_[static_cast<size_t>(i)];
-    compute.kernels.merge(args, {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_,
-                                 tile.split_end - tile.split_begin});
-  });
+  for (int first = 0; first < count; first += at_once) {
+    const AttentionTile* const tiles = &tiles_[static_cast<size_t>(first)];
+    const int here = std::min(at_once, count - first);
+    compute.team.for_tiles(here * most_splits, [&](int i, int) {
+      AttentionTile tile = tiles[i / most_splits];
+      const int split = i % most_splits;
+      if (tile.split_begin + split >= tile.split_end) return;
+      tile.split_begin += split;
+      tile.split_end = tile.split_begin + 1;
+      tile.partial = partial(i / most_splits, split);
+      compute.kernels.attention(args, tile);
+    });
+    compute.team.for_tiles(here, [&](int i, int) {
+      const AttentionTile& tile = tiles[i];
+      compute.kernels.merge(args, {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_,
+                                   tile.split_end - tile.split_begin});
+    });
+  }
 }
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/team.h"
 #include "kernels/kernels.h"
 
@@ -36,12 +37,14 @@ class AttentionOp {
   AttentionOp(const Team& team, int max_rows, int max_positions, int heads, int kv_heads, int head_dim);
   void run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans);
 
+  static size_t memory_bytes(int threads, int max_positions, int head_dim);  // of the splits' results
+
  private:
-  int max_splits_;
   size_t tile_floats_;  // of one tile's partial results
-  int split_below_;     // fewer tiles than this are cut into splits
+  int most_partials_;
+  int split_below_;  // fewer tiles than this are cut into splits
   std::vector<AttentionTile> tiles_;
-  std::vector<float> partials_;
+  LargeBuffer partials_;  // [most_partials_][tile_floats_]
 };
 
 }  // namespace quire

@@ -245,8 +245,9 @@ void Decoder::final_hidden(int row, std::span<float> out) const {
 }
 
 const DecoderLimits& Decoder::limits() const { return state_->limits; }
-size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits) {
-  return Buffers(config, limits, nullptr).bytes;
+size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
+  return Buffers(config, limits, nullptr).bytes +
+         AttentionOp::memory_bytes(threads, limits.max_positions, config.head_dim);
 }
 
 }  // namespace quire

@@ -60,7 +60,8 @@ class Decoder {
   void final_hidden(int row, std::span<float> out) const;
 
   const DecoderLimits& limits() const;
-  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);  // that it will take
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits,
+                             int threads);  // that it will take
 
  private:
   struct State;
