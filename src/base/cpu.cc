@@ -23,11 +23,12 @@ CpuFeatures cpu_features() {
   CpuFeatures f;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;  // a name that clang does not know
+  f.avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vnni");
-  unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kTiles = 1u << 24 | 1u << 22 | 1u << 25;  // AMX-TILE, AMX-BF16, AMX-INT8
   if (f.avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTiles) == kTiles) {
     // XCR0: does the system save the tiles' configuration (17) and data (18)? It saves AVX-512, so xgetbv is there.
