@@ -12,10 +12,6 @@ namespace quire {
 using Floats [[gnu::vector_size(16)]] = float;
 using Bits [[gnu::vector_size(16)]] = uint32_t;
 
-// Reductions keep this many partial results, element i belonging to partial i mod kLanes: the lanes, not the machine,
-// say which elements are combined.
-inline constexpr size_t kLanes = 16;
-
 inline Floats all_lanes(float x) { return Floats{x, x, x, x}; }
 
 // Four elements, or `count` of them and zeros.

@@ -14,6 +14,10 @@
 namespace quire {
 namespace {
 
+// Reductions keep this many partial results, element i belonging to partial i mod kLanes: the lanes, not the machine,
+// say which elements are combined.
+constexpr size_t kLanes = 16;
+
 // e^x for x <= 0 within 2e-7 of the value, relatively; below -87, where floats end, e^-87.
 inline Floats exp4(Floats x) {
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
