@@ -62,6 +62,21 @@ def check_sources():
                 yield f"{name}:{number}: {folder}/ may not include {included}/"
 
 
+def check_types():
+    """A name in two headers is two types for the linker too, which takes the destructor of one for both."""
+    first = {}
+    for path in sorted([*(ROOT / "src").rglob("*.h"), *(ROOT / "include").rglob("*.h")]):
+        namespace = ""
+        for line in path.read_text().splitlines():
+            if opened := re.match(r"namespace ?(\S*) \{", line):
+                namespace = opened.group(1)
+            named = re.match(r"(?:struct|class|enum class|union) (\w+)[^;]*\{", line)
+            if named and namespace:
+                name = f"{namespace}::{named.group(1)}"
+                if first.setdefault(name, path) != path:
+                    yield f"{path.relative_to(ROOT)}: {name} is the name of a type in {first[name].relative_to(ROOT)} already"
+
+
 QUOTED = re.compile(r"`([^`\s]+)`|\]\(([^)\s]+)\)")  # `path`, [text](path)
 OURS = re.compile(r"(src|tests|docs|scripts|deploy|include)/|.+\.(cc|h|py)$")
 
@@ -95,7 +110,7 @@ def check_instruction_sets(build):
 
 
 def main():
-    problems = [*check_sources(), *check_documents()]
+    problems = [*check_sources(), *check_types(), *check_documents()]
     if len(sys.argv) > 1:
         problems += check_instruction_sets(Path(sys.argv[1]))
     for problem in problems:

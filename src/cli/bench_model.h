@@ -1,7 +1,6 @@
 // Prefill and decode of a loaded model, timed and profiled beside the machine's limits.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "cli/bench_limits.h"

@@ -20,14 +20,14 @@ struct Pieces {
 
 }  // namespace
 
-Answer stream_answer(Engine& engine, Request request, const std::function<bool(std::string_view)>& show) {
+StreamedAnswer stream_answer(Engine& engine, Request request, const std::function<bool(std::string_view)>& show) {
   const auto pieces = std::make_shared<Pieces>();
   const RequestId id = engine.submit(std::move(request), [pieces](const Output& out) {
     const std::lock_guard lock(pieces->mutex);
     pieces->queue.push_back(out);
     pieces->arrived.notify_one();
   });
-  Answer answer;
+  StreamedAnswer answer;
   bool cancelled = false;
   while (answer.finish == FinishReason::kNone) {
     if (!cancelled && (answer.reader_gone || chat_signals().interrupted)) {

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-struct Answer {
+struct StreamedAnswer {
   std::string text;
   TokenIds tokens;
   FinishReason finish = FinishReason::kNone;
@@ -21,7 +21,7 @@ struct Answer {
 
 // Submits the request and calls `show` on this thread with each piece of text (whole UTF-8 characters). Ctrl-C
 // (chat_signals.h) or show() == false cancel the answer. Throws Error when the request can never run.
-Answer stream_answer(Engine& engine, Request request, const std::function<bool(std::string_view)>& show);
+StreamedAnswer stream_answer(Engine& engine, Request request, const std::function<bool(std::string_view)>& show);
 
 std::string_view name(FinishReason reason);  // stop, length, cancelled, error
 

@@ -106,7 +106,7 @@ class Chat {
       return;
     }
     conversation_.add("user", text);
-    Answer given;
+    StreamedAnswer given;
     try {
       given = answer(engine_.encode_chat({.messages = conversation_.messages()}));
     } catch (...) {
@@ -121,7 +121,7 @@ class Chat {
     }
   }
 
-  Answer answer(TokenIds prompt) {
+  StreamedAnswer answer(TokenIds prompt) {
     const int length = engine_.info().max_model_len;
     const auto prompt_tokens = static_cast<int>(prompt.size());
     if (prompt_tokens >= length) {
@@ -133,7 +133,7 @@ class Chat {
     request.sampling.seed += static_cast<uint64_t>(answers_++);
     const bool terminal = ::isatty(STDOUT_FILENO);
     chat_signals().interrupted = false;
-    const Answer given = stream_answer(engine_, std::move(request), [&](std::string_view piece) {
+    const StreamedAnswer given = stream_answer(engine_, std::move(request), [&](std::string_view piece) {
       return write_out(STDOUT_FILENO, terminal ? escape_controls(piece) : std::string(piece));
     });
     chat_signals().interrupted = false;

@@ -92,7 +92,7 @@ TokenIds encode(const Engine& engine, const RunOptions& options, const Input& in
   return engine.encode_chat({.messages = std::move(messages)});
 }
 
-ordered_json to_json(const Answer& answer, const RunOptions& options, uint64_t seed, double load_seconds,
+ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, uint64_t seed, double load_seconds,
                      const ChatTimings& timings, const ModelInfo& model) {
   ordered_json json{{"model", options.engine.model},
                     {"text", answer.text},
@@ -113,7 +113,7 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
   const uint64_t seed = request.sampling.seed;
   const bool terminal = ::isatty(STDOUT_FILENO);
   const CatchSignals catching(CatchSignals::Interrupts::kFirst);
-  const Answer answer = stream_answer(engine, std::move(request), [&](std::string_view piece) {
+  const StreamedAnswer answer = stream_answer(engine, std::move(request), [&](std::string_view piece) {
     return options.json || write_out(STDOUT_FILENO, terminal ? escape_controls(piece) : std::string(piece));
   });
   if (answer.reader_gone) return false;

@@ -113,7 +113,7 @@ class ResponseAnswer final : public Answer {
   Json usage() const {
     const int answered = usage_.completion_tokens();
     return {{"input_tokens", head_.prompt_tokens},
-            {"input_tokens_details", {{"cached_tokens", usage_.cached_tokens(1)}}},
+            {"input_tokens_details", {{"cached_tokens", usage_.cached_tokens(1)}, {"cache_write_tokens", 0}}},
             {"output_tokens", answered},
             {"output_tokens_details", {{"reasoning_tokens", 0}}},
             {"total_tokens", head_.prompt_tokens + answered}};

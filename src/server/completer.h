@@ -1,7 +1,6 @@
 // What the server needs of an engine: one seam, filled by the Engine and, in tests, by a script.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>

@@ -248,14 +248,13 @@ asio::awaitable<void> Connection::linger() {
 
 void Connection::begin_request(const HttpRequest* request) {
   const auto text = [&](const auto& field) {
-    const auto value = request ? (*request)[field] : boost::beast::string_view();
-    return std::string_view(value.data(), value.size());
+    return request ? std::string_view((*request)[field]) : std::string_view();
   };
   const std::string_view given = text("X-Request-Id");
   request_id_ = is_request_id(given) ? std::string(given) : fmt::format("{:016x}{:016x}", random_u64(), random_u64());
   cors_lines_ = cors_lines(context_.options.cors, text(http::field::origin));
-  method_ = request ? loggable({request->method_string().data(), request->method_string().size()}, 32) : "-";
-  path_ = request ? path_of_target({request->target().data(), request->target().size()}) : "-";
+  method_ = request ? loggable(request->method_string(), 32) : "-";
+  path_ = request ? path_of_target(request->target()) : "-";
   tenant_.clear();
   keep_alive_ = request && request->keep_alive();
   head_only_ = request && request->method() == http::verb::head;
@@ -271,14 +270,10 @@ void Connection::begin_request(const HttpRequest* request) {
 }
 
 std::optional<Reply> Connection::answer_early(const HttpRequest& request) {
-  const auto text = [&](const auto& field) {
-    const auto value = request[field];
-    return std::string_view(value.data(), value.size());
-  };
   if (request.method() == http::verb::options) {
-    auto asked =
-        preflight(context_.options.cors, text(http::field::origin), text(http::field::access_control_request_method),
-                  text(http::field::access_control_request_headers));
+    auto asked = preflight(context_.options.cors, request[http::field::origin],
+                           request[http::field::access_control_request_method],
+                           request[http::field::access_control_request_headers]);
     if (asked && asked->allowed) {
       return Reply{.body = "OK", .content_type = "text/plain", .headers = std::move(asked->headers)};
     }
@@ -287,8 +282,8 @@ std::optional<Reply> Connection::answer_early(const HttpRequest& request) {
     }
   }
   if (!context_.keys.required() || needs_no_key(path_)) return std::nullopt;
-  std::string_view key = bearer_key(text(http::field::authorization));
-  if (key.empty()) key = text("x-api-key");  // Anthropic's clients
+  std::string_view key = bearer_key(request[http::field::authorization]);
+  if (key.empty()) key = request["x-api-key"];  // Anthropic's clients
   if (const auto name = context_.keys.name_of(key)) {
     tenant_ = *name;
     return std::nullopt;

@@ -9,6 +9,7 @@
 
 #include "server/connection.h"
 #include "server/log.h"
+#include "server/metrics.h"
 
 namespace quire {
 namespace {
@@ -46,21 +47,6 @@ Reply loading_reply(std::string_view path, ErrorShape shape) {
   return error_reply(error, shape);
 }
 
-std::string_view log_name(FinishReason finish) {
-  switch (finish) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kTimeout:
-      return "timeout";
-    case FinishReason::kError:
-      return "error";
-    default:
-      return "abort";
-  }
-}
-
 }  // namespace
 
 asio::awaitable<bool> Connection::answer(HttpRequest& request) {
@@ -72,7 +58,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
     co_return co_await send(*reply);
   }
   try {
-    const Route route = service_->route({request.method_string().data(), request.method_string().size()}, path_, allow);
+    const Route route = service_->route(request.method_string(), path_, allow);
     route_name_ = route.name;
     if (route.endpoint != Endpoint::kApi) {
       reply = service_->reply(route, context_.stopping);
@@ -241,10 +227,10 @@ asio::awaitable<bool> Connection::stream(Job& job, Exchange& exchange) {
 
 std::string Connection::head(int status, std::string_view content_type,
                              const std::vector<std::pair<std::string, std::string>>& headers) const {
-  const auto reason = http::obsolete_reason(static_cast<http::status>(status));
-  std::string text = fmt::format(
-      "HTTP/1.1 {} {}\r\nServer: quire\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: {}\r\n", status,
-      std::string_view(reason.data(), reason.size()), content_type, request_id_, keep_alive_ ? "keep-alive" : "close");
+  const std::string_view reason = http::obsolete_reason(static_cast<http::status>(status));
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: quire\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: {}\r\n",
+                  status, reason, content_type, request_id_, keep_alive_ ? "keep-alive" : "close");
   text += cors_lines_;
   for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
   return text + "\r\n";
@@ -259,14 +245,14 @@ void Connection::note_piece(const Piece& piece) {
   if (!first_token_ && !piece.output.tokens.empty()) first_token_ = Clock::now();
   completion_tokens_ += static_cast<int>(piece.output.tokens.size());
   if (piece.output.finish == FinishReason::kNone) return;
-  finish_ = log_name(piece.output.finish);
+  finish_ = finished_reason(piece.output.finish);
   if (piece.output.choice == 0) cached_tokens_ += piece.output.usage.cached_tokens;
 }
 
 void Connection::end_request() {
   if (!context_.log.should_log(spdlog::level::info)) return;
   const std::string path = loggable(path_, 256);
-  const RequestRecord record{.id = request_id_,
+  const LoggedRequest record{.id = request_id_,
                              .tenant = tenant_,
                              .method = method_,
                              .path = path,

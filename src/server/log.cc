@@ -197,7 +197,7 @@ std::string loggable(std::string_view text, size_t max_bytes) {
   return out;
 }
 
-std::string request_line(const RequestRecord& record, LogFormat format) {
+std::string request_line(const LoggedRequest& record, LogFormat format) {
   const bool generation = !record.finish.empty();
   std::string line;
   if (format == LogFormat::kText) {

@@ -32,7 +32,7 @@ class Log {
 };
 
 // One request, when it has ended. No text of requests and answers.
-struct RequestRecord {
+struct LoggedRequest {
   std::string_view id, tenant, method, path;
   int status = 0;  // 499: the client left before it had an answer
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
@@ -44,7 +44,7 @@ struct RequestRecord {
 // The name of loggers whose lines are request_lines: in JSON these are objects already.
 inline constexpr const char* kRequestLogger = "request";
 
-std::string request_line(const RequestRecord& record, LogFormat format);
+std::string request_line(const LoggedRequest& record, LogFormat format);
 
 // What a client sent, fit for a log: printable ASCII, at most so many bytes.
 std::string loggable(std::string_view text, size_t max_bytes);

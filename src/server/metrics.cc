@@ -6,7 +6,6 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <array>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -85,6 +84,8 @@ const EngineFigure kEngineFigures[] = {
      [](const EngineStats& s) { return s.decode_bytes; }},
 };
 
+}  // namespace
+
 std::string_view finished_reason(FinishReason reason) {
   switch (reason) {
     case FinishReason::kStop:
@@ -99,8 +100,6 @@ std::string_view finished_reason(FinishReason reason) {
       return "abort";
   }
 }
-
-}  // namespace
 
 struct Metrics::Series {
   Series(const std::string& model, int max_model_len, const std::string& prefix, double read_bandwidth)

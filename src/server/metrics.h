@@ -9,6 +9,9 @@
 
 namespace quire {
 
+// What metrics and log call an answer's end: stop, length, timeout, error; abort for what was cancelled.
+std::string_view finished_reason(FinishReason reason);
+
 // Every member may be called from any thread.
 class Metrics {
  public:

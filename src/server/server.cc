@@ -15,7 +15,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <vector>
 

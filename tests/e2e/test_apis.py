@@ -4,6 +4,7 @@ import json
 
 import openai
 import pytest
+from openai.types.responses import Response
 
 from test_server import get, post
 
@@ -25,6 +26,7 @@ def test_responses_say_what_chats_say(client):
 
 def test_streamed_responses(client):
     whole = client.responses.create(input="Name three colors.", **SMALL)
+    Response.model_validate(whole.model_dump())  # the client takes anything; its types say what has to be there
     events = list(client.responses.create(input="Name three colors.", stream=True, **SMALL))
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[0].type == "response.created"

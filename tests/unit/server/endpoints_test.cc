@@ -182,7 +182,8 @@ TEST(Endpoints, Responses) {
   EXPECT_EQ(json["incomplete_details"], nullptr);
   EXPECT_EQ(json["output"][0]["content"],
             Json::parse(R"([{"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []}])"));
-  EXPECT_EQ(json["usage"], Json::parse(R"({"input_tokens": 4, "input_tokens_details": {"cached_tokens": 1},
+  EXPECT_EQ(json["usage"],
+            Json::parse(R"({"input_tokens": 4, "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 0},
       "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 9})"));
   const Json cut = client.post("/v1/responses", R"({"input": "Hi", "max_output_tokens": 2})").json();
   EXPECT_EQ(cut["status"], "incomplete");

@@ -56,7 +56,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-constexpr RequestRecord kRecord{.id = "abc",
+constexpr LoggedRequest kRecord{.id = "abc",
                                 .tenant = "team-a",
                                 .method = "POST",
                                 .path = "/v1/completions",
@@ -76,7 +76,7 @@ TEST(Log, WritesARequestAsTextAndAsJson) {
             Json::parse(R"({"id": "abc", "tenant": "team-a", "method": "POST", "path": "/v1/completions",
                             "status": 200, "duration_ms": 100.0, "prompt_tokens": 20, "cached_tokens": 16,
                             "completion_tokens": 7, "ttft_ms": 12.5, "finish": "stop"})"));
-  const RequestRecord other{.id = "\"", .tenant = {}, .method = "GET", .path = "/\\", .status = 404};
+  const LoggedRequest other{.id = "\"", .tenant = {}, .method = "GET", .path = "/\\", .status = 404};
   EXPECT_EQ(request_line(other, LogFormat::kText), "\" 404 GET /\\ 0.0 ms");
   EXPECT_EQ(Json::parse(request_line(other, LogFormat::kJson))["id"], "\"");
 }
