@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -52,17 +53,17 @@ using PreTokenizerStep = std::variant<SplitByRegex, SplitByText, SplitByClass, S
 // One thread's memory while it encodes a text.
 struct PreTokenizerScratch {
   Regex::Matcher matcher;
-  std::vector<TextRange> matches;
-  std::vector<std::string_view> words, next;
   std::deque<std::string> texts;  // what words point to where a step made a new text
 };
 
 struct PreTokenizer {
   std::vector<PreTokenizerStep> steps;
 
-  // Cuts `text` (well-formed, not empty) into scratch.words, none of them empty. They point into `text` or into
-  // scratch.texts. `at_start`: the fragment stands at the very start of what is encoded.
-  void split(std::string_view text, bool at_start, PreTokenizerScratch& scratch) const;
+  // Calls take(word) for the words of `text` (well-formed, not empty) from left to right, none of them empty. They
+  // point into `text` or into scratch.texts. `at_start`: the fragment stands at the very start of what is encoded. Only
+  // the word that is under way takes memory.
+  void split(std::string_view text, bool at_start, PreTokenizerScratch& scratch,
+             const std::function<void(std::string_view)>& take) const;
 };
 
 // GPT-2's pattern.

@@ -146,42 +146,43 @@ struct Regex::Matcher::Memory {
 Regex::Matcher::Matcher() = default;
 Regex::Matcher::~Matcher() = default;
 
-void Regex::Matcher::find_all(const Regex& regex, std::string_view text, std::vector<TextRange>& matches) {
+size_t Regex::Matcher::find_some(Search& search, std::span<Range> found) {
   if (!memory_) memory_ = std::make_unique<Memory>();
+  const Regex& regex = search.regex;
+  const std::string_view text = search.text;
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t at = 0, last_end = std::string_view::npos;  // of the match before
-  double started = 0;
-  while (at < text.size() || (at == text.size() && at > 0 && regex.code_->matches_empty)) {
+  const double started = search.at > 0 ? thread_seconds() : 0;
+  size_t count = 0, at = search.at;
+  while (count < found.size() && (at < text.size() || (at == text.size() && at > 0 && regex.code_->matches_empty))) {
     uint32_t options = PCRE2_NO_UTF_CHECK;
-    int found = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
+    int result = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
+    if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
       options |= PCRE2_NO_JIT;  // the interpreter keeps its state on the heap
-      found = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
+      result = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
     }
-    if (found == PCRE2_ERROR_NOMATCH) return;
-    if (found < 0) {
-      throw invalid("the pre-tokenizer's pattern {} fails on this text: {}", regex.pattern_, pcre_message(found));
+    if (result == PCRE2_ERROR_NOMATCH) break;
+    if (result < 0) {
+      throw invalid("the pre-tokenizer's pattern {} fails on this text: {}", regex.pattern_, pcre_message(result));
     }
     const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(memory_->data);
     if (bounds[1] < bounds[0] || bounds[0] < at) {  // \K can turn a match around
       throw unsupported("the pre-tokenizer's pattern {} matches backwards", regex.pattern_);
     }
-    if (bounds[0] == bounds[1] && bounds[1] == last_end) {
-      if (at == text.size()) return;
+    if (bounds[0] == bounds[1] && bounds[1] == search.last_end) {
+      if (at == text.size()) break;
       at += utf8_length(text[at]);
       continue;
     }
-    matches.push_back({bounds[0], bounds[1]});
-    if (matches.size() % 1024 == 0) {
-      const double now = thread_seconds();
-      if (started == 0) started = now;
-      if (now - started > most_seconds(text.size())) {
-        throw no_resource("the pre-tokenizer's pattern {} takes more than {:.1f} seconds on this text", regex.pattern_,
-                          most_seconds(text.size()));
-      }
-    }
-    at = last_end = bounds[1];
+    found[count++] = {bounds[0], bounds[1]};
+    at = search.last_end = bounds[1];
   }
+  if (search.at > 0) search.seconds += thread_seconds() - started;
+  if (search.seconds > most_seconds(text.size())) {
+    throw no_resource("the pre-tokenizer's pattern {} takes more than {:.1f} seconds on this text", regex.pattern_,
+                      most_seconds(text.size()));
+  }
+  search.at = at;
+  return count;
 }
 
 }  // namespace quire

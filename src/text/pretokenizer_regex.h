@@ -1,17 +1,14 @@
 // The regular expressions of pre-tokenizers, matched by PCRE2: Unicode classes, compiled to machine code, bounded.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace quire {
-
-struct TextRange {
-  size_t begin = 0, end = 0;
-};
 
 // Immutable once made; shared by threads. A match that takes too many steps or too much memory is an Error, so a
 // hostile pattern cannot hang or crash the process.
@@ -40,11 +37,33 @@ class Regex::Matcher {
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
 
-  // Appends the matches in `text` (well-formed UTF-8, seen as a whole text: no context around it) from left to right.
-  // As Oniguruma counts them: an empty match is one, but not right behind another match.
-  void find_all(const Regex& regex, std::string_view text, std::vector<TextRange>& matches);
+  // Calls match(begin, end) for the matches in `text` (well-formed UTF-8, seen as a whole text: no context around it)
+  // from left to right. As Oniguruma counts them: an empty match is one, but not right behind another match. `match`
+  // may search other texts with this matcher.
+  template <class Fn>
+  void for_each_match(const Regex& regex, std::string_view text, Fn match) {
+    Search search{regex, text};
+    std::array<Range, 256> found;
+    for (bool more = true; more;) {
+      const size_t count = find_some(search, found);
+      for (const Range& range : std::span(found).first(count)) match(range.begin, range.end);
+      more = count == found.size();
+    }
+  }
 
  private:
+  struct Range {
+    size_t begin, end;
+  };
+  struct Search {
+    const Regex& regex;
+    std::string_view text;
+    size_t at = 0, last_end = std::string_view::npos;  // of the match before
+    double seconds = 0;                                // that it has taken, without the first lot
+  };
+  // The next matches; less than `found` has room for: there are no more.
+  size_t find_some(Search& search, std::span<Range> found);
+
   struct Memory;
   std::unique_ptr<Memory> memory_;
 };

@@ -1,7 +1,5 @@
 #include "text/text_replace.h"
 
-#include <vector>
-
 #include "text/text_growth.h"
 #include "text/text_search.h"
 
@@ -23,15 +21,13 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 
 std::string replaced(std::string_view text, const Regex& from, Regex::Matcher& matcher, std::string_view to,
                      size_t most) {
-  std::vector<TextRange> matches;
-  matcher.find_all(from, text, matches);
   std::string out;
   size_t done = 0;
-  for (const TextRange& m : matches) {
-    out += text.substr(done, m.begin - done);
+  matcher.for_each_match(from, text, [&](size_t begin, size_t end) {
+    out += text.substr(done, begin - done);
     append_within(out, to, most);
-    done = m.end;
-  }
+    done = end;
+  });
   out += text.substr(done);
   return out;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/error.h"
 #include "text/bpe.h"
 #include "tokenizer_samples.h"
 
@@ -109,6 +110,14 @@ TEST(Tokenizer, GivesTheSameForARepeatedWordFromItsCache) {
   }
   EXPECT_EQ(t.encode(text), expected);
   EXPECT_EQ(t.decode(expected), text);
+}
+
+TEST(Tokenizer, RefusesWordsThatTakeTooMuchMemory) {
+  const Tokenizer t = tokenizer_of(byte_level_json());
+  const std::string longest(size_t{1} << 20, 'l');
+  EXPECT_EQ(t.encode(longest).size(), longest.size() / 2);
+  EXPECT_EQ(t.encode(longest + "." + longest).size(), longest.size() + 1);
+  EXPECT_THROW(t.encode(longest + "l"), Error);
 }
 
 TEST(Tokenizer, ReadsIllFormedTextAsReplacementCharacters) {

@@ -15,8 +15,10 @@ using Words = std::vector<std::string>;
 
 Words words(std::vector<PreTokenizerStep> steps, std::string_view text, bool at_start = true) {
   PreTokenizerScratch scratch;
-  PreTokenizer{std::move(steps)}.split(text, at_start, scratch);
-  return {scratch.words.begin(), scratch.words.end()};
+  Words found;
+  PreTokenizer{std::move(steps)}.split(text, at_start, scratch,
+                                       [&](std::string_view word) { found.emplace_back(word); });
+  return found;
 }
 
 // The examples of Hugging Face's documentation.
