@@ -302,13 +302,15 @@ def run(server, soak, arguments):
         soak.wrong.insert(0, f"the server ended with {server.process.returncode}: {server.logged()[-2000:]}")
         return
 
-    end = time.monotonic() + 30
-    while time.monotonic() < end and (server.metric("num_requests_running") or server.metric("num_requests_waiting") or server.files() > files):
-        time.sleep(0.2)
-    for what, now, before in (("requests running or waiting", server.metric("num_requests_running") + server.metric("num_requests_waiting"), 0),
-                              ("file descriptors", server.files(), files), ("threads", server.threads(), server_threads)):
-        if now > before:
-            soak.wrong.append(f"{now:.0f} {what} at the end, {before} at the start")
+    before = {"file descriptors": files, "threads": server_threads, "requests running or waiting": 0}
+    for _ in range(150):
+        time.sleep(0.2)  # the server has closed the connections of the figures before
+        now = {"file descriptors": server.files(), "threads": server.threads(),
+               "requests running or waiting": server.metric("num_requests_running") + server.metric("num_requests_waiting")}
+        left = [f"{now[what]:.0f} {what} at the end, {before[what]} at the start" for what in now if now[what] > before[what]]
+        if not left:
+            break
+    soak.wrong += left
     total = server.printed_total()
     limit = RSS_SLACK * (total or baseline)
     if highest > limit:
