@@ -24,6 +24,10 @@ class Tokenizer;
 class ChatTemplate;
 struct ChatInput;
 
+// What EngineOptions may ask for; Engine refuses more.
+inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20;
+inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;  // seconds
+
 struct EngineOptions {
   std::string model = {};               // a name of the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx

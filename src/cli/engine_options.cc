@@ -44,7 +44,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
   app.add_option("-m,--model", o.model, "a registered name (smollm2), a .gguf file, or a Hugging Face directory")
       ->required();
   app.add_option("-t,--threads", o.threads, "threads; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
   app.add_option("--activations", o.activations,
@@ -60,7 +60,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,
                  "rows of one step: decoding sequences first, then prompt chunks")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(CLI::Range(1, kMaxNumBatchedTokens))
       ->capture_default_str();
   add_size(app, "--kv-cache-size", o.kv_cache_bytes,
            "memory for the KV cache (4GiB, 512MiB); 0: what all sequences at once need, as far as --memory goes");
@@ -71,7 +71,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
   app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "sequences that run at the same time")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(CLI::Range(1, kMaxNumSeqs))
       ->capture_default_str();
   app.add_flag_callback(
       "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
@@ -91,11 +91,11 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
   app.add_option("--tpot-target", o.tpot_target,
                  "seconds that a step may take for the sake of prompts while answers are being written")
-      ->check(CLI::Range(0.001, 1e3))
+      ->check(CLI::Range(kMinTpotTarget, kMaxTpotTarget))
       ->capture_default_str();
   app.add_option("--ttft-target", o.ttft_target,
                  "seconds a prompt may wait before --tpot-target alone bounds the steps (docs/serving.md)")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(CLI::Range(0.0, kMaxTtftTarget))
       ->capture_default_str();
   app.add_flag_callback(
       "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as one chunk, whatever waits");

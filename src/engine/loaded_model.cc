@@ -125,18 +125,18 @@ ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
 }
 
 int checked_threads(int threads) {
-  if (threads < 0 || threads > 1024) throw invalid("--threads {}: 0 (all cores) to 1024", threads);
+  if (threads < 0 || threads > kMaxThreads) throw invalid("--threads {}: 0 (all cores) to {}", threads, kMaxThreads);
   return threads > 0 ? threads : usable_cores();
 }
 
 }  // namespace
 
 LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(checked_threads(options.threads)) {
-  check_range("--max-num-seqs", options.max_num_seqs, 1, 1 << 16);
-  check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, 1 << 20);
+  check_range("--max-num-seqs", options.max_num_seqs, 1, kMaxNumSeqs);
+  check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, kMaxNumBatchedTokens);
   check_range("--max-model-len", options.max_model_len, 0, std::numeric_limits<int>::max());
-  check_range("--tpot-target", options.tpot_target, 0.001, 1e3);
-  check_range("--ttft-target", options.ttft_target, 0.0, 1e6);
+  check_range("--tpot-target", options.tpot_target, kMinTpotTarget, kMaxTpotTarget);
+  check_range("--ttft-target", options.ttft_target, 0.0, kMaxTtftTarget);
   if (options.scheduler != "continuous" && options.scheduler != "static")
     throw invalid("--scheduler '{}': there are continuous, static", options.scheduler);
   const size_t budget = memory_budget(options), before = anonymous_memory();

@@ -39,5 +39,6 @@ const Family& find_family(const Checkpoint& checkpoint);
 // What Llama-like configurations have in common: for the families' own readers.
 ModelConfig read_llama_hf(const HfConfig& config);
 ModelConfig read_llama_gguf(const Gguf& gguf);
+int sliding_window(const HfConfig& config);  // tokens; 0: none, which null says, too
 
 }  // namespace quire

@@ -295,9 +295,7 @@ Value forbidden(Evaluator&, const Value&, const Args&) { return {}; }  // only i
 
 Value get_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "get", {"key", "default"}, 1);
-  if (p[0]->text() == nullptr) hash_of(*p[0]);
-  if (p[0]->text() != nullptr) e.meter.step(p[0]->text()->bytes.size() / 16);
-  const Value* found = self.dict()->find(*p[0]);
+  const Value* found = look_up(e.meter, *self.dict(), *p[0]);
   return found != nullptr ? *found : p[1] != nullptr ? *p[1] : Value(None{});
 }
 

@@ -237,6 +237,11 @@ bool less(Meter& meter, const Value& a, const Value& b, std::string_view op) {
   throw invalid("'{}' not supported between instances of '{}' and '{}'", op, type_name(a), type_name(b));
 }
 
+const Value* look_up(Meter& meter, const Dict& dict, const Value& key) {
+  if (key.text() != nullptr) meter.step(key.text()->bytes.size() / 16);
+  return dict.find(key);
+}
+
 bool contains(Meter& meter, const Value& item, const Value& container) {
   if (const Text* t = container.text()) {
     const Text* part = item.text();
@@ -244,11 +249,7 @@ bool contains(Meter& meter, const Value& item, const Value& container) {
     meter.step((t->bytes.size() + part->bytes.size()) / 16);
     return find_text(t->bytes, part->bytes) != std::string::npos;
   }
-  if (const Dict* d = container.dict()) {
-    if (item.text() == nullptr) hash_of(item);
-    if (item.text() != nullptr) meter.step(item.text()->bytes.size() / 16);
-    return d->find(item) != nullptr;
-  }
+  if (const Dict* d = container.dict()) return look_up(meter, *d, item) != nullptr;
   if (const Sequence* s = container.sequence()) {
     for (const Value& v : s->items)
       if (equals(meter, v, item)) return true;

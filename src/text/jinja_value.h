@@ -146,6 +146,8 @@ size_t hash_of(const Value& v);  // Error: unhashable type
 // <, of numbers, strings, sequences; other pairs are an Error naming `op`.
 bool less(Meter& meter, const Value& a, const Value& b, std::string_view op = "<");
 bool contains(Meter& meter, const Value& item, const Value& container);
+// dict.find(key), with the time that it takes. Error: unhashable type.
+const Value* look_up(Meter& meter, const Dict& dict, const Value& key);
 // What a for loop sees: items, keys, characters. Reads a generator to its end. Error: not iterable.
 Values iterate(Meter& meter, const Value& v);
 // len(); -1 where Python has none.

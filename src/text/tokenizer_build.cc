@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "text/tokenizer_bytes.h"
+#include "text/tokenizer_trie.h"
 
 namespace quire {
 
@@ -60,6 +61,11 @@ void decode_texts(TokenizerData& data) {
     if (data.bytes.bytes() > most)
       throw invalid("{}: decoder: makes more than {} bytes of {} bytes of tokens", data.name, most, data.texts.bytes());
   }
+}
+
+void check_token_length(std::string_view where, size_t id, std::string_view text) {
+  if (text.size() <= kLongestToken) return;
+  throw unsupported("{}: token {} has {} bytes, at most {} are allowed", where, id, text.size(), kLongestToken);
 }
 
 void finish_end_of_generation(TokenizerData& data) {

@@ -1,6 +1,7 @@
 // Steps that both ways to build a tokenizer share.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ void find_byte_tokens(const TokenizerData& data, std::array<TokenId, 256>& byte_
 
 // data.bytes from data.texts by data.decoding.
 void decode_texts(TokenizerData& data);
+
+// Throws Error (kUnsupported) for a token of `where` that is too long to be looked for at every place of a text.
+void check_token_length(std::string_view where, size_t id, std::string_view text);
 
 // Sorts and deduplicates data.end_of_generation.
 void finish_end_of_generation(TokenizerData& data);

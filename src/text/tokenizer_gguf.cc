@@ -357,11 +357,9 @@ class Builder {
       if (kind == TokenKind::kNormal) lowest = std::min(lowest, score(id));
       model.scores.push_back(kind == TokenKind::kUserDefined ? 0.0 : static_cast<double>(score(id)));
       const bool usable = kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
-      if (usable && data_.texts[id].size() > kLongestToken) {
-        throw unsupported("{}: token {} has {} bytes, at most {} are allowed", name(), id, data_.texts[id].size(),
-                          kLongestToken);
-      }
-      if (usable) model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
+      if (!usable) continue;
+      check_token_length(name(), id, data_.texts[id]);
+      model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
     }
     model.unknown_score = static_cast<double>(lowest - 10.0f);  // llama.cpp's penalty
     model.unk = data_.unk;

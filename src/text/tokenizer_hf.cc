@@ -177,10 +177,7 @@ class Builder {
     double lowest = std::numeric_limits<double>::infinity();
     for (size_t id = 0; id < model_tokens_; ++id) {
       lowest = std::min(lowest, scores_[id]);
-      if (data_.texts[id].size() > kLongestToken) {
-        throw unsupported("{}: token {} has {} bytes, at most {} are allowed", model_.where(), id,
-                          data_.texts[id].size(), kLongestToken);
-      }
+      check_token_length(model_.where(), id, data_.texts[id]);
       if (!data_.texts[id].empty()) model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
     }
     model.scores = std::move(scores_);

@@ -163,6 +163,11 @@ ModelConfig read_llama_hf(const HfConfig& hf) {
   return c;
 }
 
+int sliding_window(const HfConfig& hf) {
+  const bool is_said = hf.config.json().contains("sliding_window");
+  return hf.config.get_or<int>("sliding_window", is_said ? 0 : 4096);  // what transformers takes without the key
+}
+
 ModelConfig read_llama_gguf(const Gguf& gguf) {
   const auto arch = gguf.get<std::string>("general.architecture");
   const auto key = [&](std::string_view name) { return arch + "." + std::string(name); };

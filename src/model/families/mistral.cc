@@ -8,8 +8,7 @@ namespace {
 ModelConfig from_hf(const HfConfig& hf) {
   ModelConfig c = read_llama_hf(hf);
   c.architecture = "mistral";
-  const bool says = hf.config.json().contains("sliding_window");  // null: none; transformers takes 4096 without the key
-  for (int& window : c.windows) window = hf.config.get_or<int>("sliding_window", says ? 0 : 4096);
+  c.windows.assign(c.windows.size(), sliding_window(hf));
   return c;
 }
 

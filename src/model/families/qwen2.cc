@@ -11,7 +11,7 @@ ModelConfig from_hf(const HfConfig& hf) {
   c.architecture = "qwen2";
   const JsonObject& j = hf.config;
   if (!j.get_or<bool>("use_sliding_window", false)) return c;
-  const int window = j.get_or<int>("sliding_window", j.json().contains("sliding_window") ? 0 : 4096);
+  const int window = sliding_window(hf);
   const auto types = j.optional<std::vector<std::string>>("layer_types");
   if (types && types->size() != c.windows.size())
     throw invalid("{}: {} layer types for {} layers", j.where("layer_types"), types->size(), c.layers);
