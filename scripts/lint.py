@@ -30,7 +30,7 @@ def main():
         found |= subprocess.run(["shellcheck", "dev", ".ci/run"], cwd=ROOT).returncode != 0
 
     build = ROOT / "build/release"
-    found |= subprocess.run([sys.executable, ROOT / "tests/check_layers.py", build]).returncode != 0
+    found |= subprocess.run([sys.executable, ROOT / "scripts/check_layers.py", build]).returncode != 0
     found |= subprocess.run([sys.executable, ROOT / "scripts/tidy.py", build, arguments.jobs]).returncode != 0
     return 1 if found else 0
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/types.h"
+#include "quire/types.h"
 
 namespace quire {
 

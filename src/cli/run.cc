@@ -11,16 +11,16 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "cli/chat_answer.h"
-#include "cli/chat_loop.h"
-#include "cli/chat_messages.h"
-#include "cli/chat_output.h"
-#include "cli/chat_signals.h"
-#include "cli/chat_timings.h"
+#include "cli/chat/answer.h"
+#include "cli/chat/loop.h"
+#include "cli/chat/messages.h"
+#include "cli/chat/output.h"
+#include "cli/chat/signals.h"
+#include "cli/chat/timings.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {

@@ -21,8 +21,8 @@
 #include "base/team.h"
 #include "cli/engine_options.h"
 #include "kernels/probe.h"
-#include "server/engine_completer.h"
-#include "server/server.h"
+#include "server/api/engine_completer.h"
+#include "server/http/server.h"
 
 namespace quire {
 namespace {

@@ -4,9 +4,9 @@
 #include <iostream>
 
 #include "base/mapped_file.h"
+#include "jinja/time.h"
 #include "model/model_text.h"
 #include "text/chat_template.h"
-#include "text/jinja_time.h"
 
 namespace quire {
 namespace {

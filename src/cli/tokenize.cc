@@ -17,7 +17,7 @@
 #include "format/gguf.h"
 #include "model/gguf_vocabulary.h"
 #include "model/registry.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "format/gguf.h"
-#include "format/names.h"
+#include "base/quote.h"
 
 namespace quire::gguf_detail {
 

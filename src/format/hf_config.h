@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/types.h"
-#include "format/json_object.h"
+#include "json/object.h"
+#include "quire/types.h"
 
 namespace quire {
 

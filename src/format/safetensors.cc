@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/json_object.h"
-#include "format/names.h"
+#include "base/quote.h"
+#include "json/object.h"
 
 namespace quire {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/types.h"
+#include "quire/types.h"
 
 namespace quire {
 

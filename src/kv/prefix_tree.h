@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "base/types.h"
 #include "kv/page_key.h"
 #include "kv/page_pool.h"
+#include "quire/types.h"
 
 namespace quire {
 

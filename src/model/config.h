@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/types.h"
 #include "kernels/kernels.h"
+#include "quire/types.h"
 
 namespace quire {
 

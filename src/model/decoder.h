@@ -4,12 +4,12 @@
 #include <memory>
 #include <span>
 
-#include "base/types.h"
 #include "kernels/kv_memory.h"
 #include "kernels/ops.h"
 #include "model/config.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
+#include "quire/types.h"
 
 namespace quire {
 

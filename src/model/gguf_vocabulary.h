@@ -2,7 +2,7 @@
 #pragma once
 
 #include "format/gguf.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 
 #include "model/checkpoint.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "base/types.h"
+#include "quire/types.h"
 #include "sampling/sampler.h"
 
 namespace quire {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/types.h"
 #include "quire/sampling_params.h"
+#include "quire/types.h"
 
 namespace quire {
 

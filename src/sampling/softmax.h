@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "base/types.h"
+#include "quire/types.h"
 
 namespace quire {
 

@@ -1,9 +1,9 @@
 #include "text/chat_template.h"
 
-#include "text/jinja_eval.h"
-#include "text/jinja_print.h"
-#include "text/jinja_time.h"
-#include "text/jinja_unicode.h"
+#include "jinja/eval.h"
+#include "jinja/print.h"
+#include "jinja/time.h"
+#include "jinja/unicode.h"
 
 namespace quire {
 namespace {

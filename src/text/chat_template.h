@@ -12,16 +12,9 @@
 #include <optional>
 #include <string>
 
-#include "base/error.h"
+#include "jinja/template_error.h"
 
 namespace quire {
-
-// A template refused its input by raise_exception(message): the message is the template author's, word for word.
-// It is the client's mistake (HTTP 400). Every other failure is a plain Error "NAME:LINE: what".
-class TemplateError : public Error {
- public:
-  explicit TemplateError(const std::string& message) : Error(ErrorKind::kInvalid, message) {}
-};
 
 struct ChatInput {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();  // [{"role": …, "content": …, …}, …]

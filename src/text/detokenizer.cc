@@ -1,7 +1,7 @@
 #include "text/detokenizer.h"
 
 #include "base/utf8.h"
-#include "text/tokenizer_data.h"
+#include "text/tokenizer/data.h"
 
 namespace quire {
 

@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "base/types.h"
-#include "text/tokenizer.h"
+#include "quire/types.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "text/text_growth.h"
-#include "text/text_replace.h"
-#include "text/tokenizer_bytes.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/text_growth.h"
+#include "text/tokenizer/text_replace.h"
 
 namespace quire {
 namespace {

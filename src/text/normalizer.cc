@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
-#include "text/text_growth.h"
-#include "text/text_replace.h"
-#include "text/tokenizer_bytes.h"
-#include "text/tokenizer_unicode.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/char_classes.h"
+#include "text/tokenizer/text_growth.h"
+#include "text/tokenizer/text_replace.h"
 
 namespace quire {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "text/pretokenizer_regex.h"
+#include "text/tokenizer/pretokenizer_regex.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-"""The documents against the program: flags that exist, output that it prints. (Paths: tests/check_layers.py.)"""
+"""The documents against the program: flags that exist, output that it prints. (Paths: scripts/check_layers.py.)"""
 
 import re
 import subprocess

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api_error.h"
-#include "server/api_request.h"
+#include "server/api/error.h"
+#include "server/api/request.h"
 
 static quire::Api api_of(char letter) {
   switch (letter) {

@@ -9,8 +9,8 @@
 
 #include "base/utf8.h"
 #include "text/detokenizer.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_bytes.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

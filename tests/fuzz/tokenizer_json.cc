@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

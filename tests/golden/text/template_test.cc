@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "base/mapped_file.h"
+#include "jinja/time.h"
 #include "text/chat_template.h"
-#include "text/jinja_time.h"
 
 namespace quire {
 namespace {

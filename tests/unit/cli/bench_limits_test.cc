@@ -1,4 +1,4 @@
-#include "cli/bench_limits.h"
+#include "cli/bench/limits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/chat_messages.h"
+#include "cli/chat/messages.h"
 
 #include <gtest/gtest.h>
 

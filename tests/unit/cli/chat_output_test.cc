@@ -1,4 +1,4 @@
-#include "cli/chat_output.h"
+#include "cli/chat/output.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

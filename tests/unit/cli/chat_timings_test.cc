@@ -1,4 +1,4 @@
-#include "cli/chat_timings.h"
+#include "cli/chat/timings.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {

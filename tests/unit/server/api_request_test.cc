@@ -1,12 +1,12 @@
 // What requests may say, and what they are told when they say something else.
-#include "server/api_request.h"
+#include "server/api/request.h"
 
 #include <gtest/gtest.h>
 
 #include <climits>
 
-#include "server/api_error.h"
-#include "server/api_fields.h"
+#include "server/api/error.h"
+#include "server/api/fields.h"
 #include "unit/server/parse_request.h"
 
 namespace quire {

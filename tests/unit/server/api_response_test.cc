@@ -1,10 +1,10 @@
 // Answers in OpenAI's shapes.
-#include "server/api_response.h"
+#include "server/api/answer.h"
 
 #include <gtest/gtest.h>
 
-#include "server/api_error.h"
-#include "server/api_shapes.h"
+#include "server/api/error.h"
+#include "server/api/shapes.h"
 #include "unit/server/http_client.h"
 
 namespace quire {

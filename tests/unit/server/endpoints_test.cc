@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
-#include "server/api_fields.h"
-#include "server/openapi.h"
+#include "server/api/fields.h"
+#include "server/api/openapi.h"
 #include "unit/server/parse_request.h"
 #include "unit/server/running_server.h"
 

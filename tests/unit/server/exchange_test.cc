@@ -1,5 +1,5 @@
 // The mailbox between engine and connection, without a network.
-#include "server/exchange.h"
+#include "server/api/exchange.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/bounded_json.h"
+#include "server/api/body_json.h"
 
 namespace quire {
 

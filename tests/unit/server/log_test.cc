@@ -1,4 +1,4 @@
-#include "server/log.h"
+#include "server/http/log.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "server/bounded_json.h"
+#include "server/api/body_json.h"
 #include "unit/server/running_server.h"
 
 namespace quire {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "server/api_error.h"
-#include "server/api_fields.h"
-#include "server/api_request.h"
+#include "server/api/error.h"
+#include "server/api/fields.h"
+#include "server/api/request.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "server/server.h"
+#include "server/http/server.h"
 #include "unit/server/http_client.h"
 #include "unit/server/scripted_completer.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "server/completer.h"
+#include "server/api/completer.h"
 
 namespace quire {
 

@@ -1,5 +1,5 @@
 // HTTPS over loopback: what HTTP does, through TLS; and what goes wrong before there is a session.
-#include "server/tls.h"
+#include "server/http/tls.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "text/jinja_time.h"
+#include "jinja/time.h"
 
 namespace quire {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "text/tokenizer.h"
-#include "text/tokenizer_bytes.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 

@@ -1,0 +1,276 @@
+// quire bench kernels: one linear at a time, for each type, shape and number of rows, beside the machine's limits.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/limits.h"
+#include "cli/bench/report.h"
+#include "cli/engine_options.h"
+#include "model/synth.h"
+
+namespace quire {
+namespace {
+
+struct KernelsOptions {
+  std::string kernels = "auto", activations = "int8";
+  std::vector<std::string> types, shapes = {"2048x2048", "8192x2048"};
+  std::vector<int> rows = {1, 2, 4, 8, 16, 32, 128, 512};
+  int threads = 0, repetitions = 5, megabytes = 256;
+  bool json = false;
+};
+
+struct Shape {
+  int outputs, inputs;
+};
+
+Shape parse_shape(const std::string& text) {
+  Shape shape{};
+  int end = 0;
+  if (std::sscanf(text.c_str(), "%dx%d%n", &shape.outputs, &shape.inputs, &end) != 2 ||
+      static_cast<size_t>(end) != text.size() || shape.outputs < 1 || shape.inputs < 1 || shape.outputs > 1 << 20 ||
+      shape.inputs > 1 << 20)
+    throw invalid("--shapes '{}': outputs x inputs, as in 8192x2048, each from 1 to {}", text, 1 << 20);
+  return shape;
+}
+
+std::vector<TensorType> parse_types(const std::vector<std::string>& names) {
+  std::vector<TensorType> types;
+  std::string known;
+  for (const TensorTypeInfo& t : tensor_types()) {
+    if (!t.loadable) continue;
+    known += (known.empty() ? "" : ", ") + std::string(t.name);
+    if (names.empty()) types.push_back(t.type);
+  }
+  for (std::string text : names) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    const auto type = tensor_type_from_name(text);
+    if (!type || !info(*type).loadable) throw invalid("--types '{}': there are {}", text, known);
+    types.push_back(*type);
+  }
+  return types;
+}
+
+Activations parse_definition(const std::string& name) {
+  return name == "f32" ? Activations::kF32 : name == "bf16" ? Activations::kBf16 : Activations::kInt8;
+}
+
+// Copies of one matrix, together far larger than the caches, so that each use in turn comes from memory.
+class Copies {
+ public:
+  Copies(TensorType type, Shape shape, size_t least_bytes, Team& team)
+      : matrix_(describe_packed(type, shape.outputs, shape.inputs)) {
+    const size_t bytes = matrix_.bytes();
+    count_ = std::max<size_t>(1, (least_bytes + bytes - 1) / bytes);
+    memory_ = LargeBuffer(count_ * bytes);
+    const float sigma = 1 / std::sqrt(static_cast<float>(shape.inputs));
+    const auto source = synthetic_matrix(type, shape.outputs, shape.inputs, sigma, 1);
+    // By panels, as load_weights() does it: whoever packs a panel owns its memory.
+    const int panels = matrix_.panels(), pieces = std::min(panels, team.size() * 8);
+    for (size_t copy = 0; copy < count_; ++copy) {
+      std::byte* data = memory_.data() + copy * bytes;
+      team.for_tiles(pieces, [&](int i, int) {
+        const int begin = panels * i / pieces, end = panels * (i + 1) / pieces;
+        if (copy == 0) {
+          pack_panels(matrix_, source, data, begin, end);
+        } else {
+          const size_t from = matrix_.layout.bytes * static_cast<size_t>(begin),
+                       size = matrix_.layout.bytes * static_cast<size_t>(end - begin);
+          std::memcpy(data + from, memory_.data() + from, size);
+        }
+      });
+    }
+  }
+
+  const PackedMatrix& next() {
+    matrix_.data = memory_.data() + turn_ * matrix_.bytes();
+    turn_ = (turn_ + 1) % count_;
+    return matrix_;
+  }
+
+ private:
+  PackedMatrix matrix_;
+  size_t count_ = 0, turn_ = 0;
+  LargeBuffer memory_;
+};
+
+struct KernelResult {
+  TensorType type;
+  Shape shape;
+  Activations activations;
+  int rows;
+  Work work;
+  Samples seconds, of_limit;
+};
+
+// Quantized rows of inputs, as the kernel set wants them, and room for outputs.
+class Operands {
+ public:
+  Operands(const Compute& compute, Shape shape, Activations to, int rows)
+      : stride_(static_cast<size_t>((shape.inputs + kBlock - 1) / kBlock) * activation_block_bytes(to)),
+        to_(to),
+        outputs_(shape.outputs),
+        blocks_(stride_ * padded_rows(rows)),
+        y_(static_cast<size_t>(rows) * static_cast<size_t>(shape.outputs) * sizeof(float)) {
+    std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(shape.inputs));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 2001) / 1000 - 1;
+    quantize_rows(compute,
+                  {x.data(), static_cast<size_t>(shape.inputs), shape.inputs, nullptr, 0, to, blocks_.data(), stride_},
+                  rows);
+  }
+
+  LinearArgs linear(const PackedMatrix& weights) const {
+    return {&weights, nullptr, to_, blocks_.data(), stride_, y_.as<float>(), static_cast<size_t>(outputs_),
+            nullptr,  false};
+  }
+
+ private:
+  size_t stride_;
+  Activations to_;
+  int outputs_;
+  LargeBuffer blocks_, y_;
+};
+
+// Long enough that a clock read and a loop's start do not count: a few milliseconds.
+constexpr double kSampleSeconds = 0.005;
+
+std::vector<KernelResult> measure(const KernelsOptions& o, const Compute& compute, TensorType type, Shape shape,
+                                  MachineProbe& machine, std::vector<MachineRates>& probed) {
+  const Activations definition = activations_for(compute.activations, type);
+  Copies weights(type, shape, static_cast<size_t>(o.megabytes) << 20, compute.team);
+  std::vector<KernelResult> results;
+  std::vector<Operands> operands;
+  std::vector<int> uses;
+  const auto use = [&](size_t i, int times) {
+    for (int n = 0; n < times; ++n) {
+      const LinearArgs args = operands[i].linear(weights.next());
+      linears(compute, {&args, 1}, results[i].rows);
+    }
+  };
+  for (size_t i = 0; i < o.rows.size(); ++i) {
+    results.push_back(
+        {type, shape, definition, o.rows[i], linear_work(weights.next(), compute.activations, o.rows[i]), {}, {}});
+    operands.emplace_back(compute, shape, definition, o.rows[i]);
+    use(i, 1);  // warm
+    const double once = seconds_of([&] { use(i, 1); });
+    uses.push_back(std::clamp(static_cast<int>(kSampleSeconds / once), 1, 100'000));
+  }
+  for (int repetition = 0; repetition < o.repetitions; ++repetition) {
+    const MachineRates rates = machine.measure();
+    probed.push_back(rates);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const double seconds = seconds_of([&] { use(i, uses[i]); }) / uses[i];
+      results[i].seconds.add(seconds);
+      results[i].of_limit.add(least_seconds(results[i].work, rates) / seconds);
+    }
+  }
+  return results;
+}
+
+nlohmann::ordered_json to_json(const KernelResult& r) {
+  const double seconds = r.seconds.median();
+  return {{"type", name(r.type)},
+          {"outputs", r.shape.outputs},
+          {"inputs", r.shape.inputs},
+          {"activations", name(r.activations)},
+          {"rows", r.rows},
+          {"seconds", seconds},
+          {"multiply_adds_per_second", r.work.total_multiply_adds() / seconds},
+          {"bytes_per_second", r.work.bytes / seconds},
+          {"of_limit", r.of_limit.median()}};
+}
+
+void print_row(const KernelResult& r, const MachineRates& machine) {
+  const double seconds = r.seconds.median();
+  const double multiply_adds = r.work.total_multiply_adds();
+  const bool reading =
+      r.work.bytes / machine.bandwidth > multiply_adds / machine.multiply_adds[static_cast<size_t>(r.activations)];
+  std::printf("| %s | %s | %dx%d | %d | %.1f | %.1f | %.2f | %.0f %% | %s |\n", name(r.type).data(),
+              name(r.activations).data(), r.shape.outputs, r.shape.inputs, r.rows, 1e6 * seconds,
+              multiply_adds / seconds / 1e9, r.work.bytes / seconds / 1e9, 100 * r.of_limit.median(),
+              reading ? "reads" : "multiplies");
+}
+
+void run_kernels(const KernelsOptions& o) {
+  Team team(o.threads > 0 ? o.threads : usable_cores());
+  const Compute compute{choose_kernels(o.kernels), team, parse_definition(o.activations)};
+  const std::vector<TensorType> types = parse_types(o.types);
+  std::vector<Shape> shapes;
+  for (const std::string& text : o.shapes) shapes.push_back(parse_shape(text));
+  std::vector<Activations> units;
+  for (const TensorType type : types) {
+    const Activations unit = activations_for(compute.activations, type);
+    if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
+    for (const Shape& shape : shapes) {
+      if (static_cast<uint32_t>(shape.inputs) % info(type).block_elements != 0)
+        throw invalid("{} inputs are no whole number of blocks of {}, which hold {}", shape.inputs, name(type),
+                      info(type).block_elements);
+    }
+  }
+
+  MachineProbe machine(compute, units);
+  std::vector<MachineRates> probed;
+  std::vector<KernelResult> results;
+  for (const TensorType type : types) {
+    for (const Shape& shape : shapes) {
+      const auto some = measure(o, compute, type, shape, machine, probed);
+      results.insert(results.end(), some.begin(), some.end());
+    }
+  }
+  const MachineRates rates = median_of(probed);
+  if (o.json) {
+    nlohmann::ordered_json out = {{"cpu", cpu_name()},
+                                  {"kernels", compute.kernels.name},
+                                  {"threads", team.size()},
+                                  {"machine", to_json(rates)},
+                                  {"results", nlohmann::ordered_json::array()}};
+    for (const KernelResult& r : results) out["results"].push_back(to_json(r));
+    std::printf("%s\n", out.dump(2).c_str());
+    return;
+  }
+  std::printf("%s, %s kernels, %d threads; %.1f GB/s, %s in this run\n\n", cpu_name().c_str(),
+              compute.kernels.name.data(), team.size(), rates.bandwidth / 1e9, describe_multiply_rates(rates).c_str());
+  std::printf(
+      "| type | activations | outputs x inputs | rows | us | GMAC/s | GB/s | of the limit | which |\n"
+      "|---|---|---|--:|--:|--:|--:|--:|---|\n");
+  for (const KernelResult& r : results) print_row(r, rates);
+}
+
+}  // namespace
+
+void add_bench_kernels_command(CLI::App& bench) {
+  auto o = std::make_shared<KernelsOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "kernels", "Measure linears by type, shape and rows, beside the machine's read bandwidth and multiply rate");
+  command->add_option("--types", o->types, "weight types (q4_0,q4_k,bf16); default: all there are")->delimiter(',');
+  command->add_option("--shapes", o->shapes, "outputs x inputs of the weights")->delimiter(',')->capture_default_str();
+  command->add_option("-M,--rows", o->rows, "rows of inputs: sequences that decode, or tokens of a prompt")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("-t,--threads", o->threads, "threads; 0: the cores this process may use")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  add_kernels_option(*command, o->kernels);
+  command->add_option("--activations", o->activations, "what inputs are rounded to (docs/exactness.md)")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->capture_default_str();
+  command->add_option("-r,--repetitions", o->repetitions, "samples of each, taken in turns; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--memory", o->megabytes, "MiB of copies of a matrix that are read in turn: more than the caches")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_flag("--json", o->json, "print one JSON object");
+  command->callback([o] { run_kernels(*o); });
+}
+
+}  // namespace quire

@@ -1,0 +1,234 @@
+#include "cli/bench/model.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+// What the model's linears and attention multiply with.
+std::vector<Activations> units_of(const LoadedModel& model) {
+  const Activations mode = model.decoder->compute().activations;
+  std::array<bool, 3> used{};
+  used[static_cast<size_t>(attention_unit(model.kv->shape().type))] = true;
+  const auto use = [&](const Linear& m) { used[static_cast<size_t>(activations_for(mode, m.weight.type))] = true; };
+  for (const LayerWeights& l : model.weights.layers) {
+    for (const Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) use(*m);
+  }
+  use(model.weights.output);
+  std::vector<Activations> units;
+  for (const Activations a : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+    if (used[static_cast<size_t>(a)]) units.push_back(a);
+  }
+  return units;
+}
+
+Work total(const std::array<Work, kStepOps>& work) {
+  Work sum;
+  for (const Work& w : work) sum += w;
+  return sum;
+}
+
+constexpr int kWarmTokens = 128;  // computed once before a test's first sample
+
+}  // namespace
+
+double BenchProfile::rest() const {
+  return seconds - std::accumulate(operations.seconds.begin(), operations.seconds.end(), 0.0);
+}
+
+double BenchProfile::fixed_step_seconds(double empty_loop) const {
+  double fixed = rest();
+  for (size_t i = 0; i < kStepOps; ++i) {
+    const auto op = static_cast<StepOp>(i);
+    if (op == StepOp::kSampling) continue;
+    const bool grows = work[i].total_multiply_adds() > 0;
+    fixed += grows ? std::min(empty_loop * static_cast<double>(operations.calls[i]), operations.seconds[i])
+                   : operations.seconds[i];
+  }
+  return fixed / steps;
+}
+
+ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests)
+    : model_(model),
+      compute_(model.decoder->compute()),
+      tests_(std::move(tests)),
+      machine_(compute_, units_of(model)),
+      scratch_(static_cast<size_t>(model.team.size())) {
+  reserve();
+  for (const BenchTest& test : tests_) {
+    for (int s = 0; s < test.batch; ++s) fill(s, test.depth);
+  }
+}
+
+std::vector<BenchResult> ModelBench::run(int repetitions) {
+  std::vector<BenchResult> results;
+  std::vector<std::vector<MachineRates>> machine(tests_.size());
+  for (const BenchTest& test : tests_) results.push_back({.test = test, .rates = {}, .limits = {}, .of_limit = {}});
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (size_t t = 0; t < tests_.size(); ++t) {
+      const BenchTest& test = tests_[t];
+      BenchResult& r = results[t];
+      if (repetition == 0) run_test(test, std::min(test.tokens, kWarmTokens));
+      const MachineRates rates = machine_.measure();
+      machine[t].push_back(rates);
+      const double seconds = seconds_of([&] { run_test(test, test.tokens); });
+      double least = 0, bytes = 0;
+      int steps = 0;
+      for_steps(test, test.tokens, [&](const Batch& batch) {
+        const Work work =
+            total(step_work(model_.config, model_.weights, compute_.activations, model_.kv->shape().type, batch));
+        least += least_seconds(work, rates);
+        bytes += work.bytes;
+        ++steps;
+      });
+      const double tokens = static_cast<double>(test.tokens) * test.batch;
+      r.rates.add(tokens / seconds);
+      r.limits.add(tokens / least);
+      r.of_limit.add(least / seconds);
+      r.bytes = test.kind == BenchTest::Kind::kDecode ? bytes / steps : bytes;
+    }
+  }
+  for (size_t t = 0; t < tests_.size(); ++t) results[t].machine = median_of(machine[t]);
+  return results;
+}
+
+std::vector<BenchProfile> ModelBench::profile(int repetitions) {
+  std::vector<std::vector<BenchProfile>> runs(tests_.size());
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (size_t t = 0; t < tests_.size(); ++t) {
+      const BenchTest& test = tests_[t];
+      const MachineRates rates = machine_.measure();
+      const bool decode = test.kind == BenchTest::Kind::kDecode;
+      const size_t first = runs[t].size();
+      for_steps(test, test.tokens, [&](const Batch& batch) {
+        if (decode || runs[t].size() == first) runs[t].push_back({.test = test, .operations = {}, .machine = rates});
+        profile_step(batch, runs[t].back());
+      });
+    }
+  }
+  std::vector<BenchProfile> medians;
+  for (auto& all : runs) {
+    const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
+    std::nth_element(all.begin(), middle, all.end(),
+                     [](const BenchProfile& a, const BenchProfile& b) { return a.seconds < b.seconds; });
+    medians.push_back(*middle);
+  }
+  return medians;
+}
+
+void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
+  model_.decoder->profile(&profile.operations);
+  profile.seconds += seconds_of([&] { sample_greedily(model_.decoder->forward(batch), profile.operations); });
+  model_.decoder->profile(nullptr);
+  ++profile.steps;
+  const auto work = step_work(model_.config, model_.weights, compute_.activations, model_.kv->shape().type, batch);
+  for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
+}
+
+double ModelBench::empty_loop_seconds() {
+  constexpr int kLoops = 2000;
+  Samples samples;
+  for (int i = 0; i < 5; ++i) {
+    samples.add(seconds_of([&] {
+                  for (int loop = 0; loop < kLoops; ++loop)
+                    model_.team.for_tiles(8 * model_.team.size(), [](int, int) {});
+                }) /
+                kLoops);
+  }
+  return samples.median();
+}
+
+void ModelBench::reserve() {
+  const ModelInfo& info = model_.info;
+  int sequences = 0;
+  for (const BenchTest& test : tests_) {
+    if (test.depth + test.tokens > info.max_model_len)
+      throw invalid("{} tokens do not fit the context of {}; lower -p, -n or -d", test.depth + test.tokens,
+                    info.max_model_len);
+    sequences = std::max(sequences, test.batch);
+  }
+  int pages = 0;
+  filled_.assign(static_cast<size_t>(sequences), 0);
+  for (int s = 0; s < sequences; ++s) {
+    int tokens = 0;
+    for (const BenchTest& test : tests_) {
+      if (s < test.batch) tokens = std::max(tokens, test.depth + test.tokens);
+    }
+    std::vector<int32_t>& table = pages_.emplace_back(static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens));
+    std::iota(table.begin(), table.end(), pages);
+    pages += static_cast<int>(table.size());
+  }
+  if (pages > info.kv_pages)
+    throw no_resource("the tests need {} pages of KV cache, there are {}: raise --kv-cache-size to {} MiB", pages,
+                      info.kv_pages, (static_cast<size_t>(pages) * kPageTokens * info.kv_bytes_per_token >> 20) + 1);
+}
+
+void ModelBench::fill(int sequence, int tokens) {
+  int& filled = filled_[static_cast<size_t>(sequence)];
+  while (filled < tokens) {
+    const int count = std::min(model_.decoder->limits().max_rows, tokens - filled);
+    model_.decoder->forward(chunk(sequence, filled, count));
+    filled += count;
+  }
+}
+
+void ModelBench::run_test(const BenchTest& test, int tokens) {
+  for_steps(test, tokens, [&](const Batch& batch) { model_.decoder->forward(batch); });
+}
+
+template <class Step>
+void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) {
+  if (test.kind == BenchTest::Kind::kDecode) {
+    for (int i = 0; i < tokens; ++i) step(next_tokens(test.batch, test.depth + i));
+    return;
+  }
+  const int most = model_.decoder->limits().max_rows;
+  for (int at = 0; at < tokens; at += most) {
+    const int count = std::min(most, tokens - at);
+    const Batch batch = chunk(0, test.depth + at, count);
+    rows_.back().wants_logits = at + count == tokens;
+    step(batch);
+  }
+}
+
+Batch ModelBench::chunk(int sequence, int from, int count) {
+  rows_.clear();
+  for (int i = 0; i < count; ++i) rows_.push_back({token(sequence, from + i), from + i, false});
+  spans_.assign(1, {0, count, from, pages_[static_cast<size_t>(sequence)]});
+  return {rows_, spans_};
+}
+
+Batch ModelBench::next_tokens(int sequences, int position) {
+  rows_.clear();
+  spans_.clear();
+  for (int s = 0; s < sequences; ++s) {
+    spans_.push_back({s, 1, position, pages_[static_cast<size_t>(s)]});
+    rows_.push_back({token(s, position), position, true});
+  }
+  return {rows_, spans_};
+}
+
+TokenId ModelBench::token(int sequence, int position) const {
+  return static_cast<TokenId>((static_cast<uint64_t>(sequence) * 7919 + static_cast<uint64_t>(position) * 104729 + 17) %
+                              static_cast<uint64_t>(model_.config.vocab));
+}
+
+void ModelBench::sample_greedily(std::span<float> logits, StepProfile& profile) {
+  if (logits.empty()) return;
+  const auto vocab = static_cast<size_t>(model_.config.vocab);
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  profile.start();
+  model_.team.for_tiles(static_cast<int>(logits.size() / vocab), [&](int i, int thread) {
+    sample(
+        greedy,
+        {.logits = logits.subspan(static_cast<size_t>(i) * vocab, vocab), .prompt = {}, .generated = {}, .banned = {}},
+        scratch_[static_cast<size_t>(thread)]);
+  });
+  profile.mark(StepOp::kSampling);
+}
+
+}  // namespace quire

@@ -1,0 +1,109 @@
+#include "cli/bench/quality.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "cli/logit_distance.h"
+#include "engine/single_sequence.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kWindow = 512;
+constexpr int kLogitRows = 64;
+
+TokenIds read_tokens(const LoadedModel& model, const std::string& file, size_t count) {
+  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary", model.info.name);
+  const Tokenizer& tokenizer = *model.text.tokenizer;
+  TokenIds ids = tokenizer.encode(read_text_file(file), {.add_special = true, .parse_special = false});
+  if (ids.size() < count) throw invalid("{} has {} tokens, --quality-tokens asks for {}", file, ids.size(), count);
+  ids.resize(count);
+  for (size_t at = 0; at < count; at += kWindow) {
+    if (tokenizer.adds_bos() && tokenizer.bos()) ids[at] = *tokenizer.bos();
+  }
+  return ids;
+}
+
+// Calls body(index, logits, next token or kNoToken at a window's end) for each token.
+void for_logits(LoadedModel& model, const TokenIds& ids,
+                const std::function<void(size_t, std::span<const float>, TokenId)>& body) {
+  SingleSequence sequence(model);
+  const auto vocab = static_cast<size_t>(model.config.vocab);
+  for (size_t at = 0; at < ids.size();) {
+    if (at % kWindow == 0) sequence.clear();
+    const size_t end = std::min(ids.size(), at / kWindow * kWindow + kWindow);
+    const size_t count = std::min<size_t>(kLogitRows, end - at);
+    const auto logits = sequence.append(std::span(ids).subspan(at, count), true);
+    for (size_t i = 0; i < count; ++i)
+      body(at + i, logits.subspan(i * vocab, vocab), at + i + 1 < end ? ids[at + i + 1] : kNoToken);
+    at += count;
+  }
+}
+
+// exp of the mean of -log p(next token).
+class Perplexity {
+ public:
+  void add(std::span<const float> logits, TokenId next) {
+    if (next == kNoToken) return;
+    sum_ += log_sum_exp(logits) - logits[static_cast<size_t>(next)];
+    ++count_;
+  }
+  double value() const { return std::exp(sum_ / count_); }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace
+
+Quality measure_quality(EngineOptions options, const std::string& file, int tokens) {
+  options.max_num_seqs = 1;
+  options.max_num_batched_tokens = kLogitRows;
+  options.max_model_len = static_cast<int>(kWindow);
+  Quality quality{.tokens = tokens, .activations = {}, .kv_cache_dtype = {}};
+  TokenIds ids;
+  std::vector<float> judged;  // [tokens, vocab]
+  Perplexity perplexity, float_perplexity;
+  {
+    LoadedModel model(options, kLogitRows);
+    quality.activations = model.info.activations;
+    quality.kv_cache_dtype = model.info.kv_cache_dtype;
+    ids = read_tokens(model, file, static_cast<size_t>(tokens));
+    const size_t values = ids.size() * static_cast<size_t>(model.config.vocab);
+    if (values * sizeof(float) > available_memory())
+      throw no_resource("the logits of {} tokens need {} MiB: lower --quality-tokens", tokens,
+                        values * sizeof(float) >> 20);
+    judged.reserve(values);
+    for_logits(model, ids, [&](size_t, std::span<const float> logits, TokenId next) {
+      judged.insert(judged.end(), logits.begin(), logits.end());
+      perplexity.add(logits, next);
+    });
+  }
+  options.activations = options.kv_cache_dtype = "f32";
+  LoadedModel model(options, kLogitRows);
+  const auto vocab = static_cast<size_t>(model.config.vocab);
+  std::vector<double> divergences;
+  int agreeing = 0;
+  for_logits(model, ids, [&](size_t index, std::span<const float> expected, TokenId next) {
+    const auto got = std::span<const float>(judged).subspan(index * vocab, vocab);
+    divergences.push_back(kl_divergence(expected, got));
+    quality.mean_kl += divergences.back() / tokens;
+    agreeing += argmax(expected) == argmax(got);
+    float_perplexity.add(expected, next);
+  });
+  std::sort(divergences.begin(), divergences.end());
+  quality.p99_kl = divergences[divergences.size() * 99 / 100];
+  quality.max_kl = divergences.back();
+  quality.top1_agreement = static_cast<double>(agreeing) / tokens;
+  quality.perplexity = perplexity.value();
+  quality.float_perplexity = float_perplexity.value();
+  return quality;
+}
+
+}  // namespace quire

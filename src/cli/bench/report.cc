@@ -1,0 +1,185 @@
+#include "cli/bench/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/cpu.h"
+
+namespace quire {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view name_of(BenchTest::Kind kind) { return kind == BenchTest::Kind::kPrefill ? "prefill" : "decode"; }
+
+// One operation of a profile, or its rest (index kStepOps).
+struct Line {
+  std::string_view name;
+  double seconds, share, multiply_adds, bytes, of_limit;  // the last three 0 where there is no limit; rates a second
+  int64_t calls;
+};
+
+std::vector<Line> lines_of(const BenchProfile& p) {
+  std::vector<Line> lines;
+  for (size_t i = 0; i < kStepOps; ++i) {
+    const double seconds = p.operations.seconds[i];
+    const Work& work = p.work[i];
+    Line line{kStepOpNames[i], seconds / p.steps, seconds / p.seconds, 0, 0, 0, p.operations.calls[i] / p.steps};
+    if (seconds > 0 && work.total_multiply_adds() > 0) {
+      line.multiply_adds = work.total_multiply_adds() / seconds;
+      line.bytes = work.bytes / seconds;
+      line.of_limit = least_seconds(work, p.machine) / seconds;
+    }
+    lines.push_back(line);
+  }
+  lines.push_back({"rest", p.rest() / p.steps, p.rest() / p.seconds, 0, 0, 0, 0});
+  return lines;
+}
+
+void print_results(const BenchReport& report) {
+  const ModelInfo& info = *report.model;
+  std::printf("%s: %s, %.1f M parameters, %.1f MiB; %s, %s kernels, %s activations, %s KV cache, %d threads\n\n",
+              info.name.c_str(), info.quantization.c_str(), static_cast<double>(info.parameters) / 1e6,
+              static_cast<double>(info.weight_bytes) / (1 << 20), cpu_name().c_str(), info.kernels.c_str(),
+              info.activations.c_str(), info.kv_cache_dtype.c_str(), info.threads);
+  std::printf(
+      "| test | batch | depth | tok/s | min | max | limit | of it | MB read | machine in this run |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n");
+  for (const BenchResult& r : report.results) {
+    std::printf("| %s %d | %d | %d | %.1f | %.1f | %.1f | %.0f | %.0f %% | %.1f | %.1f GB/s, %s |\n",
+                name_of(r.test.kind).data(), r.test.tokens, r.test.batch, r.test.depth, r.rates.median(), r.rates.low(),
+                r.rates.high(), r.limits.median(), 100 * r.of_limit.median(), r.bytes / 1e6, r.machine.bandwidth / 1e9,
+                describe_multiply_rates(r.machine).c_str());
+  }
+}
+
+void print_profile(const BenchProfile& p, double empty_loop) {
+  std::printf("\n%s %d, batch %d, depth %d: %.3f ms a step, %.1f GB/s, %s in this run\n\n", name_of(p.test.kind).data(),
+              p.test.tokens, p.test.batch, p.test.depth, 1e3 * p.seconds / p.steps, p.machine.bandwidth / 1e9,
+              describe_multiply_rates(p.machine).c_str());
+  std::printf("| operation | ms | share | calls | GMAC/s | GB/s | of its limit |\n|---|--:|--:|--:|--:|--:|--:|\n");
+  for (const Line& line : lines_of(p)) {
+    std::printf("| %s | %.3f | %.1f %% | %jd |", line.name.data(), 1e3 * line.seconds, 100 * line.share,
+                static_cast<intmax_t>(line.calls));
+    if (line.of_limit > 0)
+      std::printf(" %.1f | %.2f | %.0f %% |\n", line.multiply_adds / 1e9, line.bytes / 1e9, 100 * line.of_limit);
+    else
+      std::printf(" | | |\n");
+  }
+  if (p.test.kind == BenchTest::Kind::kPrefill) return;
+  std::printf(
+      "\nFixed cost of a step: %.0f us (small operations, and %.2f us for each loop of linears and attention)\n",
+      1e6 * p.fixed_step_seconds(empty_loop), 1e6 * empty_loop);
+}
+
+void print_quality(const Quality& q) {
+  std::printf(
+      "\n| activations, KV cache | beside | tokens | mean KL | p99 KL | max KL | same top token | perplexity | in "
+      "float32 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n");
+  std::printf("| %s, %s | f32, f32 | %d | %.6f | %.5f | %.4f | %.2f %% | %.4f | %.4f |\n", q.activations.c_str(),
+              q.kv_cache_dtype.c_str(), q.tokens, q.mean_kl, q.p99_kl, q.max_kl, 100 * q.top1_agreement, q.perplexity,
+              q.float_perplexity);
+}
+
+Json to_json(const BenchResult& r) {
+  return {{"test", name_of(r.test.kind)},
+          {"tokens", r.test.tokens},
+          {"depth", r.test.depth},
+          {"batch", r.test.batch},
+          {"tokens_per_second", r.rates.median()},
+          {"min", r.rates.low()},
+          {"max", r.rates.high()},
+          {"samples", r.rates.values},
+          {"limit_tokens_per_second", r.limits.median()},
+          {"of_limit", r.of_limit.median()},
+          {"bytes_read", r.bytes},
+          {"machine", to_json(r.machine)}};
+}
+
+Json to_json(const BenchProfile& p, double empty_loop) {
+  Json operations = Json::array();
+  for (const Line& line : lines_of(p)) {
+    Json one = {{"operation", line.name}, {"seconds", line.seconds}, {"share", line.share}, {"calls", line.calls}};
+    if (line.of_limit > 0) {
+      one["multiply_adds_per_second"] = line.multiply_adds;
+      one["bytes_per_second"] = line.bytes;
+      one["of_limit"] = line.of_limit;
+    }
+    operations.push_back(one);
+  }
+  Json out = {{"test", name_of(p.test.kind)},
+              {"tokens", p.test.tokens},
+              {"depth", p.test.depth},
+              {"batch", p.test.batch},
+              {"steps", p.steps},
+              {"step_seconds", p.seconds / p.steps},
+              {"operations", operations},
+              {"machine", to_json(p.machine)}};
+  if (p.test.kind == BenchTest::Kind::kDecode) {
+    out["fixed_step_seconds"] = p.fixed_step_seconds(empty_loop);
+    out["empty_loop_seconds"] = empty_loop;
+  }
+  return out;
+}
+
+Json to_json(const Quality& q) {
+  return {{"activations", q.activations},
+          {"kv_cache_dtype", q.kv_cache_dtype},
+          {"tokens", q.tokens},
+          {"mean_kl", q.mean_kl},
+          {"p99_kl", q.p99_kl},
+          {"max_kl", q.max_kl},
+          {"top1_agreement", q.top1_agreement},
+          {"perplexity", q.perplexity},
+          {"float_perplexity", q.float_perplexity}};
+}
+
+}  // namespace
+
+std::string describe_multiply_rates(const MachineRates& rates) {
+  std::string text;
+  for (const Activations unit : {Activations::kInt8, Activations::kBf16, Activations::kF32}) {
+    const double rate = rates.multiply_adds[static_cast<size_t>(unit)];
+    if (rate > 0) text += fmt::format("{}{} {:.0f}", text.empty() ? "" : ", ", name(unit), rate / 1e9);
+  }
+  return text + " GMAC/s";
+}
+
+Json to_json(const MachineRates& rates) {
+  Json multiply_adds = Json::object();
+  for (const Activations unit : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+    const double rate = rates.multiply_adds[static_cast<size_t>(unit)];
+    if (rate > 0) multiply_adds[std::string(name(unit))] = rate;
+  }
+  return {{"bytes_per_second", rates.bandwidth}, {"multiply_adds_per_second", multiply_adds}};
+}
+
+void print_tables(const BenchReport& report) {
+  if (report.model) print_results(report);
+  for (const BenchProfile& profile : report.profiles) print_profile(profile, report.empty_loop);
+  if (report.quality) print_quality(*report.quality);
+}
+
+Json to_json(const BenchReport& report) {
+  Json out = Json::object();
+  if (report.model) {
+    const ModelInfo& info = *report.model;
+    out = {{"model", info.name},
+           {"quantization", info.quantization},
+           {"parameters", info.parameters},
+           {"weight_bytes", info.weight_bytes},
+           {"cpu", cpu_name()},
+           {"kernels", info.kernels},
+           {"activations", info.activations},
+           {"kv_cache_dtype", info.kv_cache_dtype},
+           {"threads", info.threads}};
+    out["results"] = Json::array();
+    for (const BenchResult& r : report.results) out["results"].push_back(to_json(r));
+  }
+  for (const BenchProfile& p : report.profiles) out["profiles"].push_back(to_json(p, report.empty_loop));
+  if (report.quality) out["quality"] = to_json(*report.quality);
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,92 @@
+#include "cli/chat/messages.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "json/object.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpace);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+ordered_json parse_messages(std::string_view text, const std::string& name) {
+  ordered_json messages;
+  try {
+    messages = ordered_json::parse(text, [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+      if (depth > kMaxJsonDepth) throw invalid("{}: nested deeper than {}", name, kMaxJsonDepth);
+      return true;
+    });
+  } catch (const ordered_json::exception& e) {
+    throw invalid("{}: {}", name, e.what());
+  }
+  if (!messages.is_array())
+    throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());
+  if (messages.empty()) throw invalid("{}: there are no messages", name);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ordered_json& message = messages[i];
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
+      throw invalid(
+          "{}: message {}: expected an object with a role, as in {{\"role\": \"user\", \"content\": \"Hello\"}}", name,
+          i);
+    }
+  }
+  return messages;
+}
+
+void Conversation::set_system(std::string text) {
+  if (has_system()) messages_.erase(0);
+  if (!text.empty())
+    messages_.insert(messages_.begin(), ordered_json{{"role", "system"}, {"content", std::move(text)}});
+}
+
+std::string Conversation::system() const { return has_system() ? messages_[0]["content"].get<std::string>() : ""; }
+
+void Conversation::add(std::string role, std::string content) {
+  messages_.push_back(ordered_json{{"role", std::move(role)}, {"content", std::move(content)}});
+}
+
+void Conversation::reset() {
+  while (messages_.size() > (has_system() ? 1u : 0u)) drop_last();
+}
+
+const char* const kChatHelp =
+    "/help          this list\n"
+    "/reset         forget the conversation (the system message stays)\n"
+    "/system TEXT   tell the model who it is; without TEXT, shows it; \"/system -\" takes it away\n"
+    "/stats         speed of this session, and how full the context is\n"
+    "/save FILE     write the conversation as JSON, as --messages reads it\n"
+    "/quit          end (or Ctrl-D)\n"
+    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next.\n";
+
+ChatCommand parse_chat_command(std::string_view line) {
+  using Kind = ChatCommand::Kind;
+  static constexpr std::array<std::pair<std::string_view, Kind>, 7> kCommands = {{{"help", Kind::kHelp},
+                                                                                  {"reset", Kind::kReset},
+                                                                                  {"system", Kind::kSystem},
+                                                                                  {"stats", Kind::kStats},
+                                                                                  {"save", Kind::kSave},
+                                                                                  {"quit", Kind::kQuit},
+                                                                                  {"exit", Kind::kQuit}}};
+  const std::string_view all = trimmed(line);
+  if (all.size() < 2 || all[0] != '/') return {Kind::kText, std::string(line)};
+  const std::string_view word = all.substr(1, std::min(all.find_first_of(" \t\n"), all.size()) - 1);
+  if (word.empty() || !std::all_of(word.begin(), word.end(), is_letter)) return {Kind::kText, std::string(line)};
+  for (const auto& [name, kind] : kCommands) {
+    if (word == name) return {kind, std::string(trimmed(all.substr(1 + word.size())))};
+  }
+  return {Kind::kUnknown, std::string(word)};
+}
+
+}  // namespace quire

@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iterator>
+#include <limits>
+
+#include "cli/chat/output.h"
+#include "cli/commands.h"
+#include "cli/inspect/report.h"
+#include "model/registry.h"
+
+namespace quire {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct InspectOptions {
+  std::string model;
+  bool tensors = false, metadata = false, json = false;
+};
+
+// Every string may come from the file: none reaches the terminal with a control character, or with more than a line.
+std::string shown(const ordered_json& value) {
+  return escape_controls(
+      value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', true, ordered_json::error_handler_t::replace),
+      true);
+}
+
+std::string cut(const std::string& text, size_t longest) {
+  if (text.size() <= longest) return text;
+  size_t end = longest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  return text.substr(0, end) + "...";
+}
+
+std::string bytes(const ordered_json& value) {
+  const auto n = value.get<double>();
+  if (n < 1e3) return fmt::format("{:.0f} B", n);
+  if (n < 1e6) return fmt::format("{:.1f} kB", n / 1e3);
+  return n < 1e9 ? fmt::format("{:.1f} MB", n / 1e6) : fmt::format("{:.2f} GB", n / 1e9);
+}
+
+std::string count(const ordered_json& value) {
+  const auto n = value.get<double>();
+  return n < 1e6   ? fmt::format("{:.0f}", n)
+         : n < 1e9 ? fmt::format("{:.1f} M", n / 1e6)
+                   : fmt::format("{:.2f} B", n / 1e9);
+}
+
+class Page {
+ public:
+  void row(const std::string& label, const std::string& value) {
+    fmt::format_to(std::back_inserter(text_), "{:<16}{}\n", label, value);
+  }
+  void line(const std::string& value = {}) { text_ += value + "\n"; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string token(const ordered_json& t) { return fmt::format("{} {}", t["id"].get<int>(), shown(t["text"])); }
+
+void show_text(const ordered_json& report, Page& page) {
+  const ordered_json& t = report["tokenizer"];
+  if (t.is_null()) {
+    page.row("tokenizer", "none");
+  } else {
+    std::string line = t.contains("kind") ? shown(t["kind"]) : "";
+    if (t.contains("pre")) line += fmt::format(" ({})", shown(t["pre"]));
+    if (t.contains("vocab_size")) line += fmt::format(", {} tokens", t["vocab_size"].get<int>());
+    if (t.contains("error")) line += ": " + shown(t["error"]);
+    page.row("tokenizer", line);
+  }
+  if (t.is_object() && t.contains("special_tokens")) {
+    std::vector<std::string> special, ends;
+    for (const auto& [what, id] : t["special_tokens"].items()) special.push_back(fmt::format("{} {}", what, token(id)));
+    for (const ordered_json& id : t["end_of_generation"]) ends.push_back(token(id));
+    page.row("special tokens", fmt::format("{}", fmt::join(special, ", ")));
+    page.row("answers end at", fmt::format("{}", fmt::join(ends, ", ")));
+    page.row("added to a text", t["adds_bos"] && t["adds_eos"] ? "bos, eos"
+                                : t["adds_bos"]                ? "bos"
+                                : t["adds_eos"]                ? "eos"
+                                                               : "nothing");
+  }
+  const ordered_json& chat = report["chat_template"];
+  page.row("chat template", chat.is_null()           ? "none"
+                            : chat.contains("error") ? shown(chat["error"])
+                                                     : bytes(chat["bytes"]));
+}
+
+void show_model(const ordered_json& report, Page& page) {
+  page.row("name", cut(shown(report["name"]), 200));
+  page.row("format", shown(report["format"]));
+  if (report["architecture"] != "") page.row("architecture", cut(shown(report["architecture"]), 200));
+  page.row("parameters", count(report["parameters"]));
+  page.row("file size", bytes(report["file_bytes"]));
+  std::vector<std::string> types;
+  for (const ordered_json& t : report["tensor_types"])
+    types.push_back(fmt::format("{} {} ({})", t["tensors"].get<uint64_t>(), shown(t["type"]), bytes(t["bytes"])));
+  page.row("tensors", types.empty() ? "none" : fmt::format("{}", fmt::join(types, ", ")));
+  if (report["sizes"].is_object()) {
+    for (const auto& [what, value] : report["sizes"].items()) page.row(what, shown(value));
+  }
+  if (const ordered_json& r = report["rope"]; r.is_object()) {
+    std::string line = fmt::format("{} of each head, theta {}, pairs of {}", r["dim"].get<int>(),
+                                   r["theta"].get<double>(), shown(r["pairs"]));
+    if (r.contains("factor")) line += fmt::format(", {} scaling by {}", shown(r["scaling"]), r["factor"].get<double>());
+    if (r.contains("original_context")) line += fmt::format(" from {} tokens", r["original_context"].get<double>());
+    page.row("rope", line);
+  }
+  if (const ordered_json& w = report["sliding_window"]; w.is_object()) {
+    page.row("sliding window", fmt::format("{} tokens in {} layers", w["tokens"].get<int>(), w["layers"].get<int>()));
+  }
+}
+
+void show_fit(const ordered_json& report, Page& page) {
+  if (const ordered_json& m = report["memory"]; m.is_object()) {
+    page.row("KV cache", fmt::format("{} a token ({})", bytes(m["kv_bytes_per_token"]), shown(m["kv_cache_dtype"])));
+    page.row("memory",
+             fmt::format("{} weights + {} KV cache of the whole context = {}; {} free here", bytes(m["weight_bytes"]),
+                         bytes(m["kv_bytes_of_context"]), bytes(m["bytes"]), bytes(m["available_bytes"])));
+  }
+  const bool runs = report["runs"]["ok"];
+  std::string note;
+  if (runs && !report["tokenizer"].contains("vocab_size")) note = ", on token ids only: it has no vocabulary";
+  if (runs && report["memory"]["weight_bytes"] > report["memory"]["available_bytes"])
+    note = ", but not in the memory that is free here";
+  page.row("Quire runs it", runs ? "yes" + note : "no: " + shown(report["runs"]["why_not"]));
+}
+
+void show(const InspectOptions& options, const ordered_json& report) {
+  Page page;
+  show_model(report, page);
+  show_text(report, page);
+  show_fit(report, page);
+  if (options.metadata) {
+    page.line();
+    for (const auto& [key, value] : report["metadata"].items()) {
+      const bool array = value.is_object() && value.contains("array_of");
+      const std::string text = array ? fmt::format("{} x {}", value["count"].get<uint64_t>(), shown(value["array_of"]))
+                                     : cut(shown(value), 300);
+      page.line(fmt::format("{} = {}", shown(key), text));
+    }
+  }
+  if (options.tensors) {
+    page.line();
+    for (const ordered_json& t : report["tensors"]) {
+      page.line(fmt::format("{:<44} {:<8} {:<18} {}", shown(t["name"]), shown(t["type"]), t["shape"].dump(),
+                            t["bytes"].get<uint64_t>()));
+    }
+  }
+  write_out(STDOUT_FILENO, page.text());
+}
+
+void run_inspect(const InspectOptions& options) {
+  constexpr size_t kShortArray = 64;
+  const size_t longest_array = options.json && options.metadata ? std::numeric_limits<size_t>::max() : kShortArray;
+  const ordered_json report = inspect(resolve_model(options.model), longest_array);
+  if (!options.json) return show(options, report);
+  write_out(STDOUT_FILENO, report.dump(2, ' ', true, ordered_json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = app.add_subcommand("inspect", "Say what a model file holds and whether Quire can run it");
+  command
+      ->add_option("model", options->model,
+                   "a registered name, a .gguf file, a Hugging Face directory or a .safetensors file")
+      ->type_name("MODEL")
+      ->required();
+  command->add_flag("--tensors", options->tensors, "list all tensors: name, type, shape, bytes");
+  command->add_flag("--metadata", options->metadata, "list what the file says about itself");
+  command->add_flag("--json", options->json,
+                    "print everything as one JSON object; with --metadata, arrays of more than 64 elements too");
+  command->footer("No weights are loaded. Shapes are outermost first. Exit code 1 when the file is broken.");
+  command->callback([options] { run_inspect(*options); });
+}
+
+}  // namespace quire

@@ -1,0 +1,363 @@
+#include "cli/inspect/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <variant>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "cli/inspect/runnable.h"
+#include "kernels/kv_memory.h"
+#include "kernels/packed.h"
+#include "model/checkpoint.h"
+#include "model/model_text.h"
+#include "text/tokenizer/data.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// ---- files
+
+uint64_t file_bytes(const fs::path& path) {
+  std::error_code ignored;
+  uint64_t total = 0;
+  const auto add = [&](const fs::path& p) {
+    const auto size = fs::file_size(p, ignored);
+    if (!ignored) total += size;
+  };
+  const fs::path folder = fs::is_directory(path, ignored) ? path : path.parent_path();
+  if (folder == path || path.extension() == ".json") {
+    for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+      if (entry.path().extension() == ".safetensors") add(entry.path());
+    }
+    return total;
+  }
+  const std::string name = path.filename().string();
+  constexpr size_t kTail = std::string_view("-00001-of-00009.gguf").size();
+  if (name.size() < kTail || name.compare(name.size() - kTail + 6, 4, "-of-") != 0) {
+    add(path);
+    return total;
+  }
+  const std::string stem = name.substr(0, name.size() - kTail), of = name.substr(name.size() - kTail + 6);
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    const std::string other = entry.path().filename().string();
+    if (other.size() == name.size() && other.starts_with(stem) && other.ends_with(of)) add(entry.path());
+  }
+  return total;
+}
+
+// ---- metadata
+
+template <class T>
+ordered_json array_json(const Gguf& gguf, std::string_view key) {
+  ordered_json json = ordered_json::array();
+  for (const T value : gguf.numbers<T>(key)) json.push_back(value);
+  return json;
+}
+
+ordered_json value_json(const Gguf& gguf, std::string_view key, const GgufValue& value, size_t longest_array) {
+  switch (value.type) {
+    case GgufType::BOOL:
+      return gguf.get<bool>(key);
+    case GgufType::STRING:
+      return gguf.get<std::string>(key);
+    case GgufType::F32:
+    case GgufType::F64:
+      return gguf.get<double>(key);
+    case GgufType::U64:
+      return gguf.get<uint64_t>(key);
+    case GgufType::ARRAY:
+      break;
+    default:
+      return gguf.get<int64_t>(key);
+  }
+  if (value.count > longest_array || value.element == GgufType::ARRAY) {
+    return {{"array_of", std::string(name(value.element))}, {"count", value.count}};
+  }
+  switch (value.element) {
+    case GgufType::BOOL:
+      return array_json<bool>(gguf, key);
+    case GgufType::F32:
+    case GgufType::F64:
+      return array_json<double>(gguf, key);
+    case GgufType::U64:
+      return array_json<uint64_t>(gguf, key);
+    case GgufType::STRING: {
+      ordered_json json = ordered_json::array();
+      for (const std::string_view text : gguf.strings(key)) json.push_back(std::string(text));
+      return json;
+    }
+    default:
+      return array_json<int64_t>(gguf, key);
+  }
+}
+
+ordered_json metadata(const Gguf& gguf, size_t longest_array) {
+  ordered_json json = ordered_json::object();
+  for (const std::string_view key : gguf.keys())
+    json[std::string(key)] = value_json(gguf, key, *gguf.find(key), longest_array);
+  return json;
+}
+
+// ---- sizes, as far as the file tells them by their usual names
+
+constexpr const char* kSizes[] = {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"};
+
+ordered_json sizes(const Gguf& gguf) {
+  constexpr const char* kKeys[] = {
+      "block_count",          "embedding_length",    "attention.head_count", "attention.head_count_kv",
+      "attention.key_length", "feed_forward_length", "vocab_size",           "context_length"};
+  ordered_json json = ordered_json::object();
+  const auto architecture = gguf.get_or<std::string>("general.architecture", "");
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    const std::string key = architecture + "." + kKeys[i];
+    const GgufValue* value = gguf.find(key);
+    if (value && value->type != GgufType::ARRAY && value->type != GgufType::STRING)
+      json[kSizes[i]] = value_json(gguf, key, *value, 0);
+  }
+  if (const GgufValue* tokens = gguf.find("tokenizer.ggml.tokens"); tokens && !json.contains("vocab"))
+    json["vocab"] = tokens->count;
+  return json;
+}
+
+ordered_json sizes(const HfConfig& hf) {
+  static const std::vector<std::string_view> kKeys[] = {{"num_hidden_layers", "n_layer", "num_layers"},
+                                                        {"hidden_size", "n_embd", "d_model"},
+                                                        {"num_attention_heads", "n_head"},
+                                                        {"num_key_value_heads", "num_kv_heads"},
+                                                        {"head_dim"},
+                                                        {"intermediate_size", "ffn_hidden_size", "n_inner"},
+                                                        {"vocab_size"},
+                                                        {"max_position_embeddings", "n_positions"}};
+  ordered_json json = ordered_json::object();
+  const nlohmann::json* text = hf.config.find("text_config");
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    for (const std::string_view key : kKeys[i]) {
+      for (const nlohmann::json* object : {&hf.config.json(), text}) {
+        if (!object || !object->is_object() || json.contains(kSizes[i])) continue;
+        const auto found = object->find(key);
+        if (found != object->end() && found->is_number_integer()) json[kSizes[i]] = *found;
+      }
+    }
+  }
+  return json;
+}
+
+ordered_json sizes(const ModelConfig& c) {
+  const int values[] = {c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.max_positions};
+  ordered_json json;
+  for (size_t i = 0; i < std::size(kSizes); ++i) json[kSizes[i]] = values[i];
+  return json;
+}
+
+ordered_json rope(const RopeConfig& r) {
+  constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn"};
+  ordered_json json{{"pairs", r.kind == RopeKind::kHalves       ? "halves"
+                              : r.kind == RopeKind::kNeighbours ? "neighbours"
+                                                                : "none"},
+                    {"dim", r.dim},
+                    {"theta", r.theta},
+                    {"scaling", kScalings[static_cast<size_t>(r.scaling)]}};
+  if (r.scaling != RopeConfig::Scaling::kNone) {
+    json["factor"] = r.factor;
+    if (r.original_positions > 0) json["original_context"] = r.original_positions;
+  }
+  if (!r.frequency_divisors.empty()) json["frequency_divisors"] = r.frequency_divisors.size();
+  return json;
+}
+
+// ---- tensors
+
+uint64_t elements(const TensorView& view) {
+  uint64_t n = 1;
+  for (const uint64_t d : view.shape) n *= d;  // the reader has checked the product
+  return n;
+}
+
+void add_tensors(std::span<const TensorView> tensors, ordered_json& report) {
+  struct Sum {
+    uint64_t tensors = 0, elements = 0, bytes = 0;
+  };
+  std::map<TensorType, Sum> sums;
+  ordered_json list = ordered_json::array();
+  uint64_t parameters = 0;
+  for (const TensorView& view : tensors) {
+    Sum& sum = sums[view.type];
+    ++sum.tensors;
+    sum.elements += elements(view);
+    sum.bytes += view.bytes.size();
+    if (view.name != "rope_freqs.weight") parameters += elements(view);
+    list.push_back({{"name", view.name},
+                    {"type", std::string(name(view.type))},
+                    {"shape", view.shape},
+                    {"bytes", view.bytes.size()}});
+  }
+  std::vector<std::pair<TensorType, Sum>> sorted(sums.begin(), sums.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  report["parameters"] = parameters;
+  report["tensor_types"] = ordered_json::array();
+  for (const auto& [type, sum] : sorted) {
+    report["tensor_types"].push_back({{"type", std::string(name(type))},
+                                      {"tensors", sum.tensors},
+                                      {"elements", sum.elements},
+                                      {"bytes", sum.bytes}});
+  }
+  report["tensors"] = std::move(list);
+}
+
+// ---- tokenizer and template
+
+// Returns why the text side cannot be used; empty: it can.
+std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
+  report["tokenizer"] = nullptr;
+  report["chat_template"] = nullptr;
+  const Gguf* gguf = checkpoint.gguf();
+  const auto gguf_text = [&](const char* key) { return gguf ? gguf->get_or<std::string>(key, "") : std::string(); };
+  ordered_json& out = report["tokenizer"];
+  try {
+    if (gguf && gguf->has("tokenizer.ggml.model")) {
+      out["kind"] = gguf_text("tokenizer.ggml.model");
+      if (const std::string pre = gguf_text("tokenizer.ggml.pre"); !pre.empty()) out["pre"] = pre;
+    }
+    const ModelText text = load_model_text(checkpoint);
+    if (text.tokenizer) {
+      const Tokenizer& t = *text.tokenizer;
+      if (!gguf) out["kind"] = std::holds_alternative<BpeModel>(t.data().model) ? "BPE" : "unigram";
+      out["vocab_size"] = t.vocab_size();
+      const auto token = [&](TokenId id) { return ordered_json{{"id", id}, {"text", std::string(t.token_text(id))}}; };
+      const std::pair<const char*, std::optional<TokenId>> special[] = {
+          {"bos", t.bos()}, {"eos", t.eos()}, {"unk", t.unk()}, {"pad", t.pad()}, {"eot", t.eot()}, {"eom", t.eom()}};
+      out["special_tokens"] = ordered_json::object();
+      for (const auto& [what, id] : special) {
+        if (id) out["special_tokens"][what] = token(*id);
+      }
+      out["adds_bos"] = t.adds_bos();
+      out["adds_eos"] = t.adds_eos();
+      out["end_of_generation"] = ordered_json::array();
+      for (const TokenId id : t.end_of_generation()) out["end_of_generation"].push_back(token(id));
+    }
+    if (text.template_source) {
+      report["chat_template"] = {{"bytes", text.template_source->size()}};
+      ChatTemplate::parse(*text.template_source, "the chat template");
+    }
+  } catch (const Error& e) {
+    report[report["chat_template"].is_null() ? "tokenizer" : "chat_template"]["error"] = e.what();
+    return e.what();
+  }
+  return {};
+}
+
+// ---- memory
+
+// As the kernels will hold them: matrices in panels, vectors in float32. What cannot be loaded counts as it lies in the
+// file.
+uint64_t packed_bytes(const Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
+  for (const TensorView& view : checkpoint.tensors()) {
+    constexpr uint64_t kMax = std::numeric_limits<int>::max();
+    if (!info(view.type).loadable) {
+      bytes += view.bytes.size();
+      continue;
+    }
+    const bool matrix = view.shape.size() == 2 && view.shape[0] <= kMax && view.shape[1] <= kMax;
+    bytes += matrix
+                 ? describe_packed(view.type, static_cast<int>(view.shape[0]), static_cast<int>(view.shape[1])).bytes()
+                 : elements(view) * sizeof(float);
+  }
+  return bytes;
+}
+
+ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
+  const uint64_t token = KvShape{KvType::kBf16, c.layers, c.kv_heads, c.head_dim}.page_bytes() / kPageTokens;
+  const uint64_t weights = packed_bytes(checkpoint), context = token * static_cast<uint64_t>(c.max_positions);
+  return {{"weight_bytes", weights},        {"kv_cache_dtype", "bf16"},   {"kv_bytes_per_token", token},
+          {"kv_bytes_of_context", context}, {"bytes", weights + context}, {"available_bytes", available_memory()}};
+}
+
+// ---- reports
+
+ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  const Gguf* gguf = checkpoint.gguf();
+  ordered_json report{{"file", path.string()}};
+  report["format"] = gguf ? fmt::format("GGUF version {}", gguf->version()) : "Hugging Face directory";
+  if (gguf) {
+    report["name"] = gguf->get_or<std::string>("general.name", path.stem().string());
+    report["architecture"] = gguf->get_or<std::string>("general.architecture", "");
+  } else {
+    const JsonObject& config = checkpoint.hf()->config;
+    const auto folder = (path.has_filename() ? path : path.parent_path()).filename().string();
+    const auto names = config.optional<std::vector<std::string>>("architectures").value_or(std::vector<std::string>{});
+    report["name"] = config.get_or<std::string>("_name_or_path", "");
+    if (report["name"] == "") report["name"] = folder;
+    report["architecture"] = names.empty() ? config.get_or<std::string>("model_type", "") : names.front();
+  }
+  report["parameters"] = 0;
+  report["file_bytes"] = file_bytes(path);
+  report["sizes"] = gguf ? sizes(*gguf) : sizes(*checkpoint.hf());
+  report["rope"] = nullptr;
+  report["sliding_window"] = nullptr;
+  report["tensor_types"] = nullptr;
+  const std::string text_problem = add_text(checkpoint, report);
+  report["memory"] = nullptr;
+  report["runs"] = {{"ok", false}, {"why_not", nullptr}};
+  try {
+    const ModelConfig config = read_model_config(checkpoint);
+    report["sizes"] = sizes(config);
+    report["rope"] = rope(config.rope);
+    const auto slides = std::count_if(config.windows.begin(), config.windows.end(), [](int w) { return w > 0; });
+    if (slides > 0)
+      report["sliding_window"] = {{"tokens", *std::max_element(config.windows.begin(), config.windows.end())},
+                                  {"layers", slides}};
+    report["memory"] = memory(checkpoint, config);
+    check_tensors(checkpoint, config);
+    if (!text_problem.empty()) throw unsupported("{}", text_problem);
+    if (const auto& vocabulary = report["tokenizer"];
+        vocabulary.contains("vocab_size") && vocabulary["vocab_size"] > config.vocab) {
+      throw invalid("the tokenizer has {} tokens, the model {}", vocabulary["vocab_size"].get<int>(), config.vocab);
+    }
+    report["runs"]["ok"] = true;
+  } catch (const Error& e) {
+    report["runs"]["why_not"] = e.what();
+  }
+  report["metadata"] = gguf ? metadata(*gguf, longest_array) : ordered_json(checkpoint.hf()->config.json());
+  add_tensors(checkpoint.tensors(), report);
+  return report;
+}
+
+ordered_json of_safetensors(const fs::path& path) {
+  const Safetensors file = Safetensors::open(path);
+  ordered_json report{
+      {"file", path.string()}, {"format", "safetensors"}, {"name", path.stem().string()}, {"architecture", ""}};
+  report["parameters"] = 0;
+  report["file_bytes"] = file_bytes(path);
+  for (const char* unknown :
+       {"sizes", "rope", "sliding_window", "tensor_types", "tokenizer", "chat_template", "memory"})
+    report[unknown] = nullptr;
+  std::error_code ignored;
+  const bool has_config = fs::exists(path.parent_path() / "config.json", ignored);
+  report["runs"] = {{"ok", false},
+                    {"why_not", has_config ? "these are weights alone: give the directory, which has a config.json"
+                                           : "these are weights alone, without a config.json beside them"}};
+  report["metadata"] = file.metadata();
+  add_tensors(file.tensors(), report);
+  return report;
+}
+
+}  // namespace
+
+ordered_json inspect(const fs::path& path, size_t longest_array) {
+  const bool weights_alone = path.extension() == ".safetensors" || path.extension() == ".json";
+  std::error_code ignored;
+  return weights_alone && !fs::is_directory(path, ignored) ? of_safetensors(path) : of_checkpoint(path, longest_array);
+}
+
+}  // namespace quire

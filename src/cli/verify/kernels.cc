@@ -1,0 +1,212 @@
+#include "cli/verify/kernels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr double kMostMeanKl = 1e-4;
+constexpr int kRowCounts[] = {1, 5, 17};
+constexpr int kMostRows = 17;
+constexpr int kMaxLogits = 128;
+constexpr const char* kText =
+    "A quire is a set of folded sheets, and a book is made of many quires. The binder sews them one after another, "
+    "presses them, and cuts the edges; only then can the reader turn the pages from the first word to the last.";
+
+std::vector<const KernelSet*> choose(const std::vector<std::string>& names) {
+  std::vector<const KernelSet*> sets(available_kernels().begin(), available_kernels().end());
+  if (!names.empty()) {
+    sets.clear();
+    for (const std::string& name : names) sets.push_back(&choose_kernels(name));
+  }
+  if (sets.size() < 2) throw invalid("one kernel set ({}) has none to be compared with", sets[0]->name);
+  return sets;
+}
+
+std::vector<const PackedMatrix*> matrices_of(const Weights& weights) {
+  std::vector<const PackedMatrix*> all;
+  for (const LayerWeights& l : weights.layers) {
+    for (const Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) all.push_back(&m->weight);
+  }
+  all.push_back(&weights.output.weight);
+  return all;
+}
+
+// The outputs of one panel of a matrix for the first `rows` rows of x [.., cols]: [rows, kPanel].
+std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& matrix, int panel, Activations to,
+                                 const std::vector<float>& x, int rows) {
+  const size_t stride = static_cast<size_t>(matrix.blocks()) * activation_block_bytes(to);
+  std::vector<std::byte> memory(stride * padded_rows(rows) + 64);
+  void* aligned = memory.data();
+  size_t space = memory.size();
+  auto* blocks = static_cast<std::byte*>(std::align(64, space - 64, aligned, space));
+  kernels.quantize({x.data(), static_cast<size_t>(matrix.cols), matrix.cols, nullptr, 0, to, blocks, stride}, 0, rows);
+  // The panel as a matrix of its own, so that outputs need no room for all of them.
+  PackedMatrix one = matrix;
+  one.data = matrix.panel(panel);
+  one.rows = std::min(kPanel, matrix.rows - panel * kPanel);
+  std::vector<float> y(static_cast<size_t>(rows * kPanel));
+  kernels.linear({&one, nullptr, to, blocks, stride, y.data(), kPanel, nullptr, false}, 0, 1, 0, rows);
+  return y;
+}
+
+// Two panels of each matrix: one by chance, and the last, which may not be whole.
+std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<const KernelSet* const> sets) {
+  const std::vector<const PackedMatrix*> matrices = matrices_of(model.weights);
+  std::vector<std::atomic<int64_t>> compared(sets.size()), differing(sets.size());
+  model.team.for_tiles(static_cast<int>(matrices.size()), [&](int tile, int) {
+    const PackedMatrix& matrix = *matrices[static_cast<size_t>(tile)];
+    std::mt19937 random(static_cast<unsigned>(tile));
+    std::normal_distribution<float> normal;
+    std::vector<float> x(static_cast<size_t>(kMostRows) * static_cast<size_t>(matrix.cols));
+    for (float& v : x) v = normal(random);
+    const int by_chance = static_cast<int>(random() % static_cast<unsigned>(matrix.panels()));
+    bool done[3] = {};
+    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+      const Activations to = activations_for(mode, matrix.type);
+      if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
+      for (const int panel : {by_chance, matrix.panels() - 1}) {
+        const auto expected = panel_outputs(*sets[0], matrix, panel, to, x, kMostRows);
+        for (size_t s = 1; s < sets.size(); ++s) {
+          for (const int rows : kRowCounts) {
+            const auto got = panel_outputs(*sets[s], matrix, panel, to, x, rows);
+            int64_t different = 0;
+            for (size_t i = 0; i < got.size(); ++i)
+              different += std::bit_cast<uint32_t>(expected[i]) != std::bit_cast<uint32_t>(got[i]);
+            compared[s] += static_cast<int64_t>(got.size());
+            differing[s] += different;
+          }
+        }
+      }
+    }
+  });
+  std::vector<LinearComparison> all;
+  for (size_t s = 1; s < sets.size(); ++s)
+    all.push_back({std::string(sets[s]->name), static_cast<int64_t>(matrices.size()), compared[s], differing[s]});
+  return all;
+}
+
+TokenIds prompt_of(const LoadedModel& model, size_t count) {
+  TokenIds ids;
+  if (model.text.tokenizer) ids = model.text.tokenizer->encode(kText, {.add_special = true, .parse_special = false});
+  for (size_t i = ids.size(); i < count; ++i)
+    ids.push_back(static_cast<TokenId>((i * 104729 + 17) % static_cast<size_t>(model.config.vocab)));
+  ids.resize(count);
+  return ids;
+}
+
+// The same weights and cache under another kernel set.
+void use_kernels(LoadedModel& model, const KernelSet& kernels, Activations activations) {
+  const DecoderLimits limits = model.decoder->limits();
+  model.decoder.reset();
+  model.decoder = std::make_unique<Decoder>(model.config, model.weights, *model.kv,
+                                            Compute{kernels, model.team, activations}, limits);
+  model.info.kernels = kernels.name;
+}
+
+Expected run(LoadedModel& model, const TokenIds& prompt, int greedy_tokens) {
+  Expected e{.name = "prompt", .prompt = prompt, .logits = {}, .greedy = {}, .margins = {}, .step_logits = {}};
+  SingleSequence sequence(model);
+  std::span<const float> logits = sequence.append(prompt, true);
+  e.logits.assign(logits.begin(), logits.end());
+  for (int step = 0; step < greedy_tokens; ++step) {
+    e.greedy.push_back(argmax(logits.last(static_cast<size_t>(model.config.vocab))));
+    if (step + 1 < greedy_tokens) logits = sequence.append({&e.greedy.back(), 1}, false);
+  }
+  return e;
+}
+
+}  // namespace
+
+bool ModelComparison::passed() const {
+  return logits.mean_kl <= kMostMeanKl && logits.greedy_equal == logits.greedy_compared;
+}
+
+bool KernelSetReport::passed() const {
+  return std::all_of(linears.begin(), linears.end(), [](const auto& l) { return l.differing == 0; }) &&
+         std::all_of(models.begin(), models.end(), [](const auto& m) { return m.passed(); });
+}
+
+KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions& options) {
+  const std::vector<const KernelSet*> sets = choose(options.sets);
+  engine.max_num_seqs = 1;
+  engine.max_num_batched_tokens = kMaxLogits;
+  engine.max_model_len = options.prompt_tokens + options.greedy_tokens;
+  LoadedModel model(engine, kMaxLogits);
+  KernelSetReport report{.model = model.info.name,
+                         .activations = model.info.activations,
+                         .kv_cache_dtype = model.info.kv_cache_dtype,
+                         .beside = std::string(sets[0]->name),
+                         .linears = compare_linears(model, sets),
+                         .models = {}};
+  const Activations activations = model.decoder->compute().activations;
+  const TokenIds prompt = prompt_of(model, static_cast<size_t>(options.prompt_tokens));
+  use_kernels(model, *sets[0], activations);
+  const Expected expected = run(model, prompt, options.greedy_tokens);
+  for (size_t s = 1; s < sets.size(); ++s) {
+    use_kernels(model, *sets[s], activations);
+    report.models.push_back(
+        {std::string(sets[s]->name), Verifier(model, 0).compare(expected), static_cast<int>(expected.greedy.size())});
+  }
+  return report;
+}
+
+void print(const KernelSetReport& report) {
+  for (const LinearComparison& l : report.linears) {
+    std::printf("linears    %-9s beside %s: %jd of %jd outputs of %jd matrices differ  %s\n", l.kernels.c_str(),
+                report.beside.c_str(), static_cast<intmax_t>(l.differing), static_cast<intmax_t>(l.compared),
+                static_cast<intmax_t>(l.matrices), l.differing == 0 ? "ok" : "DIFFERS");
+  }
+  for (const ModelComparison& m : report.models) {
+    const Comparison& c = m.logits;
+    std::printf(
+        "the model  %-9s beside %s: max |d| %.3g  KL mean %.3g max %.3g  top-1 %.4f  greedy %d of %d compared (%d)  "
+        "%s\n",
+        m.kernels.c_str(), report.beside.c_str(), c.max_difference, c.mean_kl, c.max_kl, c.top1, c.greedy_equal,
+        c.greedy_compared, m.greedy_steps, m.passed() ? "ok" : "DIFFERS");
+  }
+  std::printf("%s: %s activations, %s KV cache\n", report.passed() ? "the kernel sets agree" : "THE KERNEL SETS DIFFER",
+              report.activations.c_str(), report.kv_cache_dtype.c_str());
+}
+
+nlohmann::ordered_json to_json(const KernelSetReport& report) {
+  nlohmann::ordered_json out = {{"model", report.model},
+                                {"activations", report.activations},
+                                {"kv_cache_dtype", report.kv_cache_dtype},
+                                {"beside", report.beside},
+                                {"linears", nlohmann::ordered_json::array()},
+                                {"models", nlohmann::ordered_json::array()},
+                                {"passed", report.passed()}};
+  for (const LinearComparison& l : report.linears) {
+    out["linears"].push_back({{"kernels", l.kernels},
+                              {"matrices", l.matrices},
+                              {"outputs_compared", l.compared},
+                              {"outputs_differing", l.differing},
+                              {"equal", l.differing == 0}});
+  }
+  for (const ModelComparison& m : report.models) {
+    const Comparison& c = m.logits;
+    out["models"].push_back({{"kernels", m.kernels},
+                             {"prompt_tokens", c.prompt_tokens},
+                             {"max_abs_logit_difference", c.max_difference},
+                             {"mean_kl", c.mean_kl},
+                             {"max_kl", c.max_kl},
+                             {"top1_agreement", c.top1},
+                             {"greedy_compared", c.greedy_compared},
+                             {"greedy_equal", c.greedy_equal},
+                             {"greedy_steps", m.greedy_steps},
+                             {"passed", m.passed()}});
+  }
+  return out;
+}
+
+}  // namespace quire

@@ -1,0 +1,35 @@
+// Template source → tokens, with trim_blocks and lstrip_blocks on, as transformers sets them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jinja/value.h"
+
+namespace quire::jinja {
+
+enum class TokenKind : uint8_t {
+  kData,
+  kPrintBegin,
+  kPrintEnd,
+  kBlockBegin,
+  kBlockEnd,
+  kName,
+  kText,
+  kNumber,
+  kOperator,
+  kEnd
+};
+
+struct Token {
+  TokenKind kind;
+  int line;
+  std::string text;  // data, a name, a string's value, an operator
+  Value number;      // kNumber: int or float
+};
+
+// `source` has its line ends normalised to \n already. Ends in a kEnd token. Throws Error "NAME:LINE: what".
+std::vector<Token> tokenize(std::string_view source, std::string_view name);
+
+}  // namespace quire::jinja

@@ -1,0 +1,54 @@
+#include "server/api/engine_completer.h"
+
+#include "text/tokenizer/tokenizer.h"
+
+namespace quire {
+
+RequestId EngineCompleter::submit(Request request, Engine::Callback callback) {
+  return engine_.submit(std::move(request), std::move(callback));
+}
+void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
+const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
+EngineStats EngineCompleter::stats() const { return engine_.stats(); }
+
+nlohmann::ordered_json EngineCompleter::tokenizer_info() const {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  nlohmann::ordered_json info = {{"vocab_size", tokenizer.vocab_size()},
+                                 {"model_max_length", engine_.info().max_model_len},
+                                 {"add_bos_token", tokenizer.adds_bos()},
+                                 {"add_eos_token", tokenizer.adds_eos()}};
+  for (const auto& [name, token] : {std::pair{"bos_token", tokenizer.bos()},
+                                    {"eos_token", tokenizer.eos()},
+                                    {"unk_token", tokenizer.unk()},
+                                    {"pad_token", tokenizer.pad()}}) {
+    info[name] = token ? nlohmann::ordered_json(tokenizer.token_text(*token)) : nullptr;
+  }
+  const ChatTemplate* chat = engine_.chat_template();
+  info["chat_template"] = chat ? nlohmann::ordered_json(chat->source()) : nullptr;
+  auto& special = info["added_tokens_decoder"] = nlohmann::ordered_json::object();
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.is_special(id))
+      special[std::to_string(id)] = {{"content", tokenizer.token_text(id)}, {"special", true}};
+  }
+  return info;
+}
+
+TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.encode_chat(std::move(input)); }
+
+TokenRuns EngineCompleter::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
+
+TokenIds EngineCompleter::encode(std::string_view text, bool add_special) const {
+  return engine_.tokenizer().encode(text, {.add_special = add_special});
+}
+
+std::string EngineCompleter::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }
+
+std::string EngineCompleter::token_text(TokenId id) const { return std::string(engine_.tokenizer().token_text(id)); }
+
+std::string EngineCompleter::token_bytes(TokenId id) const {
+  const Tokenizer& tokenizer = engine_.tokenizer();
+  const std::string_view bytes = tokenizer.token_bytes(id);
+  return std::string(bytes.empty() ? tokenizer.token_text(id) : bytes);
+}
+
+}  // namespace quire

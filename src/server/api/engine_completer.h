@@ -1,0 +1,32 @@
+// The Engine behind the server's seam.
+#pragma once
+
+#include "server/api/completer.h"
+
+namespace quire {
+
+class EngineCompleter final : public Completer {
+ public:
+  // The engine must outlive it.
+  explicit EngineCompleter(Engine& engine, double read_bandwidth = 0)
+      : engine_(engine), read_bandwidth_(read_bandwidth) {}
+
+  RequestId submit(Request request, Engine::Callback callback) override;
+  void cancel(RequestId id) override;
+  const ModelInfo& info() const override;
+  EngineStats stats() const override;
+  double read_bandwidth() const override { return read_bandwidth_; }
+  nlohmann::ordered_json tokenizer_info() const override;
+  TokenIds encode_chat(ChatInput input) const override;
+  TokenRuns spellings(const std::vector<std::string>& words) const override;
+  TokenIds encode(std::string_view text, bool add_special) const override;
+  std::string decode(const TokenIds& ids) const override;
+  std::string token_text(TokenId id) const override;
+  std::string token_bytes(TokenId id) const override;
+
+ private:
+  Engine& engine_;
+  double read_bandwidth_;
+};
+
+}  // namespace quire

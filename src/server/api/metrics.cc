@@ -1,0 +1,224 @@
+#include "server/api/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace quire {
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+// vLLM's bucket boundaries, so that its dashboards and alerts fit.
+const Buckets kFirstToken = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+                             1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+const Buckets kNextToken = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
+                            0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
+const Buckets kWholeRequest = {0.3,  0.5,  0.8,  1.0,  1.5,  2.0,   2.5,   5.0,   10.0,   15.0,  20.0,
+                               30.0, 40.0, 50.0, 60.0, 120., 240.0, 480.0, 960.0, 1920.0, 7680.0};
+
+Buckets one_two_five(int most) {
+  Buckets buckets;
+  for (double decade = 1;; decade *= 10) {
+    for (const double mantissa : {1, 2, 5}) {
+      if (mantissa * decade > most) return buckets;
+      buckets.push_back(mantissa * decade);
+    }
+  }
+}
+
+// What the engine counts itself, taken when somebody asks.
+struct EngineFigure {
+  std::string name, help;
+  bool counts;  // only grows
+  double (*value)(const EngineStats&);
+  std::string label = {}, label_value = {};
+};
+constexpr const char* kLostPages =
+    "Pages that the store's disk lost: the writer was behind, a write failed, a file is damaged.";
+const EngineFigure kEngineFigures[] = {
+    {"num_requests_running", "Sequences in the running batch.", false,
+     [](const EngineStats& s) -> double { return s.running; }},
+    {"num_requests_waiting", "Sequences that wait to run.", false,
+     [](const EngineStats& s) -> double { return s.waiting; }},
+    {"kv_cache_usage_perc", "Part of the KV cache that running sequences use; 1 is full.", false,
+     [](const EngineStats& s) { return s.kv_pages > 0 ? static_cast<double>(s.kv_pages_used) / s.kv_pages : 0; }},
+    {"kv_cache_idle_perc", "Part of the KV cache that is kept for prompts that may come, and given up when needed.",
+     false,
+     [](const EngineStats& s) { return s.kv_pages > 0 ? static_cast<double>(s.kv_pages_idle) / s.kv_pages : 0; }},
+    {"num_preemptions_total", "Sequences that gave up their pages to others.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.preemptions); }},
+    {"prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.prefix_query_tokens); }},
+    {"prefix_cache_hits_total", "Prompt tokens found in the prefix cache or the page store.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.prefix_hit_tokens); }},
+    {"prefix_cache_evicted_pages_total", "Idle pages given up for others.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.pages_evicted); }},
+    {"page_store_loaded_pages_total", "Pages read back from the page store.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.pages_loaded); }},
+    {"page_store_pages", "Pages in the page store.", false,
+     [](const EngineStats& s) { return static_cast<double>(s.store_host_pages); }, "tier", "host"},
+    {"page_store_pages", "Pages in the page store.", false,
+     [](const EngineStats& s) { return static_cast<double>(s.store_disk_pages); }, "tier", "disk"},
+    {"page_store_lost_pages_total", kLostPages, true,
+     [](const EngineStats& s) { return static_cast<double>(s.store_dropped); }, "reason", "dropped"},
+    {"page_store_lost_pages_total", kLostPages, true,
+     [](const EngineStats& s) { return static_cast<double>(s.store_write_failures); }, "reason", "write_failure"},
+    {"page_store_lost_pages_total", kLostPages, true,
+     [](const EngineStats& s) { return static_cast<double>(s.store_damaged); }, "reason", "damaged"},
+    {"engine_steps_total", "Steps: those that only decode, and those with prompt chunks.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.decode_steps); }, "phase", "decode"},
+    {"engine_steps_total", "Steps: those that only decode, and those with prompt chunks.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.prompt_steps); }, "phase", "prompt"},
+    {"engine_step_seconds_total", "Time spent in them.", true, [](const EngineStats& s) { return s.decode_seconds; },
+     "phase", "decode"},
+    {"engine_step_seconds_total", "Time spent in them.", true, [](const EngineStats& s) { return s.prompt_seconds; },
+     "phase", "prompt"},
+    {"decode_read_bytes_total", "Weights, keys and values that the steps which only decode have read.", true,
+     [](const EngineStats& s) { return s.decode_bytes; }},
+};
+
+}  // namespace
+
+std::string_view finished_reason(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kError:
+      return "error";
+    case FinishReason::kTimeout:
+      return "timeout";
+    default:
+      return "abort";
+  }
+}
+
+struct Metrics::Series {
+  Series(const std::string& model, int max_model_len, const std::string& prefix, double read_bandwidth)
+      : labels{{"model_name", model}} {
+    const auto counter = [&](const char* name, const char* help) -> prometheus::Counter& {
+      return prometheus::BuildCounter().Name(prefix + name).Help(help).Labels(labels).Register(registry).Add({});
+    };
+    const auto gauge = [&](const char* name, const char* help) -> prometheus::Gauge& {
+      return prometheus::BuildGauge().Name(prefix + name).Help(help).Labels(labels).Register(registry).Add({});
+    };
+    const auto histogram = [&](const char* name, const char* help, const Buckets& buckets) -> prometheus::Histogram& {
+      return prometheus::BuildHistogram()
+          .Name(prefix + name)
+          .Help(help)
+          .Labels(labels)
+          .Register(registry)
+          .Add({}, buckets);
+    };
+    prompt_tokens = &counter("prompt_tokens_total", "Prompt tokens of admitted requests.");
+    generation_tokens = &counter("generation_tokens_total", "Generated tokens.");
+    rejected = &counter("request_rejected_total", "Requests refused because the queue was full.");
+    first_token = &histogram("time_to_first_token_seconds", "From submit to the first token.", kFirstToken);
+    next_token = &histogram("inter_token_latency_seconds", "Between tokens of one answer.", kNextToken);
+    per_token = &histogram("request_time_per_output_token_seconds",
+                           "Mean time per token after the first, of each answer.", kNextToken);
+    queue = &histogram("request_queue_time_seconds", "From submit to the first step.", kWholeRequest);
+    prefill = &histogram("request_prefill_time_seconds", "From the first step to the first token.", kWholeRequest);
+    decode = &histogram("request_decode_time_seconds", "From the first token to the last.", kWholeRequest);
+    inference = &histogram("request_inference_time_seconds", "From the first step to the last token.", kWholeRequest);
+    whole = &histogram("e2e_request_latency_seconds", "From submit to the last token.", kWholeRequest);
+    prompt_length = &histogram("request_prompt_tokens", "Prompt tokens of each answer.", one_two_five(max_model_len));
+    answer_length =
+        &histogram("request_generation_tokens", "Generated tokens of each answer.", one_two_five(max_model_len));
+    success = &prometheus::BuildCounter()
+                   .Name(prefix + "request_success_total")
+                   .Help("Ended answers.")
+                   .Labels(labels)
+                   .Register(registry);
+    for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
+                              FinishReason::kTimeout, FinishReason::kError}) {
+      success->Add({{"finished_reason", std::string(finished_reason(reason))}});
+    }
+    for (const EngineFigure& figure : kEngineFigures) {
+      prometheus::Labels all = labels;
+      if (!figure.label.empty()) all.emplace(figure.label, figure.label_value);
+      if (figure.counts) {
+        auto& family = prometheus::BuildCounter().Name(prefix + figure.name).Help(figure.help).Register(registry);
+        counted.push_back({&figure, &family.Add(all)});
+      } else {
+        auto& family = prometheus::BuildGauge().Name(prefix + figure.name).Help(figure.help).Register(registry);
+        gauged.push_back({&figure, &family.Add(all)});
+      }
+    }
+    if (read_bandwidth > 0) {
+      gauge("read_bandwidth_limit_bytes_per_second", "What this machine's memory gives at best, measured at start.")
+          .Set(read_bandwidth);
+    }
+    http = &prometheus::BuildCounter()
+                .Name(prefix + "http_requests_total")
+                .Help("Answered HTTP requests.")
+                .Register(registry);
+  }
+
+  prometheus::Labels labels;
+  prometheus::Registry registry;
+  prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
+  prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
+      *prompt_length, *answer_length;
+  std::vector<std::pair<const EngineFigure*, prometheus::Counter*>> counted;
+  std::vector<std::pair<const EngineFigure*, prometheus::Gauge*>> gauged;
+  prometheus::Family<prometheus::Counter>*success, *http;
+  std::mutex scraping;
+};
+
+Metrics::Metrics(const std::string& model, int max_model_len, const std::string& prefix, double read_bandwidth)
+    : series_(std::make_unique<Series>(model, max_model_len, prefix, read_bandwidth)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::prompt_admitted(int tokens) { series_->prompt_tokens->Increment(tokens); }
+
+void Metrics::tokens_generated(int tokens, double since_previous) {
+  if (tokens <= 0) return;
+  series_->generation_tokens->Increment(tokens);
+  if (since_previous < 0) return;
+  for (int i = 0; i < tokens; ++i) series_->next_token->Observe(since_previous / tokens);
+}
+
+void Metrics::choice_finished(const Output& output) {
+  const Usage& usage = output.usage;
+  series_->success->Add({{"finished_reason", std::string(finished_reason(output.finish))}}).Increment();
+  if (output.finish != FinishReason::kStop && output.finish != FinishReason::kLength) return;
+  series_->prompt_length->Observe(usage.prompt_tokens);
+  series_->whole->Observe(usage.seconds);
+  series_->queue->Observe(usage.queue_seconds);
+  series_->inference->Observe(usage.seconds - usage.queue_seconds);
+  if (usage.completion_tokens == 0) return;  // a vector, or log-probabilities of the prompt alone
+  series_->first_token->Observe(usage.ttft_seconds);
+  series_->prefill->Observe(usage.ttft_seconds - usage.queue_seconds);
+  series_->decode->Observe(usage.seconds - usage.ttft_seconds);
+  series_->answer_length->Observe(usage.completion_tokens);
+  if (usage.completion_tokens > 1) {
+    series_->per_token->Observe((usage.seconds - usage.ttft_seconds) / (usage.completion_tokens - 1));
+  }
+}
+
+void Metrics::http_answered(std::string_view route, int status) {
+  series_->http->Add({{"handler", std::string(route)}, {"status", std::to_string(status)}}).Increment();
+}
+
+void Metrics::request_rejected() { series_->rejected->Increment(); }
+
+std::string Metrics::scrape(const EngineStats& engine) {
+  const std::lock_guard lock(series_->scraping);
+  for (const auto& [figure, gauge] : series_->gauged) gauge->Set(figure->value(engine));
+  for (const auto& [figure, counter] : series_->counted) {
+    const double more = figure->value(engine) - counter->Value();
+    if (more > 0) counter->Increment(more);
+  }
+  return prometheus::TextSerializer().Serialize(series_->registry.Collect());
+}
+
+}  // namespace quire

@@ -1,0 +1,17 @@
+// The OpenAPI document of the server: what GET /openapi.json gives, written from the table that requests are read with.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/api/request.h"
+
+namespace quire {
+
+// needs_key: requests need an API key, but for the paths of needs_no_key() in api_keys.h.
+std::string openapi_document(const ApiLimits& limits, std::string_view version, bool needs_key);
+
+// JSON Schema of an API's body, with references into "#/components/schemas".
+Json request_schema(Api api);
+
+}  // namespace quire

@@ -1,0 +1,139 @@
+#include "server/http/api_keys.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMaxNameBytes = 64, kMaxKeyBytes = 1024;
+
+std::array<uint8_t, 32> sha256(std::string_view first, std::string_view second) {
+  std::array<uint8_t, 32> digest{};
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  if (!hash || EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) != 1 ||
+      EVP_DigestUpdate(hash.get(), first.data(), first.size()) != 1 ||
+      EVP_DigestUpdate(hash.get(), second.data(), second.size()) != 1 ||
+      EVP_DigestFinal_ex(hash.get(), digest.data(), nullptr) != 1) {
+    throw no_resource("SHA-256 failed");
+  }
+  return digest;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t first = text.find_first_not_of(kBlank);
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+}
+
+// What fits in a header: visible ASCII.
+bool is_key(std::string_view key) {
+  return !key.empty() && key.size() <= kMaxKeyBytes &&
+         std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+}  // namespace
+
+ApiKeys::Digest ApiKeys::digest_of(const Digest& salt, std::string_view key) {
+  return sha256({reinterpret_cast<const char*>(salt.data()), salt.size()}, key);
+}
+
+ApiKeys::Entry ApiKeys::entry_of(const Digest& salt, std::string_view key, std::string name) {
+  if (name.empty()) {
+    // The same in every process: a tenant keeps its name, and with it its cached prefixes, over restarts.
+    const auto digest = sha256({}, key);
+    name = fmt::format("key-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
+  }
+  return {digest_of(salt, key), std::move(name)};
+}
+
+std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Digest& salt) {
+  std::vector<Entry> entries;
+  if (file.empty()) return entries;
+  std::ifstream in(file);
+  if (!in) throw not_found("--api-key-file {}: {}", file, std::strerror(errno));
+  std::string text;
+  for (int number = 1; std::getline(in, text); ++number) {
+    const std::string_view line = trimmed(text);
+    if (line.empty() || line.front() == '#') continue;
+    const size_t colon = line.find(':');
+    const std::string_view name = colon == line.npos ? std::string_view() : trimmed(line.substr(0, colon));
+    const std::string_view key = colon == line.npos ? line : trimmed(line.substr(colon + 1));
+    // The message must not show the key.
+    if (colon != line.npos && !is_name(name)) {
+      throw invalid("--api-key-file {}:{}: a name is at most {} of a-z, A-Z, 0-9, '-', '_' and '.'", file, number,
+                    kMaxNameBytes);
+    }
+    if (!is_key(key)) {
+      throw invalid("--api-key-file {}:{}: a key is 1 to {} visible ASCII characters without spaces", file, number,
+                    kMaxKeyBytes);
+    }
+    entries.push_back(entry_of(salt, key, std::string(name)));
+  }
+  if (in.bad()) throw invalid("--api-key-file {}: {}", file, std::strerror(errno));
+  if (entries.empty()) throw invalid("--api-key-file {}: has no key", file);
+  return entries;
+}
+
+ApiKeys::ApiKeys(const std::vector<std::string>& keys, std::string file) : file_(std::move(file)) {
+  if (RAND_bytes(salt_.data(), static_cast<int>(salt_.size())) != 1) throw no_resource("no random bytes for API keys");
+  for (const std::string& key : keys) {
+    if (!is_key(key))
+      throw invalid("--api-key: a key is 1 to {} visible ASCII characters without spaces", kMaxKeyBytes);
+    given_.push_back(entry_of(salt_, key, {}));
+  }
+  from_file_ = read_file(file_, salt_);
+  required_ = !given_.empty() || !file_.empty();
+}
+
+size_t ApiKeys::reload() {
+  std::vector<Entry> entries = read_file(file_, salt_);
+  const std::lock_guard lock(mutex_);
+  from_file_ = std::move(entries);
+  return given_.size() + from_file_.size();
+}
+
+std::optional<std::string> ApiKeys::name_of(std::string_view key) const {
+  const Digest digest = digest_of(salt_, key);
+  const Entry* found = nullptr;
+  const auto search = [&](const std::vector<Entry>& entries) {
+    for (const Entry& entry : entries) {
+      if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
+    }
+  };
+  const std::lock_guard lock(mutex_);
+  search(given_);
+  search(from_file_);
+  if (!found) return std::nullopt;
+  return found->name;
+}
+
+bool needs_no_key(std::string_view path) { return path == "/health" || path == "/ready" || path == "/metrics"; }
+
+std::string_view bearer_key(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (authorization.size() <= kScheme.size()) return {};
+  for (size_t i = 0; i < kScheme.size(); ++i) {
+    const char c = authorization[i];
+    if ((c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c) != kScheme[i]) return {};
+  }
+  return trimmed(authorization.substr(kScheme.size()));
+}
+
+}  // namespace quire

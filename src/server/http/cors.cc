@@ -1,0 +1,72 @@
+#include "server/http/cors.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kAny = "*";
+
+bool holds(const std::vector<std::string>& list, std::string_view value) {
+  return std::ranges::any_of(list, [&](const std::string& item) { return item == kAny || item == value; });
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& list) {
+  std::string out;
+  for (const std::string& item : list) out += (out.empty() ? "" : ", ") + item;
+  return out;
+}
+
+// Each of "a, b ,c" is allowed.
+bool headers_allowed(const std::vector<std::string>& allowed, std::string_view asked) {
+  std::vector<std::string> names;
+  for (const std::string& name : allowed) names.push_back(lower(name));
+  while (!asked.empty()) {
+    const size_t comma = std::min(asked.find(','), asked.size());
+    std::string name = lower(asked.substr(0, comma));
+    std::erase_if(name, [](char c) { return c == ' ' || c == '\t'; });
+    if (!name.empty() && !holds(names, name)) return false;
+    asked.remove_prefix(std::min(comma + 1, asked.size()));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string cors_lines(const CorsOptions& options, std::string_view origin) {
+  if (origin.empty() || options.origins.empty()) return {};
+  const bool any = std::ranges::find(options.origins, kAny) != options.origins.end();
+  std::string lines;
+  if (any && !options.credentials) {
+    lines = "Access-Control-Allow-Origin: *\r\n";
+  } else {
+    // A browser takes no '*' with credentials; and what depends on the origin must not be cached for another.
+    lines = "Vary: Origin\r\n";
+    if (!holds(options.origins, origin)) return lines;
+    lines += "Access-Control-Allow-Origin: " + std::string(origin) + "\r\n";
+  }
+  if (options.credentials) lines += "Access-Control-Allow-Credentials: true\r\n";
+  return lines + "Access-Control-Expose-Headers: X-Request-Id\r\n";
+}
+
+std::optional<Preflight> preflight(const CorsOptions& options, std::string_view origin, std::string_view method,
+                                   std::string_view headers) {
+  if (origin.empty() || method.empty() || options.origins.empty()) return std::nullopt;
+  Preflight answer{.allowed = holds(options.origins, origin) && holds(options.methods, method) &&
+                              headers_allowed(options.headers, headers),
+                   .headers = {}};
+  if (!answer.allowed) return answer;
+  const bool any_method = std::ranges::find(options.methods, kAny) != options.methods.end();
+  answer.headers = {{"Access-Control-Allow-Methods", any_method ? "GET, HEAD, POST" : joined(options.methods)},
+                    {"Access-Control-Max-Age", "600"}};
+  if (!headers.empty()) answer.headers.emplace_back("Access-Control-Allow-Headers", headers);
+  return answer;
+}
+
+}  // namespace quire

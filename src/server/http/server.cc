@@ -1,0 +1,277 @@
+#include "server/http/server.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <csignal>
+#include <list>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "server/http/connection.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr std::chrono::seconds kLastWords{5};  // for errors to reach the clients after the grace
+
+tcp::endpoint resolve(asio::io_context& io, const std::string& host, uint16_t port) {
+  ErrorCode error;
+  const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  if (error || found.empty()) throw invalid("--host {}: {}", host, error.message());
+  return found.begin()->endpoint();
+}
+
+std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
+  if (options.ssl_certfile.empty() && options.ssl_keyfile.empty()) return nullptr;
+  if (options.ssl_certfile.empty()) throw invalid("--ssl-keyfile needs --ssl-certfile");
+  if (options.ssl_keyfile.empty()) throw invalid("--ssl-certfile needs --ssl-keyfile");
+  return std::make_unique<Tls>(options.ssl_certfile, options.ssl_keyfile);
+}
+
+}  // namespace
+
+// The list of connections and the phase of stopping live on the control strand.
+struct Server::State {
+  explicit State(ServerOptions given)
+      : options(std::move(given)),
+        tls(make_tls(options)),
+        keys(options.api_keys, options.api_key_file),
+        request_log(spdlog::default_logger()->clone(kRequestLogger)),
+        bodies(options.max_bodies_bytes),
+        replies(options.max_replies_bytes),
+        context{options, tls.get(), keys, *request_log, bodies, replies, workers, {}, {}, {}},
+        io(options.threads),
+        control(asio::make_strand(io)),
+        acceptor(control),
+        signals(control),
+        timer(control) {
+    listen();
+  }
+
+  void listen() {
+    const tcp::endpoint endpoint = resolve(io, options.host, options.port);
+    const auto check = [&](const ErrorCode& error) {
+      if (!error) return;
+      if (error == asio::error::address_in_use) {
+        throw no_resource("{}:{} is in use; choose another --port, or 0 for any free one", options.host, options.port);
+      }
+      throw invalid("cannot listen on {}:{}: {}", options.host, options.port, error.message());
+    };
+    ErrorCode error;
+    check(acceptor.open(endpoint.protocol(), error));
+    check(acceptor.set_option(tcp::acceptor::reuse_address(true), error));
+    check(acceptor.bind(endpoint, error));
+    check(acceptor.listen(asio::socket_base::max_listen_connections, error));
+    address = acceptor.local_endpoint();
+  }
+
+  asio::awaitable<void> accept() {
+    while (acceptor.is_open()) {
+      const auto strand = asio::make_strand(io);  // the connection's
+      auto [error, socket] = co_await acceptor.async_accept(strand, kTuple);
+      if (!acceptor.is_open()) co_return;
+      if (error) {  // out of file descriptors, or the client is gone already
+        spdlog::warn("cannot accept a connection: {}", error.message());
+        asio::steady_timer pause(control, std::chrono::milliseconds(50));
+        co_await pause.async_wait(kTuple);
+        continue;
+      }
+      if (std::cmp_greater_equal(connections.size(), options.max_connections)) continue;  // closes it
+      try {
+        serve(std::move(socket));
+      } catch (...) {  // out of memory: this client is lost, the next need not be
+        log(std::current_exception());
+      }
+    }
+  }
+
+  void serve(tcp::socket socket) {
+    const auto executor = socket.get_executor();
+    const auto place = connections.emplace(connections.end(), nullptr);
+    try {
+      *place = std::make_shared<Connection>(std::move(socket), context);
+      asio::co_spawn(executor, (*place)->run(), asio::bind_executor(control, [this, place](std::exception_ptr failure) {
+                       if (failure) log(failure);
+                       connections.erase(place);
+                       if (phase > 0 && connections.empty()) finish();
+                     }));
+    } catch (...) {
+      connections.erase(place);
+      throw;
+    }
+  }
+
+  // What a handler throws ends that handler alone.
+  void run() {
+    for (;;) {
+      try {
+        io.run();
+        return;
+      } catch (...) {
+        log(std::current_exception());
+      }
+    }
+  }
+
+  static void log(const std::exception_ptr& failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      spdlog::error("a connection failed: {}", e.what());
+    }
+  }
+
+  void stop() {
+    ++phase;
+    ErrorCode ignored;
+    if (phase == 1) {
+      spdlog::info("stopping: {} connections, {} answers under way, at most {} s", connections.size(),
+                   context.service ? service->admission()->inside() : 0,
+                   std::chrono::duration<double>(options.grace).count());
+      context.stopping = true;
+      acceptor.close(ignored);
+      if (connections.empty()) return finish();
+      for (const auto& connection : connections) connection->drain();
+      after(options.grace, [this] { cancel_all(); });
+    } else {
+      cancel_all();
+    }
+  }
+
+  void cancel_all() {
+    if (connections.empty()) return finish();
+    context.aborting = true;
+    for (const auto& connection : connections) connection->abort();
+    after(kLastWords, [this] { io.stop(); });
+  }
+
+  void after(std::chrono::milliseconds delay, std::function<void()> act) {
+    timer.expires_after(delay);
+    timer.async_wait([act = std::move(act)](ErrorCode error) {
+      if (!error) act();
+    });
+  }
+
+  // Nothing is left to do: run() returns.
+  void finish() {
+    ErrorCode ignored;
+    timer.cancel();
+    signals.cancel(ignored);
+  }
+
+  // What cannot be read leaves what there is.
+  void reload() {
+    if (!tls && keys.file().empty()) spdlog::info("SIGHUP: there are no files of keys or certificates to read again");
+    const auto attempt = [](auto&& read) {
+      try {
+        read();
+      } catch (const Error& error) {
+        spdlog::error("SIGHUP: {}; nothing has changed", error.what());
+      }
+    };
+    if (!keys.file().empty()) attempt([&] { spdlog::info("SIGHUP: {} API keys", keys.reload()); });
+    if (tls) {
+      attempt([&] {
+        tls->reload();
+        spdlog::info("SIGHUP: the certificate is that of {} now", options.ssl_certfile);
+      });
+    }
+  }
+
+  void wait_for_signal() {
+    signals.async_wait([this](ErrorCode error, int signal) {
+      if (error) return;
+      if (signal == SIGHUP) {
+        reload();
+        return wait_for_signal();
+      }
+      stop();
+      if (phase == 1 && !connections.empty()) wait_for_signal();
+    });
+  }
+
+  ServerOptions options;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<Tls> tls;
+  ApiKeys keys;
+  std::shared_ptr<spdlog::logger> request_log;
+  ByteBudget bodies, replies;
+  asio::thread_pool workers{1};
+  ConnectionContext context;
+  asio::io_context io;
+  asio::strand<asio::io_context::executor_type> control;
+  tcp::acceptor acceptor;
+  asio::signal_set signals;
+  asio::steady_timer timer;
+  tcp::endpoint address;
+  std::list<std::shared_ptr<Connection>> connections;
+  int phase = 0;  // how often stop() was called
+};
+
+Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+
+Server::Server(Completer& completer, ServerOptions options) : Server(std::move(options)) { attach(completer); }
+
+void Server::attach(Completer& completer) {
+  ServiceOptions options = state_->options;
+  options.needs_key = state_->keys.required();
+  state_->service = std::make_unique<Service>(completer, std::move(options));
+  state_->context.service.store(state_->service.get(), std::memory_order_release);
+}
+
+// What still waits for a worker holds connections, whose sockets must not outlive `io`: let it fail, and go.
+Server::~Server() {
+  state_->context.aborting = true;
+  state_->workers.join();
+}
+
+uint16_t Server::port() const { return state_->address.port(); }
+Service& Server::service() { return *state_->service; }
+
+std::string Server::url() const {
+  const auto& address = state_->address.address();
+  const char* scheme = state_->tls ? "https" : "http";
+  return address.is_v6() ? fmt::format("{}://[{}]:{}", scheme, address.to_string(), port())
+                         : fmt::format("{}://{}:{}", scheme, address.to_string(), port());
+}
+
+void Server::run() {
+  asio::co_spawn(state_->control, state_->accept(), [](std::exception_ptr failure) {
+    if (failure) State::log(failure);
+  });
+  std::vector<std::thread> threads;
+  for (int i = 1; i < state_->options.threads; ++i) threads.emplace_back([this] { state_->run(); });
+  state_->run();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Server::stop() {
+  asio::post(state_->control, [state = state_.get()] { state->stop(); });
+}
+
+void Server::obey_signals() {
+  state_->signals.add(SIGINT);
+  state_->signals.add(SIGTERM);
+  // A service manager's reload never ends the server. With nothing to read again, a terminal's end does, as everywhere.
+  if (state_->tls || !state_->keys.file().empty() || ::isatty(STDIN_FILENO) == 0) state_->signals.add(SIGHUP);
+  state_->wait_for_signal();
+}
+
+}  // namespace quire

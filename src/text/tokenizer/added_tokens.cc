@@ -1,0 +1,141 @@
+#include "text/tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/tokenizer/char_classes.h"
+
+namespace quire {
+namespace {
+
+// The character that ends at `end`, and where it begins.
+char32_t character_before(std::string_view text, size_t end, size_t& begin) {
+  begin = end - 1;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  size_t at = begin;
+  return utf8_next(text, at);
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(std::move(tokens)), order_(order) {
+  for (size_t i = tokens_.size(); i-- > 0;) {  // of equal ones the first counts
+    if (tokens_[i].content.size() > kLongestToken) {
+      throw unsupported("the added token {} has {} bytes, at most {} are allowed", tokens_[i].id,
+                        tokens_[i].content.size(), kLongestToken);
+    }
+    trie_.insert(tokens_[i].content, static_cast<int32_t>(i));
+  }
+}
+
+void AddedTokens::split(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
+  if (text.empty()) return;
+  if (trie_.empty()) {
+    fragments.push_back({text});
+  } else if (order_ == Order::kLeftmostLongest) {
+    find_leftmost(text, parse_special, fragments);
+  } else {
+    find_longest(text, parse_special, fragments);
+  }
+}
+
+void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
+  size_t done = 0;       // up to here the text is in fragments
+  size_t space_end = 0;  // of the last white space that rstrip took
+  for (size_t at = 0; at < text.size();) {
+    int32_t node = 0, found = Trie::kNone;
+    size_t found_end = at;
+    for (size_t end = at; end < text.size();) {
+      node = trie_.next(node, static_cast<unsigned char>(text[end++]));
+      if (node == Trie::kNone) break;
+      if (trie_.value(node) == Trie::kNone) continue;
+      found = trie_.value(node);
+      found_end = end;
+    }
+    if (found == Trie::kNone) {
+      ++at;
+      continue;
+    }
+    size_t begin = at, end = found_end;
+    at = found_end;
+    const AddedToken& token = tokens_[static_cast<size_t>(found)];
+    if (token.special && !parse_special) continue;
+    if (token.single_word) {
+      size_t before = begin, behind = end;
+      if (begin > 0 && is_word(character_before(text, begin, before))) continue;
+      if (end < text.size() && is_word(utf8_next(text, behind))) continue;
+    }
+    if (token.lstrip) {
+      for (size_t before = begin; begin > done && is_white_space(character_before(text, begin, before));)
+        begin = before;
+    }
+    if (token.rstrip) {
+      if (end < space_end) end = space_end;  // inside of what a token before it took
+      for (size_t behind = end; behind < text.size() && is_white_space(utf8_next(text, behind));) end = behind;
+      space_end = end;
+    }
+    if (token.lstrip && end <= done) continue;  // nothing is left of it
+    begin = std::max(begin, done);
+    if (begin > done) fragments.push_back({text.substr(done, begin - done)});
+    fragments.push_back({text.substr(begin, std::max(end, begin) - begin), token.id});
+    done = std::max(end, begin);
+  }
+  if (done < text.size()) fragments.push_back({text.substr(done)});
+}
+
+// Each place begins with the longest token that matches there. Longer tokens are placed first; one that meets a placed
+// token at its end tries the next shorter token at the same place.
+void AddedTokens::find_longest(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
+  std::map<size_t, std::vector<Place>, std::greater<>> by_length;
+  const auto longest_at = [&](size_t at, size_t limit) {  // of at most `limit` bytes
+    Place place{at, at, Trie::kNone};
+    int32_t node = 0;
+    for (size_t end = at; end < text.size() && end - at < limit;) {
+      node = trie_.next(node, static_cast<unsigned char>(text[end++]));
+      if (node == Trie::kNone) break;
+      const int32_t token = trie_.value(node);
+      if (token == Trie::kNone || (tokens_[static_cast<size_t>(token)].special && !parse_special)) continue;
+      place.end = end;
+      place.token = token;
+    }
+    return place;
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (trie_.next(0, static_cast<unsigned char>(text[at])) == Trie::kNone) continue;
+    const Place place = longest_at(at, text.size());
+    if (place.token != Trie::kNone) by_length[place.end - at].push_back(place);
+  }
+  std::vector<bool> taken(by_length.empty() ? 0 : text.size());
+  std::vector<Place> placed;
+  for (auto it = by_length.begin(); it != by_length.end(); ++it) {
+    std::sort(it->second.begin(), it->second.end(), [](const Place& a, const Place& b) {
+      return a.token != b.token ? a.token < b.token : a.begin < b.begin;
+    });
+    for (const Place& place : it->second) {
+      if (taken[place.begin]) continue;
+      size_t free = place.begin;
+      while (free < place.end && !taken[free]) ++free;
+      if (free == place.end) {
+        std::fill(taken.begin() + static_cast<std::ptrdiff_t>(place.begin),
+                  taken.begin() + static_cast<std::ptrdiff_t>(place.end), true);
+        placed.push_back(place);
+      } else if (const Place shorter = longest_at(place.begin, free - place.begin); shorter.token != Trie::kNone) {
+        by_length[shorter.end - shorter.begin].push_back(shorter);
+      }
+    }
+  }
+  std::sort(placed.begin(), placed.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
+  size_t done = 0;
+  for (const Place& place : placed) {
+    if (place.begin > done) fragments.push_back({text.substr(done, place.begin - done)});
+    fragments.push_back(
+        {text.substr(place.begin, place.end - place.begin), tokens_[static_cast<size_t>(place.token)].id});
+    done = place.end;
+  }
+  if (done < text.size()) fragments.push_back({text.substr(done)});
+}
+
+}  // namespace quire

@@ -1,0 +1,72 @@
+// What a Tokenizer is made of. Built once by tokenizer_hf.cc or tokenizer_gguf.cc, then only read.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "text/detokenizer_steps.h"
+#include "text/normalizer.h"
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/pretokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/unigram.h"
+
+namespace quire {
+
+// Strings, one behind the other in one piece of memory that never moves once sealed.
+class StringTable {
+ public:
+  void add(std::string_view text) {
+    memory_ += text;
+    ends_.push_back(memory_.size());
+  }
+  size_t size() const { return ends_.size() - 1; }
+  size_t bytes() const { return memory_.size(); }  // of all texts
+  std::string_view operator[](size_t i) const {
+    return std::string_view(memory_).substr(ends_[i], ends_[i + 1] - ends_[i]);
+  }
+
+ private:
+  std::string memory_;
+  std::vector<size_t> ends_{0};
+};
+
+struct TokenizerData {
+  std::string name;
+  StringTable texts;                                      // each id's spelling; "" in holes
+  StringTable bytes;                                      // what it stands for inside a text
+  std::unordered_map<std::string_view, TokenId> by_text;  // views into texts
+  std::vector<TokenKind> kinds;
+  std::vector<bool> special;
+
+  // Encoding, in this order.
+  enum class IllFormed : uint8_t { kReplaceParts, kReplaceBytes, kKeep };
+  IllFormed ill_formed = IllFormed::kReplaceParts;
+  AddedTokens added;             // looked for in the text itself
+  Normalizer normalizer;         // of the parts between them
+  AddedTokens added_normalized;  // looked for in the normalized parts
+  PreTokenizer pretokenizer;
+  std::variant<BpeModel, UnigramModel> model;
+  TokenIds prefix, suffix;  // add_special
+
+  DecodeRules decoding;
+  // Added tokens that the normalizer changes are decoded from what it makes of them (Llama 2: "▁<s>").
+  std::unordered_map<TokenId, std::string> normalized_texts;
+  StringTable extra_symbols, whole_words;  // what BpeModel points to besides texts
+
+  std::optional<TokenId> bos, eos, unk, pad, eot, eom;
+  TokenIds end_of_generation;  // ascending
+
+  std::string_view text_to_decode(TokenId id) const {
+    const auto found = normalized_texts.find(id);
+    return found == normalized_texts.end() ? texts[static_cast<size_t>(id)] : std::string_view(found->second);
+  }
+  bool contains(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < kinds.size(); }
+};
+
+}  // namespace quire

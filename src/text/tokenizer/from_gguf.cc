@@ -1,0 +1,436 @@
+// A GGUF's vocabulary, as llama.cpp reads it.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/chars_map.h"
+#include "text/tokenizer/build.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/data.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // ▁
+
+TokenKind kind_of(int32_t type) {
+  switch (type) {
+    case 1:
+      return TokenKind::kNormal;
+    case 2:
+      return TokenKind::kUnknown;
+    case 3:
+      return TokenKind::kControl;
+    case 4:
+      return TokenKind::kUserDefined;
+    case 6:
+      return TokenKind::kByte;
+    default:
+      return TokenKind::kUnused;
+  }
+}
+
+enum class ModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram };
+
+class Builder {
+ public:
+  Builder(const GgufVocabulary& vocabulary, TokenizerData& data) : from_(vocabulary), data_(data) {}
+
+  void build() {
+    read_kind();
+    read_tokens();
+    read_special_ids();
+    read_end_of_generation();
+    index_added_tokens();
+    switch (kind_) {
+      case ModelKind::kSentencePiece:
+        build_sentence_piece();
+        break;
+      case ModelKind::kBytePair:
+        build_byte_pair();
+        break;
+      case ModelKind::kUnigram:
+        build_unigram();
+        break;
+    }
+    spell_bytes();
+  }
+
+ private:
+  const std::string& name() const { return data_.name; }
+
+  void read_kind() {
+    if (from_.model == "llama") {
+      kind_ = ModelKind::kSentencePiece;
+      data_.bos = 1, data_.eos = 2, data_.unk = 0;
+      add_bos_ = space_prefix_ = true;
+      data_.ill_formed = TokenizerData::IllFormed::kKeep;
+    } else if (from_.model == "gpt2" || from_.model == "gemma4") {
+      kind_ = ModelKind::kBytePair;
+      const std::string_view pre = from_.model == "gemma4" ? "gemma4" : std::string_view(from_.pre);
+      if (from_.model == "gpt2") data_.bos = data_.eos = 11;
+      if (pre == "glm4" || pre == "chatglm-bpe") data_.bos.reset();
+      pre_ = gguf_pretokenizer(pre, name());
+      whole_line_breaks_ = pre == "gemma4" || pre == "granite-embed-multi-311m";
+      add_bos_ = pre_.add_bos;
+      data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
+    } else if (from_.model == "t5") {
+      kind_ = ModelKind::kUnigram;
+      data_.eos = 1, data_.unk = 2, data_.pad = 0;
+      add_eos_ = true;
+      data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
+    } else {
+      throw unsupported("{}: the tokenizer \"{}\" (tokenizer.ggml.model); Quire has llama, gpt2, gemma4 and t5", name(),
+                        from_.model);
+    }
+    space_prefix_ = from_.add_space_prefix.value_or(space_prefix_);
+  }
+
+  void read_tokens() {
+    const size_t count = from_.tokens.size();
+    if (count == 0) throw invalid("{}: tokenizer.ggml.tokens is empty", name());
+    if (count > size_t{1} << 22) throw invalid("{}: {} tokens", name(), count);
+    if (!from_.scores.empty() && from_.scores.size() < count) {
+      throw invalid("{}: {} tokens, but tokenizer.ggml.scores has {}", name(), count, from_.scores.size());
+    }
+    if (!from_.token_types.empty() && from_.token_types.size() < count) {
+      throw invalid("{}: {} tokens, but tokenizer.ggml.token_type has {}", name(), count, from_.token_types.size());
+    }
+    for (size_t id = 0; id < count; ++id) {
+      if (std::isnan(score(id))) throw invalid("{}: the score of token {} is not a number", name(), id);
+      data_.texts.add(from_.tokens[id].empty() ? fmt::format("[EMPTY_{}]", id) : from_.tokens[id]);
+      data_.kinds.push_back(from_.token_types.empty() ? TokenKind::kNormal : kind_of(from_.token_types[id]));
+    }
+    index_texts(data_);
+    if (data_.by_text.size() == count) return;
+    for (size_t id = 0; id < count; ++id) {
+      const TokenId other = data_.by_text[data_.texts[id]];
+      if (static_cast<size_t>(other) != id) {
+        throw invalid("{}: the token \"{}\" stands twice in tokenizer.ggml.tokens, at {} and {}", name(),
+                      data_.texts[id], id, other);
+      }
+    }
+  }
+
+  float score(size_t id) const { return from_.scores.empty() ? 0.0f : from_.scores[id]; }
+
+  // An id outside the vocabulary is passed over, and so is a default one.
+  void read_special_ids() {
+    const auto take = [&](std::optional<TokenId>& id, const std::optional<TokenId>& given) {
+      if (id && !data_.contains(*id)) id.reset();
+      if (given && data_.contains(*given)) id = given;
+    };
+    take(data_.bos, from_.bos);
+    take(data_.eos, from_.eos);
+    take(data_.unk, from_.unk);
+    take(data_.pad, from_.pad);
+    take(data_.eot, from_.eot);
+    take(data_.eom, from_.eom);
+    add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp insists for Gemma 4
+    add_eos_ = from_.add_eos.value_or(add_eos_);
+    if (add_bos_ && !data_.bos) throw invalid("{}: tokenizer.ggml.add_bos_token without a BOS token", name());
+    if (add_eos_ && !data_.eos) throw invalid("{}: tokenizer.ggml.add_eos_token without an EOS token", name());
+    if (add_bos_) data_.prefix = {*data_.bos};
+    if (add_eos_) data_.suffix = {*data_.eos};
+  }
+
+  // The id of the first name that is a token, which thereby is a control token whatever its type says.
+  std::optional<TokenId> control(std::initializer_list<std::string_view> names) {
+    return control(std::vector<std::string_view>(names));
+  }
+  std::optional<TokenId> control(const std::vector<std::string_view>& names) {
+    for (std::string_view n : names) {
+      const auto found = data_.by_text.find(n);
+      if (found == data_.by_text.end()) continue;
+      data_.kinds[static_cast<size_t>(found->second)] = TokenKind::kControl;
+      return found->second;
+    }
+    return std::nullopt;
+  }
+
+  void read_end_of_generation() {
+    TokenIds& ends = data_.end_of_generation;
+    if (!data_.eot) data_.eot = control(end_of_turn_names());
+    if (!data_.eom) data_.eom = control({"<|eom_id|>"});
+    control({"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>",
+             "<|prefix|>"});
+    control({"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>",
+             "<|suffix|>"});
+    control({"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
+             "<|middle|>"});
+    const auto end = [&](const std::optional<TokenId>& id) {
+      if (id) ends.push_back(*id);
+    };
+    end(control({"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}));
+    end(control({"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}));
+    end(control({"<|file_sep|>"}));
+    for (std::string_view n : end_of_generation_names()) end(control({n}));
+    end(data_.eos);
+    end(data_.eot);
+    end(data_.eom);
+    // gpt-oss: these are shown.
+    for (std::string_view n : {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}) {
+      const auto found = data_.by_text.find(n);
+      if (found != data_.by_text.end()) data_.kinds[static_cast<size_t>(found->second)] = TokenKind::kUserDefined;
+    }
+    const auto ends_with = [&](std::string_view n) { return data_.by_text.contains(n); };
+    const auto spare = [&](std::string_view n, TokenKind kind) {
+      const auto found = data_.by_text.find(n);
+      if (found == data_.by_text.end()) return;
+      std::erase(ends, found->second);
+      data_.kinds[static_cast<size_t>(found->second)] = kind;
+    };
+    const bool call = ends_with("<|call|>") || ends_with("<|calls|>");
+    if (call && (ends_with("<|return|>") || ends_with("<|flush|>"))) spare("<|end|>", TokenKind::kUserDefined);
+    if (ends_with("<|tool_response>")) spare("</s>", TokenKind::kNormal);
+    finish_end_of_generation(data_);
+  }
+
+  void index_added_tokens() {
+    std::vector<AddedToken> tokens;
+    data_.special.assign(data_.kinds.size(), false);
+    for (size_t id = 0; id < data_.kinds.size(); ++id) {
+      const TokenKind kind = data_.kinds[id];
+      const bool special = kind == TokenKind::kControl || kind == TokenKind::kUnknown;
+      data_.special[id] = special;
+      if (!special && kind != TokenKind::kUserDefined) continue;
+      tokens.push_back({.content = std::string(data_.texts[id]), .id = static_cast<TokenId>(id), .special = special});
+    }
+    data_.added = AddedTokens(std::move(tokens), AddedTokens::Order::kLongestFirst);
+  }
+
+  // The symbol for a text: its token, or one of the extra symbols.
+  int32_t symbol(BpeModel& model, std::string_view text) {
+    if (const auto token = data_.by_text.find(text); token != data_.by_text.end()) return token->second;
+    const auto [it, is_new] = extra_.try_emplace(std::string(text), model.vocabulary_size + extra_.size());
+    if (is_new) {
+      data_.extra_symbols.add(text);
+      model.extra.push_back(spell_extra(model, text));
+    }
+    return static_cast<int32_t>(it->second);
+  }
+
+  // What a symbol that is no token becomes: in a byte-level vocabulary each of its bytes that is a token as it stands,
+  // else its bytes' tokens.
+  TokenIds spell_extra(const BpeModel& model, std::string_view text) const {
+    TokenIds ids;
+    for (char c : text) {
+      if (!model.byte_level) {
+        const TokenId id = model.byte_tokens[static_cast<unsigned char>(c)];
+        if (id >= 0) ids.push_back(id);
+      } else if (const auto found = data_.by_text.find(std::string_view(&c, 1)); found != data_.by_text.end()) {
+        ids.push_back(found->second);
+      }
+    }
+    return ids;
+  }
+
+  // Every token, cut in two in every way, gives a merge; a better score is a better rank, equal scores are equal.
+  void build_sentence_piece() {
+    BpeModel model;
+    model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
+    model.byte_fallback = model.raw_bytes = true;
+    model.unk = data_.unk;
+    find_sentence_piece_bytes(model.byte_tokens);
+    const size_t count = data_.texts.size();
+    std::vector<float> scores(count);
+    for (size_t id = 0; id < count; ++id) scores[id] = score(id);
+    std::vector<float> order = scores;
+    std::sort(order.begin(), order.end(), std::greater<>());
+    order.erase(std::unique(order.begin(), order.end()), order.end());
+    const auto symbol_of = [&](std::string_view part) -> int32_t {
+      if (const auto token = data_.by_text.find(part); token != data_.by_text.end()) {
+        return data_.kinds[static_cast<size_t>(token->second)] == TokenKind::kByte ? -1 : token->second;
+      }
+      return utf8_length(part[0]) >= part.size() ? symbol(model, part) : -1;
+    };
+    model.merges.reserve(count * 2);
+    for (size_t id = 0; id < count; ++id) {
+      const std::string_view text = data_.texts[id];
+      if (text.size() > kLongestCut) continue;
+      const auto rank = static_cast<uint32_t>(
+          std::lower_bound(order.begin(), order.end(), scores[id], std::greater<>()) - order.begin());
+      for (size_t cut = utf8_length(text[0]); cut < text.size(); cut += utf8_length(text[cut])) {
+        const int32_t left = symbol_of(text.substr(0, cut)), right = left < 0 ? -1 : symbol_of(text.substr(cut));
+        if (right >= 0) model.merges.set(left, right, {rank, static_cast<int32_t>(id)}, true);
+      }
+    }
+    if (space_prefix_) data_.normalizer.steps.emplace_back(Prepend{" "});
+    data_.normalizer.steps.emplace_back(ReplaceText{" ", std::string(kSpaceMark)});
+    finish_text_model(std::move(model));
+    if (space_prefix_) data_.decoding.strip_count = 1;
+  }
+
+  // <0x0A>, or the byte itself where the vocabulary spells it so.
+  void find_sentence_piece_bytes(std::array<TokenId, 256>& bytes) const {
+    find_byte_tokens(data_, bytes);
+    for (int b = 0; b < 256; ++b) {
+      const char c = static_cast<char>(b);
+      const auto found = data_.by_text.find(std::string_view(&c, 1));
+      if (bytes[static_cast<size_t>(b)] < 0 && found != data_.by_text.end()) {
+        bytes[static_cast<size_t>(b)] = found->second;
+      }
+    }
+  }
+
+  void build_byte_pair() {
+    BpeModel model;
+    model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
+    model.byte_level = pre_.byte_level;
+    model.ignore_merges = pre_.ignore_merges;
+    model.byte_fallback = !model.byte_level;
+    find_byte_tokens(data_, model.byte_tokens);
+    if (model.byte_level) {
+      for (int b = 0; b < 256; ++b) {
+        std::string character;
+        append_utf8(byte_to_character(static_cast<unsigned char>(b)), character);
+        model.first_symbols[static_cast<size_t>(b)] = symbol(model, character);
+      }
+    }
+    if (from_.merges.empty() && from_.pre != "kimi-k2") throw invalid("{}: tokenizer.ggml.merges is empty", name());
+    model.merges.reserve(from_.merges.size());
+    std::string whole;
+    for (size_t i = 0; i < from_.merges.size(); ++i) {
+      const std::string_view merge = from_.merges[i];
+      const size_t space = merge.find(' ', 1);
+      if (space == merge.npos || space + 1 == merge.size()) continue;  // llama.cpp: a merge of nothing
+      const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
+      whole.assign(left).append(right);
+      const int32_t a = symbol(model, left), b = symbol(model, right);
+      model.merges.set(a, b, {static_cast<uint32_t>(i), symbol(model, whole)}, false);
+    }
+    if (model.ignore_merges) index_whole_words(model);
+    data_.pretokenizer = std::move(pre_.steps);
+    if (model.byte_level) {
+      data_.model = std::move(model);
+      return;
+    }
+    if (whole_line_breaks_) {  // a run of line breaks that is a token is that token
+      for (size_t id = 0; id < data_.texts.size(); ++id) {
+        const std::string_view text = data_.texts[id];
+        if (text.find_first_not_of('\n') != text.npos) continue;
+        model.ignore_merges = true;
+        model.whole_words[text] = static_cast<TokenId>(id);
+        model.longest_word = std::max(model.longest_word, text.size());
+      }
+    }
+    data_.normalizer.steps.emplace_back(ReplaceText{" ", std::string(kSpaceMark)});
+    finish_text_model(std::move(model));
+  }
+
+  void index_whole_words(BpeModel& model) {
+    std::vector<TokenId> ids;
+    std::string bytes;
+    for (size_t id = 0; id < data_.texts.size(); ++id) {
+      if (!model.byte_level)
+        bytes = data_.texts[id];
+      else if (!is_utf8(data_.texts[id]) || !alphabet_to_bytes(data_.texts[id], bytes))
+        continue;
+      data_.whole_words.add(bytes);
+      ids.push_back(static_cast<TokenId>(id));
+    }
+    for (size_t i = 0; i < ids.size(); ++i) {
+      model.whole_words[data_.whole_words[i]] = ids[i];
+      model.longest_word = std::max(model.longest_word, data_.whole_words[i].size());
+    }
+  }
+
+  void finish_text_model(BpeModel model) {
+    const size_t count = data_.texts.size();
+    std::vector<std::string_view> texts(count + data_.extra_symbols.size());
+    for (size_t id = 0; id < texts.size(); ++id) {
+      texts[id] = id < count ? data_.texts[id] : data_.extra_symbols[id - count];
+      if (!texts[id].empty()) model.symbols[texts[id]] = static_cast<int32_t>(id);
+    }
+    model.find_joints(texts);
+    data_.model = std::move(model);
+  }
+
+  void build_unigram() {
+    UnigramModel model;
+    float lowest = std::numeric_limits<float>::max();
+    for (size_t id = 0; id < data_.texts.size(); ++id) {
+      const TokenKind kind = data_.kinds[id];
+      if (kind == TokenKind::kNormal) lowest = std::min(lowest, score(id));
+      model.scores.push_back(kind == TokenKind::kUserDefined ? 0.0 : static_cast<double>(score(id)));
+      const bool usable = kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
+      if (!usable) continue;
+      check_token_length(name(), id, data_.texts[id]);
+      model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
+    }
+    model.unknown_score = static_cast<double>(lowest - 10.0f);  // llama.cpp's penalty
+    model.unk = data_.unk;
+    model.byte_tokens.fill(kNoToken);
+    UnigramSpaces spaces;
+    spaces.prepend_space = space_prefix_;
+    spaces.merge_spaces = from_.remove_extra_whitespaces.value_or(false);
+    if (!from_.precompiled_charsmap.empty()) {
+      spaces.map = std::make_shared<const CharsMap>(from_.precompiled_charsmap, name());
+    }
+    data_.normalizer.steps.emplace_back(std::move(spaces));
+    data_.model = std::move(model);
+    if (space_prefix_) data_.decoding.strip_count = 1;
+  }
+
+  void spell_bytes() {
+    const bool alphabet = kind_ == ModelKind::kBytePair && std::get<BpeModel>(data_.model).byte_level;
+    std::string bytes;
+    for (size_t id = 0; id < data_.texts.size(); ++id) {
+      const std::string_view text = data_.texts[id];
+      switch (data_.kinds[id]) {
+        case TokenKind::kUnused:
+          bytes.clear();
+          break;
+        case TokenKind::kByte: {
+          const int byte = byte_token_value(text);
+          bytes = byte < 0 ? std::string(text) : std::string(1, static_cast<char>(byte));
+          break;
+        }
+        case TokenKind::kNormal:
+          if (!alphabet)
+            bytes = replace_all(text, kSpaceMark, " ");
+          else if (!is_utf8(text) || !alphabet_to_bytes(text, bytes))
+            bytes = text;
+          break;
+        default:
+          bytes = text;
+      }
+      data_.bytes.add(bytes);
+    }
+  }
+
+  static std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+    std::string out;
+    size_t done = 0;
+    for (size_t at = text.find(from); at != text.npos; at = text.find(from, done)) {
+      out += text.substr(done, at - done);
+      out += to;
+      done = at + from.size();
+    }
+    return out += text.substr(done);
+  }
+
+  // Longer tokens cannot come from merges in any real vocabulary, and cutting them in every way takes quadratic time.
+  static constexpr size_t kLongestCut = 1024;
+
+  const GgufVocabulary& from_;
+  TokenizerData& data_;
+  ModelKind kind_ = ModelKind::kSentencePiece;
+  GgufPreTokenizer pre_;
+  bool add_bos_ = false, add_eos_ = false, space_prefix_ = false, whole_line_breaks_ = false;
+  std::unordered_map<std::string, size_t> extra_;
+};
+
+}  // namespace
+
+Tokenizer Tokenizer::from_gguf(const GgufVocabulary& vocabulary, const std::string& name) {
+  auto data = std::make_shared<TokenizerData>();
+  data->name = name;
+  Builder(vocabulary, *data).build();
+  return Tokenizer(std::move(data));
+}
+
+}  // namespace quire

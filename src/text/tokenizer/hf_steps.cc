@@ -1,0 +1,289 @@
+#include "text/tokenizer/hf_steps.h"
+
+#include <iterator>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/chars_map.h"
+#include "text/tokenizer/char_classes.h"
+
+namespace quire {
+namespace {
+
+constexpr int kDeepest = 16;  // sequences inside sequences
+constexpr int64_t kMostTokens = int64_t{1} << 22;
+constexpr size_t kMostAround = 4096;
+
+// Calls read(component) for a component, or for each one of a Sequence (whose list has the name `list`).
+template <class Fn>
+void for_each_component(const JsonField& field, const char* list, Fn read, int depth = 0) {
+  if (field.type() != "Sequence") return read(field);
+  if (depth == kDeepest) throw unsupported("{}: more than {} sequences inside each other", field.where(), kDeepest);
+  const JsonField items = field.at(list).array();
+  for (size_t i = 0; i < items.size(); ++i) for_each_component(items.at(i), list, read, depth + 1);
+}
+
+void check_count(const JsonField& field, size_t count) {
+  constexpr size_t kMostSteps = 256;
+  if (count > kMostSteps) throw unsupported("{}: more than {} steps", field.where(), kMostSteps);
+}
+
+// {"String": …} or {"Regex": …}: which, and the text.
+struct Pattern {
+  bool is_regex;
+  std::string text;
+  std::string where;
+};
+Pattern read_pattern(const JsonField& field) {
+  if (field.json().is_string()) return {false, field.string(), field.where()};  // a character alone
+  if (field.has("String")) {
+    const std::string& text = field.at("String").string();
+    return {text.empty(), text, field.where()};  // no text stands everywhere, as no pattern matches everywhere
+  }
+  if (field.has("Regex")) return {true, field.at("Regex").string(), field.where()};
+  throw invalid("{}: has neither \"String\" nor \"Regex\"", field.where());
+}
+
+std::string base64(const JsonField& field) {
+  const auto value = [](char c) {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+  };
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (char c : field.string()) {
+    if (c == '=') break;
+    const int v = value(c);
+    if (v < 0) throw invalid("{}: not base64", field.where());
+    bits = (bits << 6) | static_cast<uint32_t>(v);
+    if ((count += 6) >= 8) out.push_back(static_cast<char>((bits >> (count -= 8)) & 0xFF));
+  }
+  return out;
+}
+
+void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps) {
+  const std::string& type = field.type();
+  if (type == "NFC") {
+    steps.emplace_back(NormalizeForm{UnicodeForm::kNfc});
+  } else if (type == "NFD") {
+    steps.emplace_back(NormalizeForm{UnicodeForm::kNfd});
+  } else if (type == "NFKC") {
+    steps.emplace_back(NormalizeForm{UnicodeForm::kNfkc});
+  } else if (type == "NFKD") {
+    steps.emplace_back(NormalizeForm{UnicodeForm::kNfkd});
+  } else if (type == "Prepend") {
+    steps.emplace_back(Prepend{field.at("prepend").string()});
+  } else if (type == "Replace") {
+    const Pattern from = read_pattern(field.at("pattern"));
+    const std::string& to = field.at("content").string();
+    if (from.is_regex)
+      steps.emplace_back(ReplaceRegex{Regex(from.text, from.where), to});
+    else
+      steps.emplace_back(ReplaceText{from.text, to});
+  } else if (type == "Lowercase") {
+    steps.emplace_back(Lowercase{});
+  } else if (type == "Strip") {
+    steps.emplace_back(StripSpace{field.at("strip_left").boolean(), field.at("strip_right").boolean()});
+  } else if (type == "StripAccents") {
+    steps.emplace_back(StripAccents{});
+  } else if (type == "Nmt") {
+    steps.emplace_back(Nmt{});
+  } else if (type == "BertNormalizer") {
+    const bool lower = field.boolean_or("lowercase", true);
+    steps.emplace_back(BertClean{field.boolean_or("clean_text", true), field.boolean_or("handle_chinese_chars", true),
+                                 field.boolean_or("strip_accents", lower), lower});
+  } else if (type == "ByteLevel") {
+    steps.emplace_back(NormalizeToAlphabet{});
+  } else if (type == "Precompiled") {
+    const JsonField map = field.at("precompiled_charsmap");
+    steps.emplace_back(Precompiled{std::make_shared<const CharsMap>(base64(map), map.where())});
+  } else {
+    throw unsupported("{}: the normalizer \"{}\"", field.where(), type);
+  }
+}
+
+SplitBehavior read_behavior(const JsonField& field) {
+  const std::string& name = field.string();
+  if (name == "Isolated") return SplitBehavior::kIsolated;
+  if (name == "Removed") return SplitBehavior::kRemoved;
+  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
+  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
+  if (name == "Contiguous") return SplitBehavior::kContiguous;
+  throw invalid("{}: unknown behavior \"{}\"", field.where(), name);
+}
+
+struct MetaspaceFields {
+  std::string replacement;
+  Metaspace::Prepend prepend;
+};
+MetaspaceFields read_metaspace(const JsonField& field) {
+  MetaspaceFields result{{}, Metaspace::Prepend::kAlways};
+  append_utf8(field.at("replacement").character(), result.replacement);
+  if (field.has("prepend_scheme")) {
+    const std::string& scheme = field.at("prepend_scheme").string();
+    if (scheme == "first")
+      result.prepend = Metaspace::Prepend::kFirst;
+    else if (scheme == "never")
+      result.prepend = Metaspace::Prepend::kNever;
+    else if (scheme != "always")
+      throw invalid("{}: unknown prepend_scheme \"{}\"", field.where(), scheme);
+  }
+  if (!field.boolean_or("add_prefix_space", true)) result.prepend = Metaspace::Prepend::kNever;  // its older name
+  return result;
+}
+
+void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& steps) {
+  const std::string& type = field.type();
+  if (type == "Split") {
+    const Pattern pattern = read_pattern(field.at("pattern"));
+    const SplitBehavior behavior = read_behavior(field.at("behavior"));
+    const bool invert = field.boolean_or("invert", false);
+    if (pattern.is_regex) {
+      steps.emplace_back(
+          SplitByRegex{.regex = Regex(pattern.text, pattern.where), .behavior = behavior, .invert = invert});
+    } else {
+      steps.emplace_back(SplitByText{pattern.text, behavior, invert});
+    }
+  } else if (type == "ByteLevel") {
+    if (field.boolean_or("add_prefix_space", true)) steps.emplace_back(AddPrefixSpace{});
+    if (field.boolean_or("use_regex", true))
+      steps.emplace_back(SplitByRegex{.regex = Regex(kGpt2Pattern, "ByteLevel")});
+    steps.emplace_back(ToAlphabet{});
+  } else if (type == "Digits") {
+    const bool each = field.boolean_or("individual_digits", false);
+    steps.emplace_back(SplitByClass{is_numeric, each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
+  } else if (type == "Punctuation") {
+    steps.emplace_back(SplitByClass{
+        is_punctuation, field.has("behavior") ? read_behavior(field.at("behavior")) : SplitBehavior::kIsolated});
+  } else if (type == "Whitespace") {
+    steps.emplace_back(SplitWords{});
+  } else if (type == "WhitespaceSplit") {
+    steps.emplace_back(SplitByClass{is_white_space, SplitBehavior::kRemoved});
+  } else if (type == "BertPreTokenizer") {
+    steps.emplace_back(SplitByClass{is_white_space, SplitBehavior::kRemoved});
+    steps.emplace_back(SplitByClass{is_punctuation, SplitBehavior::kIsolated});
+  } else if (type == "CharDelimiterSplit" || type == "Delimiter") {
+    std::string delimiter;
+    append_utf8(field.at("delimiter").character(), delimiter);
+    steps.emplace_back(SplitByText{delimiter, SplitBehavior::kRemoved});
+  } else if (type == "FixedLength") {
+    steps.emplace_back(
+        SplitByLength{static_cast<size_t>(field.has("length") ? field.at("length").integer(1, int64_t{1} << 30) : 5)});
+  } else if (type == "Metaspace") {
+    const MetaspaceFields m = read_metaspace(field);
+    steps.emplace_back(Metaspace{m.replacement, m.prepend, field.boolean_or("split", true)});
+  } else {
+    throw unsupported("{}: the pre-tokenizer \"{}\"", field.where(), type);
+  }
+}
+
+}  // namespace
+
+Normalizer read_hf_normalizer(const JsonField& field) {
+  Normalizer result;
+  for_each_component(field, "normalizers", [&](const JsonField& f) {
+    read_normalizer(f, result.steps);
+    check_count(f, result.steps.size());
+  });
+  return result;
+}
+
+PreTokenizer read_hf_pretokenizer(const JsonField& field) {
+  PreTokenizer result;
+  for_each_component(field, "pretokenizers", [&](const JsonField& f) {
+    read_pretokenizer(f, result.steps);
+    check_count(f, result.steps.size());
+  });
+  return result;
+}
+
+DecodeRules read_hf_decoder(const JsonField& field) {
+  DecodeRules rules;
+  bool fused = false;  // from here on the whole text is one piece
+  for_each_component(field, "decoders", [&](const JsonField& f) {
+    check_count(f, rules.steps.size());
+    const std::string& type = f.type();
+    if (type == "Fuse") {
+      fused = true;
+    } else if (type == "Strip") {
+      const char32_t character = f.at("content").character();
+      const int left = static_cast<int>(f.at("start").integer(0, 1 << 20));
+      const int right = static_cast<int>(f.at("stop").integer(0, 1 << 20));
+      if (!fused) {
+        rules.steps.emplace_back(DecodeStrip{character, left, right});
+      } else if (right > 0 || rules.strip_count > 0) {
+        throw unsupported("{}: stripping the end of a whole text, which no stream can do", f.where());
+      } else {
+        rules.strip_character = character;
+        rules.strip_count = left;
+      }
+    } else if (fused) {
+      throw unsupported("{}: the decoder \"{}\" behind Fuse", f.where(), type);
+    } else if (type == "ByteLevel") {
+      rules.steps.emplace_back(DecodeAlphabet{});
+      fused = true;
+    } else if (type == "ByteFallback") {
+      rules.steps.emplace_back(DecodeByteToken{});
+    } else if (type == "Replace") {
+      const Pattern from = read_pattern(f.at("pattern"));
+      const std::string& to = f.at("content").string();
+      if (from.is_regex)
+        rules.steps.emplace_back(DecodeReplaceRegex{Regex(from.text, from.where), to});
+      else
+        rules.steps.emplace_back(DecodeReplace{from.text, to});
+    } else if (type == "Metaspace") {
+      const MetaspaceFields m = read_metaspace(f);
+      rules.steps.emplace_back(DecodeMetaspace{m.replacement, m.prepend != Metaspace::Prepend::kNever});
+    } else {
+      throw unsupported("{}: the decoder \"{}\"", f.where(), type);
+    }
+  });
+  return rules;
+}
+
+AroundText read_hf_post_processor(const JsonField& field) {
+  AroundText around;
+  for_each_component(field, "processors", [&](const JsonField& f) {
+    const std::string& type = f.type();
+    TokenIds before, behind;
+    if (type == "ByteLevel") return;  // moves offsets only
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      const auto id = [&](const char* key) {
+        const JsonField pair = f.at(key).array();
+        if (pair.size() != 2) throw invalid("{}: shall be [token, id]", pair.where());
+        return static_cast<TokenId>(pair.at(size_t{1}).integer(0, kMostTokens));
+      };
+      before = {id("cls")};
+      behind = {id("sep")};
+    } else if (type == "TemplateProcessing") {
+      const JsonField pieces = f.at("single").array();
+      bool seen_text = false;
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const JsonField piece = pieces.at(i);
+        if (piece.has("Sequence")) {
+          if (seen_text) throw unsupported("{}: the text twice", piece.where());
+          seen_text = true;
+          continue;
+        }
+        const std::string& name = piece.at("SpecialToken").at("id").string();
+        const JsonField ids = f.at("special_tokens").at(name.c_str()).at("ids").array();
+        for (size_t k = 0; k < ids.size(); ++k) {
+          (seen_text ? behind : before).push_back(static_cast<TokenId>(ids.at(k).integer(0, kMostTokens)));
+          if (before.size() + behind.size() > kMostAround)
+            throw unsupported("{}: more than {} tokens around a text", pieces.where(), kMostAround);
+        }
+      }
+      if (!seen_text) throw invalid("{}: has no place for the text", pieces.where());
+    } else {
+      throw unsupported("{}: the post-processor \"{}\"", f.where(), type);
+    }
+    around.prefix.insert(around.prefix.begin(), before.begin(), before.end());
+    around.suffix.insert(around.suffix.end(), behind.begin(), behind.end());
+  });
+  return around;
+}
+
+}  // namespace quire

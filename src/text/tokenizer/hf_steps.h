@@ -1,0 +1,25 @@
+// The components of a tokenizer.json around the model. Each reader throws Error with the field: kInvalid where it is
+// broken, kUnsupported where Quire has no such component.
+#pragma once
+
+#include "quire/types.h"
+#include "text/detokenizer_steps.h"
+#include "text/normalizer.h"
+#include "text/tokenizer/json_fields.h"
+#include "text/tokenizer/pretokenizer.h"
+
+namespace quire {
+
+Normalizer read_hf_normalizer(const JsonField& field);
+
+// A ByteLevel component becomes a ToAlphabet step.
+PreTokenizer read_hf_pretokenizer(const JsonField& field);
+
+DecodeRules read_hf_decoder(const JsonField& field);
+
+struct AroundText {
+  TokenIds prefix, suffix;
+};
+AroundText read_hf_post_processor(const JsonField& field);
+
+}  // namespace quire

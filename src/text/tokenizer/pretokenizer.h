@@ -1,0 +1,83 @@
+// Pre-tokenization: a text is cut into words, which the model then encodes one by one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "text/tokenizer/pretokenizer_regex.h"
+
+namespace quire {
+
+// What becomes of the matches of a pattern (the names are Hugging Face's).
+enum class SplitBehavior : uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
+
+using CharacterClass = bool (*)(char32_t);
+
+struct SplitByRegex {
+  Regex regex;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;           // what does not match is the match
+  bool groups_of_three = false;  // each match is cut into threes from its right end: 12|345|678
+};
+struct SplitByText {
+  std::string text;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;
+};
+struct SplitByClass {  // each character of the class is a match
+  CharacterClass belongs;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+};
+struct SplitWords {};  // Whitespace: \w+|[^\w\s]+
+struct SplitByLength {
+  size_t length;  // characters
+};
+// Byte-level vocabularies. The words stay bytes until `to_alphabet`, which is only needed when other steps follow.
+struct AddPrefixSpace {};
+struct ToAlphabet {};
+struct Metaspace {
+  enum class Prepend : uint8_t { kAlways, kFirst, kNever };
+  std::string replacement = "\xE2\x96\x81";  // ▁
+  Prepend prepend = Prepend::kAlways;
+  bool split = true;
+};
+
+using PreTokenizerStep = std::variant<SplitByRegex, SplitByText, SplitByClass, SplitWords, SplitByLength,
+                                      AddPrefixSpace, ToAlphabet, Metaspace>;
+
+// One thread's memory while it encodes a text.
+struct PreTokenizerScratch {
+  Regex::Matcher matcher;
+  std::deque<std::string> texts;  // what words point to where a step made a new text
+};
+
+struct PreTokenizer {
+  std::vector<PreTokenizerStep> steps;
+
+  // Calls take(word) for the words of `text` (well-formed, not empty) from left to right, none of them empty. They
+  // point into `text` or into scratch.texts. `at_start`: the fragment stands at the very start of what is encoded. Only
+  // the word that is under way takes memory.
+  void split(std::string_view text, bool at_start, PreTokenizerScratch& scratch,
+             const std::function<void(std::string_view)>& take) const;
+};
+
+// GPT-2's pattern.
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// The steps behind the names that llama.cpp writes as tokenizer.ggml.pre, and what else a name implies there.
+struct GgufPreTokenizer {
+  PreTokenizer steps;
+  bool byte_level = true;      // else the words are UTF-8 text with ▁ for spaces
+  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
+  bool add_bos = false;        // unless the file says otherwise
+};
+// An unknown name is an Error (kUnsupported) that names it.
+GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& where);
+
+}  // namespace quire

@@ -1,0 +1,188 @@
+#include "text/tokenizer/pretokenizer_regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace quire {
+namespace {
+
+// White_Space of Unicode, for inside a character class. PCRE2's own \s has U+180E too, which lost the property in
+// Unicode 6.3.
+constexpr std::string_view kSpaces =
+    R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+// Compiling and matching take time and memory with a pattern's length; the longest in use has some 1,200 bytes.
+constexpr size_t kLongestPattern = 16384;
+
+// Oniguruma's \w: marks are part of words, which they are not to PCRE2, and circled digits are not. Outside of a class,
+// and only there, it holds Latin-1's fractions and superscripts.
+#define QUIRE_WORD \
+  R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})"
+constexpr std::string_view kWordInClass = QUIRE_WORD;
+constexpr std::string_view kWord = QUIRE_WORD R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+
+// Rewrites what PCRE2 would read otherwise than Oniguruma and std::regex do.
+std::string translate(std::string_view pattern, const std::string& where) {
+  std::string out;
+  bool inside = false;  // a character class
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      const char next = pattern[++i];
+      if (next == 's') {
+        out += inside ? std::string(kSpaces) : "[" + std::string(kSpaces) + "]";
+      } else if (next == 'S' && !inside) {
+        out += "[^" + std::string(kSpaces) + "]";
+      } else if (next == 'w') {
+        out += inside ? std::string(kWordInClass) : "[" + std::string(kWord) + "]";
+      } else if (next == 'W' && inside) {
+        throw unsupported("{}: \\W inside a character class in a pattern", where);
+      } else if (next == 'W') {
+        out += "[^" + std::string(kWord) + "]";
+      } else if ((next == 'b' || next == 'B') && !inside) {
+        const char* const both =
+            next == 'b' ? "(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))" : "(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))";
+        out += fmt::format(fmt::runtime(both), kWord);
+      } else if (next == 'h' || next == 'H') {
+        throw unsupported("{}: \\{} in a pattern", where, next);
+      } else {
+        out += c;
+        out += next;
+      }
+      continue;
+    }
+    if (inside && c == '&' && i + 1 < pattern.size() && pattern[i + 1] == '&') {
+      throw unsupported("{}: an intersection of character classes (&&) in a pattern", where);
+    }
+    if (inside && c == '[' && (i + 1 >= pattern.size() || pattern[i + 1] != ':')) {
+      throw unsupported("{}: a character class inside a character class in a pattern", where);
+    }
+    if (c == '[' && !inside) {
+      inside = true;
+      out += c;
+      if (i + 1 < pattern.size() && pattern[i + 1] == '^') out += pattern[++i];
+      if (i + 1 < pattern.size() && pattern[i + 1] == ']') out += "\\" + std::string(1, pattern[++i]);
+      continue;
+    }
+    if (c == '[' && inside) {  // [:name:]
+      const size_t end = pattern.find(":]", i);
+      if (end == std::string_view::npos) throw invalid("{}: a [: without :] in a pattern", where);
+      out += pattern.substr(i, end + 2 - i);
+      i = end + 1;
+      continue;
+    }
+    if (c == ']' && inside) inside = false;
+    out += c;
+  }
+  return out;
+}
+
+std::string pcre_message(int code) {
+  PCRE2_UCHAR text[256];
+  return pcre2_get_error_message(code, text, sizeof text) < 0 ? fmt::format("error {}", code)
+                                                              : std::string(reinterpret_cast<char*>(text));
+}
+
+// A match of the patterns in use takes a few steps a byte at most; the limits stand far above, yet below a second.
+constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kHeapLimitKiB = 256 * 1024;
+// Of this thread, for all matches in a text: none of them may reach a limit, and yet there are many. The patterns in
+// use take 0.015 us a byte.
+double most_seconds(size_t bytes) { return std::min(10.0, 1 + 2e-6 * static_cast<double>(bytes)); }
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+constexpr size_t kJitStack = size_t{8} << 20;
+
+}  // namespace
+
+struct Regex::Code {
+  pcre2_code* code = nullptr;
+  uint32_t matches_empty = 0;  // it may match nothing
+  ~Code() { pcre2_code_free(code); }
+};
+
+Regex::Regex(std::string_view pattern, const std::string& where) : pattern_(pattern) {
+  if (pattern.size() > kLongestPattern) throw unsupported("{}: a pattern of {} bytes", where, pattern.size());
+  const std::string source = translate(pattern, where);
+  auto code = std::make_shared<Code>();
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  if (!code->code) throw invalid("{}: the pattern does not compile: {}", where, pcre_message(error));
+  pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &code->matches_empty);
+  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where it fails, matching interprets
+  code_ = std::move(code);
+}
+
+struct Regex::Matcher::Memory {
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, kJitStack, nullptr);
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  Memory() {
+    if (!context || !stack || !data) throw no_resource("no memory to match a pre-tokenizer's pattern");
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_heap_limit(context, kHeapLimitKiB);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~Memory() {
+    pcre2_match_data_free(data);
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+};
+
+Regex::Matcher::Matcher() = default;
+Regex::Matcher::~Matcher() = default;
+
+size_t Regex::Matcher::find_some(Search& search, std::span<Range> found) {
+  if (!memory_) memory_ = std::make_unique<Memory>();
+  const Regex& regex = search.regex;
+  const std::string_view text = search.text;
+  const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const double started = search.at > 0 ? thread_seconds() : 0;
+  size_t count = 0, at = search.at;
+  while (count < found.size() && (at < text.size() || (at == text.size() && at > 0 && regex.code_->matches_empty))) {
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    int result = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
+    if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
+      options |= PCRE2_NO_JIT;  // the interpreter keeps its state on the heap
+      result = pcre2_match(regex.code_->code, subject, text.size(), at, options, memory_->data, memory_->context);
+    }
+    if (result == PCRE2_ERROR_NOMATCH) break;
+    if (result < 0) {
+      throw invalid("the pre-tokenizer's pattern {} fails on this text: {}", regex.pattern_, pcre_message(result));
+    }
+    const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(memory_->data);
+    if (bounds[1] < bounds[0] || bounds[0] < at) {  // \K can turn a match around
+      throw unsupported("the pre-tokenizer's pattern {} matches backwards", regex.pattern_);
+    }
+    if (bounds[0] == bounds[1] && bounds[1] == search.last_end) {
+      if (at == text.size()) break;
+      at += utf8_length(text[at]);
+      continue;
+    }
+    found[count++] = {bounds[0], bounds[1]};
+    at = search.last_end = bounds[1];
+  }
+  if (search.at > 0) search.seconds += thread_seconds() - started;
+  if (search.seconds > most_seconds(text.size())) {
+    throw no_resource("the pre-tokenizer's pattern {} takes more than {:.1f} seconds on this text", regex.pattern_,
+                      most_seconds(text.size()));
+  }
+  search.at = at;
+  return count;
+}
+
+}  // namespace quire
