@@ -12,13 +12,14 @@
 #include "engine/single_sequence.h"
 #include "format/safetensors.h"
 #include "model/registry.h"
+#include "paths.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kGolden = fs::path(QUIRE_SHARED_DIR) / "golden";
+const fs::path kGolden = shared_dir() / "golden";
 
 template <class T>
 std::vector<T> values(const Safetensors& file, const std::string& name) {
@@ -199,7 +200,7 @@ TEST_F(SmolLm2, ContinuesAsTheReferenceDoes) {
 }
 
 TEST_F(SmolLm2, HasTheReferencesPerplexity) {
-  const fs::path text = fs::path(QUIRE_SHARED_DIR) / "data/text/wikitext-2-raw.wiki.test.raw";
+  const fs::path text = shared_dir() / "data/text/wikitext-2-raw.wiki.test.raw";
   if (!fs::exists(text)) GTEST_SKIP() << "no wikitext-2 at hand";
   const auto& reference = expected_.at("wikitext2_perplexity").at("no_bos").at("second_half").at("chunk_mean_nll");
   // The first chunks of the file are its beginning: enough text for four.

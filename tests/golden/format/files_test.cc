@@ -9,11 +9,12 @@
 #include "format/gguf.h"
 #include "format/hf_config.h"
 #include "format/safetensors.h"
+#include "paths.h"
 
 namespace quire {
 namespace {
 
-const std::filesystem::path kShared = QUIRE_SHARED_DIR;
+const std::filesystem::path kShared = shared_dir();
 
 std::vector<std::filesystem::path> files(const std::filesystem::path& folder, const std::string& extension) {
   std::vector<std::filesystem::path> out;

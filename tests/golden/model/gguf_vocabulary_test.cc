@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/mapped_file.h"
+#include "paths.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -18,7 +19,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kShared = QUIRE_SHARED_DIR;
+const fs::path kShared = shared_dir();
 
 fs::path find_gguf(const std::string& name) {
   const fs::path vocabulary = kShared / "data/vocab" / (name + ".gguf");

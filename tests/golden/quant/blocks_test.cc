@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.h"
+#include "paths.h"
 
 namespace quire {
 namespace {
@@ -33,8 +34,7 @@ struct Golden {
 };
 
 std::filesystem::path golden_file(const TensorTypeInfo& type, const char* kind) {
-  return std::filesystem::path(QUIRE_SHARED_DIR) / "golden/formats/gguf-types" /
-         (std::string(type.name) + "." + kind + ".safetensors");
+  return shared_dir() / "golden/formats/gguf-types" / (std::string(type.name) + "." + kind + ".safetensors");
 }
 
 class GoldenBlocks : public testing::TestWithParam<std::tuple<TensorTypeInfo, const char*>> {};

@@ -6,6 +6,7 @@
 
 #include "base/mapped_file.h"
 #include "jinja/time.h"
+#include "paths.h"
 #include "text/chat_template.h"
 
 namespace quire {
@@ -54,7 +55,7 @@ void expect_rendering(const ChatTemplate& chat, const ordered_json& doc, const o
 }
 
 TEST(ChatTemplateGolden, RendersWhatTransformersRenders) {
-  const fs::path shared = QUIRE_SHARED_DIR;
+  const fs::path shared = shared_dir();
   const fs::path golden = shared / "golden/templates";
   if (!fs::exists(golden)) GTEST_SKIP() << "no golden templates at " << golden;
   int cases = 0;

@@ -1,4 +1,4 @@
-// tokenizer.json files against what Hugging Face's library made of them (QUIRE_SHARED_DIR/data/tokenizers/README.md).
+// tokenizer.json files against what Hugging Face's library made of them (data/tokenizers/README.md).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "base/gunzip.h"
 #include "base/mapped_file.h"
+#include "paths.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kShared = QUIRE_SHARED_DIR;
+const fs::path kShared = shared_dir();
 
 std::string read_packed(const fs::path& path) {
   if (fs::exists(path)) return read_text_file(path);

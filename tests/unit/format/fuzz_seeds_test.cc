@@ -5,12 +5,13 @@
 #include <fstream>
 
 #include "unit/format/gguf_bytes.h"
+#include "paths.h"
 
 namespace quire {
 namespace {
 
 void write(const std::string& path, std::string_view content) {
-  const auto file = std::filesystem::path(QUIRE_SOURCE_DIR) / "tests/fuzz/seeds" / path;
+  const auto file = source_dir() / "tests/fuzz/seeds" / path;
   std::filesystem::create_directories(file.parent_path());
   std::ofstream(file, std::ios::binary) << content;
 }
