@@ -1,4 +1,4 @@
-"""quire bench serve: against scripted servers, and against the real one, whose own counters say what happened."""
+"""quire bench serve against the real server, whose own counters say what happened."""
 
 import json
 import urllib.request
@@ -17,10 +17,6 @@ def counters(server):
     text = urllib.request.urlopen(server.base + "/metrics").read().decode()
     return {name: sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("quire:" + name))
             for name in ("prompt_tokens_total", "generation_tokens_total", "request_success_total")}
-
-
-def test_selftest():
-    assert "FAILED" not in bench("--selftest").stdout
 
 
 @pytest.mark.parametrize("how", [["-c", 3], ["--rate", 20]])

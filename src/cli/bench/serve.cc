@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/serve_selftest.h"
 #include "cli/engine_options.h"
 #include "load/report.h"
 #include "load/run.h"
@@ -25,7 +24,7 @@ struct ServeBenchFlags {
   LoadOptions load;
   std::string slo, token_ids = "1000-30000", extra, samples;
   std::string cache;  // empty: cold, warm or any by what the workload shares
-  bool json = false, selftest = false, seed_given = false, any_length = false;
+  bool json = false, seed_given = false, any_length = false;
 };
 
 constexpr int kOpenLoopRequests = 100;  // of a rate without a count
@@ -92,10 +91,6 @@ void write_samples(std::ofstream& file, const std::string& path, const std::vect
 }
 
 void run(ServeBenchFlags& f) {
-  if (f.selftest) {
-    if (!load_selftest()) throw invalid("the load tool does not report what happened");
-    return;
-  }
   check(f);
   const Workload workload = plan_workload(f.workload);
   std::ofstream samples;
@@ -189,7 +184,6 @@ void add_bench_serve_command(CLI::App& bench) {
       ->each([f](const std::string&) { f->seed_given = true; });
   command->add_flag("--json", f->json, "print JSON");
   add("--samples", f->samples, "also write each request's times to this file, as JSON lines");
-  command->add_flag("--selftest", f->selftest, "hold the tool against scripted servers with known timings");
   command->callback([f] { run(*f); });
 }
 

@@ -1,4 +1,4 @@
-#include "cli/bench/serve_scripted.h"
+#include "unit/load/scripted_server.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -69,18 +70,17 @@ struct ScriptedServer::State {
       }
       const auto body = nlohmann::json::parse(request.body(), nullptr, false);
       if (!body.is_object() || !body.contains("prompt") || !body.contains("max_tokens")) {
-        co_await write(socket, http_answer(400, R"({"error": {"message": "prompt and max_tokens, please"}})"));
+        co_await write(socket, http_answer(400, R"({"error": {"message": "prompt and max_tokens are required"}})"));
         continue;
       }
       if (!co_await answer(socket, body.at("prompt").size(), body.at("max_tokens").get<int>())) co_return;
     }
   }
 
-  // False when the connection is not to be used again.
+  // False if the connection must close.
   asio::awaitable<bool> answer(tcp::socket& socket, size_t prompt_tokens, int max_tokens) {
     using Ending = ScriptedAnswer::Ending;
-    const size_t own = times.size();
-    times.push_back({Clock::now(), {}});
+    const size_t own = begin_answer();
     const ScriptedAnswer script_now = script(static_cast<int>(own));
     if (script_now.ending == Ending::kRefused)
       co_return co_await write(socket, http_answer(503, R"({"error": {"message": "scripted refusal"}})"));
@@ -103,14 +103,25 @@ struct ScriptedServer::State {
         co_await write(socket, chunk(R"({"error": {"message": "scripted error"}})") + "0\r\n\r\n");
         co_return true;
       }
-      times[own].tokens.push_back(Clock::now());
+      record_token(own);
       if (!co_await write(socket, token_chunk(i + 1 == tokens))) co_return false;
     }
     nlohmann::json usage = {{"prompt_tokens", prompt_tokens}, {"completion_tokens", tokens}};
     if (script_now.cached_tokens >= 0) usage["prompt_tokens_details"] = {{"cached_tokens", script_now.cached_tokens}};
     const nlohmann::json last = {{"choices", nlohmann::json::array()}, {"usage", usage}};
     co_return co_await write(socket, chunk(last.dump()) + chunk("[DONE]") + "0\r\n\r\n") &&
-        script_now.ending != Ending::kUnwilling;
+        script_now.ending != Ending::kCloseQuietly;
+  }
+
+  size_t begin_answer() {
+    const std::lock_guard lock(mutex);
+    times.push_back({Clock::now(), {}});
+    return times.size() - 1;
+  }
+
+  void record_token(size_t request) {
+    const std::lock_guard lock(mutex);
+    times[request].tokens.push_back(Clock::now());
   }
 
   static asio::awaitable<bool> write(tcp::socket& socket, std::string text) {
@@ -122,8 +133,9 @@ struct ScriptedServer::State {
   const bool serial;
   asio::io_context io{1};
   tcp::acceptor acceptor;
-  std::vector<ScriptedTimes> times;
   Clock::time_point busy_until;
+  std::mutex mutex;
+  std::vector<ScriptedTimes> times;  // guarded by mutex
   std::jthread thread;
 };
 
@@ -139,6 +151,9 @@ std::string ScriptedServer::url() const {
   return fmt::format("http://127.0.0.1:{}", state_->acceptor.local_endpoint().port());
 }
 
-const std::vector<ScriptedTimes>& ScriptedServer::times() const { return state_->times; }
+std::vector<ScriptedTimes> ScriptedServer::times() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->times;
+}
 
 }  // namespace quire

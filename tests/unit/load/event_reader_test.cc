@@ -1,4 +1,4 @@
-#include "load/events.h"
+#include "load/event_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ std::vector<std::string> events(std::string_view bytes, size_t step) {
   return out;
 }
 
-TEST(EventReader, GivesTheSameForAnyCutsOfTheBytes) {
+TEST(EventReader, IgnoresHowTheBytesAreSplit) {
   const std::string_view bytes =
       ": a comment\n\ndata: one\n\nevent: x\r\ndata:two\r\nid: 3\r\n\r\ndata: a\rdata: b\r\rdata:\n\n\n\ndata: "
       "unended\n";
@@ -25,7 +25,7 @@ TEST(EventReader, GivesTheSameForAnyCutsOfTheBytes) {
   }
 }
 
-TEST(EventReader, BoundsAnEvent) {
+TEST(EventReader, RefusesAnOversizedEvent) {
   EventReader reader([](std::string_view) {});
   const std::string megabyte(1 << 20, 'x');
   EXPECT_THROW(

@@ -1,4 +1,4 @@
-#include "load/events.h"
+#include "load/event_reader.h"
 
 #include "base/error.h"
 
@@ -14,7 +14,7 @@ void EventReader::feed(std::string_view bytes) {
     const size_t end = bytes.find_first_of("\r\n");
     line_ += bytes.substr(0, end);
     if (line_.size() + data_.size() > kMaxEventBytes)
-      throw invalid("an event of the stream is larger than {} bytes", kMaxEventBytes);
+      throw invalid("the stream has an event larger than {} bytes", kMaxEventBytes);
     if (end == bytes.npos) return;
     after_return_ = bytes[end] == '\r';
     bytes.remove_prefix(end + 1);

@@ -1,4 +1,4 @@
-// Server-sent events, from bytes as they come.
+// Reads server-sent events from a stream of bytes.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@ namespace quire {
 
 class EventReader {
  public:
-  // `on_data` gets the data of each event, the lines of one joined by \n. Events without data are none.
+  // `on_data` receives the data of each event; several data lines are joined by \n. Events without data are skipped.
   explicit EventReader(std::function<void(std::string_view)> on_data) : on_data_(std::move(on_data)) {}
 
-  // Lines end in \n, \r\n or \r. Throws Error when one event is larger than 16 MiB.
+  // Accepts any split of the stream. Lines end in \n, \r\n or \r. Throws Error if an event is larger than 16 MiB.
   void feed(std::string_view bytes);
 
  private:
