@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "engine/engine_loop.h"
+#include "text/chat_prompt.h"
 
 namespace quire {
 
@@ -200,16 +201,26 @@ const ChatTemplate* Engine::chat_template() const {
   return state_->model.chat_template ? &*state_->model.chat_template : nullptr;
 }
 
-std::string Engine::render(ChatInput input) const {
-  if (!chat_template()) throw unsupported("{} has no chat template; use plain completions", info().name);
-  for (const auto& [name, token] : state_->model.text.special_tokens.items()) {
+namespace {
+
+ChatInput with_special_tokens(ChatInput input, const LoadedModel& model) {
+  if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
+  for (const auto& [name, token] : model.text.special_tokens.items()) {
     if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
   }
-  return chat_template()->render(input);
+  return input;
+}
+
+}  // namespace
+
+std::string Engine::render(ChatInput input) const {
+  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  return chat_template()->render(whole);
 }
 
 TokenIds Engine::encode_chat(ChatInput input) const {
-  return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true});
+  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  return encode_chat_prompt(*chat_template(), tokenizer(), whole);
 }
 
 TokenRuns Engine::spellings(const std::vector<std::string>& words) const {

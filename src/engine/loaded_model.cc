@@ -148,7 +148,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
     throw invalid("{}: the tokenizer has {} tokens, the model {}", checkpoint.file(), text.tokenizer->vocab_size(),
                   config.vocab);
   }
-  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, checkpoint.file());
+  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, "chat template");
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len {}: the model was trained for {} tokens", options.max_model_len,
                   config.max_positions);
