@@ -4,7 +4,7 @@ import json
 import os
 import struct
 
-from conftest import GOLDEN, MODEL, needs_golden, needs_model, quire, quire_json
+from conftest import GOLDEN, MODEL, needs_model, quire, quire_json
 
 
 def inspect(*arguments):
@@ -52,7 +52,6 @@ def test_text_for_a_person():
         assert part in result.stdout
 
 
-@needs_golden
 def test_a_hugging_face_directory():
     r = report(GOLDEN / "models/llama")
     assert r["sizes"]["layers"] == 3 and r["sizes"]["kv_heads"] == 2 and r["runs"]["ok"]
@@ -61,7 +60,6 @@ def test_a_hugging_face_directory():
     assert weights["parameters"] == r["parameters"] and not weights["runs"]["ok"]
 
 
-@needs_golden
 def test_every_model_of_the_references_is_described():
     models = [d for d in sorted((GOLDEN / "models").iterdir()) if (d / "config.json").exists()]
     models += sorted((GOLDEN / "formats/gguf-models").glob("*.gguf"))
@@ -118,7 +116,6 @@ def test_rope_settings_that_are_not_computed_are_refused(tiny, tmp_path):
         assert name in report(path)["runs"]["why_not"]
 
 
-@needs_golden
 def test_yarn_settings_that_are_not_computed_are_refused(tmp_path):
     for file in (GOLDEN / "models/llama_yarn").iterdir():
         (tmp_path / file.name).symlink_to(file)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from conftest import GOLDEN, needs_golden, quire, quire_json
+from conftest import GOLDEN, quire, quire_json
 
 LLAMA = GOLDEN / "models/llama"
 
@@ -90,7 +90,6 @@ def test_what_is_no_reference_of_the_model_is_refused(model, tmp_path):
         assert done.returncode == 1 and not done.stdout and len(done.stderr.splitlines()) == 1 and why in done.stderr, done.stderr
 
 
-@needs_golden
 @pytest.mark.parametrize("name", ["llama", "llama_yarn", "mistral", "qwen2"])
 def test_models_agree_with_transformers(name):
     folder = GOLDEN / "models" / name
@@ -102,15 +101,13 @@ def test_models_agree_with_transformers(name):
         assert prompt["greedy_equal"] == prompt["greedy_compared"] == prompt["greedy_steps"] == 48
 
 
-@needs_golden
 def test_a_gguf_agrees_with_torch():
-    model = GOLDEN / "formats/gguf-models/tiny256-Q4_K_M.gguf"
+    model = GOLDEN / "formats/gguf-models/every-type.gguf"
     report = quire_json("verify", "-m", model, model.with_suffix(".ref.safetensors"))
     prompt, = report["prompts"]
     assert report["passed"] and prompt["greedy_equal"] == prompt["greedy_compared"] == 32
 
 
-@needs_golden
 @pytest.mark.parametrize("tensor, at", [("logits_1", 5), ("greedy_2", 40)])
 def test_one_wrong_number_of_a_reference_is_found(tmp_path, tensor, at):
     tensors = read_safetensors(LLAMA / "expected.safetensors")
