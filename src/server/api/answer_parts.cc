@@ -1,4 +1,4 @@
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // Whole chats and completions.
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 namespace {

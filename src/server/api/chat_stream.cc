@@ -1,7 +1,7 @@
 // Streamed chats and completions.
 #include <charconv>
 
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 

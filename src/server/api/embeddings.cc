@@ -1,7 +1,7 @@
 // /v1/embeddings: a vector a text.
 #include <bit>
 
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 namespace {

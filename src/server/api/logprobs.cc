@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 namespace {

@@ -1,5 +1,5 @@
 // Anthropic's /v1/messages: one block of text.
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 namespace {

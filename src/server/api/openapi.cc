@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
+#include "server/api/answer_parts.h"
 #include "server/api/fields.h"
-#include "server/api/shapes.h"
 #include "server/http/api_keys.h"
 
 namespace quire {

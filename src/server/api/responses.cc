@@ -1,5 +1,5 @@
 // OpenAI's /v1/responses: one message of one text.
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <random>
 
+#include "server/api/answer_parts.h"
 #include "server/api/fields.h"
 #include "server/api/openapi.h"
-#include "server/api/shapes.h"
 
 namespace quire {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/api/answer_parts.h"
 #include "server/api/service.h"
-#include "server/api/shapes.h"
 
 namespace quire {
 namespace {

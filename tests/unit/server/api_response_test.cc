@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api/error.h"
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 #include "unit/server/http_client.h"
 
 namespace quire {
