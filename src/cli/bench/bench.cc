@@ -40,6 +40,7 @@ std::vector<BenchTest> tests_of(const BenchOptions& o) {
 void measure_speed(const BenchOptions& o, const std::vector<BenchTest>& tests, BenchReport& report) {
   EngineOptions engine = o.engine;
   engine.max_num_seqs = *std::max_element(o.batches.begin(), o.batches.end());
+  engine.max_num_batched_tokens = std::max(engine.max_num_batched_tokens, engine.max_num_seqs);
   if (engine.max_model_len == 0) {
     for (const BenchTest& test : tests) engine.max_model_len = std::max(engine.max_model_len, test.depth + test.tokens);
   }

@@ -14,6 +14,7 @@
 #include "cli/bench/limits.h"
 #include "cli/bench/report.h"
 #include "cli/engine_options.h"
+#include "engine/dtype_names.h"
 #include "model/synth.h"
 
 namespace quire {
@@ -57,10 +58,6 @@ std::vector<TensorType> parse_types(const std::vector<std::string>& names) {
     types.push_back(*type);
   }
   return types;
-}
-
-Activations parse_definition(const std::string& name) {
-  return name == "f32" ? Activations::kF32 : name == "bf16" ? Activations::kBf16 : Activations::kInt8;
 }
 
 // Copies of one matrix, together far larger than the caches, so that each use in turn comes from memory.
@@ -201,7 +198,7 @@ void print_row(const KernelResult& r, const MachineRates& machine) {
 
 void run_kernels(const KernelsOptions& o) {
   Team team(o.threads > 0 ? o.threads : usable_cores());
-  const Compute compute{choose_kernels(o.kernels), team, parse_definition(o.activations)};
+  const Compute compute{choose_kernels(o.kernels), team, *find_value(kActivationsNames, o.activations)};
   const std::vector<TensorType> types = parse_types(o.types);
   std::vector<Shape> shapes;
   for (const std::string& text : o.shapes) shapes.push_back(parse_shape(text));

@@ -67,24 +67,6 @@ StreamedAnswer stream_answer(Engine& engine, Request request, bool loop_check,
   return answer;
 }
 
-std::string_view name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return "none";
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kTimeout:
-      return "timeout";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "none";
-}
-
 std::string describe_cut(const StreamedAnswer& answer, int max_model_len) {
   const int tokens = answer.usage.completion_tokens;
   if (answer.looped)

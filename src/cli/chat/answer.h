@@ -26,9 +26,6 @@ struct StreamedAnswer {
 StreamedAnswer stream_answer(Engine& engine, Request request, bool loop_check,
                              const std::function<bool(std::string_view)>& show);
 
-// stop, length, cancelled, timeout, error
-std::string_view name(FinishReason reason);
-
 // Why the answer was cut, in words for the user: "[stopped at the -n limit of 512 tokens]". Empty: it ended by itself.
 std::string describe_cut(const StreamedAnswer& answer, int max_model_len);
 
