@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "server/api/fields.h"
+#include "server/api/service.h"
 #include "server/api/shapes.h"
-#include "server/http/api_keys.h"
 
 namespace quire {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace quire {
 namespace {
 
@@ -23,7 +25,7 @@ std::string joined(const std::vector<std::string>& list) {
   return out;
 }
 
-// Each of "a, b ,c" is allowed.
+// Whether each of "a, b ,c" is allowed.
 bool headers_allowed(const std::vector<std::string>& allowed, std::string_view asked) {
   std::vector<std::string> names;
   for (const std::string& name : allowed) names.push_back(lower(name));
@@ -39,15 +41,20 @@ bool headers_allowed(const std::vector<std::string>& allowed, std::string_view a
 
 }  // namespace
 
+void check(const CorsOptions& options) {
+  if (!options.credentials || std::ranges::find(options.origins, kAny) == options.origins.end()) return;
+  throw invalid(
+      "--allowed-origins '*' with --allow-credentials would let every web page use its visitors' cookies; "
+      "list the origins");
+}
+
 std::string cors_lines(const CorsOptions& options, std::string_view origin) {
   if (origin.empty() || options.origins.empty()) return {};
-  const bool any = std::ranges::find(options.origins, kAny) != options.origins.end();
   std::string lines;
-  if (any && !options.credentials) {
+  if (std::ranges::find(options.origins, kAny) != options.origins.end()) {
     lines = "Access-Control-Allow-Origin: *\r\n";
   } else {
-    // A browser takes no '*' with credentials; and what depends on the origin must not be cached for another.
-    lines = "Vary: Origin\r\n";
+    lines = "Vary: Origin\r\n";  // caches must not serve one page's answer to another
     if (!holds(options.origins, origin)) return lines;
     lines += "Access-Control-Allow-Origin: " + std::string(origin) + "\r\n";
   }
