@@ -5,6 +5,7 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -124,11 +125,7 @@ std::optional<std::string> ApiKeys::name_of(std::string_view key) const {
 
 std::string_view bearer_key(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() <= kScheme.size()) return {};
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char c = authorization[i];
-    if ((c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c) != kScheme[i]) return {};
-  }
+  if (!boost::beast::iequals(authorization.substr(0, kScheme.size()), kScheme)) return {};
   return trimmed(authorization.substr(kScheme.size()));
 }
 

@@ -1,22 +1,19 @@
 #include "server/http/cors.h"
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 
 #include "base/error.h"
 
 namespace quire {
 namespace {
 
+using boost::beast::iequals;
+
 constexpr std::string_view kAny = "*";
 
 bool holds(const std::vector<std::string>& list, std::string_view value) {
   return std::ranges::any_of(list, [&](const std::string& item) { return item == kAny || item == value; });
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
 }
 
 std::string joined(const std::vector<std::string>& list) {
@@ -27,13 +24,12 @@ std::string joined(const std::vector<std::string>& list) {
 
 // Whether each of "a, b ,c" is allowed.
 bool headers_allowed(const std::vector<std::string>& allowed, std::string_view asked) {
-  std::vector<std::string> names;
-  for (const std::string& name : allowed) names.push_back(lower(name));
   while (!asked.empty()) {
     const size_t comma = std::min(asked.find(','), asked.size());
-    std::string name = lower(asked.substr(0, comma));
+    std::string name(asked.substr(0, comma));
     std::erase_if(name, [](char c) { return c == ' ' || c == '\t'; });
-    if (!name.empty() && !holds(names, name)) return false;
+    const auto fits = [&](const std::string& item) { return item == kAny || iequals(item, name); };
+    if (!name.empty() && std::ranges::none_of(allowed, fits)) return false;
     asked.remove_prefix(std::min(comma + 1, asked.size()));
   }
   return true;
