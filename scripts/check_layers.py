@@ -26,6 +26,8 @@ BELOW = {
     "load": ["json"],
     "cli": ["server", "load"],
 }
+# Subfolders of a folder that another of its subfolders may not include.
+APART = {"server/api": ["server/http/"]}
 PUBLIC = {"sampling", "engine", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params)\.h"')  # values without code
 BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")
@@ -55,11 +57,15 @@ def check_sources():
         if any(BANNED.search(part.split(".")[0]) for part in path.relative_to(ROOT / "src").parts):
             yield f"{name}: call it after what it does"
         allowed = reachable(folder)
+        apart = APART.get(name.parent.relative_to("src").as_posix(), [])
         for number, line in enumerate(lines, 1):
             match = re.match(r'\s*#\s*include\s+"([^"/]+)/', line)
             if not match:
                 continue
             included = match.group(1)
+            for other in apart:
+                if f'"{other}' in line:
+                    yield f"{name}:{number}: {name.parent.name}/ may not include {other}"
             if included == "quire":
                 if folder not in PUBLIC and not PLAIN.search(line):
                     yield f"{name}:{number}: {folder}/ lies below the public interface"

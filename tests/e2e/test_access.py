@@ -1,4 +1,4 @@
-"""Keys, certificates, logs, and a server that does not have its model yet."""
+"""Keys, certificates, logs, Unix sockets, and a server that is still loading its model."""
 
 import http.client
 import json
@@ -118,3 +118,26 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_line(tmp_path):
     ended = quire("serve", "-m", broken, "--port", "0", "--log-level", "warning")
     assert ended.returncode == 1 and ended.stdout == ""
     assert str(broken) in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_a_unix_socket_instead_of_a_port(tmp_path):
+    skip_without_binary_and_model()
+    path = tmp_path / "quire.sock"
+    command = [QUIRE, "serve", "-m", MODEL, "--uds", path, "--max-model-len", "64", "--log-level", "warning"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().strip().endswith(f" at unix:{path}")
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost") as client:
+            assert client.get("/").headers["content-type"].startswith("text/html")
+            answer = client.post("/v1/completions", json={"prompt": "The sea", "max_tokens": 2}, timeout=60)
+            assert answer.json()["usage"]["completion_tokens"] == 2
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not path.exists()
+
+
+def test_credentials_for_every_page_are_refused_at_the_start():
+    ended = quire("serve", "-m", MODEL, "--port", "0", "--allowed-origins", "*", "--allow-credentials", timeout=20)
+    assert ended.returncode in (1, 2) and ended.stdout == ""
+    assert "--allowed-origins '*' with --allow-credentials" in ended.stderr

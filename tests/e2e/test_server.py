@@ -1,4 +1,4 @@
-"""What clients do wrong, and how a server ends."""
+"""Wrong requests, and how a server ends."""
 
 import http.client
 import json
@@ -78,7 +78,7 @@ def test_allowed_tokens_and_bad_words(server):
     letters = [post(server, "/tokenize", {"prompt": letter, "add_special_tokens": False})[1]["tokens"][0] for letter in "abc"]
     status, answer = write(allowed_token_ids=letters)
     assert status == 200 and set(answer["choices"][0]["text"]) <= set("abc")
-    # Where nothing may follow, the answer ends.
+    # If no token is left to choose, the answer ends.
     status, answer = write(allowed_token_ids=letters[:1], bad_words=["a"])
     assert status == 200 and answer["choices"][0]["text"] == "" and answer["choices"][0]["finish_reason"] == "stop"
 
@@ -126,7 +126,7 @@ def test_metrics_count(server):
 def test_a_disconnect_cancels(server, stream):
     body = json.dumps({"prompt": "Once", "max_tokens": 2000, "ignore_eos": True, "stream": stream}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
-        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         assert eventually(lambda: metric(server, "num_requests_running") == 1)
     assert eventually(lambda: metric(server, "num_requests_running") == 0, seconds=2)
 
@@ -175,7 +175,7 @@ def test_a_port_in_use_is_one_clear_line(server):
     assert "in use" in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
 
 
-def test_a_reload_without_files_and_a_reader_that_left_change_nothing(start_server):
+def test_sighup_without_files_and_sigpipe_change_nothing(start_server):
     running = start_server()
     running.process.send_signal(signal.SIGHUP)
     running.process.send_signal(signal.SIGPIPE)
@@ -184,10 +184,18 @@ def test_a_reload_without_files_and_a_reader_that_left_change_nothing(start_serv
     assert code == 0 and "SIGHUP: there are no files" in log
 
 
+def test_warnings_of_the_engine_reach_the_log(start_server, tmp_path):
+    (tmp_path / "stranger").write_text("not a page")
+    running = start_server("--cache-dir", str(tmp_path), "--cache-size", "64MiB", "--log-level", "warning", "--log-format", "json")
+    code, log = running.stop()
+    warnings = [record for record in map(json.loads, log.splitlines()) if record["level"] == "warning"]
+    assert code == 0 and any(f"{tmp_path}/stranger" in record["message"] for record in warnings), log
+
+
 def peak_mib(running, ask):
-    """Of the server's memory while it answers."""
+    """The server's peak memory while it answers."""
     process = pathlib.Path("/proc") / str(running.process.pid)
-    (process / "clear_refs").write_text("5")  # the peak begins anew
+    (process / "clear_refs").write_text("5")  # resets the peak
     ask()
     return int(re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text()).group(1)) >> 10
 
@@ -206,7 +214,7 @@ def test_the_strings_of_millions_of_tokens_take_little_memory(start_server):
     assert strings < ids + 60, (ids, strings)
 
 
-def test_it_says_the_url_once(start_server):
+def test_it_prints_the_url_once(start_server):
     running = start_server()
     time.sleep(0.1)
     running.process.send_signal(signal.SIGINT)

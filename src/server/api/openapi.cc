@@ -6,7 +6,7 @@
 
 #include "server/api/answer_parts.h"
 #include "server/api/fields.h"
-#include "server/http/api_keys.h"
+#include "server/api/service.h"
 
 namespace quire {
 namespace {

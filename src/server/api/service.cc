@@ -9,6 +9,7 @@
 
 #include "server/api/answer_parts.h"
 #include "server/api/fields.h"
+#include "server/api/home_page.h"
 #include "server/api/openapi.h"
 
 namespace quire {
@@ -19,15 +20,13 @@ constexpr size_t kMaxLoggedFields = 256;
 struct GetRow {
   std::string_view path;
   Endpoint endpoint;
+  bool needs_key = true;
 };
 constexpr GetRow kGets[] = {
-    {"/health", Endpoint::kHealth},
-    {"/ready", Endpoint::kReady},
-    {"/version", Endpoint::kVersion},
-    {"/openapi.json", Endpoint::kOpenApi},
-    {"/metrics", Endpoint::kMetrics},
-    {"/v1/models", Endpoint::kModels},
-    {"/tokenizer_info", Endpoint::kTokenizerInfo},
+    {"/", Endpoint::kHome, false},         {"/health", Endpoint::kHealth, false},
+    {"/ready", Endpoint::kReady, false},   {"/version", Endpoint::kVersion},
+    {"/openapi.json", Endpoint::kOpenApi}, {"/metrics", Endpoint::kMetrics, false},
+    {"/v1/models", Endpoint::kModels},     {"/tokenizer_info", Endpoint::kTokenizerInfo},
 };
 constexpr std::string_view kModelPath = "/v1/models/{id}", kModelPrefix = "/v1/models/";
 
@@ -71,6 +70,10 @@ std::string path_of_target(std::string_view target) {
   const size_t scheme = target.starts_with('/') ? target.npos : target.find("://");
   if (scheme != target.npos) target.remove_prefix(std::min(target.find('/', scheme + 3), target.size()));
   return percent_decoded(target.substr(0, target.find_first_of("?#")));
+}
+
+bool needs_no_key(std::string_view path) {
+  return std::ranges::any_of(kGets, [&](const GetRow& row) { return row.path == path && !row.needs_key; });
 }
 
 ErrorShape error_shape_of(std::string_view path) {
@@ -136,6 +139,10 @@ Json Service::model_json(const std::string& name) const {
 
 Reply Service::reply(const Route& route, bool stopping) const {
   switch (route.endpoint) {
+    case Endpoint::kHome:
+      return home_page({.url = route.argument,
+                        .version = options_.needs_key ? "" : options_.version,
+                        .model = options_.needs_key ? "" : options_.model_names.front()});
     case Endpoint::kHealth:
       return stopping ? Reply{.status = 503, .body = R"({"status":"stopping"})"} : Reply{.body = R"({"status":"ok"})"};
     case Endpoint::kReady:

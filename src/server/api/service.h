@@ -35,14 +35,28 @@ struct Reply {
 };
 Reply error_reply(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 
-enum class Endpoint : uint8_t { kHealth, kReady, kVersion, kOpenApi, kTokenizerInfo, kMetrics, kModels, kModel, kApi };
+enum class Endpoint : uint8_t {
+  kHome,
+  kHealth,
+  kReady,
+  kVersion,
+  kOpenApi,
+  kTokenizerInfo,
+  kMetrics,
+  kModels,
+  kModel,
+  kApi
+};
 
 struct Route {
   Endpoint endpoint = Endpoint::kHealth;
   Api api = Api::kChat;   // with kApi
   std::string_view name;  // of metrics: "/v1/models/{id}"
-  std::string argument;   // kModel: the id
+  std::string argument;   // kModel: the id; kHome: the server's URL
 };
+
+// For probes, Prometheus and people who look what runs here. Every other path, known or not, needs a key if any does.
+bool needs_no_key(std::string_view path);
 
 // The path of a request's target, decoded: of "/v1/models?x", and of "http://host/v1/models", as proxies are asked.
 std::string path_of_target(std::string_view target);

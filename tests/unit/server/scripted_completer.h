@@ -30,7 +30,8 @@ class ScriptedCompleter final : public Completer {
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::function<void(const Request&)> on_submit;  // may throw
-  mutable std::atomic<int> spelled{0};            // calls of spellings()
+  std::function<void(std::string_view)> on_encode;
+  mutable std::atomic<int> spelled{0};  // calls of spellings()
 
   ScriptedCompleter() {
     info_.name = "scripted";
@@ -99,6 +100,7 @@ class ScriptedCompleter final : public Completer {
     return runs;
   }
   TokenIds encode(std::string_view text, bool) const override {
+    if (on_encode) on_encode(text);
     TokenIds ids;
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
