@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -120,3 +121,21 @@ def test_synth_lists_its_types(tmp_path):
     wrong = quire("synth", "--type", "q9", "-o", tmp_path / "x.gguf")
     assert wrong.returncode == 1 and "q4_0, q4_1" in wrong.stderr and "bf16" in wrong.stderr
     assert "q4_0, q4_1" in " ".join(quire("synth", "--help").stdout.split())
+
+
+def test_progress_is_shown_on_a_terminal_and_erased(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 3)
+    commands = {"loading": ["perplexity", "-m", model, "-f", text, "-c", "16"],
+                "measuring": ["bench", "-m", model, "-p", "16", "-n", "0", "-r", "1"],
+                "comparing": ["verify", "-m", model],
+                "writing tensors": ["synth", "--shape", "tiny", "-o", tmp_path / "x.gguf"]}
+    for stage, command in commands.items():
+        terminal, other = pty.openpty()
+        done = subprocess.run([QUIRE, *map(str, command)], stdout=subprocess.PIPE, stderr=other, timeout=60)
+        os.close(other)
+        shown = os.read(terminal, 65536).decode()
+        os.close(terminal)
+        assert stage in shown and shown.rpartition("\r\x1b[K")[1], (done, shown)
+        assert stage not in shown.rpartition("\r\x1b[K")[2] and b"\x1b" not in done.stdout
+    assert quire(*commands["loading"]).stderr == ""

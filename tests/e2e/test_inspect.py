@@ -96,7 +96,7 @@ def test_a_model_without_a_vocabulary_is_supported_for_token_ids(tiny, tmp_path)
     path = tmp_path / "bare.gguf"
     path.write_bytes(tiny("q4_0").read_bytes().replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.absent"))
     assert report(path)["runs"] == {"ok": True, "why_not": None}
-    assert "yes, for token ids only" in inspect(path).stdout
+    assert "yes, but only for `quire serve` with token ids" in inspect(path).stdout
 
 
 def with_floats(model, pairs):

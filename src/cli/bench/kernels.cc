@@ -13,7 +13,7 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/limits.h"
 #include "cli/bench/report.h"
-#include "cli/bench/text_table.h"
+#include "cli/text_table.h"
 #include "cli/engine_options.h"
 #include "cli/progress.h"
 #include "cli/weight_type.h"

@@ -125,7 +125,8 @@ void show_fit(const ordered_json& report, Page& page) {
   }
   const bool runs = report["runs"]["ok"];
   std::string note;
-  if (runs && !report["tokenizer"].contains("vocab_size")) note = ", for token ids only (no vocabulary)";
+  if (runs && !report["tokenizer"].contains("vocab_size"))
+    note = ", but only for `quire serve` with token ids as prompts (no vocabulary)";
   if (runs && report["memory"]["weight_bytes"] > report["memory"]["available_bytes"])
     note = ", but the available memory is too small";
   page.row("supported", runs ? "yes" + note : "no: " + shown(report["runs"]["why_not"]));

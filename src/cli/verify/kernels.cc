@@ -1,5 +1,7 @@
 #include "cli/verify/kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/text_table.h"
 
 namespace quire {
 namespace {
@@ -166,21 +169,20 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
 }
 
 void print(const KernelSetReport& report) {
-  for (const LinearComparison& l : report.linears) {
-    std::printf("%s: linear layers: %jd of %jd outputs differ from %s (%jd matrices)  %s\n", l.kernels.c_str(),
-                static_cast<intmax_t>(l.differing), static_cast<intmax_t>(l.compared), report.beside.c_str(),
-                static_cast<intmax_t>(l.matrices), l.differing == 0 ? "ok" : "DIFFERS");
-  }
-  for (const ModelComparison& m : report.models) {
-    const Comparison& c = m.logits;
-    std::printf("%s: whole model: KL mean %.3g, max %.3g; logits differ by at most %.3g\n", m.kernels.c_str(),
-                c.mean_kl, c.max_kl, c.max_difference);
-    std::printf("%*s  top-1 %.4f; greedy %d of %d equal (%d decoded)  %s\n", static_cast<int>(m.kernels.size()), "",
-                c.top1, c.greedy_equal, c.greedy_compared, m.greedy_steps, m.passed() ? "ok" : "DIFFERS");
-  }
-  std::printf("%s (%s activations, %s KV cache)\n",
-              report.passed() ? "the kernel sets agree" : "THE KERNEL SETS DIFFER", report.activations.c_str(),
+  std::printf("compared with %s: %jd matrices and the whole model\n%s activations, %s KV cache\n\n",
+              report.beside.c_str(), static_cast<intmax_t>(report.linears.front().matrices), report.activations.c_str(),
               report.kv_cache_dtype.c_str());
+  TextTable table({"kernel set", "outputs", "differ", "mean KL", "max KL", "max diff", "top-1", "greedy", "result"}, 1);
+  for (size_t i = 0; i < report.linears.size(); ++i) {
+    const LinearComparison& l = report.linears[i];
+    const ModelComparison& m = report.models[i];
+    const Comparison& c = m.logits;
+    table.add(
+        {l.kernels, fmt::format("{}", l.compared), fmt::format("{}", l.differing), fmt::format("{:.2g}", c.mean_kl),
+         fmt::format("{:.2g}", c.max_kl), fmt::format("{:.2g}", c.max_difference), fmt::format("{:.4f}", c.top1),
+         fmt::format("{}/{}", c.greedy_equal, c.greedy_compared), l.differing == 0 && m.passed() ? "ok" : "DIFFERS"});
+  }
+  std::printf("%s\n%s\n", table.text().c_str(), report.passed() ? "the kernel sets agree" : "THE KERNEL SETS DIFFER");
 }
 
 nlohmann::ordered_json to_json(const KernelSetReport& report) {

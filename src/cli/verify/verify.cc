@@ -1,5 +1,7 @@
 // quire verify: compares a model with a reference file, or the kernel sets of this machine with each other.
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/progress.h"
+#include "cli/text_table.h"
 #include "cli/verify/kernels.h"
 #include "cli/verify/logits.h"
 #include "format/safetensors.h"
@@ -117,6 +120,7 @@ void verify_file(VerifyOptions& o) {
   Verifier verifier(model, o.tolerance > 0 ? o.tolerance : suggested_tolerance(o.expected));
   bool passed = true;
   auto report = nlohmann::ordered_json::array();
+  TextTable table({"prompt", "tokens", "max diff", "allowed", "mean KL", "max KL", "top-1", "greedy", "result"}, 1);
   for (const Expected& e : reference.prompts()) {
     progress.stage("comparing " + e.name);
     const Comparison c = verifier.compare(e);
@@ -133,15 +137,12 @@ void verify_file(VerifyOptions& o) {
                       {"greedy_equal", c.greedy_equal},
                       {"greedy_steps", e.greedy.size()},
                       {"passed", ok}});
-    progress.clear();
-    if (!o.json) {
-      std::printf(
-          "%s (%d tokens): logits differ by at most %.3g (allowed: %.3g); KL mean %.3g, max %.3g\n"
-          "    top-1 %.4f; greedy %d of %d equal (%zu expected)  %s\n",
-          c.name.c_str(), c.prompt_tokens, c.max_difference, verifier.allowed(c), c.mean_kl, c.max_kl, c.top1,
-          c.greedy_equal, c.greedy_compared, e.greedy.size(), ok ? "ok" : "DIFFERS");
-    }
+    table.add({c.name, fmt::format("{}", c.prompt_tokens), fmt::format("{:.2g}", c.max_difference),
+               fmt::format("{:.2g}", verifier.allowed(c)), fmt::format("{:.2g}", c.mean_kl),
+               fmt::format("{:.2g}", c.max_kl), fmt::format("{:.4f}", c.top1),
+               fmt::format("{}/{}", c.greedy_equal, c.greedy_compared), ok ? "ok" : "DIFFERS"});
   }
+  progress.clear();
   const auto unknown = reference.unknown();
   if (o.json) {
     const nlohmann::ordered_json out = {{"model", model.info.name},
@@ -153,6 +154,7 @@ void verify_file(VerifyOptions& o) {
                                         {"passed", passed}};
     std::printf("%s\n", out.dump(2).c_str());
   } else {
+    std::printf("%s\n", table.text().c_str());
     for (const std::string& name : unknown) std::printf("ignored tensor: %s\n", name.c_str());
     std::printf("%s (%s kernels, %s activations, %s KV cache)\n", passed ? "within tolerance" : "OUT OF TOLERANCE",
                 model.info.kernels.c_str(), model.info.activations.c_str(), model.info.kv_cache_dtype.c_str());

@@ -1,4 +1,4 @@
-#include "cli/bench/text_table.h"
+#include "cli/text_table.h"
 
 #include <algorithm>
 
