@@ -68,6 +68,7 @@ struct ModelInfo {
   // All memory, as budgeted: weights, KV cache, activations (with logits and sampling), pages on their way to and from
   // the page store, and everything else.
   size_t memory_bytes = 0, activation_bytes = 0, page_store_bytes = 0, other_bytes = 0;
+  SamplingDefaults sampling_defaults = {};  // what the model's authors recommend; requests and flags override it
 };
 
 enum class FinishReason : uint8_t {

@@ -60,6 +60,18 @@ struct SamplingParams {
   bool operator==(const SamplingParams&) const = default;
 };
 
+// The sampling settings that a model's authors recommend, from the first of: the GGUF keys `general.sampling.*`,
+// generation_config.json, the entry in models.json. An empty field: no recommendation.
+struct SamplingDefaults {
+  std::optional<float> temperature = {};
+  std::optional<float> top_p = {};
+  std::optional<float> min_p = {};
+  std::optional<float> repetition_penalty = {};
+  std::optional<int> top_k = {};
+
+  bool operator==(const SamplingDefaults&) const = default;
+};
+
 // Throws Error (kInvalid) that names the field, its value and what is allowed. NaN is never allowed.
 void validate(const SamplingParams& params, int vocab_size);
 

@@ -10,11 +10,12 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "cli/inspect/runnable.h"
 #include "kernels/kv_memory.h"
 #include "kernels/packed.h"
 #include "model/checkpoint.h"
+#include "model/families.h"
 #include "model/model_text.h"
+#include "model/weights.h"
 #include "text/tokenizer/data.h"
 
 namespace quire {
@@ -318,7 +319,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
       report["sliding_window"] = {{"tokens", *std::max_element(config.windows.begin(), config.windows.end())},
                                   {"layers", slides}};
     report["memory"] = memory(checkpoint, config);
-    check_tensors(checkpoint, config);
+    check_weights(checkpoint, config);
     if (!text_problem.empty()) throw unsupported("{}", text_problem);
     if (const auto& vocabulary = report["tokenizer"];
         vocabulary.contains("vocab_size") && vocabulary["vocab_size"] > config.vocab) {
