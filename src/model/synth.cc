@@ -196,7 +196,8 @@ std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, flo
   return bytes;
 }
 
-void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed) {
+void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed,
+                           const std::function<void(size_t written, size_t total)>& progress) {
   if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
   const std::vector<Tensor> tensors = list_tensors(s, type);
   Header h;
@@ -235,7 +236,10 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
 
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (size_t i = 0; i < tensors.size() && file; ++i) write_tensor(file, tensors[i], seed * 1'000'003 + i);
+  for (size_t i = 0; i < tensors.size() && file; ++i) {
+    write_tensor(file, tensors[i], seed * 1'000'003 + i);
+    if (progress) progress(i + 1, tensors.size());
+  }
   file.close();
   if (!file) throw invalid("cannot write {}", path.string());
 }
