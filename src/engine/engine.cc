@@ -11,8 +11,27 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "engine/engine_loop.h"
+#include "json/object.h"
 
 namespace quire {
+
+std::string_view name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kTimeout:
+      return "timeout";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "none";
+}
 
 struct Engine::State {
   // Commands from other threads.
@@ -30,7 +49,7 @@ struct Engine::State {
   std::vector<Submission> submitted;
   std::vector<RequestId> cancelled;
   bool stopping = false;
-  std::atomic<RequestId> next_request{1};
+  std::atomic<uint64_t> next_request{1};
 
   mutable std::mutex stats_mutex;
   EngineStats stats;
@@ -127,7 +146,7 @@ RequestId Engine::submit(Request request, Callback callback) {
     throw invalid("a request for a vector has no answers: n must be 1, and prompt_logprobs unset");
   if (!(request.timeout >= 0)) throw invalid("timeout is {}: seconds, or 0 for none", request.timeout);
   auto state = std::make_shared<RequestState>();
-  state->id = s.next_request++;
+  state->id = RequestId{s.next_request++};
   state->prompt_tokens = static_cast<int>(request.prompt.size());
   state->max_new_tokens =
       std::min(request.sampling.max_tokens.value_or(model.max_model_len), model.max_model_len - state->prompt_tokens);
@@ -210,6 +229,15 @@ std::string Engine::render(ChatInput input) const {
 
 TokenIds Engine::encode_chat(ChatInput input) const {
   return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true});
+}
+
+TokenIds Engine::encode(std::string_view text) const { return tokenizer().encode(text, {.add_special = true}); }
+
+std::string Engine::decode(std::span<const TokenId> ids) const { return tokenizer().decode(ids); }
+
+TokenIds Engine::encode_messages(std::string_view messages) const {
+  parse_json(messages, "messages");  // checks syntax and depth; the second parse keeps the order of keys
+  return encode_chat({.messages = nlohmann::ordered_json::parse(messages)});
 }
 
 TokenRuns Engine::spellings(const std::vector<std::string>& words) const {

@@ -139,7 +139,7 @@ void EngineLoop::wait_again(std::unique_ptr<Sequence> s) {
 SequenceView EngineLoop::view(const Sequence& s, bool counts_own_pages) const {
   SequenceView v;
   v.id = s.id;
-  v.arrival = s.request->id;
+  v.arrival = static_cast<uint64_t>(s.request->id);
   v.priority = s.request->priority;
   v.tokens = static_cast<int>(s.tokens.size());
   v.computed = s.computed;
@@ -176,8 +176,8 @@ void EngineLoop::observe() {
   if (waiting_.empty() || running_.size() >= static_cast<size_t>(limits_.max_running)) return;
   queue_.clear();
   for (const auto& s : waiting_)
-    queue_.push_back(
-        {s->request->id, s->request->priority, s->request->tenant_number, static_cast<double>(s->tokens.size())});
+    queue_.push_back({static_cast<uint64_t>(s->request->id), s->request->priority, s->request->tenant_number,
+                      static_cast<double>(s->tokens.size())});
   shares_.copy_served(served_);
   order_waiting(queue_, served_, since_oldest_, kCandidates, order_);
   const auto now = Clock::now();

@@ -21,7 +21,7 @@ inline double seconds(Clock::duration d) { return std::chrono::duration<double>(
 
 // Shared by the n sequences of a request.
 struct RequestState {
-  RequestId id = 0;
+  RequestId id{};
   SamplingParams sampling;
   Pooling pooling = Pooling::kNone;
   Engine::Callback callback;

@@ -55,22 +55,4 @@ StreamedAnswer stream_answer(Engine& engine, Request request, const std::functio
   return answer;
 }
 
-std::string_view name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return "none";
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kTimeout:
-      return "timeout";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "none";
-}
-
 }  // namespace quire

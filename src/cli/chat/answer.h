@@ -23,6 +23,4 @@ struct StreamedAnswer {
 // (chat_signals.h) or show() == false cancel the answer. Throws Error when the request can never run.
 StreamedAnswer stream_answer(Engine& engine, Request request, const std::function<bool(std::string_view)>& show);
 
-std::string_view name(FinishReason reason);  // stop, length, cancelled, error
-
 }  // namespace quire

@@ -227,7 +227,7 @@ TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
     }
     for (size_t i = 0; i < ids.size(); i += 2) engine.cancel(ids[i]);
     engine.cancel(ids[0]);
-    engine.cancel(123456);
+    engine.cancel(RequestId{123456});
   }
   EXPECT_EQ(ends, 24 + 6 * 3);
   EXPECT_GT(cancelled, 0);
@@ -267,6 +267,16 @@ TEST(Engine, RefusesWhatCanNeverRun) {
     r.banned_runs = std::make_shared<const std::vector<TokenIds>>(1, run);
     refused(r);
   }
+}
+
+TEST(Engine, EncodesAndDecodesTextForEmbeddingPrograms) {
+  Engine engine(tiny_options());
+  const TokenIds ids = engine.encode("sea");
+  EXPECT_EQ(ids, engine.tokenizer().encode("sea", {.add_special = true}));
+  EXPECT_EQ(engine.decode(engine.tokenizer().encode("sea")), "sea");
+  EXPECT_FALSE(engine.has_chat_template());
+  EXPECT_THROW(engine.encode_messages(R"([{"role": "user", "content": "Hello"}])"), Error) << "no chat template";
+  EXPECT_THROW(engine.encode_messages("not JSON"), Error);
 }
 
 TEST(Engine, NamesWhatIsWrongWithItsOptions) {

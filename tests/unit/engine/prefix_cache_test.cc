@@ -479,7 +479,7 @@ TEST(EqualityUnderLoad, HoldsInEveryMode) {
     Engine engine(o);
     const std::vector<Answers> all = testing::answers_together(engine, together, [&](size_t, RequestId id) {
       if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-      if (random() % 6 == 0) engine.cancel(id - random() % 8);
+      if (random() % 6 == 0) engine.cancel(RequestId{static_cast<uint64_t>(id) - random() % 8});
     });
     for (size_t i = 0; i < all.size(); ++i) {
       for (size_t choice = 0; choice < all[i].size(); ++choice) {

@@ -51,7 +51,7 @@ class ScriptedCompleter final : public Completer {
   RequestId submit(Request request, Engine::Callback callback) override {
     if (on_submit) on_submit(request);
     const std::lock_guard lock(mutex_);
-    const RequestId id = ++submitted_;
+    const RequestId id{++submitted_};
     last_request_ = request;
     waiting_.push_back({id, std::move(request), std::move(callback)});
     changed_.notify_all();
