@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "server/api/body_json.h"
+#include "json/parse.h"
 
 namespace quire {
 namespace {
