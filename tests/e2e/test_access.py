@@ -33,7 +33,7 @@ def completion(url, key, **client):
     )
 
 
-def test_keys_of_a_file_and_their_reload(start_server, tmp_path):
+def test_keys_come_from_a_file_that_sighup_reloads(start_server, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# people\nteam-a: sk-a\n")
     running = start_server("--api-key-file", str(keys), "--api-key", "sk-fixed", "--log-format", "json")
@@ -56,7 +56,7 @@ def test_keys_of_a_file_and_their_reload(start_server, tmp_path):
     assert "The sea" not in log and "sk-" not in log
 
 
-def test_https(start_server, tmp_path):
+def test_clients_use_https(start_server, tmp_path):
     if not shutil.which("openssl"):
         pytest.skip("no openssl to make a certificate")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -112,7 +112,7 @@ def test_a_signal_ends_a_load():
     assert process.wait(10) == 0
 
 
-def test_a_model_that_cannot_be_loaded_is_one_clear_line(tmp_path):
+def test_a_model_that_cannot_be_loaded_gives_one_clear_line(tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
     ended = quire("serve", "-m", broken, "--port", "0", "--log-level", "warning")

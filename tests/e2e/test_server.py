@@ -83,7 +83,7 @@ def test_allowed_tokens_and_bad_words(server):
     assert status == 200 and answer["choices"][0]["text"] == "" and answer["choices"][0]["finish_reason"] == "stop"
 
 
-def test_tools_are_refused_in_the_client_too(client):
+def test_the_openai_client_reports_that_tools_are_refused(client):
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     with pytest.raises(openai.BadRequestError, match="tools"):
         client.chat.completions.create(model="smollm2", messages=HI, tools=tools)
@@ -100,7 +100,7 @@ def test_harmless_fields_are_accepted(server):
     assert status == 200
 
 
-def test_nonsense(server):
+def test_nonsense_is_refused_and_the_server_keeps_running(server):
     assert post(server, "/v1/chat/completions", "{")[0] == 400
     assert post(server, "/v1/chat/completions", b"\xff\xfe")[0] == 400
     assert post(server, "/v1/chat/completions", "[" * 100_000)[0] == 400
@@ -114,7 +114,7 @@ def test_nonsense(server):
     assert get(server, "/health") == (200, '{"status":"ok"}')
 
 
-def test_metrics_count(server):
+def test_metrics_count_tokens_and_answers(server):
     tokens, answers = metric(server, "generation_tokens_total"), metric(server, "request_success_total")
     post(server, "/v1/completions", {"prompt": "a", "max_tokens": 7, "ignore_eos": True})
     assert metric(server, "generation_tokens_total") == tokens + 7
@@ -136,7 +136,7 @@ def start_long_stream(running):
     return client.completions.create(model="smollm2", prompt="Once", max_tokens=60, stream=True, temperature=0, extra_body={"ignore_eos": True})
 
 
-def test_sigterm_lets_answers_end(start_server):
+def test_sigterm_lets_answers_finish(start_server):
     running = start_server()
     chunks = iter(start_long_stream(running))
     next(chunks)
@@ -145,7 +145,7 @@ def test_sigterm_lets_answers_end(start_server):
     assert running.stop()[0] == 0
 
 
-def test_after_the_grace_a_stream_ends_with_an_error(start_server):
+def test_a_stream_that_outlasts_the_grace_ends_with_an_error(start_server):
     running = start_server("--grace", "0")
     client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=120)
     stream = client.completions.create(model="smollm2", prompt="Once", max_tokens=900, stream=True, extra_body={"ignore_eos": True})
@@ -157,7 +157,7 @@ def test_after_the_grace_a_stream_ends_with_an_error(start_server):
     assert running.stop()[0] == 0
 
 
-def test_beyond_the_queue_is_a_429(start_server):
+def test_a_full_queue_is_a_429(start_server):
     running = start_server("--max-num-seqs", "1", "--max-queue", "1")
     threads = [threading.Thread(target=lambda: list(start_long_stream(running))) for _ in range(2)]
     for thread in threads:
@@ -200,7 +200,7 @@ def peak_mib(running, ask):
     return int(re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text()).group(1)) >> 10
 
 
-def test_the_strings_of_millions_of_tokens_take_little_memory(start_server):
+def test_strings_of_millions_of_tokens_take_little_memory(start_server):
     running = start_server()
     body = {"prompt": "1" * 4_000_000}  # a token each
     ids = peak_mib(running, lambda: post(running, "/tokenize", body))

@@ -27,8 +27,8 @@ std::optional<ApiError> foreign_page(const HttpRequest& request, const LocalHost
   if (!local.allows_host(host)) {
     return ApiError(403,
                     fmt::format("requests to the host {} are refused: without API keys, a server on loopback answers "
-                                "only to loopback names; allow the host with --host or --allowed-origins, or set keys "
-                                "with --api-key",
+                                "only to loopback names; allow the host with --allowed-origins, or set keys with "
+                                "--api-key",
                                 quoted(host)),
                     "invalid_request_error", {}, "foreign_host");
   }

@@ -67,6 +67,19 @@ TEST_F(TlsTest, AClientThatLeavesCancelsItsRequest) {
   }
 }
 
+TEST_F(TlsTest, AClientThatSendsCloseNotifyStillGetsItsAnswer) {
+  RunningServer running(options());
+  running.model.token_time = 20ms;
+  HttpClient client(running.port());
+  ASSERT_TRUE(client.start_tls());
+  client.send(HttpClient::request("POST", kChatPath, chat_body()));
+  SSL_shutdown(client.tls());
+  HttpAnswer answer = client.read_answer();
+  if (answer.status == 100) answer = client.read_answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.whole);
+}
+
 TEST_F(TlsTest, ASlowReaderIsCancelledAtTheBufferLimit) {
   ServerOptions limited = options();
   limited.max_stream_bytes = 64 << 10;
