@@ -150,3 +150,11 @@ def test_a_pipe_is_refused(tmp_path):
 def test_a_directory_without_a_model_is_explained(tmp_path):
     done = inspect(tmp_path)
     assert done.returncode == 1 and f"{tmp_path} is not a model directory (no config.json); pass a .gguf file" in done.stderr
+
+
+def test_inspect_refuses_what_loading_refuses(tiny, tmp_path):
+    path = tmp_path / "renamed.gguf"
+    path.write_bytes(tiny("q4_0").read_bytes().replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_up.weighs"))
+    why_not = report(path)["runs"]["why_not"]
+    load = quire("bench", "-m", path, "-p", "4", "-n", "0")
+    assert "blk.1.ffn_up.weight" in why_not and load.returncode == 1 and load.stderr == f"quire: {why_not}\n"
