@@ -17,6 +17,12 @@ def ask(server, text, salt=None):
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
+def learn_costs(server):
+    """Computes prompts, so that the engine knows that loading their pages is faster."""
+    for word in ("one", "two", "three"):
+        ask(server, f"{word}, " * 150)
+
+
 def test_a_prefix_is_computed_once_per_salt(start_server):
     server = start_server("--log-level", "warning")
     cold, found = ask(server, PREFIX + "What is the sea?")
@@ -51,7 +57,7 @@ def test_a_prefix_survives_kill_9_of_a_busy_server(start_server, tmp_path):
         thread.join()
 
     again = start_server(*flags)
-    ask(again, "Count to ten: one, two,")  # the engine learns the cost of computing
+    learn_costs(again)
     for question, expected in zip(questions, right):
         text, found = ask(again, question)
         assert text == expected
@@ -76,7 +82,7 @@ def test_warnings_about_the_cache_folder_are_logged_once(start_server, tmp_path)
     (pages / "notes.txt").write_text("not a page")
 
     again = start_server(*flags)
-    ask(again, "Count to ten: one, two,")  # the engine learns the cost of computing
+    learn_costs(again)
     text, found = ask(again, PREFIX)
     assert text == right and found == 0
     code, log = again.stop()
