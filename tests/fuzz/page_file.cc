@@ -1,6 +1,6 @@
 // links: kv
-// Any bytes as a page file: it is refused, or it is what would be written for the page that it gives. A first byte that
-// is odd makes the rest a difference from a whole file, so that checksums are got past.
+// Any bytes as a page file are refused, or are exactly what would be written for the page they hold. After an odd first byte,
+// the rest is applied as changes to a valid file, so that some inputs pass the checksums.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
