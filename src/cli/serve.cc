@@ -20,6 +20,7 @@
 #include "base/cpu.h"
 #include "base/team.h"
 #include "cli/engine_options.h"
+#include "cli/sd_notify.h"
 #include "kernels/probe.h"
 #include "server/api/engine_completer.h"
 #include "server/http/server.h"
@@ -84,6 +85,7 @@ class Loading {
             server.attach(*completer_);
             std::printf("quire: %s at %s/v1\n", engine_->info().name.c_str(), server.url().c_str());
             std::fflush(stdout);
+            sd_notify("READY=1");
             ended_ = true;
           } catch (...) {
             failure_ = std::current_exception();
