@@ -20,6 +20,7 @@
 #include "base/cpu.h"
 #include "base/team.h"
 #include "cli/engine_options.h"
+#include "cli/sd_notify.h"
 #include "kernels/probe.h"
 #include "server/api/engine_completer.h"
 #include "server/http/server.h"
@@ -86,6 +87,7 @@ class Loading {
             const bool over_tcp = server.port() > 0;
             std::printf("quire: %s at %s%s\n", engine_->info().name.c_str(), url.c_str(), over_tcp ? "/v1" : "");
             std::fflush(stdout);
+            sd_notify("READY=1");
             ended_ = true;
           } catch (...) {
             failure_ = std::current_exception();

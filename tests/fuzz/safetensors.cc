@@ -1,5 +1,5 @@
 // links: format
-// Any bytes: an Error or a file all of whose tensors can be read. JSON alone goes through the accessor as well.
+// Any bytes give an Error, or a file whose tensors can all be read. Bytes that are JSON also go through the accessor.
 #include <cstddef>
 #include <cstdint>
 
