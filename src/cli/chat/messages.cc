@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "json/object.h"
+#include "json/field.h"
 
 namespace quire {
 namespace {
@@ -22,15 +22,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 }  // namespace
 
 ordered_json parse_messages(std::string_view text, const std::string& name) {
-  ordered_json messages;
-  try {
-    messages = ordered_json::parse(text, [&](int depth, ordered_json::parse_event_t, ordered_json&) {
-      if (depth > kMaxJsonDepth) throw invalid("{}: nested deeper than {}", name, kMaxJsonDepth);
-      return true;
-    });
-  } catch (const ordered_json::exception& e) {
-    throw invalid("{}: {}", name, e.what());
-  }
+  ordered_json messages = parse_json(text, name);
   if (!messages.is_array())
     throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());
   if (messages.empty()) throw invalid("{}: there are no messages", name);

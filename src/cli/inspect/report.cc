@@ -137,10 +137,10 @@ ordered_json sizes(const HfConfig& hf) {
                                                         {"vocab_size"},
                                                         {"max_position_embeddings", "n_positions"}};
   ordered_json json = ordered_json::object();
-  const nlohmann::json* text = hf.config.find("text_config");
+  const auto text = hf.config.find("text_config");
   for (size_t i = 0; i < std::size(kSizes); ++i) {
     for (const std::string_view key : kKeys[i]) {
-      for (const nlohmann::json* object : {&hf.config.json(), text}) {
+      for (const Json* object : {&hf.config.json(), text ? &text->json() : nullptr}) {
         if (!object || !object->is_object() || json.contains(kSizes[i])) continue;
         const auto found = object->find(key);
         if (found != object->end() && found->is_number_integer()) json[kSizes[i]] = *found;
@@ -293,7 +293,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     report["name"] = gguf->get_or<std::string>("general.name", path.stem().string());
     report["architecture"] = gguf->get_or<std::string>("general.architecture", "");
   } else {
-    const JsonObject& config = checkpoint.hf()->config;
+    const JsonField& config = checkpoint.hf()->config;
     const auto folder = (path.has_filename() ? path : path.parent_path()).filename().string();
     const auto names = config.optional<std::vector<std::string>>("architectures").value_or(std::vector<std::string>{});
     report["name"] = config.get_or<std::string>("_name_or_path", "");

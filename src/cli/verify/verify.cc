@@ -83,7 +83,7 @@ class Reference {
 double tolerance_beside(const std::filesystem::path& expected) {
   const auto json = expected.parent_path() / "expected.json";
   if (!std::filesystem::exists(json)) return 0;
-  return JsonObject::read(json).get_or<double>("suggested_tolerance_max_abs_fp32", 0.0);
+  return JsonField::read(json).get_or<double>("suggested_tolerance_max_abs_fp32", 0.0);
 }
 
 struct VerifyOptions {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "server/api/error.h"
-#include "server/api/json_fields.h"
 
 namespace quire {
 namespace {
@@ -30,201 +29,196 @@ constexpr ApiInfo kApis[] = {
     {Api::kDetokenize, "/detokenize", "The text of tokens."},
 };
 
-void read_model(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.model = read_string(value, name);
+void read_model(ApiDraft& draft, const JsonField& field) {
+  draft.model = field.string();
   for (const std::string& served : draft.limits.models) {
     if (served == draft.model) return;
   }
-  throw ApiError(404, fmt::format("the model {} is not served here; GET /v1/models lists what is", describe(value)),
+  throw ApiError(404,
+                 fmt::format("the model {} is not served here; GET /v1/models lists what is", describe(field.json())),
                  "invalid_request_error", "model", "model_not_found");
 }
 
-void read_max_tokens(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.sampling.max_tokens = static_cast<int>(read_integer(value, name, 0, kIntMax));
+void read_max_tokens(ApiDraft& draft, const JsonField& field) {
+  draft.sampling.max_tokens = static_cast<int>(field.integer(0, kIntMax));
 }
 
-void read_n_predict(ApiDraft& draft, const Json& value, std::string_view name) {
-  const auto tokens = static_cast<int>(read_integer(value, name, -1, kIntMax));
+void read_n_predict(ApiDraft& draft, const JsonField& field) {
+  const auto tokens = static_cast<int>(field.integer(-1, kIntMax));
   draft.sampling.max_tokens = tokens < 0 ? kIntMax : tokens;
 }
 
 // Where no prompt can come back there is nothing without a token.
-void read_max_answer_tokens(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.sampling.max_tokens = static_cast<int>(read_integer(value, name, 1, kIntMax));
+void read_max_answer_tokens(ApiDraft& draft, const JsonField& field) {
+  draft.sampling.max_tokens = static_cast<int>(field.integer(1, kIntMax));
 }
 
-void read_max_completion_tokens(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.max_completion_tokens = static_cast<int>(read_integer(value, name, 1, kIntMax));
+void read_max_completion_tokens(ApiDraft& draft, const JsonField& field) {
+  draft.max_completion_tokens = static_cast<int>(field.integer(1, kIntMax));
 }
 
-void read_seed(ApiDraft& draft, const Json& value, std::string_view name) {
-  const bool is_unsigned = value.is_number_unsigned();
-  const int64_t number = is_unsigned ? 0 : read_integer(value, name, INT64_MIN, INT64_MAX);
+void read_seed(ApiDraft& draft, const JsonField& field) {
+  const bool is_unsigned = field.json().is_number_unsigned();
+  const int64_t number = is_unsigned ? 0 : field.integer(INT64_MIN, INT64_MAX);
   if (number == -1) return;  // draw one, as in vLLM and llama.cpp
   draft.has_seed = true;
-  draft.sampling.seed = is_unsigned ? value.get<uint64_t>() : static_cast<uint64_t>(number);
+  draft.sampling.seed = is_unsigned ? field.as<uint64_t>() : static_cast<uint64_t>(number);
 }
 
 // So that their tokens and tables stay small however many there are.
-void bound_bytes(const std::vector<std::string>& texts, std::string_view name) {
+void bound_bytes(const std::vector<std::string>& texts, const JsonField& field) {
   size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
   if (bytes > kMaxTextBytes) {
-    throw bad_request(name, "{} bytes in all, at most {} are allowed", bytes, kMaxTextBytes);
+    throw field.error("{} bytes in all, at most {} are allowed", bytes, kMaxTextBytes);
   }
 }
 
-void read_stop(ApiDraft& draft, const Json& value, std::string_view name) {
-  const auto add = [&](const Json& element) {
-    if (!element.is_string()) {
-      throw bad_request(name, "expected a string or an array of strings, found {}", describe(element));
+void read_stop(ApiDraft& draft, const JsonField& field) {
+  const auto add = [&](const JsonField& element) {
+    if (!element.json().is_string()) {
+      throw element.error("expected a string{}, found {}", &element == &field ? " or an array of strings" : "",
+                          describe(element.json()));
     }
-    const auto& text = element.get_ref<const std::string&>();
-    if (text.empty()) throw bad_request(name, "a stop string must not be empty");
+    const std::string& text = element.string();
+    if (text.empty()) throw element.error("a stop string must not be empty");
     if (text.size() > kMaxStopBytes) {
-      throw bad_request(name, "a stop string has {} bytes, at most {} are allowed", text.size(), kMaxStopBytes);
+      throw element.error("a stop string has {} bytes, at most {} are allowed", text.size(), kMaxStopBytes);
     }
     draft.sampling.stop.push_back(text);
   };
-  if (!value.is_array()) return add(value);
-  for (const Json& element : read_array(value, name, kMaxStopStrings)) add(element);
-  bound_bytes(draft.sampling.stop, name);
+  if (!field.json().is_array()) return add(field);
+  for (const JsonField& element : field.elements(kMaxStopStrings)) add(element);
+  bound_bytes(draft.sampling.stop, field);
 }
 
-void read_stop_token_ids(ApiDraft& draft, const Json& value, std::string_view name) {
+void read_stop_token_ids(ApiDraft& draft, const JsonField& field) {
   draft.sampling.stop_token_ids =
-      read_token_ids(value, name, draft.limits.vocab_size, static_cast<size_t>(draft.limits.vocab_size));
+      read_token_ids(field, draft.limits.vocab_size, static_cast<size_t>(draft.limits.vocab_size));
 }
 
-void read_allowed_token_ids(ApiDraft& draft, const Json& value, std::string_view name) {
+void read_allowed_token_ids(ApiDraft& draft, const JsonField& field) {
   draft.sampling.allowed_token_ids =
-      read_token_ids(value, name, draft.limits.vocab_size, static_cast<size_t>(draft.limits.vocab_size));
-  if (draft.sampling.allowed_token_ids.empty()) throw bad_request(name, "an empty list allows no token");
+      read_token_ids(field, draft.limits.vocab_size, static_cast<size_t>(draft.limits.vocab_size));
+  if (draft.sampling.allowed_token_ids.empty()) throw field.error("an empty list allows no token");
 }
 
-void read_bad_words(ApiDraft& draft, const Json& value, std::string_view name) {
-  for (const Json& element : read_array(value, name, kMaxBadWords)) {
-    const std::string& word = read_string(element, name);
-    if (word.empty()) throw bad_request(name, "a bad word must not be empty");
+void read_bad_words(ApiDraft& draft, const JsonField& field) {
+  for (const JsonField& element : field.elements(kMaxBadWords)) {
+    const std::string& word = element.string();
+    if (word.empty()) throw element.error("a bad word must not be empty");
     if (word.size() > kMaxStopBytes)
-      throw bad_request(name, "a bad word has {} bytes, at most {} are allowed", word.size(), kMaxStopBytes);
+      throw element.error("a bad word has {} bytes, at most {} are allowed", word.size(), kMaxStopBytes);
     draft.sampling.bad_words.push_back(word);
   }
-  bound_bytes(draft.sampling.bad_words, name);
+  bound_bytes(draft.sampling.bad_words, field);
 }
 
-void read_logit_bias(ApiDraft& draft, const Json& value, std::string_view name) {
-  const Json& biases = read_object(value, name);
+void read_logit_bias(ApiDraft& draft, const JsonField& field) {
+  const auto biases = field.members();
   if (std::cmp_greater(biases.size(), draft.limits.vocab_size)) {  // "1", "01", "001" are one token
-    throw bad_request(name, "has {} entries, but there are {} tokens", biases.size(), draft.limits.vocab_size);
+    throw field.error("has {} entries, but there are {} tokens", biases.size(), draft.limits.vocab_size);
   }
-  for (const auto& [key, bias] : biases.items()) {
+  for (const auto& [key, bias] : biases) {
     TokenId id = kNoToken;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= draft.limits.vocab_size) {
-      throw bad_request(name, "{} is not a token id in [0, {}]", describe(Json(key)), draft.limits.vocab_size - 1);
+      throw field.error("{} is not a token id in [0, {}]", describe(Json(key)), draft.limits.vocab_size - 1);
     }
-    draft.sampling.logit_bias.emplace_back(id, static_cast<float>(read_number(bias, name, -100, 100)));
+    draft.sampling.logit_bias.emplace_back(id, static_cast<float>(bias.number(-100, 100)));
   }
 }
 
-void read_logprobs(ApiDraft& draft, const Json& value, std::string_view name) {
+void read_logprobs(ApiDraft& draft, const JsonField& field) {
   if (draft.api == Api::kChat) {
-    draft.logprobs = read_bool(value, name);
+    draft.logprobs = field.boolean();
   } else {
-    draft.sampling.logprobs = static_cast<int>(read_integer(value, name, 0, kMaxLogprobs));
+    draft.sampling.logprobs = static_cast<int>(field.integer(0, kMaxLogprobs));
   }
 }
 
-void read_top_logprobs(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.top_logprobs = static_cast<int>(read_integer(value, name, 0, kMaxLogprobs));
+void read_top_logprobs(ApiDraft& draft, const JsonField& field) {
+  draft.top_logprobs = static_cast<int>(field.integer(0, kMaxLogprobs));
 }
 
-void read_best_of(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.best_of = static_cast<int>(read_integer(value, name, 1, kMaxChoices));
+void read_best_of(ApiDraft& draft, const JsonField& field) {
+  draft.best_of = static_cast<int>(field.integer(1, kMaxChoices));
 }
 
-void read_stream_options(ApiDraft& draft, const Json& value, std::string_view name) {
+void read_stream_options(ApiDraft& draft, const JsonField& field) {
   draft.has_stream_options = true;
-  for (const auto& [key, option] : read_object(value, name).items()) {
-    if (option.is_null()) continue;
+  for (const auto& [key, option] : field.members()) {
+    if (option.json().is_null()) continue;
     if (key == "include_usage") {
-      draft.include_usage = read_bool(option, "stream_options.include_usage");
+      draft.include_usage = option.boolean();
     } else if (key == "continuous_usage_stats") {
-      draft.continuous_usage_stats = read_bool(option, "stream_options.continuous_usage_stats");
+      draft.continuous_usage_stats = option.boolean();
     } else {
-      draft.without_effect.push_back("stream_options." + key);
+      draft.without_effect.push_back("stream_options." + std::string(key));
     }
   }
 }
 
-void read_add_generation_prompt(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.add_generation_prompt = read_bool(value, name);
+void read_add_generation_prompt(ApiDraft& draft, const JsonField& field) {
+  draft.add_generation_prompt = field.boolean();
 }
 
-void read_continue_final_message(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.chat.continue_final_message = read_bool(value, name);
+void read_continue_final_message(ApiDraft& draft, const JsonField& field) {
+  draft.chat.continue_final_message = field.boolean();
 }
 
-void read_template_kwargs(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.chat.kwargs.update(read_object(value, name));
-}
+void read_template_kwargs(ApiDraft& draft, const JsonField& field) { draft.chat.kwargs.update(field.object().json()); }
 
-void read_reasoning_effort(ApiDraft& draft, const Json& value, std::string_view name) {
+void read_reasoning_effort(ApiDraft& draft, const JsonField& field) {
   // As in vLLM: what it means is up to the template; chat_template_kwargs wins.
-  draft.chat.kwargs.emplace("reasoning_effort", read_string(value, name));
+  draft.chat.kwargs.emplace("reasoning_effort", field.string());
 }
 
-void read_documents(ApiDraft& draft, const Json& value, std::string_view name) {
-  for (const Json& document : read_array(value, name, 1024)) read_object(document, name);
-  draft.chat.documents = value;
+void read_documents(ApiDraft& draft, const JsonField& field) {
+  for (const JsonField& document : field.elements(1024)) document.object();
+  draft.chat.documents = field.json();
 }
 
-void read_truncate_prompt_tokens(ApiDraft& draft, const Json& value, std::string_view name) {
-  const int64_t tokens = read_integer(value, name, -1, kIntMax);
-  if (tokens == 0)
-    throw bad_request(name, "0 would leave no prompt; allowed are -1 (what the model takes) and above 0");
+void read_truncate_prompt_tokens(ApiDraft& draft, const JsonField& field) {
+  const int64_t tokens = field.integer(-1, kIntMax);
+  if (tokens == 0) throw field.error("0 would leave no prompt; allowed are -1 (what the model takes) and above 0");
   draft.truncate_prompt_tokens = tokens < 0 ? draft.limits.max_model_len - 1 : static_cast<int>(tokens);
 }
 
-void read_prompt_logprobs(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.sampling.prompt_logprobs = static_cast<int>(read_integer(value, name, 0, kMaxLogprobs));
+void read_prompt_logprobs(ApiDraft& draft, const JsonField& field) {
+  draft.sampling.prompt_logprobs = static_cast<int>(field.integer(0, kMaxLogprobs));
   draft.prompt_logprobs = true;
 }
 
-void read_cache_salt(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.cache_salt = read_string(value, name);
-  if (draft.cache_salt.empty()) throw bad_request(name, "must not be empty");
+void read_cache_salt(ApiDraft& draft, const JsonField& field) {
+  draft.cache_salt = field.string();
+  if (draft.cache_salt.empty()) throw field.error("must not be empty");
   if (draft.cache_salt.size() > kMaxSaltBytes) {
-    throw bad_request(name, "has {} bytes, at most {} are allowed", draft.cache_salt.size(), kMaxSaltBytes);
+    throw field.error("has {} bytes, at most {} are allowed", draft.cache_salt.size(), kMaxSaltBytes);
   }
 }
 
-void read_timeout(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.timeout = read_number(value, name, 0.001, 1e6);
-}
+void read_timeout(ApiDraft& draft, const JsonField& field) { draft.timeout = field.number(0.001, 1e6); }
 
-void read_instructions(ApiDraft& draft, const Json& value, std::string_view name) {
-  draft.instructions = read_string(value, name);
-}
+void read_instructions(ApiDraft& draft, const JsonField& field) { draft.instructions = field.string(); }
 
-void read_tokens(ApiDraft& draft, const Json& value, std::string_view name) {
+void read_tokens(ApiDraft& draft, const JsonField& field) {
   draft.has_prompt = true;
-  draft.prompts.emplace_back(read_token_ids(value, name, draft.limits.vocab_size, kMaxBodyValues));
+  draft.prompts.emplace_back(read_token_ids(field, draft.limits.vocab_size, kMaxBodyValues));
 }
 
-void read_pooling(ApiDraft& draft, const Json& value, std::string_view name) {
-  const std::string& pooling = read_string(value, name);
+void read_pooling(ApiDraft& draft, const JsonField& field) {
+  const std::string& pooling = field.string();
   if (pooling != "mean" && pooling != "last") {
-    throw bad_request(name, "{} is not known; allowed are \"mean\" and \"last\"", describe(value));
+    throw field.error("{} is not known; allowed are \"mean\" and \"last\"", describe(field.json()));
   }
   draft.pooling = pooling == "last" ? Pooling::kLast : Pooling::kMean;
 }
 
-void read_encoding_format(ApiDraft& draft, const Json& value, std::string_view name) {
-  const std::string& format = read_string(value, name);
+void read_encoding_format(ApiDraft& draft, const JsonField& field) {
+  const std::string& format = field.string();
   if (format != "float" && format != "base64") {
-    throw bad_request(name, "{} is not known; allowed are \"float\" and \"base64\"", describe(value));
+    throw field.error("{} is not known; allowed are \"float\" and \"base64\"", describe(field.json()));
   }
   draft.base64 = format == "base64";
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <variant>
 
+#include "json/field.h"
 #include "server/api/request.h"
 
 namespace quire {
@@ -29,7 +30,7 @@ struct ApiDraft : ApiRequest {
   std::optional<bool> add_generation_prompt;
 };
 
-using ReadField = void (*)(ApiDraft& draft, const Json& value, std::string_view name);
+using ReadField = void (*)(ApiDraft& draft, const JsonField& field);
 
 struct ApiField {
   std::string_view name;
@@ -58,13 +59,14 @@ std::span<const RefusedField> refused_fields();
 Json schema_components(const ApiLimits& limits);
 
 // chat: roles, contents and tool calls checked, contents joined to strings.
-void read_messages(ApiDraft& draft, const Json& value, std::string_view name);
+void read_messages(ApiDraft& draft, const JsonField& field);
 // Anthropic's messages and system prompt, and the items of /v1/responses: text alone, as a chat.
-void read_text_messages(ApiDraft& draft, const Json& value, std::string_view name);
-void read_system(ApiDraft& draft, const Json& value, std::string_view name);
-void read_items(ApiDraft& draft, const Json& value, std::string_view name);
+void read_text_messages(ApiDraft& draft, const JsonField& field);
+void read_system(ApiDraft& draft, const JsonField& field);
+void read_items(ApiDraft& draft, const JsonField& field);
 // A text, texts, token ids, or lists of token ids.
-void read_prompt(ApiDraft& draft, const Json& value, std::string_view name);
-void read_one_text(ApiDraft& draft, const Json& value, std::string_view name);
+void read_prompt(ApiDraft& draft, const JsonField& field);
+void read_one_text(ApiDraft& draft, const JsonField& field);
+TokenIds read_token_ids(const JsonField& field, int vocab_size, size_t at_most);
 
 }  // namespace quire

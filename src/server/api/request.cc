@@ -6,7 +6,6 @@
 
 #include "server/api/error.h"
 #include "server/api/fields.h"
-#include "server/api/json_fields.h"
 
 namespace quire {
 namespace {
@@ -34,7 +33,7 @@ std::string_view path_of(const ApiField& field) {
   return std::ranges::find_if(api_list(), [&](const ApiInfo& info) { return is_of(field, info.api); })->path;
 }
 
-void read_field(ApiDraft& draft, const ApiField& field, const Json& value) {
+void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) {
   if (!is_of(field, draft.api)) {
     throw bad_request(field.name, "is a parameter of {}, not of {}", path_of(field), api_info(draft.api).path);
   }
@@ -42,19 +41,19 @@ void read_field(ApiDraft& draft, const ApiField& field, const Json& value) {
       [&](auto read) {
         using Read = decltype(read);
         if constexpr (std::is_same_v<Read, ReadField>) {
-          read(draft, value, field.name);
+          read(draft, value);
         } else if constexpr (std::is_same_v<Read, float SamplingParams::*>) {
-          draft.sampling.*read = static_cast<float>(read_number(value, field.name, field.low, field.high));
+          draft.sampling.*read = static_cast<float>(value.number(field.low, field.high));
         } else if constexpr (std::is_same_v<Read, int SamplingParams::*>) {
-          draft.sampling.*read = static_cast<int>(
-              read_integer(value, field.name, static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
+          draft.sampling.*read =
+              static_cast<int>(value.integer(static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
         } else if constexpr (std::is_same_v<Read, bool SamplingParams::*>) {
-          draft.sampling.*read = read_bool(value, field.name);
+          draft.sampling.*read = value.boolean();
         } else if constexpr (std::is_same_v<Read, int ApiRequest::*>) {
-          draft.*read = static_cast<int>(
-              read_integer(value, field.name, static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
+          draft.*read =
+              static_cast<int>(value.integer(static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
         } else {
-          draft.*read = read_bool(value, field.name);
+          draft.*read = value.boolean();
         }
       },
       field.read);
@@ -141,24 +140,28 @@ void settle(ApiDraft& draft) {
 
 }  // namespace
 
-ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits) {
-  const Json json = parse_bounded_json(body);
-  if (!json.is_object()) throw bad_request({}, "the body must be a JSON object, found {}", describe(json));
+ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits) try {
+  const auto document = JsonField::parse(body, "", {.values = kMaxBodyValues});
+  if (!document.json().is_object()) {
+    throw bad_request({}, "the body must be a JSON object, found {}", describe(document.json()));
+  }
   ApiDraft draft;
   draft.api = api;
   draft.limits = limits;
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_null()) continue;  // as if it were not there
+  for (const auto& [name, value] : document.members()) {
+    if (value.json().is_null()) continue;  // as if it were not there
     if (const RefusedField* refused = find_refused(name, api)) {
-      refuse(*refused, value);
+      refuse(*refused, value.json());
     } else if (const ApiField* field = find_field(name, api)) {
       read_field(draft, *field, value);
     } else {
-      draft.without_effect.push_back(name);
+      draft.without_effect.emplace_back(name);
     }
   }
   settle(draft);
   return std::move(static_cast<ApiRequest&>(draft));
+} catch (const JsonError& e) {
+  throw ApiError(400, e.what(), "invalid_request_error", e.field());
 }
 
 }  // namespace quire

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "json/parse.h"
 #include "quire/engine.h"
-#include "server/api/body_json.h"
 #include "text/chat_template.h"
 
 namespace quire {
@@ -27,7 +27,8 @@ enum class Api : uint8_t {
 
 using Prompt = std::variant<std::string, TokenIds>;
 
-inline constexpr int kMaxPrompts = 2048;  // of one request; its answers, n to a prompt, are no more either
+inline constexpr size_t kMaxBodyValues = 1'000'000;  // JSON values of a body; a prompt of token ids needs the most
+inline constexpr int kMaxPrompts = 2048;             // of one request; its answers, n to a prompt, are no more either
 
 struct ApiRequest {
   Api api = Api::kChat;

@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "base/signals.h"
+#include "json/parse.h"
 #include "server/api/answer.h"
-#include "server/api/body_json.h"
 
 namespace quire {
 namespace {

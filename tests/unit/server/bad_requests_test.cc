@@ -61,6 +61,12 @@ const std::vector<Bad> kBadValues = {
     {"tokens", {"1", "\"a\"", "[100]", "[-1]", "[\"a\"]", "[1.5]"}},
 };
 
+// Whether `param` is `field` or an element or member of it: "stop", "stop[1]".
+bool is_in(std::string_view param, std::string_view field) {
+  return param.starts_with(field) &&
+         (param.size() == field.size() || param[field.size()] == '[' || param[field.size()] == '.');
+}
+
 TEST(BadRequests, ValuesOfAWrongTypeOrOutOfRangeNameTheField) {
   int tried = 0;
   for (const Bad& bad : kBadValues) {
@@ -69,7 +75,7 @@ TEST(BadRequests, ValuesOfAWrongTypeOrOutOfRangeNameTheField) {
       for (const ApiInfo& api : api_list()) {
         const ApiError error = error_of(api.api, body_with(api.api, field));
         EXPECT_EQ(error.status, 400) << field;
-        EXPECT_EQ(error.param, bad.field) << field << ": " << error.what();
+        EXPECT_TRUE(is_in(error.param, bad.field)) << field << ": " << error.what();
         EXPECT_TRUE(std::string(error.what()).starts_with(bad.field)) << error.what();
         ++tried;
       }
@@ -106,7 +112,7 @@ const Case kCases[] = {
      R"({"messages": [{"role": "user", "content": ""}], "chat_template_kwargs": []})"},
     {Api::kChat, "reasoning_effort", R"({"messages": [{"role": "user", "content": ""}], "reasoning_effort": 3})"},
     {Api::kChat, "documents", R"({"messages": [{"role": "user", "content": ""}], "documents": {}})"},
-    {Api::kChat, "documents", R"({"messages": [{"role": "user", "content": ""}], "documents": ["x"]})"},
+    {Api::kChat, "documents[0]", R"({"messages": [{"role": "user", "content": ""}], "documents": ["x"]})"},
     {Api::kChat, "stream_options.include_usage",
      R"({"messages": [{"role": "user", "content": ""}], "stream": true, "stream_options": {"include_usage": 1}})"},
     {Api::kCompletion, "logprobs", R"({"prompt": "x", "logprobs": true})"},
@@ -129,7 +135,7 @@ const Case kCases[] = {
     {Api::kTokenize, "prompt", R"({"prompt": "a", "messages": [{"role": "user", "content": ""}]})"},
     {Api::kTokenize, "prompt", R"({"prompt": ["a"]})"},
     {Api::kDetokenize, "tokens", R"({})"},
-    {Api::kDetokenize, "tokens", R"({"tokens": [[1]]})"},
+    {Api::kDetokenize, "tokens[0]", R"({"tokens": [[1]]})"},
     {Api::kEmbedding, "input", R"({})"},
     {Api::kEmbedding, "input", R"({"input": []})"},
     {Api::kEmbedding, "dimensions", R"({"input": "a", "dimensions": 64})"},
@@ -167,16 +173,16 @@ const Case kCases[] = {
     {Api::kCompletion, "prompt", R"({"prompt": 1})"},
     {Api::kCompletion, "prompt", R"({"prompt": {}})"},
     {Api::kCompletion, "prompt", R"({"prompt": []})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [[]]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": ["a", []]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": ["a", 1]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [1, "a"]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [1, 1.5]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [100]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [-1]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [[1], [null]]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [{"a": 1}]})"},
-    {Api::kCompletion, "prompt", R"({"prompt": [99999999999999999999]})"},
+    {Api::kCompletion, "prompt[0]", R"({"prompt": [[]]})"},
+    {Api::kCompletion, "prompt[1]", R"({"prompt": ["a", []]})"},
+    {Api::kCompletion, "prompt[1]", R"({"prompt": ["a", 1]})"},
+    {Api::kCompletion, "prompt[1]", R"({"prompt": [1, "a"]})"},
+    {Api::kCompletion, "prompt[1]", R"({"prompt": [1, 1.5]})"},
+    {Api::kCompletion, "prompt[0]", R"({"prompt": [100]})"},
+    {Api::kCompletion, "prompt[0]", R"({"prompt": [-1]})"},
+    {Api::kCompletion, "prompt[1][0]", R"({"prompt": [[1], [null]]})"},
+    {Api::kCompletion, "prompt[0]", R"({"prompt": [{"a": 1}]})"},
+    {Api::kCompletion, "prompt[0]", R"({"prompt": [99999999999999999999]})"},
     // Messages.
     {Api::kChat, "messages", R"({})"},
     {Api::kChat, "messages", R"({"messages": null})"},

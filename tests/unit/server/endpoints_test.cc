@@ -49,7 +49,7 @@ TEST(Endpoints, TokenizeAndDetokenize) {
   EXPECT_EQ(client.post("/tokenize", R"({"prompt": ""})").json()["count"], 0);
   EXPECT_EQ(client.post("/detokenize", R"({"tokens": [72, 105]})").body, R"({"prompt":"Hi"})");
   EXPECT_EQ(client.post("/detokenize", R"({"tokens": []})").body, R"({"prompt":""})");
-  EXPECT_EQ(client.post("/detokenize", R"({"tokens": [256]})").error_param(), "tokens");
+  EXPECT_EQ(client.post("/detokenize", R"({"tokens": [256]})").error_param(), "tokens[0]");
   EXPECT_EQ(running.model.submitted(), 0u);
 }
 

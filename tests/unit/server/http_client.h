@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/body_json.h"
+#include "json/parse.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "server/api/body_json.h"
+#include "json/parse.h"
 #include "unit/server/running_server.h"
 
 namespace quire {
