@@ -100,6 +100,9 @@ struct Request {
   TokenRuns banned_runs = {};  // Engine::spellings of bad words, for requests that share them; instead of bad_words
 };
 
+// The most prompt tokens that this request may have: its answer, if it has one, needs room for a token.
+int longest_prompt(const Request& request, const ModelInfo& model);
+
 struct OutputToken {
   TokenId id = kNoToken;
   float logprob = 0;                                    // with sampling.logprobs

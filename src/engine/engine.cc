@@ -99,6 +99,11 @@ void check_ids(std::span<const TokenId> ids, int vocab_size, std::string_view of
 
 }  // namespace
 
+int longest_prompt(const Request& request, const ModelInfo& model) {
+  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
+  return model.max_model_len - (answers ? 1 : 0);
+}
+
 Engine::Engine(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
 Engine::~Engine() = default;
 
@@ -107,10 +112,8 @@ RequestId Engine::submit(Request request, Callback callback) {
   const ModelInfo& model = s.model.info;
   validate(request.sampling, model.vocab_size);
   if (request.prompt.empty()) throw invalid("the prompt has no tokens");
-  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
-  if (std::cmp_greater(request.prompt.size() + (answers ? 1 : 0), model.max_model_len)) {
-    throw invalid("the prompt has {} tokens; {} fit{} (--max-model-len {})", request.prompt.size(),
-                  model.max_model_len - (answers ? 1 : 0), answers ? " with at least one for the answer" : "",
+  if (const int most = longest_prompt(request, model); std::cmp_greater(request.prompt.size(), most)) {
+    throw invalid("the prompt has {} tokens; at most {} fit (--max-model-len {})", request.prompt.size(), most,
                   model.max_model_len);
   }
   check_ids(request.prompt, model.vocab_size, "the prompt");

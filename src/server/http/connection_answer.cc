@@ -58,7 +58,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
     co_return co_await send(*reply);
   }
   try {
-    const Route route = service_->route(request.method_string(), path_, allow);
+    const Route route = find_route(request.method_string(), path_, allow);
     route_name_ = route.name;
     if (route.endpoint != Endpoint::kApi) {
       reply = service_->reply(route, context_.stopping);
@@ -66,7 +66,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& request) {
       if (context_.stopping) throw stopping_error();
       auto prepare = [&]() -> asio::awaitable<Job> {
         if (context_.aborting) throw stopping_error();
-        co_return service_->prepare(route.api, request.body());
+        co_return service_->prepare(route.api, request.body(), tenant_);
       };
       job = co_await asio::co_spawn(context_.workers, prepare(), asio::use_awaitable);
     }
@@ -92,7 +92,6 @@ asio::awaitable<bool> Connection::generate(Job job) {
   const double limit = std::chrono::duration<double>(context_.options.request_timeout).count();  // 0: none
   deadline_ = Clock::time_point::max();
   for (Request& request : job.requests) {
-    request.tenant = tenant_;
     if (limit > 0) request.timeout = request.timeout > 0 ? std::min(request.timeout, limit) : limit;
     if (request.timeout > 0) deadline_ = started_ + duration_cast<Clock::duration>(Seconds(request.timeout));
     prompt_tokens_ += static_cast<int>(request.prompt.size());
