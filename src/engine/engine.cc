@@ -114,11 +114,9 @@ void check_ids(std::span<const TokenId> ids, int vocab_size, std::string_view of
 void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
   validate(r.sampling, model.vocab_size);
   if (r.prompt.empty()) throw invalid("the prompt has no tokens");
-  const bool answers = r.pooling == Pooling::kNone && r.sampling.max_tokens != 0;
-  const int longest = model.max_model_len - (answers ? 1 : 0);
-  if (std::cmp_greater(r.prompt.size(), longest)) {
-    throw invalid("the prompt has {} tokens; at most {} fit{} (--max-model-len {})", r.prompt.size(), longest,
-                  answers ? " with at least one for the answer" : "", model.max_model_len);
+  if (const int most = longest_prompt(r, model); std::cmp_greater(r.prompt.size(), most)) {
+    throw invalid("the prompt has {} tokens; at most {} fit (--max-model-len {})", r.prompt.size(), most,
+                  model.max_model_len);
   }
   check_ids(r.prompt, model.vocab_size, "the prompt");
   if (r.banned_runs) {
@@ -137,6 +135,11 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
 }
 
 }  // namespace
+
+int longest_prompt(const Request& request, const ModelInfo& model) {
+  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
+  return model.max_model_len - (answers ? 1 : 0);
+}
 
 Engine::Engine(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
 Engine::~Engine() = default;

@@ -1,9 +1,48 @@
 #include "server/api/answer_parts.h"
 
-#include <algorithm>
+#include <charconv>
 #include <numeric>
 
 namespace quire {
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void append_json_string(std::string_view text, std::string& out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += "\\u00";
+          out += kHex[c >> 4 & 15];
+          out += kHex[c & 15];
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+void append_typed_event(const Json& data, std::string& out) {
+  out += "event: " + data["type"].get_ref<const std::string&>() + "\ndata: " + dump(data) + "\n\n";
+}
 
 std::string_view finish_name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
 
@@ -12,6 +51,12 @@ Json stop_reason_json(const std::string& reason, bool by_token) {
   const auto [end, error] = std::from_chars(reason.data(), reason.data() + reason.size(), id);
   const bool whole = error == std::errc() && end == reason.data() + reason.size();
   return by_token && whole ? Json(id) : Json(reason);
+}
+
+Json token_ids_json(const std::vector<OutputToken>& tokens) {
+  Json ids = Json::array();
+  for (const OutputToken& token : tokens) ids.push_back(token.id);
+  return ids;
 }
 
 void UsageSum::add(size_t choice, const Output& output) {
@@ -34,46 +79,7 @@ Json usage_json(const ResponseHead& head, const UsageSum& sum) {
   return {{"prompt_tokens", head.prompt_tokens},
           {"completion_tokens", completion},
           {"total_tokens", head.prompt_tokens + completion},
-          {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n)}}}};
-}
-
-Json token_ids_json(const std::vector<OutputToken>& tokens) {
-  Json ids = Json::array();
-  for (const OutputToken& token : tokens) ids.push_back(token.id);
-  return ids;
-}
-
-void append_typed_event(const Json& data, std::string& out) {
-  out += "event: " + data["type"].get_ref<const std::string&>() + "\ndata: " + dump(data) + "\n\n";
-}
-
-void Answer::fail(const ApiError& error, std::string& out) { out += "data: " + error_body(error) + "\n\n"; }
-
-std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes) {
-  switch (head.api) {
-    case Api::kResponse:
-      return response_answer(std::move(head));
-    case Api::kMessage:
-      return message_answer(std::move(head));
-    case Api::kEmbedding:
-      return embeddings_body(std::move(head));
-    default:
-      return head.stream ? openai_stream(std::move(head), std::move(token_bytes))
-                         : openai_body(std::move(head), std::move(token_bytes));
-  }
-}
-
-std::unique_ptr<Answer> ready_answer(std::string body) {
-  class Ready final : public Answer {
-   public:
-    explicit Ready(std::string body) : body_(std::move(body)) {}
-    void add(int, const Output&, std::string&) override {}
-    void end(std::string& out) override { out = std::move(body_); }  // the first that is said
-
-   private:
-    std::string body_;
-  };
-  return std::make_unique<Ready>(std::move(body));
+          {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n())}}}};
 }
 
 }  // namespace quire

@@ -62,7 +62,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
     co_return co_await writer.send(*reply);
   }
   try {
-    Route route = service->route(http.method_string(), request_->path, allow);
+    Route route = find_route(http.method_string(), request_->path, allow);
     request_->route = route.name;
     if (route.endpoint == Endpoint::kHome) {
       const std::string_view host = http[boost::beast::http::field::host];
@@ -74,7 +74,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
       if (context_.stopping) throw stopping_error();
       auto prepare = [&]() -> asio::awaitable<Job> {
         if (context_.aborting) throw stopping_error();
-        co_return service->prepare(route.api, http.body());
+        co_return service->prepare(route.api, http.body(), request_->tenant);
       };
       asio::thread_pool& worker = http.body().size() <= kSmallBody ? context_.small_bodies : context_.large_bodies;
       job = co_await asio::co_spawn(worker, prepare(), asio::use_awaitable);
@@ -102,7 +102,6 @@ asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
       context_.options.max_stream_bytes + job.prompt_bytes, context_.replies);
   const double limit = Seconds(context_.options.request_timeout).count();  // 0: none
   for (Request& request : job.requests) {
-    request.tenant = current.tenant;
     if (limit > 0) request.timeout = request.timeout > 0 ? std::min(request.timeout, limit) : limit;
     if (request.timeout > 0) {
       current.deadline = current.started + duration_cast<Clock::duration>(Seconds(request.timeout));

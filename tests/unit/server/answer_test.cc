@@ -1,10 +1,10 @@
-// Answers in OpenAI's shapes.
+// Answers in the shape of OpenAI's chats and completions.
 #include "server/api/answer.h"
 
 #include <gtest/gtest.h>
 
-#include "server/api/error.h"
 #include "server/api/answer_parts.h"
+#include "server/api/error.h"
 #include "unit/server/http_client.h"
 
 namespace quire {
@@ -16,9 +16,9 @@ const TokenBytes kTokens = [](TokenId id) {
 
 ResponseHead head(Api api) {
   ResponseHead head;
-  head.api = api;
+  head.request.api = api;
   head.id = "id-1";
-  head.model = "m\"odel";
+  head.request.model = "m\"odel";
   head.created = 17;
   head.prompt_tokens = 5;
   return head;
@@ -48,15 +48,15 @@ Json body_of(Answer& answer) {
   answer.end(out);
   return Json::parse(out);
 }
-std::string ignored;  // whole bodies say nothing before their end
+std::string ignored;  // whole bodies append nothing before their end
 
 std::unique_ptr<Answer> whole(ResponseHead head) { return make_answer(std::move(head), kTokens); }
 std::unique_ptr<Answer> streamed(ResponseHead head) {
-  head.stream = true;
+  head.request.stream = true;
   return make_answer(std::move(head), kTokens);
 }
 
-TEST(ApiResponse, WholeChat) {
+TEST(Answer, WholeChat) {
   const auto body = whole(head(Api::kChat));
   body->add(0, piece("Hel"), ignored);
   body->add(0, last("lo", FinishReason::kStop, 3), ignored);
@@ -68,10 +68,10 @@ TEST(ApiResponse, WholeChat) {
                 "prompt_tokens_details": {"cached_tokens": 0}}})"));
 }
 
-TEST(ApiResponse, WholeCompletionOfSeveralPromptsWithEcho) {
+TEST(Answer, WholeCompletionOfSeveralPromptsWithEcho) {
   ResponseHead h = head(Api::kCompletion);
-  h.choices = 4;
-  h.n = 2;
+  h.prompts = 2;
+  h.request.sampling.n = 2;
   h.echo = {"A", "B"};
   const auto body = whole(h);
   for (int i = 0; i < 4; ++i)
@@ -85,7 +85,7 @@ TEST(ApiResponse, WholeCompletionOfSeveralPromptsWithEcho) {
   EXPECT_EQ(json["usage"]["completion_tokens"], 4);
 }
 
-TEST(ApiResponse, StopReasonNamesWhatEndedTheAnswer) {
+TEST(Answer, StopReasonNamesWhatEndedTheAnswer) {
   for (const auto& [reason, token, expected] : std::vector<std::tuple<std::string, std::optional<TokenId>, Json>>{
            {"END", std::nullopt, "END"}, {"7", std::nullopt, "7"}, {"7", 7, 7}}) {
     const auto body = whole(head(Api::kChat));
@@ -97,9 +97,9 @@ TEST(ApiResponse, StopReasonNamesWhatEndedTheAnswer) {
   }
 }
 
-TEST(ApiResponse, ChatLogprobsHaveTheBytesOfHalfCharacters) {
+TEST(Answer, ChatLogprobsHaveTheBytesOfHalfCharacters) {
   ResponseHead h = head(Api::kChat);
-  h.logprobs = true;
+  h.request.sampling.logprobs = 0;
   const auto body = whole(h);
   body->add(0, piece("", {token(1, -0.25f, {{1, -0.25f}, {'x', -INFINITY}})}), ignored);
   body->add(0, piece("€", {token(2)}), ignored);
@@ -110,24 +110,24 @@ TEST(ApiResponse, ChatLogprobsHaveTheBytesOfHalfCharacters) {
       {"token": "\ufffd", "logprob": -1.0, "bytes": [172], "top_logprobs": []}], "refusal": null})"));
 }
 
-TEST(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
+TEST(Answer, CompletionLogprobsHaveOffsetsInCharacters) {
   ResponseHead h = head(Api::kCompletion);
-  h.logprobs = true;
+  h.request.sampling.logprobs = 0;
   const auto body = whole(h);
   for (const TokenId id : {1, 2, int{'a'}}) body->add(0, piece("", {token(id, -1, {{'b', -0.5f}})}), ignored);
   body->add(0, last("", FinishReason::kStop, 3), ignored);
   EXPECT_EQ(body_of(*body)["choices"][0]["logprobs"],
             Json::parse(R"({"tokens": ["\ufffd", "\ufffd", "a"], "token_logprobs": [-1.0, -1.0, -1.0],
       "top_logprobs": [{"b": -0.5, "\ufffd": -1.0}, {"b": -0.5, "\ufffd": -1.0}, {"b": -0.5, "a": -1.0}], "text_offset": [0, 1, 1]})"));
-  h.tokens_as_ids = true;
+  h.request.return_tokens_as_token_ids = true;
   const auto ids = whole(h);
   ids->add(0, piece("", {token('a')}), ignored);
   EXPECT_EQ(body_of(*ids)["choices"][0]["logprobs"]["tokens"][0], "token_id:97");
 }
 
-TEST(ApiResponse, StreamedChat) {
+TEST(Answer, StreamedChat) {
   ResponseHead h = head(Api::kChat);
-  h.include_usage = true;
+  h.request.include_usage = true;
   const auto stream = streamed(h);
   std::string out;
   stream->add(0, piece("", {token('x')}), out);  // a token without text yet: only the role is known
@@ -155,11 +155,11 @@ TEST(ApiResponse, StreamedChat) {
   EXPECT_EQ(all[5], "[DONE]");
 }
 
-TEST(ApiResponse, StreamedCompletionWithEchoAndLogprobs) {
+TEST(Answer, StreamedCompletionWithEchoAndLogprobs) {
   ResponseHead h = head(Api::kCompletion);
   h.echo = {"Pro"};
-  h.logprobs = true;
-  h.continuous_usage_stats = true;
+  h.request.sampling.logprobs = 0;
+  h.request.continuous_usage_stats = true;
   const auto stream = streamed(h);
   std::string out;
   stream->add(0, piece("", {token('a')}), out);
@@ -177,7 +177,7 @@ TEST(ApiResponse, StreamedCompletionWithEchoAndLogprobs) {
   EXPECT_EQ(all[4], "[DONE]");
 }
 
-TEST(ApiResponse, JsonStringsAreWhatTheLibraryWouldWrite) {
+TEST(Answer, JsonStringsAreWhatTheLibraryWouldWrite) {
   std::string text = "é€👋 plain \x7f";
   for (char c = 0; c < 0x7f; ++c) text += c;
   std::string out;
