@@ -22,7 +22,7 @@
 
 namespace quire {
 
-// Upper bounds of EngineOptions. Times are in seconds.
+// Bounds of EngineOptions. Times are in seconds.
 inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20;
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
@@ -193,7 +193,8 @@ class Engine {
   const ModelInfo& info() const;
   EngineStats stats() const;
 
-  // The tokens of a prompt, with the special tokens that the model expects around a text (BOS).
+  // The tokens of a prompt, with the special tokens that the model expects around a text (BOS). Special tokens that are
+  // spelled out in `text` become those tokens.
   // This and the following throw Error if the model has no vocabulary.
   TokenIds encode(std::string_view text) const;
   // The text of tokens; ill-formed UTF-8 becomes U+FFFD.

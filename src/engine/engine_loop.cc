@@ -71,8 +71,7 @@ void EngineLoop::try_step() {
   count_step(seconds(Clock::now() - start));
 }
 
-// ---- schedule
-// --------------------------------------------------------------------------------------------------------
+// ---- schedule ----
 
 // Describes the sequences to the scheduler, in state_.
 void EngineLoop::observe() {
@@ -136,8 +135,7 @@ void EngineLoop::apply_plan() {
   }
 }
 
-// ---- run
-// -------------------------------------------------------------------------------------------------------------
+// ---- run ----
 
 // Called for the first chunk and not at admission, because pages may turn out to be missing in the store, and others
 // may finish pages meanwhile.
@@ -182,8 +180,7 @@ std::span<float> EngineLoop::run_model() {
   return logits;
 }
 
-// ---- take the results
-// ------------------------------------------------------------------------------------------------
+// ---- take the results ----
 
 void EngineLoop::take_hidden_states() {
   for (size_t i = 0; i < plan_.chunks.size(); ++i) {

@@ -75,30 +75,42 @@ PrefixTree::Node PageCache::find(Sequence& s, int page) { return tree_.find(key(
 PageStore::Tier PageCache::find_stored(Sequence& s, int page) { return store_->find(key(s, page)); }
 
 void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
-  CachedPages& c = s.cached;
-  c.tail = c.loads = 0;
+  s.cached.tail = s.cached.loads = 0;
   if (!shares(s)) return;
-  // The last token is always computed, for its logits.
-  const auto most = static_cast<int>(s.tokens.size()) - 1;
+  const auto reusable = static_cast<int>(s.tokens.size()) - 1;  // the last token is always computed, for its logits
+  look_up_cached(s, reusable / kPageTokens);
+  if (store_) {
+    look_up_stored(s, reusable / kPageTokens);
+    plan_loads(s, costs, disk_hangs);
+  }
+  if (s.cached.loads == 0) look_up_tail(s, reusable);
+}
+
+void PageCache::look_up_cached(Sequence& s, int limit) {
+  CachedPages& c = s.cached;
   // Where the tree has a page, it has all pages before it.
   while (c.found > 0 && find(s, c.found - 1) == PrefixTree::kNone) --c.found;
-  while (c.found < most / kPageTokens && find(s, c.found) != PrefixTree::kNone) ++c.found;
+  while (c.found < limit && find(s, c.found) != PrefixTree::kNone) ++c.found;
   c.idle = idle_pages(s);
-  if (store_) {
-    look_up_stored(s, most / kPageTokens);
-    const int pages = c.stored_end - c.found;
-    const double seconds =
-        c.stored_on_disk * store_->disk_read_seconds_per_page() +
-        (pages - c.stored_on_disk) * static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
-    StepWork work;
-    work.add(pages * kPageTokens, c.found * kPageTokens);
-    c.loads_save = costs.seconds(work) - costs.fixed;
-    if (seconds < c.loads_save && !(disk_hangs && c.stored_on_disk > 0)) c.loads = pages;
-  }
-  if (c.loads > 0) return;
-  const int begin = c.found * kPageTokens;
-  const auto rest =
-      std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(most - begin));
+}
+
+// Loads the stored pages if that is faster than computing them.
+void PageCache::plan_loads(Sequence& s, const StepCosts& costs, bool disk_hangs) const {
+  CachedPages& c = s.cached;
+  const int pages = c.stored_end - c.found, on_host = pages - c.stored_on_disk;
+  const double host_page_seconds = static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
+  const double seconds = c.stored_on_disk * store_->disk_read_seconds_per_page() + on_host * host_page_seconds;
+  StepWork work;
+  work.add(pages * kPageTokens, c.found * kPageTokens);
+  c.loads_save = costs.seconds(work) - costs.fixed;
+  if (seconds < c.loads_save && !(disk_hangs && c.stored_on_disk > 0)) c.loads = pages;
+}
+
+// The page after the cached ones may begin like a page in the tree.
+void PageCache::look_up_tail(Sequence& s, int reusable) {
+  CachedPages& c = s.cached;
+  const auto begin = static_cast<size_t>(c.found * kPageTokens);
+  const auto rest = std::span<const TokenId>(s.tokens).subspan(begin, static_cast<size_t>(reusable) - begin);
   const auto node = c.found > 0 ? find(s, c.found - 1) : PrefixTree::kNone;
   const auto partial = tree_.longest_partial(node, c.root, rest);
   if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;

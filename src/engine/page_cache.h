@@ -72,7 +72,10 @@ class PageCache {
   PrefixTree::Node find(Sequence& s, int page);
   PageStore::Tier find_stored(Sequence& s, int page);
   int idle_pages(Sequence& s);
+  void look_up_cached(Sequence& s, int limit);  // limit: pages
   void look_up_stored(Sequence& s, int limit);
+  void look_up_tail(Sequence& s, int reusable);
+  void plan_loads(Sequence& s, const StepCosts& costs, bool disk_hangs) const;
   void reserve(int pages);
   void copy(PageCopy copy);
   void keep(PageKey key, PageId page);

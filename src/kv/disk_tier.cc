@@ -107,8 +107,7 @@ DiskTier::DiskTier(DiskTierOptions options)
 
 DiskTier::~DiskTier() { close(folder_); }
 
-// ---- any thread
-// ------------------------------------------------------------------------------------------------------
+// ---- any thread ----
 
 bool DiskTier::find(PageKey key) {
   const std::lock_guard lock(mutex_);
@@ -131,8 +130,7 @@ DiskTier::Stats DiskTier::stats() const {
   return {pages_, bytes_, damaged_};
 }
 
-// ---- the files' thread
-// -----------------------------------------------------------------------------------------------
+// ---- the files' thread ----
 
 void DiskTier::prefetch(PageKey key) const {
   const OpenFile open(openat(folder_, text(name(key)).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));

@@ -58,7 +58,7 @@ class TinyModel {
   const TokenIds& prompt(int index) const { return prompts_[static_cast<size_t>(index)]; }
   size_t vocab() const { return static_cast<size_t>(loaded_.config.vocab); }
 
-  // Its cache holds what earlier schedules left there.
+  // Its cache still holds the pages of earlier schedules.
   Decoder decoder(const Numerics& n, int threads) {
     return {loaded_.config,
             loaded_.weights,

@@ -196,7 +196,7 @@ class Simulation {
     if (state_.running.size() > 1) {
       for (const SequenceView& s : state_.running) ASSERT_GE(s.arrival, state_.running[0].arrival);
     }
-    // First come first within a tenant and priority, unless what the earlier one needs is being computed.
+    // Within a tenant and priority first come, first served, unless the earlier one waits for a page.
     for (const SequenceId id : plan_.admitted) {
       const Simulated& a = simulated(id);
       for (const Simulated& b : waiting_) {
@@ -204,7 +204,7 @@ class Simulation {
         ASSERT_TRUE(contains(plan_.admitted, b.view.id) || b.shared > 0) << "overtaken";
       }
     }
-    // Nobody computes what another one is computing.
+    // No two sequences compute the same page.
     std::map<uint64_t, int> pages;
     for (const SequenceId id : plan_.admitted) {
       if (const uint64_t page = find(state_.waiting, id)->next_page) ++pages[page];
@@ -224,7 +224,7 @@ class Simulation {
         }
       }
     }
-    // Something happens whenever there is something to do.
+    // There is progress whenever there is work.
     if (!state_.running.empty() || !state_.waiting.empty()) {
       ASSERT_TRUE(!plan_.chunks.empty() || !plan_.preempted.empty()) << "stuck";
     }

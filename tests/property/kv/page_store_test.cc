@@ -92,7 +92,7 @@ RC_GTEST_PROP(DiskTier, ReturnsTheRightPageOrNone, ()) {
     return std::make_unique<DiskTier>(DiskTierOptions{folder.path().string(), limit * 4096, kBytes, "model", {}});
   };
   std::unique_ptr<DiskTier> tiers[] = {open(), open()};  // two servers on one folder
-  std::map<int, bool> whole;                             // whether a page's file, if there is one, is as it was written
+  std::map<int, bool> whole;                             // whether a page's file, if it exists, is intact
   const int steps = any(0, 100);
   for (int i = 0; i < steps; ++i) {
     auto& tier = tiers[any(0, 2)];
@@ -102,7 +102,7 @@ RC_GTEST_PROP(DiskTier, ReturnsTheRightPageOrNone, ()) {
     switch (any(0, 7)) {
       case 0:
       case 1:
-        if (!tier->find(key)) whole[number] = true;  // else, as far as it knows, there is nothing to write
+        if (!tier->find(key)) whole[number] = true;  // otherwise it believes that the page is stored
         RC_ASSERT(tier->write(key, sample_page(number, kBytes)));
         break;
       case 2: {

@@ -42,7 +42,7 @@ RC_GTEST_PROP(StopMatcher, EndsWhereThePlainSearchEndsForAnyPieces, ()) {
     const StopStep step = matcher.push(delta);
     all.text += step.text;
     all.which = step.which;
-    // Not a moment too late: what is held back could still become part of a stop string.
+    // No later than necessary: text that is held back may still become part of a stop string.
     if (step.which || include) continue;
     const std::string held = text.substr(all.text.size());
     bool may_stop = held.empty();

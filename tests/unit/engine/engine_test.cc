@@ -173,7 +173,7 @@ TEST(Engine, GeneratesAllowedTokensAndNoBadWords) {
   const Answer free = testing::answer(engine, r);
   ASSERT_EQ(engine.tokenizer().encode(free.text), free.tokens) << "letters are tokens";
   for (const char letter : free.text) EXPECT_TRUE(letter >= 'a' && letter <= 'z');
-  // Without the letter that came ninth, the answer is the same up to where it came first and goes on without it.
+  // Banning the ninth letter leaves the answer as it was up to that letter's first occurrence.
   const std::string ninth = free.text.substr(8, 1);
   r.sampling.bad_words = {ninth};
   const std::string without = testing::answer(engine, r).text;

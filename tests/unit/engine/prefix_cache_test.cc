@@ -80,7 +80,7 @@ TEST(PrefixCache, SaltsAndTenantsKeepPrefixesApart) {
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
   r.cache_salt = "a";
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 96);
-  r.tenant = "another";  // who may not probe what others ask
+  r.tenant = "another";  // must not learn what others ask
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
   EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 96);
   EngineOptions o = tiny_options();
@@ -224,7 +224,7 @@ TEST(PromptLogprobs, DoNotDependOnChunks) {
   Engine narrow(o);
   const Answer chunked = answer(narrow, r);
   for (size_t i = 0; i < 90; ++i) EXPECT_EQ(whole.prompt[i].logprob, chunked.prompt[i].logprob) << i;
-  // A token's logprob is what generating it would have said.
+  // A token's logprob is the one that generating it reports.
   Request g = request(TokenIds(r.prompt.begin(), r.prompt.begin() + 50), 1);
   g.sampling.temperature = 0;
   g.sampling.logprobs = 3;

@@ -58,7 +58,7 @@ inline Answers answers(Engine& engine, const Request& r) {
 }
 inline Answer answer(Engine& engine, const Request& r) { return answers(engine, r)[0]; }
 
-// Submits all requests, calls submitted(i, id) after each, and waits for every choice's end.
+// Submits all requests, calls submitted(i, id) after each, and waits until all choices have ended.
 inline std::vector<Answers> answers_together(Engine& engine, const std::vector<Request>& requests,
                                              const std::function<void(size_t, RequestId)>& submitted = {}) {
   std::vector<Answers> all;

@@ -6,13 +6,13 @@
 namespace quire {
 // How often this thread has called operator new.
 uint64_t allocations();
-// While there is one, operator new fails once for this thread: after it has succeeded `count` times.
+// During its lifetime, operator new fails once on this thread, after `count` successes.
 class NoMemoryAfter {
  public:
   explicit NoMemoryAfter(int count);
   ~NoMemoryAfter();
 };
-// While there is one, operator new fails for all other threads.
+// During its lifetime, operator new fails on all other threads.
 class NoMemoryForOthers {
  public:
   NoMemoryForOthers();

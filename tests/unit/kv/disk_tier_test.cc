@@ -134,7 +134,7 @@ TEST_F(DiskTierTest, RemembersTheOrderOfUsesAcrossRestarts) {
     DiskTier tier(options(4));
     for (int i = 1; i <= 4; ++i) write(tier, i);
     for (int i = 1; i <= 4; ++i) age(i, 1000 - i);
-    EXPECT_TRUE(read(tier, 1));  // notes the use at once
+    EXPECT_TRUE(read(tier, 1));  // records the use immediately
     tier.refresh();
   }
   DiskTier tier(options(4));

@@ -31,7 +31,7 @@ TEST(PageKey, SeparatesLayoutTenantAndSalt) {
 
 TEST(PageKey, IsTheSameInEveryVersionBecauseFilesOutliveIt) {
   const PageKey root = root_key("model", "tenant", "salt"), key = chain(root, kTokens);
-  // What Python's xxhash says.
+  // Computed with Python's xxhash.
   EXPECT_EQ(root, (PageKey{0x09e810ff36812b60, 0xa147a6c9812f9d21}));
   EXPECT_EQ(key, (PageKey{0xcf1bb5d513f02985, 0xd1dd9a486c88f239}));
 }

@@ -80,7 +80,7 @@ TEST(PageStore, ReportsTheMemoryItAllocates) {
   PageStoreOptions disk = on_disk(folder, 3);
   disk.write_behind_bytes = 5 * kBytes + 1;
   EXPECT_EQ(PageStore::memory_bytes(disk), (3 + 5) * kBytes);
-  disk.disk_bytes = kBytes;  // too little for a page: there is no disk tier
+  disk.disk_bytes = kBytes;  // too little for a page, so there is no disk tier
   EXPECT_EQ(PageStore::memory_bytes(disk), 3 * kBytes);
 }
 
@@ -97,7 +97,7 @@ TEST(PageStore, KeepsPagesAcrossARestart) {
   {
     PageStore store(on_disk(folder));
     for (int i = 0; i < 20; ++i) put(store, i);
-  }  // writes what is queued
+  }  // writes queued pages
   PageStore store(on_disk(folder));
   EXPECT_EQ(store.stats().disk_pages, 20u);
   for (int i = 0; i < 20; ++i) {
@@ -210,7 +210,7 @@ TEST(PageStore, MissesAPageIfItsThreadHasNoMemory) {
 TEST(PageStore, ForgetsThatTheDiskWasSlow) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder);
-  options.page_bytes = 100;  // opening a file alone takes longer than is assumed for that
+  options.page_bytes = 100;  // opening the file alone takes longer than the assumed time
   options.rescan = std::chrono::milliseconds(1);
   PageStore store(options);
   Bytes page = sample_page(1, 100);
@@ -466,7 +466,7 @@ TEST(PageStore, ServesManyThreads) {
           case 2:
             mine.stats();
             break;
-          default:  // one thread a store takes what completes
+          default:  // one thread per store collects completions
             if (t >= 2) hits += load(mine, number);
         }
       }

@@ -19,7 +19,7 @@ struct Fixture {
   PagePool pool{8, kPage};
   PrefixTree tree{pool};
 
-  // A chain of pages as a sequence computes it; the sequence gives its references back.
+  // Inserts a chain of pages as a sequence does, and releases the sequence's references.
   PrefixTree::Node add(const std::vector<TokenIds>& pages) {
     PrefixTree::Node node = PrefixTree::kNone;
     PageKey key = kRoot;
@@ -115,7 +115,7 @@ TEST(PrefixTree, AgreesWithAPlainMap) {
       });
     };
     for (int step = 0; step < 400; ++step) {
-      if (random() % 3 != 0) {  // a sequence comes: takes what is there, computes the rest
+      if (random() % 3 != 0) {  // a new sequence uses the cached pages and computes the rest
         PageTable table;
         PrefixTree::Node node = PrefixTree::kNone;
         PageKey key = kRoot;
