@@ -85,7 +85,7 @@ class Server:
 
     def printed_total(self):
         """MiB that the server says it takes; None when it does not say"""
-        found = re.search(r"memory: in all +([\d.,]+) ([KMG])iB", self.logged())
+        found = re.search(r"memory: total +([\d.,]+) ([KMG])iB", self.logged())
         return float(found.group(1).replace(",", "")) * {"K": 1 / 1024, "M": 1, "G": 1024}[found.group(2)] if found else None
 
 

@@ -37,9 +37,11 @@ struct EngineOptions {
   int max_model_len = 0;  // tokens of prompt and answer together; 0: the model's, cut to what the cache holds
   int max_num_seqs = 64;  // sequences that run at the same time
   int max_num_batched_tokens = 512;  // rows of one step: all decoding sequences, the rest prompt chunks
-  size_t kv_cache_bytes = 0;    // 0: what max_num_seqs sequences of max_model_len need, as far as memory_bytes goes
-  bool kv_cache = true;         // false recomputes everything for each token: the baseline
-  bool chunked_prefill = true;  // false: a prompt is one chunk, whatever its length
+  // 0: what max_num_seqs sequences of max_model_len need, but at most half of the available memory (all of
+  // memory_bytes, if that is given), and at least one sequence.
+  size_t kv_cache_bytes = 0;
+  bool kv_cache = true;                  // false recomputes everything for each token: the baseline
+  bool chunked_prefill = true;           // false: a prompt is one chunk, whatever its length
   std::string scheduler = "continuous";  // or "static": a batch runs to the end of its longest answer; the baseline
   double tpot_target = 0.05;  // seconds a step may take while answers are being written: bounds its prompt chunks
   double ttft_target = 1.0;   // seconds a prompt may wait before tpot_target alone bounds the steps (docs/serving.md)
@@ -50,6 +52,9 @@ struct EngineOptions {
   size_t host_cache_bytes = 0;  // for pages that had to leave the KV cache
   std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;       // of files in cache_dir; 0: 4 GiB
+
+  std::string chat_template = {};         // Jinja source, instead of the model's own; empty: the model's
+  std::string chat_template_kwargs = {};  // a JSON object: variables for every chat; those of a request win
 };
 
 struct ModelInfo {

@@ -22,6 +22,7 @@ struct Engine::State {
   };
 
   LoadedModel model;
+  nlohmann::ordered_json template_kwargs = nlohmann::ordered_json::object();
   TokenIds end_tokens;
   EngineLoop loop;  // the engine thread's own
 
@@ -37,6 +38,11 @@ struct Engine::State {
   std::thread thread;
 
   explicit State(const EngineOptions& o) : model(o), end_tokens(model.config.eos), loop(o, model) {
+    if (!o.chat_template_kwargs.empty()) {
+      template_kwargs = nlohmann::ordered_json::parse(o.chat_template_kwargs, nullptr, false);
+      if (!template_kwargs.is_object())
+        throw invalid("--chat-template-kwargs must be a JSON object, not {}", o.chat_template_kwargs);
+    }
     if (model.text.tokenizer) {
       for (const TokenId id : model.text.tokenizer->end_of_generation()) {
         if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
@@ -204,6 +210,9 @@ std::string Engine::render(ChatInput input) const {
   if (!chat_template()) throw unsupported("{} has no chat template; use plain completions", info().name);
   for (const auto& [name, token] : state_->model.text.special_tokens.items()) {
     if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
+  }
+  for (const auto& [name, value] : state_->template_kwargs.items()) {
+    if (!input.kwargs.contains(name)) input.kwargs[name] = value;
   }
   return chat_template()->render(input);
 }

@@ -28,8 +28,15 @@ ordered_json parse_messages(std::string_view text, const std::string& name) {
       if (depth > kMaxJsonDepth) throw invalid("{}: nested deeper than {} levels", name, kMaxJsonDepth);
       return true;
     });
+  } catch (const ordered_json::parse_error& e) {
+    const std::string_view before = text.substr(0, e.byte > 0 ? e.byte - 1 : 0);
+    const auto line = 1 + std::ranges::count(before, '\n');
+    const size_t newline = before.rfind('\n');
+    const size_t column = 1 + (newline == before.npos ? before.size() : before.size() - newline - 1);
+    throw invalid("{}: not valid JSON at line {}, column {}{}", name, line, column,
+                  e.byte > text.size() ? ": the file ends too early" : "");
   } catch (const ordered_json::exception& e) {
-    throw invalid("{}: {}", name, e.what());
+    throw invalid("{}: not valid JSON: {}", name, e.what());
   }
   if (!messages.is_array())
     throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());

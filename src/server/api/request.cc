@@ -60,6 +60,14 @@ void read_field(ApiDraft& draft, const ApiField& field, const Json& value) {
       field.read);
 }
 
+void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
+  sampling.temperature = model.temperature.value_or(sampling.temperature);
+  sampling.top_k = model.top_k.value_or(sampling.top_k);
+  sampling.top_p = model.top_p.value_or(sampling.top_p);
+  sampling.min_p = model.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
+}
+
 void refuse(const RefusedField& field, const Json& value) {
   for (const Json& neutral : Json::parse(field.neutral)) {
     if (value == neutral) return;
@@ -147,6 +155,7 @@ ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& li
   ApiDraft draft;
   draft.api = api;
   draft.limits = limits;
+  apply_defaults(draft.sampling, limits.sampling);
   for (const auto& [name, value] : json.items()) {
     if (value.is_null()) continue;  // as if it were not there
     if (const RefusedField* refused = find_refused(name, api)) {

@@ -64,6 +64,7 @@ struct ApiLimits {
   std::span<const std::string> models;  // served names; the first is meant where a request names none
   int vocab_size = 0;
   int max_model_len = 0;
+  SamplingDefaults sampling = {};  // the model's; a request's own fields win
 };
 
 // Throws ApiError and nothing else: 400 naming the field, what was found and what is allowed; 404 for an unknown model.

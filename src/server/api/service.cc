@@ -123,7 +123,8 @@ Route Service::route(std::string_view method, std::string_view path, std::string
 
 ApiLimits Service::limits() const {
   const ModelInfo& info = completer_.info();
-  return {.models = options_.model_names, .vocab_size = info.vocab_size, .max_model_len = info.max_model_len};
+  return {.models = options_.model_names, .vocab_size = info.vocab_size, .max_model_len = info.max_model_len,
+          .sampling = info.sampling_defaults};
 }
 
 Json Service::model_json(const std::string& name) const {

@@ -142,9 +142,13 @@ struct Server::State {
     ++phase;
     ErrorCode ignored;
     if (phase == 1) {
-      spdlog::info("stopping: {} connections, {} answers under way, at most {} s", connections.size(),
-                   context.service ? service->admission()->inside() : 0,
-                   std::chrono::duration<double>(options.grace).count());
+      const int answers = context.service ? service->admission()->inside() : 0;
+      if (answers > 0) {
+        spdlog::info("finishing {} answer{} (up to {} s); press Ctrl-C again to stop now", answers,
+                     answers > 1 ? "s" : "", std::chrono::duration<double>(options.grace).count());
+      } else {
+        spdlog::info("stopping");
+      }
       context.stopping = true;
       acceptor.close(ignored);
       if (connections.empty()) return finish();
