@@ -36,7 +36,9 @@ struct EngineOptions {
   int max_num_seqs = 64;  // sequences that run concurrently
   // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.
   int max_num_batched_tokens = 512;
-  size_t kv_cache_bytes = 0;             // 0: enough for max_num_seqs sequences of max_model_len, within memory_bytes
+  // 0: enough for max_num_seqs sequences of max_model_len, but at most half of the available memory (all of
+  // memory_bytes if that is set), and at least one sequence.
+  size_t kv_cache_bytes = 0;
   bool kv_cache = true;                  // false: recompute everything for each token (a baseline for comparison)
   bool chunked_prefill = true;           // false: compute each prompt in one step, whatever its length
   std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
@@ -49,6 +51,9 @@ struct EngineOptions {
   size_t host_cache_bytes = 0;  // memory for pages evicted from the KV cache
   std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;       // size limit of cache_dir; 0: 4 GiB
+
+  std::string chat_template = {};         // Jinja source that replaces the model's own; empty: the model's
+  std::string chat_template_kwargs = {};  // a JSON object: variables of every chat template; a request's own win
 };
 
 struct ModelInfo {

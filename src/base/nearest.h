@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// The candidate with the fewest edits (insert, delete or replace a character, swap two neighbours), if that is at most a
-// third of the word's length (at least 1); else the first candidate that begins with the word (3 characters or more).
+// The candidate with the fewest edits (insert, delete or replace a character, swap two neighbours), if that is at most
+// a third of the word's length (at least 1); else the first candidate that begins with the word (3 characters or more).
 // Empty: none.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 

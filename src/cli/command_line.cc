@@ -25,6 +25,8 @@ const std::vector<std::pair<std::regex, const char*>>& rewrites() {
       {std::regex(R"(^(\S+) excludes (\S+)$)"), "$1 cannot be combined with $2"},
       {std::regex(R"(^(\S+) requires (\S+)$)"), "$1 needs $2"},
       {std::regex(R"(^A subcommand is required$)"), "no command given; `quire help` lists the commands"},
+      {std::regex(R"(^--model is required$)"),
+       "--model is required: a known name (`quire list`), a .gguf file or a model directory"},
       {std::regex(R"(^INI was not able to parse (?:.*\.)?([^.]+)$)"), "--config: there is no setting '$1'"},
       {std::regex(R"(^(.*) was not readable.*$)"), "--config: cannot read $1"},
   };
@@ -44,19 +46,22 @@ const CLI::App& chosen_command(const CLI::App& app) {
   return *command;
 }
 
-std::string describe_extras(const std::string& message, const CLI::App& app) {
+// Arguments that no command knows.
+std::string describe_extras(const CLI::App& app) {
   const CLI::App& command = chosen_command(app);
-  const std::string first = message.substr(message.find(": ") + 2);
-  const std::string argument = first.substr(0, first.find_first_of(" ="));
-  const std::string help = fmt::format("; `quire help{}{}` lists what is known", command.get_parent() ? " " : "",
-                                       command.get_parent() ? command.get_name() : "");
-  if (!argument.starts_with('-')) {
-    const auto names = command_names(command);
-    const std::string hint = did_you_mean(argument, names);
-    return fmt::format("unexpected argument '{}'.{}", first, hint.empty() ? " Use -p for a prompt of several words" : hint);
+  const std::vector<std::string> extras = app.remaining(true);
+  const auto flag = std::ranges::find_if(extras, [](const std::string& argument) { return argument.starts_with('-'); });
+  const std::string& culprit = flag == extras.end() ? extras.at(0) : *flag;
+  const std::string name = culprit.substr(0, culprit.find('='));
+  const std::string help = fmt::format("; `quire help {}` describes the command", command.get_name());
+  if (flag != extras.end()) {
+    const std::string hint = did_you_mean(name, flag_names(command));
+    return fmt::format("unknown flag {}{}", name, hint.empty() ? help : "." + hint);
   }
-  const std::string hint = did_you_mean(argument, flag_names(command));
-  return fmt::format("unknown flag {}{}", argument, hint.empty() ? help : "." + hint);
+  const std::string hint = did_you_mean(culprit, command_names(command));
+  if (!hint.empty()) return fmt::format("unexpected argument '{}'.{}", culprit, hint);
+  const bool prompt = command.get_option_no_throw("--prompt") != nullptr;
+  return fmt::format("unexpected argument '{}'{}", culprit, prompt ? "; pass a prompt with -p \"TEXT\"" : help);
 }
 
 // Wraps at spaces; every line after the first begins with `indent` spaces.
@@ -105,8 +110,21 @@ class HelpFormatter final : public CLI::Formatter {
     return fmt::format("  {}\n{}{}\n", name, std::string(kHelpIndent, ' '), wrapped(help, kHelpWidth, kHelpIndent));
   }
 
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const std::string name = make_option_name(option, true) + (option->get_expected_max() > 1 ? "..." : "");
+    return option->get_required() ? name : "[" + name + "]";
+  }
+
   std::string make_subcommand(const CLI::App* command) const override {
     return fmt::format("  {:<12}{}\n", command->get_name(), wrapped(command->get_description(), kHelpWidth, 14));
+  }
+
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return std::regex_replace(CLI::Formatter::make_help(app, std::move(name), mode), std::regex("\n{3,}"), "\n\n");
+  }
+
+  std::string make_description(const CLI::App* app) const override {
+    return wrapped(app->get_description(), kHelpWidth, 0) + "\n\n";
   }
 
   std::string make_footer(const CLI::App* app) const override {
@@ -239,7 +257,7 @@ std::vector<std::string> flag_names(const CLI::App& command) {
 
 std::string describe(const CLI::ParseError& error, const CLI::App& app) {
   const std::string message = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return describe_extras(message, app);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return describe_extras(app);
   for (const auto& [pattern, words] : rewrites()) {
     if (std::regex_match(message, pattern)) return shorten_numbers(std::regex_replace(message, pattern, words));
   }

@@ -84,7 +84,8 @@ CLI::Validator between(double low, double high) {
     const auto [stop, error] = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, value);
     if (error == std::errc::invalid_argument || stop != end) return fmt::format("must be a number, not '{}'", text);
     if (error == std::errc() && value >= low && value <= high) return "";
-    if (high == std::numeric_limits<int>::max()) return fmt::format("must be between {} and 2^31 - 1, not {}", low, text);
+    if (high == std::numeric_limits<int>::max())
+      return fmt::format("must be between {} and 2^31 - 1, not {}", low, text);
     return fmt::format("must be between {} and {}, not {}", low, high, text);
   };
   return {check, "", ""};
@@ -108,7 +109,8 @@ void add_kernels_option(CLI::App& app, std::string& kernels) {
 
 void add_model_options(CLI::App& app, EngineOptions& o) {
   constexpr int kMost = std::numeric_limits<int>::max();
-  app.add_option("-m,--model", o.model, "the model: a known name (`quire list`), a .gguf file or a Hugging Face directory")
+  app.add_option("-m,--model", o.model,
+                 "the model: a known name (`quire list`), a .gguf file or a Hugging Face directory")
       ->type_name("MODEL")
       ->required();
   app.add_option("-c,--max-model-len,--ctx-size", o.max_model_len,
@@ -179,8 +181,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->group(kCacheGroup)
       ->capture_default_str();
   add_size(app, "--cache-size", o.cache_bytes, "most bytes of files in --cache-dir; 0: 4GiB")->group(kCacheGroup);
-  add_size(app, "--host-cache-size", o.host_cache_bytes,
-           "extra memory for pages evicted from the KV cache; 0: none")
+  add_size(app, "--host-cache-size", o.host_cache_bytes, "extra memory for pages evicted from the KV cache; 0: none")
       ->group(kCacheGroup);
   app.add_flag_callback(
          "--no-kv-cache", [&o] { o.kv_cache = false; }, "recompute the whole sequence for each token (for comparison)")
@@ -205,9 +206,7 @@ void add_chat_template_options(CLI::App& app, EngineOptions& o) {
       ->group(kTemplateGroup);
   app.add_option_function<std::string>(
          "--chat-template-kwargs",
-         [&o, read](const std::string& text) {
-           read("--chat-template-kwargs", [&] { set_template_kwargs(o, text); });
-         },
+         [&o, read](const std::string& text) { read("--chat-template-kwargs", [&] { set_template_kwargs(o, text); }); },
          "variables for the chat template, as a JSON object; those of a request win")
       ->type_name("JSON")
       ->group(kTemplateGroup);
@@ -223,7 +222,7 @@ std::vector<std::string> memory_table(const ModelInfo& info) {
   };
   row("weights", info.weight_bytes, info.quantization);
   row("KV cache", info.kv_cache_bytes,
-      fmt::format("reserved, not used: room for {} tokens, {} sequences of {} (--kv-cache-size)",
+      fmt::format("reserved, not used yet: {} tokens, {} sequences of {} (--kv-cache-size)",
                   int64_t{info.kv_pages} * info.page_tokens,
                   info.kv_pages / std::max(1, (info.max_model_len + info.page_tokens - 1) / info.page_tokens),
                   info.max_model_len));

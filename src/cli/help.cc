@@ -1,5 +1,6 @@
 // quire help, quire completion.
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -17,15 +18,16 @@ void add_help_command(CLI::App& app) {
       ->type_name("");
   command->callback([&app, names] {
     CLI::App* chosen = &app;
-    std::string path;
+    std::string path = app.get_name();
     for (const std::string& name : *names) {
       const auto known = command_names(*chosen);
       if (std::ranges::find(known, name) == known.end())
         throw CLI::ValidationError("unknown command '" + name + "'." + did_you_mean(name, known));
-      path += (path.empty() ? "quire " : " ") + chosen->get_name().substr(chosen == &app ? chosen->get_name().size() : 0);
+      path += " " + name;
       chosen = chosen->get_subcommand(name);
     }
-    std::cout << chosen->help(chosen == &app ? "" : "quire");
+    // Not App::help, which describes the command that is running.
+    std::cout << chosen->get_formatter()->make_help(chosen, path, CLI::AppFormatMode::Normal);
   });
 }
 

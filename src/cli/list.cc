@@ -37,7 +37,8 @@ void list_models() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (!known.contains(name) && (entry.path().extension() == ".gguf" || fs::exists(entry.path() / "config.json", ignored)))
+    if (!known.contains(name) &&
+        (entry.path().extension() == ".gguf" || fs::exists(entry.path() / "config.json", ignored)))
       others.insert(name);
   }
   if (!others.empty()) fmt::print("Other models in {} (use the path with -m):\n", folder.string());

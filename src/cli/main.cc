@@ -1,5 +1,8 @@
 // quire: one binary, a source file for each command.
 
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -22,12 +25,21 @@ void refuse_octal(CLI::App& command) {
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) refuse_octal(*inner);
 }
 
+// Warnings of libraries go to standard error, like our own messages. `serve` sets up its own log.
+void log_to_stderr() {
+  auto logger = spdlog::stderr_logger_mt("quire");
+  logger->set_pattern("quire: %v");
+  logger->set_level(spdlog::level::warn);
+  spdlog::set_default_logger(std::move(logger));
+}
+
 int wrong_command_line(const std::string& message) {
   std::fprintf(stderr, "quire: %s\n", message.c_str());
   return 2;
 }
 
 int run(int argc, char** argv) {
+  log_to_stderr();
   CLI::App app{"Quire runs large language models on this machine: in the terminal, or as an OpenAI-compatible server.",
                "quire"};
   app.formatter(quire::make_help_formatter());

@@ -49,7 +49,7 @@ std::string check_max_tokens(const std::string& text) {
   if (text == "-1") return "";
   const std::string wrong = between(1, std::numeric_limits<int>::max()).operator()(text);
   return wrong.empty() || !wrong.starts_with("must be between") ? wrong
-                                                               : "must be at least 1, or -1 for no limit, not " + text;
+                                                                : "must be at least 1, or -1 for no limit, not " + text;
 }
 
 std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
@@ -150,11 +150,10 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
   if (!options.json && !options.quiet) {
     const std::string cut = describe_cut(answer, engine.info().max_model_len);
     const std::string_view reason = answer.looped ? "repetition" : name(answer.finish);
-    write_out(STDERR_FILENO,
-              fmt::format("{}{}\n{}sampling: {}\nseed {}, finish: {}\n", cut, cut.empty() ? "" : "\n",
-                          to_text(timings, engine.info()),
-                          describe_sampling(sampling, options.sampling, engine.info().sampling_defaults), sampling.seed,
-                          reason));
+    write_out(STDERR_FILENO, fmt::format("{}{}\n{}sampling: {}\nseed {}, finish: {}\n", cut, cut.empty() ? "" : "\n",
+                                         to_text(timings, engine.info()),
+                                         describe_sampling(sampling, options.sampling, engine.info().sampling_defaults),
+                                         sampling.seed, reason));
   }
   return answer.finish == FinishReason::kCancelled;
 }
@@ -189,14 +188,13 @@ void run(const RunOptions& options) {
       if (options.system && !engine->chat_template()) {
         throw unsupported("--system: {} has no chat template; set one with --chat-template", options.engine.model);
       }
-      chat(*engine,
-           {.system = options.system.value_or(""),
-            .sampling = sampling,
-            .sampling_text = describe_sampling(sampling, options.sampling, engine->info().sampling_defaults),
-            .bandwidth = bandwidth,
-            .raw = options.raw,
-            .quiet = options.quiet,
-            .loop_check = options.loop_check && !sampling.ignore_eos});
+      chat(*engine, {.system = options.system.value_or(""),
+                     .sampling = sampling,
+                     .sampling_text = describe_sampling(sampling, options.sampling, engine->info().sampling_defaults),
+                     .bandwidth = bandwidth,
+                     .raw = options.raw,
+                     .quiet = options.quiet,
+                     .loop_check = options.loop_check && !sampling.ignore_eos});
       return;
     }
     stopped = answer_once(*engine, options, {.prompt = encode(*engine, options, input), .sampling = sampling},
@@ -222,8 +220,9 @@ void add_run_command(CLI::App& app) {
           ->type_name("FILE");
   CLI::Option* system =
       command->add_option("--system,--system-prompt", o.system, "the system message")->type_name("TEXT");
-  command->add_option("-n,--max-tokens,--n-predict", o.max_tokens,
-                      "most tokens of an answer; -1: no limit but the context length")
+  command
+      ->add_option("-n,--max-tokens,--n-predict", o.max_tokens,
+                   "most tokens of an answer; -1: no limit but the context length")
       ->check(check_max_tokens, "", "")
       ->capture_default_str();
   command->add_flag("--json", o.json,

@@ -56,12 +56,11 @@ SamplingParams resolve_sampling(const SamplingFlags& flags, const SamplingDefaul
   const SamplingDefaults& given = flags.given;
   // A model that recommends anything is not mixed with defaults made for others.
   const bool recommends = model != SamplingDefaults{};
-  const SamplingDefaults fallback =
-      recommends ? SamplingDefaults{}
-                 : SamplingDefaults{.temperature = kDefaultTemperature,
-                                    .top_p = kDefaultTopP,
-                                    .min_p = kDefaultMinP,
-                                    .top_k = kDefaultTopK};
+  const SamplingDefaults fallback = recommends ? SamplingDefaults{}
+                                               : SamplingDefaults{.temperature = kDefaultTemperature,
+                                                                  .top_p = kDefaultTopP,
+                                                                  .min_p = kDefaultMinP,
+                                                                  .top_k = kDefaultTopK};
   const auto choose = [&](auto SamplingDefaults::*field, auto SamplingParams::*target) {
     for (const SamplingDefaults* source : {&given, &model, &fallback}) {
       if (!(source->*field)) continue;

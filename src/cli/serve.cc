@@ -1,4 +1,4 @@
-#include "cli/serve.h"
+#include "cli/commands.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -17,16 +17,20 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu.h"
-#include "base/team.h"
 #include "cli/engine_options.h"
+#include "cli/sampling_flags.h"
 #include "cli/sd_notify.h"
 #include "kernels/probe.h"
+#include "model/checkpoint.h"
+#include "model/families.h"
+#include "model/registry.h"
 #include "server/api/engine_completer.h"
 #include "server/http/server.h"
 
 namespace quire {
 namespace {
+
+constexpr double kMostBytes = 1ull << 40;
 
 struct ServeFlags {
   EngineOptions engine;
@@ -40,7 +44,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// A connection is a file descriptor; the usual soft limit of 1,024 is less than what may be asked for.
+// Each connection needs a file descriptor, and the usual soft limit is only 1,024.
 void raise_file_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -48,7 +52,7 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// vLLM's users write lists in JSON, ["a", "b"], of which CLI11 takes the brackets; ours are words.
+// vLLM's users write lists in JSON, ["a", "b"]; CLI11 removes the brackets and leaves the quotes.
 void strip_quotes(std::vector<std::string>& list) {
   for (std::string& item : list) {
     std::erase_if(item, [](char c) { return c == ' ' || c == '"'; });
@@ -63,15 +67,10 @@ void block_ends() {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 }
 
-// Bytes per second that the machine reads at best: what the figures of decoding stand beside. Before the model takes
-// its memory, so that the process never holds more than was budgeted.
-double measure_read_bandwidth(int threads) {
-  if (threads < 0 || threads > 1024) return 0;  // the engine says what is wrong
-  Team team(threads > 0 ? threads : usable_cores());
-  return ReadProbe(team, size_t{128} << 20).bandwidth(2);
-}
+// Fails now, and not after clients have begun to wait, if the model does not exist or cannot be read.
+void check_model(const std::string& model) { read_model_config(Checkpoint::open(resolve_model(model))); }
 
-// The model, which the server gets when it is loaded.
+// Loads the model on its own thread and hands it to the server.
 class Loading {
  public:
   Loading(const EngineOptions& options, Server& server)
@@ -81,6 +80,10 @@ class Loading {
             const double read_bandwidth = measure_read_bandwidth(options.threads);
             engine_ = std::make_unique<Engine>(options);
             for (const std::string& line : memory_table(engine_->info())) spdlog::info("memory: {}", line);
+            const std::string sampling = describe_defaults(engine_->info().sampling_defaults);
+            spdlog::info("sampling of requests that do not set it: {}",
+                         sampling.empty() ? "temperature 1 (the model recommends none)"
+                                          : sampling + " (recommended for this model)");
             completer_ = std::make_unique<EngineCompleter>(*engine_, read_bandwidth);
             server.attach(*completer_);
             const std::string url = server.url();
@@ -93,7 +96,7 @@ class Loading {
             failure_ = std::current_exception();
             ended_ = true;
             server.stop();
-            server.stop();  // nothing is under way that is worth waiting for
+            server.stop();  // the second call skips the grace period
           }
         }) {}
 
@@ -114,7 +117,7 @@ class Loading {
 void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
-  // One always may come, beside the part that is for small ones.
+  // The largest body must fit next to the share that is kept for small ones.
   options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes / 4 * 5);
   flags.engine.reserved_bytes = options.max_bodies_bytes + options.max_replies_bytes;
   options.version = QUIRE_VERSION;
@@ -127,22 +130,23 @@ void serve(ServeFlags flags) {
   for (auto* list : {&options.cors.origins, &options.cors.methods, &options.cors.headers}) strip_quotes(*list);
   options.log_format = flags.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
 
-  // stdout has the one line that programs wait for; the log goes to stderr.
+  // Programs wait for the single line on stdout; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
+  check_model(flags.engine.model);
   raise_file_limit();
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read stdout may be gone
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may be gone
   auto server = std::make_unique<Server>(options);
   server->obey_signals();
   spdlog::info("listening at {}, loading {}", fmt::join(server->urls(), ", "), flags.engine.model);
   Loading loading(flags.engine, *server);
   server->run();
   if (!loading.ended()) {
-    // A load cannot be interrupted, and nothing would be lost with it.
+    // Loading cannot be interrupted, and there is nothing to save.
     log.reset();
     std::_Exit(0);
   }
   loading.join();
-  // What is left is tidying up: a second signal must not make a clean end look like a crash.
+  // A second signal during the clean-up must not make it look like a crash.
   block_ends();
   server.reset();  // before the engine
   loading.rethrow_failure();
@@ -153,64 +157,107 @@ void serve(ServeFlags flags) {
 void add_serve_command(CLI::App& app) {
   const auto flags = std::make_shared<ServeFlags>();
   ServerOptions& server = flags->server;
-  CLI::App* command =
-      app.add_subcommand("serve", "Serve a model over the OpenAI API: /v1/chat/completions, /v1/completions");
-  add_engine_options(*command, flags->engine);
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return command->add_option(name, value, help)->capture_default_str();
+  CLI::App* command = app.add_subcommand("serve", "Serve a model over the OpenAI and Anthropic APIs");
+  command->fallthrough();  // --config is the program's flag
+  const auto add = [&](const char* group, const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help)->capture_default_str()->group(group);
   };
-  CLI::Option* hosts = add("--host", server.hosts, "addresses to listen on; 0.0.0.0: all of this machine's");
-  add("--port", server.port, "port; 0: any free one");
-  command->add_option("--uds", server.uds, "path of a Unix socket to listen on, instead of the default --host");
-  command->add_option("--served-model-name", server.model_names, "names of the model in requests (default: after -m)");
-  add("--metrics-prefix", server.metrics_prefix,
-      "before the names of /metrics; vllm: makes its dashboards work, quire_ is what promtool likes")
+  constexpr double kLongest = 1e6;  // seconds
+  const char* const basic = "Options";
+  CLI::Option* hosts =
+      add(basic, "--host", server.hosts, "addresses to listen on; 0.0.0.0 for all")->type_name("ADDRESS ...");
+  add(basic, "--port", server.port, "port to listen on; 0 for any free one")->check(between(0, 65535));
+  command->add_option("--uds", server.uds, "Unix socket to listen on, instead of the default --host")
+      ->type_name("PATH");
+  command
+      ->add_option("--served-model-name", server.model_names,
+                   "names of the model in requests (default: the value of -m)")
+      ->type_name("NAME ...");
+
+  const char* const access = "Access";
+  command
+      ->add_option("--api-key", server.api_keys,
+                   "accepted API keys; every request must send one. Keys in a file stay out of the process list")
+      ->type_name("KEY ...")
+      ->envname("QUIRE_API_KEY")
+      ->group(access);
+  command
+      ->add_option("--api-key-file", server.api_key_file,
+                   "file of accepted keys: KEY or NAME:KEY on each line, # begins a comment; read again on SIGHUP")
+      ->type_name("FILE")
+      ->group(access);
+  command->add_option("--ssl-certfile", server.ssl_certfile, "serve HTTPS with this certificate chain (PEM)")
+      ->type_name("FILE")
+      ->group(access);
+  command->add_option("--ssl-keyfile", server.ssl_keyfile, "the certificate's private key (PEM)")
+      ->type_name("FILE")
+      ->group(access);
+  command
+      ->add_option("--allowed-origins", server.cors.origins,
+                   "origins whose web pages may send requests, or '*' (default: only this server's own)")
+      ->type_name("ORIGIN ...")
+      ->group(access);
+  add(access, "--allowed-methods", server.cors.methods, "methods that pages of other origins may use")
+      ->type_name("METHOD ...");
+  add(access, "--allowed-headers", server.cors.headers, "headers that pages of other origins may send")
+      ->type_name("HEADER ...");
+  command->add_flag("--allow-credentials", server.cors.credentials, "pages of other origins may send cookies")
+      ->group(access);
+
+  add_engine_options(*command, flags->engine);
+  add_chat_template_options(*command, flags->engine);
+
+  const char* const limits = "Limits";
+  add(limits, "--max-queue", server.max_queue, "answers that may wait for a free sequence; more get a 429")
+      ->check(between(0, 1'000'000));
+  add(limits, "--timeout", flags->timeout, "most seconds for a request, waiting included; 0: no limit")
+      ->check(between(0, kLongest));
+  add(limits, "--grace", flags->grace, "seconds that running answers get to finish after SIGTERM or Ctrl-C")
+      ->check(between(0, kLongest));
+  add(limits, "--max-connections", server.max_connections, "most connections; further ones are closed")
+      ->check(between(1, 1'000'000));
+  add(limits, "--max-body-size", server.max_body_bytes, "most bytes of a request's body")->check(between(1, 1 << 30));
+  add(limits, "--max-header-size", server.max_header_bytes, "most bytes of a request's header")
+      ->check(between(256, 1 << 20));
+  add(limits, "--max-bodies-size", server.max_bodies_bytes,
+      "most bytes of all bodies being received; further ones get a 503")
+      ->check(between(1 << 20, kMostBytes));
+  add(limits, "--max-replies-size", server.max_replies_bytes,
+      "most bytes of all answers not sent yet; further ones get a 503")
+      ->check(between(1 << 20, kMostBytes));
+  add(limits, "--stream-buffer", server.max_stream_bytes,
+      "bytes of a stream that may wait for a slow reader before the request is cancelled")
+      ->check(between(4096, 1 << 30));
+  add(limits, "--header-timeout", flags->header_timeout, "seconds to receive a request's header")
+      ->check(between(0.1, kLongest));
+  add(limits, "--body-timeout", flags->body_timeout, "seconds to receive a request's body")
+      ->check(between(0.1, kLongest));
+  add(limits, "--write-timeout", flags->write_timeout, "seconds for a client to receive one write")
+      ->check(between(0.1, kLongest));
+  add(limits, "--keep-alive-timeout", flags->idle_timeout, "seconds that a connection may be idle")
+      ->check(between(0.1, kLongest));
+  add(limits, "--http-threads", server.threads, "threads for HTTP, besides the engine's --threads")
+      ->check(between(1, 64));
+
+  const char* const logging = "Logging and metrics";
+  add(logging, "--log-format", flags->log_format, "lines of text, or one JSON object per line")
+      ->check(CLI::IsMember({"text", "json"}));
+  add(logging, "--log-level", flags->log_level, "least level to log to standard error; info logs each request")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  add(logging, "--metrics-prefix", server.metrics_prefix,
+      "prefix of the names at /metrics; vllm: suits its dashboards, quire_ suits promtool")
+      ->type_name("PREFIX")
       ->check(CLI::Validator(
           [](const std::string& prefix) {
             const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == ':'; };
             const bool good = std::ranges::all_of(prefix, fits) && !std::isdigit(static_cast<unsigned char>(prefix[0]));
-            return good ? std::string() : "expected letters, digits, _ and :, no digit first";
+            return good ? std::string() : "must be letters, digits, _ and :, and not begin with a digit, not " + prefix;
           },
-          "PREFIX"));
-  command->add_option("--ssl-certfile", server.ssl_certfile, "certificate and its chain, PEM: serve HTTPS");
-  command->add_option("--ssl-keyfile", server.ssl_keyfile, "the certificate's private key, PEM");
-  command
-      ->add_option("--api-key", server.api_keys,
-                   "keys of which requests must have one; a file of them does not show in the list of processes")
-      ->envname("QUIRE_API_KEY");
-  command->add_option("--api-key-file", server.api_key_file,
-                      "file of keys, KEY or NAME:KEY a line, # before comments; read again on SIGHUP");
-  command->add_option("--allowed-origins", server.cors.origins,
-                      "origins whose web pages may ask, or '*' (default: none but this server's own)");
-  add("--allowed-methods", server.cors.methods, "methods that pages of other origins may use");
-  add("--allowed-headers", server.cors.headers, "headers that pages of other origins may send");
-  command->add_flag("--allow-credentials", server.cors.credentials, "pages of other origins may send cookies");
-  add("--max-queue", server.max_queue, "answers that may wait behind the running ones; more get a 429")
-      ->check(CLI::Range(0, 1'000'000));
-  add("--timeout", flags->timeout, "seconds a request may take in all; 0: no limit")->check(CLI::Range(0.0, 1e6));
-  add("--grace", flags->grace, "seconds that answers may go on after SIGTERM or SIGINT")->check(CLI::Range(0.0, 1e6));
-  add("--http-threads", server.threads, "threads for HTTP, beside the engine's")->check(CLI::Range(1, 64));
-  add("--max-connections", server.max_connections, "connections at the same time; more are closed")
-      ->check(CLI::Range(1, 1'000'000));
-  add("--max-body-size", server.max_body_bytes, "bytes of a request's body")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 30));
-  add("--max-header-size", server.max_header_bytes, "bytes of a request's header")
-      ->check(CLI::Range(size_t{256}, size_t{1} << 20));
-  add("--max-bodies-size", server.max_bodies_bytes, "bytes of all bodies that are being received; more get a 503")
-      ->check(CLI::Range(size_t{1} << 20, size_t{1} << 40));
-  add("--max-replies-size", server.max_replies_bytes, "bytes of all answers that are not yet sent; more get a 503")
-      ->check(CLI::Range(size_t{1} << 20, size_t{1} << 40));
-  add("--stream-buffer", server.max_stream_bytes,
-      "bytes that may wait for a slow reader of a stream before it is cancelled")
-      ->check(CLI::Range(size_t{4096}, size_t{1} << 30));
-  add("--header-timeout", flags->header_timeout, "seconds for a request's header")->check(CLI::Range(0.1, 1e6));
-  add("--body-timeout", flags->body_timeout, "seconds for a request's body")->check(CLI::Range(0.1, 1e6));
-  add("--write-timeout", flags->write_timeout, "seconds for a client to take what is sent at once")
-      ->check(CLI::Range(0.1, 1e6));
-  add("--keep-alive-timeout", flags->idle_timeout, "seconds a connection may be idle")->check(CLI::Range(0.1, 1e6));
-  add("--log-format", flags->log_format, "lines of text, or JSON objects")->check(CLI::IsMember({"text", "json"}));
-  add("--log-level", flags->log_level, "how much goes to stderr; info has a line a request")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+          ""));
+  command->footer(
+      "--config FILE reads flags from a file, one a line without the dashes: `model = smollm2`, `port = 8000`, "
+      "`api-key = [\"a\", \"b\"]`. Flags on the command line win.\n"
+      "Requests that set no sampling parameters use the model's recommendation, which is logged at start.");
   command->callback([flags, hosts] {
     if (!flags->server.uds.empty() && hosts->count() == 0) flags->server.hosts.clear();
     serve(*flags);

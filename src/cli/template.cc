@@ -1,4 +1,4 @@
-#include "cli/template.h"
+#include "cli/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -28,15 +28,15 @@ Source load(const TemplateOptions& options) {
   if (!options.model.empty()) {
     const ModelText text = load_model_text(options.model);
     if (!text.template_source)
-      throw not_found("{} has no chat template; give one with --template FILE.jinja", options.model);
+      throw not_found("{} has no chat template; pass one with --template FILE.jinja", options.model);
     return {ChatTemplate::parse(*text.template_source, options.model), text.special_tokens};
   }
-  throw invalid("quire template needs a template: give --template FILE.jinja or -m MODEL");
+  throw CLI::ValidationError("no template given: pass --template FILE.jinja or -m MODEL");
 }
 
-// One object of stdin. Fields that are not there have ChatInput's defaults, but no generation prompt is added unasked.
+// One line of stdin. Missing fields have the defaults of ChatInput, except that no generation prompt is added.
 ChatInput input_of(const ordered_json& line, const ordered_json& special_tokens) {
-  if (!line.is_object()) throw invalid("a line must be a JSON object with the field messages");
+  if (!line.is_object()) throw invalid("a line must be a JSON object with a field \"messages\"");
   ChatInput in{.add_generation_prompt = false, .special_tokens = special_tokens};
   const auto flag = [](const std::string& name, const ordered_json& value) {
     if (!value.is_boolean()) throw invalid("kwargs: {} must be true or false, not {}", name, value.dump());
@@ -73,45 +73,55 @@ ChatInput input_of(const ordered_json& line, const ordered_json& special_tokens)
 ordered_json answer(const Source& source, const std::string& line) {
   try {
     const ordered_json json = ordered_json::parse(line, nullptr, false);
-    if (json.is_discarded()) throw invalid("the line is no JSON");
+    if (json.is_discarded()) throw invalid("this line is not valid JSON");
     return {{"text", source.chat.render(input_of(json, source.special_tokens))}};
   } catch (const Error& e) {
     return {{"error", e.what()}};
   }
 }
 
+// Answers each line, so that a program can talk to it.
+void answer_lines(const Source& source) {
+  int failed = 0, count = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const ordered_json reply = answer(source, line);
+    ++count;
+    failed += reply.contains("error") ? 1 : 0;
+    std::cout << reply.dump(-1, ' ', true, ordered_json::error_handler_t::replace) << std::endl;
+  }
+  if (failed > 0) throw invalid("{} of {} lines failed; standard output has their errors", failed, count);
+}
+
 void run(const TemplateOptions& options) {
   const Source source = load(options);
-  if (options.prompt) {
-    ChatInput in{.special_tokens = source.special_tokens};
-    in.messages.push_back({{"role", "user"}, {"content", *options.prompt}});
-    std::cout << source.chat.render(in) << "\n";
-    return;
-  }
-  for (std::string line; std::getline(std::cin, line);)
-    if (line.find_first_not_of(" \t\r") != std::string::npos)
-      std::cout << answer(source, line).dump(-1, ' ', true, ordered_json::error_handler_t::replace) << std::endl;
+  if (!options.prompt) return answer_lines(source);
+  ChatInput in{.special_tokens = source.special_tokens};
+  in.messages.push_back({{"role", "user"}, {"content", *options.prompt}});
+  std::cout << source.chat.render(in) << "\n";
 }
 
 }  // namespace
 
 void add_template_command(CLI::App& app) {
   auto options = std::make_shared<TemplateOptions>();
-  CLI::App* command = app.add_subcommand("template", "Show what a chat template makes of messages");
-  CLI::Option* file =
-      command->add_option("--template", options->file, "The chat template: a Jinja file")->type_name("FILE.jinja");
+  CLI::App* command = app.add_subcommand("template", "Show the prompt that a chat template makes of messages");
+  CLI::Option* file = command->add_option("--template", options->file, "the chat template")->type_name("FILE.jinja");
   command
-      ->add_option("-m,--model", options->model, "Use the chat template of this model: a file, a directory or a name")
+      ->add_option("-m,--model", options->model, "use the chat template of this model: a known name, file or directory")
       ->type_name("MODEL")
       ->excludes(file);
-  command->add_option("-p,--prompt", options->prompt, "Render this one user message and print the prompt as it is")
+  command->add_option("-p,--prompt", options->prompt, "render this single user message and print the prompt")
       ->type_name("TEXT");
   command->footer(
-      "Without -p, reads one JSON object a line from stdin:\n"
-      "  {\"messages\": [...], \"tools\": [...], \"kwargs\": {\"add_generation_prompt\": true, ...},\n"
+      "Without -p, template reads standard input, one JSON object per line:\n"
+      "  {\"messages\": [...], \"tools\": [...], \"kwargs\": {...},\n"
       "   \"special_tokens\": {\"bos_token\": \"<s>\"}, \"now\": \"2026-11-21T12:34:56\"}\n"
-      "All but messages may be left out; kwargs are variables of the template, besides add_generation_prompt,\n"
-      "continue_final_message and documents. Writes a line for each: {\"text\": ...} or {\"error\": ...}.");
+      "Only messages is required. kwargs are variables of the template; add_generation_prompt, continue_final_message "
+      "and "
+      "documents have their usual meaning there. For each line, template writes {\"text\": ...} or {\"error\": ...}. "
+      "It "
+      "exits with 1 if a line failed.");
   command->callback([options] { run(*options); });
 }
 

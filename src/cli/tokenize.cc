@@ -1,8 +1,9 @@
-#include "cli/tokenize.h"
+#include "cli/commands.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "base/gunzip.h"
 #include "base/mapped_file.h"
+#include "base/quote.h"
 #include "base/utf8.h"
 #include "format/gguf.h"
 #include "model/gguf_vocabulary.h"
@@ -37,14 +39,14 @@ std::string read_maybe_packed(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-// A GGUF file, a tokenizer.json (.gz), or a folder that holds one of those.
+// Reads a GGUF file, a tokenizer.json (.gz), or a folder with a tokenizer.json (.gz).
 Tokenizer load_tokenizer(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   if (fs::is_directory(path)) {
     for (const char* name : {"tokenizer.json", "tokenizer.json.gz"}) {
       if (fs::exists(path / name)) return load_tokenizer(path / name);
     }
-    throw not_found("{}: the folder has no tokenizer.json", path.string());
+    throw not_found("{} has no tokenizer.json", path.string());
   }
   if (path.extension() == ".gguf") return gguf_tokenizer(Gguf::open(path));
   const fs::path config = path.parent_path() / "tokenizer_config.json";
@@ -57,23 +59,29 @@ Tokenizer load_tokenizer(const Options& options) {
   return load_tokenizer(resolve_model(options.model));
 }
 
-// On one line whatever a reader takes for a line's end: for programs in ASCII, for people as it is.
+// On one line, even if the text has newlines. `ascii` escapes everything else, for programs.
 std::string printed(const json& value, bool ascii = true) {
   return value.dump(-1, ' ', ascii, json::error_handler_t::replace);
 }
 
-TokenIds ids_of(const json& value, size_t line) {
-  if (!value.is_array()) throw invalid("line {}: shall be an array of token ids", line);
+TokenId checked_id(const Tokenizer& tokenizer, int64_t id, const std::string& where) {
+  if (id < 0 || id >= tokenizer.vocab_size())
+    throw invalid("{}{} is not a token id: ids are 0 to {}", where, id, tokenizer.vocab_size() - 1);
+  return static_cast<TokenId>(id);
+}
+
+TokenIds ids_of(const Tokenizer& tokenizer, const json& value, size_t line) {
+  if (!value.is_array()) throw invalid("line {} must be a JSON array of token ids", line);
+  const std::string where = fmt::format("line {}: ", line);
   TokenIds ids;
   for (const json& id : value) {
-    if (!id.is_number_integer() || id < 0 || id > 0x7FFFFFFF)
-      throw invalid("line {}: {} is no token id", line, id.dump());
-    ids.push_back(id.get<TokenId>());
+    if (!id.is_number_integer() || id > 0x7FFFFFFF) throw invalid("{}{} is not a token id", where, id.dump());
+    ids.push_back(checked_id(tokenizer, id.get<int64_t>(), where));
   }
   return ids;
 }
 
-// One JSON value a line in, one a line out; flushed, so that a program can talk to it.
+// Reads and writes one JSON value per line; flushes each, so that a program can talk to it.
 void run_lines(const Tokenizer& tokenizer, const Options& options, EncodeOptions encode) {
   size_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
@@ -82,35 +90,38 @@ void run_lines(const Tokenizer& tokenizer, const Options& options, EncodeOptions
     json value;
     try {
       value = json::parse(line);
-    } catch (const json::exception& e) {
-      throw invalid("line {}: {}", number, e.what());
+    } catch (const json::exception&) {
+      throw invalid("line {} is not valid JSON: {}", number, quote(line));
     }
     if (options.decode) {
-      std::cout << printed(tokenizer.decode(ids_of(value, number))) << std::endl;
+      std::cout << printed(tokenizer.decode(ids_of(tokenizer, value, number))) << std::endl;
     } else {
-      if (!value.is_string()) throw invalid("line {}: shall be a JSON string", number);
+      if (!value.is_string()) throw invalid("line {} must be a JSON string", number);
       std::cout << json(tokenizer.encode(value.get<std::string>(), encode)).dump() << std::endl;
     }
   }
 }
 
-// Ids as a person writes them: numbers with anything that is no digit between them.
-TokenIds ids_in(const std::string& text) {
+// Ids as a person writes them: numbers separated by spaces or commas, perhaps in brackets.
+TokenIds ids_in(const Tokenizer& tokenizer, const std::string& text) {
+  constexpr const char* kSeparators = " ,;[]()\t\r\n";
   TokenIds ids;
-  for (size_t at = 0; (at = text.find_first_of("0123456789", at)) != text.npos;) {
+  for (size_t at = 0; (at = text.find_first_not_of(kSeparators, at)) != text.npos;) {
+    const std::string word = text.substr(at, text.find_first_of(kSeparators, at) - at);
     int64_t id = 0;
-    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
-      id = id * 10 + (text[at] - '0');
-      if (id > 0x7FFFFFFF) throw invalid("\"{}…\" is no token id", id);
-    }
-    ids.push_back(static_cast<TokenId>(id));
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, id);
+    if (error != std::errc() || stop != end)
+      throw invalid("--decode: {} is not a token id; expected numbers such as 9906,1917", quote(word));
+    ids.push_back(checked_id(tokenizer, id, "--decode: "));
+    at += word.size();
   }
   return ids;
 }
 
 void print_tokens(const Tokenizer& tokenizer, const TokenIds& ids) {
   for (TokenId id : ids) {
-    // Part of a character cannot be shown; its token's spelling can.
+    // Part of a character cannot be shown, so the token is shown as the vocabulary spells it.
     const std::string_view bytes = tokenizer.token_bytes(id);
     fmt::print("{:>8}  {}\n", id,
                is_utf8(bytes) ? printed(std::string(bytes), false) : std::string(tokenizer.token_text(id)));
@@ -119,17 +130,17 @@ void print_tokens(const Tokenizer& tokenizer, const TokenIds& ids) {
 }
 
 void run(const Options& options) {
-  if (options.tokenizer.empty() == options.model.empty()) {
-    throw invalid("give one of --tokenizer FILE and -m MODEL");
-  }
-  if (options.jsonl && options.has_prompt) throw invalid("--jsonl reads standard input; it excludes -p");
+  if (options.tokenizer.empty() == options.model.empty())
+    throw CLI::ValidationError("pass either --tokenizer FILE or -m MODEL");
+  if (options.jsonl && options.has_prompt)
+    throw CLI::ValidationError("--jsonl reads standard input; it cannot be combined with -p");
   const Tokenizer tokenizer = load_tokenizer(options);
   const EncodeOptions encode{.add_special = options.add_special, .parse_special = !options.no_parse_special};
   if (options.jsonl) return run_lines(tokenizer, options, encode);
   const std::string text =
       options.has_prompt ? options.prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
   if (options.decode) {
-    fmt::print("{}\n", tokenizer.decode(ids_in(text)));
+    fmt::print("{}\n", tokenizer.decode(ids_in(tokenizer, text)));
   } else {
     print_tokens(tokenizer, tokenizer.encode(text, encode));
   }
@@ -140,18 +151,20 @@ void run(const Options& options) {
 void add_tokenize_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("tokenize", "Turn text into token ids, or back");
-  command->add_option("--tokenizer", options->tokenizer, "a tokenizer.json, a tokenizer.json.gz or a GGUF file")
+  command->add_option("-m,--model", options->model, "use the tokenizer of this model: a known name, file or directory")
+      ->type_name("MODEL");
+  command->add_option("--tokenizer", options->tokenizer, "use this tokenizer.json, tokenizer.json.gz or GGUF file")
       ->type_name("FILE");
-  command->add_option("-m,--model", options->model, "a model: its name or its path")->type_name("MODEL");
-  CLI::Option* prompt =
-      command->add_option("-p,--prompt", options->prompt, "the text (or the ids); else standard input is read");
+  CLI::Option* prompt = command->add_option("-p,--prompt", options->prompt,
+                                            "the text, or with --decode the ids (default: standard input)");
   prompt->type_name("TEXT");
-  command->add_flag("--decode", options->decode, "ids to text");
-  command->add_flag("--add-special", options->add_special, "add what the model expects around a text (BOS, EOS)");
-  command->add_flag("--no-parse-special", options->no_parse_special, "special tokens in the text are plain text");
+  command->add_flag("--decode", options->decode, "turn ids into text");
+  command->add_flag("--add-special", options->add_special,
+                    "add the tokens that the model expects around a text (BOS, EOS)");
+  command->add_flag("--no-parse-special", options->no_parse_special, "treat special tokens in the text as plain text");
   command->add_flag("--jsonl", options->jsonl,
-                    "standard input holds one JSON string a line, the output one JSON array of ids a line (with "
-                    "--decode the other way round)");
+                    "read one JSON string per line and write one JSON array of ids per line; with --decode the other "
+                    "way round");
   command->callback([options, prompt] {
     options->has_prompt = prompt->count() > 0;
     run(*options);

@@ -36,6 +36,7 @@ std::string_view name(FinishReason reason) {
 
 struct Engine::State {
   LoadedModel model;
+  nlohmann::ordered_json template_kwargs = nlohmann::ordered_json::object();
   TokenIds end_tokens;
   EngineLoop loop;  // used by `thread` alone
 
@@ -52,6 +53,11 @@ struct Engine::State {
   std::thread thread;
 
   explicit State(const EngineOptions& o) : model(o), end_tokens(model.config.eos), loop(o, model) {
+    if (!o.chat_template_kwargs.empty()) {
+      template_kwargs = nlohmann::ordered_json::parse(o.chat_template_kwargs, nullptr, false);
+      if (!template_kwargs.is_object())
+        throw invalid("--chat-template-kwargs must be a JSON object, not {}", o.chat_template_kwargs);
+    }
     if (model.text.tokenizer) {
       for (const TokenId id : model.text.tokenizer->end_of_generation()) {
         if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
@@ -205,10 +211,13 @@ const ChatTemplate* Engine::chat_template() const {
 
 namespace {
 
-ChatInput with_special_tokens(ChatInput input, const LoadedModel& model) {
+ChatInput with_defaults(ChatInput input, const LoadedModel& model, const Json& template_kwargs) {
   if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
   for (const auto& [name, token] : model.text.special_tokens.items()) {
     if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
+  }
+  for (const auto& [name, value] : template_kwargs.items()) {
+    if (!input.kwargs.contains(name)) input.kwargs[name] = value;
   }
   return input;
 }
@@ -216,12 +225,12 @@ ChatInput with_special_tokens(ChatInput input, const LoadedModel& model) {
 }  // namespace
 
 std::string Engine::render(ChatInput input) const {
-  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  const ChatInput whole = with_defaults(std::move(input), state_->model, state_->template_kwargs);
   return chat_template()->render(whole);
 }
 
 TokenIds Engine::encode_chat(ChatInput input) const {
-  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  const ChatInput whole = with_defaults(std::move(input), state_->model, state_->template_kwargs);
   return encode_chat_prompt(*chat_template(), tokenizer(), whole);
 }
 

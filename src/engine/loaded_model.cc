@@ -76,7 +76,10 @@ void size_cache(const EngineOptions& options, const KvShape& shape, int model_po
     throw no_resource("--kv-cache-size is {} MiB, but --memory leaves {} MiB for it; lower it or raise --memory",
                       options.kv_cache_bytes / kMiB, memory / kMiB);
   const size_t wanted = pages_of(length) * static_cast<size_t>(options.max_num_seqs) * page_bytes;
-  const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min(wanted, memory);
+  // Without --memory, the machine is shared: half of it is for others, unless a single sequence needs more.
+  const size_t share =
+      options.memory_bytes > 0 ? memory : std::max(info.memory_bytes / 2, pages_of(length) * page_bytes);
+  const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min({wanted, memory, share});
   const size_t pages = std::min<size_t>(budget / page_bytes, size_t{1} << 30);
   if (pages < pages_of(length)) {
     if (options.max_model_len > 0 || pages == 0) {
@@ -152,6 +155,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
     throw invalid("{}: the tokenizer has {} tokens, but the model has {}", checkpoint.file(),
                   text.tokenizer->vocab_size(), config.vocab);
   }
+  if (!options.chat_template.empty()) text.template_source = options.chat_template;
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, "chat template");
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
@@ -192,6 +196,11 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), shape.page_bytes());
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
+  if (taken + shape.page_bytes() > budget) {
+    throw no_resource("{} MiB of memory are available, but at least {} MiB are needed{}", budget / kMiB,
+                      (taken + shape.page_bytes()) / kMiB + 1,
+                      options.memory_bytes > 0 ? ": raise --memory" : ": free some, or lower --max-num-seqs");
+  }
   size_cache(options, shape, config.max_positions, budget - std::min(budget, taken), info);
   kv = std::make_unique<KvMemory>(shape, info.kv_pages);
   limits.max_positions = info.max_model_len;

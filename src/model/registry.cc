@@ -5,10 +5,13 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "model/models_json.h"  // generated from models.json
 
 namespace quire {
 namespace {
+
+constexpr size_t kLongestShown = 1024;  // bytes of a name in a message
 
 // The keys are those of generation_config.json.
 SamplingDefaults read_sampling(const nlohmann::json& entry) {
@@ -48,17 +51,19 @@ std::filesystem::path model_folder() {
 std::filesystem::path resolve_model(const std::string& model) {
   std::error_code ignored;
   if (std::filesystem::exists(model, ignored)) return model;
-  std::string names;
+  std::vector<std::string> names;
   for (const RegisteredModel& known : registered_models()) {
-    names += (names.empty() ? "" : ", ") + known.name;
+    names.push_back(known.name);
     if (known.name != model) continue;
     const auto path = model_folder() / known.file;
     if (std::filesystem::exists(path, ignored)) return path;
-    throw not_found(
-        "model {} ({}) is not in {} yet: run './dev fetch {}' where there is a network, or give a file with -m", model,
-        known.title, model_folder().string(), model);
+    throw not_found("model {} ({}) is not in {} yet; download it with './dev fetch {}', or pass a file with -m", model,
+                    known.title, model_folder().string(), model);
   }
-  throw not_found("model '{}' is neither a file, nor a directory, nor a known name ({})", model, names);
+  if (model.size() > kLongestShown) throw not_found("model not found: no file has this path of {} bytes", model.size());
+  const std::string hint = did_you_mean(model, names);
+  throw not_found("model '{}' not found: no file, directory or known model of this name.{}", model,
+                  hint.empty() ? " `quire list` shows the known models" : hint);
 }
 
 }  // namespace quire

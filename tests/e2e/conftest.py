@@ -1,4 +1,4 @@
-"""The real program: one server on the real model for all tests, and small models to run it on."""
+"""The real program: one server with the real model for all tests, and tiny models."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ class Server:
         self.port = int(self.base.rsplit(":", 1)[1])
 
     def stop(self, timeout=60):
-        """SIGTERM; the exit code and what was logged."""
+        """Sends SIGTERM; returns the exit code and the log."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         log = self.process.communicate(timeout=timeout)[1]
@@ -55,13 +55,13 @@ def skip_without_binary_and_model():
 
 
 def quire(*arguments, timeout=120, **options):
-    """The program, run to its end, whatever that is."""
+    """Runs the program to its end."""
     skip_without_binary()
     return subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
 
 
 def quire_json(*arguments):
-    """The JSON it prints with --json."""
+    """The JSON that it prints with --json."""
     done = quire(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -69,7 +69,7 @@ def quire_json(*arguments):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """Makes a model of random weights: tiny("q4_k") is its path."""
+    """Makes a model of random weights: tiny("q4_k") returns its path."""
     folder = tmp_path_factory.mktemp("tiny")
 
     def make(weights):
@@ -84,7 +84,7 @@ def tiny(tmp_path_factory):
 
 @contextlib.contextmanager
 def served(*flags):
-    """A server that must end well."""
+    """A server, which must exit with code 0."""
     skip_without_binary_and_model()
     running = Server("--log-level", "warning", *flags)
     try:
@@ -96,14 +96,14 @@ def served(*flags):
 
 @pytest.fixture(scope="session")
 def server():
-    # The context is cut to what the tests need, so that they run on small machines.
+    # A short context is enough for the tests and fits small machines.
     with served("--max-model-len", "2048") as running:
         yield running
 
 
 @pytest.fixture
 def start_server():
-    """Starts further servers, ends them after the test."""
+    """Starts further servers and ends them after the test."""
     skip_without_binary_and_model()
     started = []
 

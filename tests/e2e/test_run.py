@@ -1,4 +1,4 @@
-"""quire run as a person and as a script use it: the real program, the real model."""
+"""quire run, used by a person and by a script: the real program, the real model."""
 
 import json
 import os
@@ -22,14 +22,65 @@ def quire_run(*arguments, model=True, stdin="", **options):
 
 
 @needs_model
-def test_streams_the_answer_and_its_figures():
+def test_streams_the_answer_and_its_statistics():
     result = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12")
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() and result.stdout.endswith("\n")
-    for figure in ["first token after", "tok/s", "MB of weights read a token", "GB/s", "seed", "finish: "]:
+    for figure in ["first token after", "tok/s", "GB/s memory bandwidth", "sampling: temperature 0", "seed", "finish: "]:
         assert figure in result.stderr
     quiet = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12", "--quiet")
     assert (quiet.stdout, quiet.stderr) == (result.stdout, "")
+
+
+@needs_model
+def test_the_models_recommended_sampling_is_used_and_printed():
+    result = quire_run("-p", "What is the capital of France?", "--seed", "1")
+    assert "Paris" in result.stdout
+    assert "sampling: temperature 0.1, top-p 0.9, repetition penalty 1.1 (recommended for this model)" in result.stderr
+    sampling = json.loads(quire_run("-p", "Hi", "-n", "1", "--top-p", "0.5", "--json").stdout)["sampling"]
+    assert sampling["top_p"] == pytest.approx(0.5) and sampling["temperature"] == pytest.approx(0.1)
+
+
+@needs_model
+def test_answers_are_limited_to_512_tokens_unless_n_says_otherwise():
+    answer = json.loads(quire_run("-p", "x", "--ignore-eos", "--json", "--temp", "1").stdout)
+    assert (answer["usage"]["completion_tokens"], answer["finish_reason"]) == (512, "length")
+    assert "[stopped at the -n limit of 3 tokens]" in quire_run("-p", "Tell me a story.", "-n", "3").stderr
+
+
+@needs_model
+def test_an_answer_that_repeats_itself_is_stopped():
+    loop = ["--raw", "-p", "la la la la la la la la la la la la la la la la", "--temp", "0", "--repeat-penalty", "1", "-n", "200"]
+    result = quire_run(*loop)
+    assert "repeated itself" in result.stderr and "finish: repetition" in result.stderr
+    stopped = json.loads(quire_run(*loop, "--json").stdout)
+    assert stopped["stop_reason"] == "repetition" and len(stopped["tokens"]) < 150
+    assert stopped["usage"]["completion_tokens"] == len(stopped["tokens"])
+    assert json.loads(quire_run(*loop, "--no-loop-check", "--json").stdout)["usage"]["completion_tokens"] == 200
+
+
+@needs_model
+def test_the_demonstration_model_says_what_it_is():
+    if MODEL.name != "SmolLM2-135M-Instruct.Q4_1.gguf":
+        pytest.skip("another test model")
+    env = {**os.environ, "QUIRE_MODELS": str(MODEL.parent)}
+    command = ["run", "-m", "smollm2", "-p", "Hi", "-n", "1"]
+    assert "demonstration" in quire(*command, env=env).stderr
+    assert quire(*command, "-q", env=env).stderr == ""
+
+
+@needs_model
+def test_a_chat_template_of_the_users_own(tmp_path):
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ prefix }}{% for m in messages %}{{ m.content }}{% endfor %}")
+    flags = ["-p", "one two", "-n", "1", "--json", "--chat-template", template]
+    assert json.loads(quire_run(*flags).stdout)["usage"]["prompt_tokens"] == 2
+    longer = quire_run(*flags, "--chat-template-kwargs", '{"prefix": "zero "}')
+    assert json.loads(longer.stdout)["usage"]["prompt_tokens"] == 3
+    assert json.loads(quire_run("-p", "Hi", "-n", "1", "--json", "--chat-template", "chatml").stdout)["tokens"]
+    for wrong in ["[1]", "{"]:
+        refused = quire_run(*flags, "--chat-template-kwargs", wrong)
+        assert refused.returncode == 2 and "--chat-template-kwargs must be a JSON object" in refused.stderr
 
 
 @needs_model
@@ -118,16 +169,16 @@ def test_ctrl_c_stops_a_script_with_its_signal():
 
 
 @needs_model
-def test_a_full_context_is_said():
+def test_a_full_context_is_reported():
     flags = ["--raw", "--ignore-eos", "-c", "64", "--temp", "0"]
     result = quire_run("-p", "one two three", *flags)
     assert "the context of 64 tokens is full" in result.stderr
     result = quire_run("-p", "one two three " * 40, *flags)
     assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1 and "63 fit" in result.stderr
+    assert "63 fit" in result.stderr.splitlines()[-1]
 
 
-def test_seeds_are_taken_as_they_are_written(tmp_path):
+def test_seeds_out_of_range_are_refused(tmp_path):
     for command in [["synth", "-o", tmp_path / "x.gguf"], ["bench", "serve", "--url", "http://127.0.0.1:9", "-c", "1"]]:
         for seed in ["-1", "010", "18446744073709551616"]:
             assert quire(*command, "--seed", seed).returncode == 2
@@ -140,6 +191,74 @@ def test_seeds_are_taken_as_they_are_written(tmp_path):
 def test_numbers_are_decimal(arguments):
     done = quire(*arguments)
     assert done.returncode == 2 and "decimal number without leading zeros" in done.stderr
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["runn", "-m", "x"], "unknown command 'runn'. Did you mean run?"),
+    (["run", "-m", "x", "-p", "x", "--top-p", "1.5"], "--top-p must be between 0 and 1, not 1.5"),
+    (["run", "-m", "x", "-p", "x", "--tempratur", "1"], "unknown flag --tempratur. Did you mean --temperature?"),
+    (["run", "-m", "x", "-p", "x", "-n", "0"], "--max-tokens must be at least 1, or -1 for no limit, not 0"),
+    (["run", "-m", "x", "two words"], "unexpected argument 'two words'; pass a prompt with -p"),
+    (["serve", "-m", "x", "--max-model-len", "9999999999"], "--max-model-len must be between 0 and 2^31 - 1, not 9999999999"),
+    (["serve", "-m", "x", "--max-num-seqs", "0"], "--max-num-seqs must be between 1 and 65536, not 0"),
+    ([], "no command given"),
+])
+def test_a_bad_command_line_is_explained(arguments, message):
+    done = quire(*arguments, input="")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith(f"quire: {message}") and len(done.stderr.splitlines()) == 1
+
+
+def test_an_unknown_model_is_explained():
+    for command in ["run", "serve"]:
+        done = quire(command, "-m", "smolm2", *(["-p", "x", "-q"] if command == "run" else []))
+        assert done.returncode == 1 and "model 'smolm2' not found" in done.stderr and "Did you mean smollm2?" in done.stderr
+    done = quire("run", "-q", "-p", "x", "-m", "a" * 5000)
+    assert done.returncode == 1 and len(done.stderr) < 200
+
+
+def test_list_and_help_and_completion(tmp_path):
+    listed = quire("list", env={**os.environ, "QUIRE_MODELS": str(tmp_path)})
+    assert listed.returncode == 0 and "smollm2" in listed.stdout and "not downloaded" in listed.stdout
+    assert "--top-p" in quire("help", "run").stdout and "Commands:" in quire("help").stdout
+    unknown = quire("help", "serv")
+    assert unknown.returncode == 2 and "Did you mean serve?" in unknown.stderr
+    script = quire("completion", "bash").stdout
+    done = subprocess.run(["bash", "-c", script + "\nCOMP_WORDS=(quire run --top); COMP_CWORD=2; _quire; echo ${COMPREPLY[@]}"],
+                          capture_output=True, text=True)
+    assert done.stdout.split() == ["--top-k", "--top-p"], done.stderr
+
+
+@needs_model
+def test_serve_reads_flags_from_a_file(tmp_path):
+    (tmp_path / "quire.toml").write_text(f'model = "{MODEL}"\nport = 0\nmax-num-seqs = 3\nserved-model-name = ["a", "b"]\n')
+    server = subprocess.Popen([QUIRE, "serve", "--config", tmp_path / "quire.toml", "--max-model-len", "64", "--log-format", "json"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert " at http://" in server.stdout.readline()
+    server.send_signal(signal.SIGTERM)
+    log = server.communicate(timeout=30)[1]
+    assert server.returncode == 0 and "3 sequences of 64" in log and "temperature 0.1" in log
+    (tmp_path / "wrong.toml").write_text("modle = 1\n")
+    done = quire("serve", "-m", "x", "--config", tmp_path / "wrong.toml")
+    assert done.returncode == 2 and "there is no setting 'modle'" in done.stderr
+
+
+@needs_model
+def test_tokenize_refuses_what_is_not_an_id():
+    decode = ["tokenize", "-m", MODEL, "--decode", "-p"]
+    assert quire(*decode, "[0, 1]").returncode == 0
+    for wrong in ["abc", "9999999", "1 -2", "1.5"]:
+        done = quire(*decode, wrong)
+        assert done.returncode == 1 and "is not a token id" in done.stderr and done.stdout == ""
+
+
+def test_template_fails_if_a_line_failed(tmp_path):
+    (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
+    good, bad = '{"messages": [{"role": "user", "content": "x"}]}', "{"
+    done = quire("template", "--template", tmp_path / "t.jinja", input=good + "\n" + bad + "\n")
+    assert done.returncode == 1 and "1 of 2 lines failed" in done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"text": "x"}, {"error": "this line is not valid JSON"}]
+    assert quire("template", "--template", tmp_path / "t.jinja", input=good).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["perplexity", "verify", "bench"])
@@ -177,7 +296,7 @@ def test_a_failed_run_is_exit_code_1_and_one_line(tmp_path):
 
 
 class Terminal:
-    """A program on a terminal of its own."""
+    """A program with a pseudo-terminal."""
 
     def __init__(self, *command, env):
         self.pid, self.fd = pty.fork()
@@ -186,7 +305,7 @@ class Terminal:
         self.screen = ""
 
     def expect(self, pattern, seconds=60):
-        """Waits for the pattern behind what was matched before; gives the text up to its end."""
+        """Waits for the pattern after the last match; returns the text up to its end."""
         end = time.monotonic() + seconds
         while not (match := re.search(pattern, self.screen)):
             ready, _, _ = select.select([self.fd], [], [], max(end - time.monotonic(), 0))
@@ -201,7 +320,7 @@ class Terminal:
         return text
 
     def prompt(self):
-        """Waits for the prompt, and until the line editor reads: it takes the terminal over just behind it."""
+        """Waits for the prompt, and until the line editor reads: it sets up the terminal just after that."""
         text = self.expect("(^|\n)> ")
         end = time.monotonic() + 10
         while termios.tcgetattr(self.fd)[3] & termios.ICANON:
@@ -227,24 +346,25 @@ class Terminal:
 def chat(tmp_path):
     terminals = []
 
-    def start(*arguments):
-        env = {"HOME": str(tmp_path), "TERM": "xterm", "LANG": "C", "PATH": os.environ["PATH"]}
+    def start(*arguments, **variables):
+        env = {"HOME": str(tmp_path), "TERM": "xterm", "LANG": "C", "PATH": os.environ["PATH"], "NO_COLOR": "1", **variables}
         terminals.append(Terminal(str(QUIRE), "run", "-m", str(MODEL), "--temp", "0", *arguments, env=env))
-        terminals[-1].prompt()
+        if "NO_COLOR" not in variables:
+            terminals[-1].prompt()
         return terminals[-1]
 
     yield start
     for terminal in terminals:
-        os.close(terminal.fd)  # hangs up on one that a failed test left
+        os.close(terminal.fd)  # hangs up on a program that a failed test left running
 
 
 @needs_model
-def test_chat_remembers_saves_and_forgets(chat, tmp_path):
+def test_chat_remembers_saves_and_clears(chat, tmp_path):
     terminal = chat("-n", "20")
     for line in ["Hello, I am Zoë.", "What did I say?"]:
         terminal.type(line + "\r")
         terminal.prompt()
-    terminal.type(f"/save {tmp_path}/chat.json\r")
+    terminal.type("/save ~/chat.json\r")
     terminal.expect("4 messages written")
     messages = json.loads((tmp_path / "chat.json").read_text())
     assert [m["role"] for m in messages] == ["user", "assistant"] * 2
@@ -256,8 +376,8 @@ def test_chat_remembers_saves_and_forgets(chat, tmp_path):
     terminal.prompt()
     terminal.type("/stats\r")
     assert "of 8192 tokens" in terminal.expect("seed +[0-9]+")
-    for line, answer in [("/reset", "forgotten"), ("/system Be brief.", ""), ("/system", "system: Be brief."),
-                         ("/nonsense", "there is no command /nonsense")]:
+    for line, answer in [("/reset", "conversation cleared"), ("/system Be brief.", "system message set"), ("/system", "system: Be brief."),
+                         ("/nonsense", "unknown command /nonsense"), ("/sav x", "Did you mean save?")]:
         terminal.prompt()
         terminal.type(line + "\r")
         terminal.expect(answer)
@@ -278,17 +398,46 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(chat):
     terminal.type("half a line")
     terminal.expect("half a line")
     terminal.type("\x03")
-    terminal.expect("Ctrl-D or /quit ends")
+    terminal.expect("press Ctrl-D or type /quit")
     terminal.prompt()
     terminal.type("\x04")
     assert terminal.exit_code() == 0
 
 
 @needs_model
+def test_pasted_lines_are_one_message(chat, tmp_path):
+    terminal = chat("-n", "4")
+    terminal.type("\x1b[200~first line\r\nsecond line\rthird\x1b[201~ and more\r")
+    terminal.prompt()
+    terminal.type("/save ~/chat.json\r")
+    terminal.expect("2 messages written")
+    messages = json.loads((tmp_path / "chat.json").read_text())
+    assert messages[0]["content"] == "first line\nsecond line\nthird and more"
+
+
+@needs_model
+def test_keys_typed_during_an_answer_show_at_the_next_prompt(chat):
+    terminal = chat("-n", "60", "--ignore-eos")
+    terminal.type("Count.\r")
+    terminal.expect(r"Count\.\r\n.")
+    terminal.type("type-ahead")
+    answer = terminal.expect(r"\[stopped at the -n limit of 60 tokens\]")
+    assert "type-ahead" not in answer
+    terminal.expect("> type-ahead")
+
+
+@needs_model
+def test_colours_only_without_no_color(chat):
+    assert "\x1b[1;32m> " in chat(NO_COLOR="").expect("> ")
+    plain = chat(NO_COLOR="1").expect("> ")
+    assert "\x1b[1" not in plain and "\x1b[2m" not in plain
+
+
+@needs_model
 def test_chat_says_when_the_context_is_full(chat):
     terminal = chat("-c", "96", "--ignore-eos")
     terminal.type("Tell me a long story.\r")
-    terminal.expect(r"the context of 96 tokens is full: /reset")
+    terminal.expect(r"the context of 96 tokens is full; /reset")
     terminal.prompt()
     terminal.type("Go on.\r")
     terminal.expect(r"error: the context of 96 tokens is full")
@@ -296,7 +445,7 @@ def test_chat_says_when_the_context_is_full(chat):
     terminal.type("/reset\r")
     terminal.prompt()
     terminal.type("Hello\r")
-    terminal.expect(r"the context of 96 tokens is full: /reset")
+    terminal.expect(r"the context of 96 tokens is full; /reset")
     terminal.prompt()
     terminal.type("\x04")
     assert terminal.exit_code() == 0

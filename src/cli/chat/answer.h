@@ -21,8 +21,8 @@ struct StreamedAnswer {
 };
 
 // Submits the request and calls `show` on this thread with each piece of text (whole UTF-8 characters). Ctrl-C
-// (signals.h) and show() == false cancel the answer; so does a loop (repetition.h) if `loop_check` is true. Throws Error
-// when the request can never run.
+// (signals.h) and show() == false cancel the answer; so does a loop (repetition.h) if `loop_check` is true. Throws
+// Error when the request can never run.
 StreamedAnswer stream_answer(Engine& engine, Request request, bool loop_check,
                              const std::function<bool(std::string_view)>& show);
 

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Ctrl-C needs a living CatchSignals (signals.h). At most one LineEditor may exist. Pasted lines (bracketed paste) stay one
-// line with newlines in it.
+// Ctrl-C needs a living CatchSignals (signals.h). At most one LineEditor may exist. Pasted lines (bracketed paste) stay
+// one line with newlines in it.
 class LineEditor {
  public:
   enum class End { kLine, kInterrupt, kEof };

@@ -162,7 +162,8 @@ class Chat {
     if (given.reader_gone || !write_out(STDOUT_FILENO, given.text.ends_with('\n') ? "" : "\n")) open_ = false;
     if (given.finish == FinishReason::kError) throw invalid("{}", given.error);
     std::string cut = describe_cut(given, length);
-    if (context_tokens_ >= length && given.finish == FinishReason::kLength) cut.insert(cut.size() - 1, "; /reset clears it");
+    if (context_tokens_ >= length && given.finish == FinishReason::kLength)
+      cut.insert(cut.size() - 1, "; /reset clears it");
     if (open_ && !cut.empty()) note(cut);
     return given;
   }
@@ -176,7 +177,8 @@ class Chat {
   void system(const std::string& text) {
     if (plain_) throw unsupported("a model without chat template has no system message");
     if (text.empty()) {
-      note(conversation_.system().empty() ? "no system message; /system TEXT sets one" : "system: " + conversation_.system());
+      note(conversation_.system().empty() ? "no system message; /system TEXT sets one"
+                                          : "system: " + conversation_.system());
     } else {
       conversation_.set_system(text == "-" ? "" : text);
       note(text == "-" ? "system message removed" : "system message set");

@@ -13,8 +13,8 @@ namespace quire {
 // tab and backslash are escaped too.
 std::string escape_controls(std::string_view text, bool one_line = false);
 
-// Writes the whole text to the file descriptor, unbuffered. Returns false if the reader is gone (EPIPE, or the descriptor
-// is closed). Throws Error for other failures, such as a full disk.
+// Writes the whole text to the file descriptor, unbuffered. Returns false if the reader is gone (EPIPE, or the
+// descriptor is closed). Throws Error for other failures, such as a full disk.
 bool write_out(int descriptor, std::string_view text);
 
 enum class Style { kPrompt, kNote, kError };

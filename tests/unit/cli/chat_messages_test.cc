@@ -32,7 +32,7 @@ TEST(ChatCommand, LeavesTextAlone) {
   }
 }
 
-TEST(Conversation, KeepsOneSystemMessageInFront) {
+TEST(Conversation, KeepsOneSystemMessageAtTheStart) {
   Conversation chat;
   chat.add("user", "Hi");
   chat.set_system("Be brief.");
@@ -42,7 +42,7 @@ TEST(Conversation, KeepsOneSystemMessageInFront) {
   EXPECT_EQ(chat.messages().dump(), R"([{"role":"user","content":"Hi"}])");
 }
 
-TEST(Conversation, ForgetsAllButTheSystemMessage) {
+TEST(Conversation, ResetKeepsTheSystemMessage) {
   Conversation chat;
   chat.reset();
   EXPECT_EQ(chat.messages().dump(), "[]");
@@ -54,13 +54,13 @@ TEST(Conversation, ForgetsAllButTheSystemMessage) {
   EXPECT_EQ(chat.system(), "Be brief.");
 }
 
-TEST(Messages, AreReadInOrder) {
+TEST(Messages, KeepTheOrderOfTheirFields) {
   const auto messages =
       parse_messages(R"([{"role": "user", "content": "b", "a": 1}, {"content": [], "role": "tool"}])", "m.json");
   EXPECT_EQ(messages.dump(), R"([{"role":"user","content":"b","a":1},{"content":[],"role":"tool"}])");
 }
 
-TEST(Messages, AreRefusedWithTheFilesName) {
+TEST(Messages, ErrorsBeginWithTheNameOfTheFile) {
   const std::string deep = "[{\"role\": " + std::string(5000, '[');
   for (const std::string& text : {std::string(""), std::string("{}"), std::string("[]"), std::string("[1]"),
                                   std::string("[{\"content\": \"x\"}]"), std::string("[{\"role\": 1}]"),
@@ -71,6 +71,15 @@ TEST(Messages, AreRefusedWithTheFilesName) {
     } catch (const Error& e) {
       EXPECT_EQ(std::string(e.what()).rfind("m.json: ", 0), 0u) << e.what();
     }
+  }
+}
+
+TEST(Messages, NameThePlaceOfASyntaxError) {
+  try {
+    parse_messages("[\n  {\"role\": user}]", "m.json");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "m.json: not valid JSON at line 2, column 12");
   }
 }
 

@@ -12,12 +12,12 @@
 namespace quire {
 namespace {
 
-TEST(EscapeControls, LetsTextThrough) {
+TEST(EscapeControls, KeepsText) {
   const std::string text = "Grüße, 世界 🌍\n\ttab \\ backslash";
   EXPECT_EQ(escape_controls(text), text);
 }
 
-TEST(EscapeControls, ShowsWhatATerminalWouldObey) {
+TEST(EscapeControls, EscapesControlCharacters) {
   EXPECT_EQ(escape_controls("\x1b[2J\x07\r\x7f"), "\\x1b[2J\\x07\\x0d\\x7f");
   EXPECT_EQ(escape_controls("\xc2\x9b"
                             "2J"),
@@ -25,11 +25,20 @@ TEST(EscapeControls, ShowsWhatATerminalWouldObey) {
   EXPECT_EQ(escape_controls(std::string_view("a\0b", 3)), "a\\x00b");
 }
 
-TEST(EscapeControls, ShowsBytesThatAreNoText) { EXPECT_EQ(escape_controls("a\xff\xe4\xb8"), "a\\xff\\xe4\\xb8"); }
+TEST(EscapeControls, EscapesBytesThatAreNotUtf8) { EXPECT_EQ(escape_controls("a\xff\xe4\xb8"), "a\\xff\\xe4\\xb8"); }
 
-TEST(EscapeControls, KeepsALineALine) { EXPECT_EQ(escape_controls("a\nb\t\\n", true), "a\\nb\\t\\\\n"); }
+TEST(EscapeControls, EscapesNewlinesAndTabsInALine) { EXPECT_EQ(escape_controls("a\nb\t\\n", true), "a\\nb\\t\\\\n"); }
 
-TEST(WriteOut, SaysWhenTheReaderIsGone) {
+TEST(Colours, NeedATerminal) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_FALSE(has_colours(ends[1]));
+  EXPECT_EQ(styled(ends[1], Style::kError, "x"), "x");
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(WriteOut, ReturnsFalseWhenTheReaderIsGone) {
   signal(SIGPIPE, SIG_IGN);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

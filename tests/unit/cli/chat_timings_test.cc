@@ -32,10 +32,20 @@ TEST(ChatTimings, CountOnlyWhatPrefillComputed) {
   EXPECT_DOUBLE_EQ(timings.prefill_rate(), 40);
 }
 
-TEST(ChatTimings, SayNothingOfWhatDidNotHappen) {
+TEST(ChatTimings, CompareDecodingWithTheMemoryBandwidth) {
+  ChatTimings timings{.bandwidth = 4e9};
+  timings.add({.prompt_tokens = 10, .completion_tokens = 11, .ttft_seconds = 1, .seconds = 2});
+  ModelInfo model;
+  model.decode_bytes = 100'000'000;
+  EXPECT_EQ(to_text(timings, model),
+            "prompt: 10 tokens, first token after 1.000 s, 10.0 tok/s\n"
+            "answer: 11 tokens, 10.0 tok/s (1.00 of 4.0 GB/s memory bandwidth, 25 %)\n");
+}
+
+TEST(ChatTimings, OmitRatesThatWereNotMeasured) {
   ChatTimings timings;
   timings.add({.prompt_tokens = 10, .completion_tokens = 0, .ttft_seconds = 0, .seconds = 3});
-  EXPECT_EQ(to_text(timings, {}), "prompt  10 tokens\nanswer  0 tokens\n");
+  EXPECT_EQ(to_text(timings, {}), "prompt: 10 tokens\nanswer: 0 tokens\n");
   EXPECT_EQ(to_json(timings, {})["decode_tokens_per_second"], 0);
 }
 

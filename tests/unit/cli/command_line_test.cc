@@ -1,0 +1,76 @@
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/commands.h"
+#include "cli/engine_options.h"
+
+namespace quire {
+namespace {
+
+struct CommandLine : testing::Test {
+  CLI::App app{"test", "quire"};
+
+  void SetUp() override {
+    app.require_subcommand(1);
+    app.formatter(make_help_formatter());
+    app.set_config("--config")->group("");
+    app.config_formatter(make_config_reader("serve"));
+    for (const auto add : kCommands) add(app);
+  }
+
+  // The message for a bad command line.
+  std::string refusal(const std::string& arguments) {
+    try {
+      app.parse(arguments);
+    } catch (const CLI::ParseError& e) {
+      return describe(e, app);
+    }
+    return "accepted";
+  }
+};
+
+TEST_F(CommandLine, NamesTheFlagTheRangeAndTheValue) {
+  EXPECT_EQ(refusal("run -m x -p x --top-p 1.5"), "--top-p must be between 0 and 1, not 1.5");
+  EXPECT_EQ(refusal("serve -m x --max-num-seqs 0"), "--max-num-seqs must be between 1 and 65536, not 0");
+  EXPECT_EQ(refusal("run -m x -p x -n 0"), "--max-tokens must be at least 1, or -1 for no limit, not 0");
+  EXPECT_EQ(refusal("serve -m x --max-model-len 9999999999"),
+            "--max-model-len must be between 0 and 2^31 - 1, not 9999999999");
+  EXPECT_EQ(refusal("serve -m x --port abc"), "--port must be a number, not 'abc'");
+  EXPECT_EQ(refusal("serve -m x --port 08080"), "--port must be a decimal number without leading zeros, not 08080");
+  EXPECT_EQ(refusal("serve -m x --scheduler fifo"), "--scheduler must be one of continuous,static, not fifo");
+}
+
+TEST_F(CommandLine, SuggestsTheNearestFlag) {
+  EXPECT_EQ(refusal("run -m x --temprature 1"), "unknown flag --temprature. Did you mean --temperature?");
+  EXPECT_EQ(refusal("run -m x --qqqqqqqqqqqq"), "unknown flag --qqqqqqqqqqqq; `quire help run` describes the command");
+}
+
+TEST_F(CommandLine, SaysWhatIsMissingOrExcluded) {
+  EXPECT_EQ(refusal("run"), "--model is required: a known name (`quire list`), a .gguf file or a model directory");
+  EXPECT_EQ(refusal("run -m x -p x --messages m"), "--prompt cannot be combined with --messages");
+  EXPECT_EQ(refusal("run -m x -p"), "--prompt needs a value (TEXT)");
+}
+
+TEST_F(CommandLine, HelpFitsATerminal) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    std::istringstream help(command->help());
+    for (std::string line; std::getline(help, line);) {
+      EXPECT_LE(line.size(), 100u) << command->get_name() << ": " << line;
+    }
+  }
+}
+
+TEST_F(CommandLine, CompletionKnowsEveryCommandAndFlag) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = completion_script(app, shell);
+    for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+      EXPECT_NE(script.find(command->get_name()), script.npos) << shell;
+      for (const std::string& flag : flag_names(*command))
+        EXPECT_NE(script.find(flag.substr(2)), script.npos) << shell << " " << flag;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
