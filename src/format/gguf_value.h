@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/gguf.h"
 #include "base/quote.h"
+#include "format/gguf.h"
 
 namespace quire::gguf_detail {
 

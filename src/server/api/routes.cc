@@ -24,14 +24,10 @@ struct GetRow {
   bool needs_key = true;
 };
 constexpr GetRow kGets[] = {
-    {"/", Endpoint::kHome, false},
-    {"/health", Endpoint::kHealth, false},
-    {"/ready", Endpoint::kReady, false},
-    {"/version", Endpoint::kVersion},
-    {"/openapi.json", Endpoint::kOpenApi},
-    {"/metrics", Endpoint::kMetrics, false},
-    {"/v1/models", Endpoint::kModels},
-    {"/tokenizer_info", Endpoint::kTokenizerInfo},
+    {"/", Endpoint::kHome, false},         {"/health", Endpoint::kHealth, false},
+    {"/ready", Endpoint::kReady, false},   {"/version", Endpoint::kVersion},
+    {"/openapi.json", Endpoint::kOpenApi}, {"/metrics", Endpoint::kMetrics, false},
+    {"/v1/models", Endpoint::kModels},     {"/tokenizer_info", Endpoint::kTokenizerInfo},
 };
 constexpr std::string_view kModelPath = "/v1/models/{id}", kModelPrefix = "/models/";
 

@@ -19,7 +19,18 @@ struct ApiInfo {
 std::span<const ApiInfo> api_list();
 const ApiInfo& api_info(Api api);
 
-enum class Endpoint : uint8_t { kHome, kHealth, kReady, kVersion, kOpenApi, kTokenizerInfo, kMetrics, kModels, kModel, kApi };
+enum class Endpoint : uint8_t {
+  kHome,
+  kHealth,
+  kReady,
+  kVersion,
+  kOpenApi,
+  kTokenizerInfo,
+  kMetrics,
+  kModels,
+  kModel,
+  kApi
+};
 
 struct Route {
   Endpoint endpoint = Endpoint::kHealth;

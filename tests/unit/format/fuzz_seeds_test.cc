@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "unit/format/gguf_bytes.h"
 #include "paths.h"
+#include "unit/format/gguf_bytes.h"
 
 namespace quire {
 namespace {

@@ -181,8 +181,9 @@ TEST(Server, ExplainsErrorsAndKeepsTheConnectionOpen) {
   EXPECT_EQ(client.call("BREW", "/health").status, 405);
   EXPECT_EQ(client.post(kChatPath, "{").status, 400);
   EXPECT_EQ(client.post(kChatPath, chat_body(R"("tools": [{}])")).error_param(), "tools");
-  EXPECT_EQ(client.post(kChatPath, R"({"messages": [{"role": "user", "content": "refuse"}]})").json()["error"]["message"],
-            "roles must alternate");
+  EXPECT_EQ(
+      client.post(kChatPath, R"({"messages": [{"role": "user", "content": "refuse"}]})").json()["error"]["message"],
+      "roles must alternate");
   EXPECT_EQ(client.post(kCompletionPath, R"({"prompt": ""})").error_param(), "prompt");
   EXPECT_EQ(client.post(kCompletionPath, "{\"prompt\": \"" + std::string(100'000, 'x') + "\"}").json()["error"]["code"],
             "context_length_exceeded");
