@@ -1,6 +1,6 @@
 // links: kv
-// Any bytes as a page file are refused, or are exactly what would be written for the page they hold. After an odd first byte,
-// the rest is applied as changes to a valid file, so that some inputs pass the checksums.
+// Any bytes as a page file are refused, or are exactly what would be written for the page they hold. After an odd first
+// byte, the rest is applied as changes to a valid file, so that some inputs pass the checksums.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
