@@ -100,6 +100,9 @@ struct Request {
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
 };
 
+// The most prompt tokens that this request may have: its answer, if it has one, needs room for a token.
+int longest_prompt(const Request& request, const ModelInfo& model);
+
 struct OutputToken {
   TokenId id = kNoToken;
   float logprob = 0;                                    // if sampling.logprobs is set

@@ -11,7 +11,8 @@
 #include "base/signals.h"
 #include "engine/engine_loop.h"
 #include "engine/request_state.h"
-#include "json/object.h"
+#include "json/parse.h"
+#include "text/chat_prompt.h"
 
 namespace quire {
 
@@ -113,11 +114,9 @@ void check_ids(std::span<const TokenId> ids, int vocab_size, std::string_view of
 void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
   validate(r.sampling, model.vocab_size);
   if (r.prompt.empty()) throw invalid("the prompt has no tokens");
-  const bool answers = r.pooling == Pooling::kNone && r.sampling.max_tokens != 0;
-  const int longest = model.max_model_len - (answers ? 1 : 0);
-  if (std::cmp_greater(r.prompt.size(), longest)) {
-    throw invalid("the prompt has {} tokens; at most {} fit{} (--max-model-len {})", r.prompt.size(), longest,
-                  answers ? " with at least one for the answer" : "", model.max_model_len);
+  if (const int most = longest_prompt(r, model); std::cmp_greater(r.prompt.size(), most)) {
+    throw invalid("the prompt has {} tokens; at most {} fit (--max-model-len {})", r.prompt.size(), most,
+                  model.max_model_len);
   }
   check_ids(r.prompt, model.vocab_size, "the prompt");
   if (r.banned_runs) {
@@ -136,6 +135,11 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
 }
 
 }  // namespace
+
+int longest_prompt(const Request& request, const ModelInfo& model) {
+  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
+  return model.max_model_len - (answers ? 1 : 0);
+}
 
 Engine::Engine(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
 Engine::~Engine() = default;
@@ -199,16 +203,26 @@ const ChatTemplate* Engine::chat_template() const {
   return state_->model.chat_template ? &*state_->model.chat_template : nullptr;
 }
 
-std::string Engine::render(ChatInput input) const {
-  if (!chat_template()) throw unsupported("{} has no chat template; use plain completions", info().name);
-  for (const auto& [name, token] : state_->model.text.special_tokens.items()) {
+namespace {
+
+ChatInput with_special_tokens(ChatInput input, const LoadedModel& model) {
+  if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
+  for (const auto& [name, token] : model.text.special_tokens.items()) {
     if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
   }
-  return chat_template()->render(input);
+  return input;
+}
+
+}  // namespace
+
+std::string Engine::render(ChatInput input) const {
+  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  return chat_template()->render(whole);
 }
 
 TokenIds Engine::encode_chat(ChatInput input) const {
-  return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true});
+  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  return encode_chat_prompt(*chat_template(), tokenizer(), whole);
 }
 
 TokenIds Engine::encode(std::string_view text) const { return tokenizer().encode(text, {.add_special = true}); }
@@ -216,8 +230,7 @@ TokenIds Engine::encode(std::string_view text) const { return tokenizer().encode
 std::string Engine::decode(std::span<const TokenId> ids) const { return tokenizer().decode(ids); }
 
 TokenIds Engine::encode_messages(std::string_view messages) const {
-  parse_json(messages, "messages");  // checks syntax and depth; the second parse keeps the order of keys
-  return encode_chat({.messages = nlohmann::ordered_json::parse(messages)});
+  return encode_chat({.messages = parse_json(messages, "messages")});
 }
 
 TokenRuns Engine::spellings(const std::vector<std::string>& words) const {

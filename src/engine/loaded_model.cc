@@ -1,6 +1,7 @@
 #include "engine/loaded_model.h"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -12,7 +13,9 @@
 #include "base/quote.h"
 #include "engine/dtype_names.h"
 #include "engine/page_cache.h"
+#include "model/families.h"
 #include "model/registry.h"
+#include "model/sampling_defaults.h"
 
 namespace quire {
 namespace {
@@ -114,12 +117,6 @@ std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, cons
       info.activations, kPageTokens);
 }
 
-ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
-  ModelConfig config = checkpoint.gguf() ? family.from_gguf(*checkpoint.gguf()) : family.from_hf(*checkpoint.hf());
-  validate(config, checkpoint.file());
-  return config;
-}
-
 int checked_threads(int threads) {
   if (threads < 0 || threads > kMaxThreads)
     throw invalid("--threads must be between 0 (all cores) and {}, not {}", kMaxThreads, threads);
@@ -149,18 +146,17 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   const KvType kv_type = parse_kv_type(options.kv_cache_dtype, activations);
 
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
-  const Family& family = find_family(checkpoint);
-  config = read_config(checkpoint, family);
+  config = read_model_config(checkpoint);
   text = load_model_text(checkpoint);
   if (text.tokenizer && text.tokenizer->vocab_size() > config.vocab) {
     throw invalid("{}: the tokenizer has {} tokens, but the model has {}", checkpoint.file(),
                   text.tokenizer->vocab_size(), config.vocab);
   }
-  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, checkpoint.file());
+  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, "chat template");
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
                   config.max_positions);
-  weights = load_weights(checkpoint, family, config, team, budget);
+  weights = load_weights(checkpoint, config, team, budget);
 
   info.name = options.model;
   info.architecture = config.architecture;
@@ -176,6 +172,9 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   info.kv_heads = config.kv_heads;
   info.head_dim = config.head_dim;
   info.parameters = weights.parameters;
+  const SamplingRecommendation sampling = sampling_defaults(checkpoint);
+  info.sampling_defaults = sampling.values;
+  for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
   info.weight_bytes = weights.memory.size();
   info.decode_bytes = weights.decode_bytes();
   if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info);
