@@ -99,27 +99,25 @@ bool JsonField::boolean() const {
 }
 
 int64_t JsonField::integer(int64_t low, int64_t high) const {
-  const auto outside = [&] { return error("{} is outside [{}, {}]", describe(*value_), low, high); };
+  const auto wrong = [&] { return wrong_type(fmt::format("an integer from {} to {}", low, high)); };
   if (value_->is_number_float()) {
     const auto number = value_->get<double>();
-    if (number != std::floor(number)) throw wrong_type("an integer");
-    if (std::fabs(number) > 0x1p53) throw outside();
+    if (number != std::floor(number) || std::fabs(number) > 0x1p53) throw wrong();
   } else if (value_->is_number_unsigned()) {
-    if (!std::in_range<int64_t>(value_->get<uint64_t>())) throw outside();
+    if (!std::in_range<int64_t>(value_->get<uint64_t>())) throw wrong();
   } else if (!value_->is_number_integer()) {
-    throw wrong_type(fmt::format("an integer in [{}, {}]", low, high));
+    throw wrong();
   }
   const auto number = value_->get<int64_t>();
-  if (number < low || number > high) throw outside();
+  if (number < low || number > high) throw wrong();
   return number;
 }
 
 double JsonField::number(double low, double high) const {
+  const auto number = value_->is_number() ? value_->get<double>() : std::numeric_limits<double>::quiet_NaN();
+  if (number >= low && number <= high) return number;
   const bool bounded = low > std::numeric_limits<float>::lowest() || high < std::numeric_limits<float>::max();
-  if (!value_->is_number()) throw wrong_type(bounded ? fmt::format("a number in [{}, {}]", low, high) : "a number");
-  const auto number = value_->get<double>();
-  if (!(number >= low && number <= high)) throw error("{} is outside [{}, {}]", describe(*value_), low, high);
-  return number;
+  throw wrong_type(bounded || value_->is_number() ? fmt::format("a number from {} to {}", low, high) : "a number");
 }
 
 const std::string& JsonField::string() const {

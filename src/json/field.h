@@ -18,7 +18,7 @@ namespace quire {
 // Cheap to copy; keeps the document alive. Accessors throw JsonError:
 //   config.get<int>("hidden_size")                     config.json: hidden_size is missing
 //   config.at("rope_scaling").get<double>("factor")    config.json: rope_scaling.factor: expected a number, found "2"
-//   body.at("top_p").number(0, 1)                      top_p: 1.5 is outside [0, 1]  (no file name)
+//   body.at("top_p").number(0, 1)                      top_p: expected a number from 0 to 1, found 1.5  (no file name)
 // A member whose value is null counts as missing.
 class JsonField {
  public:

@@ -37,7 +37,6 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   v.bos = id("tokenizer.ggml.bos_token_id");
   v.eos = id("tokenizer.ggml.eos_token_id");
   v.unk = id("tokenizer.ggml.unknown_token_id");
-  v.sep = id("tokenizer.ggml.seperator_token_id");  // spelled so in GGUF
   v.pad = id("tokenizer.ggml.padding_token_id");
   v.eot = id("tokenizer.ggml.eot_token_id");
   v.eom = id("tokenizer.ggml.eom_token_id");

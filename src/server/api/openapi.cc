@@ -6,7 +6,7 @@
 
 #include "server/api/answer.h"
 #include "server/api/fields.h"
-#include "server/http/api_keys.h"
+#include "server/api/routes.h"
 
 namespace quire {
 namespace {

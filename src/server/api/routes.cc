@@ -21,13 +21,15 @@ constexpr ApiInfo kApis[] = {
 struct GetRow {
   std::string_view path;
   Endpoint endpoint;
+  bool needs_key = true;
 };
 constexpr GetRow kGets[] = {
-    {"/health", Endpoint::kHealth},
-    {"/ready", Endpoint::kReady},
+    {"/", Endpoint::kHome, false},
+    {"/health", Endpoint::kHealth, false},
+    {"/ready", Endpoint::kReady, false},
     {"/version", Endpoint::kVersion},
     {"/openapi.json", Endpoint::kOpenApi},
-    {"/metrics", Endpoint::kMetrics},
+    {"/metrics", Endpoint::kMetrics, false},
     {"/v1/models", Endpoint::kModels},
     {"/tokenizer_info", Endpoint::kTokenizerInfo},
 };
@@ -100,6 +102,10 @@ std::string path_of_target(std::string_view target) {
   const size_t scheme = target.starts_with('/') ? target.npos : target.find("://");
   if (scheme != target.npos) target.remove_prefix(std::min(target.find('/', scheme + 3), target.size()));
   return percent_decoded(target.substr(0, target.find_first_of("?#")));
+}
+
+bool needs_no_key(std::string_view path) {
+  return std::ranges::any_of(kGets, [&](const GetRow& row) { return bare(row.path) == bare(path) && !row.needs_key; });
 }
 
 ErrorShape error_shape_of(std::string_view path) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 
+#include "server/api/home_page.h"
 #include "server/api/openapi.h"
 
 namespace quire {
@@ -68,6 +69,10 @@ Json Service::model_json(const std::string& name) const {
 
 Reply Service::reply(const Route& route, bool stopping) const {
   switch (route.endpoint) {
+    case Endpoint::kHome:
+      return home_page({.url = route.argument,
+                        .version = options_.needs_key ? "" : options_.version,
+                        .model = options_.needs_key ? "" : options_.model_names.front()});
     case Endpoint::kHealth:
       return stopping ? Reply{.status = 503, .body = R"({"status":"stopping"})"} : Reply{.body = R"({"status":"ok"})"};
     case Endpoint::kReady:

@@ -29,7 +29,7 @@ struct GgufVocabulary {
   std::vector<std::string_view> merges;   // "left right", best first
   std::string_view precompiled_charsmap;  // unigram: SentencePiece's normalizer
   // As the file says; absent means what llama.cpp assumes for the model kind.
-  std::optional<TokenId> bos, eos, unk, sep, pad, eot, eom;
+  std::optional<TokenId> bos, eos, unk, pad, eot, eom;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 };
 

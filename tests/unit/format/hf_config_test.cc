@@ -34,7 +34,7 @@ TEST(EndTokens, ComeFromTheGenerationConfigFirst) {
   EXPECT_EQ(ends(R"({"eos_token_id":null,"bos_token_id":-1})", "{}").bos, kNoToken);
   EXPECT_TRUE(ends("{}", "").eos.empty());
   EXPECT_EQ(error_of([] { ends("{}", R"({"eos_token_id":[1,"a"]})"); }),
-            "generation_config.json: eos_token_id[1]: expected an integer in [-2147483648, 2147483647], found \"a\"");
+            "generation_config.json: eos_token_id[1]: expected an integer from -2147483648 to 2147483647, found \"a\"");
   EXPECT_THROW(ends(R"({"eos_token_id":"</s>"})", ""), Error);
   EXPECT_THROW(ends(R"({"eos_token_id":4294967296})", ""), Error);
 }

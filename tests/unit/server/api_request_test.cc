@@ -334,7 +334,8 @@ TEST(ApiRequest, TakesTheLastOfEqualKeys) {
 
 TEST(ApiRequest, WritesErrorsInOpenAIsShape) {
   const ApiError error = chat_error(chat_with(R"("temperature": -1)"));
-  EXPECT_EQ(Json::parse(error_body(error)), Json::parse(R"({"error": {"message": "temperature: -1 is outside [0, 100]",
+  EXPECT_EQ(Json::parse(error_body(error)),
+            Json::parse(R"({"error": {"message": "temperature: expected a number from 0 to 100, found -1",
       "type": "invalid_request_error", "param": "temperature", "code": null}})"));
   EXPECT_EQ(Json::parse(error_body(ApiError(500, "broken \xff text", "server_error")))["error"]["param"], nullptr);
 }

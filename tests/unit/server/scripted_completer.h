@@ -30,7 +30,8 @@ class ScriptedCompleter final : public Completer {
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::function<void(const Request&)> on_submit;  // may throw
-  mutable std::atomic<int> spelled{0};            // calls of spellings()
+  std::function<void(std::string_view)> on_encode;
+  mutable std::atomic<int> spelled{0};  // calls of spellings()
 
   ScriptedCompleter() {
     info_.name = "scripted";
@@ -52,7 +53,7 @@ class ScriptedCompleter final : public Completer {
   RequestId submit(Request request, Engine::Callback callback) override {
     if (on_submit) on_submit(request);
     const std::lock_guard lock(mutex_);
-    const RequestId id = ++submitted_;
+    const RequestId id{++submitted_};
     last_request_ = request;
     waiting_.push_back({id, std::move(request), std::move(callback)});
     changed_.notify_all();
@@ -100,6 +101,7 @@ class ScriptedCompleter final : public Completer {
     return runs;
   }
   TokenIds encode(std::string_view text, EncodeOptions) const override {
+    if (on_encode) on_encode(text);
     TokenIds ids;
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
