@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "server/api/answer_parts.h"
 #include "server/api/error.h"
 #include "server/api/logprobs.h"
 #include "server/api/prompts.h"

@@ -1,6 +1,5 @@
 #include <charconv>
 
-#include "server/api/answer_parts.h"
 #include "server/api/chat.h"
 #include "server/api/logprobs.h"
 

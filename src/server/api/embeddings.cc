@@ -2,8 +2,6 @@
 
 #include <bit>
 
-#include "server/api/answer_parts.h"
-
 namespace quire {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "server/api/messages.h"
 
-#include "server/api/answer_parts.h"
 #include "server/api/error.h"
 #include "server/api/prompts.h"
 

@@ -1,6 +1,5 @@
 #include "server/api/responses.h"
 
-#include "server/api/answer_parts.h"
 #include "server/api/error.h"
 #include "server/api/logprobs.h"
 #include "server/api/prompts.h"

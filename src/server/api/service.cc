@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <random>
 
-#include "server/api/answer_parts.h"
 #include "server/api/home_page.h"
 #include "server/api/openapi.h"
 

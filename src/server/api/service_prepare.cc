@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/api/answer_parts.h"
 #include "server/api/bounds.h"
 #include "server/api/service.h"
 

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "server/api/answer_parts.h"
 #include "server/api/error.h"
 #include "unit/server/http_client.h"
 
