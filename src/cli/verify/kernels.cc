@@ -151,7 +151,7 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
   KernelSetReport report{.model = model.info.name,
                          .activations = model.info.activations,
                          .kv_cache_dtype = model.info.kv_cache_dtype,
-                         .beside = std::string(sets[0]->name),
+                         .baseline = std::string(sets[0]->name),
                          .linears = compare_linears(model, sets),
                          .models = {}};
   progress.stage("comparing the whole model");
@@ -170,8 +170,8 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
 
 void print(const KernelSetReport& report) {
   std::printf("compared with %s: %jd matrices and the whole model\n%s activations, %s KV cache\n\n",
-              report.beside.c_str(), static_cast<intmax_t>(report.linears.front().matrices), report.activations.c_str(),
-              report.kv_cache_dtype.c_str());
+              report.baseline.c_str(), static_cast<intmax_t>(report.linears.front().matrices),
+              report.activations.c_str(), report.kv_cache_dtype.c_str());
   TextTable table({"kernel set", "outputs", "differ", "mean KL", "max KL", "max diff", "top-1", "greedy", "result"}, 1);
   for (size_t i = 0; i < report.linears.size(); ++i) {
     const LinearComparison& l = report.linears[i];
@@ -189,7 +189,7 @@ nlohmann::ordered_json to_json(const KernelSetReport& report) {
   nlohmann::ordered_json out = {{"model", report.model},
                                 {"activations", report.activations},
                                 {"kv_cache_dtype", report.kv_cache_dtype},
-                                {"beside", report.beside},
+                                {"beside", report.baseline},
                                 {"linears", nlohmann::ordered_json::array()},
                                 {"models", nlohmann::ordered_json::array()},
                                 {"passed", report.passed()}};

@@ -33,7 +33,7 @@ struct ModelComparison {
 
 struct KernelSetReport {
   std::string model, activations, kv_cache_dtype;
-  std::string beside;  // the kernel set that the others are compared with
+  std::string baseline;  // the kernel set that the others are compared with
   std::vector<LinearComparison> linears;
   std::vector<ModelComparison> models;
 
