@@ -49,7 +49,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
   add_kernels_option(app, o.kernels);
   app.add_option("--activations", o.activations,
                  "what inputs of linears are rounded to; auto: bf16 with --kernels amx, else int8 (docs/exactness.md)")
-      ->check(CLI::IsMember({"auto", "default", "f32", "bf16", "int8"}))
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "auto: bf16, and f32 with --activations f32")
       ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}))

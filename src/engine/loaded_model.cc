@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "engine/page_cache.h"
+#include "kernels/names.h"
 #include "model/families.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
@@ -18,26 +19,17 @@
 namespace quire {
 namespace {
 
-// auto: bf16, which is closer to the model, where matrix tiles multiply it as fast as int8; int8 elsewhere.
 Activations parse_activations(const std::string& name, const KernelSet& kernels) {
-  if (name == "f32") return Activations::kF32;
-  if (name == "bf16") return Activations::kBf16;
-  if (name == "int8") return Activations::kInt8;
-  if (name == "auto" || name == "default") return kernels.name == "amx" ? Activations::kBf16 : Activations::kInt8;
-  throw invalid("--activations '{}': there are auto, f32, bf16, int8", name);
-}
-std::string_view name_of(Activations a) {
-  return a == Activations::kF32 ? "f32" : a == Activations::kBf16 ? "bf16" : "int8";
+  if (name == "auto") return kernels.default_activations;
+  if (const auto found = activations_from_name(name)) return *found;
+  throw invalid("--activations {} is not supported; use auto, {}", name, fmt::join(kActivationsNames, ", "));
 }
 
 KvType parse_kv_type(const std::string& name, Activations activations) {
   if (name == "auto") return activations == Activations::kF32 ? KvType::kF32 : KvType::kBf16;
-  if (name == "f32") return KvType::kF32;
-  if (name == "f16") return KvType::kF16;
-  if (name == "bf16") return KvType::kBf16;
-  throw invalid("--kv-cache-dtype '{}': there are auto, f32, f16, bf16", name);
+  if (const auto found = kv_type_from_name(name)) return *found;
+  throw invalid("--kv-cache-dtype {} is not supported; use auto, {}", name, fmt::join(kKvTypeNames, ", "));
 }
-std::string_view name_of(KvType t) { return t == KvType::kF32 ? "f32" : t == KvType::kF16 ? "f16" : "bf16"; }
 
 template <class T>
 void check_range(const char* flag, T value, T low, T high) {
@@ -158,8 +150,8 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   info.architecture = config.architecture;
   info.quantization = name(weights.main_type);
   info.kernels = kernels.name;
-  info.activations = name_of(activations);
-  info.kv_cache_dtype = name_of(kv_type);
+  info.activations = name(activations);
+  info.kv_cache_dtype = name(kv_type);
   info.threads = team.size();
   info.vocab_size = config.vocab;
   info.layers = config.layers;

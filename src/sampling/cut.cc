@@ -30,9 +30,9 @@ bool ranks_before(const Candidate& a, const Candidate& b) {
 void find_block_best(std::span<const float> scores, std::span<const float> weights, std::vector<float>& block_best) {
   const Floats none = all_lanes(kLowest);
   block_best.clear();
-  for (size_t first = 0; first < scores.size(); first += kBlock) {
+  for (size_t first = 0; first < scores.size(); first += kSoftmaxBlock) {
     Floats best = none;
-    for_each_four(std::min(kBlock, scores.size() - first), [&](size_t i, auto n) {
+    for_each_four(std::min(kSoftmaxBlock, scores.size() - first), [&](size_t i, auto n) {
       const Floats score = load(&weights[first + i], n) > 0.0f ? load(&scores[first + i], n) : none;
       best = score > best ? score : best;
     });
@@ -48,8 +48,8 @@ std::span<Candidate> gather(std::span<const float> scores, std::span<const float
   size_t found = 0;
   for (size_t b = 0; b < scratch.block_best.size(); ++b) {
     if (!(scratch.block_best[b] >= floor)) continue;
-    const size_t first = b * kBlock;
-    for_each_four(std::min(kBlock, scores.size() - first), [&](size_t i, auto n) {
+    const size_t first = b * kSoftmaxBlock;
+    for_each_four(std::min(kSoftmaxBlock, scores.size() - first), [&](size_t i, auto n) {
       i += first;
       using Halves = std::array<uint64_t, 2>;
       const auto hits = std::bit_cast<Halves>((load(&scores[i], n) >= floor) & (load(&weights[i], n) > 0.0f));

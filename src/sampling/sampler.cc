@@ -32,7 +32,7 @@ struct Distribution {
     double target = uniform * total;
     size_t b = 0;
     for (; block_mass[b] <= target; ++b) target -= block_mass[b];
-    size_t i = b * kBlock;
+    size_t i = b * kSoftmaxBlock;
     for (; static_cast<double>(weights[i]) <= target; ++i) target -= static_cast<double>(weights[i]);
     return static_cast<TokenId>(i);
   }

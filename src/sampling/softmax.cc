@@ -71,11 +71,11 @@ Peak find_peak(std::span<const float> logits) {
   uint32_t broken = 0;
   size_t from = 0;  // the block in which the peak lies
   size_t i = 0;
-  for (; i + kBlock <= logits.size(); i += kBlock) {
+  for (; i + kSoftmaxBlock <= logits.size(); i += kSoftmaxBlock) {
     std::array<float, kLanes> most;
     std::array<uint32_t, kLanes> bad{};
     most.fill(kNone);
-    for (size_t j = 0; j < kBlock; j += kLanes) {
+    for (size_t j = 0; j < kSoftmaxBlock; j += kLanes) {
       const float* x = &logits[i + j];
       for (size_t lane = 0; lane < kLanes; ++lane) {
         most[lane] = most[lane] > x[lane] ? most[lane] : x[lane];
@@ -108,10 +108,10 @@ Peak find_peak(std::span<const float> logits) {
 }
 
 double log_sum_exp(std::span<const float> logits, float peak) {
-  std::array<float, kBlock> e;
+  std::array<float, kSoftmaxBlock> e;
   double sum = 0;
-  for (size_t i = 0; i < logits.size(); i += kBlock) {
-    const size_t count = std::min(kBlock, logits.size() - i);
+  for (size_t i = 0; i < logits.size(); i += kSoftmaxBlock) {
+    const size_t count = std::min(kSoftmaxBlock, logits.size() - i);
     for_each_four(count, [&](size_t j, auto n) { store(exp4(load(&logits[i + j], n) - peak), &e[j], n); });
     sum += sum_lanes(std::span(e).first(count));
   }
@@ -133,11 +133,11 @@ void drop_below(std::span<const float> scores, float floor, std::span<float> wei
 }
 
 double sum_blocks(std::span<const float> weights, std::vector<double>& block_mass) {
-  block_mass.resize((weights.size() + kBlock - 1) / kBlock);
+  block_mass.resize((weights.size() + kSoftmaxBlock - 1) / kSoftmaxBlock);
   double total = 0;
   for (size_t b = 0; b < block_mass.size(); ++b) {
-    const size_t first = b * kBlock;
-    block_mass[b] = sum_lanes(weights.subspan(first, std::min(kBlock, weights.size() - first)));
+    const size_t first = b * kSoftmaxBlock;
+    block_mass[b] = sum_lanes(weights.subspan(first, std::min(kSoftmaxBlock, weights.size() - first)));
     total += block_mass[b];
   }
   return total;

@@ -15,7 +15,7 @@ inline constexpr float kWeightUnit = 0x1p-33f;
 inline constexpr size_t kMaxVocab = size_t{1} << 20;
 
 // Sums of weights are kept for blocks of this many tokens: the last draw looks for its block, then for its token.
-inline constexpr size_t kBlock = 256;
+inline constexpr size_t kSoftmaxBlock = 256;
 
 struct Peak {
   float logit;    // the largest; -infinity when there is nothing else

@@ -59,10 +59,6 @@ std::vector<TensorType> parse_types(const std::vector<std::string>& names) {
   return types;
 }
 
-Activations parse_definition(const std::string& name) {
-  return name == "f32" ? Activations::kF32 : name == "bf16" ? Activations::kBf16 : Activations::kInt8;
-}
-
 // Copies of one matrix, together far larger than the caches, so that each use in turn comes from memory.
 class Copies {
  public:
@@ -115,7 +111,7 @@ struct KernelResult {
 class Operands {
  public:
   Operands(const Compute& compute, Shape shape, Activations to, int rows)
-      : stride_(static_cast<size_t>((shape.inputs + kBlock - 1) / kBlock) * activation_block_bytes(to)),
+      : stride_(static_cast<size_t>((shape.inputs + kBlockInputs - 1) / kBlockInputs) * activation_block_bytes(to)),
         to_(to),
         outputs_(shape.outputs),
         blocks_(stride_ * padded_rows(rows)),
@@ -201,7 +197,7 @@ void print_row(const KernelResult& r, const MachineRates& machine) {
 
 void run_kernels(const KernelsOptions& o) {
   Team team(o.threads > 0 ? o.threads : usable_cores());
-  const Compute compute{choose_kernels(o.kernels), team, parse_definition(o.activations)};
+  const Compute compute{choose_kernels(o.kernels), team, *activations_from_name(o.activations)};
   const std::vector<TensorType> types = parse_types(o.types);
   std::vector<Shape> shapes;
   for (const std::string& text : o.shapes) shapes.push_back(parse_shape(text));

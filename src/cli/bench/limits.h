@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/names.h"
 #include "kernels/probe.h"
 #include "model/config.h"
 #include "model/decoder.h"
@@ -32,11 +33,6 @@ struct Samples {
   double low() const;
   double high() const;
 };
-
-// As --activations spells it.
-constexpr std::string_view name(Activations a) {
-  return a == Activations::kF32 ? "f32" : a == Activations::kBf16 ? "bf16" : "int8";
-}
 
 struct Work {
   double bytes = 0;                          // weights, keys and values, each read once
