@@ -26,7 +26,7 @@ ModelText from_gguf(const Gguf& gguf) {
   return text;
 }
 
-// "chat_template" is a string, or a list of named ones of which "default" counts.
+// "chat_template" is a string, or a list of named templates, of which "default" is used.
 std::optional<std::string> template_of(const JsonObject& config) {
   const nlohmann::json* value = config.find("chat_template");
   if (!value) return std::nullopt;
@@ -67,7 +67,7 @@ ModelText load_model_text(const Checkpoint& checkpoint) {
 ModelText load_model_text(const std::string& model) {
   const auto path = resolve_model(model);
   if (!std::filesystem::is_directory(path)) return from_gguf(Gguf::open(path));
-  // A tokenizer's folder may be without weights, and even without config.json.
+  // A folder with only a tokenizer may lack weights and even config.json.
   if (!std::filesystem::exists(path / "config.json")) {
     HfConfig empty{JsonObject::parse("{}", "config.json"), std::nullopt, std::nullopt};
     if (std::filesystem::exists(path / "tokenizer_config.json"))
