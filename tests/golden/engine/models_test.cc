@@ -1,4 +1,4 @@
-// Whole models beside other implementations: transformers, llama.cpp, torch. The data is not part of the repository.
+// Compares whole models with transformers, llama.cpp and torch. The data is not part of the repository.
 
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ class HfModels : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(HfModels, GiveTransformersLogitsAndTokens) {
   const fs::path folder = kGolden / "models" / GetParam();
-  if (!fs::exists(folder)) GTEST_SKIP() << "no reference models at hand";
+  if (!fs::exists(folder)) GTEST_SKIP() << "the reference models are missing";
   const auto expected = Safetensors::open(folder / "expected.safetensors");
   const double tolerance =
       nlohmann::json::parse(read_text_file(folder / "expected.json")).at("suggested_tolerance_max_abs_fp32");
@@ -91,10 +91,10 @@ INSTANTIATE_TEST_SUITE_P(Families, HfModels,
                          ::testing::Values("llama", "llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral",
                                            "qwen2"));
 
-TEST(HfModels, ReadTheOlderSpellingOfTheirConfiguration) {
+TEST(HfModels, AcceptTheOlderSpellingOfTheirConfiguration) {
   for (const char* name : {"llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral", "qwen2"}) {
     const fs::path folder = kGolden / "models" / name;
-    if (!fs::exists(folder)) GTEST_SKIP() << "no reference models at hand";
+    if (!fs::exists(folder)) GTEST_SKIP() << "the reference models are missing";
     const fs::path copy = fs::temp_directory_path() / ("quire-v4-" + std::string(name));
     fs::remove_all(copy);
     fs::create_directory(copy);
@@ -111,7 +111,7 @@ TEST(HfModels, ReadTheOlderSpellingOfTheirConfiguration) {
 
 TEST(GgufModels, GiveTorchsLogitsForEveryLoadableType) {
   const fs::path folder = kGolden / "formats/gguf-models";
-  if (!fs::exists(folder)) GTEST_SKIP() << "no reference GGUF files at hand";
+  if (!fs::exists(folder)) GTEST_SKIP() << "the reference GGUF files are missing";
   int checked = 0;
   for (const char* name :
        {"tiny256-F16", "tiny256-BF16", "tiny256-Q4_0", "tiny256-Q4_1", "tiny256-Q5_0", "tiny256-Q5_1", "tiny256-Q8_0",
@@ -150,7 +150,7 @@ TEST(GgufModels, GiveTorchsLogitsForEveryLoadableType) {
 class SmolLm2 : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(kGolden / "smollm2/expected.json")) GTEST_SKIP() << "no reference data for SmolLM2 at hand";
+    if (!fs::exists(kGolden / "smollm2/expected.json")) GTEST_SKIP() << "the reference data of SmolLM2 is missing";
     try {
       path_ = resolve_model("smollm2").string();
     } catch (const std::exception& e) {
@@ -201,9 +201,9 @@ TEST_F(SmolLm2, ContinuesAsTheReferenceDoes) {
 
 TEST_F(SmolLm2, HasTheReferencesPerplexity) {
   const fs::path text = shared_dir() / "data/text/wikitext-2-raw.wiki.test.raw";
-  if (!fs::exists(text)) GTEST_SKIP() << "no wikitext-2 at hand";
+  if (!fs::exists(text)) GTEST_SKIP() << "wikitext-2 is missing";
   const auto& reference = expected_.at("wikitext2_perplexity").at("no_bos").at("second_half").at("chunk_mean_nll");
-  // The first chunks of the file are its beginning: enough text for four.
+  // Enough of the beginning of the file for four chunks.
   const std::string all = read_text_file(text);
   for (const char* activations : {"f32", "int8", "bf16"}) {
     Loaded loaded(path_, "auto", activations);

@@ -1,4 +1,4 @@
-// GGUF vocabularies against what llama.cpp made of them.
+// Compares tokenizers of GGUF vocabularies with llama.cpp's results.
 #include "model/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ fs::path find_gguf(const std::string& name) {
   return fs::exists(cached) ? cached : fs::path();
 }
 
-// llama_detokenize ends with three passes that take spaces away before punctuation, for vocabularies whose
-// pre-tokenizer asks for it. They would change code that a model writes, and llama.cpp's server leaves them out, too.
+// llama_detokenize ends with three passes that remove spaces before punctuation, for some pre-tokenizers. They would
+// change code that a model writes, and llama.cpp's server skips them, too.
 std::string without_spaces_before_punctuation(const std::string& text) {
   std::string first, second, third;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -38,7 +38,7 @@ std::string without_spaces_before_punctuation(const std::string& text) {
       first.pop_back();
     first += text[i];
   }
-  // The passes work in place: what was read before is what was written since.
+  // The passes work in place: each reads the previous one's output.
   std::string t = first;
   for (size_t i = 0; i < t.size(); ++i) {
     const char x = t[i];
@@ -70,7 +70,7 @@ class GgufTokenizer : public testing::TestWithParam<const char*> {};
 
 TEST_P(GgufTokenizer, EncodesAsLlamaCppDoes) {
   const fs::path file = find_gguf(GetParam()), cases = kShared / "golden/vocab" / (std::string(GetParam()) + ".jsonl");
-  if (file.empty() || !fs::exists(cases)) GTEST_SKIP() << GetParam() << " is not here";
+  if (file.empty() || !fs::exists(cases)) GTEST_SKIP() << GetParam() << " is missing";
   const Gguf gguf = Gguf::open(file);
   const Tokenizer tokenizer = gguf_tokenizer(gguf);
   const std::string pre = gguf.get_or<std::string>("tokenizer.ggml.pre", "");
@@ -89,7 +89,7 @@ TEST_P(GgufTokenizer, EncodesAsLlamaCppDoes) {
         EXPECT_EQ(got, expected) << kKeys[mode] << " of " << c["text"];
       }
     }
-    // Not the text of decode(), which is always UTF-8: the bytes of the tokens.
+    // Compares the tokens' bytes: the text of decode() is always UTF-8.
     std::string detok;
     for (TokenId id : c["ids_parse"]) detok += tokenizer.token_bytes(id);
     const bool space_prefix = gguf.get<std::string>("tokenizer.ggml.model") == "llama" &&
@@ -121,7 +121,7 @@ class LlamaCppVocabulary : public testing::TestWithParam<const char*> {};
 
 TEST_P(LlamaCppVocabulary, PassesLlamaCppsOwnTest) {
   const fs::path file = kShared / "data/vocab" / (std::string(GetParam()) + ".gguf");
-  if (!fs::exists(file) || !fs::exists(file.string() + ".inp")) GTEST_SKIP() << file << " is not here";
+  if (!fs::exists(file) || !fs::exists(file.string() + ".inp")) GTEST_SKIP() << file << " is missing";
   const Gguf gguf = Gguf::open(file);
   const Tokenizer tokenizer = gguf_tokenizer(gguf);
   const std::string input = read_text_file(file.string() + ".inp");

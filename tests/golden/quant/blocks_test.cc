@@ -1,4 +1,4 @@
-// Every loadable block type against ggml's own to_float, bit for bit.
+// Compares every loadable block type with ggml's to_float, bit for bit.
 #include "quant/blocks.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-// The quant library lies beside the readers, not above them: these files are our own and read without checks.
+// A minimal reader without checks, for our own files: the quant library may not use format/.
 struct Golden {
   MappedFile file;
   nlohmann::json header;
@@ -39,7 +39,7 @@ std::filesystem::path golden_file(const TensorTypeInfo& type, const char* kind) 
 
 class GoldenBlocks : public testing::TestWithParam<std::tuple<TensorTypeInfo, const char*>> {};
 
-TEST_P(GoldenBlocks, AreReadAsGgmlReadsThem) {
+TEST_P(GoldenBlocks, DequantizeAsInGgml) {
   const auto& [type, kind] = GetParam();
   const auto path = golden_file(type, kind);
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
@@ -63,7 +63,7 @@ TEST_P(GoldenBlocks, AreReadAsGgmlReadsThem) {
   EXPECT_EQ(different, 0u) << "of " << values.size();
 }
 
-// What we load, and whatever else the golden data knows the block size of.
+// The loadable types, and the other types in the golden data.
 std::vector<TensorTypeInfo> types() {
   std::vector<TensorTypeInfo> out;
   for (const auto& t : tensor_types()) {
