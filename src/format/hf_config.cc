@@ -6,17 +6,17 @@
 namespace quire {
 namespace {
 
-std::optional<JsonObject> read_if_present(const std::filesystem::path& path) {
+std::optional<JsonField> read_if_present(const std::filesystem::path& path) {
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
-  return JsonObject::read(path);
+  return JsonField::read(path);
 }
 
 // A number or a list of numbers; negative ones stand for "none" in some files.
-TokenIds token_ids(const JsonObject& object, const char* key) {
-  const nlohmann::json* value = object.find(key);
-  if (value == nullptr) return {};
-  TokenIds ids = value->is_array() ? object.get<TokenIds>(key) : TokenIds{object.get<TokenId>(key)};
+TokenIds token_ids(const JsonField& object, const char* key) {
+  const auto value = object.find(key);
+  if (!value) return {};
+  TokenIds ids = value->json().is_array() ? value->as<TokenIds>() : TokenIds{value->as<TokenId>()};
   std::erase_if(ids, [](TokenId id) { return id < 0; });
   TokenIds unique;
   for (const TokenId id : ids) {
@@ -28,19 +28,17 @@ TokenIds token_ids(const JsonObject& object, const char* key) {
 }  // namespace
 
 HfConfig HfConfig::open(const std::filesystem::path& directory) {
-  return {JsonObject::read(directory / "config.json"), read_if_present(directory / "generation_config.json"),
+  return {JsonField::read(directory / "config.json"), read_if_present(directory / "generation_config.json"),
           read_if_present(directory / "tokenizer_config.json")};
 }
 
 EndTokens end_tokens(const HfConfig& config) {
-  std::vector<JsonObject> sources;  // the first one that has a key decides
+  std::vector<JsonField> sources;  // the first one that has a key decides
   if (config.generation) sources.push_back(*config.generation);
   sources.push_back(config.config);
-  if (const nlohmann::json* inner = config.config.find("text_config"); inner != nullptr && inner->is_object()) {
-    sources.push_back(config.config.object("text_config"));
-  }
+  if (const auto inner = config.config.find("text_config")) sources.push_back(*inner);
   EndTokens tokens;
-  for (const JsonObject& source : sources) {
+  for (const JsonField& source : sources) {
     if (tokens.eos.empty()) tokens.eos = token_ids(source, "eos_token_id");
     if (const TokenIds bos = token_ids(source, "bos_token_id"); tokens.bos == kNoToken && !bos.empty()) {
       tokens.bos = bos.front();

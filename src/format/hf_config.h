@@ -5,15 +5,15 @@
 #include <optional>
 #include <vector>
 
-#include "json/object.h"
+#include "json/field.h"
 #include "quire/types.h"
 
 namespace quire {
 
 struct HfConfig {
-  JsonObject config;                     // config.json
-  std::optional<JsonObject> generation;  // generation_config.json
-  std::optional<JsonObject> tokenizer;   // tokenizer_config.json
+  JsonField config;                     // config.json
+  std::optional<JsonField> generation;  // generation_config.json
+  std::optional<JsonField> tokenizer;   // tokenizer_config.json
 
   // A missing config.json is an Error, the others may be missing.
   static HfConfig open(const std::filesystem::path& directory);

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -14,12 +13,10 @@
 
 #include "base/error.h"
 #include "base/quote.h"
-#include "json/object.h"
+#include "json/field.h"
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the safetensors library's own bound
 
@@ -129,7 +126,7 @@ File read_file(std::span<const std::byte> bytes, const std::string& file) {
   const auto data = bytes.subspan(8 + header_size);
   if (!header.starts_with('{'))
     throw invalid("{}: not a safetensors file: the header at offset 8 begins no object", file);
-  const Json root = parse_json(header, file, DuplicateKeys::kRefused);
+  const Json root = parse_json(header, file + ": header", {.unique_keys = true});
 
   File out;
   for (const auto& [name, entry] : root.items()) {
@@ -146,7 +143,7 @@ File read_file(std::span<const std::byte> bytes, const std::string& file) {
 }
 
 // The index names files beside itself and nothing else: no folder, no way up.
-void check_shard_name(const std::string& shard, const std::string& tensor, const std::string& index) {
+void check_shard_name(const std::string& shard, std::string_view tensor, const std::string& index) {
   const bool plain = !shard.empty() && shard != "." && shard != ".." &&
                      shard.find_first_of("/\\") == std::string::npos && shard.find('\0') == std::string::npos;
   if (!plain) {
@@ -184,13 +181,13 @@ Safetensors Safetensors::open(const std::filesystem::path& path) {
 Safetensors Safetensors::open_index(const std::filesystem::path& path) {
   Safetensors out;
   out.file_ = path.string();
-  const JsonObject index = JsonObject::read(path);
-  const JsonObject weight_map = index.object("weight_map");
+  const JsonField index = JsonField::read(path);
+  const JsonField weight_map = index.at("weight_map").object();
   std::map<std::string, std::set<std::string>> shards;  // file name -> tensors
-  for (const auto& [tensor, shard] : weight_map.json().items()) {
-    const auto name = weight_map.get<std::string>(tensor);
+  for (const auto& [tensor, shard] : weight_map.members()) {
+    const std::string& name = shard.string();
     check_shard_name(name, tensor, out.file_);
-    shards[name].insert(tensor);
+    shards[name].emplace(tensor);
   }
   for (auto& [name, wanted] : shards) {
     MappedFile mapping(path.parent_path() / name);

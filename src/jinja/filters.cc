@@ -1,4 +1,4 @@
-// Filters of values and texts; those of whole sequences are in jinja_sequence_filters.cc.
+// Filters of values and texts; those of whole sequences are in sequence_filters.cc.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

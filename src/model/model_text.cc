@@ -26,12 +26,12 @@ ModelText from_gguf(const Gguf& gguf) {
   return text;
 }
 
-// "chat_template" is a string, or a list of named templates, of which "default" is used.
-std::optional<std::string> template_of(const JsonObject& config) {
-  const nlohmann::json* value = config.find("chat_template");
+// "chat_template" is a string, or a list of named ones of which "default" counts.
+std::optional<std::string> template_of(const JsonField& config) {
+  const auto value = config.find("chat_template");
   if (!value) return std::nullopt;
-  if (value->is_string()) return value->get<std::string>();
-  for (const JsonObject& entry : config.objects("chat_template")) {
+  if (value->json().is_string()) return value->string();
+  for (const JsonField& entry : value->elements()) {
     if (entry.get<std::string>("name") == "default") return entry.get<std::string>("template");
   }
   return std::nullopt;
@@ -67,11 +67,11 @@ ModelText load_model_text(const Checkpoint& checkpoint) {
 ModelText load_model_text(const std::string& model) {
   const auto path = resolve_model(model);
   if (!std::filesystem::is_directory(path)) return from_gguf(Gguf::open(path));
-  // A folder with only a tokenizer may lack weights and even config.json.
+  // A tokenizer's folder may be without weights, and even without config.json.
   if (!std::filesystem::exists(path / "config.json")) {
-    HfConfig empty{JsonObject::parse("{}", "config.json"), std::nullopt, std::nullopt};
+    HfConfig empty{JsonField::parse("{}", "config.json"), std::nullopt, std::nullopt};
     if (std::filesystem::exists(path / "tokenizer_config.json"))
-      empty.tokenizer = JsonObject::read(path / "tokenizer_config.json");
+      empty.tokenizer = JsonField::read(path / "tokenizer_config.json");
     return from_hf(path, empty);
   }
   return from_hf(path, HfConfig::open(path));

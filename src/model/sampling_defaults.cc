@@ -17,7 +17,7 @@ constexpr Keys kGgufKeys = {"general.sampling.temp", "general.sampling.top_k", "
                             "general.sampling.min_p", "general.sampling.penalty_repeat"};
 constexpr Keys kHfKeys = {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"};
 
-// Source: Gguf or JsonObject.
+// Source: Gguf or JsonField.
 template <class Source>
 class Reader {
  public:
@@ -56,12 +56,12 @@ class Reader {
 
 SamplingRecommendation read_checkpoint(const Checkpoint& checkpoint) {
   if (const Gguf* gguf = checkpoint.gguf()) return Reader(*gguf, gguf->file()).read(kGgufKeys);
-  const std::optional<JsonObject>& generation = checkpoint.hf()->generation;
+  const std::optional<JsonField>& generation = checkpoint.hf()->generation;
   if (!generation) return {};
   // Without do_sample, transformers decodes greedily and the other keys have no effect.
-  const nlohmann::json* do_sample = generation->find("do_sample");
-  if (!do_sample || *do_sample != true) return {};
-  return Reader(*generation, generation->file()).read(kHfKeys);
+  const auto do_sample = generation->find("do_sample");
+  if (!do_sample || do_sample->json() != true) return {};
+  return Reader(*generation, generation->where()).read(kHfKeys);
 }
 
 }  // namespace

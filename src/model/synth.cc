@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kAlignment = 32;
 
-// Builds the header of a GGUF in memory; tensors are streamed after it.
+// Writes GGUF's little-endian pieces; text is built in memory, tensors are streamed.
 class Header {
  public:
   template <class T>
@@ -113,7 +113,7 @@ std::vector<Tensor> list_tensors(const SynthShape& s, TensorType type) {
   return tensors;
 }
 
-// One block: random quants with a scale such that weights have mean zero and standard deviation `sigma`.
+// One block: random quants under a scale that gives weights of deviation `sigma`, centred on zero.
 void random_block(TensorType type, float sigma, std::mt19937_64& random, std::byte* out) {
   const auto put = [&](size_t at, float value) {
     const uint16_t half = type == TensorType::BF16 ? f32_to_bf16(value) : f32_to_f16(value);
@@ -138,12 +138,12 @@ void random_block(TensorType type, float sigma, std::mt19937_64& random, std::by
   const float scale = sigma / deviation;
   switch (type) {
     case TensorType::Q6_K:
-      put(208, scale / 74);  // uniform int8 scales have a standard deviation of 74
+      put(208, scale / 74);  // int8 scales of any sign have a deviation of 74
       break;
     case TensorType::Q4_K:
     case TensorType::Q5_K:
-      // 6-bit scales and minima have mean 32; the mean of sc * q - m is zero for dmin = d * (levels - 1) / 2.
-      put(0, scale / 32);
+      put(0,
+          scale / 32);  // 6-bit scales and minima of mean 32: sc * q - m is centred where dmin = d * (levels - 1) / 2
       put(2, scale / 32 * (levels - 1) / 2);
       break;
     default:
@@ -185,7 +185,7 @@ const SynthShape& find_synth_shape(std::string_view name) {
     if (shape.name == name) return shape;
     names += (names.empty() ? "" : ", ") + std::string(shape.name);
   }
-  throw invalid("shape '{}' is unknown; use one of {}", name, names);
+  throw invalid("shape '{}': there are {}", name, names);
 }
 
 std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, float sigma, uint64_t seed) {
@@ -196,8 +196,9 @@ std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, flo
   return bytes;
 }
 
-void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed) {
-  if (!info(type).loadable) throw unsupported("type {} is not supported for synthetic models", name(type));
+void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed,
+                           const std::function<void(size_t written, size_t total)>& progress) {
+  if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
   const std::vector<Tensor> tensors = list_tensors(s, type);
   Header h;
   h.string("general.architecture", "llama");
@@ -235,7 +236,10 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
 
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (size_t i = 0; i < tensors.size() && file; ++i) write_tensor(file, tensors[i], seed * 1'000'003 + i);
+  for (size_t i = 0; i < tensors.size() && file; ++i) {
+    write_tensor(file, tensors[i], seed * 1'000'003 + i);
+    if (progress) progress(i + 1, tensors.size());
+  }
   file.close();
   if (!file) throw invalid("cannot write {}", path.string());
 }

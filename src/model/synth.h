@@ -1,9 +1,10 @@
-// Models of any shape with random weights, for tests and for measuring shapes without downloading weights.
+// Models of any shape with random weights: for tests, and for measuring shapes whose weights are not at hand.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,12 +23,14 @@ struct SynthShape {
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
 
-// A matrix in file layout: random blocks whose weights have mean zero and standard deviation `sigma`.
+// A matrix as a file holds it: random blocks that give weights of deviation `sigma`, centred on zero.
 std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, float sigma, uint64_t seed);
 
-// Writes a GGUF of the llama architecture: matrices of `type` (Q8_0 or F16 if a row is not a whole number of its
-// blocks), norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. Weights are random,
-// scaled so that activations keep their magnitude. The same arguments give the same bytes.
-void write_synthetic_model(const std::filesystem::path& path, const SynthShape& shape, TensorType type, uint64_t seed);
+// Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0),
+// norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks
+// scaled so that activations keep their size. The same arguments give the same bytes. Calls `progress` after each
+// tensor.
+void write_synthetic_model(const std::filesystem::path& path, const SynthShape& shape, TensorType type, uint64_t seed,
+                           const std::function<void(size_t written, size_t total)>& progress = {});
 
 }  // namespace quire

@@ -25,6 +25,8 @@ struct ChatInput {
   bool continue_final_message = false;
   nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();  // variables: {"bos_token": "<s>", …}
   nlohmann::ordered_json kwargs = nlohmann::ordered_json::object();  // chat_template_kwargs: more variables, they win
+  // Whether "<|im_end|>" in a message is that token (encode_chat_prompt) or, as by default, plain text.
+  bool parse_special = false;
   std::optional<std::chrono::local_seconds> now = {};  // what strftime_now reads; the local wall clock when absent
 };
 

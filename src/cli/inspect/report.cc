@@ -107,7 +107,7 @@ ordered_json metadata(const Gguf& gguf, size_t longest_array) {
   return json;
 }
 
-// ---- sizes, as far as the file tells them by their usual names
+// ---- sizes, under the names that most files use
 
 constexpr const char* kSizes[] = {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"};
 
@@ -138,10 +138,10 @@ ordered_json sizes(const HfConfig& hf) {
                                                         {"vocab_size"},
                                                         {"max_position_embeddings", "n_positions"}};
   ordered_json json = ordered_json::object();
-  const nlohmann::json* text = hf.config.find("text_config");
+  const auto text = hf.config.find("text_config");
   for (size_t i = 0; i < std::size(kSizes); ++i) {
     for (const std::string_view key : kKeys[i]) {
-      for (const nlohmann::json* object : {&hf.config.json(), text}) {
+      for (const Json* object : {&hf.config.json(), text ? &text->json() : nullptr}) {
         if (!object || !object->is_object() || json.contains(kSizes[i])) continue;
         const auto found = object->find(key);
         if (found != object->end() && found->is_number_integer()) json[kSizes[i]] = *found;
@@ -216,7 +216,7 @@ void add_tensors(std::span<const TensorView> tensors, ordered_json& report) {
 
 // ---- tokenizer and template
 
-// Returns why the text side cannot be used; empty: it can.
+// Returns why the tokenizer or template cannot be used; empty: both can.
 std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
   report["tokenizer"] = nullptr;
   report["chat_template"] = nullptr;
@@ -258,7 +258,7 @@ std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
 
 // ---- memory
 
-// As the kernels will hold them: matrices in panels, vectors in float32. What cannot be loaded counts as it lies in the
+// Matrices packed as for the kernels, vectors in float32. Tensors that cannot be loaded count with their size in the
 // file.
 uint64_t packed_bytes(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;
@@ -294,7 +294,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     report["name"] = gguf->get_or<std::string>("general.name", path.stem().string());
     report["architecture"] = gguf->get_or<std::string>("general.architecture", "");
   } else {
-    const JsonObject& config = checkpoint.hf()->config;
+    const JsonField& config = checkpoint.hf()->config;
     const auto folder = (path.has_filename() ? path : path.parent_path()).filename().string();
     const auto names = config.optional<std::vector<std::string>>("architectures").value_or(std::vector<std::string>{});
     report["name"] = config.get_or<std::string>("_name_or_path", "");
@@ -346,8 +346,8 @@ ordered_json of_safetensors(const fs::path& path) {
   std::error_code ignored;
   const bool has_config = fs::exists(path.parent_path() / "config.json", ignored);
   report["runs"] = {{"ok", false},
-                    {"why_not", has_config ? "these are weights alone: give the directory, which has a config.json"
-                                           : "these are weights alone, without a config.json beside them"}};
+                    {"why_not", has_config ? "the file has weights only; pass its directory, which has a config.json"
+                                           : "the file has weights only, and there is no config.json next to it"}};
   report["metadata"] = file.metadata();
   add_tensors(file.tensors(), report);
   return report;

@@ -22,11 +22,11 @@ RopeConfig::Scaling scaling_of(const std::string& name, const std::string& where
 
 // rope_scaling next to rope_theta (transformers 4), or rope_parameters (transformers 5). The former takes precedence,
 // as in transformers.
-void read_rope_hf(const JsonObject& config, RopeConfig& rope) {
+void read_rope_hf(const JsonField& config, RopeConfig& rope) {
   rope.theta = config.get_or<double>("rope_theta", 10000.0);
-  auto parameters = config.optional_object("rope_scaling");
-  if (!parameters || parameters->json().empty()) parameters = config.optional_object("rope_parameters");
-  for (const JsonObject* object : {&config, parameters ? &*parameters : &config}) {
+  auto parameters = config.find("rope_scaling");
+  if (!parameters || parameters->json().empty()) parameters = config.find("rope_parameters");
+  for (const JsonField* object : {&config, parameters ? &*parameters : &config}) {
     if (const double part = object->get_or<double>("partial_rotary_factor", 1.0); part != 1) {
       throw unsupported("{}: {} is not supported; this family rotates whole heads",
                         object->where("partial_rotary_factor"), part);
@@ -142,7 +142,7 @@ const TensorNames kLlamaGgufNames = {
 };
 
 ModelConfig read_llama_hf(const HfConfig& hf) {
-  const JsonObject& j = hf.config;
+  const JsonField& j = hf.config;
   ModelConfig c;
   c.layers = j.get<int>("num_hidden_layers");
   c.hidden = j.get<int>("hidden_size");

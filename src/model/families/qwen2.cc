@@ -9,7 +9,7 @@ namespace {
 ModelConfig from_hf(const HfConfig& hf) {
   ModelConfig c = read_llama_hf(hf);
   c.architecture = "qwen2";
-  const JsonObject& j = hf.config;
+  const JsonField& j = hf.config;
   if (!j.get_or<bool>("use_sliding_window", false)) return c;
   const int window = sliding_window(hf);
   const auto types = j.optional<std::vector<std::string>>("layer_types");

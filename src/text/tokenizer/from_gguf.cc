@@ -200,6 +200,7 @@ class Builder {
       tokens.push_back({.content = std::string(data_.texts[id]), .id = static_cast<TokenId>(id), .special = special});
     }
     data_.added = AddedTokens(std::move(tokens), AddedTokens::Order::kLongestFirst);
+    index_special_texts(data_);
   }
 
   // The symbol for a text: its token, or one of the extra symbols.

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "json/field.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/data.h"
 #include "text/tokenizer/hf_steps.h"
-#include "text/tokenizer/json_fields.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -16,14 +16,6 @@ namespace {
 
 // Ids above this are no vocabulary but a broken file, and would cost memory for the holes below them.
 constexpr int64_t kMostTokens = int64_t{1} << 22;
-
-nlohmann::json parse(std::string_view text, const std::string& name) {
-  try {
-    return nlohmann::json::parse(text.begin(), text.end());
-  } catch (const nlohmann::json::exception& e) {
-    throw invalid("{}: {}", name, e.what());
-  }
-}
 
 class Builder {
  public:
@@ -50,41 +42,39 @@ class Builder {
  private:
   bool is_unigram() const {
     if (model_.has("type")) {
-      const std::string& type = model_.type();
+      const std::string& type = model_.at("type").string();
       if (type == "Unigram") return true;
       if (type != "BPE") throw unsupported("{}: the model \"{}\"", model_.where(), type);
       return false;
     }
     if (model_.has("merges")) return false;  // files from before the type was written
-    throw invalid("{}: has no \"type\"", model_.where());
+    throw invalid("{} is missing", model_.where("type"));
   }
 
-  void place(int64_t id, std::string text, const std::string& where) {
+  void place(int64_t id, std::string text, const JsonField& list) {
     if (static_cast<size_t>(id) >= texts_.size()) texts_.resize(static_cast<size_t>(id) + 1);
     std::string& slot = texts_[static_cast<size_t>(id)];
-    if (!slot.empty() && slot != text) throw invalid("{}: id {} is \"{}\" and \"{}\"", where, id, slot, text);
+    if (!slot.empty() && slot != text) throw list.error("id {} is \"{}\" and \"{}\"", id, slot, text);
     slot = std::move(text);
   }
 
   void collect_bpe_tokens() {
     const JsonField vocab = model_.at("vocab").object();
-    if (vocab.size() == 0) throw invalid("{}: is empty", vocab.where());
-    for (const auto& [text, id] : vocab.json().items()) {
-      const int64_t number = JsonField(id, vocab.where() + "." + text).integer(0, kMostTokens - 1);
-      place(number, text, vocab.where());
-    }
+    if (vocab.size() == 0) throw vocab.error("is empty");
+    for (const auto& [text, id] : vocab.members()) place(id.integer(0, kMostTokens - 1), std::string(text), vocab);
     model_tokens_ = texts_.size();
   }
 
   void collect_unigram_tokens() {
     const JsonField vocab = model_.at("vocab").array();
-    if (vocab.size() == 0) throw invalid("{}: is empty", vocab.where());
-    if (vocab.size() > static_cast<size_t>(kMostTokens)) throw invalid("{}: {} tokens", vocab.where(), vocab.size());
+    if (vocab.size() == 0) throw vocab.error("is empty");
+    if (vocab.size() > static_cast<size_t>(kMostTokens))
+      throw vocab.error("{} tokens, at most {} are allowed", vocab.size(), kMostTokens);
     for (size_t i = 0; i < vocab.size(); ++i) {
       const JsonField pair = vocab.at(i).array();
-      if (pair.size() != 2) throw invalid("{}: shall be [token, score]", pair.where());
-      texts_.push_back(pair.at(size_t{0}).string());
-      scores_.push_back(pair.at(size_t{1}).number());
+      if (pair.size() != 2) throw pair.error("expected [token, score]");
+      texts_.push_back(pair.at(0).string());
+      scores_.push_back(pair.at(1).number());
     }
     model_tokens_ = texts_.size();
   }
@@ -98,11 +88,11 @@ class Builder {
     for (size_t i = 0; i < list.size(); ++i) {
       const JsonField item = list.at(i);
       AddedToken token{.content = item.at("content").string(),
-                       .special = item.boolean_or("special", false),
-                       .normalized = item.boolean_or("normalized", true),
-                       .single_word = item.boolean_or("single_word", false),
-                       .lstrip = item.boolean_or("lstrip", false),
-                       .rstrip = item.boolean_or("rstrip", false)};
+                       .special = item.get_or<bool>("special", false),
+                       .normalized = item.get_or<bool>("normalized", true),
+                       .single_word = item.get_or<bool>("single_word", false),
+                       .lstrip = item.get_or<bool>("lstrip", false),
+                       .rstrip = item.get_or<bool>("rstrip", false)};
       const int64_t id = item.at("id").integer(0, kMostTokens - 1);
       if (token.content.empty()) continue;
       // What the model's vocabulary holds keeps its id, as in the library.
@@ -111,7 +101,7 @@ class Builder {
       if (found == known.end()) new_texts.emplace_back(id, added_.size());
       added_.push_back(std::move(token));
     }
-    for (const auto& [id, index] : new_texts) place(id, added_[index].content, list.where());
+    for (const auto& [id, index] : new_texts) place(id, added_[index].content, list);
   }
 
   void add_texts() {
@@ -128,6 +118,7 @@ class Builder {
     }
     texts_.clear();
     index_texts(data_);
+    index_special_texts(data_);
   }
 
   void read_post_processor() {
@@ -136,7 +127,7 @@ class Builder {
     AroundText around = read_hf_post_processor(field);
     for (const TokenIds* ids : {&around.prefix, &around.suffix}) {
       for (TokenId id : *ids) {
-        if (!data_.contains(id)) throw invalid("{}: token {} is not in the vocabulary", field.where(), id);
+        if (!data_.contains(id)) throw field.error("token {} is not in the vocabulary", id);
       }
     }
     data_.prefix = std::move(around.prefix);
@@ -175,14 +166,15 @@ class Builder {
   void build_unigram() {
     UnigramModel model;
     double lowest = std::numeric_limits<double>::infinity();
+    const std::string where = model_.where();
     for (size_t id = 0; id < model_tokens_; ++id) {
       lowest = std::min(lowest, scores_[id]);
-      check_token_length(model_.where(), id, data_.texts[id]);
+      check_token_length(where, id, data_.texts[id]);
       if (!data_.texts[id].empty()) model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
     }
     model.scores = std::move(scores_);
     model.unknown_score = lowest - 10;  // the library's penalty
-    model.byte_fallback = model_.boolean_or("byte_fallback", false);
+    model.byte_fallback = model_.get_or<bool>("byte_fallback", false);
     if (model_.has("unk_id")) {
       model.unk = static_cast<TokenId>(model_.at("unk_id").integer(0, static_cast<int64_t>(model_tokens_) - 1));
     }
@@ -202,9 +194,9 @@ class Builder {
     if (model_.has("dropout") && model_.at("dropout").number() > 0) {
       throw unsupported("{}: dropout, which makes the encoding random", model_.where());
     }
-    model.byte_fallback = model_.boolean_or("byte_fallback", false);
-    model.fuse_unk = model_.boolean_or("fuse_unk", false);
-    model.ignore_merges = model_.boolean_or("ignore_merges", false);
+    model.byte_fallback = model_.get_or<bool>("byte_fallback", false);
+    model.fuse_unk = model_.get_or<bool>("fuse_unk", false);
+    model.ignore_merges = model_.get_or<bool>("ignore_merges", false);
     if (model_.has("continuing_subword_prefix")) {
       model.continuing_prefix = model_.at("continuing_subword_prefix").string();
     }
@@ -212,7 +204,7 @@ class Builder {
     if (model_.has("unk_token")) {
       const JsonField field = model_.at("unk_token");
       model.unk = model_token(field.string());
-      if (!model.unk) throw invalid("{}: \"{}\" is not in the vocabulary", field.where(), field.string());
+      if (!model.unk) throw field.error("\"{}\" is not in the vocabulary", field.string());
     }
     model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
     read_merges(model);
@@ -271,30 +263,30 @@ class Builder {
     std::string whole;
     uint32_t rank = 0;
     for (size_t i = 0; i < list.size(); ++i) {
-      const nlohmann::json& item = list.json()[i];
+      const Json& item = list.json()[i];
       std::string_view left, right;
       if (item.is_string()) {  // "left right"
         const std::string_view text = item.get_ref<const std::string&>();
         if (text.starts_with("#version")) continue;
         const size_t space = text.find(' ');
         if (space == text.npos || text.find(' ', space + 1) != text.npos) {
-          throw invalid("{}: \"{}\" is not two tokens", list.at(i).where(), text);
+          throw list.at(i).error("\"{}\" is not two tokens", text);
         }
         left = text.substr(0, space);
         right = text.substr(space + 1);
       } else {
         const JsonField pair = list.at(i).array();
-        if (pair.size() != 2) throw invalid("{}: shall be [left, right]", pair.where());
-        left = pair.at(size_t{0}).string();
-        right = pair.at(size_t{1}).string();
+        if (pair.size() != 2) throw pair.error("expected [left, right]");
+        left = pair.at(0).string();
+        right = pair.at(1).string();
       }
       if (right.size() < model.continuing_prefix.size()) {
-        throw invalid("{}: the right token lacks the prefix", list.at(i).where());
+        throw list.at(i).error("the right token lacks the prefix");
       }
       whole.assign(left).append(right.substr(model.continuing_prefix.size()));
       const auto a = model_token(left), b = model_token(right), c = model_token(whole);
       if (!a || !b || !c) {
-        throw invalid("{}: \"{}\" is not in the vocabulary", list.at(i).where(), !a ? left : !b ? right : whole);
+        throw list.at(i).error("\"{}\" is not in the vocabulary", !a ? left : !b ? right : whole);
       }
       model.merges.set(*a, *b, {rank++, *c}, true);
     }
@@ -330,8 +322,7 @@ class Builder {
   }
 
   void read_config(std::string_view text) {
-    const nlohmann::json json = parse(text, data_.name + " (config)");
-    const JsonField config(json, data_.name + " (config)");
+    const auto config = JsonField::parse(text, data_.name + " (config)");
     const auto read = [&](const char* key, std::optional<TokenId>& id) {
       if (!config.has(key)) return;
       const JsonField field = config.at(key);
@@ -356,10 +347,9 @@ class Builder {
 }  // namespace
 
 Tokenizer Tokenizer::from_hf_json(std::string_view json, const std::string& name, std::string_view config) {
-  const nlohmann::json root = parse(json, name);
   auto data = std::make_shared<TokenizerData>();
   data->name = name;
-  Builder(JsonField(root, name), *data).build(config);
+  Builder(JsonField::parse(json, name), *data).build(config);
   return Tokenizer(std::move(data));
 }
 

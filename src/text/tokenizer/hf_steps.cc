@@ -14,10 +14,20 @@ constexpr int kDeepest = 16;  // sequences inside sequences
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 constexpr size_t kMostAround = 4096;
 
+const std::string& type_of(const JsonField& component) { return component.at("type").string(); }
+
+char32_t read_character(const JsonField& field) {
+  const std::string& text = field.string();
+  size_t at = 0;
+  const char32_t c = text.empty() ? 0 : utf8_next(text, at);
+  if (text.empty() || at != text.size()) throw field.error("expected one character, found {}", describe(field.json()));
+  return c;
+}
+
 // Calls read(component) for a component, or for each one of a Sequence (whose list has the name `list`).
 template <class Fn>
 void for_each_component(const JsonField& field, const char* list, Fn read, int depth = 0) {
-  if (field.type() != "Sequence") return read(field);
+  if (type_of(field) != "Sequence") return read(field);
   if (depth == kDeepest) throw unsupported("{}: more than {} sequences inside each other", field.where(), kDeepest);
   const JsonField items = field.at(list).array();
   for (size_t i = 0; i < items.size(); ++i) for_each_component(items.at(i), list, read, depth + 1);
@@ -41,7 +51,7 @@ Pattern read_pattern(const JsonField& field) {
     return {text.empty(), text, field.where()};  // no text stands everywhere, as no pattern matches everywhere
   }
   if (field.has("Regex")) return {true, field.at("Regex").string(), field.where()};
-  throw invalid("{}: has neither \"String\" nor \"Regex\"", field.where());
+  throw field.error("has neither \"String\" nor \"Regex\"");
 }
 
 std::string base64(const JsonField& field) {
@@ -57,7 +67,7 @@ std::string base64(const JsonField& field) {
   for (char c : field.string()) {
     if (c == '=') break;
     const int v = value(c);
-    if (v < 0) throw invalid("{}: not base64", field.where());
+    if (v < 0) throw field.error("not base64");
     bits = (bits << 6) | static_cast<uint32_t>(v);
     if ((count += 6) >= 8) out.push_back(static_cast<char>((bits >> (count -= 8)) & 0xFF));
   }
@@ -65,7 +75,7 @@ std::string base64(const JsonField& field) {
 }
 
 void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps) {
-  const std::string& type = field.type();
+  const std::string& type = type_of(field);
   if (type == "NFC") {
     steps.emplace_back(NormalizeForm{UnicodeForm::kNfc});
   } else if (type == "NFD") {
@@ -92,9 +102,10 @@ void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps)
   } else if (type == "Nmt") {
     steps.emplace_back(Nmt{});
   } else if (type == "BertNormalizer") {
-    const bool lower = field.boolean_or("lowercase", true);
-    steps.emplace_back(BertClean{field.boolean_or("clean_text", true), field.boolean_or("handle_chinese_chars", true),
-                                 field.boolean_or("strip_accents", lower), lower});
+    const bool lower = field.get_or<bool>("lowercase", true);
+    steps.emplace_back(BertClean{field.get_or<bool>("clean_text", true),
+                                 field.get_or<bool>("handle_chinese_chars", true),
+                                 field.get_or<bool>("strip_accents", lower), lower});
   } else if (type == "ByteLevel") {
     steps.emplace_back(NormalizeToAlphabet{});
   } else if (type == "Precompiled") {
@@ -112,7 +123,7 @@ SplitBehavior read_behavior(const JsonField& field) {
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  throw invalid("{}: unknown behavior \"{}\"", field.where(), name);
+  throw field.error("unknown behavior \"{}\"", name);
 }
 
 struct MetaspaceFields {
@@ -121,7 +132,7 @@ struct MetaspaceFields {
 };
 MetaspaceFields read_metaspace(const JsonField& field) {
   MetaspaceFields result{{}, Metaspace::Prepend::kAlways};
-  append_utf8(field.at("replacement").character(), result.replacement);
+  append_utf8(read_character(field.at("replacement")), result.replacement);
   if (field.has("prepend_scheme")) {
     const std::string& scheme = field.at("prepend_scheme").string();
     if (scheme == "first")
@@ -129,18 +140,18 @@ MetaspaceFields read_metaspace(const JsonField& field) {
     else if (scheme == "never")
       result.prepend = Metaspace::Prepend::kNever;
     else if (scheme != "always")
-      throw invalid("{}: unknown prepend_scheme \"{}\"", field.where(), scheme);
+      throw field.error("unknown prepend_scheme \"{}\"", scheme);
   }
-  if (!field.boolean_or("add_prefix_space", true)) result.prepend = Metaspace::Prepend::kNever;  // its older name
+  if (!field.get_or<bool>("add_prefix_space", true)) result.prepend = Metaspace::Prepend::kNever;  // its older name
   return result;
 }
 
 void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& steps) {
-  const std::string& type = field.type();
+  const std::string& type = type_of(field);
   if (type == "Split") {
     const Pattern pattern = read_pattern(field.at("pattern"));
     const SplitBehavior behavior = read_behavior(field.at("behavior"));
-    const bool invert = field.boolean_or("invert", false);
+    const bool invert = field.get_or<bool>("invert", false);
     if (pattern.is_regex) {
       steps.emplace_back(
           SplitByRegex{.regex = Regex(pattern.text, pattern.where), .behavior = behavior, .invert = invert});
@@ -148,12 +159,12 @@ void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& st
       steps.emplace_back(SplitByText{pattern.text, behavior, invert});
     }
   } else if (type == "ByteLevel") {
-    if (field.boolean_or("add_prefix_space", true)) steps.emplace_back(AddPrefixSpace{});
-    if (field.boolean_or("use_regex", true))
+    if (field.get_or<bool>("add_prefix_space", true)) steps.emplace_back(AddPrefixSpace{});
+    if (field.get_or<bool>("use_regex", true))
       steps.emplace_back(SplitByRegex{.regex = Regex(kGpt2Pattern, "ByteLevel")});
     steps.emplace_back(ToAlphabet{});
   } else if (type == "Digits") {
-    const bool each = field.boolean_or("individual_digits", false);
+    const bool each = field.get_or<bool>("individual_digits", false);
     steps.emplace_back(SplitByClass{is_numeric, each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
   } else if (type == "Punctuation") {
     steps.emplace_back(SplitByClass{
@@ -167,14 +178,14 @@ void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& st
     steps.emplace_back(SplitByClass{is_punctuation, SplitBehavior::kIsolated});
   } else if (type == "CharDelimiterSplit" || type == "Delimiter") {
     std::string delimiter;
-    append_utf8(field.at("delimiter").character(), delimiter);
+    append_utf8(read_character(field.at("delimiter")), delimiter);
     steps.emplace_back(SplitByText{delimiter, SplitBehavior::kRemoved});
   } else if (type == "FixedLength") {
     steps.emplace_back(
         SplitByLength{static_cast<size_t>(field.has("length") ? field.at("length").integer(1, int64_t{1} << 30) : 5)});
   } else if (type == "Metaspace") {
     const MetaspaceFields m = read_metaspace(field);
-    steps.emplace_back(Metaspace{m.replacement, m.prepend, field.boolean_or("split", true)});
+    steps.emplace_back(Metaspace{m.replacement, m.prepend, field.get_or<bool>("split", true)});
   } else {
     throw unsupported("{}: the pre-tokenizer \"{}\"", field.where(), type);
   }
@@ -205,11 +216,11 @@ DecodeRules read_hf_decoder(const JsonField& field) {
   bool fused = false;  // from here on the whole text is one piece
   for_each_component(field, "decoders", [&](const JsonField& f) {
     check_count(f, rules.steps.size());
-    const std::string& type = f.type();
+    const std::string& type = type_of(f);
     if (type == "Fuse") {
       fused = true;
     } else if (type == "Strip") {
-      const char32_t character = f.at("content").character();
+      const char32_t character = read_character(f.at("content"));
       const int left = static_cast<int>(f.at("start").integer(0, 1 << 20));
       const int right = static_cast<int>(f.at("stop").integer(0, 1 << 20));
       if (!fused) {
@@ -247,14 +258,14 @@ DecodeRules read_hf_decoder(const JsonField& field) {
 AroundText read_hf_post_processor(const JsonField& field) {
   AroundText around;
   for_each_component(field, "processors", [&](const JsonField& f) {
-    const std::string& type = f.type();
+    const std::string& type = type_of(f);
     TokenIds before, behind;
     if (type == "ByteLevel") return;  // moves offsets only
     if (type == "BertProcessing" || type == "RobertaProcessing") {
       const auto id = [&](const char* key) {
         const JsonField pair = f.at(key).array();
-        if (pair.size() != 2) throw invalid("{}: shall be [token, id]", pair.where());
-        return static_cast<TokenId>(pair.at(size_t{1}).integer(0, kMostTokens));
+        if (pair.size() != 2) throw pair.error("expected [token, id]");
+        return static_cast<TokenId>(pair.at(1).integer(0, kMostTokens));
       };
       before = {id("cls")};
       behind = {id("sep")};
@@ -269,14 +280,14 @@ AroundText read_hf_post_processor(const JsonField& field) {
           continue;
         }
         const std::string& name = piece.at("SpecialToken").at("id").string();
-        const JsonField ids = f.at("special_tokens").at(name.c_str()).at("ids").array();
+        const JsonField ids = f.at("special_tokens").at(name).at("ids").array();
         for (size_t k = 0; k < ids.size(); ++k) {
           (seen_text ? behind : before).push_back(static_cast<TokenId>(ids.at(k).integer(0, kMostTokens)));
           if (before.size() + behind.size() > kMostAround)
             throw unsupported("{}: more than {} tokens around a text", pieces.where(), kMostAround);
         }
       }
-      if (!seen_text) throw invalid("{}: has no place for the text", pieces.where());
+      if (!seen_text) throw pieces.error("has no place for the text");
     } else {
       throw unsupported("{}: the post-processor \"{}\"", f.where(), type);
     }

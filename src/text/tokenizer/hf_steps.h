@@ -2,10 +2,10 @@
 // broken, kUnsupported where Quire has no such component.
 #pragma once
 
+#include "json/field.h"
 #include "quire/types.h"
 #include "text/detokenizer_steps.h"
 #include "text/normalizer.h"
-#include "text/tokenizer/json_fields.h"
 #include "text/tokenizer/pretokenizer.h"
 
 namespace quire {

@@ -38,6 +38,9 @@ enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnu
 struct EncodeOptions {
   bool add_special = false;   // put in what the model expects around a text: BOS, EOS, a template's tokens
   bool parse_special = true;  // "<|im_end|>" in the text is that token; else it is plain text
+  // Ascending offsets of bytes that no special token may cover, because they are not the program's own text. The text
+  // must be well-formed UTF-8, or all special tokens are plain text.
+  std::span<const size_t> plain = {};
 };
 
 struct DecodeOptions {
@@ -58,6 +61,9 @@ class Tokenizer {
 
   // Takes any bytes: ill-formed UTF-8 is read as U+FFFD. Time grows as n log n at most.
   TokenIds encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // Ascending offsets at which the text spells a special token, or ends within one.
+  std::vector<size_t> special_starts(std::string_view text) const;
 
   // Ids outside the vocabulary give nothing. The result is well-formed UTF-8; see Detokenizer, which gives the same
   // text piece by piece.

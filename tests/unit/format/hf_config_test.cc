@@ -20,8 +20,8 @@ std::string error_of(auto&& call) {
 }
 
 EndTokens ends(std::string_view config, std::string_view generation) {
-  HfConfig c{JsonObject::parse(config, "config.json"), std::nullopt, std::nullopt};
-  if (!generation.empty()) c.generation = JsonObject::parse(generation, "generation_config.json");
+  HfConfig c{JsonField::parse(config, "config.json"), std::nullopt, std::nullopt};
+  if (!generation.empty()) c.generation = JsonField::parse(generation, "generation_config.json");
   return end_tokens(c);
 }
 
@@ -34,7 +34,7 @@ TEST(EndTokens, ComeFromTheGenerationConfigFirst) {
   EXPECT_EQ(ends(R"({"eos_token_id":null,"bos_token_id":-1})", "{}").bos, kNoToken);
   EXPECT_TRUE(ends("{}", "").eos.empty());
   EXPECT_EQ(error_of([] { ends("{}", R"({"eos_token_id":[1,"a"]})"); }),
-            "generation_config.json: eos_token_id[1]: expected an integer, found a string");
+            "generation_config.json: eos_token_id[1]: expected an integer from -2147483648 to 2147483647, found \"a\"");
   EXPECT_THROW(ends(R"({"eos_token_id":"</s>"})", ""), Error);
   EXPECT_THROW(ends(R"({"eos_token_id":4294967296})", ""), Error);
 }

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <vector>
 
-#include "kernels/names.h"
-
 namespace quire {
 namespace {
 
@@ -62,15 +60,6 @@ TEST(AttentionOp, CountsItsTileListAsMemory) {
   // 40 query heads of one KV head need three tiles a row.
   EXPECT_EQ(AttentionOp::memory_bytes(1, 2, 16, 40, 1, 64) - AttentionOp::memory_bytes(1, 1, 16, 40, 1, 64),
             3 * sizeof(AttentionTile));
-}
-
-TEST(Names, AreReadAsTheyAreWritten) {
-  for (const Activations a : {Activations::kF32, Activations::kBf16, Activations::kInt8})
-    EXPECT_EQ(activations_from_name(name(a)), a);
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) EXPECT_EQ(kv_type_from_name(name(type)), type);
-  EXPECT_EQ(name(Activations::kInt8), "int8");
-  EXPECT_EQ(name(KvType::kF16), "f16");
-  EXPECT_EQ(activations_from_name("default"), std::nullopt);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr std::string_view kHf = R"("num_hidden_layers": 2, "hidden_size": 64, "
   "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 32768)";
 
 ModelConfig from_hf(const std::string& more, const Family& family = kLlama) {
-  return family.from_hf({JsonObject::parse(fmt::format("{{{}{}}}", kHf, more), "config.json"), {}, {}});
+  return family.from_hf({JsonField::parse(fmt::format("{{{}{}}}", kHf, more), "config.json"), {}, {}});
 }
 
 std::string refusal(const std::function<void()>& read) {

@@ -1,0 +1,179 @@
+#include "json/parse.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/quote.h"
+#include "base/utf8.h"
+
+namespace quire {
+namespace {
+
+// nlohmann's words for what it was reading, and ours for what it should have found.
+constexpr std::pair<std::string_view, std::string_view> kExpected[] = {
+    {"while parsing object key", "expected a key in double quotes or '}'"},
+    {"while parsing object separator", "expected ':'"},
+    {"while parsing object ", "expected ',' or '}'"},
+    {"while parsing array ", "expected ',' or ']'"},
+    {"while parsing value", "expected a value"},
+};
+
+// How many of the bytes read belong to what `what` complains about. `token` may begin before it.
+size_t offending_bytes(std::string_view what, const std::string& token) {
+  if (what.find("unexpected string") != what.npos || what.find("unexpected number") != what.npos ||
+      what.find("number overflow") != what.npos) {
+    return token.size();
+  }
+  for (const std::string_view literal : {"true", "false", "null"}) {
+    if (what.find(fmt::format("unexpected {} literal", literal)) != what.npos) return literal.size();
+  }
+  return 1;
+}
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing value - invalid
+// literal; last read: 'x'" in our words, without the place.
+std::string in_words(std::string_view what) {
+  const size_t detail = what.find(" - ");
+  if (detail == what.npos) return "number out of range";
+  const std::string_view context = what.substr(0, detail + 1), rest = what.substr(detail + 3);
+  if (rest.starts_with("invalid literal")) return "expected a value";
+  if (rest.starts_with("invalid ")) return std::string(rest.substr(0, rest.find("; last read")));
+  if (rest.find("; expected end of input") != rest.npos) return "unexpected text after the end of the document";
+  for (const auto& [reading, expected] : kExpected) {
+    if (context.find(reading) != context.npos) return std::string(expected);
+  }
+  return std::string(rest.substr(0, 200));
+}
+
+// Builds the value itself: nlohmann's own parser looks for equal keys one by one, which takes quadratic time.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  Builder(std::string_view text, const std::string& file, const JsonBounds& bounds)
+      : text_(text), file_(file), bounds_(bounds) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& value) override {
+    open_.back().key = std::move(value);
+    return true;
+  }
+
+  bool parse_error(size_t read, const std::string& token, const nlohmann::detail::exception& e) override {
+    const size_t back = offending_bytes(e.what(), token);
+    syntax_error(std::min(read - std::min(read, back), text_.size()), in_words(e.what()));
+  }
+
+  [[noreturn]] void syntax_error(size_t at, const std::string& what) const {
+    const std::string_view before = text_.substr(0, at);
+    const size_t newline = before.rfind('\n');
+    const std::string_view line = newline == before.npos ? before : before.substr(newline + 1);
+    const auto lines = 1 + std::ranges::count(before, '\n');
+    const auto column = 1 + std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; });
+    throw JsonError(file_.empty() ? fmt::format("not valid JSON: line {}, column {}: {}", lines, column, what)
+                                  : fmt::format("{}:{}:{}: {}", file_, lines, column, what),
+                    "");
+  }
+
+ private:
+  struct Open {
+    Json value;
+    std::string key;                                // of an object's next value
+    std::unordered_map<std::string, size_t> index;  // of an object's keys, once they are many
+  };
+
+  template <class... A>
+  JsonError refused(fmt::format_string<A...> f, A&&... a) const {
+    const std::string what = fmt::format(f, std::forward<A>(a)...);
+    return {file_.empty() ? what : fmt::format("{}: {}", file_, what), ""};
+  }
+
+  bool open(Json value) {
+    if (std::cmp_equal(open_.size(), bounds_.depth))
+      throw refused("JSON is nested deeper than {} levels", bounds_.depth);
+    open_.push_back({.value = std::move(value), .key = {}, .index = {}});
+    return true;
+  }
+
+  bool close() {
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return add(std::move(value));
+  }
+
+  bool add(Json value) {
+    if (++values_ > bounds_.values) throw refused("JSON has more than {} values", bounds_.values);
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().value.is_array()) {
+      open_.back().value.push_back(std::move(value));
+    } else {
+      put(open_.back(), std::move(value));
+    }
+    return true;
+  }
+
+  void put(Open& top, Json value) const {
+    constexpr size_t kFew = 16;  // above this an index is faster than looking at each key
+    auto& members = top.value.get_ref<Json::object_t&>();
+    const auto member = [&](size_t i) { return members.begin() + static_cast<std::ptrdiff_t>(i); };
+    size_t at = members.size();
+    if (members.size() < kFew) {
+      at = static_cast<size_t>(members.find(top.key) - members.begin());
+    } else {
+      if (top.index.empty()) {
+        for (size_t i = 0; i < members.size(); ++i) top.index.emplace(member(i)->first, i);
+      }
+      at = top.index.emplace(top.key, members.size()).first->second;
+    }
+    if (at == members.size()) {
+      members.emplace_back(std::move(top.key), std::move(value));
+    } else if (bounds_.unique_keys) {
+      throw refused("key {} appears twice in one object", quote(top.key));
+    } else {
+      member(at)->second = std::move(value);
+    }
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  const JsonBounds& bounds_;
+  Json root_;
+  std::vector<Open> open_;
+  size_t values_ = 0;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& file, const JsonBounds& bounds) {
+  Builder builder(text, file, bounds);
+  // nlohmann's parser takes a zero byte for the end of the text and would ignore the rest.
+  if (const size_t zero = text.find('\0'); zero != text.npos) builder.syntax_error(zero, "a zero byte");
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
+}
+
+std::string describe(const Json& value) {
+  constexpr size_t kShownBytes = 64;
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  if (!value.is_string()) return value.dump();
+  const auto& text = value.get_ref<const std::string&>();
+  size_t end = std::min(text.size(), kShownBytes);
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return Json(text.substr(0, end)).dump(-1, ' ', false, Json::error_handler_t::replace) +
+         (end < text.size() ? "…" : "");
+}
+
+}  // namespace quire
