@@ -17,7 +17,7 @@ std::optional<uint64_t> bytes_in(const fs::path& file) {
   return in >> bytes ? std::optional(bytes) : std::nullopt;  // "max" does not parse
 }
 
-// Of memory.stat, which has a name and a number a line; 0 where it is not there.
+// A value in memory.stat, which has a name and a number per line; 0 if it is missing.
 uint64_t stat_in(const fs::path& file, const char* wanted) {
   std::ifstream in(file);
   uint64_t value = 0;
@@ -29,17 +29,17 @@ uint64_t stat_in(const fs::path& file, const char* wanted) {
 
 struct MemoryFiles {
   const char *limit, *used;
-  const char* reclaimable;  // in memory.stat: files in the page cache that were not used lately
+  const char* reclaimable;  // in memory.stat: page cache that was not used recently
 };
 constexpr MemoryFiles kMemory1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr MemoryFiles kMemory2 = {"memory.max", "memory.current", "inactive_file"};
-constexpr MemoryFiles kSlowed2 = {"memory.high", "memory.current", "inactive_file"};  // above it, a process hardly runs
+constexpr MemoryFiles kSlowed2 = {"memory.high", "memory.current", "inactive_file"};  // throttles
 
 void limit_memory(const fs::path& group, const MemoryFiles& files, CgroupLimits& limits) {
   const auto limit = bytes_in(group / files.limit);
   if (!limit) return;
   const uint64_t used = bytes_in(group / files.used).value_or(0);
-  // The page cache counts as used, but gives way to whoever needs the memory.
+  // The page cache counts as used, but the kernel reclaims it when memory is needed.
   const uint64_t held = used - std::min(used, stat_in(group / "memory.stat", files.reclaimable));
   limits.memory = std::min<size_t>(limits.memory, *limit - std::min(*limit, held));
 }
@@ -50,7 +50,7 @@ void limit_cores(double quota, double period, CgroupLimits& limits) {
 
 void limit_cores1(const fs::path& group, CgroupLimits& limits) {
   std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
-  double quota = 0, period = 0;  // a quota of -1 is none
+  double quota = 0, period = 0;  // a quota of -1: no limit
   if (quota_file >> quota && period_file >> period) limit_cores(quota, period, limits);
 }
 
@@ -60,8 +60,8 @@ void limit_cores2(const fs::path& group, CgroupLimits& limits) {
   if (file >> quota >> period) limit_cores(quota, period, limits);
 }
 
-// Calls look(folder) for a group and for each that it lies in. Not every folder need be there: a container often sees
-// its own group at the mount's root, and in /proc where that lies on the host.
+// Calls look(folder) for a group and all its ancestors. Some folders may be missing: a container often sees its own
+// group at the root of the mount, while /proc names the group's path on the host.
 template <class Look>
 void for_group_and_parents(const fs::path& mount, const fs::path& group, const Look& look) {
   for (fs::path at = group.lexically_normal().relative_path();; at = at.parent_path()) {

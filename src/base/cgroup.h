@@ -1,4 +1,4 @@
-// What control groups, of version 1 or 2, leave to this process.
+// The limits that control groups (version 1 or 2) set for this process.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 namespace quire {
 
 struct CgroupLimits {
-  size_t memory = std::numeric_limits<size_t>::max();      // bytes that may still be taken
-  double cores = std::numeric_limits<double>::infinity();  // processor time a second
+  size_t memory = std::numeric_limits<size_t>::max();      // bytes that may still be allocated
+  double cores = std::numeric_limits<double>::infinity();  // CPU seconds per second
 };
 
-// The least of the process's groups and of those they lie in. `root` is the file system with /proc and /sys.
+// The lowest limits of the process's groups and their ancestors. `root`: the file system with /proc and /sys.
 CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
 }  // namespace quire

@@ -24,14 +24,14 @@ CpuFeatures cpu_features() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   unsigned a = 0, b = 0, c = 0, d = 0;
-  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;  // a name that clang does not know
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;  // clang lacks "f16c"
   f.avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vnni");
   constexpr unsigned kTiles = 1u << 24 | 1u << 22 | 1u << 25;  // AMX-TILE, AMX-BF16, AMX-INT8
   if (f.avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kTiles) == kTiles) {
-    // XCR0: does the system save the tiles' configuration (17) and data (18)? It saves AVX-512, so xgetbv is there.
+    // XCR0: does the system save the tiles' configuration (17) and data (18)? xgetbv exists because AVX-512 needs it.
     unsigned low = 0, high = 0;
     asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     f.amx = (low >> 17 & 3) == 3;
@@ -65,7 +65,7 @@ int usable_cores() {
   int cores = 0;
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) == 0) {
-    // Without flags hwloc shows only what this process may use.
+    // Without flags, hwloc shows only the cores this process may use.
     if (hwloc_topology_load(topology) == 0) cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
     hwloc_topology_destroy(topology);
   }

@@ -1,4 +1,4 @@
-// What this machine is and how much of it we may use.
+// This machine's processor, and how much of the machine this process may use.
 #pragma once
 
 #include <cstddef>
@@ -8,24 +8,24 @@ namespace quire {
 
 struct CpuFeatures {
   bool avx2 = false;      // with FMA and F16C
-  bool avx_vnni = false;  // and AVX2
+  bool avx_vnni = false;  // with AVX2
   bool avx512 = false;    // F, BW, VL, DQ and VNNI
   bool avx512_bf16 = false;
-  bool amx = false;  // AVX-512 and tiles for int8 and bf16, which the system saves
+  bool amx = false;  // with AVX-512: tiles for int8 and bf16, saved by the operating system
 };
 CpuFeatures cpu_features();
 
-// Asks the system to let all threads of this process use the tile registers; false where it refuses. To be called
-// before the first tile instruction: without it, that one ends the process.
+// Asks the operating system to let all threads of this process use the tile registers; false if it refuses. Call it
+// before the first tile instruction, which otherwise kills the process.
 bool permit_tiles();
 
 std::string cpu_name();
 
-// Threads worth starting: physical cores this process may run on (affinity), not more than the cgroup's CPU quota, at
-// least 1.
+// How many threads to start: the physical cores this process may run on (affinity), limited by the cgroup's CPU quota;
+// at least 1.
 int usable_cores();
 
-// Bytes of memory this process may still take: what is free on the machine or in its cgroup, whichever is less.
+// Bytes of memory this process may still allocate: the minimum of what its machine and its cgroup have available.
 size_t available_memory();
 
 }  // namespace quire

@@ -17,11 +17,11 @@ namespace {
 constexpr int kGzipOnly = 16 + MAX_WBITS;  // inflateInit2: a gzip header and the largest window
 constexpr size_t kChunk = size_t{1} << 20;
 
-// zlib's stream, ended in every way out.
+// zlib's stream, freed on every path.
 struct Inflater {
   z_stream stream{};
   Inflater() {
-    if (inflateInit2(&stream, kGzipOnly) != Z_OK) throw no_resource("no memory to unpack a gzip file");
+    if (inflateInit2(&stream, kGzipOnly) != Z_OK) throw no_resource("not enough memory to unpack a gzip file");
   }
   ~Inflater() { inflateEnd(&stream); }
   Inflater(const Inflater&) = delete;
@@ -39,7 +39,7 @@ std::string gunzip(std::span<const std::byte> bytes, const std::string& name, si
   while (true) {
     if (stream.avail_in == 0 && used < bytes.size()) {
       const size_t take = std::min(kChunk, bytes.size() - used);
-      // zlib takes a pointer to non-const and only reads from it.
+      // zlib's pointer is not const, but it only reads.
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data() + used));
       stream.avail_in = static_cast<uInt>(take);
       used += take;
@@ -47,7 +47,7 @@ std::string gunzip(std::span<const std::byte> bytes, const std::string& name, si
     const size_t before = out.size();
     Bytef spill = 0;
     if (before >= limit) {
-      // Full: the stream may end here, but it may give no further byte.
+      // Full: the stream may end here, but any further byte is an error.
       stream.next_out = &spill;
       stream.avail_out = 1;
     } else {
@@ -66,7 +66,7 @@ std::string gunzip(std::span<const std::byte> bytes, const std::string& name, si
       continue;
     }
     if (status == Z_BUF_ERROR || (status == Z_OK && got == 0 && stream.avail_in == 0 && used == bytes.size())) {
-      throw invalid("{}: the gzip data end too early", name);
+      throw invalid("{}: the gzip data is truncated", name);
     }
     if (status != Z_OK) throw invalid("{}: broken gzip data ({})", name, stream.msg ? stream.msg : "unknown error");
   }

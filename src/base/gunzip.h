@@ -9,8 +9,8 @@ namespace quire {
 
 bool is_gzip(std::span<const std::byte> bytes);  // starts with gzip's magic number
 
-// The unpacked content of one gzip file (members that follow each other are joined). Throws Error with `name` when the
-// data are broken or would unpack to more than `limit` bytes; never holds more than `limit` bytes.
+// The unpacked content of one gzip file; consecutive members are joined. Throws Error naming `name` if the data is
+// broken or unpacks to more than `limit` bytes, and never allocates more than that.
 std::string gunzip(std::span<const std::byte> bytes, const std::string& name, size_t limit = size_t{1} << 30);
 
 }  // namespace quire

@@ -24,7 +24,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Without O_NONBLOCK a pipe's name would wait for somebody to write to it.
+  // Without O_NONBLOCK, opening a named pipe would wait for a writer.
   const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) throw not_found("cannot open {}: {}", path_.string(), std::strerror(errno));
   struct stat info {};
@@ -54,7 +54,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 std::string read_text_file(const std::filesystem::path& path, size_t limit) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
-  if (bytes.size() > limit) throw invalid("{} has {} bytes, at most {} are read", path.string(), bytes.size(), limit);
+  if (bytes.size() > limit)
+    throw invalid("{} has {} bytes; at most {} are allowed", path.string(), bytes.size(), limit);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

@@ -8,8 +8,8 @@
 
 namespace quire {
 
-// Owns the mapping; the span stays valid as long as the object (moves keep it). An empty file gives an empty span.
-// Throws Error (kNotFound, kInvalid) naming the path when the file cannot be opened, is no regular file or cannot be
+// Owns the mapping; the span is valid as long as the object, and after moves. An empty file has an empty span.
+// Throws Error (kNotFound, kInvalid) naming the path if the file cannot be opened, is not a regular file or cannot be
 // mapped.
 class MappedFile {
  public:

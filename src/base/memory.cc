@@ -14,7 +14,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 LargeBuffer::LargeBuffer(size_t bytes) {
   if (bytes == 0) return;
   size_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  // One huge page more than needed, so that an aligned part can be kept.
+  // One huge page more than needed, to keep an aligned part.
   void* raw =
       ::mmap(nullptr, size_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) throw no_resource("cannot reserve {} MiB of memory", size_ >> 20);
@@ -23,7 +23,7 @@ LargeBuffer::LargeBuffer(size_t bytes) {
   if (head > 0) ::munmap(begin, head);
   if (head < kHugePage) ::munmap(begin + head + size_, kHugePage - head);
   data_ = begin + head;
-  ::madvise(data_, size_, MADV_HUGEPAGE);  // a wish: without huge pages everything works, slower
+  ::madvise(data_, size_, MADV_HUGEPAGE);  // may fail: everything works without huge pages, only slower
 }
 
 LargeBuffer::~LargeBuffer() {

@@ -1,4 +1,4 @@
-// Large memory that the kernels stream through.
+// Large buffers that kernels stream through.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace quire {
 
-// Owns zeroed, 2 MiB-aligned memory that asks for huge pages (a decode step reads it at the memory's rate, which 4 KiB
-// pages do not reach: docs/performance.md). Pages are placed where they are first touched. Throws Error (kResource).
+// Owns zeroed, 2 MiB-aligned memory and asks for huge pages: with 4 KiB pages, decoding does not reach the memory's
+// bandwidth (docs/performance.md). Pages lie on the node that first touches them. Throws Error (kResource).
 class LargeBuffer {
  public:
   LargeBuffer() = default;

@@ -1,4 +1,4 @@
-// How names found in untrusted files are shown in a message.
+// Shows names from untrusted files safely in messages.
 #pragma once
 
 #include <string>

@@ -1,12 +1,13 @@
-// Which threads take signals: the program's own, never those of a team or an engine.
+// Keeps signals away from the threads of teams and engines: only the program's own threads handle them.
 #pragma once
 
 #include <csignal>
 
 namespace quire {
 
-// Blocks all signals in this thread while it lives, but those that the thread's own faults raise: blocked, they would
-// end the process past the handlers of debuggers and sanitizers. Threads started meanwhile keep them blocked for good.
+// While it lives, blocks all signals in this thread except those raised by the thread's own faults, which would bypass
+// the handlers of debuggers and sanitizers if blocked. Threads started in the meantime inherit the blocked signals for
+// good.
 class BlockSignals {
  public:
   BlockSignals() {

@@ -21,7 +21,7 @@ constexpr uint64_t kTurn = uint64_t{1} << 32;
 constexpr bool is_open(uint64_t gate) { return (gate & kTurn) != 0; }
 constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
 
-// Spins until `done()`, about 50 us; false when it still is not.
+// Spins until done(), for about 50 us; false if it is still not done.
 template <class Done>
 bool spin_until(Done done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
@@ -44,8 +44,7 @@ Team::Team(int threads) : size_(std::max(1, threads)), shares_(std::make_unique<
   } catch (const std::system_error& e) {
     const size_t started = threads_.size();
     stop();
-    throw no_resource("only {} of {} threads can be started: {}; ask for fewer (--threads)", started + 1, size_,
-                      e.code().message());
+    throw no_resource("cannot start {} threads, only {}: {}; lower --threads", size_, started + 1, e.code().message());
   }
 }
 
@@ -69,9 +68,9 @@ void Team::run(int tiles, Call call, void* context) {
   }
   gate_.fetch_add(kTurn, std::memory_order_release);
   loops_.fetch_add(1, std::memory_order_release);
-  loops_.notify_all();  // costs a load while nobody sleeps
+  loops_.notify_all();  // only a load if no thread sleeps
   work(0);
-  gate_.fetch_add(kTurn, std::memory_order_acq_rel);  // who comes now stays outside
+  gate_.fetch_add(kTurn, std::memory_order_acq_rel);  // closed: no further thread enters
   const auto empty = [&] { return inside(gate_.load(std::memory_order_acquire)) == 0; };
   while (!spin_until(empty)) std::this_thread::yield();
 }

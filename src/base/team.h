@@ -11,18 +11,18 @@
 namespace quire {
 
 // for_tiles(n, body) calls body(tile, thread) once for each tile in [0, n); thread is in [0, size()). The caller works
-// as thread 0 and returns when all tiles are done. Each thread owns a contiguous share of the tiles (so that the memory
-// it first touched stays its own) and takes from others' shares when its own is done: who runs a tile is not
-// determined, so a tile's result must not depend on it. A loop of one tile wakes nobody.
+// as thread 0; the call returns when all tiles are done. Each thread owns a contiguous share of the tiles, so that it
+// works on memory that it touched first, and steals from other shares when its own is done. So which thread runs a tile
+// is not determined, and a tile's result must not depend on it. A loop of one tile wakes no thread.
 //
-// The caller waits only for threads that have begun a tile: one that the machine gives no time to, because something
-// else runs on its core, delays a loop by the tile in its hands at most.
+// The caller waits only for threads that have begun a tile: a thread that the operating system does not schedule delays
+// a loop by at most the tile it is working on.
 //
-// Waiting threads spin for about 50 microseconds, longer than the distance between the loops of a step, and then sleep.
-// Bodies must not throw and must not call for_tiles. One loop at a time: the team belongs to one caller.
+// Waiting threads spin for about 50 microseconds, longer than the gaps between the loops of a step, and then sleep.
+// Bodies must not throw and must not call for_tiles. A team runs one loop at a time, for one caller.
 class Team {
  public:
-  // At least 1. Throws Error when the system does not give so many.
+  // At least 1. Throws Error if the operating system cannot start so many.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
@@ -60,9 +60,9 @@ class Team {
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::unique_ptr<Share[]> shares_;
-  // Upper half: counts openings and closings of the loop, odd while it is open. Lower half: threads inside.
+  // Upper half: how often the loop was opened or closed, odd while it is open. Lower half: threads inside.
   alignas(64) std::atomic<uint64_t> gate_{0};
-  alignas(64) std::atomic<uint32_t> loops_{0};  // what sleeping threads wait for
+  alignas(64) std::atomic<uint32_t> loops_{0};  // sleeping threads wait for it to change
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };

@@ -10,8 +10,8 @@ namespace {
 
 using T = TensorType;
 
-// Row i describes the type of value i. Q4_2, Q4_3 and the interleaved _4_4 ... _8_8 are no longer written by anyone;
-// they are here so that an old file is refused by name.
+// Row i describes the type of value i. No current program writes Q4_2, Q4_3 or the interleaved _4_4 ... _8_8; they are
+// here so that messages about old files can name them.
 constexpr auto kTypes = std::to_array<TensorTypeInfo>({
     {T::F32, "F32", 0, 1, 4, true},
     {T::F16, "F16", 1, 1, 2, true},

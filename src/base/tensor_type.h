@@ -1,4 +1,4 @@
-// The element types a tensor in a file can have, and the size of their blocks: one row a type.
+// The element types of tensors in files, with their names and block sizes: one table for all.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// The values up to Q2_0 are ggml's type ids; what follows exists in safetensors only.
+// The values up to Q2_0 are ggml's type ids; the others occur only in safetensors.
 enum class TensorType : uint8_t {
   // clang-format off
   F32, F16, Q4_0, Q4_1, Q4_2, Q4_3, Q5_0, Q5_1, Q8_0, Q8_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K,
@@ -22,7 +22,7 @@ struct TensorTypeInfo {
   TensorType type;
   std::string_view name;    // as ggml and safetensors write it: "Q4_K", "BF16"
   int ggml_id;              // -1: not a ggml type
-  uint32_t block_elements;  // elements that share one block, all in one row
+  uint32_t block_elements;  // elements of a block, all in one row
   uint32_t block_bytes;
   bool loadable;  // dequantize() (quant/blocks.h) can read it
 };
@@ -34,8 +34,8 @@ inline std::string_view name(TensorType type) { return info(type).name; }
 std::optional<TensorType> tensor_type_from_ggml(uint32_t id);
 std::optional<TensorType> tensor_type_from_name(std::string_view name);
 
-// The bytes of a tensor, shape outermost first; a shape without dimensions is one element. Nothing if the size
-// overflows 64 bits or a row (the last dimension) is no whole number of blocks.
+// The bytes of a tensor. shape: outermost dimension first; no dimensions: one element. nullopt if the size overflows
+// 64 bits or a row (the last dimension) is not a whole number of blocks.
 std::optional<uint64_t> tensor_bytes(TensorType type, std::span<const uint64_t> shape);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Where a text stands in another, in linear time: std::string_view's find compares anew at every place, which takes
+// Finds a text in another in linear time. std::string_view's find starts a comparison at every position, which takes
 // quadratic time on texts such as aaaa…
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace quire {
 
-inline constexpr size_t kShortText = 64;  // at most so many comparisons at a place cost little
+inline constexpr size_t kShortText = 64;  // shorter texts: string_view's find is fast enough
 
-// As text.find(what, from).
+// Same as text.find(what, from).
 inline size_t find_text(std::string_view text, std::string_view what, size_t from = 0) {
   if (what.size() < kShortText || from > text.size()) return text.find(what, from);
   const void* const found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
   return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
 }
 
-// As text.rfind(what).
+// Same as text.rfind(what).
 inline size_t rfind_text(std::string_view text, std::string_view what) {
   if (what.size() < kShortText || what.size() > text.size()) return text.rfind(what);
   const std::string back(text.rbegin(), text.rend()), what_back(what.rbegin(), what.rend());

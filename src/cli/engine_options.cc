@@ -138,7 +138,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
   app.add_option("--activations", o.activations,
                  "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8 "
                  "(docs/exactness.md)")
-      ->check(CLI::IsMember({"auto", "default", "f32", "bf16", "int8"}))
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
       ->group(kComputeGroup)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,

@@ -20,9 +20,8 @@
 namespace quire {
 namespace {
 
-// auto is int8, or bf16 on machines whose matrix tiles multiply bf16 as fast: it is closer to the model.
 Activations parse_activations(const std::string& name, const KernelSet& kernels) {
-  if (name == "auto") return kernels.name == "amx" ? Activations::kBf16 : Activations::kInt8;
+  if (name == "auto") return kernels.default_activations;
   if (const auto known = find_value(kActivationsNames, name)) return *known;
   throw invalid("--activations {} is not supported; use auto, {}", quote(name), list_names(kActivationsNames));
 }

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Worst first.
+// Slowest first.
 struct Available {
   std::array<const KernelSet*, 6> sets{};
   size_t count = 0;
@@ -45,7 +45,7 @@ const KernelSet& choose_kernels(std::string_view name) {
     if (set->name == name) return *set;
     names += (names.empty() ? "" : ", ") + std::string(set->name);
   }
-  throw invalid("kernels '{}': this machine runs {}", name, names);
+  throw invalid("kernels '{}' cannot run on this machine; it can run {}", name, names);
 }
 
 }  // namespace quire

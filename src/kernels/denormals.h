@@ -1,12 +1,12 @@
-// Subnormal numbers as zero, while the bf16 definition is computed: what matrix units do, whatever the mode of the CPU.
+// Flushes subnormal numbers to zero, as the bf16 definition requires: matrix units do so whatever the CPU's mode.
 #pragma once
 
 #include <cstdint>
 
 namespace quire {
 
-// For this thread, while it lives and if `wanted`, subnormal inputs and results of float32 arithmetic count as zero.
-// Always inlined, so that no copy compiled for one instruction set serves another.
+// While it lives and if `wanted`, this thread treats subnormal inputs and results of float32 arithmetic as zero.
+// Always inlined, so that no copy compiled for one instruction set is used by another.
 class FlushDenormals {
  public:
   [[gnu::always_inline]] explicit FlushDenormals(bool wanted) : mode_(mode()) {
@@ -19,7 +19,7 @@ class FlushDenormals {
  private:
 #if defined(__x86_64__)
   static constexpr uint32_t kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
-  // "memory": arithmetic on what is loaded later, or stored before, stays on its side.
+  // "memory": keeps loads and stores, and so the arithmetic between them, on their side.
   [[gnu::always_inline]] static uint32_t mode() {
     uint32_t m = 0;
     asm volatile("stmxcsr %0" : "=m"(m)::"memory");

@@ -12,12 +12,12 @@ KvMemory::KvMemory(const KvShape& shape, int pages)
       memory_(shape.page_bytes() * static_cast<size_t>(pages)) {}
 
 KvLayer KvMemory::layer(int index) const {
-  return {memory_.data() + static_cast<size_t>(index) * static_cast<size_t>(pages_) * layer_page_bytes_,
-          layer_page_bytes_,
-          kv_head_bytes(shape_.type, shape_.head_dim),
-          shape_.type,
-          shape_.kv_heads,
-          shape_.head_dim};
+  return {.data = memory_.data() + static_cast<size_t>(index) * static_cast<size_t>(pages_) * layer_page_bytes_,
+          .page_stride = layer_page_bytes_,
+          .head_stride = kv_head_bytes(shape_.type, shape_.head_dim),
+          .type = shape_.type,
+          .kv_heads = shape_.kv_heads,
+          .head_dim = shape_.head_dim};
 }
 
 void KvMemory::copy_page(int from, int to) {

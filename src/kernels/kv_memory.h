@@ -1,4 +1,4 @@
-// The memory of the KV cache: pages of 16 tokens for all layers, in the layout the attention kernels read.
+// The memory of the KV cache: pages of 16 tokens for all layers, in the layout that attention kernels read.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ struct KvShape {
   }
 };
 
-// One allocation, made once. Which page belongs to whom is kv/'s business.
+// One allocation. The folder kv/ decides which sequence owns which page.
 class KvMemory {
  public:
   KvMemory(const KvShape& shape, int pages);
 
   KvLayer layer(int index) const;
   void copy_page(int from, int to);
-  // A page of all layers as page_bytes() bytes, [layers][kv_heads][keys, values]: to leave the pool and to come back.
+  // A page of all layers as page_bytes() bytes, [layers][kv_heads][keys, values]: to store it elsewhere and restore it.
   void read_page(int page, std::span<std::byte> out) const;
   void write_page(int page, std::span<const std::byte> in);
   int pages() const { return pages_; }

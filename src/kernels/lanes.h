@@ -1,4 +1,4 @@
-// Scalar text of what the vector kernels do lane by lane: the order of reductions, and exp.
+// What the vector kernels do lane by lane, in scalar code: the order of reductions, exp and rounding.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ inline float sum_lanes(Lanes lanes) {
   return lanes[0];
 }
 
-// e^x: at most 1 ulp from the rounded value on [-87.3, 88]; 0 below, e^88 above. Cody and Waite's reduction, Cephes'
-// expf polynomial.
+// e^x: within 1 ulp of the rounded value on [-87.3, 88]; 0 below, e^88 above. Cody and Waite's reduction, Cephes' expf
+// polynomial.
 namespace exp_constants {
 inline constexpr float kLowest = -87.33654f, kHighest = 88.0f;
 inline constexpr float kLog2E = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
@@ -32,7 +32,7 @@ inline constexpr float kPolynomial[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.33
 }  // namespace exp_constants
 inline float exp_lane(float x) {
   namespace c = exp_constants;
-  if (!(x >= c::kLowest)) return 0.0f;  // NaN too: a score that is no number weighs nothing
+  if (!(x >= c::kLowest)) return 0.0f;  // NaN too: a NaN score has weight 0
   x = std::min(x, c::kHighest);
   const float n = std::nearbyint(x * c::kLog2E);
   float r = std::fma(n, -c::kLn2High, x);
@@ -43,16 +43,16 @@ inline float exp_lane(float x) {
   return y * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// What attention with a bf16 cache rounds to: bf16, and 0 for magnitudes below 2^-56. So no product or sum of products
-// is denormal (all are multiples of 2^-126), and units that flush denormals to zero agree with those that do not.
+// How attention with a bf16 cache rounds: to bf16, and to 0 below 2^-56. Then all products and their sums are multiples
+// of 2^-126, so none is denormal, and units that flush denormals to zero agree with units that do not.
 inline constexpr float kSmallestRounded = 0x1p-56f;
 constexpr uint16_t attention_bf16(float x) {
   return x < kSmallestRounded && x > -kSmallestRounded ? uint16_t{0} : f32_to_bf16(x);
 }
 
-// e^x for x <= 0 rounded to bf16: the weights of attention with a bf16 cache. 0 below kLowest, so that every weight is
-// 0 or at least 2^-56. As 2^n p with p in [1, 2]: a polynomial with an error of 3e-6, rounded by adding a number whose
-// last bit is worth 2^-7.
+// e^x for x <= 0, rounded to bf16: the weights of attention with a bf16 cache. 0 below kLowest, so that every weight is
+// 0 or at least 2^-56. Computed as 2^n p with p in [1, 2]: p is a polynomial with an error of 3e-6, rounded by adding
+// and subtracting a number whose last bit is worth 2^-7.
 namespace weight_constants {
 inline constexpr float kLowest = -38.8f, kLog2E = 1.44269504088896341f;
 inline constexpr float kWhole = 0x1.8p23f, kRound = 0x1.8p16f;

@@ -8,12 +8,21 @@ namespace {
 
 constexpr int kRowsPerQuantizeTile = 4;
 
-// Splits whose results are kept at a time: those of one tile at least, and enough to keep all threads busy.
+// Splits whose results are kept at a time: at least those of one tile, and enough to keep all threads busy.
 int most_partials(int threads, int max_positions) {
   return (max_positions + kAttentionSplit - 1) / kAttentionSplit + 8 * threads;
 }
 size_t tile_floats(int head_dim) {
   return static_cast<size_t>(kMaxTileQueries) * static_cast<size_t>((head_dim + 15) / 16 * 16 + 2);
+}
+
+size_t partial_bytes(int threads, int max_positions, int head_dim) {
+  return static_cast<size_t>(most_partials(threads, max_positions)) * tile_floats(head_dim) * sizeof(float);
+}
+// Each row and KV head may need tiles of its own, one for each kMaxTileQueries query heads.
+size_t most_tiles(int max_rows, int heads, int kv_heads) {
+  const int group = heads / kv_heads, group_tiles = (group + kMaxTileQueries - 1) / kMaxTileQueries;
+  return static_cast<size_t>(max_rows) * static_cast<size_t>(kv_heads * group_tiles);
 }
 
 }  // namespace
@@ -29,13 +38,14 @@ void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
 void linears(const Compute& compute, std::span<const LinearArgs> list, int rows) {
   int panels = 0;
   for (const LinearArgs& args : list) panels += args.weights->panels();
-  // Tiles are of whole groups of the panels that the kernel takes side by side, where that leaves enough for all
+  // Tiles consist of whole groups of the panels that the kernel processes together, if that leaves enough tiles for all
   // threads.
-  const int beside = compute.kernels.linear_panels, group = panels >= 2 * beside * compute.team.size() ? beside : 1;
+  const int together = compute.kernels.linear_panels,
+            group = panels >= 2 * together * compute.team.size() ? together : 1;
   const auto groups_of = [group](const LinearArgs& args) { return (args.weights->panels() + group - 1) / group; };
   int groups = 0;
   for (const LinearArgs& args : list) groups += groups_of(args);
-  // Eight tiles a thread let a thread that is slowed down by a neighbour give some away.
+  // Eight tiles per thread: the others can take tiles from a thread that is slowed down.
   const int wanted = compute.team.size() * 8;
   const int tile_rows = compute.kernels.linear_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
   const int group_tiles = std::clamp(wanted, 1, groups);
@@ -59,13 +69,13 @@ AttentionOp::AttentionOp(const Team& team, int max_rows, int max_positions, int 
     : tile_floats_(tile_floats(head_dim)),
       most_partials_(most_partials(team.size(), max_positions)),
       split_below_(2 * team.size()),
-      partials_(memory_bytes(team.size(), max_positions, head_dim)) {
-  const int group = heads / kv_heads, group_tiles = (group + kMaxTileQueries - 1) / kMaxTileQueries;
-  tiles_.reserve(static_cast<size_t>(max_rows) * static_cast<size_t>(kv_heads * group_tiles));
+      partials_(partial_bytes(team.size(), max_positions, head_dim)) {
+  tiles_.reserve(most_tiles(max_rows, heads, kv_heads));
 }
 
-size_t AttentionOp::memory_bytes(int threads, int max_positions, int head_dim) {
-  return static_cast<size_t>(most_partials(threads, max_positions)) * tile_floats(head_dim) * sizeof(float);
+size_t AttentionOp::memory_bytes(int threads, int max_rows, int max_positions, int heads, int kv_heads, int head_dim) {
+  return most_tiles(max_rows, heads, kv_heads) * sizeof(AttentionTile) +
+         partial_bytes(threads, max_positions, head_dim);
 }
 
 void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
@@ -74,15 +84,21 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
   tiles_.clear();
   int most_splits = 0;
   for (const AttentionSpan& span : spans) {
-    // Rows inside, so that a thread's next tile finds the head's keys and values in its cache.
+    // Rows are the inner loop, so that a thread's next tile finds the head's keys and values in its cache.
     for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
       for (int row = 0; row < span.rows; row += rows) {
         const int count = std::min(rows, span.rows - row), position = span.position + row;
         const int begin = args.window > 0 ? std::max(0, position + 1 - args.window) / kAttentionSplit : 0,
                   end = (position + count - 1) / kAttentionSplit + 1;
         most_splits = std::max(most_splits, end - begin);
-        tiles_.push_back({span.pages, span.row + row, count, position, head, std::min(heads, group - head % group),
-                          begin, end, nullptr, nullptr});
+        tiles_.push_back({.pages = span.pages,
+                          .row = span.row + row,
+                          .rows = count,
+                          .position = position,
+                          .head = head,
+                          .heads = std::min(heads, group - head % group),
+                          .split_begin = begin,
+                          .split_end = end});
       }
     }
   }
@@ -93,7 +109,7 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
                            [&](int tile, int) { compute.kernels.attention(args, tiles_[static_cast<size_t>(tile)]); });
     return;
   }
-  // Few long sequences: one tile a split, merged afterwards; as many at once as there is room for.
+  // Few long sequences: a tile for each split, merged afterwards, in batches of as many tiles as have room.
   const int at_once = most_partials_ / most_splits;
   assert(at_once > 0);
   const auto partial = [&](int tile, int split) {
@@ -113,8 +129,13 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
     });
     compute.team.for_tiles(here, [&](int i, int) {
       const AttentionTile& tile = tiles[i];
-      compute.kernels.merge(args, {tile.row, tile.rows, tile.head, tile.heads, partial(i, 0), tile_floats_,
-                                   tile.split_end - tile.split_begin});
+      compute.kernels.merge(args, {.row = tile.row,
+                                   .rows = tile.rows,
+                                   .head = tile.head,
+                                   .heads = tile.heads,
+                                   .partials = partial(i, 0),
+                                   .split_stride = tile_floats_,
+                                   .splits = tile.split_end - tile.split_begin});
     });
   }
 }

@@ -22,7 +22,7 @@ T load(const std::byte* p) {
 
 // One block of 32 quantized inputs of one output, as it is packed.
 struct Block {
-  uint8_t q[kBlock] = {};
+  uint8_t q[kBlockInputs] = {};
   uint16_t scale = 0, minimum = 0;              // float16, or
   uint8_t scales[2] = {}, minimum_integer = 0;  // integers under super_scale, super_minimum
   uint16_t super_scale = 0, super_minimum = 0;
@@ -37,7 +37,7 @@ void read_nibbles(const std::byte* p, uint8_t* q) {
 }
 
 void add_fifth_bits(uint32_t bits, uint8_t* q) {
-  for (int j = 0; j < kBlock; ++j) q[j] = static_cast<uint8_t>(q[j] | (bits >> j & 1) << 4);
+  for (int j = 0; j < kBlockInputs; ++j) q[j] = static_cast<uint8_t>(q[j] | (bits >> j & 1) << 4);
 }
 
 // The 6-bit scale and minimum of group j in the 12 bytes of a Q4_K or Q5_K super-block.
@@ -77,7 +77,7 @@ Block read_block(TensorType type, const std::byte* row, int b) {
         add_fifth_bits(load<uint32_t>(p + 4), out.q);
         break;
       default:
-        std::memcpy(out.q, p + 2, kBlock);
+        std::memcpy(out.q, p + 2, kBlockInputs);
         break;  // Q8_0
     }
     return out;
@@ -87,7 +87,7 @@ Block read_block(TensorType type, const std::byte* row, int b) {
   const auto byte = [&](int i) { return static_cast<unsigned>(p[i]); };
   if (type == TensorType::Q6_K) {  // ql[128] qh[64] scales[16] d
     const int half = j / 4, quarter = j % 4;
-    for (int l = 0; l < kBlock; ++l) {
+    for (int l = 0; l < kBlockInputs; ++l) {
       const unsigned low = byte(64 * half + 32 * (quarter % 2) + l) >> (quarter / 2 * 4) & 15;
       const unsigned high = byte(128 + 32 * half + l) >> (2 * quarter) & 3;
       out.q[l] = static_cast<uint8_t>(low | high << 4);
@@ -102,7 +102,7 @@ Block read_block(TensorType type, const std::byte* row, int b) {
   out.super_minimum = load<uint16_t>(p + 2);
   read_k_scale(p + 4, j, out);
   const int quants = type == TensorType::Q5_K ? 48 : 16;
-  for (int l = 0; l < kBlock; ++l) {
+  for (int l = 0; l < kBlockInputs; ++l) {
     unsigned q = byte(quants + 32 * (j / 2) + l) >> (j % 2 * 4) & 15;
     if (type == TensorType::Q5_K) q |= (byte(16 + l) >> j & 1) << 4;
     out.q[l] = static_cast<uint8_t>(q);
@@ -174,7 +174,7 @@ void pack_quantized(const PackedMatrix& m, const std::byte* source, size_t row_b
       write_quants(format.bits, block, n, panel + at.quants + static_cast<size_t>(b) * at.block_bytes);
       if (format.super_block) {
         *u16(at.supers, b / 8) = block.super_scale;
-        const int groups = kBlock / format.group;
+        const int groups = kBlockInputs / format.group;
         for (int g = 0; g < groups; ++g) *u8(at.scales, b * groups + g) = block.scales[g];
         if (format.has_minimum) {
           *u16(at.super_minima, b / 8) = block.super_minimum;
@@ -243,7 +243,7 @@ std::array<int, 8> read_line(int bits, const std::byte* in, int line, int n) {
 WeightParts packed_scales(const PackedMatrix& m, int row, int col) {
   const PanelLayout& at = m.layout;
   const std::byte* panel = m.panel(row / kPanel);
-  const int n = row % kPanel, b = col / kBlock;
+  const int n = row % kPanel, b = col / kBlockInputs;
   const auto f16 = [&](size_t offset, int entry) {
     return f16_to_f32(
         load<uint16_t>(panel + offset + (static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)) * 2));
@@ -277,10 +277,10 @@ PanelLayout panel_layout(TensorType type, int blocks) {
     return begin;
   };
   if (format.group == 0) {
-    at.block_bytes = kBlock * kPanel * static_cast<size_t>(format.bits) / 8;
+    at.block_bytes = kBlockInputs * kPanel * static_cast<size_t>(format.bits) / 8;
   } else {
-    const size_t supers = (count * kBlock + kSuperBlock - 1) / kSuperBlock;
-    const size_t groups = count * static_cast<size_t>(kBlock / format.group);
+    const size_t supers = (count * kBlockInputs + kSuperBlock - 1) / kSuperBlock;
+    const size_t groups = count * static_cast<size_t>(kBlockInputs / format.group);
     const size_t scale_bytes = format.super_block ? 1 : 2;
     at.supers = part(format.super_block ? supers : 0, 2);
     at.super_minima = part(format.super_block && format.has_minimum ? supers : 0, 2);
@@ -318,8 +318,8 @@ void pack_panels(const PackedMatrix& m, std::span<const std::byte> source, std::
 WeightParts packed_parts(const PackedMatrix& m, int row, int col) {
   const PackedFormat format = packed_format(m.type);
   const std::byte* block =
-      m.panel(row / kPanel) + m.layout.quants + static_cast<size_t>(col / kBlock) * m.layout.block_bytes;
-  const unsigned q = read_quant(format.bits, block, col % kBlock, row % kPanel);
+      m.panel(row / kPanel) + m.layout.quants + static_cast<size_t>(col / kBlockInputs) * m.layout.block_bytes;
+  const unsigned q = read_quant(format.bits, block, col % kBlockInputs, row % kPanel);
   WeightParts parts = packed_scales(m, row, col);
   parts.q = format.bits == 8 ? static_cast<int8_t>(q) : static_cast<int>(q) - format.zero;
   return parts;
@@ -341,7 +341,7 @@ void unpack_row(const PackedMatrix& m, int row, float* out) {
   const PackedFormat format = packed_format(m.type);
   const std::byte* quants = m.panel(row / kPanel) + m.layout.quants;
   for (int b = 0; b < m.blocks(); ++b, quants += m.layout.block_bytes) {
-    const int begin = b * kBlock, end = std::min(m.cols, begin + kBlock);
+    const int begin = b * kBlockInputs, end = std::min(m.cols, begin + kBlockInputs);
     for (int col = begin; col < end; col += 8) {
       const WeightParts parts = packed_scales(m, row, col);
       std::array<int, 8> q = read_line(format.bits, quants, (col - begin) / 8, row % kPanel);

@@ -1,4 +1,4 @@
-// Weights as the kernels read them: panels of 16 outputs, cut into blocks of 32 inputs. Lossless for every type.
+// Weights as the kernels read them: panels of 16 outputs, cut into blocks of 32 inputs. Packing loses nothing.
 #pragma once
 
 #include <array>
@@ -11,15 +11,15 @@
 namespace quire {
 
 inline constexpr int kPanel = 16;  // outputs in a panel: the lanes of one AVX-512 register, the columns of one AMX tile
-inline constexpr int kBlock = 32;  // inputs in a block
+inline constexpr int kBlockInputs = 32;  // inputs in a block: the group of most types, the depth of a bf16 tile
 
-// How a quantized type is described to the kernels: weight = scale * (q - zero) + minimum, in groups of inputs.
+// A quantized type: weight = scale * (q - zero) + minimum, in groups of inputs.
 struct PackedFormat {
-  int bits;          // of q: 4, 5, 6 or 8; 16 or 32 for floats, which have no scale
-  int group;         // inputs that share a scale: 16 or 32
-  int zero;          // q counts from here; 8-bit q are stored signed, so 0
+  int bits;          // of q: 4, 5, 6 or 8; floats: 16 or 32
+  int group;         // inputs that share a scale: 16 or 32; floats: 0
+  int zero;          // what q stands for 0; 8-bit q are signed, so 0
   bool has_minimum;  // the type stores a minimum (or zero point) for each group
-  bool super_block;  // scales and minima are small integers times a float16 for each 256 inputs
+  bool super_block;  // scales and minima are small integers times a float16 per 256 inputs
 };
 constexpr PackedFormat packed_format(TensorType type) {
   switch (type) {
@@ -48,26 +48,25 @@ constexpr PackedFormat packed_format(TensorType type) {
 }
 constexpr bool is_quantized(TensorType type) { return packed_format(type).group != 0; }
 
-// Where the parts of one panel lie, in bytes from its start. Each part is an array over blocks (or groups, or 256-input
-// super-blocks) of entries for the 16 outputs.
+// The parts of one panel, in this order. Each is an array over blocks (or groups, or 256-input super-blocks) whose
+// entries hold something for each of the 16 outputs.
 //
-//   supers   float16[16] for each 256 inputs: what the integer scales are multiplied with      (K types)
-//   super_minima  likewise, for the minima
-//   scales   float16[16] for each group, or int8[16] (Q6_K), uint8[16] (Q4_K, Q5_K)
-//   minima   float16[16] for each group, or uint8[16], to be subtracted                        (K types)
-//   quants   for each block:
-//     4 bit: 4 lines of 64 bytes. Bytes 4n..4n+3 of line l belong to output n; as two 16-bit words w0, w1, the nibble i
-//     of
-//            word p is input 8l + 2i + p. So a line serves bf16 tiles (pairs of neighbouring inputs) as well as int8
-//            dot products, where the four low nibbles are inputs 8l + {0, 4, 1, 5} and the four high ones 8l + {2, 6,
-//            3, 7}: int8 activations are stored in that order (kPairOrder).
-//     5 bit: the same, then 64 bytes: for each line and nibble half 64 bits, the fifth bit of each byte's q.
-//     6 bit: the same, then 2 lines of 64 bytes: bits 5..4 of line l's low nibbles are bits (4(l%2))..+1 of line l/2's
-//     bytes,
-//            of its high nibbles the next two bits.
-//     8 bit: 8 lines; line 2l holds inputs 8l + {0, 4, 1, 5}, line 2l+1 inputs 8l + {2, 6, 3, 7}, signed.
-//     bf16:  16 lines; dword n of line r is inputs 2r (low half) and 2r+1 of output n: an AMX tile.
-//     f16, f32: 32 lines of 16 values, one line an input.
+//   supers        float16[16] per 256 inputs: multiplies the integer scales                     (K types)
+//   super_minima  float16[16] per 256 inputs: multiplies the integer minima                     (K types)
+//   scales        per group: float16[16], or int8[16] (Q6_K), uint8[16] (Q4_K, Q5_K)
+//   minima        per block: float16[16], to be added; or uint8[16], to be subtracted (K types)
+//   quants        per block, by the bits of an element:
+//     4     4 lines of 64 bytes. Bytes 4n .. 4n+3 of line l belong to output n:
+//             as 16-bit words w0, w1:  nibble i of word p is input 8l + 2i + p
+//             as bytes:                low nibbles are inputs 8l + {0, 4, 1, 5}, high ones 8l + {2, 6, 3, 7}
+//           The words serve bf16 tiles (pairs of neighbouring inputs), the bytes int8 dot products, whose activations
+//           are stored in the same order (kPairOrder).
+//     5     as 4, then 64 bytes: for each line, for low and high nibbles, 64 bits: the fifth bit of each byte's element
+//     6     as 4, then 2 lines of 64 bytes. In line l/2, from bit 4(l%2) of each byte:
+//             2 bits: bits 4, 5 of line l's low nibble;  2 bits: of its high nibble
+//     8     8 lines: line 2l has inputs 8l + {0, 4, 1, 5}, line 2l+1 inputs 8l + {2, 6, 3, 7}, signed
+//     bf16  16 lines: dword n of line r has inputs 2r (low half) and 2r+1 of output n, as in an AMX tile
+//     f16, f32  32 lines of 16 values: one line per input
 struct PanelLayout {
   size_t supers, super_minima, scales, minima, quants;  // offsets
   size_t block_bytes;                                   // of quants
@@ -77,8 +76,8 @@ PanelLayout panel_layout(TensorType type, int blocks);
 
 inline constexpr std::array<int, 8> kPairOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// A packed matrix of [rows, cols] weights in memory that someone else owns. Rows are padded to whole panels, columns to
-// whole blocks; what is padded counts as zero.
+// A packed matrix of [rows, cols] weights; does not own its memory. Rows are padded with zeros to whole panels, columns
+// to whole blocks.
 struct PackedMatrix {
   TensorType type = TensorType::F32;
   int rows = 0, cols = 0;  // outputs, inputs
@@ -86,22 +85,22 @@ struct PackedMatrix {
   PanelLayout layout{};
 
   int panels() const { return (rows + kPanel - 1) / kPanel; }
-  int blocks() const { return (cols + kBlock - 1) / kBlock; }
+  int blocks() const { return (cols + kBlockInputs - 1) / kBlockInputs; }
   const std::byte* panel(int p) const { return data + static_cast<size_t>(p) * layout.bytes; }
   size_t bytes() const { return static_cast<size_t>(panels()) * layout.bytes; }
 };
 
-// Describes a matrix; data is still to be set (64-byte aligned, bytes() long).
+// A matrix without data; the caller sets `data` (64-byte aligned, bytes() long).
 PackedMatrix describe_packed(TensorType type, int rows, int cols);
 
-// Packs panels [begin, end) from `source`, the matrix as it lies in the file (row after row, any alignment); `data` is
-// matrix.data, writable.
+// Packs panels [begin, end) into `data`, the matrix's memory. source: the whole matrix as in the file, row after row,
+// of any alignment.
 void pack_panels(const PackedMatrix& matrix, std::span<const std::byte> source, std::byte* data, int begin, int end);
 
-// One weight, exactly as dequantize() gives it: the slow way, for the reference kernels and tests.
+// One weight, with the bits that dequantize() gives. Slow: for the reference kernels and tests.
 float packed_weight(const PackedMatrix& matrix, int row, int col);
 
-// A whole row of weights to out [cols]: a token's embedding.
+// A row of weights to out [cols], such as a token's embedding.
 void unpack_row(const PackedMatrix& matrix, int row, float* out);
 
 // The parts of one weight: weight = scale * (q - zero) + minimum. Only for quantized types.

@@ -14,7 +14,7 @@ double seconds_of(const auto& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Two streams, prefetched 1 KiB ahead: the best of what was tried (docs/performance.md).
+// Two streams, prefetched 1 KiB ahead: the fastest of the variants measured (docs/performance.md).
 uint64_t read_all(const std::byte* data, size_t bytes) {
   uint64_t sum = 0;
   const size_t half = bytes / 2;

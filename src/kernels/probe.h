@@ -1,4 +1,4 @@
-// What this machine can do at best, measured now: the figures that benchmarks stand beside.
+// What this machine can do at best, measured now: the limits that benchmarks compare with.
 #pragma once
 
 #include "base/memory.h"
@@ -6,22 +6,21 @@
 
 namespace quire {
 
-// Streams through memory of its own (far more than the caches hold, in huge pages), made once so that benchmarks can
-// probe between their samples. The team outlives it.
+// Measures read bandwidth over its own memory, far larger than the caches and in huge pages. Allocated once, so that
+// benchmarks can probe between their samples. The team must outlive it.
 class ReadProbe {
  public:
   explicit ReadProbe(Team& team, size_t bytes = size_t{512} << 20);
-  // Bytes per second that the team reads: each thread its own part, with prefetch, the best of `runs`.
+  // Bytes per second that the team reads, each thread its own part, with prefetch; the best of `runs`.
   double bandwidth(int runs = 3);
 
  private:
   Team& team_;
-  size_t share_;  // bytes of a thread
+  size_t share_;  // bytes per thread
   LargeBuffer buffer_;
 };
 
-// Multiply-adds per second that the kernel set reaches on registers, all threads of the team together, the best of
-// `runs`.
+// Multiply-adds per second of the kernel set on registers alone, all threads of the team together; the best of `runs`.
 double multiply_rate(const Compute& compute, int runs = 5);
 
 }  // namespace quire

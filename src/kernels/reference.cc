@@ -1,4 +1,4 @@
-// The definition of every kernel in plain scalar text. Obvious, slow, and the oracle of the others.
+// The definition of every kernel in plain scalar code: obvious, slow, and the oracle for all others.
 
 #include <algorithm>
 #include <bit>
@@ -11,9 +11,11 @@
 #include "kernels/denormals.h"
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
+#define QUIRE_ISA reference
 #include "kernels/rope_store.inc.h"
 
 namespace quire {
+namespace reference {
 namespace {
 
 float norm_factor(const float* x, int cols, float epsilon) {
@@ -25,12 +27,12 @@ float norm_factor(const float* x, int cols, float epsilon) {
 
 void write_int8(const float* x, Int8Block& out) {
   uint32_t bits = 0;  // magnitudes have the order of their bits, and NaN is the largest
-  for (int i = 0; i < kBlock; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
+  for (int i = 0; i < kBlockInputs; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
   const auto largest = std::bit_cast<float>(bits);
   out.scale = largest / 127.0f;
   const float inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
   out.half_sums[0] = out.half_sums[1] = 0;
-  for (int i = 0; i < kBlock; ++i) {
+  for (int i = 0; i < kBlockInputs; ++i) {
     const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
     const float value = x[k] * inverse;
     const int q = static_cast<int>(std::nearbyint(value > -127.0f ? value : -127.0f));  // NaN is -127
@@ -42,7 +44,7 @@ void write_int8(const float* x, Int8Block& out) {
 
 void write_floats(const float* x, bool round, FloatBlock& out) {
   float even = 0, odd = 0;
-  for (int i = 0; i < kBlock; i += 2) {
+  for (int i = 0; i < kBlockInputs; i += 2) {
     out.x[i] = round ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
     out.x[i + 1] = round ? bf16_to_f32(f32_to_bf16(x[i + 1])) : x[i + 1];
     even += out.x[i];
@@ -56,11 +58,11 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
     const float factor = a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f;
-    for (int b = 0; b * kBlock < a.cols; ++b) {
-      float block[kBlock] = {};
-      for (int i = 0; i < kBlock && b * kBlock + i < a.cols; ++i) {
-        const float value = x[b * kBlock + i];
-        block[i] = a.norm_weight ? value * factor * a.norm_weight[b * kBlock + i] : value;
+    for (int b = 0; b * kBlockInputs < a.cols; ++b) {
+      float block[kBlockInputs] = {};
+      for (int i = 0; i < kBlockInputs && b * kBlockInputs + i < a.cols; ++i) {
+        const float value = x[b * kBlockInputs + i];
+        block[i] = a.norm_weight ? value * factor * a.norm_weight[b * kBlockInputs + i] : value;
       }
       if (a.to == Activations::kInt8) {
         write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
@@ -75,13 +77,13 @@ float dot_int8(const PackedMatrix& w, int n, const Int8Block* x) {
   const PackedFormat format = packed_format(w.type);
   float acc = 0, low = 0;
   for (int b = 0; b < w.blocks(); ++b) {
-    for (int begin = 0; begin < kBlock; begin += format.group) {
+    for (int begin = 0; begin < kBlockInputs; begin += format.group) {
       int32_t dot = 0;
-      for (int i = 0; i < kBlock; ++i) {
+      for (int i = 0; i < kBlockInputs; ++i) {
         const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-        if (k / format.group == begin / format.group) dot += packed_parts(w, n, b * kBlock + k).q * x[b].q[i];
+        if (k / format.group == begin / format.group) dot += packed_parts(w, n, b * kBlockInputs + k).q * x[b].q[i];
       }
-      const WeightParts group = packed_parts(w, n, b * kBlock + begin);
+      const WeightParts group = packed_parts(w, n, b * kBlockInputs + begin);
       acc = std::fma(static_cast<float>(dot), group.scale * x[b].scale, acc);
       if (format.has_minimum) low = std::fma(group.minimum, x[b].sum, low);
     }
@@ -93,13 +95,13 @@ float dot_bf16(const PackedMatrix& w, int n, const FloatBlock* x) {
   const PackedFormat format = packed_format(w.type);
   float acc = 0, low = 0;
   for (int b = 0; b < w.blocks(); ++b) {
-    for (int begin = 0; begin < kBlock; begin += format.group) {
+    for (int begin = 0; begin < kBlockInputs; begin += format.group) {
       float even = 0, odd = 0;
       for (int k = begin; k < begin + format.group; k += 2) {
-        even = std::fma(x[b].x[k], static_cast<float>(packed_parts(w, n, b * kBlock + k).q), even);
-        odd = std::fma(x[b].x[k + 1], static_cast<float>(packed_parts(w, n, b * kBlock + k + 1).q), odd);
+        even = std::fma(x[b].x[k], static_cast<float>(packed_parts(w, n, b * kBlockInputs + k).q), even);
+        odd = std::fma(x[b].x[k + 1], static_cast<float>(packed_parts(w, n, b * kBlockInputs + k + 1).q), odd);
       }
-      const WeightParts group = packed_parts(w, n, b * kBlock + begin);
+      const WeightParts group = packed_parts(w, n, b * kBlockInputs + begin);
       acc = std::fma(even + odd, group.scale, acc);
       if (format.has_minimum) low = std::fma(group.minimum, x[b].sum, low);
     }
@@ -112,8 +114,10 @@ float dot_float(const PackedMatrix& w, int n, const FloatBlock* x) {
   float acc = 0;
   for (int b = 0; b < w.blocks(); ++b) {
     float even = 0, odd = 0;
-    for (int k = 0; k < kBlock; k += 2) {
-      const auto weight = [&](int i) { return b * kBlock + i < w.cols ? packed_weight(w, n, b * kBlock + i) : 0.0f; };
+    for (int k = 0; k < kBlockInputs; k += 2) {
+      const auto weight = [&](int i) {
+        return b * kBlockInputs + i < w.cols ? packed_weight(w, n, b * kBlockInputs + i) : 0.0f;
+      };
       even = std::fma(x[b].x[k], weight(k), even);
       odd = std::fma(x[b].x[k + 1], weight(k + 1), odd);
     }
@@ -312,9 +316,16 @@ double peak(Activations, int64_t rounds) {
 }
 
 }  // namespace
+}  // namespace reference
 
 const KernelSet& reference_kernels() {
-  static constexpr KernelSet set{"reference", quantize, linear, rope_store, attention, merge, peak};
+  static constexpr KernelSet set{.name = "reference",
+                                 .quantize = reference::quantize,
+                                 .linear = reference::linear,
+                                 .rope_store = reference::rope_store,
+                                 .attention = reference::attention,
+                                 .merge = reference::merge,
+                                 .peak = reference::peak};
   return set;
 }
 

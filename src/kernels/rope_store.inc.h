@@ -1,7 +1,6 @@
-// Rotation and cache writes: plain loops over single elements, the same text for every instruction set. Each kernel
-// file includes it once, so that it is compiled for that set. No reductions, and every product-sum is an explicit FMA:
-// gcc 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under -ffp-contract=off, so leaving the choice
-// to the compiler would give two results.
+// Rotation and cache writes: plain loops over single elements, the same code for every instruction set. Each kernel
+// file includes it once and so compiles it for that set. No reductions, and every product-sum is an explicit FMA: gcc
+// 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under -ffp-contract=off, and results would differ.
 
 #include <cstdint>
 
@@ -9,10 +8,10 @@
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// `in` and `out` do not overlap, and each loop is over one kind of pairs, so that compilers vectorise them.
+// Compilers vectorise these loops because `in` and `out` do not overlap and each loop has one kind of pairs.
 void turn(const float* __restrict in, float* __restrict out, int dim, const float* cos_sin, int rope_dim,
           RopeKind kind) {
   const int pairs = kind == RopeKind::kNone ? 0 : rope_dim / 2;
@@ -39,7 +38,7 @@ void store_plain(const float* k, const float* v, int dim, int padded, int slot, 
   for (int i = 0; i < dim; ++i) values[i] = convert(v[i]);
 }
 
-// Rounds first, for which vectors serve, and scatters then.
+// Rounds first, which vectorises, and then scatters.
 void store_bf16(const float* k, const float* v, int dim, int padded, int slot, uint16_t* page) {
   uint16_t rounded[kMaxHeadDim + 1];
   for (int i = 0; i < dim; ++i) rounded[i] = attention_bf16(k[i]);
@@ -50,8 +49,8 @@ void store_bf16(const float* k, const float* v, int dim, int padded, int slot, u
   for (int i = 0; i < dim; ++i) values[i / 16 * 256 + i % 16 * 2] = rounded[i];
 }
 
-// Asks for the lines that store_bf16() will write: 36 for a head of 64, and a sequence that gets a token a step has
-// left them in memory.
+// Prefetches the lines that store_bf16() will write (36 for a head of 64): in decoding, they were last touched a step
+// ago and are no longer in a cache.
 void prefetch_bf16(const std::byte* page, int padded, int slot) {
   for (int i = 0; i < padded; i += 2) __builtin_prefetch(page + i * 32, 1);
   for (int i = 0; i < padded; i += 16) __builtin_prefetch(page + padded * 32 + slot / 2 * 64 + i * 32, 1);
@@ -89,4 +88,4 @@ void rope_store(const RopeStoreArgs& a) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kOutputs = 16, kInputs = 128, kRows = 17;
 
-// Numbers of all sizes between 2^-8 and 2^8, both signs: sums in another order would round otherwise.
+// Numbers of all magnitudes from 2^-8 to 2^8 and both signs: sums in another order would round differently.
 class Numbers {
  public:
   uint32_t bits() { return state_ = state_ * 1664525u + 1013904223u; }
@@ -31,10 +31,21 @@ std::vector<float> products(const KernelSet& kernels, const PackedMatrix& matrix
                             const std::vector<float>& x) {
   const size_t stride = static_cast<size_t>(matrix.blocks()) * activation_block_bytes(activations);
   const LargeBuffer blocks(stride * padded_rows(kRows));
-  kernels.quantize({x.data(), kInputs, kInputs, nullptr, 0, activations, blocks.data(), stride}, 0, kRows);
+  kernels.quantize({.x = x.data(),
+                    .x_stride = kInputs,
+                    .cols = kInputs,
+                    .to = activations,
+                    .out = blocks.data(),
+                    .out_stride = stride},
+                   0, kRows);
   std::vector<float> y(size_t{kRows} * kOutputs);
-  kernels.linear({&matrix, nullptr, activations, blocks.data(), stride, y.data(), kOutputs, nullptr, false}, 0, 1, 0,
-                 kRows);
+  kernels.linear({.weights = &matrix,
+                  .activations = activations,
+                  .x = blocks.data(),
+                  .x_stride = stride,
+                  .y = y.data(),
+                  .y_stride = kOutputs},
+                 0, 1, 0, kRows);
   return y;
 }
 
@@ -56,10 +67,10 @@ bool gives_defined_bits(const KernelSet& kernels) {
         source.push_back(static_cast<std::byte>(bits >> 8));
       }
     } else {  // blocks of a float16 scale, here 1 to 1.25, and 32 nibbles
-      for (int block = 0; block < kOutputs * kInputs / kBlock; ++block) {
+      for (int block = 0; block < kOutputs * kInputs / kBlockInputs; ++block) {
         source.push_back(static_cast<std::byte>(numbers.bits() >> 24));
         source.push_back(std::byte{0x3c});
-        for (int i = 0; i < kBlock / 2; ++i) source.push_back(static_cast<std::byte>(numbers.bits() >> 24));
+        for (int i = 0; i < kBlockInputs / 2; ++i) source.push_back(static_cast<std::byte>(numbers.bits() >> 24));
       }
     }
     pack_panels(matrix, source, memory.data(), 0, 1);

@@ -1,13 +1,13 @@
-// A last look at the machine before a kernel set is chosen.
+// Checks the processor before a kernel set is chosen.
 #pragma once
 
 #include "kernels/kernels.h"
 
 namespace quire {
 
-// Whether the set's linears give the reference's bits on this very machine: some instructions' order of additions is
-// known from measuring a few processors rather than from a promise (VDPBF16PS, TDPBF16PS), and hypervisors emulate what
-// they like. Takes well under a millisecond; the tests compare everything.
+// Whether the set's linears give the reference's bits on this machine. The order of additions of VDPBF16PS and
+// TDPBF16PS is known from measuring a few processors, not from a specification, and a hypervisor may emulate them
+// differently. Takes well under a millisecond; the tests compare everything.
 bool gives_defined_bits(const KernelSet& kernels);
 
 }  // namespace quire

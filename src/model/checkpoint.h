@@ -1,4 +1,4 @@
-// A model's files as they lie on disk: a GGUF, or a Hugging Face directory, behind one face.
+// A model's files on disk, a GGUF or a Hugging Face directory, behind one interface.
 #pragma once
 
 #include <filesystem>

@@ -5,11 +5,12 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "model/sin_cos.h"
 
 namespace quire {
 namespace {
 
-// The pair whose wavelength makes `turns` turns in the original length (YaRN's find_correction_dim).
+// The (fractional) index of the pair that makes `turns` turns in the original length (YaRN's find_correction_dim).
 double pair_of_turns(const RopeConfig& c, double turns) {
   return c.dim * std::log(c.original_positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(c.theta));
 }
@@ -50,7 +51,7 @@ RopeTable make_rope_table(const RopeConfig& c) {
         frequency = llama3_frequency(c, frequency);
         break;
       case RopeConfig::Scaling::kYarn: {
-        const double interpolated = std::clamp((i - low) / (high - low), 0.0, 1.0);  // 0: as trained, 1: stretched
+        const double interpolated = std::clamp((i - low) / (high - low), 0.0, 1.0);  // 1: fully stretched
         frequency = static_cast<float>(1 / (c.factor * period) * interpolated + 1.0 / period * (1 - interpolated));
         break;
       }
@@ -63,16 +64,16 @@ RopeTable make_rope_table(const RopeConfig& c) {
 
 void RopeTable::at(int position, float* cos_sin) const {
   for (size_t i = 0; i < frequencies.size(); ++i) {
-    const double angle = static_cast<float>(position) * frequencies[i];
-    cos_sin[2 * i] = static_cast<float>(std::cos(angle)) * amplitude;
-    cos_sin[2 * i + 1] = static_cast<float>(std::sin(angle)) * amplitude;
+    const auto [sin, cos] = sin_cos(static_cast<float>(position) * frequencies[i]);
+    cos_sin[2 * i] = static_cast<float>(cos) * amplitude;
+    cos_sin[2 * i + 1] = static_cast<float>(sin) * amplitude;
   }
 }
 
 void validate(const ModelConfig& c, const std::string& file) {
   const auto check = [&](const char* what, int64_t value, int64_t lowest, int64_t highest) {
     if (value < lowest || value > highest)
-      throw invalid("{}: {} is {}, expected {} to {}", file, what, value, lowest, highest);
+      throw invalid("{}: {} is {}; it must be {} to {}", file, what, value, lowest, highest);
   };
   check("the number of layers", c.layers, 1, 1024);
   check("the hidden size", c.hidden, 1, 1 << 17);
@@ -84,27 +85,31 @@ void validate(const ModelConfig& c, const std::string& file) {
   check("the context length", c.max_positions, 1, 1 << 27);
   check("the rotary size", c.rope.dim, 0, c.head_dim);
   if (c.heads % c.kv_heads != 0)
-    throw invalid("{}: {} attention heads are no multiple of {} KV heads", file, c.heads, c.kv_heads);
+    throw invalid("{}: {} attention heads are not a multiple of {} KV heads", file, c.heads, c.kv_heads);
   if (c.rope.dim % 2 != 0 || c.head_dim % 2 != 0)
     throw invalid("{}: head size {} and rotary size {} must be even", file, c.head_dim, c.rope.dim);
-  if (!(c.norm_epsilon >= 0 && c.norm_epsilon < 1)) throw invalid("{}: the norm's epsilon is {}", file, c.norm_epsilon);
+  if (!(c.norm_epsilon >= 0 && c.norm_epsilon < 1))
+    throw invalid("{}: the norm's epsilon is {}; it must be at least 0 and below 1", file, c.norm_epsilon);
   if (!(c.attention_scale > 0 && std::isfinite(c.attention_scale)))
-    throw invalid("{}: the scale of attention is {}", file, c.attention_scale);
+    throw invalid("{}: the attention scale is {}; it must be positive", file, c.attention_scale);
   const RopeConfig& r = c.rope;
-  if (!(r.theta > 1 && std::isfinite(r.theta))) throw invalid("{}: rope theta is {}", file, r.theta);
-  if (!(r.factor > 0 && std::isfinite(r.factor))) throw invalid("{}: the rope scaling factor is {}", file, r.factor);
+  if (!(r.theta > 1 && std::isfinite(r.theta)))
+    throw invalid("{}: rope theta is {}; it must be above 1", file, r.theta);
+  if (!(r.factor > 0 && std::isfinite(r.factor)))
+    throw invalid("{}: the rope scaling factor is {}; it must be positive", file, r.factor);
   const bool stretched = r.scaling == RopeConfig::Scaling::kLlama3 || r.scaling == RopeConfig::Scaling::kYarn;
   if (stretched && !(r.original_positions > 0))
     throw invalid("{}: this rope scaling needs the original context length", file);
   if (stretched && !(r.low_frequency_factor > 0 && r.high_frequency_factor > r.low_frequency_factor &&
                      r.beta_fast > 0 && r.beta_slow > 0)) {
-    throw invalid("{}: rope scaling has impossible factors", file);
+    throw invalid("{}: the factors of rope scaling are out of range or out of order", file);
   }
   if (!r.frequency_divisors.empty() && r.frequency_divisors.size() != static_cast<size_t>(r.dim / 2)) {
     throw invalid("{}: {} rope frequency factors, expected {}", file, r.frequency_divisors.size(), r.dim / 2);
   }
   for (const float divisor : r.frequency_divisors) {
-    if (!(divisor > 0 && std::isfinite(divisor))) throw invalid("{}: a rope frequency factor is {}", file, divisor);
+    if (!(divisor > 0 && std::isfinite(divisor)))
+      throw invalid("{}: a rope frequency factor is {}; it must be positive", file, divisor);
   }
 }
 

@@ -8,16 +8,16 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsPerTile = 8;  // of what is done row by row
+constexpr int kRowsPerTile = 8;  // of operations on single rows
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Floats from row to row of `cols` activations: an odd number of cache lines. A linear writes two lines of each of 64
-// rows at a time; with a stride of 4 KiB they would all fall into one set of the L1 cache.
+// rows together; with a stride of 4 KiB they would all map to one set of the L1 cache.
 int stride_of(int cols) { return ((cols + 15) / 16 | 1) * 16; }
 ptrdiff_t row_of(int row, int cols) { return static_cast<ptrdiff_t>(row) * stride_of(cols); }
 
-// Inputs of a linear in each form that its weights ask for.
+// Inputs of a linear in each form that its weights need.
 struct Inputs {
   std::byte* int8;
   std::byte* floats;
@@ -28,12 +28,12 @@ struct Inputs {
 };
 
 size_t input_stride(Activations a, int cols) {
-  return static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(a);
+  return static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs) * activation_block_bytes(a);
 }
 int qkv_size_of(const ModelConfig& c) { return (c.heads + 2 * c.kv_heads) * c.head_dim; }
 
-// The activations of a step, cut from one piece of memory: [rows, ...] of float32 unless said otherwise, stride_of()
-// apart but for the last two.
+// The activations of a step, carved from one allocation: [rows, ...] float32 with a row stride of stride_of(), except
+// for cos_sin and logits, which are dense.
 struct Buffers {
   float *x, *qkv, *attended, *gated, *last, *cos_sin, *logits;
   std::byte *int8_blocks, *float_blocks;
@@ -87,17 +87,18 @@ struct Decoder::State : Buffers {
         attention(comp.team, l.max_rows, l.max_positions, c.heads, c.kv_heads, c.head_dim),
         memory(bytes) {
     static_cast<Buffers&>(*this) = Buffers(c, l, memory.data());
-    spans.reserve(static_cast<size_t>(l.max_rows));
+    spans.reserve(most_spans(l));
   }
+  static size_t most_spans(const DecoderLimits& l) { return static_cast<size_t>(l.max_rows); }
 
-  // What was computed since the last call was `op`.
+  // Attributes the time since the last call to `op`.
   void done(StepOp op) const {
     if (profile) profile->mark(op);
   }
 
   Activations needed(const PackedMatrix& m) const { return activations_for(compute.activations, m.type); }
 
-  // Prepares `rows` rows of `in` [rows, cols], normalised if `norm` is set, in the forms that the matrices ask for.
+  // Quantizes `in` [rows, cols], normalised if `norm` is set, in each form that the matrices need.
   Inputs prepare(const float* in, int cols, const float* norm, int rows,
                  std::initializer_list<const PackedMatrix*> matrices) {
     Inputs inputs{int8_blocks, float_blocks, input_stride(Activations::kInt8, cols),
@@ -107,8 +108,14 @@ struct Decoder::State : Buffers {
       const Activations to = needed(*m);
       if (std::exchange(made[static_cast<size_t>(to)], true)) continue;
       quantize_rows(compute,
-                    {in, static_cast<size_t>(stride_of(cols)), cols, norm, config.norm_epsilon, to, inputs.data(to),
-                     inputs.stride(to)},
+                    {.x = in,
+                     .x_stride = static_cast<size_t>(stride_of(cols)),
+                     .cols = cols,
+                     .norm_weight = norm,
+                     .epsilon = config.norm_epsilon,
+                     .to = to,
+                     .out = inputs.data(to),
+                     .out_stride = inputs.stride(to)},
                     rows);
     }
     done(StepOp::kNormQuantize);
@@ -117,7 +124,13 @@ struct Decoder::State : Buffers {
 
   LinearArgs linear(const Inputs& in, const Linear& m, float* y, int y_stride) const {
     const Activations a = needed(m.weight);
-    return {&m.weight, nullptr, a, in.data(a), in.stride(a), y, static_cast<size_t>(y_stride), m.bias_or_null(), false};
+    return {.weights = &m.weight,
+            .activations = a,
+            .x = in.data(a),
+            .x_stride = in.stride(a),
+            .y = y,
+            .y_stride = static_cast<size_t>(y_stride),
+            .bias = m.bias_or_null()};
   }
 
   void embed(const Batch& batch) {
@@ -148,10 +161,16 @@ struct Decoder::State : Buffers {
       for (int i = begin; i < end; ++i) {
         const int row = span.row + i, position = span.position + i;
         float* q = qkv + static_cast<ptrdiff_t>(row) * stride;
-        compute.kernels.rope_store({q, q + q_size, q + q_size + kv_size, config.heads,
-                                    cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim, config.rope.dim,
-                                    config.rope.kind, &layer, span.pages[static_cast<size_t>(position / kPageTokens)],
-                                    position % kPageTokens});
+        compute.kernels.rope_store({.q = q,
+                                    .k = q + q_size,
+                                    .v = q + q_size + kv_size,
+                                    .heads = config.heads,
+                                    .cos_sin = cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim,
+                                    .rope_dim = config.rope.dim,
+                                    .kind = config.rope.kind,
+                                    .kv = &layer,
+                                    .page = span.pages[static_cast<size_t>(position / kPageTokens)],
+                                    .slot = position % kPageTokens});
       }
     };
     if (batch.spans.size() == 1) {
@@ -166,8 +185,14 @@ struct Decoder::State : Buffers {
     }
     done(StepOp::kRopeStore);
     attention.run(compute,
-                  {qkv, static_cast<size_t>(stride), attended, static_cast<size_t>(stride_of(q_size)), &layer,
-                   config.heads, config.attention_scale, config.windows[static_cast<size_t>(index)]},
+                  {.q = qkv,
+                   .q_stride = static_cast<size_t>(stride),
+                   .out = attended,
+                   .out_stride = static_cast<size_t>(stride_of(q_size)),
+                   .kv = &layer,
+                   .heads = config.heads,
+                   .scale = config.attention_scale,
+                   .window = config.windows[static_cast<size_t>(index)]},
                   spans);
     done(StepOp::kAttention);
 
@@ -219,7 +244,9 @@ std::span<float> Decoder::forward(const Batch& batch) {
   assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
   if (s.profile) s.profile->start();
   s.spans.clear();
-  for (const Span& span : batch.spans) s.spans.push_back({span.pages.data(), span.row, span.rows, span.position});
+  for (const Span& span : batch.spans) {
+    s.spans.push_back({.pages = span.pages.data(), .row = span.row, .rows = span.rows, .position = span.position});
+  }
   s.embed(batch);
   for (int layer = 0; layer < s.config.layers; ++layer) {
     s.attend(layer, batch);
@@ -236,18 +263,26 @@ void Decoder::final_hidden(int row, std::span<float> out) const {
   State& s = *state_;
   const auto hidden = static_cast<size_t>(s.config.hidden);
   assert(out.size() == hidden);
-  // The norm that the output layer's input gets, in blocks of float32.
-  s.compute.kernels.quantize({s.x + row_of(row, s.config.hidden), hidden, s.config.hidden, s.weights.output_norm.data(),
-                              s.config.norm_epsilon, Activations::kF32, s.float_blocks, 0},
+  // As the input of the output layer, but as blocks of float32.
+  s.compute.kernels.quantize({.x = s.x + row_of(row, s.config.hidden),
+                              .x_stride = hidden,
+                              .cols = s.config.hidden,
+                              .norm_weight = s.weights.output_norm.data(),
+                              .epsilon = s.config.norm_epsilon,
+                              .to = Activations::kF32,
+                              .out = s.float_blocks,
+                              .out_stride = 0},
                              0, 1);
   const auto* blocks = reinterpret_cast<const FloatBlock*>(s.float_blocks);
-  for (size_t i = 0; i < hidden; ++i) out[i] = blocks[i / kBlock].x[i % kBlock];
+  for (size_t i = 0; i < hidden; ++i) out[i] = blocks[i / kBlockInputs].x[i % kBlockInputs];
 }
 
 const DecoderLimits& Decoder::limits() const { return state_->limits; }
 size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
   return Buffers(config, limits, nullptr).bytes +
-         AttentionOp::memory_bytes(threads, limits.max_positions, config.head_dim);
+         AttentionOp::memory_bytes(threads, limits.max_rows, limits.max_positions, config.heads, config.kv_heads,
+                                   config.head_dim) +
+         State::most_spans(limits) * sizeof(AttentionSpan);
 }
 
 }  // namespace quire

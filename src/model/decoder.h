@@ -1,4 +1,4 @@
-// The forward pass: one for all families, prefill and decode alike.
+// The forward pass: one for all families, for prefill and decode.
 #pragma once
 
 #include <memory>
@@ -20,48 +20,48 @@ struct Row {
   bool wants_logits;
 };
 
-// The rows of one sequence in this step: consecutive in the batch and in position.
+// The rows of one sequence in a step: consecutive in the batch and in position.
 struct Span {
   int row, rows;
-  int position;                    // of the first
+  int position;                    // of the first row
   std::span<const int32_t> pages;  // the sequence's page table; covers its rows
 };
 
 struct Batch {
   std::span<const Row> rows;
-  std::span<const Span> spans;  // in the order of the rows, covering all
+  std::span<const Span> spans;  // cover all rows, in their order
 };
 
 struct DecoderLimits {
   int max_rows;       // of a batch
-  int max_logits;     // rows that want logits
+  int max_logits;     // rows of a batch that want logits
   int max_positions;  // tokens of a sequence
 };
 
-// Holds the activations of a step, allocated once. A row's logits depend on its sequence's tokens alone: not on the
-// batch, the chunks, the pages or the threads (DESIGN: exact).
+// Allocates the activations of a step once. A row's logits depend on its sequence's tokens alone, not on the batch, the
+// chunks, the pages or the threads (docs/exactness.md).
 class Decoder {
  public:
-  // All arguments outlive the decoder.
+  // All arguments must outlive the decoder.
   Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute,
           DecoderLimits limits);
   ~Decoder();
 
-  // Stores keys and values of all rows in their pages and gives the logits [rows that want them][vocab], in row order.
-  // Valid until the next call; may be changed by the caller.
+  // Stores the keys and values of all rows in their pages and returns the logits [rows that want them][vocab], in row
+  // order. They are valid until the next call; the caller may change them.
   std::span<float> forward(const Batch& batch);
 
-  // From now on every forward() adds its times to `profile`, which outlives that; nullptr: none, at no cost.
+  // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);
 
   const Compute& compute() const;
 
-  // The final hidden state, normalised, of a row of the last batch: to out [hidden].
+  // Writes the normalised final hidden state of a row of the last batch to out [hidden].
   void final_hidden(int row, std::span<float> out) const;
 
   const DecoderLimits& limits() const;
-  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits,
-                             int threads);  // that it will take
+  // What a decoder allocates.
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);
 
  private:
   struct State;

@@ -1,5 +1,5 @@
-// Model families: how a checkpoint's names and settings map to ModelConfig. One file a family in families/, and a row
-// in families.cc.
+// Model families: how a checkpoint's names and settings map to ModelConfig. Each family has a file in families/ and a
+// row in families.cc.
 #pragma once
 
 #include <span>
@@ -11,15 +11,15 @@
 
 namespace quire {
 
-// Names of tensors in one kind of file; {} stands for the layer. A bias has its weight's name with .bias for .weight.
+// Tensor names in one kind of file; {} stands for the layer. A bias is named as its weight, with .bias for .weight.
 struct TensorNames {
   std::string_view embedding, output_norm, output;
   std::string_view attention_norm, q, k, v, o;
   std::string_view ffn_norm, gate, up, down;
-  std::span<const std::string_view> ignored;  // tensors that hold nothing the model needs
+  std::span<const std::string_view> ignored;  // tensors that the model does not need
 };
 
-// The names that the whole Llama family uses.
+// The names that all families derived from Llama use.
 extern const TensorNames kLlamaHfNames, kLlamaGgufNames;
 
 struct Family {
@@ -39,9 +39,9 @@ const Family& find_family(const Checkpoint& checkpoint);
 // The validated configuration of a checkpoint. Throws Error: unknown family, or settings that are out of range.
 ModelConfig read_model_config(const Checkpoint& checkpoint);
 
-// What Llama-like configurations have in common: for the families' own readers.
+// Reads what all configurations derived from Llama share; for the families' own readers.
 ModelConfig read_llama_hf(const HfConfig& config);
 ModelConfig read_llama_gguf(const Gguf& gguf);
-int sliding_window(const HfConfig& config);  // tokens; 0: none, which null says, too
+int sliding_window(const HfConfig& config);  // tokens; 0 (in the file also null): none
 
 }  // namespace quire

@@ -23,14 +23,14 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   if (file.has("tokenizer.ggml.merges")) v.merges = file.strings("tokenizer.ggml.merges");
   if (const GgufValue* map = file.find("tokenizer.ggml.precompiled_charsmap")) {
     if (map->type != GgufType::ARRAY || (map->element != GgufType::U8 && map->element != GgufType::I8)) {
-      throw invalid("{}: tokenizer.ggml.precompiled_charsmap is no array of bytes", file.file());
+      throw invalid("{}: tokenizer.ggml.precompiled_charsmap is not an array of bytes", file.file());
     }
     v.precompiled_charsmap = {reinterpret_cast<const char*>(map->bytes.data()), map->bytes.size()};
   }
   const auto id = [&](const char* key) -> std::optional<TokenId> {
     if (!file.has(key)) return std::nullopt;
     const auto number = file.get<int64_t>(key);
-    // Files write 2^32-1 for "none"; an id outside the vocabulary is passed over in any case.
+    // Files write 2^32-1 for "none"; the tokenizer ignores any id outside the vocabulary.
     if (number < 0 || number > std::numeric_limits<TokenId>::max()) return std::nullopt;
     return static_cast<TokenId>(number);
   };

@@ -6,11 +6,11 @@
 
 namespace quire {
 
-// The tokenizer.ggml.* keys. The views point into the file's mapping. Throws Error where a key is missing or has
-// another type.
+// Reads the tokenizer.ggml.* keys; the views point into the file's mapping. Throws Error if a key is missing or has the
+// wrong type.
 GgufVocabulary read_gguf_vocabulary(const Gguf& file);
 
-// Its tokenizer.
+// The tokenizer of a GGUF file.
 Tokenizer gguf_tokenizer(const Gguf& file);
 
 }  // namespace quire

@@ -13,14 +13,14 @@
 namespace quire {
 
 struct ModelText {
-  std::optional<Tokenizer> tokenizer;          // none: a checkpoint without vocabulary
+  std::optional<Tokenizer> tokenizer;          // empty: the checkpoint has no vocabulary
   std::optional<std::string> template_source;  // Jinja
   nlohmann::ordered_json special_tokens =
       nlohmann::ordered_json::object();  // template variables: bos_token, eos_token, …
 };
 
 ModelText load_model_text(const Checkpoint& checkpoint);
-// `model`: as for -m (registry.h).
+// model: a path or a registered name, as for -m (registry.h).
 ModelText load_model_text(const std::string& model);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Names for models: models.json, built into the binary.
+// Registered model names: models.json, compiled into the binary.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ const std::vector<RegisteredModel>& registered_models();
 // $QUIRE_MODELS, else ~/.cache/quire/models.
 std::filesystem::path model_folder();
 
-// What `-m` means: a path that exists, or a registered name whose file is in the model folder. Throws Error (kNotFound)
-// that says what to do.
+// Resolves the argument of `-m`: an existing path, or a registered name whose file is in the model folder. Throws Error
+// (kNotFound) that says what to do.
 std::filesystem::path resolve_model(const std::string& model);
 
 }  // namespace quire

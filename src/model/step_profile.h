@@ -1,4 +1,4 @@
-// Where the time of a step goes, operation by operation.
+// Times of a step by operation.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 namespace quire {
 
 enum class StepOp : uint8_t {
-  kEmbed,         // token embeddings, and the angles of their positions
-  kNormQuantize,  // everything before a linear: norms, activations to blocks
+  kEmbed,         // token embeddings and the angles of their positions
+  kNormQuantize,  // preparing the inputs of linears: norms, quantization to blocks
   kQkv,
   kRopeStore,
   kAttention,
@@ -20,21 +20,21 @@ enum class StepOp : uint8_t {
   kGateUp,  // with SiLU and the product
   kDown,
   kHead,
-  kSampling,  // not the decoder's: whoever samples marks it
+  kSampling,  // marked by the caller of the decoder
 };
 inline constexpr std::array<std::string_view, 10> kStepOpNames = {
     "embed", "norm+quantize", "qkv", "rope+store", "attention", "o", "gate/up", "down", "head", "sampling"};
 inline constexpr size_t kStepOps = kStepOpNames.size();
 
-// Filled by Decoder::forward while Decoder::profile() names it. One clock read an operation.
+// Filled by Decoder::forward() after Decoder::profile() was given it. Costs one clock read per operation.
 class StepProfile {
  public:
   std::array<double, kStepOps> seconds{};
   std::array<int64_t, kStepOps> calls{};
 
-  // What follows begins now.
+  // The next operation begins now.
   void start() { last_ = Clock::now(); }
-  // The time since the last mark was spent on `op`.
+  // Attributes the time since the last mark to `op`.
   void mark(StepOp op) {
     const auto now = Clock::now(), began = std::exchange(last_, now);
     seconds[static_cast<size_t>(op)] += std::chrono::duration<double>(now - began).count();

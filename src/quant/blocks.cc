@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// One block of `n` elements lies in `bytes` bytes; its reader writes n floats.
+// Reads one block and writes its elements.
 using BlockReader = void (*)(const uint8_t* block, float* out);
 
 uint16_t load16(const uint8_t* p) {
@@ -42,7 +42,7 @@ void q4_1(const uint8_t* b, float* out) {
   }
 }
 
-// As Q4, with bit j of a 32-bit word as the fifth bit of element j. {d, word, nibbles} or {d, m, word, nibbles}.
+// As Q4; bit j of a 32-bit word is the fifth bit of element j. {d, word, nibbles} or {d, m, word, nibbles}.
 void q5_0(const uint8_t* b, float* out) {
   const float d = f16(b);
   const uint32_t high = load32(b + 2);

@@ -1,4 +1,4 @@
-// From the blocks of a file to float32.
+// Converts the blocks of a file to float32.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace quire {
 
-// Gives ggml's to_float bit for bit: float32, multiplied before added, nothing fused. blocks: whole blocks, any
-// alignment; out: exactly their elements. The type must be loadable (info(type).loadable), else an Error
-// (kUnsupported).
+// Same bits as ggml's to_float: float32, a multiplication and then an addition, not fused. blocks: whole blocks of any
+// alignment; out: exactly their elements. Throws Error (kUnsupported) if the type is not loadable
+// (info(type).loadable).
 void dequantize(TensorType type, std::span<const std::byte> blocks, std::span<float> out);
 
 }  // namespace quire

@@ -104,7 +104,7 @@ struct KernelResult {
 class Operands {
  public:
   Operands(const Compute& compute, Shape shape, Activations to, int rows)
-      : stride_(static_cast<size_t>((shape.inputs + kBlock - 1) / kBlock) * activation_block_bytes(to)),
+      : stride_(static_cast<size_t>((shape.inputs + kBlockInputs - 1) / kBlockInputs) * activation_block_bytes(to)),
         to_(to),
         outputs_(shape.outputs),
         blocks_(stride_ * padded_rows(rows)),

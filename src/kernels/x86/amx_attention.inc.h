@@ -1,13 +1,13 @@
-// Attention over a bf16 cache on matrix tiles, over the policy `Tiles` (x86/tiles.h): a chunk of attention.inc.h is one
-// product for 16 lanes (tokens; dimensions) of all queries of a tile.
+// Attention over a bf16 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h): a chunk of attention.inc.h is one
+// product of 16 lanes (tokens or dimensions) for all queries of a tile.
 
 #include "kernels/x86/attention.inc.h"
 #include "kernels/x86/tiles.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// A product costs the same for 1 query and 16; FMAs in vector registers cost 16 cycles a query.
+// From this many queries, tiles are faster: a product costs the same for 1 query as for 16, FMAs 16 cycles a query.
 constexpr int kTileQueries = 8;
 
 template <class Tiles>
@@ -24,7 +24,7 @@ class TileUnit {
     }
   }
   // A row of a tile: the numbers in order, as bf16.
-  static void put_bf16(F x0, F x1, float* numbers) {
+  static void put_bf16(Floats16 x0, Floats16 x1, float* numbers) {
     auto* row = reinterpret_cast<__m256i*>(numbers);
     _mm256_store_si256(row, _mm512_cvtepi32_epi16(shift_right<16>(bits(x0)).v));
     _mm256_store_si256(row + 1, _mm512_cvtepi32_epi16(shift_right<16>(bits(x1)).v));
@@ -36,7 +36,7 @@ class TileUnit {
   void add_bf16(const Chunk& c, int columns) {
     tiles_.template load<4>(c.numbers, sizeof(*c.numbers)[0]);
     for (int column = 0; column < columns; column += 4) {
-      const std::byte* weights[4];  // all gathered before the first is loaded, so that no load waits for its stores
+      const std::byte* weights[4];  // gathered before the first load, so that no load waits for stores
       for (int i = 0; i < 4 && column + i < columns; ++i) weights[i] = lines(c, c.columns[column + i], gathered_[i]);
       const auto multiply = [&]<int kTile>() __attribute__((always_inline)) {
         if (column + kTile >= columns) return;
@@ -61,8 +61,8 @@ class TileUnit {
 
   static float* sums(const Chunk& c, int column) { return c.sums + column * kLanes; }
 
-  // The 16 lines of a column one behind the other: where they lie, or gathered from two pages, zero where there is no
-  // element (a slot that holds none may hold anything).
+  // The 16 lines of a column, contiguous: in place, or gathered from two pages, with zeros for missing elements (their
+  // slots may hold anything).
   static const std::byte* lines(const Chunk& c, const Column& column, std::byte* gathered) {
     for (int place = 0; place < 2; ++place) {
       if (column.ahead[place] == 0) continue;
@@ -72,9 +72,9 @@ class TileUnit {
     for (int place = 0; place < 2; ++place) {
       for (int line = 0; line < 8; ++line) {
         const int elements = c.elements[place] - 2 * line;
-        I pair = zero_int();
-        if (elements >= 1) pair = load_int(column.at[place] + 64 * line);
-        if (elements == 1) pair = band(pair, set1(int32_t{0xffff}));
+        Ints16 pair = Ints16::all(0);
+        if (elements >= 1) pair = Ints16::load(column.at[place] + 64 * line);
+        if (elements == 1) pair = band(pair, Ints16::all(0xffff));
         _mm512_store_si512(gathered + place * kPlaceBytes + 64 * line, pair.v);
       }
     }
@@ -94,4 +94,4 @@ void tile_attention(const AttentionArgs& a, const AttentionTile& tile) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

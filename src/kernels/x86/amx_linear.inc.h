@@ -7,20 +7,20 @@
 #include "kernels/x86/peak.inc.h"
 #include "kernels/x86/tiles.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
 // Rows below which int8 dot products in vector registers are faster: tiles cost the same for 1 row and 16
 // (measured crossover on Granite Rapids: 10 to 11 rows of 4-bit weights with a scale per 32).
 constexpr int kInt8TileRows = 11;
-// Rows that share the work of decoding a panel: 16 tiles. Their inputs of one chunk are 256 KiB, in L2.
+// Rows that share a decoded panel: 16 tiles. Their inputs of one chunk are 256 KiB, in L2.
 constexpr int kMostRows = 256;
 // Panels whose sums are kept from chunk to chunk: 256 KiB for 256 rows, in L2.
 constexpr int kMostPanels = 16;
-// Bytes that a panel read once is prefetched ahead, as in vector kernels (Prefetch).
+// Prefetch distance in bytes for a panel that is read once, as in vector kernels (Prefetch).
 constexpr size_t kAhead = 8192;
 
-// How a type is multiplied with one kind of inputs: the decoding, the product, the scaled addition.
+// How a type is multiplied by one kind of inputs: decoding, product, scaled addition.
 template <TensorType kTensorType>
 struct Bf16Product {
   static constexpr TensorType kType = kTensorType;
@@ -66,7 +66,7 @@ struct Int8Product {
 
 // Memory of a call. Rows of `sums` beyond those that tiles store are zero.
 struct alignas(64) TileMemory {
-  std::byte weights[kChunk][2 * kBlock * kPanel];  // decoded, block b at slot(b)
+  std::byte weights[kChunk][2 * kBlockInputs * kPanel];  // decoded, block b at slot(b)
   float scales[kChunk][2][kPanel];
   std::byte sums[4][kRowGroup * kPanel * 4];
 };
@@ -76,8 +76,8 @@ QUIRE_INLINE int slot(int block) {
   return block & (kChunk - 1);
 }
 
-// What one pass multiplies: panels and rows, over some blocks of K, adding to acc [panels][groups of
-// rows][kRowGroup][kPanel].
+// What one pass multiplies: panels by rows over some blocks of K. Adds to
+// acc [panels][groups of rows][kRowGroup][kPanel].
 struct Region {
   const PackedMatrix& m;
   int panel_begin, panel_end;
@@ -97,18 +97,18 @@ struct Region {
   }
 };
 
-// One panel with one group of rows, of which the first kRows count. Each group of weights goes through four stages, so
-// that none waits for another: decoded two blocks ahead (if kDecode), multiplied, stored two groups later (a product
-// takes 52 cycles), scaled and added one group after that.
+// One panel by one group of rows, of which the first kRows count. A software pipeline: each group of weights is decoded
+// two blocks ahead (if kDecode), multiplied, stored two groups later (a product takes 52 cycles), and scaled and added
+// one group after that.
 template <class P, int kRows, bool kDecode, class Tiles>
 void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int p, int group) {
-  constexpr int kGroup = packed_format(P::kType).group, kGroups = kBlock / kGroup;
+  constexpr int kGroup = packed_format(P::kType).group, kGroups = kBlockInputs / kGroup;
   const PackedMatrix& m = region.m;
   const Packed<P::kType> panel(m, p);
   const auto* x = region.inputs<typename P::Inputs>(group);
   const size_t row_stride = P::row_stride(region.x_stride);
   const int begin = region.block_begin, end = region.block_end, count = (end - begin) * kGroups;
-  // What is read next: further on in this panel, or the same chunk of the next.
+  // What to prefetch: bytes further on in this panel, or the same chunk of the next.
   const std::byte* next = m.panel(p) + m.layout.quants + (region.groups() == 1 ? kAhead : m.layout.bytes);
   const auto decode = [&](int b) __attribute__((always_inline)) {
     if (b < begin || b >= end) return;
@@ -158,7 +158,7 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int 
   for (int r = 0; r < kRows; ++r) store(sums + r * kPanel, acc[r]);
 }
 
-// Weights in groups with a scale. The first group of rows decodes for the others.
+// Weights in groups with a scale. The first group of rows decodes; the others reuse its decoded weights.
 template <class P, class Tiles>
 void multiply_groups(TileMemory& memory, const Region& region) {
   const int rows = region.rows < kRowGroup ? region.rows : kRowGroup;
@@ -176,8 +176,8 @@ void multiply_groups(TileMemory& memory, const Region& region) {
   }
 }
 
-// bf16 weights: two panels by two groups of rows, or four panels by one, so that four products are under way. Where
-// there is no second, the last one is computed twice, to the same result.
+// bf16 weights: two panels by two groups of rows, or four panels by one group, so that four products are in flight. A
+// missing panel or group is replaced by the last one, which is computed twice with the same result.
 template <int kPanels, class Tiles>
 void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
   constexpr int kGroups = 4 / kPanels;
@@ -186,7 +186,7 @@ void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
   float* sums[4];
   for (int i = 0; i < kPanels; ++i) {
     const int p = panel + i < region.panel_end ? panel + i : region.panel_end - 1;
-    w[i] = region.m.panel(p) + region.m.layout.quants + static_cast<size_t>(region.block_begin) * 64 * kBlock / 2;
+    w[i] = region.m.panel(p) + region.m.layout.quants + static_cast<size_t>(region.block_begin) * 64 * kBlockInputs / 2;
     for (int j = 0; j < kGroups; ++j) {
       const int g = group + j < region.groups() ? group + j : region.groups() - 1;
       x[j] = region.inputs<Bf16Inputs>(g);
@@ -202,7 +202,7 @@ void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
           _mm_prefetch(reinterpret_cast<const char*>(w[i] + kAhead + 64 * line), _MM_HINT_T0);
       }
       tiles.template load<kTile>(w[i], 64);
-      w[i] += 64 * kBlock / 2;
+      w[i] += 64 * kBlockInputs / 2;
     };
     tiles.template load<4>(x[0]++, 64);
     weights.template operator()<6>(0);
@@ -235,7 +235,7 @@ void multiply_bf16_panels(TileMemory&, const Region& region) {
   }
 }
 
-// Weights that bf16 does not hold: FMAs in vector registers.
+// Weights that bf16 cannot represent: FMAs in vector registers.
 template <TensorType kType>
 void multiply_floats(TileMemory&, const Region& region) {
   for (int p = region.panel_begin; p < region.panel_end; ++p) {
@@ -249,7 +249,7 @@ void multiply_floats(TileMemory&, const Region& region) {
         const Bf16Inputs& block = region.inputs<Bf16Inputs>(row / kRowGroup)[b - region.block_begin];
         const uint16_t* x = block.x[row % kRowGroup];
         Floats even = Floats::all(0.0f), odd = even;
-        for (int k = 0; k < kBlock; k += 2) {
+        for (int k = 0; k < kBlockInputs; k += 2) {
           even = fma(Floats::all(bf16_to_f32(x[k])), w[k / 8][k % 8], even);
           odd = fma(Floats::all(bf16_to_f32(x[k + 1])), w[k / 8][k % 8 + 1], odd);
         }
@@ -271,7 +271,7 @@ void multiply_region(TileMemory& memory, const Region& region, Activations activ
   }
 }
 
-// Adds the minima times the sums of inputs of kRows rows, a chain of its own: acc + low.
+// Adds `low`, the chain of minima times sums of inputs, to acc of kRows rows.
 template <TensorType kType, int kRows, class Sum>
 QUIRE_INLINE void add_low_rows(const PackedMatrix& m, int p, float* acc, Sum sum) {
   const Packed<kType> panel(m, p);
@@ -286,7 +286,7 @@ QUIRE_INLINE void add_low_rows(const PackedMatrix& m, int p, float* acc, Sum sum
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) store(acc + r * kPanel, add(Floats::load(acc + r * kPanel), low[r]));
 }
-// Of rows [row, row + rows), all of one group.
+// For rows [row, row + rows), all of one group.
 template <TensorType kType>
 void add_low(const LinearArgs& a, const PackedMatrix& m, int p, int row, int rows, float* acc) {
   if constexpr (packed_format(kType).has_minimum) {
@@ -312,7 +312,7 @@ void add_low(const LinearArgs& a, const PackedMatrix& m, int p, int row, int row
   }
 }
 
-// How a type of weights is done.
+// The functions for one type of weights.
 struct TypeKernels {
   void (*multiply)(TileMemory&, const Region&, Activations);
   void (*add_low)(const LinearArgs&, const PackedMatrix&, int p, int row, int rows, float* acc);
@@ -349,14 +349,14 @@ TypeKernels kernels_of(TensorType type) {
   }
 }
 
-// At most kMostRows rows: panels in groups, K in chunks, so that what is read again is in a near cache.
+// At most kMostRows rows. Panels are processed in groups and K in chunks, so that reused data stays in a near cache.
 template <class Tiles>
 void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int rows) {
   alignas(64) TileMemory memory;
   __builtin_memset(memory.sums, 0, sizeof memory.sums);
   alignas(64) float acc[kMostPanels * kMostRows * kPanel];
   const int blocks = a.weights->blocks(), groups = (rows + kRowGroup - 1) / kRowGroup;
-  // A single group of rows reads each panel once, from its first block to its last.
+  // A single group of rows reads each panel once, from beginning to end.
   const int chunk = groups == 1 ? blocks : kChunk;
   const size_t block_bytes = a.activations == Activations::kInt8 ? sizeof(Int8Block) : sizeof(Bf16Inputs);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
@@ -398,7 +398,7 @@ void tile_linear(const LinearArgs& a, int panel_begin, int panel_end, int row_be
     tile_rows<Tiles>(a, panel_begin, panel_end, row, row_end - row < kMostRows ? row_end - row : kMostRows);
 }
 
-// Four sums: a product's 52 cycles are hidden by three others of 16.
+// Four sums: the latency of a product (52 cycles) is hidden by three others of 16 cycles each.
 template <class Tiles>
 double tile_peak(Activations activations, int64_t rounds) {
   if (activations == Activations::kF32) return peak(activations, rounds);
@@ -421,4 +421,4 @@ double tile_peak(Activations activations, int64_t rounds) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -8,17 +8,18 @@
 #include "kernels/x86/rows.inc.h"
 #include "kernels/x86/vector.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// Blocks of K done for all rows before the next: a decoded panel's chunk is 16 KiB of bf16 and stays in L1 while
-// inputs stream past it from L2 (which feeds tile loads 26 to 30 bytes a cycle; a product takes about 37 cycles a KiB).
+// Blocks of K that are multiplied for all rows before the next: a panel's decoded chunk, 16 KiB of bf16, stays in L1
+// while inputs stream past it from L2 (which feeds tile loads 26 to 30 bytes a cycle; a product takes about 37 cycles a
+// KiB).
 constexpr int kChunk = 16;
 
-// Inputs of a group of 16 rows in tile order, as tile_quantize() writes them. int8 inputs are read where they lie, in
-// Int8Blocks of rows x_stride apart: copied to tile order for each call, they took a third of the time of two panels.
+// Inputs of a group of 16 rows in tile order, as tile_quantize() writes them. int8 inputs are read in place, from the
+// Int8Blocks of rows x_stride apart: copying them to tile order took a third of the time of two panels.
 struct Bf16Inputs {
-  uint16_t x[kRowGroup][kBlock];
+  uint16_t x[kRowGroup][kBlockInputs];
   float sums[kRowGroup];  // FloatBlock::sum
 };
 static_assert(sizeof(Bf16Inputs) <= kRowGroup * sizeof(FloatBlock));
@@ -29,9 +30,9 @@ QUIRE_INLINE const std::byte* row_group(const std::byte* x, size_t x_stride, int
   return x + static_cast<size_t>(row / kRowGroup * kRowGroup) * x_stride;
 }
 
-QUIRE_INLINE void write_bf16(F x0, F x1, uint16_t* x, float& sum) {
-  const F halves[2] = {to_bf16(x0), to_bf16(x1)};
-  alignas(64) float rounded[kBlock];
+QUIRE_INLINE void write_bf16(Floats16 x0, Floats16 x1, uint16_t* x, float& sum) {
+  const Floats16 halves[2] = {to_bf16(x0), to_bf16(x1)};
+  alignas(64) float rounded[kBlockInputs];
   for (int half = 0; half < 2; ++half) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(x + half * kLanes),
                        _mm512_cvtepi32_epi16(shift_right<16>(bits(halves[half])).v));
@@ -45,14 +46,14 @@ void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     std::byte* group = a.out + static_cast<size_t>(row / kRowGroup * kRowGroup) * a.out_stride;
     for_each_block(
-        a, row, [&](int b, F x0, F x1) __attribute__((always_inline)) {
+        a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
           Bf16Inputs& block = reinterpret_cast<Bf16Inputs*>(group)[b];
           write_bf16(x0, x1, block.x[row % kRowGroup], block.sums[row % kRowGroup]);
         });
   }
 }
 
-// bf16 of q - zero for the integers of a format, as often as a permutation of 16-bit words looks at them.
+// bf16 of q - zero for each q of a format, repeated to fill the table of a permutation of 16-bit words.
 template <TensorType kType>
 constexpr std::array<uint16_t, 64> bf16_integers() {
   constexpr PackedFormat kFormat = packed_format(kType);
@@ -101,4 +102,4 @@ QUIRE_INLINE void decode_int8_line(const Packed<kType>& panel, int b, std::byte*
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

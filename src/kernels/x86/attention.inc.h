@@ -1,18 +1,18 @@
-// Attention over pages, written once over x86/vector.h. The sums are reference.cc's, in its order.
+// Attention over pages, written once over x86/vector.h. Sums are taken in the order of reference.cc.
 //
-// Scores and weighted values are one operation, add_products(): lines of 16 lanes (tokens; dimensions) taken in pairs,
-// times pairs of numbers of each query (of its vector; of its weights). A tile's queries share each line that is loaded
-// and widened.
+// Scores and weighted values are one operation, add_products(): pairs of lines of 16 lanes times pairs of numbers of
+// each query. For scores, lanes are tokens and the numbers are the query's; for values, lanes are dimensions and the
+// numbers are weights. All queries of a tile share each line once it is loaded and widened.
 
 #include "kernels/kernels.h"
 #include "kernels/x86/vector.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-// Queries that share a line, and lines side by side: 6 x 2 x (even, odd) chains leave 8 of 32 registers for lines,
-// numbers and the mask; one or two queries take four lines so that at least 8 chains hide the latency of an FMA.
+// Queries that share a line, and lines processed together: 6 x 2 x (even, odd) chains leave 8 of 32 registers for
+// lines, numbers and the mask. One or two queries use four lines, so that at least 8 chains hide the latency of an FMA.
 inline constexpr int kMostQueries = 6;
 constexpr int lines_beside(int queries) { return queries <= 2 ? 4 : 2; }
 #else
@@ -24,56 +24,56 @@ constexpr int lines_beside(int queries) { return queries == 1 ? 2 : 1; }
 QUIRE_INLINE float minus_infinity() { return -__builtin_inff(); }
 
 // attention_bf16() as float32.
-QUIRE_INLINE F round_bf16(F x) { return to_bf16(without_small(x, set1(kSmallestRounded))); }
+QUIRE_INLINE Floats16 round_bf16(Floats16 x) { return to_bf16(without_small(x, Floats16::all(kSmallestRounded))); }
 
 // weight_lane().
-QUIRE_INLINE F weight(F x) {
+QUIRE_INLINE Floats16 weight(Floats16 x) {
   namespace c = weight_constants;
-  const F u = fma(x, set1(c::kLog2E), set1(-0.5f)), whole = add(u, set1(c::kWhole)),
-          r = sub(u, sub(whole, set1(c::kWhole)));
-  F p = set1(c::kPolynomial[0]);
-  for (int i = 1; i < 5; ++i) p = fma(p, r, set1(c::kPolynomial[i]));
-  p = sub(add(p, set1(c::kRound)), set1(c::kRound));
-  return where_at_least(bits(add(bits(p), shift_left<23>(bits(whole)))), x, set1(c::kLowest));
+  const Floats16 u = fma(x, Floats16::all(c::kLog2E), Floats16::all(-0.5f)), whole = add(u, Floats16::all(c::kWhole)),
+                 r = sub(u, sub(whole, Floats16::all(c::kWhole)));
+  Floats16 p = Floats16::all(c::kPolynomial[0]);
+  for (int i = 1; i < 5; ++i) p = fma(p, r, Floats16::all(c::kPolynomial[i]));
+  p = sub(add(p, Floats16::all(c::kRound)), Floats16::all(c::kRound));
+  return where_at_least(bits(add(bits(p), shift_left<23>(bits(whole)))), x, Floats16::all(c::kLowest));
 }
 
-// The lines of one column of 16 lanes for a chunk of 32 elements: 16 in each of two places (of a page; of two pages).
+// The lines of one column of 16 lanes for a chunk of 32 elements: 16 in each of two places (in one page or two).
 struct Column {
   const std::byte* at[2];
-  ptrdiff_t ahead[2];  // from there to what will be wanted a block later
+  ptrdiff_t ahead[2];  // from `at` to the same place one block later: the prefetch distance
 };
-// A chunk's numbers of each query: a fixed stride, which addresses hold without registers. For a bf16 cache as the
-// unit's put_bf16() left them.
+// Each query's numbers for a chunk, at a fixed stride that fits into addressing modes. For a bf16 cache, in the layout
+// of the unit's put_bf16().
 using Numbers = float[kMaxTileQueries][kAttentionChunk];
 struct Chunk {
   const Column* columns;
   int elements[2];                 // in each place, at most 16
   size_t pair_stride, odd_offset;  // bytes; bf16 pairs lie in one line
   const Numbers* numbers;
-  float* sums;  // 16 a column of each query
+  float* sums;  // 16 per column of each query
   size_t sums_stride;
-  bool fresh;  // sums begin at 0
+  bool fresh;  // sums start at 0
 };
 
 template <KvType kType>
-QUIRE_INLINE F even_line(const std::byte* p) {
-  if constexpr (kType == KvType::kF32) return load(reinterpret_cast<const float*>(p));
+QUIRE_INLINE Floats16 even_line(const std::byte* p) {
+  if constexpr (kType == KvType::kF32) return Floats16::load(reinterpret_cast<const float*>(p));
   if constexpr (kType == KvType::kF16) return load_f16(reinterpret_cast<const uint16_t*>(p));
-  return bits(shift_left<16>(load_int(p)));
+  return bits(shift_left<16>(Ints16::load(p)));
 }
 template <KvType kType>
-QUIRE_INLINE F odd_line(const std::byte* p, size_t odd_offset) {
+QUIRE_INLINE Floats16 odd_line(const std::byte* p, size_t odd_offset) {
   if constexpr (kType != KvType::kBf16) return even_line<kType>(p + odd_offset);
-  return bits(band(load_int(p), set1(int32_t{-0x10000})));
+  return bits(band(Ints16::load(p), Ints16::all(-0x10000)));
 }
 
 template <KvType kType, int kQueries, int kColumns>
 [[gnu::noinline]] void add_products(const Chunk& c, int column, int query) {
-  F even[kQueries][kColumns], odd[kQueries][kColumns];
+  Floats16 even[kQueries][kColumns], odd[kQueries][kColumns];
   QUIRE_UNROLL
   for (int q = 0; q < kQueries; ++q) {
     QUIRE_UNROLL
-    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = set1(0.0f);
+    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = Floats16::all(0.0f);
   }
   const size_t pair_stride = kType == KvType::kBf16 ? 64 : c.pair_stride;
   for (int place = 0; place < 2; ++place) {
@@ -83,12 +83,12 @@ template <KvType kType, int kQueries, int kColumns>
     const float* numbers = (*c.numbers)[query] + place * 16;
     const float* const end = numbers + (c.elements[place] & ~1);
     for (; numbers < end; numbers += 2) {
-      F line[kColumns];
+      Floats16 line[kColumns];
       QUIRE_UNROLL
       for (int i = 0; i < kColumns; ++i) line[i] = even_line<kType>(at[i]);
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const F x = set1(numbers[q * kAttentionChunk]);
+        const Floats16 x = Floats16::all(numbers[q * kAttentionChunk]);
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) even[q][i] = fma(x, line[i], even[q][i]);
       }
@@ -96,7 +96,7 @@ template <KvType kType, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) line[i] = odd_line<kType>(at[i], c.odd_offset);
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const F x = set1(numbers[q * kAttentionChunk + 1]);
+        const Floats16 x = Floats16::all(numbers[q * kAttentionChunk + 1]);
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) odd[q][i] = fma(x, line[i], odd[q][i]);
       }
@@ -106,12 +106,13 @@ template <KvType kType, int kQueries, int kColumns>
         at[i] += pair_stride;
       }
     }
-    if (c.elements[place] % 2 != 0) {  // the odd element is not there, and its slot may hold anything
+    if (c.elements[place] % 2 != 0) {  // there is no odd element, and its slot may hold anything
       QUIRE_UNROLL
       for (int i = 0; i < kColumns; ++i) {
-        const F line = even_line<kType>(at[i]);
+        const Floats16 line = even_line<kType>(at[i]);
         QUIRE_UNROLL
-        for (int q = 0; q < kQueries; ++q) even[q][i] = fma(set1(numbers[q * kAttentionChunk]), line, even[q][i]);
+        for (int q = 0; q < kQueries; ++q)
+          even[q][i] = fma(Floats16::all(numbers[q * kAttentionChunk]), line, even[q][i]);
       }
     }
   }
@@ -120,7 +121,7 @@ template <KvType kType, int kQueries, int kColumns>
     QUIRE_UNROLL
     for (int i = 0; i < kColumns; ++i) {
       float* sums = c.sums + static_cast<size_t>(query + q) * c.sums_stride + (column + i) * kLanes;
-      store(sums, add(c.fresh ? set1(0.0f) : load(sums), add(even[q][i], odd[q][i])));
+      store(sums, add(c.fresh ? Floats16::all(0.0f) : Floats16::load(sums), add(even[q][i], odd[q][i])));
     }
   }
 }
@@ -135,7 +136,7 @@ QUIRE_INLINE void for_each_tile(int queries, int columns, const Multiply& multip
       multiply.template operator()<kQueries, kColumns>(column, query);
     for (; column < columns; ++column) multiply.template operator()<kQueries, 1>(column, query);
   };
-  // Runs as even as can be: 16 queries are 6 + 5 + 5.
+  // Runs of nearly equal size: 16 queries are 6 + 5 + 5.
   int runs = (queries + kMostQueries - 1) / kMostQueries;
   for (int query = 0; query < queries; --runs) {
     const int count = (queries - query + runs - 1) / runs;
@@ -145,7 +146,7 @@ QUIRE_INLINE void for_each_tile(int queries, int columns, const Multiply& multip
   }
 }
 
-// What multiplies chunks. The others are VDPBF16PS (avx512bf16_attention.inc.h) and matrix tiles (amx_attention.inc.h).
+// Multiplies chunks by FMAs. Other units: VDPBF16PS (avx512bf16_attention.inc.h), matrix tiles (amx_attention.inc.h).
 struct VectorUnit {
   // All queries and columns of a chunk.
   template <KvType kType>
@@ -155,14 +156,14 @@ struct VectorUnit {
           add_products<kType, kQueries, kColumns>(c, column, query);
         });
   }
-  // Stores a chunk's numbers, which are bf16, in the room of 32 floats. All zeros are zero bytes.
-  static void put_bf16(F x0, F x1, float* numbers) { store(numbers, x0), store(numbers + kLanes, x1); }
+  // Stores the bf16 numbers of a chunk in the room of 32 floats. Zeros must be stored as zero bytes.
+  static void put_bf16(Floats16 x0, Floats16 x1, float* numbers) { store(numbers, x0), store(numbers + kLanes, x1); }
 };
 
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
-  size_t stride = 0;  // of acc: padded_dim, so that they do not fall into few sets of the cache
+  size_t stride = 0;  // of acc: padded_dim rather than kMaxHeadDim, which would map queries to few sets of the cache
   alignas(64) Numbers q[kMaxHeadDim / kAttentionChunk];
   alignas(64) float acc[kMaxTileQueries * kMaxHeadDim];
   alignas(64) float scores[kMaxTileQueries][kAttentionBlock];
@@ -181,27 +182,27 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
     for (Numbers& chunk : s.weights) __builtin_memset(chunk[query], 0, sizeof chunk[query]);
     return;
   }
-  const F none = set1(minus_infinity());
+  const Floats16 none = Floats16::all(minus_infinity());
   const bool all = from <= 0 && to >= kAttentionBlock;
-  F x[kGroups], largest = none;
+  Floats16 x[kGroups], largest = none;
   QUIRE_UNROLL
   for (int g = 0; g < kGroups; ++g) {
-    x[g] = mul(load(scores + g * kLanes), set1(scale));
+    x[g] = mul(Floats16::load(scores + g * kLanes), Floats16::all(scale));
     if (!all) x[g] = within(x[g], none, from - g * kLanes, to - g * kLanes);
-    largest = max(x[g], largest);  // a score that is no number weighs nothing
+    largest = max(x[g], largest);  // a NaN score has weight 0
   }
-  F sums = load(s.sums[query]);
+  Floats16 sums = Floats16::load(s.sums[query]);
   const float top = max_lanes(largest);
   if (top > s.max[query]) {
-    const F correction = exp(set1(s.max[query] - top));
+    const Floats16 correction = exp(Floats16::all(s.max[query] - top));
     sums = mul(sums, correction);
     float* acc = s.acc + static_cast<size_t>(query) * s.stride;
     for (size_t d = 0; d < s.stride; d += kLanes) {
-      store(acc + d, without_small(mul(load(acc + d), correction), set1(kSmallestSum)));
+      store(acc + d, without_small(mul(Floats16::load(acc + d), correction), Floats16::all(kSmallestSum)));
     }
     s.max[query] = top;
   }
-  const F m = set1(s.max[query]);
+  const Floats16 m = Floats16::all(s.max[query]);
   QUIRE_UNROLL
   for (int g = 0; g < kGroups; ++g) {
     x[g] = kType == KvType::kBf16 ? weight(sub(x[g], m)) : exp(sub(x[g], m));
@@ -214,7 +215,7 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   store(s.sums[query], sums);
 }
 
-// What a tile reads: pages [first, end) of one KV head of one sequence.
+// The pages [first, end) of one KV head of one sequence that a tile reads.
 struct Cache {
   const std::byte* data;
   size_t page_stride;
@@ -230,15 +231,15 @@ struct Cache {
   const std::byte* page(int index) const { return data + static_cast<size_t>(pages[index]) * page_stride; }
 };
 
-// A tile's pages, and behind them those of the next.
+// A tile's pages, followed by those of the next tile.
 struct Pages {
-  Cache tile, next;  // the same where there is no next
+  Cache tile, next;  // next: the same tile if there is no next
 
   Pages(const AttentionArgs& a, const AttentionTile& t) : tile(a, t), next(a, t.next ? *t.next : t) {}
   const std::byte* page(int index) const {
     if (index < tile.end) return tile.page(index);
-    const int behind = next.first + index - tile.end;
-    return next.page(behind < next.end ? behind : next.end - 1);
+    const int in_next = next.first + index - tile.end;
+    return next.page(in_next < next.end ? in_next : next.end - 1);
   }
 };
 
@@ -261,7 +262,7 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
   for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
     const int begin = first > block ? first : block,
               stop = end < block + kAttentionBlock ? end : block + kAttentionBlock;
-    // Pages of this block that are needed, and the way from each to the one a block later.
+    // The pages of this block that are needed, and the distance from each to the page one block later.
     const int page_begin = begin / kPageTokens, page_end = (stop + kPageTokens - 1) / kPageTokens,
               block_page = block / kPageTokens;
     const std::byte* const any = kv.tile.data;
@@ -292,7 +293,7 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
 
     for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale);
 
-    const auto tokens_of = [&](int p) {  // how many of the page's tokens count
+    const auto tokens_of = [&](int p) {  // tokens of the page that some query sees
       const int tokens = stop - (block_page + p) * kPageTokens;
       return block_page + p < page_begin || tokens <= 0 ? 0 : tokens < kPageTokens ? tokens : kPageTokens;
     };
@@ -302,7 +303,7 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
       for (size_t d = 0; d < padded; d += kLanes) {
         Column& column = columns[d / kLanes];
         for (int place = 0; place < 2; ++place) {
-          // bf16: a line of 16 dimensions for each pair of tokens, lines of a column together
+          // bf16: a line of 16 dimensions per pair of tokens, the lines of a column contiguous
           column.at[place] = page[p + place] + keys + (kType == KvType::kBf16 ? d * kPageTokens * kBytes : d * kBytes);
           column.ahead[place] = ahead[p + place];
         }
@@ -315,21 +316,22 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
   }
 }
 
-// `acc` absorbs the next split.
+// Merges the next split into max, sum and acc.
 void absorb(float& max, float& sum, float* acc, float next_max, float next_sum, const float* next, size_t padded) {
   if (next_max == minus_infinity()) return;
   const float top = next_max > max ? next_max : max;
   alignas(64) float factors[kLanes] = {max - top, next_max - top};
-  store(factors, exp(load(factors)));
-  const F a = set1(factors[0]), b = set1(factors[1]);
-  for (size_t d = 0; d < padded; d += kLanes) store(acc + d, fma(load(acc + d), a, mul(load(next + d), b)));
+  store(factors, exp(Floats16::load(factors)));
+  const Floats16 a = Floats16::all(factors[0]), b = Floats16::all(factors[1]);
+  for (size_t d = 0; d < padded; d += kLanes)
+    store(acc + d, fma(Floats16::load(acc + d), a, mul(Floats16::load(next + d), b)));
   sum = __builtin_fmaf(sum, factors[0], next_sum * factors[1]);
   max = top;
 }
 
 QUIRE_INLINE void write_result(const float* acc, float sum, float* out, int dim) {
   int d = 0;
-  for (; d + kLanes <= dim; d += kLanes) store(out + d, div(load(acc + d), set1(sum)));
+  for (; d + kLanes <= dim; d += kLanes) store(out + d, div(Floats16::load(acc + d), Floats16::all(sum)));
   for (; d < dim; ++d) out[d] = acc[d] / sum;
 }
 
@@ -351,7 +353,8 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
       const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
       __builtin_memset(chunk, 0, sizeof(float) * kAttentionChunk);
       __builtin_memcpy(chunk, q + d, sizeof(float) * static_cast<size_t>(count));
-      if (kv.type == KvType::kBf16) Unit::put_bf16(round_bf16(load(chunk)), round_bf16(load(chunk + kLanes)), chunk);
+      if (kv.type == KvType::kBf16)
+        Unit::put_bf16(round_bf16(Floats16::load(chunk)), round_bf16(Floats16::load(chunk + kLanes)), chunk);
     }
   }
   alignas(64) float totals[kMaxTileQueries * kMaxHeadDim];
@@ -381,7 +384,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
     }
     for (int i = 0; i < s.count; ++i) {
       const float* acc = s.acc + static_cast<size_t>(i) * padded;
-      const float split_sum = sum_lanes(load(s.sums[i]));
+      const float split_sum = sum_lanes(Floats16::load(s.sums[i]));
       if (tile.partial) {
         float* out = tile.partial + static_cast<size_t>(i) * (padded + 2);
         out[0] = s.max[i];
@@ -422,4 +425,4 @@ void merge(const AttentionArgs& a, const AttentionMerge& m) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

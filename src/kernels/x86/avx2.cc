@@ -1,4 +1,6 @@
-// The kernels for AVX2 with FMA and F16C: compiled for it alone (CMakeLists.txt).
+// The kernels for AVX2 with FMA and F16C, the only code compiled for it (CMakeLists.txt).
+
+#define QUIRE_ISA avx2
 
 #include "kernels/rope_store.inc.h"
 #include "kernels/x86/attention.inc.h"
@@ -9,7 +11,13 @@
 namespace quire {
 
 const KernelSet* avx2_kernels() {
-  static constexpr KernelSet set{"avx2", quantize, linear, rope_store, attention, merge, peak};
+  static constexpr KernelSet set{.name = "avx2",
+                                 .quantize = avx2::quantize,
+                                 .linear = avx2::linear,
+                                 .rope_store = avx2::rope_store,
+                                 .attention = avx2::attention,
+                                 .merge = avx2::merge,
+                                 .peak = avx2::peak};
   return &set;
 }
 

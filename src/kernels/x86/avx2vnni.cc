@@ -1,4 +1,6 @@
-// The kernels for AVX2 with AVX-VNNI, FMA and F16C: compiled for it alone (CMakeLists.txt).
+// The kernels for AVX2 with AVX-VNNI, FMA and F16C, the only code compiled for it (CMakeLists.txt).
+
+#define QUIRE_ISA avx2vnni
 
 #include "kernels/rope_store.inc.h"
 #include "kernels/x86/attention.inc.h"
@@ -9,7 +11,13 @@
 namespace quire {
 
 const KernelSet* avx2vnni_kernels() {
-  static constexpr KernelSet set{"avx2vnni", quantize, linear, rope_store, attention, merge, peak};
+  static constexpr KernelSet set{.name = "avx2vnni",
+                                 .quantize = avx2vnni::quantize,
+                                 .linear = avx2vnni::linear,
+                                 .rope_store = avx2vnni::rope_store,
+                                 .attention = avx2vnni::attention,
+                                 .merge = avx2vnni::merge,
+                                 .peak = avx2vnni::peak};
   return &set;
 }
 

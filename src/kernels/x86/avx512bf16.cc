@@ -1,5 +1,7 @@
-// The kernels for AVX-512 with VDPBF16PS: compiled for it alone (CMakeLists.txt). Linears with bf16 inputs run at twice
-// the rate of FMAs, and so does attention over a bf16 cache.
+// The kernels for AVX-512 with VDPBF16PS, the only code compiled for it (CMakeLists.txt). Linears with bf16 inputs and
+// attention over a bf16 cache run at twice the rate of FMAs.
+
+#define QUIRE_ISA avx512bf16
 
 #include "kernels/rope_store.inc.h"
 #include "kernels/x86/avx512bf16_attention.inc.h"
@@ -8,12 +10,13 @@
 #include "kernels/x86/rows.inc.h"
 
 namespace quire {
+namespace QUIRE_ISA {
 namespace {
 
-QUIRE_INLINE void write_pairs(F x0, F x1, PairBlock& out) {
-  const F halves[2] = {to_bf16(x0), to_bf16(x1)};
+QUIRE_INLINE void write_pairs(Floats16 x0, Floats16 x1, PairBlock& out) {
+  const Floats16 halves[2] = {to_bf16(x0), to_bf16(x1)};
   _mm512_storeu_si512(out.pairs, links(halves[0], halves[1]).v);
-  alignas(64) float rounded[kBlock];
+  alignas(64) float rounded[kBlockInputs];
   store(rounded, halves[0]), store(rounded + kLanes, halves[1]);
   out.sum = sum_even_odd(rounded);
 }
@@ -23,15 +26,22 @@ void quantize_pairs(const QuantizeArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     auto* out = reinterpret_cast<PairBlock*>(a.out + static_cast<size_t>(row) * a.out_stride);
     for_each_block(
-        a, row, [&](int b, F x0, F x1) __attribute__((always_inline)) { write_pairs(x0, x1, out[b]); });
+        a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) { write_pairs(x0, x1, out[b]); });
   }
 }
 
 }  // namespace
+}  // namespace QUIRE_ISA
 
 const KernelSet* avx512bf16_kernels() {
-  static constexpr KernelSet set{"avx512bf16",   quantize_pairs, linear, rope_store,
-                                 pair_attention, merge,          peak,   kFloatPanels};
+  static constexpr KernelSet set{.name = "avx512bf16",
+                                 .quantize = avx512bf16::quantize_pairs,
+                                 .linear = avx512bf16::linear,
+                                 .rope_store = avx512bf16::rope_store,
+                                 .attention = avx512bf16::pair_attention,
+                                 .merge = avx512bf16::merge,
+                                 .peak = avx512bf16::peak,
+                                 .linear_panels = avx512bf16::kFloatPanels};
   return &set;
 }
 

@@ -1,34 +1,40 @@
-// Attention over a bf16 cache on VDPBF16PS, which is two links of a chain (linear_float.inc.h says how): of every four
-// elements the first and the third share a dword, and the second and the fourth.
+// Attention over a bf16 cache with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of every
+// four elements, the first and third share a dword, and so do the second and fourth.
 #pragma once
 
 #include "kernels/x86/attention.inc.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
 // 32 bf16 numbers as links: dword 2i holds numbers 4i (upper half) and 4i + 2, dword 2i + 1 numbers 4i + 1 and 4i + 3.
-QUIRE_INLINE I links(F x0, F x1) {
-  const I first = {_mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29)};
-  const auto pick = [&](I numbers) __attribute__((always_inline)) {
-    return I{_mm512_permutex2var_epi32(bits(x0).v, numbers.v, bits(x1).v)};
+QUIRE_INLINE Ints16 links(Floats16 x0, Floats16 x1) {
+  const Ints16 first = {_mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29)};
+  const auto pick = [&](Ints16 numbers) __attribute__((always_inline)) {
+    return Ints16{_mm512_permutex2var_epi32(bits(x0).v, numbers.v, bits(x1).v)};
   };
-  return bor(pick(first), shift_right<16>(pick(add(first, set1(int32_t{2})))));
+  return bor(pick(first), shift_right<16>(pick(add(first, Ints16::all(2)))));
 }
 
 // Two lines of the cache hold elements (0, 1) and (2, 3), the first in the lower half.
-QUIRE_INLINE I even_links(I a, I b) { return {_mm512_mask_blend_epi16(0x55555555, shift_left<16>(a).v, b.v)}; }
-QUIRE_INLINE I odd_links(I a, I b) { return {_mm512_mask_blend_epi16(0x55555555, a.v, shift_right<16>(b).v)}; }
-QUIRE_INLINE F add_links(I x, I line, F sum) { return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)line.v)}; }
+QUIRE_INLINE Ints16 even_links(Ints16 a, Ints16 b) {
+  return {_mm512_mask_blend_epi16(0x55555555, shift_left<16>(a).v, b.v)};
+}
+QUIRE_INLINE Ints16 odd_links(Ints16 a, Ints16 b) {
+  return {_mm512_mask_blend_epi16(0x55555555, a.v, shift_right<16>(b).v)};
+}
+QUIRE_INLINE Floats16 add_links(Ints16 x, Ints16 line, Floats16 sum) {
+  return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)line.v)};
+}
 
-// As add_products(). kWhole: 16 elements in both places, so that nothing depends on how many there are.
+// As add_products(). kWhole: 16 elements in both places, a compile-time constant.
 template <bool kWhole, int kQueries, int kColumns>
 [[gnu::noinline]] void add_linked(const Chunk& c, int column, int query) {
-  F even[kQueries][kColumns], odd[kQueries][kColumns];
+  Floats16 even[kQueries][kColumns], odd[kQueries][kColumns];
   QUIRE_UNROLL
   for (int q = 0; q < kQueries; ++q) {
     QUIRE_UNROLL
-    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = set1(0.0f);
+    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = Floats16::all(0.0f);
   }
   QUIRE_UNROLL
   for (int place = 0; place < 2; ++place) {
@@ -45,14 +51,14 @@ template <bool kWhole, int kQueries, int kColumns>
         for (int line = 0; line < kPageTokens / 2; ++line) __builtin_prefetch(next + 64 * line);
       }
     }
-    // load_a and load_b give the two lines of four elements.
+    // load_a and load_b load the two lines of four elements.
     const auto step = [&](int link, const auto& load_a, const auto& load_b) __attribute__((always_inline)) {
-      I line[kColumns];
+      Ints16 line[kColumns];
       QUIRE_UNROLL
       for (int i = 0; i < kColumns; ++i) line[i] = even_links(load_a(at[i]), load_b(at[i] + 64));
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const I x = bits(set1(numbers[q * kAttentionChunk + link]));
+        const Ints16 x = bits(Floats16::all(numbers[q * kAttentionChunk + link]));
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) even[q][i] = add_links(x, line[i], even[q][i]);
       }
@@ -60,12 +66,12 @@ template <bool kWhole, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) line[i] = odd_links(load_a(at[i]), load_b(at[i] + 64));
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
-        const I x = bits(set1(numbers[q * kAttentionChunk + link + 1]));
+        const Ints16 x = bits(Floats16::all(numbers[q * kAttentionChunk + link + 1]));
         QUIRE_UNROLL
         for (int i = 0; i < kColumns; ++i) odd[q][i] = add_links(x, line[i], odd[q][i]);
       }
     };
-    const auto whole = [](const std::byte* p) __attribute__((always_inline)) { return load_int(p); };
+    const auto whole = [](const std::byte* p) __attribute__((always_inline)) { return Ints16::load(p); };
     int link = 0;
     QUIRE_UNROLL
     for (; 2 * link + 4 <= elements; link += 2) {
@@ -73,12 +79,13 @@ template <bool kWhole, int kQueries, int kColumns>
       QUIRE_UNROLL
       for (int i = 0; i < kColumns; ++i) at[i] += 128;
     }
-    // Up to three elements are left; the slots of those that are not there may hold anything.
+    // Up to three elements remain; the slots of missing ones may hold anything.
     if (const int left = elements % 4; left != 0) {
       const __mmask32 a = left == 1 ? 0x55555555 : 0xffffffff, b = left == 3 ? 0x55555555 : 0;
       step(
-          link, [&](const std::byte* p) __attribute__((always_inline)) { return I{_mm512_maskz_loadu_epi16(a, p)}; },
-          [&](const std::byte* p) __attribute__((always_inline)) { return I{_mm512_maskz_loadu_epi16(b, p)}; });
+          link,
+          [&](const std::byte* p) __attribute__((always_inline)) { return Ints16{_mm512_maskz_loadu_epi16(a, p)}; },
+          [&](const std::byte* p) __attribute__((always_inline)) { return Ints16{_mm512_maskz_loadu_epi16(b, p)}; });
     }
   }
   float* sums = c.sums + static_cast<size_t>(query) * c.sums_stride + column * kLanes;
@@ -87,7 +94,7 @@ template <bool kWhole, int kQueries, int kColumns>
   for (int q = 0; q < kQueries; ++q, sums += c.sums_stride) {
     QUIRE_UNROLL
     for (int i = 0; i < kColumns; ++i) {
-      const F so_far = {_mm512_maskz_loadu_ps(kept, sums + i * kLanes)};
+      const Floats16 so_far = {_mm512_maskz_loadu_ps(kept, sums + i * kLanes)};
       store(sums + i * kLanes, add(so_far, add(even[q][i], odd[q][i])));
     }
   }
@@ -110,7 +117,7 @@ struct PairUnit {
           });
     }
   }
-  static void put_bf16(F x0, F x1, float* numbers) { _mm512_storeu_si512(numbers, links(x0, x1).v); }
+  static void put_bf16(Floats16 x0, Floats16 x1, float* numbers) { _mm512_storeu_si512(numbers, links(x0, x1).v); }
 };
 
 void pair_attention(const AttentionArgs& a, const AttentionTile& tile) {
@@ -119,4 +126,4 @@ void pair_attention(const AttentionArgs& a, const AttentionTile& tile) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -1,5 +1,5 @@
-// Linears over packed weights, for the instruction set that the including file is compiled for. The sums are
-// reference.cc's, in its order.
+// Linears over packed weights, for the instruction set of the including file. Sums are taken in the order of
+// reference.cc.
 
 #include <type_traits>
 
@@ -7,10 +7,10 @@
 #include "kernels/x86/linear_float.inc.h"
 #include "kernels/x86/linear_int8.inc.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// out [kFloatPanels][kTileRows][kPanel]: `panels` panels from p times `rows` rows of inputs, at most kTileRows.
+// out [kFloatPanels][kTileRows][kPanel] = panels p .. p + panels - 1 times `rows` <= kTileRows rows of inputs.
 using Product = void (*)(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
                          float* out);
 
@@ -58,12 +58,12 @@ void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, float* ou
   alignas(64) float bias[kPanel] = {};
   for (int i = 0; a.bias && i < kPanel && i < left; ++i) bias[i] = a.bias[n + i];
   for (int r = 0; r < rows; ++r) {
-    F value = load(out + r * kPanel);
-    if (a.bias) value = add(value, load(bias));
-    if (up) value = mul(silu(value), load(up + r * kPanel));
+    Floats16 value = Floats16::load(out + r * kPanel);
+    if (a.bias) value = add(value, Floats16::load(bias));
+    if (up) value = mul(silu(value), Floats16::load(up + r * kPanel));
     float* y = a.y + static_cast<size_t>(row_begin + r) * a.y_stride + n;
     if (left >= kPanel) {
-      store(y, a.accumulate ? add(load(y), value) : value);
+      store(y, a.accumulate ? add(Floats16::load(y), value) : value);
     } else {
       alignas(64) float last[kPanel];
       store(last, value);
@@ -72,7 +72,7 @@ void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, float* ou
   }
 }
 
-// The lines that finish_panel() will write: they come from far where a matrix has many rows.
+// Prefetches the lines that finish_panel() will write: with many rows, they are in memory or a far cache.
 void prefetch_outputs(const LinearArgs& a, int p, int panels, int row_begin, int rows) {
   for (int r = 0; r < rows; ++r) {
     const float* y = a.y + static_cast<size_t>(row_begin + r) * a.y_stride + p * kPanel;
@@ -102,4 +102,4 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

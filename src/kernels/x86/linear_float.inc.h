@@ -1,25 +1,25 @@
-// Products of panels with float activations (kBf16: rounded, kept in float32; kF32). For many rows some blocks of up to
-// two panels are decoded to float32 for all of them, and multiplied in tiles of registers.
+// Products of panels with float activations (kF32; kBf16: rounded, kept in float32). For many rows, a few blocks of up
+// to two panels are decoded to float32 once and multiplied in tiles of registers.
 #pragma once
 
 #include "kernels/x86/panel_source.inc.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// What a step of a chain multiplies. kLine: steps of 8 inputs, even and odd chains in turn.
+// What a step of a chain multiplies. kLine: steps per 8 inputs, alternately of the even and the odd chain.
 struct Singles {  // one input, in float32
   static constexpr int kLine = 8;
   QUIRE_INLINE Floats input(const FloatBlock& x, int step) { return Floats::all(x.x[step]); }
   QUIRE_INLINE Floats multiply(Floats x, Floats w, Floats sum) { return fma(x, w, sum); }
 };
 #if defined(__AVX512BF16__)
-// VDPBF16PS is two FMAs one after the other, of the upper and then of the lower halves, with subnormal numbers as zero:
-// the next two links of a chain. (Documented so by Intel; AMD's gives the same bits.) So inputs 4j and 4j + 2, the next
-// of the even chain, share a dword, and 4j + 1 and 4j + 3, of the odd one.
+// VDPBF16PS does two FMAs in sequence, of the upper and then the lower halves, with subnormal numbers as zero: the next
+// two links of a chain. (Intel documents this; AMD's gives the same bits.) So inputs 4j and 4j + 2, the next of the
+// even chain, share a dword, and so do 4j + 1 and 4j + 3 of the odd one.
 struct PairBlock {
-  uint32_t pairs[kBlock / 2];
-  float unused[kBlock / 2];
+  uint32_t pairs[kBlockInputs / 2];
+  float unused[kBlockInputs / 2];
   float sum;  // as FloatBlock::sum
   float unused_too[3];
 };
@@ -35,11 +35,11 @@ struct Pairs {  // two inputs and two weights
     return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)w.v)};
   }
 };
-struct SinglesOfPairs {  // one input, out of its pair: for weights that are no bf16 numbers
+struct SinglesOfPairs {  // one input, taken from its pair: for weights that bf16 cannot represent
   static constexpr int kLine = 8;
   QUIRE_INLINE Floats input(const FloatBlock& x, int step) {
     const Ints both = pair(x, step / 4 * 2 + step % 2);
-    return Floats::bits(step % 4 < 2 ? band(both, Ints::all(static_cast<int32_t>(0xffff0000))) : shift_left<16>(both));
+    return bits(step % 4 < 2 ? band(both, Ints::all(static_cast<int32_t>(0xffff0000))) : shift_left<16>(both));
   }
   QUIRE_INLINE Floats multiply(Floats x, Floats w, Floats sum) { return fma(x, w, sum); }
 };
@@ -50,19 +50,19 @@ using SinglesOfPairs = Singles;
 #endif
 
 // A tile: two registers of outputs times kFloatRows rows, each with an even and an odd chain: 24 registers on AVX-512
-// (two panels), 12 on AVX2 (the halves of one). One broadcast input serves two FMAs, one loaded weight kFloatRows.
+// (two panels), 12 on AVX2 (the halves of one). Each broadcast input feeds two FMAs, each loaded weight kFloatRows.
 inline constexpr int kFloatRows = kWidth == 16 ? 6 : 3;
 inline constexpr int kFloatPanels = 2 / kHalves;
-inline constexpr int kFloatBlocks = 4;  // decoded at once: 8 KiB a panel
+inline constexpr int kFloatBlocks = 4;  // decoded together: 8 KiB per panel
 
-// One panel's decoded blocks: quants (or dequantized weights) [inputs][outputs], and what belongs to them.
+// Decoded blocks of one panel: quants (or dequantized weights) [inputs][outputs], scales and minima.
 struct FloatBlocks {
-  alignas(64) float w[kFloatBlocks][kBlock][kPanel];  // or pairs of bf16 [kBlock / 2]
+  alignas(64) float w[kFloatBlocks][kBlockInputs][kPanel];  // or pairs of bf16 [kBlockInputs / 2]
   alignas(64) float scales[kFloatBlocks][2][kPanel];
   alignas(64) float minima[kFloatBlocks][kPanel];
 };
 
-// Byte kByte of each dword as a float, zero point taken off.
+// Byte kByte of each dword as a float, minus the zero point.
 template <TensorType kType, int kByte>
 QUIRE_INLINE Floats widen_byte(Ints bytes) {
   constexpr PackedFormat kFormat = packed_format(kType);
@@ -72,8 +72,8 @@ QUIRE_INLINE Floats widen_byte(Ints bytes) {
   return Floats::of(kZero<kType> == 0 ? q : sub(q, Ints::all(kZero<kType>)));
 }
 
-// Line kLine (8 inputs) of block b of a panel as floats: unquantized weights, quants, or, if kDequantize, the weights
-// that quants stand for.
+// Line kLine (8 inputs) of block b of a panel as floats: unquantized weights, quants or, if kDequantize, dequantized
+// weights.
 template <TensorType kType, bool kDequantize, int kLine>
 QUIRE_INLINE void float_line(const PackedMatrix& m, int p, int b, int half, Floats (&w)[8]) {
   const std::byte* block = m.panel(p) + m.layout.quants + static_cast<size_t>(b) * m.layout.block_bytes;
@@ -86,8 +86,8 @@ QUIRE_INLINE void float_line(const PackedMatrix& m, int p, int b, int half, Floa
   } else if constexpr (kType == TensorType::BF16) {
     for (int i = 0; i < 8; i += 2) {
       const Ints pair = Ints::load(block + ((8 * kLine + i) * kPanel + 2 * outputs) * 2);
-      w[i] = Floats::bits(shift_left<16>(pair));
-      w[i + 1] = Floats::bits(band(pair, Ints::all(static_cast<int32_t>(0xffff0000))));
+      w[i] = bits(shift_left<16>(pair));
+      w[i + 1] = bits(band(pair, Ints::all(static_cast<int32_t>(0xffff0000))));
     }
   } else {
     const Packed<kType> from(m, p);
@@ -117,7 +117,7 @@ QUIRE_INLINE void step_line(const PackedMatrix& m, int p, int b, int half, Float
     float_line<kType, kDequantize, kLine>(m, p, b, half, w);
     for (int i = 0; i < 4; ++i) {
       const int first = i / 2 * 4 + i % 2;
-      steps[i] = Floats::bits(bor(as_ints(w[first]), shift_right<16>(as_ints(w[first + 2]))));
+      steps[i] = bits(bor(bits(w[first]), shift_right<16>(bits(w[first + 2]))));
     }
   }
 }
@@ -127,7 +127,7 @@ template <class Steps, TensorType kType, bool kDequantize, int kRows>
 QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byte* x, size_t x_stride, float* out,
                              Prefetch& prefetch) {
   constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr int kLength = kDequantize ? kBlock : kFormat.group;
+  constexpr int kLength = kDequantize ? kBlockInputs : kFormat.group;
   constexpr bool kMinima = !kDequantize && kFormat.has_minimum;
   Floats acc[kRows], low[kRows];
   for (int r = 0; r < kRows; ++r) acc[r] = low[r] = Floats::all(0.0f);
@@ -176,7 +176,7 @@ QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byt
   for (int r = 0; r < kRows; ++r) store(out + r * kPanel + h * kWidth, kMinima ? add(acc[r], low[r]) : acc[r]);
 }
 
-// Rows up to which decoding the weights again for each four costs less than storing them decoded.
+// Up to this many rows, decoding the weights again for every four rows is cheaper than storing them decoded.
 inline constexpr int kFewFloatRows = 8;
 template <class Steps, TensorType kType, bool kDequantize>
 void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
@@ -209,7 +209,7 @@ void decode_blocks(const PackedMatrix& m, int p, int begin, int end, FloatBlocks
       put.template operator()<2>(), put.template operator()<3>();
       if constexpr (!kDequantize) {
         const Packed<kType> from(m, p);
-        for (int g = 0; g < kBlock / from.kGroup; ++g)
+        for (int g = 0; g < kBlockInputs / from.kGroup; ++g)
           store(out.scales[b - begin][g] + h * kWidth, from.scale(b, g, h));
         if constexpr (from.kHasMinimum) store(out.minima[b - begin] + h * kWidth, from.minimum(b, h));
       }
@@ -217,7 +217,7 @@ void decode_blocks(const PackedMatrix& m, int p, int begin, int end, FloatBlocks
   }
 }
 
-// How an even and an odd chain end: in groups of kGroup that share a scale, or (0) in whole blocks that have none.
+// kGroup: inputs that share a scale and so end the even and odd chains; 0: whole blocks without a scale.
 // acc [kFloatPanels][kTileRows][kPanel].
 template <class Steps, int kGroup, int kRegisters, int kRows>
 QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::byte* x, size_t x_stride, float* acc) {
@@ -274,7 +274,7 @@ void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_
   }
 }
 
-// low [rows][kPanel] += the minima's part.
+// low [rows][kPanel] += minima times the sums of the inputs.
 void add_minima(const FloatBlocks& panel, int blocks, const std::byte* x, size_t x_stride, int rows, float* low) {
   for (int r = 0; r < rows; ++r) {
     const auto* row = reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride);
@@ -288,7 +288,7 @@ void add_minima(const FloatBlocks& panel, int blocks, const std::byte* x, size_t
   }
 }
 
-// out [panels][kTileRows][kPanel] = panels p and, if `panels` is 2, p + 1 times the rows.
+// out [panels][kTileRows][kPanel] = panel p (and p + 1, if `panels` is 2) times the rows.
 template <class Steps, TensorType kType, bool kDequantize>
 void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
   constexpr PackedFormat kFormat = packed_format(kType);
@@ -326,4 +326,4 @@ void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, 
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -2,14 +2,14 @@
 
 #include "kernels/x86/panel_source.inc.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// A tile: rows and panels whose sums stay in registers. On AVX-512 two panels side by side share each broadcast input
-// (one panel takes as many loads as products, and both units are full): 8 dots, 8 sums, 8 minima, 5 more. On AVX2 one
-// register of outputs.
+// A tile: rows and panels whose sums stay in registers. AVX-512: two adjacent panels share each broadcast input,
+// because one panel needs as many loads as products; 8 dots, 8 sums, 8 minima and 5 others fill the registers. AVX2:
+// one register of outputs.
 inline constexpr int kMostInt8Rows = 8;  // of a tile of one panel
-inline constexpr int kFewestBeside = 5;  // rows that are worth two panels: fewer wait for memory
+inline constexpr int kFewestBeside = 5;  // rows from which two panels pay off: fewer are bound by memory
 #if defined(__AVX512F__)
 inline constexpr int kPanelsBeside = 2;
 template <class Source>
@@ -20,15 +20,15 @@ template <class Source>
 inline constexpr int kRowsBeside = kMostInt8Rows;
 #endif
 
-// Sums so far [rows][kPanel] of each panel, between the parts of K that one pass works on.
+// Sums [rows][kPanel] of each panel, carried from one part of K to the next.
 struct Int8Sums {
-  float *acc, *low;  // low: nullptr where there is one part
-  bool begin, end;   // the first part: from zero; the last: acc becomes acc + low
+  float *acc, *low;  // low: nullptr if K is not cut
+  bool begin, end;   // first part: start from zero; last part: acc becomes acc + low
   static constexpr size_t kPanelStride = kTileRows * kPanel;
 };
 
-// One register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of `sources`, added to
-// `out`; x: the rows' inputs of block 0.
+// Adds to `out` one register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of
+// `sources`. x: the rows' inputs of block 0.
 template <int kRows, int kPanels, class Source>
 QUIRE_INLINE void int8_tile(const Source* sources, int h, int blocks, const std::byte* x, size_t x_stride,
                             const Int8Sums& out, Prefetch& prefetch) {
@@ -127,7 +127,7 @@ QUIRE_INLINE void int8_tile(const Source* sources, int h, int blocks, const std:
   }
 }
 
-// Group i of `groups`, of nearly equal size, of the rows.
+// The rows are cut into `groups` groups of nearly equal size; this is group i.
 template <int kPanels, class Source>
 QUIRE_INLINE void int8_group(const Source* sources, int blocks, const std::byte* x, size_t x_stride, int rows, int i,
                              int groups, const Int8Sums& sums, Prefetch& prefetch) {
@@ -143,18 +143,18 @@ QUIRE_INLINE void int8_group(const Source* sources, int blocks, const std::byte*
   with_count<kPanels == 1 ? kMostInt8Rows : kRowsBeside<Source>>(count, take);
 }
 
-// out [kPanels][kTileRows][kPanel] = panels from p times the rows.
+// out [kPanels][kTileRows][kPanel] = panels p .. p + kPanels - 1 times the rows.
 template <TensorType kType, int kPanels>
 void int8_beside(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
   using From = Packed<kType>;
-  // Instructions that multiply bytes into 32 bits do not care how many bits there are.
+  // Instructions that multiply bytes into 32 bits work for quants of any number of bits.
   using Bytes = Expanded<kSignedOffset != 0 ? 8 : From::kBits, From::kGroup, From::kHasMinimum>;
   const From from[] = {{m, p}, {m, p + kPanels - 1}};
   constexpr int kRows = kPanels == 1 ? kMostInt8Rows : kRowsBeside<From>;
   const int blocks = m.blocks(), groups = (rows + kRows - 1) / kRows;
   Prefetch prefetch = groups * kHalves * kPanels == 1 ? Prefetch::ahead(m, p, blocks)
                                                       : Prefetch::next_panels(m, p, kPanels, blocks * groups * kHalves);
-  // 4 and 8 bits take less to decode than to load again.
+  // 4 and 8 bits are cheaper to decode again than to load decoded.
   if (groups == 1 || From::kBits == 4 || From::kBits == 8) {
     for (int i = 0; i < groups; ++i)
       int8_group<kPanels>(from, blocks, x, x_stride, rows, i, groups, {out, nullptr, true, true}, prefetch);
@@ -172,7 +172,7 @@ void int8_beside(const PackedMatrix& m, int p, const std::byte* x, size_t x_stri
   }
 }
 
-// out [panels][kTileRows][kPanel] = panels from p, at most kFloatPanels, times the rows.
+// out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows; panels <= kFloatPanels.
 template <TensorType kType>
 void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
   static_assert(kFloatPanels == kPanelsBeside);
@@ -183,4 +183,4 @@ void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, s
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -1,22 +1,22 @@
-// Where a product takes its weights from: a packed panel, decoded register by register, or a few of its blocks decoded
-// beforehand (Expanded) for many rows. And the prefetching of panels.
+// The weights of a product: a packed panel, decoded register by register (Packed), or some of its blocks, decoded in
+// advance for many rows (Expanded). Also the prefetching of panels.
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/x86/register.h"
+#include "kernels/x86/quants.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// Rows whose sums a product keeps in memory while it walks through a panel: two panels' take 8 KiB of the L1 cache.
+// Rows whose sums a product keeps in memory while it reads a panel: those of two panels take 8 KiB of the L1 cache.
 inline constexpr int kTileRows = 64;
 
-// The quants of a line of a block for kWidth outputs: low and high nibble places (for 8 bits, two lines).
+// The quants of a line of a block for kWidth outputs: from low and high nibbles (8 bits: from two lines).
 struct LinePair {
   Ints low, high;
 };
 
-// What the zero of a type's unsigned bytes is: sums of products are too large by kZero times the sum of the inputs.
+// The zero point of a type's unsigned bytes: sums of products are too large by kZero times the sum of the inputs.
 template <TensorType kType>
 inline constexpr int kZero = packed_format(kType).bits == 8 ? kSignedOffset : packed_format(kType).zero;
 
@@ -81,13 +81,13 @@ class Packed {
   const std::byte *panel_, *supers_, *super_minima_, *scales_, *minima_, *quants_;
 };
 
-inline constexpr int kExpandedBlocks = 16;  // 13 KiB: with eight rows of inputs, a quarter of an L1 cache
+inline constexpr int kExpandedBlocks = 16;  // 13 KiB: together with eight rows of inputs, a quarter of an L1 cache
 
-// Blocks of a panel, decoded: quants to bytes, scales and minima to floats. kBitsOf: the bits the quants have.
+// Decoded blocks of a panel: quants as bytes, scales and minima as floats. kBitsOf: the bits of a quant.
 template <int kBitsOf, int kGroupOf, bool kHasMinimumOf>
 class Expanded {
  public:
-  static constexpr int kBits = kBitsOf, kGroup = kGroupOf, kGroups = kBlock / kGroup;
+  static constexpr int kBits = kBitsOf, kGroup = kGroupOf, kGroups = kBlockInputs / kGroup;
   static constexpr bool kHasMinimum = kHasMinimumOf;
 
   template <TensorType kType>
@@ -120,22 +120,22 @@ class Expanded {
   [[gnu::always_inline]] Floats minimum(int b, int half) const { return Floats::load(minima_[b] + half * kWidth); }
 
  private:
-  alignas(64) std::byte quants_[kExpandedBlocks][kBlock * kPanel];
+  alignas(64) std::byte quants_[kExpandedBlocks][kBlockInputs * kPanel];
   alignas(64) float scales_[kExpandedBlocks][kGroups][kPanel];
   alignas(64) float minima_[kHasMinimum ? kExpandedBlocks : 1][kPanel];
   int zero_ = 0;
 };
 
-// Prefetches a panel's worth of bytes, evenly over the `calls` of next() while a product works on a panel that lies in
-// memory: so that reads never wait for multiplications, nor come in bursts that multiplications wait for.
+// Prefetches the bytes of a panel, spread evenly over `calls` calls of next() during a product. So reads and
+// multiplications overlap instead of waiting for each other.
 class Prefetch {
  public:
-  // Of a product that walks through the panel once: a constant distance ahead of it. Towards the end that is the next
-  // panel's scales and first quants.
+  // For a product that reads the panel once: a constant distance ahead. Near the end this reaches the next panel's
+  // scales and first quants.
   QUIRE_INLINE Prefetch ahead(const PackedMatrix& m, int p, int calls) {
     return {m.panel(p) + m.layout.quants + kAhead, m.layout.bytes, calls};
   }
-  // Of one that walks through them several times: the next panels.
+  // For a product that reads its panels several times: the next panels.
   QUIRE_INLINE Prefetch next_panels(const PackedMatrix& m, int p, int panels, int calls) {
     const size_t bytes = m.layout.bytes * static_cast<size_t>(panels);
     return {m.panel(p) + bytes, bytes, calls};
@@ -150,10 +150,10 @@ class Prefetch {
   [[gnu::always_inline]] Prefetch(const std::byte* begin, size_t bytes, int calls)
       : at_(reinterpret_cast<const char*>(begin)), step_(bytes / static_cast<size_t>(calls)) {}
 
-  static constexpr size_t kAhead = 8192;
+  static constexpr size_t kAhead = 8192;  // bytes: best of 2, 4 and 8 KiB for one row (docs/performance.md)
   const char* at_;
   size_t step_;
 };
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -1,18 +1,18 @@
-// The limit that benchmarks are reported beside.
+// The rate of multiplications on registers: the limit that benchmarks compare with.
 
 #include <utility>
 
 #include "kernels/kernels.h"
 #include "kernels/x86/linear_float.inc.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-// Twelve independent chains hide the latency of the multiplications on two ports. Unrolled by hand: what the compiler
-// leaves in a loop it keeps in memory.
+// Twelve independent chains hide the latency (4 to 5 cycles) of multiplications on two ports. Unrolled by hand, because
+// the compiler keeps arrays that a loop indexes in memory.
 template <size_t... kChain>
 double peak_of(std::index_sequence<kChain...>, Activations activations, int64_t rounds) {
-  // The compiler must neither see that all chains compute the same nor drop what nobody reads.
+  // Hides from the compiler that all chains are equal and that nothing reads their results.
   const auto opaque = [](auto& a) __attribute__((always_inline)) { asm volatile("" : "+x"(a.v)); };
   constexpr int64_t kChains = sizeof...(kChain);
   if (activations == Activations::kInt8) {
@@ -37,4 +37,4 @@ double peak(Activations activations, int64_t rounds) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

@@ -1,34 +1,35 @@
-// Norms and activation blocks, written once over x86/vector.h. The sums are reference.cc's, in its order.
+// Norms and activation blocks, written once over x86/vector.h. Sums are taken in the order of reference.cc.
 
 #include "base/half.h"
 #include "kernels/kernels.h"
 #include "kernels/x86/vector.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
 float norm_factor(const float* x, int cols, float epsilon) {
-  F squares = set1(0.0f);
+  Floats16 squares = Floats16::all(0.0f);
   int i = 0;
   for (; i + kLanes <= cols; i += kLanes) {
-    const F v = load(x + i);
+    const Floats16 v = Floats16::load(x + i);
     squares = fma(v, v, squares);
   }
   if (i < cols) {
     alignas(64) float last[kLanes] = {};
     for (int j = 0; i + j < cols; ++j) last[j] = x[i + j];
-    const F v = load(last);
+    const Floats16 v = Floats16::load(last);
     squares = fma(v, v, squares);
   }
   return 1.0f / __builtin_sqrtf(sum_lanes(squares) / static_cast<float>(cols) + epsilon);
 }
 
-QUIRE_INLINE void write_int8(F x0, F x1, Int8Block& out) {
+QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
   const float largest = largest_magnitude(x0, x1);
   out.scale = largest / 127.0f;
-  const F inverse = set1(largest >= kSmallestInt8 ? 127.0f / largest : 0.0f), bottom = set1(-127.0f);
+  const Floats16 inverse = Floats16::all(largest >= kSmallestInt8 ? 127.0f / largest : 0.0f),
+                 bottom = Floats16::all(-127.0f);
   const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);  // kPairOrder, twice
-  const F halves[2] = {x0, x1};
+  const Floats16 halves[2] = {x0, x1};
   for (int half = 0; half < 2; ++half) {
     const __m128i bytes = to_bytes(to_int(max(mul(halves[half], inverse), bottom)));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), _mm_shuffle_epi8(bytes, order));
@@ -40,15 +41,15 @@ QUIRE_INLINE void write_int8(F x0, F x1, Int8Block& out) {
 // FloatBlock::sum of a block of rounded inputs.
 QUIRE_INLINE float sum_even_odd(const float* x) {
   __m128 sums = _mm_setzero_ps();
-  for (int i = 0; i < kBlock; i += 2)
+  for (int i = 0; i < kBlockInputs; i += 2)
     sums = _mm_add_ps(sums, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(x + i)));
   return sums[0] + sums[1];
 }
 
-QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) {
+QUIRE_INLINE void write_floats(Floats16 x0, Floats16 x1, bool round_to_bf16, FloatBlock& out) {
   store(out.x, x0);
   store(out.x + kLanes, x1);
-  if (!round_to_bf16) return;  // the sum is used with bf16 only
+  if (!round_to_bf16) return;  // only bf16 uses the sum
   store(out.x, to_bf16(x0));
   store(out.x + kLanes, to_bf16(x1));
   out.sum = sum_even_odd(out.x);
@@ -58,20 +59,21 @@ QUIRE_INLINE void write_floats(F x0, F x1, bool round_to_bf16, FloatBlock& out) 
 template <class Write>
 QUIRE_INLINE void for_each_block(const QuantizeArgs& a, int row, Write write) {
   const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
-  const F factor = set1(a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f);
-  for (int k = 0; k < a.cols; k += kBlock) {
-    F x0, x1, w0 = set1(1.0f), w1 = w0;
-    if (k + kBlock <= a.cols) {
-      x0 = load(x + k), x1 = load(x + k + kLanes);
-      if (a.norm_weight) w0 = load(a.norm_weight + k), w1 = load(a.norm_weight + k + kLanes);
+  const Floats16 factor = Floats16::all(a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f);
+  for (int k = 0; k < a.cols; k += kBlockInputs) {
+    Floats16 x0, x1, w0 = Floats16::all(1.0f), w1 = w0;
+    if (k + kBlockInputs <= a.cols) {
+      x0 = Floats16::load(x + k), x1 = Floats16::load(x + k + kLanes);
+      if (a.norm_weight) w0 = Floats16::load(a.norm_weight + k), w1 = Floats16::load(a.norm_weight + k + kLanes);
     } else {
-      alignas(64) float last[2][kBlock] = {};
+      alignas(64) float last[2][kBlockInputs] = {};
       for (int i = 0; k + i < a.cols; ++i)
         last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
-      x0 = load(last[0]), x1 = load(last[0] + kLanes), w0 = load(last[1]), w1 = load(last[1] + kLanes);
+      x0 = Floats16::load(last[0]), x1 = Floats16::load(last[0] + kLanes), w0 = Floats16::load(last[1]),
+      w1 = Floats16::load(last[1] + kLanes);
     }
     if (a.norm_weight) x0 = mul(mul(x0, factor), w0), x1 = mul(mul(x1, factor), w1);
-    write(k / kBlock, x0, x1);
+    write(k / kBlockInputs, x0, x1);
   }
 }
 
@@ -79,7 +81,7 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
     for_each_block(
-        a, row, [&](int b, F x0, F x1) __attribute__((always_inline)) {
+        a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
           if (a.to == Activations::kInt8) {
             write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
           } else {
@@ -90,4 +92,4 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA

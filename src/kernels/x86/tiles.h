@@ -1,5 +1,5 @@
-// The eight tile registers of AMX. The kernels that use them are written over a policy `Tiles`: this one, or the
-// emulation in plain C++ that tests run on machines without (tests/unit/kernels/emulated_tiles.h).
+// The eight tile registers of AMX. Kernels that use them are templates over a policy `Tiles`: this one, or an emulation
+// in plain C++ for tests on machines without AMX (tests/unit/kernels/emulated_tiles.h).
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,21 @@
 namespace quire {
 namespace {
 
-// How the registers are cut while a kernel runs: 0..3 hold sums, [rows][16] of 32 bits; 4 and 5 inputs, [rows][depth
-// bytes]; 6 and 7 weights, [depth / 4][16] of 4 bytes.
+// The shapes of the registers while a kernel runs:
+//   0..3  sums     [rows][16] of 32 bits
+//   4, 5  inputs   [rows][depth bytes]
+//   6, 7  weights  [depth / 4][16] of 4 bytes
 struct TileShape {
   int rows;   // 1 .. 16
-  int depth;  // bytes of a row of inputs: 4 .. 64
+  int depth;  // bytes per row of inputs: 4 .. 64
 };
 
-// Assembly rather than intrinsics: those of gcc 12 declare 8 of the configuration's 64 bytes as read and nothing of
-// what a tile load reads, so that stores before them may be dropped; and they take no template parameter.
+// Assembly rather than intrinsics: gcc 12's declare only 8 of the configuration's 64 bytes as read and nothing of what
+// a tile load reads, so that earlier stores may be dropped; and they accept no template parameter.
 class NativeTiles {
  public:
-  // Configures the registers of this thread until the end of the call that this lives in: about a hundred cycles,
-  // against tens of microseconds of work. Nothing stays behind that a context switch would have to save.
+  // Configures this thread's registers until the destructor releases them, so that no context switch has to save them.
+  // Costs about a hundred cycles per call, compared with tens of microseconds of work.
   [[gnu::always_inline]] explicit NativeTiles(TileShape shape) {
     struct {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -41,7 +43,7 @@ class NativeTiles {
   [[gnu::always_inline]] void zero() {
     asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
   }
-  // Rows `stride` bytes apart.
+  // Loads rows that are `stride` bytes apart.
   template <int kTile>
   [[gnu::always_inline]] void load(const void* p, size_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
@@ -50,12 +52,12 @@ class NativeTiles {
   [[gnu::always_inline]] void store(void* p, size_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
   }
-  // sums += inputs * weights, signed bytes: exact.
+  // sums += inputs * weights of signed bytes; exact.
   template <int kSums, int kInputs, int kWeights>
   [[gnu::always_inline]] void dot_int8() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
   }
-  // sums += even + odd: chains of FMAs over the even and the odd inputs, from 0; subnormal numbers count as zero.
+  // sums += even + odd: chains of FMAs from 0 over the even and the odd inputs; subnormal numbers are zero.
   template <int kSums, int kInputs, int kWeights>
   [[gnu::always_inline]] void dot_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));

@@ -1,4 +1,4 @@
-// Llama, and what the models after it have in common with it.
+// Llama, and what the families derived from it share.
 
 #include <cmath>
 #include <utility>
@@ -17,22 +17,25 @@ RopeConfig::Scaling scaling_of(const std::string& name, const std::string& where
   if (name == "linear") return RopeConfig::Scaling::kLinear;
   if (name == "llama3") return RopeConfig::Scaling::kLlama3;
   if (name == "yarn") return RopeConfig::Scaling::kYarn;
-  throw unsupported("{}: rope scaling '{}'; there are default, linear, llama3, yarn", where, name);
+  throw unsupported("{}: rope scaling '{}' is not supported; supported: default, linear, llama3, yarn", where, name);
 }
 
-// rope_scaling with rope_theta beside it (transformers 4), or rope_parameters (5); the former wins there.
+// rope_scaling next to rope_theta (transformers 4), or rope_parameters (transformers 5). The former takes precedence,
+// as in transformers.
 void read_rope_hf(const JsonField& config, RopeConfig& rope) {
   rope.theta = config.get_or<double>("rope_theta", 10000.0);
   auto parameters = config.find("rope_scaling");
   if (!parameters || parameters->json().empty()) parameters = config.find("rope_parameters");
   for (const JsonField* object : {&config, parameters ? &*parameters : &config}) {
     if (const double part = object->get_or<double>("partial_rotary_factor", 1.0); part != 1) {
-      throw unsupported("{}: {}; this family turns whole heads", object->where("partial_rotary_factor"), part);
+      throw unsupported("{}: {} is not supported; this family rotates whole heads",
+                        object->where("partial_rotary_factor"), part);
     }
   }
   if (!parameters) return;
   for (const auto& [key, value] : parameters->json().items()) {
-    if (value.is_object()) throw unsupported("{}: parameters of its own for a kind of layer", parameters->where(key));
+    if (value.is_object())
+      throw unsupported("{}: separate parameters for a kind of layer are not supported", parameters->where(key));
   }
   rope.theta = parameters->get_or<double>("rope_theta", rope.theta);
   const char* key = parameters->has("rope_type") ? "rope_type" : "type";
@@ -57,7 +60,7 @@ void read_rope_hf(const JsonField& config, RopeConfig& rope) {
     throw unsupported("{}: only true is supported", parameters->where("truncate"));
 }
 
-// What would change the angles or what they are multiplied with, unless it has the value that is computed with.
+// Refuses settings that would change the angles or their amplitude; Quire computes only with the values listed here.
 void check_rope_gguf(const Gguf& gguf, const std::string& arch) {
   constexpr std::pair<const char*, double> kComputed[] = {{"attn_factor", 1},     {"yarn_attn_factor", 1},
                                                           {"yarn_ext_factor", 1}, {"yarn_beta_fast", 32},
@@ -69,7 +72,8 @@ void check_rope_gguf(const Gguf& gguf, const std::string& arch) {
   }
 }
 
-// Settings that make another model of it, which no Llama or Qwen2 has: what they are where they change nothing.
+// Refuses settings that no Llama or Qwen2 has and that would make it a different model. neutral: the value without
+// effect.
 void refuse_other_models(const Gguf& gguf, const std::string& arch) {
   struct Setting {
     std::string_view key;
@@ -87,16 +91,15 @@ void refuse_other_models(const Gguf& gguf, const std::string& arch) {
   for (const auto& [name, neutral] : kSettings) {
     const std::string key = fmt::format("{}.{}", arch, name);
     const auto value = gguf.get_or<double>(key, neutral);
-    // Writers put 0 where a scale is not set.
-    if (value != neutral && value != 0)
-      throw unsupported("{}: key {}: {}, which Quire does not compute", gguf.file(), key, value);
+    // Some writers put 0 for a scale that is not set.
+    if (value != neutral && value != 0) throw unsupported("{}: key {}: {} is not supported", gguf.file(), key, value);
   }
   const std::string causal = arch + ".attention.causal", experts = arch + ".expert_count";
   if (!gguf.get_or<bool>(causal, true)) {
-    throw unsupported("{}: key {}: false; Quire computes causal attention only", gguf.file(), causal);
+    throw unsupported("{}: key {}: false is not supported; Quire computes only causal attention", gguf.file(), causal);
   }
   if (const auto count = gguf.get_or<int64_t>(experts, 0); count != 0)
-    throw unsupported("{}: key {}: {}; Quire computes no mixtures of experts", gguf.file(), experts, count);
+    throw unsupported("{}: key {}: {} is not supported; Quire has no mixtures of experts", gguf.file(), experts, count);
 }
 
 void finish(ModelConfig& c, int window) {
@@ -152,7 +155,8 @@ ModelConfig read_llama_hf(const HfConfig& hf) {
   c.norm_epsilon = j.get_or<float>("rms_norm_eps", 1e-6f);
   c.tied_output = j.get_or<bool>("tie_word_embeddings", false);
   const auto activation = j.get_or<std::string>("hidden_act", "silu");
-  if (activation != "silu") throw unsupported("{}: '{}'; this family computes silu", j.where("hidden_act"), activation);
+  if (activation != "silu")
+    throw unsupported("{}: '{}' is not supported; this family uses silu", j.where("hidden_act"), activation);
   c.rope.kind = RopeKind::kHalves;
   c.rope.dim = c.head_dim;
   read_rope_hf(j, c.rope);
@@ -165,7 +169,7 @@ ModelConfig read_llama_hf(const HfConfig& hf) {
 
 int sliding_window(const HfConfig& hf) {
   const bool is_said = hf.config.json().contains("sliding_window");
-  return hf.config.get_or<int>("sliding_window", is_said ? 0 : 4096);  // what transformers takes without the key
+  return hf.config.get_or<int>("sliding_window", is_said ? 0 : 4096);  // transformers' default if the key is missing
 }
 
 ModelConfig read_llama_gguf(const Gguf& gguf) {
@@ -185,7 +189,7 @@ ModelConfig read_llama_gguf(const Gguf& gguf) {
   refuse_other_models(gguf, arch);
   const TensorView* embedding = gguf.find_tensor(kLlamaGgufNames.embedding);
   if (!embedding || embedding->shape.size() != 2)
-    throw invalid("{}: tensor {} is missing or no matrix; is this a vocabulary without a model?", gguf.file(),
+    throw invalid("{}: tensor {} is missing or not a matrix; is this file only a vocabulary?", gguf.file(),
                   kLlamaGgufNames.embedding);
   c.vocab = static_cast<int>(std::min<uint64_t>(embedding->shape[0], 1u << 30));
   c.tied_output = gguf.find_tensor(kLlamaGgufNames.output) == nullptr;

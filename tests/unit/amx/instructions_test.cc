@@ -1,6 +1,6 @@
-// The tile instructions themselves, on the hardware or trapped (trap.h): addresses, shapes, arithmetic, refusals. Their
-// arithmetic against the emulation that the kernels are compared on elsewhere: on a machine with AMX this is where
-// Quire's definition of a bf16 product meets the silicon.
+// The tile instructions themselves, on the hardware or trapped (trap.h): addresses, shapes, arithmetic, faults. Their
+// arithmetic is compared with the emulation that other tests use: on a machine with AMX, this is where Quire's
+// definition of a bf16 product is checked against the silicon.
 
 #include <gtest/gtest.h>
 
@@ -25,11 +25,11 @@ void release() { asm volatile("tilerelease"); }
 class TileInstructions : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512 to emulate it with";
+    if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512, which its emulation needs";
   }
 };
 
-TEST_F(TileInstructions, FindTheirOperandsWhateverTheAddress) {
+TEST_F(TileInstructions, FindOperandsInEveryAddressingMode) {
   std::byte memory[2048], got[6][4][8] = {};
   for (size_t i = 0; i < sizeof memory; ++i) memory[i] = static_cast<std::byte>(i * 37 >> 2);
   Config config;
@@ -49,7 +49,7 @@ TEST_F(TileInstructions, FindTheirOperandsWhateverTheAddress) {
   asm volatile("tilestored %%tmm2, 64(%0,%1,8)" ::"r"(got[0]), "r"(size_t{1}) : "memory");
   asm volatile("mov %0, %%rbx; mov %1, %%r14; tilestored %%tmm3, (%%rbx,%%r14,1)" ::"r"(got[3]), "r"(size_t{8})
                : "rbx", "r14", "memory");
-  // rbp may be the frame pointer, which cannot be named as changed.
+  // rbp may be the frame pointer, which cannot be declared as clobbered.
   asm volatile(
       "mov %0, %%r8; mov %%rbp, %%r15; mov %1, %%rbp; tilestored %%tmm4, (%%r8,%%rbp,1); mov %%r15, %%rbp" ::"r"(
           got[4]),
@@ -115,7 +115,7 @@ TEST_F(TileInstructions, MultiplyBytesOfEitherSign) {
   }
 }
 
-// Two products on top of each other, of all shapes, as the kernels' policies do them.
+// Two accumulated products of all shapes, by the kernels' policies.
 template <class Tiles>
 void two_products(TileShape shape, bool int8, const std::byte* a, const std::byte* b, std::byte* sums) {
   Tiles tiles(shape);
@@ -131,7 +131,7 @@ void two_products(TileShape shape, bool int8, const std::byte* a, const std::byt
   tiles.template store<1>(sums, 64);
 }
 
-// bf16 numbers: ordinary ones, small integers as weights are, numbers of every size (products and sums that overflow,
+// bf16 numbers: ordinary ones, small integers like weights, numbers of all magnitudes (products and sums that overflow,
 // are subnormal or vanish), and subnormal ones.
 enum class Numbers { kNormal, kIntegers, kAnySize, kSmall };
 uint16_t number(Numbers numbers, std::mt19937& random) {
@@ -141,9 +141,9 @@ uint16_t number(Numbers numbers, std::mt19937& random) {
       return f32_to_bf16(std::normal_distribution<float>()(random));
     case Numbers::kIntegers:
       return f32_to_bf16(static_cast<float>(static_cast<int>(random() % 256) - 128));
-    case Numbers::kAnySize:  // not above 2^63: what has no number as its sum is no kernel's business
+    case Numbers::kAnySize:  // at most 2^63: kernels do not define sums that are NaN
       return static_cast<uint16_t>((random() % (0x5f00) | sign >> 16));
-    case Numbers::kSmall:  // products about the smallest normal number
+    case Numbers::kSmall:  // products near the smallest normal number
       return static_cast<uint16_t>((0x1f00 + random() % 0x180) | sign >> 16);
   }
   return 0;
@@ -182,8 +182,8 @@ TEST_F(TileInstructions, MultiplyToTheEmulationsBits) {
   }
 }
 
-// What the hardware refuses ends the process, here and there.
-TEST_F(TileInstructions, RefuseWhatIsNotConfigured) {
+// A fault of the hardware ends the process; so it does under emulation.
+TEST_F(TileInstructions, FaultOnUnconfiguredTiles) {
   const auto with = [](auto change, auto use) {
     Config config;
     for (int t = 0; t < 8; ++t) config.rows[t] = 16, config.row_bytes[t] = 64;

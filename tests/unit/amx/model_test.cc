@@ -1,4 +1,5 @@
-// A whole model on the native tile kernels: every thread configures its own tiles, and the logits are the reference's.
+// A whole model on the native tile kernels: every thread configures its own tiles, and the logits equal the
+// reference's.
 
 #include <gtest/gtest.h>
 
@@ -32,8 +33,8 @@ std::vector<float> logits(TensorType type, const char* kernels, const char* acti
 }
 
 TEST(AmxModel, GivesTheReferencesLogitsInAnyChunksAndThreads) {
-  if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512 to emulate it with";
-  ASSERT_EQ(choose_kernels("auto").name, "amx") << "the self check refuses it";  // and other tests do without
+  if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512, which its emulation needs";
+  ASSERT_EQ(choose_kernels("auto").name, "amx") << "the self check rejects it";  // other tests would silently skip it
   for (const TensorType type : {TensorType::Q4_1, TensorType::Q6_K, TensorType::BF16}) {
     for (const char* activations : {"int8", "bf16"}) {
       if (type != TensorType::Q4_1 && activations == std::string_view("int8")) continue;

@@ -1,6 +1,6 @@
-// What this test program takes the CPU for (tests/CMakeLists.txt wraps the two functions): one with AMX and nothing
-// else beside the reference, its instructions trapped where there are none. So the programs' ordinary way to its
-// kernels, detection, permission and self check, leads to the native set on any machine with AVX-512.
+// Makes this test program see a CPU with AMX and nothing else but the reference (tests/CMakeLists.txt wraps the two
+// functions); without AMX, its instructions are trapped. So the usual path of detection, permission and self check
+// leads to the native set on any machine with AVX-512.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ bool wrapped_permit_tiles() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  GTEST_FLAG_SET(filter, "-*/reference");  // unit_kernels tests it; a filter of the caller's replaces this one
+  GTEST_FLAG_SET(filter, "-*/reference");  // unit_kernels tests it; --gtest_filter replaces this filter
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kTiles = 8, kMostRows = 16, kRowBytes = 64;
 
-// The operand of LDTILECFG and STTILECFG, and what it says while it is loaded; palette 0: not configured.
+// The operand of LDTILECFG and STTILECFG, and the configuration in force; palette 0: not configured.
 struct Config {
   uint8_t palette, start_row, reserved[14];
   uint16_t row_bytes[16];
@@ -31,10 +31,10 @@ struct TileState {
   Config config;
   alignas(64) std::byte tile[kTiles][kMostRows][kRowBytes];
 };
-thread_local constinit TileState state{};  // zeros: a signal handler may be its first user
+thread_local constinit TileState state{};  // constant-initialized: a signal handler may be its first user
 
 void write_text(const char* text) {
-  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // there is nobody left to tell
+  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // nothing else can be done
 }
 
 [[noreturn]] void die(int signal_number, const char* why) {
@@ -108,7 +108,7 @@ void demand_product(int sums, int a, int b) {
   undefined_unless(row_bytes(a) / 4 == rows(b), "TDP: the inputs' depth is not the weights'");
 }
 
-// Sums beyond the configured columns stay zero because the weights there are.
+// Sums beyond the configured columns stay zero because the weights there are zero.
 [[gnu::target("avx512f")]] void dot_bytes(int sums, int a, int b, bool a_signed, bool b_signed) {
   for (int k = 0; k < rows(b); ++k) {
     const __m512i words = _mm512_load_si512(state.tile[b][k]);
@@ -145,7 +145,7 @@ void demand_product(int sums, int a, int b) {
   }
 }
 
-// A VEX-encoded instruction, as far as AMX uses that.
+// A VEX-encoded instruction, restricted to the forms that AMX uses.
 class Instruction {
  public:
   Instruction(const uint8_t* at, const gregset_t& registers) : registers_(&registers), next_(at + 5) {
@@ -205,7 +205,7 @@ class Instruction {
   const uint8_t* next_;
 };
 
-// False if it is none of AMX's.
+// False if it is not an AMX instruction.
 bool execute(const Instruction& i) {
   using I = Instruction;
   if (i.opcode == 0x49 && i.vvvv == 0) {
@@ -234,13 +234,13 @@ bool execute(const Instruction& i) {
   return false;
 }
 
-// One signal for neighbouring instructions: it costs microseconds.
+// Executes all adjacent tile instructions in one signal, which costs microseconds.
 void on_illegal_instruction(int, siginfo_t*, void* context) {
   gregset_t& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* at = reinterpret_cast<const uint8_t*>(registers[REG_RIP]);
   const uint8_t* next = at;
   for (Instruction i(next, registers); execute(i); i = Instruction(next, registers)) next = i.next();
-  if (next == at) signal(SIGILL, SIG_DFL);  // and again, for good
+  if (next == at) signal(SIGILL, SIG_DFL);  // run it again with the default action, which ends the process
   registers[REG_RIP] = reinterpret_cast<greg_t>(next);
 }
 

@@ -5,9 +5,9 @@
 
 namespace quire::testing {
 
-// Installs the handler for the whole process. It works in every thread, each with its own tiles. What the hardware
-// would refuse (#UD, #GP) it reports on stderr, and ends the process with the signal that Linux would have sent.
-// Instructions that are not AMX end the process as ever. Needs AVX-512.
+// Installs the handler for the whole process; each thread has its own tiles. A fault of the hardware (#UD, #GP) is
+// reported on stderr and ends the process with the signal that Linux would have sent. Other illegal instructions end
+// the process as usual. Needs AVX-512.
 void trap_amx();
 
 }  // namespace quire::testing

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 
-// A file system with nothing but what a test writes.
+// A file system with only the files that a test writes.
 class Cgroup : public ::testing::Test {
  protected:
   Cgroup() {
@@ -35,7 +35,7 @@ class Cgroup : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(Cgroup, LimitsNothingWhereThereIsNone) {
+TEST_F(Cgroup, SetsNoLimitsWithoutGroups) {
   EXPECT_EQ(cgroup_limits(root_).memory, kUnlimited);
   EXPECT_TRUE(std::isinf(cgroup_limits(root_).cores));
   write("proc/self/cgroup", "0::/\n");
@@ -45,7 +45,7 @@ TEST_F(Cgroup, LimitsNothingWhereThereIsNone) {
   EXPECT_TRUE(std::isinf(cgroup_limits(root_).cores));
 }
 
-TEST_F(Cgroup, TakesTheLeastOnTheWayToTheRoot) {
+TEST_F(Cgroup, TakesTheLowestLimitOfAllAncestors) {
   write("proc/self/cgroup", "0::/user.slice/run.scope\n");
   write_group("user.slice/run.scope", "4000", "1000");
   write_group("user.slice", "8000", "6000");
@@ -68,19 +68,19 @@ TEST_F(Cgroup, CountsThePageCacheAsFree) {
   EXPECT_EQ(cgroup_limits(root_).memory, 3100u);
 }
 
-TEST_F(Cgroup, HasNothingLeftAboveItsLimit) {
+TEST_F(Cgroup, LeavesNoMemoryAboveItsLimit) {
   write("proc/self/cgroup", "0::/\n");
   write_group("", "4000", "5000");
   EXPECT_EQ(cgroup_limits(root_).memory, 0u);
 }
 
-TEST_F(Cgroup, OfAContainerMayLieAtTheRootOfTheMount) {
+TEST_F(Cgroup, IsFoundAtTheRootOfAContainersMount) {
   write("proc/self/cgroup", "0::/../../docker/0123\n");
   write_group("", "4000", "1000");
   EXPECT_EQ(cgroup_limits(root_).memory, 3000u);
 }
 
-TEST_F(Cgroup, OfVersion1LimitsToo) {
+TEST_F(Cgroup, ReadsLimitsOfVersion1) {
   write("proc/self/cgroup", "5:cpu,cpuacct:/app\n4:memory:/app/worker\n1:name=systemd:/app\n0::/app\n");
   const fs::path memory = "sys/fs/cgroup/memory", cpu = "sys/fs/cgroup/cpu";
   write(memory / "memory.limit_in_bytes", "9223372036854771712\n");

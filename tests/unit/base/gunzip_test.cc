@@ -26,7 +26,7 @@ std::string unpacked(const std::string& packed, size_t limit = size_t{1} << 30) 
   return gunzip(std::as_bytes(std::span(packed)), "file.gz", limit);
 }
 
-TEST(Gunzip, GivesBackWhatWasPacked) {
+TEST(Gunzip, RestoresPackedData) {
   for (size_t size : {size_t{0}, size_t{1}, size_t{1000}, size_t{1} << 20, (size_t{3} << 20) + 7}) {
     std::string text(size, 'x');
     for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * i) >> 5);
@@ -42,7 +42,7 @@ TEST(Gunzip, StopsAtItsLimit) {
   EXPECT_THROW(unpacked(gzip("abc"), 2), Error);
 }
 
-TEST(Gunzip, IsAClearErrorForBrokenData) {
+TEST(Gunzip, ThrowsAClearErrorForBrokenData) {
   const std::string packed = gzip(std::string(5000, 'a') + "b");
   for (size_t length = 0; length < packed.size(); ++length) {
     EXPECT_THROW(unpacked(packed.substr(0, length)), Error) << length;

@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-TEST(Team, RunsEveryTileOnceOnThreadsOfItsOwn) {
+TEST(Team, RunsEveryTileOnceOnItsThreads) {
   for (const int threads : {1, 2, 3, 8}) {
     Team team(threads);
     EXPECT_EQ(team.size(), threads);
@@ -52,8 +52,8 @@ TEST(Team, WakesSleepingThreads) {
   EXPECT_EQ(done, 20 * 64);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an address space without limits
-// Leaves the process: with 0 where a team that cannot be whole is refused.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an unlimited address space
+// Exits with 0 if a team that cannot start all its threads throws.
 void start_more_threads_than_fit() {
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;
@@ -70,8 +70,8 @@ void start_more_threads_than_fit() {
   std::_Exit(2);
 }
 
-TEST(TeamDeathTest, WhoseThreadsCannotAllStartIsAnError) {
-  EXPECT_EXIT(start_more_threads_than_fit(), testing::ExitedWithCode(0), "of 1000 threads can be started");
+TEST(TeamDeathTest, ThrowsIfNotAllThreadsCanStart) {
+  EXPECT_EXIT(start_more_threads_than_fit(), testing::ExitedWithCode(0), "cannot start 1000 threads, only");
 }
 #endif
 

@@ -1,5 +1,5 @@
-// What the tile kernels do beyond a few panels and blocks: chunks of K, groups of panels, blocks of rows, their own
-// layout of inputs. Compared with the vector kernels, which linear_test.cc compares with the reference.
+// What tile kernels do only for larger matrices (chunks of K, groups of panels, blocks of rows), and their own layout
+// of inputs. Compared with the vector kernels, which linear_test.cc compares with the reference.
 
 #include <gtest/gtest.h>
 
@@ -21,9 +21,16 @@ struct Blocks {
 Blocks quantize(const KernelSet& kernels, Activations to, const std::vector<float>& x, int rows, const float* norm) {
   const int cols = static_cast<int>(x.size()) / rows;
   Blocks b;
-  b.stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
+  b.stride = static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs) * activation_block_bytes(to);
   b.memory = LargeBuffer(b.stride * padded_rows(rows));
-  const QuantizeArgs args{x.data(), static_cast<size_t>(cols), cols, norm, 1e-5f, to, b.memory.data(), b.stride};
+  const QuantizeArgs args{.x = x.data(),
+                          .x_stride = static_cast<size_t>(cols),
+                          .cols = cols,
+                          .norm_weight = norm,
+                          .epsilon = 1e-5f,
+                          .to = to,
+                          .out = b.memory.data(),
+                          .out_stride = b.stride};
   for (int row = 0; row < rows; row += 5) kernels.quantize(args, row, std::min(rows, row + 5));
   return b;
 }
@@ -46,19 +53,19 @@ TEST_P(Tiles, KeepInputsInTileOrderWithTheVectorKernelsValues) {
   for (const float* weight : {static_cast<const float*>(nullptr), norm.data()}) {
     const Blocks expected = quantize(reference_kernels(), Activations::kBf16, x, rows, weight);
     const Blocks got = quantize(*GetParam(), Activations::kBf16, x, rows, weight);
-    for (int r = weight ? 2 : 0; r < rows; ++r) {  // normalised, row 1 is no number throughout
+    for (int r = weight ? 2 : 0; r < rows; ++r) {  // normalised, all of row 1 is NaN
       for (int b = 0; b < blocks; ++b) {
         FloatBlock block;
         std::memcpy(&block, expected.memory.data() + static_cast<size_t>(r) * expected.stride + b * sizeof block,
                     sizeof block);
         const std::byte* group = got.memory.data() + static_cast<size_t>(r / 16 * 16) * got.stride + b * 1088;
-        for (int k = 0; k < kBlock; ++k) {
+        for (int k = 0; k < kBlockInputs; ++k) {
           uint16_t value;
           std::memcpy(&value, group + r % 16 * 64 + k * 2, 2);
           const float wide = bf16_to_f32(value);
-          EXPECT_EQ(std::memcmp(&wide, &block.x[k], 4), 0) << "row " << r << " input " << b * kBlock + k;
+          EXPECT_EQ(std::memcmp(&wide, &block.x[k], 4), 0) << "row " << r << " input " << b * kBlockInputs + k;
         }
-        if (r == 1) continue;  // no number
+        if (r == 1) continue;  // NaN
         EXPECT_EQ(std::memcmp(group + 1024 + r % 16 * 4, &block.sum, 4), 0) << "row " << r << " block " << b;
       }
     }
@@ -81,23 +88,22 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
       for (const int rows : {1, 3, 12, 33, most_rows}) {
         const std::vector<float> x(all.begin(), all.begin() + rows * cols);
         for (const bool gated : {false, true}) {
-          // Emulation is slow: the most rows for one type of each kind.
+          // Emulation is slow: most_rows only for one type of each kind.
           if (rows == most_rows && type != TensorType::Q4_1 &&
               (gated || (type != TensorType::Q6_K && type != TensorType::BF16)))
             continue;
           const auto run = [&](const KernelSet& kernels) {
             const Blocks in = quantize(kernels, to, x, rows, nullptr);
             std::vector<float> y(static_cast<size_t>(rows * outputs), 0.5f);
-            const LinearArgs args{&weights.matrix,
-                                  gated ? &up.matrix : nullptr,
-                                  to,
-                                  in.memory.data(),
-                                  in.stride,
-                                  y.data(),
-                                  static_cast<size_t>(outputs),
-                                  nullptr,
-                                  !gated};
-            // In two parts, the second from a later group of rows.
+            const LinearArgs args{.weights = &weights.matrix,
+                                  .up = gated ? &up.matrix : nullptr,
+                                  .activations = to,
+                                  .x = in.memory.data(),
+                                  .x_stride = in.stride,
+                                  .y = y.data(),
+                                  .y_stride = static_cast<size_t>(outputs),
+                                  .accumulate = !gated};
+            // In two parts; the second begins at a later group of rows.
             const int cut = rows > 2 * kRowGroup ? kRowGroup : rows, panels = weights.matrix.panels();
             kernels.linear(args, 0, panels, 0, cut);
             if (cut < rows)

@@ -1,5 +1,5 @@
-// Attention over pages: the reference's bits in every kernel set, whatever the tiles, splits and page placement; and
-// the textbook's values.
+// Attention over pages: every kernel set gives the reference's bits, whatever the tiles, splits and page placement, and
+// the values of the textbook formula.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Case {
   int heads, kv_heads, dim, tokens, window;
 };
 
-// A sequence of `tokens` tokens in scattered pages, queries for all of them.
+// A sequence of `tokens` tokens in scattered pages, with queries for all of them.
 struct Sequence {
   Case c;
   std::vector<float> q, k, v;
@@ -48,32 +48,58 @@ struct Sequence {
     const size_t head_stride = kv_head_bytes(c.type, c.dim);
     memory.assign(pages.size() * head_stride * static_cast<size_t>(c.kv_heads), std::byte{0});
     kv = {memory.data(), head_stride * static_cast<size_t>(c.kv_heads), head_stride, c.type, c.kv_heads, c.dim};
-    const std::vector<float> no_turn(static_cast<size_t>(c.dim) + 2, 0.0f);
     const std::vector<float> poison(static_cast<size_t>(c.kv_heads * c.dim), std::numeric_limits<float>::quiet_NaN());
-    for (int t = 0; t < count * kPageTokens; ++t) {  // behind the last token, what another sequence left
+    for (int t = 0; t < count * kPageTokens; ++t) {  // after the last token: remains of another sequence
       const auto at = static_cast<size_t>(t * c.kv_heads * c.dim);
-      kernels.rope_store({nullptr, t < c.tokens ? &k[at] : poison.data(), t < c.tokens ? &v[at] : poison.data(), 0,
-                          no_turn.data(), c.dim, RopeKind::kNone, &kv, pages[static_cast<size_t>(t / kPageTokens)],
-                          t % kPageTokens});
+      store(kernels, t, t < c.tokens ? &k[at] : poison.data(), t < c.tokens ? &v[at] : poison.data());
     }
   }
 
+  void store(const KernelSet& kernels, int t, const float* key, const float* value) {
+    const std::vector<float> no_rotation(static_cast<size_t>(c.dim) + 2, 0.0f);
+    kernels.rope_store({.q = nullptr,
+                        .k = key,
+                        .v = value,
+                        .heads = 0,
+                        .cos_sin = no_rotation.data(),
+                        .rope_dim = c.dim,
+                        .kind = RopeKind::kNone,
+                        .kv = &kv,
+                        .page = pages[static_cast<size_t>(t / kPageTokens)],
+                        .slot = t % kPageTokens});
+  }
   // Stores token t of `from` again.
   void put(const KernelSet& kernels, int t, const Sequence& from) {
-    const std::vector<float> no_turn(static_cast<size_t>(c.dim) + 2, 0.0f);
     const auto at = static_cast<size_t>(t * c.kv_heads * c.dim);
-    kernels.rope_store({nullptr, &from.k[at], &from.v[at], 0, no_turn.data(), c.dim, RopeKind::kNone, &kv,
-                        pages[static_cast<size_t>(t / kPageTokens)], t % kPageTokens});
+    store(kernels, t, &from.k[at], &from.v[at]);
   }
 
   AttentionArgs args(std::vector<float>& out) {
     out.assign(q.size(), -1.0f);
     const size_t stride = static_cast<size_t>(c.heads * c.dim);
-    return {q.data(), stride, out.data(), stride, &kv, c.heads, 1.0f / std::sqrt(static_cast<float>(c.dim)), c.window};
+    return {.q = q.data(),
+            .q_stride = stride,
+            .out = out.data(),
+            .out_stride = stride,
+            .kv = &kv,
+            .heads = c.heads,
+            .scale = 1.0f / std::sqrt(static_cast<float>(c.dim)),
+            .window = c.window};
   }
   int splits(int position) const { return position / kAttentionSplit + 1; }
+  // Rows lie at the positions of their numbers.
+  AttentionTile tile(int row, int rows, int head, int heads, int split_begin, int split_end) const {
+    return {.pages = pages.data(),
+            .row = row,
+            .rows = rows,
+            .position = row,
+            .head = head,
+            .heads = heads,
+            .split_begin = split_begin,
+            .split_end = split_end};
+  }
 
-  // All rows, `rows` to a tile, splits in the tile or merged after.
+  // All rows, `rows` per tile; splits are computed in one tile, or apart and merged.
   std::vector<float> run(const KernelSet& kernels, int rows, bool merged) {
     std::vector<float> out;
     const AttentionArgs a = args(out);
@@ -83,14 +109,22 @@ struct Sequence {
       const int count = std::min(rows, c.tokens - row), all = splits(row + count - 1);
       for (int h = 0; h < c.kv_heads; ++h) {
         if (!merged) {
-          kernels.attention(a, {pages.data(), row, count, row, h * group, group, 0, all, nullptr});
+          kernels.attention(a, tile(row, count, h * group, group, 0, all));
           continue;
         }
         std::vector<float> partials(part * static_cast<size_t>(all));
-        for (int s = 0; s < all; ++s)
-          kernels.attention(
-              a, {pages.data(), row, count, row, h * group, group, s, s + 1, &partials[part * static_cast<size_t>(s)]});
-        kernels.merge(a, {row, count, h * group, group, partials.data(), part, all});
+        for (int s = 0; s < all; ++s) {
+          AttentionTile split = tile(row, count, h * group, group, s, s + 1);
+          split.partial = &partials[part * static_cast<size_t>(s)];
+          kernels.attention(a, split);
+        }
+        kernels.merge(a, {.row = row,
+                          .rows = count,
+                          .head = h * group,
+                          .heads = group,
+                          .partials = partials.data(),
+                          .split_stride = part,
+                          .splits = all});
       }
     }
     return out;
@@ -124,7 +158,7 @@ TEST_P(Attention, GivesTheReferencesBitsInAnyTiling) {
   }
 }
 
-// A page that one sequence left is read by the next one: a query sees its own tokens and nothing else.
+// Pages are reused with their old contents: a query sees only its own sequence's tokens.
 TEST_P(Attention, SeesNothingOfTokensAfterAQuery) {
   for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
     const Case c{type, 4, 2, 48, 90, 0};
@@ -142,7 +176,7 @@ TEST_P(Attention, SeesNothingOfTokensAfterAQuery) {
   }
 }
 
-// Small numbers: products that would be denormal, sums that a growing maximum makes vanish.
+// Small numbers: products that would be denormal, sums that vanish when the maximum grows.
 TEST_P(Attention, KeepsTheReferencesBitsForTinyNumbers) {
   for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
     const Case c{type, 2, 1, 32, 300, 0};
@@ -164,14 +198,14 @@ TEST_P(Attention, KeepsTheReferencesBitsForTinyNumbers) {
   }
 }
 
-// What overflowed does not come out as an answer: NaN and infinity have the effect they have in the reference.
-TEST_P(Attention, LosesNoNumberThatIsNone) {
+// NaN and infinity have the same effect as in the reference: an overflow does not turn into a plausible answer.
+TEST_P(Attention, PropagatesNanAndInfinityAsTheReferenceDoes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
     for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
       for (int which = 0; which < 3; ++which) {
         const Case c{type, 10, 1, 32, 90, 0};
-        const int token = 5 + 7 * which;  // later blocks' larger scores make what it left behind shrink
+        const int token = 5 + 7 * which;  // larger scores in later blocks shrink its share
         Sequence reference(c, reference_kernels(), 1), other(c, *GetParam(), 2);
         for (Sequence* s : {&reference, &other}) {
           auto& x = which == 0 ? s->q : which == 1 ? s->k : s->v;
@@ -195,9 +229,9 @@ TEST_P(Attention, LosesNoNumberThatIsNone) {
   }
 }
 
-// Every query of random batches (several sequences, chunks of them at any depth, any team) has the bits that the
+// Every query of random batches (several sequences, chunks at any depth, teams of any size) has the bits that the
 // reference gives it alone.
-TEST_P(Attention, GivesEachQueryOfABatchTheBitsItHasAlone) {
+TEST_P(Attention, GivesEachQueryOfABatchTheSameBitsAsAlone) {
   constexpr KvType kTypes[] = {KvType::kBf16, KvType::kBf16, KvType::kF32, KvType::kF16};
   constexpr int kDims[] = {8, 16, 40, 64, 80, 96, 128};
   std::mt19937 random(static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed()) + 99);
@@ -221,7 +255,7 @@ TEST_P(Attention, GivesEachQueryOfABatchTheBitsItHasAlone) {
       rows += count;
       most = std::max(most, c.tokens);
     }
-    // One cache for all of them: their memories one after the other.
+    // One cache for all: their memories concatenated.
     const size_t stride = static_cast<size_t>(c.heads * c.dim);
     std::vector<std::byte> memory;
     std::vector<float> q, got(static_cast<size_t>(rows) * stride);
@@ -241,14 +275,21 @@ TEST_P(Attention, GivesEachQueryOfABatchTheBitsItHasAlone) {
     AttentionOp op(team, rows, most, c.heads, c.kv_heads, c.dim);
     const float scale = 1.0f / std::sqrt(static_cast<float>(c.dim));
     op.run({*GetParam(), team, Activations::kF32},
-           {q.data(), stride, got.data(), stride, &kv, c.heads, scale, c.window}, spans);
+           {.q = q.data(),
+            .q_stride = stride,
+            .out = got.data(),
+            .out_stride = stride,
+            .kv = &kv,
+            .heads = c.heads,
+            .scale = scale,
+            .window = c.window},
+           spans);
     for (size_t i = 0; i < alone.size(); ++i) {
       std::vector<float> expected;
       const AttentionArgs args = alone[i].args(expected);
       for (int n = 0; n < 4; ++n) {
         const int row = pick(0, parts[i].rows - 1), position = parts[i].position + row, head = pick(0, c.heads - 1);
-        reference_kernels().attention(
-            args, {alone[i].pages.data(), position, 1, position, head, 1, 0, alone[i].splits(position), nullptr});
+        reference_kernels().attention(args, alone[i].tile(position, 1, head, 1, 0, alone[i].splits(position)));
         const auto at = static_cast<size_t>(head * c.dim);
         ASSERT_EQ(std::memcmp(&got[static_cast<size_t>(spans[i].row + row) * stride + at],
                               &expected[static_cast<size_t>(position) * stride + at],
@@ -262,8 +303,8 @@ TEST_P(Attention, GivesEachQueryOfABatchTheBitsItHasAlone) {
   }
 }
 
-// More splits than AttentionOp has room for at once: some heads after the others.
-TEST_P(Attention, MergesMoreSplitsThanItKeepsAtOnce) {
+// More splits than AttentionOp keeps at a time: heads are processed in batches.
+TEST_P(Attention, MergesMoreSplitsThanItKeepsAtATime) {
   const Case c{KvType::kBf16, 7, 7, 16, 8 * kAttentionSplit + 5, 0};
   Sequence s(c, *GetParam(), 6), reference(c, reference_kernels(), 7);
   std::vector<float> got, expected;
@@ -277,13 +318,12 @@ TEST_P(Attention, MergesMoreSplitsThanItKeepsAtOnce) {
   op.run({*GetParam(), team, Activations::kF32}, args, {&span, 1});
   const AttentionArgs all = reference.args(expected);
   for (int h = 0; h < c.heads; ++h) {
-    reference_kernels().attention(all,
-                                  {reference.pages.data(), last, 1, last, h, 1, 0, reference.splits(last), nullptr});
+    reference_kernels().attention(all, reference.tile(last, 1, h, 1, 0, reference.splits(last)));
   }
   EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
 }
 
-TEST_P(Attention, IsTheTextbooksSoftmax) {
+TEST_P(Attention, ComputesTheTextbookSoftmax) {
   for (const Case& c : kCases) {
     if (c.type != KvType::kF32) continue;
     Sequence s(c, *GetParam(), 3);
@@ -314,7 +354,7 @@ TEST_P(Attention, IsTheTextbooksSoftmax) {
   }
 }
 
-TEST_P(Attention, TurnsAndStoresToTheReferencesBits) {
+TEST_P(Attention, RotatesAndStoresToTheReferencesBits) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   for (const RopeKind kind : {RopeKind::kNone, RopeKind::kHalves, RopeKind::kNeighbours}) {
@@ -331,7 +371,16 @@ TEST_P(Attention, TurnsAndStoresToTheReferencesBits) {
           std::vector<std::byte> memory(2 * head * kv_heads);
           const KvLayer kv{memory.data(), head * kv_heads, head, type, kv_heads, dim};
           turned_q = q;
-          kernels.rope_store({turned_q.data(), k.data(), v.data(), heads, cos_sin.data(), turned, kind, &kv, 1, 5});
+          kernels.rope_store({.q = turned_q.data(),
+                              .k = k.data(),
+                              .v = v.data(),
+                              .heads = heads,
+                              .cos_sin = cos_sin.data(),
+                              .rope_dim = turned,
+                              .kind = kind,
+                              .kv = &kv,
+                              .page = 1,
+                              .slot = 5});
           return memory;
         };
         std::vector<float> expected_q, got_q;

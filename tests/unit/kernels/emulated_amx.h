@@ -1,4 +1,4 @@
-// Every kernel set that a test can run here: those of this machine and, with AVX-512, "amx" on emulated tiles.
+// All kernel sets that tests can run here: those of this machine and, with AVX-512, "amx" on emulated tiles.
 #pragma once
 
 #include <vector>

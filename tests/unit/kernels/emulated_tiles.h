@@ -1,5 +1,5 @@
-// kernels/x86/tiles.h in plain C++, to the letter of Intel's manual: what proves the tile kernels on machines without
-// tiles. Checks that every operand has the shape that the instruction demands.
+// kernels/x86/tiles.h in plain C++, following Intel's manual to the letter, to test the tile kernels on machines
+// without tiles. Checks that every operand has the shape that the instruction requires.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// base/memory.h for kernel tests: every LargeBuffer ends (to a cache line) where an inaccessible page begins, so that a
-// read or write past what was asked for ends the test. The real one has up to 2 MiB of zeros there, and no sanitizer
-// sees what assembly and vector code do.
+// base/memory.h for kernel tests: every LargeBuffer ends (rounded to a cache line) at an inaccessible page, so that
+// reading or writing past its end fails the test. The real one has up to 2 MiB of zeros there, and no sanitizer checks
+// assembly and vector code.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ LargeBuffer& LargeBuffer::operator=(LargeBuffer&& other) noexcept {
   return *this;
 }
 
-TEST(FencedMemory, EndsWhereItsFirstLineBeyondWouldBe) {
+TEST(FencedMemory, EndsAtItsLastCacheLine) {
   const LargeBuffer memory(100);
   volatile std::byte* bytes = memory.data();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kLine, 0u);

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// Every byte of the pool has a value of its own page and place.
+// Each byte of the pool has a value that depends on its page and place.
 std::byte value(int page, size_t place) {
   return static_cast<std::byte>((static_cast<size_t>(page) * 31 + place * 7 + place / 256) & 0xff);
 }
@@ -23,7 +23,7 @@ class KvMemoryPages : public ::testing::TestWithParam<KvType> {
               value(p, static_cast<size_t>(l) * layer.page_stride + i);
     }
   }
-  // All layers' part of a page, as read_page is to give it.
+  // The page's parts of all layers, as read_page() returns them.
   std::vector<std::byte> expected(int page) const {
     std::vector<std::byte> bytes(page_bytes_);
     for (size_t i = 0; i < page_bytes_; ++i) bytes[i] = value(page, i);

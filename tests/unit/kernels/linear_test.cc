@@ -50,6 +50,11 @@ std::vector<float> random_inputs(int rows, int cols, std::mt19937& random) {
 
 // The linear of the first `rows` rows of x, which the kernel set quantizes itself: how it lays them out is its own
 // business. In one piece, or in the smallest tiles there may be.
+// y = x W^T; run() sets inputs and outputs.
+LinearArgs linear_of(const PackedMatrix& weights, Activations activations) {
+  return {.weights = &weights, .activations = activations, .x = nullptr, .x_stride = 0, .y = nullptr, .y_stride = 0};
+}
+
 std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vector<float>& x, int rows,
                        bool tiled = false) {
   const int cols = args.weights->cols, outputs = args.weights->rows;
@@ -82,7 +87,7 @@ std::vector<Shape> shapes_of(TensorType type) {
 constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64};
 constexpr int kMostRows = 64;
 
-// For each row count: the first rows of what the reference makes of all, which it computes once because it is slow.
+// Compares each row count with the first rows of the reference's result, which is computed once because it is slow.
 void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, const std::vector<float>& x) {
   const std::vector<float> expected = run(reference_kernels(), args, x, kMostRows);
   const auto outputs = static_cast<size_t>(args.weights->rows);
@@ -97,16 +102,16 @@ void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, con
             << " instead of " << expected[i];
       }
     }
-    if (&kernels == &reference_kernels() && rows == 5) return;  // its rows are a loop
+    if (&kernels == &reference_kernels() && rows == 5) return;  // it loops over rows
   }
 }
 
-// avx512bf16 lays bf16 inputs out in pairs (x86/linear_float.inc.h): the same blocks as everybody's.
+// avx512bf16 stores bf16 inputs in pairs (x86/linear_float.inc.h): restores the order of the other sets.
 void undo_pairs(const KernelSet& kernels, FloatBlock& block) {
   if (kernels.name != "avx512bf16") return;
-  uint32_t pairs[kBlock / 2], x[kBlock];
+  uint32_t pairs[kBlockInputs / 2], x[kBlockInputs];
   std::memcpy(pairs, block.x, sizeof pairs);
-  for (size_t i = 0; i < kBlock; ++i) {
+  for (size_t i = 0; i < kBlockInputs; ++i) {
     const uint32_t pair = pairs[i / 4 * 2 + i % 2];
     x[i] = i % 4 < 2 ? pair & 0xffff0000u : pair << 16;
   }
@@ -126,10 +131,12 @@ TEST_P(Linear, GivesTheReferencesBits) {
       for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
       for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
         const Activations to = activations_for(mode, type);
-        expect_reference_bits(*GetParam(), {&weights.matrix, nullptr, to, nullptr, 0, nullptr, 0, bias.data(), true},
-                              x);
-        expect_reference_bits(*GetParam(), {&weights.matrix, &up.matrix, to, nullptr, 0, nullptr, 0, nullptr, false},
-                              x);
+        LinearArgs added = linear_of(weights.matrix, to), gated = added;
+        added.bias = bias.data();
+        added.accumulate = true;
+        gated.up = &up.matrix;
+        expect_reference_bits(*GetParam(), added, x);
+        expect_reference_bits(*GetParam(), gated, x);
         if (HasFatalFailure()) return;
       }
     }
@@ -148,19 +155,27 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
     for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
       if (to == Activations::kBf16 && GetParam()->name.ends_with("amx")) continue;  // in tile order: amx_test.cc
       for (const float* norm : {static_cast<const float*>(nullptr), static_cast<const float*>(weight.data())}) {
-        const size_t stride = static_cast<size_t>((cols + kBlock - 1) / kBlock) * activation_block_bytes(to);
+        const size_t stride =
+            static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs) * activation_block_bytes(to);
         std::vector<std::byte> expected(stride * rows), got(stride * rows);
-        QuantizeArgs args{x.data(), static_cast<size_t>(cols), cols, norm, 1e-5f, to, expected.data(), stride};
+        QuantizeArgs args{.x = x.data(),
+                          .x_stride = static_cast<size_t>(cols),
+                          .cols = cols,
+                          .norm_weight = norm,
+                          .epsilon = 1e-5f,
+                          .to = to,
+                          .out = expected.data(),
+                          .out_stride = stride};
         reference_kernels().quantize(args, 0, rows);
         args.out = got.data();
         GetParam()->quantize(args, 0, rows);
-        if (to == Activations::kF32) {  // its blocks' sums are not used
+        if (to == Activations::kF32) {  // the sums of its blocks are unused
           for (size_t b = 0; b < expected.size(); b += sizeof(FloatBlock))
-            ASSERT_EQ(std::memcmp(&expected[b], &got[b], sizeof(float) * kBlock), 0) << cols;
+            ASSERT_EQ(std::memcmp(&expected[b], &got[b], sizeof(float) * kBlockInputs), 0) << cols;
         } else {
           for (size_t b = 0; b < expected.size(); b += activation_block_bytes(to)) {
             if (to == Activations::kBf16) undo_pairs(*GetParam(), *reinterpret_cast<FloatBlock*>(&got[b]));
-            const size_t used = to == Activations::kBf16 ? sizeof(float) * (kBlock + 1) : sizeof(Int8Block);
+            const size_t used = to == Activations::kBf16 ? sizeof(float) * (kBlockInputs + 1) : sizeof(Int8Block);
             ASSERT_EQ(std::memcmp(&expected[b], &got[b], used), 0) << cols << " columns, to " << static_cast<int>(to);
           }
         }
@@ -169,8 +184,8 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
   }
 }
 
-// Sums of every magnitude down to nothing: the smallest products and sums vanish, and all sets agree on which.
-TEST_P(Linear, CountsSubnormalNumbersAsZeroInBf16) {
+// Sums of all magnitudes down to zero: the smallest products and sums vanish, the same ones in every set.
+TEST_P(Linear, TreatsSubnormalNumbersAsZeroInBf16) {
   std::mt19937 random(4);
   for (const TensorType type : {TensorType::BF16, TensorType::Q4_0, TensorType::Q6_K, TensorType::F32}) {
     const int outputs = 16, cols = 256, rows = 17;
@@ -178,7 +193,7 @@ TEST_P(Linear, CountsSubnormalNumbersAsZeroInBf16) {
     std::vector<float> x = random_inputs(rows, cols, random);
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = std::ldexp(x[i], -110 - static_cast<int>(i / static_cast<size_t>(cols)) * 2);
-    const LinearArgs args{&weights.matrix, nullptr, Activations::kBf16, nullptr, 0, nullptr, 0, nullptr, false};
+    const LinearArgs args = linear_of(weights.matrix, Activations::kBf16);
     const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
     EXPECT_EQ(std::memcmp(expected.data(), got.data(), sizeof(float) * got.size()), 0) << name(type);
     for (const float y : got) EXPECT_TRUE(y == 0 || std::isnormal(y)) << y;
@@ -186,10 +201,10 @@ TEST_P(Linear, CountsSubnormalNumbersAsZeroInBf16) {
     EXPECT_TRUE(std::any_of(got.begin(), got.end(), [](float y) { return y != 0; }));
   }
   const volatile float smallest = 0x1p-149f;
-  EXPECT_NE(smallest * 2, 0) << "left on after the call";
+  EXPECT_NE(smallest * 2, 0) << "the mode was not restored after the call";
 }
 
-TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
+TEST_P(Linear, RoundsSpecialValuesToTheReferencesBits) {
   if (GetParam()->name.ends_with("amx")) return;  // rounds in tile order: amx_test.cc
   std::vector<float> x(64);
   const uint32_t bits[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001, 0x7f7fffff,
@@ -198,7 +213,8 @@ TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
   std::memcpy(x.data() + 40, bits, sizeof bits);
   const size_t stride = 2 * sizeof(FloatBlock);
   std::vector<FloatBlock> expected(2 * kRowGroup), got(2 * kRowGroup);
-  QuantizeArgs args{x.data(), x.size(), 64, nullptr, 0, Activations::kBf16, nullptr, stride};
+  QuantizeArgs args{
+      .x = x.data(), .x_stride = x.size(), .cols = 64, .to = Activations::kBf16, .out = nullptr, .out_stride = stride};
   args.out = reinterpret_cast<std::byte*>(expected.data());
   reference_kernels().quantize(args, 0, 1);
   args.out = reinterpret_cast<std::byte*>(got.data());
@@ -207,19 +223,24 @@ TEST_P(Linear, RoundsWhatIsNoOrdinaryNumberToTheReferencesBits) {
   for (size_t b = 0; b < 2; ++b) EXPECT_EQ(std::memcmp(expected[b].x, got[b].x, sizeof got[b].x), 0) << b;
 }
 
-// Blocks of int8 whose largest number is tiny, infinite or none at all, in any place of the block.
+// int8 blocks whose largest number is tiny, infinite or NaN, at any place of the block.
 TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   std::mt19937 random(5);
   for (const float extreme : {0x1p-149f, 0x1p-127f, 0x1p-122f, 0x1p-121f, 0x1.fp-121f, 0x1p-120f, 0x1p-20f, 0x1p120f,
                               std::numeric_limits<float>::max(), kInfinity, kNan}) {
-    for (int place = 0; place < kBlock; ++place) {
-      std::vector<float> x(kBlock);
-      for (size_t i = 0; i < x.size(); ++i)  // some zeros, some numbers of the extreme's size or less
+    for (int place = 0; place < kBlockInputs; ++place) {
+      std::vector<float> x(kBlockInputs);
+      for (size_t i = 0; i < x.size(); ++i)  // some zeros, some numbers up to the extreme
         x[i] = i % 3 == 0 ? 0.0f : std::ldexp(1.0f, -static_cast<int>(random() % 9)) * std::min(extreme, 1e30f);
       x[static_cast<size_t>(place)] = place % 2 == 0 ? extreme : -extreme;
       Int8Block expected{}, got{};
-      QuantizeArgs args{x.data(), x.size(), kBlock, nullptr, 0, Activations::kInt8, nullptr, sizeof(Int8Block)};
+      QuantizeArgs args{.x = x.data(),
+                        .x_stride = x.size(),
+                        .cols = kBlockInputs,
+                        .to = Activations::kInt8,
+                        .out = nullptr,
+                        .out_stride = sizeof(Int8Block)};
       args.out = reinterpret_cast<std::byte*>(&expected);
       reference_kernels().quantize(args, 0, 1);
       args.out = reinterpret_cast<std::byte*>(&got);
@@ -227,7 +248,7 @@ TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
       EXPECT_EQ(std::memcmp(&expected, &got, sizeof got), 0)
           << extreme << " in place " << place << ": scales " << expected.scale << " and " << got.scale;
       EXPECT_EQ(std::isfinite(got.scale), std::isfinite(extreme)) << extreme << " in place " << place;
-      for (int i = 0; i < kBlock; ++i) {
+      for (int i = 0; i < kBlockInputs; ++i) {
         const float input = x[static_cast<size_t>(i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)])];
         if (std::isfinite(extreme)) {
           ASSERT_NEAR(double{got.scale} * got.q[i], input, std::max(0.502f * got.scale, kSmallestInt8)) << extreme << i;
@@ -237,11 +258,11 @@ TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
   }
 }
 
-// The largest sums there are, and scales of any kind: subnormal, zero, the largest, infinite, none.
+// The largest possible sums, and scales of all kinds: subnormal, zero, the largest, infinite, NaN.
 TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
   const int outputs = 33, cols = 256, rows = 33;
   std::vector<float> x(static_cast<size_t>(rows * cols));
-  for (size_t i = 0; i < x.size(); ++i) {  // int8: 127 everywhere, -127 everywhere, in turn
+  for (size_t i = 0; i < x.size(); ++i) {  // int8: rows of 127, of alternating signs, of -127
     const size_t row = i / static_cast<size_t>(cols);
     x[i] = row % 3 == 0 || (row % 3 == 1 && i % 2 == 0) ? 1.0f : -1.0f;
   }
@@ -253,14 +274,14 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
     for (const int fill : {0x00, 0xff, 0x80, 0x7f}) {
       std::fill(source.begin(), source.end(), static_cast<std::byte>(fill));
       const size_t row_bytes = source.size() / outputs;
-      for (size_t at = 0; at < source.size(); at += t.block_bytes) {  // a row has one kind
+      for (size_t at = 0; at < source.size(); at += t.block_bytes) {  // one kind per row
         const size_t row = at / row_bytes;
         std::memcpy(&source[at + (type == TensorType::Q6_K ? 208 : 0)], &kScales[row % 8], 2);
         if (packed_format(type).has_minimum) std::memcpy(&source[at + 2], &kScales[row / 8], 2);
       }
       const auto weights = testing::pack(type, outputs, cols, source);
       for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-        const LinearArgs args{&weights.matrix, nullptr, to, nullptr, 0, nullptr, 0, nullptr, false};
+        const LinearArgs args = linear_of(weights.matrix, to);
         const auto expected = run(reference_kernels(), args, x, rows);
         for (const int count : {1, 9, rows}) {
           const auto got = run(*GetParam(), args, x, count);

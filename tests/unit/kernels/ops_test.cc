@@ -10,7 +10,7 @@ namespace {
 
 std::atomic<int> odd_begins;
 
-// In place of a product: counts the visits to each panel of each row.
+// Instead of a product, counts the visits to each panel of each row.
 void visit(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   odd_begins += panel_begin % 2;
   for (int row = row_begin; row < row_end; ++row) {
@@ -50,6 +50,16 @@ TEST(Linears, VisitEachPanelOfEachRowOnceAndInWholeGroups) {
       }
     }
   }
+}
+
+// At 131,072 rows (an unchunked prompt) and 8 KV heads, the tile list takes 56 MiB.
+TEST(AttentionOp, CountsItsTileListAsMemory) {
+  const size_t few = AttentionOp::memory_bytes(2, 512, 131072, 32, 8, 64),
+               many = AttentionOp::memory_bytes(2, 131072, 131072, 32, 8, 64);
+  EXPECT_EQ(many - few, size_t{131072 - 512} * 8 * sizeof(AttentionTile));
+  // 40 query heads of one KV head need three tiles a row.
+  EXPECT_EQ(AttentionOp::memory_bytes(1, 2, 16, 40, 1, 64) - AttentionOp::memory_bytes(1, 1, 16, 40, 1, 64),
+            3 * sizeof(AttentionTile));
 }
 
 }  // namespace

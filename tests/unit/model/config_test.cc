@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "../format/gguf_bytes.h"
 #include "base/error.h"
 #include "model/families.h"
+#include "model/sin_cos.h"
 
 namespace quire {
 namespace {
@@ -27,30 +30,32 @@ std::string refusal(const std::function<void()>& read) {
   return "read";
 }
 
-TEST(HfConfigOfRope, TakesItsFactorFromTheLengthsWhereItHasNone) {
+TEST(HfRopeConfig, DerivesAMissingYarnFactorFromTheContextLengths) {
   EXPECT_EQ(from_hf(R"(, "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 8192})").rope.factor, 4);
   EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "linear"})"); }),
             "config.json: rope_scaling.factor is missing");
 }
 
-TEST(HfConfig, RefusesRopeThatItDoesNotCompute) {
+TEST(HfConfig, RefusesUnsupportedRopeSettings) {
   EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "longrope", "factor": 4})"); }),
-            "config.json: rope_scaling.type: rope scaling 'longrope'; there are default, linear, llama3, yarn");
+            "config.json: rope_scaling.type: rope scaling 'longrope' is not supported; supported: default, linear, "
+            "llama3, yarn");
   EXPECT_EQ(refusal([] { from_hf(R"(, "partial_rotary_factor": 0.5)"); }),
-            "config.json: partial_rotary_factor: 0.5; this family turns whole heads");
-  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})"); }),
-            "config.json: rope_parameters.partial_rotary_factor: 0.5; this family turns whole heads");
+            "config.json: partial_rotary_factor: 0.5 is not supported; this family rotates whole heads");
+  EXPECT_EQ(
+      refusal([] { from_hf(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})"); }),
+      "config.json: rope_parameters.partial_rotary_factor: 0.5 is not supported; this family rotates whole heads");
   EXPECT_EQ(refusal([] { from_hf(R"(, "rope_parameters": {"full_attention": {"rope_theta": 5}})"); }),
-            "config.json: rope_parameters.full_attention: parameters of its own for a kind of layer");
+            "config.json: rope_parameters.full_attention: separate parameters for a kind of layer are not supported");
 }
 
-TEST(HfConfig, TakesMistralsWindowWhereTheFileIsSilent) {
+TEST(HfConfig, DefaultsToMistralsWindow) {
   EXPECT_EQ(from_hf("", kMistral).windows, (std::vector<int>{4096, 4096}));
   EXPECT_EQ(from_hf(R"(, "sliding_window": null)", kMistral).windows, (std::vector<int>{0, 0}));
   EXPECT_EQ(from_hf(R"(, "sliding_window": 9)", kMistral).windows, (std::vector<int>{9, 9}));
 }
 
-// A llama of one embedding matrix; `add` adds one more key.
+// A Llama with only an embedding matrix; `add` adds `more` keys.
 std::string gguf_with(const std::function<void(GgufBytes&)>& add, uint64_t more = 1) {
   GgufBytes b(1, 7 + more);
   b.key("general.architecture", GgufType::STRING).string("llama");
@@ -70,41 +75,68 @@ ModelConfig from_gguf(const std::string& bytes) {
   return kLlama.from_gguf(Gguf::parse(std::as_bytes(std::span(bytes)), "m.gguf"));
 }
 
-TEST(GgufConfig, RefusesSettingsThatItDoesNotCompute) {
+TEST(GgufConfig, RefusesUnsupportedSettings) {
   for (const char* key : {"llama.final_logit_softcapping", "llama.attn_logit_softcapping", "llama.logit_scale",
                           "llama.residual_scale", "llama.embedding_scale"}) {
     const std::string bytes = gguf_with([&](GgufBytes& b) { b.key(key, GgufType::F32).number(0.5f); });
-    EXPECT_EQ(refusal([&] { from_gguf(bytes); }),
-              fmt::format("m.gguf: key {}: 0.5, which Quire does not compute", key));
+    EXPECT_EQ(refusal([&] { from_gguf(bytes); }), fmt::format("m.gguf: key {}: 0.5 is not supported", key));
     EXPECT_EQ(refusal([&] { from_gguf(gguf_with([&](GgufBytes& b) { b.key(key, GgufType::F32).number(0.0f); })); }),
               "read");
   }
   const std::string both =
       gguf_with([](GgufBytes& b) { b.key("llama.attention.causal", GgufType::BOOL).raw(std::string(1, '\0')); });
   EXPECT_EQ(refusal([&] { from_gguf(both); }),
-            "m.gguf: key llama.attention.causal: false; Quire computes causal attention only");
+            "m.gguf: key llama.attention.causal: false is not supported; Quire computes only causal attention");
   const std::string experts =
       gguf_with([](GgufBytes& b) { b.key("llama.expert_count", GgufType::U32).number<uint32_t>(8); });
   EXPECT_EQ(refusal([&] { from_gguf(experts); }),
-            "m.gguf: key llama.expert_count: 8; Quire computes no mixtures of experts");
+            "m.gguf: key llama.expert_count: 8 is not supported; Quire has no mixtures of experts");
 }
 
-TEST(GgufConfig, TakesItsOwnScaleOfAttention) {
+TEST(GgufConfig, ReadsTheAttentionScale) {
   const std::string bytes =
       gguf_with([](GgufBytes& b) { b.key("llama.attention.scale", GgufType::F32).number(0.25f); });
   EXPECT_EQ(from_gguf(bytes).attention_scale, 0.25f);
 }
 
-TEST(Validate, RefusesFrequencyFactorsThatDivideByNothing) {
+TEST(Validate, RefusesZeroFrequencyFactorsAndNegativeScales) {
   ModelConfig c = from_hf("");
   validate(c, "m");
   c.rope.frequency_divisors.assign(static_cast<size_t>(c.rope.dim / 2), 1.0f);
   validate(c, "m");
   c.rope.frequency_divisors[1] = 0;
-  EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: a rope frequency factor is 0");
+  EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: a rope frequency factor is 0; it must be positive");
   c.rope.frequency_divisors.clear();
   c.attention_scale = -1;
-  EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: the scale of attention is -1");
+  EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: the attention scale is -1; it must be positive");
+}
+
+// Every 3rd position of two common models, to the end of their contexts.
+TEST(SinCos, RoundsToTheSameFloatsAsTheCLibrary) {
+  for (const auto& [theta, positions] : {std::pair{10000.0, 8192}, {500000.0, 131072}}) {
+    RopeConfig rope;
+    rope.dim = 64;
+    rope.theta = theta;
+    for (const float frequency : make_rope_table(rope).frequencies) {
+      for (int position = 0; position < positions; position += 3) {
+        const double angle = static_cast<float>(position) * frequency;
+        const auto [sin, cos] = sin_cos(angle);
+        ASSERT_EQ(static_cast<float>(sin), static_cast<float>(std::sin(angle))) << angle;
+        ASSERT_EQ(static_cast<float>(cos), static_cast<float>(std::cos(angle))) << angle;
+      }
+    }
+  }
+}
+
+TEST(SinCos, IsAccurateInEveryQuadrantAndFarOut) {
+  for (const double angle : {0.0, -0.0, 0.785398185, 1.57079637, 2.35619450, 3.14159274, 4.71238899, -1.57079637, -4.0,
+                             1e6, 134217720.0, 134217728.0, 1e12}) {
+    const auto x = double{static_cast<float>(angle)};
+    const auto [sin, cos] = sin_cos(x);
+    EXPECT_NEAR(sin, std::sin(x), 4e-16) << x;
+    EXPECT_NEAR(cos, std::cos(x), 4e-16) << x;
+  }
+  EXPECT_TRUE(std::isnan(sin_cos(std::numeric_limits<double>::infinity()).sin));
 }
 
 }  // namespace

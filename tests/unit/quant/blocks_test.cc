@@ -16,7 +16,7 @@ namespace {
 
 uint32_t bits(float f) { return std::bit_cast<uint32_t>(f); }
 
-TEST(Half, ConvertsEveryValueThereAndBack) {
+TEST(Half, ConvertsEveryValueToFloatAndBack) {
   for (uint32_t h = 0; h < 0x10000; ++h) {
     const auto half = static_cast<uint16_t>(h);
     const float f = f16_to_f32(half);
@@ -56,7 +56,7 @@ TEST(Half, RoundsToNearestEven) {
   EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
 }
 
-TEST(TensorType, KnowsItselfByIdAndName) {
+TEST(TensorType, IsFoundByIdAndName) {
   for (const TensorTypeInfo& t : tensor_types()) {
     EXPECT_EQ(&info(t.type), &t);
     EXPECT_EQ(tensor_type_from_name(t.name), t.type);
@@ -68,7 +68,7 @@ TEST(TensorType, KnowsItselfByIdAndName) {
   EXPECT_EQ(tensor_type_from_name("Q9_0"), std::nullopt);
 }
 
-TEST(TensorType, SizesTensorsWithoutOverflow) {
+TEST(TensorType, DetectsOverflowingSizes) {
   using Shape = std::vector<uint64_t>;
   EXPECT_EQ(tensor_bytes(TensorType::Q4_K, Shape{3, 512}), 3u * 2 * 144);
   EXPECT_EQ(tensor_bytes(TensorType::F32, Shape{}), 4u);
@@ -80,7 +80,7 @@ TEST(TensorType, SizesTensorsWithoutOverflow) {
   EXPECT_EQ(tensor_bytes(TensorType::F64, Shape{0, 5}), 0u);
 }
 
-TEST(Dequantize, RefusesTypesItCannotLoad) {
+TEST(Dequantize, RefusesUnloadableTypes) {
   const std::array<std::byte, 84> block{};
   std::array<float, 256> out;
   try {
@@ -92,7 +92,7 @@ TEST(Dequantize, RefusesTypesItCannotLoad) {
   }
 }
 
-TEST(Dequantize, ReadsABlockByHand) {
+TEST(Dequantize, ReadsAHandWrittenBlock) {
   std::array<std::byte, 18> q4_0{};  // d = 2, first byte: element 0 is 15, element 16 is 1
   q4_0[1] = std::byte{0x40};
   q4_0[2] = std::byte{0x1f};
@@ -103,7 +103,7 @@ TEST(Dequantize, ReadsABlockByHand) {
   EXPECT_EQ(out[1], -16.0f);
 }
 
-TEST(Dequantize, TakesNoBlocks) { EXPECT_NO_THROW(dequantize(TensorType::Q6_K, {}, {})); }
+TEST(Dequantize, AcceptsZeroBlocks) { EXPECT_NO_THROW(dequantize(TensorType::Q6_K, {}, {})); }
 
 }  // namespace
 }  // namespace quire

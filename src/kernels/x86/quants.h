@@ -1,66 +1,14 @@
-// One register of outputs: 16 lanes on AVX-512 (a panel), 8 on AVX2 (half of one, so that the 16 registers there are
-// suffice). What linears are written in; the rest works on whole panels (vector.h). Included by one file per
-// instruction set, with internal linkage as in vector.h.
+// Packed quants in registers: unpacking bits, loading scales, multiplying bytes with activations.
 #pragma once
 
 #include "kernels/packed.h"
 #include "kernels/x86/vector.h"
 
-namespace quire {
+namespace quire::QUIRE_ISA {
 namespace {
 
-struct Ints {  // 32-bit integers, or bytes
-#if defined(__AVX512F__)
-  __m512i v;
-  QUIRE_INLINE Ints load(const void* p) { return {_mm512_loadu_si512(p)}; }
-  QUIRE_INLINE Ints all(int32_t x) { return {_mm512_set1_epi32(x)}; }
-#else
-  __m256i v;
-  QUIRE_INLINE Ints load(const void* p) { return {_mm256_loadu_si256(static_cast<const __m256i*>(p))}; }
-  QUIRE_INLINE Ints all(int32_t x) { return {_mm256_set1_epi32(x)}; }
-#endif
-};
-
-struct Floats {
-#if defined(__AVX512F__)
-  __m512 v;
-  QUIRE_INLINE Floats load(const float* p) { return {_mm512_loadu_ps(p)}; }
-  QUIRE_INLINE Floats all(float x) { return {_mm512_set1_ps(x)}; }
-  QUIRE_INLINE Floats of(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
-  QUIRE_INLINE Floats bits(Ints a) { return {_mm512_castsi512_ps(a.v)}; }
-#else
-  __m256 v;
-  QUIRE_INLINE Floats load(const float* p) { return {_mm256_loadu_ps(p)}; }
-  QUIRE_INLINE Floats all(float x) { return {_mm256_set1_ps(x)}; }
-  QUIRE_INLINE Floats of(Ints a) { return {_mm256_cvtepi32_ps(a.v)}; }
-  QUIRE_INLINE Floats bits(Ints a) { return {_mm256_castsi256_ps(a.v)}; }
-#endif
-};
-
 #if defined(__AVX512F__)
 
-inline constexpr int kWidth = 16;
-QUIRE_INLINE void store(float* p, Floats a) { _mm512_storeu_ps(p, a.v); }
-QUIRE_INLINE void store(std::byte* p, Ints a) { _mm512_storeu_si512(p, a.v); }
-QUIRE_INLINE Floats add(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
-QUIRE_INLINE Floats mul(Floats a, Floats b) { return {_mm512_mul_ps(a.v, b.v)}; }
-QUIRE_INLINE Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-QUIRE_INLINE Floats negate(Floats a) { return {_mm512_sub_ps(_mm512_setzero_ps(), a.v)}; }
-QUIRE_INLINE Ints sub(Ints a, Ints b) { return {_mm512_sub_epi32(a.v, b.v)}; }
-QUIRE_INLINE Ints band(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
-QUIRE_INLINE Ints bor(Ints a, Ints b) { return {_mm512_or_si512(a.v, b.v)}; }
-template <int kBits>
-QUIRE_INLINE Ints shift_left(Ints a) {
-  return {_mm512_slli_epi32(a.v, kBits)};
-}
-template <int kBits>
-QUIRE_INLINE Ints shift_right(Ints a) {
-  return {_mm512_srli_epi32(a.v, kBits)};
-}
-template <int kBits>
-QUIRE_INLINE Ints shift_right_signed(Ints a) {
-  return {_mm512_srai_epi32(a.v, kBits)};
-}
 QUIRE_INLINE Ints low_nibbles(Ints a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
 QUIRE_INLINE Ints high_nibbles(Ints a) { return low_nibbles(Ints{_mm512_srli_epi16(a.v, 4)}); }
 // Adds 16 to the bytes whose bit is set in the 64 bits at p.
@@ -76,33 +24,10 @@ QUIRE_INLINE Ints add_top_bits(Ints a, Ints plane) {
                                    : _mm512_srli_epi16(plane.v, (kShift - 4) & 15);
   return {_mm512_or_si512(a.v, _mm512_and_si512(moved, _mm512_set1_epi8(0x30)))};
 }
-QUIRE_INLINE Ints as_ints(Floats a) { return {_mm512_castps_si512(a.v)}; }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm512_set1_epi8(-128))}; }
 
 #else  // AVX2
 
-inline constexpr int kWidth = 8;
-QUIRE_INLINE void store(float* p, Floats a) { _mm256_storeu_ps(p, a.v); }
-QUIRE_INLINE void store(std::byte* p, Ints a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
-QUIRE_INLINE Floats add(Floats a, Floats b) { return {_mm256_add_ps(a.v, b.v)}; }
-QUIRE_INLINE Floats mul(Floats a, Floats b) { return {_mm256_mul_ps(a.v, b.v)}; }
-QUIRE_INLINE Floats fma(Floats a, Floats b, Floats c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
-QUIRE_INLINE Floats negate(Floats a) { return {_mm256_sub_ps(_mm256_setzero_ps(), a.v)}; }
-QUIRE_INLINE Ints sub(Ints a, Ints b) { return {_mm256_sub_epi32(a.v, b.v)}; }
-QUIRE_INLINE Ints band(Ints a, Ints b) { return {_mm256_and_si256(a.v, b.v)}; }
-QUIRE_INLINE Ints bor(Ints a, Ints b) { return {_mm256_or_si256(a.v, b.v)}; }
-template <int kBits>
-QUIRE_INLINE Ints shift_left(Ints a) {
-  return {_mm256_slli_epi32(a.v, kBits)};
-}
-template <int kBits>
-QUIRE_INLINE Ints shift_right(Ints a) {
-  return {_mm256_srli_epi32(a.v, kBits)};
-}
-template <int kBits>
-QUIRE_INLINE Ints shift_right_signed(Ints a) {
-  return {_mm256_srai_epi32(a.v, kBits)};
-}
 QUIRE_INLINE Ints low_nibbles(Ints a) { return {_mm256_and_si256(a.v, _mm256_set1_epi8(15))}; }
 QUIRE_INLINE Ints high_nibbles(Ints a) { return low_nibbles(Ints{_mm256_srli_epi16(a.v, 4)}); }
 // Adds 16 to the bytes whose bit is set in the 32 bits at p.
@@ -121,7 +46,6 @@ QUIRE_INLINE Ints add_top_bits(Ints a, Ints plane) {
       kShift < 4 ? _mm256_slli_epi16(plane.v, (4 - kShift) & 15) : _mm256_srli_epi16(plane.v, (kShift - 4) & 15);
   return {_mm256_or_si256(a.v, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)))};
 }
-QUIRE_INLINE Ints as_ints(Floats a) { return {_mm256_castps_si256(a.v)}; }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm256_xor_si256(bytes.v, _mm256_set1_epi8(-128))}; }
 
 #endif
@@ -158,11 +82,11 @@ QUIRE_INLINE Ints four_inputs(const int8_t* q) {
   return Ints::all(four);
 }
 
-// Sums of products of weight bytes with activations, as the instruction set forms them fastest. `Sums` collects, and
-// widen() is due after each kLinesToWiden lines (of two registers) and gives the 32-bit sums.
+// Sums of products of weight bytes with activations, formed as is fastest on the instruction set. `Sums` accumulates;
+// widen() must be called after every kLinesToWiden lines (of two registers) and makes the 32-bit sums.
 #if defined(__AVX512F__) || defined(__AVXVNNI__)
 
-inline constexpr int kSignedOffset = 128;  // 8-bit weights are taken from -128: the instruction wants them unsigned
+inline constexpr int kSignedOffset = 128;  // added to 8-bit weights, which the instruction wants unsigned
 struct Sums {
   Ints wide;
 };
@@ -188,16 +112,18 @@ struct Sums {
   Ints narrow;  // pairs of 16 bits
 };
 QUIRE_INLINE Sums no_sums() { return {Ints::all(0), Ints::all(0)}; }
-// As many products as fit into 16 bits: of 4 bits 8 * 2 * 15 * 127 = 30,480, of 5 bits 4 * 2 * 31 * 127, of 6 bits
-// 2 * 2 * 63 * 127.
+// As many products as fit into 16 bits:
+//   4 bits  8 * 2 * 15 * 127 = 30,480
+//   5 bits  4 * 2 * 31 * 127 = 31,496
+//   6 bits  2 * 2 * 63 * 127 = 32,004
 template <int kBits>
-inline constexpr int kLinesToWiden = kBits == 4 ? 4
+inline constexpr int kLinesToWiden = kBits == 4   ? 4
                                      : kBits == 5 ? 2
                                                   : 1;
 QUIRE_INLINE __m256i pairs_to_32(__m256i pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 template <int kBits>
 QUIRE_INLINE void multiply(Sums& s, Ints w, Ints x) {
-  // gcc would reorder the additions of a block and keep all products until then: more than there are registers.
+  // gcc would delay the additions of a block and keep all products until then, more than there are registers.
   const auto in_order = [](Ints & sum) __attribute__((always_inline)) { asm("" : "+x"(sum.v)); };
   if constexpr (kBits == 8) {  // 128 * 127 * 2 = 32,512: |w| * (x with w's sign) does not saturate
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w.v), _mm256_sign_epi8(x.v, w.v));
@@ -218,4 +144,4 @@ QUIRE_INLINE void widen(Sums& s) {
 #endif
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::QUIRE_ISA
