@@ -8,6 +8,7 @@ namespace quire {
 
 GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   GgufVocabulary v;
+  v.model_name = file.get_or<std::string>("general.name", "");
   v.model = file.get<std::string>("tokenizer.ggml.model");
   v.pre = file.get_or<std::string>("tokenizer.ggml.pre", "");
   v.tokens = file.strings("tokenizer.ggml.tokens");
@@ -37,7 +38,6 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   v.bos = id("tokenizer.ggml.bos_token_id");
   v.eos = id("tokenizer.ggml.eos_token_id");
   v.unk = id("tokenizer.ggml.unknown_token_id");
-  v.sep = id("tokenizer.ggml.seperator_token_id");  // spelled so in GGUF
   v.pad = id("tokenizer.ggml.padding_token_id");
   v.eot = id("tokenizer.ggml.eot_token_id");
   v.eom = id("tokenizer.ggml.eom_token_id");

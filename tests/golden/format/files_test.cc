@@ -1,4 +1,4 @@
-// Files that other programs wrote: all of them open, and hold what their makers say.
+// Files written by other programs open and contain what their makers state.
 #include <gtest/gtest.h>
 
 #include <filesystem>

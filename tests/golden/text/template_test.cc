@@ -1,4 +1,4 @@
-// Every rendering that transformers made of real chat templates, byte for byte.
+// Real chat templates render byte for byte as with transformers.
 #include <gtest/gtest.h>
 
 #include <filesystem>

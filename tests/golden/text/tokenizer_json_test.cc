@@ -1,4 +1,4 @@
-// tokenizer.json files against what Hugging Face's library made of them (data/tokenizers/README.md).
+// tokenizer.json files encode and decode as with Hugging Face's library (data/tokenizers/README.md).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -40,7 +40,7 @@ class TokenizerJson : public testing::TestWithParam<const char*> {
     if (!fs::exists(folder_)) GTEST_SKIP() << folder_ << " is not here";
   }
   const Tokenizer& tokenizer() {
-    static std::map<std::string, Tokenizer> made;  // some take a second to read
+    static std::map<std::string, Tokenizer> made;  // reading some takes a second
     const auto found = made.find(GetParam());
     if (found != made.end()) return found->second;
     return made.emplace(GetParam(), Tokenizer::from_hf_json(read_packed(folder_ / "tokenizer.json"), GetParam()))

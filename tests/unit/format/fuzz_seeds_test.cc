@@ -1,11 +1,11 @@
-// Writes the fuzzers' seeds anew: unit_format --gtest_also_run_disabled_tests --gtest_filter='*FuzzSeeds*'
+// Rewrites the fuzzers' seeds: unit_format --gtest_also_run_disabled_tests --gtest_filter='*FuzzSeeds*'
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "unit/format/gguf_bytes.h"
 #include "paths.h"
+#include "unit/format/gguf_bytes.h"
 
 namespace quire {
 namespace {
