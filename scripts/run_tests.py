@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the test programs of a build and the end-to-end tests, one line each, and sums them up.
+"""Runs the test programs of a build and the end-to-end tests, prints a line for each, and sums them up.
 
 The last line is "N passed, N failed, N skipped". The exit code is 1 if a test failed or none ran.
 """
@@ -27,7 +27,7 @@ def run_gtest(program, timeout):
             done = subprocess.run([program, f"--gtest_output=json:{report}", "--gtest_brief=1"], capture_output=True, text=True, errors="replace", timeout=timeout)
             output, code = done.stdout + done.stderr, done.returncode
         except subprocess.TimeoutExpired as error:
-            return 0, 1, {}, f"{program}: no end after {timeout} s\n{error.stdout or ''}"
+            return 0, 1, {}, f"{program}: still running after {timeout} s\n{error.stdout or ''}"
         if not report.exists():
             return 0, 1, {}, f"{program} died (exit code {code})\n{output}"
         passed = failed = 0
@@ -49,9 +49,9 @@ def run_gtest(program, timeout):
 
 
 def find_pytest():
-    """pytest in a venv of its own, with what tests/e2e/requirements.txt lists; None when that cannot be had"""
+    """pytest in a venv with the packages of tests/e2e/requirements.txt; None if they cannot be installed"""
     venv, wanted = ROOT / "build/venv", ROOT / "tests/e2e/requirements.txt"
-    have = venv / "requirements.txt"  # what was installed
+    have = venv / "requirements.txt"  # as installed
     if not have.exists() or have.read_text() != wanted.read_text():
         print("installing pytest, the openai client and PyYAML into build/venv", file=sys.stderr)
         commands = [[sys.executable, "-m", "venv", venv], [venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "-r", wanted]]
@@ -83,17 +83,18 @@ def run_pytest(build, pattern):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--filter", default="", help="only test programs whose name contains this")
+    parser.add_argument("--filter", nargs="*", default=[], metavar="TEXT", help="only test programs whose name contains one of these")
     parser.add_argument("--build", type=Path, default=Path("build/release"))
-    parser.add_argument("--kinds", default="unit,golden,property,e2e", help="which programs; e2e: tests/e2e with pytest")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds for one program")
+    parser.add_argument("--kinds", default="unit,golden,property,e2e", help="kinds of test programs; e2e: tests/e2e with pytest")
+    parser.add_argument("--timeout", type=int, default=900, help="time limit of each program in seconds")
     arguments = parser.parse_args()
 
     programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
     jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout)) for p in programs]
-    jobs = [job for job in jobs if arguments.filter in job[0]]
-    if "e2e" in arguments.kinds.split(",") and (not jobs or arguments.filter in ("", "e2e")):
-        jobs.append(("e2e", lambda: run_pytest(arguments.build.resolve(), "" if arguments.filter == "e2e" else arguments.filter)))
+    jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
+    if "e2e" in arguments.kinds.split(",") and (not jobs or not arguments.filter or "e2e" in arguments.filter):
+        pattern = " or ".join(text for text in arguments.filter if text != "e2e" and not any(text in job[0] for job in jobs))
+        jobs.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
 
     total, reasons = Counter(), Counter()
     for name, job in jobs:

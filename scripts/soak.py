@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""A long mixed load on quire serve: nothing may leak, hang, crash or answer differently.
+"""Puts quire serve under a long mixed load and checks that nothing leaks, hangs, crashes or changes an answer.
 
-Threads of clients ask for answers of all lengths, share prefixes, want several choices, read slowly, leave at every
-moment and send nonsense. A line is printed every ten seconds. Exit code 1 when a bound is broken:
+Client threads request answers of all lengths, share prefixes, ask for several choices, read slowly, disconnect at any
+point and send invalid requests. Prints a line every ten seconds. The exit code is 1 if one of these fails:
 
-  - requests of a fixed set get, throughout, the answers they got alone at the start, token ids and log-probabilities;
-  - resident memory stays within 3 % of the total that the server printed, or, where it prints none, of what it was
-    after the warm-up;
-  - nonsense gets a 4xx, /health answers within two seconds, nothing gets a 5xx;
-  - at the end nothing runs or waits, and file descriptors and threads are as many as at the start.
+  - a fixed set of requests always gets the answers it got alone at the start: token ids and log-probabilities;
+  - resident memory stays within 3 % of the total that the server prints, or else of its size after the warm-up;
+  - invalid requests get a 4xx, no request gets a 5xx, and /health answers within two seconds;
+  - at the end no request is running or waiting, and no file descriptor or thread has leaked.
 """
 
 import argparse
@@ -42,7 +41,7 @@ class Server:
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         found = re.search(r"http://([^:]+):(\d+)", self.process.stdout.readline())
         if not found:
-            sys.exit(f"the server does not start: {self.logged()}")
+            sys.exit(f"the server did not start: {self.logged()}")
         self.host, self.port = found.group(1), int(found.group(2))
 
     def logged(self):
@@ -53,9 +52,9 @@ class Server:
         return Path(f"/proc/{self.process.pid}/{name}")
 
     def rss(self):
-        """MiB"""
+        """Resident memory in MiB."""
         found = re.search(r"VmRSS:\s+(\d+)", self.proc("status").read_text())
-        return int(found.group(1)) / 1024 if found else 0.0  # none: it has ended
+        return int(found.group(1)) / 1024 if found else 0.0  # 0: it has ended
 
     def threads(self):
         return int(re.search(r"Threads:\s+(\d+)", self.proc("status").read_text()).group(1))
@@ -84,8 +83,8 @@ class Server:
         return sum(float(value) for value in re.findall(rf"^\w+:{name}(?:{{[^}}]*}})? (\S+)$", text, re.M))
 
     def printed_total(self):
-        """MiB that the server says it takes; None when it does not say"""
-        found = re.search(r"memory: in all +([\d.,]+) ([KMG])iB", self.logged())
+        """MiB, as printed by the server; None if it prints no total."""
+        found = re.search(r"memory: (?:in all|total) +([\d.,]+) ([KMG])iB", self.logged())
         return float(found.group(1).replace(",", "")) * {"K": 1 / 1024, "M": 1, "G": 1024}[found.group(2)] if found else None
 
 
@@ -135,23 +134,23 @@ class Soak:
         with self.lock:
             self.count[what] += 1
 
-    # ---- what clients do ----------------------------------------------------------------------------------------------
+    # ---- client actions -----------------------------------------------------------------------------------------------
 
     def solo(self):
         for body in self.fixed:
             status, answer = self.server.post("/v1/completions", body)
             if status != 200:
-                sys.exit(f"a plain request gets {status}: {answer[:300]}")
+                sys.exit(f"an ordinary request got HTTP {status}: {answer[:300]}")
             self.answers.append(self.content(answer))
 
     def repeat(self, rng):
-        """One of the fixed set, whole or streamed."""
+        """A request of the fixed set."""
         i = rng.randrange(len(self.fixed))
         status, answer = self.server.post("/v1/completions", self.fixed[i])
         if status != 200:
             self.complain(f"fixed request {i}: HTTP {status}: {answer[:200]}")
         elif self.content(answer) != self.answers[i]:
-            self.complain(f"fixed request {i} got another answer than alone")
+            self.complain(f"fixed request {i}: the answer differs from the one it got alone")
         self.done("repeated")
 
     def fresh(self, rng):
@@ -161,7 +160,7 @@ class Soak:
         self.done("fresh")
 
     def stream(self, rng, most_bytes=None, pause=0.0):
-        """Reads a stream to its end, or leaves after most_bytes; slowly with a pause."""
+        """Reads a stream to its end, or disconnects after most_bytes; `pause` slows it down."""
         with socket.socket() as raw:
             if pause:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -177,8 +176,8 @@ class Soak:
                     break
                 time.sleep(pause)
             if most_bytes is None and b"data: [DONE]" not in got:
-                self.complain(f"a stream without an end: ...{got[-200:]!r}")
-            if rng.random() < 0.5:  # gone without goodbye
+                self.complain(f"a stream ended without [DONE]: ...{got[-200:]!r}")
+            if rng.random() < 0.5:  # reset instead of an orderly close
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def read_stream(self, rng):
@@ -194,7 +193,7 @@ class Soak:
         self.done("left")
 
     def vanish(self, rng):
-        """Closes at any point of the request."""
+        """Disconnects at any point of the request."""
         data = self.post_bytes(self.request(rng) | {"stream": rng.random() < 0.5})
         with socket.create_connection((self.server.host, self.server.port), timeout=60) as raw:
             raw.sendall(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.5 else data)
@@ -211,7 +210,7 @@ class Soak:
         flipped[rng.randrange(len(good))] = rng.choice(b'"{}[],:\\\x00\xff')
         body, must_fail = rng.choice([
             (cut, True),
-            (bytes(flipped), False),  # may still be a request
+            (bytes(flipped), False),  # may still be valid
             (rng.randbytes(200), True),
             (b"[" * 5000, True),
             (b'{"prompt": 7e999}', True),
@@ -223,7 +222,7 @@ class Soak:
         ])
         status, answer = self.server.post(rng.choice(["/v1/completions", "/v1/chat/completions"]), body)
         if status >= 500 or (must_fail and status < 400):
-            self.complain(f"nonsense {body[:80]!r} gets HTTP {status}: {answer[:200]}")
+            self.complain(f"the invalid request {body[:80]!r} got HTTP {status}: {answer[:200]}")
         self.done("nonsense")
 
     def post_bytes(self, body):
@@ -239,7 +238,7 @@ class Soak:
             act = rng.choices(acts, weights=[5, 2, 2, 1, 2, 2, 2])[0]
             try:
                 act(rng)
-            except Exception as error:  # also an answer that is no JSON, or lacks a field
+            except Exception as error:  # includes answers that are not JSON or lack a field
                 self.complain(f"{act.__name__}: {error!r}")
                 time.sleep(0.2)
 
@@ -256,13 +255,13 @@ class Soak:
             took = time.monotonic() - started
             self.slowest_health = max(self.slowest_health, took)
             if status != 200:
-                self.complain(f"/health does not answer 200: {status}")
+                self.complain(f"/health answered {status} instead of 200")
             elif took > 2:
                 self.complain(f"/health took {took:.1f} s")
 
 
 def run(server, soak, arguments):
-    """The load from start to end, and what must hold behind it; problems go to soak.wrong."""
+    """Runs the load and checks the bounds; problems go to soak.wrong."""
     soak.solo()
     files, server_threads = server.files(), server.threads()
     print(f"seed {soak.seed}, {arguments.clients} clients, {arguments.minutes:g} minutes\n", flush=True)
@@ -297,24 +296,24 @@ def run(server, soak, arguments):
     for worker in workers:
         worker.join(max(0.0, end - time.monotonic()))
     if stuck := sum(worker.is_alive() for worker in workers):
-        soak.wrong.append(f"{stuck} clients still wait for an answer")
+        soak.wrong.append(f"{stuck} clients are still waiting for an answer")
     if server.process.poll() is not None:
         soak.wrong.insert(0, f"the server ended with {server.process.returncode}: {server.logged()[-2000:]}")
         return
 
     before = {"file descriptors": files, "threads": server_threads, "requests running or waiting": 0}
     for _ in range(150):
-        time.sleep(0.2)  # the server has closed the connections of the figures before
+        time.sleep(0.2)  # lets the server close the connections of metric()
         now = {"file descriptors": server.files(), "threads": server.threads(),
                "requests running or waiting": server.metric("num_requests_running") + server.metric("num_requests_waiting")}
-        left = [f"{now[what]:.0f} {what} at the end, {before[what]} at the start" for what in now if now[what] > before[what]]
+        left = [f"{what}: {now[what]:.0f} at the end, {before[what]} at the start" for what in now if now[what] > before[what]]
         if not left:
             break
     soak.wrong += left
     total = server.printed_total()
     limit = RSS_SLACK * (total or baseline)
     if highest > limit:
-        soak.wrong.append(f"RSS reached {highest:.1f} MiB: more than {limit:.1f} MiB, 3 % above the {'printed total' if total else 'warm-up'}")
+        soak.wrong.append(f"RSS reached {highest:.1f} MiB; the limit is {limit:.1f} MiB, 3 % above the {'printed total' if total else 'warm-up'}")
     print(f"\nRSS at most {highest:.1f} MiB; {'printed total ' + format(total, '.1f') if total else 'after the warm-up ' + format(baseline, '.1f')} MiB. "
           f"/health took at most {1e3 * soak.slowest_health:.0f} ms.")
     server.process.send_signal(signal.SIGTERM)
@@ -325,11 +324,11 @@ def run(server, soak, arguments):
 def main():
     parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quire", default=str(ROOT / "build/release/quire"), help=argparse.SUPPRESS)
-    parser.add_argument("-m", "--model", default="smollm2")
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("flags", nargs="*", help="behind --: flags for quire serve")
+    parser.add_argument("-m", "--model", default="smollm2", help="the model, as in `quire serve -m` (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=10, help="duration of the load (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=12, help="number of client threads (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the clients' choices (default: random, printed)")
+    parser.add_argument("flags", nargs="*", help="flags for quire serve, after --")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
 
@@ -342,7 +341,7 @@ def main():
         soak.wrong.insert(0, f"the server {state}: {error!r}")
     finally:
         soak.stop.set()
-        problems = list(soak.wrong)  # without those that this end makes
+        problems = list(soak.wrong)  # excludes those that killing the server causes
         server.process.kill()
     for problem in problems:
         print(f"VIOLATION {problem}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clang-tidy over src/, each file once for each state of its text, its own headers and .clang-tidy."""
+"""Runs clang-tidy on src/. A file without findings is checked again only when it, a header it includes, or .clang-tidy changes."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def headers_of(build):
-    """source -> the project's headers it was compiled with, from ninja's own record"""
+    """source -> the project's headers it includes, as ninja recorded them"""
     record = subprocess.run(["ninja", "-C", str(build), "-t", "deps"], capture_output=True, text=True, check=True).stdout
     found = {}
     for block in record.split("\n\n"):
@@ -33,7 +33,7 @@ def main():
     waiting = []
     for entry in json.loads((build / "compile_commands.json").read_text()):
         source = Path(entry["file"])
-        # Vector code is intrinsics; clang-tidy has nothing to say about it and takes minutes.
+        # Vector code is intrinsics: clang-tidy takes minutes for it and finds nothing.
         if not source.is_relative_to(ROOT / "src") or "kernels/x86" in str(source):
             continue
         state = hashlib.sha256(settings)
@@ -56,7 +56,7 @@ def main():
             if done.returncode != 0:
                 failed += 1
                 print(f"{source.relative_to(ROOT)}:\n{done.stdout}{done.stderr if not done.stdout else ''}", flush=True)
-    print(f"clang-tidy: {len(waiting)} files looked at, {failed} with findings")
+    print(f"clang-tidy: {len(waiting)} files checked, {failed} with findings")
     return 1 if failed else 0
 
 

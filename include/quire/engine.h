@@ -1,9 +1,8 @@
-// The engine: a model, its KV cache and a scheduler that many requests share. What the command line, the server and
-// embedding programs use.
+// The engine: loads a model and answers any number of requests at a time, batching them continuously.
 //
 //   quire::Engine engine({.model = "smollm2"});
-//   quire::Request request{.prompt = engine.tokenizer().encode("The sea"), .sampling = {.temperature = 0, .max_tokens =
-//   32}}; engine.generate(request, [](const quire::Output& out) { std::cout << out.text; });
+//   quire::Request request{.prompt = engine.encode("The sea"), .sampling = {.temperature = 0, .max_tokens = 32}};
+//   engine.generate(request, [](const quire::Output& out) { std::cout << out.text; });
 #pragma once
 
 #include <cstddef>
@@ -11,79 +10,81 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "quire/error.h"
 #include "quire/sampling_params.h"
 #include "quire/types.h"
 
 namespace quire {
 
-class Tokenizer;
-class ChatTemplate;
-struct ChatInput;
-
-// What EngineOptions may ask for; Engine refuses more.
+// Upper bounds of EngineOptions. Times are in seconds.
 inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20;
-inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;  // seconds
+inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
-  std::string model = {};               // a name of the registry, a .gguf file, or a Hugging Face directory
+  std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
-  std::string activations = "auto";     // auto, f32, bf16, int8: what inputs of linears are rounded to
-  std::string kv_cache_dtype = "auto";  // auto, f32, f16, bf16; auto: bf16, with --activations f32: f32
-  int threads = 0;                      // 0: the cores this process may use
-  int max_model_len = 0;  // tokens of prompt and answer together; 0: the model's, cut to what the cache holds
-  int max_num_seqs = 64;  // sequences that run at the same time
-  int max_num_batched_tokens = 512;  // rows of one step: all decoding sequences, the rest prompt chunks
-  size_t kv_cache_bytes = 0;    // 0: what max_num_seqs sequences of max_model_len need, as far as memory_bytes goes
-  bool kv_cache = true;         // false recomputes everything for each token: the baseline
-  bool chunked_prefill = true;  // false: a prompt is one chunk, whatever its length
-  std::string scheduler = "continuous";  // or "static": a batch runs to the end of its longest answer; the baseline
-  double tpot_target = 0.05;  // seconds a step may take while answers are being written: bounds its prompt chunks
-  double ttft_target = 1.0;   // seconds a prompt may wait before tpot_target alone bounds the steps (docs/serving.md)
+  std::string activations = "auto";     // auto, f32, bf16, int8: how the inputs of linear layers are rounded
+  std::string kv_cache_dtype = "auto";  // auto, f32, f16, bf16; auto is bf16, or f32 with activations f32
+  int threads = 0;                      // 0: one per core that this process may use
+  int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
+  int max_num_seqs = 64;  // sequences that run concurrently
+  // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.
+  int max_num_batched_tokens = 512;
+  size_t kv_cache_bytes = 0;             // 0: enough for max_num_seqs sequences of max_model_len, within memory_bytes
+  bool kv_cache = true;                  // false: recompute everything for each token (a baseline for comparison)
+  bool chunked_prefill = true;           // false: compute each prompt in one step, whatever its length
+  std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
+  double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
+  double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)
 
-  bool prefix_cache = true;     // keep finished pages and reuse them for prompts that begin alike
-  size_t memory_bytes = 0;      // for everything; 0: what the cgroup or the host has, less a margin
-  size_t reserved_bytes = 0;    // of it for the program around the engine: bodies, answers on their way
-  size_t host_cache_bytes = 0;  // for pages that had to leave the KV cache
+  bool prefix_cache = true;     // keep computed pages and reuse them for prompts with the same beginning
+  size_t memory_bytes = 0;      // for everything; 0: what the cgroup or the host has available, less a margin
+  size_t reserved_bytes = 0;    // of it, for the embedding program: request bodies, replies
+  size_t host_cache_bytes = 0;  // memory for pages evicted from the KV cache
   std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
-  size_t cache_bytes = 0;       // of files in cache_dir; 0: 4 GiB
+  size_t cache_bytes = 0;       // size limit of cache_dir; 0: 4 GiB
 };
 
 struct ModelInfo {
-  std::string name;          // what was asked for
-  std::string architecture;  // llama, mistral, qwen2, …
-  std::string quantization;  // most weights' type: Q4_1, BF16, …
-  std::string kernels, activations, kv_cache_dtype;
+  std::string name;                                  // EngineOptions::model
+  std::string architecture;                          // llama, mistral, qwen2, …
+  std::string quantization;                          // type of most weights: Q4_1, BF16, …
+  std::string kernels, activations, kv_cache_dtype;  // in force; never "auto"
   int threads = 0;
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int max_model_len = 0;
   int kv_pages = 0, page_tokens = 0;
   uint64_t parameters = 0;
   size_t weight_bytes = 0;  // as packed in memory
-  size_t decode_bytes = 0;  // of weights, read for one token
+  size_t decode_bytes = 0;  // weights read to decode one token
   size_t kv_bytes_per_token = 0, kv_cache_bytes = 0;
-  // All memory, as budgeted: weights, KV cache, activations (with logits and sampling), pages on their way to and from
-  // the page store, and everything else.
+  // The whole memory budget; activations (including logits and sampling); buffers of the page store; everything else
+  // outside weights and KV cache.
   size_t memory_bytes = 0, activation_bytes = 0, page_store_bytes = 0, other_bytes = 0;
+  SamplingDefaults sampling_defaults = {};  // recommended by the model's authors; the engine itself ignores them
 };
 
 enum class FinishReason : uint8_t {
-  kNone,       // goes on
+  kNone,       // not finished
   kStop,       // end-of-sequence token, stop token or stop string
-  kLength,     // max_tokens or the context's end
-  kCancelled,  // cancel(), or the engine stops
-  kTimeout,    // the request's deadline has passed
-  kError,      // Output::error says what
+  kLength,     // max_tokens or the context length
+  kCancelled,  // cancel(), or the engine is shutting down
+  kTimeout,    // Request::timeout
+  kError,      // see Output::error
 };
+std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, error
 
-// What a request without an answer gets instead: one vector for its prompt.
+// Requests for an embedding: one vector for the prompt instead of an answer.
 enum class Pooling : uint8_t {
   kNone,  // an answer, no vector
-  kMean,  // of the final hidden states of all tokens
-  kLast,  // the last token's
+  kMean,  // mean of all tokens' final hidden states
+  kLast,  // the last token's final hidden state
 };
 
 using TokenRuns = std::shared_ptr<const std::vector<TokenIds>>;
@@ -91,103 +92,124 @@ using TokenRuns = std::shared_ptr<const std::vector<TokenIds>>;
 struct Request {
   TokenIds prompt;  // not empty
   SamplingParams sampling;
-  std::string tenant = {};      // shares of the machine are fair between tenants (API keys)
-  std::string cache_salt = {};  // prefixes are shared only between requests of the same tenant and salt
-  int priority = 0;    // lower is earlier; within a priority tenants share fairly, within a tenant first come first
-  double timeout = 0;  // seconds from submit to the end of all answers; 0: none
+  std::string tenant = {};      // requests are scheduled fairly between tenants (API keys)
+  std::string cache_salt = {};  // prefixes are shared only among requests with the same tenant and salt
+  int priority = 0;    // lower first; within a priority fair between tenants, within a tenant first come, first served
+  double timeout = 0;  // seconds from submit until all answers have ended; 0: none
   Pooling pooling = Pooling::kNone;
-  TokenRuns banned_runs = {};  // Engine::spellings of bad words, for requests that share them; instead of bad_words
+  TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
 };
+
+// The most prompt tokens that this request may have: its answer, if it has one, needs room for a token.
+int longest_prompt(const Request& request, const ModelInfo& model);
 
 struct OutputToken {
   TokenId id = kNoToken;
-  float logprob = 0;                                    // with sampling.logprobs
-  std::vector<std::pair<TokenId, float>> top_logprobs;  // likewise
+  float logprob = 0;                                    // if sampling.logprobs is set
+  std::vector<std::pair<TokenId, float>> top_logprobs;  // likewise; most probable first
 };
 
 struct Usage {
   int prompt_tokens = 0;
-  int cached_tokens = 0;      // of the prompt, taken from the prefix cache
-  int completion_tokens = 0;  // of this choice, an end-of-sequence token included
+  int cached_tokens = 0;      // part of the prompt that came from the prefix cache
+  int completion_tokens = 0;  // of this choice, including the end-of-sequence token
   double ttft_seconds = 0;    // from submit to the first token
-  double seconds = 0;         // from submit to the last
-  double queue_seconds = 0;   // from submit to the first step that worked on it
+  double seconds = 0;         // from submit to the last token
+  double queue_seconds = 0;   // from submit to the first step that computed some of it
 };
 
-// A piece of one answer. The texts of a choice joined are the answer; a piece may have a token and no text yet (half a
-// character, the beginning of what may be a stop string).
+// A piece of one answer. Concatenating the texts of a choice gives the answer. A piece may carry tokens without text:
+// half a character, or text that may be the beginning of a stop string.
 struct Output {
   int choice = 0;
   std::string text;
   std::vector<OutputToken> tokens;
   FinishReason finish = FinishReason::kNone;
-  std::string stop_reason;  // the stop string, or the stop token's id, if one of the request's own ended the answer
-  std::optional<TokenId> stop_token;  // the token that ended it, if one did
+  std::string stop_reason;            // the request's stop string, or the id of its stop token, that ended the answer
+  std::optional<TokenId> stop_token;  // the token that ended the answer, if a token did
   std::string error;                  // with kError
-  Usage usage;                        // with a finish
-  // With sampling.prompt_logprobs, in the first output of choice 0: the prompt's tokens, the first one's logprob being
-  // 0.
+  Usage usage;                        // set in the last piece
+  // With sampling.prompt_logprobs: the prompt's tokens, in the first output of choice 0. The first logprob is 0.
   std::vector<OutputToken> prompt_logprobs = {};
-  // With pooling: [hidden], of length 1 as a vector, in the only output, which has no tokens.
+  // With pooling: [hidden], normalised to length 1, in the only output.
   std::vector<float> embedding = {};
 };
 
-using RequestId = uint64_t;
-
+// Counters run since the engine started; the others are current values.
 struct EngineStats {
   int running = 0, waiting = 0;         // sequences
   int kv_pages = 0, kv_pages_used = 0;  // used: by running sequences
   uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
 
-  // The prefix cache: tokens of prompts looked up, and found in the KV cache or the page store.
-  uint64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
-  int kv_pages_idle = 0;       // not counted as used: kept for prompts that may come, given up when needed
-  int kv_slots_unused = 0;     // of kv_pages_used: token slots behind the ends of running sequences
-  uint64_t pages_evicted = 0;  // idle pages given up
-  uint64_t pages_loaded = 0;   // read back from the page store
-  uint64_t store_host_pages = 0, store_disk_pages = 0;  // in the store now
-  // Pages that the store's disk lost: not written because the writer was behind, by a full or failing disk, damaged.
-  uint64_t store_dropped = 0, store_write_failures = 0, store_damaged = 0;
+  // The prefix cache.
+  uint64_t prefix_query_tokens = 0;  // prompt tokens looked up
+  uint64_t prefix_hit_tokens = 0;    // of them, found in the KV cache or the page store
+  int kv_pages_idle = 0;             // kept for future prompts, evicted when needed; not counted as used
+  int kv_slots_unused = 0;           // token slots of used pages past the ends of running sequences
+  uint64_t pages_evicted = 0;        // idle pages evicted
+  uint64_t pages_loaded = 0;         // read back from the page store
 
-  // Time spent in steps that only decode, and in those with prompt chunks; and what they read: weights once, and the
-  // cached keys and values of each row's past.
+  // The page store.
+  uint64_t store_host_pages = 0, store_disk_pages = 0;  // current
+  uint64_t store_dropped = 0;                           // pages not written to disk because the writer fell behind
+  uint64_t store_write_failures = 0;                    // pages not written to a full or failing disk
+  uint64_t store_damaged = 0;                           // damaged files found and removed
+
+  // Time and number of steps that only decode, and of steps with prompt rows. decode_bytes: what the decode steps read,
+  // the weights once per step and the cached keys and values of each row.
   double decode_seconds = 0, prompt_seconds = 0;
   uint64_t decode_steps = 0, prompt_steps = 0;
-  double decode_bytes = 0;  // read by the decode steps
+  double decode_bytes = 0;
 };
 
-// Runs its own thread. Every member may be called from any thread.
+// Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h.
+class Tokenizer;
+class ChatTemplate;
+struct ChatInput;
+
+// Thread-safe. Runs one scheduling thread and a team of compute threads.
 class Engine {
  public:
   // Loads the model. Throws Error: unknown model, broken file, not enough memory.
   explicit Engine(const EngineOptions& options);
-  // What still runs ends with kCancelled; so does what callbacks submit meanwhile, which must come to an end.
+  // Ends all requests with kCancelled, including those that callbacks submit meanwhile.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // Runs on the engine's thread, so it must not block; it may call submit() and cancel(). It may throw only
+  // std::bad_alloc: the choice then ends with kError, and if reporting that fails too, the error is dropped.
   using Callback = std::function<void(const Output&)>;
 
-  // Queues the request. The callback is called on the engine's thread, in order for each choice, and for each of the n
-  // choices exactly once with a finish reason; it must not block, and may call submit and cancel. It must not throw but
-  // std::bad_alloc: its choice then ends with kError, which it is told if it can take that.
-  // Throws Error when the request can never run: empty or too long prompt (with the answer's first token, where there
-  // is an answer, more than max_model_len), token ids outside the vocabulary, wrong sampling parameters.
+  // Queues the request. `callback` receives each choice's outputs in order; the last one has a finish reason.
+  // Throws Error if the request can never run: empty prompt, prompt that does not leave room for one token within
+  // max_model_len, token ids outside the vocabulary, invalid sampling parameters.
   RequestId submit(Request request, Callback callback);
-  // No effect when the request has ended.
+  // No effect if the request has ended.
   void cancel(RequestId id);
-  // submit, and wait until all choices have ended.
+  // Submits the request and waits until all choices have ended.
   void generate(Request request, const Callback& callback);
 
   const ModelInfo& info() const;
   EngineStats stats() const;
-  const Tokenizer& tokenizer() const;         // throws Error when the model has none
+
+  // The tokens of a prompt, with the special tokens that the model expects around a text (BOS).
+  // This and the following throw Error if the model has no vocabulary.
+  TokenIds encode(std::string_view text) const;
+  // The text of tokens; ill-formed UTF-8 becomes U+FFFD.
+  std::string decode(std::span<const TokenId> ids) const;
+  // The tokens of a chat prompt. `messages` is JSON: [{"role": "user", "content": "Hello"}, …]. Throws Error if it is
+  // not valid or the model has no chat template.
+  TokenIds encode_messages(std::string_view messages) const;
+  bool has_chat_template() const { return chat_template() != nullptr; }
+  // The tokens of each word, alone and after a space.
+  TokenRuns spellings(const std::vector<std::string>& words) const;
+
+  // For programs built in this source tree. render() is the text of a chat prompt, encode_chat() its tokens.
+  const Tokenizer& tokenizer() const;
   const ChatTemplate* chat_template() const;  // nullptr: the model has none
-  // The prompt of a chat: the template with the model's special tokens, then tokenized.
   std::string render(ChatInput input) const;
   TokenIds encode_chat(ChatInput input) const;
-  // The tokens of each word, at the beginning of a text and behind a space. Throws as tokenizer().
-  TokenRuns spellings(const std::vector<std::string>& words) const;
 
  private:
   struct State;

@@ -1,4 +1,4 @@
-// The numbers that must not be mixed up.
+// Ids. Types that must not be mixed up do not convert into each other.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,14 @@
 
 namespace quire {
 
-using TokenId = int32_t;  // index into the vocabulary; negative means "none"
+// An index into the vocabulary. A plain integer: token ids index logits and embedding rows everywhere, so the compiler
+// does not keep them apart from other integers.
+using TokenId = int32_t;
 inline constexpr TokenId kNoToken = -1;
 
 using TokenIds = std::vector<TokenId>;
+
+// Returned by Engine::submit, ascending in the order of submission.
+enum class RequestId : uint64_t {};
 
 }  // namespace quire

@@ -4,101 +4,213 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/team.h"
+#include "kernels/probe.h"
+#include "model/model_text.h"
 
 namespace quire {
 namespace {
 
 constexpr const char* kDigits = "0123456789";
+constexpr const char* kMemoryGroup = "Memory";
+constexpr const char* kComputeGroup = "Computation";
+constexpr const char* kSchedulingGroup = "Scheduling";
+constexpr const char* kCacheGroup = "Prefix cache";
+constexpr const char* kTemplateGroup = "Chat template";
+constexpr size_t kMaxTemplateBytes = size_t{16} << 20;
 
 CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
   const auto check_number = [](const std::string& text) {
     const bool good = check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
-    return good ? "" : text + ": expected a whole number from 0, with a unit or without";
+    return good ? "" : "must be a size such as 512MiB or 4GiB, not " + text;
   };
   return app.add_option(names, bytes, help)
       ->transform(CLI::AsSizeValue(false))
       ->transform(CLI::Validator(check_number, ""))  // runs first
       // So that no sum of sizes overflows.
-      ->check([](const std::string& text) { return text.size() > 15 ? "more than 10^15 bytes" : ""; }, "", "")
+      ->check([](const std::string& text) { return text.size() > 15 ? "must be at most 10^15 bytes" : ""; }, "", "")
+      ->type_name("SIZE")
       ->capture_default_str();
 }
 
+// The template that --chat-template means: of a file, of this name, or of another model.
+std::string template_source(const std::string& argument) {
+  // What most models without a template of their own were trained on.
+  constexpr const char* kChatMl =
+      "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  if (argument == "chatml") return kChatMl;
+  const std::filesystem::path path(argument);
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored) && path.extension() != ".gguf")
+    return read_text_file(path, kMaxTemplateBytes);
+  const ModelText text = load_model_text(argument);
+  if (!text.template_source) throw not_found("{} has no chat template", argument);
+  return *text.template_source;
+}
+
+void set_template_kwargs(EngineOptions& options, const std::string& text) {
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!json.is_object()) throw invalid("must be a JSON object such as {{\"enable_thinking\": false}}, not {}", text);
+  options.chat_template_kwargs = text;
+}
+
 }  // namespace
+
+double measure_read_bandwidth(int threads) {
+  if (threads < 0 || threads > kMaxThreads) return 0;  // loading the model reports it
+  Team team(threads > 0 ? threads : usable_cores());
+  return ReadProbe(team, size_t{128} << 20).bandwidth(2);
+}
+
+std::string check_decimal(const std::string& text) {
+  const size_t first = text.find_first_not_of("+-");
+  const bool leads = first != text.npos && text[first] == '0' && first + 1 < text.size() && text[first + 1] != '.';
+  return leads ? "must be a decimal number without leading zeros, not " + text : "";
+}
+
+CLI::Validator between(double low, double high) {
+  const auto check = [low, high](const std::string& text) -> std::string {
+    if (std::string wrong = check_decimal(text); !wrong.empty()) return wrong;
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, value);
+    if (error == std::errc::invalid_argument || stop != end) return fmt::format("must be a number, not '{}'", text);
+    if (error == std::errc() && value >= low && value <= high) return "";
+    if (high == std::numeric_limits<int>::max()) return fmt::format("must be between {} and 2^31 - 1, not {}", low, text);
+    return fmt::format("must be between {} and {}, not {}", low, high, text);
+  };
+  return {check, "", ""};
+}
 
 std::string check_whole_number(const std::string& text) {
   uint64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   const bool good = error == std::errc() && stop == end && (text.front() != '0' || text.size() == 1);
-  return good ? "" : text + ": expected a whole number from 0";
+  return good ? "" : "must be a whole number, not " + text;
 }
 
 void add_kernels_option(CLI::App& app, std::string& kernels) {
-  app.add_option("--kernels", kernels, "the instruction set; what the machine lacks is refused")
+  app.add_option("--kernels", kernels, "instruction set of the kernels; must be one that this machine has")
       ->check(CLI::IsMember({"auto", "reference", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"}))
       ->envname("QUIRE_KERNELS")
+      ->group(kComputeGroup)
       ->capture_default_str();
 }
 
 void add_model_options(CLI::App& app, EngineOptions& o) {
-  app.add_option("-m,--model", o.model, "a registered name (smollm2), a .gguf file, or a Hugging Face directory")
+  constexpr int kMost = std::numeric_limits<int>::max();
+  app.add_option("-m,--model", o.model, "the model: a known name (`quire list`), a .gguf file or a Hugging Face directory")
+      ->type_name("MODEL")
       ->required();
-  app.add_option("-t,--threads", o.threads, "threads; 0: the cores this process may use")
-      ->check(CLI::Range(0, kMaxThreads))
+  app.add_option("-c,--max-model-len,--ctx-size", o.max_model_len,
+                 "maximum context length (prompt plus answer); 0: the model's, or less if memory is short")
+      ->check(between(0, kMost))
+      ->group(kMemoryGroup)
+      ->capture_default_str();
+  add_size(app, "--kv-cache-size", o.kv_cache_bytes,
+           "memory for the KV cache; 0: what all sequences may need, but at most half of the available memory unless "
+           "--memory is given")
+      ->group(kMemoryGroup);
+  add_size(app, "--memory", o.memory_bytes,
+           "memory for everything; 0: what the machine or its cgroup has available, minus a margin")
+      ->group(kMemoryGroup);
+  app.add_option("--kv-cache-dtype", o.kv_cache_dtype,
+                 "data type of the KV cache; auto: bf16, or f32 with --activations f32")
+      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}))
+      ->group(kMemoryGroup)
+      ->capture_default_str();
+  app.add_option("-t,--threads", o.threads, "threads; 0: all usable cores")
+      ->check(between(0, kMaxThreads))
+      ->group(kComputeGroup)
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
   app.add_option("--activations", o.activations,
-                 "what inputs of linears are rounded to; auto: bf16 with --kernels amx, else int8 (docs/exactness.md)")
+                 "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8 "
+                 "(docs/exactness.md)")
       ->check(CLI::IsMember({"auto", "default", "f32", "bf16", "int8"}))
-      ->capture_default_str();
-  app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "auto: bf16, and f32 with --activations f32")
-      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}))
-      ->capture_default_str();
-  app.add_option("-c,--max-model-len,--ctx-size", o.max_model_len,
-                 "most tokens of prompt and answer together; 0: the model's, as far as the cache holds it")
-      ->check(CLI::NonNegativeNumber)
+      ->group(kComputeGroup)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,
-                 "rows of one step: decoding sequences first, then prompt chunks")
-      ->check(CLI::Range(1, kMaxNumBatchedTokens))
+                 "most tokens computed in one step: running answers first, then prompt chunks")
+      ->check(between(1, kMaxNumBatchedTokens))
+      ->group(kComputeGroup)
       ->capture_default_str();
-  add_size(app, "--kv-cache-size", o.kv_cache_bytes,
-           "memory for the KV cache (4GiB, 512MiB); 0: what all sequences at once need, as far as --memory goes");
-  add_size(app, "--memory", o.memory_bytes,
-           "memory for everything (16GiB); 0: what the machine or its cgroup has free, less a margin");
 }
 
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
-  app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "sequences that run at the same time")
-      ->check(CLI::Range(1, kMaxNumSeqs))
+  app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "most sequences that run together")
+      ->check(between(1, kMaxNumSeqs))
+      ->group(kSchedulingGroup)
       ->capture_default_str();
-  app.add_flag_callback(
-      "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
-      "compute every prompt whole, even if it begins like an earlier one");
-  app.add_flag_callback(
-      "--no-kv-cache", [&o] { o.kv_cache = false; },
-      "recompute everything for each token: the baseline that the cache is measured against");
-  app.add_option("--cache-dir", o.cache_dir,
-                 "a folder that keeps finished KV pages across restarts; private to this user")
-      ->capture_default_str();
-  add_size(app, "--cache-size", o.cache_bytes, "bytes of files in --cache-dir; 0: 4GiB");
-  add_size(app, "--host-cache-size", o.host_cache_bytes,
-           "memory beside the KV cache for pages that had to leave it; 0: none");
   app.add_option("--scheduler", o.scheduler,
-                 "continuous, or static: a batch ends before the next begins, the baseline of the field")
+                 "continuous; static: finish a whole batch before starting the next (for comparison)")
       ->check(CLI::IsMember({"continuous", "static"}))
+      ->group(kSchedulingGroup)
       ->capture_default_str();
   app.add_option("--tpot-target", o.tpot_target,
-                 "seconds that a step may take for the sake of prompts while answers are being written")
-      ->check(CLI::Range(kMinTpotTarget, kMaxTpotTarget))
+                 "longest step in seconds while answers are being generated; limits their prompt chunks")
+      ->check(between(kMinTpotTarget, kMaxTpotTarget))
+      ->group(kSchedulingGroup)
       ->capture_default_str();
   app.add_option("--ttft-target", o.ttft_target,
-                 "seconds a prompt may wait before --tpot-target alone bounds the steps (docs/serving.md)")
-      ->check(CLI::Range(0.0, kMaxTtftTarget))
+                 "seconds a prompt may wait before only --tpot-target limits the steps (docs/serving.md)")
+      ->check(between(0.0, kMaxTtftTarget))
+      ->group(kSchedulingGroup)
       ->capture_default_str();
   app.add_flag_callback(
-      "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as one chunk, whatever waits");
+         "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as a single chunk")
+      ->group(kSchedulingGroup);
+  app.add_flag_callback(
+         "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
+         "compute every prompt from its first token, even if an earlier one began the same way")
+      ->group(kCacheGroup);
+  app.add_option("--cache-dir", o.cache_dir, "private directory that keeps KV pages across restarts")
+      ->type_name("DIR")
+      ->group(kCacheGroup)
+      ->capture_default_str();
+  add_size(app, "--cache-size", o.cache_bytes, "most bytes of files in --cache-dir; 0: 4GiB")->group(kCacheGroup);
+  add_size(app, "--host-cache-size", o.host_cache_bytes,
+           "extra memory for pages evicted from the KV cache; 0: none")
+      ->group(kCacheGroup);
+  app.add_flag_callback(
+         "--no-kv-cache", [&o] { o.kv_cache = false; }, "recompute the whole sequence for each token (for comparison)")
+      ->group(kCacheGroup);
+}
+
+void add_chat_template_options(CLI::App& app, EngineOptions& o) {
+  const auto read = [](const std::string& flag, const auto& act) {
+    try {
+      act();
+    } catch (const Error& e) {
+      throw CLI::ValidationError(flag, e.what());
+    }
+  };
+  app.add_option_function<std::string>(
+         "--chat-template",
+         [&o, read](const std::string& text) {
+           read("--chat-template", [&] { o.chat_template = template_source(text); });
+         },
+         "use this chat template instead of the model's: a Jinja file, `chatml`, or a model whose template to use")
+      ->type_name("FILE|NAME")
+      ->group(kTemplateGroup);
+  app.add_option_function<std::string>(
+         "--chat-template-kwargs",
+         [&o, read](const std::string& text) {
+           read("--chat-template-kwargs", [&] { set_template_kwargs(o, text); });
+         },
+         "variables for the chat template, as a JSON object; those of a request win")
+      ->type_name("JSON")
+      ->group(kTemplateGroup);
 }
 
 std::vector<std::string> memory_table(const ModelInfo& info) {
@@ -111,13 +223,14 @@ std::vector<std::string> memory_table(const ModelInfo& info) {
   };
   row("weights", info.weight_bytes, info.quantization);
   row("KV cache", info.kv_cache_bytes,
-      fmt::format("{} tokens, {} sequences of {} at once", int64_t{info.kv_pages} * info.page_tokens,
+      fmt::format("reserved, not used: room for {} tokens, {} sequences of {} (--kv-cache-size)",
+                  int64_t{info.kv_pages} * info.page_tokens,
                   info.kv_pages / std::max(1, (info.max_model_len + info.page_tokens - 1) / info.page_tokens),
                   info.max_model_len));
-  row("activations", info.activation_bytes, "logits and sampling included");
-  if (info.page_store_bytes > 0) row("page store", info.page_store_bytes, "pages outside the KV cache");
-  row("the rest", info.other_bytes, "vocabulary, requests, streams, logs");
-  row("in all", sum, fmt::format("of {} MiB (--memory)", mib(info.memory_bytes)));
+  row("activations", info.activation_bytes, "including logits and sampling");
+  if (info.page_store_bytes > 0) row("page store", info.page_store_bytes, "pages evicted from the KV cache");
+  row("other", info.other_bytes, "vocabulary, requests, streams, logs");
+  row("total", sum, fmt::format("of {} MiB available (set with --memory)", mib(info.memory_bytes)));
   return lines;
 }
 

@@ -9,20 +9,34 @@
 
 namespace quire {
 
-// -m, -t, --kernels, --activations, --kv-cache-dtype, --max-model-len, …: what a model by itself obeys. Defaults are
-// EngineOptions' own. QUIRE_KERNELS stands in for --kernels.
+// -m, -t, --kernels, --activations, --kv-cache-dtype, --max-model-len, …: the flags of a model without a scheduler.
+// Defaults are those of EngineOptions. $QUIRE_KERNELS is the default of --kernels.
 void add_model_options(CLI::App& app, EngineOptions& options);
 
-// These, and those of the engine: how sequences are scheduled and which pages are kept.
+// add_model_options, and the flags of the scheduler and the prefix cache.
 void add_engine_options(CLI::App& app, EngineOptions& options);
 
-// How the memory is divided, a line each: "weights  103 MiB".
+// --chat-template and --chat-template-kwargs, for commands that answer chats. Reads the file while parsing the command
+// line; a wrong value is a CLI::ValidationError.
+void add_chat_template_options(CLI::App& app, EngineOptions& options);
+
+// The memory budget, a line each: "weights  103 MiB".
 std::vector<std::string> memory_table(const ModelInfo& info);
 
-// For seeds and sizes: what is wrong, or nothing. CLI11 alone takes -1 and 10^20 for 2^64 - 1 and 010 for 8.
+// A number from `low` to `high`; otherwise "must be between 1 and 64, not 65".
+CLI::Validator between(double low, double high);
+
+// CLI11 reads integers as C does, 010 as 8: what is wrong with such a number, or an empty string.
+std::string check_decimal(const std::string& text);
+
+// For seeds and sizes: what is wrong, or an empty string. CLI11 alone reads -1 and 10^20 as 2^64 - 1, and 010 as 8.
 std::string check_whole_number(const std::string& text);
 
 // --kernels alone, for commands without a model.
 void add_kernels_option(CLI::App& app, std::string& kernels);
+
+// Bytes per second that `threads` threads (0: all usable cores) read from memory, which bounds decoding speed. Takes a
+// few hundredths of a second and 128 MiB; call it before the model is loaded, so that both never add up.
+double measure_read_bandwidth(int threads);
 
 }  // namespace quire

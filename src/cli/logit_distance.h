@@ -1,4 +1,4 @@
-// How far apart two rows of logits are. Exact enough (double) to compare implementations by.
+// Distances between two rows of logits, computed in double precision.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline double log_sum_exp(std::span<const float> logits) {
   return top + std::log(sum);
 }
 
-// KL(expected || got) of the two softmaxes, in nats. Both of the same size, not empty.
+// KL(expected || got) of the two softmaxes, in nats. Both have the same size, not 0.
 inline double kl_divergence(std::span<const float> expected, std::span<const float> got) {
   const double a = log_sum_exp(expected), b = log_sum_exp(got);
   double kl = 0;
@@ -24,8 +24,8 @@ inline double kl_divergence(std::span<const float> expected, std::span<const flo
   return std::max(kl, 0.0);
 }
 
-// The larger of `so_far` and |expected - got|. A difference that is no finite number is infinite, and stays the
-// largest.
+// The larger of `so_far` and |expected - got|. A difference that is NaN or infinite counts as infinite, so it is never
+// forgotten.
 inline double widest_difference(double so_far, float expected, float got) {
   const double difference = std::abs(double{expected} - got);
   return std::isfinite(difference) ? std::max(so_far, difference) : std::numeric_limits<double>::infinity();

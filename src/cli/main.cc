@@ -1,52 +1,72 @@
-// quire: one binary, one file a command.
+// quire: one binary, a source file for each command.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <string>
 
 #include "base/error.h"
+#include "base/nearest.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 
 namespace {
 
-// CLI11 reads integers as C does: 010 would be 8.
 void refuse_octal(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
-    const std::string type = option->get_type_name();
-    if (!type.starts_with("INT") && !type.starts_with("UINT")) continue;
-    const auto check = [](const std::string& text) {
-      const size_t first = text.find_first_not_of("+-");
-      const bool leads = first != text.npos && text[first] == '0' && first + 1 < text.size();
-      return leads ? text + ": expected a decimal number without leading zeros" : "";
-    };
-    option->check(check, "", "");
+    if (option->get_type_name().find("INT") != std::string::npos) option->check(quire::check_decimal, "", "");
   }
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) refuse_octal(*inner);
 }
 
+int wrong_command_line(const std::string& message) {
+  std::fprintf(stderr, "quire: %s\n", message.c_str());
+  return 2;
+}
+
 int run(int argc, char** argv) {
-  CLI::App app{
-      "Quire serves large language models from the machine you have: exact, at the limit, bounded, unbreakable.",
-      "quire"};
-  app.set_version_flag("--version", "quire " QUIRE_VERSION);
+  CLI::App app{"Quire runs large language models on this machine: in the terminal, or as an OpenAI-compatible server.",
+               "quire"};
+  app.formatter(quire::make_help_formatter());
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.set_help_flag("-h,--help", "print this help");
+  app.set_version_flag("--version", "quire " QUIRE_VERSION, "print the version");
+  app.set_config("--config")->group("");  // shown by `quire serve --help`
+  app.config_formatter(quire::make_config_reader("serve"));
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
   for (const auto add : quire::kCommands) add(app);
+  app.footer(
+      "First steps:\n"
+      "  quire run -m smollm2 -p \"What is the capital of France?\"\n"
+      "  quire run -m smollm2          a chat\n"
+      "  quire serve -m model.gguf     the OpenAI API at http://127.0.0.1:8080/v1\n"
+      "`quire help COMMAND` describes a command.");
   refuse_octal(app);
+  if (argc > 1 && argv[1][0] != '-') {
+    const std::string command = argv[1];
+    const auto names = quire::command_names(app);
+    if (std::ranges::find(names, command) == names.end()) {
+      const std::string hint = quire::did_you_mean(command, names);
+      return wrong_command_line("unknown command '" + command + "'." +
+                                (hint.empty() ? " `quire help` lists the commands" : hint));
+    }
+  }
   try {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;  // a bad command line; help and version are no failure
+    if (e.get_exit_code() == 0) return app.exit(e);  // help or version
+    return wrong_command_line(quire::describe(e, app));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "quire: %s\n", e.what());
     return 1;
   }
 }
 
-// Output is buffered: a disk that was full shows at the end.
+// Output is buffered, so a full disk shows only now.
 bool all_written() {
   std::cout.flush();
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
@@ -57,6 +77,6 @@ bool all_written() {
 int main(int argc, char** argv) {
   const int code = run(argc, argv);
   if (all_written() || code != 0) return code;
-  std::fputs("quire: standard output: not all of it could be written\n", stderr);
+  std::fputs("quire: standard output could not be written completely\n", stderr);
   return 1;
 }

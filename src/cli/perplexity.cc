@@ -1,4 +1,4 @@
-// quire perplexity: llama.cpp's protocol, so that figures compare.
+// quire perplexity: by llama.cpp's protocol, so that results are comparable.
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/logit_distance.h"
+#include "cli/progress.h"
 #include "engine/single_sequence.h"
 
 namespace quire {
@@ -31,12 +32,15 @@ double nll(std::span<const float> logits, TokenId token) {
 }
 
 void run_perplexity(PerplexityOptions& o) {
-  if (o.context < 3) throw invalid("--context {}: at least 3, or no token of a chunk is scored", o.context);
+  if (o.context < 3)
+    throw invalid("--context must be at least 3, not {}: shorter chunks have no token to score", o.context);
   o.engine.max_num_seqs = 1;
   o.engine.max_num_batched_tokens = 512;
   o.engine.max_model_len = o.context;
+  Progress progress;
+  progress.stage("loading " + o.engine.model);
   LoadedModel model(o.engine, kLogitRows);
-  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary", o.engine.model);
+  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", o.engine.model);
   const Tokenizer& tokenizer = *model.text.tokenizer;
   const TokenIds ids = tokenizer.encode(read_text_file(o.file), {.add_special = true, .parse_special = false});
   const auto context = static_cast<size_t>(o.context);
@@ -46,12 +50,13 @@ void run_perplexity(PerplexityOptions& o) {
 
   SingleSequence sequence(model);
   const auto vocab = static_cast<size_t>(model.config.vocab);
-  const size_t first =
-      context / 2;  // llama.cpp scores the second half: positions first .. context - 2 predict their successors
+  // llama.cpp scores the second half of a chunk: positions first .. context - 2 predict their successors.
+  const size_t first = context / 2;
   double sum = 0, squares = 0;
   size_t count = 0;
   std::vector<double> per_chunk;
   const auto start = std::chrono::steady_clock::now();
+  progress.stage("scoring chunks");
   for (size_t c = 0; c < chunks; ++c) {
     TokenIds chunk(ids.begin() + static_cast<ptrdiff_t>(c * context),
                    ids.begin() + static_cast<ptrdiff_t>((c + 1) * context));
@@ -74,11 +79,10 @@ void run_perplexity(PerplexityOptions& o) {
     sum += chunk_sum;
     count += chunk_count;
     per_chunk.push_back(chunk_sum / static_cast<double>(chunk_count));
-    if (!o.json)
-      std::printf("[%zu]%.4f,%s", c + 1, std::exp(sum / static_cast<double>(count)), (c + 1) % 8 == 0 ? "\n" : ""),
-          std::fflush(stdout);
+    progress.step(c + 1, chunks, fmt::format("perplexity so far {:.4f}", std::exp(sum / static_cast<double>(count))));
   }
-  if (!std::isfinite(sum)) throw invalid("{}: the text's log-probability is not finite", o.engine.model);
+  progress.clear();
+  if (!std::isfinite(sum)) throw invalid("{}: the log-probability of the text is not finite", o.engine.model);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto n = static_cast<double>(count);
   const double mean = sum / n, perplexity = std::exp(mean),
@@ -98,7 +102,7 @@ void run_perplexity(PerplexityOptions& o) {
                                         {"seconds", seconds}};
     std::printf("%s\n", out.dump(2).c_str());
   } else {
-    std::printf("\nperplexity %.5f +/- %.5f (%zu chunks of %d tokens, %s activations, %.1f s)\n", perplexity, error,
+    std::printf("perplexity %.5f +/- %.5f (%zu chunks of %d tokens, %s activations, %.1f s)\n", perplexity, error,
                 chunks, o.context, model.info.activations.c_str(), seconds);
   }
 }
@@ -109,14 +113,14 @@ void add_perplexity_command(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
   CLI::App* command = app.add_subcommand(
       "perplexity",
-      "Perplexity of a text, by llama.cpp's protocol: chunks of -c tokens, the second half of each is scored");
+      "Measure the perplexity of a text as llama.cpp does: in chunks of -c tokens, scoring the second half of each");
   add_model_options(*command, o->engine);
-  for (const char* set_here : {"--max-model-len", "--max-num-batched-tokens"})
-    command->remove_option(command->get_option(set_here));
-  command->add_option("-f,--file", o->file, "text file (UTF-8)")->required();
-  command->add_option("-c,--context", o->context, "tokens of a chunk")->capture_default_str();
-  command->add_option("--chunks", o->chunks, "score this many chunks; -1: all")->capture_default_str();
-  command->add_flag("--json", o->json, "print one JSON object");
+  for (const char* replaced : {"--max-model-len", "--max-num-batched-tokens"})
+    command->remove_option(command->get_option(replaced));
+  command->add_option("-f,--file", o->file, "text file (UTF-8)")->type_name("FILE")->required();
+  command->add_option("-c,--context", o->context, "tokens per chunk")->capture_default_str();
+  command->add_option("--chunks", o->chunks, "number of chunks to score; -1: all")->capture_default_str();
+  command->add_flag("--json", o->json, "print the result as a JSON object");
   command->callback([o] { run_perplexity(*o); });
 }
 

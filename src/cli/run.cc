@@ -7,7 +7,10 @@
 #include <chrono>
 #include <iostream>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -19,6 +22,7 @@
 #include "cli/chat/timings.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/progress.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -31,28 +35,39 @@ constexpr size_t kMaxMessagesBytes = size_t{64} << 20;
 
 constexpr uint64_t kDrawSeed = ~uint64_t{0};  // what CLI11 makes of -1
 
+constexpr const char* kDemonstrationModel = "smollm2";
+constexpr const char* kDemonstrationNote =
+    "quire: smollm2 is a demonstration: quick to download and to run, and often wrong. For real work, download a GGUF\n"
+    "file of Qwen2.5-7B-Instruct or Llama-3.2-3B-Instruct (Q4_K_M, 5 or 2 GB) and run it with -m FILE.gguf.\n";
+
 std::string check_seed(const std::string& text) {
   const std::string wrong = text == "-1" ? "" : check_whole_number(text);
-  return wrong.empty() ? "" : wrong + ", or -1 to draw one";
+  return wrong.empty() ? "" : wrong + "; -1 draws one";
+}
+
+std::string check_max_tokens(const std::string& text) {
+  if (text == "-1") return "";
+  const std::string wrong = between(1, std::numeric_limits<int>::max()).operator()(text);
+  return wrong.empty() || !wrong.starts_with("must be between") ? wrong
+                                                               : "must be at least 1, or -1 for no limit, not " + text;
 }
 
 std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
-// Says no before a model is loaded.
-SamplingParams sampling_of(const RunOptions& options) {
-  SamplingParams sampling = options.sampling;
+// All sampling parameters. With the recommendations of no model, so that wrong flags are refused before one is loaded.
+SamplingParams sampling_of(const RunOptions& options, const SamplingDefaults& model, uint64_t seed) {
+  SamplingParams sampling = resolve_sampling(options.sampling, model);
   if (options.max_tokens != -1) sampling.max_tokens = options.max_tokens;
-  // 32 bits of chance: enough to differ, short enough to type again.
-  sampling.seed = options.seed && *options.seed != kDrawSeed ? *options.seed : std::random_device{}();
-  try {
-    validate(sampling, 1 << 20);
-  } catch (const Error& e) {
-    throw CLI::ValidationError(e.what());
-  }
+  sampling.seed = seed;
   return sampling;
 }
 
-// The text or the messages to answer; neither: a chat at the terminal.
+uint64_t draw_seed(const RunOptions& options) {
+  // 32 random bits: enough to differ, short enough to type again.
+  return options.seed && *options.seed != kDrawSeed ? *options.seed : std::random_device{}();
+}
+
+// The text or the messages to answer; if neither is given, a chat at the terminal.
 struct Input {
   std::optional<std::string> text;
   std::optional<ordered_json> messages;
@@ -72,7 +87,7 @@ Input read_input(const RunOptions& options) {
     input.text = read_stdin();
     if (input.text->ends_with('\n')) input.text->pop_back();
     if (input.text->empty())
-      throw CLI::ValidationError("there is no prompt: give one with -p TEXT or on standard input");
+      throw CLI::ValidationError("the prompt is empty; pass one with -p TEXT or on standard input");
   } else if (options.json) {
     throw CLI::ValidationError("--json needs a prompt: -p TEXT, --messages FILE or standard input");
   }
@@ -86,20 +101,25 @@ TokenIds encode(const Engine& engine, const RunOptions& options, const Input& in
   if (input.text) messages.push_back({{"role", "user"}, {"content", *input.text}});
   if (options.system) {
     if (messages[0]["role"] == "system")
-      throw invalid("--system: the messages of {} begin with a system message already", options.messages_file);
+      throw invalid("--system: {} already begins with a system message", options.messages_file);
     messages.insert(messages.begin(), ordered_json{{"role", "system"}, {"content", *options.system}});
   }
   return engine.encode_chat({.messages = std::move(messages)});
 }
 
-ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, uint64_t seed, double load_seconds,
-                     const ChatTimings& timings, const ModelInfo& model) {
+ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, const SamplingParams& sampling,
+                     double load_seconds, const ChatTimings& timings, const ModelInfo& model) {
   ordered_json json{{"model", options.engine.model},
                     {"text", answer.text},
                     {"tokens", answer.tokens},
                     {"finish_reason", name(answer.finish)}};
   if (!answer.stop_reason.empty()) json["stop_reason"] = answer.stop_reason;
-  json["seed"] = seed;
+  json["seed"] = sampling.seed;
+  json["sampling"] = {{"temperature", sampling.temperature},
+                      {"top_k", sampling.top_k},
+                      {"top_p", sampling.top_p},
+                      {"min_p", sampling.min_p},
+                      {"repetition_penalty", sampling.repetition_penalty}};
   json["usage"] = {{"prompt_tokens", answer.usage.prompt_tokens},
                    {"completion_tokens", answer.usage.completion_tokens},
                    {"total_tokens", answer.usage.prompt_tokens + answer.usage.completion_tokens}};
@@ -108,53 +128,79 @@ ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, ui
   return json;
 }
 
-// Whether the user stopped it.
-bool answer_once(Engine& engine, const RunOptions& options, Request request, double load_seconds) {
-  const uint64_t seed = request.sampling.seed;
-  const bool terminal = ::isatty(STDOUT_FILENO);
+// Returns whether the user stopped it.
+bool answer_once(Engine& engine, const RunOptions& options, Request request, double load_seconds, double bandwidth) {
+  const SamplingParams sampling = request.sampling;
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   const CatchSignals catching(CatchSignals::Interrupts::kFirst);
-  const StreamedAnswer answer = stream_answer(engine, std::move(request), [&](std::string_view piece) {
+  const bool loop_check = options.loop_check && !sampling.ignore_eos;
+  const StreamedAnswer answer = stream_answer(engine, std::move(request), loop_check, [&](std::string_view piece) {
     return options.json || write_out(STDOUT_FILENO, terminal ? escape_controls(piece) : std::string(piece));
   });
   if (answer.reader_gone) return false;
-  ChatTimings timings;
+  ChatTimings timings{.bandwidth = bandwidth};
   timings.add(answer.usage);
-  if (options.json || !options.quiet) measure_limit(timings, engine.info());
   if (answer.finish == FinishReason::kError) throw invalid("{}", answer.error);
   if (options.json) {
-    const ordered_json json = to_json(answer, options, seed, load_seconds, timings, engine.info());
+    const ordered_json json = to_json(answer, options, sampling, load_seconds, timings, engine.info());
     write_out(STDOUT_FILENO, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else if (!answer.text.ends_with('\n')) {
     write_out(STDOUT_FILENO, "\n");
   }
   if (!options.json && !options.quiet) {
-    const bool full = answer.usage.prompt_tokens + answer.usage.completion_tokens >= engine.info().max_model_len;
+    const std::string cut = describe_cut(answer, engine.info().max_model_len);
+    const std::string_view reason = answer.looped ? "repetition" : name(answer.finish);
     write_out(STDERR_FILENO,
-              fmt::format("\n{}seed    {}, finish: {}{}\n", to_text(timings, engine.info()), seed, name(answer.finish),
-                          full ? fmt::format(" (the context of {} tokens is full)", engine.info().max_model_len) : ""));
+              fmt::format("{}{}\n{}sampling: {}\nseed {}, finish: {}\n", cut, cut.empty() ? "" : "\n",
+                          to_text(timings, engine.info()),
+                          describe_sampling(sampling, options.sampling, engine.info().sampling_defaults), sampling.seed,
+                          reason));
   }
   return answer.finish == FinishReason::kCancelled;
+}
+
+// The engine, and how long it took to load.
+std::pair<std::unique_ptr<Engine>, double> load(const RunOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  Progress progress;
+  progress.stage("loading " + escape_controls(options.engine.model, true));
+  auto engine = std::make_unique<Engine>(options.engine);
+  return {std::move(engine), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }
 
 }  // namespace
 
 void run(const RunOptions& options) {
-  const SamplingParams sampling = sampling_of(options);
+  const uint64_t seed = draw_seed(options);
+  try {
+    validate(sampling_of(options, {}, seed), 1 << 20);
+  } catch (const Error& e) {
+    throw CLI::ValidationError(e.what());
+  }
   const Input input = read_input(options);
-  const auto begin = std::chrono::steady_clock::now();
+  const bool talkative = !options.quiet && !options.json;
+  if (talkative && options.engine.model == kDemonstrationModel) write_out(STDERR_FILENO, kDemonstrationNote);
+  const double bandwidth = options.quiet && !options.json ? 0 : measure_read_bandwidth(options.engine.threads);
   bool stopped = false;
   {
-    Engine engine(options.engine);
-    const double load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const auto [engine, load_seconds] = load(options);
+    const SamplingParams sampling = sampling_of(options, engine->info().sampling_defaults, seed);
     if (input.interactive()) {
-      if (options.system && !engine.chat_template())
-        throw unsupported("--system: {} has no chat template", options.engine.model);
-      chat(engine,
-           {.system = options.system.value_or(""), .sampling = sampling, .raw = options.raw, .quiet = options.quiet});
+      if (options.system && !engine->chat_template()) {
+        throw unsupported("--system: {} has no chat template; set one with --chat-template", options.engine.model);
+      }
+      chat(*engine,
+           {.system = options.system.value_or(""),
+            .sampling = sampling,
+            .sampling_text = describe_sampling(sampling, options.sampling, engine->info().sampling_defaults),
+            .bandwidth = bandwidth,
+            .raw = options.raw,
+            .quiet = options.quiet,
+            .loop_check = options.loop_check && !sampling.ignore_eos});
       return;
     }
-    stopped =
-        answer_once(engine, options, {.prompt = encode(engine, options, input), .sampling = sampling}, load_seconds);
+    stopped = answer_once(*engine, options, {.prompt = encode(*engine, options, input), .sampling = sampling},
+                          load_seconds, bandwidth);
   }
   if (stopped) die_of_interrupt();
 }
@@ -162,61 +208,58 @@ void run(const RunOptions& options) {
 void add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   RunOptions& o = *options;
-  SamplingParams& s = o.sampling;
-  CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat at the terminal");
+  SamplingParams& s = o.sampling.others;
+  CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat in the terminal");
   CLI::Option* prompt =
       command
           ->add_option("-p,--prompt", o.prompt,
-                       "the user's message, or the text to continue (--raw, models without chat template)")
+                       "the user's message; with --raw or a model without chat template, the text to continue")
           ->type_name("TEXT");
   CLI::Option* messages =
       command
           ->add_option("--messages", o.messages_file,
-                       "a JSON array of messages {\"role\": ..., \"content\": ...}; -: standard input")
+                       "a JSON array of messages {\"role\": ..., \"content\": ...}; - reads standard input")
           ->type_name("FILE");
-  CLI::Option* system = command->add_option("--system,--system-prompt", o.system, "a system message before the others")
-                            ->type_name("TEXT");
+  CLI::Option* system =
+      command->add_option("--system,--system-prompt", o.system, "the system message")->type_name("TEXT");
+  command->add_option("-n,--max-tokens,--n-predict", o.max_tokens,
+                      "most tokens of an answer; -1: no limit but the context length")
+      ->check(check_max_tokens, "", "")
+      ->capture_default_str();
+  command->add_flag("--json", o.json,
+                    "print one JSON object instead of text: text, tokens, finish_reason, usage, timings");
+  command->add_flag("-q,--quiet", o.quiet, "do not print statistics");
   CLI::Option* raw = command->add_flag("--raw", o.raw, "continue the text as it is, without the chat template");
   messages->excludes(prompt);
   raw->excludes(messages)->excludes(system);
-  command->add_flag("--json", o.json,
-                    "print one JSON object instead of text: text, tokens, finish_reason, usage, timings");
-  command->add_flag("--quiet", o.quiet, "no figures on standard error");
 
-  const std::string sampling = "Sampling (defaults as in llama.cpp)";
-  const auto add = [&](const std::string& names, auto& value, const std::string& help) {
-    return command->add_option(names, value, help)->capture_default_str()->group(sampling);
-  };
-  add("-n,--max-tokens,--n-predict", o.max_tokens,
-      "most tokens of an answer; -1: until it ends or the context is full");
-  add("--temp,--temperature", s.temperature, "0: always the most probable token");
-  add("--top-k", s.top_k, "keep the k most probable tokens; 0: all");
-  add("--top-p", s.top_p, "keep the most probable tokens that together reach p; 1: all");
-  add("--min-p", s.min_p, "keep tokens at least p times as probable as the best; 0: all");
-  add("--typical-p,--typical", s.typical_p, "keep the tokens of the most usual surprise that together reach p; 1: all");
-  add("--repetition-penalty,--repeat-penalty", s.repetition_penalty,
-      "above 1 discourages what prompt and answer hold already");
-  add("--repeat-last-n", s.repeat_last_n, "the penalties see this many last tokens; -1: all");
-  add("--frequency-penalty", s.frequency_penalty, "-2 to 2, for each occurrence in the answer");
-  add("--presence-penalty", s.presence_penalty, "-2 to 2, once for each token that the answer holds");
-  command->add_option("-s,--seed", o.seed, "the same seed gives the same answer; -1 or none: drawn, and printed")
+  const std::string sampling = "Sampling";
+  add_sampling_flags(*command, o.sampling, sampling);
+  command->add_option("-s,--seed", o.seed, "the same seed gives the same answer; -1: draw one and print it (default)")
+      ->type_name("N")
       ->check(check_seed, "", "")
       ->group(sampling);
-  // One at a time, because CLI11 takes "[END]" for a list otherwise.
-  command->add_option("--stop", s.stop, "end the answer before this text; may be given several times")
+  // One at a time, because CLI11 reads "[END]" as a list otherwise.
+  command->add_option("--stop", s.stop, "end the answer before this text; may be repeated")
       ->type_name("TEXT")
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; }, "", "")
       ->group(sampling);
-  command->add_flag("--ignore-eos", s.ignore_eos, "go on behind the end of the answer")->group(sampling);
+  command->add_flag("--ignore-eos", s.ignore_eos, "keep generating after the end-of-sequence token")->group(sampling);
+  command
+      ->add_flag_callback(
+          "--no-loop-check", [&o] { o.loop_check = false; }, "do not stop when the answer repeats itself")
+      ->group(sampling);
   add_engine_options(*command, o.engine);
+  add_chat_template_options(*command, o.engine);
   command->footer(
-      "Without -p and --messages, the prompt is read from standard input (without its last newline); at a terminal, a "
-      "chat\n"
-      "begins: /help lists its commands, Ctrl-C stops an answer, Ctrl-D ends. Its history is ~/.cache/quire/history.\n"
-      "Figures on standard error: time to first token (TTFT), rates, and the bytes of weights read, the limit of "
-      "decoding.");
+      "Without -p and --messages, run reads the prompt from standard input, without its last newline. In a terminal it "
+      "starts a chat: /help lists its commands, Ctrl-C stops an answer, Ctrl-D ends the chat. The history of what you "
+      "type is in ~/.cache/quire/history.\n"
+      "Statistics go to standard error: time to first token, tokens per second, and how close decoding comes to the "
+      "memory bandwidth, which bounds its speed.");
   command->callback([options] { run(*options); });
 }
 

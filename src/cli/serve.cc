@@ -20,6 +20,7 @@
 #include "base/cpu.h"
 #include "base/team.h"
 #include "cli/engine_options.h"
+#include "cli/sd_notify.h"
 #include "kernels/probe.h"
 #include "server/api/engine_completer.h"
 #include "server/http/server.h"
@@ -82,8 +83,11 @@ class Loading {
             for (const std::string& line : memory_table(engine_->info())) spdlog::info("memory: {}", line);
             completer_ = std::make_unique<EngineCompleter>(*engine_, read_bandwidth);
             server.attach(*completer_);
-            std::printf("quire: %s at %s/v1\n", engine_->info().name.c_str(), server.url().c_str());
+            const std::string url = server.url();
+            const bool over_tcp = server.port() > 0;
+            std::printf("quire: %s at %s%s\n", engine_->info().name.c_str(), url.c_str(), over_tcp ? "/v1" : "");
             std::fflush(stdout);
+            sd_notify("READY=1");
             ended_ = true;
           } catch (...) {
             failure_ = std::current_exception();
@@ -129,7 +133,7 @@ void serve(ServeFlags flags) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever read stdout may be gone
   auto server = std::make_unique<Server>(options);
   server->obey_signals();
-  spdlog::info("listening at {}, loading {}", server->url(), flags.engine.model);
+  spdlog::info("listening at {}, loading {}", fmt::join(server->urls(), ", "), flags.engine.model);
   Loading loading(flags.engine, *server);
   server->run();
   if (!loading.ended()) {
@@ -155,8 +159,9 @@ void add_serve_command(CLI::App& app) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->capture_default_str();
   };
-  add("--host", server.host, "address to listen on; 0.0.0.0: all");
+  CLI::Option* hosts = add("--host", server.hosts, "addresses to listen on; 0.0.0.0: all of this machine's");
   add("--port", server.port, "port; 0: any free one");
+  command->add_option("--uds", server.uds, "path of a Unix socket to listen on, instead of the default --host");
   command->add_option("--served-model-name", server.model_names, "names of the model in requests (default: after -m)");
   add("--metrics-prefix", server.metrics_prefix,
       "before the names of /metrics; vllm: makes its dashboards work, quire_ is what promtool likes")
@@ -206,7 +211,10 @@ void add_serve_command(CLI::App& app) {
   add("--log-format", flags->log_format, "lines of text, or JSON objects")->check(CLI::IsMember({"text", "json"}));
   add("--log-level", flags->log_level, "how much goes to stderr; info has a line a request")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
-  command->callback([flags] { serve(*flags); });
+  command->callback([flags, hosts] {
+    if (!flags->server.uds.empty() && hosts->count() == 0) flags->server.hosts.clear();
+    serve(*flags);
+  });
 }
 
 }  // namespace quire

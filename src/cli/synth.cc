@@ -1,12 +1,14 @@
-// quire synth: a model of a given shape with random weights.
+// quire synth: writes a model of a given shape with random weights.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/progress.h"
+#include "cli/weight_type.h"
 #include "model/synth.h"
 
 namespace quire {
@@ -15,18 +17,29 @@ namespace {
 struct SynthOptions {
   std::string shape = "llama-3.2-1b", type = "q4_0", output;
   uint64_t seed = 1;
+  bool force = false;
 };
 
+// Opening a FIFO would wait for a reader forever, and a device is not a model file.
+void check_output(const SynthOptions& o) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(o.output, error);
+  if (!std::filesystem::exists(status)) return;
+  if (!std::filesystem::is_regular_file(status)) throw invalid("--output {} is not a regular file", o.output);
+  if (!o.force) throw invalid("{} exists; overwrite it with --force or choose another --output", o.output);
+}
+
 void run_synth(const SynthOptions& o) {
-  std::string upper = o.type;
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  if (upper.ends_with("_K_M") || upper.ends_with("_K_S")) upper.resize(upper.size() - 2);  // one type for all matrices
-  const auto type = tensor_type_from_name(upper);
-  if (!type) throw invalid("--type '{}' is no tensor type", o.type);
-  write_synthetic_model(o.output, find_synth_shape(o.shape), *type, o.seed);
-  std::fprintf(stderr, "%s: %ju MiB\n", o.output.c_str(),
-               static_cast<uintmax_t>(std::filesystem::file_size(o.output) >> 20));
+  const TensorType type = parse_weight_type("--type", o.type);
+  check_output(o);
+  {
+    Progress progress;
+    progress.stage("writing tensors");
+    write_synthetic_model(o.output, find_synth_shape(o.shape), type, o.seed,
+                          [&](size_t written, size_t total) { progress.step(written, total); });
+  }
+  std::fprintf(stderr, "wrote %s: %.1f MB\n", o.output.c_str(),
+               static_cast<double>(std::filesystem::file_size(o.output)) / 1e6);
 }
 
 }  // namespace
@@ -34,17 +47,18 @@ void run_synth(const SynthOptions& o) {
 void add_synth_command(CLI::App& app) {
   auto o = std::make_shared<SynthOptions>();
   CLI::App* command =
-      app.add_subcommand("synth", "Write a model of a given shape with random weights: to measure without weights");
+      app.add_subcommand("synth", "Write a GGUF model of a given shape with random weights, for speed measurements");
   std::vector<std::string> shapes;
   for (const SynthShape& shape : synth_shapes()) shapes.emplace_back(shape.name);
-  command->add_option("--shape", o->shape, "the model's shape")->check(CLI::IsMember(shapes))->capture_default_str();
-  command
-      ->add_option("--type", o->type, "of the matrices: f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k")
+  command->add_option("-o,--output", o->output, "GGUF file to write")->type_name("FILE")->required();
+  command->add_option("--shape", o->shape, "shape of the model")->check(CLI::IsMember(shapes))->capture_default_str();
+  command->add_option("--type", o->type, "type of the matrices: " + weight_type_names())
+      ->type_name("TYPE")
       ->capture_default_str();
-  command->add_option("--seed", o->seed, "of the random weights")
+  command->add_option("--seed", o->seed, "seed of the random weights")
       ->check(check_whole_number, "", "")
       ->capture_default_str();
-  command->add_option("-o,--output", o->output, "the GGUF file to write")->required();
+  command->add_flag("--force", o->force, "overwrite an existing file");
   command->callback([o] { run_synth(*o); });
 }
 

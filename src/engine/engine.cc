@@ -1,7 +1,6 @@
 #include "quire/engine.h"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <span>
@@ -11,26 +10,42 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "engine/engine_loop.h"
+#include "engine/request_state.h"
+#include "json/parse.h"
+#include "text/chat_prompt.h"
 
 namespace quire {
 
-struct Engine::State {
-  // Commands from other threads.
-  struct Submission {
-    std::shared_ptr<RequestState> request;
-    TokenIds prompt;
-  };
+std::string_view name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kTimeout:
+      return "timeout";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "none";
+}
 
+struct Engine::State {
   LoadedModel model;
   TokenIds end_tokens;
-  EngineLoop loop;  // the engine thread's own
+  EngineLoop loop;  // used by `thread` alone
 
+  // Messages to the engine's thread.
   std::mutex mutex;
   std::condition_variable wake;
-  std::vector<Submission> submitted;
+  Sequences submitted;
   std::vector<RequestId> cancelled;
   bool stopping = false;
-  std::atomic<RequestId> next_request{1};
+  uint64_t last_request = 0;
 
   mutable std::mutex stats_mutex;
   EngineStats stats;
@@ -59,8 +74,8 @@ struct Engine::State {
   const Tokenizer* tokenizer() const { return model.text.tokenizer ? &*model.text.tokenizer : nullptr; }
 
   void run() {
-    std::vector<Submission> arrived;
-    std::vector<RequestId> gone;
+    Sequences arrived;
+    std::vector<RequestId> unwanted;
     for (;;) {
       bool stop = false;
       {
@@ -69,12 +84,11 @@ struct Engine::State {
         stop = stopping;
         if (stop && submitted.empty() && loop.idle()) return;
         arrived.swap(submitted);
-        gone.swap(cancelled);
+        unwanted.swap(cancelled);
       }
-      for (Submission& s : arrived) loop.add(s.request, s.prompt);
-      for (const RequestId id : gone) loop.cancel(id);
-      arrived.clear();
-      gone.clear();
+      loop.add(std::move(arrived));
+      for (const RequestId id : unwanted) loop.cancel(id);
+      unwanted.clear();
       if (stop) {
         loop.end_all(FinishReason::kCancelled);
       } else {
@@ -92,67 +106,56 @@ namespace {
 void check_ids(std::span<const TokenId> ids, int vocab_size, std::string_view of) {
   for (const TokenId id : ids) {
     if (id < 0 || id >= vocab_size)
-      throw invalid("token id {} of {} is outside the vocabulary of {}", id, of, vocab_size);
+      throw invalid("token id {} of {} is outside the vocabulary (0 to {})", id, of, vocab_size - 1);
   }
 }
 
+// Throws Error if the request can never run.
+void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
+  validate(r.sampling, model.vocab_size);
+  if (r.prompt.empty()) throw invalid("the prompt has no tokens");
+  if (const int most = longest_prompt(r, model); std::cmp_greater(r.prompt.size(), most)) {
+    throw invalid("the prompt has {} tokens; at most {} fit (--max-model-len {})", r.prompt.size(), most,
+                  model.max_model_len);
+  }
+  check_ids(r.prompt, model.vocab_size, "the prompt");
+  if (r.banned_runs) {
+    for (const TokenIds& run : *r.banned_runs) {
+      if (run.empty()) throw invalid("a run in banned_runs has no tokens");
+      check_ids(run, model.vocab_size, "banned_runs");
+    }
+  }
+  if (!r.sampling.stop.empty() && !has_tokenizer)
+    throw unsupported("stop strings need a vocabulary, which this model does not have");
+  if (!r.sampling.bad_words.empty() && !has_tokenizer)
+    throw unsupported("bad words need a vocabulary, which this model does not have");
+  if (r.pooling != Pooling::kNone && (r.sampling.n != 1 || r.sampling.prompt_logprobs))
+    throw invalid("a request for an embedding has no answers: n must be 1 and prompt_logprobs unset");
+  if (!(r.timeout >= 0)) throw invalid("timeout is {}: it must be a number of seconds, or 0 for none", r.timeout);
+}
+
 }  // namespace
+
+int longest_prompt(const Request& request, const ModelInfo& model) {
+  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
+  return model.max_model_len - (answers ? 1 : 0);
+}
 
 Engine::Engine(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
 Engine::~Engine() = default;
 
 RequestId Engine::submit(Request request, Callback callback) {
   State& s = *state_;
-  const ModelInfo& model = s.model.info;
-  validate(request.sampling, model.vocab_size);
-  if (request.prompt.empty()) throw invalid("the prompt has no tokens");
-  const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
-  if (std::cmp_greater(request.prompt.size() + (answers ? 1 : 0), model.max_model_len)) {
-    throw invalid("the prompt has {} tokens; {} fit{} (--max-model-len {})", request.prompt.size(),
-                  model.max_model_len - (answers ? 1 : 0), answers ? " with at least one for the answer" : "",
-                  model.max_model_len);
-  }
-  check_ids(request.prompt, model.vocab_size, "the prompt");
-  if (request.banned_runs) {
-    for (const TokenIds& run : *request.banned_runs) {
-      if (run.empty()) throw invalid("a run of banned_runs has no tokens");
-      check_ids(run, model.vocab_size, "banned_runs");
-    }
-  }
-  if (!request.sampling.stop.empty() && !s.tokenizer())
-    throw unsupported("stop strings need a vocabulary, which this model does not have");
-  if (!request.sampling.bad_words.empty() && !s.tokenizer())
-    throw unsupported("bad words need a vocabulary, which this model does not have");
-  if (request.pooling != Pooling::kNone && (request.sampling.n != 1 || request.sampling.prompt_logprobs))
-    throw invalid("a request for a vector has no answers: n must be 1, and prompt_logprobs unset");
-  if (!(request.timeout >= 0)) throw invalid("timeout is {}: seconds, or 0 for none", request.timeout);
-  auto state = std::make_shared<RequestState>();
-  state->id = s.next_request++;
-  state->prompt_tokens = static_cast<int>(request.prompt.size());
-  state->max_new_tokens =
-      std::min(request.sampling.max_tokens.value_or(model.max_model_len), model.max_model_len - state->prompt_tokens);
-  state->banned_early = s.end_tokens;
-  state->banned_early.insert(state->banned_early.end(), request.sampling.stop_token_ids.begin(),
-                             request.sampling.stop_token_ids.end());
-  state->banned_runs = std::move(request.banned_runs);
-  if (!request.sampling.bad_words.empty()) state->banned_runs = spellings(request.sampling.bad_words);
-  if (!request.sampling.ignore_eos) state->end_tokens = s.end_tokens;
-  state->stops = prepare_stops(std::exchange(request.sampling.stop, {}));
-  state->sampling = std::move(request.sampling);
-  state->callback = std::move(callback);
-  state->pooling = request.pooling;
-  state->tenant = std::move(request.tenant);
-  state->cache_salt = std::move(request.cache_salt);
-  state->priority = request.priority;
-  state->submitted = Clock::now();
-  if (request.timeout > 0 && request.timeout < 1e9) {
-    state->deadline =
-        state->submitted + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.timeout));
-  }
-  const RequestId id = state->id;
+  check(request, info(), s.tokenizer() != nullptr);
+  if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
+  const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
+  Sequences one;
+  one.emplace_back(state, 0, std::move(state->prompt), s.tokenizer());
+  RequestId id{};
   {
     const std::lock_guard lock(s.mutex);
-    s.submitted.push_back({std::move(state), std::move(request.prompt)});
+    id = state->id = RequestId{++s.last_request};
+    s.submitted.splice(s.submitted.end(), one);
   }
   s.wake.notify_one();
   return id;
@@ -174,7 +177,7 @@ void Engine::generate(Request request, const Callback& callback) {
     try {
       callback(out);
     } catch (const std::bad_alloc&) {
-      if (out.finish != FinishReason::kError) throw;  // it ends with that, which is the last there is to tell
+      if (out.finish != FinishReason::kError) throw;  // the engine ends the choice with kError; that output must count
     }
     if (out.finish == FinishReason::kNone) return;
     const std::lock_guard lock(mutex);
@@ -200,16 +203,34 @@ const ChatTemplate* Engine::chat_template() const {
   return state_->model.chat_template ? &*state_->model.chat_template : nullptr;
 }
 
-std::string Engine::render(ChatInput input) const {
-  if (!chat_template()) throw unsupported("{} has no chat template; use plain completions", info().name);
-  for (const auto& [name, token] : state_->model.text.special_tokens.items()) {
+namespace {
+
+ChatInput with_special_tokens(ChatInput input, const LoadedModel& model) {
+  if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
+  for (const auto& [name, token] : model.text.special_tokens.items()) {
     if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
   }
-  return chat_template()->render(input);
+  return input;
+}
+
+}  // namespace
+
+std::string Engine::render(ChatInput input) const {
+  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  return chat_template()->render(whole);
 }
 
 TokenIds Engine::encode_chat(ChatInput input) const {
-  return tokenizer().encode(render(std::move(input)), {.add_special = false, .parse_special = true});
+  const ChatInput whole = with_special_tokens(std::move(input), state_->model);
+  return encode_chat_prompt(*chat_template(), tokenizer(), whole);
+}
+
+TokenIds Engine::encode(std::string_view text) const { return tokenizer().encode(text, {.add_special = true}); }
+
+std::string Engine::decode(std::span<const TokenId> ids) const { return tokenizer().decode(ids); }
+
+TokenIds Engine::encode_messages(std::string_view messages) const {
+  return encode_chat({.messages = parse_json(messages, "messages")});
 }
 
 TokenRuns Engine::spellings(const std::vector<std::string>& words) const {

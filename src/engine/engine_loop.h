@@ -1,94 +1,80 @@
-// What the engine's thread does: sequences in, steps, tokens out.
+// The steps of the engine: schedule, run the model, sample.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
+#include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/fair_queue.h"
 #include "engine/loaded_model.h"
+#include "engine/logits_stage.h"
 #include "engine/page_cache.h"
+#include "engine/page_loader.h"
+#include "engine/roster.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 
 namespace quire {
 
-// Single-threaded; the callbacks of requests are called from inside.
+// Used by one thread, which also runs the requests' callbacks.
 class EngineLoop {
  public:
   EngineLoop(const EngineOptions& options, LoadedModel& model);
 
-  // A request for which there is no memory ends with an error.
-  void add(const std::shared_ptr<RequestState>& request, const TokenIds& prompt);
-  void cancel(RequestId id);
-  bool idle() const { return running_.empty() && waiting_.empty(); }
-  // Ends what was cancelled or came too late, then computes a step of the rest. Where there is no memory for a token's
-  // output, that answer ends with an error; where there is none for the step itself, all do.
+  // New requests, each with its first sequence.
+  void add(Sequences&& arrived) { roster_.add(std::move(arrived)); }
+  void cancel(RequestId id) { roster_.cancel(id); }
+  bool idle() const { return roster_.idle(); }
+  // Ends cancelled and late requests, then computes one step of the others. Without memory for one sequence, that
+  // sequence ends with an error; without memory for the step itself, all do.
   void step();
-  // Every request that is there ends.
-  void end_all(FinishReason reason, const std::string& error = {});
+  void end_all(FinishReason reason) { roster_.end_all(reason); }
   EngineStats stats() const;
 
  private:
-  using Sequences = std::vector<std::unique_ptr<Sequence>>;
-
-  // A row of logits and whom it is for.
-  struct LogitRow {
-    Sequence* sequence;
-    int position;  // of the row's token
-    bool samples;  // the next token; otherwise it tells the logprob of the prompt's next token
-  };
-
-  Sequence* find(SequenceId id) const;
-  SequenceView view(const Sequence& s, bool counts_own_pages) const;
-  void make_place();
-  void end(Sequence& s, FinishReason reason, const std::string& error = {});
-  void leave(Sequence& s);
-  void choice_ended(RequestState& r);
-  void remove_ended();
   void try_step();
-  void end_unwanted();
-  void wait_again(std::unique_ptr<Sequence> s);
+  // Schedule.
   void observe();
+  void observe_waiting();
   void apply_plan();
+  Sequences::iterator observed(SequenceId id) const;
+  // Run.
   void begin_computing(Sequence& s);
-  std::span<float> execute();
-  void pool_hidden_states();
+  std::span<float> run_model();
+  // Take the results.
+  void take_hidden_states();
   void take_logits(std::span<float> logits);
-  void fork(Sequence& first, std::span<const float> logits);
-  void add_choice(const Sequence& first, int choice, std::span<const float> logits);
-  void take_token(Sequence& s, const std::optional<Sampled>& token, const std::string& error);
+  void fork(size_t row, std::span<const float> logits);
+  void take_token(Sequence& s, const std::optional<Sampled>& token);
+  void count_prompt(const Sequence& s);
   void count_step(double seconds);
 
   const EngineOptions options_;
   LoadedModel& model_;
   const Tokenizer* tokenizer_;
-  SchedulerLimits limits_;
+  const SchedulerLimits limits_;
   PageCache cache_;
+  PageLoader loader_;
   TenantShares shares_;
+  Roster roster_;
+  LogitsStage logits_stage_;
   StepCostModel costs_;
-  // Waiting: by arrival. Both have place for what may move there: no move between them fails.
-  Sequences running_, waiting_;
-  SequenceId next_sequence_ = 1;
-  int since_oldest_ = 0;  // admissions since the oldest waiting one had its turn
+  int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn
   EngineStats stats_;
 
-  // Kept from step to step, so that a step does not allocate.
+  // Reused from step to step, to avoid allocations.
   SchedulerState state_;
   StepPlan plan_;
-  std::vector<Sequence*> planned_;  // whose plan_.chunks are
+  std::vector<std::pair<SequenceId, Sequences::iterator>> observed_;  // the sequences in state_, sorted by id
+  std::vector<Sequence*> planned_;                                    // the sequences of plan_.chunks
   std::vector<Waiting> queue_;
+  std::vector<Sequences::iterator> queued_;  // the sequences of queue_
   std::vector<double> served_;
   std::vector<size_t> order_;
   std::vector<Row> rows_;
   std::vector<Span> spans_;
-  std::vector<LogitRow> logit_rows_;
-  std::vector<std::optional<Sampled>> sampled_;
-  std::vector<std::string> errors_;
-  std::vector<SamplerScratch> scratch_;  // one a thread
-  std::vector<float> choice_logits_;     // a copy for each further choice of n > 1
-  std::vector<float> hidden_;            // one row
+  std::vector<float> hidden_;  // one row
 };
 
 }  // namespace quire

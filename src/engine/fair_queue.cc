@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostTenants = 4096;  // remembered while they have no requests
+constexpr size_t kMostTenants = 4096;  // whose shares are kept while they have no requests
 
 }  // namespace
 
@@ -37,7 +37,7 @@ int TenantShares::enter(std::string_view tenant) {
   for (const Share& s : shares_) {
     if (s.requests > 0) least = std::min(least, s.served);
   }
-  // What may throw comes before the name has a number; leave() finds place in free_.
+  // Allocations come before the name gets a number; free_ has room for leave().
   Share unserved{.name = std::string(tenant), .requests = 0, .served = 0};
   if (free_.empty()) {
     shares_.reserve(shares_.size() + 1);

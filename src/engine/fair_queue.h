@@ -1,4 +1,4 @@
-// Whose turn it is: priorities, and fair shares between tenants.
+// The order of waiting requests: priorities, and fair shares between tenants.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,25 @@ struct Waiting {
   uint64_t arrival = 0;  // lower came first
   int priority = 0;      // lower is earlier
   int tenant = 0;
-  double tokens = 0;     // what admitting it charges to the tenant
-  bool ordered = false;  // order_waiting has given it its place
+  double tokens = 0;     // charged to the tenant when it is admitted
+  bool ordered = false;  // scratch of order_waiting
 };
 
-// Every so many admissions the turn is the oldest's, whatever its priority: so nothing waits for ever.
+// One in so many admissions goes to the oldest request, whatever its priority, so that none starves.
 inline constexpr int kOldestEvery = 8;
 
-// The first `count` of `waiting`, which is sorted by arrival, in the order in which they are to be admitted, as
-// indices. Lower priorities first; within one, the tenant with the least service (each admission charged as if it had
-// happened); within a tenant, first come first. `since_oldest`: admissions since the oldest had its turn. `served` is
-// scratch: the tenants' service, changed.
+// Writes to `order` the indices of the first `count` of `waiting` (sorted by arrival) in the order of admission: lower
+// priority first; within a priority, the tenant that was served least, counting each admission as served; within a
+// tenant, first come, first served. `since_oldest`: admissions since the oldest had its turn. `served`: by tenant;
+// overwritten.
 void order_waiting(std::span<Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
                    std::vector<size_t>& order);
 
-// What tenants were served, in tokens: the virtual token counters of Sheng et al., "Fairness in Serving Large Language
-// Models" (2024). A tenant who comes back after a pause is lifted to the least of those who stayed, so that nobody
-// saves up.
+// Tokens served to each tenant: the virtual token counters of Sheng et al., "Fairness in Serving Large Language Models"
+// (2024). A tenant that returns after a pause is lifted to the least of the active tenants, so that nobody saves up.
 class TenantShares {
  public:
-  // A request of the tenant is there until leave(); gives the tenant's number.
+  // Counts a request of the tenant until leave(). Returns the tenant's number.
   int enter(std::string_view tenant);
   void leave(int tenant);
   void charge(int tenant, double tokens) { shares_[static_cast<size_t>(tenant)].served += tokens; }

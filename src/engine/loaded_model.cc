@@ -1,6 +1,7 @@
 #include "engine/loaded_model.h"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -9,47 +10,44 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/quote.h"
+#include "engine/dtype_names.h"
 #include "engine/page_cache.h"
+#include "model/families.h"
 #include "model/registry.h"
+#include "model/sampling_defaults.h"
 
 namespace quire {
 namespace {
 
-// auto: bf16, which is closer to the model, where matrix tiles multiply it as fast as int8; int8 elsewhere.
+// auto is int8, or bf16 on machines whose matrix tiles multiply bf16 as fast: it is closer to the model.
 Activations parse_activations(const std::string& name, const KernelSet& kernels) {
-  if (name == "f32") return Activations::kF32;
-  if (name == "bf16") return Activations::kBf16;
-  if (name == "int8") return Activations::kInt8;
-  if (name == "auto" || name == "default") return kernels.name == "amx" ? Activations::kBf16 : Activations::kInt8;
-  throw invalid("--activations '{}': there are auto, f32, bf16, int8", name);
-}
-std::string_view name_of(Activations a) {
-  return a == Activations::kF32 ? "f32" : a == Activations::kBf16 ? "bf16" : "int8";
+  if (name == "auto") return kernels.name == "amx" ? Activations::kBf16 : Activations::kInt8;
+  if (const auto known = find_value(kActivationsNames, name)) return *known;
+  throw invalid("--activations {} is not supported; use auto, {}", quote(name), list_names(kActivationsNames));
 }
 
 KvType parse_kv_type(const std::string& name, Activations activations) {
   if (name == "auto") return activations == Activations::kF32 ? KvType::kF32 : KvType::kBf16;
-  if (name == "f32") return KvType::kF32;
-  if (name == "f16") return KvType::kF16;
-  if (name == "bf16") return KvType::kBf16;
-  throw invalid("--kv-cache-dtype '{}': there are auto, f32, f16, bf16", name);
+  if (const auto known = find_value(kKvTypeNames, name)) return *known;
+  throw invalid("--kv-cache-dtype {} is not supported; use auto, {}", quote(name), list_names(kKvTypeNames));
 }
-std::string_view name_of(KvType t) { return t == KvType::kF32 ? "f32" : t == KvType::kF16 ? "f16" : "bf16"; }
 
 template <class T>
 void check_range(const char* flag, T value, T low, T high) {
-  if (!(value >= low && value <= high)) throw invalid("{} {}: {} to {}", flag, value, low, high);  // NaN, too
+  if (!(value >= low && value <= high))  // NaN, too
+    throw invalid("{} must be between {} and {}, not {}", flag, low, high, value);
 }
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// What requests, streams, logs and the like take beside what is there once the model is loaded.
+// Estimate for requests, streams and logs, in addition to what is allocated once the model is loaded.
 constexpr size_t kRequestMemory = 64 * kMiB;
 
-// Rows of prompts whose log-probabilities are asked for, beside one for each sequence.
+// Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.
 constexpr int kExtraLogits = 32;
 
-// Memory of this process that no file backs.
+// Memory of this process that is not backed by files.
 size_t anonymous_memory() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -58,23 +56,24 @@ size_t anonymous_memory() {
   return 0;
 }
 
-// --memory, or what there is less a margin for the rest of the machine.
+// --memory, or the available memory less a margin for the rest of the machine.
 size_t memory_budget(const EngineOptions& options) {
   const size_t available = available_memory();
   if (options.memory_bytes == 0) return available - std::min(available, std::max(256 * kMiB, available / 20));
   if (options.memory_bytes > available)
-    throw no_resource("--memory {} MiB: only {} MiB are free", options.memory_bytes / kMiB, available / kMiB);
+    throw no_resource("--memory is {} MiB, but only {} MiB are free; lower it", options.memory_bytes / kMiB,
+                      available / kMiB);
   return options.memory_bytes;
 }
 
-// Pages for the KV cache from the `memory` that is left for it, and the context length that fits them.
+// Sizes the KV cache within the `memory` left for it, and the context length to fit the cache.
 void size_cache(const EngineOptions& options, const KvShape& shape, int model_positions, size_t memory,
                 ModelInfo& info) {
   const size_t page_bytes = shape.page_bytes();
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
   const auto pages_of = [](int tokens) { return static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens); };
   if (options.kv_cache_bytes > memory)
-    throw no_resource("--kv-cache-size {} MiB: of the memory {} MiB are left for it (--memory)",
+    throw no_resource("--kv-cache-size is {} MiB, but --memory leaves {} MiB for it; lower it or raise --memory",
                       options.kv_cache_bytes / kMiB, memory / kMiB);
   const size_t wanted = pages_of(length) * static_cast<size_t>(options.max_num_seqs) * page_bytes;
   const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min(wanted, memory);
@@ -82,7 +81,7 @@ void size_cache(const EngineOptions& options, const KvShape& shape, int model_po
   if (pages < pages_of(length)) {
     if (options.max_model_len > 0 || pages == 0) {
       throw no_resource(
-          "one sequence of {} tokens needs {} MiB of KV cache, there are {} MiB: lower --max-model-len, choose a "
+          "one sequence of {} tokens needs {} MiB of KV cache, but it has {} MiB; lower --max-model-len, choose a "
           "smaller --kv-cache-dtype, or raise --memory or --kv-cache-size",
           length, (pages_of(length) * page_bytes + kMiB - 1) / kMiB, budget / kMiB);
     }
@@ -95,10 +94,10 @@ void size_cache(const EngineOptions& options, const KvShape& shape, int model_po
   info.kv_cache_bytes = pages * page_bytes;
 }
 
-// Raised when a definition in kernels/kernels.h or a page's layout changes: pages of before are other pages.
+// Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
 constexpr int kNumerics = 1;
 
-// The weights' and the model's, by hash; the layout and the definitions in force by name.
+// Identifies the content of stored pages: a hash of the weights, and the layout and definitions in force by name.
 std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info) {
   XXH3_state_t* const state = XXH3_createState();
   XXH3_128bits_reset(state);
@@ -118,14 +117,9 @@ std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, cons
       info.activations, kPageTokens);
 }
 
-ModelConfig read_config(const Checkpoint& checkpoint, const Family& family) {
-  ModelConfig config = checkpoint.gguf() ? family.from_gguf(*checkpoint.gguf()) : family.from_hf(*checkpoint.hf());
-  validate(config, checkpoint.file());
-  return config;
-}
-
 int checked_threads(int threads) {
-  if (threads < 0 || threads > kMaxThreads) throw invalid("--threads {}: 0 (all cores) to {}", threads, kMaxThreads);
+  if (threads < 0 || threads > kMaxThreads)
+    throw invalid("--threads must be between 0 (all cores) and {}, not {}", kMaxThreads, threads);
   return threads > 0 ? threads : usable_cores();
 }
 
@@ -134,36 +128,42 @@ int checked_threads(int threads) {
 LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(checked_threads(options.threads)) {
   check_range("--max-num-seqs", options.max_num_seqs, 1, kMaxNumSeqs);
   check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, kMaxNumBatchedTokens);
+  if (options.max_num_batched_tokens < options.max_num_seqs) {
+    throw invalid(
+        "--max-num-batched-tokens {} is less than --max-num-seqs {}, so running answers would starve; raise the first "
+        "or "
+        "lower the second",
+        options.max_num_batched_tokens, options.max_num_seqs);
+  }
   check_range("--max-model-len", options.max_model_len, 0, std::numeric_limits<int>::max());
   check_range("--tpot-target", options.tpot_target, kMinTpotTarget, kMaxTpotTarget);
   check_range("--ttft-target", options.ttft_target, 0.0, kMaxTtftTarget);
   if (options.scheduler != "continuous" && options.scheduler != "static")
-    throw invalid("--scheduler '{}': there are continuous, static", options.scheduler);
+    throw invalid("--scheduler {} is not supported; use continuous or static", quote(options.scheduler));
   const size_t budget = memory_budget(options), before = anonymous_memory();
   const KernelSet& kernels = choose_kernels(options.kernels);
   const Activations activations = parse_activations(options.activations, kernels);
   const KvType kv_type = parse_kv_type(options.kv_cache_dtype, activations);
 
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
-  const Family& family = find_family(checkpoint);
-  config = read_config(checkpoint, family);
+  config = read_model_config(checkpoint);
   text = load_model_text(checkpoint);
   if (text.tokenizer && text.tokenizer->vocab_size() > config.vocab) {
-    throw invalid("{}: the tokenizer has {} tokens, the model {}", checkpoint.file(), text.tokenizer->vocab_size(),
-                  config.vocab);
+    throw invalid("{}: the tokenizer has {} tokens, but the model has {}", checkpoint.file(),
+                  text.tokenizer->vocab_size(), config.vocab);
   }
-  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, checkpoint.file());
+  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, "chat template");
   if (options.max_model_len > config.max_positions)
-    throw invalid("--max-model-len {}: the model was trained for {} tokens", options.max_model_len,
+    throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
                   config.max_positions);
-  weights = load_weights(checkpoint, family, config, team, budget);
+  weights = load_weights(checkpoint, config, team, budget);
 
   info.name = options.model;
   info.architecture = config.architecture;
   info.quantization = name(weights.main_type);
   info.kernels = kernels.name;
-  info.activations = name_of(activations);
-  info.kv_cache_dtype = name_of(kv_type);
+  info.activations = name(activations);
+  info.kv_cache_dtype = name(kv_type);
   info.threads = team.size();
   info.vocab_size = config.vocab;
   info.layers = config.layers;
@@ -172,14 +172,16 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   info.kv_heads = config.kv_heads;
   info.head_dim = config.head_dim;
   info.parameters = weights.parameters;
+  const SamplingRecommendation sampling = sampling_defaults(checkpoint);
+  info.sampling_defaults = sampling.values;
+  for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
   info.weight_bytes = weights.memory.size();
   info.decode_bytes = weights.decode_bytes();
   if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info);
 
-  // A prompt that may not be cut can come on top of the rows that a step has already.
+  // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
   const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
-  const int rows = std::max(options.max_num_batched_tokens, options.max_num_seqs) +
-                   (options.chunked_prefill && options.kv_cache ? 0 : longest);
+  const int rows = options.max_num_batched_tokens + (options.chunked_prefill && options.kv_cache ? 0 : longest);
   DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + kExtraLogits, longest};
   constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
   info.activation_bytes = Decoder::memory_bytes(config, limits, team.size()) +

@@ -1,4 +1,4 @@
-// A model ready to run, and the numbers that describe it.
+// A model that is ready to run.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@
 
 namespace quire {
 
-// Owns weights, KV cache, threads and activations. Built once from EngineOptions; commands that need no scheduler
-// (verify, perplexity, bench) use it directly.
+// Owns weights, KV cache, threads and activations. Commands that need no scheduler (verify, perplexity, bench) use it
+// directly.
 struct LoadedModel {
-  // max_logits: rows of a step that may want logits; 0: max_num_seqs, one for each sequence, and some for the
-  // log-probabilities of prompts.
+  // Throws Error if an option is invalid, the model cannot be loaded, or memory is short. max_logits: rows with logits
+  // per step; 0: one per sequence and some for the log-probabilities of prompts.
   explicit LoadedModel(const EngineOptions& options, int max_logits = 0);
 
   ModelConfig config;
@@ -28,7 +28,7 @@ struct LoadedModel {
   Team team;
   Weights weights;
   ModelInfo info;
-  std::string cache_identity;  // what the bytes of a KV page depend on beside its tokens; empty without a cache folder
+  std::string cache_identity;  // everything a KV page's bytes depend on besides its tokens; empty without cache_dir
   std::unique_ptr<KvMemory> kv;
   std::unique_ptr<Decoder> decoder;
 };

@@ -7,18 +7,15 @@
 #include <optional>
 #include <utility>
 
+#include "engine/page_loader.h"
+
 namespace quire {
 namespace {
 
-constexpr size_t kSlots = 16;                         // pages that the store reads at the same time
-constexpr int kCopies = 16;                           // pages of host memory that a step takes in
-constexpr double kPatience = 1;                       // seconds that loading may take longer than computing
-constexpr std::chrono::milliseconds kLongestWait{5};  // for a page, before the engine looks what else has come
-constexpr int kAskedAgain = 8;               // pages of a waiting prompt that the store is asked for at each look
-constexpr int kSmallestTail = 4;             // tokens of a page that are worth a copy
-constexpr double kHostBytesPerSecond = 4e9;  // of a page that is copied twice
+constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
+constexpr int kSmallestTail = 4;             // tokens of a page that are worth copying
+constexpr double kHostBytesPerSecond = 4e9;  // a page of host memory is copied twice
 
-// None: there is no store.
 std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, size_t page_bytes) {
   const bool disk = !options.directory.empty() && options.disk_bytes > 0;
   if (!options.prefixes || (options.host_bytes == 0 && !disk)) return std::nullopt;
@@ -32,8 +29,6 @@ std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, s
   return store;
 }
 
-size_t staging_bytes(size_t page_bytes) { return (kSlots + 1) * page_bytes; }
-
 }  // namespace
 
 PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity) {
@@ -46,7 +41,8 @@ PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity
 
 size_t PageCache::store_bytes(const PageCacheOptions& options, size_t page_bytes) {
   const auto store = store_options(options, page_bytes);
-  return store ? PageStore::memory_bytes(*store) + staging_bytes(page_bytes) : 0;
+  if (!store) return 0;
+  return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(page_bytes) + page_bytes;  // the last is outgoing_
 }
 
 PageCache::PageCache(KvMemory& kv, const PageCacheOptions& options)
@@ -54,16 +50,7 @@ PageCache::PageCache(KvMemory& kv, const PageCacheOptions& options)
   auto store = store_options(options, kv.shape().page_bytes());
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
-  slots_.resize(kSlots);
-  staging_ = LargeBuffer(staging_bytes(kv.shape().page_bytes()));
-}
-
-// The store may still read into the staging memory until it is gone.
-PageCache::~PageCache() { store_.reset(); }
-
-std::span<std::byte> PageCache::staging(size_t slot) const {
-  const size_t bytes = kv_.shape().page_bytes();
-  return {staging_.data() + slot * bytes, bytes};
+  outgoing_ = LargeBuffer(kv.shape().page_bytes());
 }
 
 std::span<const TokenId> PageCache::page_tokens(const Sequence& s, int page) const {
@@ -83,23 +70,17 @@ void PageCache::begin(Sequence& s) const {
   s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
 }
 
-PrefixTree::Node PageCache::find(Sequence& s, int page) {
-  ++questions_;
-  return tree_.find(key(s, page), page_tokens(s, page));
-}
+PrefixTree::Node PageCache::find(Sequence& s, int page) { return tree_.find(key(s, page), page_tokens(s, page)); }
 
-PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
-  ++questions_;
-  return store_->find(key(s, page));
-}
+PageStore::Tier PageCache::find_stored(Sequence& s, int page) { return store_->find(key(s, page)); }
 
-void PageCache::look_up(Sequence& s, const StepCosts& costs) {
+void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
   CachedPages& c = s.cached;
   c.tail = c.loads = 0;
   if (!shares(s)) return;
-  // The last token is computed in any case: its logits are wanted.
+  // The last token is always computed, for its logits.
   const auto most = static_cast<int>(s.tokens.size()) - 1;
-  // The tree holds a page only with all before it.
+  // Where the tree has a page, it has all pages before it.
   while (c.found > 0 && find(s, c.found - 1) == PrefixTree::kNone) --c.found;
   while (c.found < most / kPageTokens && find(s, c.found) != PrefixTree::kNone) ++c.found;
   c.idle = idle_pages(s);
@@ -112,7 +93,7 @@ void PageCache::look_up(Sequence& s, const StepCosts& costs) {
     StepWork work;
     work.add(pages * kPageTokens, c.found * kPageTokens);
     c.loads_save = costs.seconds(work) - costs.fixed;
-    if (seconds < c.loads_save && !(late_ && c.stored_on_disk > 0)) c.loads = pages;
+    if (seconds < c.loads_save && !(disk_hangs && c.stored_on_disk > 0)) c.loads = pages;
   }
   if (c.loads > 0) return;
   const int begin = c.found * kPageTokens;
@@ -123,7 +104,7 @@ void PageCache::look_up(Sequence& s, const StepCosts& costs) {
   if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;
 }
 
-// Who uses a page uses all before it: the idle ones are at the end.
+// A sequence that uses a page uses all pages before it, so the idle ones are the last.
 int PageCache::idle_pages(Sequence& s) {
   int used = 0, end = s.cached.found;
   while (used < end) {
@@ -136,8 +117,8 @@ int PageCache::idle_pages(Sequence& s) {
   return s.cached.found - used;
 }
 
-// The run of stored pages behind what the tree has: both ends move by what has changed.
-void PageCache::look_up_stored(Sequence& s, int most) {
+// Updates the run of stored pages that follows the cached ones.
+void PageCache::look_up_stored(Sequence& s, int limit) {
   CachedPages& c = s.cached;
   const auto on_disk = [](PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; };
   if (c.stored_end <= c.found) c.stored_begin = c.stored_end = c.found, c.stored_on_disk = 0;
@@ -147,14 +128,14 @@ void PageCache::look_up_stored(Sequence& s, int most) {
     if (tier == PageStore::Tier::kNone) c.stored_end = c.stored_begin, c.stored_on_disk = 0;
     c.stored_on_disk += on_disk(tier);
   }
-  // A few are asked for again, in turn: so they count as used, and what is gone is noticed.
-  for (int left = std::min(kAskedAgain, c.stored_end - c.found); left > 0; --left, ++c.stored_asked) {
+  // Check a few again, round robin: this marks them as used and notices those that are gone.
+  for (int left = std::min(kStoredChecks, c.stored_end - c.found); left > 0; --left, ++c.stored_asked) {
     if (c.stored_asked < c.found || c.stored_asked >= c.stored_end) c.stored_asked = c.found;
     if (find_stored(s, c.stored_asked) != PageStore::Tier::kNone) continue;
     c.stored_end = c.stored_asked;
     break;
   }
-  for (; c.stored_end < most; ++c.stored_end) {
+  for (; c.stored_end < limit; ++c.stored_end) {
     const auto tier = find_stored(s, c.stored_end);
     if (tier == PageStore::Tier::kNone) break;
     c.stored_on_disk += on_disk(tier);
@@ -170,8 +151,8 @@ void PageCache::advance(Sequence& s) {
     const auto node = find(s, c.registered);
     if (node == PrefixTree::kNone) return;
     s.pages.append_shared(pool_, tree_.page(node));
-    if (store_) store_->find(key(s, c.registered));  // is used: so it stays there too
-    s.page_ids.push_back(static_cast<int32_t>(index(tree_.page(node))));
+    if (store_) store_->find(key(s, c.registered));  // marks it as used there too
+    s.refresh_page_ids(static_cast<size_t>(c.registered));
     c.last = node;
     ++c.registered;
     s.computed += kPageTokens;
@@ -181,42 +162,41 @@ void PageCache::advance(Sequence& s) {
 void PageCache::adopt(Sequence& s) {
   advance(s);
   CachedPages& c = s.cached;
-  if (c.tail == 0 || c.registered != c.found) return;  // what was found may have been evicted for others since
+  if (c.tail == 0 || c.registered != c.found) return;  // evicted since it was found
   const auto rest = std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(s.computed));
   const auto partial = tree_.longest_partial(c.last, c.root, rest.first(rest.size() - 1));
-  const int tail = std::min(partial.tokens, c.tail);  // more may have come into view: the step is planned already
+  const int tail = std::min(partial.tokens, c.tail);  // the step is planned with c.tail
   if (tail < kSmallestTail) return;
   const PageId source = tree_.page(partial.node);
-  pool_.retain(source);  // what is made room for must not be what is copied
+  pool_.retain(source);  // must not be evicted by reserve()
   const bool room = available_pages() > 0;
   if (room) {
     reserve(1);
     s.pages.grow(pool_, tail);
   }
   pool_.release(source);
-  if (!room) return;  // the prompt fills the cache: its last page is computed
+  if (!room) return;  // the prompt fills the cache; its last page is computed
   copy({source, s.pages.pages().back()});
   s.refresh_page_ids(static_cast<size_t>(c.registered));
   s.computed += tail;
 }
 
-// At once: what is copied may be evicted next.
-void PageCache::copy(PageCopy copy) {
-  kv_.copy_page(static_cast<int>(index(copy.from)), static_cast<int>(index(copy.to)));
-}
+// Copies immediately, because `from` may be evicted next.
+void PageCache::copy(PageCopy copy) { kv_.copy_page(kernel_page(copy.from), kernel_page(copy.to)); }
 
 void PageCache::reserve(int pages) {
   while (static_cast<int>(pool_.free_pages()) < pages) {
     [[maybe_unused]] const bool evicted = tree_.evict([&](PageKey key, PageId page) { keep(key, page); });
-    assert(evicted && "the scheduler planned with more pages than there are");
+    assert(evicted && "the scheduler planned with more pages than exist");
     ++evicted_;
   }
 }
 
 void PageCache::keep(PageKey key, PageId page) {
   if (!store_ || store_->find(key) != PageStore::Tier::kNone) return;
-  kv_.read_page(static_cast<int>(index(page)), staging(kSlots));
-  store_->put(key, staging(kSlots));
+  const std::span<std::byte> bytes(outgoing_.data(), kv_.shape().page_bytes());
+  kv_.read_page(kernel_page(page), bytes);
+  store_->put(key, bytes);
 }
 
 void PageCache::grow(Sequence& s, int rows) {
@@ -244,10 +224,10 @@ void PageCache::register_finished(Sequence& s) {
     c.last = [&, parent = c.last] {
       const auto node = tree_.find(page_key, tokens);
       if (node == PrefixTree::kNone) return tree_.insert(parent, c.root, page_key, tokens, page);
-      // Somebody else computed the same: the same bits, so one of the two goes.
+      // Another sequence computed the same page, with the same bits: keep one of the two.
       if (tree_.page(node) != page) {
         s.pages.replace(pool_, i, tree_.page(node));
-        s.page_ids[i] = static_cast<int32_t>(index(tree_.page(node)));
+        s.page_ids[i] = kernel_page(tree_.page(node));
       }
       return node;
     }();
@@ -256,7 +236,7 @@ void PageCache::register_finished(Sequence& s) {
 }
 
 void PageCache::share(const Sequence& s, Sequence& other) {
-  other.page_ids = s.page_ids;  // may throw: before references are taken
+  other.page_ids = s.page_ids;  // may throw, so it comes before taking references
   other.pages = s.pages.fork(pool_);
   other.computed = s.computed;
   other.cached.registered = s.cached.registered;
@@ -271,8 +251,7 @@ void PageCache::release(Sequence& s) {
   s.computed = 0;
   c.registered = 0;
   c.last = PrefixTree::kNone;
-  if (c.loading) std::erase(loading_, s.id);
-  c.loading = false;
+  c.load.active = false;
 }
 
 uint64_t PageCache::next_page(Sequence& s) const {
@@ -281,108 +260,26 @@ uint64_t PageCache::next_page(Sequence& s) const {
   return (page + 1) * kPageTokens < static_cast<int>(s.tokens.size()) ? key(s, page).low | 1 : 0;
 }
 
-void PageCache::start_loads(Sequence& s) {
-  CachedPages& c = s.cached;
-  c.loading = true;
-  c.epoch = ++epoch_;
-  c.load_next = c.registered;
-  c.load_end = c.registered + c.loads;
-  c.pending = 0;
-  const std::chrono::duration<double> most(kPatience + c.loads_save);
-  c.load_until = Clock::now() + std::chrono::duration_cast<Clock::duration>(most);
-  loading_.push_back(s.id);
-  ask(s);
+bool PageCache::append_page(Sequence& s) {
+  if (available_pages() == 0) return false;
+  const size_t held = s.pages.pages().size();
+  reserve(1);
+  s.pages.grow(pool_, kPageTokens);
+  s.refresh_page_ids(held);
+  return true;
 }
 
-// A few pages at a time, whose room is made as they come: no step takes in, or moves out, any number of them.
-void PageCache::ask(Sequence& s) {
-  CachedPages& c = s.cached;
-  for (size_t slot = 0; slot < slots_.size() && c.load_next < c.load_end && copied_ < kCopies;) {
-    if (slots_[slot].busy) {
-      ++slot;
-      continue;
-    }
-    auto load = PageStore::Load::kMissing;
-    if (available_pages() > 0) {  // others may have taken more than they had when this was planned
-      reserve(1);
-      s.pages.grow(pool_, kPageTokens);
-      s.refresh_page_ids(static_cast<size_t>(c.load_next));
-      load = store_->load(key(s, c.load_next), staging(slot), slot);
-    }
-    if (load == PageStore::Load::kMissing) {
-      c.load_end = c.load_next;
-      return;
-    }
-    if (load == PageStore::Load::kDone) {
-      kv_.write_page(s.page_ids[static_cast<size_t>(c.load_next)], staging(slot));
-      ++copied_;
-    } else {
-      slots_[slot] = {s.id, c.epoch, c.load_next, true};
-      ++c.pending;
-    }
-    ++c.load_next;
-  }
-}
-
-// The disk hangs, or does not keep up: what is there up to the first page that is missing is kept.
-void PageCache::stop_waiting(Sequence& s) {
-  CachedPages& c = s.cached;
-  c.load_end = std::min(c.load_end, c.load_next);
-  for (const Slot& slot : slots_) {
-    late_ |= slot.busy;
-    if (slot.busy && slot.id == s.id && slot.epoch == c.epoch) c.load_end = std::min(c.load_end, slot.page);
-  }
-  c.pending = 0;
-}
-
-void PageCache::poll_loads(const std::function<Sequence*(SequenceId)>& find) {
-  copied_ = 0;
-  if (loading_.empty() && std::none_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.busy; })) return;
-  store_->completed(completed_);
-  late_ &= completed_.empty();
-  for (const PageStore::Completed& done : completed_) {
-    Slot& slot = slots_[done.ticket];
-    slot.busy = false;
-    Sequence* s = find(slot.id);
-    if (!s || !s->cached.loading || s->cached.epoch != slot.epoch) continue;
-    --s->cached.pending;
-    if (done.ok) {
-      kv_.write_page(s->page_ids[static_cast<size_t>(slot.page)], staging(done.ticket));
-    } else {
-      s->cached.load_end = std::min(s->cached.load_end, slot.page);
-    }
-  }
-  const auto now = Clock::now();
-  for (const SequenceId id : loading_) {  // may throw: before any of them has ended
-    Sequence& s = *find(id);
-    if (now < s.cached.load_until)
-      ask(s);
-    else
-      stop_waiting(s);
-  }
-  std::erase_if(loading_, [&](SequenceId id) {
-    Sequence& s = *find(id);
-    CachedPages& c = s.cached;
-    if (c.pending > 0 || c.load_next < c.load_end) return false;
-    c.loading = false;
-    loaded_ += static_cast<uint64_t>(c.load_end - c.registered);
-    s.pages.truncate(pool_, c.load_end * kPageTokens);
-    s.page_ids.resize(static_cast<size_t>(c.load_end));
-    s.computed = c.load_end * kPageTokens;
-    register_finished(s);
-    return true;
-  });
-}
-
-void PageCache::wait_for_loads() {
-  if (store_ && copied_ < kCopies) store_->wait_completed(kLongestWait);
+void PageCache::keep_loaded(Sequence& s, int pages) {
+  s.pages.truncate(pool_, pages * kPageTokens);
+  s.page_ids.resize(static_cast<size_t>(pages));
+  s.computed = pages * kPageTokens;
+  register_finished(s);
 }
 
 void PageCache::add_stats(EngineStats& stats) const {
   stats.kv_pages_used = static_cast<int>(pool_.page_count()) - available_pages();
   stats.kv_pages_idle = static_cast<int>(pool_.idle_pages());
   stats.pages_evicted = evicted_;
-  stats.pages_loaded = loaded_;
   if (!store_) return;
   const PageStore::Stats store = store_->stats();
   stats.store_host_pages = store.host_pages;

@@ -8,12 +8,12 @@
 namespace quire {
 namespace {
 
-constexpr int kSmallestChunk = 16;  // rows of a prompt that every step has place for: so prompts always get on
-constexpr int kChunkStep = 8;       // rows that share a decoded block of weights: fewer cost as much
+constexpr int kSmallestChunk = 16;  // prompt rows allowed in every step, so prompts always make progress
+constexpr int kChunkStep = 8;       // rows that share a decoded block of weights; fewer cost as much
 
 int pages_for(int tokens, int page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
 
-// Free pages that computing `rows` more tokens takes.
+// Free pages needed to compute `rows` more tokens.
 int pages_to_grow(const SequenceView& s, int rows, int page_tokens) {
   return std::max(0, pages_for(s.computed + rows, page_tokens) - s.pages) + (s.shared_tail ? 1 : 0);
 }
@@ -54,13 +54,13 @@ class Planner {
     plan_.preempted.push_back(last.id);
   }
 
-  // A row each, preempting from the end until it has its page.
+  // One row each. A sequence without a page for it preempts from the end.
   void decode() {
     for (size_t i = 0; i < running_ && rows_ > 0; ++i) {
       const SequenceView& s = state_.running[i];
       if (!s.decodes() || s.loading) continue;
       while (free_ < grow(s, 1) && running_ > i + 1) preempt_last();
-      if (free_ < grow(s, 1)) {  // it is the last itself
+      if (free_ < grow(s, 1)) {  // it is the last one itself
         preempt_last();
         return;
       }
@@ -79,7 +79,7 @@ class Planner {
     time_ = (late ? most : std::min(most, (1 + static_cast<double>(pending)) * decoding)) - decoding;
   }
 
-  // Rows of a prompt for which there are rows, pages, logits and time; 0: not now.
+  // Rows of the prompt that fit into the remaining rows, pages, logits and time; 0: not now.
   int chunk_rows(const SequenceView& s) const {
     const int left = s.tokens - s.computed;
     if (!limits_.chunked_prefill && !s.all_logits) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
@@ -106,8 +106,7 @@ class Planner {
     }
   }
 
-  // Pages that running sequences still need for their tokens, beside those taken already, and one for each to grow
-  // into.
+  // Pages that running sequences still need for their known tokens after this step, plus one each to grow into.
   int promised() const {
     int pages = free_ - state_.free_pages;
     for (const SequenceView& s : state_.running) pages += grow(s, s.tokens - s.computed) + 1;
@@ -152,22 +151,22 @@ class Planner {
     }
   }
 
-  // Prompts that stand in each other's way, and nobody who decodes and would end: the last gives way.
+  // Nothing can run: prompts hold pages that others need, and no sequence decodes. Preempt the last one.
   void make_room() {
-    const bool moves =
+    const bool progress =
         std::any_of(state_.running.begin(), state_.running.end(), [](const SequenceView& s) { return s.loading; });
-    if (!moves && running_ > 1) preempt_last();
+    if (!progress && running_ > 1) preempt_last();
   }
 
   const SchedulerState& state_;
   const SchedulerLimits& limits_;
   const StepCosts& costs_;
   StepPlan& plan_;
-  size_t running_;  // those behind were preempted
+  size_t running_;  // the first running_ of state_.running have not been preempted
   int free_, rows_, prompts_ = 0;
-  int extra_logits_;  // rows of logits left, when one is kept for each sequence that may run
+  int extra_logits_;  // rows of logits left over one for each sequence that may run
   StepWork work_;
-  double time_ = std::numeric_limits<double>::infinity();  // left for prompts
+  double time_ = std::numeric_limits<double>::infinity();  // seconds left for prompts
 };
 
 }  // namespace

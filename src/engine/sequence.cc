@@ -3,42 +3,38 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <utility>
 
 namespace quire {
 namespace {
 
 bool contains(const TokenIds& ids, TokenId id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
-}  // namespace
-
-void refuse(const RequestState& request, int choice) {
-  Output out;
-  out.choice = choice;
-  out.finish = FinishReason::kError;
-  out.error = kOutOfMemory;
-  try {
-    request.callback(out);
-  } catch (const std::bad_alloc&) {  // nothing more can be done for it
-  }
+void scale_to_length_one(std::vector<float>& vector) {
+  double squares = 0;
+  for (const float x : vector) squares += static_cast<double>(x) * static_cast<double>(x);
+  const auto scale = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
+  for (float& x : vector) x *= scale;
 }
 
-Sequence::Sequence(SequenceId sequence_id, std::shared_ptr<RequestState> r, int index, const TokenIds& prompt,
-                   const Tokenizer* tokenizer)
-    : id(sequence_id),
-      request(std::move(r)),
-      choice(index),
-      tokens(prompt),
+}  // namespace
+
+Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds so_far, const Tokenizer* tokenizer)
+    : request(std::move(r)),
+      choice(choice_index),
+      forks_pending(choice_index == 0 && request->sampling.n > 1),
+      tokens(std::move(so_far)),
       stop(request->stops, request->sampling.include_stop_str_in_output) {
   if (tokenizer) {
     detokenizer.emplace(*tokenizer,
                         DecodeOptions{.skip_special = request->sampling.skip_special_tokens, .continues = true});
   }
-  tokens.reserve(prompt.size() + static_cast<size_t>(request->max_new_tokens));
+  tokens.reserve(tokens.size() + static_cast<size_t>(request->max_new_tokens));
 }
 
 void Sequence::refresh_page_ids(size_t from) {
   page_ids.resize(from);
-  for (const PageId page : pages.pages().subspan(from)) page_ids.push_back(static_cast<int32_t>(index(page)));
+  for (const PageId page : pages.pages().subspan(from)) page_ids.push_back(kernel_page(page));
 }
 
 SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const {
@@ -76,11 +72,12 @@ bool Sequence::accept(const Sampled& sampled) {
     out.stop_token = sampled.token;
     if (own_stop) out.stop_reason = std::to_string(sampled.token);
   }
+  const bool full = generated() >= request->max_new_tokens;
   std::string delta;
   if (detokenizer) {
     if (out.finish == FinishReason::kNone || (own_stop && params.include_stop_str_in_output))
       detokenizer->push(sampled.token, delta);
-    if (out.finish == FinishReason::kNone && generated() >= request->max_new_tokens) out.finish = FinishReason::kLength;
+    if (out.finish == FinishReason::kNone && full) out.finish = FinishReason::kLength;
     if (out.finish != FinishReason::kNone) delta += detokenizer->finish();
     StopStep step = generated() < params.min_tokens ? StopStep{delta, {}} : stop.push(delta);
     out.text = std::move(step.text);
@@ -91,7 +88,7 @@ bool Sequence::accept(const Sampled& sampled) {
     } else if (out.finish != FinishReason::kNone) {
       out.text += stop.finish().text;
     }
-  } else if (out.finish == FinishReason::kNone && generated() >= request->max_new_tokens) {
+  } else if (out.finish == FinishReason::kNone && full) {
     out.finish = FinishReason::kLength;
   }
   if (out.finish != FinishReason::kNone) out.usage = usage();
@@ -99,47 +96,39 @@ bool Sequence::accept(const Sampled& sampled) {
   return out.finish != FinishReason::kNone;
 }
 
-void Sequence::finish(FinishReason reason, const std::string& error) {
+void Sequence::finish(FinishReason reason, std::string_view error) {
   try {
     request->callback(ending(reason, error));
-  } catch (const std::bad_alloc&) {
-    refuse(*request, choice);
+    return;
+  } catch (const std::bad_alloc&) {  // tried again below, with less
   }
-}
-
-void Sequence::finish_pooling() {
   try {
-    request->callback(ending_with_vector());
-  } catch (const std::bad_alloc&) {
-    refuse(*request, choice);
+    Output out;
+    out.choice = choice;
+    out.finish = FinishReason::kError;
+    out.error = kOutOfMemory;
+    request->callback(out);
+  } catch (const std::bad_alloc&) {  // the client cannot be told
   }
 }
 
-Output Sequence::ending(FinishReason reason, const std::string& error) {
+Output Sequence::ending(FinishReason reason, std::string_view error) {
   Output out;
   out.choice = choice;
   out.finish = reason;
   out.error = error;
-  const bool ended_well = reason == FinishReason::kLength || reason == FinishReason::kStop;
-  if (ended_well && generated() == 0) attach_prompt_logprobs(out);
-  if (ended_well && detokenizer) {
+  out.usage = usage();
+  if (reason != FinishReason::kLength && reason != FinishReason::kStop) return out;
+  if (request->pooling != Pooling::kNone) {
+    out.embedding = std::move(request->hidden);
+    scale_to_length_one(out.embedding);
+    return out;
+  }
+  if (generated() == 0) attach_prompt_logprobs(out);
+  if (detokenizer) {
     out.text = stop.push(detokenizer->finish()).text;
     out.text += stop.finish().text;
   }
-  out.usage = usage();
-  return out;
-}
-
-Output Sequence::ending_with_vector() {
-  Output out;
-  out.choice = choice;
-  out.finish = FinishReason::kStop;
-  out.embedding = std::move(request->hidden);
-  double squares = 0;
-  for (const float x : out.embedding) squares += static_cast<double>(x) * static_cast<double>(x);
-  const auto scale = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
-  for (float& x : out.embedding) x *= scale;
-  out.usage = usage();
   return out;
 }
 

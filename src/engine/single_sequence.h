@@ -1,4 +1,4 @@
-// One sequence run straight through the decoder, without scheduler and sampling: for verify, perplexity and tests.
+// Runs one sequence through the decoder without scheduler and sampling: for verify, perplexity and tests.
 #pragma once
 
 #include <span>
@@ -10,13 +10,13 @@ namespace quire {
 
 class SingleSequence {
  public:
-  // Uses the model's pages from page 0 on. The model outlives it; one at a time.
+  // Uses the model's pages from page 0. The model must outlive it; only one at a time.
   explicit SingleSequence(LoadedModel& model);
 
   int tokens() const { return tokens_; }
   void clear() { tokens_ = 0; }
-  // Computes the tokens after those already there; at most the decoder's rows. The logits of all of them, or of the
-  // last one: [rows][vocab], valid until the next call. Throws Error when the context is full.
+  // Appends and computes tokens, at most the decoder's max_rows. Returns the logits of all of them or of the last one:
+  // [rows][vocab], valid until the next call. Throws Error when the context is full.
   std::span<float> append(std::span<const TokenId> ids, bool all_logits);
 
  private:
@@ -26,7 +26,7 @@ class SingleSequence {
   std::vector<Row> rows_;
 };
 
-// The index of the largest logit, the lowest of equals.
+// The index of the largest logit; on a tie the lowest.
 TokenId argmax(std::span<const float> logits);
 
 }  // namespace quire

@@ -6,18 +6,18 @@
 namespace quire {
 namespace {
 
-// Brings the terms to the size of 1, so that one spread fits all.
+// Scale the terms to the order of 1, so that one initial spread fits all.
 constexpr double kRows = 64, kAttended = 65536;
 
-constexpr double kForget = 0.99;    // a step's weight after the next one
-constexpr double kMostSpread = 10;  // beyond it, nothing is forgotten: the steps seen do not tell the terms apart
-constexpr double kOutlier = 2;      // what is off by more than this factor counts as that
+constexpr double kForget = 0.99;    // weight of a step after each following one
+constexpr double kMostSpread = 10;  // above it nothing is forgotten, because the steps seen cannot tell the terms apart
+constexpr double kOutlier = 2;      // larger deviations count as this factor
 
 }  // namespace
 
 int StepCosts::rows_within(double seconds, int computed) const {
   if (seconds <= 0) return 0;
-  // b rows + a rows^2 / 2 = seconds: row i looks at computed + i tokens, i from 1 on.
+  // Solves per_row * rows + per_attended * StepWork::attended = seconds for rows: b rows + a rows^2 / 2 = seconds.
   const double a = per_attended, b = per_row + a * (computed + 0.5);
   if (b <= 0 && a <= 0) return 1 << 20;
   const double rows = a > 0 ? (std::sqrt(b * b + 2 * a * seconds) - b) / a : seconds / b;
@@ -30,7 +30,7 @@ StepCostModel::StepCostModel() : spread_{} {
 }
 
 void StepCostModel::learn(StepWork work, double seconds) {
-  // Steps weigh by how far they are off relatively, so that long ones do not drown short ones.
+  // Errors are relative, so that long steps do not outweigh short ones.
   const double expected = std::max(costs_.seconds(work), 1e-5);
   const Vector x = {1 / expected, work.rows / kRows / expected,
                     static_cast<double>(work.attended) / kAttended / expected};

@@ -1,4 +1,4 @@
-// How long a step takes, learned while running: what the scheduler cuts prompts by.
+// How long a step takes, learned while running. The scheduler sizes prompt chunks with it.
 #pragma once
 
 #include <array>
@@ -6,19 +6,19 @@
 
 namespace quire {
 
-// What a step computes.
+// The amount of work of a step.
 struct StepWork {
   int rows = 0;
-  int64_t attended = 0;  // tokens that its rows look at, summed over the rows
+  int64_t attended = 0;  // tokens that each row attends to, summed over the rows
 
-  // `more` rows of a sequence of which `computed` tokens are done: the first looks at those and itself.
+  // Adds `more` rows of a sequence with `computed` tokens: its i-th row, from 1, attends to computed + i tokens.
   void add(int more, int computed) {
     rows += more;
     attended += int64_t{more} * (computed + 1) + int64_t{more} * (more - 1) / 2;
   }
 };
 
-// seconds = fixed + per_row * rows + per_attended * attended. A plain value; the start is a guess that keeps the first
+// seconds = fixed + per_row * rows + per_attended * attended. The initial values are a guess that keeps the first
 // chunks short.
 struct StepCosts {
   double fixed = 0.005, per_row = 0.0005, per_attended = 0;
@@ -26,11 +26,12 @@ struct StepCosts {
   double seconds(StepWork work) const {
     return fixed + per_row * work.rows + per_attended * static_cast<double>(work.attended);
   }
-  // Rows of a prompt, of which `computed` tokens are done, that take at most `seconds`; as if nothing else was to do.
+  // The most rows of a prompt with `computed` tokens that take at most `seconds`, ignoring other work in the step.
   int rows_within(double seconds, int computed) const;
 };
 
-// Fits StepCosts to the steps seen: recursive least squares that forgets, so that it follows the machine.
+// Fits StepCosts to the steps seen, by recursive least squares with forgetting, so it adapts when the machine's speed
+// changes.
 class StepCostModel {
  public:
   StepCostModel();

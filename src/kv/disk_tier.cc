@@ -23,12 +23,12 @@ namespace quire {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kSuspension = 60 * kSecond;  // after a failed write
-constexpr int64_t kNoteUse = 60 * kSecond;     // a use is noted in the file when the last note is older
-constexpr size_t kUsesToNote = 1024;           // between two refreshes; more go unnoted
+constexpr int64_t kSuspension = 60 * kSecond;  // of writing, after a failure
+constexpr int64_t kNoteUse = 60 * kSecond;     // a use is noted in the file if the last note is older
+constexpr size_t kUsesToNote = 1024;           // per refresh; further ones are dropped
 constexpr size_t kWarnings = 16;
-// A process looks for others' files after writing this part of the limit. So what it does not know of when it makes
-// room is at most this much for each other process, and so much may the folder exceed its limit.
+// A process lists the folder after writing 1/32 of the limit. So each other process can exceed the limit by at most
+// 1/32 with files that this one does not know of.
 constexpr uint64_t kLookEvery = 32;
 
 class OpenFile {
@@ -50,7 +50,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
 
-// A lack of this process or machine, which says nothing about a file.
+// Errors caused by limits of the process or machine, not by the file.
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
 std::string message(int error) { return std::generic_category().message(error); }
@@ -66,23 +66,29 @@ int64_t nanoseconds(const timespec& t) { return t.tv_sec * kSecond + t.tv_nsec; 
 uint64_t bytes_on_disk(uint64_t file_bytes) { return (file_bytes + 4095) / 4096 * 4096; }
 
 int open_folder(const std::string& path) {
-  const auto failed = [&](const std::string& why) {
-    return invalid("the cache folder {} cannot be opened: {}; name another or make it accessible", path, why);
-  };
   std::filesystem::path parent = path;
   if (!parent.has_filename()) parent = parent.parent_path();  // "name/"
-  std::error_code ignored;                                    // what matters is whether the folder opens
-  std::filesystem::create_directories(parent.parent_path(), ignored);
-  mkdir(path.c_str(), 0700);
+  std::error_code not_created;
+  if (parent.has_parent_path()) std::filesystem::create_directories(parent.parent_path(), not_created);
+  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
+    not_created.clear();
+  } else if (!not_created) {
+    not_created = std::error_code(errno, std::generic_category());
+  }
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw failed(message(errno));
-  return fd;
+  if (fd >= 0) return fd;
+  const int error = errno;
+  if (error == ENOENT && not_created)
+    throw invalid("the cache folder {} cannot be created: {}; choose a --cache-dir that can be written to", path,
+                  not_created.message());
+  throw invalid("the cache folder {} cannot be opened: {}; make it accessible or choose another --cache-dir", path,
+                message(error));
 }
 
 bool is_temporary(std::string_view name) { return name.starts_with("writing-") && name.ends_with(".tmp"); }
 
 std::string temporary_name() {
-  std::random_device random;  // process numbers are not unique over containers
+  std::random_device random;  // process ids are not unique across containers
   return fmt::format("writing-{:08x}{:08x}.tmp", random(), random());
 }
 
@@ -139,12 +145,12 @@ bool DiskTier::read(PageKey key, std::span<std::byte> page) {
   if (!open) {
     const int error = errno;
     if (error != ENOENT) warn_once(text(file), fmt::format("cannot be read: {}", message(error)));
-    if (!is_shortage(error)) forget(file);  // so that it is written anew
+    if (!is_shortage(error)) forget(file);  // it will be written again
     return false;
   }
   const PageFileRead result = read_page_file(open.fd(), file, page);
   if (result.state == PageFileRead::kWhole) {
-    futimens(open.fd(), nullptr);  // its last use, for later and for others; may fail
+    futimens(open.fd(), nullptr);  // records the use, also for other processes; may fail
     return true;
   }
   if (result.state == PageFileRead::kDamaged) {
@@ -168,30 +174,30 @@ bool DiskTier::write(PageKey key, std::span<const std::byte> page) {
   return true;
 }
 
-// No fsync: after kill -9 the kernel has what was written, and what a power failure loses or tears is found by the
-// checksum. A lost page is computed again.
+// No fsync: after kill -9 the kernel still has the data, and the checksum detects what a power failure tore. A lost
+// page is computed again.
 bool DiskTier::write_file(const PageFileName& name, std::span<const std::byte> page) {
   const OpenFile open(
       openat(folder_, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!open) {
     suspend("create a file", errno);
-    unlinkat(folder_, temporary_.c_str(), 0);  // EEXIST: one that could not be removed
+    unlinkat(folder_, temporary_.c_str(), 0);  // EEXIST: an earlier one could not be removed
     return false;
   }
-  flock(open.fd(), LOCK_EX | LOCK_NB);  // says that the file is not abandoned
+  flock(open.fd(), LOCK_EX | LOCK_NB);  // marks the file as not abandoned
   if (!write_page_file(open.fd(), name, page)) {
     suspend("write a page", errno);
     unlinkat(folder_, temporary_.c_str(), 0);
     return false;
   }
   if (renameat(folder_, temporary_.c_str(), folder_, text(name).c_str()) == 0) return true;
-  // ENOENT: another process took the file for abandoned in the moment before it was locked. One page is lost.
+  // ENOENT: another process removed the file as abandoned just before it was locked. One page is lost.
   if (errno != ENOENT) suspend("rename a file", errno);
   unlinkat(folder_, temporary_.c_str(), 0);
   return false;
 }
 
-// Evicts until there is room for so many bytes more.
+// Evicts until `bytes` more fit.
 bool DiskTier::make_room(uint64_t bytes) {
   for (;;) {
     PageFileName oldest;
@@ -202,7 +208,7 @@ bool DiskTier::make_room(uint64_t bytes) {
     }
     if (unlinkat(folder_, text(oldest).c_str(), 0) != 0 && errno != ENOENT) {
       suspend("remove a file", errno);
-      // It is there, is read and counts; the next try is for another one.
+      // The file stays readable and counts towards the limit; the next attempt takes another one.
       const std::lock_guard lock(mutex_);
       order_.splice(order_.begin(), order_, files_.at(oldest));
       return false;
@@ -230,20 +236,20 @@ bool DiskTier::look_through() {
   std::optional<std::vector<Found>> found;
   if (fstat(folder_, &status) == 0) found = list_folder();
   if (!found) {
-    // What is known stays. Nobody can tell what the folder holds: nothing is written before it could be listed.
+    // Known files stay known. Nothing is written until the folder can be listed, because its size is not known.
     suspend("list the files", errno);
     changed_ = -1;
     written_since_look_ = options_.limit_bytes;
     return false;
   }
-  // File systems count time in ticks of some ms: a change within the tick of the last one does not show.
+  // File systems count time in ticks of a few ms, so a change in the same tick as the last one is invisible.
   const int64_t changed = nanoseconds(status.st_mtim);
   changed_ = wall_clock() - changed > kSecond / 10 ? changed : -1;
   written_since_look_ = 0;
 
   std::sort(found->begin(), found->end(), [](const Found& a, const Found& b) { return a.used < b.used; });
   ++looks_;
-  for (const Found& file : *found) add(file);  // each under the lock alone: nobody waits for the whole folder
+  for (const Found& file : *found) add(file);  // locks once per file, so that nobody waits for the whole folder
   std::vector<PageFileName> vanished;
   for (const auto& [name, file] : files_)
     if (file->seen != looks_) vanished.push_back(name);
@@ -270,13 +276,14 @@ std::optional<std::vector<DiskTier::Found>> DiskTier::list_folder() {
     const bool ours = name || is_temporary(text);
     struct stat status {};
     if (ours && fstatat(folder_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-      if (errno == ENOENT) continue;  // gone meanwhile
+      if (errno == ENOENT) continue;  // removed meanwhile
       return std::nullopt;
     }
     if (!ours || !S_ISREG(status.st_mode)) {
-      warn_once(text, "is none of the cache's files and left alone");
+      warn_once(text, "is not a file of the cache and is left alone");
     } else if (!name) {
-      if (looks_ == 0) remove_abandoned(entry->d_name);  // at the start only, for it can hit a file not locked yet
+      if (looks_ == 0)
+        remove_abandoned(entry->d_name);  // only at the start, because it can hit a file that is not locked yet
     } else if (name->identity == identity_ &&
                static_cast<uint64_t>(status.st_size) != page_file_bytes(options_.page_bytes)) {
       remove_damaged(*name, "has the wrong size");
@@ -284,11 +291,11 @@ std::optional<std::vector<DiskTier::Found>> DiskTier::list_folder() {
       found.push_back({*name, bytes_on_disk(static_cast<uint64_t>(status.st_size)), nanoseconds(status.st_mtim)});
     }
   }
-  if (errno != 0 && errno != ENOENT) return std::nullopt;  // ENOENT: the folder is removed, so empty
+  if (errno != 0 && errno != ENOENT) return std::nullopt;  // ENOENT: the folder has been removed, so it is empty
   return found;
 }
 
-// A file being written is locked by its process. Without one, nobody will ever finish it.
+// A file being written is locked by its process. If it is not locked, nobody will finish it.
 void DiskTier::remove_abandoned(const char* temporary) {
   const OpenFile open(openat(folder_, temporary, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (open && flock(open.fd(), LOCK_EX | LOCK_NB) == 0) unlinkat(folder_, temporary, 0);
@@ -309,7 +316,7 @@ void DiskTier::add(const Found& found) {
     return;
   }
   Files file{{found.name, found.bytes, found.used, found.used, looks_}};
-  files_.emplace(found.name, file.begin());  // may throw: before the file has its place
+  files_.emplace(found.name, file.begin());  // may throw, so it comes first
   order_.splice(order_.begin(), file);
   bytes_ += found.bytes;
   pages_ += found.name.identity == identity_;
@@ -332,20 +339,23 @@ void DiskTier::remove_damaged(const PageFileName& name, const char* why) {
     const std::lock_guard lock(mutex_);
     ++damaged_;
   }
-  warn_once(text(name), fmt::format("{} and is removed", why));
+  warn_once(text(name), fmt::format("{}; it was removed, and its page will be computed again", why));
 }
 
-void DiskTier::suspend(const char* doing, int error) {
+void DiskTier::suspend(const char* action, int error) {
   suspended_until_.store(steady_clock() + kSuspension, std::memory_order_relaxed);
-  warn_once("", fmt::format("cannot {}: {}; what is there is read, and writing is tried again every {} s", doing,
-                            message(error), kSuspension / kSecond));
+  const char* const remedy = error == ENOSPC || error == EDQUOT ? "free some space or lower --cache-size"
+                             : error == EACCES || error == EPERM || error == EROFS ? "make it writable"
+                                                                                   : "check the disk";
+  warn_once("", fmt::format(": cannot {}: {}; {}. Stored pages are still read, and writing is tried again every {} s",
+                            action, message(error), remedy, kSuspension / kSecond));
 }
 
-// One warning about each file, and not about any number of them; always one about the folder itself (about: empty).
-void DiskTier::warn_once(const std::string& about, const std::string& message) {
-  if (!options_.warn || (warned_.size() >= kWarnings && !about.empty()) || !warned_.insert(about).second) return;
-  options_.warn(fmt::format("cache folder {}{}{} {}{}", options_.directory, about.empty() ? "" : "/", about, message,
-                            warned_.size() == kWarnings ? "; no more warnings about its files" : ""));
+// At most one warning per file and kWarnings about files in total; always one about the folder itself (`file` empty).
+void DiskTier::warn_once(const std::string& file, const std::string& message) {
+  if (!options_.warn || (warned_.size() >= kWarnings && !file.empty()) || !warned_.insert(file).second) return;
+  options_.warn(fmt::format("cache folder {}{}{}{}", options_.directory, file.empty() ? "" : ": " + file + " ", message,
+                            warned_.size() == kWarnings ? " (no more warnings about files)" : ""));
 }
 
 }  // namespace quire

@@ -21,35 +21,35 @@ namespace quire {
 
 struct DiskTierOptions {
   std::string directory;
-  size_t limit_bytes = 0;  // for all page files in the folder; at least one file of a page
+  size_t limit_bytes = 0;  // for all page files in the folder; at least one page file
   size_t page_bytes = 0;
   std::string identity;
-  std::function<void(const std::string&)> warn;  // may be empty
+  std::function<void(const std::string&)> warn;  // receives a bounded number of warnings; may be empty
 };
 
-// What is in the folder, least recently used out. The folder itself is the index: a page is there when a file of its
-// name is, and files appear whole, by rename. Several processes may use one folder: each finds the others' files when
-// it looks through the folder, and takes a file that another removed for a miss.
+// The folder is the index: a page is stored if a file of its name exists, and files appear whole, by rename. The least
+// recently used files are removed first. Several processes may share a folder: each finds the others' files when it
+// lists the folder, and treats a file that another has removed as a miss.
 //
-// find(), accepts() and stats() may be called by any thread and never wait for files; the others by one thread.
+// find(), accepts() and stats() are thread-safe and never wait for files. The other members belong to one thread.
 class DiskTier {
  public:
-  explicit DiskTier(DiskTierOptions options);  // throws Error when the folder can be neither opened nor created
+  explicit DiskTier(DiskTierOptions options);  // throws Error if the folder can be neither opened nor created
   ~DiskTier();
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  bool find(PageKey key);  // a use
-  // False for a while after a write failed: a full disk is not asked again for every page.
+  bool find(PageKey key);  // counts as a use
+  // False for a while after a write has failed, so that a full disk is not tried for every page.
   bool accepts() const;
 
-  // Starts reading the page's file ahead of read(), without waiting for it.
+  // Starts reading the page's file, without waiting for it.
   void prefetch(PageKey key) const;
-  // False when the page is not there (any more), cannot be read or is damaged; a damaged one is removed.
+  // Returns false if the page is missing, unreadable or damaged; a damaged file is removed.
   bool read(PageKey key, std::span<std::byte> page);
-  // Evicts what must go and writes the page, unless it is there. False when that failed.
+  // Writes the page unless it is stored already, evicting others if needed. Returns false on failure.
   bool write(PageKey key, std::span<const std::byte> page);
-  // Looks through the folder if it changed, and notes in the files which were used.
+  // Lists the folder if it has changed, and updates the modification times of files that were used.
   void refresh();
 
   struct Stats {
@@ -62,8 +62,8 @@ class DiskTier {
     PageFileName name;
     uint64_t bytes;  // on the disk
     int64_t used;    // ns since the epoch
-    int64_t noted;   // the use that the file's time says
-    uint64_t seen;   // the last look through the folder that met it; of the files' thread alone
+    int64_t noted;   // the last use that the file's modification time records
+    uint64_t seen;   // number of the last listing that had it; used by the files' thread alone
   };
   using Files = std::list<File>;
   struct Hash {
@@ -76,32 +76,32 @@ class DiskTier {
   };
 
   PageFileName name(PageKey key) const { return {identity_, key}; }
-  bool look_through();  // false: the folder cannot be listed; what is known stays, and writing is suspended
-  std::optional<std::vector<Found>> list_folder();  // nullopt with errno, also when a part is missing
+  bool look_through();  // false: the folder cannot be listed; known files stay known, and writing is suspended
+  std::optional<std::vector<Found>> list_folder();  // nullopt with errno, also if the listing is incomplete
   void remove_abandoned(const char* temporary);
   void add(const Found& file);
   void forget(const PageFileName& name);
   bool make_room(uint64_t bytes);
   bool write_file(const PageFileName& name, std::span<const std::byte> page);
-  void suspend(const char* doing, int error);
+  void suspend(const char* action, int error);
   void remove_damaged(const PageFileName& name, const char* why);
-  void warn_once(const std::string& about, const std::string& message);
+  void warn_once(const std::string& file, const std::string& message);
 
   DiskTierOptions options_;
   uint64_t identity_;
   uint64_t file_bytes_;
   int folder_ = -1;
-  std::string temporary_;            // the one file being written, by this object alone
-  uint64_t looks_ = 0;               // through the folder
-  int64_t changed_ = -1;             // the folder's time at the last look
+  std::string temporary_;            // the file that this object is writing
+  uint64_t looks_ = 0;               // listings of the folder
+  int64_t changed_ = -1;             // the folder's modification time at the last listing, ns; -1: not known
   uint64_t written_since_look_ = 0;  // bytes
   std::set<std::string> warned_;
   std::atomic<int64_t> suspended_until_{0};  // steady clock, ns
 
-  mutable std::mutex mutex_;  // of what follows. The files' thread alone changes files_, so it may read that without
-  Files order_;               // the last used first
+  mutable std::mutex mutex_;  // guards the following. Only the files' thread changes files_, so it reads it unlocked
+  Files order_;               // most recently used first
   std::unordered_map<PageFileName, Files::iterator, Hash> files_;
-  std::vector<PageFileName> used_;  // uses to be noted; bounded
+  std::vector<PageFileName> used_;  // to be noted in the files; bounded
   uint64_t pages_ = 0, bytes_ = 0, damaged_ = 0;
 };
 

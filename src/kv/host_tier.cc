@@ -19,7 +19,7 @@ HostTier::HostTier(size_t page_bytes, size_t kept_pages, size_t queued_pages)
     free_.push_back({{i, 0}, memory_.data() + i * page_bytes, false});
     index_.emplace(PageKey{i, 0}, free_.begin());
   }
-  // Map nodes are taken once and used again.
+  // Map nodes are allocated once and reused.
   while (!index_.empty()) spare_nodes_.push_back(index_.extract(index_.begin()));
 }
 
@@ -48,7 +48,7 @@ bool HostTier::put(PageKey key, std::span<const std::byte> page, bool queue) {
   if (!queues && kept_pages_ == 0) return !queue;
   if (!queues && kept_.size() == kept_pages_) drop_oldest();
 
-  const auto slot = free_.begin();  // there is one: neither list is full beyond its bound
+  const auto slot = free_.begin();  // exists, because both lists are within their bounds
   slot->key = key;
   slot->queued = queues;
   std::memcpy(slot->memory, page.data(), page_bytes_);

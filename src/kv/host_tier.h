@@ -1,4 +1,4 @@
-// Pages in host memory: a cache, and the queue of pages on their way to the disk.
+// Pages in host memory: a cache, and a queue of pages to be written to disk.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace quire {
 
-// Two bounded sets of pages in one allocation: queued pages, first in, first out, which cannot be evicted, and kept
-// ones, least recently used out. A queued page that is written becomes a kept one. Nothing is allocated after
-// construction; not thread-safe, but a queued page's bytes stay in place and unchanged until written().
+// Two bounded sets of pages in one allocation: queued pages (first in, first out, never evicted) and kept pages (least
+// recently used are evicted). A queued page becomes a kept one when it is written. Allocates in the constructor only.
+// Not thread-safe, but a queued page's bytes stay in place and unchanged until written().
 class HostTier {
  public:
   HostTier(size_t page_bytes, size_t kept_pages, size_t queued_pages);
 
-  // The page's bytes, valid until the next call of put() or written(); empty when it is not here. A use.
+  // The page's bytes, valid until the next put() or written(); empty if it is not here. Counts as a use.
   std::optional<std::span<const std::byte>> find(PageKey key);
 
-  // Keeps a copy of the page if it is not here, and queues it if `queue`. False when it was to be queued and the queue
-  // is full; it is kept nevertheless, if anything is.
+  // Keeps a copy of the page if it is not here yet, and queues it if `queue`. Returns false if it should have been
+  // queued but the queue is full; it is kept nevertheless, if kept pages are configured.
   bool put(PageKey key, std::span<const std::byte> page, bool queue);
 
   struct Queued {
@@ -33,7 +33,7 @@ class HostTier {
     std::span<const std::byte> page;
   };
   std::optional<Queued> first_queued() const;
-  void written();  // the first queued page, or given up
+  void written();  // the first queued page has been written or given up
 
   size_t pages() const { return kept_.size() + queued_.size(); }
   size_t queue_length() const { return queued_.size(); }
@@ -44,14 +44,14 @@ class HostTier {
     std::byte* memory;
     bool queued;
   };
-  using Slots = std::list<Slot>;  // a slot is a node for good and moves between the lists
+  using Slots = std::list<Slot>;  // slots are never freed; they move between the lists
   using Index = std::unordered_map<PageKey, Slots::iterator, PageKeyHash>;
 
   void drop_oldest();
 
   size_t page_bytes_, kept_pages_, queued_pages_;
   LargeBuffer memory_;
-  Slots free_, kept_, queued_;  // kept_: the last used first; queued_: the first queued first
+  Slots free_, kept_, queued_;  // kept_: most recently used first; queued_: in order
   Index index_;
   std::vector<Index::node_type> spare_nodes_;  // as many as free slots
 };

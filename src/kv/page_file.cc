@@ -22,14 +22,14 @@ static_assert(std::endian::native == std::endian::little, "page files are little
 constexpr uint32_t kVersion = 1;
 
 struct Header {
-  // The first byte is no text, the last two show what a text transfer did to the file.
+  // The first byte is not text, and the last two reveal line-ending conversion.
   char magic[8] = {'\x8b', 'Q', 'K', 'V', 'P', 'G', '\r', '\n'};
   uint32_t version = kVersion;
   uint32_t header_bytes = kPageHeaderBytes;
   uint64_t identity = 0;
   PageKey key;
   uint64_t page_bytes = 0;
-  uint64_t checksum_low = 0, checksum_high = 0;  // XXH3-128 of the 48 bytes before and the page
+  uint64_t checksum_low = 0, checksum_high = 0;  // XXH3-128 of the preceding 48 bytes and the page
 };
 static_assert(sizeof(Header) == kPageHeaderBytes && offsetof(Header, checksum_low) == 48);
 
@@ -52,7 +52,7 @@ Header make_header(const PageFileName& name, std::span<const std::byte> page) {
   return header;
 }
 
-// Calls preadv or pwritev until both parts are through; false with errno, 0 for the end of the file.
+// Calls preadv or pwritev until both parts are done. On failure returns false with errno; 0 means end of file.
 bool transfer(ssize_t (*call)(int, const iovec*, int, off_t), int fd, iovec header, iovec page) {
   const size_t total = header.iov_len + page.iov_len;
   for (size_t done = 0; done < total;) {
@@ -70,7 +70,8 @@ bool transfer(ssize_t (*call)(int, const iovec*, int, off_t), int fd, iovec head
 
 bool parse_hex(std::string_view digits, uint64_t& value) {
   for (const char c : digits)
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;  // one name for one file: no capitals
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+      return false;  // lower case only, so that a page has one name
   return std::from_chars(digits.data(), digits.data() + digits.size(), value, 16).ec == std::errc();
 }
 
@@ -102,7 +103,7 @@ bool write_page_file(int fd, const PageFileName& name, std::span<const std::byte
 PageFileRead read_page_file(int fd, const PageFileName& name, std::span<std::byte> page) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return {PageFileRead::kUnreadable, "cannot be examined"};
-  if (!S_ISREG(status.st_mode)) return {PageFileRead::kDamaged, "is no regular file"};
+  if (!S_ISREG(status.st_mode)) return {PageFileRead::kDamaged, "is not a regular file"};
   if (static_cast<uint64_t>(status.st_size) != page_file_bytes(page.size()))
     return {PageFileRead::kDamaged, "has the wrong size"};
   Header header;
@@ -110,10 +111,10 @@ PageFileRead read_page_file(int fd, const PageFileName& name, std::span<std::byt
     if (errno == 0) return {PageFileRead::kDamaged, "was cut short"};
     return {PageFileRead::kUnreadable, "cannot be read"};
   }
-  // The header has one right content: what would be written for this name and these bytes.
+  // Exactly one header is right: the one written for this name and these bytes.
   const Header expected = make_header(name, page);
   if (std::memcmp(&header, &expected, offsetof(Header, checksum_low)) != 0)
-    return {PageFileRead::kDamaged, "has a header of another page or version"};
+    return {PageFileRead::kDamaged, "has the header of another page or version"};
   if (std::memcmp(&header, &expected, sizeof header) != 0) return {PageFileRead::kDamaged, "has a wrong checksum"};
   return {PageFileRead::kWhole, nullptr};
 }

@@ -1,4 +1,4 @@
-// One page of KV cache in a file of its own: the format (docs/prefix-cache.md), and nothing about folders.
+// The format of a file that holds one page of the KV cache (docs/prefix-cache.md).
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,11 @@
 
 namespace quire {
 
-// Of what a page's bytes depend on, its size and this format's version: files that differ in any have other names.
+// Hashes what a page's bytes depend on, its size and the format version. Files that differ in any of these have other
+// names.
 uint64_t page_file_identity(std::string_view identity, size_t page_bytes);
 
-// What a page file is called, and what its header says again.
+// The name of a page file; its header repeats it.
 struct PageFileName {
   uint64_t identity = 0;
   PageKey key;
@@ -28,15 +29,15 @@ std::optional<PageFileName> parse_page_file_name(std::string_view text);
 constexpr size_t kPageHeaderBytes = 64;
 constexpr size_t page_file_bytes(size_t page_bytes) { return kPageHeaderBytes + page_bytes; }
 
-// Writes header and page at the file's start; false with errno when that fails.
+// Writes header and page at the start of the file. Returns false and sets errno on failure.
 bool write_page_file(int fd, const PageFileName& name, std::span<const std::byte> page);
 
 struct PageFileRead {
   enum State { kWhole, kDamaged, kUnreadable } state;
-  const char* why;  // a static text unless kWhole
+  const char* why;  // a static string; null if kWhole
 };
-// Reads the page into `page`, whose size is the page's. kWhole only when every byte of the file is what write_page_file
-// writes for this name; otherwise `page` holds anything.
+// Reads the page into `page`, which has the page's size. kWhole only if every byte of the file is what write_page_file
+// writes for this name; otherwise the content of `page` is undefined.
 PageFileRead read_page_file(int fd, const PageFileName& name, std::span<std::byte> page);
 
 }  // namespace quire

@@ -1,5 +1,7 @@
 #include "kv/page_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -24,12 +26,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kFlushAtEnd = std::chrono::seconds(2);
 constexpr double kAssumedBytesPerSecond = 1e9;  // of a disk, until measured
-constexpr double kSmoothing = 15.0 / 16;        // what a page that is read leaves of the estimate before it
-constexpr double kForgetting = 15.0 / 16;       // what a look at the folder leaves of its distance from the assumed one
-// Files asked for ahead of the one being read: 8 of 360 KB read 1.0 GB/s of a cold disk, none 0.6 (a virtual disk,
+constexpr double kSmoothing = 15.0 / 16;        // weight of the old estimate when a page is read
+constexpr double kForgetting = 15.0 / 16;       // each rescan moves the estimate towards the assumed one by 1/16
+// Files requested ahead of the one being read: 8 of 360 KB read 1.0 GB/s from a cold disk, none 0.6 (a virtual disk,
 // 2026-11). The kernel alone reads a file in pieces, one after the other.
 constexpr size_t kReadAhead = 8;
-// Looking through the folder may take this part of the thread's time.
+// Rescans of the folder may take 1/50 of the thread's time.
 constexpr int kRescanShare = 50;
 
 bool wants_disk_tier(const PageStoreOptions& options) { return !options.directory.empty() && options.disk_bytes > 0; }
@@ -42,7 +44,7 @@ size_t queued_pages(const PageStoreOptions& options) {
   return has_disk_tier(options) ? std::max<size_t>(2, options.write_behind_bytes / options.page_bytes) : 0;
 }
 
-// Where there is no memory for a file's name or a warning, what was tried fails; the thread goes on.
+// Without memory for a file name or a warning, the attempt fails, and the thread continues.
 template <class Try>
 bool succeeds(Try attempt) {
   try {
@@ -68,16 +70,20 @@ struct PageStore::State {
     host.emplace(options.page_bytes, kept_pages(options), queued_pages(options));
     if (!has_disk_tier(options)) {
       if (wants_disk_tier(options) && options.warn)
-        options.warn("cache folder " + options.directory + " is not used: " + std::to_string(options.disk_bytes) +
-                     " bytes do not hold two pages of " + std::to_string(options.page_bytes) + " bytes");
+        options.warn(fmt::format(
+            "cache folder {} is not used: --cache-size is {} bytes, and two pages of {} bytes must fit; raise it",
+            options.directory, options.disk_bytes, options.page_bytes));
       return;
     }
-    disk.emplace(
-        DiskTierOptions{options.directory, options.disk_bytes, options.page_bytes, options.identity, options.warn});
-    const BlockSignals blocked;
-    thread = std::thread([this] { run(); });
+    disk.emplace(DiskTierOptions{options.directory, options.disk_bytes, options.page_bytes, options.identity,
+                                 [this](const std::string& text) { warn(text); }});
   }
-  ~State();
+  void start(const std::shared_ptr<State>& self);
+  void stop();
+  // Not after the store's end, when the owner of options.warn may be gone.
+  void warn(const std::string& text) {
+    if (options.warn && !abandoned) options.warn(text);
+  }
 
   void run();
   void serve_reads(std::unique_lock<std::mutex>& lock);
@@ -88,29 +94,44 @@ struct PageStore::State {
   const double assumed_read_seconds;
   std::atomic<double> read_seconds;
 
-  std::mutex mutex;  // of what follows; never held while files are touched
+  std::shared_ptr<const void> kept_alive;
+  std::atomic<bool> abandoned{false};  // the store has gone while its thread hangs
+
+  std::mutex mutex;  // guards the following members; never held during file operations
   std::condition_variable work, progress;
   std::optional<HostTier> host;
-  std::vector<Read> reads, reading;  // reading: taken by the thread, its alone
+  std::vector<Read> reads, reading;  // reading: used by the thread alone
   size_t pending = 0;                // reads not completed
   std::vector<Completed> done;
-  bool stopping = false;
+  bool stopping = false, stopped = false;
   uint64_t dropped = 0, write_failures = 0;
 
   std::thread thread;
 };
 
-PageStore::State::~State() {
-  if (!thread.joinable()) return;
-  {
-    const std::lock_guard lock(mutex);
-    stopping = true;
-  }
-  work.notify_one();
-  thread.join();
+void PageStore::State::start(const std::shared_ptr<State>& self) {
+  const BlockSignals blocked;
+  thread = std::thread([self] { self->run(); });
 }
 
-// Loads first, someone waits for them; then writes; then a look at the folder.
+void PageStore::State::stop() {
+  if (!thread.joinable()) return;
+  std::unique_lock lock(mutex);
+  stopping = true;
+  work.notify_one();
+  if (progress.wait_for(lock, kFlushAtEnd + options.patience, [&] { return stopped; })) {
+    lock.unlock();
+    thread.join();
+    return;
+  }
+  lock.unlock();
+  warn(
+      fmt::format("cache folder {}: the disk does not respond; pages not yet written are given up", options.directory));
+  abandoned = true;
+  thread.detach();
+}
+
+// Loads come first because requests wait for them; then writes; then a rescan of the folder.
 void PageStore::State::run() {
   auto next_rescan = Clock::now() + options.rescan;
   std::optional<Clock::time_point> end;
@@ -119,7 +140,11 @@ void PageStore::State::run() {
     work.wait_until(lock, next_rescan, [&] { return stopping || !reads.empty() || host->queue_length() > 0; });
     if (stopping) {
       if (!end) end = Clock::now() + kFlushAtEnd;
-      if (host->queue_length() == 0 || Clock::now() >= *end) return;
+      if (abandoned || host->queue_length() == 0 || Clock::now() >= *end) {
+        stopped = true;
+        progress.notify_all();
+        return;
+      }
       write_one(lock);
     } else if (!reads.empty()) {
       serve_reads(lock);
@@ -127,7 +152,7 @@ void PageStore::State::run() {
       lock.unlock();
       const auto start = Clock::now();
       succeeds([&] { return disk->refresh(), true; });
-      // So that a disk which was slow once is tried again, some minutes later.
+      // A disk that was slow once is tried again some minutes later.
       const double before = read_seconds.load(std::memory_order_relaxed);
       read_seconds.store(assumed_read_seconds + kForgetting * (before - assumed_read_seconds),
                          std::memory_order_relaxed);
@@ -157,7 +182,7 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
     done.push_back({page.ticket, ok});
     progress.notify_all();
   }
-  if (read == tried && read > 0) {  // a page that is not there says nothing about reading
+  if (read == tried && read > 0) {  // a missing page says nothing about the speed of reading
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(read);
     const double before = read_seconds.load(std::memory_order_relaxed);
     read_seconds.store(seconds + std::pow(kSmoothing, read) * (before - seconds), std::memory_order_relaxed);
@@ -168,8 +193,8 @@ void PageStore::State::serve_reads(std::unique_lock<std::mutex>& lock) {
 void PageStore::State::write_one(std::unique_lock<std::mutex>& lock) {
   const auto first = *host->first_queued();
   lock.unlock();
-  const bool ok =
-      succeeds([&] { return disk->write(first.key, first.page); });  // the page stays where it is until written()
+  // The page stays in place until written().
+  const bool ok = succeeds([&] { return disk->write(first.key, first.page); });
   lock.lock();
   write_failures += !ok;
   host->written();
@@ -182,17 +207,20 @@ size_t PageStore::memory_bytes(const PageStoreOptions& options) {
 
 PageStore::PageStore(PageStoreOptions options) {
   assert(options.page_bytes > 0);
-  state_ = std::make_unique<State>(options);
+  state_ = std::make_shared<State>(options);
+  if (state_->disk) state_->start(state_);
 }
 
-PageStore::~PageStore() = default;
+PageStore::~PageStore() { state_->stop(); }
+
+void PageStore::keep_alive(std::shared_ptr<const void> memory) { state_->kept_alive = std::move(memory); }
 
 PageStore::Tier PageStore::find(PageKey key) {
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->host->find(key)) return Tier::kHost;
   }
-  // A page on its way is on the disk before it leaves the queue.
+  // A queued page is on disk before it leaves the queue.
   return state_->disk && state_->disk->find(key) ? Tier::kDisk : Tier::kNone;
 }
 
@@ -218,7 +246,7 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
       return Load::kDone;
     }
     if (!s.disk || !s.disk->find(key)) return Load::kMissing;
-    s.done.reserve(s.done.size() + s.pending + 1);  // here, where who asks learns that there is no memory
+    s.done.reserve(s.done.size() + s.pending + 1);  // may throw, so it happens on the caller's thread
     s.reads.push_back({key, out, ticket});
     ++s.pending;
   }
@@ -229,7 +257,7 @@ PageStore::Load PageStore::load(PageKey key, std::span<std::byte> out, uint64_t 
 void PageStore::completed(std::vector<Completed>& out) {
   const std::lock_guard lock(state_->mutex);
   out = state_->done;
-  state_->done.clear();  // keeps the memory for what is pending
+  state_->done.clear();  // keeps the capacity for pending loads
 }
 
 void PageStore::wait_completed(std::chrono::milliseconds most) {

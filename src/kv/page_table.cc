@@ -27,7 +27,7 @@ int PageTable::pages_to_grow(const PagePool& pool, int new_tokens) const {
 bool PageTable::grow(PagePool& pool, int new_tokens) {
   if (static_cast<uint32_t>(pages_to_grow(pool, new_tokens)) > pool.free_pages()) return false;
   const auto pages = static_cast<size_t>(pool.pages_for(tokens_ + new_tokens));
-  // May throw: before anything has changed.
+  // May throw, so it comes before any change.
   if (pages > pages_.capacity()) pages_.reserve(std::max(pages, 2 * pages_.capacity()));
   while (pages_.size() < pages) pages_.push_back(*pool.allocate());
   tokens_ += new_tokens;
@@ -66,7 +66,7 @@ void PageTable::replace(PagePool& pool, size_t i, PageId page) {
 
 void PageTable::truncate(PagePool& pool, int tokens) {
   assert(tokens >= 0 && tokens <= tokens_);
-  // Last page first: the next sequence gets the pages in this one's order.
+  // Last page first, so that the next sequence gets the pages in the same order.
   for (const auto keep = static_cast<size_t>(pool.pages_for(tokens)); pages_.size() > keep; pages_.pop_back()) {
     pool.release(pages_.back());
   }

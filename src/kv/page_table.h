@@ -1,4 +1,4 @@
-// Which pages hold a sequence's tokens.
+// The pages that hold a sequence's tokens.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ struct PageCopy {
   bool operator==(const PageCopy&) const = default;
 };
 
-// The pages of one sequence in order of position; page i holds positions [i * page_tokens, (i+1) * page_tokens). It
-// holds one reference to each and must be released into the pool before it goes. Always the same pool. Moving leaves an
-// empty table; copies are made by fork() alone.
+// The pages of one sequence by position; page i holds positions [i * page_tokens, (i+1) * page_tokens). Holds one
+// reference to each page, so it must be released before destruction. All calls must pass the same pool. Moving leaves
+// an empty table; only fork() copies.
 class PageTable {
  public:
   PageTable() = default;
@@ -28,26 +28,26 @@ class PageTable {
   int tokens() const { return tokens_; }
   std::span<const PageId> pages() const { return pages_; }
 
-  // The free pages that the pool must have for `new_tokens` to be appended and written: new ones, and a copy of the
-  // last page if that is shared and gets some of them.
+  // Free pages needed to append and write `new_tokens`: new pages, plus a copy of the last page if it is shared and
+  // gets some of the tokens.
   int pages_to_grow(const PagePool& pool, int new_tokens) const;
-  // Appends room for new_tokens, all or nothing: false when the pool has too few pages (then nothing changed). The
-  // first new position may lie in a shared page: make_writable before writing.
+  // Appends room for new_tokens. Returns false and changes nothing if the pool has too few pages. The first new
+  // position may lie in a shared page: call make_writable before writing.
   bool grow(PagePool& pool, int new_tokens);
-  // Appends a full page that someone else filled (a prefix hit): takes a reference. tokens() is at a page boundary.
+  // Appends a full page that another sequence filled (a prefix hit) and takes a reference to it. tokens() must be at a
+  // page boundary.
   void append_shared(PagePool& pool, PageId page);
 
-  // Another sequence with the same past: shares all pages.
+  // The table of another sequence with the same tokens; it shares all pages.
   PageTable fork(PagePool& pool) const;
-  // The page of `position` may be written afterwards. When it is shared, a fresh page takes its place, and its content
-  // must be copied. A shared page takes a free one of the pool (an assertion); after grow() one is there (pages_to_grow
-  // counted it) until someone else takes it, so call both together.
+  // Makes the page of `position` writable. If it is shared, a fresh page replaces it, and the caller must copy the
+  // content. That needs a free page (an assertion): grow() made sure of one, so call this directly after it.
   std::optional<PageCopy> make_writable(PagePool& pool, int position);
 
-  // Page `i` is dropped for another with the same content: takes a reference to that.
+  // Replaces page `i` by another with the same content and takes a reference to that.
   void replace(PagePool& pool, size_t i, PageId page);
 
-  // Keeps the first `tokens` tokens, tokens in [0, tokens()], and releases the pages that hold none of them.
+  // Keeps the first `tokens` tokens, in [0, tokens()], and releases pages that hold none of them.
   void truncate(PagePool& pool, int tokens);
   void release(PagePool& pool) { truncate(pool, 0); }
 

@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// Children that longest_partial looks at, the youngest first: it saves less than a page of tokens, so it may cost
-// little.
+// Children that longest_partial compares, the newest first. A match saves less than a page of tokens, so the search
+// must be cheap.
 constexpr int kMostChildren = 64;
 
 }  // namespace
@@ -77,7 +77,7 @@ PrefixTree::Node PrefixTree::insert(Node parent, PageKey root, PageKey key, std:
 }
 
 void PrefixTree::touch(Node node) {
-  // Parents after their children, so that the oldest of all is a leaf.
+  // Parents are marked after their children, so that the least recently used node is a leaf.
   for (; node != kNone; node = nodes_[node].parent) {
     unlink_use(node);
     append_use(node);
@@ -85,8 +85,8 @@ void PrefixTree::touch(Node node) {
 }
 
 PrefixTree::Node PrefixTree::next_to_evict() {
-  // What cannot go now is in use, or has younger children: to the other end with it, so that each search begins where
-  // the last one ended.
+  // A node that is in use or has children cannot go now. It moves to the other end, so that the next search does not
+  // meet it again soon.
   for (size_t looked_at = 0; looked_at < 2 * size_; ++looked_at) {
     const Node node = oldest_;
     if (pool_.idle(nodes_[node].page) && nodes_[node].first_child == kNone) return node;

@@ -8,9 +8,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "load/events.h"
+#include "load/event_reader.h"
 
 namespace quire {
 namespace {
@@ -22,7 +23,7 @@ using ErrorCode = boost::system::error_code;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 64 << 10;
-constexpr size_t kMaxErrorBytes = 4096;  // of a refusal that is shown
+constexpr size_t kMaxErrorBytes = 4096;  // of an error response, to show
 
 int count_in(const json& usage, const char* name, int otherwise) {
   const auto found = usage.find(name);
@@ -34,7 +35,7 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// The message of {"error": {"message": ...}}, or what there is instead.
+// The message of {"error": {"message": ...}}; of another shape, the JSON itself.
 std::string error_message(const json& body) {
   const auto error = body.is_object() ? body.find("error") : body.end();
   if (!body.is_object() || error == body.end()) return body.is_discarded() ? "" : body.dump();
@@ -44,7 +45,7 @@ std::string error_message(const json& body) {
 
 }  // namespace
 
-// Reads a stream's events into a record.
+// Turns the events of one stream into a record.
 class LoadClient::Answer {
  public:
   Answer(RequestRecord& record, Clock::time_point start)
@@ -60,8 +61,8 @@ class LoadClient::Answer {
   void end() {
     record_.finished = seconds();
     if (!record_.failure.empty()) return;
-    if (!finished_) return fail("the stream ended before the answer did");
-    if (record_.pieces.empty()) return fail("an answer without text");
+    if (!finished_) return fail("the stream ended before the answer was complete");
+    if (record_.pieces.empty()) return fail("the answer has no text");
     record_.input_tokens = input_tokens_ >= 0 ? input_tokens_ : record_.planned_input;
     record_.output_tokens = output_tokens_ >= 0 ? output_tokens_ : static_cast<int>(record_.pieces.size());
   }
@@ -77,7 +78,7 @@ class LoadClient::Answer {
   void event(std::string_view data) {
     if (data == "[DONE]") return;
     const json chunk = json::parse(data, nullptr, false);
-    if (!chunk.is_object()) return fail("an event that is no JSON object");
+    if (!chunk.is_object()) return fail("the stream has an event that is not a JSON object");
     if (chunk.contains("error")) return fail("error in the stream: " + error_message(chunk));
     if (const auto usage = chunk.find("usage"); usage != chunk.end() && usage->is_object()) read_usage(*usage);
     const auto choices = chunk.find("choices");
@@ -86,10 +87,10 @@ class LoadClient::Answer {
     std::string text = text_in(choice, "text");
     if (const auto delta = choice.find("delta"); delta != choice.end() && delta->is_object()) {
       text += text_in(*delta, "content") + text_in(*delta, "reasoning_content");
-      if (text.empty() && delta->contains("role")) return;  // only says that an answer begins
+      if (text.empty() && delta->contains("role")) return;  // announces the answer
     }
     const bool finishes = !text_in(choice, "finish_reason").empty();
-    // An end alone is no piece, unless the whole answer came with it.
+    // A finish reason alone is not a piece, unless nothing came before it.
     if (!text.empty() || !finishes || record_.pieces.empty()) record_.pieces.push_back(now_);
     finished_ |= finishes;
   }
@@ -106,15 +107,15 @@ class LoadClient::Answer {
   RequestRecord& record_;
   const Clock::time_point start_;
   EventReader reader_;
-  double now_ = 0;  // when the bytes being read came
+  double now_ = 0;  // arrival of the bytes being parsed
   int input_tokens_ = -1, output_tokens_ = -1;
   bool finished_ = false;
 };
 
 ServerUrl parse_server_url(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
-  if (url.starts_with("https://")) throw unsupported("--url {}: only http, not https", url);
-  if (!url.starts_with(kScheme)) throw invalid("--url {}: write http://HOST:PORT", url);
+  if (url.starts_with("https://")) throw unsupported("--url {}: https is not supported; use http://HOST:PORT", url);
+  if (!url.starts_with(kScheme)) throw invalid("--url {} must have the form http://HOST:PORT", url);
   std::string rest = url.substr(kScheme.size());
   const size_t slash = std::min(rest.find('/'), rest.size());
   ServerUrl out{rest.substr(0, slash), "80", rest.substr(slash), rest.substr(0, slash)};
@@ -126,7 +127,7 @@ ServerUrl parse_server_url(const std::string& url) {
     out.host.resize(colon);
   }
   if (out.host.starts_with('[') && out.host.ends_with(']')) out.host = out.host.substr(1, out.host.size() - 2);
-  if (out.host.empty() || out.port.empty()) throw invalid("--url {}: write http://HOST:PORT", url);
+  if (out.host.empty() || out.port.empty()) throw invalid("--url {} must have the form http://HOST:PORT", url);
   return out;
 }
 
@@ -134,14 +135,15 @@ LoadClient::LoadClient(asio::io_context& io, ServerUrl url, std::string api_key,
     : io_(io), url_(std::move(url)), api_key_(std::move(api_key)), timeout_(timeout) {
   ErrorCode error;
   addresses_ = asio::ip::tcp::resolver(io_).resolve(url_.host, url_.port, error);
-  if (error) throw not_found("{}:{}: {}", url_.host, url_.port, error.message());
+  if (error) throw not_found("cannot resolve {}:{}: {}", url_.host, url_.port, error.message());
 }
 
 asio::awaitable<std::string> LoadClient::first_model() {
   Stream stream(io_);
   stream.expires_after(std::min<Clock::duration>(timeout_, std::chrono::seconds(10)));
   if (const auto [error, address] = co_await stream.async_connect(addresses_, kTuple); error)
-    throw not_found("http://{}:{}: {}: is a server running there?", url_.host, url_.port, error.message());
+    throw not_found("cannot connect to http://{}:{}: {}; is a server running there?", url_.host, url_.port,
+                    error.message());
   http::request<http::empty_body> request(http::verb::get, url_.path + "/models", 11);
   request.set(http::field::host, url_.authority);
   if (!api_key_.empty()) request.set(http::field::authorization, "Bearer " + api_key_);
@@ -149,13 +151,13 @@ asio::awaitable<std::string> LoadClient::first_model() {
   http::response<http::string_body> answer;
   auto [error, bytes] = co_await http::async_write(stream, request, kTuple);
   if (!error) error = std::get<0>(co_await http::async_read(stream, buffer, answer, kTuple));
-  if (error) throw invalid("{}/models does not answer: {}", url_.path, error.message());
+  if (error) throw invalid("the server does not answer GET {}/models: {}", url_.path, error.message());
   const json body = json::parse(answer.body(), nullptr, false);
   if (answer.result() != http::status::ok)
-    throw invalid("{}/models: HTTP {}: {}", url_.path, answer.result_int(), error_message(body));
+    throw invalid("GET {}/models failed with HTTP {}: {}", url_.path, answer.result_int(), error_message(body));
   const auto data = body.is_object() ? body.find("data") : body.end();
   if (!body.is_object() || data == body.end() || !data->is_array() || data->empty() || !data->front().is_object())
-    throw invalid("{}/models lists no model; name one with --model", url_.path);
+    throw invalid("GET {}/models lists no models; name one with --model", url_.path);
   co_return text_in(data->front(), "id");
 }
 

@@ -1,4 +1,4 @@
-// Streaming requests to an OpenAI-compatible server, timed.
+// Sends streaming requests to an OpenAI-compatible server and times the answers.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,31 +10,31 @@
 #include <string>
 #include <vector>
 
-#include "load/report.h"
+#include "load/request_record.h"
 
 namespace quire {
 
-// "http://host:port/v1": the path that endpoints are appended to.
 struct ServerUrl {
-  std::string host, port, path;
-  std::string authority;  // host and port as they were written: the Host header
+  std::string host, port;
+  std::string path;       // prefix of all endpoints: "/v1"
+  std::string authority;  // host and port as written in the URL, for the Host header
 };
 
-// Throws Error; https is not supported.
+// "http://HOST[:PORT][/PATH]". Throws Error; https is not supported.
 ServerUrl parse_server_url(const std::string& url);
 
 class LoadClient {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Every request may take `timeout`. An empty api_key sends no Authorization.
+  // `timeout` is per request. An empty api_key sends no Authorization header. Throws Error if the host is unknown.
   LoadClient(boost::asio::io_context& io, ServerUrl url, std::string api_key, Clock::duration timeout);
 
-  // The name of the first model that the server lists. Throws Error when it cannot be asked.
+  // The name of the first model that the server lists. Throws Error if the server does not answer or lists none.
   boost::asio::awaitable<std::string> first_model();
 
-  // POSTs `body`, which asks for a stream, and fills in `sent`, `finished`, `pieces`, the tokens and the failure of
-  // `record`; times count from `start`. A connection that was kept alive and turns out closed is replaced once.
+  // POSTs `body`, which must ask for a stream, and fills in the times (since `start`), tokens and failure of `record`.
+  // Replaces a kept-alive connection that turns out to be closed.
   boost::asio::awaitable<void> complete(const std::string& endpoint, const std::string& body, Clock::time_point start,
                                         RequestRecord& record);
 
@@ -42,7 +42,7 @@ class LoadClient {
   using Stream = boost::beast::tcp_stream;
   class Answer;
 
-  // False when the connection ends before any byte of an answer: a kept connection may have been closed by then.
+  // False if the connection closes before the first byte of an answer: a kept connection may have been closed earlier.
   boost::asio::awaitable<bool> exchange(Stream& stream, const std::string& endpoint, const std::string& body,
                                         Answer& answer, bool& keep);
 

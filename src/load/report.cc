@@ -13,11 +13,11 @@
 namespace quire {
 namespace {
 
-// What a cold prompt may have in the cache all the same, beside tokens that were not planned (a chat template's): a
-// begin-of-text token, a page that is alike by chance.
+// Cached tokens tolerated in a cold prompt, besides unplanned ones such as a chat template's: a begin-of-text token, a
+// page that matches by chance.
 constexpr double kColdShare = 0.02;
 constexpr int kColdTokens = 16;
-// A warm prompt's hit may end at a page's boundary: vLLM's largest pages on CPUs have 128 tokens.
+// A warm prompt's hit may end at a page boundary: vLLM's largest pages on CPUs hold 128 tokens.
 constexpr int kPageSlack = 128;
 
 double time_to_first_token(const RequestRecord& r) { return r.pieces.front() - r.intended; }
@@ -35,7 +35,7 @@ bool is_good(const RequestRecord& r, const ServiceLevel& level) {
          within(r.finished - r.intended, level.e2e);
 }
 
-// Prompts whose cached part is not what was declared make figures that are of neither a cold nor a warm cache.
+// A run that mixes cold and warm prompts measures neither.
 std::optional<std::string> cache_violation(const std::vector<RequestRecord>& records, CacheState declared,
                                            int shared_prefix) {
   int wrong = 0, known = 0;
@@ -51,12 +51,13 @@ std::optional<std::string> cache_violation(const std::vector<RequestRecord>& rec
   if (wrong == 0) return std::nullopt;
   return declared == CacheState::kCold
              ? fmt::format(
-                   "{} of {} prompts were cached in a run declared cold: use another --seed, restart the server "
-                   "or switch its prefix cache off (--cache any measures it as it is)",
+                   "{} of {} prompts were cached although the run was declared cold: use another --seed, restart the "
+                   "server or disable its prefix cache (or accept any state with --cache any)",
                    wrong, known)
              : fmt::format(
-                   "{} of {} prompts missed the shared prefix of {} tokens in a run declared warm: is the "
-                   "server's prefix cache on and large enough? (--cache any measures it as it is)",
+                   "{} of {} prompts missed the shared prefix of {} tokens although the run was declared warm: check "
+                   "that "
+                   "the server's prefix cache is on and large enough (or accept any state with --cache any)",
                    wrong, known, shared_prefix);
 }
 
@@ -86,7 +87,7 @@ ServiceLevel parse_service_level(const std::string& text) {
     const auto [unit, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     const std::string_view suffix(unit, static_cast<size_t>(value.data() + value.size() - unit));
     if (!limit || error != std::errc() || !(number > 0) || (suffix != "ms" && suffix != "s"))
-      throw invalid("--slo {}: write limits as ttft=500ms,tpot=50ms,e2e=10s", text);
+      throw invalid("--slo {} must have the form ttft=500ms,tpot=50ms,e2e=10s", text);
     *limit = suffix == "ms" ? number / 1000 : number;
   }
   return level;
@@ -176,30 +177,31 @@ nlohmann::ordered_json to_json(const LoadReport& r) {
 }
 
 std::string to_text(const LoadReport& r) {
-  std::string out = fmt::format("requests   {} completed, {} failed, in {:.2f} s: {:.2f} a second\n", r.completed,
+  std::string out = fmt::format("requests   {} completed, {} failed in {:.2f} s: {:.2f} per second\n", r.completed,
                                 r.failed, r.seconds, per_second(r.completed, r));
   for (const auto& [reason, count] : r.failures) out += fmt::format("  {:6} x {}\n", count, reason);
-  out += fmt::format("tokens in  {}, {:.1f} a second; ", r.input_tokens,
+  out += fmt::format("tokens in  {}, {:.1f} per second; ", r.input_tokens,
                      per_second(static_cast<double>(r.input_tokens), r));
-  out += r.cached_tokens ? fmt::format("{} of them cached ({:.1f} %)\n", *r.cached_tokens,
+  out += r.cached_tokens ? fmt::format("{} cached ({:.1f} %)\n", *r.cached_tokens,
                                        100.0 * static_cast<double>(*r.cached_tokens) /
                                            static_cast<double>(std::max<int64_t>(1, r.input_tokens)))
-                         : "the server does not say how many were cached\n";
-  out += fmt::format("tokens out {}, {:.1f} a second", r.output_tokens,
+                         : "the server does not report cached tokens\n";
+  out += fmt::format("tokens out {}, {:.1f} per second", r.output_tokens,
                      per_second(static_cast<double>(r.output_tokens), r));
-  out += r.pieces == r.output_tokens ? "\n" : fmt::format("; they came in {} pieces\n", r.pieces);
+  out += r.pieces == r.output_tokens ? "\n" : fmt::format(", in {} pieces\n", r.pieces);
   if (r.good) {
-    out += fmt::format("goodput    {} of {} within the service level: {:.2f} a second\n", *r.good, r.requests,
+    out += fmt::format("goodput    {} of {} within the service level: {:.2f} per second\n", *r.good, r.requests,
                        per_second(*r.good, r));
   }
-  out += "\n| ms | mean | p50 | p95 | p99 | max | samples |\n|---|--:|--:|--:|--:|--:|--:|\n";
+  out +=
+      fmt::format("\n{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}\n", "ms", "mean", "p50", "p95", "p99", "max", "samples");
   for (const auto& [name, s] :
-       {std::pair{"TTFT", r.ttft}, {"TPOT", r.tpot}, {"ITL", r.itl}, {"end to end", r.e2e}, {"sent late by", r.late}}) {
-    out += fmt::format("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} |\n", name, 1e3 * s.mean, 1e3 * s.p50,
+       {std::pair{"TTFT", r.ttft}, {"TPOT", r.tpot}, {"ITL", r.itl}, {"end to end", r.e2e}, {"sent late", r.late}}) {
+    out += fmt::format("{:<12}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.1f}{:>9}\n", name, 1e3 * s.mean, 1e3 * s.p50,
                        1e3 * s.p95, 1e3 * s.p99, 1e3 * s.max, s.samples);
   }
   if (r.cache_unverified > 0) {
-    out += fmt::format("\ncache state not verifiable: {} of {} answers do not say what was cached\n",
+    out += fmt::format("\ncache state not verifiable: {} of {} answers do not report cached tokens\n",
                        r.cache_unverified, r.completed);
   }
   if (r.cache_violation) out += "\nNOT VALID: " + *r.cache_violation + "\n";

@@ -17,9 +17,9 @@ namespace {
 namespace asio = boost::asio;
 using Clock = LoadClient::Clock;
 
-constexpr int kWarmupTokens = 16;  // of a warm-up's answer: enough for prefill, decode and a kept connection
+constexpr int kWarmupTokens = 16;  // answer length: enough for prefill, decode and a kept-alive connection
 
-// One run. All members are used from the one thread that runs the context.
+// One run. Single-threaded: everything happens in io_.run().
 class LoadRun {
  public:
   LoadRun(const Workload& workload, LoadOptions& options, std::function<void(int, int)> progress)
@@ -61,8 +61,8 @@ class LoadRun {
     }
   }
 
-  // The first requests of a server may find cold files, caches and clocks. Their prompts are of requests that the
-  // workload does not have, but for the shared prefix: with one, all measured requests find it.
+  // The first requests may meet cold files, caches and clocks. Warm-up prompts differ from all measured ones, except
+  // for a shared prefix, which they put into the server's cache.
   asio::awaitable<void> warm_up() {
     Workload warm;
     warm.seed = ~workload_.seed;
@@ -122,7 +122,7 @@ class LoadRun {
 
   void client_ended() {
     if (--clients_ > 0) return;
-    records_.resize(next_);  // those after it were not sent
+    records_.resize(next_);  // the rest was never sent
     ticker_.cancel();
   }
 
@@ -176,8 +176,8 @@ class LoadRun {
   asio::steady_timer ticker_;
   Clock::time_point start_ = Clock::now();
   std::vector<RequestRecord> records_;
-  size_t next_ = 0;  // the request to be sent next
-  int clients_ = 0;  // coroutines that send or wait
+  size_t next_ = 0;  // request to send next
+  int clients_ = 0;  // coroutines still sending or waiting
   int ended_ = 0;
   std::exception_ptr failure_;
 };

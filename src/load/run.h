@@ -1,4 +1,4 @@
-// Sends a workload to a server, open or closed loop.
+// Sends a workload to a server, as a closed or an open loop.
 #pragma once
 
 #include <cstdint>
@@ -7,32 +7,33 @@
 #include <string>
 #include <vector>
 
-#include "load/report.h"
+#include "load/request_record.h"
 #include "load/workload.h"
 
 namespace quire {
 
 enum class PromptKind {
-  kTokens,  // /completions with token ids: as long as planned to the token
-  kText,    // /completions with words: nearly so
-  kChat,    // /chat/completions with words: and what the chat template adds
+  kTokens,  // /completions with token ids: exactly the planned length
+  kText,    // /completions with words: about the planned length
+  kChat,    // /chat/completions with words: the chat template adds tokens
 };
 
 struct LoadOptions {
   std::string url, model, api_key;  // an empty model: the first that the server lists
   PromptKind prompts = PromptKind::kTokens;
-  int32_t first_id = 1000, last_id = 30000;  // of token prompts; special tokens lie outside in all usual vocabularies
-  int concurrency = 0;     // closed loop: each of so many clients sends its next request when its last has ended;
-                           // 0: open loop, each request at its time, whatever has become of the others
-  double duration = 0;     // seconds after which no request is sent any more; 0: until all are sent
-  double timeout = 600;    // seconds for a request
-  int warmup = 1;          // requests that are sent first, one after the other, and not measured
-  bool ignore_eos = true;  // answers are as long as planned, and one that is not has failed
-  nlohmann::json extra;    // fields to add to each request's body
+  int32_t first_id = 1000, last_id = 30000;  // of token prompts; this range avoids the usual special tokens
+  int concurrency = 0;     // > 0: closed loop of this many clients, each sending when its last answer has ended;
+                           // 0: open loop, each request sent at its planned time, regardless of earlier ones
+  double duration = 0;     // seconds after which no request is sent; 0: send all
+  double timeout = 600;    // seconds per request
+  int warmup = 1;          // unmeasured requests sent first, one after another
+  bool ignore_eos = true;  // answers have exactly the planned length; any other length is a failure
+  nlohmann::json extra;    // fields added to the body of each request
 };
 
-// `progress` is called about once a second with what has ended so far. Throws Error when the server cannot be asked at
-// all; requests that fail are records with a failure.
+// Calls `progress` about once a second with the requests that have ended and those sent so far. Fills in
+// `options.model` if it is empty. Throws Error if the server cannot be reached or the warm-up fails; a measured request
+// that fails is a record with a failure.
 std::vector<RequestRecord> run_load(const Workload& workload, LoadOptions& options,
                                     const std::function<void(int ended, int sent)>& progress);
 

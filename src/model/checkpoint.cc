@@ -9,6 +9,8 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path) {
   c.path_ = path;
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
+    if (!std::filesystem::exists(path / "config.json", ignored))
+      throw not_found("{} is not a model directory (no config.json); pass a .gguf file", path.string());
     c.hf_ = HfConfig::open(path);
     c.safetensors_ = Safetensors::open(path);
   } else {

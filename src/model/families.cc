@@ -24,7 +24,14 @@ const Family& find_family(const Checkpoint& checkpoint) {
     if (name == wanted) return *family;
     if (known.find(name) == std::string::npos) known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  throw unsupported("{}: architecture '{}' is not one Quire runs; there are {}", checkpoint.file(), wanted, known);
+  throw unsupported("{}: architecture '{}' is not supported; supported: {}", checkpoint.file(), wanted, known);
+}
+
+ModelConfig read_model_config(const Checkpoint& checkpoint) {
+  const Family& family = find_family(checkpoint);
+  ModelConfig config = checkpoint.gguf() ? family.from_gguf(*checkpoint.gguf()) : family.from_hf(*checkpoint.hf());
+  validate(config, checkpoint.file());
+  return config;
 }
 
 }  // namespace quire

@@ -33,8 +33,11 @@ struct Family {
 
 extern const Family kLlama, kMistral, kQwen2;
 
-// The family of a checkpoint. Throws Error (kUnsupported) that lists the ones there are.
+// The family of a checkpoint. Throws Error (kUnsupported) that lists the known ones.
 const Family& find_family(const Checkpoint& checkpoint);
+
+// The validated configuration of a checkpoint. Throws Error: unknown family, or settings that are out of range.
+ModelConfig read_model_config(const Checkpoint& checkpoint);
 
 // What Llama-like configurations have in common: for the families' own readers.
 ModelConfig read_llama_hf(const HfConfig& config);

@@ -2,18 +2,37 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "base/error.h"
 #include "model/models_json.h"  // generated from models.json
 
 namespace quire {
+namespace {
+
+// The keys are those of generation_config.json.
+SamplingDefaults read_sampling(const nlohmann::json& entry) {
+  SamplingDefaults sampling;
+  const auto sampling_json = entry.value("sampling", nlohmann::json::object());
+  const auto read = [&](const char* key, auto& field) {
+    if (sampling_json.contains(key)) field = sampling_json.at(key).get<std::remove_reference_t<decltype(*field)>>();
+  };
+  read("temperature", sampling.temperature);
+  read("top_p", sampling.top_p);
+  read("top_k", sampling.top_k);
+  read("min_p", sampling.min_p);
+  read("repetition_penalty", sampling.repetition_penalty);
+  return sampling;
+}
+
+}  // namespace
 
 const std::vector<RegisteredModel>& registered_models() {
   static const std::vector<RegisteredModel> models = [] {
     std::vector<RegisteredModel> list;
     for (const auto& entry : nlohmann::json::parse(kModelsJson)) {
       list.push_back({entry.at("name"), entry.at("title"), entry.at("file"), entry.at("sha256"), entry.at("licence"),
-                      entry.value("default", false)});
+                      entry.value("default", false), read_sampling(entry)});
     }
     return list;
   }();

@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "quire/sampling_params.h"
+
 namespace quire {
 
 struct RegisteredModel {
   std::string name, title, file, sha256, licence;
   bool is_default = false;
+  SamplingDefaults sampling = {};
 };
 const std::vector<RegisteredModel>& registered_models();
 

@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "format/gguf.h"
 #include "kernels/packed.h"
+#include "text/tokenizer/byte_alphabet.h"
 
 namespace quire {
 namespace {
@@ -54,20 +55,6 @@ struct Tensor {
   uint64_t bytes() const { return elements() / info(type).block_elements * info(type).block_bytes; }
 };
 
-// GPT-2's spelling of a byte: printable ones are themselves, the others U+0100 and up.
-std::string spell_byte(int byte) {
-  const auto printable = [](int b) {
-    return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
-  };
-  int code = byte;
-  if (!printable(byte)) {
-    code = 256;
-    for (int b = 0; b < byte; ++b) code += !printable(b);
-  }
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
-}
-
 void add_vocabulary(Header& h, int vocab) {
   const std::string words[] = {"<s>", "</s>", "he", "th"};
   h.string("tokenizer.ggml.model", "gpt2");
@@ -76,7 +63,9 @@ void add_vocabulary(Header& h, int vocab) {
   h.number(static_cast<uint32_t>(GgufType::STRING));
   h.number(static_cast<uint64_t>(vocab));
   for (int i = 0; i < vocab; ++i)
-    h.text(i < 256 ? spell_byte(i) : i < 260 ? words[i - 256] : fmt::format("<filler_{}>", i));
+    h.text(i < 256   ? bytes_to_alphabet(std::string(1, static_cast<char>(i)))
+           : i < 260 ? words[i - 256]
+                     : fmt::format("<filler_{}>", i));
   h.key("tokenizer.ggml.token_type", GgufType::ARRAY);
   h.number(static_cast<uint32_t>(GgufType::I32));
   h.number(static_cast<uint64_t>(vocab));
@@ -207,7 +196,8 @@ std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, flo
   return bytes;
 }
 
-void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed) {
+void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed,
+                           const std::function<void(size_t written, size_t total)>& progress) {
   if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
   const std::vector<Tensor> tensors = list_tensors(s, type);
   Header h;
@@ -246,7 +236,10 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
 
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (size_t i = 0; i < tensors.size() && file; ++i) write_tensor(file, tensors[i], seed * 1'000'003 + i);
+  for (size_t i = 0; i < tensors.size() && file; ++i) {
+    write_tensor(file, tensors[i], seed * 1'000'003 + i);
+    if (progress) progress(i + 1, tensors.size());
+  }
   file.close();
   if (!file) throw invalid("cannot write {}", path.string());
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,9 @@ std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, flo
 
 // Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0),
 // norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks
-// scaled so that activations keep their size. The same arguments give the same bytes.
-void write_synthetic_model(const std::filesystem::path& path, const SynthShape& shape, TensorType type, uint64_t seed);
+// scaled so that activations keep their size. The same arguments give the same bytes. Calls `progress` after each
+// tensor.
+void write_synthetic_model(const std::filesystem::path& path, const SynthShape& shape, TensorType type, uint64_t seed,
+                           const std::function<void(size_t written, size_t total)>& progress = {});
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "model/families.h"
 #include "quant/blocks.h"
 
 namespace quire {
@@ -18,31 +19,15 @@ std::string with_layer(std::string_view name, int layer) {
 
 std::string shape_text(const std::vector<uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-// First describes every matrix, then allocates once and packs.
+// First checks and lists every tensor, reading no data; then allocates once and reads them all.
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const ModelConfig& config) : checkpoint_(checkpoint), config_(config) {}
 
-  const TensorView& tensor(const std::string& name, std::vector<uint64_t> shape) {
-    const TensorView* view = checkpoint_.find_tensor(name);
-    if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
-    used_.insert(view->name);
-    if (view->shape != shape) {
-      throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
-                    shape_text(shape));
-    }
-    if (!info(view->type).loadable)
-      throw unsupported("{}: tensor {} has type {}, which Quire cannot load", checkpoint_.file(), name,
-                        quire::name(view->type));
-    return *view;
-  }
-
-  std::vector<float> vector(const std::string& name, int size) {
+  void vector(std::vector<float>& out, const std::string& name, int size) {
     const TensorView& view = tensor(name, {static_cast<uint64_t>(size)});
-    std::vector<float> values(static_cast<size_t>(size));
-    dequantize(view.type, view.bytes, values);
-    parameters += values.size();
-    return values;
+    vectors_.push_back({&out, &view});
+    parameters += static_cast<uint64_t>(size);
   }
 
   void matrix(PackedMatrix& out, const std::string& name, int rows, int cols) {
@@ -50,18 +35,19 @@ class Loader {
     out = describe_packed(view.type, rows, cols);
     elements_[view.type] += static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
     parameters += static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
-    jobs_.push_back({&out, view.bytes, bytes_});
+    matrices_.push_back({&out, view.bytes, bytes_});
     bytes_ += out.bytes();
   }
 
+  static std::string bias_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".bias"; }
+  bool has_bias(const std::string& weight) const { return checkpoint_.find_tensor(bias_of(weight)) != nullptr; }
+
   void linear(Linear& out, const std::string& name, int rows, int cols) {
     matrix(out.weight, name, rows, cols);
-    const std::string bias = name.substr(0, name.rfind('.')) + ".bias";
-    if (checkpoint_.find_tensor(bias)) out.bias = vector(bias, rows);
+    if (has_bias(name)) vector(out.bias, bias_of(name), rows);
   }
 
-  void check_all_used(const Family& family) {
-    const TensorNames& names = checkpoint_.gguf() ? *family.gguf_names : *family.hf_names;
+  void check_all_used(const TensorNames& names) const {
     std::unordered_set<std::string> ignored;
     for (const std::string_view pattern : names.ignored) {
       for (int layer = 0; layer < config_.layers; ++layer) ignored.insert(with_layer(pattern, layer));
@@ -69,25 +55,30 @@ class Loader {
     if (config_.tied_output) ignored.insert(std::string(names.output));
     for (const TensorView& view : checkpoint_.tensors()) {
       if (!used_.contains(view.name) && !ignored.contains(view.name)) {
-        throw unsupported("{}: tensor {} is not part of a {} model as Quire knows it", checkpoint_.file(), view.name,
-                          config_.architecture);
+        throw unsupported("{}: unexpected tensor {}: Quire's {} architecture does not use it", checkpoint_.file(),
+                          view.name, config_.architecture);
       }
     }
   }
 
-  LargeBuffer pack(Team& team, size_t most) {
-    if (bytes_ > most) {
-      throw no_resource("{}: the weights need {} MiB of memory, there are {} MiB (--memory)", checkpoint_.file(),
-                        bytes_ >> 20, most >> 20);
+  // Reads all listed tensors. Matrices go into the returned memory, of at most `limit` bytes.
+  LargeBuffer read(Team& team, size_t limit) {
+    if (bytes_ > limit) {
+      throw no_resource("{}: the weights need {} MiB of memory, but only {} MiB are available (--memory)",
+                        checkpoint_.file(), (bytes_ + (1 << 20) - 1) >> 20, limit >> 20);
+    }
+    for (const VectorJob& job : vectors_) {
+      job.values->resize(static_cast<size_t>(job.source->shape[0]));
+      dequantize(job.source->type, job.source->bytes, *job.values);
     }
     LargeBuffer memory(bytes_);
     struct Piece {
-      const Job* job;
-      int begin, end;
+      const MatrixJob* job;
+      int begin, end;  // panels
     };
     std::vector<Piece> pieces;
     constexpr int kPanelsPerPiece = 16;
-    for (const Job& job : jobs_) {
+    for (const MatrixJob& job : matrices_) {
       for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece)
         pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
     }
@@ -95,7 +86,7 @@ class Loader {
       const Piece& piece = pieces[static_cast<size_t>(i)];
       pack_panels(*piece.job->matrix, piece.job->source, memory.data() + piece.job->offset, piece.begin, piece.end);
     });
-    for (const Job& job : jobs_) job.matrix->data = memory.data() + job.offset;
+    for (const MatrixJob& job : matrices_) job.matrix->data = memory.data() + job.offset;
     return memory;
   }
 
@@ -108,51 +99,85 @@ class Loader {
   uint64_t parameters = 0;
 
  private:
-  struct Job {
+  struct MatrixJob {
     PackedMatrix* matrix;
     std::span<const std::byte> source;
     size_t offset;
   };
+  struct VectorJob {
+    std::vector<float>* values;
+    const TensorView* source;
+  };
+
+  const TensorView& tensor(const std::string& name, const std::vector<uint64_t>& shape) {
+    const TensorView* view = checkpoint_.find_tensor(name);
+    if (!view && checkpoint_.hf() && checkpoint_.hf()->config.has("quantization_config"))
+      throw unsupported("{}: tensor {} is missing; config.json has a quantization_config, which Quire does not support",
+                        checkpoint_.file(), name);
+    if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
+    used_.insert(view->name);
+    if (view->shape != shape) {
+      throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
+                    shape_text(shape));
+    }
+    if (!info(view->type).loadable)
+      throw unsupported("{}: tensor {} has type {}, which Quire cannot load", checkpoint_.file(), name,
+                        quire::name(view->type));
+    return *view;
+  }
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
-  std::vector<Job> jobs_;
-  size_t bytes_ = 0;  // every packed matrix is a multiple of 64
+  std::vector<MatrixJob> matrices_;
+  std::vector<VectorJob> vectors_;
+  size_t bytes_ = 0;  // of the packed matrices, each a multiple of 64
   std::unordered_set<std::string> used_;
   std::map<TensorType, uint64_t> elements_;
 };
 
-}  // namespace
-
-Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& c, Team& team,
-                     size_t memory) {
+// Lists the tensors of the model with `w` as their destination, and checks that there are no others.
+void list_tensors(const Checkpoint& checkpoint, const ModelConfig& c, Loader& load, Weights& w) {
+  const Family& family = find_family(checkpoint);
   const TensorNames& names = checkpoint.gguf() ? *family.gguf_names : *family.hf_names;
-  Loader load(checkpoint, c);
-  Weights w;
   w.layers.resize(static_cast<size_t>(c.layers));
   load.matrix(w.embedding, std::string(names.embedding), c.vocab, c.hidden);
   for (int i = 0; i < c.layers; ++i) {
     LayerWeights& layer = w.layers[static_cast<size_t>(i)];
     const auto name = [&](std::string_view pattern) { return with_layer(pattern, i); };
-    layer.attention_norm = load.vector(name(names.attention_norm), c.hidden);
+    load.vector(layer.attention_norm, name(names.attention_norm), c.hidden);
     load.linear(layer.q, name(names.q), c.heads * c.head_dim, c.hidden);
     load.linear(layer.k, name(names.k), c.kv_heads * c.head_dim, c.hidden);
     load.linear(layer.v, name(names.v), c.kv_heads * c.head_dim, c.hidden);
     load.linear(layer.o, name(names.o), c.hidden, c.heads * c.head_dim);
-    layer.ffn_norm = load.vector(name(names.ffn_norm), c.hidden);
+    load.vector(layer.ffn_norm, name(names.ffn_norm), c.hidden);
     load.linear(layer.gate, name(names.gate), c.ffn, c.hidden);
     load.linear(layer.up, name(names.up), c.ffn, c.hidden);
     load.linear(layer.down, name(names.down), c.hidden, c.ffn);
-    if (is_quantized(layer.gate.weight.type) != is_quantized(layer.up.weight.type) || !layer.gate.bias.empty() ||
-        !layer.up.bias.empty()) {
-      throw unsupported("{}: layer {}: gate and up projection must both be quantized or both not, without biases",
-                        checkpoint.file(), i);
+    if (is_quantized(layer.gate.weight.type) != is_quantized(layer.up.weight.type) || load.has_bias(name(names.gate)) ||
+        load.has_bias(name(names.up))) {
+      throw unsupported(
+          "{}: layer {}: the gate and up projections must have no bias and be both quantized or both unquantized",
+          checkpoint.file(), i);
     }
   }
-  w.output_norm = load.vector(std::string(names.output_norm), c.hidden);
+  load.vector(w.output_norm, std::string(names.output_norm), c.hidden);
   if (!c.tied_output) load.linear(w.output, std::string(names.output), c.vocab, c.hidden);
-  load.check_all_used(family);
-  w.memory = load.pack(team, memory);
+  load.check_all_used(names);
+}
+
+}  // namespace
+
+void check_weights(const Checkpoint& checkpoint, const ModelConfig& config) {
+  Loader load(checkpoint, config);
+  Weights unread;
+  list_tensors(checkpoint, config, load, unread);
+}
+
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& c, Team& team, size_t memory) {
+  Loader load(checkpoint, c);
+  Weights w;
+  list_tensors(checkpoint, c, load, w);
+  w.memory = load.read(team, memory);
   if (c.tied_output) w.output.weight = w.embedding;
   w.parameters = load.parameters;
   w.main_type = load.main_type();

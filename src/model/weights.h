@@ -1,4 +1,4 @@
-// A model's weights in memory: packed once at load, in one place.
+// A model's weights: packed once at load, into one allocation.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,6 @@
 #include "kernels/packed.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
-#include "model/families.h"
 
 namespace quire {
 
@@ -28,18 +27,20 @@ struct Weights {
   PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;  // [hidden]
-  Linear output;                   // [vocab, hidden]; the embedding's memory where tied
-  LargeBuffer memory;              // what all the matrices point into
+  Linear output;                   // [vocab, hidden]; shares the embedding's memory if tied
+  LargeBuffer memory;              // of all matrices
 
-  size_t decode_bytes() const;  // of matrices that are read for every token
+  size_t decode_bytes() const;  // of the matrices that every token reads
   uint64_t parameters = 0;
   TensorType main_type = TensorType::F32;  // of most matrix elements
 };
 
-// Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, wrong shape, a
-// type that cannot be loaded, a tensor that the family does not know (the model would silently be another one), more
-// than `memory` bytes.
-Weights load_weights(const Checkpoint& checkpoint, const Family& family, const ModelConfig& config, Team& team,
-                     size_t memory);
+// Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, of the wrong
+// shape, of a type that cannot be loaded, unknown to the model's family (ignoring it would silently run another model),
+// or more than `memory` bytes in all.
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, size_t memory);
+
+// Throws what load_weights would throw because of names, shapes and types, without reading any data.
+void check_weights(const Checkpoint& checkpoint, const ModelConfig& config);
 
 }  // namespace quire

@@ -14,8 +14,8 @@
 namespace quire {
 namespace {
 
-// One pass over so many buckets of equal width leaves a few hundred of 262,144 tokens to look at; more buckets would
-// not fit the first-level cache (16 bytes each).
+// With this many buckets of equal width, one pass leaves a few hundred of 262,144 tokens to examine. More buckets (16
+// bytes each) would not fit the first-level cache.
 constexpr size_t kBuckets = 1024;
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
@@ -26,13 +26,13 @@ bool ranks_before(const Candidate& a, const Candidate& b) {
   return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
 
-// The best score of each block's tokens that take part.
+// The best score among the counting tokens of each block.
 void find_block_best(std::span<const float> scores, std::span<const float> weights, std::vector<float>& block_best) {
   const Floats none = all_lanes(kLowest);
   block_best.clear();
-  for (size_t first = 0; first < scores.size(); first += kBlock) {
+  for (size_t first = 0; first < scores.size(); first += kWeightBlock) {
     Floats best = none;
-    for_each_four(std::min(kBlock, scores.size() - first), [&](size_t i, auto n) {
+    for_each_four(std::min(kWeightBlock, scores.size() - first), [&](size_t i, auto n) {
       const Floats score = load(&weights[first + i], n) > 0.0f ? load(&scores[first + i], n) : none;
       best = score > best ? score : best;
     });
@@ -40,16 +40,16 @@ void find_block_best(std::span<const float> scores, std::span<const float> weigh
   }
 }
 
-// The tokens that take part and score at least `floor`.
+// The counting tokens that score at least `floor`.
 std::span<Candidate> gather(std::span<const float> scores, std::span<const float> weights, float floor,
                             SamplerScratch& scratch) {
   std::vector<Candidate>& out = scratch.candidates;
-  out.resize(scores.size() + 1);  // one more: every token is written before it is known to belong there
+  out.resize(scores.size() + 1);  // one spare: each token is written before it is known to belong
   size_t found = 0;
   for (size_t b = 0; b < scratch.block_best.size(); ++b) {
     if (!(scratch.block_best[b] >= floor)) continue;
-    const size_t first = b * kBlock;
-    for_each_four(std::min(kBlock, scores.size() - first), [&](size_t i, auto n) {
+    const size_t first = b * kWeightBlock;
+    for_each_four(std::min(kWeightBlock, scores.size() - first), [&](size_t i, auto n) {
       i += first;
       using Halves = std::array<uint64_t, 2>;
       const auto hits = std::bit_cast<Halves>((load(&scores[i], n) >= floor) & (load(&weights[i], n) > 0.0f));
@@ -74,15 +74,15 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
     return total;
   };
 
-  // The tokens that beat the best of an eighth of the blocks are about 1% of the vocabulary and nearly always enough.
-  // (Not less: then a vocabulary whose end is padding would make the bar useless.)
+  // The tokens that beat the best token of an eighth of the blocks are about 1% of the vocabulary and nearly always
+  // enough. (With fewer blocks, padding at the end of a vocabulary would make the bar useless.)
   find_block_best(scores, weights, scratch.block_best);
   std::vector<float>& bars = scratch.bars;
   bars.clear();
   for (const float best : scratch.block_best) {
     if (best > kLowest) bars.push_back(best);
   }
-  assert(!bars.empty() && "no token takes part");
+  assert(!bars.empty() && "all weights are 0");
   const auto bar = bars.begin() + static_cast<std::ptrdiff_t>(bars.size() / 8);
   std::nth_element(bars.begin(), bar, bars.end());
   std::span<Candidate> candidates = gather(scores, weights, *bar, scratch);
@@ -91,7 +91,7 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
   }
   limit.count = std::min(limit.count, candidates.size());
 
-  // Which bucket holds the cut? Rounding keeps the order: a better score is never in a later bucket.
+  // Find the bucket of the cut. Rounding is monotonic, so a better score is never in a later bucket.
   float best = candidates[0].score;
   float worst = best;
   for (const Candidate& c : candidates) {
@@ -110,7 +110,7 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
     bucket.mass += weight(c);
     ++bucket.count;
   }
-  size_t count = 0;  // of the tokens known to stay
+  size_t count = 0;  // tokens known to stay
   double mass = 0;
   const auto enough = [&](size_t more_count, double more_mass) {
     return count + more_count >= limit.count || mass + more_mass >= limit.mass;
@@ -125,7 +125,7 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
                                   [&](const Candidate& c) { return bucket_of(c) != cut_bucket; });
   candidates = candidates.first(static_cast<size_t>(end - candidates.begin()));
 
-  // Where in the bucket? Halve it until one token is left.
+  // Find the cut in the bucket: halve it until one token is left.
   while (candidates.size() > 1) {
     const size_t half = candidates.size() / 2;
     std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(half), candidates.end(),
@@ -143,7 +143,7 @@ Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutL
 }
 
 void apply_cut(Cut cut, std::span<const float> scores, std::span<float> weights) {
-  // Up to the cut's id equal scores stay, behind it only higher ones.
+  // Tokens up to the cut's id stay if they score as much; later ones only if they score more.
   const size_t split = static_cast<size_t>(cut.id) + 1;
   drop_below(scores.first(split), cut.score, weights.first(split));
   const float higher = std::nextafter(cut.score, std::numeric_limits<float>::infinity());

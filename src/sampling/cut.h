@@ -1,4 +1,4 @@
-// Keeps the best-ranked tokens without sorting the vocabulary.
+// Finds where to cut the ranked vocabulary (top_k, top_p, typical_p) without sorting it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Tokens are ranked by score, higher first, on equal scores the lower id first; those of weight 0 do not take part.
+// Tokens are ranked by score, higher first; on equal scores, lower id first. Tokens of weight 0 do not count.
 // A cut is the last token that stays.
 struct Cut {
   float score;
@@ -17,17 +17,18 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-// The shortest run of best-ranked tokens, never empty, that has `count` tokens or weighs `mass`; all of them if none
-// has.
+// Keeps the fewest best-ranked tokens, at least one, that number `count` or weigh `mass`; all tokens if they have
+// neither.
 struct CutLimit {
   size_t count;
   double mass;
 };
 
-// scores, weights: [vocab]; some weight is positive; weights are those of softmax.h, whose sums are exact. Linear time.
+// scores, weights: [vocab], at least one weight positive. Weights are those of softmax.h, whose sums are exact. Linear
+// time.
 Cut find_cut(std::span<const float> scores, std::span<const float> weights, CutLimit limit, SamplerScratch& scratch);
 
-// The weights of all tokens behind the cut become 0.
+// Sets the weights of all tokens ranked after the cut to 0.
 void apply_cut(Cut cut, std::span<const float> scores, std::span<float> weights);
 
 }  // namespace quire

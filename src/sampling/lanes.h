@@ -1,5 +1,5 @@
-// Loops over rows of floats, four elements at a time, as every x86-64 and ARM can. Written out, because left to
-// themselves compilers branch where these loops select.
+// Loops over rows of floats, four elements at a time, which every x86-64 and ARM supports. Written out because
+// compilers, left to themselves, branch where these loops select.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ using Bits [[gnu::vector_size(16)]] = uint32_t;
 
 inline Floats all_lanes(float x) { return Floats{x, x, x, x}; }
 
-// Four elements, or `count` of them and zeros.
+// Four elements; or `count`, padded with zeros.
 inline Floats load(const float* from, size_t count = 4) {
   Floats x{};
   std::memcpy(&x, from, count * sizeof(float));
@@ -22,7 +22,7 @@ inline Floats load(const float* from, size_t count = 4) {
 }
 inline void store(Floats x, float* to, size_t count = 4) { std::memcpy(to, &x, count * sizeof(float)); }
 
-// Calls f(i, count) for elements [i, i + count) of `size`; count is 4, known when compiling, but for the last call.
+// Calls f(i, count) for elements [i, i + count) of `size`. count is a compile-time 4, except in the last call.
 template <class F>
 void for_each_four(size_t size, F f) {
   size_t i = 0;

@@ -1,4 +1,4 @@
-// What the request and the history change in the logits.
+// Changes logits according to the request and the tokens so far.
 #pragma once
 
 #include <span>
@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// logit_bias, the three penalties and what may be generated, in this order (see sample()). Allocates only when a
-// vocabulary is new to the scratch. Ids are below the vocabulary's size; negative ones in the history are skipped.
+// Applies logit_bias, the three penalties and all bans, in this order (see sample()). Allocates only for the first
+// vocabulary of its size that the scratch sees. Token ids must be below the vocabulary size; negative ones in the
+// history are skipped.
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);
 
 }  // namespace quire

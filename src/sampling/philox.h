@@ -1,4 +1,4 @@
-// Random numbers without state: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Stateless random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@ namespace quire {
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
-// 128 random bits, a function of counter and key alone.
+// 128 random bits, determined by counter and key.
 constexpr PhiloxCounter philox4x32(PhiloxCounter c, PhiloxKey k) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * c[0];

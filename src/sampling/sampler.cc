@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The tokens that may still be drawn and how likely each is. Dropping a token makes its weight 0.
+// The tokens that may still be drawn and their weights. A removed token has weight 0.
 struct Distribution {
   std::span<float> weights;
   std::vector<double>& block_mass;
@@ -28,18 +28,18 @@ struct Distribution {
   }
 
   TokenId draw(double uniform) const {
-    // Below total, although rounded: uniform is at most 1 - 2^-53.
+    // Below total even after rounding, because uniform is at most 1 - 2^-53.
     double target = uniform * total;
     size_t b = 0;
     for (; block_mass[b] <= target; ++b) target -= block_mass[b];
-    size_t i = b * kBlock;
+    size_t i = b * kWeightBlock;
     for (; static_cast<double>(weights[i]) <= target; ++i) target -= static_cast<double>(weights[i]);
     return static_cast<TokenId>(i);
   }
 };
 
-// Locally typical sampling (Meister et al. 2022). A token's surprise is -log p; its mean is the entropy. With
-// x = log p + constant, the distance of the two is |x - mean(x)|: no logarithm is needed.
+// Locally typical sampling (Meister et al. 2022): keeps the mass p whose surprisal -log p is closest to the entropy,
+// its mean. With x = log p + constant, the distance is |x - mean(x)|, so no logarithm is needed.
 void keep_typical(Distribution& d, std::span<const float> logits, float peak, const SamplingParams& params,
                   SamplerScratch& scratch) {
   std::vector<float>& scores = scratch.scores;
@@ -85,7 +85,7 @@ std::vector<std::pair<TokenId, float>> most_probable(std::span<const float> logi
   const auto ranks_before = [](const auto& a, const auto& b) {
     return a.second > b.second || (a.second == b.second && a.first < b.first);
   };
-  // A heap with the worst of the best in front. Later tokens must be better, not equal: ids ascend.
+  // A heap with the worst of the best in front. Ids ascend, so later tokens must be better, not equal.
   best.reserve(std::min(count, logits.size()));
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] == -kInfinity || (best.size() == count && !(logits[i] > best.front().second))) continue;
@@ -120,7 +120,7 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
   assert(!row.logits.empty() && row.logits.size() <= kMaxVocab);
   if (params.logprobs) {
     scratch.raw.assign(row.logits.begin(), row.logits.end());
-    find_peak(scratch.raw);  // broken logits are an error even where a ban would hide them
+    find_peak(scratch.raw);  // NaN is an error even if a ban would hide it
   }
   adjust_logits(params, row, scratch);
   const Peak peak = find_peak(row.logits);

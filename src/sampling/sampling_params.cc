@@ -9,25 +9,25 @@
 namespace quire {
 namespace {
 
-// False for NaN, too.
+// Also throws for NaN.
 template <class T>
 void require_range(std::string_view field, T value, T low, T high) {
   if (value >= low && value <= high) return;
-  throw invalid("{} is {}: it must be at least {} and at most {}", field, value, low, high);
+  throw invalid("{} must be between {} and {}, not {}", field, low, high, value);
 }
 
 void require_token(std::string_view field, TokenId token, int vocab_size) {
   if (token >= 0 && token < vocab_size) return;
-  throw invalid("{} names token {}: the model's tokens are 0 to {}", field, token, vocab_size - 1);
+  throw invalid("{} contains token {}, but the model's tokens are 0 to {}", field, token, vocab_size - 1);
 }
 
 void require_texts(std::string_view field, const std::vector<std::string>& texts, size_t at_most,
                    std::string_view why_not_empty) {
-  if (texts.size() > at_most) throw invalid("{} has {} strings: at most {} are allowed", field, texts.size(), at_most);
+  if (texts.size() > at_most) throw invalid("{} has {} strings; at most {} are allowed", field, texts.size(), at_most);
   for (size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].empty()) throw invalid("{}[{}] is empty: {}", field, i, why_not_empty);
     if (texts[i].size() > kMaxStopBytes) {
-      throw invalid("{}[{}] has {} bytes: at most {} are allowed", field, i, texts[i].size(), kMaxStopBytes);
+      throw invalid("{}[{}] has {} bytes; at most {} are allowed", field, i, texts[i].size(), kMaxStopBytes);
     }
   }
 }
@@ -37,9 +37,9 @@ void require_texts(std::string_view field, const std::vector<std::string>& texts
 void validate(const SamplingParams& p, int vocab_size) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
   if (!(p.temperature >= 0.0f) || std::isinf(p.temperature)) {
-    throw invalid("temperature is {}: it must be a finite number, at least 0 (0 is greedy)", p.temperature);
+    throw invalid("temperature must be a finite number of at least 0 (0 is greedy), not {}", p.temperature);
   }
-  if (p.top_k < -1) throw invalid("top_k is {}: it must be at least 1, or 0 or -1 for all tokens", p.top_k);
+  if (p.top_k < -1) throw invalid("top_k must be at least 1, or 0 or -1 for all tokens, not {}", p.top_k);
   require_range("top_p", p.top_p, 0.0f, 1.0f);
   require_range("min_p", p.min_p, 0.0f, 1.0f);
   require_range("typical_p", p.typical_p, 0.0f, 1.0f);
@@ -47,26 +47,25 @@ void validate(const SamplingParams& p, int vocab_size) {
   require_range("frequency_penalty", p.frequency_penalty, -2.0f, 2.0f);
   require_range("presence_penalty", p.presence_penalty, -2.0f, 2.0f);
   if (p.repeat_last_n < -1) {
-    throw invalid("repeat_last_n is {}: it must be a number of tokens, at least 0, or -1 for all", p.repeat_last_n);
+    throw invalid("repeat_last_n must be a number of tokens from 0, or -1 for all, not {}", p.repeat_last_n);
   }
   if (p.logit_bias.size() > static_cast<size_t>(vocab_size)) {
-    throw invalid("logit_bias has {} entries: the model has only {} tokens", p.logit_bias.size(), vocab_size);
+    throw invalid("logit_bias has {} entries, but the model has only {} tokens", p.logit_bias.size(), vocab_size);
   }
   for (const auto& [token, bias] : p.logit_bias) {
     require_token("logit_bias", token, vocab_size);
     if ((bias >= -100.0f && bias <= 100.0f) || bias == -std::numeric_limits<float>::infinity()) continue;
-    throw invalid("logit_bias of token {} is {}: it must be at least -100 and at most 100, or -infinity for never",
-                  token, bias);
+    throw invalid("logit_bias of token {} must be between -100 and 100, or -infinity to ban it, not {}", token, bias);
   }
   if (p.allowed_token_ids.size() > static_cast<size_t>(vocab_size)) {
-    throw invalid("allowed_token_ids has {} entries: the model has only {} tokens", p.allowed_token_ids.size(),
+    throw invalid("allowed_token_ids has {} entries, but the model has only {} tokens", p.allowed_token_ids.size(),
                   vocab_size);
   }
   for (const TokenId token : p.allowed_token_ids) require_token("allowed_token_ids", token, vocab_size);
   require_texts("bad_words", p.bad_words, kMaxBadWords, "it would ban every token");
   if (p.max_tokens) require_range("max_tokens", *p.max_tokens, p.prompt_logprobs ? 0 : 1, kMaxInt);
   require_range("min_tokens", p.min_tokens, 0, p.max_tokens.value_or(kMaxInt));
-  require_texts("stop", p.stop, kMaxStopStrings, "it would end every answer at once");
+  require_texts("stop", p.stop, kMaxStopStrings, "it would end every answer immediately");
   for (const TokenId token : p.stop_token_ids) require_token("stop_token_ids", token, vocab_size);
   if (p.logprobs) require_range("logprobs", *p.logprobs, 0, kMaxLogprobs);
   if (p.prompt_logprobs) require_range("prompt_logprobs", *p.prompt_logprobs, 0, kMaxLogprobs);

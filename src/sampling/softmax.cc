@@ -14,11 +14,11 @@
 namespace quire {
 namespace {
 
-// Reductions keep this many partial results, element i belonging to partial i mod kLanes: the lanes, not the machine,
-// say which elements are combined.
+// Reductions keep this many partial results; element i belongs to partial i mod kLanes. So the order of operations does
+// not depend on the machine.
 constexpr size_t kLanes = 16;
 
-// e^x for x <= 0 within 2e-7 of the value, relatively; below -87, where floats end, e^-87.
+// e^x for x <= 0, with relative error below 2e-7; e^-87 below -87, where floats end.
 inline Floats exp4(Floats x) {
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
   constexpr float kRound = 0x1.8p23f;
@@ -37,19 +37,19 @@ inline Floats exp4(Floats x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // 2^n: the integer moved from the low bits of `shifted` to the exponent; its upper bits fall out at the top.
+  // 2^n: move the integer from the low bits of `shifted` to the exponent; its upper bits are shifted out.
   return p * std::bit_cast<Floats>((std::bit_cast<Bits>(shifted) + 127u) << 23);
 }
 
 inline Floats round_weights(Floats w) {
-  // A float below 2^-10 may be finer than the unit: adding 1.5 * 2^-10, whose last bit is the unit, rounds it. Above,
-  // the last bit of w is the unit or more.
+  // Below 2^-10 a float may be finer than the unit; adding 1.5 * 2^-10, whose last bit is the unit, rounds it. From
+  // 2^-10 the last bit of w is the unit or more.
   constexpr float kRound = 0x1.8p-10f;
   static_assert(kRound * std::numeric_limits<float>::epsilon() / 1.5f == kWeightUnit);
   return w < 0x1p-10f ? (w + kRound) - kRound : w;
 }
 
-// A sum in fixed order: one per lane, then the rest, then the lanes.
+// A sum in fixed order: each lane, then the remaining elements, then the lanes.
 double sum_lanes(std::span<const float> x) {
   std::array<double, kLanes> lanes{};
   size_t i = 0;
@@ -69,13 +69,13 @@ Peak find_peak(std::span<const float> logits) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   Peak peak{kNone, 0};
   uint32_t broken = 0;
-  size_t from = 0;  // the block in which the peak lies
+  size_t from = 0;  // beginning of the block that contains the peak
   size_t i = 0;
-  for (; i + kBlock <= logits.size(); i += kBlock) {
+  for (; i + kWeightBlock <= logits.size(); i += kWeightBlock) {
     std::array<float, kLanes> most;
     std::array<uint32_t, kLanes> bad{};
     most.fill(kNone);
-    for (size_t j = 0; j < kBlock; j += kLanes) {
+    for (size_t j = 0; j < kWeightBlock; j += kLanes) {
       const float* x = &logits[i + j];
       for (size_t lane = 0; lane < kLanes; ++lane) {
         most[lane] = most[lane] > x[lane] ? most[lane] : x[lane];
@@ -108,10 +108,10 @@ Peak find_peak(std::span<const float> logits) {
 }
 
 double log_sum_exp(std::span<const float> logits, float peak) {
-  std::array<float, kBlock> e;
+  std::array<float, kWeightBlock> e;
   double sum = 0;
-  for (size_t i = 0; i < logits.size(); i += kBlock) {
-    const size_t count = std::min(kBlock, logits.size() - i);
+  for (size_t i = 0; i < logits.size(); i += kWeightBlock) {
+    const size_t count = std::min(kWeightBlock, logits.size() - i);
     for_each_four(count, [&](size_t j, auto n) { store(exp4(load(&logits[i + j], n) - peak), &e[j], n); });
     sum += sum_lanes(std::span(e).first(count));
   }
@@ -133,11 +133,11 @@ void drop_below(std::span<const float> scores, float floor, std::span<float> wei
 }
 
 double sum_blocks(std::span<const float> weights, std::vector<double>& block_mass) {
-  block_mass.resize((weights.size() + kBlock - 1) / kBlock);
+  block_mass.resize((weights.size() + kWeightBlock - 1) / kWeightBlock);
   double total = 0;
   for (size_t b = 0; b < block_mass.size(); ++b) {
-    const size_t first = b * kBlock;
-    block_mass[b] = sum_lanes(weights.subspan(first, std::min(kBlock, weights.size() - first)));
+    const size_t first = b * kWeightBlock;
+    block_mass[b] = sum_lanes(weights.subspan(first, std::min(kWeightBlock, weights.size() - first)));
     total += block_mass[b];
   }
   return total;

@@ -1,5 +1,5 @@
-// The passes over a whole vocabulary: maximum, log-sum-exp, probabilities. Every result is defined to the bit: fixed
-// operations in a fixed order or, where sums are exact, in any.
+// Passes over a whole vocabulary: maximum, log-sum-exp, probabilities. Results are defined to the bit: operations have
+// a fixed order unless sums are exact.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,26 @@ namespace quire {
 inline constexpr float kWeightUnit = 0x1p-33f;
 inline constexpr size_t kMaxVocab = size_t{1} << 20;
 
-// Sums of weights are kept for blocks of this many tokens: the last draw looks for its block, then for its token.
-inline constexpr size_t kBlock = 256;
+// Weights are summed per block of this many tokens; a draw finds its block first, then its token.
+inline constexpr size_t kWeightBlock = 256;
 
 struct Peak {
-  float logit;    // the largest; -infinity when there is nothing else
-  TokenId token;  // the first that has it
+  float logit;    // the largest; -infinity if all are
+  TokenId token;  // the first with that logit
 };
-// Throws Error when a logit is NaN or +infinity. At least one logit.
+// Throws Error if a logit is NaN or +infinity. `logits` is not empty.
 Peak find_peak(std::span<const float> logits);
 
-// log(sum(exp(logits))), peak being the largest and finite.
+// log(sum(exp(logits))). `peak` is the largest logit, and finite.
 double log_sum_exp(std::span<const float> logits, float peak);
 
 // weights[i] = exp((logits[i] - peak) / temperature), rounded to kWeightUnit; temperature > 0. The peak's weight is 1.
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights);
 
-// weights[i] = 0 where scores[i] < floor; the two may be the same.
+// weights[i] = 0 where scores[i] < floor; the two may be the same memory.
 void drop_below(std::span<const float> scores, float floor, std::span<float> weights);
 
-// block_mass[b] = the sum of the weights of block b; returns the sum of all. Exact.
+// block_mass[b] = sum of the weights of block b. Returns the total. Both are exact.
 double sum_blocks(std::span<const float> weights, std::vector<double>& block_mass);
 
 }  // namespace quire

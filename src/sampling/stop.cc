@@ -37,9 +37,9 @@ StopMatcher::StopMatcher(std::span<const StopString> stops, bool include_stop)
 
 StopStep StopMatcher::push(std::string_view delta) {
   if (which_) return {{}, which_};
-  size_t end = held_.size();  // in held_ with delta behind
+  size_t end = held_.size();  // position in held_ + delta
   held_ += delta;
-  size_t partial = 0;  // the longest beginning of a stop string that ends the text
+  size_t partial = 0;  // longest beginning of a stop string that the text ends with
   for (const size_t matched : matched_) partial = std::max(partial, matched);
   for (const char byte : delta) {
     ++end;

@@ -24,7 +24,9 @@ struct ChatInput {
   bool continue_final_message = false;
   nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();  // variables: {"bos_token": "<s>", …}
   nlohmann::ordered_json kwargs = nlohmann::ordered_json::object();  // more variables, which override the others
-  std::optional<std::chrono::local_seconds> now = {};                // of strftime_now; default: the local time
+  // Whether "<|im_end|>" in a message becomes that token (see encode_chat_prompt); default: plain text.
+  bool parse_special = false;
+  std::optional<std::chrono::local_seconds> now = {};  // of strftime_now; default: the local time
 };
 
 // Parsed once, then immutable: render may be called by any number of threads. Copies share the program.

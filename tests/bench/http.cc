@@ -1,9 +1,10 @@
-// What the HTTP layer itself costs, with a scripted model that takes no time:
+// The cost of the HTTP layer alone, with a scripted model that takes no time:
 //
 //   bench_http [STREAMS [TOKENS [STEP_MICROSECONDS]]]
 //
-// streams TOKENS tokens to each of STREAMS clients, all at once, one token of each a step; then holds 2,000 idle
-// keep-alive connections, in the clear and through TLS. `taskset -c 0` gives all of it, clients included, one core.
+// Streams TOKENS tokens to each of STREAMS concurrent clients, one token each per step, then holds 2,000 idle
+// keep-alive connections, plain and through TLS. Run it under `taskset -c 0` to give everything, clients included, one
+// core.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -30,7 +31,7 @@ double resident_mib() {
   return static_cast<double>(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE))) / (1 << 20);
 }
 
-// A server whose HTTP thread's time can be read.
+// A server that measures the CPU time of its HTTP thread.
 class MeasuredServer {
  public:
   explicit MeasuredServer(ServerOptions options) {
@@ -60,7 +61,7 @@ class MeasuredServer {
   std::thread thread_;
 };
 
-// Reads what comes until every client has its last chunk; gives the bytes.
+// Reads until every client has its last chunk; returns the number of bytes.
 size_t read_streams(const std::vector<std::unique_ptr<HttpClient>>& clients) {
   constexpr std::string_view kEnd = "[DONE]\n\n\r\n0\r\n\r\n";
   std::vector<pollfd> open;
@@ -89,7 +90,7 @@ size_t read_streams(const std::vector<std::unique_ptr<HttpClient>>& clients) {
 void stream(int streams, int tokens, std::chrono::microseconds step) {
   ServerOptions options;
   options.max_running = streams;
-  options.max_stream_bytes = size_t{1} << 30;  // the model is faster than anyone reads
+  options.max_stream_bytes = size_t{1} << 30;  // the model is faster than any reader
   MeasuredServer server(options);
   server.model.answer = " token";
   server.model.endless = true;
@@ -115,7 +116,7 @@ void idle(const char* name, const ServerOptions& options, int connections) {
     auto client = std::make_unique<HttpClient>(server.port());
     if (tls && !client->start_tls()) std::exit(1);
     if (client->get("/health").status != 200) std::exit(1);
-    if (tls) client->forget_tls();  // the client's own session is not what is measured
+    if (tls) client->forget_tls();  // so that the client's own session is not measured
     return client;
   };
   std::vector<std::unique_ptr<HttpClient>> clients;
@@ -136,7 +137,7 @@ int main(int argc, char** argv) {
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
   quire::stream(argument(1, 32), argument(2, 4000), std::chrono::microseconds(argument(3, 400)));
-  quire::idle("in the clear", {}, 2000);
+  quire::idle("plain", {}, 2000);
   const quire::TemporaryFolder folder;
   quire::write_certificate(folder, "bench");
   quire::ServerOptions secure;

@@ -1,4 +1,4 @@
-"""Keys, certificates, logs, and a server that does not have its model yet."""
+"""Keys, certificates, logs, Unix sockets, and a server that is still loading its model."""
 
 import http.client
 import json
@@ -33,7 +33,7 @@ def completion(url, key, **client):
     )
 
 
-def test_keys_of_a_file_and_their_reload(start_server, tmp_path):
+def test_keys_come_from_a_file_that_sighup_reloads(start_server, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# people\nteam-a: sk-a\n")
     running = start_server("--api-key-file", str(keys), "--api-key", "sk-fixed", "--log-format", "json")
@@ -56,7 +56,7 @@ def test_keys_of_a_file_and_their_reload(start_server, tmp_path):
     assert "The sea" not in log and "sk-" not in log
 
 
-def test_https(start_server, tmp_path):
+def test_clients_use_https(start_server, tmp_path):
     if not shutil.which("openssl"):
         pytest.skip("no openssl to make a certificate")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -112,9 +112,32 @@ def test_a_signal_ends_a_load():
     assert process.wait(10) == 0
 
 
-def test_a_model_that_cannot_be_loaded_is_one_clear_line(tmp_path):
+def test_a_model_that_cannot_be_loaded_gives_one_clear_line(tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
     ended = quire("serve", "-m", broken, "--port", "0", "--log-level", "warning")
     assert ended.returncode == 1 and ended.stdout == ""
     assert str(broken) in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_a_unix_socket_instead_of_a_port(tmp_path):
+    skip_without_binary_and_model()
+    path = tmp_path / "quire.sock"
+    command = [QUIRE, "serve", "-m", MODEL, "--uds", path, "--max-model-len", "64", "--log-level", "warning"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().strip().endswith(f" at unix:{path}")
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost") as client:
+            assert client.get("/").headers["content-type"].startswith("text/html")
+            answer = client.post("/v1/completions", json={"prompt": "The sea", "max_tokens": 2}, timeout=60)
+            assert answer.json()["usage"]["completion_tokens"] == 2
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not path.exists()
+
+
+def test_credentials_for_every_page_are_refused_at_the_start():
+    ended = quire("serve", "-m", MODEL, "--port", "0", "--allowed-origins", "*", "--allow-credentials", timeout=20)
+    assert ended.returncode in (1, 2) and ended.stdout == ""
+    assert "--allowed-origins '*' with --allow-credentials" in ended.stderr

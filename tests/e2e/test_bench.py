@@ -1,6 +1,8 @@
-"""What `quire bench` prints, on a small synthetic model: its figures are the machine's, its sums must add up."""
+"""quire bench on a small synthetic model: which cases it measures, and that its sums add up."""
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -16,7 +18,7 @@ def model(tiny):
     return tiny("q4_k")
 
 
-def test_each_combination_is_measured_beside_its_limit(model):
+def test_each_combination_is_measured_and_compared_with_its_limit(model):
     report = quire_json("bench", "-m", model, "-p", "16,40", "-n", "4", "-b", "1,3", "-d", "0,20", "-r", "3")
     tests = [(r["test"], r["tokens"], r["depth"], r["batch"]) for r in report["results"]]
     assert tests == [(*test, depth, batch) for depth in (0, 20) for test, batch in ((("prefill", 16), 1), (("prefill", 40), 1), (("decode", 4), 1), (("decode", 4), 3))]
@@ -38,10 +40,11 @@ def test_a_profile_adds_up_to_its_step(model):
         assert all(o["seconds"] > 0 for name, o in operations.items() if name not in ("rest", "sampling"))
         assert {"qkv", "attention", "o", "gate/up", "down", "head"} == {name for name, o in operations.items() if "of_limit" in o}
         assert operations["qkv"]["calls"] == operations["attention"]["calls"] == 2  # layers
-    assert "| operation |" in quire("bench", "-m", model, "-p", "0", "-n", "4", "-r", "1", "--profile").stdout
+    text = quire("bench", "-m", model, "-p", "128", "-n", "8", "-b", "1,32", "-d", "0,256", "-r", "1", "--profile").stdout
+    assert "\noperation " in text and all(len(line) <= 80 for line in text.splitlines()), text
 
 
-def test_quality_measures_rounding_and_nothing_else(model, tmp_path):
+def test_quality_measures_rounding_only(model, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 20)
     flags = ("bench", "-m", model, "-p", "0", "-n", "0", "--quality", "--text", text, "--quality-tokens", "600")
@@ -75,24 +78,64 @@ def test_kernels_are_measured_for_each_type_shape_and_row_count():
 
 
 @pytest.mark.parametrize("arguments", [["kernels", "--types", "q9"], ["kernels", "--shapes", "5x"], ["kernels", "--types", "q4_k", "--shapes", "5x32"], []])
-def test_what_cannot_be_measured_is_refused(arguments):
+def test_impossible_measurements_are_refused(arguments):
     done = quire("bench", *arguments)
     assert done.returncode in (1, 2) and done.stderr and not done.stdout
 
 
-def test_a_report_has_charts_of_all_that_was_measured(model, tmp_path):
+def test_a_report_is_one_page_with_charts_of_all_results(model, tmp_path):
     flags = ("-p", "16", "-n", "4", "-b", "1,2", "-d", "32", "-r", "1", "--types", "q4_0,q8_0", "--shapes", "64x64", "-M", "1,4", "-o", str(tmp_path))
     command = [sys.executable, ROOT / "scripts/bench_report.py", "--quire", str(QUIRE), "-m", model, *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "report.md").read_text()
-    charts = re.findall(r"\]\((.+\.svg)\)", page)
-    assert len(charts) == 3 and sorted(charts) == sorted(p.name for p in tmp_path.glob("*.svg"))
-    speed, shares, kernels = [ElementTree.parse(tmp_path / chart) for chart in charts]
-    bars = lambda chart: [r for r in chart.iter("{http://www.w3.org/2000/svg}rect") if r.find("{http://www.w3.org/2000/svg}title") is not None]
-    assert len(bars(speed)) == 2 * 5  # each test and its limit: a prefill and two decodes, at depth one of each
-    assert len(bars(shares)) == 5 * 11  # operations, the rest included
-    assert len(bars(kernels)) == 2 * 2
-    assert sum(float(bar.get("width")) for bar in bars(shares)[:11]) == pytest.approx(560, abs=1)
+    page = (tmp_path / "report.html").read_text()
+    assert not re.search(r"(src|href)=", page)  # needs no other file
+    charts = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.S)]
+    svg = "{http://www.w3.org/2000/svg}"
+    titles = [chart.find(svg + "title").text for chart in charts]
+    assert len(charts) == 3 and all(title.startswith(f"{model.stem}, Q4_K: ") for title in titles[:2])
+    assert [sum(line.get("class") == "limit" for line in chart.iter(svg + "line")) for chart in charts] == [1, 0, 1]
+    bars = [[r for r in chart.iter(svg + "rect") if r.find(svg + "title") is not None] for chart in charts]
+    assert len(bars[0]) == 2 * 5  # each test and its limit: a prefill and two decodes, and one of each at depth
+    assert len(bars[1]) == 5 * 11  # operations and the rest
+    assert len(bars[2]) == 2 * 2
+    assert sum(float(bar.get("width")) for bar in bars[1][:11]) == pytest.approx(560, abs=1)
     measured = json.loads(next(tmp_path.glob("1-*.json")).read_text())
     assert all(f"{100 * r['of_limit']:.0f} %" in page for r in measured["results"])
+
+
+def test_synth_overwrites_only_with_force_and_only_files(tmp_path):
+    path = tmp_path / "x.gguf"
+    synth = ["synth", "--shape", "tiny", "-o", path]
+    assert quire(*synth).returncode == 0
+    before = path.read_bytes()
+    refused = quire(*synth, "--seed", 2)
+    assert refused.returncode == 1 and "--force" in refused.stderr and path.read_bytes() == before
+    assert quire(*synth, "--seed", 2, "--force").returncode == 0 and path.read_bytes() != before
+    os.mkfifo(tmp_path / "pipe")  # has no reader
+    pipe = quire("synth", "--shape", "tiny", "--force", "-o", tmp_path / "pipe", timeout=20)
+    assert pipe.returncode == 1 and "not a regular file" in pipe.stderr
+
+
+def test_synth_lists_its_types(tmp_path):
+    wrong = quire("synth", "--type", "q9", "-o", tmp_path / "x.gguf")
+    assert wrong.returncode == 1 and "q4_0, q4_1" in wrong.stderr and "bf16" in wrong.stderr
+    assert "q4_0, q4_1" in " ".join(quire("synth", "--help").stdout.split())
+
+
+def test_progress_is_shown_on_a_terminal_and_erased(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 3)
+    commands = {"loading": ["perplexity", "-m", model, "-f", text, "-c", "16"],
+                "measuring": ["bench", "-m", model, "-p", "16", "-n", "0", "-r", "1"],
+                "comparing": ["verify", "-m", model],
+                "writing tensors": ["synth", "--shape", "tiny", "-o", tmp_path / "x.gguf"]}
+    for stage, command in commands.items():
+        terminal, other = pty.openpty()
+        done = subprocess.run([QUIRE, *map(str, command)], stdout=subprocess.PIPE, stderr=other, timeout=60)
+        os.close(other)
+        shown = os.read(terminal, 65536).decode()
+        os.close(terminal)
+        assert stage in shown and shown.rpartition("\r\x1b[K")[1], (done, shown)
+        assert stage not in shown.rpartition("\r\x1b[K")[2] and b"\x1b" not in done.stdout
+    assert quire(*commands["loading"]).stderr == ""

@@ -1,4 +1,4 @@
-"""The documents against the program: flags that exist, output that it prints. (Paths: scripts/check_layers.py.)"""
+"""The documents name flags that exist and show output that the program prints. scripts/check_layers.py checks their paths."""
 
 import re
 import subprocess
@@ -11,18 +11,18 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def commands(*command):
-    """Of a command and all below it: what --help says."""
+    """The --help of a command and of its subcommands."""
     text = quire(*command, "--help").stdout
     yield text
     for name in re.findall(r"^  (\w+) ", text.partition("\nSubcommands:\n")[2], re.M):
         yield from commands(*command, name)
 
 
-def test_flags_exist():
+def test_documented_flags_exist():
     known = set(FLAG.findall("\n".join(commands())))
     for script in [[ROOT / "dev"], *([sys.executable, script] for script in (ROOT / "scripts").glob("*.py") if "argparse" in script.read_text())]:
         known |= set(FLAG.findall(subprocess.run([*script, "--help"], capture_output=True, text=True, check=True).stdout))
-    assert {"--max-num-seqs", "--kernel-sets", "--selftest", "--minutes"} <= known
+    assert {"--max-num-seqs", "--kernel-sets", "--shared-prefix", "--minutes"} <= known
     for document in DOCUMENTS:
         assert set(FLAG.findall(document.read_text())) <= known, document
 

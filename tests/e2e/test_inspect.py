@@ -1,10 +1,10 @@
-"""quire inspect: what files hold, and that broken or hostile ones cannot hurt."""
+"""quire inspect: descriptions of models, and of broken and hostile files."""
 
 import json
 import os
 import struct
 
-from conftest import GOLDEN, MODEL, needs_golden, needs_model, quire, quire_json
+from conftest import GOLDEN, MODEL, needs_model, quire, quire_json
 
 
 def inspect(*arguments):
@@ -46,13 +46,12 @@ def test_a_gguf_model():
 
 
 @needs_model
-def test_text_for_a_person():
+def test_readable_output():
     result = inspect(MODEL, "--tensors", "--metadata")
-    for part in ["134.5 M", "98.4 MB", "Quire runs it   yes", "blk.0.attn_q.weight", "[576,576]", "llama.rope.freq_base = 100000.0"]:
+    for part in ["134.5 M", "98.4 MB", "\nsupported:        yes\n", "\nBOS/EOS added:    none\n", "blk.0.attn_q.weight", "[576,576]", "llama.rope.freq_base = 100000.0"]:
         assert part in result.stdout
 
 
-@needs_golden
 def test_a_hugging_face_directory():
     r = report(GOLDEN / "models/llama")
     assert r["sizes"]["layers"] == 3 and r["sizes"]["kv_heads"] == 2 and r["runs"]["ok"]
@@ -61,7 +60,6 @@ def test_a_hugging_face_directory():
     assert weights["parameters"] == r["parameters"] and not weights["runs"]["ok"]
 
 
-@needs_golden
 def test_every_model_of_the_references_is_described():
     models = [d for d in sorted((GOLDEN / "models").iterdir()) if (d / "config.json").exists()]
     models += sorted((GOLDEN / "formats/gguf-models").glob("*.gguf"))
@@ -92,11 +90,11 @@ def test_nonsense_is_one_line_and_exit_code_1(tmp_path):
     assert inspect().returncode == 2
 
 
-def test_a_vocabulary_without_tokens_is_none(tiny, tmp_path):
+def test_a_model_without_a_vocabulary_is_supported_for_token_ids(tiny, tmp_path):
     path = tmp_path / "bare.gguf"
     path.write_bytes(tiny("q4_0").read_bytes().replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.absent"))
     assert report(path)["runs"] == {"ok": True, "why_not": None}
-    assert "yes, on token ids only" in inspect(path).stdout
+    assert "yes, but only for `quire serve` with token ids" in inspect(path).stdout
 
 
 def with_floats(model, pairs):
@@ -109,7 +107,7 @@ def with_floats(model, pairs):
     return data[:16] + struct.pack("<Q", keys + len(pairs) + 1) + new + data[24:]
 
 
-def test_rope_settings_that_are_not_computed_are_refused(tiny, tmp_path):
+def test_unsupported_rope_settings_are_refused(tiny, tmp_path):
     path, scaling = tmp_path / "rope.gguf", "llama.rope.scaling."
     path.write_bytes(with_floats(tiny("q4_0"), [(scaling + "attn_factor", 1), (scaling + "yarn_beta_fast", 32)]))
     assert report(path)["runs"]["ok"]
@@ -118,8 +116,7 @@ def test_rope_settings_that_are_not_computed_are_refused(tiny, tmp_path):
         assert name in report(path)["runs"]["why_not"]
 
 
-@needs_golden
-def test_yarn_settings_that_are_not_computed_are_refused(tmp_path):
+def test_unsupported_yarn_settings_are_refused(tmp_path):
     for file in (GOLDEN / "models/llama_yarn").iterdir():
         (tmp_path / file.name).symlink_to(file)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -144,7 +141,20 @@ def test_a_file_cannot_write_to_the_terminal(tmp_path):
     assert not report(path)["runs"]["ok"]
 
 
-def test_a_pipe_is_no_model(tmp_path):
-    os.mkfifo(tmp_path / "x.gguf")  # nobody ever writes to it
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "x.gguf")  # has no writer
     done = quire("inspect", tmp_path / "x.gguf", timeout=20)
     assert done.returncode == 1 and "not a regular file" in done.stderr
+
+
+def test_a_directory_without_a_model_is_explained(tmp_path):
+    done = inspect(tmp_path)
+    assert done.returncode == 1 and f"{tmp_path} is not a model directory (no config.json); pass a .gguf file" in done.stderr
+
+
+def test_inspect_refuses_what_loading_refuses(tiny, tmp_path):
+    path = tmp_path / "renamed.gguf"
+    path.write_bytes(tiny("q4_0").read_bytes().replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_up.weighs"))
+    why_not = report(path)["runs"]["why_not"]
+    load = quire("bench", "-m", path, "-p", "4", "-n", "0")
+    assert "blk.1.ffn_up.weight" in why_not and load.returncode == 1 and load.stderr == f"quire: {why_not}\n"

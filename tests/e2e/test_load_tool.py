@@ -1,4 +1,4 @@
-"""quire bench serve: against scripted servers, and against the real one, whose own counters say what happened."""
+"""quire bench serve against the real server, whose own counters say what happened."""
 
 import json
 import urllib.request
@@ -19,13 +19,9 @@ def counters(server):
             for name in ("prompt_tokens_total", "generation_tokens_total", "request_success_total")}
 
 
-def test_selftest():
-    assert "FAILED" not in bench("--selftest").stdout
-
-
 @pytest.mark.parametrize("how", [["-c", 3], ["--rate", 20]])
 @pytest.mark.parametrize("prompts", ["tokens", "text", "chat"])
-def test_counts_are_the_servers_own(server, how, prompts):
+def test_counts_match_the_servers_own(server, how, prompts):
     before = counters(server)
     r = json.loads(bench("--url", server.base, *how, "-n", 6, "-i", 40, "-o", 5, "--warmup", 0, "--json", "--prompts", prompts).stdout)
     after = {name: value - before[name] for name, value in counters(server).items()}
@@ -40,19 +36,19 @@ def test_counts_are_the_servers_own(server, how, prompts):
     assert 0 < r["ttft_ms"]["p50"] <= r["e2e_ms"]["p50"]
 
 
-def test_a_trace_in_its_own_time(server, tmp_path):
+def test_a_trace_sets_lengths_and_times(server, tmp_path):
     trace = tmp_path / "trace.csv"
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.0,30,4\n2023-11-16 18:15:56.0,9000,3\n")
     samples = tmp_path / "samples"
     out = bench("--url", server.base, "--trace", trace, "--time-scale", 0.1, "--max-input", 100, "--samples", samples, "--slo", "e2e=60s").stdout
-    assert "(1 of 2 cut)" in out and "2 of 2 within the service level" in out
+    assert "(1 of 2 shortened)" in out and "2 of 2 within the service level" in out
     first, second = map(json.loads, samples.read_text().splitlines())
     assert (first["input_tokens"], first["output_tokens"]) == (30, 4)
     assert (second["input_tokens"], second["output_tokens"]) == (100, 3)
     assert second["intended"] == 1.0 and 1.0 <= second["sent"] < 2.0
 
 
-def test_failures_end_with_1_and_say_why(server):
+def test_failures_exit_with_1_and_a_reason(server):
     done = bench("--url", server.base, "-c", 1, "-n", 2, "-i", 3000, "-o", 4, "--warmup", 0, code=1)
     assert "2 x HTTP 400" in done.stdout and "2 of 2 requests failed" in done.stderr
     assert "is a server running there" in bench("--url", "http://127.0.0.1:9", "-c", 1, code=1).stderr
@@ -61,7 +57,7 @@ def test_failures_end_with_1_and_say_why(server):
     bench("--url", server.base, code=2)
 
 
-def test_samples_that_cannot_be_written_are_said_before_the_run(server, tmp_path):
+def test_an_unwritable_samples_file_is_reported_before_the_run(server, tmp_path):
     before = counters(server)
     done = bench("--url", server.base, "-c", 1, "-n", 1, "--samples", tmp_path, code=1)
     assert f"--samples {tmp_path}" in done.stderr and counters(server) == before

@@ -1,4 +1,4 @@
-"""The prefix cache over HTTP, and over a kill -9."""
+"""The prefix cache over HTTP, across kill -9, and with a damaged folder."""
 
 import signal
 import threading
@@ -17,7 +17,13 @@ def ask(server, text, salt=None):
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def test_a_prefix_is_computed_once_and_salts_keep_it_apart(start_server):
+def learn_costs(server):
+    """Computes prompts, so that the engine knows that loading their pages is faster."""
+    for word in ("one", "two", "three"):
+        ask(server, f"{word}, " * 150)
+
+
+def test_a_prefix_is_computed_once_per_salt(start_server):
     server = start_server("--log-level", "warning")
     cold, found = ask(server, PREFIX + "What is the sea?")
     assert found == 0
@@ -29,7 +35,7 @@ def test_a_prefix_is_computed_once_and_salts_keep_it_apart(start_server):
     assert salted == cold and found == 0
 
 
-def test_after_kill_9_of_a_busy_server_the_prefix_is_a_hit_and_answers_are_right(start_server, tmp_path):
+def test_a_prefix_survives_kill_9_of_a_busy_server(start_server, tmp_path):
     flags = ("--cache-dir", str(tmp_path / "pages"), "--cache-size", "1GiB", "--log-level", "warning")
     server = start_server(*flags)
     questions = [PREFIX + f"What is number {i}?" for i in range(6)]
@@ -51,10 +57,37 @@ def test_after_kill_9_of_a_busy_server_the_prefix_is_a_hit_and_answers_are_right
         thread.join()
 
     again = start_server(*flags)
-    ask(again, "Count to ten: one, two,")  # the first steps teach what computing costs
+    learn_costs(again)
     for question, expected in zip(questions, right):
         text, found = ask(again, question)
         assert text == expected
         assert found > 600
     code, log = again.stop()
     assert code == 0, log
+
+
+def test_warnings_about_the_cache_folder_are_logged_once(start_server, tmp_path):
+    pages = tmp_path / "pages"
+    flags = ("--cache-dir", str(pages), "--log-level", "warning")
+    server = start_server(*flags)
+    right, _ = ask(server, PREFIX)
+    code, log = server.stop()
+    assert code == 0 and str(pages) not in log, log
+    damaged = sorted(pages.glob("*.page"))
+    assert len(damaged) > 16
+    for file in damaged:
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    (pages / "notes.txt").write_text("not a page")
+
+    again = start_server(*flags)
+    learn_costs(again)
+    text, found = ask(again, PREFIX)
+    assert text == right and found == 0
+    code, log = again.stop()
+    assert code == 0, log
+    warnings = [line for line in log.splitlines() if str(pages) in line]
+    assert sum("notes.txt is not a file of the cache" in line for line in warnings) == 1, log
+    assert any("has a wrong checksum; it was removed" in line for line in warnings), log
+    assert len(warnings) == len(set(warnings)) <= 17, log

@@ -128,7 +128,7 @@ def test_a_full_context_is_said():
 
 
 def test_seeds_are_taken_as_they_are_written(tmp_path):
-    for command in [["synth", "-o", tmp_path / "x.gguf"], ["bench", "serve", "--selftest"]]:
+    for command in [["synth", "-o", tmp_path / "x.gguf"], ["bench", "serve", "--url", "http://127.0.0.1:9", "-c", "1"]]:
         for seed in ["-1", "010", "18446744073709551616"]:
             assert quire(*command, "--seed", seed).returncode == 2
 

@@ -1,4 +1,4 @@
-"""What clients do wrong, and how a server ends."""
+"""Wrong requests, and how a server ends."""
 
 import http.client
 import json
@@ -78,12 +78,12 @@ def test_allowed_tokens_and_bad_words(server):
     letters = [post(server, "/tokenize", {"prompt": letter, "add_special_tokens": False})[1]["tokens"][0] for letter in "abc"]
     status, answer = write(allowed_token_ids=letters)
     assert status == 200 and set(answer["choices"][0]["text"]) <= set("abc")
-    # Where nothing may follow, the answer ends.
+    # If no token is left to choose, the answer ends.
     status, answer = write(allowed_token_ids=letters[:1], bad_words=["a"])
     assert status == 200 and answer["choices"][0]["text"] == "" and answer["choices"][0]["finish_reason"] == "stop"
 
 
-def test_tools_are_refused_in_the_client_too(client):
+def test_the_openai_client_reports_that_tools_are_refused(client):
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     with pytest.raises(openai.BadRequestError, match="tools"):
         client.chat.completions.create(model="smollm2", messages=HI, tools=tools)
@@ -100,7 +100,7 @@ def test_harmless_fields_are_accepted(server):
     assert status == 200
 
 
-def test_nonsense(server):
+def test_nonsense_is_refused_and_the_server_keeps_running(server):
     assert post(server, "/v1/chat/completions", "{")[0] == 400
     assert post(server, "/v1/chat/completions", b"\xff\xfe")[0] == 400
     assert post(server, "/v1/chat/completions", "[" * 100_000)[0] == 400
@@ -114,7 +114,7 @@ def test_nonsense(server):
     assert get(server, "/health") == (200, '{"status":"ok"}')
 
 
-def test_metrics_count(server):
+def test_metrics_count_tokens_and_answers(server):
     tokens, answers = metric(server, "generation_tokens_total"), metric(server, "request_success_total")
     post(server, "/v1/completions", {"prompt": "a", "max_tokens": 7, "ignore_eos": True})
     assert metric(server, "generation_tokens_total") == tokens + 7
@@ -126,7 +126,7 @@ def test_metrics_count(server):
 def test_a_disconnect_cancels(server, stream):
     body = json.dumps({"prompt": "Once", "max_tokens": 2000, "ignore_eos": True, "stream": stream}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
-        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         assert eventually(lambda: metric(server, "num_requests_running") == 1)
     assert eventually(lambda: metric(server, "num_requests_running") == 0, seconds=2)
 
@@ -136,7 +136,7 @@ def start_long_stream(running):
     return client.completions.create(model="smollm2", prompt="Once", max_tokens=60, stream=True, temperature=0, extra_body={"ignore_eos": True})
 
 
-def test_sigterm_lets_answers_end(start_server):
+def test_sigterm_lets_answers_finish(start_server):
     running = start_server()
     chunks = iter(start_long_stream(running))
     next(chunks)
@@ -145,7 +145,7 @@ def test_sigterm_lets_answers_end(start_server):
     assert running.stop()[0] == 0
 
 
-def test_after_the_grace_a_stream_ends_with_an_error(start_server):
+def test_a_stream_that_outlasts_the_grace_ends_with_an_error(start_server):
     running = start_server("--grace", "0")
     client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=120)
     stream = client.completions.create(model="smollm2", prompt="Once", max_tokens=900, stream=True, extra_body={"ignore_eos": True})
@@ -157,7 +157,7 @@ def test_after_the_grace_a_stream_ends_with_an_error(start_server):
     assert running.stop()[0] == 0
 
 
-def test_beyond_the_queue_is_a_429(start_server):
+def test_a_full_queue_is_a_429(start_server):
     running = start_server("--max-num-seqs", "1", "--max-queue", "1")
     threads = [threading.Thread(target=lambda: list(start_long_stream(running))) for _ in range(2)]
     for thread in threads:
@@ -175,7 +175,7 @@ def test_a_port_in_use_is_one_clear_line(server):
     assert "in use" in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
 
 
-def test_a_reload_without_files_and_a_reader_that_left_change_nothing(start_server):
+def test_sighup_without_files_and_sigpipe_change_nothing(start_server):
     running = start_server()
     running.process.send_signal(signal.SIGHUP)
     running.process.send_signal(signal.SIGPIPE)
@@ -184,15 +184,23 @@ def test_a_reload_without_files_and_a_reader_that_left_change_nothing(start_serv
     assert code == 0 and "SIGHUP: there are no files" in log
 
 
+def test_warnings_of_the_engine_reach_the_log(start_server, tmp_path):
+    (tmp_path / "stranger").write_text("not a page")
+    running = start_server("--cache-dir", str(tmp_path), "--cache-size", "64MiB", "--log-level", "warning", "--log-format", "json")
+    code, log = running.stop()
+    warnings = [record for record in map(json.loads, log.splitlines()) if record["level"] == "warning"]
+    assert code == 0 and any(f"{tmp_path}/stranger" in record["message"] for record in warnings), log
+
+
 def peak_mib(running, ask):
-    """Of the server's memory while it answers."""
+    """The server's peak memory while it answers."""
     process = pathlib.Path("/proc") / str(running.process.pid)
-    (process / "clear_refs").write_text("5")  # the peak begins anew
+    (process / "clear_refs").write_text("5")  # resets the peak
     ask()
     return int(re.search(r"VmHWM:\s+(\d+)", (process / "status").read_text()).group(1)) >> 10
 
 
-def test_the_strings_of_millions_of_tokens_take_little_memory(start_server):
+def test_strings_of_millions_of_tokens_take_little_memory(start_server):
     running = start_server()
     body = {"prompt": "1" * 4_000_000}  # a token each
     ids = peak_mib(running, lambda: post(running, "/tokenize", body))
@@ -206,7 +214,7 @@ def test_the_strings_of_millions_of_tokens_take_little_memory(start_server):
     assert strings < ids + 60, (ids, strings)
 
 
-def test_it_says_the_url_once(start_server):
+def test_it_prints_the_url_once(start_server):
     running = start_server()
     time.sleep(0.1)
     running.process.send_signal(signal.SIGINT)

@@ -1,5 +1,5 @@
 // links: format quant
-// Any bytes give an Error or a file whose values and tensors can all be read.
+// Any bytes give an Error, or a file whose values and tensors can all be read.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // links: server
-// Bodies of requests: whatever the bytes, a request or an ApiError whose body is JSON. The first byte chooses the API.
+// Any bytes as a request's body give a request or an ApiError with a JSON body. The first byte chooses the API.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,5 @@
 // links: text
-// A hostile template for a fixed chat renders or ends in an Error, in bounded time and memory.
+// Any template over a fixed chat renders or fails with an Error, within bounded time and memory.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 // links: kv
-// Any bytes as a page file: it is refused, or it is what would be written for the page that it gives. A first byte that
-// is odd makes the rest a difference from a whole file, so that checksums are got past.
+// Reads any bytes as a page file: either it is refused, or it is exactly what would be written for the page it
+// contains. If the first byte is odd, the rest is XORed onto a valid file, to get past the checksum.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // links: format
-// Any bytes give an Error or a file whose tensors can all be read. The bytes are also read as plain JSON.
+// Any bytes give an Error, or a file whose tensors can all be read. Bytes that are JSON also go through the accessor.
 #include <cstddef>
 #include <cstdint>
 

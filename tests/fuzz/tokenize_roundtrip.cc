@@ -1,6 +1,6 @@
 // links: text
-// Byte-level BPE restores every well-formed text, whatever its merges, and streaming equals decode. The first bytes
-// choose the merges and the pre-tokenizer; the rest is the text.
+// Byte-level BPE restores every well-formed text, whatever its merges, and streaming gives the same text as decoding. The
+// first bytes choose the merges and the pre-tokenizer, the rest is the text.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // links: text
-// Any bytes as a tokenizer.json give an Error or a tokenizer that encodes and decodes without a crash.
+// Any bytes as a tokenizer.json give an Error, or a tokenizer that encodes and decodes without crashing.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

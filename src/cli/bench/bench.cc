@@ -1,4 +1,4 @@
-// quire bench: prefill and decode rates, beside what this machine could do in the same minute.
+// quire bench: prefill and decode rates, compared with the machine's limits measured in the same run.
 
 #include "cli/bench/bench.h"
 
@@ -37,14 +37,17 @@ std::vector<BenchTest> tests_of(const BenchOptions& o) {
   return tests;
 }
 
-void measure_speed(const BenchOptions& o, const std::vector<BenchTest>& tests, BenchReport& report) {
+void measure_speed(const BenchOptions& o, const std::vector<BenchTest>& tests, Progress& progress,
+                   BenchReport& report) {
   EngineOptions engine = o.engine;
   engine.max_num_seqs = *std::max_element(o.batches.begin(), o.batches.end());
+  engine.max_num_batched_tokens = std::max(engine.max_num_batched_tokens, engine.max_num_seqs);
   if (engine.max_model_len == 0) {
     for (const BenchTest& test : tests) engine.max_model_len = std::max(engine.max_model_len, test.depth + test.tokens);
   }
+  progress.stage("loading " + engine.model);
   LoadedModel model(engine);
-  ModelBench bench(model, tests);
+  ModelBench bench(model, tests, progress);
   report.model = model.info;
   report.results = bench.run(o.repetitions);
   if (!o.profile) return;
@@ -54,11 +57,14 @@ void measure_speed(const BenchOptions& o, const std::vector<BenchTest>& tests, B
 
 void run_bench(const BenchOptions& o) {
   const std::vector<BenchTest> tests = tests_of(o);
-  if (o.quality && o.text.empty()) throw CLI::RequiredError("--quality: --text");
-  if (tests.empty() && !o.quality) throw invalid("-p 0 and -n 0 leave nothing to measure");
+  if (o.quality && o.text.empty()) throw CLI::RequiredError("--text (for --quality)");
+  if (tests.empty() && !o.quality) throw invalid("-p 0 -n 0 leaves nothing to measure; add --quality or give lengths");
   BenchReport report;
-  if (!tests.empty()) measure_speed(o, tests, report);
-  if (o.quality) report.quality = measure_quality(o.engine, o.text, o.quality_tokens);
+  {
+    Progress progress;
+    if (!tests.empty()) measure_speed(o, tests, progress, report);
+    if (o.quality) report.quality = measure_quality(o.engine, o.text, o.quality_tokens, progress);
+  }
   if (o.json)
     std::printf("%s\n", to_json(report).dump(2).c_str());
   else
@@ -69,29 +75,37 @@ void run_bench(const BenchOptions& o) {
 
 void add_bench_command(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App* command = app.add_subcommand(
-      "bench", "Measure prefill and decode, beside the machine's read bandwidth and multiply rate in the same run");
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure prefill and decode speed, and compare it with the limits of this machine");
   add_model_options(*command, o->engine);
-  command->get_option("--model")->required(false);  // the commands below have their own, or none
-  const auto list = [&](const char* name, std::vector<int>& values, const char* what, int least) {
-    command->add_option(name, values, what)->delimiter(',')->check(CLI::Range(least, 1 << 24))->capture_default_str();
+  command->get_option("--model")->required(false);  // subcommands have their own, or none
+  const auto list = [&](const char* name, std::vector<int>& values, const char* help, int least) {
+    command->add_option(name, values, help)->delimiter(',')->check(CLI::Range(least, 1 << 24))->capture_default_str();
   };
-  list("-p,--prompt", o->prompts, "prompt lengths (512,4096,8192); 0: none", 0);
-  list("-n,--generate", o->generate, "tokens to decode; 0: none", 0);
-  list("-d,--depth", o->depths, "tokens already in the cache, for prefill and decode", 0);
-  list("-b,--batch", o->batches, "sequences that decode together", 1);
-  command->add_option("-r,--repetitions", o->repetitions, "samples of each test, taken in turns; the median counts")
+  list("-p,--prompt", o->prompts, "prompt lengths to prefill, as 512,4096; 0: none", 0);
+  list("-n,--generate", o->generate, "numbers of tokens to decode; 0: none", 0);
+  list("-d,--depth", o->depths, "tokens already in the KV cache, for prefill and decode", 0);
+  list("-b,--batch", o->batches, "numbers of sequences that decode together", 1);
+  command->add_option("-r,--repetitions", o->repetitions, "samples per test; tests take turns, the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--profile", o->profile,
-                    "where the time of a step goes, operation by operation, beside each one's limit");
-  command->add_flag("--quality", o->quality,
-                    "what rounding costs: KL divergence and perplexity beside --activations f32 --kv-cache-dtype f32");
-  command->add_option("--text", o->text, "the text file for --quality")->check(CLI::ExistingFile);
-  command->add_option("--quality-tokens", o->quality_tokens, "of the text, from its beginning")
+  command->add_flag("--json", o->json, "print the results as a JSON object");
+  constexpr const char* kMoreGroup = "Profile and quality";
+  command
+      ->add_flag("--profile", o->profile, "also show the time of each operation in a step, and its share of the limit")
+      ->group(kMoreGroup);
+  command
+      ->add_flag("--quality", o->quality,
+                 "also compare the output with --activations f32 --kv-cache-dtype f32: KL divergence and perplexity")
+      ->group(kMoreGroup);
+  command->add_option("--text", o->text, "text file for --quality (UTF-8)")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile)
+      ->group(kMoreGroup);
+  command->add_option("--quality-tokens", o->quality_tokens, "tokens of the text to compare, from its beginning")
       ->check(CLI::Range(2, 1 << 20))
+      ->group(kMoreGroup)
       ->capture_default_str();
-  command->add_flag("--json", o->json, "print one JSON object");
   command->require_subcommand(0, 1);
   for (const auto add : kBenchCommands) add(*command);
   command->callback([o, command] {

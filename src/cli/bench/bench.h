@@ -1,5 +1,4 @@
-// What hangs below `quire bench`. A command of its own (`quire bench kernels`) lies in a file of its own,
-// bench_NAME.cc, and adds itself like those of commands.h.
+// The subcommands of `quire bench`: one per file, each adding itself like those of commands.h.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// quire bench kernels: one linear at a time, for each type, shape and number of rows, beside the machine's limits.
+// quire bench kernels: single linear layers by type, shape and number of rows, compared with the machine's limits.
 
 #include <fmt/format.h>
 
@@ -14,6 +14,10 @@
 #include "cli/bench/limits.h"
 #include "cli/bench/report.h"
 #include "cli/engine_options.h"
+#include "cli/progress.h"
+#include "cli/text_table.h"
+#include "cli/weight_type.h"
+#include "engine/dtype_names.h"
 #include "model/synth.h"
 
 namespace quire {
@@ -37,33 +41,18 @@ Shape parse_shape(const std::string& text) {
   if (std::sscanf(text.c_str(), "%dx%d%n", &shape.outputs, &shape.inputs, &end) != 2 ||
       static_cast<size_t>(end) != text.size() || shape.outputs < 1 || shape.inputs < 1 || shape.outputs > 1 << 20 ||
       shape.inputs > 1 << 20)
-    throw invalid("--shapes '{}': outputs x inputs, as in 8192x2048, each from 1 to {}", text, 1 << 20);
+    throw invalid("--shapes {} must have the form OUTPUTSxINPUTS, as 8192x2048, each between 1 and {}", text, 1 << 20);
   return shape;
 }
 
 std::vector<TensorType> parse_types(const std::vector<std::string>& names) {
+  if (names.empty()) return loadable_weight_types();
   std::vector<TensorType> types;
-  std::string known;
-  for (const TensorTypeInfo& t : tensor_types()) {
-    if (!t.loadable) continue;
-    known += (known.empty() ? "" : ", ") + std::string(t.name);
-    if (names.empty()) types.push_back(t.type);
-  }
-  for (std::string text : names) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    const auto type = tensor_type_from_name(text);
-    if (!type || !info(*type).loadable) throw invalid("--types '{}': there are {}", text, known);
-    types.push_back(*type);
-  }
+  for (const std::string& name : names) types.push_back(parse_weight_type("--types", name));
   return types;
 }
 
-Activations parse_definition(const std::string& name) {
-  return name == "f32" ? Activations::kF32 : name == "bf16" ? Activations::kBf16 : Activations::kInt8;
-}
-
-// Copies of one matrix, together far larger than the caches, so that each use in turn comes from memory.
+// Copies of one matrix, together far larger than the CPU's caches. Using them in turn reads each from memory.
 class Copies {
  public:
   Copies(TensorType type, Shape shape, size_t least_bytes, Team& team)
@@ -73,7 +62,7 @@ class Copies {
     memory_ = LargeBuffer(count_ * bytes);
     const float sigma = 1 / std::sqrt(static_cast<float>(shape.inputs));
     const auto source = synthetic_matrix(type, shape.outputs, shape.inputs, sigma, 1);
-    // By panels, as load_weights() does it: whoever packs a panel owns its memory.
+    // By panels, as load_weights() does: the thread that packs a panel is the first to touch its memory.
     const int panels = matrix_.panels(), pieces = std::min(panels, team.size() * 8);
     for (size_t copy = 0; copy < count_; ++copy) {
       std::byte* data = memory_.data() + copy * bytes;
@@ -111,7 +100,7 @@ struct KernelResult {
   Samples seconds, of_limit;
 };
 
-// Quantized rows of inputs, as the kernel set wants them, and room for outputs.
+// Quantized input rows in the layout of the kernel set, and memory for the outputs.
 class Operands {
  public:
   Operands(const Compute& compute, Shape shape, Activations to, int rows)
@@ -139,7 +128,7 @@ class Operands {
   LargeBuffer blocks_, y_;
 };
 
-// Long enough that a clock read and a loop's start do not count: a few milliseconds.
+// Long enough to make clock reads and loop starts negligible.
 constexpr double kSampleSeconds = 0.005;
 
 std::vector<KernelResult> measure(const KernelsOptions& o, const Compute& compute, TensorType type, Shape shape,
@@ -188,20 +177,24 @@ nlohmann::ordered_json to_json(const KernelResult& r) {
           {"of_limit", r.of_limit.median()}};
 }
 
-void print_row(const KernelResult& r, const MachineRates& machine) {
-  const double seconds = r.seconds.median();
-  const double multiply_adds = r.work.total_multiply_adds();
-  const bool reading =
-      r.work.bytes / machine.bandwidth > multiply_adds / machine.multiply_adds[static_cast<size_t>(r.activations)];
-  std::printf("| %s | %s | %dx%d | %d | %.1f | %.1f | %.2f | %.0f %% | %s |\n", name(r.type).data(),
-              name(r.activations).data(), r.shape.outputs, r.shape.inputs, r.rows, 1e6 * seconds,
-              multiply_adds / seconds / 1e9, r.work.bytes / seconds / 1e9, 100 * r.of_limit.median(),
-              reading ? "reads" : "multiplies");
+void print_table(const std::vector<KernelResult>& results, const MachineRates& machine) {
+  TextTable table({"type", "activations", "shape", "rows", "us", "GMAC/s", "GB/s", "of limit", "bound by"}, 3);
+  for (const KernelResult& r : results) {
+    const double seconds = r.seconds.median(), multiply_adds = r.work.total_multiply_adds();
+    const bool reading =
+        r.work.bytes / machine.bandwidth > multiply_adds / machine.multiply_adds[static_cast<size_t>(r.activations)];
+    table.add({std::string(name(r.type)), std::string(name(r.activations)),
+               fmt::format("{}x{}", r.shape.outputs, r.shape.inputs), fmt::format("{}", r.rows),
+               fmt::format("{:.1f}", 1e6 * seconds), fmt::format("{:.1f}", multiply_adds / seconds / 1e9),
+               fmt::format("{:.2f}", r.work.bytes / seconds / 1e9), fmt::format("{:.0f} %", 100 * r.of_limit.median()),
+               reading ? "memory" : "compute"});
+  }
+  std::printf("%s", table.text().c_str());
 }
 
 void run_kernels(const KernelsOptions& o) {
   Team team(o.threads > 0 ? o.threads : usable_cores());
-  const Compute compute{choose_kernels(o.kernels), team, parse_definition(o.activations)};
+  const Compute compute{choose_kernels(o.kernels), team, *find_value(kActivationsNames, o.activations)};
   const std::vector<TensorType> types = parse_types(o.types);
   std::vector<Shape> shapes;
   for (const std::string& text : o.shapes) shapes.push_back(parse_shape(text));
@@ -211,18 +204,24 @@ void run_kernels(const KernelsOptions& o) {
     if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
     for (const Shape& shape : shapes) {
       if (static_cast<uint32_t>(shape.inputs) % info(type).block_elements != 0)
-        throw invalid("{} inputs are no whole number of blocks of {}, which hold {}", shape.inputs, name(type),
-                      info(type).block_elements);
+        throw invalid("--shapes {}x{} does not fit {}: inputs must be a multiple of {}", shape.outputs, shape.inputs,
+                      name(type), info(type).block_elements);
     }
   }
 
   MachineProbe machine(compute, units);
   std::vector<MachineRates> probed;
   std::vector<KernelResult> results;
-  for (const TensorType type : types) {
-    for (const Shape& shape : shapes) {
-      const auto some = measure(o, compute, type, shape, machine, probed);
-      results.insert(results.end(), some.begin(), some.end());
+  {
+    Progress progress;
+    progress.stage("measuring");
+    size_t done = 0;
+    for (const TensorType type : types) {
+      for (const Shape& shape : shapes) {
+        progress.step(done++, types.size() * shapes.size(), name(type));
+        const auto some = measure(o, compute, type, shape, machine, probed);
+        results.insert(results.end(), some.begin(), some.end());
+      }
     }
   }
   const MachineRates rates = median_of(probed);
@@ -236,12 +235,9 @@ void run_kernels(const KernelsOptions& o) {
     std::printf("%s\n", out.dump(2).c_str());
     return;
   }
-  std::printf("%s, %s kernels, %d threads; %.1f GB/s, %s in this run\n\n", cpu_name().c_str(),
-              compute.kernels.name.data(), team.size(), rates.bandwidth / 1e9, describe_multiply_rates(rates).c_str());
-  std::printf(
-      "| type | activations | outputs x inputs | rows | us | GMAC/s | GB/s | of the limit | which |\n"
-      "|---|---|---|--:|--:|--:|--:|--:|---|\n");
-  for (const KernelResult& r : results) print_row(r, rates);
+  std::printf("%s\n%s kernels, %d threads\nlimit: %s\n\n", cpu_name().c_str(), compute.kernels.name.data(), team.size(),
+              describe(rates).c_str());
+  print_table(results, rates);
 }
 
 }  // namespace
@@ -249,27 +245,39 @@ void run_kernels(const KernelsOptions& o) {
 void add_bench_kernels_command(CLI::App& bench) {
   auto o = std::make_shared<KernelsOptions>();
   CLI::App* command = bench.add_subcommand(
-      "kernels", "Measure linears by type, shape and rows, beside the machine's read bandwidth and multiply rate");
-  command->add_option("--types", o->types, "weight types (q4_0,q4_k,bf16); default: all there are")->delimiter(',');
-  command->add_option("--shapes", o->shapes, "outputs x inputs of the weights")->delimiter(',')->capture_default_str();
-  command->add_option("-M,--rows", o->rows, "rows of inputs: sequences that decode, or tokens of a prompt")
+      "kernels", "Measure linear layers by weight type, shape and rows, and compare them with the machine's limits");
+  command->add_option("--types", o->types, "weight types, as q4_0,bf16 (default: all)")
+      ->type_name("TYPE,...")
+      ->delimiter(',');
+  command->add_option("--shapes", o->shapes, "weight shapes, as OUTPUTSxINPUTS")
+      ->type_name("SHAPE,...")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("-M,--rows", o->rows, "input rows: sequences that decode, or tokens of a prompt")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  command->add_option("-t,--threads", o->threads, "threads; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))
+  command->add_option("-t,--threads", o->threads, "threads; 0: all usable cores")
+      ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
-  add_kernels_option(*command, o->kernels);
-  command->add_option("--activations", o->activations, "what inputs are rounded to (docs/exactness.md)")
+  command
+      ->add_option("--activations", o->activations,
+                   "data type that the inputs of linear layers are rounded to (docs/exactness.md)")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();
-  command->add_option("-r,--repetitions", o->repetitions, "samples of each, taken in turns; the median counts")
+  command->add_flag("--json", o->json, "print the results as a JSON object");
+  add_kernels_option(*command, o->kernels);
+  constexpr const char* kMeasurementGroup = "Measurement";
+  command->add_option("-r,--repetitions", o->repetitions, "samples per case; cases take turns, the median counts")
       ->check(CLI::Range(1, 1000))
+      ->group(kMeasurementGroup)
       ->capture_default_str();
-  command->add_option("--memory", o->megabytes, "MiB of copies of a matrix that are read in turn: more than the caches")
+  command
+      ->add_option("--memory", o->megabytes,
+                   "MiB of copies of each matrix, read in turn; must exceed the CPU's caches to measure memory")
       ->check(CLI::Range(1, 1 << 16))
+      ->group(kMeasurementGroup)
       ->capture_default_str();
-  command->add_flag("--json", o->json, "print one JSON object");
   command->callback([o] { run_kernels(*o); });
 }
 

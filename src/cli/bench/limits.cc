@@ -62,7 +62,7 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
     of(StepOp::kDown) += linear_work(w.down.weight, mode, rows);
 
     const int window = config.windows[static_cast<size_t>(layer)];
-    double seen = 0;  // tokens, by all rows
+    double seen = 0;  // tokens that all rows attend to
     for (const Row& row : batch.rows) seen += window > 0 ? std::min(window, row.position + 1) : row.position + 1;
     of(StepOp::kAttention).multiply_adds[static_cast<size_t>(attention_unit(kv))] +=
         2.0 * config.heads * config.head_dim * seen;

@@ -1,4 +1,4 @@
-// What an operation has to read and multiply, and how long this machine needs for that at best.
+// How much an operation must read and multiply, and the least time this machine needs for it.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/dtype_names.h"
 #include "kernels/kernels.h"
 #include "kernels/probe.h"
 #include "model/config.h"
@@ -23,55 +24,50 @@ double seconds_of(const Body& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Of one thing measured several times; not empty when asked.
+// Repeated measurements of one quantity. The statistics need at least one.
 struct Samples {
   std::vector<double> values;
 
   void add(double value) { values.push_back(value); }
-  double median() const;  // of an even number, the mean of the two in the middle
+  double median() const;  // of an even number: the mean of the middle two
   double low() const;
   double high() const;
 };
 
-// As --activations spells it.
-constexpr std::string_view name(Activations a) {
-  return a == Activations::kF32 ? "f32" : a == Activations::kBf16 ? "bf16" : "int8";
-}
-
 struct Work {
-  double bytes = 0;                          // weights, keys and values, each read once
-  std::array<double, 3> multiply_adds = {};  // by Activations: by what is multiplied
+  double bytes = 0;                          // of weights, keys and values, each read once
+  std::array<double, 3> multiply_adds = {};  // indexed by Activations: the type of the products
 
   double total_multiply_adds() const { return multiply_adds[0] + multiply_adds[1] + multiply_adds[2]; }
   Work& operator+=(const Work& other);
 };
 
 struct MachineRates {
-  double bandwidth = 0;                      // bytes a second
-  std::array<double, 3> multiply_adds = {};  // a second, by Activations; 0: not measured
+  double bandwidth = 0;                      // bytes per second
+  std::array<double, 3> multiply_adds = {};  // per second, indexed by Activations; 0: not measured
 };
 
-MachineRates median_of(std::span<const MachineRates> all);  // of each rate; not empty
+MachineRates median_of(std::span<const MachineRates> all);  // of each rate by itself; `all` is not empty
 
-// The longer of reading and multiplying, which can go on at the same time. `work` multiplies only what was measured.
+// The longer of reading and multiplying, which can overlap. `rates` must include every unit that `work` uses.
 double least_seconds(const Work& work, const MachineRates& rates);
 
-// Of a linear of `rows` rows under --activations `mode`.
+// Work of a linear layer on `rows` rows with --activations `mode`.
 Work linear_work(const PackedMatrix& weights, Activations mode, int rows);
 
-// What kernels multiply in attention over a cache of this type: the unit that `--activations` of the same name uses.
+// The unit that attention over a cache of this type multiplies with.
 constexpr Activations attention_unit(KvType type) {
   return type == KvType::kBf16 ? Activations::kBf16 : Activations::kF32;
 }
 
-// Of each operation of a step; those that only touch activations, which stay in the caches, have none.
+// Work of each operation of a step. Operations on activations alone have none, as activations stay in the CPU's caches.
 std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& weights, Activations mode, KvType kv,
                                      const Batch& batch);
 
-// The probes of src/kernels/probe.h, run again and again beside what is measured. Compute's team outlives it.
+// Runs the probes of kernels/probe.h next to each measurement. Compute's team must outlive it.
 class MachineProbe {
  public:
-  // For the units that are multiplied with.
+  // `units`: the multiply units to probe.
   MachineProbe(const Compute& compute, std::vector<Activations> units);
   MachineRates measure();
 

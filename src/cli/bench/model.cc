@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// What the model's linears and attention multiply with.
+// The multiply units that the model's linear layers and attention use.
 std::vector<Activations> units_of(const LoadedModel& model) {
   const Activations mode = model.decoder->compute().activations;
   std::array<bool, 3> used{};
@@ -31,7 +31,7 @@ Work total(const std::array<Work, kStepOps>& work) {
   return sum;
 }
 
-constexpr int kWarmTokens = 128;  // computed once before a test's first sample
+constexpr int kWarmTokens = 128;  // computed before the first sample of a test
 
 }  // namespace
 
@@ -51,13 +51,15 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
   return fixed / steps;
 }
 
-ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests)
+ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress)
     : model_(model),
       compute_(model.decoder->compute()),
       tests_(std::move(tests)),
       machine_(compute_, units_of(model)),
-      scratch_(static_cast<size_t>(model.team.size())) {
+      scratch_(static_cast<size_t>(model.team.size())),
+      progress_(progress) {
   reserve();
+  progress_.stage("filling the KV cache");
   for (const BenchTest& test : tests_) {
     for (int s = 0; s < test.batch; ++s) fill(s, test.depth);
   }
@@ -67,8 +69,11 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
   std::vector<BenchResult> results;
   std::vector<std::vector<MachineRates>> machine(tests_.size());
   for (const BenchTest& test : tests_) results.push_back({.test = test, .rates = {}, .limits = {}, .of_limit = {}});
+  const auto samples = static_cast<size_t>(repetitions) * tests_.size();
+  progress_.stage("measuring");
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     for (size_t t = 0; t < tests_.size(); ++t) {
+      progress_.step(static_cast<size_t>(repetition) * tests_.size() + t, samples);
       const BenchTest& test = tests_[t];
       BenchResult& r = results[t];
       if (repetition == 0) run_test(test, std::min(test.tokens, kWarmTokens));
@@ -97,8 +102,11 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
 
 std::vector<BenchProfile> ModelBench::profile(int repetitions) {
   std::vector<std::vector<BenchProfile>> runs(tests_.size());
+  const auto samples = static_cast<size_t>(repetitions) * tests_.size();
+  progress_.stage("profiling");
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     for (size_t t = 0; t < tests_.size(); ++t) {
+      progress_.step(static_cast<size_t>(repetition) * tests_.size() + t, samples);
       const BenchTest& test = tests_[t];
       const MachineRates rates = machine_.measure();
       const bool decode = test.kind == BenchTest::Kind::kDecode;
@@ -146,8 +154,8 @@ void ModelBench::reserve() {
   int sequences = 0;
   for (const BenchTest& test : tests_) {
     if (test.depth + test.tokens > info.max_model_len)
-      throw invalid("{} tokens do not fit the context of {}; lower -p, -n or -d", test.depth + test.tokens,
-                    info.max_model_len);
+      throw invalid("a test needs {} tokens of context, but the maximum is {}; lower -p, -n or -d",
+                    test.depth + test.tokens, info.max_model_len);
     sequences = std::max(sequences, test.batch);
   }
   int pages = 0;
@@ -162,7 +170,7 @@ void ModelBench::reserve() {
     pages += static_cast<int>(table.size());
   }
   if (pages > info.kv_pages)
-    throw no_resource("the tests need {} pages of KV cache, there are {}: raise --kv-cache-size to {} MiB", pages,
+    throw no_resource("the tests need {} pages of KV cache, but there are only {}; set --kv-cache-size to {}MiB", pages,
                       info.kv_pages, (static_cast<size_t>(pages) * kPageTokens * info.kv_bytes_per_token >> 20) + 1);
 }
 

@@ -1,9 +1,10 @@
-// Prefill and decode of a loaded model, timed and profiled beside the machine's limits.
+// Times and profiles prefill and decode of a loaded model against the machine's limits.
 #pragma once
 
 #include <vector>
 
 #include "cli/bench/limits.h"
+#include "cli/progress.h"
 #include "engine/loaded_model.h"
 #include "sampling/sampler.h"
 
@@ -12,48 +13,48 @@ namespace quire {
 struct BenchTest {
   enum class Kind : uint8_t { kPrefill, kDecode };
   Kind kind;
-  int tokens;  // of each sequence
-  int depth;   // tokens in its cache before
-  int batch;   // sequences; a prefill has one
+  int tokens;  // per sequence
+  int depth;   // tokens already in its cache
+  int batch;   // sequences; 1 for a prefill
 };
 
 struct BenchResult {
   BenchTest test;
-  Samples rates;           // tokens a second, of all sequences together
-  Samples limits;          // what the machine allowed beside each sample, in the same unit
-  Samples of_limit;        // each sample by its limit
-  double bytes = 0;        // of weights and cache, read in a step of decode or for the whole prompt
+  Samples rates;           // tokens per second, of all sequences together
+  Samples limits;          // the machine's limit at each sample, in the same unit
+  Samples of_limit;        // each sample divided by its limit
+  double bytes = 0;        // of weights and cache that a decode step, or the whole prefill, reads
   MachineRates machine{};  // medians
 };
 
-// Where the time went: of the prefill, or of the single step of decode, that took the median time. One that happened,
-// so that its parts add up; a step that something else on the machine interrupted is hardly the median.
+// Time by operation of the median prefill, or of the median decode step. It is one actual run, so its parts add up; a
+// run that another process interrupted is unlikely to be the median.
 struct BenchProfile {
   BenchTest test;
   int steps = 0;
-  double seconds = 0;  // of all its steps
+  double seconds = 0;  // of all steps
   StepProfile operations;
   std::array<Work, kStepOps> work{};
-  MachineRates machine{};  // beside it
+  MachineRates machine{};  // measured just before
 
-  double rest() const;  // seconds that no operation took
-  // Seconds of a step that do not grow with the model's width: loops (`empty_loop` seconds each) of linears and
-  // attention, and all of the small operations.
+  double rest() const;  // seconds outside all operations
+  // Seconds per step that do not grow with the model's width: starting the loops of linear layers and attention
+  // (`empty_loop` seconds each), and all small operations.
   double fixed_step_seconds(double empty_loop) const;
 };
 
-// Sequences with pages of their own, fed with tokens that are random but always the same: so what one test leaves in
-// the cache is what another would have written. Tests do not sample, as in llama-bench; profiled runs do, greedily.
+// Each sequence has its own pages and a fixed pseudo-random token at each position, so tests can share the cache
+// contents. Timed runs do not sample, as in llama-bench; profiled runs sample greedily.
 class ModelBench {
  public:
-  // Fills the cache as deep as the tests need. Throws Error when they do not fit. The model outlives it.
-  ModelBench(LoadedModel& model, std::vector<BenchTest> tests);
+  // Fills the cache to the depth that the tests need. Throws Error if it is too small. The model must outlive it.
+  ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress);
 
-  // `repetitions` rounds over all tests, so that a change of the machine's speed meets all alike.
+  // Takes turns over all tests, `repetitions` times, so that changes of the machine's speed affect all of them.
   std::vector<BenchResult> run(int repetitions);
   std::vector<BenchProfile> profile(int repetitions);
 
-  // Seconds of a loop that does nothing: what a barrier costs.
+  // Seconds of an empty parallel loop: the cost of a barrier.
   double empty_loop_seconds();
 
  private:
@@ -73,10 +74,11 @@ class ModelBench {
   std::vector<BenchTest> tests_;
   MachineProbe machine_;
   std::vector<std::vector<int32_t>> pages_;  // of each sequence
-  std::vector<int> filled_;                  // tokens of each sequence in the cache
+  std::vector<int> filled_;                  // cached tokens of each sequence
   std::vector<Row> rows_;
   std::vector<Span> spans_;
-  std::vector<SamplerScratch> scratch_;  // one a thread
+  std::vector<SamplerScratch> scratch_;  // one per thread
+  Progress& progress_;
 };
 
 }  // namespace quire

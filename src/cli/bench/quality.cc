@@ -18,10 +18,11 @@ constexpr size_t kWindow = 512;
 constexpr int kLogitRows = 64;
 
 TokenIds read_tokens(const LoadedModel& model, const std::string& file, size_t count) {
-  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary", model.info.name);
+  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", model.info.name);
   const Tokenizer& tokenizer = *model.text.tokenizer;
   TokenIds ids = tokenizer.encode(read_text_file(file), {.add_special = true, .parse_special = false});
-  if (ids.size() < count) throw invalid("{} has {} tokens, --quality-tokens asks for {}", file, ids.size(), count);
+  if (ids.size() < count)
+    throw invalid("{} has only {} tokens; lower --quality-tokens from {}", file, ids.size(), count);
   ids.resize(count);
   for (size_t at = 0; at < count; at += kWindow) {
     if (tokenizer.adds_bos() && tokenizer.bos()) ids[at] = *tokenizer.bos();
@@ -29,12 +30,13 @@ TokenIds read_tokens(const LoadedModel& model, const std::string& file, size_t c
   return ids;
 }
 
-// Calls body(index, logits, next token or kNoToken at a window's end) for each token.
-void for_logits(LoadedModel& model, const TokenIds& ids,
+// Calls body(index, logits, next token) for each token; at the end of a window the next token is kNoToken.
+void for_logits(LoadedModel& model, const TokenIds& ids, Progress& progress,
                 const std::function<void(size_t, std::span<const float>, TokenId)>& body) {
   SingleSequence sequence(model);
   const auto vocab = static_cast<size_t>(model.config.vocab);
   for (size_t at = 0; at < ids.size();) {
+    progress.step(at, ids.size());
     if (at % kWindow == 0) sequence.clear();
     const size_t end = std::min(ids.size(), at / kWindow * kWindow + kWindow);
     const size_t count = std::min<size_t>(kLogitRows, end - at);
@@ -45,7 +47,7 @@ void for_logits(LoadedModel& model, const TokenIds& ids,
   }
 }
 
-// exp of the mean of -log p(next token).
+// exp(mean of -log p(next token)).
 class Perplexity {
  public:
   void add(std::span<const float> logits, TokenId next) {
@@ -62,36 +64,40 @@ class Perplexity {
 
 }  // namespace
 
-Quality measure_quality(EngineOptions options, const std::string& file, int tokens) {
+Quality measure_quality(EngineOptions options, const std::string& file, int tokens, Progress& progress) {
   options.max_num_seqs = 1;
   options.max_num_batched_tokens = kLogitRows;
   options.max_model_len = static_cast<int>(kWindow);
   Quality quality{.tokens = tokens, .activations = {}, .kv_cache_dtype = {}};
   TokenIds ids;
-  std::vector<float> judged;  // [tokens, vocab]
+  std::vector<float> rounded;  // [tokens, vocab]
   Perplexity perplexity, float_perplexity;
   {
+    progress.stage("loading " + options.model);
     LoadedModel model(options, kLogitRows);
     quality.activations = model.info.activations;
     quality.kv_cache_dtype = model.info.kv_cache_dtype;
     ids = read_tokens(model, file, static_cast<size_t>(tokens));
     const size_t values = ids.size() * static_cast<size_t>(model.config.vocab);
     if (values * sizeof(float) > available_memory())
-      throw no_resource("the logits of {} tokens need {} MiB: lower --quality-tokens", tokens,
+      throw no_resource("the logits of {} tokens need {} MiB of memory; lower --quality-tokens", tokens,
                         values * sizeof(float) >> 20);
-    judged.reserve(values);
-    for_logits(model, ids, [&](size_t, std::span<const float> logits, TokenId next) {
-      judged.insert(judged.end(), logits.begin(), logits.end());
+    rounded.reserve(values);
+    progress.stage("computing logits");
+    for_logits(model, ids, progress, [&](size_t, std::span<const float> logits, TokenId next) {
+      rounded.insert(rounded.end(), logits.begin(), logits.end());
       perplexity.add(logits, next);
     });
   }
   options.activations = options.kv_cache_dtype = "f32";
+  progress.stage("loading " + options.model + " again, in float32");
   LoadedModel model(options, kLogitRows);
   const auto vocab = static_cast<size_t>(model.config.vocab);
   std::vector<double> divergences;
   int agreeing = 0;
-  for_logits(model, ids, [&](size_t index, std::span<const float> expected, TokenId next) {
-    const auto got = std::span<const float>(judged).subspan(index * vocab, vocab);
+  progress.stage("computing logits in float32");
+  for_logits(model, ids, progress, [&](size_t index, std::span<const float> expected, TokenId next) {
+    const auto got = std::span<const float>(rounded).subspan(index * vocab, vocab);
     divergences.push_back(kl_divergence(expected, got));
     quality.mean_kl += divergences.back() / tokens;
     agreeing += argmax(expected) == argmax(got);

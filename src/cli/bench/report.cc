@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/cpu.h"
+#include "cli/text_table.h"
 
 namespace quire {
 namespace {
@@ -13,10 +14,10 @@ using Json = nlohmann::ordered_json;
 
 std::string_view name_of(BenchTest::Kind kind) { return kind == BenchTest::Kind::kPrefill ? "prefill" : "decode"; }
 
-// One operation of a profile, or its rest (index kStepOps).
+// One operation of a profile, or the rest.
 struct Line {
   std::string_view name;
-  double seconds, share, multiply_adds, bytes, of_limit;  // the last three 0 where there is no limit; rates a second
+  double seconds, share, multiply_adds, bytes, of_limit;  // the last three: per second; 0 without a limit
   int64_t calls;
 };
 
@@ -39,47 +40,49 @@ std::vector<Line> lines_of(const BenchProfile& p) {
 
 void print_results(const BenchReport& report) {
   const ModelInfo& info = *report.model;
-  std::printf("%s: %s, %.1f M parameters, %.1f MiB; %s, %s kernels, %s activations, %s KV cache, %d threads\n\n",
+  std::printf("%s: %s, %.1f M parameters, %.1f MiB\n%s\n%s kernels, %s activations, %s KV cache, %d threads\n\n",
               info.name.c_str(), info.quantization.c_str(), static_cast<double>(info.parameters) / 1e6,
               static_cast<double>(info.weight_bytes) / (1 << 20), cpu_name().c_str(), info.kernels.c_str(),
               info.activations.c_str(), info.kv_cache_dtype.c_str(), info.threads);
-  std::printf(
-      "| test | batch | depth | tok/s | min | max | limit | of it | MB read | machine in this run |\n"
-      "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n");
+  TextTable table({"test", "batch", "depth", "tok/s", "min", "max", "limit", "of limit", "MB read"}, 1);
+  std::vector<MachineRates> machine;
   for (const BenchResult& r : report.results) {
-    std::printf("| %s %d | %d | %d | %.1f | %.1f | %.1f | %.0f | %.0f %% | %.1f | %.1f GB/s, %s |\n",
-                name_of(r.test.kind).data(), r.test.tokens, r.test.batch, r.test.depth, r.rates.median(), r.rates.low(),
-                r.rates.high(), r.limits.median(), 100 * r.of_limit.median(), r.bytes / 1e6, r.machine.bandwidth / 1e9,
-                describe_multiply_rates(r.machine).c_str());
+    table.add({fmt::format("{} {}", name_of(r.test.kind), r.test.tokens), fmt::format("{}", r.test.batch),
+               fmt::format("{}", r.test.depth), fmt::format("{:.1f}", r.rates.median()),
+               fmt::format("{:.1f}", r.rates.low()), fmt::format("{:.1f}", r.rates.high()),
+               fmt::format("{:.0f}", r.limits.median()), fmt::format("{:.0f} %", 100 * r.of_limit.median()),
+               fmt::format("{:.1f}", r.bytes / 1e6)});
+    machine.push_back(r.machine);
   }
+  std::printf("%s\nlimit: %s\n", table.text().c_str(), describe(median_of(machine)).c_str());
 }
 
 void print_profile(const BenchProfile& p, double empty_loop) {
-  std::printf("\n%s %d, batch %d, depth %d: %.3f ms a step, %.1f GB/s, %s in this run\n\n", name_of(p.test.kind).data(),
-              p.test.tokens, p.test.batch, p.test.depth, 1e3 * p.seconds / p.steps, p.machine.bandwidth / 1e9,
-              describe_multiply_rates(p.machine).c_str());
-  std::printf("| operation | ms | share | calls | GMAC/s | GB/s | of its limit |\n|---|--:|--:|--:|--:|--:|--:|\n");
+  std::printf("\n%s %d, batch %d, depth %d: %.3f ms per step\nlimit: %s\n\n", name_of(p.test.kind).data(),
+              p.test.tokens, p.test.batch, p.test.depth, 1e3 * p.seconds / p.steps, describe(p.machine).c_str());
+  TextTable table({"operation", "ms", "share", "calls", "GMAC/s", "GB/s", "of limit"}, 1);
   for (const Line& line : lines_of(p)) {
-    std::printf("| %s | %.3f | %.1f %% | %jd |", line.name.data(), 1e3 * line.seconds, 100 * line.share,
-                static_cast<intmax_t>(line.calls));
-    if (line.of_limit > 0)
-      std::printf(" %.1f | %.2f | %.0f %% |\n", line.multiply_adds / 1e9, line.bytes / 1e9, 100 * line.of_limit);
-    else
-      std::printf(" | | |\n");
+    const bool limited = line.of_limit > 0;
+    table.add({std::string(line.name), fmt::format("{:.3f}", 1e3 * line.seconds),
+               fmt::format("{:.1f} %", 100 * line.share), fmt::format("{}", line.calls),
+               limited ? fmt::format("{:.1f}", line.multiply_adds / 1e9) : "",
+               limited ? fmt::format("{:.2f}", line.bytes / 1e9) : "",
+               limited ? fmt::format("{:.0f} %", 100 * line.of_limit) : ""});
   }
+  std::printf("%s", table.text().c_str());
   if (p.test.kind == BenchTest::Kind::kPrefill) return;
-  std::printf(
-      "\nFixed cost of a step: %.0f us (small operations, and %.2f us for each loop of linears and attention)\n",
-      1e6 * p.fixed_step_seconds(empty_loop), 1e6 * empty_loop);
+  std::printf("\nfixed cost per step: %.0f us (small operations; %.2f us to start each loop)\n",
+              1e6 * p.fixed_step_seconds(empty_loop), 1e6 * empty_loop);
 }
 
 void print_quality(const Quality& q) {
   std::printf(
-      "\n| activations, KV cache | beside | tokens | mean KL | p99 KL | max KL | same top token | perplexity | in "
-      "float32 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n");
-  std::printf("| %s, %s | f32, f32 | %d | %.6f | %.5f | %.4f | %.2f %% | %.4f | %.4f |\n", q.activations.c_str(),
-              q.kv_cache_dtype.c_str(), q.tokens, q.mean_kl, q.p99_kl, q.max_kl, 100 * q.top1_agreement, q.perplexity,
-              q.float_perplexity);
+      "\n%s activations, %s KV cache compared with float32 on %d tokens\n"
+      "KL divergence    mean %.6f, p99 %.5f, max %.4f\n"
+      "same top token   %.2f %%\n"
+      "perplexity       %.4f (float32: %.4f)\n",
+      q.activations.c_str(), q.kv_cache_dtype.c_str(), q.tokens, q.mean_kl, q.p99_kl, q.max_kl, 100 * q.top1_agreement,
+      q.perplexity, q.float_perplexity);
 }
 
 Json to_json(const BenchResult& r) {
@@ -137,13 +140,13 @@ Json to_json(const Quality& q) {
 
 }  // namespace
 
-std::string describe_multiply_rates(const MachineRates& rates) {
-  std::string text;
+std::string describe(const MachineRates& rates) {
+  std::string text = fmt::format("{:.1f} GB/s memory bandwidth", rates.bandwidth / 1e9);
   for (const Activations unit : {Activations::kInt8, Activations::kBf16, Activations::kF32}) {
     const double rate = rates.multiply_adds[static_cast<size_t>(unit)];
-    if (rate > 0) text += fmt::format("{}{} {:.0f}", text.empty() ? "" : ", ", name(unit), rate / 1e9);
+    if (rate > 0) text += fmt::format(", {:.0f} GMAC/s {}", rate / 1e9, name(unit));
   }
-  return text + " GMAC/s";
+  return text;
 }
 
 Json to_json(const MachineRates& rates) {

@@ -1,4 +1,4 @@
-// What `quire bench` prints.
+// The output of `quire bench`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,18 +11,18 @@
 namespace quire {
 
 struct BenchReport {
-  std::optional<ModelInfo> model = {};  // unless nothing was timed
+  std::optional<ModelInfo> model = {};  // empty: nothing was timed
   std::vector<BenchResult> results = {};
   std::vector<BenchProfile> profiles = {};
-  double empty_loop = 0;  // seconds; with profiles
+  double empty_loop = 0;  // seconds; 0 without profiles
   std::optional<Quality> quality = {};
 };
 
-void print_tables(const BenchReport& report);  // Markdown, to stdout
+void print_tables(const BenchReport& report);  // to stdout, within 80 columns
 nlohmann::ordered_json to_json(const BenchReport& report);
 
-// The units that were probed: "int8 1030, bf16 117 GMAC/s".
-std::string describe_multiply_rates(const MachineRates& rates);
+// The measured rates: "61.3 GB/s memory bandwidth, 1030 GMAC/s int8, 117 GMAC/s bf16".
+std::string describe(const MachineRates& rates);
 nlohmann::ordered_json to_json(const MachineRates& rates);
 
 }  // namespace quire

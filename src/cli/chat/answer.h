@@ -1,4 +1,4 @@
-// One answer of the engine, handed to the calling thread piece by piece.
+// One answer of the engine, streamed to the calling thread.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,16 @@ struct StreamedAnswer {
   std::string error;  // with kError
   Usage usage;
   bool reader_gone = false;  // `show` returned false
+  bool looped = false;       // cut because it repeated itself; `finish` is then kStop
 };
 
 // Submits the request and calls `show` on this thread with each piece of text (whole UTF-8 characters). Ctrl-C
-// (chat_signals.h) or show() == false cancel the answer. Throws Error when the request can never run.
-StreamedAnswer stream_answer(Engine& engine, Request request, const std::function<bool(std::string_view)>& show);
+// (signals.h) and show() == false cancel the answer; so does a loop (repetition.h) if `loop_check` is true. Throws Error
+// when the request can never run.
+StreamedAnswer stream_answer(Engine& engine, Request request, bool loop_check,
+                             const std::function<bool(std::string_view)>& show);
 
-std::string_view name(FinishReason reason);  // stop, length, cancelled, error
+// Why the answer was cut, in words for the user: "[stopped at the -n limit of 512 tokens]". Empty: it ended by itself.
+std::string describe_cut(const StreamedAnswer& answer, int max_model_len);
 
 }  // namespace quire

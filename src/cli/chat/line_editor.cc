@@ -1,10 +1,11 @@
 #include "cli/chat/line_editor.h"
 
-// libedit has a type called Tokenizer, as we do.
+// libedit has a type Tokenizer, too.
 #define Tokenizer EditTokenizer
 #include <histedit.h>
 #undef Tokenizer
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,6 +24,34 @@ namespace {
 
 constexpr wchar_t kControlC = 3;
 constexpr int kHistoryLines = 1000;
+constexpr size_t kMaxPaste = size_t{1} << 20;  // bytes
+// Terminals that know bracketed paste mark what is pasted; others ignore the request.
+constexpr std::string_view kPasteOn = "\x1b[?2004h", kPasteOff = "\x1b[?2004l", kPasteEnd = "\x1b[201~";
+constexpr char kLiteral = 1;  // around escape sequences in the prompt, for libedit
+
+int output_descriptor() { return ::isatty(STDOUT_FILENO) != 0 ? STDOUT_FILENO : STDERR_FILENO; }
+
+// One byte from the terminal, or -1 if none comes for a second.
+int read_pasted_byte() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  unsigned char byte = 0;
+  return ::poll(&input, 1, 1000) > 0 && ::read(STDIN_FILENO, &byte, 1) == 1 ? byte : -1;
+}
+
+// Newlines as \n, no other control characters but tabs.
+std::string clean_paste(std::string_view raw) {
+  std::string text;
+  for (size_t i = 0; i < raw.size(); ++i) {
+    const auto c = static_cast<unsigned char>(raw[i]);
+    if (c == '\r') {
+      text += '\n';
+      if (i + 1 < raw.size() && raw[i + 1] == '\n') ++i;
+    } else if (c == '\t' || c == '\n' || (c >= 0x20 && c != 0x7F)) {
+      text += raw[i];
+    }
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -39,7 +68,7 @@ struct LineEditor::State {
     return *state;
   }
 
-  // libedit's own reader would swallow a Ctrl-C; this one turns it into a key, bound to take_interrupt.
+  // libedit's own reader would ignore Ctrl-C; this one turns it into a key, which is bound to take_interrupt.
   static int read_character(EditLine* edit, wchar_t* out) {
     ChatSignals& signals = chat_signals();
     std::mbstate_t decoding{};
@@ -54,7 +83,7 @@ struct LineEditor::State {
         el_set(edit, EL_REFRESH);
       }
       pollfd input{STDIN_FILENO, POLLIN, 0};
-      if (::poll(&input, 1, 100) <= 0) continue;  // a signal may also have gone to another thread: look at the flags
+      if (::poll(&input, 1, 100) <= 0) continue;  // check the flags again: another thread may have got the signal
       char byte = 0;
       const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
       if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -71,24 +100,41 @@ struct LineEditor::State {
     return CC_NEWLINE;
   }
 
+  // Called after the sequence that begins a paste: inserts all of it, so that its newlines do not end the line.
+  static unsigned char take_paste(EditLine* edit, int) {
+    std::string raw;
+    while (!raw.ends_with(kPasteEnd)) {
+      const int byte = read_pasted_byte();
+      if (byte < 0) break;
+      raw += static_cast<char>(byte);
+      if (raw.size() > 2 * kMaxPaste) raw.erase(kMaxPaste, kMaxPaste);  // the rest of a huge paste is dropped
+    }
+    if (raw.ends_with(kPasteEnd)) raw.resize(raw.size() - kPasteEnd.size());
+    const std::string text = clean_paste(raw);
+    if (text.empty()) return CC_NORM;
+    return el_insertstr(edit, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+  }
+
   static char* show_prompt(EditLine* edit) { return of(edit).prompt.data(); }
 };
 
 LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_unique<State>()) {
   std::setlocale(LC_CTYPE, "");
-  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");  // what is typed is UTF-8 even where LANG says nothing
+  if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");  // keys are UTF-8 even if LANG is unset
   State& s = *state_;
   s.file = std::move(history_file);
   s.edit = el_init("quire", stdin, ::isatty(STDOUT_FILENO) ? stdout : stderr, stderr);
-  if (!s.edit) throw no_resource("the line editor cannot start; give the prompt with -p or on standard input");
+  if (!s.edit) throw no_resource("cannot start the line editor; pass the prompt with -p or on standard input");
   s.history = history_init();
   el_set(s.edit, EL_CLIENTDATA, &s);
-  el_set(s.edit, EL_PROMPT, &State::show_prompt);
+  el_set(s.edit, EL_PROMPT_ESC, &State::show_prompt, kLiteral);
   el_set(s.edit, EL_EDITOR, "emacs");
-  el_set(s.edit, EL_ADDFN, "quire-interrupt", "Give the line up", &State::take_interrupt);
+  el_set(s.edit, EL_ADDFN, "quire-interrupt", "Discard the line", &State::take_interrupt);
+  el_set(s.edit, EL_ADDFN, "quire-paste", "Insert pasted text", &State::take_paste);
   el_set(s.edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_source(s.edit, nullptr);
   el_set(s.edit, EL_BIND, "^C", "quire-interrupt", nullptr);
+  el_set(s.edit, EL_BIND, "\\e[200~", "quire-paste", nullptr);
   el_set(s.edit, EL_GETCFN, &State::read_character);
   if (!s.history) return;
   HistEvent event;
@@ -107,12 +153,20 @@ LineEditor::~LineEditor() {
 
 LineEditor::Line LineEditor::read(const std::string& prompt) {
   State& s = *state_;
+  const int output = output_descriptor();
   s.prompt = prompt;
+  if (has_colours(output)) {
+    const auto [begin, end] = escapes(Style::kPrompt);
+    s.prompt = fmt::format("{0}{1}{0}{2}{0}{3}{0}", kLiteral, begin, prompt, end);
+  }
   s.interrupted = false;
   int count = 0;
+  const bool terminal = ::isatty(output) != 0;
+  if (terminal) write_out(output, kPasteOn);
   const char* line = el_gets(s.edit, &count);
+  if (terminal) write_out(output, kPasteOff);
   if (s.interrupted) {
-    write_out(::isatty(STDOUT_FILENO) ? STDOUT_FILENO : STDERR_FILENO, "^C\n");
+    write_out(output, "^C\n");
     return {End::kInterrupt, {}};
   }
   if (!line || count <= 0) return {End::kEof, {}};
@@ -126,7 +180,7 @@ void LineEditor::remember(const std::string& line) {
   if (!s.history || line.empty()) return;
   HistEvent event;
   history(s.history, &event, H_ENTER, line.c_str());
-  history(s.history, &event, H_SAVE, s.file.c_str());  // at once: a session may end in any way
+  history(s.history, &event, H_SAVE, s.file.c_str());  // now, because a session may end in any way
 }
 
 }  // namespace quire

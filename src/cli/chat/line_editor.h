@@ -1,4 +1,4 @@
-// A line typed at a terminal, with editing and a history that outlives the program (libedit).
+// Lines typed in a terminal, with editing and a history file (libedit).
 #pragma once
 
 #include <filesystem>
@@ -7,16 +7,17 @@
 
 namespace quire {
 
-// Needs CatchSignals (chat_signals.h) to live, for Ctrl-C. One at a time.
+// Ctrl-C needs a living CatchSignals (signals.h). At most one LineEditor may exist. Pasted lines (bracketed paste) stay one
+// line with newlines in it.
 class LineEditor {
  public:
   enum class End { kLine, kInterrupt, kEof };
   struct Line {
     End end;
-    std::string text;  // without its newline
+    std::string text;  // without the final newline
   };
 
-  // A history file that cannot be read or written is not an error: the session just has no memory.
+  // If the history file cannot be read or written, only this session's lines are remembered.
   explicit LineEditor(std::filesystem::path history_file);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;

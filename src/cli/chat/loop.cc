@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/chat/answer.h"
 #include "cli/chat/line_editor.h"
 #include "cli/chat/messages.h"
@@ -19,9 +20,17 @@
 namespace quire {
 namespace {
 
-std::filesystem::path history_file() {
+std::filesystem::path home_folder() {
   const char* home = std::getenv("HOME");
-  return std::filesystem::path(home && *home ? home : ".") / ".cache/quire/history";
+  return home && *home ? home : ".";
+}
+
+std::filesystem::path history_file() { return home_folder() / ".cache/quire/history"; }
+
+// A leading ~ is the home folder, as in a shell.
+std::filesystem::path expand_home(const std::string& path) {
+  if (path == "~") return home_folder();
+  return path.starts_with("~/") ? home_folder() / path.substr(2) : std::filesystem::path(path);
 }
 
 class Chat {
@@ -29,6 +38,7 @@ class Chat {
   Chat(Engine& engine, const ChatOptions& options)
       : engine_(engine), options_(options), plain_(options.raw || !engine.chat_template()) {
     conversation_.set_system(options.system);
+    timings_.bandwidth = options.bandwidth;
   }
 
   void run() {
@@ -39,7 +49,7 @@ class Chat {
       const LineEditor::Line line = read_message(editor);
       if (line.end == LineEditor::End::kEof) break;
       if (line.end == LineEditor::End::kInterrupt) {
-        note("Ctrl-D or /quit ends the chat");
+        note("press Ctrl-D or type /quit to end the chat");
       } else if (line.text.find_first_not_of(" \t") != std::string::npos) {
         editor.remember(line.text);
         obey(parse_chat_command(line.text));
@@ -50,26 +60,32 @@ class Chat {
   }
 
  private:
-  static void note(const std::string& text) { write_out(STDERR_FILENO, escape_controls(text) + "\n"); }
+  static void note(const std::string& text) { say(Style::kNote, text); }
+  static void fail(const std::string& text) { say(Style::kError, "error: " + text); }
+  static void say(Style style, const std::string& text) {
+    write_out(STDERR_FILENO, styled(STDERR_FILENO, style, escape_controls(text)) + "\n");
+  }
 
   void greet() const {
     if (options_.quiet) return;
     const ModelInfo& m = engine_.info();
-    note(fmt::format("{}: {}, {}, {:.0f} M parameters, {} tokens of context. /help lists the commands.", m.name,
-                     m.architecture, m.quantization, static_cast<double>(m.parameters) / 1e6, m.max_model_len));
-    if (plain_ && !options_.raw) note("The model has no chat template: each line is continued as plain text.");
+    note(fmt::format("{}: {}, {}, {:.0f} M parameters, context of {} tokens\nsampling: {}\n/help lists the commands",
+                     m.name, m.architecture, m.quantization, static_cast<double>(m.parameters) / 1e6, m.max_model_len,
+                     options_.sampling_text));
+    if (plain_ && !options_.raw)
+      note("this model has no chat template, so each message is continued as plain text (see --chat-template)");
   }
 
-  // One line, or several joined by a backslash at the end.
+  // One line, or several if each ends in a backslash.
   static LineEditor::Line read_message(LineEditor& editor) {
-    LineEditor::Line whole{LineEditor::End::kLine, {}};
+    LineEditor::Line message{LineEditor::End::kLine, {}};
     for (const char* prompt = "> ";; prompt = ". ") {
       LineEditor::Line line = editor.read(prompt);
       if (line.end != LineEditor::End::kLine) return line;
-      const bool goes_on = line.text.ends_with('\\');
-      if (goes_on) line.text.back() = '\n';
-      whole.text += line.text;
-      if (!goes_on) return whole;
+      const bool continues = line.text.ends_with('\\');
+      if (continues) line.text.back() = '\n';
+      message.text += line.text;
+      if (!continues) return message;
     }
   }
 
@@ -93,10 +109,11 @@ class Chat {
           open_ = false;
           return;
         case Kind::kUnknown:
-          return note(fmt::format("there is no command /{}; /help lists them", command.argument));
+          return note(fmt::format("unknown command /{}.{} /help lists the commands", command.argument,
+                                  did_you_mean(command.argument, chat_command_names())));
       }
     } catch (const Error& e) {
-      note(fmt::format("error: {}", e.what()));
+      fail(e.what());
     }
   }
 
@@ -113,7 +130,7 @@ class Chat {
       conversation_.drop_last();
       throw;
     }
-    // What was never answered is not part of the conversation; half an answer is.
+    // A message without any answer is dropped; a partial answer stays in the conversation.
     if (given.text.empty() && given.finish != FinishReason::kStop) {
       conversation_.drop_last();
     } else {
@@ -126,56 +143,58 @@ class Chat {
     const auto prompt_tokens = static_cast<int>(prompt.size());
     if (prompt_tokens >= length) {
       throw no_resource(
-          "the context of {} tokens is full: with this message the conversation has {}. /reset forgets it{}", length,
-          prompt_tokens, plain_ ? "" : ", /save FILE keeps it");
+          "the context of {} tokens is full: with this message the conversation has {}; /reset clears it{}", length,
+          prompt_tokens, plain_ ? "" : ", /save FILE saves it first");
     }
     Request request{.prompt = std::move(prompt), .sampling = options_.sampling};
     request.sampling.seed += static_cast<uint64_t>(answers_++);
-    const bool terminal = ::isatty(STDOUT_FILENO);
+    const bool terminal = ::isatty(STDOUT_FILENO) != 0;
     chat_signals().interrupted = false;
-    const StreamedAnswer given = stream_answer(engine_, std::move(request), [&](std::string_view piece) {
-      return write_out(STDOUT_FILENO, terminal ? escape_controls(piece) : std::string(piece));
-    });
+    const StreamedAnswer given = [&] {
+      const SilentInput silent;  // keys typed meanwhile show at the next prompt, not in the answer
+      return stream_answer(engine_, std::move(request), options_.loop_check, [&](std::string_view piece) {
+        return write_out(STDOUT_FILENO, terminal ? escape_controls(piece) : std::string(piece));
+      });
+    }();
     chat_signals().interrupted = false;
     timings_.add(given.usage);
     context_tokens_ = given.usage.prompt_tokens + given.usage.completion_tokens;
     if (given.reader_gone || !write_out(STDOUT_FILENO, given.text.ends_with('\n') ? "" : "\n")) open_ = false;
     if (given.finish == FinishReason::kError) throw invalid("{}", given.error);
-    if (given.finish == FinishReason::kCancelled && open_) note("[stopped]");
-    if (given.finish == FinishReason::kLength) {
-      note(context_tokens_ >= length ? fmt::format("[the context of {} tokens is full: /reset begins anew]", length)
-                                     : fmt::format("[cut after {} tokens, as -n says]", given.usage.completion_tokens));
-    }
+    std::string cut = describe_cut(given, length);
+    if (context_tokens_ >= length && given.finish == FinishReason::kLength) cut.insert(cut.size() - 1, "; /reset clears it");
+    if (open_ && !cut.empty()) note(cut);
     return given;
   }
 
   void reset() {
     conversation_.reset();
     context_tokens_ = 0;
-    note("the conversation is forgotten");
+    note("conversation cleared");
   }
 
   void system(const std::string& text) {
-    if (plain_) throw unsupported("plain text has no system message");
+    if (plain_) throw unsupported("a model without chat template has no system message");
     if (text.empty()) {
-      note(conversation_.system().empty() ? "there is no system message" : "system: " + conversation_.system());
+      note(conversation_.system().empty() ? "no system message; /system TEXT sets one" : "system: " + conversation_.system());
     } else {
       conversation_.set_system(text == "-" ? "" : text);
+      note(text == "-" ? "system message removed" : "system message set");
     }
   }
 
   void save(const std::string& file) const {
-    if (file.empty()) throw invalid("/save needs the name of a file");
-    std::ofstream out(file);
+    if (file.empty()) throw invalid("/save needs a file name");
+    const std::filesystem::path path = expand_home(file);
+    std::ofstream out(path);
     out << conversation_.messages().dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
     out.close();
-    if (!out) throw invalid("{}: the conversation cannot be written there", file);
-    note(fmt::format("{} messages written to {}", conversation_.messages().size(), file));
+    if (!out) throw invalid("cannot write the conversation to {}", path.string());
+    note(fmt::format("{} messages written to {}", conversation_.messages().size(), path.string()));
   }
 
   void stats() {
-    measure_limit(timings_, engine_.info());
-    note(fmt::format("{}context {} of {} tokens\nseed    {}", to_text(timings_, engine_.info()), context_tokens_,
+    note(fmt::format("{}context: {} of {} tokens\nseed {}", to_text(timings_, engine_.info()), context_tokens_,
                      engine_.info().max_model_len, options_.sampling.seed));
   }
 

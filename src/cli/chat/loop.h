@@ -8,14 +8,17 @@
 namespace quire {
 
 struct ChatOptions {
-  std::string system;       // empty: none
-  SamplingParams sampling;  // of every answer; the k-th takes seed + k, so that a session can be repeated
-  bool raw = false;         // each line is continued as plain text
-  bool quiet = false;       // no greeting, no figures
+  std::string system;         // empty: none
+  SamplingParams sampling;    // of every answer; answer k uses seed + k, so that a session can be repeated
+  std::string sampling_text;  // the sampling in words, for the greeting
+  double bandwidth = 0;       // of memory, bytes per second, for /stats; 0: not measured
+  bool raw = false;           // each message is continued as plain text
+  bool quiet = false;         // no greeting, no statistics
+  bool loop_check = true;     // stop an answer that repeats itself
 };
 
-// Talks at the terminal until Ctrl-D or /quit. A failed turn is reported and forgotten. Throws Error when the terminal
-// fails.
+// Chats in the terminal until Ctrl-D or /quit. A failed turn is reported and left out of the conversation. Throws Error
+// when the terminal fails.
 void chat(Engine& engine, const ChatOptions& options);
 
 }  // namespace quire

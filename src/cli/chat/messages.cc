@@ -25,7 +25,7 @@ ordered_json parse_messages(std::string_view text, const std::string& name) {
   ordered_json messages = parse_json(text, name);
   if (!messages.is_array())
     throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());
-  if (messages.empty()) throw invalid("{}: there are no messages", name);
+  if (messages.empty()) throw invalid("{}: the array of messages is empty", name);
   for (size_t i = 0; i < messages.size(); ++i) {
     const ordered_json& message = messages[i];
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
@@ -54,23 +54,33 @@ void Conversation::reset() {
 }
 
 const char* const kChatHelp =
-    "/help          this list\n"
-    "/reset         forget the conversation (the system message stays)\n"
-    "/system TEXT   tell the model who it is; without TEXT, shows it; \"/system -\" takes it away\n"
+    "/help          list the commands\n"
+    "/reset         clear the conversation; the system message stays\n"
+    "/system TEXT   set the system message; /system - removes it, /system shows it\n"
     "/stats         speed of this session, and how full the context is\n"
-    "/save FILE     write the conversation as JSON, as --messages reads it\n"
-    "/quit          end (or Ctrl-D)\n"
-    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next.\n";
+    "/save FILE     write the conversation as JSON, in the form --messages reads\n"
+    "/quit          end the chat (or Ctrl-D)\n"
+    "Ctrl-C stops an answer. End a line with \\ to continue it on the next; pasted lines are one message.\n";
+
+namespace {
+constexpr std::array<std::pair<std::string_view, ChatCommand::Kind>, 7> kCommands = {
+    {{"help", ChatCommand::Kind::kHelp},
+     {"reset", ChatCommand::Kind::kReset},
+     {"system", ChatCommand::Kind::kSystem},
+     {"stats", ChatCommand::Kind::kStats},
+     {"save", ChatCommand::Kind::kSave},
+     {"quit", ChatCommand::Kind::kQuit},
+     {"exit", ChatCommand::Kind::kQuit}}};
+}  // namespace
+
+std::vector<std::string> chat_command_names() {
+  std::vector<std::string> names;
+  for (const auto& command : kCommands) names.emplace_back(command.first);
+  return names;
+}
 
 ChatCommand parse_chat_command(std::string_view line) {
   using Kind = ChatCommand::Kind;
-  static constexpr std::array<std::pair<std::string_view, Kind>, 7> kCommands = {{{"help", Kind::kHelp},
-                                                                                  {"reset", Kind::kReset},
-                                                                                  {"system", Kind::kSystem},
-                                                                                  {"stats", Kind::kStats},
-                                                                                  {"save", Kind::kSave},
-                                                                                  {"quit", Kind::kQuit},
-                                                                                  {"exit", Kind::kQuit}}};
   const std::string_view all = trimmed(line);
   if (all.size() < 2 || all[0] != '/') return {Kind::kText, std::string(line)};
   const std::string_view word = all.substr(1, std::min(all.find_first_of(" \t\n"), all.size()) - 1);

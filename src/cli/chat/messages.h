@@ -1,25 +1,26 @@
-// A conversation, and what a line typed into it means.
+// A conversation, and the commands typed into it.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace quire {
 
-// A JSON array of messages, each an object with a role. `name` stands in messages. Throws Error.
+// A JSON array of messages, each an object with a role. Throws Error, whose message begins with `name`.
 nlohmann::ordered_json parse_messages(std::string_view text, const std::string& name);
 
-// The messages as a chat template takes them: at most one system message, first.
+// The messages of a chat template: at most one system message, which comes first.
 class Conversation {
  public:
   const nlohmann::ordered_json& messages() const { return messages_; }
 
-  void set_system(std::string text);  // replaces the one there is; empty text takes it away
+  void set_system(std::string text);  // replaces the system message; empty text removes it
   std::string system() const;         // empty: none
   void add(std::string role, std::string content);
   void drop_last() { messages_.erase(messages_.size() - 1); }
-  void reset();  // all but the system message
+  void reset();  // removes all but the system message
 
  private:
   bool has_system() const { return !messages_.empty() && messages_[0]["role"] == "system"; }
@@ -35,5 +36,6 @@ struct ChatCommand {
 };
 ChatCommand parse_chat_command(std::string_view line);
 extern const char* const kChatHelp;
+std::vector<std::string> chat_command_names();
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -50,14 +51,49 @@ bool write_out(int descriptor, std::string_view text) {
       text.remove_prefix(static_cast<size_t>(n));
     } else if (errno == EPIPE || errno == EBADF) {
       return false;
-    } else if (errno == EAGAIN) {  // somebody made the descriptor non-blocking
+    } else if (errno == EAGAIN) {  // another program made the descriptor non-blocking
       pollfd writable{descriptor, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
-      throw no_resource("standard output: {}", std::strerror(errno));
+      throw no_resource("cannot write to standard output: {}", std::strerror(errno));
     }
   }
   return true;
+}
+
+bool has_colours(int descriptor) {
+  const char* const off = std::getenv("NO_COLOR");
+  const char* const term = std::getenv("TERM");
+  return ::isatty(descriptor) != 0 && !(off && *off) && term && *term && std::strcmp(term, "dumb") != 0;
+}
+
+std::pair<std::string_view, std::string_view> escapes(Style style) {
+  switch (style) {
+    case Style::kPrompt:
+      return {"\x1b[1;32m", "\x1b[0m"};  // bold green
+    case Style::kNote:
+      return {"\x1b[2m", "\x1b[0m"};  // dim
+    case Style::kError:
+      return {"\x1b[31m", "\x1b[0m"};  // red
+  }
+  return {};
+}
+
+std::string styled(int descriptor, Style style, std::string text) {
+  if (text.empty() || !has_colours(descriptor)) return text;
+  const auto [begin, end] = escapes(style);
+  return fmt::format("{}{}{}", begin, text, end);
+}
+
+SilentInput::SilentInput() {
+  if (::tcgetattr(STDIN_FILENO, &before_) != 0) return;
+  termios silent = before_;
+  silent.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHONL);
+  changed_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &silent) == 0;
+}
+
+SilentInput::~SilentInput() {
+  if (changed_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
 }
 
 }  // namespace quire

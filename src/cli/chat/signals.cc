@@ -5,7 +5,7 @@ namespace {
 
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
-ChatSignals g_signals;  // handlers have no other way to reach it
+ChatSignals g_signals;  // signal handlers can reach only globals
 
 void on_signal(int number) {
   if (number == SIGINT) g_signals.interrupted = true;

@@ -1,4 +1,4 @@
-// Ctrl-C, a resized window and a stopped process, seen as flags.
+// Ctrl-C, a resized window and a continued process, as flags.
 #pragma once
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Set by signal handlers, taken back by whoever acts on them.
+// Set by signal handlers, cleared by the code that acts on them.
 struct ChatSignals {
   std::atomic<bool> interrupted{false};  // SIGINT
   std::atomic<bool> resized{false};      // SIGWINCH
@@ -15,8 +15,7 @@ struct ChatSignals {
 };
 ChatSignals& chat_signals();
 
-// While it lives, SIGINT and the others set their flag, and a closed pipe is an error of write(). Afterwards all is as
-// before.
+// While it lives, these signals set their flags, and writing to a closed pipe fails with EPIPE. Restores the handlers.
 class CatchSignals {
  public:
   enum class Interrupts { kAll, kFirst };  // kFirst: a second Ctrl-C ends the program
@@ -30,7 +29,7 @@ class CatchSignals {
   }, resize_{}, continue_{}, pipe_{};
 };
 
-// Ends the process the way an uncaught Ctrl-C does, so that a shell sees it. Call it with nothing left to clean up.
+// Ends the process like an uncaught Ctrl-C, so that a shell sees it. Runs no destructors.
 void die_of_interrupt();
 
 }  // namespace quire

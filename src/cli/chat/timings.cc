@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "kernels/probe.h"
-
 namespace quire {
 
 void ChatTimings::add(const Usage& usage) {
@@ -27,23 +25,19 @@ double ChatTimings::read_rate(const ModelInfo& model) const {
   return decode_rate() * static_cast<double>(model.decode_bytes);
 }
 
-void measure_limit(ChatTimings& t, const ModelInfo& model) {
-  Team team(model.threads);
-  t.bandwidth = ReadProbe(team, size_t{128} << 20).bandwidth(2);
-}
-
 std::string to_text(const ChatTimings& t, const ModelInfo& model) {
-  std::string text = fmt::format("prompt  {} tokens", t.prompt_tokens);
+  std::string text = fmt::format("prompt: {} tokens", t.prompt_tokens);
   if (t.prefill_rate() > 0) {
     text += fmt::format(", first token after {:.3f} s{}, {:.1f} tok/s", t.ttft_seconds / std::max(t.answers, 1),
                         t.answers > 1 ? " on average" : "", t.prefill_rate());
   }
-  text += fmt::format("\nanswer  {} tokens", t.completion_tokens);
+  text += fmt::format("\nanswer: {} tokens", t.completion_tokens);
   if (t.decode_rate() > 0) {
-    text += fmt::format(", {:.1f} tok/s x {:.1f} MB of weights read a token = {:.2f} GB/s", t.decode_rate(),
-                        static_cast<double>(model.decode_bytes) / 1e6, t.read_rate(model) / 1e9);
-    if (t.bandwidth > 0)
-      text += fmt::format(", {:.0f} % of the limit {:.1f}", 100 * t.read_rate(model) / t.bandwidth, t.bandwidth / 1e9);
+    text += fmt::format(", {:.1f} tok/s", t.decode_rate());
+    if (t.bandwidth > 0) {
+      text += fmt::format(" ({:.2f} of {:.1f} GB/s memory bandwidth, {:.0f} %)", t.read_rate(model) / 1e9,
+                          t.bandwidth / 1e9, 100 * t.read_rate(model) / t.bandwidth);
+    }
   }
   return text + "\n";
 }

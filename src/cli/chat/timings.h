@@ -1,4 +1,4 @@
-// How fast answers came, beside what the memory had to deliver for them.
+// How fast answers came, compared with the memory bandwidth that bounds decoding.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,23 +12,20 @@ namespace quire {
 struct ChatTimings {
   int answers = 0;
   int prompt_tokens = 0, completion_tokens = 0;
-  int prefilled_tokens = 0;  // of prompts whose answer began, without what the prefix cache held
-  int decoded_tokens = 0;    // without each answer's first, which prefill gives
+  int prefilled_tokens = 0;  // of prompts whose answer began, without those found in the prefix cache
+  int decoded_tokens = 0;    // without the first of each answer, which prefill computes
   double ttft_seconds = 0, decode_seconds = 0;
 
-  double bandwidth = 0;  // bytes a second that this machine reads; 0: not measured
+  double bandwidth = 0;  // bytes per second that this machine can read; 0: not measured
 
   void add(const Usage& usage);
 
-  double prefill_rate() const;  // computed prompt tokens a second until the first token; 0: nothing measured
-  double decode_rate() const;   // tokens a second after it; 0: nothing measured
-  double read_rate(const ModelInfo& model) const;  // bytes of weights a second that decoding read
+  double prefill_rate() const;  // prompt tokens computed per second, until the first token; 0: not measured
+  double decode_rate() const;   // tokens per second after the first; 0: not measured
+  double read_rate(const ModelInfo& model) const;  // weight bytes that decoding read per second
 };
 
-// Measures bandwidth, in a few hundredths of a second.
-void measure_limit(ChatTimings& timings, const ModelInfo& model);
-
-// Two lines for a person: time to first token, rates, and the bytes behind them beside the limit.
+// Two lines for a person: prompt tokens and time to first token, answer tokens and decoding speed.
 std::string to_text(const ChatTimings& timings, const ModelInfo& model);
 nlohmann::ordered_json to_json(const ChatTimings& timings, const ModelInfo& model);
 

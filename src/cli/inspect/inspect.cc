@@ -21,7 +21,7 @@ struct InspectOptions {
   bool tensors = false, metadata = false, json = false;
 };
 
-// Every string may come from the file: none reaches the terminal with a control character, or with more than a line.
+// Strings may come from the file. This escapes control characters and line ends, so that none reaches the terminal.
 std::string shown(const ordered_json& value) {
   return escape_controls(
       value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', true, ordered_json::error_handler_t::replace),
@@ -31,7 +31,7 @@ std::string shown(const ordered_json& value) {
 std::string cut(const std::string& text, size_t longest) {
   if (text.size() <= longest) return text;
   size_t end = longest;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // keep characters whole
   return text.substr(0, end) + "...";
 }
 
@@ -52,7 +52,7 @@ std::string count(const ordered_json& value) {
 class Page {
  public:
   void row(const std::string& label, const std::string& value) {
-    fmt::format_to(std::back_inserter(text_), "{:<16}{}\n", label, value);
+    fmt::format_to(std::back_inserter(text_), "{:<17} {}\n", label + ":", value);
   }
   void line(const std::string& value = {}) { text_ += value + "\n"; }
   const std::string& text() const { return text_; }
@@ -79,11 +79,11 @@ void show_text(const ordered_json& report, Page& page) {
     for (const auto& [what, id] : t["special_tokens"].items()) special.push_back(fmt::format("{} {}", what, token(id)));
     for (const ordered_json& id : t["end_of_generation"]) ends.push_back(token(id));
     page.row("special tokens", fmt::format("{}", fmt::join(special, ", ")));
-    page.row("answers end at", fmt::format("{}", fmt::join(ends, ", ")));
-    page.row("added to a text", t["adds_bos"] && t["adds_eos"] ? "bos, eos"
-                                : t["adds_bos"]                ? "bos"
-                                : t["adds_eos"]                ? "eos"
-                                                               : "nothing");
+    page.row("stop tokens", fmt::format("{}", fmt::join(ends, ", ")));
+    page.row("BOS/EOS added", t["adds_bos"] && t["adds_eos"] ? "both"
+                              : t["adds_bos"]                ? "BOS"
+                              : t["adds_eos"]                ? "EOS"
+                                                             : "none");
   }
   const ordered_json& chat = report["chat_template"];
   page.row("chat template", chat.is_null()           ? "none"
@@ -105,7 +105,7 @@ void show_model(const ordered_json& report, Page& page) {
     for (const auto& [what, value] : report["sizes"].items()) page.row(what, shown(value));
   }
   if (const ordered_json& r = report["rope"]; r.is_object()) {
-    std::string line = fmt::format("{} of each head, theta {}, pairs of {}", r["dim"].get<int>(),
+    std::string line = fmt::format("{} dimensions per head, theta {}, pairs: {}", r["dim"].get<int>(),
                                    r["theta"].get<double>(), shown(r["pairs"]));
     if (r.contains("factor")) line += fmt::format(", {} scaling by {}", shown(r["scaling"]), r["factor"].get<double>());
     if (r.contains("original_context")) line += fmt::format(" from {} tokens", r["original_context"].get<double>());
@@ -118,17 +118,18 @@ void show_model(const ordered_json& report, Page& page) {
 
 void show_fit(const ordered_json& report, Page& page) {
   if (const ordered_json& m = report["memory"]; m.is_object()) {
-    page.row("KV cache", fmt::format("{} a token ({})", bytes(m["kv_bytes_per_token"]), shown(m["kv_cache_dtype"])));
+    page.row("KV cache", fmt::format("{} per token ({})", bytes(m["kv_bytes_per_token"]), shown(m["kv_cache_dtype"])));
     page.row("memory",
-             fmt::format("{} weights + {} KV cache of the whole context = {}; {} free here", bytes(m["weight_bytes"]),
+             fmt::format("{} weights + {} KV cache for the full context = {}; {} available", bytes(m["weight_bytes"]),
                          bytes(m["kv_bytes_of_context"]), bytes(m["bytes"]), bytes(m["available_bytes"])));
   }
   const bool runs = report["runs"]["ok"];
   std::string note;
-  if (runs && !report["tokenizer"].contains("vocab_size")) note = ", on token ids only: it has no vocabulary";
+  if (runs && !report["tokenizer"].contains("vocab_size"))
+    note = ", but only for `quire serve` with token ids as prompts (no vocabulary)";
   if (runs && report["memory"]["weight_bytes"] > report["memory"]["available_bytes"])
-    note = ", but not in the memory that is free here";
-  page.row("Quire runs it", runs ? "yes" + note : "no: " + shown(report["runs"]["why_not"]));
+    note = ", but the available memory is too small";
+  page.row("supported", runs ? "yes" + note : "no: " + shown(report["runs"]["why_not"]));
 }
 
 void show(const InspectOptions& options, const ordered_json& report) {
@@ -167,17 +168,18 @@ void run_inspect(const InspectOptions& options) {
 
 void add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "Say what a model file holds and whether Quire can run it");
+  CLI::App* command = app.add_subcommand("inspect", "Describe a model file and check whether Quire can run it");
   command
       ->add_option("model", options->model,
-                   "a registered name, a .gguf file, a Hugging Face directory or a .safetensors file")
+                   "a known name, a .gguf file, a Hugging Face directory or a .safetensors file")
       ->type_name("MODEL")
       ->required();
-  command->add_flag("--tensors", options->tensors, "list all tensors: name, type, shape, bytes");
-  command->add_flag("--metadata", options->metadata, "list what the file says about itself");
+  command->add_flag("--tensors", options->tensors,
+                    "list the tensors: name, type, shape (outermost dimension first), bytes");
+  command->add_flag("--metadata", options->metadata, "list the metadata of the file");
   command->add_flag("--json", options->json,
-                    "print everything as one JSON object; with --metadata, arrays of more than 64 elements too");
-  command->footer("No weights are loaded. Shapes are outermost first. Exit code 1 when the file is broken.");
+                    "print everything as a JSON object; arrays of more than 64 elements only with --metadata");
+  command->footer("Reads no weights. Exit code 1 if the file is broken.");
   command->callback([options] { run_inspect(*options); });
 }
 

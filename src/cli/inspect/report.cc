@@ -10,11 +10,12 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "cli/inspect/runnable.h"
 #include "kernels/kv_memory.h"
 #include "kernels/packed.h"
 #include "model/checkpoint.h"
+#include "model/families.h"
 #include "model/model_text.h"
+#include "model/weights.h"
 #include "text/tokenizer/data.h"
 
 namespace quire {
@@ -106,7 +107,7 @@ ordered_json metadata(const Gguf& gguf, size_t longest_array) {
   return json;
 }
 
-// ---- sizes, as far as the file tells them by their usual names
+// ---- sizes, under the names that most files use
 
 constexpr const char* kSizes[] = {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"};
 
@@ -215,7 +216,7 @@ void add_tensors(std::span<const TensorView> tensors, ordered_json& report) {
 
 // ---- tokenizer and template
 
-// Returns why the text side cannot be used; empty: it can.
+// Returns why the tokenizer or template cannot be used; empty: both can.
 std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
   report["tokenizer"] = nullptr;
   report["chat_template"] = nullptr;
@@ -257,7 +258,7 @@ std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
 
 // ---- memory
 
-// As the kernels will hold them: matrices in panels, vectors in float32. What cannot be loaded counts as it lies in the
+// Matrices packed as for the kernels, vectors in float32. Tensors that cannot be loaded count with their size in the
 // file.
 uint64_t packed_bytes(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;
@@ -318,7 +319,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
       report["sliding_window"] = {{"tokens", *std::max_element(config.windows.begin(), config.windows.end())},
                                   {"layers", slides}};
     report["memory"] = memory(checkpoint, config);
-    check_tensors(checkpoint, config);
+    check_weights(checkpoint, config);
     if (!text_problem.empty()) throw unsupported("{}", text_problem);
     if (const auto& vocabulary = report["tokenizer"];
         vocabulary.contains("vocab_size") && vocabulary["vocab_size"] > config.vocab) {
@@ -345,8 +346,8 @@ ordered_json of_safetensors(const fs::path& path) {
   std::error_code ignored;
   const bool has_config = fs::exists(path.parent_path() / "config.json", ignored);
   report["runs"] = {{"ok", false},
-                    {"why_not", has_config ? "these are weights alone: give the directory, which has a config.json"
-                                           : "these are weights alone, without a config.json beside them"}};
+                    {"why_not", has_config ? "the file has weights only; pass its directory, which has a config.json"
+                                           : "the file has weights only, and there is no config.json next to it"}};
   report["metadata"] = file.metadata();
   add_tensors(file.tensors(), report);
   return report;

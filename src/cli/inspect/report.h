@@ -1,4 +1,4 @@
-// What a model file says about itself, as one JSON value.
+// Describes a model file as a JSON value.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,9 @@
 
 namespace quire {
 
-// Opens a GGUF file, a Hugging Face directory, a .safetensors file or its index; reads no weights. Throws Error when
-// the file is broken; what is merely unknown to Quire is left out, and "runs" says why.
+// Opens a GGUF file, a Hugging Face directory, a .safetensors file or its index; reads no weights. Throws Error if the
+// file is broken. If Quire merely does not support the model, leaves out what it cannot tell and gives the reason in
+// "runs".
 //   {"file", "format", "name", "architecture", "parameters", "file_bytes",
 //    "sizes": {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"},
 //    "rope", "sliding_window", "tensor_types": [{"type", "tensors", "elements", "bytes"}], "tokenizer",

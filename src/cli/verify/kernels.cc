@@ -1,5 +1,7 @@
 #include "cli/verify/kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/text_table.h"
 
 namespace quire {
 namespace {
@@ -28,7 +31,8 @@ std::vector<const KernelSet*> choose(const std::vector<std::string>& names) {
     sets.clear();
     for (const std::string& name : names) sets.push_back(&choose_kernels(name));
   }
-  if (sets.size() < 2) throw invalid("one kernel set ({}) has none to be compared with", sets[0]->name);
+  if (sets.size() < 2)
+    throw invalid("{} is the only kernel set, so there is nothing to compare it with", sets[0]->name);
   return sets;
 }
 
@@ -41,7 +45,7 @@ std::vector<const PackedMatrix*> matrices_of(const Weights& weights) {
   return all;
 }
 
-// The outputs of one panel of a matrix for the first `rows` rows of x [.., cols]: [rows, kPanel].
+// The outputs [rows, kPanel] of one panel of a matrix, for the first `rows` rows of x [.., cols].
 std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& matrix, int panel, Activations to,
                                  const std::vector<float>& x, int rows) {
   const size_t stride = static_cast<size_t>(matrix.blocks()) * activation_block_bytes(to);
@@ -50,7 +54,7 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
   size_t space = memory.size();
   auto* blocks = static_cast<std::byte*>(std::align(64, space - 64, aligned, space));
   kernels.quantize({x.data(), static_cast<size_t>(matrix.cols), matrix.cols, nullptr, 0, to, blocks, stride}, 0, rows);
-  // The panel as a matrix of its own, so that outputs need no room for all of them.
+  // The panel as a matrix of its own, to compute only its outputs.
   PackedMatrix one = matrix;
   one.data = matrix.panel(panel);
   one.rows = std::min(kPanel, matrix.rows - panel * kPanel);
@@ -59,7 +63,7 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
   return y;
 }
 
-// Two panels of each matrix: one by chance, and the last, which may not be whole.
+// Checks two panels of each matrix: a random one, and the last, which may be partial.
 std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<const KernelSet* const> sets) {
   const std::vector<const PackedMatrix*> matrices = matrices_of(model.weights);
   std::vector<std::atomic<int64_t>> compared(sets.size()), differing(sets.size());
@@ -69,12 +73,12 @@ std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<cons
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<size_t>(kMostRows) * static_cast<size_t>(matrix.cols));
     for (float& v : x) v = normal(random);
-    const int by_chance = static_cast<int>(random() % static_cast<unsigned>(matrix.panels()));
+    const int random_panel = static_cast<int>(random() % static_cast<unsigned>(matrix.panels()));
     bool done[3] = {};
     for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
       const Activations to = activations_for(mode, matrix.type);
       if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
-      for (const int panel : {by_chance, matrix.panels() - 1}) {
+      for (const int panel : {random_panel, matrix.panels() - 1}) {
         const auto expected = panel_outputs(*sets[0], matrix, panel, to, x, kMostRows);
         for (size_t s = 1; s < sets.size(); ++s) {
           for (const int rows : kRowCounts) {
@@ -104,7 +108,7 @@ TokenIds prompt_of(const LoadedModel& model, size_t count) {
   return ids;
 }
 
-// The same weights and cache under another kernel set.
+// Switches the model to another kernel set; weights and cache stay.
 void use_kernels(LoadedModel& model, const KernelSet& kernels, Activations activations) {
   const DecoderLimits limits = model.decoder->limits();
   model.decoder.reset();
@@ -136,23 +140,27 @@ bool KernelSetReport::passed() const {
          std::all_of(models.begin(), models.end(), [](const auto& m) { return m.passed(); });
 }
 
-KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions& options) {
+KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions& options, Progress& progress) {
   const std::vector<const KernelSet*> sets = choose(options.sets);
   engine.max_num_seqs = 1;
   engine.max_num_batched_tokens = kMaxLogits;
   engine.max_model_len = options.prompt_tokens + options.greedy_tokens;
+  progress.stage("loading " + engine.model);
   LoadedModel model(engine, kMaxLogits);
+  progress.stage("comparing linear layers");
   KernelSetReport report{.model = model.info.name,
                          .activations = model.info.activations,
                          .kv_cache_dtype = model.info.kv_cache_dtype,
                          .beside = std::string(sets[0]->name),
                          .linears = compare_linears(model, sets),
                          .models = {}};
+  progress.stage("comparing the whole model");
   const Activations activations = model.decoder->compute().activations;
   const TokenIds prompt = prompt_of(model, static_cast<size_t>(options.prompt_tokens));
   use_kernels(model, *sets[0], activations);
   const Expected expected = run(model, prompt, options.greedy_tokens);
   for (size_t s = 1; s < sets.size(); ++s) {
+    progress.step(s, sets.size(), "running " + std::string(sets[s]->name));
     use_kernels(model, *sets[s], activations);
     report.models.push_back(
         {std::string(sets[s]->name), Verifier(model, 0).compare(expected), static_cast<int>(expected.greedy.size())});
@@ -161,21 +169,20 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
 }
 
 void print(const KernelSetReport& report) {
-  for (const LinearComparison& l : report.linears) {
-    std::printf("linears    %-9s beside %s: %jd of %jd outputs of %jd matrices differ  %s\n", l.kernels.c_str(),
-                report.beside.c_str(), static_cast<intmax_t>(l.differing), static_cast<intmax_t>(l.compared),
-                static_cast<intmax_t>(l.matrices), l.differing == 0 ? "ok" : "DIFFERS");
-  }
-  for (const ModelComparison& m : report.models) {
+  std::printf("compared with %s: %jd matrices and the whole model\n%s activations, %s KV cache\n\n",
+              report.beside.c_str(), static_cast<intmax_t>(report.linears.front().matrices), report.activations.c_str(),
+              report.kv_cache_dtype.c_str());
+  TextTable table({"kernel set", "outputs", "differ", "mean KL", "max KL", "max diff", "top-1", "greedy", "result"}, 1);
+  for (size_t i = 0; i < report.linears.size(); ++i) {
+    const LinearComparison& l = report.linears[i];
+    const ModelComparison& m = report.models[i];
     const Comparison& c = m.logits;
-    std::printf(
-        "the model  %-9s beside %s: max |d| %.3g  KL mean %.3g max %.3g  top-1 %.4f  greedy %d of %d compared (%d)  "
-        "%s\n",
-        m.kernels.c_str(), report.beside.c_str(), c.max_difference, c.mean_kl, c.max_kl, c.top1, c.greedy_equal,
-        c.greedy_compared, m.greedy_steps, m.passed() ? "ok" : "DIFFERS");
+    table.add(
+        {l.kernels, fmt::format("{}", l.compared), fmt::format("{}", l.differing), fmt::format("{:.2g}", c.mean_kl),
+         fmt::format("{:.2g}", c.max_kl), fmt::format("{:.2g}", c.max_difference), fmt::format("{:.4f}", c.top1),
+         fmt::format("{}/{}", c.greedy_equal, c.greedy_compared), l.differing == 0 && m.passed() ? "ok" : "DIFFERS"});
   }
-  std::printf("%s: %s activations, %s KV cache\n", report.passed() ? "the kernel sets agree" : "THE KERNEL SETS DIFFER",
-              report.activations.c_str(), report.kv_cache_dtype.c_str());
+  std::printf("%s\n%s\n", table.text().c_str(), report.passed() ? "the kernel sets agree" : "THE KERNEL SETS DIFFER");
 }
 
 nlohmann::ordered_json to_json(const KernelSetReport& report) {

@@ -31,10 +31,10 @@ Comparison Verifier::compare(const Expected& e) {
   }
   for (const TokenId id : e.prompt) {
     if (id < 0 || id >= model_.config.vocab)
-      throw invalid("{}: token {} is not one of a vocabulary of {}", e.name, id, vocab_);
+      throw invalid("{}: token {} is outside the vocabulary of {}", e.name, id, vocab_);
   }
   if (!e.margins.empty() && e.margins.size() != e.greedy.size())
-    throw invalid("{}: {} margins of {} greedy tokens", e.name, e.margins.size(), e.greedy.size());
+    throw invalid("{}: {} margins for {} greedy tokens", e.name, e.margins.size(), e.greedy.size());
   sequence_.clear();
   std::vector<float> last;
   const auto chunk = static_cast<size_t>(model_.decoder->limits().max_logits);
@@ -54,7 +54,7 @@ Comparison Verifier::compare(const Expected& e) {
 double Verifier::allowed(const Comparison& c) const { return tolerance_ > 0 ? tolerance_ : 2e-4 + 1e-4 * c.max_logit; }
 
 bool Verifier::passed(const Comparison& c) const {
-  // An infinite expected logit makes what is allowed infinite too.
+  // If an expected logit is infinite, so is the allowed difference.
   return std::isfinite(c.max_difference) && c.max_difference <= allowed(c) && c.greedy_equal == c.greedy_compared;
 }
 

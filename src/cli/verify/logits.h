@@ -1,4 +1,4 @@
-// A model's logits and greedy tokens beside expected ones.
+// Compares a model's logits and greedy tokens with expected ones.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace quire {
 
-// What another implementation, or another kernel set, computed for one prompt; what is not known is empty.
+// The results of another implementation or kernel set for one prompt; unknown ones are empty.
 struct Expected {
   std::string name;
   TokenIds prompt;
   std::vector<float> logits;  // [prompt, vocab]
   TokenIds greedy;
   std::vector<float> margins;      // [greedy]: top-1 minus top-2 logit
-  std::vector<float> step_logits;  // [steps, vocab] of the greedy steps, the first at the prompt's end
+  std::vector<float> step_logits;  // [steps, vocab] of the greedy steps; the first row is that of the last prompt token
 };
 
 struct Comparison {
@@ -26,10 +26,11 @@ struct Comparison {
 
 class Verifier {
  public:
-  // tolerance: the largest difference of a logit; 0: 2e-4 + 1e-4 of the largest expected logit. The model outlives it.
+  // tolerance: the largest allowed difference of a logit; 0: 2e-4 + 1e-4 * the largest expected logit. The model must
+  // outlive the verifier.
   Verifier(LoadedModel& model, double tolerance);
 
-  // The model decodes greedily by itself, up to the first step that rounding alone could decide. Throws Error when the
+  // Decodes greedily, up to the first step whose margin is so small that rounding may decide it. Throws Error if the
   // sizes do not fit the model.
   Comparison compare(const Expected& expected);
   double allowed(const Comparison& comparison) const;

@@ -1,5 +1,6 @@
-// quire verify: the model's logits and greedy tokens beside a reference file's, or this machine's kernel sets beside
-// each other.
+// quire verify: compares a model with a reference file, or the kernel sets of this machine with each other.
+
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -11,6 +12,8 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/progress.h"
+#include "cli/text_table.h"
 #include "cli/verify/kernels.h"
 #include "cli/verify/logits.h"
 #include "format/safetensors.h"
@@ -35,11 +38,11 @@ class Reference {
       all.push_back(
           {"prompt", ids("prompt"), floats("torch_prompt_logits"), ids("torch_tokens"), {}, floats("torch_logits")});
     if (all.empty())
-      throw invalid("{}: none of prompt_0, input_ids, prompt is there; this is no reference file", file_.file());
+      throw invalid("{} is not a reference file: it has none of the tensors prompt_0, input_ids, prompt", file_.file());
     return all;
   }
 
-  // Tensors that no layout knows.
+  // Tensors outside the known layouts.
   std::vector<std::string> unknown() const {
     std::vector<std::string> names;
     static const std::set<std::string> kOther = {"llama_cpp_logits", "llama_cpp_tokens", "float_model_logits"};
@@ -69,7 +72,8 @@ class Reference {
     if (t && t->type == TensorType::I32) return values<TokenId>(name, TensorType::I32);
     TokenIds out;
     for (const int64_t id : values<int64_t>(name, TensorType::I64)) {
-      if (!std::in_range<TokenId>(id)) throw invalid("{}: tensor {} has {}, which is no token", file_.file(), name, id);
+      if (!std::in_range<TokenId>(id))
+        throw invalid("{}: tensor {} has {}, which is not a token id", file_.file(), name, id);
       out.push_back(static_cast<TokenId>(id));
     }
     return out;
@@ -80,7 +84,8 @@ class Reference {
   std::set<std::string> used_;
 };
 
-double tolerance_beside(const std::filesystem::path& expected) {
+// The tolerance in the expected.json next to a reference file; 0: there is none.
+double suggested_tolerance(const std::filesystem::path& expected) {
   const auto json = expected.parent_path() / "expected.json";
   if (!std::filesystem::exists(json)) return 0;
   return JsonField::read(json).get_or<double>("suggested_tolerance_max_abs_fp32", 0.0);
@@ -95,7 +100,9 @@ struct VerifyOptions {
 };
 
 void verify_kernel_sets(const VerifyOptions& o) {
-  const KernelSetReport report = compare_kernel_sets(o.engine, o.kernel_sets);
+  Progress progress;
+  const KernelSetReport report = compare_kernel_sets(o.engine, o.kernel_sets, progress);
+  progress.clear();
   if (o.json)
     std::printf("%s\n", to_json(report).dump(2).c_str());
   else
@@ -106,12 +113,16 @@ void verify_kernel_sets(const VerifyOptions& o) {
 void verify_file(VerifyOptions& o) {
   o.engine.max_num_seqs = 1;
   o.engine.max_num_batched_tokens = 128;
+  Progress progress;
+  progress.stage("loading " + o.engine.model);
   LoadedModel model(o.engine, 128);
   Reference reference(o.expected);
-  Verifier verifier(model, o.tolerance > 0 ? o.tolerance : tolerance_beside(o.expected));
+  Verifier verifier(model, o.tolerance > 0 ? o.tolerance : suggested_tolerance(o.expected));
   bool passed = true;
   auto report = nlohmann::ordered_json::array();
+  TextTable table({"prompt", "tokens", "max diff", "allowed", "mean KL", "max KL", "top-1", "greedy", "result"}, 1);
   for (const Expected& e : reference.prompts()) {
+    progress.stage("comparing " + e.name);
     const Comparison c = verifier.compare(e);
     const bool ok = verifier.passed(c);
     passed = passed && ok;
@@ -126,14 +137,12 @@ void verify_file(VerifyOptions& o) {
                       {"greedy_equal", c.greedy_equal},
                       {"greedy_steps", e.greedy.size()},
                       {"passed", ok}});
-    if (!o.json) {
-      std::printf(
-          "%-10s %4d tokens  max |d| %.3g (allowed %.3g)  KL mean %.3g max %.3g  top-1 %.4f  greedy %d of %d compared "
-          "(%zu)  %s\n",
-          c.name.c_str(), c.prompt_tokens, c.max_difference, verifier.allowed(c), c.mean_kl, c.max_kl, c.top1,
-          c.greedy_equal, c.greedy_compared, e.greedy.size(), ok ? "ok" : "DIFFERS");
-    }
+    table.add({c.name, fmt::format("{}", c.prompt_tokens), fmt::format("{:.2g}", c.max_difference),
+               fmt::format("{:.2g}", verifier.allowed(c)), fmt::format("{:.2g}", c.mean_kl),
+               fmt::format("{:.2g}", c.max_kl), fmt::format("{:.4f}", c.top1),
+               fmt::format("{}/{}", c.greedy_equal, c.greedy_compared), ok ? "ok" : "DIFFERS"});
   }
+  progress.clear();
   const auto unknown = reference.unknown();
   if (o.json) {
     const nlohmann::ordered_json out = {{"model", model.info.name},
@@ -145,8 +154,9 @@ void verify_file(VerifyOptions& o) {
                                         {"passed", passed}};
     std::printf("%s\n", out.dump(2).c_str());
   } else {
-    for (const std::string& name : unknown) std::printf("not looked at: tensor %s\n", name.c_str());
-    std::printf("%s: %s kernels, %s activations, %s KV cache\n", passed ? "within tolerance" : "OUT OF TOLERANCE",
+    std::printf("%s\n", table.text().c_str());
+    for (const std::string& name : unknown) std::printf("ignored tensor: %s\n", name.c_str());
+    std::printf("%s (%s kernels, %s activations, %s KV cache)\n", passed ? "within tolerance" : "OUT OF TOLERANCE",
                 model.info.kernels.c_str(), model.info.activations.c_str(), model.info.kv_cache_dtype.c_str());
   }
   if (!passed) throw invalid("{} differs from {} by more than the tolerance", o.engine.model, o.expected);
@@ -159,35 +169,43 @@ void add_verify_command(CLI::App& app) {
   o->engine.activations = "f32";
   CLI::App* command = app.add_subcommand(
       "verify",
-      "Compare a model's logits and greedy tokens with a reference file; without one: this machine's kernel sets, on "
-      "the model's linears and on the whole model");
+      "Compare a model's logits and greedy tokens with a reference file; without one, compare the kernel sets of this "
+      "machine with each other");
+  auto* expected =
+      command
+          ->add_option("expected", o->expected,
+                       "reference file (.safetensors) with the tensors prompt_k, logits_k, greedy_k, margin_k; or "
+                       "input_ids, logits, greedy_tokens; or prompt, torch_*")
+          ->type_name("FILE");
   add_model_options(*command, o->engine);
   command->remove_option(command->get_option("--max-num-batched-tokens"));
   command->get_option("--activations")
       ->description(
-          "what inputs of linears are rounded to (docs/exactness.md); between kernel sets the default is auto");
-  auto* expected = command->add_option(
-      "expected", o->expected,
-      "reference file (.safetensors): prompt_k, logits_k, greedy_k, margin_k; or input_ids, logits, greedy_tokens; or "
-      "prompt, torch_*");
+          "data type that the inputs of linear layers are rounded to (docs/exactness.md); defaults to auto when "
+          "comparing kernel sets");
+  command->add_flag("--json", o->json, "print the results as a JSON object");
   command
       ->add_option("--tolerance", o->tolerance,
-                   "largest difference of a logit; default: the one in expected.json beside the file, else 2e-4 + 1e-4 "
-                   "max |logit|")
-      ->needs(expected);
+                   "largest allowed difference of a logit (default: the one in expected.json next to the file, else "
+                   "2e-4 + 1e-4 max |logit|)")
+      ->needs(expected)
+      ->group("Comparison with a file");
+  constexpr const char* kSetsGroup = "Comparison of kernel sets";
   command
-      ->add_option(
-          "--kernel-sets", o->kernel_sets.sets,
-          "the kernel sets to compare, the others with the first; default: all of this machine, reference first")
+      ->add_option("--kernel-sets", o->kernel_sets.sets,
+                   "kernel sets to compare with the first of them (default: all of this machine, reference first)")
       ->delimiter(',')
+      ->type_name("NAME,...")
+      ->group(kSetsGroup)
       ->excludes(expected);
-  command->add_option("--prompt-tokens", o->kernel_sets.prompt_tokens, "of the prompt that kernel sets are compared on")
+  command->add_option("--prompt-tokens", o->kernel_sets.prompt_tokens, "length of the prompt")
       ->check(CLI::Range(1, 128))
+      ->group(kSetsGroup)
       ->capture_default_str();
-  command->add_option("--greedy-tokens", o->kernel_sets.greedy_tokens, "that kernel sets decode after it")
+  command->add_option("--greedy-tokens", o->kernel_sets.greedy_tokens, "tokens to decode after the prompt")
       ->check(CLI::Range(0, 4096))
+      ->group(kSetsGroup)
       ->capture_default_str();
-  command->add_flag("--json", o->json, "print one JSON object");
   command->callback([o, command] {
     if (!o->expected.empty()) return verify_file(*o);
     if (command->get_option("--activations")->count() == 0) o->engine.activations = "auto";

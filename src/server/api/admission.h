@@ -1,65 +1,97 @@
-// What may be under way at the same time: answers, and the bytes of requests' bodies.
+// Bounds on concurrent work: answers per tenant and in total, and bytes of request bodies and replies.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace quire {
 
-// What runs and a bounded queue behind it. Thread-safe.
+// Places for answers, running and queued. Thread-safe.
+//
+// Among several tenants, each may hold as many places as it leaves free (dynamic thresholds, Choudhury and Hahne 1998):
+// one tenant alone gets half of them, n busy tenants get 1/(n+1) each, and a newcomer always finds some.
 class Admission {
  public:
-  explicit Admission(int capacity) : capacity_(capacity) {}
+  explicit Admission(int capacity, bool shared = false) : capacity_(capacity), shared_(shared) {}
 
-  // A place for `answers` more. One that needs more than half of the places gets in, whatever it needs, while half are
-  // free: otherwise any other client could keep it out for ever.
-  bool enter(int answers) {
+  // Lets a request for `answers` in and returns the places it holds, or 0 if it must be refused. A request that is too
+  // large for its bound still gets in: among tenants if its tenant holds no place, for half of the free ones; otherwise
+  // while half are free, because smaller requests could keep it out forever.
+  int enter(const std::string& tenant, int answers) {
     const std::lock_guard lock(mutex_);
-    const bool large = answers > capacity_ / 2;
-    if (large ? inside_ > capacity_ / 2 : inside_ > capacity_ - answers) return false;
-    inside_ += answers;
-    return true;
+    const int free = capacity_ - held_;
+    const auto found = tenants_.find(tenant);
+    const int own = found == tenants_.end() ? 0 : found->second;
+    int places = 0;
+    if (shared_) {
+      if (own + answers <= free - answers) places = answers;
+      if (places == 0 && own == 0) places = std::min(answers, (free + 1) / 2);
+    } else if (answers <= capacity_ / 2 ? answers <= free : held_ <= capacity_ / 2) {
+      places = answers;
+    }
+    if (places == 0) return 0;
+    if (shared_) tenants_[tenant] = own + places;
+    held_ += places;
+    answers_ += answers;
+    return places;
   }
-  void leave(int answers) {
+  void leave(const std::string& tenant, int places, int answers) {
     const std::lock_guard lock(mutex_);
-    inside_ -= answers;
+    held_ -= places;
+    answers_ -= answers;
+    if (const auto found = tenants_.find(tenant); found != tenants_.end() && (found->second -= places) == 0) {
+      tenants_.erase(found);
+    }
   }
-  int inside() const {
+  int inside() const {  // answers
     const std::lock_guard lock(mutex_);
-    return inside_;
+    return answers_;
   }
 
  private:
   mutable std::mutex mutex_;
-  int capacity_, inside_ = 0;
+  const int capacity_;
+  const bool shared_;
+  int held_ = 0, answers_ = 0;
+  std::map<std::string, int> tenants_;  // places of each tenant that holds any
 };
 
-// Places of answers that have been let in: given back one by one as they end, and what is left with this, so that no
-// failure on the way can lose one.
+// A request's admission. Answers leave one by one as they end, the rest when this is destroyed, so no failure loses a
+// place.
 class Places {
  public:
   Places() = default;
-  Places(std::shared_ptr<Admission> admission, int entered) : admission_(std::move(admission)), held_(entered) {}
-  Places(Places&& other) noexcept : admission_(std::move(other.admission_)), held_(std::exchange(other.held_, 0)) {}
+  // Takes over what enter() gave.
+  Places(std::shared_ptr<Admission> admission, std::string tenant, int places, int answers)
+      : admission_(std::move(admission)), tenant_(std::move(tenant)), places_(places), answers_(answers) {}
+  Places(Places&& other) noexcept { *this = std::move(other); }
   Places& operator=(Places&& other) noexcept {
     std::swap(admission_, other.admission_);
-    std::swap(held_, other.held_);
+    std::swap(tenant_, other.tenant_);
+    std::swap(places_, other.places_);
+    std::swap(answers_, other.answers_);
     return *this;
   }
-  ~Places() { leave(held_); }
+  ~Places() { leave(answers_); }
 
   void leave(int answers) {
     if (answers == 0) return;
-    held_ -= answers;
-    admission_->leave(answers);
+    answers_ -= answers;
+    const int given_back = std::max(0, places_ - answers_);
+    places_ -= given_back;
+    admission_->leave(tenant_, given_back, answers);
   }
 
  private:
   std::shared_ptr<Admission> admission_;
-  int held_ = 0;
+  std::string tenant_;
+  int places_ = 0, answers_ = 0;  // places_ <= answers_
 };
 
 // Thread-safe.
@@ -67,7 +99,7 @@ class ByteBudget {
  public:
   explicit ByteBudget(size_t bytes) : left_(bytes) {}
 
-  // As long as `spared` bytes stay for others.
+  // Succeeds if at least `spared` bytes remain for others.
   bool take(size_t bytes, size_t spared = 0) {
     size_t left = left_.load(std::memory_order_relaxed);
     do {

@@ -1,23 +1,64 @@
-// Whole chats and completions.
-#include "server/api/shapes.h"
+#include "server/api/chat.h"
+
+#include <algorithm>
+
+#include "server/api/answer_parts.h"
+#include "server/api/error.h"
+#include "server/api/logprobs.h"
+#include "server/api/prompts.h"
 
 namespace quire {
 namespace {
 
-class OpenAiBody final : public Answer {
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+
+// Clients send arguments as a string of JSON; templates expect an object.
+void read_tool_calls(const JsonField& calls, Json& out) {
+  for (size_t i = 0; i < calls.array(1024).size(); ++i) {
+    const JsonField function = calls.at(i).at("function");
+    function.at("name").string();
+    const auto arguments = function.find("arguments");
+    if (!arguments || !arguments->json().is_string()) continue;
+    out[i]["function"]["arguments"] =
+        arguments->string().empty() ? Json::object() : arguments->parsed({.values = kMaxBodyValues});
+  }
+}
+
+// Checks a message and changes `out`, its copy, to what templates expect.
+void read_message(const JsonField& message, Json& out) {
+  const JsonField role = message.at("role");
+  const bool assistant = role.string() == "assistant";
+  if (std::ranges::find(kRoles, role.string()) == std::end(kRoles)) {
+    throw role.error("{} is not a known role; allowed: {}", describe(role.json()), fmt::join(kRoles, ", "));
+  }
+  if (const auto calls = message.find("tool_calls")) read_tool_calls(*calls, out["tool_calls"]);
+  const auto content = message.find("content");
+  if (!content) {
+    if (!assistant) {
+      throw bad_request(message.path() + ".content", "expected a string or an array of parts, found nothing");
+    }
+    out["content"] = "";
+  } else if (content->json().is_array()) {
+    out["content"] = join_parts(*content);
+  } else if (!content->json().is_string()) {
+    throw content->error("expected a string or an array of parts, found {}", describe(content->json()));
+  }
+}
+
+class ChatBody final : public Answer {
  public:
-  OpenAiBody(ResponseHead head, TokenBytes token_bytes)
+  ChatBody(ResponseHead head, TokenBytes token_bytes)
       : head_(std::move(head)),
         token_bytes_(std::move(token_bytes)),
-        choices_(static_cast<size_t>(head_.choices)),
-        usage_(head_.choices) {}
+        choices_(static_cast<size_t>(head_.choices())),
+        usage_(head_.choices()) {}
 
   void add(int index, const Output& output, std::string&) override {
     const auto at = static_cast<size_t>(index);
     Choice& choice = choices_.at(at);
     usage_.add(at, output);
     choice.text += output.text;
-    if (head_.logprobs || head_.token_ids) {
+    if (head_.request.sampling.logprobs || head_.request.return_token_ids) {
       choice.tokens.insert(choice.tokens.end(), output.tokens.begin(), output.tokens.end());
     }
     if (!output.prompt_logprobs.empty()) choice.prompt = output.prompt_logprobs;
@@ -28,13 +69,13 @@ class OpenAiBody final : public Answer {
   }
 
   void end(std::string& out) override {
-    const bool chat = head_.api == Api::kChat;
+    const bool chat = head_.request.api == Api::kChat;
     Json choices = Json::array();
     for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(choice_json(i));
     Json body = {{"id", head_.id},
                  {"object", chat ? "chat.completion" : "text_completion"},
                  {"created", head_.created},
-                 {"model", head_.model},
+                 {"model", head_.request.model},
                  {"choices", std::move(choices)},
                  {"usage", usage_json(head_, usage_)}};
     if (chat) add_prompt(0, body);
@@ -46,40 +87,40 @@ class OpenAiBody final : public Answer {
     std::string text, stop_reason;
     std::vector<OutputToken> tokens, prompt;
     FinishReason finish = FinishReason::kNone;
-    bool by_token = false;  // what stop_reason names is a token
+    bool by_token = false;  // stop_reason is a token's id
   };
 
-  size_t prompt_of(size_t choice) const { return choice / static_cast<size_t>(head_.n); }
+  size_t prompt_of(size_t choice) const { return choice / static_cast<size_t>(head_.n()); }
 
-  // What is known of a prompt; it came with the first of its choices.
+  // Adds what was asked for about a prompt; it came with the first of its choices.
   void add_prompt(size_t choice, Json& json) const {
     const size_t prompt = prompt_of(choice);
-    if (head_.prompt_logprobs) {
+    if (head_.request.prompt_logprobs) {
       json["prompt_logprobs"] =
-          prompt_logprobs_json(choices_[prompt * static_cast<size_t>(head_.n)].prompt, token_bytes_);
+          prompt_logprobs_json(choices_[prompt * static_cast<size_t>(head_.n())].prompt, token_bytes_);
     }
-    if (head_.token_ids) json["prompt_token_ids"] = head_.prompts[prompt];
+    if (head_.request.return_token_ids) json["prompt_token_ids"] = head_.prompt_ids[prompt];
   }
 
   Json choice_json(size_t index) const {
     const Choice& choice = choices_[index];
     const bool echo = !head_.echo.empty();
     Json json = {{"index", index}};
-    if (head_.api == Api::kChat) {
+    if (head_.request.api == Api::kChat) {
       json["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
     } else {
       json["text"] = (echo ? head_.echo[prompt_of(index)] : "") + choice.text;
     }
     json["logprobs"] = nullptr;
-    if (head_.logprobs) {
+    if (head_.request.sampling.logprobs) {
       TextOffset offset = 0;
-      const Choice& first = choices_[prompt_of(index) * static_cast<size_t>(head_.n)];
+      const Choice& first = choices_[prompt_of(index) * static_cast<size_t>(head_.n())];
       json["logprobs"] = logprobs_json(head_, choice.tokens, token_bytes_, offset, echo ? &first.prompt : nullptr);
     }
     json["finish_reason"] = finish_name(choice.finish);
     if (!choice.stop_reason.empty()) json["stop_reason"] = stop_reason_json(choice.stop_reason, choice.by_token);
-    if (head_.token_ids) json["token_ids"] = token_ids_json(choice.tokens);
-    if (head_.api == Api::kCompletion) add_prompt(index, json);
+    if (head_.request.return_token_ids) json["token_ids"] = token_ids_json(choice.tokens);
+    if (head_.request.api == Api::kCompletion) add_prompt(index, json);
     return json;
   }
 
@@ -91,8 +132,15 @@ class OpenAiBody final : public Answer {
 
 }  // namespace
 
-std::unique_ptr<Answer> openai_body(ResponseHead head, TokenBytes token_bytes) {
-  return std::make_unique<OpenAiBody>(std::move(head), std::move(token_bytes));
+void read_chat_messages(ApiDraft& draft, const JsonField& field) {
+  if (field.array(kMaxMessages).size() == 0) throw field.error("must have at least one message");
+  draft.has_messages = true;
+  draft.chat.messages = field.json();
+  for (size_t i = 0; i < field.size(); ++i) read_message(field.at(i), draft.chat.messages[i]);
+}
+
+std::unique_ptr<Answer> chat_body(ResponseHead head, TokenBytes token_bytes) {
+  return std::make_unique<ChatBody>(std::move(head), std::move(token_bytes));
 }
 
 }  // namespace quire

@@ -1,74 +1,42 @@
-// Streamed chats and completions.
 #include <charconv>
 
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
+#include "server/api/chat.h"
+#include "server/api/logprobs.h"
 
 namespace quire {
 
-void append_json_string(std::string_view text, std::string& out) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[c >> 4 & 15];
-          out += kHex[c & 15];
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
-
 namespace {
 
-class OpenAiStream final : public Answer {
+class ChatStream final : public Answer {
  public:
-  OpenAiStream(ResponseHead head, TokenBytes token_bytes)
+  ChatStream(ResponseHead head, TokenBytes token_bytes)
       : head_(std::move(head)),
         token_bytes_(std::move(token_bytes)),
-        choices_(static_cast<size_t>(head_.choices)),
-        usage_(head_.choices) {
+        choices_(static_cast<size_t>(head_.choices())),
+        usage_(head_.choices()) {
     const Json start = {{"id", head_.id},
-                        {"object", head_.api == Api::kChat ? "chat.completion.chunk" : "text_completion"},
+                        {"object", head_.request.api == Api::kChat ? "chat.completion.chunk" : "text_completion"},
                         {"created", head_.created},
-                        {"model", head_.model}};
+                        {"model", head_.request.model}};
     prefix_ = "data: " + dump(start);
-    prefix_.back() = ',';  // the object goes on
+    prefix_.back() = ',';  // each event continues the object
   }
 
-  // At most three events: the role or the echo, the text, the finish.
+  // Appends at most three events: the role or the echo, the text, the finish.
   void add(int index, const Output& output, std::string& out) override {
     Choice& choice = choices_.at(static_cast<size_t>(index));
-    const bool chat = head_.api == Api::kChat, finished = output.finish != FinishReason::kNone;
+    const bool chat = head_.request.api == Api::kChat, finished = output.finish != FinishReason::kNone;
     if (!choice.begun) begin(index, output, out);
     usage_.add(static_cast<size_t>(index), output);
 
     Extra extra;
-    if (head_.logprobs && !output.tokens.empty()) {
+    if (head_.request.sampling.logprobs && !output.tokens.empty()) {
       extra.logprobs = logprobs_json(head_, output.tokens, token_bytes_, choice.offset);
     }
-    if (head_.token_ids && !output.tokens.empty()) extra.token_ids = token_ids_json(output.tokens);
+    if (head_.request.return_token_ids && !output.tokens.empty()) extra.token_ids = token_ids_json(output.tokens);
     const Output* end = finished ? &output : nullptr;
-    // Completions carry the finish beside the last text; chats have it in an event of its own with an empty delta.
+    // Completions put the finish into the event of the last text, chats into one of its own with an empty delta.
     if (!output.text.empty() || extra || (!chat && finished)) {
       std::string delta = chat ? R"("delta":{"content":)" : R"("text":)";
       append_json_string(output.text, delta);
@@ -79,7 +47,8 @@ class OpenAiStream final : public Answer {
   }
 
   void end(std::string& out) override {
-    if (head_.include_usage) out += prefix_ + R"("choices":[],"usage":)" + dump(usage_json(head_, usage_)) + "}\n\n";
+    if (head_.request.include_usage)
+      out += prefix_ + R"("choices":[],"usage":)" + dump(usage_json(head_, usage_)) + "}\n\n";
     out += "data: [DONE]\n\n";
   }
 
@@ -88,7 +57,7 @@ class OpenAiStream final : public Answer {
     bool begun = false;
     TextOffset offset = 0;
   };
-  // What a choice has in some events only; null: not in this one.
+  // What only some events of a choice have; null: not this one.
   struct Extra {
     Json logprobs, token_ids, prompt_token_ids;
     explicit operator bool() const { return !logprobs.is_null() || !token_ids.is_null(); }
@@ -96,23 +65,23 @@ class OpenAiStream final : public Answer {
 
   void begin(int index, const Output& output, std::string& out) {
     Choice& choice = choices_[static_cast<size_t>(index)];
-    const auto prompt = static_cast<size_t>(index / head_.n);
+    const auto prompt = static_cast<size_t>(index / head_.n());
     choice.begun = true;
     Extra extra;
-    if (head_.token_ids) extra.prompt_token_ids = head_.prompts[prompt];
-    if (head_.api == Api::kChat) {
+    if (head_.request.return_token_ids) extra.prompt_token_ids = head_.prompt_ids[prompt];
+    if (head_.request.api == Api::kChat) {
       event(index, R"("delta":{"role":"assistant","content":""})", extra, nullptr, out);
-    } else if (!head_.echo.empty() || head_.token_ids) {
+    } else if (!head_.echo.empty() || head_.request.return_token_ids) {
       std::string delta = R"("text":)";
       append_json_string(head_.echo.empty() ? "" : head_.echo[prompt], delta);
-      if (head_.logprobs && !head_.echo.empty()) {
+      if (head_.request.sampling.logprobs && !head_.echo.empty()) {
         extra.logprobs = logprobs_json(head_, {}, token_bytes_, choice.offset, &output.prompt_logprobs);
       }
       event(index, delta, extra, nullptr, out);
     }
   }
 
-  // Written by hand: a stream is thousands of these, of which only index, delta and finish differ.
+  // Written by hand: a stream has thousands of events that differ only in index, delta and finish.
   void event(int choice, std::string_view delta, const Extra& extra, const Output* finish, std::string& out) const {
     char index[16];
     const auto index_end = std::to_chars(index, index + sizeof index, choice).ptr;
@@ -135,9 +104,9 @@ class OpenAiStream final : public Answer {
     if (!extra.token_ids.is_null()) out += R"(,"token_ids":)" + dump(extra.token_ids);
     if (!extra.prompt_token_ids.is_null()) out += R"(,"prompt_token_ids":)" + dump(extra.prompt_token_ids);
     out += "}]";
-    if (head_.continuous_usage_stats) {
+    if (head_.request.continuous_usage_stats) {
       out += R"(,"usage":)" + dump(usage_json(head_, usage_));
-    } else if (head_.include_usage) {
+    } else if (head_.request.include_usage) {
       out += R"(,"usage":null)";
     }
     out += "}\n\n";
@@ -145,15 +114,15 @@ class OpenAiStream final : public Answer {
 
   ResponseHead head_;
   TokenBytes token_bytes_;
-  std::string prefix_;  // of every event, up to the choices
+  std::string prefix_;  // of every event, before the choices
   std::vector<Choice> choices_;
   UsageSum usage_;
 };
 
 }  // namespace
 
-std::unique_ptr<Answer> openai_stream(ResponseHead head, TokenBytes token_bytes) {
-  return std::make_unique<OpenAiStream>(std::move(head), std::move(token_bytes));
+std::unique_ptr<Answer> chat_stream(ResponseHead head, TokenBytes token_bytes) {
+  return std::make_unique<ChatStream>(std::move(head), std::move(token_bytes));
 }
 
 }  // namespace quire

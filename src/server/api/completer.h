@@ -1,4 +1,4 @@
-// What the server needs of an engine: one seam, filled by the Engine and, in tests, by a script.
+// The server's interface to an engine. Tests put a scripted model behind it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,10 +7,11 @@
 
 #include "quire/engine.h"
 #include "text/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 
-// Every member may be called from any thread, also from inside a callback.
+// Every member may be called from any thread and from a callback.
 class Completer {
  public:
   virtual ~Completer() = default;
@@ -21,17 +22,17 @@ class Completer {
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
-  // Bytes per second that this machine reads at best; 0: not known.
+  // This machine's memory read bandwidth in bytes per second; 0: unknown.
   virtual double read_bandwidth() const { return 0; }
 
-  // The tokenizer as GET /tokenizer_info describes it: fields of a tokenizer_config.json.
+  // The body of GET /tokenizer_info: fields of a tokenizer_config.json.
   virtual nlohmann::ordered_json tokenizer_info() const = 0;
   virtual TokenIds encode_chat(ChatInput input) const = 0;
   virtual TokenRuns spellings(const std::vector<std::string>& words) const = 0;  // as Engine::spellings
-  virtual TokenIds encode(std::string_view text, bool add_special) const = 0;
+  virtual TokenIds encode(std::string_view text, EncodeOptions options) const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"
-  virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its name: "<|im_end|>"
+  virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its spelling: "<|im_end|>"
 };
 
 }  // namespace quire

@@ -1,12 +1,13 @@
-// /v1/embeddings: a vector a text.
+#include "server/api/embeddings.h"
+
 #include <bit>
 
-#include "server/api/shapes.h"
+#include "server/api/answer_parts.h"
 
 namespace quire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "base64 has the floats as they are in memory");
+static_assert(std::endian::native == std::endian::little, "base64 encodes the floats as they are in memory");
 
 std::string base64(std::string_view bytes) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -24,7 +25,7 @@ std::string base64(std::string_view bytes) {
 
 class EmbeddingsBody final : public Answer {
  public:
-  explicit EmbeddingsBody(ResponseHead head) : head_(std::move(head)), vectors_(static_cast<size_t>(head_.choices)) {}
+  explicit EmbeddingsBody(ResponseHead head) : head_(std::move(head)), vectors_(static_cast<size_t>(head_.choices())) {}
 
   void add(int index, const Output& output, std::string&) override {
     if (!output.embedding.empty()) vectors_.at(static_cast<size_t>(index)) = output.embedding;
@@ -35,14 +36,14 @@ class EmbeddingsBody final : public Answer {
     for (size_t i = 0; i < vectors_.size(); ++i) {
       const std::vector<float>& vector = vectors_[i];
       Json json = vector;
-      if (head_.base64) {
+      if (head_.request.base64) {
         json = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});
       }
       data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(json)}});
     }
     out += dump({{"object", "list"},
                  {"data", std::move(data)},
-                 {"model", head_.model},
+                 {"model", head_.request.model},
                  {"usage", {{"prompt_tokens", head_.prompt_tokens}, {"total_tokens", head_.prompt_tokens}}}});
   }
 

@@ -37,8 +37,8 @@ TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.en
 
 TokenRuns EngineCompleter::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
 
-TokenIds EngineCompleter::encode(std::string_view text, bool add_special) const {
-  return engine_.tokenizer().encode(text, {.add_special = add_special});
+TokenIds EngineCompleter::encode(std::string_view text, EncodeOptions options) const {
+  return engine_.tokenizer().encode(text, options);
 }
 
 std::string EngineCompleter::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }

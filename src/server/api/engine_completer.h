@@ -1,4 +1,4 @@
-// The Engine behind the server's seam.
+// The Engine as the server's Completer.
 #pragma once
 
 #include "server/api/completer.h"
@@ -19,7 +19,7 @@ class EngineCompleter final : public Completer {
   nlohmann::ordered_json tokenizer_info() const override;
   TokenIds encode_chat(ChatInput input) const override;
   TokenRuns spellings(const std::vector<std::string>& words) const override;
-  TokenIds encode(std::string_view text, bool add_special) const override;
+  TokenIds encode(std::string_view text, EncodeOptions options) const override;
   std::string decode(const TokenIds& ids) const override;
   std::string token_text(TokenId id) const override;
   std::string token_bytes(TokenId id) const override;

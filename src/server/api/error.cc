@@ -53,7 +53,7 @@ ApiError current_api_error() {
     const int status = status_of(e.kind());
     return {status, e.what(), status == 503 ? "server_error" : "invalid_request_error"};
   } catch (const std::bad_alloc&) {
-    return {503, "the server has not enough memory for this request", "server_error"};
+    return {503, "the server does not have enough memory for this request", "server_error"};
   } catch (const std::exception& e) {
     spdlog::error("a request failed: {}", e.what());
   } catch (...) {

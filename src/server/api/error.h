@@ -1,4 +1,4 @@
-// What a request can end with instead of an answer: an HTTP status and OpenAI's error body.
+// Errors that clients see: an HTTP status and a body.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,21 +22,20 @@ struct ApiError : std::runtime_error {
 
   int status;
   std::string type;
-  std::string param;    // the field that is wrong: "temperature", "messages[2].content"; empty: none
+  std::string param;    // the invalid field: "temperature", "messages[2].content"; empty: none
   std::string code;     // for programs: "model_not_found"; empty: none
   int retry_after = 0;  // seconds, with 429 and 503
 };
 
-// throw bad_request("top_p", "{} is outside [0, 1]", value): a 400 whose message begins with the field.
+// A 400 whose message begins with the field: throw bad_request("top_p", "{} is outside [0, 1]", value).
 template <class... A>
 ApiError bad_request(std::string_view param, fmt::format_string<A...> f, A&&... a) {
   std::string what = fmt::format(f, std::forward<A>(a)...);
   return {400, param.empty() ? what : fmt::format("{}: {}", param, what), "invalid_request_error", std::string(param)};
 }
 
-// The error that is being handled, as the client shall see it. Call inside a catch block: ApiError as it is, Error by
-// its kind, TemplateError as a 400; anything else is a 500 without its message, which may hold what is not the
-// client's.
+// Call inside a catch block. Converts the exception being handled: ApiError stays, Error becomes the status of its
+// kind, std::bad_alloc a 503; anything else becomes a 500 without its message, which may not be meant for the client.
 ApiError current_api_error();
 
 enum class ErrorShape : uint8_t {

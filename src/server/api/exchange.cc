@@ -3,6 +3,7 @@
 #include <utility>
 
 namespace quire {
+
 size_t payload_bytes(const Output& output) {
   size_t bytes = output.text.size() + output.embedding.size() * sizeof(float);
   for (const OutputToken& token : output.tokens) bytes += output_token_bytes(token.top_logprobs.size());
@@ -31,7 +32,7 @@ void Exchange::start(std::vector<Request> requests, Places places) {
   try {
     for (Request& request : requests) {
       const int n = request.sampling.n, prompt_tokens = static_cast<int>(request.prompt.size());
-      // Not under the lock: a callback may come before submit returns.
+      // Without the lock: a callback may run before submit returns.
       const RequestId id = completer_.submit(
           std::move(request),
           [self = shared_from_this(), first](const Output& output) { self->receive(first + output.choice, output); });
@@ -52,7 +53,7 @@ void Exchange::start(std::vector<Request> requests, Places places) {
     const std::lock_guard lock(mutex_);
     return cancelled_;
   }();
-  if (cancelled) cancel_submitted();  // overflowed before the ids were known
+  if (cancelled) cancel_submitted();  // it overflowed before the ids were known
 }
 
 void Exchange::receive(int choice, const Output& output) {
@@ -68,7 +69,7 @@ void Exchange::receive(int choice, const Output& output) {
   Piece piece{choice, output};
   bool full = false;
   {
-    // What may fail comes before what counts: after a failure here the engine ends the choice with another call.
+    // Allocate before counting: if an allocation fails, the engine ends the choice with another call.
     const std::lock_guard lock(mutex_);
     if (wake_) {
       const size_t bytes = sizeof(Piece) + payload_bytes(output);
@@ -76,7 +77,7 @@ void Exchange::receive(int choice, const Output& output) {
       if (held) bytes_ += bytes;
       full = !held && !overflowed_;
       overflowed_ = !held;
-      // A finish is kept always, so that the one who waits learns of the end.
+      // Always keep a finish, so that the connection learns of the end.
       if (!overflowed_ || finished || full) {
         if (pieces_.empty() || full) wake_();
         pieces_.push_back(std::move(piece));

@@ -1,5 +1,5 @@
-// One HTTP request's generation under way: between the engine's thread, which must never wait, and the connection,
-// which may have to.
+// The mailbox of one HTTP request's generation, between the engine's thread, which must never block, and the
+// connection, which may have to wait.
 #pragma once
 
 #include <chrono>
@@ -16,40 +16,40 @@
 
 namespace quire {
 
-// What an OutputToken with so many top_logprobs holds.
+// Bytes of an OutputToken with this many top_logprobs.
 constexpr size_t output_token_bytes(size_t top_logprobs) {
   return sizeof(OutputToken) + top_logprobs * sizeof(std::pair<TokenId, float>);
 }
 
-// What an output holds beside itself.
+// Bytes that an output owns outside itself.
 size_t payload_bytes(const Output& output);
 
-// An engine's output, with the number its choice has in the response.
+// An output of the engine, with its choice's number in the response.
 struct Piece {
   int choice = 0;
   Output output;
 };
 
-// Thread-safe. Held by the connection and by the callbacks that the engine still has; whoever is last frees it.
+// Thread-safe. Owned by the connection and by the callbacks that the engine still holds.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  // `wake` is called, from any thread and with the exchange's lock held, when there is something to take and the last
-  // take found nothing left. Outputs that nobody takes may hold `max_bytes`, and are held in `replies`; past either the
-  // request is cancelled and overflowed(). `replies` must outlive the close.
+  // `wake` is called, from any thread and with the exchange's lock held, when the first output arrives after take()
+  // emptied the mailbox. Outputs that wait to be taken may use `max_bytes`, and count in `replies`; beyond either bound
+  // the request is cancelled and overflowed() becomes true. `replies` must outlive close().
   Exchange(Completer& completer, std::shared_ptr<Metrics> metrics, std::function<void()> wake, size_t max_bytes,
            ByteBudget& replies);
 
-  // Submits all; each has sampling.n choices, numbered on, and a place that it gives back when it ends. Throws what
-  // submit throws, having cancelled what it had submitted.
+  // Submits all requests. Their choices are numbered consecutively, and each gives back its place when it ends. If a
+  // submit throws, cancels the requests submitted so far and rethrows.
   void start(std::vector<Request> requests, Places places);
 
-  // Moves what has come since the last call behind `pieces`.
+  // Appends the outputs that arrived since the last call to `pieces`.
   void take(std::vector<Piece>& pieces);
   bool overflowed() const;
 
-  // The engine stops working on it within a step. Outputs may still come.
+  // The engine stops within a step. Outputs may still arrive.
   void cancel();
-  // No wake from now on; what comes is dropped. Cancels what has not ended. To be called before the owner goes.
+  // Cancels unfinished choices, drops further outputs and stops calling `wake`. Call it before destroying the owner.
   void close();
 
  private:
@@ -66,7 +66,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Places places_;
   std::vector<RequestId> ids_;
   std::vector<Piece> pieces_;
-  std::vector<std::chrono::steady_clock::time_point> last_;  // of each choice: when its last tokens came
+  std::vector<std::chrono::steady_clock::time_point> last_;  // of each choice: when its last tokens arrived
   size_t bytes_ = 0;                                         // of pieces_, taken from replies_
   int unfinished_ = 0;                                       // choices
   bool overflowed_ = false, cancelled_ = false;

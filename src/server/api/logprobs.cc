@@ -1,11 +1,11 @@
-#include <algorithm>
+#include "server/api/logprobs.h"
 
-#include "server/api/shapes.h"
+#include <algorithm>
 
 namespace quire {
 namespace {
 
-// Bytes that are no UTF-8 become U+FFFD: nlohmann's serializer knows how.
+// With U+FFFD in place of ill-formed UTF-8.
 std::string well_formed(const std::string& bytes) {
   return Json::parse(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
@@ -15,7 +15,7 @@ size_t characters(std::string_view text) {
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-// JSON has no infinity; vLLM's figure for "never".
+// JSON has no infinity; vLLM writes -9999 for it.
 double finite(float logprob) { return std::max(static_cast<double>(logprob), -9999.0); }
 
 struct TokenView {
@@ -24,7 +24,8 @@ struct TokenView {
 
 TokenView view(TokenId id, const ResponseHead& head, const TokenBytes& token_bytes) {
   std::string bytes = token_bytes(id);
-  return {head.tokens_as_ids ? fmt::format("token_id:{}", id) : well_formed(bytes), std::move(bytes)};
+  return {head.request.return_tokens_as_token_ids ? fmt::format("token_id:{}", id) : well_formed(bytes),
+          std::move(bytes)};
 }
 
 Json chat_token(TokenId id, float logprob, const ResponseHead& head, const TokenBytes& token_bytes) {
@@ -34,19 +35,7 @@ Json chat_token(TokenId id, float logprob, const ResponseHead& head, const Token
   return {{"token", token.text}, {"logprob", finite(logprob)}, {"bytes", std::move(bytes)}};
 }
 
-Json chat_logprobs(const ResponseHead& head, const std::vector<OutputToken>& tokens, const TokenBytes& token_bytes) {
-  Json content = Json::array();
-  for (const OutputToken& token : tokens) {
-    Json entry = chat_token(token.id, token.logprob, head, token_bytes);
-    Json top = Json::array();
-    for (const auto& [id, logprob] : token.top_logprobs) top.push_back(chat_token(id, logprob, head, token_bytes));
-    entry["top_logprobs"] = std::move(top);
-    content.push_back(std::move(entry));
-  }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
-}
-
-// OpenAI's legacy shape: one array for each kind of figure.
+// OpenAI's legacy shape: an array for each kind of value.
 class CompletionLogprobs {
  public:
   CompletionLogprobs(const ResponseHead& head, const TokenBytes& token_bytes, TextOffset& offset)
@@ -56,13 +45,13 @@ class CompletionLogprobs {
     const TokenView chosen = view(token.id, head_, token_bytes_);
     Json top = Json::object();
     for (const auto& [id, logprob] : token.top_logprobs) {
-      // Two tokens can have the same text (bytes of characters): the more probable one, the first, stays.
+      // Tokens can have the same text (bytes of a character); the first is the most probable and stays.
       top.emplace(view(id, head_, token_bytes_).text, finite(logprob));
     }
     top.emplace(chosen.text, finite(token.logprob));
     add(chosen, finite(token.logprob), std::move(top));
   }
-  // The prompt's first token, which nothing came before.
+  // The prompt's first token, which has no log-probability.
   void add_first(TokenId id) { add(view(id, head_, token_bytes_), nullptr, nullptr); }
 
   Json take() {
@@ -89,9 +78,24 @@ class CompletionLogprobs {
 
 }  // namespace
 
+Json chat_logprobs_json(const ResponseHead& head, const std::vector<OutputToken>& tokens,
+                        const TokenBytes& token_bytes) {
+  Json content = Json::array();
+  for (const OutputToken& token : tokens) {
+    Json entry = chat_token(token.id, token.logprob, head, token_bytes);
+    Json top = Json::array();
+    for (const auto& [id, logprob] : token.top_logprobs) top.push_back(chat_token(id, logprob, head, token_bytes));
+    entry["top_logprobs"] = std::move(top);
+    content.push_back(std::move(entry));
+  }
+  return content;
+}
+
 Json logprobs_json(const ResponseHead& head, const std::vector<OutputToken>& tokens, const TokenBytes& token_bytes,
                    TextOffset& offset, const std::vector<OutputToken>* echo) {
-  if (head.api == Api::kChat) return chat_logprobs(head, tokens, token_bytes);
+  if (head.request.api == Api::kChat) {
+    return {{"content", chat_logprobs_json(head, tokens, token_bytes)}, {"refusal", nullptr}};
+  }
   CompletionLogprobs all(head, token_bytes, offset);
   if (echo) {
     for (size_t i = 0; i < echo->size(); ++i) i == 0 ? all.add_first((*echo)[i].id) : all.add((*echo)[i]);
@@ -115,7 +119,7 @@ Json prompt_logprobs_json(const std::vector<OutputToken>& tokens, const TokenByt
     };
     int rank = 0;
     for (const auto& [id, logprob] : token.top_logprobs) add(id, logprob, ++rank);
-    add(token.id, token.logprob, nullptr);  // not among the best: its rank is not known
+    add(token.id, token.logprob, nullptr);  // its rank is unknown unless it is among the best
     all.push_back(std::move(entries));
   }
   return all;

@@ -1,8 +1,14 @@
-// Anthropic's /v1/messages: one block of text.
-#include "server/api/shapes.h"
+#include "server/api/messages.h"
+
+#include "server/api/answer_parts.h"
+#include "server/api/error.h"
+#include "server/api/prompts.h"
 
 namespace quire {
 namespace {
+
+constexpr std::string_view kRoles[] = {"user", "assistant"}, kText[] = {"text"},
+                           kThoughts[] = {"thinking", "redacted_thinking"};
 
 class MessageAnswer final : public Answer {
  public:
@@ -14,7 +20,7 @@ class MessageAnswer final : public Answer {
       finish_ = output.finish;
       if (!output.stop_token) stop_sequence_ = output.stop_reason;
     }
-    if (!head_.stream) {
+    if (!head_.request.stream) {
       text_ += output.text;
       return;
     }
@@ -26,7 +32,7 @@ class MessageAnswer final : public Answer {
   }
 
   void end(std::string& out) override {
-    if (!head_.stream) {
+    if (!head_.request.stream) {
       out += dump(message(Json::array({block(text_)}), stop_reason(), stop_sequence()));
       return;
     }
@@ -62,14 +68,14 @@ class MessageAnswer final : public Answer {
     return {{"id", head_.id},
             {"type", "message"},
             {"role", "assistant"},
-            {"model", head_.model},
+            {"model", head_.request.model},
             {"content", std::move(content)},
             {"stop_reason", std::move(reason)},
             {"stop_sequence", std::move(sequence)},
             {"usage", usage()}};
   }
 
-  // input_tokens are those that were not read from the cache.
+  // input_tokens excludes tokens read from the cache.
   Json usage() const {
     const int cached = usage_.cached_tokens(1);
     return {{"input_tokens", head_.prompt_tokens - cached},
@@ -86,6 +92,52 @@ class MessageAnswer final : public Answer {
 };
 
 }  // namespace
+
+void read_text_messages(ApiDraft& draft, const JsonField& field) {
+  if (field.array(kMaxMessages).size() == 0) throw field.error("must have at least one message");
+  draft.has_messages = true;
+  for (const JsonField& message : field.elements()) {
+    draft.chat.messages.push_back(read_text_message(message, kRoles, {kText, kThoughts}));
+  }
+  draft.chat.continue_final_message = draft.chat.messages.back()["role"] == "assistant";
+}
+
+void read_system(ApiDraft& draft, const JsonField& field) {
+  if (!field.json().is_string() && !field.json().is_array()) {
+    throw field.error("expected a string or an array of text blocks, found {}", describe(field.json()));
+  }
+  draft.instructions = field.json().is_string() ? field.string() : join_parts(field);
+}
+
+void read_thinking(ApiDraft& draft, const JsonField& field) {
+  const JsonField type = field.at("type");
+  const std::string& name = type.string();
+  if (name != "enabled" && name != "disabled" && name != "adaptive") {
+    throw type.error("{} is not supported; allowed: \"enabled\", \"disabled\", \"adaptive\"", describe(type.json()));
+  }
+  // Templates of models that can think know this variable; chat_template_kwargs wins.
+  if (name != "adaptive") draft.chat.kwargs.emplace("enable_thinking", name == "enabled");
+  if (field.has("budget_tokens")) draft.without_effect.emplace_back("thinking.budget_tokens");
+}
+
+void read_context_management(ApiDraft& draft, const JsonField& field) {
+  if (const auto edits = field.object().find("edits")) {
+    for (const JsonField& edit : edits->elements(64)) {
+      const JsonField type = edit.at("type");
+      if (type.string().starts_with("clear_")) continue;  // tool uses and thinking, which prompts here do not have
+      throw type.error("{} is not supported; shorten the messages instead", describe(type.json()));
+    }
+  }
+  draft.without_effect.emplace_back("context_management");
+}
+
+void read_output_config(ApiDraft& draft, const JsonField& field) {
+  if (const auto format = field.object().find("format")) {
+    throw format->error("is not supported: structured output is not supported yet");
+  }
+  // The chat template decides what it means.
+  if (const auto effort = field.find("effort")) draft.chat.kwargs.emplace("reasoning_effort", effort->string());
+}
 
 std::unique_ptr<Answer> message_answer(ResponseHead head) { return std::make_unique<MessageAnswer>(std::move(head)); }
 

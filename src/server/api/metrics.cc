@@ -15,7 +15,7 @@ namespace {
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-// vLLM's bucket boundaries, so that its dashboards and alerts fit.
+// vLLM's bucket boundaries, so that its dashboards and alerts work.
 const Buckets kFirstToken = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
                              1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
 const Buckets kNextToken = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
@@ -33,32 +33,31 @@ Buckets one_two_five(int most) {
   }
 }
 
-// What the engine counts itself, taken when somebody asks.
-struct EngineFigure {
+// A value from EngineStats, exported when Prometheus scrapes.
+struct EngineMetric {
   std::string name, help;
-  bool counts;  // only grows
+  bool counts;  // a counter; otherwise a gauge
   double (*value)(const EngineStats&);
   std::string label = {}, label_value = {};
 };
 constexpr const char* kLostPages =
-    "Pages that the store's disk lost: the writer was behind, a write failed, a file is damaged.";
-const EngineFigure kEngineFigures[] = {
+    "Pages lost by the page store's disk: the writer fell behind, a write failed, or a file was damaged.";
+const EngineMetric kEngineMetrics[] = {
     {"num_requests_running", "Sequences in the running batch.", false,
      [](const EngineStats& s) -> double { return s.running; }},
-    {"num_requests_waiting", "Sequences that wait to run.", false,
+    {"num_requests_waiting", "Sequences waiting to run.", false,
      [](const EngineStats& s) -> double { return s.waiting; }},
-    {"kv_cache_usage_perc", "Part of the KV cache that running sequences use; 1 is full.", false,
+    {"kv_cache_usage_perc", "Fraction of the KV cache used by running sequences; 1 is full.", false,
      [](const EngineStats& s) { return s.kv_pages > 0 ? static_cast<double>(s.kv_pages_used) / s.kv_pages : 0; }},
-    {"kv_cache_idle_perc", "Part of the KV cache that is kept for prompts that may come, and given up when needed.",
-     false,
+    {"kv_cache_idle_perc", "Fraction of the KV cache kept for future prompts and evicted when needed.", false,
      [](const EngineStats& s) { return s.kv_pages > 0 ? static_cast<double>(s.kv_pages_idle) / s.kv_pages : 0; }},
-    {"num_preemptions_total", "Sequences that gave up their pages to others.", true,
+    {"num_preemptions_total", "Preempted sequences.", true,
      [](const EngineStats& s) { return static_cast<double>(s.preemptions); }},
     {"prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", true,
      [](const EngineStats& s) { return static_cast<double>(s.prefix_query_tokens); }},
     {"prefix_cache_hits_total", "Prompt tokens found in the prefix cache or the page store.", true,
      [](const EngineStats& s) { return static_cast<double>(s.prefix_hit_tokens); }},
-    {"prefix_cache_evicted_pages_total", "Idle pages given up for others.", true,
+    {"prefix_cache_evicted_pages_total", "Evicted idle pages.", true,
      [](const EngineStats& s) { return static_cast<double>(s.pages_evicted); }},
     {"page_store_loaded_pages_total", "Pages read back from the page store.", true,
      [](const EngineStats& s) { return static_cast<double>(s.pages_loaded); }},
@@ -72,15 +71,15 @@ const EngineFigure kEngineFigures[] = {
      [](const EngineStats& s) { return static_cast<double>(s.store_write_failures); }, "reason", "write_failure"},
     {"page_store_lost_pages_total", kLostPages, true,
      [](const EngineStats& s) { return static_cast<double>(s.store_damaged); }, "reason", "damaged"},
-    {"engine_steps_total", "Steps: those that only decode, and those with prompt chunks.", true,
+    {"engine_steps_total", "Steps: that only decode, and with prompt chunks.", true,
      [](const EngineStats& s) { return static_cast<double>(s.decode_steps); }, "phase", "decode"},
-    {"engine_steps_total", "Steps: those that only decode, and those with prompt chunks.", true,
+    {"engine_steps_total", "Steps: that only decode, and with prompt chunks.", true,
      [](const EngineStats& s) { return static_cast<double>(s.prompt_steps); }, "phase", "prompt"},
-    {"engine_step_seconds_total", "Time spent in them.", true, [](const EngineStats& s) { return s.decode_seconds; },
+    {"engine_step_seconds_total", "Time spent in steps.", true, [](const EngineStats& s) { return s.decode_seconds; },
      "phase", "decode"},
-    {"engine_step_seconds_total", "Time spent in them.", true, [](const EngineStats& s) { return s.prompt_seconds; },
+    {"engine_step_seconds_total", "Time spent in steps.", true, [](const EngineStats& s) { return s.prompt_seconds; },
      "phase", "prompt"},
-    {"decode_read_bytes_total", "Weights, keys and values that the steps which only decode have read.", true,
+    {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,
      [](const EngineStats& s) { return s.decode_bytes; }},
 };
 
@@ -142,19 +141,19 @@ struct Metrics::Series {
                               FinishReason::kTimeout, FinishReason::kError}) {
       success->Add({{"finished_reason", std::string(finished_reason(reason))}});
     }
-    for (const EngineFigure& figure : kEngineFigures) {
+    for (const EngineMetric& metric : kEngineMetrics) {
       prometheus::Labels all = labels;
-      if (!figure.label.empty()) all.emplace(figure.label, figure.label_value);
-      if (figure.counts) {
-        auto& family = prometheus::BuildCounter().Name(prefix + figure.name).Help(figure.help).Register(registry);
-        counted.push_back({&figure, &family.Add(all)});
+      if (!metric.label.empty()) all.emplace(metric.label, metric.label_value);
+      if (metric.counts) {
+        auto& family = prometheus::BuildCounter().Name(prefix + metric.name).Help(metric.help).Register(registry);
+        counted.push_back({&metric, &family.Add(all)});
       } else {
-        auto& family = prometheus::BuildGauge().Name(prefix + figure.name).Help(figure.help).Register(registry);
-        gauged.push_back({&figure, &family.Add(all)});
+        auto& family = prometheus::BuildGauge().Name(prefix + metric.name).Help(metric.help).Register(registry);
+        gauged.push_back({&metric, &family.Add(all)});
       }
     }
     if (read_bandwidth > 0) {
-      gauge("read_bandwidth_limit_bytes_per_second", "What this machine's memory gives at best, measured at start.")
+      gauge("read_bandwidth_limit_bytes_per_second", "Memory read bandwidth of this machine, measured at start.")
           .Set(read_bandwidth);
     }
     http = &prometheus::BuildCounter()
@@ -168,8 +167,8 @@ struct Metrics::Series {
   prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
   prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
       *prompt_length, *answer_length;
-  std::vector<std::pair<const EngineFigure*, prometheus::Counter*>> counted;
-  std::vector<std::pair<const EngineFigure*, prometheus::Gauge*>> gauged;
+  std::vector<std::pair<const EngineMetric*, prometheus::Counter*>> counted;
+  std::vector<std::pair<const EngineMetric*, prometheus::Gauge*>> gauged;
   prometheus::Family<prometheus::Counter>*success, *http;
   std::mutex scraping;
 };
@@ -195,7 +194,7 @@ void Metrics::choice_finished(const Output& output) {
   series_->whole->Observe(usage.seconds);
   series_->queue->Observe(usage.queue_seconds);
   series_->inference->Observe(usage.seconds - usage.queue_seconds);
-  if (usage.completion_tokens == 0) return;  // a vector, or log-probabilities of the prompt alone
+  if (usage.completion_tokens == 0) return;  // an embedding, or log-probabilities of the prompt only
   series_->first_token->Observe(usage.ttft_seconds);
   series_->prefill->Observe(usage.ttft_seconds - usage.queue_seconds);
   series_->decode->Observe(usage.seconds - usage.ttft_seconds);
@@ -213,9 +212,9 @@ void Metrics::request_rejected() { series_->rejected->Increment(); }
 
 std::string Metrics::scrape(const EngineStats& engine) {
   const std::lock_guard lock(series_->scraping);
-  for (const auto& [figure, gauge] : series_->gauged) gauge->Set(figure->value(engine));
-  for (const auto& [figure, counter] : series_->counted) {
-    const double more = figure->value(engine) - counter->Value();
+  for (const auto& [metric, gauge] : series_->gauged) gauge->Set(metric->value(engine));
+  for (const auto& [metric, counter] : series_->counted) {
+    const double more = metric->value(engine) - counter->Value();
     if (more > 0) counter->Increment(more);
   }
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());

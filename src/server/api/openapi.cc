@@ -4,16 +4,17 @@
 
 #include <type_traits>
 
+#include "server/api/answer_parts.h"
 #include "server/api/fields.h"
-#include "server/api/shapes.h"
-#include "server/http/api_keys.h"
+#include "server/api/routes.h"
+#include "server/api/schemas.h"
 
 namespace quire {
 namespace {
 
 Json reference(std::string_view name) { return {{"$ref", fmt::format("#/components/schemas/{}", name)}}; }
 
-// null is as if the field were not there.
+// null counts as absent.
 Json nullable(Json schema) {
   if (schema.contains("type")) {
     schema["type"] = Json::array({schema["type"], "null"});
@@ -35,7 +36,7 @@ Json field_schema(const ApiField& field) {
           return Json::parse(field.schema);
         } else if constexpr (std::is_same_v<Read, float SamplingParams::*>) {
           return {{"type", "number"}, {"minimum", field.low}, {"maximum", field.high}};
-        } else if constexpr (std::is_same_v<Read, int SamplingParams::*> || std::is_same_v<Read, int ApiRequest::*>) {
+        } else if constexpr (std::is_same_v<Read, int SamplingParams::*> || std::is_same_v<Read, int Request::*>) {
           return {{"type", "integer"},
                   {"minimum", static_cast<int64_t>(field.low)},
                   {"maximum", static_cast<int64_t>(field.high)}};
@@ -62,8 +63,14 @@ std::string_view answer_name(Api api) {
       return "Tokens";
     case Api::kDetokenize:
       return "Text";
+    case Api::kCountTokens:
+      return "TokenCount";
   }
   return {};
+}
+
+std::string_view error_name(std::string_view path) {
+  return error_shape_of(path) == ErrorShape::kAnthropic ? "AnthropicError" : "Error";
 }
 
 Json json_content(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
@@ -74,15 +81,15 @@ Json post_operation(const ApiInfo& api) {
   Json content = json_content(reference(answer_name(api.api)));
   if (generates) content["text/event-stream"] = {{"schema", reference("Event")}};
   Json responses = {{"200", {{"description", "the answer"}, {"content", std::move(content)}}}};
-  const Json error = json_content(reference(api.api == Api::kMessage ? "AnthropicError" : "Error"));
+  const Json error = json_content(reference(error_name(api.path)));
   for (const auto& [status, why] : {std::pair{"400", "a field is wrong or not supported"},
                                     {"404", "the model is not served here"},
                                     {"408", "the body did not arrive in time"},
                                     {"413", "the body is too large"},
                                     {"429", "the queue is full; Retry-After says when to try again"},
                                     {"500", "the server failed"},
-                                    {"503", "the server is loading or stopping, or has no memory left"},
-                                    {"504", "the answer was not complete within the timeout"}}) {
+                                    {"503", "the server is loading, stopping or out of memory"},
+                                    {"504", "the timeout passed before the answer was complete"}}) {
     responses[status] = {{"description", why}, {"content", error}};
   }
   return {{"operationId", std::string(api.path.substr(1))},
@@ -101,17 +108,16 @@ Json get_operation(std::string_view summary, Json content, std::initializer_list
   return {{"summary", summary}, {"responses", std::move(responses)}};
 }
 
-// On a server with keys.
+// For a server with keys.
 void ask_for_key(Json& paths) {
   for (const auto& [path, operations] : paths.items()) {
     for (Json& operation : operations) {
       if (needs_no_key(path)) {
         operation["security"] = Json::array();
       } else {
-        operation["responses"]["401"] = {
-            {"description", "the key is missing or wrong"},
-            {"headers", {{"WWW-Authenticate", {{"schema", {{"const", "Bearer"}}}}}}},
-            {"content", json_content(reference(path == api_info(Api::kMessage).path ? "AnthropicError" : "Error"))}};
+        operation["responses"]["401"] = {{"description", "the key is missing or wrong"},
+                                         {"headers", {{"WWW-Authenticate", {{"schema", {{"const", "Bearer"}}}}}}},
+                                         {"content", json_content(reference(error_name(path)))}};
       }
     }
   }
@@ -121,76 +127,6 @@ void ask_for_key(Json& paths) {
 constexpr std::string_view kSecuritySchemes = R"json({
   "bearer": {"type": "http", "scheme": "bearer"},
   "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"}
-})json";
-
-// Answers and errors. What is not required is there only when it was asked for.
-constexpr std::string_view kAnswers = R"json({
-  "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
-    "required": ["message", "type", "param", "code"], "properties": {"message": {"type": "string"},
-    "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
-  "AnthropicError": {"type": "object", "required": ["type", "error"], "properties": {"type": {"const": "error"},
-    "error": {"type": "object", "required": ["type", "message"], "properties": {"type": {"type": "string"},
-    "message": {"type": "string"}}}}},
-  "Event": {"type": "object", "required": ["data"],
-    "properties": {"event": {"type": "string"}, "data": {"type": "string"}}},
-  "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens",
-    "prompt_tokens_details"], "properties": {"prompt_tokens": {"type": "integer"},
-    "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
-    "prompt_tokens_details": {"type": "object", "required": ["cached_tokens"],
-      "properties": {"cached_tokens": {"type": "integer"}}}}},
-  "ChatAnswer": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage"],
-    "properties": {"id": {"type": "string"}, "object": {"const": "chat.completion"}, "created": {"type": "integer"},
-      "model": {"type": "string"}, "usage": {"$ref": "#/components/schemas/Usage"},
-      "choices": {"type": "array", "minItems": 1, "items": {"type": "object",
-        "required": ["index", "message", "logprobs", "finish_reason"], "properties": {"index": {"type": "integer"},
-          "message": {"type": "object", "required": ["role", "content"],
-            "properties": {"role": {"const": "assistant"}, "content": {"type": "string"}}},
-          "logprobs": {"type": ["object", "null"]}, "finish_reason": {"enum": ["stop", "length"]}}}}}},
-  "CompletionAnswer": {"type": "object", "required": ["id", "object", "created", "model", "choices", "usage"],
-    "properties": {"id": {"type": "string"}, "object": {"const": "text_completion"}, "created": {"type": "integer"},
-      "model": {"type": "string"}, "usage": {"$ref": "#/components/schemas/Usage"},
-      "choices": {"type": "array", "minItems": 1, "items": {"type": "object",
-        "required": ["index", "text", "logprobs", "finish_reason"], "properties": {"index": {"type": "integer"},
-          "text": {"type": "string"}, "logprobs": {"type": ["object", "null"]},
-          "finish_reason": {"enum": ["stop", "length"]}}}}}},
-  "Response": {"type": "object", "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
-    "properties": {"id": {"type": "string"}, "object": {"const": "response"}, "created_at": {"type": "integer"},
-      "status": {"enum": ["completed", "incomplete"]}, "model": {"type": "string"},
-      "output": {"type": "array", "items": {"type": "object", "required": ["id", "type", "role", "status", "content"]}},
-      "usage": {"type": "object", "required": ["input_tokens", "output_tokens", "total_tokens"]}}},
-  "MessageAnswer": {"type": "object",
-    "required": ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
-    "properties": {"id": {"type": "string"}, "type": {"const": "message"}, "role": {"const": "assistant"},
-      "model": {"type": "string"}, "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence"]},
-      "stop_sequence": {"type": ["string", "null"]},
-      "content": {"type": "array", "items": {"type": "object", "required": ["type", "text"],
-        "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}},
-      "usage": {"type": "object", "required": ["input_tokens", "output_tokens"]}}},
-  "Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"],
-    "properties": {"object": {"const": "list"}, "model": {"type": "string"},
-      "data": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["object", "index", "embedding"],
-        "properties": {"object": {"const": "embedding"}, "index": {"type": "integer"},
-          "embedding": {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]}}}},
-      "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]}}},
-  "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens", "token_strs"],
-    "properties": {"count": {"type": "integer"}, "max_model_len": {"type": "integer"},
-      "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/TokenId"}},
-      "token_strs": {"type": ["array", "null"], "items": {"type": "string"}}}},
-  "TokenizerInfo": {"type": "object", "required": ["vocab_size", "model_max_length", "bos_token", "eos_token",
-    "chat_template", "added_tokens_decoder"], "properties": {"vocab_size": {"type": "integer"},
-      "model_max_length": {"type": "integer"}, "add_bos_token": {"type": "boolean"}, "add_eos_token": {"type": "boolean"},
-      "bos_token": {"type": ["string", "null"]}, "eos_token": {"type": ["string", "null"]},
-      "unk_token": {"type": ["string", "null"]}, "pad_token": {"type": ["string", "null"]},
-      "chat_template": {"type": ["string", "null"]}, "added_tokens_decoder": {"type": "object",
-        "additionalProperties": {"type": "object", "required": ["content", "special"],
-          "properties": {"content": {"type": "string"}, "special": {"type": "boolean"}}}}}},
-  "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
-  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"],
-    "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
-      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}}},
-  "Models": {"type": "object", "required": ["object", "data"], "properties": {"object": {"const": "list"},
-    "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
-  "Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 })json";
 
 }  // namespace
@@ -209,7 +145,7 @@ Json request_schema(Api api) {
     properties[std::string(field.name)] = std::move(schema);
   }
   for (const RefusedField& field : refused_fields()) {
-    if (!(field.apis & static_cast<uint8_t>(api))) continue;
+    if (!(field.apis & bits(api))) continue;
     Json schema = {{"enum", Json::parse(field.neutral)}};
     schema["enum"].push_back(nullptr);
     schema["description"] = fmt::format("not supported{}{}", field.advice.empty() ? "" : ": ", field.advice);
@@ -229,23 +165,22 @@ std::string openapi_document(const ApiLimits& limits, std::string_view version, 
   for (const ApiInfo& api : api_list()) paths[std::string(api.path)] = {{"post", post_operation(api)}};
   const auto add = [&](const char* path, Json operation) { paths[path] = {{"get", std::move(operation)}}; };
   add("/v1/models", get_operation("the served models", json_content(reference("Models"))));
-  add("/v1/models/{id}", get_operation("one of them", json_content(reference("Model")), {"404"}));
+  add("/v1/models/{id}", get_operation("one of the served models", json_content(reference("Model")), {"404"}));
   paths["/v1/models/{id}"]["get"]["parameters"] =
       Json::parse(R"([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}])");
-  add("/health", get_operation("whether the process answers", json_content(reference("Status")), {"503"}));
-  add("/ready", get_operation("whether requests are taken", json_content(reference("Status")), {"503"}));
+  add("/health", get_operation("liveness: whether the process answers", json_content(reference("Status")), {"503"}));
+  add("/ready",
+      get_operation("readiness: whether the server accepts requests", json_content(reference("Status")), {"503"}));
   add("/tokenizer_info",
       get_operation("the tokenizer, as a tokenizer_config.json", json_content(reference("TokenizerInfo")), {"400"}));
   add("/version", get_operation("the program's version", json_content({{"type", "object"}})));
   const Json text = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
-  add("/metrics", get_operation("Prometheus' figures", text));
+  add("/metrics", get_operation("metrics for Prometheus", text));
   add("/openapi.json", get_operation("this document", json_content({{"type", "object"}})));
 
-  Json schemas = schema_components(limits);
-  schemas.update(Json::parse(kAnswers));
   Json document = {{"openapi", "3.1.0"},
                    {"info", {{"title", "Quire"}, {"version", version}}},
-                   {"components", {{"schemas", std::move(schemas)}}}};
+                   {"components", {{"schemas", component_schemas(limits)}}}};
   if (needs_key) {
     ask_for_key(paths);
     document["components"]["securitySchemes"] = Json::parse(kSecuritySchemes);

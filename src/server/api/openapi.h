@@ -1,4 +1,4 @@
-// The OpenAPI document of the server: what GET /openapi.json gives, written from the table that requests are read with.
+// The server's OpenAPI document, GET /openapi.json, generated from the table that requests are read with.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// needs_key: requests need an API key, but for the paths of needs_no_key() in api_keys.h.
+// needs_key: requests need an API key, except to the paths of needs_no_key().
 std::string openapi_document(const ApiLimits& limits, std::string_view version, bool needs_key);
 
 // JSON Schema of an API's body, with references into "#/components/schemas".

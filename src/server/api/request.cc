@@ -10,21 +10,21 @@
 namespace quire {
 namespace {
 
-constexpr int kCompletionMaxTokens = 16;  // OpenAI's default of /v1/completions
+constexpr int kCompletionMaxTokens = 16;  // OpenAI's default for /v1/completions
 
-// The row of this API, or else one of another.
+// The row of this API, or else the first one of another.
 const ApiField* find_field(std::string_view name, Api api) {
   const ApiField* found = nullptr;
   for (const ApiField& field : api_fields()) {
     if (field.name != name) continue;
     if (is_of(field, api)) return &field;
-    found = &field;
+    if (!found) found = &field;
   }
   return found;
 }
 
 const RefusedField* find_refused(std::string_view name, Api api) {
-  const auto fits = [&](const RefusedField& f) { return f.name == name && (f.apis & static_cast<uint8_t>(api)); };
+  const auto fits = [&](const RefusedField& f) { return f.name == name && (f.apis & bits(api)); };
   const auto found = std::ranges::find_if(refused_fields(), fits);
   return found == refused_fields().end() ? nullptr : &*found;
 }
@@ -35,7 +35,7 @@ std::string_view path_of(const ApiField& field) {
 
 void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) {
   if (!is_of(field, draft.api)) {
-    throw bad_request(field.name, "is a parameter of {}, not of {}", path_of(field), api_info(draft.api).path);
+    throw bad_request(field.name, "is not a parameter of {}; {} takes it", api_info(draft.api).path, path_of(field));
   }
   std::visit(
       [&](auto read) {
@@ -49,7 +49,7 @@ void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) 
               static_cast<int>(value.integer(static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
         } else if constexpr (std::is_same_v<Read, bool SamplingParams::*>) {
           draft.sampling.*read = value.boolean();
-        } else if constexpr (std::is_same_v<Read, int ApiRequest::*>) {
+        } else if constexpr (std::is_same_v<Read, int Request::*>) {
           draft.*read =
               static_cast<int>(value.integer(static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
         } else {
@@ -59,6 +59,14 @@ void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) 
       field.read);
 }
 
+void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
+  sampling.temperature = model.temperature.value_or(sampling.temperature);
+  sampling.top_k = model.top_k.value_or(sampling.top_k);
+  sampling.top_p = model.top_p.value_or(sampling.top_p);
+  sampling.min_p = model.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
+}
+
 void refuse(const RefusedField& field, const Json& value) {
   for (const Json& neutral : Json::parse(field.neutral)) {
     if (value == neutral) return;
@@ -66,24 +74,24 @@ void refuse(const RefusedField& field, const Json& value) {
   throw bad_request(field.name, "is not supported{}{}", field.advice.empty() ? "" : ": ", field.advice);
 }
 
-// What log-probabilities of the prompt go with.
 void settle_prompt_logprobs(ApiDraft& draft) {
   SamplingParams& sampling = draft.sampling;
-  if (draft.prompt_logprobs && draft.stream) throw bad_request("prompt_logprobs", "is not possible with stream: true");
+  if (draft.prompt_logprobs && draft.stream)
+    throw bad_request("prompt_logprobs", "cannot be combined with stream: true");
   if (draft.echo && sampling.logprobs) {
     if (draft.prompt_logprobs && sampling.prompt_logprobs != sampling.logprobs) {
-      throw bad_request("prompt_logprobs", "{} must be logprobs, {}, when echo is true", *sampling.prompt_logprobs,
+      throw bad_request("prompt_logprobs", "{} must equal logprobs, {}, when echo is true", *sampling.prompt_logprobs,
                         *sampling.logprobs);
     }
     if (draft.stream && sampling.n > 1)
-      throw bad_request("echo", "with logprobs and n is not possible with stream: true");
+      throw bad_request("echo", "with logprobs and n cannot be combined with stream: true");
     sampling.prompt_logprobs = sampling.logprobs;
   }
   if (sampling.max_tokens == 0) {
     if (!draft.echo && !sampling.prompt_logprobs) {
       throw bad_request("max_tokens", "0 is allowed only with echo or prompt_logprobs");
     }
-    if (!sampling.prompt_logprobs) sampling.prompt_logprobs = 0;  // so that the engine has something to do
+    if (!sampling.prompt_logprobs) sampling.prompt_logprobs = 0;  // the engine needs something to return
   }
 }
 
@@ -93,24 +101,25 @@ void settle_chat(ApiDraft& draft) {
     messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *draft.instructions}});
   }
   if (draft.chat.continue_final_message && draft.add_generation_prompt.value_or(false)) {
-    throw bad_request("continue_final_message", "excludes add_generation_prompt: true");
+    throw bad_request("continue_final_message", "cannot be combined with add_generation_prompt: true");
   }
+  draft.chat.parse_special = draft.parse_special.value_or(false);
   draft.chat.add_generation_prompt = draft.add_generation_prompt.value_or(!draft.chat.continue_final_message);
 }
 
 void require_fields(const ApiDraft& draft) {
   for (const ApiField& field : api_fields()) {
     if (!is_of(field, draft.api) || !is_required(field, draft.api)) continue;
-    const bool there =
+    const bool given =
         field.name == "max_tokens" ? draft.sampling.max_tokens.has_value() : draft.has_messages || draft.has_prompt;
-    if (!there) throw bad_request(field.name, "is required");
+    if (!given) throw bad_request(field.name, "is required");
   }
   if (draft.api == Api::kTokenize && draft.has_messages == draft.has_prompt) {
-    throw bad_request("prompt", "one of prompt and messages is required, and not both");
+    throw bad_request("prompt", "give either prompt or messages");
   }
 }
 
-// What depends on more than one field.
+// Checks and derives everything that depends on several fields.
 void settle(ApiDraft& draft) {
   SamplingParams& sampling = draft.sampling;
   require_fields(draft);
@@ -121,17 +130,16 @@ void settle(ApiDraft& draft) {
     throw bad_request("min_tokens", "{} is above max_tokens, {}", sampling.min_tokens, *sampling.max_tokens);
   }
   if (draft.best_of && *draft.best_of != sampling.n) {
-    if (*draft.best_of < sampling.n) throw bad_request("best_of", "{} is below n, {}", *draft.best_of, sampling.n);
-    throw bad_request("best_of", "{} is not supported: only best_of equal to n, {}", *draft.best_of, sampling.n);
+    throw bad_request("best_of", "{} is not supported; it must equal n, {}", *draft.best_of, sampling.n);
   }
   if (std::cmp_greater(draft.prompts.size() * static_cast<size_t>(sampling.n), kMaxPrompts)) {
-    throw bad_request("n", "{} answers to each of {} prompts: at most {} in all are allowed", sampling.n,
+    throw bad_request("n", "{} answers to each of {} prompts are too many; at most {} in total are allowed", sampling.n,
                       draft.prompts.size(), kMaxPrompts);
   }
-  if (draft.has_stream_options && !draft.stream) {
-    throw bad_request("stream_options", "is allowed only with stream: true");
+  if (draft.top_logprobs.value_or(0) > 0 && !draft.logprobs) {
+    throw bad_request("top_logprobs", "needs {}",
+                      draft.api == Api::kResponse ? R"(include: ["message.output_text.logprobs"])" : "logprobs: true");
   }
-  if (draft.top_logprobs.value_or(0) > 0 && !draft.logprobs) throw bad_request("top_logprobs", "needs logprobs: true");
   if (draft.logprobs) sampling.logprobs = draft.top_logprobs.value_or(0);
   if (draft.api == Api::kEmbedding && draft.pooling == Pooling::kNone) draft.pooling = Pooling::kMean;
   settle_prompt_logprobs(draft);
@@ -148,8 +156,9 @@ ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& li
   ApiDraft draft;
   draft.api = api;
   draft.limits = limits;
+  apply_defaults(draft.sampling, limits.sampling);
   for (const auto& [name, value] : document.members()) {
-    if (value.json().is_null()) continue;  // as if it were not there
+    if (value.json().is_null()) continue;  // as if it were absent
     if (const RefusedField* refused = find_refused(name, api)) {
       refuse(*refused, value.json());
     } else if (const ApiField* field = find_field(name, api)) {

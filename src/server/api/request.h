@@ -1,4 +1,4 @@
-// A request to one of the APIs, checked and put into Quire's terms.
+// A request to one of the APIs, checked and in Quire's terms.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// What has a body with parameters; api_list() says where each is. Bits, so that a parameter can name those it is of.
+// Endpoints whose bodies have parameters; api_list() has their paths. Bits, so that a parameter can name its APIs.
 enum class Api : uint8_t {
   kChat = 1,
   kCompletion = 2,
@@ -23,53 +23,57 @@ enum class Api : uint8_t {
   kEmbedding = 16,
   kTokenize = 32,
   kDetokenize = 64,
+  kCountTokens = 128,  // Anthropic's /v1/messages/count_tokens
 };
 
-using Prompt = std::variant<std::string, TokenIds>;
+// Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].
+using PromptPiece = std::variant<std::string, TokenIds>;
+using MixedPrompt = std::vector<PromptPiece>;
+using Prompt = std::variant<std::string, TokenIds, MixedPrompt>;
 
-inline constexpr size_t kMaxBodyValues = 1'000'000;  // JSON values of a body; a prompt of token ids needs the most
-inline constexpr int kMaxPrompts = 2048;             // of one request; its answers, n to a prompt, are no more either
+inline constexpr int kMaxPrompts = 2048;             // of one request; also the limit for prompts times n
+inline constexpr size_t kMaxBodyValues = 1'000'000;  // JSON values; the largest bodies are prompts of token ids
 
-struct ApiRequest {
+// The base is what each prompt asks of the engine: its sampling is valid, its seed 0 unless has_seed; prompt, tenant
+// and banned_runs are set later.
+struct ApiRequest : Request {
   Api api = Api::kChat;
-  std::string model;        // one of the served names
-  SamplingParams sampling;  // valid; seed 0 unless has_seed
+  std::string model;  // one of the served names
   bool has_seed = false;
 
-  // One of the two. chat: contents are strings, arguments of tool calls objects; roles of other APIs are translated.
+  // Either a chat or prompts. In a chat, contents are strings, arguments of tool calls are objects, and roles are those
+  // of OpenAI's chats.
   ChatInput chat;
   std::vector<Prompt> prompts;
-  std::optional<std::string> instructions;  // response, message: is the chat's first message, of the system
+  std::optional<std::string> instructions;  // response, message: also the chat's first message, from the system
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage
   bool continuous_usage_stats = false;        // stream_options: the usage so far in every chunk
   bool echo = false;                          // completion: the answer begins with the prompt
-  bool add_special_tokens = true;             // BOS and the like around a text prompt
+  bool add_special_tokens = true;             // add BOS and the like to text prompts
+  std::optional<bool> parse_special;          // "<|im_end|>" in a text is that token; by default in prompts only
   bool return_tokens_as_token_ids = false;    // logprobs name tokens "token_id:17"
-  bool return_token_ids = false;              // the ids of prompt and answer beside the texts
-  bool prompt_logprobs = false;               // asked for by name; with echo and logprobs sampling has them too
-  std::optional<int> truncate_prompt_tokens;  // the last so many tokens of the prompt
-  std::string cache_salt;
-  int priority = 0;
-  double timeout = 0;  // seconds; 0: the server's alone
+  bool return_token_ids = false;              // also return the ids of prompt and answer
+  bool prompt_logprobs = false;               // requested by name; echo with logprobs sets sampling.prompt_logprobs too
+  std::optional<int> truncate_prompt_tokens;  // keep only this many tokens, the prompt's last
 
-  Pooling pooling = Pooling::kNone;  // embedding: kMean or kLast
-  bool base64 = false;               // embedding: float32, little-endian
-  bool return_token_strs = false;    // tokenize
+  bool base64 = false;             // embedding: float32, little-endian
+  bool return_token_strs = false;  // tokenize
 
   std::vector<std::string> without_effect;  // fields that were accepted and do nothing
 };
 
 struct ApiLimits {
-  std::span<const std::string> models;  // served names; the first is meant where a request names none
+  std::span<const std::string> models;  // served names; the first is the default
   int vocab_size = 0;
   int max_model_len = 0;
+  int hidden = 0;                  // values in an embedding
+  SamplingDefaults sampling = {};  // for requests that say nothing else
 };
 
-// Throws ApiError and nothing else: 400 naming the field, what was found and what is allowed; 404 for an unknown model.
-// A parameter that would change the answer and that Quire does not support is a 400; unknown ones land in
-// without_effect.
+// Throws only ApiError: 400 naming the field, the value found and what is allowed; 404 for an unknown model. Parameters
+// that would change the answer and that Quire does not support get a 400; unknown ones land in without_effect.
 ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// From a request's bytes to what the engine is to do: routes, requests, and everything about them that is not HTTP.
+// The API without HTTP: turns requests into work for the engine, and answers the GET endpoints.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,20 @@
 #include "server/api/completer.h"
 #include "server/api/exchange.h"
 #include "server/api/metrics.h"
+#include "server/api/routes.h"
 
 namespace quire {
 
 struct ServiceOptions {
-  std::vector<std::string> model_names;   // served names, the first leads; empty: after what the engine loaded
-  int max_running = 64;                   // answers the engine works on at the same time
-  int max_queue = 256;                    // answers that may wait behind them; more: 429
-  std::string metrics_prefix = "quire:";  // "vllm:" makes its dashboards work
+  std::vector<std::string> model_names;   // served names, the default first; empty: the loaded model's name
+  int max_running = 64;                   // answers that the engine generates concurrently
+  int max_queue = 256;                    // answers that may wait for it; further requests get a 429
+  std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
   std::string version = "unknown";        // of the program
-  bool needs_key = false;                 // what /openapi.json says; Connection asks for the key
+  bool needs_key = false;                 // requests need an API key, and tenants share the queue
 };
 
-// A whole answer to a simple request.
+// The whole response to a simple request.
 struct Reply {
   int status = 200;
   std::string body;
@@ -35,27 +36,13 @@ struct Reply {
 };
 Reply error_reply(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 
-enum class Endpoint : uint8_t { kHealth, kReady, kVersion, kOpenApi, kTokenizerInfo, kMetrics, kModels, kModel, kApi };
-
-struct Route {
-  Endpoint endpoint = Endpoint::kHealth;
-  Api api = Api::kChat;   // with kApi
-  std::string_view name;  // of metrics: "/v1/models/{id}"
-  std::string argument;   // kModel: the id
-};
-
-// The path of a request's target, decoded: of "/v1/models?x", and of "http://host/v1/models", as proxies are asked.
-std::string path_of_target(std::string_view target);
-// What the errors of a path look like.
-ErrorShape error_shape_of(std::string_view path);
-
-// What an Exchange is to do.
+// The work of one request, for an Exchange.
 struct Job {
   std::unique_ptr<Answer> answer = nullptr;
   bool stream = false;
-  int choices = 0;  // of all requests; none: the answer is there already
+  int choices = 0;  // of all requests; 0: the answer is complete
   std::vector<Request> requests = {};
-  size_t prompt_bytes = 0;  // that the engine gives of the prompts at once
+  size_t prompt_bytes = 0;  // of the outputs that the engine delivers in one piece for the prompts
   Places places = {};       // of the choices
 };
 
@@ -64,14 +51,11 @@ class Service {
  public:
   Service(Completer& completer, ServiceOptions options);
 
-  // Throws ApiError: 404, or 405 with the allowed methods in `allow`.
-  Route route(std::string_view method, std::string_view path, std::string& allow) const;
-
   // GET endpoints. Throws ApiError.
   Reply reply(const Route& route, bool stopping) const;
 
-  // POST endpoints: parses, renders, tokenizes. Takes time that grows with the body. Throws ApiError.
-  Job prepare(Api api, std::string_view body);
+  // POST endpoints: parses, renders and tokenizes, in time that grows with the body. Throws ApiError.
+  Job prepare(Api api, std::string_view body, const std::string& tenant = {});
 
   Completer& completer() const { return completer_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
@@ -79,12 +63,11 @@ class Service {
 
  private:
   ApiLimits limits() const;
-  Places admit(int choices);
-  Job generation(const ApiRequest& request);
+  Places admit(const std::string& tenant, int answers);
+  Job generation(ApiRequest request, const std::string& tenant);
   Job tokenization(const ApiRequest& request) const;
   Job detokenization(const ApiRequest& request) const;
   TokenIds encode(const ApiRequest& request, size_t prompt) const;
-  TokenIds fitting_prompt(const ApiRequest& request, size_t prompt, std::vector<std::string>& echo) const;
   void log_once(const std::vector<std::string>& names);
   Json model_json(const std::string& name) const;
 

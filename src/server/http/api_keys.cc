@@ -5,6 +5,7 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -42,7 +43,7 @@ bool is_name(std::string_view name) {
   });
 }
 
-// What fits in a header: visible ASCII.
+// Visible ASCII, which fits in a header.
 bool is_key(std::string_view key) {
   return !key.empty() && key.size() <= kMaxKeyBytes &&
          std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7f; });
@@ -56,7 +57,7 @@ ApiKeys::Digest ApiKeys::digest_of(const Digest& salt, std::string_view key) {
 
 ApiKeys::Entry ApiKeys::entry_of(const Digest& salt, std::string_view key, std::string name) {
   if (name.empty()) {
-    // The same in every process: a tenant keeps its name, and with it its cached prefixes, over restarts.
+    // Unsalted: a tenant keeps its name, and with it its cached prefixes, across restarts.
     const auto digest = sha256({}, key);
     name = fmt::format("key-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
   }
@@ -77,25 +78,23 @@ std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Di
     const std::string_view key = colon == line.npos ? line : trimmed(line.substr(colon + 1));
     // The message must not show the key.
     if (colon != line.npos && !is_name(name)) {
-      throw invalid("--api-key-file {}:{}: a name is at most {} of a-z, A-Z, 0-9, '-', '_' and '.'", file, number,
+      throw invalid("--api-key-file {}:{}: a name must be 1 to {} of a-z, A-Z, 0-9, '-', '_' and '.'", file, number,
                     kMaxNameBytes);
     }
     if (!is_key(key)) {
-      throw invalid("--api-key-file {}:{}: a key is 1 to {} visible ASCII characters without spaces", file, number,
-                    kMaxKeyBytes);
+      throw invalid("--api-key-file {}:{}: a key must be 1 to {} visible ASCII characters", file, number, kMaxKeyBytes);
     }
     entries.push_back(entry_of(salt, key, std::string(name)));
   }
   if (in.bad()) throw invalid("--api-key-file {}: {}", file, std::strerror(errno));
-  if (entries.empty()) throw invalid("--api-key-file {}: has no key", file);
+  if (entries.empty()) throw invalid("--api-key-file {}: there is no key in it", file);
   return entries;
 }
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys, std::string file) : file_(std::move(file)) {
   if (RAND_bytes(salt_.data(), static_cast<int>(salt_.size())) != 1) throw no_resource("no random bytes for API keys");
   for (const std::string& key : keys) {
-    if (!is_key(key))
-      throw invalid("--api-key: a key is 1 to {} visible ASCII characters without spaces", kMaxKeyBytes);
+    if (!is_key(key)) throw invalid("--api-key: a key must be 1 to {} visible ASCII characters", kMaxKeyBytes);
     given_.push_back(entry_of(salt_, key, {}));
   }
   from_file_ = read_file(file_, salt_);
@@ -124,15 +123,9 @@ std::optional<std::string> ApiKeys::name_of(std::string_view key) const {
   return found->name;
 }
 
-bool needs_no_key(std::string_view path) { return path == "/health" || path == "/ready" || path == "/metrics"; }
-
 std::string_view bearer_key(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() <= kScheme.size()) return {};
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char c = authorization[i];
-    if ((c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c) != kScheme[i]) return {};
-  }
+  if (!boost::beast::iequals(authorization.substr(0, kScheme.size()), kScheme)) return {};
   return trimmed(authorization.substr(kScheme.size()));
 }
 

@@ -1,4 +1,4 @@
-// Who may ask: API keys, each with the name that the scheduler shares fairly between and the log shows.
+// API keys. Each has a name: the tenant, between which the scheduler shares the machine and which the log shows.
 #pragma once
 
 #include <array>
@@ -11,21 +11,20 @@
 
 namespace quire {
 
-// Thread-safe. Holds digests under a salt of this process; comparing takes the same time whichever key is almost right.
+// Thread-safe. Stores digests salted per process, so that comparing takes the same time for every wrong key.
 class ApiKeys {
  public:
-  // keys: as they are. file: "key" or "name:key" a line, blank lines and those that begin with '#' are ignored; empty:
-  // none. Throws Error that names the file and the line.
+  // keys: without names. file: one "key" or "name:key" per line; blank lines and lines that begin with '#' are ignored;
+  // empty: no file. Throws Error that names the file and the line.
   ApiKeys(const std::vector<std::string>& keys, std::string file);
 
   bool required() const { return required_; }
   const std::string& file() const { return file_; }
 
-  // Reads the file again and gives how many keys there are. Throws as the constructor does, and then nothing has
-  // changed.
+  // Reads the file again and returns the number of keys. Throws like the constructor, and then nothing has changed.
   size_t reload();
 
-  // The key's name; "key-" and 8 hexadecimal digits of its SHA-256 where it has none. Nothing: no such key.
+  // The key's name; for a key without one, "key-" and 8 hexadecimal digits of its SHA-256. Nothing: not a valid key.
   std::optional<std::string> name_of(std::string_view key) const;
 
  private:
@@ -46,10 +45,7 @@ class ApiKeys {
   std::vector<Entry> from_file_;
 };
 
-// What probes and Prometheus ask. Everything else, also what is not there, is for those with a key.
-bool needs_no_key(std::string_view path);
-
-// "Bearer KEY" of an Authorization header; empty: something else.
+// KEY of "Bearer KEY" in an Authorization header; empty: another scheme or no key.
 std::string_view bearer_key(std::string_view authorization);
 
 }  // namespace quire

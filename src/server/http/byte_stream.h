@@ -1,10 +1,10 @@
-// A client's bytes, in the clear or through TLS. Nothing here waits: what cannot go on says what for.
+// A client's bytes, plain or through TLS. Non-blocking: a call that cannot proceed returns the readiness to wait for.
 //
-// Waiting for readiness and only then reading keeps an idle connection free of buffers, and makes one code of both
-// kinds of connection.
+// Waiting for readiness and only then reading keeps an idle connection free of buffers, and gives plain and TLS
+// connections the same code.
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,42 +14,45 @@
 
 namespace quire {
 
+using Socket = boost::asio::generic::stream_protocol::socket;  // TCP or Unix
+
 // Not thread-safe.
-class Stream {
+class ByteStream {
  public:
   enum class State : uint8_t {
     kDone,
-    kWantsRead,   // again when the socket is readable
-    kWantsWrite,  // again when it is writable
-    kEnd,         // the client has gone, or breaks the protocol
+    kWantsRead,   // try again when the socket is readable
+    kWantsWrite,  // try again when it is writable
+    kEnd,         // the client has closed its sending side properly; it may still read
+    kBroken,      // the client has gone or violated the protocol
   };
   struct Transfer {
     State state;
-    size_t bytes = 0;  // with kDone: moved, at least one
+    size_t bytes = 0;  // with kDone: bytes moved, at least one
   };
 
-  // tls: nullptr for a connection in the clear.
-  Stream(boost::asio::ip::tcp::socket socket, const Tls* tls);
+  // tls: nullptr for a plain connection.
+  ByteStream(Socket socket, const Tls* tls);
 
-  boost::asio::ip::tcp::socket& socket() { return socket_; }
+  Socket& socket() { return socket_; }
 
   bool secure() const { return session_ != nullptr; }
   State handshake();  // of a secure stream, before anything else
-  // After a failed handshake: the client spoke HTTP instead. What is written from then on goes out in the clear.
+  // After a failed handshake: the client spoke HTTP. Everything written from then on goes out in plain.
   bool spoke_http() const { return spoke_http_; }
 
   Transfer read(std::span<char> to);
   Transfer write(std::string_view bytes);
 
-  void end_writing();  // what was written reaches the client before the end does
-  Transfer discard();  // raw bytes that still come, after end_writing
-  void cancel();       // whoever waits for the socket
+  void end_writing();  // everything written before still reaches the client
+  Transfer discard();  // reads raw bytes and drops them, after end_writing
+  void cancel();       // wakes whoever waits for the socket
   void close();
 
  private:
   State state_of(int result);
 
-  boost::asio::ip::tcp::socket socket_;
+  Socket socket_;
   SslSession session_;
   bool shaken_ = false, spoke_http_ = false;
 };

@@ -1,20 +1,19 @@
 #include "server/http/cors.h"
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
+
+#include "base/error.h"
 
 namespace quire {
 namespace {
+
+using boost::beast::iequals;
 
 constexpr std::string_view kAny = "*";
 
 bool holds(const std::vector<std::string>& list, std::string_view value) {
   return std::ranges::any_of(list, [&](const std::string& item) { return item == kAny || item == value; });
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
 }
 
 std::string joined(const std::vector<std::string>& list) {
@@ -23,15 +22,14 @@ std::string joined(const std::vector<std::string>& list) {
   return out;
 }
 
-// Each of "a, b ,c" is allowed.
+// Whether each of "a, b ,c" is allowed.
 bool headers_allowed(const std::vector<std::string>& allowed, std::string_view asked) {
-  std::vector<std::string> names;
-  for (const std::string& name : allowed) names.push_back(lower(name));
   while (!asked.empty()) {
     const size_t comma = std::min(asked.find(','), asked.size());
-    std::string name = lower(asked.substr(0, comma));
+    std::string name(asked.substr(0, comma));
     std::erase_if(name, [](char c) { return c == ' ' || c == '\t'; });
-    if (!name.empty() && !holds(names, name)) return false;
+    const auto fits = [&](const std::string& item) { return item == kAny || iequals(item, name); };
+    if (!name.empty() && std::ranges::none_of(allowed, fits)) return false;
     asked.remove_prefix(std::min(comma + 1, asked.size()));
   }
   return true;
@@ -39,15 +37,20 @@ bool headers_allowed(const std::vector<std::string>& allowed, std::string_view a
 
 }  // namespace
 
+void check(const CorsOptions& options) {
+  if (!options.credentials || std::ranges::find(options.origins, kAny) == options.origins.end()) return;
+  throw invalid(
+      "--allowed-origins '*' with --allow-credentials would let every web page use its visitors' cookies; "
+      "list the origins");
+}
+
 std::string cors_lines(const CorsOptions& options, std::string_view origin) {
   if (origin.empty() || options.origins.empty()) return {};
-  const bool any = std::ranges::find(options.origins, kAny) != options.origins.end();
   std::string lines;
-  if (any && !options.credentials) {
+  if (std::ranges::find(options.origins, kAny) != options.origins.end()) {
     lines = "Access-Control-Allow-Origin: *\r\n";
   } else {
-    // A browser takes no '*' with credentials; and what depends on the origin must not be cached for another.
-    lines = "Vary: Origin\r\n";
+    lines = "Vary: Origin\r\n";  // caches must not serve one page's answer to another
     if (!holds(options.origins, origin)) return lines;
     lines += "Access-Control-Allow-Origin: " + std::string(origin) + "\r\n";
   }

@@ -1,4 +1,4 @@
-// Which web pages may ask: cross-origin resource sharing, with vLLM's options.
+// Which web pages may send requests: cross-origin resource sharing, with vLLM's options.
 #pragma once
 
 #include <optional>
@@ -10,21 +10,24 @@
 namespace quire {
 
 struct CorsOptions {
-  std::vector<std::string> origins =
-      {};  // "https://chat.example.org", or "*": every page; none: pages of no other site
+  // "https://chat.example.org", or "*" for every page; empty: no pages of other origins.
+  std::vector<std::string> origins = {};
   std::vector<std::string> methods = {"*"};
   std::vector<std::string> headers = {"*"};
   bool credentials = false;  // cookies and the like
 };
 
-// Lines of a response's head for a request from a page of `origin`, each ended by CRLF. None without an origin.
+// Throws Error if every page could use the credentials of whoever visits it.
+void check(const CorsOptions& options);
+
+// Lines of a response's head for a request from a page of `origin`, each ended by CRLF. Empty without an origin.
 std::string cors_lines(const CorsOptions& options, std::string_view origin);
 
-// What a browser asks before the request itself: OPTIONS with these headers. Nothing where no origin is allowed at all,
-// so that the request is answered like any other.
+// A browser's question before the request itself: OPTIONS with these headers. Nothing if no origin is allowed at all;
+// the request is then answered like any other.
 struct Preflight {
   bool allowed = false;
-  std::vector<std::pair<std::string, std::string>> headers;  // of the answer, beside cors_lines
+  std::vector<std::pair<std::string, std::string>> headers;  // of the answer, besides cors_lines
 };
 std::optional<Preflight> preflight(const CorsOptions& options, std::string_view origin, std::string_view method,
                                    std::string_view headers);

@@ -1,5 +1,6 @@
 #include "server/http/log.h"
 
+#include <fmt/chrono.h>
 #include <poll.h>
 #include <spdlog/formatter.h>
 #include <spdlog/sinks/base_sink.h>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <ctime>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -24,10 +24,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollInterval{100}, kLastWords{1000};
-// A pipe that is ready for writing takes this much without waiting (PIPE_BUF).
+// A pipe that is ready for writing takes this much without blocking (PIPE_BUF).
 constexpr size_t kWriteBytes = 4096;
 
-// The lines that wait, and the thread that writes them.
+// A queue of lines and the thread that writes them.
 class LineWriter {
  public:
   LineWriter(int fd, size_t max_bytes) : fd_(fd), max_bytes_(max_bytes) {
@@ -59,13 +59,13 @@ class LineWriter {
     changed_.notify_one();
   }
 
-  // Until all lines are written, or the reader has had its time.
+  // Waits until all lines are written, but not for ever.
   void drain() {
     std::unique_lock lock(mutex_);
     written_.wait_for(lock, kLastWords, [&] { return bytes_ == 0; });
   }
 
-  // How many lines were lost since the last call; none while there is no room yet.
+  // The number of lines lost since the last call; 0 as long as there is no room for a warning.
   size_t take_lost() {
     const std::lock_guard lock(mutex_);
     return bytes_ > max_bytes_ / 2 ? 0 : std::exchange(lost_, 0);
@@ -88,7 +88,7 @@ class LineWriter {
     }
   }
 
-  // false: it is time to end.
+  // false: the time at the end is up.
   bool write_line(std::string_view line) {
     while (!line.empty()) {
       pollfd ready{fd_, POLLOUT, 0};
@@ -97,7 +97,7 @@ class LineWriter {
         if (written > 0) {
           line.remove_prefix(static_cast<size_t>(written));
         } else if (errno != EAGAIN && errno != EINTR) {
-          return true;  // nobody reads this any more: the line is lost
+          return true;  // the reader has gone, and the line is lost
         }
         continue;
       }
@@ -125,7 +125,7 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
     if (const size_t lost = writer_.take_lost()) {
-      const std::string text = fmt::format("{} lines of the log were lost: nobody read them in time", lost);
+      const std::string text = fmt::format("{} lines of the log were lost: they were not read in time", lost);
       add({message.time, {}, "quire", spdlog::level::warn, text});
     }
     add(message);
@@ -143,14 +143,10 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
 // "2026-01-31T12:00:00.123Z"
 std::string utc(spdlog::log_clock::time_point time) {
   const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
-  const std::time_t seconds = since / 1000;
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, since % 1000);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(since / 1000)), since % 1000);
 }
 
-// An object a line: time and level, and either the fields of a request or a message.
+// One object per line: time, level, and either a message or the fields of a request.
 class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
@@ -186,7 +182,7 @@ Log::Log(int fd, LogFormat format, spdlog::level::level_enum level, size_t max_b
 }
 
 Log::~Log() {
-  spdlog::default_logger()->flush();  // also where others hold the logger still
+  spdlog::default_logger()->flush();  // others may still hold the logger
   spdlog::set_default_logger(before_);
 }
 

@@ -7,7 +7,6 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
@@ -20,23 +19,17 @@
 
 #include "base/error.h"
 #include "server/http/connection.h"
+#include "server/http/listener.h"
+#include "server/http/tls.h"
 
 namespace quire {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr std::chrono::seconds kLastWords{5};  // for errors to reach the clients after the grace
-
-tcp::endpoint resolve(asio::io_context& io, const std::string& host, uint16_t port) {
-  ErrorCode error;
-  const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) throw invalid("--host {}: {}", host, error.message());
-  return found.begin()->endpoint();
-}
+constexpr std::chrono::seconds kLastWords{5};  // after the grace, for errors to reach the clients
 
 std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
   if (options.ssl_certfile.empty() && options.ssl_keyfile.empty()) return nullptr;
@@ -53,41 +46,39 @@ struct Server::State {
       : options(std::move(given)),
         tls(make_tls(options)),
         keys(options.api_keys, options.api_key_file),
+        local_hosts(options.hosts, options.cors.origins),
         request_log(spdlog::default_logger()->clone(kRequestLogger)),
         bodies(options.max_bodies_bytes),
         replies(options.max_replies_bytes),
-        context{options, tls.get(), keys, *request_log, bodies, replies, workers, {}, {}, {}},
+        context{options, tls.get(),    keys,         local_hosts, *request_log, bodies,
+                replies, small_bodies, large_bodies, {},          {},           {}},
         io(options.threads),
         control(asio::make_strand(io)),
-        acceptor(control),
         signals(control),
         timer(control) {
+    check(options.cors);
     listen();
   }
 
   void listen() {
-    const tcp::endpoint endpoint = resolve(io, options.host, options.port);
-    const auto check = [&](const ErrorCode& error) {
-      if (!error) return;
-      if (error == asio::error::address_in_use) {
-        throw no_resource("{}:{} is in use; choose another --port, or 0 for any free one", options.host, options.port);
-      }
-      throw invalid("cannot listen on {}:{}: {}", options.host, options.port, error.message());
-    };
-    ErrorCode error;
-    check(acceptor.open(endpoint.protocol(), error));
-    check(acceptor.set_option(tcp::acceptor::reuse_address(true), error));
-    check(acceptor.bind(endpoint, error));
-    check(acceptor.listen(asio::socket_base::max_listen_connections, error));
-    address = acceptor.local_endpoint();
+    const bool dual_stack = options.hosts.size() == 1;  // "::" next to "0.0.0.0" would otherwise be in use
+    uint16_t port = options.port;
+    for (const std::string& host : options.hosts) {
+      listeners.push_back(Listener::on_tcp(control, host, port, dual_stack));
+      port = listeners.back().port();
+    }
+    if (!options.uds.empty()) listeners.push_back(Listener::on_unix_socket(control, options.uds));
+    if (listeners.empty()) throw invalid("nothing to listen on: set --host or --uds");
   }
 
-  asio::awaitable<void> accept() {
+  asio::awaitable<void> accept(Listener& listener) {
+    Listener::Acceptor& acceptor = listener.acceptor();
+    const bool guarded = listener.loopback() && !keys.required();
     while (acceptor.is_open()) {
       const auto strand = asio::make_strand(io);  // the connection's
       auto [error, socket] = co_await acceptor.async_accept(strand, kTuple);
       if (!acceptor.is_open()) co_return;
-      if (error) {  // out of file descriptors, or the client is gone already
+      if (error) {  // out of file descriptors, or the client has left already
         spdlog::warn("cannot accept a connection: {}", error.message());
         asio::steady_timer pause(control, std::chrono::milliseconds(50));
         co_await pause.async_wait(kTuple);
@@ -95,18 +86,18 @@ struct Server::State {
       }
       if (std::cmp_greater_equal(connections.size(), options.max_connections)) continue;  // closes it
       try {
-        serve(std::move(socket));
+        serve(std::move(socket), guarded);
       } catch (...) {  // out of memory: this client is lost, the next need not be
         log(std::current_exception());
       }
     }
   }
 
-  void serve(tcp::socket socket) {
+  void serve(Socket socket, bool guarded) {
     const auto executor = socket.get_executor();
     const auto place = connections.emplace(connections.end(), nullptr);
     try {
-      *place = std::make_shared<Connection>(std::move(socket), context);
+      *place = std::make_shared<Connection>(std::move(socket), guarded, context);
       asio::co_spawn(executor, (*place)->run(), asio::bind_executor(control, [this, place](std::exception_ptr failure) {
                        if (failure) log(failure);
                        connections.erase(place);
@@ -118,7 +109,7 @@ struct Server::State {
     }
   }
 
-  // What a handler throws ends that handler alone.
+  // An exception ends the handler that threw it, nothing else.
   void run() {
     for (;;) {
       try {
@@ -140,19 +131,23 @@ struct Server::State {
 
   void stop() {
     ++phase;
-    ErrorCode ignored;
     if (phase == 1) {
-      spdlog::info("stopping: {} connections, {} answers under way, at most {} s", connections.size(),
-                   context.service ? service->admission()->inside() : 0,
-                   std::chrono::duration<double>(options.grace).count());
+      announce_stop();
       context.stopping = true;
-      acceptor.close(ignored);
+      for (Listener& listener : listeners) listener.close();
       if (connections.empty()) return finish();
       for (const auto& connection : connections) connection->drain();
       after(options.grace, [this] { cancel_all(); });
     } else {
       cancel_all();
     }
+  }
+
+  void announce_stop() const {
+    const int answers = context.service ? service->admission()->inside() : 0;
+    if (answers == 0) return spdlog::info("stopping");
+    spdlog::info("finishing {} answer{} (up to {} s); press Ctrl-C again to stop now", answers, answers == 1 ? "" : "s",
+                 std::chrono::duration<double>(options.grace).count());
   }
 
   void cancel_all() {
@@ -169,16 +164,16 @@ struct Server::State {
     });
   }
 
-  // Nothing is left to do: run() returns.
+  // Leaves run() nothing to wait for.
   void finish() {
     ErrorCode ignored;
     timer.cancel();
     signals.cancel(ignored);
   }
 
-  // What cannot be read leaves what there is.
+  // A file that cannot be read changes nothing.
   void reload() {
-    if (!tls && keys.file().empty()) spdlog::info("SIGHUP: there are no files of keys or certificates to read again");
+    if (!tls && keys.file().empty()) spdlog::info("SIGHUP: there are no files of keys or certificates to reload");
     const auto attempt = [](auto&& read) {
       try {
         read();
@@ -186,11 +181,11 @@ struct Server::State {
         spdlog::error("SIGHUP: {}; nothing has changed", error.what());
       }
     };
-    if (!keys.file().empty()) attempt([&] { spdlog::info("SIGHUP: {} API keys", keys.reload()); });
+    if (!keys.file().empty()) attempt([&] { spdlog::info("SIGHUP: loaded {} API keys", keys.reload()); });
     if (tls) {
       attempt([&] {
         tls->reload();
-        spdlog::info("SIGHUP: the certificate is that of {} now", options.ssl_certfile);
+        spdlog::info("SIGHUP: loaded the certificate {}", options.ssl_certfile);
       });
     }
   }
@@ -211,16 +206,16 @@ struct Server::State {
   std::unique_ptr<Service> service;
   std::unique_ptr<Tls> tls;
   ApiKeys keys;
+  LocalHosts local_hosts;
   std::shared_ptr<spdlog::logger> request_log;
   ByteBudget bodies, replies;
-  asio::thread_pool workers{1};
+  asio::thread_pool small_bodies{1}, large_bodies{1};
   ConnectionContext context;
   asio::io_context io;
   asio::strand<asio::io_context::executor_type> control;
-  tcp::acceptor acceptor;
+  std::vector<Listener> listeners;
   asio::signal_set signals;
   asio::steady_timer timer;
-  tcp::endpoint address;
   std::list<std::shared_ptr<Connection>> connections;
   int phase = 0;  // how often stop() was called
 };
@@ -236,26 +231,28 @@ void Server::attach(Completer& completer) {
   state_->context.service.store(state_->service.get(), std::memory_order_release);
 }
 
-// What still waits for a worker holds connections, whose sockets must not outlive `io`: let it fail, and go.
+// Requests that still wait for a worker hold connections, whose sockets must not outlive `io`: they fail here.
 Server::~Server() {
   state_->context.aborting = true;
-  state_->workers.join();
+  state_->small_bodies.join();
+  state_->large_bodies.join();
 }
 
-uint16_t Server::port() const { return state_->address.port(); }
+uint16_t Server::port() const { return state_->listeners.front().port(); }
 Service& Server::service() { return *state_->service; }
 
-std::string Server::url() const {
-  const auto& address = state_->address.address();
-  const char* scheme = state_->tls ? "https" : "http";
-  return address.is_v6() ? fmt::format("{}://[{}]:{}", scheme, address.to_string(), port())
-                         : fmt::format("{}://{}:{}", scheme, address.to_string(), port());
+std::vector<std::string> Server::urls() const {
+  std::vector<std::string> urls;
+  for (const Listener& listener : state_->listeners) urls.push_back(listener.url(state_->tls ? "https" : "http"));
+  return urls;
 }
 
 void Server::run() {
-  asio::co_spawn(state_->control, state_->accept(), [](std::exception_ptr failure) {
-    if (failure) State::log(failure);
-  });
+  for (Listener& listener : state_->listeners) {
+    asio::co_spawn(state_->control, state_->accept(listener), [](std::exception_ptr failure) {
+      if (failure) State::log(failure);
+    });
+  }
   std::vector<std::thread> threads;
   for (int i = 1; i < state_->options.threads; ++i) threads.emplace_back([this] { state_->run(); });
   state_->run();
@@ -269,7 +266,7 @@ void Server::stop() {
 void Server::obey_signals() {
   state_->signals.add(SIGINT);
   state_->signals.add(SIGTERM);
-  // A service manager's reload never ends the server. With nothing to read again, a terminal's end does, as everywhere.
+  // A service manager's reload never ends the server. Without files to reload, closing the terminal does, as usual.
   if (state_->tls || !state_->keys.file().empty() || ::isatty(STDIN_FILENO) == 0) state_->signals.add(SIGHUP);
   state_->wait_for_signal();
 }

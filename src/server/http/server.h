@@ -1,4 +1,4 @@
-// The HTTP server: connections, limits, and a stop that loses nothing.
+// The HTTP server: listens, keeps the list of connections, and stops without losing an answer.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,27 @@
 namespace quire {
 
 struct ServerOptions : ServiceOptions {
-  std::string host = "127.0.0.1";
-  uint16_t port = 8080;  // 0: any free one
-  int threads = 1;       // for HTTP; the engine has its own
+  std::vector<std::string> hosts = {"127.0.0.1"};  // names or addresses to listen on
+  uint16_t port = 8080;                            // of all hosts; 0: any free one
+  std::string uds = {};                            // path of a Unix socket to listen on; empty: none
+  int threads = 1;                                 // for HTTP; the engine has its own
   int max_connections = 4096;
-  std::string ssl_certfile = {}, ssl_keyfile = {};  // PEM; both or none: HTTPS or HTTP
-  std::vector<std::string> api_keys = {};           // with the file's: who may ask; none: everybody
-  std::string api_key_file = {};                    // api_keys.h
+  std::string ssl_certfile = {}, ssl_keyfile = {};  // PEM; both or neither: HTTPS or HTTP
+  std::vector<std::string> api_keys = {};           // accepted keys, with those of the file; none: no key is needed
+  std::string api_key_file = {};                    // see api_keys.h
   CorsOptions cors = {};
-  LogFormat log_format = LogFormat::kText;  // of the lines that spdlog's default logger gets, one a request
+  LogFormat log_format = LogFormat::kText;  // of the line that each request writes to spdlog's default logger
 
-  size_t max_header_bytes = 16 << 10;
+  size_t max_header_bytes = 16 << 10;  // trailers and chunk extensions included
   size_t max_body_bytes = 8 << 20;
-  size_t max_bodies_bytes = 64 << 20;   // of all bodies that have come and are not yet parsed; more get a 503
-  size_t max_replies_bytes = 64 << 20;  // of all answers that are not yet sent; more get a 503, or end
-  size_t max_stream_bytes = 1 << 20;    // of outputs that wait for a client that reads slowly; more cancels its request
+  size_t max_bodies_bytes = 64 << 20;   // of all bodies received and not yet parsed; more get a 503
+  size_t max_replies_bytes = 64 << 20;  // of all answers not yet sent; more get a 503, or end
+  size_t max_stream_bytes = 1 << 20;    // waiting for a client that reads slowly; more cancels its request
 
-  // Each is the longest the step may take as a whole, however steadily the bytes trickle.
+  // Each limits a whole step, however steadily the bytes trickle.
   std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its header
   std::chrono::milliseconds body_timeout{60'000};
-  std::chrono::milliseconds write_timeout{60'000};  // one write: a whole answer, or what a stream has at hand
+  std::chrono::milliseconds write_timeout{60'000};  // one write: a whole answer, or the events at hand
   std::chrono::milliseconds idle_timeout{75'000};   // between requests
   std::chrono::milliseconds request_timeout{0};     // of a generation, its time in the queue included; 0: none
   std::chrono::milliseconds grace{30'000};          // of stop()
@@ -42,30 +43,34 @@ struct ServerOptions : ServiceOptions {
 
 class Server {
  public:
-  // Listens at once, answers from run() on: until there is a model, that it is loading. Throws Error when the address
-  // is wrong or taken, or a certificate or a file of keys cannot be read.
+  // Listens immediately and answers once run() is called; until there is a model, it says that it is loading. Throws
+  // Error if an address is wrong or in use, a certificate or a file of keys cannot be read, or options contradict each
+  // other.
   explicit Server(ServerOptions options);
-  // With a model. It must outlive the server.
+  // With a model, which must outlive the server.
   Server(Completer& completer, ServerOptions options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  uint16_t port() const;
-  std::string url() const;  // "http://127.0.0.1:8080"
-  Service& service();       // once there is a model
+  // Where it listens: "http://127.0.0.1:8080", "unix:/run/quire.sock". Hosts first.
+  std::vector<std::string> urls() const;
+  std::string url() const { return urls().front(); }
+  uint16_t port() const;  // 0: it listens on a Unix socket alone
+  Service& service();     // once there is a model
 
-  // Once, from any thread: the model is there, and requests are answered from now on. It must outlive the server.
+  // Answers requests with this model from now on. It must outlive the server. Call once, from any thread.
   void attach(Completer& completer);
 
-  // Serves until stopped. Once.
+  // Serves until stopped. Call once.
   void run();
 
-  // Any thread. New connections are refused and idle ones closed; what is being answered may go on for `grace`, then it
-  // is cancelled with an error. A second call cancels at once. run() returns when all connections are closed.
+  // From any thread. Refuses new connections and closes idle ones; answers under way may continue for `grace`, then
+  // they are cancelled with an error. A second call cancels them immediately. run() returns when all connections are
+  // closed.
   void stop();
-  // While run() runs, SIGTERM and SIGINT call stop(), and SIGHUP reads the files of keys and certificates again; where
-  // there are none it does nothing, but for ending a server at a terminal.
+  // While run() runs, SIGTERM and SIGINT call stop(), and SIGHUP reads the files of keys and certificates again.
+  // Without such files SIGHUP does nothing, but still ends a server that runs in a terminal.
   void obey_signals();
 
  private:

@@ -16,14 +16,14 @@ namespace {
 
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
-// The first of the errors that OpenSSL has queued says the most.
+// The first error in OpenSSL's queue says the most.
 std::string openssl_error() {
   const char* reason = ERR_reason_error_string(ERR_get_error());
   ERR_clear_error();
   return reason ? reason : "unknown error";
 }
 
-// OpenSSL's own socket BIO writes without MSG_NOSIGNAL: a client that has gone would end the process.
+// OpenSSL's own socket BIO writes without MSG_NOSIGNAL, so a client that leaves would end the process.
 int socket_of(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
 
 int bio_write(BIO* bio, const char* data, int size) {
@@ -53,7 +53,7 @@ const BIO_METHOD* socket_method() {
   return method;
 }
 
-// Of what a client offers by ALPN: HTTP/1.1, or nothing.
+// Chooses HTTP/1.1 by ALPN if the client offers it, and nothing otherwise.
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* offered,
                     unsigned size, void*) {
   static constexpr unsigned char kHttp11[] = "\x08http/1.1";
@@ -71,10 +71,11 @@ Context make_context(const std::string& certificate_file, const std::string& key
   if (!context) throw no_resource("TLS: {}", openssl_error());
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // An idle session holds no buffers; a write that could not go on may be tried again from another place.
+  // An idle session holds no buffers; a write may be retried from another address.
   SSL_CTX_set_mode(context.get(),
                    SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);  // tickets resume sessions; nothing is kept here
+  SSL_CTX_set_session_cache_mode(context.get(),
+                                 SSL_SESS_CACHE_OFF);  // sessions are resumed with tickets, without state here
   SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, nullptr);
   SSL_CTX_set_default_passwd_cb(context.get(), [](char*, int, int, void*) { return 0; });  // never ask on the terminal
   if (SSL_CTX_use_certificate_chain_file(context.get(), certificate_file.c_str()) != 1) {

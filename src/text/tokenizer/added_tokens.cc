@@ -31,18 +31,24 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(
   }
 }
 
-void AddedTokens::split(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
+bool AddedTokens::Specials::allow(size_t begin, size_t end) const {
+  if (!parse || plain.empty()) return parse;
+  const auto covered = std::ranges::lower_bound(plain, begin);
+  return covered == plain.end() || *covered >= end;
+}
+
+void AddedTokens::split(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
   if (text.empty()) return;
   if (trie_.empty()) {
     fragments.push_back({text});
   } else if (order_ == Order::kLeftmostLongest) {
-    find_leftmost(text, parse_special, fragments);
+    find_leftmost(text, specials, fragments);
   } else {
-    find_longest(text, parse_special, fragments);
+    find_longest(text, specials, fragments);
   }
 }
 
-void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
+void AddedTokens::find_leftmost(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
   size_t done = 0;       // the text up to here is in fragments
   size_t space_end = 0;  // of the white space that the last rstrip token includes
   for (size_t at = 0; at < text.size();) {
@@ -51,8 +57,10 @@ void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::
     for (size_t end = at; end < text.size();) {
       node = trie_.next(node, static_cast<unsigned char>(text[end++]));
       if (node == Trie::kNone) break;
-      if (trie_.value(node) == Trie::kNone) continue;
-      found = trie_.value(node);
+      const int32_t token = trie_.value(node);
+      if (token == Trie::kNone) continue;
+      if (specials.parse && tokens_[static_cast<size_t>(token)].special && !specials.allow(at, end)) continue;
+      found = token;
       found_end = end;
     }
     if (found == Trie::kNone) {
@@ -62,7 +70,7 @@ void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::
     size_t begin = at, end = found_end;
     at = found_end;
     const AddedToken& token = tokens_[static_cast<size_t>(found)];
-    if (token.special && !parse_special) continue;
+    if (token.special && !specials.parse) continue;
     if (token.single_word) {
       size_t before = begin, after = end;
       if (begin > 0 && is_word(character_before(text, begin, before))) continue;
@@ -88,7 +96,7 @@ void AddedTokens::find_leftmost(std::string_view text, bool parse_special, std::
 
 // Every position starts with the longest token that matches there. Longer tokens are placed first; a token whose end
 // overlaps a placed token is replaced by the next shorter one at the same position.
-void AddedTokens::find_longest(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const {
+void AddedTokens::find_longest(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
   std::map<size_t, std::vector<Place>, std::greater<>> by_length;
   const auto longest_at = [&](size_t at, size_t limit) {  // of at most `limit` bytes
     Place place{at, at, Trie::kNone};
@@ -97,7 +105,8 @@ void AddedTokens::find_longest(std::string_view text, bool parse_special, std::v
       node = trie_.next(node, static_cast<unsigned char>(text[end++]));
       if (node == Trie::kNone) break;
       const int32_t token = trie_.value(node);
-      if (token == Trie::kNone || (tokens_[static_cast<size_t>(token)].special && !parse_special)) continue;
+      if (token == Trie::kNone) continue;
+      if (tokens_[static_cast<size_t>(token)].special && !specials.allow(at, end)) continue;
       place.end = end;
       place.token = token;
     }

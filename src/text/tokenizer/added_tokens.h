@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,16 +39,22 @@ class AddedTokens {
   AddedTokens(std::vector<AddedToken> tokens, Order order);
 
   bool empty() const { return tokens_.empty(); }
+  // Which special tokens are matched; the others are plain text.
+  struct Specials {
+    bool parse = true;
+    std::span<const size_t> plain = {};  // ascending offsets of bytes that no special token may cover
+    bool allow(size_t begin, size_t end) const;
+  };
   // Appends the non-empty parts of `text` in order.
-  void split(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const;
+  void split(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const;
 
  private:
   struct Place {
     size_t begin, end;
     int32_t token;  // index into tokens_
   };
-  void find_leftmost(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const;
-  void find_longest(std::string_view text, bool parse_special, std::vector<Fragment>& fragments) const;
+  void find_leftmost(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const;
+  void find_longest(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const;
 
   std::vector<AddedToken> tokens_;
   Order order_ = Order::kLeftmostLongest;

@@ -45,6 +45,14 @@ void index_texts(TokenizerData& data) {
   }
 }
 
+void index_special_texts(TokenizerData& data) {
+  for (size_t id = 0; id < data.special.size(); ++id) {
+    if (data.special[id] && data.texts[id].size() <= kLongestToken) {
+      data.special_texts.insert(data.texts[id], static_cast<int32_t>(id));
+    }
+  }
+}
+
 void find_byte_tokens(const TokenizerData& data, std::array<TokenId, 256>& byte_tokens) {
   for (int b = 0; b < 256; ++b) {
     const auto found = data.by_text.find(byte_token(static_cast<unsigned char>(b)));

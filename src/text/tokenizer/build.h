@@ -17,6 +17,9 @@ std::vector<std::string_view> end_of_generation_names();
 // Fills data.by_text from the non-empty data.texts; of equal texts the last id wins.
 void index_texts(TokenizerData& data);
 
+// Fills data.special_texts from data.special.
+void index_special_texts(TokenizerData& data);
+
 // Fills byte_tokens from the spellings <0x00> … <0xFF> in data.by_text.
 void find_byte_tokens(const TokenizerData& data, std::array<TokenId, 256>& byte_tokens);
 

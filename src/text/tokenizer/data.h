@@ -14,6 +14,7 @@
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/pretokenizer.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/trie.h"
 #include "text/tokenizer/unigram.h"
 
 namespace quire {
@@ -43,6 +44,7 @@ struct TokenizerData {
   std::unordered_map<std::string_view, TokenId> by_text;  // views into texts
   std::vector<TokenKind> kinds;
   std::vector<bool> special;
+  Trie special_texts;  // spellings of the special tokens
 
   // Encoding, in this order.
   enum class IllFormed : uint8_t { kReplaceParts, kReplaceBytes, kKeep };

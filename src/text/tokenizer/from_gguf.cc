@@ -215,6 +215,7 @@ class Builder {
                         .rstrip = rstrip && std::ranges::find(kNeverStrip, data_.texts[id]) == std::end(kNeverStrip)});
     }
     data_.added = AddedTokens(std::move(tokens), AddedTokens::Order::kLongestFirst);
+    index_special_texts(data_);
   }
 
   // The symbol of a text: its token, or an extra symbol.

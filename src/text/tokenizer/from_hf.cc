@@ -120,6 +120,7 @@ class Builder {
     }
     texts_.clear();
     index_texts(data_);
+    index_special_texts(data_);
   }
 
   void read_post_processor() {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/detokenizer.h"
+#include "text/marks.h"
 #include "text/tokenizer/data.h"
 #include "text/tokenizer/word_cache.h"
 
@@ -29,14 +30,16 @@ class Encoding {
       repaired = bytewise ? lossy_utf8_bytewise(text) : lossy_utf8(text);
       text = repaired;
       well_formed_ = true;
+      if (!options.plain.empty()) options.parse_special = false;  // the offsets are those of another text
     }
+    const AddedTokens::Specials specials{options.parse_special, options.plain};
     std::vector<Fragment> fragments;
-    data_.added.split(text, options.parse_special, fragments);
+    data_.added.split(text, specials, fragments);
     for (const Fragment& fragment : fragments) {
       if (fragment.id != kNoToken) {
         ids_.push_back(fragment.id);
       } else {
-        normalize(fragment.text, fragment.text.data() == text.data(), options.parse_special);
+        normalize(fragment.text, static_cast<size_t>(fragment.text.data() - text.data()), specials);
       }
     }
     if (options.add_special) ids_.insert(ids_.end(), data_.suffix.begin(), data_.suffix.end());
@@ -45,13 +48,22 @@ class Encoding {
   TokenIds take() { return std::move(ids_); }
 
  private:
-  void normalize(std::string_view text, bool at_start, bool parse_special) {
+  // `offset` is where the text begins in the whole.
+  void normalize(std::string_view text, size_t offset, AddedTokens::Specials specials) {
+    const bool at_start = offset == 0;
+    std::vector<size_t> plain;
+    if (!data_.added_normalized.empty()) {
+      for (const size_t at : specials.plain) {
+        if (at >= offset && at < offset + text.size()) plain.push_back(at - offset);
+      }
+    }
     if (!data_.normalizer.steps.empty()) {
-      text = texts_.emplace_back(data_.normalizer.apply(text, scratch_.matcher));
+      text = plain.empty() ? texts_.emplace_back(data_.normalizer.apply(text, scratch_.matcher))
+                           : normalize_with_offsets(text, plain);
     }
     if (data_.added_normalized.empty()) return words(text, at_start);
     std::vector<Fragment> fragments;
-    data_.added_normalized.split(text, parse_special, fragments);
+    data_.added_normalized.split(text, {specials.parse, plain}, fragments);
     for (const Fragment& fragment : fragments) {
       if (fragment.id != kNoToken) {
         ids_.push_back(fragment.id);
@@ -59,6 +71,15 @@ class Encoding {
         words(fragment.text, at_start && fragment.text.data() == text.data());
       }
     }
+  }
+
+  // The offsets follow the text through the normalizer, where a private character stands before each.
+  std::string_view normalize_with_offsets(std::string_view text, std::vector<size_t>& offsets) {
+    const std::string mark = unused_character(std::span(&text, 1));
+    const std::string marked = insert_marks(text, offsets, mark);
+    std::string& normalized = texts_.emplace_back(data_.normalizer.apply(marked, scratch_.matcher));
+    offsets = remove_marks(normalized, mark);
+    return normalized;
   }
 
   void words(std::string_view text, bool at_start) {
@@ -102,6 +123,22 @@ class Encoding {
 };
 
 }  // namespace
+
+std::vector<size_t> Tokenizer::special_starts(std::string_view text) const {
+  const Trie& specials = data_->special_texts;
+  std::vector<size_t> starts;
+  for (size_t at = 0; at < text.size(); ++at) {
+    int32_t node = 0;
+    for (size_t end = at; node != Trie::kNone; ++end) {
+      if (end == text.size() || specials.value(node) != Trie::kNone) {
+        starts.push_back(at);
+        break;
+      }
+      node = specials.next(node, static_cast<unsigned char>(text[end]));
+    }
+  }
+  return starts;
+}
 
 TokenIds Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   // Positions in a text are 32-bit numbers in the merge heap.

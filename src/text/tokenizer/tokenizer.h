@@ -39,6 +39,9 @@ enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnu
 struct EncodeOptions {
   bool add_special = false;   // add what the model expects around a text: BOS, EOS, a template's tokens
   bool parse_special = true;  // "<|im_end|>" in the text becomes that token; false: plain text
+  // Ascending offsets of bytes that no special token may cover, because they come from a user. The text must be
+  // well-formed UTF-8, or all special tokens are plain text.
+  std::span<const size_t> plain = {};
 };
 
 struct DecodeOptions {
@@ -59,6 +62,9 @@ class Tokenizer {
 
   // Accepts any bytes: ill-formed UTF-8 is read as U+FFFD. Takes at most n log n time.
   TokenIds encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // Ascending offsets at which the text spells a special token, or ends within one.
+  std::vector<size_t> special_starts(std::string_view text) const;
 
   // Ids outside the vocabulary are skipped. The result is well-formed UTF-8. Detokenizer produces the same text piece
   // by piece.

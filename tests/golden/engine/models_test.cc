@@ -1,4 +1,4 @@
-// Whole models beside other implementations: transformers, llama.cpp, torch. The data is not part of the repository.
+// Whole models compared with other implementations: transformers, llama.cpp, torch, numpy.
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.h"
+#include "base/tensor_type.h"
 #include "engine/single_sequence.h"
 #include "format/safetensors.h"
 #include "model/registry.h"
@@ -18,8 +19,6 @@ namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kGolden = shared_dir() / "golden";
 
 template <class T>
 std::vector<T> values(const Safetensors& file, const std::string& name) {
@@ -61,9 +60,8 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
 
 class HfModels : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(HfModels, GiveTransformersLogitsAndTokens) {
-  const fs::path folder = kGolden / "models" / GetParam();
-  if (!fs::exists(folder)) GTEST_SKIP() << "no reference models at hand";
+TEST_P(HfModels, HaveTheLogitsAndTokensOfTransformers) {
+  const fs::path folder = golden_dir() / "models" / GetParam();
   const auto expected = Safetensors::open(folder / "expected.safetensors");
   const double tolerance =
       nlohmann::json::parse(read_text_file(folder / "expected.json")).at("suggested_tolerance_max_abs_fp32");
@@ -91,10 +89,9 @@ INSTANTIATE_TEST_SUITE_P(Families, HfModels,
                          ::testing::Values("llama", "llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral",
                                            "qwen2"));
 
-TEST(HfModels, ReadTheOlderSpellingOfTheirConfiguration) {
+TEST(HfModels, AcceptTheOlderSpellingOfTheirConfiguration) {
   for (const char* name : {"llama_tied_rope3", "llama_linear_rope", "llama_yarn", "mistral", "qwen2"}) {
-    const fs::path folder = kGolden / "models" / name;
-    if (!fs::exists(folder)) GTEST_SKIP() << "no reference models at hand";
+    const fs::path folder = golden_dir() / "models" / name;
     const fs::path copy = fs::temp_directory_path() / ("quire-v4-" + std::string(name));
     fs::remove_all(copy);
     fs::create_directory(copy);
@@ -109,54 +106,89 @@ TEST(HfModels, ReadTheOlderSpellingOfTheirConfiguration) {
   }
 }
 
-TEST(GgufModels, GiveTorchsLogitsForEveryLoadableType) {
-  const fs::path folder = kGolden / "formats/gguf-models";
-  if (!fs::exists(folder)) GTEST_SKIP() << "no reference GGUF files at hand";
-  int checked = 0;
+// A GGUF file of the same model as a folder under models/.
+TEST(GgufModels, HaveTheLogitsOfTheirHfTwins) {
+  for (const char* name : {"qwen2"}) {
+    const fs::path folder = golden_dir() / "models" / name;
+    const auto expected = Safetensors::open(folder / "expected.safetensors");
+    const double tolerance =
+        nlohmann::json::parse(read_text_file(folder / "expected.json")).at("suggested_tolerance_max_abs_fp32");
+    Loaded loaded((golden_dir() / "models-gguf" / name).replace_extension(".gguf").string(), "auto", "f32");
+    SingleSequence sequence(loaded.model);
+    const auto logits = sequence.append(ids(expected, "prompt_2"), true);
+    EXPECT_LE(largest_difference(values<float>(expected, "logits_2"), logits), tolerance) << name;
+  }
+}
+
+void expect_reference_logits_and_tokens(const fs::path& folder, const std::string& name) {
+  const auto expected = Safetensors::open(folder / (name + ".ref.safetensors"));
+  const TokenIds prompt = ids(expected, "prompt"), tokens = ids(expected, "torch_tokens");
+  const auto wanted = values<float>(expected, "torch_prompt_logits");
+  double top = 0;
+  for (const float v : wanted) top = std::max(top, std::abs(double{v}));
+  for (const std::string activations : {"f32", "int8", "bf16"}) {
+    SCOPED_TRACE(name + " " + activations);
+    Loaded loaded((folder / (name + ".gguf")).string(), "auto", activations);
+    SingleSequence sequence(loaded.model);
+    const auto logits = sequence.append(prompt, true);
+    if (activations == "f32") {
+      EXPECT_LE(largest_difference(wanted, logits), 2e-4 + 1e-4 * top);
+    } else {
+      double error = 0, size = 0;
+      for (size_t i = 0; i < wanted.size(); ++i)
+        error += std::pow(double{wanted[i]} - logits[i], 2), size += std::pow(double{wanted[i]}, 2);
+      EXPECT_LE(std::sqrt(error / size), 0.1);
+      if (!name.starts_with("stories")) continue;  // random weights magnify rounding
+    }
+    auto last = logits.last(static_cast<size_t>(loaded.model.config.vocab));
+    for (const TokenId token : tokens) {
+      const TokenId best = argmax(last);
+      ASSERT_EQ(best, token);
+      last = sequence.append({&best, 1}, false);
+    }
+  }
+}
+
+TEST(GgufModels, HaveTheReferencesLogitsWithATensorOfEveryType) {
+  const fs::path folder = golden_dir() / "formats/gguf-models";
+  size_t types = 0;
+  for (const auto& type : tensor_types()) types += type.loadable;
+  EXPECT_EQ(
+      nlohmann::json::parse(read_text_file(folder / "index.json"))["files"]["every-type.gguf"]["tensor_types"].size(),
+      types)
+      << "a new weight type belongs into tests/golden/make/make_gguf.py";
+  expect_reference_logits_and_tokens(folder, "every-type");
+}
+
+// Files quantized by llama.cpp, where they are at hand.
+class OutsideGgufModels : public ::testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OutsideGgufModels);
+
+TEST_P(OutsideGgufModels, HaveTorchsLogits) {
+  expect_reference_logits_and_tokens(shared_dir() / "golden/formats/gguf-models", GetParam());
+}
+
+std::vector<std::string> outside_gguf_models() {
+  std::vector<std::string> found;
   for (const char* name :
        {"tiny256-F16", "tiny256-BF16", "tiny256-Q4_0", "tiny256-Q4_1", "tiny256-Q5_0", "tiny256-Q5_1", "tiny256-Q8_0",
         "tiny256-Q4_K_S", "tiny256-Q4_K_M", "tiny256-Q5_K_M", "tiny256-Q6_K", "stories260K-F32", "stories260K-Q8_0"}) {
-    const auto expected = Safetensors::open(folder / (std::string(name) + ".ref.safetensors"));
-    const TokenIds prompt = ids(expected, "prompt"), tokens = ids(expected, "torch_tokens");
-    const auto wanted = values<float>(expected, "torch_prompt_logits");
-    double top = 0;
-    for (const float v : wanted) top = std::max(top, std::abs(double{v}));
-    for (const char* activations : {"f32", "int8", "bf16"}) {
-      Loaded loaded((folder / (std::string(name) + ".gguf")).string(), "auto", activations);
-      SingleSequence sequence(loaded.model);
-      const auto logits = sequence.append(prompt, true);
-      if (activations == std::string("f32")) {
-        EXPECT_LE(largest_difference(wanted, logits), 2e-4 + 1e-4 * top) << name;
-      } else {
-        double error = 0, size = 0;
-        for (size_t i = 0; i < wanted.size(); ++i)
-          error += std::pow(double{wanted[i]} - logits[i], 2), size += std::pow(double{wanted[i]}, 2);
-        EXPECT_LE(std::sqrt(error / size), 0.1) << name << " " << activations;
-      }
-      if (activations != std::string("f32") && std::string(name).starts_with("tiny"))
-        continue;  // random weights magnify rounding
-      auto last = logits.last(static_cast<size_t>(loaded.model.config.vocab));
-      for (const TokenId token : tokens) {
-        const TokenId best = argmax(last);
-        ASSERT_EQ(best, token) << name << " " << activations;
-        last = sequence.append({&best, 1}, false);
-      }
-      ++checked;
-    }
+    if (fs::exists(shared_dir() / "golden/formats/gguf-models" / (std::string(name) + ".gguf"))) found.push_back(name);
   }
-  EXPECT_GE(checked, 13);
+  return found;
 }
+INSTANTIATE_TEST_SUITE_P(Files, OutsideGgufModels, ::testing::ValuesIn(outside_gguf_models()));
 
 class SmolLm2 : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(kGolden / "smollm2/expected.json")) GTEST_SKIP() << "no reference data for SmolLM2 at hand";
     try {
       path_ = resolve_model("smollm2").string();
     } catch (const std::exception& e) {
       GTEST_SKIP() << e.what();
     }
-    expected_ = nlohmann::json::parse(read_text_file(kGolden / "smollm2/expected.json"));
+    // The references outside have further texts, which are not ours to distribute.
+    expected_ = nlohmann::json::parse(read_text_file(golden_folders("smollm2").back() / "expected.json"));
   }
   std::string path_;
   nlohmann::json expected_;
@@ -169,7 +201,7 @@ double log_sum(std::span<const float> x) {
   return top + std::log(sum);
 }
 
-TEST_F(SmolLm2, ContinuesAsTheReferenceDoes) {
+TEST_F(SmolLm2, ContinuesTextsLikeTheReference) {
   for (const char* activations : {"f32", "int8"}) {
     Loaded loaded(path_, "auto", activations);
     const bool exact = activations == std::string("f32");
@@ -199,12 +231,14 @@ TEST_F(SmolLm2, ContinuesAsTheReferenceDoes) {
   }
 }
 
-TEST_F(SmolLm2, HasTheReferencesPerplexity) {
-  const fs::path text = shared_dir() / "data/text/wikitext-2-raw.wiki.test.raw";
-  if (!fs::exists(text)) GTEST_SKIP() << "no wikitext-2 at hand";
+// wikitext-2, where it is at hand.
+class SmolLm2OnText : public SmolLm2, public ::testing::WithParamInterface<fs::path> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SmolLm2OnText);
+
+TEST_P(SmolLm2OnText, HasTheReferencesPerplexity) {
   const auto& reference = expected_.at("wikitext2_perplexity").at("no_bos").at("second_half").at("chunk_mean_nll");
-  // The first chunks of the file are its beginning: enough text for four.
-  const std::string all = read_text_file(text);
+  // The first four chunks are enough.
+  const std::string all = read_text_file(GetParam());
   for (const char* activations : {"f32", "int8", "bf16"}) {
     Loaded loaded(path_, "auto", activations);
     const TokenIds tokens = loaded.model.text.tokenizer->encode(std::string_view(all).substr(0, 20'000),
@@ -232,6 +266,12 @@ TEST_F(SmolLm2, HasTheReferencesPerplexity) {
     EXPECT_NEAR(ratio, 1.0, activations == std::string("f32") ? 1e-4 : 0.01) << activations;
   }
 }
+
+std::vector<fs::path> wikitext() {
+  const fs::path text = shared_dir() / "data/text/wikitext-2-raw.wiki.test.raw";
+  return fs::exists(text) ? std::vector{text} : std::vector<fs::path>();
+}
+INSTANTIATE_TEST_SUITE_P(Wikitext2, SmolLm2OnText, ::testing::ValuesIn(wikitext()), [](const auto&) { return "raw"; });
 
 }  // namespace
 }  // namespace quire

@@ -1,8 +1,9 @@
-// GGUF vocabularies against what llama.cpp made of them.
+// GGUF vocabularies encode and decode as in llama.cpp.
 #include "model/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -19,18 +20,41 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kShared = shared_dir();
+struct Vocabulary {
+  fs::path gguf, cases;
+};
 
-fs::path find_gguf(const std::string& name) {
-  const fs::path vocabulary = kShared / "data/vocab" / (name + ".gguf");
-  if (fs::exists(vocabulary)) return vocabulary;
+// Small vocabularies of our own, published ones where they are at hand, and those of downloaded models.
+std::vector<Vocabulary> vocabularies() {
   const char* home = std::getenv("HOME");
-  const fs::path cached = fs::path(home ? home : "") / ".cache/quire/models" / (name + ".gguf");
-  return fs::exists(cached) ? cached : fs::path();
+  const fs::path downloads = fs::path(home ? home : "") / ".cache/quire/models";
+  std::vector<Vocabulary> found;
+  for (const fs::path& folder : golden_folders("vocab")) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const fs::path& cases = entry.path();
+      if (cases.extension() != ".jsonl") continue;
+      for (const fs::path& place : {folder, shared_dir() / "data/vocab", downloads}) {
+        const fs::path gguf = place / (cases.stem().string() + ".gguf");
+        if (!fs::exists(gguf)) continue;
+        found.push_back({gguf, cases});
+        break;
+      }
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.cases < b.cases; });
+  return found;
 }
 
-// llama_detokenize ends with three passes that take spaces away before punctuation, for vocabularies whose
-// pre-tokenizer asks for it. They would change code that a model writes, and llama.cpp's server leaves them out, too.
+std::string test_name(const fs::path& path) {
+  std::string name = path.stem().string();
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+// For some pre-tokenizers, llama_detokenize ends with three passes that remove spaces before punctuation. They would
+// damage code that a model writes; llama.cpp's own server leaves them out, and so does Quire.
 std::string without_spaces_before_punctuation(const std::string& text) {
   std::string first, second, third;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -38,7 +62,7 @@ std::string without_spaces_before_punctuation(const std::string& text) {
       first.pop_back();
     first += text[i];
   }
-  // The passes work in place: what was read before is what was written since.
+  // The passes work in place: each reads what the one before wrote.
   std::string t = first;
   for (size_t i = 0; i < t.size(); ++i) {
     const char x = t[i];
@@ -66,11 +90,10 @@ std::string from_hex(const std::string& hex) {
   return out;
 }
 
-class GgufTokenizer : public testing::TestWithParam<const char*> {};
+class GgufTokenizer : public testing::TestWithParam<Vocabulary> {};
 
-TEST_P(GgufTokenizer, EncodesAsLlamaCppDoes) {
-  const fs::path file = find_gguf(GetParam()), cases = kShared / "golden/vocab" / (std::string(GetParam()) + ".jsonl");
-  if (file.empty() || !fs::exists(cases)) GTEST_SKIP() << GetParam() << " is not here";
+TEST_P(GgufTokenizer, EncodesLikeLlamaCpp) {
+  const auto& [file, cases] = GetParam();
   const Gguf gguf = Gguf::open(file);
   const Tokenizer tokenizer = gguf_tokenizer(gguf);
   const std::string pre = gguf.get_or<std::string>("tokenizer.ggml.pre", "");
@@ -112,16 +135,14 @@ TEST_P(GgufTokenizer, EncodesAsLlamaCppDoes) {
   EXPECT_GT(count, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer,
-                         testing::Values("ggml-vocab-gpt-2", "ggml-vocab-falcon", "ggml-vocab-deepseek-llm",
-                                         "ggml-vocab-llama-spm", "SmolLM2-135M-Instruct.Q4_1", "gemma-3-270m-Q4_K_M"),
-                         [](const auto& info) { return "File" + std::to_string(info.index); });
+INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer, testing::ValuesIn(vocabularies()),
+                         [](const auto& info) { return test_name(info.param.cases); });
 
-class LlamaCppVocabulary : public testing::TestWithParam<const char*> {};
+class LlamaCppVocabulary : public testing::TestWithParam<fs::path> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LlamaCppVocabulary);
 
 TEST_P(LlamaCppVocabulary, PassesLlamaCppsOwnTest) {
-  const fs::path file = kShared / "data/vocab" / (std::string(GetParam()) + ".gguf");
-  if (!fs::exists(file) || !fs::exists(file.string() + ".inp")) GTEST_SKIP() << file << " is not here";
+  const fs::path& file = GetParam();
   const Gguf gguf = Gguf::open(file);
   const Tokenizer tokenizer = gguf_tokenizer(gguf);
   const std::string input = read_text_file(file.string() + ".inp");
@@ -141,10 +162,16 @@ TEST_P(LlamaCppVocabulary, PassesLlamaCppsOwnTest) {
   EXPECT_GT(count, 40);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LlamaCppVocabulary,
-                         testing::Values("ggml-vocab-gpt-2", "ggml-vocab-falcon", "ggml-vocab-deepseek-llm",
-                                         "ggml-vocab-llama-spm"),
-                         [](const auto& info) { return "File" + std::to_string(info.index); });
+std::vector<fs::path> llama_cpps_vocabularies() {
+  std::vector<fs::path> found;
+  for (const char* name : {"gpt-2", "falcon", "deepseek-llm", "llama-spm"}) {
+    const fs::path file = shared_dir() / "data/vocab" / ("ggml-vocab-" + std::string(name) + ".gguf");
+    if (fs::exists(file.string() + ".inp")) found.push_back(file);
+  }
+  return found;
+}
+INSTANTIATE_TEST_SUITE_P(All, LlamaCppVocabulary, testing::ValuesIn(llama_cpps_vocabularies()),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace quire

@@ -1,5 +1,5 @@
-// The first promise over random schedules: whatever company, chunks, threads and pages a sequence gets, its logits are
-// those it has alone, to the last bit.
+// Random schedules: whatever other sequences, chunks, threads and pages a sequence gets, its logits have the bits that
+// they have alone.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr int kSchedules = 200;  // of each weight type
 constexpr int kMaxRows = 512;
 constexpr int kPages = 160;
 
-// What a sequence's logits may depend on, beside its tokens.
+// Everything that logits may depend on besides the tokens.
 struct Numerics {
   const KernelSet* kernels;
   Activations activations;
@@ -36,7 +36,7 @@ int between(Random& random, int low, int high) {
   return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
 }
 
-// The prompts that schedules take prefixes of. The last is longer than an attention split, and rare: it costs most.
+// Schedules use prefixes of these prompts. The last is longer than an attention split, and rare because it is slow.
 constexpr int kPromptTokens[] = {7, 33, 75, 600};
 static_assert(kPromptTokens[3] > kAttentionSplit);
 
@@ -127,7 +127,7 @@ std::vector<Scheduled> random_sequences(Random& random) {
   return sequences;
 }
 
-// Runs one schedule; gives the number of rows whose logits differ, and of those compared.
+// Runs one schedule. Returns the number of rows whose logits differ, and of rows compared.
 struct Outcome {
   int differing = 0, compared = 0;
 };

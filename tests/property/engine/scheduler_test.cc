@@ -1,4 +1,4 @@
-// The scheduler against its promises, over a million random steps and without a model.
+// Checks the promises of the scheduler over a million random steps, without a model.
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ struct Scenario {
   StepCosts costs;
 };
 
-// Runs the plans as the engine does, with page counts instead of pages.
+// Executes plans as the engine does, but only counts pages.
 class Simulation {
  public:
   Simulation(unsigned seed, const Scenario& setup) : random_(seed), setup_(setup), free_(setup.pages) {
@@ -70,7 +70,8 @@ class Simulation {
     const auto same =
         std::count_if(waiting_.begin(), waiting_.end(), [&](const auto& w) { return w.tenant == s.tenant; });
     if (same > 40 / setup_.tenants) return;
-    s.view.id = s.view.arrival = ++last_id_;
+    s.view.arrival = ++last_id_;
+    s.view.id = SequenceId{last_id_};
     s.view.priority = static_cast<int>(random_() % static_cast<unsigned>(setup_.priorities));
     const int most = setup_.pages * 16;
     s.view.tokens =
@@ -279,7 +280,7 @@ class Simulation {
   bool arrivals_ = true;
   int64_t now_ = 0, longest_life_ = 0;
   int since_oldest_ = 0;
-  SequenceId last_id_ = 0;
+  uint64_t last_id_ = 0;
   std::array<double, 8> served_by_{};
   std::vector<Simulated> running_, waiting_;
   SchedulerState state_;
@@ -302,7 +303,7 @@ Scenario random_scenario(unsigned seed) {
   return s;
 }
 
-TEST(Scheduler, KeepsItsPromisesOverAMillionRandomSteps) {
+TEST(Scheduler, KeepsItsPromisesForAMillionRandomSteps) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     const Scenario setup = random_scenario(seed);
     Simulation s(seed, setup);
@@ -322,7 +323,7 @@ TEST(Scheduler, KeepsItsPromisesOverAMillionRandomSteps) {
   }
 }
 
-// Priorities above it come without end and fill the machine: the least important request ends all the same.
+// An endless stream of more important requests fills the machine; the least important request still ends.
 TEST(Scheduler, StarvesNobody) {
   Scenario setup;
   setup.limits.max_rows = 32;
@@ -374,7 +375,7 @@ TEST(FairQueue, ATenantWithManyRequestsDoesNotDelayTheOthers) {
   EXPECT_EQ(order, (std::vector<size_t>{0, 20, 21, 1}));
 }
 
-// Against the definition, written down plainly.
+// Compares with a plain implementation of the definition.
 TEST(FairQueue, OrdersByTurnPriorityServiceAndArrival) {
   std::mt19937 random(1);
   for (int round = 0; round < 2000; ++round) {
@@ -408,7 +409,7 @@ TEST(FairQueue, OrdersByTurnPriorityServiceAndArrival) {
   }
 }
 
-TEST(FairQueue, APauseSavesNothingUp) {
+TEST(FairQueue, APauseEarnsNoCredit) {
   TenantShares shares;
   const int busy = shares.enter("busy");
   const int idle = shares.enter("idle");
@@ -420,7 +421,7 @@ TEST(FairQueue, APauseSavesNothingUp) {
   EXPECT_EQ(served[static_cast<size_t>(idle)], 5000);
 }
 
-TEST(StepCosts, LearnsWhatStepsTake) {
+TEST(StepCosts, LearnsTheDurationOfSteps) {
   StepCostModel model;
   std::mt19937 random(1);
   const StepCosts truth{0.002, 0.0003, 2e-8};

@@ -1,4 +1,4 @@
-// The tiers of the page store beside plain twins: random puts, finds, writes; damage, removals and restarts.
+// Compares the tiers of the page store with plain models: random puts, finds and writes; damage, removals, restarts.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t kBytes = 64;
 
-// RapidCheck begins with small ranges; here the whole range is meant from the start.
+// RapidCheck starts with small ranges; this uses the whole range from the start.
 template <class T = int>
 T any(T from, T to) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(from, to));
 }
 
-// The same bounds, said with two lists of numbers.
+// A model of HostTier: two bounded lists of numbers.
 struct HostTwin {
   size_t kept_pages, queued_pages;
   std::deque<int> kept, queued;  // kept: the last used first
@@ -55,7 +55,7 @@ struct HostTwin {
   }
 };
 
-RC_GTEST_PROP(HostTier, IsItsPlainTwin, ()) {
+RC_GTEST_PROP(HostTier, AgreesWithItsModel, ()) {
   HostTwin twin{any<size_t>(0, 5), any<size_t>(0, 4), {}, {}};
   HostTier tier(kBytes, twin.kept_pages, twin.queued_pages);
   const int steps = any(0, 200);
@@ -85,7 +85,7 @@ RC_GTEST_PROP(HostTier, IsItsPlainTwin, ()) {
   }
 }
 
-RC_GTEST_PROP(DiskTier, GivesTheRightPageOrNone, ()) {
+RC_GTEST_PROP(DiskTier, ReturnsTheRightPageOrNone, ()) {
   const TemporaryFolder folder;
   const auto limit = any<size_t>(2, 10);
   const auto open = [&] {

@@ -1,5 +1,5 @@
-// Random sequences that grow, fork, write, share pages and shrink, beside an oracle that knows nothing of pages: each
-// sequence is a list of the values written to its positions.
+// Random sequences grow, fork, write, share pages and shrink. The oracle has no pages: a sequence is a list of the values
+// written to its positions.
 #include "kv/page_table.h"
 
 #include <gtest/gtest.h>

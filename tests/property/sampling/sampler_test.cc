@@ -1,4 +1,4 @@
-// The sampler beside the plain thing: sort everything, filter one after the other, add up from the front.
+// Compares the sampler with a plain one that sorts everything, applies filters one by one and sums from the front.
 #include "sampling/sampler.h"
 
 #include <gtest/gtest.h>
@@ -102,14 +102,14 @@ bool any_left(const Case& c) {
   return std::any_of(logits.begin(), logits.end(), [](float x) { return x > -kInfinity; });
 }
 
-// One that leaves a token to draw.
+// A random value that leaves at least one token.
 Case any_case() {
   Case c = any_bans();
   if (!any_left(c)) c.banned.clear(), c.banned_runs.clear(), c.params.allowed_token_ids.clear();
   return c;
 }
 
-// Token ids in the order of `score`, best first; the shortest prefix that reaches the limit.
+// Token ids by `score`, best first: the shortest prefix that reaches the limit.
 void cut_plainly(TokenIds& alive, const std::vector<float>& weights, const std::vector<float>& score, size_t count,
                  double share) {
   std::sort(alive.begin(), alive.end(),
@@ -174,7 +174,7 @@ RC_GTEST_PROP(Sampler, DrawsTheTokenThatThePlainSamplerDraws, ()) {
   }
 }
 
-RC_GTEST_PROP(Sampler, DoesNotCareWhatTheScratchWasUsedForBefore, ()) {
+RC_GTEST_PROP(Sampler, DoesNotDependOnEarlierUsesOfTheScratch, ()) {
   SamplerScratch used;
   for (int i = 0; i < 10; ++i) {
     const Case c = any_case();

@@ -1,4 +1,4 @@
-// The stop matcher beside the plain thing: look at the whole text at every place.
+// Compares the stop matcher with a plain search of the whole text at every position.
 #include "sampling/stop.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ StopStep stop_plainly(const std::string& text, const std::vector<std::string>& s
   return {text, {}};
 }
 
-RC_GTEST_PROP(StopMatcher, EndsWhereThePlainSearchEndsHoweverTheTextIsCut, ()) {
+RC_GTEST_PROP(StopMatcher, EndsWhereThePlainSearchEndsForAnyPieces, ()) {
   // Two letters make stop strings that overlap themselves and each other.
   const auto word = rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab")));
   auto stops = *rc::gen::container<std::vector<std::string>>(word);

@@ -5,13 +5,13 @@
 namespace quire {
 namespace {
 
-TEST(Samples, HaveTheirMedianInTheMiddle) {
+TEST(Samples, HaveAMedian) {
   EXPECT_EQ((Samples{{5}}.median()), 5);
   EXPECT_EQ((Samples{{9, 1, 2}}.median()), 2);
   EXPECT_EQ((Samples{{9, 4, 1, 2}}.median()), 3);
 }
 
-TEST(Samples, OfMachinesHaveTheMedianOfEachRate) {
+TEST(Samples, TakeTheMedianOfEachMachineRate) {
   const MachineRates machines[] = {{10, {1, 2, 3}}, {20, {4, 0, 5}}};
   const MachineRates median = median_of(machines);
   EXPECT_EQ(median.bandwidth, 15);

@@ -7,12 +7,12 @@
 namespace quire {
 namespace {
 
-TEST(WidestDifference, IsTheLargest) {
+TEST(WidestDifference, KeepsTheLargest) {
   EXPECT_EQ(widest_difference(0.5, 1.0f, 1.25f), 0.5);
   EXPECT_EQ(widest_difference(0.5, 1.0f, 2.0f), 1.0);
 }
 
-TEST(WidestDifference, NeverForgetsWhatWasNotFinite) {
+TEST(WidestDifference, IsInfiniteAfterANonFiniteValue) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
   for (const auto& [expected, got] : {std::pair{kNaN, 1.0f}, {1.0f, kNaN}, {kInfinity, 1.0f}, {kInfinity, kInfinity}}) {
     double widest = widest_difference(0, expected, got);

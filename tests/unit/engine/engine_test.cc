@@ -1,4 +1,4 @@
-// The engine as its users see it: answers do not depend on company, and every request ends exactly once.
+// The engine as its users see it: answers do not depend on other requests, and every request ends exactly once.
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ void expect_same(const std::vector<Answers>& a, const std::vector<Answers>& b, c
   }
 }
 
-TEST(Engine, AnswersDoNotDependOnCompanyChunksCacheOrPreemption) {
+TEST(Engine, AnswersDoNotDependOnOtherRequestsChunksCacheOrPreemption) {
   const auto requests = mixed_requests();
   std::vector<Answers> alone;
   {
@@ -69,9 +69,9 @@ TEST(Engine, AnswersDoNotDependOnCompanyChunksCacheOrPreemption) {
     EXPECT_EQ(alone[i][0].tokens.size(), static_cast<size_t>(*requests[i].sampling.max_tokens));
   expect_same(alone, all_at_once(tiny_options(), requests), "together");
   EngineOptions o = tiny_options();
-  o.max_num_batched_tokens = 7;
+  o.max_num_batched_tokens = o.max_num_seqs = 7;
   expect_same(alone, all_at_once(o, requests), "rows 7");
-  o.max_num_batched_tokens = 1;
+  o.max_num_batched_tokens = o.max_num_seqs = 1;
   o.threads = 3;
   expect_same(alone, all_at_once(o, requests), "rows 1, 3 threads");
   o = tiny_options();
@@ -86,7 +86,7 @@ TEST(Engine, AnswersDoNotDependOnCompanyChunksCacheOrPreemption) {
   expect_same(alone, all_at_once(o, requests), "no KV cache");
 }
 
-TEST(Engine, PreemptsWhenPagesRunOutAndAnswersTheSame) {
+TEST(Engine, PreemptionDoesNotChangeAnswers) {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 12; ++i) requests.push_back(request(i, 9 + static_cast<int>(i), 70));
   const auto expected = all_at_once(tiny_options(), requests);
@@ -99,7 +99,7 @@ TEST(Engine, PreemptsWhenPagesRunOutAndAnswersTheSame) {
   EXPECT_EQ(stats.kv_pages, 13);
 }
 
-TEST(Engine, ChoicesShareThePromptAndAnswerAsIfTheyDidNot) {
+TEST(Engine, ChoicesThatShareThePromptAnswerAsIfTheyDidNot) {
   Request r = request(3, 37, 12);
   r.sampling.n = 5;
   Engine shared(tiny_options());
@@ -209,7 +209,7 @@ TEST(Engine, GeneratesAllowedTokensAndNoBadWords) {
   }
 }
 
-TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
+TEST(Engine, EveryAnswerEndsOnCancelAndShutdown) {
   std::atomic<int> ends{0};
   std::atomic<int> cancelled{0};
   const auto count = [&](const Output& out) {
@@ -227,14 +227,14 @@ TEST(Engine, CancelsAndShutsDownWithoutLosingAnAnswer) {
     }
     for (size_t i = 0; i < ids.size(); i += 2) engine.cancel(ids[i]);
     engine.cancel(ids[0]);
-    engine.cancel(123456);
+    engine.cancel(RequestId{123456});
   }
   EXPECT_EQ(ends, 24 + 6 * 3);
   EXPECT_GT(cancelled, 0);
 }
 
-// A callback may submit; what it submits while the engine stops has its end too.
-TEST(Engine, EndsWhatCallbacksSubmitWhileItStops) {
+// Requests that callbacks submit while the engine stops end, too.
+TEST(Engine, EndsRequestsSubmittedDuringShutdown) {
   int ends = 0;
   {
     Engine::Callback again;
@@ -248,7 +248,7 @@ TEST(Engine, EndsWhatCallbacksSubmitWhileItStops) {
   EXPECT_EQ(ends, 5);
 }
 
-TEST(Engine, RefusesWhatCanNeverRun) {
+TEST(Engine, RefusesRequestsThatCanNeverRun) {
   Engine engine(tiny_options());
   const auto ignore = [](const Output&) { FAIL(); };
   const auto refused = [&](Request r) { EXPECT_THROW(engine.submit(std::move(r), ignore), Error); };
@@ -269,7 +269,17 @@ TEST(Engine, RefusesWhatCanNeverRun) {
   }
 }
 
-TEST(Engine, NamesWhatIsWrongWithItsOptions) {
+TEST(Engine, EncodesAndDecodesTextForEmbeddingPrograms) {
+  Engine engine(tiny_options());
+  const TokenIds ids = engine.encode("sea");
+  EXPECT_EQ(ids, engine.tokenizer().encode("sea", {.add_special = true}));
+  EXPECT_EQ(engine.decode(engine.tokenizer().encode("sea")), "sea");
+  EXPECT_FALSE(engine.has_chat_template());
+  EXPECT_THROW(engine.encode_messages(R"([{"role": "user", "content": "Hello"}])"), Error) << "no chat template";
+  EXPECT_THROW(engine.encode_messages("not JSON"), Error);
+}
+
+TEST(Engine, NamesInvalidOptions) {
   const auto message = [](auto change) -> std::string {
     EngineOptions o = tiny_options();
     change(o);
@@ -293,6 +303,11 @@ TEST(Engine, NamesWhatIsWrongWithItsOptions) {
   EXPECT_NE(message([](auto& o) { o.threads = -1; }).find("--threads"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.max_num_seqs = INT_MAX; }).find("--max-num-seqs"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.max_num_batched_tokens = INT_MAX; }).find("1048576"), std::string::npos);
+  EXPECT_NE(message([](auto& o) {
+              o.max_num_seqs = 16;
+              o.max_num_batched_tokens = 15;
+            }).find("--max-num-batched-tokens 15 is less than --max-num-seqs 16"),
+            std::string::npos);
   EXPECT_NE(message([](auto& o) { o.tpot_target = std::nan(""); }).find("--tpot-target"), std::string::npos);
 }
 

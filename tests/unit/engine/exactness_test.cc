@@ -1,4 +1,4 @@
-// The first promise: a sequence's logits are the same bits whatever the threads, chunks, pages and neighbours.
+// A sequence's logits have the same bits whatever the threads, chunks, pages and other sequences.
 
 #include <gtest/gtest.h>
 

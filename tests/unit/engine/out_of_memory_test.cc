@@ -1,5 +1,5 @@
-// Allocations that fail, at every place where a request makes the engine allocate: the request may end with an error,
-// the engine goes on, and the next answer is right.
+// Fails every allocation that a request makes the engine do, one at a time: the request may end with an error, the
+// engine continues, and the next answer is right.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 
 namespace {
 
-std::atomic<int> allocations_left{-1};  // until one fails; -1: none does
+std::atomic<int> allocations_left{-1};  // before one fails; -1: none fails
 
 bool fails() {
   return allocations_left.load(std::memory_order_relaxed) >= 0 &&
@@ -41,7 +41,7 @@ void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 namespace quire {
 namespace {
 
-TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
+TEST(OutOfMemory, EndsAtMostTheRequestThatAllocates) {
   EngineOptions o;
   o.model = testing::tiny_model();
   o.threads = 1;
@@ -83,7 +83,7 @@ TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
   const TokenIds right = answer(-1).first;
   int failed = 0;
   for (int i = 0; i < 400; ++i) {
-    request.prompt[0] = i % 256;  // not always what the prefix cache knows
+    request.prompt[0] = i % 256;  // the prefix cache does not always have it
     request.sampling.prompt_logprobs = i % 2 ? std::optional(1) : std::nullopt;
     const int errors = answer(i).second;
     failed += errors > 0;
@@ -95,8 +95,8 @@ TEST(OutOfMemory, EndsARequestAtMostWhereverItHappens) {
   EXPECT_EQ(answer(-1).first, right);
 }
 
-// A callback that has no memory to keep what it is told loses that, and nobody else loses anything.
-TEST(OutOfMemory, OfACallbackDoesNotEndOtherAnswers) {
+// If a callback throws std::bad_alloc, only its own answer ends.
+TEST(OutOfMemory, InACallbackDoesNotEndOtherAnswers) {
   Engine engine(testing::tiny_options());
   Request request;
   request.prompt = testing::random_tokens(1, 20);
@@ -120,8 +120,8 @@ TEST(OutOfMemory, OfACallbackDoesNotEndOtherAnswers) {
   }
 }
 
-// Who waits for such an answer does not wait for ever.
-TEST(OutOfMemory, OfACallbackEndsGenerate) {
+// Engine::generate returns even if its callback always throws.
+TEST(OutOfMemory, InACallbackEndsGenerate) {
   Engine engine(testing::tiny_options());
   Request request;
   request.prompt = testing::random_tokens(1, 20);
@@ -132,10 +132,10 @@ TEST(OutOfMemory, OfACallbackEndsGenerate) {
     ++calls;
     throw std::bad_alloc();
   });
-  EXPECT_GE(calls, 4);  // each choice is told that it has ended with an error, too
+  EXPECT_GE(calls, 4);  // each choice also gets an output with kError
 }
 
-// Two prompts are being loaded when an allocation fails: one that is through, and one that asks for more.
+// An allocation fails while two prompts are being loaded: one has all its pages, the other requests more.
 void fail_a_load(const std::string& folder, int fail_at) {
   testing::TinyCache c(64, 0, folder);
   std::unique_ptr<Sequence> loading[2];
@@ -150,13 +150,13 @@ void fail_a_load(const std::string& folder, int fail_at) {
     c.look_up(*loading[i]);
     ASSERT_EQ(loading[i]->cached.loads, 1 + 39 * i);
     c.cache.adopt(*loading[i]);
-    c.cache.start_loads(*loading[i]);
+    c.loader.start(*loading[i]);
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until what was asked for is read
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the requested pages have been read
   allocations_left = fail_at;
   try {
-    c.cache.poll_loads(find);
-  } catch (const std::bad_alloc&) {  // as the engine does, which ends both then
+    c.loader.poll(find);
+  } catch (const std::bad_alloc&) {  // the engine would end both sequences
   }
   allocations_left = -1;
   for (auto& s : loading) {
@@ -164,11 +164,11 @@ void fail_a_load(const std::string& folder, int fail_at) {
     s.reset();
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  c.cache.poll_loads(find);
+  c.loader.poll(find);
   EXPECT_EQ(c.cache.available_pages(), 64);
 }
 
-TEST(OutOfMemory, OfALoadLeavesNothingBehind) {
+TEST(OutOfMemory, DuringALoadLosesNoPages) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-load-" + std::to_string(::getpid()));
   {
     testing::TinyCache c(64, 0, folder.string());
@@ -178,12 +178,12 @@ TEST(OutOfMemory, OfALoadLeavesNothingBehind) {
   std::filesystem::remove_all(folder);
 }
 
-// A tenant that could not be taken in is not there, and leaving takes no memory.
-TEST(OutOfMemory, OfATenantLeavesNoHalfOfOne) {
+// A failed enter() leaves no trace of the tenant, and leave() never allocates.
+TEST(OutOfMemory, OfATenantLeavesNoTrace) {
   const std::string name = "a tenant whose name is too long to need no memory of its own";
   for (int fail_at = 0; fail_at < 10; ++fail_at) {
     TenantShares shares;
-    for (int i = 0; i < 5000; ++i) shares.enter(std::to_string(i));  // more than are remembered once they have left
+    for (int i = 0; i < 5000; ++i) shares.enter(std::to_string(i));  // more than are remembered after they leave
     allocations_left = fail_at;
     try {
       shares.enter(name);
@@ -199,13 +199,13 @@ TEST(OutOfMemory, OfATenantLeavesNoHalfOfOne) {
   }
 }
 
-// Twelve requests, of which four run at a time in pages for less: sequences are admitted, preempted and admitted again.
-// Everything is submitted by callbacks, on the engine's own thread, so that an allocation's number means one place.
+// Twelve requests, four at a time, with too few pages for four: sequences are admitted, preempted and admitted again.
+// Callbacks submit everything on the engine's thread, so that the number of an allocation identifies one place.
 class Crowd {
  public:
   Crowd() : ends_(12), engine_(options()) {}
 
-  // Runs with allocation `fail_at` failing; how many there were until the end.
+  // Runs with allocation `fail_at` failing. Returns the number of allocations.
   int run(int fail_at) {
     Request first = request(0);
     first.sampling.max_tokens = 1;
@@ -214,7 +214,7 @@ class Crowd {
       allocations_left = fail_at;
     });
     std::unique_lock lock(mutex_);
-    // A sequence that is lost never ends. (Many short waits, so that a process that was stopped has time left.)
+    // A lost sequence never ends. (Many short waits, so that a process that was stopped for a while does not fail.)
     for (int waits = 0; waits < 200 && left_ > 0; ++waits) done_.wait_for(lock, std::chrono::milliseconds(100));
     EXPECT_EQ(left_, 0);
     const int made = fail_at - allocations_left.exchange(-1);
@@ -248,7 +248,7 @@ class Crowd {
   void take(int i, const Output& out) {
     if (!more_) {
       more_ = true;
-      const int left = allocations_left.exchange(-1);  // submit may fail, and is not what is looked at here
+      const int left = allocations_left.exchange(-1);  // failures of submit are not tested here
       submit(8, 12);
       allocations_left = left;
     }
@@ -264,10 +264,10 @@ class Crowd {
   std::vector<int> ends_;
   bool more_ = false;
   int left_ = 12, errors_ = 0;
-  Engine engine_;  // the last: its callbacks use the others until it is gone
+  Engine engine_;  // declared last, because its callbacks use the other members until it is destroyed
 };
 
-TEST(OutOfMemory, LosesNoSequenceThatMoves) {
+TEST(OutOfMemory, LosesNoSequenceThatMovesBetweenLists) {
   Crowd calm;
   constexpr int kNever = 1 << 30;
   const int allocations = calm.run(kNever);

@@ -1,9 +1,10 @@
-// What is found of a prompt, and what asking for it again and again costs.
+// Which cached and stored pages of a prompt are found, and how they are loaded.
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -25,60 +26,75 @@ using testing::kSlow;
 using testing::numbers;
 using testing::TinyCache;
 
-std::string what_is_there(const Sequence& s) {
+std::string found_pages(const Sequence& s) {
   const CachedPages& c = s.cached;
   return std::to_string(c.found) + " found, " + std::to_string(c.idle) + " idle, " + std::to_string(c.tail) +
          " tail, " + std::to_string(c.loads) + " loads";
 }
 
-// A step looks waiting sequences up, as long as they wait: that must not cost as much as their prompts are long.
-TEST(PageCache, LooksUpAgainWithFewQuestionsHoweverLongThePrompt) {
+// Each step looks up the waiting sequences. The cost of that must not grow with the length of their prompts.
+TEST(PageCache, RepeatedLookUpsAreCheapHoweverLongThePrompt) {
   TinyCache c(1000, 2000);
-  constexpr uint64_t kFew = 24;  // log2(1000), a few of the stored ones, and some
   const TokenIds prompt = numbers(0, 900);
+  const auto microseconds = [&](Sequence& s) {
+    const auto start = Clock::now();
+    c.look_up(s);
+    return 1e6 * seconds(Clock::now() - start);
+  };
+  // The fastest of several: the machine may be busy.
+  const auto expect_cheap_again = [&](Sequence& s) {
+    double first = 1e9, again = 1e9;
+    for (int i = 0; i < 10; ++i) {
+      const auto fresh = c.waiting(prompt);
+      (void)c.cache.key(*fresh, 899);  // hashing is not what is compared
+      first = std::min(first, microseconds(*fresh));
+      again = std::min(again, microseconds(s));
+    }
+    EXPECT_LT(3 * again, first) << "microseconds";
+  };
   const auto s = c.waiting(prompt);
-  EXPECT_LE(c.look_up(*s), kFew) << "nothing is there";
-  EXPECT_EQ(what_is_there(*s), "0 found, 0 idle, 0 tail, 0 loads");
+  c.look_up(*s);
+  EXPECT_EQ(found_pages(*s), "0 found, 0 idle, 0 tail, 0 loads");
   c.run_and_end(prompt);
-  EXPECT_GE(c.look_up(*s), 900u);
-  EXPECT_EQ(what_is_there(*s), "900 found, 900 idle, 0 tail, 0 loads");
-  for (int i = 0; i < 10; ++i) EXPECT_LE(c.look_up(*s), kFew);
-  c.run_and_end(numbers(100'000, 699));  // 600 pages leave
-  EXPECT_GE(c.look_up(*s), 600u);
-  EXPECT_EQ(what_is_there(*s), "300 found, 300 idle, 0 tail, 600 loads");
-  for (int i = 0; i < 10; ++i) EXPECT_LE(c.look_up(*s), kFew);
-  const auto other = c.waiting(prompt);  // and come again, some at a time
+  c.look_up(*s);
+  EXPECT_EQ(found_pages(*s), "900 found, 900 idle, 0 tail, 0 loads");
+  expect_cheap_again(*s);
+  c.run_and_end(numbers(100'000, 699));  // evicts 600 pages
+  c.look_up(*s);
+  EXPECT_EQ(found_pages(*s), "300 found, 300 idle, 0 tail, 600 loads");
+  expect_cheap_again(*s);
+  const auto other = c.waiting(prompt);  // computes them again, some at a time
   c.cache.adopt(*other);
   for (int pages = 300; pages < 900; pages += 20) {
     c.cache.grow(*other, 20 * kPageTokens);
     other->computed += 20 * kPageTokens;
     c.cache.register_finished(*other);
-    EXPECT_LE(c.look_up(*s), kFew + 2 * 20);
+    c.look_up(*s);
     EXPECT_EQ(s->cached.found, pages + 20);
     EXPECT_EQ(s->cached.idle, 0);
     EXPECT_EQ(s->cached.loads, 900 - pages - 20);
   }
 }
 
-TEST(PageCache, NoticesThatPagesLeftTheStore) {
+TEST(PageCache, NoticesPagesThatLeftTheStore) {
   TinyCache c(100, 100);
   const TokenIds prompt = numbers(0, 80);
   const auto s = c.waiting(prompt);
   c.run_and_end(prompt);
   c.run_and_end(numbers(100'000, 99));
   c.look_up(*s);
-  EXPECT_EQ(what_is_there(*s), "0 found, 0 idle, 0 tail, 80 loads");
-  for (int i = 2; i < 20; ++i) {  // pages that are asked for now and then stay, as others pass through the store
+  EXPECT_EQ(found_pages(*s), "0 found, 0 idle, 0 tail, 80 loads");
+  for (int i = 2; i < 20; ++i) {  // pages that are looked up now and then stay, while others pass through the store
     c.run_and_end(numbers(100'000 * i, 9));
     for (int looks = 0; looks < 10; ++looks) c.look_up(*s);
   }
   EXPECT_EQ(s->cached.loads, 80);
   for (int i = 20; i < 22; ++i) c.run_and_end(numbers(100'000 * i, 99));
   for (int looks = 0; looks < 11; ++looks) c.look_up(*s);
-  EXPECT_EQ(what_is_there(*s), "0 found, 0 idle, 0 tail, 0 loads");
+  EXPECT_EQ(found_pages(*s), "0 found, 0 idle, 0 tail, 0 loads");
 }
 
-// What is copied of a page is at most what was planned with, also where a better page has come into view since.
+// At most the planned number of tokens is copied from a page, even if a better page has become visible since.
 TEST(PageCache, CopiesNoMoreOfAPageThanItFound) {
   TinyCache c(80, 0);
   const TokenIds prompt = numbers(0, 1);
@@ -89,18 +105,18 @@ TEST(PageCache, CopiesNoMoreOfAPageThanItFound) {
   };
   const auto best = c.waiting(begins_alike(10, 1000));
   c.run(*best);
-  for (TokenId i = 2; i < 66; ++i) c.run_and_end(begins_alike(5, 1000 * i));  // too many to look beyond
+  for (TokenId i = 2; i < 66; ++i) c.run_and_end(begins_alike(5, 1000 * i));  // more than longest_partial compares
   const auto s = c.waiting(prompt);
   c.look_up(*s);
-  ASSERT_EQ(what_is_there(*s), "0 found, 0 idle, 5 tail, 0 loads");
+  ASSERT_EQ(found_pages(*s), "0 found, 0 idle, 5 tail, 0 loads");
   const auto other = c.waiting(numbers(100'000, 19));
-  c.cache.grow(*other, 19 * kPageTokens);  // some of them leave
+  c.cache.grow(*other, 19 * kPageTokens);  // evicts some of them
   c.cache.adopt(*s);
   EXPECT_EQ(s->computed, 5);
 }
 
-// The page that is copied from and the copy do not both fit when a prompt fills the cache.
-TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsIt) {
+// If a prompt fills the cache, the page to copy from and the copy do not both fit.
+TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsTheCache) {
   TinyCache c(3, 0);
   TokenIds prompt = numbers(0, 3);
   prompt.pop_back();
@@ -114,8 +130,8 @@ TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsIt) {
   }
 }
 
-// However much of a prompt is in host memory, a step takes in no more than a few pages.
-TEST(PageCache, TakesInAFewPagesAtATime) {
+// However many pages of a prompt are in host memory, a step copies only a few.
+TEST(PageCache, LoadsAFewPagesAtATime) {
   TinyCache c(100, 200);
   const TokenIds prompt = numbers(0, 80);
   c.run_and_end(prompt);
@@ -124,13 +140,14 @@ TEST(PageCache, TakesInAFewPagesAtATime) {
   c.look_up(*s);
   ASSERT_EQ(s->cached.loads, 80);
   c.cache.adopt(*s);
-  c.cache.start_loads(*s);
+  c.loader.start(*s);
   int polls = 0;
-  for (int before = 0; s->cached.loading; before = s->cached.load_next, ++polls) {
-    EXPECT_LE(s->cached.load_next - before, 16);
-    EXPECT_EQ(static_cast<int>(s->pages.pages().size()), s->cached.load_next) << "no pages before their time";
-    c.cache.wait_for_loads();
-    c.cache.poll_loads([&](SequenceId) { return s.get(); });
+  for (int before = 0; s->cached.load.active; before = s->cached.load.next, ++polls) {
+    EXPECT_LE(s->cached.load.next - before, 16);
+    EXPECT_EQ(static_cast<int>(s->pages.pages().size()), s->cached.load.next)
+        << "pages are allocated when they are requested";
+    c.loader.wait();
+    c.loader.poll([&](SequenceId) { return s.get(); });
   }
   EXPECT_GE(polls, 4);
   EXPECT_EQ(s->computed, 80 * kPageTokens);
@@ -139,7 +156,7 @@ TEST(PageCache, TakesInAFewPagesAtATime) {
   EXPECT_EQ(c.cache.available_pages(), 100);
 }
 
-// Stands for a disk that does not answer: the store's thread warns of a damaged file, and waits here.
+// Simulates a disk that hangs: the store's thread warns about a damaged file and blocks here.
 class Hang : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void end() { end_.set_value(); }
@@ -153,7 +170,7 @@ class Hang : public spdlog::sinks::base_sink<std::mutex> {
   std::shared_future<void> ended_ = end_.get_future().share();
 };
 
-TEST(PageCache, ComputesWhatTheDiskDoesNotGiveInTime) {
+TEST(PageCache, ComputesPagesThatTheDiskDoesNotReturnInTime) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-hang-" + std::to_string(::getpid()));
   const TokenIds prompt = numbers(0, 3), other = numbers(1000, 3);
   constexpr StepCosts kCosts{.fixed = 0, .per_row = 1e-3, .per_attended = 0};
@@ -175,26 +192,27 @@ TEST(PageCache, ComputesWhatTheDiskDoesNotGiveInTime) {
     TinyCache c(20, 0, folder.string());
     const auto load = [&](const TokenIds& ids) {
       auto s = c.waiting(ids);
-      c.cache.look_up(*s, kCosts);
+      c.look_up(*s, kCosts);
       if (s->cached.loads == 0) return s;
       c.cache.adopt(*s);
-      c.cache.start_loads(*s);
+      c.loader.start(*s);
       const auto start = Clock::now();
-      while (s->cached.loading && seconds(Clock::now() - start) < 10) {
-        c.cache.wait_for_loads();
-        c.cache.poll_loads([&](SequenceId id) { return id == s->id ? s.get() : nullptr; });
+      while (s->cached.load.active && seconds(Clock::now() - start) < 10) {
+        c.loader.wait();
+        c.loader.poll([&](SequenceId id) { return id == s->id ? s.get() : nullptr; });
       }
-      EXPECT_FALSE(s->cached.loading);
+      EXPECT_FALSE(s->cached.load.active);
       return s;
     };
     const auto s = load(prompt);
     EXPECT_EQ(s->cached.loads, 3);
-    EXPECT_EQ(s->computed, kPageTokens) << "the first page was there";
-    EXPECT_EQ(load(other)->cached.loads, 0) << "nobody else waits for it";
+    EXPECT_EQ(s->computed, kPageTokens) << "the first page was read";
+    EXPECT_TRUE(c.loader.disk_hangs());
+    EXPECT_EQ(load(other)->cached.loads, 0) << "other prompts do not wait for the disk";
     hang->end();
     for (int i = 0; i < 100; ++i) {
-      c.cache.wait_for_loads();
-      c.cache.poll_loads([](SequenceId) { return nullptr; });
+      c.loader.wait();
+      c.loader.poll([](SequenceId) { return nullptr; });
     }
     const auto later = load(other);
     EXPECT_EQ(later->cached.loads, 3);
@@ -207,14 +225,14 @@ TEST(PageCache, ComputesWhatTheDiskDoesNotGiveInTime) {
   std::filesystem::remove_all(folder);
 }
 
-// Whatever happens meanwhile, it finds what it would find if it asked for the first time.
-TEST(PageCache, FindsTheSameWhetherItLookedBeforeOrNot) {
+// Whatever happens between look-ups, the result is that of a first look-up.
+TEST(PageCache, LookingUpAgainFindsWhatAFirstLookUpFinds) {
   for (unsigned seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
     TinyCache c(60, seed % 2 ? 1000 : 0);
     const auto any_prompt = [&] {
       TokenIds ids = numbers(static_cast<TokenId>(random() % 3) * 10'000, static_cast<int>(random() % 25));
-      const size_t own = random() % 3 == 0 ? 0 : random() % ids.size();  // from where on it is like no other
+      const size_t own = random() % 3 == 0 ? 0 : random() % ids.size();  // length of a unique end
       for (size_t i = ids.size() - own; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(random());
       return ids;
     };
@@ -230,11 +248,11 @@ TEST(PageCache, FindsTheSameWhetherItLookedBeforeOrNot) {
         c.run(*running.back());
       }
       for (const auto& s : waiting) {
-        if (random() % 4 == 0) continue;  // not its turn
+        if (random() % 4 == 0) continue;  // not looked up in this step
         const auto fresh = c.waiting(s->tokens);
         c.look_up(*s);
         c.look_up(*fresh);
-        ASSERT_EQ(what_is_there(*s), what_is_there(*fresh)) << "seed " << seed << ", step " << step;
+        ASSERT_EQ(found_pages(*s), found_pages(*fresh)) << "seed " << seed << ", step " << step;
       }
     }
   }

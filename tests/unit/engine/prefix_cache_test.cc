@@ -1,4 +1,4 @@
-// Prefixes that are found again: the answers stay the same, and what was computed once is not computed twice.
+// The prefix cache and other features that reuse or skip work: answers stay the same, and shared work is done once.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Request request(TokenIds prompt, int max_tokens = 20) {
   return r;
 }
 
-// What the engine says without any cache.
+// The answer without any cache.
 Answer plain(const Request& r) {
   EngineOptions o = tiny_options();
   o.prefix_cache = false;
@@ -90,7 +90,7 @@ TEST(PrefixCache, SaltsAndTenantsKeepPrefixesApart) {
   EXPECT_EQ(answer(without, r).last.usage.cached_tokens, 0);
 }
 
-TEST(PrefixCache, RequestsThatComeTogetherComputeTheirPrefixOnce) {
+TEST(PrefixCache, ConcurrentRequestsComputeTheirPrefixOnce) {
   EngineOptions o = tiny_options();
   o.max_num_batched_tokens = 32;
   Engine engine(o);
@@ -108,7 +108,7 @@ TEST(PrefixCache, RequestsThatComeTogetherComputeTheirPrefixOnce) {
   for (size_t i = 0; i < requests.size(); i += 3) expect_same(together[i][0], plain(requests[i]));
 }
 
-TEST(PrefixCache, GivesWayWhenPagesAreNeeded) {
+TEST(PrefixCache, EvictsPagesWhenTheyAreNeeded) {
   EngineOptions o = tiny_options();
   o.max_model_len = 160;
   o.kv_cache_bytes = 14 * kTinyPageBytes;  // 14 pages
@@ -120,8 +120,7 @@ TEST(PrefixCache, GivesWayWhenPagesAreNeeded) {
   EXPECT_GT(engine.stats().pages_evicted, 0u);
 }
 
-// What had to leave the KV cache comes back from host memory.
-TEST(PrefixCache, KeepsEvictedPagesInHostMemory) {
+TEST(PrefixCache, ReadsEvictedPagesBackFromHostMemory) {
   EngineOptions o = tiny_options();
   o.max_model_len = 256;
   o.kv_cache_bytes = 18 * kTinyPageBytes;
@@ -142,7 +141,7 @@ TEST(PrefixCache, KeepsEvictedPagesInHostMemory) {
   EXPECT_GT(engine.stats().pages_loaded, 0u);
 }
 
-TEST(PrefixCache, BudgetsMemoryForAStoreThatItHas) {
+TEST(PrefixCache, BudgetsMemoryForItsStore) {
   EngineOptions o = tiny_options();
   EXPECT_EQ(Engine(o).info().page_store_bytes, 0u);
   o.host_cache_bytes = 100 * kTinyPageBytes;
@@ -159,8 +158,10 @@ TEST(PrefixCache, SurvivesARestart) {
   o.cache_dir = folder.string();
   const Request r = request(random_tokens(8, 300));
   Answer cold;
+  std::string usual;  // the default activations: int8, or bf16 with tiles
   {
     Engine engine(o);
+    usual = engine.info().activations;
     cold = answer(engine, r);
   }
   {
@@ -172,16 +173,16 @@ TEST(PrefixCache, SurvivesARestart) {
     expect_same(warm, cold);
   }
   {
-    EngineOptions other = o;  // other numerics, other pages
-    other.activations = "bf16";
+    EngineOptions other = o;  // pages computed with other roundings are not reused
+    other.activations = usual == "bf16" ? "int8" : "bf16";
     Engine engine(other);
     EXPECT_EQ(answer(engine, r).last.usage.cached_tokens, 0);
   }
   std::filesystem::remove_all(folder);
 }
 
-// Pages that turn out to be damaged are computed again, and nobody is told that they were found.
-TEST(PrefixCache, CountsOnlyPagesThatCouldBeRead) {
+// Damaged pages are computed again and do not count as cached.
+TEST(PrefixCache, CountsOnlyPagesThatWereRead) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-damaged-" + std::to_string(::getpid()));
   EngineOptions o = tiny_options();
   o.cache_dir = folder.string();
@@ -206,7 +207,7 @@ TEST(PrefixCache, CountsOnlyPagesThatCouldBeRead) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
+TEST(PromptLogprobs, DoNotDependOnChunks) {
   Request r = request(random_tokens(10, 90), 0);
   r.sampling.prompt_logprobs = 3;
   Engine engine(tiny_options());
@@ -219,7 +220,7 @@ TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
     EXPECT_EQ(whole.prompt[i].top_logprobs.size(), i == 0 ? 0u : 3u);
   }
   EngineOptions o = tiny_options();
-  o.max_num_batched_tokens = 7;
+  o.max_num_batched_tokens = o.max_num_seqs = 7;
   Engine narrow(o);
   const Answer chunked = answer(narrow, r);
   for (size_t i = 0; i < 90; ++i) EXPECT_EQ(whole.prompt[i].logprob, chunked.prompt[i].logprob) << i;
@@ -242,7 +243,7 @@ TEST(PromptLogprobs, AreThoseOfTheModelWhateverTheChunks) {
   EXPECT_EQ(both.prompt.at(89).logprob, whole.prompt[89].logprob);
 }
 
-TEST(PromptLogprobs, OfOneTokenAreThereToo) {
+TEST(PromptLogprobs, WorkForAPromptOfOneToken) {
   Engine engine(tiny_options());
   for (const int max_tokens : {0, 2}) {
     Request r = request({65}, max_tokens);
@@ -254,8 +255,8 @@ TEST(PromptLogprobs, OfOneTokenAreThereToo) {
   }
 }
 
-// Together they want more rows of logits than a step has; and so does one that could be computed whole.
-TEST(PromptLogprobs, OfManyAtOnceAndOfWholePromptsAreTheSame) {
+// Several prompts together, or one computed in one step, want more rows of logits than a step has.
+TEST(PromptLogprobs, DoNotDependOnOtherPromptsOrChunkedPrefill) {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 6; ++i) {
     requests.push_back(request(random_tokens(40 + i, 120), 3));
@@ -278,10 +279,10 @@ TEST(PromptLogprobs, OfManyAtOnceAndOfWholePromptsAreTheSame) {
   }
 }
 
-TEST(Embeddings, DependOnThePromptAlone) {
+TEST(Embeddings, DependOnlyOnThePrompt) {
   Engine engine(tiny_options());
   EngineOptions o = tiny_options();
-  o.max_num_batched_tokens = 5;
+  o.max_num_batched_tokens = o.max_num_seqs = 5;
   Engine narrow(o);
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
     Request r;
@@ -298,8 +299,8 @@ TEST(Embeddings, DependOnThePromptAlone) {
   }
 }
 
-// Where nothing is generated, a prompt may fill the context, and the cache; and the same again.
-TEST(Embeddings, AndLogprobsArePossibleForAsMuchAsTheContextHolds) {
+// If nothing is generated, a prompt may fill the context and the cache; twice.
+TEST(Embeddings, AndLogprobsWorkForPromptsThatFillTheContext) {
   EngineOptions o = tiny_options();
   o.max_model_len = 64;
   o.kv_cache_bytes = 4 * kTinyPageBytes;
@@ -320,7 +321,7 @@ TEST(Embeddings, AndLogprobsArePossibleForAsMuchAsTheContextHolds) {
   EXPECT_THROW(engine.submit(r, ignore), Error);
 }
 
-TEST(Deadlines, EndARequestAndNobodyElse) {
+TEST(Deadlines, EndOnlyTheirOwnRequest) {
   EngineOptions o = tiny_options();
   o.max_num_seqs = 1;
   Engine engine(o);
@@ -337,7 +338,7 @@ TEST(Deadlines, EndARequestAndNobodyElse) {
   EXPECT_EQ(slow_end.get_future().get(), FinishReason::kLength);
 }
 
-// Choices that end with their first token leave nothing behind, whether they would have run or waited.
+// Choices that end with their first token release everything, whether they would have run or waited.
 TEST(Choices, MayEndWithTheirFirstToken) {
   EngineOptions o = tiny_options();
   o.max_num_seqs = 2;
@@ -351,8 +352,8 @@ TEST(Choices, MayEndWithTheirFirstToken) {
   }
 }
 
-// Pages hold what sequences have: at steady load less than 4 % of the slots taken are empty, and twice as many
-// sequences run as would if each had the memory of the longest set aside.
+// At steady load fewer than 4 % of the allocated slots are empty, and twice as many sequences run as if each reserved
+// the memory of the longest.
 TEST(Pages, WasteLittleAndHoldManySequences) {
   EngineOptions o = tiny_options();
   o.max_num_seqs = 32;
@@ -377,8 +378,8 @@ TEST(Pages, WasteLittleAndHoldManySequences) {
   EXPECT_GE(most_running, 20);
 }
 
-// 500 requests of every kind at once: each answers as it would alone.
-TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
+// 500 concurrent requests of every kind get the answers that they get alone.
+TEST(EqualityUnderLoad, FiveHundredRequestsGetTheirSoloAnswers) {
   std::mt19937 random(1);
   std::vector<Request> requests;
   for (unsigned i = 0; i < 500; ++i) {
@@ -404,7 +405,7 @@ TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
   EngineOptions o = tiny_options();
   o.max_model_len = 256;
   o.max_num_batched_tokens = 48;
-  o.kv_cache_bytes = 28 * kTinyPageBytes;  // 28 pages: preemptions and evictions
+  o.kv_cache_bytes = 28 * kTinyPageBytes;  // 28 pages, so that sequences are preempted and pages evicted
   o.host_cache_bytes = size_t{1} << 18;
   Engine engine(o);
   std::vector<bool> cancelled(requests.size());
@@ -431,7 +432,7 @@ TEST(EqualityUnderLoad, FiveHundredRequestsAnswerAsIfAlone) {
   EXPECT_GT(stats.pages_evicted, 0u);
 }
 
-// The same in every mode, with requests at the edges of what is allowed, cancelled and late at any moment.
+// The same in every mode, with prompt lengths at the limits, cancellations and timeouts at any moment.
 TEST(EqualityUnderLoad, HoldsInEveryMode) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-modes-" + std::to_string(::getpid()));
   constexpr int kContext = 96;
@@ -470,7 +471,7 @@ TEST(EqualityUnderLoad, HoldsInEveryMode) {
     o.kv_cache = mode / 4 % 3 != 1;
     o.scheduler = mode / 4 % 3 == 2 ? "static" : "continuous";
     o.max_num_seqs = mode < 12 ? 6 : 3;
-    o.max_num_batched_tokens = mode < 12 ? 20 : 2;
+    o.max_num_batched_tokens = mode < 12 ? 20 : 3;
     o.kv_cache_bytes = (mode < 12 ? 12 : kContext / 16) * kTinyPageBytes;
     o.host_cache_bytes = 10 * kTinyPageBytes;
     if (mode % 3 == 0) o.cache_dir = folder.string();
@@ -479,7 +480,7 @@ TEST(EqualityUnderLoad, HoldsInEveryMode) {
     Engine engine(o);
     const std::vector<Answers> all = testing::answers_together(engine, together, [&](size_t, RequestId id) {
       if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-      if (random() % 6 == 0) engine.cancel(id - random() % 8);
+      if (random() % 6 == 0) engine.cancel(RequestId{static_cast<uint64_t>(id) - random() % 8});
     });
     for (size_t i = 0; i < all.size(); ++i) {
       for (size_t choice = 0; choice < all[i].size(); ++choice) {
@@ -497,7 +498,7 @@ TEST(EqualityUnderLoad, HoldsInEveryMode) {
         for (size_t j = 0; j < a.prompt.size(); ++j) EXPECT_EQ(a.prompt[j].logprob, b.prompt[j].logprob) << what;
       }
     }
-    // The last step tells its callbacks first and counts then.
+    // The last step runs its callbacks before it updates the statistics.
     for (int i = 0; i < 1000 && engine.stats().running + engine.stats().waiting > 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(engine.stats().running + engine.stats().waiting, 0) << "mode " << mode;

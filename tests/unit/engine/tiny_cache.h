@@ -1,33 +1,34 @@
-// A page cache without a model, and sequences that take what is there.
+// A page cache without a model, and sequences that use it.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "engine/page_cache.h"
+#include "engine/page_loader.h"
 
 namespace quire::testing {
 
 inline constexpr KvShape kTinyShape{KvType::kBf16, 1, 1, 16};
-// Reading a page beats computing it.
+// Computing is so slow that reading a page is always faster.
 inline constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
 
 class TinyCache {
  public:
-  // Keeps `stored_pages` in host memory, and 1 MiB of them in the folder, if there is one.
+  // Stores up to `stored_pages` in host memory, and 1 MiB in `folder` if one is given.
   TinyCache(int pages, size_t stored_pages, const std::string& folder = {})
-      : memory_(kTinyShape, pages), cache(memory_, options(stored_pages, folder)) {}
+      : memory_(kTinyShape, pages), cache(memory_, options(stored_pages, folder)), loader(cache, memory_) {}
 
   std::unique_ptr<Sequence> waiting(const TokenIds& prompt) {
     auto request = std::make_shared<RequestState>();
     request->prompt_tokens = static_cast<int>(prompt.size());
     request->max_new_tokens = 1;
-    auto s = std::make_unique<Sequence>(++last_id_, std::move(request), 0, prompt, nullptr);
+    auto s = std::make_unique<Sequence>(std::move(request), 0, prompt, nullptr);
+    s->id = SequenceId{++last_id_};
     cache.begin(*s);
     return s;
   }
-  // Takes what is there and computes the rest.
+  // Adopts cached pages and "computes" the rest.
   void run(Sequence& s) {
     cache.adopt(s);
     const int rows = static_cast<int>(s.tokens.size()) - s.computed;
@@ -40,12 +41,7 @@ class TinyCache {
     run(*s);
     cache.release(*s);
   }
-  // Questions that looking up takes.
-  uint64_t look_up(Sequence& s) {
-    const uint64_t before = cache.questions();
-    cache.look_up(s, kSlow);
-    return cache.questions() - before;
-  }
+  void look_up(Sequence& s, const StepCosts& costs = kSlow) { cache.look_up(s, costs, loader.disk_hangs()); }
 
  private:
   static PageCacheOptions options(size_t stored_pages, const std::string& folder) {
@@ -57,10 +53,11 @@ class TinyCache {
   }
 
   KvMemory memory_;
-  SequenceId last_id_ = 0;
+  uint64_t last_id_ = 0;
 
  public:
   PageCache cache;
+  PageLoader loader;
 };
 
 inline TokenIds numbers(TokenId first, int pages) {

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kBytes = 5000;
-constexpr uint64_t kFileBytes = 8192;  // as the limit counts them
+constexpr uint64_t kFileBytes = 8192;  // as counted towards the limit
 
 class DiskTierTest : public ::testing::Test {
  protected:
@@ -42,11 +42,11 @@ class DiskTierTest : public ::testing::Test {
   fs::path file_of(int number) const {
     return folder_.path() / text({page_file_identity("model", kBytes), sample_key(number)});
   }
-  // The last use as the file says it, in seconds before now.
+  // Sets the recorded last use to so many seconds ago.
   void age(int number, int seconds) const {
     fs::last_write_time(file_of(number), fs::file_time_type::clock::now() - std::chrono::seconds(seconds));
   }
-  // Runs in a process of its own, for limits and rights that are a process's.
+  // Runs in another process, to change limits and rights of a process.
   static bool in_child(const std::function<bool()>& body) {
     const pid_t child = fork();
     if (child == 0) _exit(body() && !HasFailure() ? 0 : 1);
@@ -54,7 +54,7 @@ class DiskTierTest : public ::testing::Test {
     waitpid(child, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   }
-  static rlimit set_open_files(rlim_t count) {  // gives back what was before
+  static rlimit set_open_files(rlim_t count) {  // returns the previous limit
     rlimit before{};
     EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
     const rlimit limit{count, before.rlim_max};
@@ -66,7 +66,7 @@ class DiskTierTest : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(DiskTierTest, GivesBackWhatWasWrittenAlsoAfterARestart) {
+TEST_F(DiskTierTest, ReadsWhatWasWrittenAlsoAfterARestart) {
   {
     DiskTier tier(options());
     EXPECT_FALSE(has(tier, 1));
@@ -111,7 +111,7 @@ TEST_F(DiskTierTest, StaysBelowItsLimitAndEvictsTheLeastRecentlyUsed) {
   EXPECT_EQ(tier.stats().bytes, 4 * kFileBytes);
 }
 
-// A file that could not be noted is found later, and the room that others need is made all the same.
+// A file whose bookkeeping failed is found later, and eviction still makes room.
 TEST_F(DiskTierTest, MakesRoomAfterAnAllocationFailed) {
   int written = 0;
   for (int count = 0; count < 12; ++count) {
@@ -129,7 +129,7 @@ TEST_F(DiskTierTest, MakesRoomAfterAnAllocationFailed) {
   EXPECT_GT(written, 4 * 4);
 }
 
-TEST_F(DiskTierTest, KnowsTheOrderOfUsesAfterARestart) {
+TEST_F(DiskTierTest, RemembersTheOrderOfUsesAcrossRestarts) {
   {
     DiskTier tier(options(4));
     for (int i = 1; i <= 4; ++i) write(tier, i);
@@ -143,7 +143,7 @@ TEST_F(DiskTierTest, KnowsTheOrderOfUsesAfterARestart) {
   EXPECT_FALSE(has(tier, 2));
 }
 
-TEST_F(DiskTierTest, NotesAUseWithoutReading) {
+TEST_F(DiskTierTest, RecordsUsesWithoutReading) {
   for (int i = 1; i <= 3; ++i) {
     DiskTier tier(options(3));
     write(tier, i);
@@ -160,7 +160,7 @@ TEST_F(DiskTierTest, NotesAUseWithoutReading) {
   EXPECT_TRUE(has(tier, 3));
 }
 
-TEST_F(DiskTierTest, DoesNotReadFilesOfAnotherIdentityButCountsThem) {
+TEST_F(DiskTierTest, IgnoresFilesOfAnotherIdentityButCountsThem) {
   DiskTierOptions other = options();
   other.identity = "another model";
   {
@@ -179,7 +179,7 @@ TEST_F(DiskTierTest, DoesNotReadFilesOfAnotherIdentityButCountsThem) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-TEST_F(DiskTierTest, NeverAnswersFromADamagedFile) {
+TEST_F(DiskTierTest, NeverReturnsADamagedPage) {
   // Sampled offsets in header and page; page_file_test flips every bit of a small file.
   for (size_t offset = 0; offset < page_file_bytes(kBytes); offset = offset < 80 ? offset + 1 : offset + 97) {
     DiskTier tier(options());
@@ -198,7 +198,7 @@ TEST_F(DiskTierTest, NeverAnswersFromADamagedFile) {
   }
 }
 
-TEST_F(DiskTierTest, RemovesATruncatedFileWhenItLooksAndWhenItReads) {
+TEST_F(DiskTierTest, RemovesTruncatedFilesWhenListingAndWhenReading) {
   const Bytes content = [&] {
     DiskTier tier(options());
     write(tier, 1);
@@ -216,7 +216,7 @@ TEST_F(DiskTierTest, RemovesATruncatedFileWhenItLooksAndWhenItReads) {
   }
 }
 
-TEST_F(DiskTierTest, WarnsOnceOfEachForeignFileAndOfAHandfulAtMost) {
+TEST_F(DiskTierTest, WarnsOncePerForeignFileAndAboutAFewAtMost) {
   write_content(folder_.path() / "notes.txt", Bytes(10));
   fs::create_directory(folder_.path() / "folder");
   fs::create_directory(file_of(1));
@@ -238,7 +238,7 @@ TEST_F(DiskTierTest, WarnsOnceOfEachForeignFileAndOfAHandfulAtMost) {
 
   fs::remove_all(folder_.path());
   EXPECT_FALSE(write(tier, 10));
-  ASSERT_EQ(warnings_.size(), 17u) << "that nothing can be written is said all the same";
+  ASSERT_EQ(warnings_.size(), 17u) << "the warning that nothing can be written always appears";
   EXPECT_NE(warnings_.back().find("cannot create a file"), std::string::npos) << warnings_.back();
 }
 
@@ -252,7 +252,7 @@ TEST_F(DiskTierTest, KeepsItsFilesPrivate) {
   for (const auto& file : fs::directory_iterator(inside.directory)) EXPECT_EQ(mode(file.path()), 0600u);
 }
 
-TEST_F(DiskTierTest, SaysWhichFolderCannotBeOpened) {
+TEST_F(DiskTierTest, NamesTheFolderThatCannotBeOpened) {
   write_content(folder_.path() / "file", Bytes(1));
   DiskTierOptions wrong = options();
   for (const char* name : {"file", "file/below"}) {
@@ -266,7 +266,26 @@ TEST_F(DiskTierTest, SaysWhichFolderCannotBeOpened) {
   }
 }
 
-TEST_F(DiskTierTest, RemovesWhatADeadWriterLeftAndNothingOfALivingOne) {
+TEST_F(DiskTierTest, SaysThatAFolderCannotBeCreatedOnAReadOnlyDisk) {
+  if (mount("tmpfs", folder_.path().c_str(), "tmpfs", MS_RDONLY, "size=64k") != 0)
+    GTEST_SKIP() << "mounting a read-only disk needs root";
+  DiskTierOptions wrong = options();
+  for (const char* name : {"new", "new/below"}) {
+    wrong.directory = folder_ / name;
+    std::string message;
+    try {
+      DiskTier tier(wrong);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    EXPECT_NE(message.find(wrong.directory + " cannot be created: Read-only file system"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("--cache-dir"), std::string::npos) << message;
+  }
+  EXPECT_EQ(umount(folder_.path().c_str()), 0);
+}
+
+TEST_F(DiskTierTest, RemovesFilesOfADeadWriterButNotOfALivingOne) {
   write_content(folder_.path() / "writing-dead.tmp", Bytes(100));
   write_content(folder_.path() / "writing-alive.tmp", Bytes(100));
   const int alive = open((folder_ / "writing-alive.tmp").c_str(), O_WRONLY);
@@ -278,7 +297,7 @@ TEST_F(DiskTierTest, RemovesWhatADeadWriterLeftAndNothingOfALivingOne) {
   close(alive);
 }
 
-TEST_F(DiskTierTest, FindsWhatAnotherWroteAndMissesWhatItRemoved) {
+TEST_F(DiskTierTest, SeesFilesThatAnotherProcessWroteOrRemoved) {
   DiskTier a(options(6)), b(options(6));
   write(a, 1);
   EXPECT_FALSE(has(b, 1));
@@ -309,8 +328,8 @@ TEST_F(DiskTierTest, TwoWritersOfOnePageLeaveOneWholeFile) {
   EXPECT_TRUE(read(b, 1));
 }
 
-// Every file of this process is cut off in the middle of the page, as on a disk that gets full.
-TEST_F(DiskTierTest, StopsWritingWhenAWriteFailsAndGoesOnReading) {
+// A file size limit cuts files off in the middle of a page, like a disk that fills up.
+TEST_F(DiskTierTest, StopsWritingWhenAWriteFailsButStillReads) {
   EXPECT_TRUE(in_child([&] {
     DiskTier tier(options());
     EXPECT_TRUE(write(tier, 1));
@@ -322,7 +341,7 @@ TEST_F(DiskTierTest, StopsWritingWhenAWriteFailsAndGoesOnReading) {
     EXPECT_FALSE(tier.accepts());
     EXPECT_FALSE(write(tier, 3));
     EXPECT_EQ(warnings_.size(), 1u);
-    EXPECT_EQ(folder_.files().size(), 1u) << "the torn file is gone";
+    EXPECT_EQ(folder_.files().size(), 1u) << "the torn file was removed";
     EXPECT_FALSE(has(tier, 2));
     EXPECT_TRUE(read(tier, 1));
     return true;
@@ -348,12 +367,12 @@ TEST_F(DiskTierTest, StopsWritingOnAFullDisk) {
   EXPECT_EQ(umount(folder_.path().c_str()), 0);
 }
 
-TEST_F(DiskTierTest, ReadsAFolderThatItMustNotWrite) {
+TEST_F(DiskTierTest, ReadsAFolderThatItCannotWriteTo) {
   {
     DiskTier tier(options());
     write(tier, 1);
   }
-  // Root may write everywhere: become another, who may read.
+  // Root may write everywhere, so become a user who may only read.
   ASSERT_EQ(chmod(folder_.path().c_str(), 0555), 0);
   ASSERT_EQ(chmod(file_of(1).c_str(), 0444), 0);
   EXPECT_TRUE(in_child([&] {
@@ -369,7 +388,7 @@ TEST_F(DiskTierTest, ReadsAFolderThatItMustNotWrite) {
   chmod(folder_.path().c_str(), 0700);
 }
 
-TEST_F(DiskTierTest, KeepsAndCountsWhatItMustNotRemove) {
+TEST_F(DiskTierTest, CountsFilesThatItCannotRemove) {
   {
     DiskTier tier(options());
     for (int i = 1; i <= 3; ++i) write(tier, i);
@@ -387,8 +406,8 @@ TEST_F(DiskTierTest, KeepsAndCountsWhatItMustNotRemove) {
   chmod(folder_.path().c_str(), 0700);
 }
 
-// The process has no file descriptors left for a while.
-TEST_F(DiskTierTest, ForgetsNothingWhenNoFileCanBeOpened) {
+// The process temporarily runs out of file descriptors.
+TEST_F(DiskTierTest, ForgetsNoPageWhenNoFileCanBeOpened) {
   EXPECT_TRUE(in_child([&] {
     DiskTier tier(options(3)), other(options(3));
     for (int i = 1; i <= 2; ++i) write(tier, i);
@@ -411,7 +430,7 @@ TEST_F(DiskTierTest, ForgetsNothingWhenNoFileCanBeOpened) {
   }));
 }
 
-TEST_F(DiskTierTest, WritesNothingIntoAFolderThatItCouldNotList) {
+TEST_F(DiskTierTest, WritesNothingToAFolderThatItCannotList) {
   EXPECT_TRUE(in_child([&] {
     {
       DiskTier tier(options(2));
@@ -431,7 +450,7 @@ TEST_F(DiskTierTest, WritesNothingIntoAFolderThatItCouldNotList) {
   }));
 }
 
-TEST_F(DiskTierTest, SurvivesItsFolder) {
+TEST_F(DiskTierTest, SurvivesTheRemovalOfItsFolder) {
   DiskTier tier(options());
   write(tier, 1);
   fs::remove_all(folder_.path());

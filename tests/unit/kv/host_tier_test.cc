@@ -22,7 +22,7 @@ bool put(HostTier& tier, int number, bool queue) {
   return tier.put(sample_key(number), sample_page(number, kBytes), queue);
 }
 
-TEST(HostTier, GivesBackWhatWasPut) {
+TEST(HostTier, ReturnsThePageThatWasPut) {
   HostTier tier(kBytes, 2, 0);
   EXPECT_FALSE(holds(tier, 1));
   EXPECT_TRUE(put(tier, 1, false));
@@ -58,7 +58,7 @@ TEST(HostTier, NeverEvictsAQueuedPage) {
   EXPECT_EQ(tier.queue_length(), 2u);
 }
 
-TEST(HostTier, WritesInTheOrderOfPutAndKeepsWhatIsWritten) {
+TEST(HostTier, QueuesInOrderAndKeepsWrittenPages) {
   HostTier tier(kBytes, 1, 3);
   for (int i = 1; i <= 3; ++i) put(tier, i, true);
   for (int i = 1; i <= 3; ++i) {
@@ -72,7 +72,7 @@ TEST(HostTier, WritesInTheOrderOfPutAndKeepsWhatIsWritten) {
   EXPECT_FALSE(tier.first_queued());
 }
 
-TEST(HostTier, QueuesAKeptPageLater) {
+TEST(HostTier, CanQueueAKeptPageLater) {
   HostTier tier(kBytes, 1, 1);
   put(tier, 1, false);
   EXPECT_TRUE(put(tier, 1, true));
@@ -82,7 +82,7 @@ TEST(HostTier, QueuesAKeptPageLater) {
   EXPECT_EQ(tier.pages(), 1u);
 }
 
-TEST(HostTier, IsOnlyAQueueWhenItKeepsNothing) {
+TEST(HostTier, CanBeJustAQueue) {
   HostTier tier(kBytes, 0, 2);
   EXPECT_TRUE(put(tier, 1, false));
   EXPECT_FALSE(holds(tier, 1));
@@ -93,7 +93,7 @@ TEST(HostTier, IsOnlyAQueueWhenItKeepsNothing) {
   EXPECT_EQ(tier.pages(), 0u);
 }
 
-TEST(HostTier, MayHoldNothingAtAll) {
+TEST(HostTier, MayHaveNoCapacityAtAll) {
   HostTier tier(kBytes, 0, 0);
   EXPECT_TRUE(put(tier, 1, false));
   EXPECT_FALSE(put(tier, 1, true));

@@ -46,7 +46,7 @@ PageFileRead::State read_state(MemoryFile& file, const Bytes& bytes, const PageF
   return read_page_file(file.fd(), name, page).state;
 }
 
-TEST(PageFile, GivesBackThePage) {
+TEST(PageFile, ReturnsThePageThatWasWritten) {
   MemoryFile file;
   file.fill(whole_file());
   Bytes page(kBytes);
@@ -54,7 +54,7 @@ TEST(PageFile, GivesBackThePage) {
   EXPECT_EQ(page, sample_page(1, kBytes));
 }
 
-TEST(PageFile, IsLaidOutAsItsFormatSays) {
+TEST(PageFile, HasTheDocumentedLayout) {
   const Bytes bytes = whole_file();
   ASSERT_EQ(bytes.size(), page_file_bytes(kBytes));
   EXPECT_EQ(std::memcmp(bytes.data(), "\x8bQKVPG\r\n", 8), 0);
@@ -103,7 +103,7 @@ TEST(PageFile, IsNotReadUnderAnotherName) {
   EXPECT_EQ(read_state(file, whole_file(), other), PageFileRead::kDamaged);
 }
 
-TEST(PageFile, IsNoFolderOrPipe) {
+TEST(PageFile, IsNotAFolderOrPipe) {
   Bytes page(kBytes);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -113,7 +113,7 @@ TEST(PageFile, IsNoFolderOrPipe) {
   EXPECT_EQ(read_page_file(-1, kName, page).state, PageFileRead::kUnreadable);
 }
 
-TEST(PageFile, SaysThatItCannotBeWritten) {
+TEST(PageFile, ReportsThatItCannotBeWritten) {
   const int fd = open("/dev/full", O_WRONLY);
   if (fd < 0) GTEST_SKIP() << "no /dev/full";
   errno = 0;
@@ -122,7 +122,7 @@ TEST(PageFile, SaysThatItCannotBeWritten) {
   close(fd);
 }
 
-TEST(PageFileName, IsItsTextAndNoOther) {
+TEST(PageFileName, ParsesOnlyItsOwnText) {
   const std::string name = "0123456789abcdef-fedcba98765432101111111111111111.page";
   EXPECT_EQ(text(kName), name);
   EXPECT_EQ(parse_page_file_name(name), kName);
@@ -138,7 +138,7 @@ TEST(PageFileName, IsItsTextAndNoOther) {
     }
 }
 
-TEST(PageFileIdentity, DependsOnWhatThePagesDependOn) {
+TEST(PageFileIdentity, DependsOnEverythingThatPagesDependOn) {
   EXPECT_EQ(page_file_identity("model", 100), page_file_identity("model", 100));
   EXPECT_NE(page_file_identity("model", 100), page_file_identity("model", 101));
   EXPECT_NE(page_file_identity("model", 100), page_file_identity("model2", 100));

@@ -49,7 +49,7 @@ TEST(PagePool, CountsPagesForTokens) {
 TEST(PagePool, MayBeEmpty) { EXPECT_EQ(PagePool(0).allocate(), std::nullopt); }
 
 #ifndef NDEBUG
-TEST(PagePoolDeathTest, StopsAtMisuse) {
+TEST(PagePoolDeathTest, AbortsOnMisuse) {
   PagePool pool(2);
   const PageId page = *pool.allocate();
   pool.release(page);

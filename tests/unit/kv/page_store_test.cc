@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -39,7 +41,7 @@ PageStoreOptions on_disk(const TemporaryFolder& folder, size_t host_pages = 0, s
 
 void put(PageStore& store, int number) { store.put(sample_key(number), sample_page(number, kBytes)); }
 
-// Loads and waits; every page that comes must be the right one.
+// Loads and waits. A page that arrives must be the right one.
 bool load(PageStore& store, int number) {
   Bytes page(kBytes);
   const Load result = store.load(sample_key(number), page, 7);
@@ -53,7 +55,7 @@ bool load(PageStore& store, int number) {
   } else if (result == Load::kMissing) {
     return false;
   }
-  EXPECT_EQ(page, sample_page(number, kBytes)) << "a wrong page";
+  EXPECT_EQ(page, sample_page(number, kBytes)) << "wrong content";
   return true;
 }
 
@@ -71,7 +73,7 @@ TEST(PageStore, HoldsPagesInMemory) {
   EXPECT_EQ(store.stats().dropped, 0u);
 }
 
-TEST(PageStore, SaysHowMuchMemoryItTakes) {
+TEST(PageStore, ReportsTheMemoryItAllocates) {
   EXPECT_EQ(PageStore::memory_bytes(in_memory(0)), 0u);
   EXPECT_EQ(PageStore::memory_bytes(in_memory(2)), 2 * kBytes);
   const TemporaryFolder folder;
@@ -82,7 +84,7 @@ TEST(PageStore, SaysHowMuchMemoryItTakes) {
   EXPECT_EQ(PageStore::memory_bytes(disk), 3 * kBytes);
 }
 
-TEST(PageStore, MayHoldNothing) {
+TEST(PageStore, MayHaveNoCapacity) {
   PageStore store(in_memory(0));
   put(store, 1);
   EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
@@ -90,7 +92,7 @@ TEST(PageStore, MayHoldNothing) {
   store.wait_completed();
 }
 
-TEST(PageStore, KeepsPagesOverARestart) {
+TEST(PageStore, KeepsPagesAcrossARestart) {
   const TemporaryFolder folder;
   {
     PageStore store(on_disk(folder));
@@ -106,7 +108,7 @@ TEST(PageStore, KeepsPagesOverARestart) {
   EXPECT_GT(store.disk_read_seconds_per_page(), 0);
 }
 
-TEST(PageStore, GivesAPageWithoutWaitingWhileItIsOnItsWay) {
+TEST(PageStore, ReturnsAQueuedPageWithoutWaiting) {
   const TemporaryFolder folder;
   PageStore store(on_disk(folder, 1));
   for (int i = 0; i < 50; ++i) {
@@ -120,7 +122,7 @@ TEST(PageStore, GivesAPageWithoutWaitingWhileItIsOnItsWay) {
   EXPECT_EQ(store.find(sample_key(49)), Tier::kHost);
 }
 
-TEST(PageStore, CompletesLoadsInTheirOrder) {
+TEST(PageStore, CompletesLoadsInOrder) {
   const TemporaryFolder folder;
   PageStore store(on_disk(folder));
   for (int i = 0; i < 30; ++i) put(store, i);
@@ -142,7 +144,7 @@ TEST(PageStore, CompletesLoadsInTheirOrder) {
   store.wait_completed();  // nothing pending: returns
 }
 
-TEST(PageStore, AnswersAMissForADamagedFile) {
+TEST(PageStore, ADamagedFileIsAMiss) {
   const TemporaryFolder folder;
   std::vector<std::string> warnings;
   PageStoreOptions options = on_disk(folder);
@@ -163,8 +165,8 @@ TEST(PageStore, AnswersAMissForADamagedFile) {
   EXPECT_TRUE(load(store, 1));
 }
 
-// Whoever waits for a page can do other things while the disk does not answer.
-TEST(PageStore, WaitsForALoadNoLongerThanItIsTold) {
+// A caller that waits for a page can do other things while the disk hangs.
+TEST(PageStore, WaitsForALoadNoLongerThanAsked) {
   const TemporaryFolder folder;
   std::promise<void> answers;
   PageStoreOptions options = on_disk(folder);
@@ -185,7 +187,7 @@ TEST(PageStore, WaitsForALoadNoLongerThanItIsTold) {
   EXPECT_EQ(done, (std::vector<PageStore::Completed>{{7, false}}));
 }
 
-TEST(PageStore, MissesAPageWhereItsThreadHasNoMemory) {
+TEST(PageStore, MissesAPageIfItsThreadHasNoMemory) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder);
   options.rescan = std::chrono::milliseconds(1);
@@ -204,7 +206,7 @@ TEST(PageStore, MissesAPageWhereItsThreadHasNoMemory) {
   EXPECT_TRUE(load(store, 1));
 }
 
-// One slow moment must not keep pages from being read ever again.
+// A slow moment must not prevent reading for ever.
 TEST(PageStore, ForgetsThatTheDiskWasSlow) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder);
@@ -244,7 +246,7 @@ TEST(PageStore, DropsPagesRatherThanWait) {
   EXPECT_EQ(folder.files().size(), stats.disk_pages);
 }
 
-TEST(PageStore, WritesAPageThatWasDroppedWhenItComesAgain) {
+TEST(PageStore, WritesADroppedPageWhenItIsPutAgain) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder, 500);
   options.write_behind_bytes = 2 * kBytes;
@@ -270,7 +272,7 @@ TEST(PageStore, KeepsTheFolderBelowItsLimit) {
   EXPECT_FALSE(load(store, 0));
 }
 
-TEST(PageStore, SaysThatALimitHoldsNoPages) {
+TEST(PageStore, WarnsIfTheLimitIsBelowTwoPages) {
   const TemporaryFolder folder;
   std::vector<std::string> warnings;
   PageStoreOptions options = on_disk(folder, 1, kBytes);
@@ -335,6 +337,52 @@ TEST(PageStore, AllocatesNothingForItsCallers) {
   EXPECT_GT(read, 0);
 }
 
+// The destructor does not wait for a disk that hangs, and the memory that a hanging read writes to stays.
+TEST(PageStore, LeavesAHangingDiskBehind) {
+  const TemporaryFolder folder;
+  struct Disk {
+    std::promise<void> answers;
+    std::mutex mutex;
+    std::vector<std::string> warnings;
+  };
+  const auto disk = std::make_shared<Disk>();
+  auto memory = std::make_shared<Bytes>(kBytes);
+  const std::weak_ptr<Bytes> watched = memory;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    PageStoreOptions options = on_disk(folder);
+    options.patience = std::chrono::milliseconds(50);
+    options.warn = [disk, hangs = disk->answers.get_future().share()](const std::string& message) {
+      const bool damaged = message.find("checksum") != std::string::npos;
+      {
+        const std::lock_guard lock(disk->mutex);
+        disk->warnings.push_back(message);
+      }
+      if (damaged) hangs.wait();
+    };
+    PageStore store(options);
+    put(store, 1);
+    store.flush();
+    Bytes content = file_content(folder.files().at(0));
+    content.back() ^= std::byte{1};
+    write_content(folder.files().at(0), content);
+    store.keep_alive(memory);
+    ASSERT_EQ(store.load(sample_key(1), *memory, 7), Load::kPending);
+    store.wait_completed(std::chrono::milliseconds(100));  // it hangs
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  {
+    const std::lock_guard lock(disk->mutex);
+    ASSERT_EQ(disk->warnings.size(), 2u);
+    EXPECT_NE(disk->warnings[1].find("does not respond"), std::string::npos) << disk->warnings[1];
+  }
+  memory.reset();
+  EXPECT_FALSE(watched.expired()) << "the hanging read may still write to it";
+  disk->answers.set_value();
+  for (int i = 0; i < 1000 && !watched.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(watched.expired()) << "the thread has ended";
+}
+
 TEST(PageStore, GivesUpPendingLoadsAtItsEnd) {
   const TemporaryFolder folder;
   {
@@ -347,11 +395,11 @@ TEST(PageStore, GivesUpPendingLoadsAtItsEnd) {
       PageStore store(on_disk(folder));
       for (int i = 0; i < 100; ++i) store.load(sample_key(i), pages[i], i);
     }
-    pages.clear();  // AddressSanitizer sees it if the store still writes
+    pages.clear();  // AddressSanitizer notices if the store still writes to them
   }
 }
 
-// A child puts pages and says which it knows to be written; it is killed at a random moment.
+// A child process puts pages and reports which are written; it is killed at a random moment.
 TEST(PageStore, SurvivesFiftyKills) {
   const TemporaryFolder folder;
   std::mt19937 random(5);

@@ -20,7 +20,7 @@ TEST(PageTable, GrowsByWholePages) {
   EXPECT_NE(table.pages()[0], table.pages()[1]);
 }
 
-TEST(PageTable, GrowsWhollyOrNotAtAll) {
+TEST(PageTable, GrowsCompletelyOrNotAtAll) {
   PagePool pool(2, 16);
   PageTable table;
   ASSERT_TRUE(table.grow(pool, 10));
@@ -54,7 +54,7 @@ TEST(PageTable, NeedsNoCopyWhenTheSharedPageIsFull) {
   EXPECT_EQ(other.pages_to_grow(pool, 16), 1);
 }
 
-TEST(PageTable, TakesAPageThatAnotherFilled) {
+TEST(PageTable, SharesAPageThatAnotherSequenceFilled) {
   PagePool pool(2, 16);
   PageTable first, second;
   ASSERT_TRUE(first.grow(pool, 16));
@@ -79,7 +79,7 @@ TEST(PageTable, TruncatesToTheTokensKept) {
   EXPECT_EQ(pool.free_pages(), 3u);
 }
 
-TEST(PageTable, LeavesNothingBehindWhenMoved) {
+TEST(PageTable, IsEmptyAfterItIsMoved) {
   PagePool pool(1, 16);
   PageTable table;
   ASSERT_TRUE(table.grow(pool, 3));

@@ -46,7 +46,7 @@ struct Fixture {
   }
 };
 
-TEST(PrefixTree, FindsChainsAndNothingElse) {
+TEST(PrefixTree, FindsOnlyInsertedChains) {
   Fixture f;
   const auto node = f.add({page_of(1), page_of(10)});
   EXPECT_EQ(f.find({page_of(1), page_of(10)}), node);
@@ -86,7 +86,7 @@ TEST(PrefixTree, EvictsTheLeastRecentlyUsedLeafFirst) {
   EXPECT_EQ(f.pool.free_pages(), 8u);
 }
 
-TEST(PrefixTree, KeepsWhatIsInUse) {
+TEST(PrefixTree, NeverEvictsPagesInUse) {
   Fixture f;
   f.add({page_of(1), page_of(2)});
   PageTable table;
@@ -99,9 +99,9 @@ TEST(PrefixTree, KeepsWhatIsInUse) {
   EXPECT_TRUE(f.evict());
 }
 
-// Beside a plain map of chains, over random histories: what is found is what was inserted and not evicted, all idle
-// pages can be had, none leaks.
-TEST(PrefixTree, AgreesWithAPlainTwin) {
+// Random histories, compared with a plain map of chains: finds what was inserted and not evicted, can evict all idle
+// pages, and leaks none.
+TEST(PrefixTree, AgreesWithAPlainMap) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     PagePool pool(24, kPage);

@@ -22,7 +22,7 @@ TEST(ServerUrl, KeepsTheAuthorityForTheHostHeader) {
   expect_url("http://[::1]", {"::1", "80", "/v1", "[::1]"});
 }
 
-TEST(ServerUrl, IsRefusedWhereItIsNone) {
+TEST(ServerUrl, RefusesOtherForms) {
   for (const char* wrong : {"", "localhost:8000", "https://localhost", "http://", "http://:80", "http://host:"})
     EXPECT_THROW(parse_server_url(wrong), Error) << wrong;
 }

@@ -20,7 +20,7 @@ RequestRecord record(double intended, double sent, std::vector<double> pieces) {
   return r;
 }
 
-TEST(Spread, IsOfNearestRanks) {
+TEST(Spread, UsesNearestRanks) {
   std::vector<double> hundred(100);
   std::iota(hundred.begin(), hundred.end(), 1);
   std::swap(hundred[3], hundred[70]);
@@ -37,7 +37,7 @@ TEST(Spread, IsOfNearestRanks) {
 }
 
 TEST(LoadReport, CountsLatencyFromTheIntendedTime) {
-  // Sent 2 s late: the wait is the user's all the same.
+  // Sent 2 s late; the user waited nevertheless.
   const LoadReport r = summarize({record(1, 3, {4, 4.5, 5.5})}, {}, CacheState::kCold, 0);
   EXPECT_DOUBLE_EQ(r.ttft.p50, 3);
   EXPECT_DOUBLE_EQ(r.e2e.p50, 4.5);
@@ -49,7 +49,7 @@ TEST(LoadReport, CountsLatencyFromTheIntendedTime) {
   EXPECT_FALSE(r.good);
 }
 
-TEST(LoadReport, TakesTokensThatCameTogetherForWhatTheyAre) {
+TEST(LoadReport, CountsTokensThatArriveTogetherAsOnePiece) {
   RequestRecord r = record(0, 0, {1, 3});
   r.output_tokens = 5;  // in two pieces
   const LoadReport report = summarize({r}, {}, CacheState::kCold, 0);
@@ -59,7 +59,7 @@ TEST(LoadReport, TakesTokensThatCameTogetherForWhatTheyAre) {
   EXPECT_EQ(report.output_tokens, 5);
 }
 
-TEST(LoadReport, LeavesFailuresOutOfTheLatenciesAndFails) {
+TEST(LoadReport, ExcludesFailuresFromLatenciesAndFails) {
   RequestRecord failed = record(0, 0, {100});
   failed.failure = "timed out";
   const LoadReport r = summarize({record(0, 0, {1}), failed, failed}, {}, CacheState::kCold, 0);
@@ -72,19 +72,19 @@ TEST(LoadReport, LeavesFailuresOutOfTheLatenciesAndFails) {
   EXPECT_NE(to_text(r).find("2 x timed out"), std::string::npos);
 }
 
-TEST(LoadReport, CountsRequestsWithinAllLimits) {
+TEST(LoadReport, CountsRequestsThatMeetAllLimits) {
   const ServiceLevel level = parse_service_level("ttft=500ms,tpot=50ms,e2e=2s");
   const std::vector<RequestRecord> records = {
       record(0, 0, {0.4, 0.44}),  // good
       record(0, 0, {0.6, 0.61}),  // late first token
       record(0, 0, {0.4, 0.5}),   // slow tokens
-      record(0, 0, {0.4}),        // good: no time per token to break
+      record(0, 0, {0.4}),        // good: a single token has no TPOT
   };
   EXPECT_EQ(summarize(records, level, CacheState::kCold, 0).good, 2);
   EXPECT_EQ(summarize(records, parse_service_level("e2e=450ms"), CacheState::kCold, 0).good, 2);
 }
 
-TEST(LoadReport, RefusesWarmPromptsInAColdRunAndColdOnesInAWarmRun) {
+TEST(LoadReport, RefusesWarmPromptsInAColdRunAndViceVersa) {
   RequestRecord cold = record(0, 0, {1}), warm = record(0, 0, {1});
   cold.input_tokens = warm.input_tokens = cold.planned_input = warm.planned_input = 2100;
   cold.cached_tokens = 16;
@@ -95,14 +95,14 @@ TEST(LoadReport, RefusesWarmPromptsInAColdRunAndColdOnesInAWarmRun) {
   EXPECT_FALSE(summarize({cold, warm}, {}, CacheState::kWarm, 2000).passed());
   EXPECT_TRUE(summarize({cold, warm}, {}, CacheState::kAny, 0).passed());
   EXPECT_EQ(summarize({cold, warm}, {}, CacheState::kAny, 0).cached_tokens, 2000);
-  warm.cached_tokens = 50;  // as much as a chat template adds to what was planned
+  warm.cached_tokens = 50;  // what a chat template adds to the planned prompt
   warm.planned_input = 2060;
   EXPECT_TRUE(summarize({cold, warm}, {}, CacheState::kCold, 0).passed());
   cold.cached_tokens.reset();
   EXPECT_FALSE(summarize({cold}, {}, CacheState::kCold, 0).cached_tokens);
 }
 
-TEST(LoadReport, SaysWhichAnswersHideTheirCache) {
+TEST(LoadReport, CountsAnswersWithoutCachedTokens) {
   RequestRecord silent = record(0, 0, {1}), told = record(0, 0, {1});
   told.cached_tokens = 0;
   const LoadReport cold = summarize({silent, told, silent}, {}, CacheState::kCold, 0);
@@ -113,7 +113,14 @@ TEST(LoadReport, SaysWhichAnswersHideTheirCache) {
   EXPECT_EQ(to_text(any).find("not verifiable"), std::string::npos);
 }
 
-TEST(ServiceLevel, RefusesWhatItDoesNotKnow) {
+TEST(LoadReport, FitsInto80Columns) {
+  RequestRecord slow = record(0, 100, {3e4, 4e4});
+  slow.cached_tokens = 7;
+  std::istringstream text(to_text(summarize({slow, slow}, {}, CacheState::kCold, 0)));
+  for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(ServiceLevel, RefusesUnknownLimitsAndUnits) {
   EXPECT_FALSE(parse_service_level("").given());
   EXPECT_DOUBLE_EQ(*parse_service_level("e2e=1.5s").e2e, 1.5);
   for (const char* wrong : {"ttft", "ttft=", "ttft=5", "ttft=5min", "ttft=-5ms", "speed=5ms", "ttft=nanms"}) {

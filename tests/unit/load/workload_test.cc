@@ -26,7 +26,7 @@ class Workloads : public testing::Test {
 
 std::vector<int32_t> tokens(const Workload& workload, size_t i) { return prompt_tokens(workload, i, 1000, 1999); }
 
-TEST_F(Workloads, FixedLengthsAreExactAndPromptsUnlikeEachOther) {
+TEST_F(Workloads, HaveExactLengthsAndDistinctPrompts) {
   const Workload w = plan_workload({.input_tokens = 40, .output_tokens = 7, .requests = 50, .seed = 1});
   ASSERT_EQ(w.requests.size(), 50u);
   std::set<std::vector<int32_t>> beginnings;
@@ -41,7 +41,7 @@ TEST_F(Workloads, FixedLengthsAreExactAndPromptsUnlikeEachOther) {
   EXPECT_EQ(beginnings.size(), 50u);
 }
 
-TEST_F(Workloads, TheSeedDecidesAll) {
+TEST_F(Workloads, DependOnTheSeedAlone) {
   const WorkloadOptions options{.rate = 10, .requests = 20, .seed = 5};
   WorkloadOptions other = options;
   other.seed = 6;
@@ -52,7 +52,7 @@ TEST_F(Workloads, TheSeedDecidesAll) {
   EXPECT_NE(a.requests[19].at, c.requests[19].at);
 }
 
-TEST_F(Workloads, ArrivalsArePoisson) {
+TEST_F(Workloads, ArriveAsAPoissonProcess) {
   const int n = 20000;
   const Workload w = plan_workload({.rate = 50, .requests = n, .seed = 2});
   EXPECT_EQ(w.requests[0].at, 0);
@@ -62,7 +62,7 @@ TEST_F(Workloads, ArrivalsArePoisson) {
   EXPECT_NEAR(longer_than_mean / double(n), std::exp(-1), 0.02);
 }
 
-TEST_F(Workloads, SharedPrefixesAreShared) {
+TEST_F(Workloads, ShareAPrefix) {
   const Workload w = plan_workload({.input_tokens = 100, .requests = 3, .shared_prefix = 60});
   const auto a = tokens(w, 0), b = tokens(w, 1);
   EXPECT_TRUE(std::equal(a.begin(), a.begin() + 60, b.begin()));
@@ -71,7 +71,7 @@ TEST_F(Workloads, SharedPrefixesAreShared) {
   EXPECT_THROW(plan_workload({.input_tokens = 10, .requests = 1, .shared_prefix = 11}), Error);
 }
 
-TEST_F(Workloads, ReadsAzuresTraces) {
+TEST_F(Workloads, FollowAzuresTraces) {
   const std::string trace = file(
       "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.5000000,374,44\r\n2023-11-17 00:00:01.0000000,"
       "2000,109\n2023-11-17 00:00:01.5000000+00:00,5,600\n");
@@ -93,7 +93,7 @@ TEST_F(Workloads, ReadsAzuresTraces) {
   EXPECT_THROW(plan_workload({.trace = trace, .requests = 3, .skip = 1}), Error);
 }
 
-TEST_F(Workloads, ReadsMooncakesTracesWithTheirPrefixes) {
+TEST_F(Workloads, FollowMooncakesTracesWithTheirPrefixes) {
   const std::string trace = file(
       R"({"timestamp": 0, "input_length": 1100, "output_length": 5, "hash_ids": [7, 8, 9]}
 {"timestamp": 250, "input_length": 1500, "output_length": 6, "hash_ids": [7, 8, 10]}
@@ -111,7 +111,7 @@ TEST_F(Workloads, ReadsMooncakesTracesWithTheirPrefixes) {
   EXPECT_FALSE(std::equal(c.begin() + 512, c.end(), d.begin() + 512));
 }
 
-TEST_F(Workloads, RefusesOtherFilesWithTheLine) {
+TEST_F(Workloads, RefuseOtherFilesAndNameTheLine) {
   for (const char* wrong :
        {"", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "a,b,c\n", "{}\n", "{\"timestamp\": \"x\"}\n",
         "2023-13-16 23:59:59.5,1,1\n", "2023-11-16 23:59:59.5,-1,1\n", "2023-11-16 23:59:59.5,1\n",

@@ -9,7 +9,7 @@ namespace quire {
 namespace {
 
 // Random123's known answers (kat_vectors, "philox4x32 10").
-TEST(Philox, GivesTheKnownAnswers) {
+TEST(Philox, MatchesTheKnownAnswers) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
             (PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
@@ -17,7 +17,7 @@ TEST(Philox, GivesTheKnownAnswers) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, GivesEverySeedChoiceAndPositionItsOwnNumber) {
+TEST(Philox, DiffersBySeedChoiceAndPosition) {
   std::set<double> seen;
   for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
     for (const uint32_t choice : {0u, 1u}) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a test says of a row; the logits are copied, for sample() changes them.
+// The inputs of a test; the logits are copied because sample() overwrites them.
 struct Given {
   std::vector<float> logits;
   TokenIds prompt = {}, generated = {}, banned = {};
@@ -49,7 +49,7 @@ TEST(Sampler, IsGreedyAtTemperatureZero) {
   EXPECT_EQ(sample_from({{-kInfinity, -5}}, {.temperature = 0}).token, 1);
 }
 
-TEST(Sampler, KeepsToTheAllowedTokens) {
+TEST(Sampler, ChoosesOnlyAllowedTokens) {
   const std::vector<float> logits = normal_logits(1000);
   SamplingParams params{.temperature = 4, .allowed_token_ids = {999, 3, 500, 3}};
   std::set<TokenId> seen;
@@ -85,7 +85,7 @@ TEST(Sampler, DoesNotCompleteABannedRun) {
   EXPECT_EQ(sample_from({.logits = logits, .banned_runs = {{0}, {1}, {2}, {3}, {4}}}, {}).token, kNoToken);
 }
 
-TEST(Sampler, IsGreedyWhereOneTokenIsLeft) {
+TEST(Sampler, IsGreedyIfOneTokenIsLeft) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     const std::vector<float> logits = normal_logits(2000, seed);
     for (const SamplingParams& params :
@@ -96,7 +96,7 @@ TEST(Sampler, IsGreedyWhereOneTokenIsLeft) {
   }
 }
 
-TEST(Sampler, IsGreedyWithTopKOneEvenWhereTemperatureHidesTheDifference) {
+TEST(Sampler, IsGreedyWithTopKOneAtAnyTemperature) {
   EXPECT_EQ(sample_from({{1.0f, 1.0000001f, 1.0f}}, {.temperature = 1e9f, .top_k = 1}).token, 1);
 }
 
@@ -191,19 +191,19 @@ TEST(Sampler, BiasesBansAndForces) {
   EXPECT_EQ(sample_from({.logits = logits, .banned = {7}}, {.logit_bias = {{7, 100}}}).token == 7, false);
 }
 
-TEST(Sampler, SaysWhenNoTokenIsLeft) {
+TEST(Sampler, ReportsThatNoTokenIsLeft) {
   EXPECT_THROW(sample_from({{-kInfinity, -kInfinity}}, {}), Error);
   EXPECT_THROW(sample_from({{-kInfinity, -kInfinity}}, {.temperature = 0}), Error);
   EXPECT_THROW(sample_from({.logits = {1, 2}, .banned = {0, 1}}, {.logprobs = 1}), Error);
 }
 
-TEST(Sampler, RefusesNanEvenWhereItIsBanned) {
+TEST(Sampler, RefusesNanEvenForBannedTokens) {
   EXPECT_THROW(sample_from({{1, std::nanf("")}}, {}), Error);
   EXPECT_THROW(sample_from({{1, std::nanf("")}}, {.temperature = 0}), Error);
   EXPECT_THROW(sample_from({.logits = {1, std::nanf("")}, .banned = {1}}, {.logprobs = 0}), Error);
 }
 
-TEST(Sampler, GivesLogprobsOfTheLogitsAsTheyCame) {
+TEST(Sampler, ReportsLogprobsOfTheOriginalLogits) {
   const std::vector<float> logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f), -kInfinity};
   const SamplingParams params{
       .temperature = 0.1f, .top_k = 1, .presence_penalty = 2, .logit_bias = {{0, -100}}, .logprobs = 8};
@@ -231,7 +231,7 @@ TEST(Sampler, RanksTopLogprobsAndBreaksTiesByLowestId) {
   EXPECT_TRUE(sample_from({.logits = logits}, {.logprobs = 0}).top_logprobs.empty());
 }
 
-TEST(Sampler, LooksOnlyAsFarBackAsToldForPenalties) {
+TEST(Sampler, CountsPenaltiesInTheLastTokensOnly) {
   const Given given{.logits = {1.0f, 0.9f, 0.8f, 0.0f}, .prompt = {0, 1}, .generated = {2, 3}};
   SamplingParams params{.temperature = 0, .repetition_penalty = 2};
   EXPECT_EQ(sample_from(given, params).token, 0);  // all are halved
@@ -247,7 +247,7 @@ TEST(Sampler, LooksOnlyAsFarBackAsToldForPenalties) {
   EXPECT_EQ(sample_from(given, params).token, 0);
 }
 
-TEST(Sampler, GivesEachChoiceAndSeedItsOwnDraw) {
+TEST(Sampler, DrawsDifferByChoiceAndSeed) {
   const std::vector<float> logits(1000, 0.0f);
   std::set<TokenId> tokens;
   for (uint32_t choice = 0; choice < 4; ++choice) {
@@ -258,8 +258,8 @@ TEST(Sampler, GivesEachChoiceAndSeedItsOwnDraw) {
   EXPECT_GE(tokens.size(), 14u);
 }
 
-// The tokens are part of what Quire promises: the same on every machine and in every version.
-TEST(Sampler, DrawsTheSameTokensForever) {
+// Quire promises the same tokens on every machine and in every version.
+TEST(Sampler, DrawsTheSameTokensInEveryVersion) {
   std::vector<float> logits(4096);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>((i * 2654435761u >> 7) % 4096) / 256.0f;
   TokenIds drawn;

@@ -15,14 +15,14 @@ constexpr int kVocab = 100;
 
 TEST(SamplingParams, AreValidByDefault) { validate(SamplingParams{}, kVocab); }
 
-TEST(SamplingParams, MayTakeTheirExtremes) {
+TEST(SamplingParams, AcceptTheirExtremes) {
   validate({.temperature = 0, .top_k = -1, .top_p = 0, .min_p = 1, .typical_p = 0}, kVocab);
   validate({.repetition_penalty = 100, .frequency_penalty = -2, .presence_penalty = 2, .repeat_last_n = 0}, kVocab);
   validate({.logit_bias = {{0, -100}, {99, 100}, {1, -std::numeric_limits<float>::infinity()}}}, kVocab);
   validate({.max_tokens = 5, .min_tokens = 5, .stop = {"x"}, .stop_token_ids = {99}, .logprobs = 0, .n = 128}, kVocab);
 }
 
-TEST(SamplingParams, NameTheFieldAndTheValueThatAreWrong) {
+TEST(SamplingParams, NameTheInvalidFieldAndItsValue) {
   const float nan = std::nanf("");
   const float infinity = std::numeric_limits<float>::infinity();
   struct Case {

@@ -35,7 +35,7 @@ TEST(ComputeWeights, IsCloseToTheTrueExponentials) {
   }
 }
 
-TEST(FindPeak, GivesTheLowestIdOnATie) {
+TEST(FindPeak, ReturnsTheLowestIdOnATie) {
   for (const size_t size : {1, 2, 15, 255, 256, 257, 1000}) {
     for (size_t first = 0; first < size; first += 7) {
       std::vector<float> logits(size, -3.0f);
@@ -47,7 +47,7 @@ TEST(FindPeak, GivesTheLowestIdOnATie) {
   }
 }
 
-TEST(FindPeak, RefusesNanAndInfinityWhereverTheyAre) {
+TEST(FindPeak, RefusesNanAndInfinityAnywhere) {
   for (const size_t size : {1, 255, 256, 600}) {
     for (const size_t at : {size_t{0}, size / 2, size - 1}) {
       for (const float bad : {std::nanf(""), kInfinity}) {
@@ -65,7 +65,7 @@ TEST(FindPeak, RefusesNanAndInfinityWhereverTheyAre) {
   }
 }
 
-TEST(FindPeak, TakesMinusInfinity) {
+TEST(FindPeak, AcceptsMinusInfinity) {
   std::vector<float> logits(300, -kInfinity);
   EXPECT_EQ(find_peak(logits).logit, -kInfinity);
   logits[299] = -1e30f;
@@ -81,7 +81,7 @@ TEST(LogSumExp, IsCloseToTheTrueValue) {
   }
 }
 
-TEST(Weights, AreTheProbabilitiesToWithinTheUnit) {
+TEST(Weights, AreTheProbabilitiesWithinOneUnit) {
   for (const float temperature : {0.3f, 1.0f, 2.5f}) {
     const std::vector<float> logits = normal_logits(1003, 8);
     const float peak = find_peak(logits).logit;
@@ -97,7 +97,7 @@ TEST(Weights, AreTheProbabilitiesToWithinTheUnit) {
   }
 }
 
-TEST(Weights, HaveSumsThatNeedNoOrder) {
+TEST(Weights, HaveTheSameSumInAnyOrder) {
   const std::vector<float> logits = normal_logits(100001, 5);
   std::vector<float> weights(logits.size());
   compute_weights(logits, find_peak(logits).logit, 1.0f, weights);
@@ -111,7 +111,7 @@ TEST(Weights, HaveSumsThatNeedNoOrder) {
   EXPECT_EQ(forward, sum_blocks(weights, blocks));
 }
 
-TEST(Weights, StandAnyTemperature) {
+TEST(Weights, WorkAtAnyTemperature) {
   const std::vector<float> logits = {-kInfinity, 1.0f, 1.0000001f, -3e38f, 3e38f};
   std::vector<float> weights(logits.size());
   for (const float temperature : {1e-45f, 1e-10f, 1.0f, 3e38f}) {

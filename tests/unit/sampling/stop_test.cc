@@ -5,14 +5,14 @@
 namespace quire {
 namespace {
 
-TEST(StopMatcher, PassesTextOnWithoutStopStrings) {
+TEST(StopMatcher, PassesTextThroughWithoutStopStrings) {
   const auto stops = prepare_stops({});
   StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("hello"), (StopStep{"hello", {}}));
   EXPECT_EQ(matcher.finish(), (StopStep{"", {}}));
 }
 
-TEST(StopMatcher, HoldsBackWhatMayBecomeAStopString) {
+TEST(StopMatcher, HoldsBackPossibleBeginningsOfStopStrings) {
   const auto stops = prepare_stops({"</s>"});
   StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("a <"), (StopStep{"a ", {}}));
@@ -31,14 +31,14 @@ TEST(StopMatcher, CutsTheAnswerBeforeTheStopString) {
   EXPECT_EQ(matcher.finish(), (StopStep{"", 1}));
 }
 
-TEST(StopMatcher, KeepsTheStopStringIfTold) {
+TEST(StopMatcher, KeepsTheStopStringIfAsked) {
   const auto stops = prepare_stops({"END"});
   StopMatcher matcher(stops, true);
   EXPECT_EQ(matcher.push("fine E"), (StopStep{"fine E", {}}));
   EXPECT_EQ(matcher.push("ND and more"), (StopStep{"ND", 0}));
 }
 
-TEST(StopMatcher, EndsAtTheFirstCompleteOneAndTakesTheLongestThere) {
+TEST(StopMatcher, EndsAtTheFirstMatchAndTakesTheLongestThere) {
   EXPECT_EQ(StopMatcher(prepare_stops({"bcde", "c", "abc"})).push("xabcde"), (StopStep{"x", 2}));
   EXPECT_EQ(StopMatcher(prepare_stops({"b", "b"})).push("ab"), (StopStep{"a", 0}));
 }
@@ -51,7 +51,7 @@ TEST(StopMatcher, FindsAStopStringThatBeginsWithinAFailedOne) {
   EXPECT_EQ(matcher.push("b"), (StopStep{"", 0}));
 }
 
-TEST(StopMatcher, KeepsHoldingWhenNothingCame) {
+TEST(StopMatcher, HoldsBackAcrossEmptyPieces) {
   const auto stops = prepare_stops({"ab"});
   StopMatcher matcher(stops);
   EXPECT_EQ(matcher.push("a"), (StopStep{"", {}}));

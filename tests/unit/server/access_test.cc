@@ -1,4 +1,4 @@
-// Who gets in, and what a server says before it has a model.
+// API keys, CORS, and what a server answers before it has a model.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ ServerOptions with_keys(const TemporaryFolder& folder) {
   return options;
 }
 
-TEST(Access, IsForThoseWithAKey) {
+TEST(Access, NeedsAKey) {
   const TemporaryFolder folder;
   RunningServer running(with_keys(folder));
   std::string tenant;
@@ -29,7 +29,7 @@ TEST(Access, IsForThoseWithAKey) {
   EXPECT_EQ(tenant, "team-a");
   EXPECT_EQ(client.call("POST", kChatPath, chat_body(), "x-api-key: sk-a\r\n").status, 200);
   EXPECT_EQ(client.call("GET", "/v1/models", {}, kKey).status, 200);
-  for (const char* open : {"/health", "/ready", "/metrics"}) EXPECT_EQ(client.get(open).status, 200);
+  for (const char* open : {"/", "/health", "/ready", "/metrics"}) EXPECT_EQ(client.get(open).status, 200);
   for (const char* header : {"", "Authorization: Bearer sk-b\r\n", "Authorization: Basic sk-a\r\n",
                              "Authorization: sk-a\r\n", "x-api-key: sk-\r\n"}) {
     for (const char* path : {"/v1/models", "/v1/nothing", "/tokenize", "/health/../v1/models", "//health",
@@ -43,22 +43,22 @@ TEST(Access, IsForThoseWithAKey) {
   }
 }
 
-TEST(Access, RefusesBeforeTheBodyComes) {
+TEST(Access, RefusesAWrongKeyBeforeTheBodyArrives) {
   const TemporaryFolder folder;
   RunningServer running(with_keys(folder));
   HttpClient client(running.port());
-  client.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n");
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n");
   const HttpAnswer answer = client.read_answer();
   EXPECT_EQ(answer.status, 401);
   EXPECT_EQ(answer.headers.at("connection"), "close");
-  HttpClient other(running.port());  // who has sent it already reads the answer too
+  HttpClient other(running.port());  // a client that has sent its body already reads the answer too
   EXPECT_EQ(other.post(kChatPath, std::string(3'000'000, ' ')).status, 401);
   EXPECT_EQ(running.model.submitted(), 0u);
-  // To Anthropic's clients in their own shape.
+  // Anthropic's clients get their own error shape.
   EXPECT_EQ(HttpClient(running.port()).call("POST", "/v1/messages").json()["type"], "error");
 }
 
-TEST(Access, TheDocumentSaysWhatNeedsAKey) {
+TEST(Access, OpenApiDocumentNamesThePathsThatNeedAKey) {
   RunningServer open;
   const Json without = HttpClient(open.port()).get("/openapi.json").json();
   EXPECT_FALSE(without.contains("security") || without["components"].contains("securitySchemes"));
@@ -79,7 +79,7 @@ TEST(Access, TheDocumentSaysWhatNeedsAKey) {
   }
 }
 
-TEST(Access, ReadsTheKeysAgainOnSighup) {
+TEST(Access, ReloadsTheKeysOnSighup) {
   const TemporaryFolder folder;
   RunningServer running(with_keys(folder), [](Server& server) { server.obey_signals(); });
   const auto status = [&](const std::string& key) {
@@ -103,7 +103,7 @@ TEST(Access, AnswersPagesOfAllowedOrigins) {
   RunningServer running(options);
   HttpClient client(running.port());
   const std::string page = "Origin: https://chat.example.org\r\n";
-  // A browser sends no key with its question.
+  // A browser sends no key with its preflight.
   const HttpAnswer asked =
       client.call("OPTIONS", kChatPath, {},
                   page + "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n");
@@ -149,7 +149,7 @@ TEST(Access, ListensWhileTheModelLoads) {
   thread.join();
 }
 
-TEST(Access, AStopWhileLoadingEndsAtOnce) {
+TEST(Access, StopsImmediatelyWhileLoading) {
   spdlog::set_level(spdlog::level::off);
   ServerOptions options;
   options.port = 0;

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-TEST(ApiKeys, KnowsGivenKeysAndThoseOfTheFile) {
+TEST(ApiKeys, AcceptsGivenKeysAndKeysFromTheFile) {
   const TemporaryFolder folder;
   const ApiKeys keys({"sk-given"}, folder.write("keys", "# who\n\n  sk-plain \r\nteam-a: sk-a\nb.2:sk-b#1\n"));
   EXPECT_TRUE(keys.required());
@@ -24,13 +24,13 @@ TEST(ApiKeys, KnowsGivenKeysAndThoseOfTheFile) {
   EXPECT_EQ(keys.name_of(std::string(100'000, 'x')), std::nullopt);
 }
 
-TEST(ApiKeys, NoneAreRequiredWhereNoneAreGiven) {
+TEST(ApiKeys, RequiresNoneIfNoneAreGiven) {
   const ApiKeys keys({}, "");
   EXPECT_FALSE(keys.required());
   EXPECT_EQ(keys.name_of(""), std::nullopt);
 }
 
-TEST(ApiKeys, ReloadsTheFileOrKeepsWhatItHas) {
+TEST(ApiKeys, KeepsItsKeysIfTheFileCannotBeReloaded) {
   const TemporaryFolder folder;
   const std::string file = folder.write("keys", "old:sk-old\n");
   ApiKeys keys({"sk-given"}, file);
@@ -47,7 +47,7 @@ TEST(ApiKeys, ReloadsTheFileOrKeepsWhatItHas) {
   EXPECT_EQ(keys.name_of("sk-new"), "new");
 }
 
-TEST(ApiKeys, SaysWhichLineIsWrongAndNeverTheKey) {
+TEST(ApiKeys, NamesTheWrongLineButNeverTheKey) {
   const TemporaryFolder folder;
   for (const char* wrong : {"good:sk-1\n:sk-secret\n", "good:sk-1\nbad name:sk-secret\n", "good:sk-1\nsk secret\n",
                             "good:sk-1\nname:\n", "good:sk-1\nsk-secret\xff\n"}) {

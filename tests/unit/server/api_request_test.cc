@@ -1,4 +1,4 @@
-// What requests may say, and what they are told when they say something else.
+// Requests of every API as they are parsed.
 #include "server/api/request.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(ApiRequest, ReadsAMinimalChat) {
   EXPECT_TRUE(request.without_effect.empty());
 }
 
-TEST(ApiRequest, AMinimalCompletionHasSixteenTokensAsAtOpenAI) {
+TEST(ApiRequest, LimitsACompletionTo16TokensByDefaultAsOpenAIDoes) {
   const ApiRequest request = parse_completion(R"({"model": "other", "prompt": "Hi"})");
   EXPECT_EQ(request.model, "other");
   EXPECT_EQ(request.sampling.max_tokens, 16);
@@ -70,12 +70,12 @@ TEST(ApiRequest, ReadsEverySamplingParameter) {
   }
 }
 
-TEST(ApiRequest, NullIsAsIfTheFieldWereNotThere) {
+TEST(ApiRequest, TreatsNullAsAbsent) {
   for (const ApiInfo& api : api_list()) {
     const SamplingParams expected = parse(api.api, body_with(api.api, "")).sampling;
     for (const ApiField& field : api_fields()) {
       const std::string least = body_with(api.api, "");
-      if (least.find('"' + std::string(field.name) + '"') != least.npos) continue;  // what it cannot be without
+      if (least.find('"' + std::string(field.name) + '"') != least.npos) continue;  // required
       const std::string text = '"' + std::string(field.name) + "\": null";
       EXPECT_EQ(parse(api.api, body_with(api.api, text)).sampling, expected) << api.path << ' ' << field.name;
     }
@@ -85,7 +85,7 @@ TEST(ApiRequest, NullIsAsIfTheFieldWereNotThere) {
   }
 }
 
-TEST(ApiRequest, RefusesWhatWouldChangeTheAnswerUnlessItSaysNo) {
+TEST(ApiRequest, RefusesUnsupportedFieldsUnlessTheirValueIsNeutral) {
   for (const ApiInfo& api : api_list()) {
     for (const RefusedField& field : refused_fields()) {
       if (!(field.apis & static_cast<uint8_t>(api.api))) continue;
@@ -103,24 +103,26 @@ TEST(ApiRequest, RefusesWhatWouldChangeTheAnswerUnlessItSaysNo) {
   }
 }
 
-TEST(ApiRequest, ToolsAndStructuredOutputAreRefusedByName) {
+TEST(ApiRequest, RefusesToolsAndStructuredOutputByName) {
   const ApiError tools = chat_error(chat_with(R"("tools": [{"type": "function", "function": {"name": "f"}}])"));
   EXPECT_STREQ(tools.what(), "tools: is not supported: tool calls are not supported yet");
   const ApiError format = chat_error(chat_with(R"("response_format": {"type": "json_object"})"));
   EXPECT_STREQ(format.what(), "response_format: is not supported: structured output is not supported yet");
 }
 
-TEST(ApiRequest, AFieldOfAnotherApiNamesIt) {
+TEST(ApiRequest, RefusesAFieldOfAnotherApiAndNamesThatApi) {
   EXPECT_STREQ(chat_error(chat_with(R"("echo": true)")).what(),
-               "echo: is a parameter of /v1/completions, not of /v1/chat/completions");
+               "echo: is not a parameter of /v1/chat/completions; /v1/completions takes it");
   EXPECT_STREQ(error_of(Api::kMessage, body_with(Api::kMessage, R"("n": 2)")).what(),
-               "n: is a parameter of /v1/chat/completions, not of /v1/messages");
+               "n: is not a parameter of /v1/messages; /v1/chat/completions takes it");
+  EXPECT_STREQ(completion_error(R"({"messages": [{"role": "user", "content": "Hi"}]})").what(),
+               "messages: is not a parameter of /v1/completions; /v1/chat/completions takes it");
 }
 
-TEST(ApiRequest, ReadsWhatTheEngineDoesBesideSampling) {
+TEST(ApiRequest, ReadsSchedulingFieldsOfEveryApiThatUsesTheEngine) {
   const std::string fields = R"("priority": -3, "cache_salt": "team", "timeout": 2.5)";
   for (const ApiInfo& api : api_list()) {
-    if (api.api == Api::kTokenize || api.api == Api::kDetokenize) continue;
+    if (api.api == Api::kTokenize || api.api == Api::kDetokenize || api.api == Api::kCountTokens) continue;
     const ApiRequest request = parse(api.api, body_with(api.api, fields));
     EXPECT_EQ(request.priority, -3) << api.path;
     EXPECT_EQ(request.cache_salt, "team");
@@ -143,7 +145,14 @@ TEST(ApiRequest, ReadsPromptLogprobs) {
   EXPECT_EQ(parse_completion(completion_with(R"("echo": true)")).sampling.prompt_logprobs, std::nullopt);
 }
 
-TEST(ApiRequest, MinusOneIsNoLimitAndNoSeedWhereOtherServersSaySo) {
+TEST(ApiRequest, TreatsMinusOneAsNoLimitAndNoSeed) {
+  for (const char* field : {"max_tokens", "n_predict"}) {
+    const std::string fields = '"' + std::string(field) + "\": -1";
+    EXPECT_EQ(parse_completion(completion_with(fields)).sampling.max_tokens, INT_MAX);
+    EXPECT_EQ(parse_chat(chat_with(fields)).sampling.max_tokens, INT_MAX);
+  }
+  EXPECT_EQ(parse_chat(chat_with(R"("max_completion_tokens": -1, "max_tokens": 3)")).sampling.max_tokens, INT_MAX);
+  EXPECT_EQ(parse(Api::kResponse, R"({"input": "Hi", "max_output_tokens": -1})").sampling.max_tokens, INT_MAX);
   EXPECT_EQ(parse_completion(completion_with(R"("n_predict": -1)")).sampling.max_tokens, INT_MAX);
   EXPECT_EQ(parse_completion(completion_with(R"("n_predict": 7)")).sampling.max_tokens, 7);
   EXPECT_FALSE(parse_chat(chat_with(R"("seed": -1)")).has_seed);
@@ -164,7 +173,7 @@ TEST(ApiRequest, ReadsEmbeddingsTokenizeAndDetokenize) {
   EXPECT_EQ(parse(Api::kDetokenize, R"({"tokens": []})").prompts, (std::vector<Prompt>{TokenIds{}}));
 }
 
-TEST(ApiRequest, PutsMessagesOfAnthropicIntoAChat) {
+TEST(ApiRequest, TurnsAnthropicsMessagesIntoAChat) {
   const ApiRequest request = parse(Api::kMessage, R"({"max_tokens": 5, "stop_sequences": ["END"],
       "system": [{"type": "text", "text": "Be", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "brief"}],
       "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}, {"role": "assistant", "content": "Oh"}]})");
@@ -177,7 +186,7 @@ TEST(ApiRequest, PutsMessagesOfAnthropicIntoAChat) {
   EXPECT_TRUE(parse(Api::kMessage, body_with(Api::kMessage, "")).chat.add_generation_prompt);
 }
 
-TEST(ApiRequest, PutsItemsOfResponsesIntoAChat) {
+TEST(ApiRequest, TurnsItemsOfResponsesIntoAChat) {
   const ApiRequest request = parse(Api::kResponse, R"({"instructions": "Be brief", "max_output_tokens": 5, "input": [
       {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Hm"}]},
       {"role": "user", "content": "Hi"},
@@ -209,6 +218,59 @@ TEST(ApiRequest, ReadsChatsOwnFields) {
   EXPECT_EQ(parse_chat(chat_with(R"("documents": [{"text": "d"}])")).chat.documents.size(), 1u);
 }
 
+TEST(ApiRequest, AcceptsFieldsThatOtherServersTakeAsMeant) {
+  EXPECT_TRUE(parse_chat(chat_with(R"("stop": "")")).sampling.stop.empty());
+  EXPECT_TRUE(parse_chat(chat_with(R"("stream_options": {"include_usage": true})")).include_usage);
+  EXPECT_EQ(parse_chat(chat_with(R"("verbosity": "low")")).chat.kwargs, Json::parse(R"({"verbosity": "low"})"));
+  EXPECT_NO_THROW(parse(Api::kEmbedding, R"({"input": "a", "dimensions": 16})"));
+}
+
+TEST(ApiRequest, ReadsResponsesOwnFields) {
+  const ApiRequest request = parse(Api::kResponse, R"({"input": [
+      {"type": "reasoning", "id": "rs_1", "summary": []}, {"role": "user", "content": "Hi"}],
+      "reasoning": {"effort": "low", "summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "high"},
+      "truncation": "auto", "store": true, "top_logprobs": 2,
+      "include": ["message.output_text.logprobs", "reasoning.encrypted_content"]})");
+  EXPECT_EQ(request.chat.messages, Json::parse(R"([{"role": "user", "content": "Hi"}])"));
+  EXPECT_EQ(request.chat.kwargs, Json::parse(R"({"reasoning_effort": "low", "verbosity": "high"})"));
+  EXPECT_EQ(request.sampling.logprobs, 2);
+  EXPECT_EQ(request.without_effect, (std::vector<std::string>{"reasoning.summary", "truncation", "store",
+                                                              "include: reasoning.encrypted_content"}));
+}
+
+TEST(ApiRequest, ReadsMessagesOwnFields) {
+  const ApiRequest request = parse(Api::kMessage, R"({"max_tokens": 5,
+      "thinking": {"type": "enabled", "budget_tokens": 1024}, "output_config": {"effort": "low"},
+      "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+      "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [
+          {"type": "thinking", "thinking": "Hm", "signature": "x"}, {"type": "text", "text": "Oh"}]},
+          {"role": "user", "content": "?"}]})");
+  EXPECT_EQ(request.chat.messages[1]["content"], "Oh");
+  EXPECT_EQ(request.chat.kwargs, Json::parse(R"({"enable_thinking": true, "reasoning_effort": "low"})"));
+  EXPECT_EQ(request.without_effect, (std::vector<std::string>{"thinking.budget_tokens", "context_management"}));
+  EXPECT_EQ(parse(Api::kMessage, body_with(Api::kMessage, R"("thinking": {"type": "disabled"})")).chat.kwargs,
+            Json::parse(R"({"enable_thinking": false})"));
+}
+
+TEST(ApiRequest, ParsesSpecialTokensInPromptsAndNotInMessagesByDefault) {
+  EXPECT_FALSE(parse_chat(chat_with("")).chat.parse_special);
+  EXPECT_TRUE(parse_chat(chat_with(R"("parse_special": true)")).chat.parse_special);
+  EXPECT_EQ(parse_completion(completion_with("")).parse_special, std::nullopt);
+  EXPECT_EQ(parse_completion(completion_with(R"("parse_special": false)")).parse_special, false);
+}
+
+TEST(ApiRequest, StartsFromTheModelsSamplingDefaults) {
+  const std::vector<std::string> models = {"m"};
+  const ApiLimits limits{.models = models,
+                         .vocab_size = 100,
+                         .max_model_len = 2048,
+                         .sampling = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20}};
+  const ApiRequest request = parse_api_request(Api::kChat, chat_with(R"("top_p": 0.5)"), limits);
+  EXPECT_EQ(request.sampling.temperature, 0.6f);
+  EXPECT_EQ(request.sampling.top_p, 0.5f);
+  EXPECT_EQ(request.sampling.top_k, 20);
+}
+
 TEST(ApiRequest, ReadsCompletionsOwnFields) {
   EXPECT_EQ(parse_completion(completion_with(R"("logprobs": 5)")).sampling.logprobs, 5);
   EXPECT_TRUE(parse_completion(completion_with(R"("echo": true)")).echo);
@@ -224,9 +286,14 @@ TEST(ApiRequest, ReadsEveryKindOfPrompt) {
   EXPECT_EQ(prompts("[1, 2, 3]"), (std::vector<Prompt>{TokenIds{1, 2, 3}}));
   EXPECT_EQ(prompts("[[1], [2, 3]]"), (std::vector<Prompt>{TokenIds{1}, TokenIds{2, 3}}));
   EXPECT_EQ(prompts(R"(["a", [2, 3]])"), (std::vector<Prompt>{"a", TokenIds{2, 3}}));
+  const MixedPrompt mixed{TokenIds{1, 2}, "a", TokenIds{3}};
+  EXPECT_EQ(prompts(R"([1, 2, "a", 3])"), std::vector<Prompt>{mixed});
+  EXPECT_EQ(prompts(R"([[1, 2, "a", 3], "b"])"), (std::vector<Prompt>{mixed, "b"}));
+  EXPECT_EQ(prompts(R"({"prompt_string": "a", "multimodal_data": []})"), std::vector<Prompt>{"a"});
+  EXPECT_EQ(prompts(R"([{"prompt_string": "a"}, {"text": "b"}])"), (std::vector<Prompt>{"a", "b"}));
 }
 
-TEST(ApiRequest, PutsMessagesIntoTheShapeThatTemplatesExpect) {
+TEST(ApiRequest, ConvertsMessagesToTheShapeThatTemplatesExpect) {
   const ApiRequest request = parse_chat(R"({"messages": [
       {"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]},
       {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
@@ -243,21 +310,21 @@ TEST(ApiRequest, PutsMessagesIntoTheShapeThatTemplatesExpect) {
       {"role": "user", "name": "Bob", "content": ""}])"));
 }
 
-TEST(ApiRequest, NamesFieldsThatDoNothing) {
+TEST(ApiRequest, ListsFieldsWithoutEffect) {
   const ApiRequest request = parse_chat(chat_with(R"("user": "u", "metadata": {"a": "b"}, "frobnicate": [1],
       "stream": true, "stream_options": {"include_obfuscation": false})"));
   EXPECT_EQ(request.without_effect,
             (std::vector<std::string>{"user", "metadata", "frobnicate", "stream_options.include_obfuscation"}));
 }
 
-TEST(ApiRequest, AnUnknownModelIsA404) {
+TEST(ApiRequest, RefusesAnUnknownModelWith404) {
   const ApiError error = chat_error(chat_with(R"("model": "gpt-5")"));
   EXPECT_EQ(error.status, 404);
   EXPECT_EQ(error.code, "model_not_found");
   EXPECT_EQ(error.param, "model");
 }
 
-TEST(ApiRequest, OfEqualKeysTheLastWins) {
+TEST(ApiRequest, TakesTheLastOfEqualKeys) {
   EXPECT_EQ(parse_chat(chat_with(R"("n": 2, "n": 3)")).sampling.n, 3);
   std::string many = R"("n": 2)";
   for (int i = 0; i < 40; ++i) many += ", \"x" + std::to_string(i) + "\": 1";
@@ -265,7 +332,7 @@ TEST(ApiRequest, OfEqualKeysTheLastWins) {
   EXPECT_EQ(parse_chat(chat_with(many + R"(, "x3": 2)")).without_effect.size(), 40u);
 }
 
-TEST(ApiRequest, ErrorBodyHasOpenAIsShape) {
+TEST(ApiRequest, WritesErrorsInOpenAIsShape) {
   const ApiError error = chat_error(chat_with(R"("temperature": -1)"));
   EXPECT_EQ(Json::parse(error_body(error)),
             Json::parse(R"({"error": {"message": "temperature: expected a number from 0 to 100, found -1",

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace quire {
 namespace {
 
 constexpr std::string_view kPage = "https://chat.example.org", kOther = "https://evil.example.org";
 
-TEST(Cors, SaysNothingUnlessAskedTo) {
+TEST(Cors, AddsNoHeadersWithoutAllowedOriginsOrWithoutAnOrigin) {
   EXPECT_EQ(cors_lines({}, kPage), "");
   EXPECT_EQ(cors_lines({.origins = {"*"}}, ""), "");
   EXPECT_EQ(preflight({}, kPage, "POST", ""), std::nullopt);
@@ -20,14 +22,21 @@ TEST(Cors, AllowsEveryPageWithAStar) {
             "Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: X-Request-Id\r\n");
 }
 
-TEST(Cors, NamesThePageWhereOnlySomeMayAskOrWithCredentials) {
+TEST(Cors, NamesTheOriginIfOnlySomeAreAllowed) {
   EXPECT_EQ(cors_lines({.origins = {"https://a.example.org", std::string(kPage)}}, kPage),
             "Vary: Origin\r\nAccess-Control-Allow-Origin: https://chat.example.org\r\n"
             "Access-Control-Expose-Headers: X-Request-Id\r\n");
   EXPECT_EQ(cors_lines({.origins = {std::string(kPage)}}, kOther), "Vary: Origin\r\n");
-  EXPECT_EQ(cors_lines({.origins = {"*"}, .credentials = true}, kPage),
+  EXPECT_EQ(cors_lines({.origins = {std::string(kPage)}, .credentials = true}, kPage),
             "Vary: Origin\r\nAccess-Control-Allow-Origin: https://chat.example.org\r\n"
             "Access-Control-Allow-Credentials: true\r\nAccess-Control-Expose-Headers: X-Request-Id\r\n");
+}
+
+TEST(Cors, RefusesCredentialsForEveryPage) {
+  EXPECT_THROW(check({.origins = {std::string(kPage), "*"}, .credentials = true}), Error);
+  check({.origins = {std::string(kPage)}, .credentials = true});
+  check({.origins = {"*"}});
+  check({.credentials = true});
 }
 
 TEST(Cors, AnswersPreflights) {

@@ -1,4 +1,4 @@
-// Every endpoint over loopback, in the shapes its clients expect.
+// Every endpoint over loopback, in the shape that its clients expect.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,6 +70,50 @@ TEST(Endpoints, Embeddings) {
   EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
 }
 
+TEST(Endpoints, EmbeddingsTakeMixedAndObjectPrompts) {
+  RunningServer running;
+  HttpClient client(running.port());
+  for (const char* input : {R"([65, "bc", 68])", R"([[65, "bc"], "d"])", R"({"prompt_string": "abcd"})"}) {
+    const Json json = client.post("/v1/embeddings", R"({"input": )" + std::string(input) + "}").json();
+    EXPECT_EQ(json["usage"]["prompt_tokens"], 4) << input;
+  }
+  EXPECT_EQ(client.post("/v1/embeddings", R"({"input": "a", "dimensions": 2})").status, 200);
+  EXPECT_EQ(client.post("/v1/embeddings", R"({"input": "a", "dimensions": 3})").error_param(), "dimensions");
+}
+
+// Clients build paths from base URLs with and without "/v1" and a slash at the end.
+TEST(Endpoints, AreFoundWithoutTheVersionAndWithSlashesAtTheEnd) {
+  RunningServer running;
+  HttpClient client(running.port());
+  for (const char* path : {"/chat/completions", "/v1/chat/completions/", "/chat/completions//"}) {
+    EXPECT_EQ(client.post(path, chat_body()).status, 200) << path;
+  }
+  EXPECT_EQ(client.post("/completions", R"({"prompt": "Hi"})").status, 200);
+  EXPECT_EQ(client.post("/embeddings", R"({"input": "Hi"})").status, 200);
+  EXPECT_EQ(client.post("/responses", R"({"input": "Hi"})").status, 200);
+  EXPECT_EQ(client.post("/v1/tokenize", R"({"prompt": "Hi"})").status, 200);
+  for (const char* path : {"/models", "/v1/models/", "/models/scripted", "/v1/health"}) {
+    EXPECT_EQ(client.get(path).status, 200) << path;
+  }
+  EXPECT_EQ(client.post("/messages/", R"({"max_tokens": 1})").json()["type"], "error") << "in Anthropic's shape";
+  for (const char* path : {"/v1", "/v2/models", "/v1/v1/models", "/chat"}) {
+    EXPECT_EQ(client.get(path).status, 404) << path;
+  }
+}
+
+TEST(Endpoints, CountTokensHasAnthropicsShape) {
+  RunningServer running;
+  HttpClient client(running.port());
+  EXPECT_EQ(client
+                .post("/v1/messages/count_tokens",
+                      R"({"model": "scripted", "system": "Be", "messages": [{"role": "user", "content": "Hi"}]})")
+                .body,
+            R"({"input_tokens":4})");
+  EXPECT_EQ(client.post("/v1/messages/count_tokens", "{}").json(), Json::parse(R"({"type": "error",
+      "error": {"type": "invalid_request_error", "message": "messages: is required"}})"));
+  EXPECT_EQ(running.model.submitted(), 0u);
+}
+
 TEST(Endpoints, EchoWithLogprobsScoresThePrompt) {
   RunningServer running;
   HttpClient client(running.port());
@@ -128,7 +172,7 @@ TEST(Endpoints, PromptLogprobsHaveVllmsShape) {
   EXPECT_EQ(many.error_param(), "prompt_logprobs");
 }
 
-TEST(Endpoints, TokenIdsComeBesideTheTexts) {
+TEST(Endpoints, ReturnTokenIdsOnRequest) {
   RunningServer running;
   HttpClient client(running.port());
   const Json choice = client.post(kCompletionPath, R"({"prompt": "AB", "return_token_ids": true, "max_tokens": 2})")
@@ -144,7 +188,7 @@ TEST(Endpoints, TokenIdsComeBesideTheTexts) {
   EXPECT_EQ(Json::parse(streamed[1])["choices"][0]["token_ids"], Json::parse("[72]"));
 }
 
-TEST(Endpoints, UsageTellsCachedTokensOnceAPrompt) {
+TEST(Endpoints, CountCachedTokensOncePerPrompt) {
   RunningServer running;
   running.model.cached_tokens = 1;
   HttpClient client(running.port());
@@ -156,7 +200,7 @@ TEST(Endpoints, UsageTellsCachedTokensOnceAPrompt) {
   EXPECT_EQ(Json::parse(streamed[streamed.size() - 2])["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
 }
 
-TEST(Endpoints, RequestsReachTheEngineWhole) {
+TEST(Endpoints, PassEveryFieldToTheEngine) {
   RunningServer running;
   HttpClient client(running.port());
   client.post(kChatPath, chat_body(R"("priority": 7, "cache_salt": "s", "timeout": 3, "skip_special_tokens": false)"));
@@ -188,7 +232,24 @@ TEST(Endpoints, Responses) {
   const Json cut = client.post("/v1/responses", R"({"input": "Hi", "max_output_tokens": 2})").json();
   EXPECT_EQ(cut["status"], "incomplete");
   EXPECT_EQ(cut["incomplete_details"], Json::parse(R"({"reason": "max_output_tokens"})"));
-  EXPECT_EQ(client.post("/v1/responses", R"({"input": "Hi", "store": true})").error_param(), "store");
+  EXPECT_EQ(client.post("/v1/responses", R"({"input": "Hi", "store": true})").json()["store"], false);
+}
+
+TEST(Endpoints, ResponsesIncludeLogprobs) {
+  RunningServer running;
+  HttpClient client(running.port());
+  const std::string ask =
+      R"({"input": "Hi", "max_output_tokens": 1, "top_logprobs": 1, "include": ["message.output_text.logprobs"])";
+  const Json expected = Json::parse(R"([{"token": "H", "logprob": -0.5, "bytes": [72],
+      "top_logprobs": [{"token": "H", "logprob": -0.5, "bytes": [72]}]}])");
+  EXPECT_EQ(client.post("/v1/responses", ask + "}").json()["output"][0]["content"][0]["logprobs"], expected);
+  const auto streamed = typed_events(client.post("/v1/responses", ask + R"(, "stream": true})").body);
+  for (const Json& event : streamed) {
+    if (event["type"] == "response.output_text.delta") {
+      EXPECT_EQ(event["logprobs"], expected);
+    }
+  }
+  EXPECT_EQ(streamed.back()["response"]["output"][0]["content"][0]["logprobs"], expected);
 }
 
 TEST(Endpoints, StreamedResponsesHaveTheOfficialOrder) {
@@ -285,7 +346,7 @@ TEST(Endpoints, ReadyTokenizerAndVersion) {
   EXPECT_EQ(client.get("/version").body, R"({"version":"1.2.3"})");
 }
 
-TEST(Endpoints, TheDocumentHasEveryPathAndResolvesItsReferences) {
+TEST(OpenApi, ListsEveryPathAndResolvesItsReferences) {
   RunningServer running;
   HttpClient client(running.port());
   const Json document = client.get("/openapi.json").json();
@@ -293,7 +354,7 @@ TEST(Endpoints, TheDocumentHasEveryPathAndResolvesItsReferences) {
   for (const ApiInfo& api : api_list()) {
     EXPECT_TRUE(document["paths"][std::string(api.path)].contains("post")) << api.path;
   }
-  // A path that is documented is there, with the method that is documented.
+  // Every documented path and method exists.
   for (const auto& [path, operations] : document["paths"].items()) {
     std::string allow;
     std::string target = path;
@@ -301,7 +362,7 @@ TEST(Endpoints, TheDocumentHasEveryPathAndResolvesItsReferences) {
     for (const auto& [method, operation] : operations.items()) {
       std::string upper = method;
       for (char& c : upper) c = static_cast<char>(std::toupper(c));
-      EXPECT_NO_THROW(running.server->service().route(upper, target, allow)) << path;
+      EXPECT_NO_THROW(find_route(upper, target, allow)) << path;
     }
   }
   const std::function<void(const Json&)> resolve = [&](const Json& json) {
@@ -316,23 +377,25 @@ TEST(Endpoints, TheDocumentHasEveryPathAndResolvesItsReferences) {
   resolve(document);
 }
 
-// Any field's bounds in the document are those of the code: at the bound accepted, beyond it a 400.
-TEST(Endpoints, TheDocumentsBoundsAreTheCodes) {
+// A value at a documented bound is accepted, one beyond it gets a 400.
+TEST(OpenApi, DocumentsTheBoundsThatTheParserApplies) {
   int bounds = 0;
   for (const ApiInfo& api : api_list()) {
     const Json schema = request_schema(api.api);
     for (const auto& [name, field] : schema["properties"].items()) {
       if (!field.contains("minimum")) continue;
-      // Others that a bound needs: min_tokens is at most max_tokens, best_of is n.
+      // Fields that a bound depends on: min_tokens <= max_tokens, best_of == n.
       const std::string with = name == "min_tokens" && api.api != Api::kChat && api.api != Api::kResponse
                                    ? R"("max_tokens": 2147483647, )"
-                               : name == "max_tokens"   ? R"("prompt_logprobs": 0, )"
-                               : name == "n_predict"    ? R"("prompt_logprobs": 0, )"
-                               : name == "top_logprobs" ? R"("logprobs": true, )"
-                                                        : "";
+                               : name == "max_tokens"      ? R"("prompt_logprobs": 0, )"
+                               : name == "n_predict"       ? R"("prompt_logprobs": 0, )"
+                               : name != "top_logprobs"    ? ""
+                               : api.api == Api::kResponse ? R"("include": ["message.output_text.logprobs"], )"
+                                                           : R"("logprobs": true, )";
       const auto body = [&](const std::string& value) {
         const std::string n = name == "best_of" ? "\"n\": " + value + ", " : "";
-        const bool needs = api.api == Api::kChat || api.api == Api::kCompletion || name == "min_tokens";
+        const bool needs =
+            api.api == Api::kChat || api.api == Api::kCompletion || name == "min_tokens" || name == "top_logprobs";
         return body_with(api.api, (needs ? with : "") + n + '"' + name + "\": " + value);
       };
       const bool integer = field["type"] == "integer" || (field["type"].is_array() && field["type"][0] == "integer");

@@ -17,10 +17,7 @@ struct Parts {
   std::atomic<int> wakes{0};
   ByteBudget replies{1 << 30};
 
-  Places places(int answers) {
-    EXPECT_TRUE(admission->enter(answers));
-    return {admission, answers};
-  }
+  Places places(int answers) { return {admission, "", admission->enter("", answers), answers}; }
   std::shared_ptr<Exchange> exchange(size_t max_bytes) {
     return std::make_shared<Exchange>(
         model, metrics, [this] { ++wakes; }, max_bytes, replies);
@@ -114,9 +111,9 @@ TEST(Exchange, GivesBackThePlacesOfWhatCouldNotBeSubmitted) {
 
 TEST(Admission, PlacesComeBackOnceHoweverTheyMove) {
   const auto admission = std::make_shared<Admission>(10);
-  ASSERT_TRUE(admission->enter(5));
+  ASSERT_EQ(admission->enter("", 5), 5);
   {
-    Places first(admission, 5), second;
+    Places first(admission, "", 5, 5), second;
     second = std::move(first);
     second.leave(2);
     EXPECT_EQ(admission->inside(), 3);
@@ -128,15 +125,47 @@ TEST(Admission, PlacesComeBackOnceHoweverTheyMove) {
 
 TEST(Admission, LetsInWhatFitsAndOneThatNeverWould) {
   Admission admission(4);
-  EXPECT_TRUE(admission.enter(2));
-  EXPECT_TRUE(admission.enter(9)) << "beside others, as long as half is free";
-  EXPECT_FALSE(admission.enter(1));
-  EXPECT_FALSE(admission.enter(9));
-  admission.leave(11);
-  EXPECT_TRUE(admission.enter(3));
-  EXPECT_FALSE(admission.enter(2));
-  EXPECT_TRUE(admission.enter(1));
-  EXPECT_FALSE(admission.enter(2'000'000'000));
+  EXPECT_EQ(admission.enter("", 2), 2);
+  EXPECT_EQ(admission.enter("", 9), 9) << "next to others, while half of the places are free";
+  EXPECT_EQ(admission.enter("", 1), 0);
+  EXPECT_EQ(admission.enter("", 9), 0);
+  admission.leave("", 11, 11);
+  EXPECT_EQ(admission.enter("", 3), 3);
+  EXPECT_EQ(admission.enter("", 2), 0);
+  EXPECT_EQ(admission.enter("", 1), 1);
+  EXPECT_EQ(admission.enter("", 2'000'000'000), 0);
+}
+
+TEST(Admission, LeavesPlacesToOtherTenants) {
+  Admission admission(12, true);
+  int first = 0;
+  while (admission.enter("a", 1) > 0) ++first;
+  EXPECT_EQ(first, 6) << "a tenant may hold as many places as it leaves free";
+  int second = 0;
+  while (admission.enter("b", 1) > 0) ++second;
+  EXPECT_EQ(second, 3);
+  EXPECT_EQ(admission.enter("a", 1), 0);
+  admission.leave("a", 6, 6);
+  EXPECT_EQ(admission.enter("b", 1), 1);
+}
+
+TEST(Admission, LetsEachTenantInWithOneLargeRequest) {
+  const auto admission = std::make_shared<Admission>(12, true);
+  const auto enter = [&](const char* tenant, int answers) {
+    return Places(admission, tenant, admission->enter(tenant, answers), answers);
+  };
+  Places large = enter("a", 2048);
+  EXPECT_EQ(admission->inside(), 2048);
+  EXPECT_EQ(admission->enter("a", 1), 0);
+  const Places next = enter("b", 2);
+  EXPECT_EQ(admission->inside(), 2050) << "others still get in";
+  large.leave(2045);
+  EXPECT_EQ(admission->inside(), 5);
+  EXPECT_EQ(admission->enter("a", 1), 1) << "places come back when fewer answers are left than it holds places";
+  admission->leave("a", 1, 1);
+  { const Places rest = std::move(large); }
+  EXPECT_EQ(admission->inside(), 2);
+  EXPECT_EQ(Admission(1, true).enter("a", 1), 1) << "an idle server refuses nobody";
 }
 
 }  // namespace

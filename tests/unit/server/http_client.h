@@ -1,4 +1,4 @@
-// A plain blocking client for tests: what it sends and reads is bytes.
+// A simple blocking HTTP client for tests. It can send any bytes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -6,9 +6,11 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,7 +23,7 @@
 namespace quire {
 
 struct HttpAnswer {
-  int status = 0;  // 0: the connection ended before a whole answer
+  int status = 0;  // 0: the connection ended before an answer
   std::map<std::string, std::string> headers;
   std::string body;
   bool whole = false;
@@ -32,18 +34,25 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  explicit HttpClient(uint16_t port, int receive_buffer = 0) {
+  explicit HttpClient(uint16_t port, int receive_buffer = 0, const char* host = "127.0.0.1") {
     fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
     if (receive_buffer > 0) ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::inet_pton(AF_INET, host, &address.sin_addr);
+    connected = ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+  explicit HttpClient(const std::string& socket_path) {
+    fd_ = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_path.c_str(), sizeof address.sun_path - 1);
     connected = ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   }
   ~HttpClient() { close(); }
 
-  // Speaks TLS from now on and takes any certificate. false: the handshake failed.
+  // Uses TLS from now on and accepts any certificate. false: the handshake failed.
   bool start_tls() {
     tls_context_.reset(SSL_CTX_new(TLS_client_method()));
     tls_.reset(SSL_new(tls_context_.get()));
@@ -51,7 +60,7 @@ class HttpClient {
     return SSL_connect(tls_.get()) == 1;
   }
   SSL* tls() { return tls_.get(); }
-  void forget_tls() {  // the connection stays
+  void forget_tls() {  // keeps the connection
     tls_.reset();
     tls_context_.reset();
   }
@@ -61,7 +70,7 @@ class HttpClient {
   bool connected = false;
   int fd() const { return fd_; }
 
-  // As a client that says no more but still listens.
+  // Closes the sending side only.
   void end_writing() { ::shutdown(fd_, SHUT_WR); }
   void close() {
     tls_.reset();
@@ -82,7 +91,7 @@ class HttpClient {
   static std::string request(std::string_view method, std::string_view path, std::string_view body = {},
                              std::string_view headers = {}) {
     std::string text =
-        std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: t\r\n" + std::string(headers);
+        std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + std::string(headers);
     if (!body.empty())
       text += "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
     return text + "\r\n" + std::string(body);
@@ -96,7 +105,7 @@ class HttpClient {
     return read_answer(method == "HEAD");
   }
 
-  // Reads one answer; what follows stays for the next call. Gives up after 20 seconds.
+  // Reads one answer; later bytes stay for the next call. Gives up after 20 seconds.
   HttpAnswer read_answer(bool head_only = false) {
     HttpAnswer answer;
     size_t end = 0;
@@ -131,7 +140,7 @@ class HttpClient {
     return answer;
   }
 
-  // The rest of the bytes until the server closes; nothing if it does not within the time.
+  // All bytes until the server closes; nothing if it does not close within the time.
   std::optional<std::string> read_to_end(std::chrono::milliseconds time = std::chrono::seconds(20)) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     for (;;) {
@@ -142,7 +151,7 @@ class HttpClient {
     }
   }
 
-  // At least so many bytes of whatever comes, left in the buffer.
+  // Waits for at least so many bytes and leaves them in the buffer.
   bool wait_for_bytes(size_t bytes) {
     while (buffer_.size() < bytes) {
       if (!more()) return false;
@@ -200,7 +209,7 @@ class HttpClient {
   std::string buffer_;
 };
 
-// The data of a stream's events, [DONE] included.
+// The data of a stream's events, including [DONE].
 inline std::vector<std::string> events(const std::string& body) {
   std::vector<std::string> found;
   for (size_t at = 0; at < body.size();) {

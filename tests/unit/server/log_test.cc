@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A pipe whose reader takes nothing until it is asked.
+// A pipe whose reader reads only on request.
 class Pipe {
  public:
   Pipe() { EXPECT_EQ(::pipe2(ends_, O_CLOEXEC), 0); }
@@ -81,7 +81,7 @@ TEST(Log, WritesARequestAsTextAndAsJson) {
   EXPECT_EQ(Json::parse(request_line(other, LogFormat::kJson))["id"], "\"");
 }
 
-TEST(Log, WritesJsonLinesWhateverIsLogged) {
+TEST(Log, WritesValidJsonForAnyMessage) {
   Pipe pipe;
   {
     const Log log(pipe.writer(), LogFormat::kJson, spdlog::level::info);
@@ -99,7 +99,7 @@ TEST(Log, WritesJsonLinesWhateverIsLogged) {
   EXPECT_EQ(second["finish"], "stop");
 }
 
-TEST(Log, NobodyWaitsForASlowReaderAndLossesAreSaid) {
+TEST(Log, NeverWaitsForASlowReaderAndReportsLostLines) {
   Pipe pipe;
   const std::string text(1000, 'x');
   const auto begun = std::chrono::steady_clock::now();
@@ -125,7 +125,7 @@ TEST(Log, NobodyWaitsForASlowReaderAndLossesAreSaid) {
   EXPECT_LT(all.size(), 500'000u);
 }
 
-TEST(Log, EndsWithinItsTimeThoughNobodyReads) {
+TEST(Log, EndsInTimeWithoutAReader) {
   Pipe pipe;
   const auto begun = std::chrono::steady_clock::now();
   {
@@ -135,7 +135,7 @@ TEST(Log, EndsWithinItsTimeThoughNobodyReads) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
 }
 
-TEST(Log, HasALineForEachRequestOfAServer) {
+TEST(Log, HasALineForEachRequest) {
   Pipe pipe;
   {
     const Log log(pipe.writer(), LogFormat::kJson, spdlog::level::info);

@@ -1,4 +1,4 @@
-// Requests parsed, or the error they end with.
+// Parses requests for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,16 +14,17 @@ namespace quire {
 
 inline ApiRequest parse(Api api, std::string_view body) {
   static const std::vector<std::string> models = {"m", "other"};
-  return parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048});
+  return parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048, .hidden = 16});
 }
 inline ApiRequest parse_chat(std::string_view body) { return parse(Api::kChat, body); }
 inline ApiRequest parse_completion(std::string_view body) { return parse(Api::kCompletion, body); }
 
-// The least an API accepts, and more fields.
+// The smallest body that an API accepts, with additional fields.
 inline std::string body_with(Api api, const std::string& fields) {
   const std::string least = [&] {
     switch (api) {
       case Api::kChat:
+      case Api::kCountTokens:
         return R"("messages": [{"role": "user", "content": "Hi"}])";
       case Api::kMessage:
         return R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16)";

@@ -1,4 +1,4 @@
-// What one request may ask for in all, however it is spread over prompts, choices and fields.
+// What one request may ask for in total, however it is spread over prompts, choices and fields.
 #include <gtest/gtest.h>
 
 #include "unit/server/running_server.h"
@@ -22,7 +22,7 @@ void expect_refused(HttpClient& client, std::string_view path, const std::string
   EXPECT_EQ(answer.error_param(), field) << answer.body;
 }
 
-TEST(RequestBounds, FiguresAreCountedOverTheWholeRequest) {
+TEST(RequestBounds, CountLogprobsIdsAndEchoOverTheWholeRequest) {
   RunningServer running;
   HttpClient client(running.port());
   const auto completes = [&](const std::string& prompt, const std::string& fields) {
@@ -44,10 +44,11 @@ TEST(RequestBounds, FiguresAreCountedOverTheWholeRequest) {
   expect_refused(client, kCompletionPath, completion(text(99'000), R"("echo": true, "max_tokens": 1, "n": 128,
       "prompt_logprobs": 1)"),
                  "prompt_logprobs");
-  EXPECT_EQ(completes(text(10), R"("logprobs": 1000, "max_tokens": 1000, "stream": true)"), 200) << "leaves at once";
+  EXPECT_EQ(completes(text(10), R"("logprobs": 1000, "max_tokens": 1000, "stream": true)"), 200)
+      << "a stream keeps none";
 }
 
-TEST(RequestBounds, AnAnswerWithoutALengthEndsWithItsFigures) {
+TEST(RequestBounds, LimitAnAnswerWithoutMaxTokensSoThatItsLogprobsFit) {
   RunningServer running;
   HttpClient client(running.port());
   ASSERT_EQ(client.post(kChatPath, chat_body(R"("logprobs": true, "top_logprobs": 24)")).status, 200);
@@ -55,11 +56,11 @@ TEST(RequestBounds, AnAnswerWithoutALengthEndsWithItsFigures) {
   ASSERT_EQ(client.post(kChatPath, chat_body(R"("logprobs": true, "top_logprobs": 24, "n": 2)")).status, 200);
   EXPECT_EQ(running.model.last_sampling().max_tokens, 5'000);
   ASSERT_EQ(client.post(kChatPath, chat_body(R"("logprobs": true)")).status, 200);
-  EXPECT_EQ(running.model.last_sampling().max_tokens, std::nullopt) << "the context ends before";
+  EXPECT_EQ(running.model.last_sampling().max_tokens, std::nullopt) << "the context ends first";
 }
 
-// They come in one piece, larger than what may wait for a slow reader.
-TEST(RequestBounds, ManyFiguresAtOnceAreNoSlowReader) {
+// Log-probabilities of a prompt arrive in one piece, larger than what may wait for a slow reader.
+TEST(RequestBounds, DoNotTakeALargePieceForASlowReader) {
   ServerOptions options;
   options.max_stream_bytes = 4096;
   RunningServer running(options);
@@ -68,7 +69,7 @@ TEST(RequestBounds, ManyFiguresAtOnceAreNoSlowReader) {
             200);
 }
 
-TEST(RequestBounds, TextsAndBiasesAreCountedInAll) {
+TEST(RequestBounds, CountTextsAndBiasesInTotal) {
   RunningServer running;
   HttpClient client(running.port());
   const auto with = [](const std::string& field, const std::string& value) {
@@ -85,7 +86,7 @@ TEST(RequestBounds, TextsAndBiasesAreCountedInAll) {
                  completion(list_of(300, text(1)), R"("max_tokens": 1, "stop": )" + list_of(16, text(4096))), "prompt");
 }
 
-TEST(RequestBounds, BadWordsAreTokenizedOnceForAllPrompts) {
+TEST(RequestBounds, TokenizeBadWordsOnceForAllPrompts) {
   RunningServer running;
   HttpClient client(running.port());
   ASSERT_EQ(client.post(kCompletionPath, completion(list_of(20, text(1)), R"("bad_words": ["ugly"])")).status, 200);
@@ -95,11 +96,39 @@ TEST(RequestBounds, BadWordsAreTokenizedOnceForAllPrompts) {
   EXPECT_EQ(*running.model.last_request().banned_runs, (std::vector<TokenIds>{{'u', 'g', 'l', 'y'}}));
 }
 
-TEST(RequestBounds, AnswersAreCountedOverAllPrompts) {
+TEST(RequestBounds, CountAnswersOverAllPrompts) {
   RunningServer running;
   HttpClient client(running.port());
   EXPECT_EQ(client.post(kCompletionPath, completion(list_of(16, text(1)), R"("n": 128, "max_tokens": 1)")).status, 200);
   expect_refused(client, kCompletionPath, completion(list_of(17, text(1)), R"("n": 128, "max_tokens": 1)"), "n");
+}
+
+TEST(RequestBounds, LeaveOtherTenantsRoomInTheQueue) {
+  ServerOptions options;
+  options.api_keys = {"sk-a", "sk-b"};
+  options.max_running = 4;
+  options.max_queue = 4;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = std::chrono::milliseconds(1);
+  HttpClient large(running.port()), first(running.port()), other(running.port());
+  large.send(HttpClient::request("POST", kCompletionPath, completion(list_of(200, text(1)), R"("max_tokens": 99999)"),
+                                 "Authorization: Bearer sk-a\r\n"));
+  ASSERT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 200; }));
+  const std::string small = completion(text(1), R"("max_tokens": 1)");
+  EXPECT_EQ(first.call("POST", kCompletionPath, small, "Authorization: Bearer sk-a\r\n").status, 429);
+  EXPECT_EQ(other.call("POST", kCompletionPath, small, "Authorization: Bearer sk-b\r\n").status, 200);
+}
+
+TEST(RequestBounds, RefuseAPromptThatLeavesNoRoomForAnAnswer) {
+  RunningServer running;
+  HttpClient client(running.port());
+  const HttpAnswer answer = client.post(kCompletionPath, completion(text(100'000), R"("max_tokens": 1)"));
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json()["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(answer.json()["error"]["message"],
+            "prompt: has 100000 tokens; with the answer at most 100000 are possible here");
+  EXPECT_EQ(client.post(kCompletionPath, completion(text(99'999), R"("max_tokens": 1)")).status, 200);
 }
 
 }  // namespace

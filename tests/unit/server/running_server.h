@@ -1,4 +1,4 @@
-// A server over the scripted model, running until the test ends.
+// A server with the scripted model; it runs until the test ends.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -46,7 +46,7 @@ inline std::string chat_body(const std::string& fields = "") {
 }
 inline constexpr std::string_view kChatPath = "/v1/chat/completions", kCompletionPath = "/v1/completions";
 
-// Within ten seconds; tests of timing do not depend on how fast the machine is.
+// Whether the condition becomes true within ten seconds, so that tests do not depend on the speed of the machine.
 inline bool eventually(const std::function<bool()>& condition) {
   for (int i = 0; i < 2000; ++i) {
     if (condition()) return true;

@@ -30,11 +30,13 @@ class ScriptedCompleter final : public Completer {
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::function<void(const Request&)> on_submit;  // may throw
-  mutable std::atomic<int> spelled{0};            // calls of spellings()
+  std::function<void(std::string_view)> on_encode;
+  mutable std::atomic<int> spelled{0};  // calls of spellings()
 
   ScriptedCompleter() {
     info_.name = "scripted";
     info_.vocab_size = 256;
+    info_.hidden = 2;
     info_.max_model_len = 100'000;
     thread_ = std::thread([this] { run(); });
   }
@@ -51,7 +53,7 @@ class ScriptedCompleter final : public Completer {
   RequestId submit(Request request, Engine::Callback callback) override {
     if (on_submit) on_submit(request);
     const std::lock_guard lock(mutex_);
-    const RequestId id = ++submitted_;
+    const RequestId id{++submitted_};
     last_request_ = request;
     waiting_.push_back({id, std::move(request), std::move(callback)});
     changed_.notify_all();
@@ -87,18 +89,19 @@ class ScriptedCompleter final : public Completer {
   TokenIds encode_chat(ChatInput input) const override {
     std::string prompt;
     for (const auto& message : input.messages) {
-      if (message["role"] == "refuse") throw TemplateError("roles must alternate");
+      if (message["content"] == "refuse") throw TemplateError("roles must alternate");
       prompt += message["content"].get<std::string>();
     }
-    return encode(prompt, false);
+    return encode(prompt, {});
   }
   TokenRuns spellings(const std::vector<std::string>& words) const override {
     ++spelled;
     auto runs = std::make_shared<std::vector<TokenIds>>();
-    for (const std::string& word : words) runs->push_back(encode(word, false));
+    for (const std::string& word : words) runs->push_back(encode(word, {}));
     return runs;
   }
-  TokenIds encode(std::string_view text, bool) const override {
+  TokenIds encode(std::string_view text, EncodeOptions) const override {
+    if (on_encode) on_encode(text);
     TokenIds ids;
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;

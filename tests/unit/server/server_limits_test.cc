@@ -1,4 +1,4 @@
-// The server over loopback: clients that leave, wait, flood, and a stop that loses nothing.
+// The server over loopback: clients that leave, stall or flood it, and stopping without losing an answer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,13 +32,44 @@ TEST(ServerLimits, AClientThatLeavesCancelsItsRequest) {
   }
 }
 
-TEST(ServerLimits, AClientThatLeavesIsNoticedBehindAPipelinedRequest) {
+TEST(ServerLimits, AClientThatLeavesIsNoticedAfterAPipelinedRequest) {
   RunningServer running;
   running.model.endless = true;
   running.model.token_time = 1ms;
   HttpClient client(running.port());
   client.send(HttpClient::request("POST", kChatPath, chat_body(kEndless)) + HttpClient::request("GET", "/health"));
   ASSERT_TRUE(eventually([&] { return running.model.generated() > 5; }));
+  client.close();
+  EXPECT_TRUE(eventually([&] { return running.model.running() == 0; }));
+}
+
+// Half-closing tells the server that nothing more comes, not that nobody reads.
+TEST(ServerLimits, AClientThatClosesItsSendingSideStillGetsItsAnswer) {
+  RunningServer running;
+  running.model.token_time = 5ms;
+  for (const std::string& fields : {std::string(), std::string(R"("stream": true)")}) {
+    HttpClient client(running.port());
+    client.send(HttpClient::request("POST", kChatPath, chat_body(fields)) + HttpClient::request("GET", "/health"));
+    client.end_writing();
+    HttpAnswer answer = client.read_answer();
+    if (answer.status == 100) answer = client.read_answer();  // the server finds out whether anybody is there
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_TRUE(answer.whole);
+    EXPECT_EQ(client.read_answer().body, R"({"status":"ok"})");
+    EXPECT_EQ(client.read_to_end(5s), "");
+  }
+  EXPECT_EQ(running.model.cancels(), 0);
+}
+
+TEST(ServerLimits, AClientThatLeavesAfterClosingItsSendingSideCancelsItsStream) {
+  RunningServer running;
+  running.model.endless = true;
+  running.model.token_time = 1ms;
+  HttpClient client(running.port());
+  client.send(HttpClient::request("POST", kChatPath, chat_body(kEndlessStream)));
+  client.end_writing();
+  ASSERT_TRUE(client.wait_for_bytes(5000));
+  EXPECT_EQ(running.model.cancels(), 0);
   client.close();
   EXPECT_TRUE(eventually([&] { return running.model.running() == 0; }));
 }
@@ -55,12 +86,12 @@ TEST(ServerLimits, ASlowReaderIsCancelledAtTheBufferLimit) {
       [&] { return running.model.submitted() == 1 && running.model.cancels() > 0 && running.model.running() == 0; }));
   HttpClient other(running.port());
   EXPECT_EQ(other.get("/health").status, 200);  // nobody else waits for it
-  // What it reads in the end says that it is not whole.
+  // The end of what it reads says that the answer is incomplete.
   const HttpAnswer answer = client.read_answer();
   EXPECT_EQ(Json::parse(events(answer.body).back())["error"]["code"], "slow_reader");
 }
 
-TEST(ServerLimits, AReaderThatStopsIsCutOffByTheWriteTimeout) {
+TEST(ServerLimits, TheWriteTimeoutEndsAStalledReader) {
   ServerOptions options;
   options.write_timeout = 300ms;
   options.max_stream_bytes = 1 << 30;
@@ -73,7 +104,7 @@ TEST(ServerLimits, AReaderThatStopsIsCutOffByTheWriteTimeout) {
       [&] { return running.model.submitted() == 1 && running.model.running() == 0 && inside(running) == 0; }));
 }
 
-TEST(ServerLimits, RefusesWhatIsTooLarge) {
+TEST(ServerLimits, RefusesLargeHeadersAndBodies) {
   ServerOptions options;
   options.max_body_bytes = 1000;
   options.max_header_bytes = 1000;
@@ -86,7 +117,7 @@ TEST(ServerLimits, RefusesWhatIsTooLarge) {
     EXPECT_EQ(answer.headers.at("connection"), "close");
     EXPECT_EQ(answer.json()["error"]["type"], "invalid_request_error");
   }
-  {  // what the header says is known: whose request it was, and what its errors look like
+  {  // the header has been read, so the answer has its request ID, CORS lines and error shape
     HttpClient client(running.port());
     const HttpAnswer answer =
         client.call("POST", "/v1/messages", std::string(1001, ' '), "X-Request-Id: abc\r\nOrigin: https://a\r\n");
@@ -98,12 +129,12 @@ TEST(ServerLimits, RefusesWhatIsTooLarge) {
   {
     HttpClient client(running.port());
     EXPECT_EQ(client.post(kChatPath, std::string(3'000'000, ' ')).status,
-              413);  // the answer survives what is still sent
+              413);  // the answer arrives although the client still sends
   }
   {
     HttpClient client(running.port());
-    client.send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" + std::string(4096, ' ') +
-                "\r\n0\r\n\r\n");
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" +
+                std::string(4096, ' ') + "\r\n0\r\n\r\n");
     EXPECT_EQ(client.read_answer().status, 413);
   }
   {
@@ -114,15 +145,15 @@ TEST(ServerLimits, RefusesWhatIsTooLarge) {
   EXPECT_EQ(client.post(kChatPath, chat_body()).status, 200);
 }
 
-TEST(ServerLimits, RefusesWhatIsNotHttp) {
+TEST(ServerLimits, RefusesEverythingButHttp) {
   RunningServer running;
   for (const char* nonsense :
        {"nonsense\r\n\r\n", "GET /\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
         "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        "POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        "POST /v1/completions HTTP/1.1\r\nContent-Length: 1x\r\n\r\n",
-        "POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-        "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n"}) {
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1x\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n"}) {
     HttpClient client(running.port());
     client.send(nonsense);
     EXPECT_EQ(client.read_answer().status, 400) << nonsense;
@@ -131,25 +162,25 @@ TEST(ServerLimits, RefusesWhatIsNotHttp) {
 }
 
 // The bytes of such a body must not be taken for another request.
-TEST(ServerLimits, RefusesBodiesInCodingsThatItDoesNotKnow) {
+TEST(ServerLimits, RefusesUnknownTransferCodings) {
   RunningServer running;
   for (const std::string coding : {"gzip", "identity", "gzip, chunked", "chunked, gzip", "xchunked", ""}) {
     HttpClient client(running.port());
-    client.send("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: " + coding + "\r\n\r\n" +
+    client.send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " + coding + "\r\n\r\n" +
                 HttpClient::request("GET", "/v1/models"));
     EXPECT_EQ(client.read_answer().status, 501) << coding;
     EXPECT_EQ(client.read_to_end(), "") << coding;
   }
 }
 
-TEST(ServerLimits, TricklingClientsAreCutOffAndTold) {
+TEST(ServerLimits, TricklingClientsGetATimeoutError) {
   ServerOptions options;
   options.header_timeout = 300ms;
   options.body_timeout = 300ms;
   RunningServer running(options);
   for (const char* beginning :
-       {"GET /health HTTP/1.1\r\n", "POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{",
-        "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+       {"GET /health HTTP/1.1\r\n", "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
     HttpClient client(running.port());
     client.send(beginning);
     std::atomic<bool> closed{false};
@@ -165,7 +196,7 @@ TEST(ServerLimits, TricklingClientsAreCutOffAndTold) {
   }
 }
 
-TEST(ServerLimits, IdleConnectionsAreClosedInSilence) {
+TEST(ServerLimits, IdleConnectionsAreClosedWithoutAnAnswer) {
   ServerOptions options;
   options.idle_timeout = 200ms;
   RunningServer running(options);
@@ -175,20 +206,22 @@ TEST(ServerLimits, IdleConnectionsAreClosedInSilence) {
   EXPECT_EQ(kept.read_to_end(5s), "");
 }
 
-TEST(ServerLimits, AllBodiesTogetherAreBounded) {
+TEST(ServerLimits, BoundsTheBytesOfAllBodies) {
   ServerOptions options;
   options.max_bodies_bytes = 2 << 20;
   RunningServer running(options);
   HttpClient holder(running.port());
-  holder.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + std::string(1'500'000, ' '));
+  holder.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n" +
+              std::string(1'500'000, ' '));
   EXPECT_TRUE(eventually([&] {
     HttpClient other(running.port());
     const HttpAnswer answer = other.post(kCompletionPath, std::string(1'000'000, ' '));
     return answer.status == 503 && answer.json()["error"]["code"] == "overloaded";
   }));
-  // Not even bodies that fill all there is for them keep small ones out.
+  // Even when large bodies use up their share, small ones are accepted.
   HttpClient second(running.port());
-  second.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + std::string(300'000, ' '));
+  second.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n" +
+              std::string(300'000, ' '));
   EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
   EXPECT_EQ(HttpClient(running.port()).post(kCompletionPath, std::string(60'000, ' ')).status, 400);
   second.close();
@@ -197,12 +230,12 @@ TEST(ServerLimits, AllBodiesTogetherAreBounded) {
       [&] { return HttpClient(running.port()).post(kCompletionPath, std::string(1'000'000, ' ')).status == 400; }));
 }
 
-TEST(ServerLimits, AllAnswersTogetherAreBounded) {
+TEST(ServerLimits, BoundsTheBytesOfAllAnswers) {
   ServerOptions options;
   options.max_replies_bytes = 15 << 20;
   RunningServer running(options);
   running.model.answer = std::string(1000, 'x');
-  // Two bodies of 10 MB that nobody reads do not fit at once.
+  // Two answers of 10 MB that nobody reads do not fit together.
   const std::string body =
       R"({"echo": true, "max_tokens": 1, "n": 100, "prompt": ")" + std::string(99'000, 'x') + "\"}";
   HttpClient holder(running.port(), 4096);
@@ -217,16 +250,16 @@ TEST(ServerLimits, AllAnswersTogetherAreBounded) {
   EXPECT_TRUE(eventually([&] { return HttpClient(running.port()).post(kCompletionPath, body).status == 200; }));
 }
 
-TEST(ServerLimits, SendsContinueToThoseWhoWait) {
+TEST(ServerLimits, SendsContinueToClientsThatExpectIt) {
   RunningServer running;
   HttpClient client(running.port());
   const std::string body = chat_body();
-  client.send("POST /v1/chat/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: " +
               std::to_string(body.size()) + "\r\n\r\n");
   EXPECT_EQ(client.read_answer().status, 100);
   client.send(body);
   EXPECT_EQ(client.read_answer().status, 200);
-  HttpClient old(running.port());  // HTTP/1.0 knows no such answer
+  HttpClient old(running.port());  // HTTP/1.0 has no interim answers
   old.send("POST /v1/chat/completions HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: " +
            std::to_string(body.size()) + "\r\n\r\n");
   std::this_thread::sleep_for(50ms);
@@ -234,7 +267,7 @@ TEST(ServerLimits, SendsContinueToThoseWhoWait) {
   EXPECT_EQ(old.read_answer().status, 200);
 }
 
-TEST(ServerLimits, BeyondTheQueueIsA429WithRetryAfter) {
+TEST(ServerLimits, AFullQueueIsA429WithRetryAfter) {
   ServerOptions options;
   options.max_running = 2;
   options.max_queue = 1;
@@ -255,7 +288,7 @@ TEST(ServerLimits, BeyondTheQueueIsA429WithRetryAfter) {
   EXPECT_EQ(late.get("/health").status, 200);
   clients.clear();
   ASSERT_TRUE(eventually([&] { return inside(running) == 0; }));
-  // One that is larger than the queue runs when nothing else does.
+  // A request larger than the queue runs while nothing else does.
   EXPECT_EQ(late.post(kChatPath, chat_body(R"("n": 8, "max_tokens": 1)")).status, 200);
 }
 
@@ -273,7 +306,7 @@ TEST(ServerLimits, ARequestThatTakesTooLongIsCancelled) {
   EXPECT_TRUE(eventually([&] { return running.model.running() == 0; }));
 }
 
-TEST(ServerLimits, TheEngineKnowsTheTimeoutAndMayEndTheAnswerItself) {
+TEST(ServerLimits, TheEngineGetsTheTimeoutAndMayEndTheAnswerItself) {
   ServerOptions options;
   options.request_timeout = 90s;
   RunningServer running(options);
@@ -292,7 +325,7 @@ TEST(ServerLimits, TheEngineKnowsTheTimeoutAndMayEndTheAnswerItself) {
   EXPECT_EQ(Json::parse(events(stream.body).back())["error"]["code"], "timeout");
 }
 
-TEST(ServerLimits, AGracefulStopLetsAnswersEndAndTakesNoMore) {
+TEST(ServerLimits, AGracefulStopFinishesAnswersAndRefusesNewConnections) {
   RunningServer running;
   running.model.answer = std::string(300, 'x');
   running.model.token_time = 1ms;
@@ -336,12 +369,12 @@ TEST(ServerLimits, APortInUseIsAClearError) {
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("in use"), std::string::npos) << e.what();
   }
-  options.host = "no.such.host.invalid";
+  options.hosts = {"no.such.host.invalid"};
   EXPECT_THROW(Server(model, options), Error);
 }
 
-// Every phase of a request is one a client can vanish in.
-TEST(ServerLimits, ClientsThatVanishAnywhereLeaveNothingBehind) {
+// A client can vanish in every phase of its request.
+TEST(ServerLimits, VanishedClientsLeaveNothingBehind) {
   RunningServer running;
   running.model.answer = std::string(40, 'x');
   running.model.token_time = 100us;

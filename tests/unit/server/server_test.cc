@@ -1,4 +1,4 @@
-// The server over loopback: what it answers.
+// The server over loopback: its answers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ TEST(Server, AnswersAChat) {
   EXPECT_EQ(running.model.last_sampling(), (SamplingParams{.temperature = 0, .seed = 7}));
 }
 
-TEST(Server, DrawsASeedForEachRequestThatHasNone) {
+TEST(Server, DrawsASeedForEachRequestWithoutOne) {
   RunningServer running;
   HttpClient client(running.port());
   client.post(kChatPath, chat_body());
@@ -53,7 +53,7 @@ TEST(Server, AnswersSeveralPromptsAndChoicesInOrder) {
   EXPECT_EQ(json["usage"]["completion_tokens"], 12);
 }
 
-TEST(Server, StreamsAChatAndKeepsTheConnection) {
+TEST(Server, StreamsAChatAndKeepsTheConnectionOpen) {
   RunningServer running;
   HttpClient client(running.port());
   for (int round = 0; round < 3; ++round) {
@@ -117,7 +117,7 @@ TEST(Server, AnswersPipelinedRequestsInOrder) {
   }
 }
 
-TEST(Server, TellsItsModels) {
+TEST(Server, ListsItsModels) {
   RunningServer running({{.model_names = {"org/a b", "second"}}});
   HttpClient client(running.port());
   const Json list = client.get("/v1/models").json();
@@ -131,7 +131,7 @@ TEST(Server, TellsItsModels) {
   EXPECT_EQ(client.post(kChatPath, chat_body(R"("model": "scripted")")).status, 404);
 }
 
-TEST(Server, HealthAndMetrics) {
+TEST(Server, ReportsHealthAndMetrics) {
   RunningServer running;
   HttpClient client(running.port());
   EXPECT_EQ(client.get("/health").body, R"({"status":"ok"})");
@@ -168,7 +168,7 @@ TEST(Server, HealthAndMetrics) {
   }
 }
 
-TEST(Server, SaysWhatIsWrongAndKeepsTheConnection) {
+TEST(Server, ExplainsErrorsAndKeepsTheConnectionOpen) {
   RunningServer running;
   HttpClient client(running.port());
   const HttpAnswer nothing = client.get("/v2/nothing");
@@ -181,7 +181,7 @@ TEST(Server, SaysWhatIsWrongAndKeepsTheConnection) {
   EXPECT_EQ(client.call("BREW", "/health").status, 405);
   EXPECT_EQ(client.post(kChatPath, "{").status, 400);
   EXPECT_EQ(client.post(kChatPath, chat_body(R"("tools": [{}])")).error_param(), "tools");
-  EXPECT_EQ(client.post(kChatPath, R"({"messages": [{"role": "refuse", "content": ""}]})").json()["error"]["message"],
+  EXPECT_EQ(client.post(kChatPath, R"({"messages": [{"role": "user", "content": "refuse"}]})").json()["error"]["message"],
             "roles must alternate");
   EXPECT_EQ(client.post(kCompletionPath, R"({"prompt": ""})").error_param(), "prompt");
   EXPECT_EQ(client.post(kCompletionPath, "{\"prompt\": \"" + std::string(100'000, 'x') + "\"}").json()["error"]["code"],
@@ -194,7 +194,7 @@ TEST(Server, SaysWhatIsWrongAndKeepsTheConnection) {
   EXPECT_EQ(running.server->service().admission()->inside(), 0);
 }
 
-TEST(Server, TakesPathsAsUrlsAndPercentEncoded) {
+TEST(Server, AcceptsUrlsAndPercentEncodedPaths) {
   ServerOptions options;
   options.model_names = {"a/b c"};
   RunningServer running(options);
@@ -209,7 +209,7 @@ TEST(Server, TakesPathsAsUrlsAndPercentEncoded) {
   }
 }
 
-TEST(Server, PassesRequestIdsOn) {
+TEST(Server, ReturnsTheRequestId) {
   RunningServer running;
   HttpClient client(running.port());
   EXPECT_EQ(client.call("GET", "/health", {}, "X-Request-Id: abc-1\r\n").headers.at("x-request-id"), "abc-1");
@@ -218,7 +218,7 @@ TEST(Server, PassesRequestIdsOn) {
   EXPECT_EQ(drawn.size(), 32u);
 }
 
-TEST(Server, TellsEngineErrorsAsAStatusWhereItCan) {
+TEST(Server, ReportsEngineErrorsAsAStatusBeforeAStreamBegins) {
   RunningServer running;
   running.model.fail_at_token = 0;
   HttpClient client(running.port());
@@ -229,7 +229,7 @@ TEST(Server, TellsEngineErrorsAsAStatusWhereItCan) {
   }
 }
 
-TEST(Server, EndsABrokenStreamWithAnErrorAndNotWithDone) {
+TEST(Server, EndsAFailedStreamWithAnErrorInsteadOfDone) {
   RunningServer running;
   running.model.fail_at_token = 3;
   running.model.token_time = std::chrono::milliseconds(20);  // so that the stream has begun
@@ -242,7 +242,7 @@ TEST(Server, EndsABrokenStreamWithAnErrorAndNotWithDone) {
   EXPECT_NE(client.read_to_end(), std::nullopt);
 }
 
-TEST(Server, SubmitErrorsCancelTheOtherPrompts) {
+TEST(Server, CancelsTheOtherPromptsAfterASubmitError) {
   RunningServer running;
   running.model.endless = true;
   running.model.on_submit = [](const Request& request) {
@@ -256,7 +256,7 @@ TEST(Server, SubmitErrorsCancelTheOtherPrompts) {
   EXPECT_EQ(running.model.cancels(), 2);
 }
 
-TEST(Server, SixtyFourClientsEachGetTheirOwnAnswer) {
+TEST(Server, GivesEachOf64ClientsItsOwnAnswer) {
   ServerOptions options;
   options.threads = 2;
   RunningServer running(options);
@@ -289,6 +289,45 @@ TEST(Server, SixtyFourClientsEachGetTheirOwnAnswer) {
   }
   for (std::thread& thread : clients) thread.join();
   EXPECT_EQ(right, 256);
+}
+
+TEST(Server, ShowsAPageAtTheRoot) {
+  ServerOptions options;
+  options.model_names = {"a<b>&\"c"};
+  options.version = "1.2";
+  RunningServer running(options);
+  HttpClient client(running.port());
+  const HttpAnswer page = client.call("GET", "/", {}, "X-Request-Id: 1\r\n");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  for (const char* part : {"Quire 1.2", "a&lt;b&gt;&amp;&quot;c", "<code>http://127.0.0.1/v1</code>", "/metrics",
+                           "/openapi.json", "/health"}) {
+    EXPECT_NE(page.body.find(part), std::string::npos) << part << page.body;
+  }
+  EXPECT_EQ(page.body.find("<script"), std::string::npos);
+  EXPECT_EQ(client.post("/", "{}").status, 405);
+  options.api_keys = {"sk-1"};
+  RunningServer closed(options);
+  const std::string secretive = HttpClient(closed.port()).get("/").body;
+  EXPECT_NE(secretive.find("API key"), std::string::npos);
+  EXPECT_EQ(secretive.find("a&lt;"), std::string::npos);
+  EXPECT_EQ(secretive.find("1.2"), std::string::npos);
+}
+
+TEST(Server, AnswersSmallRequestsWhileALargeBodyIsPrepared) {
+  RunningServer running;
+  std::atomic<bool> begun{false}, finish{false};
+  running.model.on_encode = [&](std::string_view text) {
+    if (text.size() < 70'000) return;
+    begun = true;
+    while (!finish) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  HttpClient large(running.port());
+  large.send(HttpClient::request("POST", kCompletionPath, "{\"prompt\": \"" + std::string(70'000, 'x') + "\"}"));
+  ASSERT_TRUE(eventually([&] { return begun.load(); }));
+  EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
+  finish = true;
+  EXPECT_EQ(large.read_answer().status, 200);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A folder for a test's files, gone with the test; and certificates for it.
+// A folder for a test's files, removed after the test, and certificates to put into it.
 #pragma once
 
 #include <openssl/evp.h>
@@ -35,7 +35,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// cert.pem and key.pem, which has the passphrase if there is one: self-signed, for `name`.
+// Writes cert.pem, self-signed for `name`, and key.pem, encrypted if there is a passphrase.
 inline void write_certificate(const TemporaryFolder& folder, const std::string& name,
                               const char* passphrase = nullptr) {
   EVP_PKEY* key = EVP_EC_gen("P-256");

@@ -1,4 +1,4 @@
-// HTTPS over loopback: what HTTP does, through TLS; and what goes wrong before there is a session.
+// HTTPS over loopback: everything that HTTP does, and failures before a session begins.
 #include "server/http/tls.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class TlsTest : public ::testing::Test {
     options.ssl_keyfile = folder.path("key.pem");
     return options;
   }
-  // Whom the server says to be.
+  // The name in the server's certificate.
   static std::string common_name(uint16_t port) {
     HttpClient client(port);
     if (!client.start_tls()) return "no session";
@@ -45,7 +45,7 @@ TEST_F(TlsTest, AnswersThroughTls) {
   EXPECT_EQ(client.post(kChatPath, chat_body()).json()["choices"][0]["message"]["content"], "Hello");
   const HttpAnswer stream = client.post(kChatPath, chat_body(R"("stream": true)"));
   EXPECT_EQ(events(stream.body).back(), "[DONE]");
-  // Larger than a TLS record and than the socket's buffers; pipelined behind it another.
+  // Larger than a TLS record and the socket's buffers, followed by a pipelined request.
   const std::string large = "{\"prompt\": \"" + std::string(90'000, 'x') + R"(", "echo": true})";
   client.send(HttpClient::request("POST", kCompletionPath, large) + HttpClient::request("GET", "/health"));
   EXPECT_EQ(client.read_answer().json()["choices"][0]["text"].get<std::string>().size(), 90'005u);
@@ -67,6 +67,19 @@ TEST_F(TlsTest, AClientThatLeavesCancelsItsRequest) {
   }
 }
 
+TEST_F(TlsTest, AClientThatSendsCloseNotifyStillGetsItsAnswer) {
+  RunningServer running(options());
+  running.model.token_time = 20ms;
+  HttpClient client(running.port());
+  ASSERT_TRUE(client.start_tls());
+  client.send(HttpClient::request("POST", kChatPath, chat_body()));
+  SSL_shutdown(client.tls());
+  HttpAnswer answer = client.read_answer();
+  if (answer.status == 100) answer = client.read_answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.whole);
+}
+
 TEST_F(TlsTest, ASlowReaderIsCancelledAtTheBufferLimit) {
   ServerOptions limited = options();
   limited.max_stream_bytes = 64 << 10;
@@ -77,11 +90,11 @@ TEST_F(TlsTest, ASlowReaderIsCancelledAtTheBufferLimit) {
   ASSERT_TRUE(client.start_tls());
   client.send(HttpClient::request("POST", kChatPath, chat_body(R"("stream": true, "max_tokens": 100000000)")));
   EXPECT_TRUE(eventually([&] { return running.model.cancels() > 0 && running.model.running() == 0; }));
-  // What could not be written was tried again, and is whole.
+  // Writes that had to be retried are complete.
   EXPECT_EQ(Json::parse(events(client.read_answer().body).back())["error"]["code"], "slow_reader");
 }
 
-TEST_F(TlsTest, TellsThoseWhoSpeakHttp) {
+TEST_F(TlsTest, ExplainsItselfToHttpClients) {
   RunningServer running(options());
   HttpClient client(running.port());
   const HttpAnswer answer = client.get("/health");
@@ -90,7 +103,7 @@ TEST_F(TlsTest, TellsThoseWhoSpeakHttp) {
   EXPECT_NE(client.read_to_end(), std::nullopt);
 }
 
-TEST_F(TlsTest, EndsWhatIsNoHandshake) {
+TEST_F(TlsTest, ClosesConnectionsWithoutAHandshake) {
   RunningServer running(options());
   for (const std::string& nonsense : {std::string("nonsense\r\n\r\n"), std::string(300, '\0'), std::string(300, '\x16'),
                                       std::string("\x16\x03\x01\x00\x05\x01\x00\x00\x01\xff", 10)}) {
@@ -104,7 +117,7 @@ TEST_F(TlsTest, EndsWhatIsNoHandshake) {
   EXPECT_EQ(client.get("/health").status, 200);
 }
 
-TEST_F(TlsTest, ASlowHandshakeIsCutOff) {
+TEST_F(TlsTest, ASlowHandshakeTimesOut) {
   ServerOptions hasty = options();
   hasty.header_timeout = 300ms;
   RunningServer running(hasty);
@@ -125,7 +138,7 @@ TEST_F(TlsTest, AStopEndsHandshakesAndIdleSessions) {
   running.join();
 }
 
-TEST_F(TlsTest, ReadsTheCertificateAgainOnSighup) {
+TEST_F(TlsTest, ReloadsTheCertificateOnSighup) {
   RunningServer running(options(), [](Server& server) { server.obey_signals(); });
   EXPECT_EQ(common_name(running.port()), "first");
   HttpClient before(running.port());
@@ -141,7 +154,7 @@ TEST_F(TlsTest, ReadsTheCertificateAgainOnSighup) {
   EXPECT_EQ(common_name(running.port()), "second");
 }
 
-TEST_F(TlsTest, SaysWhichFileIsWrong) {
+TEST_F(TlsTest, NamesTheWrongFile) {
   const auto error_of = [&](const std::string& certificate, const std::string& key) -> std::string {
     try {
       Tls(certificate, key);

@@ -87,7 +87,7 @@ TEST(Steps, EndWhenTheyTakeTooLong) {
   EXPECT_THROW(AddedTokens({{.content = std::string(100000, 'a')}}, AddedTokens::Order::kLeftmostLongest), Error);
   const AddedTokens space({{.content = " ", .id = 1, .rstrip = true}}, AddedTokens::Order::kLeftmostLongest);
   std::vector<Fragment> fragments;
-  space.split(std::string(1000000, ' '), true, fragments);
+  space.split(std::string(1000000, ' '), {}, fragments);
   EXPECT_EQ(fragments.front().text.size(), 1000000u);
 }
 
@@ -201,7 +201,7 @@ TEST(Normalizer, OrdersAMegabyteOfMarks) {  // quadratic time would take hours
 
 Words fragments(const AddedTokens& added, std::string_view text, bool parse_special = true) {
   std::vector<Fragment> found;
-  added.split(text, parse_special, found);
+  added.split(text, {.parse = parse_special}, found);
   Words result;
   for (const Fragment& f : found) {
     result.push_back(f.id == kNoToken ? std::string(f.text)

@@ -1,0 +1,12 @@
+# find_package(Quire): the target Quire::engine, with the headers quire/*.h.
+include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(fmt)
+find_dependency(spdlog)
+find_dependency(PkgConfig)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+include(${CMAKE_CURRENT_LIST_DIR}/QuireTargets.cmake)

@@ -1,0 +1,58 @@
+// quire list: the models that have a name.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <string>
+
+#include "cli/commands.h"
+#include "model/registry.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string size_of(const fs::path& file) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  return error ? "unreadable" : fmt::format("{} MiB", (bytes + (1 << 20) - 1) >> 20);
+}
+
+void list_models() {
+  const fs::path folder = model_folder();
+  std::set<std::string> known;
+  fmt::print("Known models (use the name with -m; ./dev fetch NAME downloads one):\n");
+  for (const RegisteredModel& model : registered_models()) {
+    known.insert(model.file);
+    std::error_code ignored;
+    const bool here = fs::exists(folder / model.file, ignored);
+    fmt::print("  {:<14}{:<40}{}\n", model.name, model.title,
+               here ? "downloaded, " + size_of(folder / model.file) : "not downloaded");
+  }
+  std::set<std::string> others;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!known.contains(name) && (entry.path().extension() == ".gguf" || fs::exists(entry.path() / "config.json", ignored)))
+      others.insert(name);
+  }
+  if (!others.empty()) fmt::print("Other models in {} (use the path with -m):\n", folder.string());
+  for (const std::string& name : others) {
+    const fs::path path = folder / name;
+    fmt::print("  {}{}\n", path.string(), fs::is_directory(path, ignored) ? "" : "  " + size_of(path));
+  }
+}
+
+}  // namespace
+
+void add_list_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("list", "List the models known by name, and what is downloaded");
+  command->footer("The folder of downloaded models is $QUIRE_MODELS, or else ~/.cache/quire/models.");
+  command->callback([] { list_models(); });
+}
+
+}  // namespace quire

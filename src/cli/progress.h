@@ -1,0 +1,41 @@
+// One line on standard error that shows how far a long task is.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// The line is rewritten in place and erased when the object dies, so results and errors stand alone. Shows nothing
+// unless `descriptor` is a terminal. Repaints at most ten times a second. Has no thread of its own: a stage that
+// reports nothing shows only its name.
+class Progress {
+ public:
+  explicit Progress(int descriptor = STDERR_FILENO);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Begins a stage and shows its name: "loading smollm2 ...".
+  void stage(std::string name);
+  // "measuring: 3 of 40, 25 s left; NOTE". The time left assumes that steps of a stage take equally long.
+  void step(size_t done, size_t total, std::string_view note = {});
+  // Erases the line, for other output on the terminal.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void paint(std::string line);
+
+  const int descriptor_;
+  const bool terminal_;
+  bool shown_ = false;
+  std::string stage_;
+  Clock::time_point began_, painted_;
+};
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+#include "engine/logits_stage.h"
+
+namespace quire {
+namespace {
+
+std::optional<Sampled> next_token(const Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
+  if (s.request->max_new_tokens == 0) return std::nullopt;
+  return quire::sample(s.request->sampling, s.sample_row(logits, s.choice), scratch);
+}
+
+}  // namespace
+
+LogitsStage::LogitsStage(Team& team, int vocab)
+    : team_(team), vocab_(static_cast<size_t>(vocab)), scratch_(static_cast<size_t>(team.size())) {}
+
+std::optional<Sampled> LogitsStage::sample_choice(size_t i, const Sequence& choice, std::span<const float> logits) {
+  const auto row = logits.subspan(i * vocab_, vocab_);
+  copy_.assign(row.begin(), row.end());
+  return next_token(choice, copy_, scratch_[0]);
+}
+
+void LogitsStage::sample(std::span<float> logits) {
+  team_.for_tiles(static_cast<int>(rows_.size()), [&](int tile, int thread) {
+    const auto i = static_cast<size_t>(tile);
+    Row& row = rows_[i];
+    const Sequence& s = *row.sequence;
+    if (s.ended()) return;
+    const auto row_logits = logits.subspan(i * vocab_, vocab_);
+    try {
+      if (row.samples) {
+        row.sampled = next_token(s, row_logits, scratch_[static_cast<size_t>(thread)]);
+      } else {
+        row.sampled = describe_token(row_logits, s.tokens[static_cast<size_t>(row.position) + 1],
+                                     *s.request->sampling.prompt_logprobs);
+      }
+    } catch (...) {
+      row.failure = std::current_exception();
+    }
+  });
+}
+
+}  // namespace quire

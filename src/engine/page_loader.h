@@ -1,0 +1,66 @@
+// Reads pages from the page store into the KV cache while other sequences run.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/memory.h"
+#include "engine/page_cache.h"
+
+namespace quire {
+
+// A sequence that loads has s.cached.load.active set and computes nothing. Pages are requested a few at a time and get
+// their place in the KV cache when they are requested, so no step moves an unbounded number of pages. A load is given
+// up about a second after computing its pages would have finished; pages up to the first missing one are kept. Used by
+// the engine's thread alone.
+class PageLoader {
+ public:
+  PageLoader(PageCache& cache, KvMemory& kv);
+
+  // Starts loading the s.cached.loads pages that PageCache::look_up found in the store. Releasing or ending the
+  // sequence cancels the load.
+  void start(Sequence& s);
+  // Copies pages that have arrived into the KV cache, requests more, and finishes loads. `find` returns a sequence by
+  // id, or nullptr if it has ended.
+  void poll(const std::function<Sequence*(SequenceId)>& find);
+  // Blocks until there may be something to poll, for a few milliseconds at most.
+  void wait();
+
+  // A load was given up while the store was reading, and no read has completed since.
+  bool disk_hangs() const { return hangs_; }
+  uint64_t loaded_pages() const { return loaded_; }
+
+  // Size of the read buffers.
+  static size_t memory_bytes(size_t page_bytes);
+
+ private:
+  struct Slot {  // of the read buffers
+    SequenceId id{};
+    uint32_t epoch = 0;
+    int page = 0;
+    bool busy = false;
+  };
+  struct Loading {
+    SequenceId id;
+    uint32_t epoch;
+  };
+
+  std::span<std::byte> buffer(size_t slot) const;
+  void request_pages(Sequence& s);
+  void give_up(Sequence& s);
+  bool finish(Sequence& s);
+
+  PageCache& cache_;
+  KvMemory& kv_;
+  std::shared_ptr<LargeBuffer> buffers_;  // [slots][page bytes]; shared with reads that never return
+  std::vector<Slot> slots_;               // empty without a store
+  std::vector<PageStore::Completed> completed_;
+  std::vector<Loading> loading_;
+  int copied_ = 0;  // pages of host memory copied in this step
+  bool hangs_ = false;
+  uint32_t epoch_ = 0;
+  uint64_t loaded_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+// A request inside the engine: what was asked for, and how far it is.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "quire/engine.h"
+#include "sampling/stop.h"
+
+namespace quire {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+// Short enough that a std::string of it does not allocate.
+inline constexpr const char* kOutOfMemory = "out of memory";
+
+// Shared by the n sequences of a request. Three fields of Request are moved out: the prompt into the first sequence,
+// sampling.stop into `stops`, and sampling.bad_words become banned_runs.
+struct RequestState : Request {
+  RequestState() = default;
+  explicit RequestState(Request request) : Request(std::move(request)) {}
+
+  RequestId id{};
+  Engine::Callback callback;
+  TokenIds end_tokens;    // the model's; none with ignore_eos
+  TokenIds banned_early;  // end and stop tokens, banned until min_tokens are generated
+  std::vector<StopString> stops;
+  int prompt_tokens = 0;
+  int max_new_tokens = 0;
+  Clock::time_point submitted;
+  Clock::time_point deadline = Clock::time_point::max();
+
+  // From here on only the engine's thread writes.
+  static constexpr int kNoTenant = -1;
+  int tenant_number = kNoTenant;  // in TenantShares
+  int choices_left = 0;           // that have not ended
+  bool cancelled = false;
+  bool begun = false;  // a step has computed some of it; sets the next two
+  Clock::time_point started;
+  int cached_tokens = 0;  // of the prompt
+
+  std::vector<OutputToken> prompt_logprobs;  // by position, filled as the prompt is computed
+  std::vector<float> hidden;                 // with pooling: sum of hidden states, or the last token's
+};
+
+// Everything a valid request needs that can be allocated in advance, so that few allocations are left to the engine's
+// thread. `model_end_tokens`: end-of-generation tokens; banned_runs replaces bad_words and must be set.
+std::shared_ptr<RequestState> prepare(Request request, Engine::Callback callback, const TokenIds& model_end_tokens,
+                                      int max_model_len);
+
+}  // namespace quire

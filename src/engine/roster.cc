@@ -1,0 +1,111 @@
+#include "engine/roster.h"
+
+#include <algorithm>
+
+namespace quire {
+
+Roster::Roster(PageCache& cache, TenantShares& shares, int max_running)
+    : cache_(cache), shares_(shares), max_running_(max_running) {}
+
+Sequence* Roster::find(SequenceId id) {
+  for (Sequences* list : {&running_, &waiting_}) {
+    const auto at = std::find_if(list->begin(), list->end(), [&](const Sequence& s) { return s.id == id; });
+    if (at != list->end()) return at->ended() ? nullptr : &*at;
+  }
+  return nullptr;
+}
+
+void Roster::add(Sequences&& arrived) {
+  while (!arrived.empty()) {
+    waiting_.splice(waiting_.end(), arrived, arrived.begin());
+    Sequence& s = waiting_.back();
+    s.id = SequenceId{++last_id_};
+    attempt(s, [&] {
+      cache_.begin(s);
+      s.request->tenant_number = shares_.enter(s.request->tenant);
+    });
+  }
+}
+
+bool Roster::add_choice(Sequences& choices, bool may_run) {
+  choices.front().id = SequenceId{++last_id_};
+  const bool runs = may_run && !full();
+  if (runs) {
+    running_.splice(running_.end(), choices, choices.begin());
+  } else {
+    insert_waiting(choices, choices.begin());
+  }
+  return runs;
+}
+
+void Roster::admit(Sequences::iterator s) { running_.splice(running_.end(), waiting_, s); }
+
+void Roster::preempt(Sequences::iterator s) {
+  cache_.release(*s);
+  insert_waiting(running_, s);
+}
+
+void Roster::insert_waiting(Sequences& from, Sequences::iterator s) {
+  const auto after = std::find_if(waiting_.begin(), waiting_.end(), [&](const Sequence& other) {
+    return !other.ended() && other.request->id > s->request->id;
+  });
+  waiting_.splice(after, from, s);
+}
+
+void Roster::cancel(RequestId id) {
+  for (Sequences* list : {&running_, &waiting_}) {
+    for (Sequence& s : *list) {
+      if (!s.ended() && s.request->id == id) s.request->cancelled = true;
+    }
+  }
+}
+
+void Roster::choice_ended(RequestState& r) {
+  if (--r.choices_left == 0 && r.tenant_number != RequestState::kNoTenant) shares_.leave(r.tenant_number);
+  ++finished_;
+}
+
+void Roster::end(Sequence& s, FinishReason reason, std::string_view error) {
+  s.finish(reason, error);
+  while (s.forks_pending && s.choice + 1 < s.request->sampling.n) {
+    choice_ended(*s.request);
+    ++s.choice;
+    s.finish(reason, error);
+  }
+  leave(s);
+}
+
+void Roster::leave(Sequence& s) {
+  cache_.release(s);
+  choice_ended(*s.request);
+  s.request = nullptr;
+}
+
+void Roster::end_unwanted() {
+  const auto now = Clock::now();
+  for (Sequences* list : {&running_, &waiting_}) {
+    for (Sequence& s : *list) {
+      if (s.ended()) continue;
+      const bool late = now >= s.request->deadline;
+      if (late || s.request->cancelled) end(s, late ? FinishReason::kTimeout : FinishReason::kCancelled);
+    }
+  }
+  remove_ended();
+}
+
+void Roster::end_all(FinishReason reason, std::string_view error) {
+  for (Sequences* list : {&running_, &waiting_}) {
+    for (Sequence& s : *list) {
+      if (!s.ended()) end(s, reason, error);
+    }
+  }
+  remove_ended();
+}
+
+void Roster::remove_ended() {
+  for (Sequences* list : {&running_, &waiting_}) {
+    list->remove_if([](const Sequence& s) { return s.ended(); });
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,85 @@
+#include "server/api/answer_parts.h"
+
+#include <charconv>
+#include <numeric>
+
+namespace quire {
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+void append_json_string(std::string_view text, std::string& out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += "\\u00";
+          out += kHex[c >> 4 & 15];
+          out += kHex[c & 15];
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+void append_typed_event(const Json& data, std::string& out) {
+  out += "event: " + data["type"].get_ref<const std::string&>() + "\ndata: " + dump(data) + "\n\n";
+}
+
+std::string_view finish_name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
+
+Json stop_reason_json(const std::string& reason, bool by_token) {
+  int id = 0;
+  const auto [end, error] = std::from_chars(reason.data(), reason.data() + reason.size(), id);
+  const bool whole = error == std::errc() && end == reason.data() + reason.size();
+  return by_token && whole ? Json(id) : Json(reason);
+}
+
+Json token_ids_json(const std::vector<OutputToken>& tokens) {
+  Json ids = Json::array();
+  for (const OutputToken& token : tokens) ids.push_back(token.id);
+  return ids;
+}
+
+void UsageSum::add(size_t choice, const Output& output) {
+  completion[choice] += static_cast<int>(output.tokens.size());
+  if (output.finish == FinishReason::kNone) return;
+  completion[choice] = output.usage.completion_tokens;
+  cached[choice] = output.usage.cached_tokens;
+}
+
+int UsageSum::completion_tokens() const { return std::accumulate(completion.begin(), completion.end(), 0); }
+
+int UsageSum::cached_tokens(int n) const {
+  int sum = 0;
+  for (size_t i = 0; i < cached.size(); i += static_cast<size_t>(n)) sum += cached[i];
+  return sum;
+}
+
+Json usage_json(const ResponseHead& head, const UsageSum& sum) {
+  const int completion = sum.completion_tokens();
+  return {{"prompt_tokens", head.prompt_tokens},
+          {"completion_tokens", completion},
+          {"total_tokens", head.prompt_tokens + completion},
+          {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n())}}}};
+}
+
+}  // namespace quire

@@ -1,0 +1,74 @@
+#include "server/api/home_page.h"
+
+#include <fmt/format.h>
+
+namespace quire {
+namespace {
+
+// {0} title, {1} what runs here, {2} URL of the server, {3} line of the key's header, {4} the request's model
+constexpr std::string_view kPage = R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{0}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark; }}
+pre {{ padding: .8rem; overflow-x: auto; border: 1px solid #8886; border-radius: 6px; }}
+td {{ padding-right: 1rem; }}
+</style>
+</head>
+<body>
+<h1>{0}</h1>
+<p>{1}</p>
+<table>
+<tr><td>Base URL for OpenAI clients</td><td><code>{2}/v1</code></td></tr>
+<tr><td>Base URL for Anthropic clients</td><td><code>{2}</code></td></tr>
+</table>
+<pre>curl {2}/v1/chat/completions \
+  -H 'Content-Type: application/json' \{3}
+  -d '{{{4}"messages": [{{"role": "user", "content": "Hello"}}]}}'</pre>
+<p><a href="/openapi.json">API description</a> · <a href="/metrics">metrics</a> · <a href="/health">health</a></p>
+</body>
+</html>
+)html";
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Reply home_page(const HomePage& page) {
+  const bool open = !page.model.empty();
+  const std::string model = escaped(page.model);
+  const std::string title = page.version.empty() ? "Quire" : fmt::format("Quire {}", escaped(page.version));
+  const std::string about =
+      open ? fmt::format("This server runs the model <b>{}</b>.", model) : "This server needs an API key.";
+  const std::string_view key = open ? "" : "\n  -H 'Authorization: Bearer KEY' \\";
+  const std::string field = open ? fmt::format("\"model\": \"{}\", ", model) : "";
+  return {.body = fmt::format(kPage, title, about, escaped(page.url), key, field),
+          .content_type = "text/html; charset=utf-8",
+          .headers = {{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"}}};
+}
+
+}  // namespace quire

@@ -1,0 +1,19 @@
+// The page at "/": tells people in a browser what runs here and how to use it.
+#pragma once
+
+#include <string_view>
+
+#include "server/api/service.h"
+
+namespace quire {
+
+struct HomePage {
+  std::string_view url;      // of the server: "http://127.0.0.1:8080"
+  std::string_view version;  // empty: not shown
+  std::string_view model;    // empty: not shown, and an API key is needed
+};
+
+// One HTML document without scripts and without anything from elsewhere.
+Reply home_page(const HomePage& page);
+
+}  // namespace quire

@@ -1,0 +1,151 @@
+// From a request's body to the work of the engine.
+#include <algorithm>
+#include <utility>
+
+#include "server/api/answer_parts.h"
+#include "server/api/bounds.h"
+#include "server/api/service.h"
+
+namespace quire {
+namespace {
+
+std::string_view id_prefix(Api api) {
+  switch (api) {
+    case Api::kChat:
+      return "chatcmpl-";
+    case Api::kResponse:
+      return "resp_";
+    case Api::kMessage:
+      return "msg_";
+    default:
+      return "cmpl-";
+  }
+}
+
+std::string_view prompt_field(const ApiRequest& request) {
+  if (request.api == Api::kResponse || request.api == Api::kEmbedding) return "input";
+  return request.prompts.empty() ? "messages" : "prompt";
+}
+
+void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInfo& model) {
+  if (prompt_tokens == 0) throw bad_request(prompt_field(request), "is empty; the model needs at least one token");
+  if (std::cmp_less_equal(prompt_tokens, longest_prompt(request, model))) return;
+  ApiError error = bad_request(prompt_field(request), "has {} tokens; with the answer at most {} are possible here",
+                               prompt_tokens, model.max_model_len);
+  error.code = "context_length_exceeded";
+  throw error;
+}
+
+}  // namespace
+
+Job Service::prepare(Api api, std::string_view body, const std::string& tenant) {
+  try {
+    ApiRequest request = parse_api_request(api, body, limits());
+    log_once(request.without_effect);
+    switch (api) {
+      case Api::kTokenize:
+        return tokenization(request);
+      case Api::kDetokenize:
+        return detokenization(request);
+      case Api::kCountTokens:
+        return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
+      default:
+        return generation(std::move(request), tenant);
+    }
+  } catch (...) {
+    throw current_api_error();
+  }
+}
+
+Places Service::admit(const std::string& tenant, int answers) {
+  if (const int places = admission_->enter(tenant, answers)) return {admission_, tenant, places, answers};
+  metrics_->request_rejected();
+  ApiError full(429,
+                fmt::format("the queue is full: at most {} answers may run and {} wait{}; try again later",
+                            options_.max_running, options_.max_queue,
+                            options_.needs_key ? ", and each API key may use as many places as it leaves free" : ""),
+                "rate_limit_error", {}, "queue_full");
+  full.retry_after = 1;
+  throw full;
+}
+
+Job Service::generation(ApiRequest request, const std::string& tenant) {
+  const size_t prompts = request.prompts.empty() ? 1 : request.prompts.size();
+  const int answers = static_cast<int>(prompts) * request.sampling.n;
+  bound_parameters(request.sampling, answers);
+  Job job{.stream = request.stream, .choices = answers};
+  job.places = admit(tenant, answers);  // before tokenizing, so that a refusal costs little
+
+  const ModelInfo& model = completer_.info();
+  ResponseHead head{.id = fmt::format("{}{:016x}{:016x}", id_prefix(request.api), random_u64(), random_u64()),
+                    .created = unix_seconds(),
+                    .prompts = static_cast<int>(prompts)};
+  const std::vector<std::string> bad_words = std::exchange(request.sampling.bad_words, {});
+  if (!bad_words.empty()) request.banned_runs = completer_.spellings(bad_words);  // once for all prompts
+  request.tenant = tenant;
+  for (size_t i = 0; i < prompts; ++i) {
+    TokenIds ids = encode(request, i);
+    const auto keep = request.truncate_prompt_tokens;
+    const bool truncated = keep && std::cmp_greater(ids.size(), *keep);
+    if (truncated) ids.erase(ids.begin(), ids.end() - *keep);
+    require_fit(request, ids.size(), model);
+    if (request.echo) {
+      const auto* text = std::get_if<std::string>(&request.prompts[i]);
+      head.echo.push_back(text && !truncated ? *text : completer_.decode(ids));
+    }
+    if (request.return_token_ids) head.prompt_ids.push_back(ids);
+    head.prompt_tokens += static_cast<int>(ids.size());
+    Request& made = job.requests.emplace_back(request);
+    made.prompt = std::move(ids);
+    if (!request.has_seed) made.sampling.seed = random_u64();
+  }
+  request.prompts.clear();
+  request.chat = {};
+  head.request = std::move(request);
+  bound_response(head, model.max_model_len, job.requests);
+  job.prompt_bytes = prompt_output_bytes(job.requests, model.hidden);
+  job.answer =
+      make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
+  return job;
+}
+
+TokenIds Service::encode(const ApiRequest& request, size_t index) const {
+  if (request.prompts.empty()) return completer_.encode_chat(request.chat);
+  const Prompt& prompt = request.prompts[index];
+  if (const auto* ids = std::get_if<TokenIds>(&prompt)) return *ids;
+  const EncodeOptions options{.add_special = request.add_special_tokens,
+                              .parse_special = request.parse_special.value_or(true)};
+  if (const auto* text = std::get_if<std::string>(&prompt)) return completer_.encode(*text, options);
+  TokenIds all;
+  for (const PromptPiece& piece : std::get<MixedPrompt>(prompt)) {
+    const auto* text = std::get_if<std::string>(&piece);
+    const TokenIds ids = text ? completer_.encode(*text, {.add_special = options.add_special && all.empty(),
+                                                          .parse_special = options.parse_special})
+                              : std::get<TokenIds>(piece);
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return all;
+}
+
+Job Service::tokenization(const ApiRequest& request) const {
+  const TokenIds ids = encode(request, 0);
+  // Written by hand: a body may yield millions of tokens, and a Json of their strings takes ten times their bytes.
+  std::string body = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}],"token_strs":)", ids.size(),
+                                 completer_.info().max_model_len, fmt::join(ids, ","));
+  if (request.return_token_strs) {
+    body += '[';
+    for (const TokenId id : ids) body += dump(completer_.token_text(id)) + ',';
+    if (!ids.empty()) body.pop_back();
+    body += ']';
+  } else {
+    body += "null";
+  }
+  body += '}';
+  return {.answer = ready_answer(std::move(body))};
+}
+
+Job Service::detokenization(const ApiRequest& request) const {
+  return {.answer = ready_answer(dump({{"prompt", completer_.decode(std::get<TokenIds>(request.prompts.front()))}}))};
+}
+
+}  // namespace quire

@@ -1,0 +1,205 @@
+// How a connection answers a request that has been read.
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "server/api/metrics.h"
+#include "server/http/connection.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr size_t kSmallBody = 64 << 10;  // takes a few milliseconds to prepare
+
+ApiError timeout_error() {
+  return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};
+}
+ApiError stopping_error() { return {503, "the server is stopping", "server_error", {}, "stopping"}; }
+ApiError slow_reader_error(const ServerOptions& options) {
+  return {500,
+          fmt::format("the client reads too slowly: more than {} bytes waited for it, or {} for all clients",
+                      options.max_stream_bytes, options.max_replies_bytes),
+          "server_error",
+          {},
+          "slow_reader"};
+}
+
+Reply loading_reply(std::string_view path, ErrorShape shape) {
+  if (path == "/health") return {.body = R"({"status":"loading"})"};
+  ApiError error(503, "the model is still loading; try again later", "server_error", {}, "loading");
+  error.retry_after = 2;
+  return error_reply(error, shape);
+}
+
+std::optional<ApiError> failure_of(const Output& output) {
+  switch (output.finish) {
+    case FinishReason::kError:
+      return ApiError(500, output.error.empty() ? "the engine failed" : output.error, "server_error");
+    case FinishReason::kTimeout:
+      return timeout_error();
+    case FinishReason::kCancelled:
+      return stopping_error();
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writer) {
+  std::optional<Reply> reply;
+  Job job;
+  std::string allow;
+  Service* const service = request_->service;
+  if (!service) {
+    reply = loading_reply(request_->path, request_->error_shape);
+    co_return co_await writer.send(*reply);
+  }
+  try {
+    Route route = find_route(http.method_string(), request_->path, allow);
+    request_->route = route.name;
+    if (route.endpoint == Endpoint::kHome) {
+      const std::string_view host = http[boost::beast::http::field::host];
+      route.argument = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host);
+    }
+    if (route.endpoint != Endpoint::kApi) {
+      reply = service->reply(route, context_.stopping);
+    } else {
+      if (context_.stopping) throw stopping_error();
+      auto prepare = [&]() -> asio::awaitable<Job> {
+        if (context_.aborting) throw stopping_error();
+        co_return service->prepare(route.api, http.body(), request_->tenant);
+      };
+      asio::thread_pool& worker = http.body().size() <= kSmallBody ? context_.small_bodies : context_.large_bodies;
+      job = co_await asio::co_spawn(worker, prepare(), asio::use_awaitable);
+    }
+  } catch (...) {
+    reply = error_reply(current_api_error(), request_->error_shape);
+    if (!allow.empty()) reply->headers.emplace_back("Allow", allow);
+  }
+  if (reply) co_return co_await writer.send(*reply);
+  http.body() = {};
+  request_->body.release();
+  co_return co_await generate(std::move(job), writer);
+}
+
+asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
+  CurrentRequest& current = *request_;
+  woken_ = false;
+  current.exchange = std::make_shared<Exchange>(
+      current.service->completer(), current.service->metrics(),
+      [weak = weak_from_this(), executor = channel_->executor()] {
+        asio::post(executor, [weak] {
+          if (const auto self = weak.lock()) self->wake_up();
+        });
+      },
+      context_.options.max_stream_bytes + job.prompt_bytes, context_.replies);
+  const double limit = Seconds(context_.options.request_timeout).count();  // 0: none
+  for (Request& request : job.requests) {
+    if (limit > 0) request.timeout = request.timeout > 0 ? std::min(request.timeout, limit) : limit;
+    if (request.timeout > 0) {
+      current.deadline = current.started + duration_cast<Clock::duration>(Seconds(request.timeout));
+    }
+    current.prompt_tokens += static_cast<int>(request.prompt.size());
+  }
+  std::optional<Reply> reply;
+  try {
+    current.exchange->start(std::move(job.requests), std::move(job.places));
+  } catch (...) {
+    reply = error_reply(current_api_error(), current.error_shape);
+  }
+  if (reply) co_return co_await writer.send(*reply);
+
+  if (context_.aborting) current.exchange->cancel();
+  watching_ = true;
+  watch();
+  const bool more = job.stream ? co_await stream(job, writer) : co_await collect(job, writer);
+  watching_ = false;
+  current.exchange->close();
+  co_return more && !channel_->gone();
+}
+
+asio::awaitable<std::optional<ApiError>> Connection::next_pieces(std::vector<Piece>& pieces) {
+  CurrentRequest& current = *request_;
+  if (!woken_ && !channel_->gone()) {
+    wake_.expires_at(current.deadline);
+    co_await wake_.async_wait(kTuple);
+  }
+  woken_ = false;
+  pieces.clear();
+  current.exchange->take(pieces);
+  for (const Piece& piece : pieces) current.count(piece.output);
+  if (current.exchange->overflowed()) co_return slow_reader_error(context_.options);
+  if (Clock::now() >= current.deadline) co_return timeout_error();
+  co_return std::nullopt;
+}
+
+asio::awaitable<bool> Connection::collect(Job& job, ResponseWriter& writer) {
+  int left = job.choices;
+  Reply reply;
+  std::vector<Piece> pieces;
+  HeldBytes& held = request_->reply;
+  while (left > 0) {
+    std::optional<ApiError> failure = co_await next_pieces(pieces);
+    if (channel_->gone()) co_return false;
+    for (const Piece& piece : pieces) {
+      if (!failure) failure = failure_of(piece.output);
+      if (!failure && !held.grow_to(held.bytes() + payload_bytes(piece.output))) failure = overloaded_error();
+      if (failure) break;
+      job.answer->add(piece.choice, piece.output, reply.body);
+      left -= piece.output.finish != FinishReason::kNone;
+    }
+    if (failure) {
+      request_->exchange->close();
+      reply = error_reply(*failure, request_->error_shape);
+      co_return co_await writer.send(reply);
+    }
+  }
+  job.answer->end(reply.body);
+  job.answer.reset();
+  co_return co_await writer.send(reply);
+}
+
+asio::awaitable<bool> Connection::stream(Job& job, ResponseWriter& writer) {
+  std::vector<Piece> pieces;
+  std::string events;
+  for (int left = job.choices; left > 0;) {
+    std::optional<ApiError> failure = co_await next_pieces(pieces);
+    if (channel_->gone()) co_return false;
+    events.clear();
+    for (const Piece& piece : pieces) {
+      if (!failure) failure = failure_of(piece.output);
+      if (failure) break;
+      job.answer->add(piece.choice, piece.output, events);
+      left -= piece.output.finish != FinishReason::kNone;
+    }
+    if (!failure && !request_->reply.grow_to(events.size())) {
+      failure = overloaded_error();
+      events.clear();
+    }
+    if (failure) {
+      request_->exchange->close();
+      if (!writer.begun()) {  // still a status, not an event
+        const Reply reply = error_reply(*failure, request_->error_shape);
+        co_return co_await writer.send(reply);
+      }
+      request_->keep_alive = false;
+      job.answer->fail(*failure, events);
+      left = 0;
+    } else if (left == 0) {
+      job.answer->end(events);
+    }
+    if (events.empty()) continue;
+    co_await writer.send_events(events, left == 0);
+    if (channel_->gone()) co_return false;
+  }
+  co_return request_->keep_alive;
+}
+
+}  // namespace quire

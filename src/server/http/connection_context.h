@@ -1,0 +1,35 @@
+// What the connections of a server share.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/thread_pool.hpp>
+
+#include "server/api/service.h"
+#include "server/http/api_keys.h"
+#include "server/http/local_hosts.h"
+#include "server/http/server.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace quire {
+
+class Tls;
+
+struct ConnectionContext {
+  const ServerOptions& options;
+  const Tls* tls;  // nullptr: plain HTTP
+  const ApiKeys& keys;
+  const LocalHosts& local_hosts;
+  spdlog::logger& request_log;
+  ByteBudget &bodies, &replies;
+  // They parse and tokenize. Large bodies have a thread of their own: one takes a second or two, and small requests
+  // must not wait for it. Two threads in all, because the cores belong to the engine.
+  boost::asio::thread_pool &small_bodies, &large_bodies;
+  std::atomic<Service*> service{nullptr};  // nullptr: the model is still loading
+  std::atomic<bool> stopping{false};       // finish what has begun, begin nothing else
+  std::atomic<bool> aborting{false};       // finish nothing either
+};
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// What a connection knows about the request it is answering. Each request has a new one.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/api/exchange.h"
+#include "server/http/connection_context.h"
+#include "server/http/held_bytes.h"
+#include "server/http/request_reader.h"
+
+namespace quire {
+
+struct CurrentRequest {
+  using Clock = std::chrono::steady_clock;
+
+  // header: nullptr if it could not be read.
+  CurrentRequest(ConnectionContext& context, const HttpRequest* header);
+
+  // Counts the answer and remembers its status for the log.
+  void answered(int http_status);
+  void count(const Output& output);
+
+  std::string id;  // X-Request-Id
+  std::string method = "-", path = "-";
+  std::string tenant = {};      // the API key's name
+  std::string cors_lines = {};  // of the response's head
+  std::string_view route;       // in metrics
+  ErrorShape error_shape;       // of the path
+  Service* service;             // as the request found it; nullptr: loading
+  bool keep_alive = false;      // the connection can take another request
+  bool head_only = false;       // HEAD
+  bool http_1_0 = false;
+  Clock::time_point started = Clock::now(), deadline = Clock::time_point::max();
+  std::shared_ptr<Exchange> exchange = nullptr;  // of a generation
+  HeldBytes body, reply;                         // bytes of both in memory
+  int status = 0;                                // 0: not answered yet
+  int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  std::string_view finish = {};
+  std::optional<Clock::time_point> first_token = {};
+};
+
+// The request's line in the log.
+void log_request(const CurrentRequest& request, const ConnectionContext& context);
+
+}  // namespace quire

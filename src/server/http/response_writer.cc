@@ -1,0 +1,75 @@
+#include "server/http/response_writer.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/status.hpp>
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr size_t kSmallReply = 4 << 10;  // not counted, and sent in one write with its head
+
+}  // namespace
+
+ApiError overloaded_error() {
+  ApiError error(503, "the server holds as many bytes of answers as it may; try again later", "server_error", {},
+                 "overloaded");
+  error.retry_after = 1;
+  return error;
+}
+
+asio::awaitable<bool> ResponseWriter::send(const Reply& whole) {
+  const bool held = whole.body.size() <= kSmallReply || request_.reply.grow_to(whole.body.size());
+  const Reply refusal = held ? Reply{} : error_reply(overloaded_error(), request_.error_shape);
+  const Reply& reply = held ? whole : refusal;
+  if (context_.stopping) request_.keep_alive = false;
+  request_.answered(reply.status);
+  auto headers = reply.headers;
+  headers.emplace_back("Content-Length", std::to_string(reply.body.size()));
+  std::string out = head(reply.status, reply.content_type, headers);
+  const std::string_view body = request_.head_only ? std::string_view() : reply.body;
+  const auto time = context_.options.write_timeout;
+  if (body.size() <= kSmallReply) {
+    out += body;
+    co_return co_await channel_.write(out, time) && request_.keep_alive;
+  }
+  if (!co_await channel_.write(out, time)) co_return false;
+  co_return co_await channel_.write(body, time) && request_.keep_alive;
+}
+
+asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, bool last) {
+  const bool chunked = !request_.http_1_0;
+  if (!chunked) request_.keep_alive = false;  // the connection's end is the response's
+  out_.clear();
+  if (!begun()) {
+    std::vector<std::pair<std::string, std::string>> headers = {{"Cache-Control", "no-cache"},
+                                                                {"X-Accel-Buffering", "no"}};
+    if (chunked) headers.emplace_back("Transfer-Encoding", "chunked");
+    request_.answered(200);
+    out_ = head(200, "text/event-stream; charset=utf-8", headers);
+  }
+  if (chunked) fmt::format_to(std::back_inserter(out_), "{:x}\r\n", events.size());
+  out_ += events;
+  if (chunked) out_ += "\r\n";
+  if (last && chunked) out_ += "0\r\n\r\n";
+  const bool written = co_await channel_.write(out_, context_.options.write_timeout);
+  request_.reply.release();
+  co_return written&& request_.keep_alive;
+}
+
+std::string ResponseWriter::head(int status, std::string_view content_type,
+                                 const std::vector<std::pair<std::string, std::string>>& headers) const {
+  const std::string_view reason = http::obsolete_reason(static_cast<http::status>(status));
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: quire\r\nContent-Type: {}\r\nX-Request-Id: {}\r\nConnection: {}\r\n",
+                  status, reason, content_type, request_.id, request_.keep_alive ? "keep-alive" : "close");
+  text += request_.cors_lines;
+  for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
+  return text + "\r\n";
+}
+
+}  // namespace quire

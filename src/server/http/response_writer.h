@@ -1,0 +1,42 @@
+// Writes one request's response: a whole reply, or a stream of events.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/api/service.h"
+#include "server/http/channel.h"
+#include "server/http/current_request.h"
+
+namespace quire {
+
+// The arguments must outlive it.
+class ResponseWriter {
+ public:
+  ResponseWriter(Channel& channel, ConnectionContext& context, CurrentRequest& request)
+      : channel_(channel), context_(context), request_(request) {}
+
+  // Both return whether the connection can take another request.
+  boost::asio::awaitable<bool> send(const Reply& reply);
+  boost::asio::awaitable<bool> send(Reply&&) = delete;  // gcc 12 can destroy temporaries of a co_await expression twice
+  // The first call sends the head too. After `last` nothing may follow.
+  boost::asio::awaitable<bool> send_events(std::string_view events, bool last);
+
+  bool begun() const { return request_.status != 0; }  // the status has been sent
+
+ private:
+  std::string head(int status, std::string_view content_type,
+                   const std::vector<std::pair<std::string, std::string>>& headers) const;
+
+  Channel& channel_;
+  ConnectionContext& context_;
+  CurrentRequest& request_;
+  std::string out_;  // of send_events
+};
+
+ApiError overloaded_error();  // 503: the budget for replies is used up
+
+}  // namespace quire

@@ -1,0 +1,16 @@
+// The tokens of a chat's prompt.
+#pragma once
+
+#include "quire/types.h"
+#include "text/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace quire {
+
+// Renders the chat and encodes it. Special tokens come from the template: a message, tool or document that spells one
+// ("<|im_end|>") holds plain text, unless input.parse_special is set. Roles are part of the template's own text
+// ("<|" + role + "|>"), so callers must not take them from strangers unchecked. Throws as ChatTemplate::render and
+// Tokenizer::encode.
+TokenIds encode_chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatInput& input);
+
+}  // namespace quire
