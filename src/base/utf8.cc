@@ -85,6 +85,13 @@ std::string lossy(std::string_view text, bool bytewise) {
 std::string lossy_utf8(std::string_view text) { return lossy(text, false); }
 std::string lossy_utf8_bytewise(std::string_view text) { return lossy(text, true); }
 
+char32_t utf8_decode(std::string_view text, size_t& at) {
+  if (static_cast<unsigned char>(text[at]) < 0x80) return static_cast<unsigned char>(text[at++]);
+  const Utf8Step step = utf8_step(text, at);
+  at += step.length > 0 ? static_cast<size_t>(step.length) : 1;
+  return step.length > 0 ? step.character : 0xFFFD;
+}
+
 char32_t utf8_next(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t first = byte(0);

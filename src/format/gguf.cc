@@ -52,7 +52,8 @@ void check_split(const GgufPart& part, uint32_t number, uint32_t count) {
 
 Gguf Gguf::parse(std::span<const std::byte> bytes, std::string file) {
   GgufPart part = read_gguf_part(bytes, std::move(file));
-  if (split_count(part) > 1) throw invalid("{}: one of {} parts; open it as a file", part.file, split_count(part));
+  if (split_count(part) > 1)
+    throw invalid("{}: this is one of {} parts; open it as a file", part.file, split_count(part));
   Gguf gguf;
   gguf.add_part(std::move(part));
   return gguf;
@@ -77,7 +78,7 @@ Gguf Gguf::open(const std::filesystem::path& path) {
     throw invalid("{}: key \"split.count\": the file is one of {} parts, but is not named NAME-00001-of-{:05}.gguf",
                   path.string(), count, count);
   }
-  gguf.mappings_.clear();  // the given part is read again when its turn comes
+  gguf.mappings_.clear();  // the given part is read again in its order
   std::optional<uint64_t> tensors;
   for (uint32_t number = 1; number <= count; ++number) {
     GgufPart part = add(MappedFile(name->of(number)));
@@ -99,12 +100,12 @@ void Gguf::add_part(GgufPart part) {
     keys_ = std::move(part.keys);
     values_ = std::move(part.values);
   }
-  // Views of names move with their strings: the index is built anew (a file has a few parts).
+  // Views of names move with their strings, so the index is rebuilt (a file has few parts).
   std::ranges::move(part.tensors, std::back_inserter(tensors_));
   tensor_index_.clear();
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!tensor_index_.emplace(tensors_[i].name, i).second) {
-      throw invalid("{}: tensor {} stands twice", part.file, quote(tensors_[i].name));
+      throw invalid("{}: tensor {} appears twice", part.file, quote(tensors_[i].name));
     }
   }
 }
@@ -131,7 +132,7 @@ std::vector<std::string_view> Gguf::strings(std::string_view key) const {
   }
   std::vector<std::string_view> out;
   out.reserve(value.count);
-  for (auto left = value.bytes; out.size() < value.count;) {  // each: its length, its characters
+  for (auto left = value.bytes; out.size() < value.count;) {  // each element: length, characters
     const auto size = load<uint64_t>(left);
     out.push_back(text(left.subspan(sizeof size, size)));
     left = left.subspan(sizeof size + size);

@@ -1,4 +1,4 @@
-// GGUF files (versions 2 and 3, little-endian), whole or split in parts.
+// GGUF files (versions 2 and 3, little-endian), whole or split into parts.
 #pragma once
 
 #include <concepts>
@@ -20,21 +20,21 @@ namespace quire {
 enum class GgufType : uint32_t { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 };
 std::string_view name(GgufType type);
 
-// A metadata value as it lies in the file, already checked. Cheap to copy; valid as long as the Gguf.
+// A checked metadata value, stored as in the file. Cheap to copy; valid as long as the Gguf.
 struct GgufValue {
   GgufType type = GgufType::U8;
   GgufType element = GgufType::U8;   // of an ARRAY
   uint64_t count = 0;                // elements of an ARRAY
   std::span<const std::byte> bytes;  // the scalar, the string's characters, or the array's elements
 
-  // Elements of any array, nested ones too, as values.
+  // The elements of an array, which may be arrays.
   std::vector<GgufValue> elements() const;
 };
 
-struct GgufPart;  // what one file says: gguf_part.h
+struct GgufPart;  // one file: gguf_part.h
 
-// Owns the mapping of all parts; every view it hands out lives as long as it does (moves keep them).
-// Opening checks the whole structure; a wrong file is an Error that names file, field, offset, value and reason.
+// Owns the mappings of all parts. Views are valid as long as the object, also after a move.
+// Opening checks the whole structure; a broken file is an Error that names file, field, offset, value and reason.
 class Gguf {
  public:
   // Any part of a split file (NAME-00001-of-000NN.gguf) opens all of them.
@@ -48,14 +48,14 @@ class Gguf {
   uint32_t version() const { return version_; }
   const std::string& file() const { return file_; }  // the (first) file, for messages
 
-  // Metadata, of the first part where the file is split. Keys in the file's order.
+  // Metadata; of a split file, that of the first part. Keys are in the file's order.
   std::span<const std::string_view> keys() const { return keys_; }
   bool has(std::string_view key) const { return find(key) != nullptr; }
   const GgufValue* find(std::string_view key) const;
 
-  // T: bool, an integer, float, double, std::string_view or std::string. A missing key (without fallback), another
-  // type, or an integer that does not fit T is an Error. Integers of any width in the file fit any T that holds the
-  // value; float and double read F32 and F64.
+  // T: bool, an integer, float, double, std::string_view or std::string. Throws Error for a missing key (without
+  // fallback), another type, or an integer that does not fit T. The width of the file's integer does not matter; float
+  // and double read F32 and F64.
   template <class T>
   T get(std::string_view key) const;
   template <class T>
@@ -63,7 +63,7 @@ class Gguf {
     return has(key) ? get<T>(key) : fallback;
   }
 
-  // Arrays. Missing key or other element type: an Error.
+  // Arrays. Throws Error for a missing key or another element type.
   std::vector<std::string_view> strings(std::string_view key) const;
   template <class T>  // bool, an integer, float or double; converts as get<T>
   std::vector<T> numbers(std::string_view key) const;

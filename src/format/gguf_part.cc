@@ -14,13 +14,13 @@ using namespace gguf_detail;
 namespace {
 
 constexpr int kMaxDimensions = 4;        // ggml's own bound
-constexpr int kMaxArrayDepth = 4;        // no writer nests at all; scanning recurses
+constexpr int kMaxArrayDepth = 4;        // no known writer nests arrays; scanning recurses
 constexpr size_t kMaxNameBytes = 65535;  // the format's bound for keys
 
 // By value of GgufType.
 struct TypeRow {
   std::string_view name;
-  size_t bytes;  // of a scalar; of a string or an array, the least it can take
+  size_t bytes;  // of a scalar; the minimum of a string or an array
 };
 constexpr auto kTypeRows = std::to_array<TypeRow>({
     {"U8", 1},
@@ -37,7 +37,7 @@ constexpr auto kTypeRows = std::to_array<TypeRow>({
     {"I64", 8},
     {"F64", 8},
 });
-// Walks over a file's bytes; whatever would pass their end is an Error.
+// Reads a file's bytes in order; reading past the end is an Error.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, std::string_view file) : bytes_(bytes), file_(file) {}
@@ -45,7 +45,7 @@ class Cursor {
   size_t offset() const { return at_; }
   size_t left() const { return bytes_.size() - at_; }
 
-  // What is being read, for messages: `kind` "key", `name` as in the file.
+  // What is being read, for error messages: `kind` is "key" or "tensor", `name` as in the file.
   void set_subject(std::string_view kind, std::string_view name) { kind_ = kind, name_ = name; }
 
   template <class... A>
@@ -63,7 +63,7 @@ class Cursor {
   T number(std::string_view what) {
     return load<T>(take(sizeof(T), what));
   }
-  // A count of things that take at least `each` bytes: refused here if the rest of the file cannot hold them.
+  // A count of items that take at least `each` bytes; throws if the rest of the file cannot hold them.
   uint64_t count(size_t each, std::string_view what) {
     const auto n = number<uint64_t>(what);
     if (n > left() / each) {
@@ -91,7 +91,7 @@ class Cursor {
 
 GgufType read_type(Cursor& in, std::string_view what) {
   const auto id = in.number<uint32_t>(what);
-  if (id >= kTypeRows.size()) throw in.wrong(in.offset() - sizeof id, "{} is {}, known are 0 to 12", what, id);
+  if (id >= kTypeRows.size()) throw in.wrong(in.offset() - sizeof id, "{} is {}; expected 0 to 12", what, id);
   return static_cast<GgufType>(id);
 }
 
@@ -99,7 +99,7 @@ void check_bools(const Cursor& in, std::span<const std::byte> bytes) {
   const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b > std::byte{1}; });
   if (bad == bytes.end()) return;
   const auto index = static_cast<size_t>(bad - bytes.begin());
-  throw in.wrong(in.offset() - bytes.size() + index, "a BOOL is {}, allowed are 0 and 1", static_cast<int>(*bad));
+  throw in.wrong(in.offset() - bytes.size() + index, "expected 0 or 1 as BOOL, found {}", static_cast<int>(*bad));
 }
 
 GgufValue read_value(Cursor& in, GgufType type, std::span<const std::byte> all, int depth) {
@@ -114,7 +114,7 @@ GgufValue read_value(Cursor& in, GgufType type, std::span<const std::byte> all, 
     if (type == GgufType::BOOL) check_bools(in, value.bytes);
     return value;
   }
-  if (depth == kMaxArrayDepth) throw in.wrong(in.offset(), "arrays nest deeper than {}", kMaxArrayDepth);
+  if (depth == kMaxArrayDepth) throw in.wrong(in.offset(), "arrays are nested deeper than {}", kMaxArrayDepth);
   value.element = read_type(in, "an array's element type");
   value.count = in.count(least_bytes(value.element), "an array's length");
   const size_t start = in.offset();
@@ -132,14 +132,15 @@ GgufValue read_value(Cursor& in, GgufType type, std::span<const std::byte> all, 
 
 void read_header(Cursor& in, GgufPart& part) {
   const auto magic = in.take(4, "the magic \"GGUF\"");
-  if (text(magic) != "GGUF") throw in.wrong(0, "not a GGUF file: it begins with {}, not \"GGUF\"", quote(text(magic)));
+  if (text(magic) != "GGUF")
+    throw in.wrong(0, "not a GGUF file: it starts with {} instead of \"GGUF\"", quote(text(magic)));
   part.version = in.number<uint32_t>("the version");
   if ((part.version & 0xffff) == 0 && part.version != 0) {
-    throw unsupported("{}: version {:#x} at offset 4: the file is big-endian; only little-endian GGUF is read",
+    throw unsupported("{}: version {:#x} at offset 4: the file is big-endian; only little-endian GGUF is supported",
                       part.file, part.version);
   }
   if (part.version != 2 && part.version != 3) {
-    throw unsupported("{}: version {} at offset 4: only GGUF versions 2 and 3 are read; convert the model again",
+    throw unsupported("{}: version {} at offset 4: only GGUF versions 2 and 3 are supported; convert the model again",
                       part.file, part.version);
   }
 }
@@ -150,7 +151,7 @@ void read_metadata(Cursor& in, std::span<const std::byte> bytes, uint64_t count,
     const std::string_view key = in.name("a key");
     in.set_subject("key", key);
     const GgufValue value = read_value(in, read_type(in, "the value's type"), bytes, 0);
-    if (!part.values.emplace(key, value).second) throw in.wrong(start, "the key stands twice");
+    if (!part.values.emplace(key, value).second) throw in.wrong(start, "the key appears twice");
     in.set_subject("", "");
     part.keys.push_back(key);
   }
@@ -159,7 +160,7 @@ void read_metadata(Cursor& in, std::span<const std::byte> bytes, uint64_t count,
 uint64_t alignment_of(const GgufPart& part) {
   const uint32_t alignment = structural<uint32_t>(part, "general.alignment").value_or(32);
   if (alignment < 8 || (alignment & (alignment - 1)) != 0) {
-    throw invalid("{}: key \"general.alignment\": {} is not a power of two from 8 up", part.file, alignment);
+    throw invalid("{}: key \"general.alignment\": {} is not a power of two of at least 8", part.file, alignment);
   }
   return alignment;
 }
@@ -183,19 +184,18 @@ Place read_tensor(Cursor& in, uint64_t alignment, TensorView& tensor) {
   std::ranges::reverse(tensor.shape);
   const auto id = in.number<uint32_t>("the tensor's type");
   const auto type = tensor_type_from_ggml(id);
-  if (!type) throw in.wrong(in.offset() - 4, "tensor type {} is unknown, known are 0 to 42", id);
+  if (!type) throw in.wrong(in.offset() - 4, "tensor type {} is unknown; expected 0 to 42", id);
   tensor.type = *type;
   const auto size = tensor_bytes(*type, tensor.shape);
   if (!size) {
-    throw in.wrong(in.offset() - 4, "shape [{}] does not go with type {}: {}", fmt::join(tensor.shape, ", "),
-                   name(*type),
+    throw in.wrong(in.offset() - 4, "shape [{}] does not fit type {}: {}", fmt::join(tensor.shape, ", "), name(*type),
                    (tensor.shape.empty() ? 1 : tensor.shape.back()) % info(*type).block_elements != 0
                        ? fmt::format("rows are whole blocks of {}", info(*type).block_elements)
                        : "the size overflows 64 bits");
   }
   const auto begin = in.number<uint64_t>("the tensor's offset");
   if (begin % alignment != 0) {
-    throw in.wrong(in.offset() - 8, "data offset {} is no multiple of the alignment {}", begin, alignment);
+    throw in.wrong(in.offset() - 8, "data offset {} is not a multiple of the alignment {}", begin, alignment);
   }
   if (*size > std::numeric_limits<uint64_t>::max() - begin) {
     throw in.wrong(in.offset() - 8, "data offset {} plus {} bytes overflows 64 bits", begin, *size);
@@ -260,8 +260,8 @@ GgufPart read_gguf_part(std::span<const std::byte> bytes, std::string file) {
   part.file = std::move(file);
   Cursor in(bytes, part.file);
   read_header(in, part);
-  // The least a tensor takes: a name's length and a byte, dimensions, type, offset; a key: length, a byte, type, a
-  // byte.
+  // Minimum of a tensor: length and one byte of its name, dimensions, type, offset; of a key: length, one byte, type,
+  // one byte.
   const uint64_t tensors = in.count(8 + 1 + 4 + 4 + 8, "the number of tensors");
   const uint64_t keys = in.count(8 + 1 + 4 + 1, "the number of keys");
   read_metadata(in, bytes, keys, part);

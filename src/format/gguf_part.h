@@ -1,4 +1,4 @@
-// Inside format/: one GGUF file, whole or a part of a split one.
+// Internal to format/: one GGUF file, whole or one part of a split file.
 #pragma once
 
 #include "format/gguf_value.h"
@@ -14,10 +14,10 @@ struct GgufPart {
   std::vector<TensorView> tensors;
 };
 
-// Checks everything that can be checked within one file.
+// Checks all that can be checked within one file.
 GgufPart read_gguf_part(std::span<const std::byte> bytes, std::string file);
 
-// A value that Quire itself needs to read the file.
+// A value that reading the file itself needs.
 template <class T>
 std::optional<T> structural(const GgufPart& part, std::string_view key) {
   const auto found = part.values.find(key);

@@ -1,4 +1,4 @@
-// Inside format/: GGUF's metadata values as C++ values.
+// Internal to format/: GGUF metadata values as C++ values.
 #pragma once
 
 #include <cassert>
@@ -13,7 +13,7 @@
 
 namespace quire::gguf_detail {
 
-// Bytes of a scalar; of a string or an array, the least it can take.
+// The bytes of a scalar; the minimum of a string or an array.
 size_t least_bytes(GgufType type);
 
 Error wrong_type(std::string_view file, std::string_view key, std::string_view wanted, const GgufValue& value);
@@ -39,13 +39,13 @@ constexpr std::string_view kWanted = std::is_same_v<T, bool>       ? "BOOL"
 template <class T>
 T narrow(auto number, std::string_view file, std::string_view key) {
   if (!std::in_range<T>(number)) {
-    throw invalid("{}: key {}: {} is out of range, allowed are {} to {}", file, quote(key), number,
-                  std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+    throw invalid("{}: key {}: expected an integer from {} to {}, found {}", file, quote(key),
+                  std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), number);
   }
   return static_cast<T>(number);
 }
 
-// One scalar of `type` at the beginning of `bytes` as a T, nothing if the types do not go together.
+// The scalar of `type` at the start of `bytes` as a T; nullopt if the type does not convert.
 template <class T>
 std::optional<T> scalar(GgufType type, std::span<const std::byte> bytes, std::string_view file, std::string_view key) {
   if constexpr (std::is_same_v<T, bool>) {

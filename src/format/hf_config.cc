@@ -12,7 +12,7 @@ std::optional<JsonField> read_if_present(const std::filesystem::path& path) {
   return JsonField::read(path);
 }
 
-// A number or a list of numbers; negative ones stand for "none" in some files.
+// A number or a list of numbers; some files write a negative one for "none".
 TokenIds token_ids(const JsonField& object, const char* key) {
   const auto value = object.find(key);
   if (!value) return {};
@@ -33,7 +33,7 @@ HfConfig HfConfig::open(const std::filesystem::path& directory) {
 }
 
 EndTokens end_tokens(const HfConfig& config) {
-  std::vector<JsonField> sources;  // the first one that has a key decides
+  std::vector<JsonField> sources;  // the first one that has the key wins
   if (config.generation) sources.push_back(*config.generation);
   sources.push_back(config.config);
   if (const auto inner = config.config.find("text_config")) sources.push_back(*inner);

@@ -1,4 +1,4 @@
-// The JSON files of a Hugging Face model directory. What the keys mean for a model is src/model's business.
+// The JSON files of a Hugging Face model directory. src/model interprets their keys.
 #pragma once
 
 #include <filesystem>
@@ -15,16 +15,16 @@ struct HfConfig {
   std::optional<JsonField> generation;  // generation_config.json
   std::optional<JsonField> tokenizer;   // tokenizer_config.json
 
-  // A missing config.json is an Error, the others may be missing.
+  // Throws Error if config.json is missing; the others are optional.
   static HfConfig open(const std::filesystem::path& directory);
 };
 
 struct EndTokens {
   TokenId bos = kNoToken;
-  TokenIds eos;  // all that end an answer; without duplicates
+  TokenIds eos;  // every token that ends an answer; no duplicates
 };
 
-// From generation_config.json, and key by key from config.json (or its text_config) where that is silent.
+// From generation_config.json; keys it lacks come from config.json or its text_config.
 EndTokens end_tokens(const HfConfig& config);
 
 }  // namespace quire

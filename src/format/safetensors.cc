@@ -25,12 +25,12 @@ struct File {
   std::map<std::string, std::string> metadata;
 };
 
-// The part of messages that says where.
+// The place, as messages name it.
 std::string at_tensor(const std::string& file, const std::string& tensor, std::string_view field) {
   return fmt::format("{}: tensor {}: {}", file, quote(tensor), field);
 }
 
-// An array of unsigned integers, as shape and data_offsets are.
+// An array of unsigned integers: shape or data_offsets.
 std::vector<uint64_t> unsigned_array(const Json& entry, const char* field, const std::string& file,
                                      const std::string& tensor) {
   const auto found = entry.find(field);
@@ -39,7 +39,7 @@ std::vector<uint64_t> unsigned_array(const Json& entry, const char* field, const
   std::vector<uint64_t> out;
   for (const Json& number : *found) {
     if (!number.is_number_unsigned()) {
-      throw invalid("{} holds {}, allowed are integers from 0 to 2^64-1", at_tensor(file, tensor, field),
+      throw invalid("{}: expected integers from 0 to 2^64-1, found {}", at_tensor(file, tensor, field),
                     number.is_structured() ? "an array or object" : quote(number.dump()));
     }
     out.push_back(number.get<uint64_t>());
@@ -74,7 +74,7 @@ TensorView read_tensor(const std::string& name, const Json& entry, std::span<con
   tensor.shape = unsigned_array(entry, "shape", file, name);
   const auto size = tensor_bytes(*type, tensor.shape);
   if (!size) {
-    throw invalid("{} [{}] overflows 64 bits, or does not go with dtype {}", at_tensor(file, name, "shape"),
+    throw invalid("{} [{}] overflows 64 bits or does not fit dtype {}", at_tensor(file, name, "shape"),
                   fmt::join(tensor.shape, ", "), type_name);
   }
   const auto offsets = unsigned_array(entry, "data_offsets", file, name);
@@ -94,38 +94,39 @@ TensorView read_tensor(const std::string& name, const Json& entry, std::span<con
   return tensor;
 }
 
-// Tensors lie one after the other from the first byte to the last: nothing can hide between or behind them.
+// Tensors fill the data without gaps, so that nothing can hide between or after them.
 void check_layout(const std::vector<TensorView>& tensors, std::span<const std::byte> data, const std::string& file) {
   const std::byte* expected = data.data();
   for (const TensorView& t : tensors) {
     if (t.bytes.data() != expected) {
-      throw invalid("{} begin at {}, but the tensor before ends at {}: a {}", at_tensor(file, t.name, "data_offsets"),
+      throw invalid("{} begin at {}, but the previous tensor ends at {}: {}", at_tensor(file, t.name, "data_offsets"),
                     t.bytes.data() - data.data(), expected - data.data(),
-                    t.bytes.data() < expected ? "overlap" : "hole");
+                    t.bytes.data() < expected ? "they overlap" : "there is a gap");
     }
     expected = t.bytes.data() + t.bytes.size();
   }
   if (const auto rest = data.data() + data.size() - expected; rest != 0) {
-    throw invalid("{}: {} bytes behind the last tensor belong to none", file, rest);
+    throw invalid("{}: {} bytes after the last tensor do not belong to any tensor", file, rest);
   }
 }
 
 File read_file(std::span<const std::byte> bytes, const std::string& file) {
   uint64_t header_size = 0;
   if (bytes.size() < sizeof header_size) {
-    throw invalid("{}: not a safetensors file: {} bytes, the header's length alone takes 8", file, bytes.size());
+    throw invalid("{}: not a safetensors file: it has {} bytes, but the length of the header alone takes 8", file,
+                  bytes.size());
   }
   std::memcpy(&header_size, bytes.data(), sizeof header_size);
   const uint64_t rest = bytes.size() - sizeof header_size;
   if (header_size > kMaxHeaderBytes || header_size > rest) {
-    throw invalid("{}: not a safetensors file: header length {} at offset 0 passes {}", file, header_size,
-                  header_size > rest ? fmt::format("the end of the file ({} bytes)", bytes.size())
+    throw invalid("{}: not a safetensors file: the header length {} at offset 0 exceeds {}", file, header_size,
+                  header_size > rest ? fmt::format("the file ({} bytes)", bytes.size())
                                      : fmt::format("the allowed {} bytes", kMaxHeaderBytes));
   }
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, header_size);
   const auto data = bytes.subspan(8 + header_size);
   if (!header.starts_with('{'))
-    throw invalid("{}: not a safetensors file: the header at offset 8 begins no object", file);
+    throw invalid("{}: not a safetensors file: the header at offset 8 is not a JSON object", file);
   const Json root = parse_json(header, file + ": header", {.unique_keys = true});
 
   File out;
@@ -136,18 +137,18 @@ File read_file(std::span<const std::byte> bytes, const std::string& file) {
       out.tensors.push_back(read_tensor(name, entry, data, file));
     }
   }
-  // Empty tensors stand before the one that begins where they do.
+  // Empty tensors come before the tensor that begins at the same place.
   std::ranges::sort(out.tensors, {}, [](const TensorView& t) { return std::pair(t.bytes.data(), t.bytes.size()); });
   check_layout(out.tensors, data, file);
   return out;
 }
 
-// The index names files beside itself and nothing else: no folder, no way up.
+// The index may only name files in its own folder.
 void check_shard_name(const std::string& shard, std::string_view tensor, const std::string& index) {
   const bool plain = !shard.empty() && shard != "." && shard != ".." &&
                      shard.find_first_of("/\\") == std::string::npos && shard.find('\0') == std::string::npos;
   if (!plain) {
-    throw invalid("{}: weight_map: tensor {}: {} is no plain file name", index, quote(tensor), quote(shard));
+    throw invalid("{}: weight_map: tensor {}: {} is not a plain file name", index, quote(tensor), quote(shard));
   }
 }
 
@@ -164,7 +165,7 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string fil
 }
 
 Safetensors Safetensors::open(const std::filesystem::path& path) {
-  std::error_code unreadable;  // opening the file says it better
+  std::error_code unreadable;  // opening the file gives the better error
   if (std::filesystem::is_directory(path, unreadable)) {
     for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
       if (std::filesystem::exists(path / name, unreadable)) return open(path / name);

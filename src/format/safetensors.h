@@ -1,4 +1,4 @@
-// Safetensors files: one file, or shards under an index.
+// Safetensors files: one file, or shards listed in an index.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace quire {
 
-// Owns the mapping of all shards; every view it hands out lives as long as it does (moves keep them).
-// Opening checks the whole header as the safetensors library does (types, shapes, no hole, no overlap, nothing behind
-// the last tensor); a wrong file is an Error that names file, tensor, value and reason.
+// Owns the mappings of all shards. Views are valid as long as the object, also after a move.
+// Opening checks the whole header as the safetensors library does (types, shapes, no gap, no overlap, nothing after the
+// last tensor); a broken file is an Error that names file, tensor, value and reason.
 class Safetensors {
  public:
   // A .safetensors file, a model.safetensors.index.json, or a directory that holds either (the single file first).
@@ -30,11 +30,11 @@ class Safetensors {
 
   const std::string& file() const { return file_; }  // the file or the index, for messages
 
-  // In the order of the data; shard after shard in the order of their names. Under an index, exactly its weight_map.
+  // In the order of the data; shards in the order of their names. With an index, exactly the tensors of its weight_map.
   std::span<const TensorView> tensors() const { return tensors_; }
   const TensorView* find_tensor(std::string_view name) const;
 
-  // The "__metadata__" of the file; of all shards together, the first one's value where they differ.
+  // "__metadata__" of the file, or of all shards; if they differ, the first shard's value.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

@@ -1,4 +1,4 @@
-// A named tensor in a mapped file: what every reader hands to model/.
+// A named tensor in a mapped file, as every reader returns it.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace quire {
 struct TensorView {
   std::string name;
   TensorType type = TensorType::F32;
-  std::vector<uint64_t> shape;       // outermost first, [rows, cols], as Hugging Face writes it (GGUF's order reversed)
-  std::span<const std::byte> bytes;  // rows * row bytes, owned by the reader; safetensors promise no alignment
+  std::vector<uint64_t> shape;       // outermost first: [rows, cols]; GGUF files store the reverse
+  std::span<const std::byte> bytes;  // owned by the reader; may be unaligned in safetensors
 };
 
 }  // namespace quire

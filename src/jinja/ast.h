@@ -1,4 +1,4 @@
-// The syntax tree of a template. Built by the parser, read by any number of evaluators at once.
+// The syntax tree of a template: built by the parser, immutable, shared by evaluators.
 #pragma once
 
 #include <memory>
@@ -54,16 +54,16 @@ struct Expression {
   Symbol symbol = -1;       // kName
   Value constant;           // kConstant; kAttribute: the name
   std::string name;         // kAttribute, kFilter, kTest
-  Filter filter = nullptr;  // null: there is no such filter, an error when it runs
+  Filter filter = nullptr;  // null: unknown filter, an error when it runs
   Test test = nullptr;
-  std::vector<ExpressionPtr> operands;  // null: absent (a slice's part, an if without else)
+  std::vector<ExpressionPtr> operands;  // null: omitted (part of a slice, else of an if)
   std::vector<Comparison> comparisons;  // kCompare: between operands[i] and operands[i + 1]
-  // Calls, filters and tests: operands[0] is what is called or the input, the rest are positional arguments.
+  // Calls, filters and tests: operands[0] is the callee or the input, the rest are positional arguments.
   std::vector<std::pair<std::string, ExpressionPtr>> named;
   ExpressionPtr star, star_star;  // *args, **kwargs
 };
 
-// What is assigned to: a name, namespace.attribute, or a tuple of targets.
+// The target of an assignment: a name, namespace.attribute, or a tuple of targets.
 struct Target {
   Symbol symbol = -1;
   std::string attribute;
@@ -101,13 +101,13 @@ struct Node {
   Target target;                // kSet, kSetBlock, kFor
   std::vector<Target> targets;  // kWith
   std::vector<ExpressionPtr>
-      expressions;           // kPrint, kSet, kFor: [iterable, condition or null], kIf: one a branch, kWith: values
-  std::vector<Body> bodies;  // kIf: one a branch and perhaps else; kFor: [body, else]; others: [body]
-  ExpressionPtr filter;      // kSetBlock, kFilterBlock: over an operand[0] that is null; may be null
+      expressions;           // kPrint, kSet, kFor: [iterable, condition or null], kIf: one per branch, kWith: values
+  std::vector<Body> bodies;  // kIf: one per branch, then else; kFor: [body, else]; others: [body]
+  ExpressionPtr filter;      // kSetBlock, kFilterBlock: its operand[0] is null; may be null
   bool recursive = false;    // kFor
   Symbol name = -1;          // kMacro
   std::vector<Parameter> parameters;                                         // kMacro, kCallBlock
-  bool takes_caller = false, takes_named = false, takes_positional = false;  // its body says caller, kwargs, varargs
+  bool takes_caller = false, takes_named = false, takes_positional = false;  // its body uses caller, kwargs, varargs
 };
 
 struct Program {

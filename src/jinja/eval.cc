@@ -23,7 +23,7 @@ void Scope::set(Symbol symbol, Value value) {
   variables.emplace_back(symbol, std::move(value));
 }
 
-// Counts evaluations within each other, so that a macro that calls itself ends before the stack does.
+// Counts nested evaluations, so that endless recursion of a macro ends before the stack overflows.
 class Evaluator::Depth {
  public:
   explicit Depth(Evaluator& e) : e_(e) {
@@ -161,7 +161,7 @@ Value Evaluator::eval(const Expression& e, const Ref<Scope>& scope) {
 }
 
 Value Evaluator::eval_name(const Expression& e, const Ref<Scope>& scope) {
-  size_t variables = 0;  // that may be looked at
+  size_t variables = 0;  // that may be examined
   for (const Scope* s = scope.get(); s != nullptr; s = s->parent.get()) variables += s->variables.size();
   meter.step(variables / 32);
   if (const Value* found = scope->find(e.symbol)) return *found;
@@ -271,55 +271,6 @@ Args Evaluator::eval_args(const Expression& e, const Ref<Scope>& scope) {
   return args;
 }
 
-// --- names within values
-
-void fail_undefined(const Value& v) {
-  const auto& missing = v.as<Ref<const Missing>>();
-  throw invalid("{}", missing == nullptr ? "undefined value" : missing->message);
-}
-
-Value Evaluator::method_or_undefined(const Value& of, std::string_view name) {
-  if (std::optional<Value> method = find_method(*this, of, name)) return *method;
-  return make_undefined(fmt::format("'{}' has no attribute '{}'", owner_name(of), name));
-}
-
-Value Evaluator::attribute(const Value& of, const Value& name_value) {
-  const std::string& name = name_value.text()->bytes;
-  if (of.is_undefined()) fail_undefined(of);
-  if (const Dict* d = of.dict()) {  // a method wins over a key, as in Python
-    if (std::optional<Value> method = find_method(*this, of, name)) return *method;
-    const Value* found = d->find(name);
-    return found != nullptr ? *found : make_undefined(fmt::format("'dict object' has no attribute '{}'", name));
-  }
-  return method_or_undefined(of, name);
-}
-
-Value Evaluator::subscript(const Value& of, const Value& key) {
-  if (of.is_undefined()) fail_undefined(of);
-  if (key.text() != nullptr) meter.step(key.text()->bytes.size() / 16);
-  if (const Dict* d = of.dict()) {
-    const bool hashable = key.sequence() == nullptr || key.sequence()->kind == SequenceKind::kTuple;
-    const Value* found = hashable && key.dict() == nullptr ? d->find(key) : nullptr;
-    if (found != nullptr) return *found;
-  } else if (key.is_int()) {
-    const bool indexable =
-        of.text() != nullptr || (of.sequence() != nullptr && of.sequence()->kind <= SequenceKind::kRange);
-    const Int length = indexable ? length_of(of) : 0;
-    const Int index = key.to_int() < 0 ? key.to_int() + length : key.to_int();
-    if (of.text() != nullptr) meter.step(of.text()->bytes.size() / 16);
-    if (index >= 0 && index < length) {
-      if (of.sequence() != nullptr) return of.sequence()->items[static_cast<size_t>(index)];
-      const Value at = index;
-      const Value behind = index + 1;
-      return slice(*this, of, &at, &behind, nullptr);
-    }
-  }
-  if (key.text() != nullptr) return method_or_undefined(of, key.text()->bytes);
-  std::string shown;
-  print_repr(meter, key, shown);
-  return make_undefined(fmt::format("'{}' has no element {}", owner_name(of), shown));
-}
-
 // --- calls
 
 Value Evaluator::call(const Value& callee, const Args& args) {
@@ -327,9 +278,9 @@ Value Evaluator::call(const Value& callee, const Args& args) {
   meter.step();
   if (callee.is_undefined()) fail_undefined(callee);
   if (callee.is<Ref<LoopState>>()) {
-    // A copy keeps the loop alive while it runs.
+    // The copy keeps the loop alive while it runs.
     const Ref<LoopState> loop = callee.as<Ref<LoopState>>();  // NOLINT(performance-unnecessary-copy-initialization)
-    if (!loop->call_again) throw invalid("the loop is not recursive: write 'recursive' behind its items");
+    if (!loop->call_again) throw invalid("the loop is not recursive: add 'recursive' after its items");
     if (args.positional.size() != 1 || !args.named.empty()) throw invalid("loop(items) takes one argument");
     const auto again = loop->call_again;
     return again(*this, args.positional[0]);
@@ -361,7 +312,7 @@ bool Evaluator::apply_test(const std::string& name, const Value& input, const Ar
 }
 
 Value Evaluator::make_macro(const Node& node, const Ref<Scope>& scope) {
-  meter.take(256);  // lives until the end: macro_scopes_ holds it
+  meter.take(256);  // never returned: macro_scopes_ keeps it until the end
   macro_scopes_.push_back(scope);
   auto macro = std::make_shared<Callable>();
   macro->name = node.data;

@@ -9,25 +9,25 @@
 
 namespace quire::jinja {
 
-// Variables as a template sees them. Those that a for loop, macro or block sets end with it.
+// The variables of a scope. A for loop, macro or block has its own, which end with it.
 struct Scope {
   Ref<Scope> parent;
   std::vector<std::pair<Symbol, Value>> variables;
 
-  const Value* find(Symbol symbol) const;  // here and outwards; null: nowhere
-  void set(Symbol symbol, Value value);    // here
+  const Value* find(Symbol symbol) const;  // in this scope and its parents; null: undefined
+  void set(Symbol symbol, Value value);    // in this scope
 };
 
 class Evaluator {
  public:
   Evaluator(const Program& program, Meter& meter, std::chrono::local_seconds now);
-  ~Evaluator();  // cuts the cycles that macros and namespaces make
+  ~Evaluator();  // breaks the reference cycles of macros and namespaces
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  void define(const std::string& name, Value value);  // a variable; kept only if the template mentions it
+  void define(const std::string& name, Value value);  // defines a variable; ignored unless the template uses it
   std::string run();
-  int line() const { return line_; }  // where it is, for error messages
+  int line() const { return line_; }  // the current line, for error messages
 
   Value attribute(const Value& of, const Value& name_value);  // a.b
   Value subscript(const Value& of, const Value& key);         // a[b]
@@ -64,7 +64,7 @@ class Evaluator {
   Value make_macro(const Node& node, const Ref<Scope>& scope);
   Value call_macro(const Node& node, const Ref<Scope>& scope, const Args& args);
   void write(std::string_view text);
-  std::string capture(const std::function<void()>& body);  // what it writes
+  std::string capture(const std::function<void()>& body);  // the text that body writes
 
   const Program& program_;
   Ref<Scope> globals_;
@@ -76,17 +76,17 @@ class Evaluator {
   std::vector<Ref<Namespace>> namespaces_;
 };
 
-// `name` of `self` as a method bound to it; nothing: its type has no such method. Error: one that the sandbox forbids
-// gives a value that fails when it is called.
+// The method `name` bound to `self`; nullopt: its type has none. A method that the sandbox forbids is an undefined
+// value, which fails when called.
 std::optional<Value> find_method(Evaluator& evaluator, const Value& self, std::string_view name);
 
 void define_globals(Evaluator& evaluator);  // range, namespace, dict, raise_exception, strftime_now
 
-// a OP b for the arithmetic operators; Python's rules and messages.
+// a OP b for the arithmetic operators, with Python's rules and messages.
 Value arithmetic(Evaluator& evaluator, Op op, const Value& a, const Value& b);
 Value negated(const Value& v, bool negative);
 
-// a[start:stop:step]; null: absent.
+// a[start:stop:step]; null: omitted.
 Value slice(Evaluator& evaluator, const Value& of, const Value* start, const Value* stop, const Value* step);
 
 [[noreturn]] void fail_undefined(const Value& v);

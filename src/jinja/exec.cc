@@ -1,4 +1,4 @@
-// The evaluator's statements.
+// The evaluator: statements.
 #include <algorithm>
 
 #include "jinja/eval.h"
@@ -134,7 +134,7 @@ Evaluator::Flow Evaluator::run_loop(const Node& node, const Ref<Scope>& scope, c
     meter.step();
     entered = true;
     if (inner.use_count() > 1) {
-      inner = inner_scope(scope);  // a macro keeps the last one
+      inner = inner_scope(scope);  // a macro may hold the last scope
     } else {
       inner->variables.clear();
     }
@@ -146,12 +146,12 @@ Evaluator::Flow Evaluator::run_loop(const Node& node, const Ref<Scope>& scope, c
   return Flow::kNext;
 }
 
-// The text of a block that does not print it, after the block's filter.
+// Captures the text of a block and applies the block's filter.
 Evaluator::Flow Evaluator::exec_captured(const Node& node, const Ref<Scope>& scope, std::string& text) {
   Flow flow = Flow::kNext;
   text = capture([&] { flow = exec(node.bodies[0], inner_scope(scope)); });
   if (node.filter == nullptr) return flow;
-  std::vector<const Expression*> chain;  // a | b | c hangs together from c down
+  std::vector<const Expression*> chain;  // a | b | c is linked from c to a
   for (const Expression* e = node.filter.get(); e != nullptr; e = e->operands[0].get()) chain.push_back(e);
   Value value = make_text(meter, std::move(text));
   for (auto it = chain.rbegin(); it != chain.rend(); ++it) value = eval_filter(**it, scope, value);
@@ -188,7 +188,7 @@ void Evaluator::assign(const Target& target, Value value, const Ref<Scope>& scop
   meter.step(ns.attributes.size() / 16);
   for (auto& [name, old] : ns.attributes) {
     if (name != target.attribute) continue;
-    std::swap(old, value);  // the old value goes after the new one is in
+    std::swap(old, value);  // destroys the old value after storing the new one
     return;
   }
   ns.charge.grow(96);

@@ -40,7 +40,7 @@ ExpressionPtr ExpressionParser::make_unary(Op op, int line, ExpressionPtr a) con
   return make(op, line, std::move(operands));
 }
 
-// ---- from the loosest binding to the tightest
+// ---- from the lowest to the highest precedence
 
 ExpressionPtr ExpressionParser::expression(bool with_condition) {
   const TokenReader::Nesting nesting(in_);
@@ -314,7 +314,7 @@ ExpressionPtr ExpressionParser::subscript(int line, ExpressionPtr e) {
   return make(Op::kSlice, line, std::move(operands));
 }
 
-// (a, b, name=c, *d, **e) into `e`, behind its operand 0.
+// Reads (a, b, name=c, *d, **e) into `e`, after its operand 0.
 void ExpressionParser::arguments(Expression& e) {
   in_.expect_op("(");
   const int line = in_.now().line;
@@ -327,7 +327,7 @@ void ExpressionParser::arguments(Expression& e) {
         in_.now().kind == TokenKind::kName && in_.ahead().kind == TokenKind::kOperator && in_.ahead().text == "=";
     const bool plain = !is_named && !in_.is_op("*") && !in_.is_op("**");
     if (e.star_star != nullptr || (e.star != nullptr && (plain || in_.is_op("*"))) || (plain && !e.named.empty()))
-      in_.fail_at(line, "these arguments may not stand in this order");
+      in_.fail_at(line, "these arguments must not be in this order");
     if (in_.skip_op("*")) {
       e.star = expression();
       deepen(e, e.star);

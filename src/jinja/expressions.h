@@ -1,4 +1,4 @@
-// Template tokens → expressions of the syntax tree. All throw Error "NAME:LINE: what".
+// Parses tokens into expressions. All functions throw Error "NAME:LINE: what".
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@ namespace quire::jinja {
 
 class ExpressionParser {
  public:
-  // Reads from `in`, and writes names into program.symbols. Both outlive it.
+  // Reads from `in` and adds names to program.symbols. Both must outlive the parser.
   ExpressionParser(TokenReader& in, Program& program) : in_(in), program_(program) {}
 
-  // with_condition: `a if b else c` too.
+  // with_condition: allows `a if b else c`.
   ExpressionPtr expression(bool with_condition = true);
-  // Expressions with commas between them are a tuple. `stop` names the words that may end it.
+  // Expressions separated by commas are a tuple. `stop`: the words that may end it.
   ExpressionPtr tuple(bool with_condition = true, Words stop = {}, bool in_parentheses = false);
   ExpressionPtr filter(ExpressionPtr input);       // "| name(arguments)"
   ExpressionPtr filter_call(ExpressionPtr input);  // "name(arguments)"
 
   Symbol symbol(const std::string& name);
 
-  int soft = 0;           // inside an if: filters that do not exist fail when they run, as in jinja2
-  Node* macro = nullptr;  // whose body this is; it is told of caller, kwargs and varargs
+  int soft = 0;           // inside an if: unknown filters fail when they run, as in jinja2
+  Node* macro = nullptr;  // the enclosing macro; notes its use of caller, kwargs and varargs
 
  private:
   ExpressionPtr make(Op op, int line, std::vector<ExpressionPtr> operands = {}) const;

@@ -1,22 +1,23 @@
-// Filters of values and texts; those of whole sequences are in sequence_filters.cc.
+// Filters of single values and texts; sequence_filters.cc has those of whole sequences.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <unordered_map>
 
-#include "jinja/filter_tables.h"
 #include "jinja/format.h"
 #include "jinja/params.h"
 #include "jinja/print.h"
+#include "jinja/tables.h"
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
+#include "json/parse.h"
 
 namespace quire::jinja {
 namespace {
 
 Value text(Evaluator& e, std::string s) { return make_text(e.meter, std::move(s)); }
 
-// str(v), metered for a walk over its characters.
+// str(v), metered for one pass over its characters.
 std::string soft(Evaluator& e, const Value& v) {
   std::string s = text_of(e.meter, v);
   e.meter.step(s.size() / 8);
@@ -76,10 +77,10 @@ Value replace(Evaluator& e, const Value& v, const Args& args) {
 
 Value indent(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "indent", {"width", "first", "blank"});
-  if (v.text() == nullptr) throw invalid("indent needs a str, not {}", type_name(v));
+  if (v.text() == nullptr) throw invalid("indent requires a str, not {}", type_name(v));
   e.meter.step(v.text()->bytes.size() / 8);
   const Int width = p[0] != nullptr && p[0]->text() == nullptr ? p.integer(0, 4) : 4;
-  if (width > 1000) throw invalid("an indent of more than 1000");
+  if (width > 1000) throw invalid("indent: the width exceeds 1000");
   const std::string by = p[0] != nullptr && p[0]->text() != nullptr
                              ? p.text(0)
                              : std::string(static_cast<size_t>(std::max(width, Int{0})), ' ');
@@ -114,7 +115,7 @@ Value tojson(Evaluator& e, const Value& v, const Args& args) {
   if (p.has(2)) {
     const Values both = iterate(e.meter, *p[2]);
     if (both.size() != 2 || both[0].text() == nullptr || both[1].text() == nullptr)
-      throw invalid("tojson: separators are two strings");
+      throw invalid("tojson: separators must be two strings");
     style.comma = both[0].text()->bytes;
     style.colon = both[1].text()->bytes;
   }
@@ -199,7 +200,7 @@ Value abs_filter(Evaluator&, const Value& v, const Args& args) {
 Value round_filter(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "round", {"precision", "method"});
   const std::string method = p[1] != nullptr ? p.text(1) : "common";
-  if (!v.is_number()) throw invalid("round needs a number, not {}", type_name(v));
+  if (!v.is_number()) throw invalid("round requires a number, not {}", type_name(v));
   const Int precision = std::clamp(p.integer(0, 0), Int{-300}, Int{300});
   if (method == "common") {
     if (v.is_int() && precision >= 0) return v.to_int();
@@ -229,21 +230,21 @@ Value wordcount(Evaluator& e, const Value& v, const Args& args) {
   Int n = 0;
   bool inside = false;
   for (size_t at = 0; at < s.size();) {
-    const char32_t c = decode_at(s, at);
-    const bool word = c == '_' || is_alpha(c) || is_digit(c);
+    const char32_t c = utf8_decode(s, at);
+    const bool word = c == '_' || is_letter(c) || is_digit(c);
     n += word && !inside ? 1 : 0;
     inside = word;
   }
   return n;
 }
 
-// Words start at white space, hyphens and opening brackets: 'foo-bar' is 'Foo-Bar', "it's" is "It's".
+// Words start after white space, hyphens and opening brackets: 'foo-bar' becomes 'Foo-Bar', "it's" becomes "It's".
 std::string title_words(std::string_view s) {
   std::string out;
   bool start = true;
   for (size_t at = 0; at < s.size();) {
     const size_t from = at;
-    const char32_t c = decode_at(s, at);
+    const char32_t c = utf8_decode(s, at);
     out += start ? to_upper(s.substr(from, at - from)) : to_lower(s.substr(from, at - from));
     start = is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
   }
@@ -280,7 +281,7 @@ Value attr(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "attr", {"name"}, 1);
   p.text(0);
   if (v.is_undefined()) fail_undefined(v);
-  if (v.dict() != nullptr) {  // its methods, not its items
+  if (v.dict() != nullptr) {  // methods only, not items
     const auto method = find_method(e, v, p.text(0));
     return method ? *method : make_undefined(fmt::format("'dict object' has no attribute '{}'", p.text(0)));
   }
@@ -289,7 +290,8 @@ Value attr(Evaluator& e, const Value& v, const Args& args) {
 
 Value urlencode(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "urlencode", {});
-  if (v.dict() != nullptr || v.sequence() != nullptr) throw unsupported("urlencode of a {}", type_name(v));
+  if (v.dict() != nullptr || v.sequence() != nullptr)
+    throw unsupported("urlencode of a {} is not supported", type_name(v));
   std::string out;
   for (const char c : soft(e, v)) {
     const bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
@@ -304,12 +306,10 @@ Value urlencode(Evaluator& e, const Value& v, const Args& args) {
 
 Value from_json_filter(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "from_json", {});
-  if (v.text() == nullptr) throw invalid("from_json needs a str, not {}", type_name(v));
+  if (v.text() == nullptr) throw invalid("from_json requires a str, not {}", type_name(v));
   e.meter.step(v.text()->bytes.size());
   const Charge charge(e.meter, 16 * v.text()->bytes.size());
-  const auto json = nlohmann::ordered_json::parse(v.text()->bytes, nullptr, false);
-  if (json.is_discarded()) throw invalid("from_json: the text is no JSON");
-  return from_json(e.meter, json);
+  return from_json(e.meter, parse_json(v.text()->bytes, "from_json"));
 }
 
 }  // namespace

@@ -9,17 +9,20 @@
 namespace quire::jinja {
 namespace {
 
-constexpr size_t kMaxWidth = 10'000;
+constexpr size_t kMaxWidth = 10'000, kMaxPrecision = 500;
 
+// How one value is formatted. Python knows more: other alignments, fills, signs and types are refused.
 struct Spec {
-  std::string fill = " ";
-  char align = 0;  // < > ^ =; 0: by the value's type
-  char sign = '-';
-  bool alternate = false, commas = false;
+  char align = 0;  // < > ^; 0: text left, numbers right
+  bool zeros = false, commas = false;
   size_t width = 0;
   int precision = -1;
-  char type = 0;
+  char type = 0;  // s r d x f %; 0: by the value's type
 };
+
+[[noreturn]] void refuse(std::string_view format) {
+  throw unsupported("the format '{}' is not supported; use s, r, d, x, f or % with a width and precision", format);
+}
 
 size_t number_in(std::string_view s, size_t& at, size_t limit) {
   size_t n = 0;
@@ -30,186 +33,77 @@ size_t number_in(std::string_view s, size_t& at, size_t limit) {
   return n;
 }
 
-std::string in_base(Int value, unsigned base, bool upper) {
+// The digits of a number, without its sign.
+std::string digits_of(const Value& v, const Spec& spec) {
+  if (!v.is_number()) throw invalid("the format '{}' requires a number, not {}", spec.type, type_name(v));
+  const bool as_int = spec.type == 'd' || (spec.type == 0 && v.is_int());
   std::string out;
-  const std::string_view digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
-  for (Int rest = value; rest > 0; rest /= base) {
-    const auto digit = static_cast<unsigned>(rest % base);
-    out.push_back(digits[digit]);
-  }
-  std::reverse(out.begin(), out.end());
-  return out.empty() ? "0" : out;
-}
-
-void add_commas(std::string& digits) {
-  size_t end = std::min(digits.find_first_of(".e"), digits.size());
-  while (end > 3) digits.insert(end -= 3, ",");
-}
-
-// The number without its sign.
-std::string magnitude(const Value& v, const Spec& spec) {
-  const char type = spec.type;
-  if (type == 'x' || type == 'X' || type == 'o' || type == 'b') {
-    if (!v.is_int()) throw invalid("format code '{}' needs an integer, not {}", type, type_name(v));
-    const Int i = v.to_int() < 0 ? negated(v, true).to_int() : v.to_int();
-    const unsigned base = type == 'o' ? 8 : type == 'b' ? 2 : 16;
-    return (spec.alternate ? std::string("0") + type : "") + in_base(i, base, type == 'X');
-  }
-  std::string out;
-  if (type == 0 && v.is<double>() && spec.precision < 0) {
-    out = float_repr(std::fabs(v.as<double>()));
-  } else if (type == 'd' || type == 'i' || type == 'u' || (type == 0 && v.is_int())) {
-    const Int i = v.is_int()
-                      ? v.to_int()
-                      : static_cast<Int>(std::isnan(v.as<double>()) ? 0 : std::clamp(v.as<double>(), -1e30, 1e30));
-    out = fmt::format("{}", i < 0 ? negated(i, true).to_int() : i);
-    if (spec.precision > static_cast<int>(out.size()))
-      out.insert(0, static_cast<size_t>(spec.precision) - out.size(), '0');
+  if (spec.type == 'x' || as_int) {
+    if (!v.is_int() && (spec.type == 'x' || !(std::fabs(v.to_double()) < 1e30)))
+      throw invalid("the format '{}' requires an integer, not {}", spec.type, type_name(v));
+    const Int i = v.is_int() ? v.to_int() : static_cast<Int>(v.to_double());
+    const Int magnitude = i < 0 ? negated(i, true).to_int() : i;
+    out = spec.type == 'x' ? fmt::format("{:x}", magnitude) : fmt::format("{}", magnitude);
+  } else if (spec.type == 0) {
+    if (spec.precision >= 0) refuse("a precision without a type");
+    out = float_repr(std::fabs(v.to_double()));
   } else {
-    const double d = std::fabs(v.to_double()) * (type == '%' ? 100 : 1);
-    const int precision = spec.precision < 0 ? 6 : spec.precision;
-    switch (type) {
-      case 'f':
-      case 'F':
-      case '%':
-        out = fmt::format("{:.{}f}", d, precision);
-        break;
-      case 'e':
-        out = fmt::format("{:.{}e}", d, precision);
-        break;
-      case 'E':
-        out = fmt::format("{:.{}E}", d, precision);
-        break;
-      case 0:
-      case 'g':
-        out = fmt::format("{:.{}g}", d, std::max(precision, 1));
-        break;
-      case 'G':
-        out = fmt::format("{:.{}G}", d, std::max(precision, 1));
-        break;
-      default:
-        throw invalid("unknown format code '{}' for {}", type, type_name(v));
-    }
-    if (type == '%') out += "%";
+    const double scale = spec.type == '%' ? 100 : 1;
+    out = fmt::format("{:.{}f}", std::fabs(v.to_double()) * scale, spec.precision < 0 ? 6 : spec.precision);
   }
-  if (spec.commas) add_commas(out);
-  return out;
+  if (spec.commas) {
+    for (size_t end = std::min(out.find_first_of(".e"), out.size()); end > 3;) out.insert(end -= 3, ",");
+  }
+  return spec.type == '%' ? out + '%' : out;
 }
 
-std::string padded(const Value& v, const Spec& spec, Meter& meter) {
+std::string formatted(const Value& v, const Spec& spec, Meter& meter) {
   std::string sign, body;
-  const bool as_text = spec.type == 's' || spec.type == 'r' || spec.type == 'a' || (spec.type == 0 && !v.is_number()) ||
-                       (spec.type == 0 && v.is<bool>());
-  if (as_text) {
-    if (spec.type == 'r' || spec.type == 'a')
-      print_repr(meter, v, body);
-    else
-      print(meter, v, body);
+  const bool is_text = spec.type == 's' || spec.type == 'r' || (spec.type == 0 && (!v.is_number() || v.is<bool>()));
+  if (is_text) {
+    spec.type == 'r' ? print_repr(meter, v, body) : print(meter, v, body);
     if (spec.precision >= 0) body.resize(byte_of_char(body, static_cast<size_t>(spec.precision)));
-  } else if (spec.type == 'c') {
-    if (v.text() != nullptr)
-      body = v.text()->bytes;
-    else if (v.is_int() && v.to_int() >= 0 && v.to_int() < 0xD800)
-      append_utf8(body, static_cast<char32_t>(v.to_int()));
-    else
-      throw invalid("%c requires a character");
   } else {
-    if (!v.is_number()) throw invalid("format code '{}' needs a number, not {}", spec.type, type_name(v));
-    const bool negative = v.is_int() ? v.to_int() < 0 : std::signbit(v.as<double>());
-    sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
-    body = magnitude(v, spec);
+    body = digits_of(v, spec);
+    sign = (v.is_int() ? v.to_int() < 0 : std::signbit(v.to_double())) ? "-" : "";
     meter.step(body.size() / 4);
   }
-  const size_t length = char_count(body) + sign.size();
-  if (length >= spec.width) return sign + body;
-  const size_t missing = spec.width - length;
-  const char align = spec.align != 0 ? spec.align : as_text ? '<' : '>';
+  const size_t length = char_count(body) + sign.size(), missing = spec.width > length ? spec.width - length : 0;
+  if (spec.zeros && !is_text) return sign + std::string(missing, '0') + body;
+  const char align = spec.align != 0 ? spec.align : is_text ? '<' : '>';
   const size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
-  std::string before, after;
-  for (size_t i = 0; i < left; ++i) before += spec.fill;
-  for (size_t i = left; i < missing; ++i) after += spec.fill;
-  return align == '=' ? sign + before + body + after : before + sign + body + after;
+  return std::string(left, ' ') + sign + body + std::string(missing - left, ' ');
 }
 
-// [[fill]align][sign][#][0][width][,][.precision][type]
+// [<>^][0][width][,][.precision][type]
 Spec brace_spec(std::string_view s) {
   Spec spec;
   size_t at = 0;
-  if (!s.empty()) {
-    size_t next = 0;
-    decode_at(s, next);
-    const auto is_align = [&](size_t i) {
-      return i < s.size() && std::string_view("<>^=").find(s[i]) != std::string_view::npos;
-    };
-    if (is_align(next)) {
-      spec.fill = s.substr(0, next);
-      spec.align = s[next];
-      at = next + 1;
-    } else if (is_align(0)) {
-      spec.align = s[at++];
-    }
-  }
   const auto take = [&](char c) { return at < s.size() && s[at] == c && (++at, true); };
-  if (take('+'))
-    spec.sign = '+';
-  else if (take(' '))
-    spec.sign = ' ';
-  else
-    take('-');
-  spec.alternate = take('#');
-  if (take('0') && spec.align == 0) {
-    spec.fill = "0";
-    spec.align = '=';
-  }
+  if (!s.empty() && std::string_view("<>^").find(s[0]) != s.npos) spec.align = s[at++];
+  spec.zeros = take('0');
   spec.width = number_in(s, at, kMaxWidth);
   spec.commas = take(',');
-  if (take('.')) spec.precision = static_cast<int>(number_in(s, at, 500));
-  if (at < s.size()) spec.type = s[at++];
-  if (at != s.size()) throw invalid("invalid format specifier '{}'", s);
+  if (take('.')) spec.precision = static_cast<int>(number_in(s, at, kMaxPrecision));
+  if (at < s.size() && std::string_view("sdxf%").find(s[at]) != s.npos) spec.type = s[at++];
+  if (at != s.size()) refuse(s);
   return spec;
 }
 
-class BraceFormat {
- public:
-  BraceFormat(Evaluator& e, const Args& args) : e_(e), args_(args) {}
-
-  // The value of a field such as 0, name, name.attribute, name[key].
-  Value field(std::string_view path) {
-    const size_t end = std::min(path.find_first_of(".["), path.size());
-    Value v = argument(path.substr(0, end));
-    size_t at = end;
-    while (at < path.size()) {
-      const bool bracket = path[at] == '[';
-      const size_t stop = bracket ? path.find(']', at) : std::min(path.find_first_of(".[", at + 1), path.size());
-      if (stop == std::string_view::npos) throw invalid("expected ']' in a format field");
-      const std::string key(path.substr(at + 1, stop - at - 1));
-      const bool is_number =
-          bracket && !key.empty() && key.find_first_not_of("0123456789") == std::string::npos && key.size() < 10;
-      v = is_number ? e_.subscript(v, Int{std::stol(key)})
-          : bracket ? e_.subscript(v, make_text(e_.meter, key))
-                    : e_.attribute(v, make_text(e_.meter, key));
-      at = bracket ? stop + 1 : stop;
-    }
-    return v;
+// The argument of a field: {}, {0} or {name}.
+const Value& argument(const Args& args, std::string_view name, size_t& next) {
+  if (name.find_first_not_of("0123456789") == name.npos) {
+    size_t at = 0;
+    const size_t i = name.empty() ? next++ : number_in(name, at, 100'000);
+    if (i >= args.positional.size()) throw invalid("Replacement index {} out of range for positional args tuple", i);
+    return args.positional[i];
   }
-
- private:
-  Value argument(std::string_view name) {
-    if (name.empty() || name.find_first_not_of("0123456789") == std::string_view::npos) {
-      size_t at = 0;
-      const size_t i = name.empty() ? next_++ : number_in(name, at, 100'000);
-      if (i >= args_.positional.size()) throw invalid("Replacement index {} out of range for positional args tuple", i);
-      return args_.positional[i];
-    }
-    for (const auto& [key, value] : args_.named)
-      if (key == name) return value;
-    throw invalid("'{}'", name);
-  }
-
-  Evaluator& e_;
-  const Args& args_;
-  size_t next_ = 0;
-};
+  for (const auto& [key, value] : args.named)
+    if (key == name) return value;
+  if (name.find_first_of(".[!") != name.npos)
+    throw unsupported("the field '{{{}}}' is not supported in a format", name);
+  throw invalid("'{}'", name);
+}
 
 }  // namespace
 
@@ -232,7 +126,7 @@ Value percent_format(Evaluator& e, std::string_view format, const Value& values)
       at = end;
       continue;
     }
-    ++at;
+    const size_t begin = at++;
     const Value* named = nullptr;
     if (at < format.size() && format[at] == '(') {
       const size_t end = format.find(')', at);
@@ -242,29 +136,24 @@ Value percent_format(Evaluator& e, std::string_view format, const Value& values)
       if (named == nullptr) throw invalid("'{}'", format.substr(at + 1, end - at - 1));
       at = end + 1;
     }
-    Spec spec;
-    spec.align = '>';
-    bool left = false;
-    for (; at < format.size() && std::string_view("-+ #0").find(format[at]) != std::string_view::npos; ++at) {
-      left |= format[at] == '-';
-      if (format[at] == '+' || (format[at] == ' ' && spec.sign == '-')) spec.sign = format[at];
-      spec.alternate |= format[at] == '#';
-      if (format[at] == '0') spec.fill = "0", spec.align = '=';
+    Spec spec{.align = '>'};
+    for (; at < format.size() && (format[at] == '-' || format[at] == '0'); ++at) {
+      if (format[at] == '-') spec.align = '<';
+      spec.zeros |= format[at] == '0';
     }
-    if (left) spec.fill = " ", spec.align = '<';
+    spec.zeros = spec.zeros && spec.align == '>';
     spec.width = number_in(format, at, kMaxWidth);
-    if (at < format.size() && format[at] == '.') spec.precision = static_cast<int>(number_in(format, ++at, 500));
+    if (at < format.size() && format[at] == '.')
+      spec.precision = static_cast<int>(number_in(format, ++at, kMaxPrecision));
     if (at >= format.size()) throw invalid("incomplete format");
-    spec.type = format[at++];
+    spec.type = format[at] == 'i' ? 'd' : format[at];
+    ++at;
     if (spec.type == '%') {
       out.push_back('%');
       continue;
     }
-    if (std::string_view("sradiuxXofFeEgGc").find(spec.type) == std::string_view::npos)
-      throw invalid("unsupported format character '{}'", spec.type);
-    if (spec.fill == "0" && std::string_view("srac").find(spec.type) != std::string_view::npos)
-      spec.fill = " ", spec.align = '>';
-    const std::string text = padded(named != nullptr ? *named : take(), spec, e.meter);
+    if (std::string_view("srdxf").find(spec.type) == std::string_view::npos) refuse(format.substr(begin, at - begin));
+    const std::string text = formatted(named != nullptr ? *named : take(), spec, e.meter);
     charge.grow(text.size());
     out += text;
   }
@@ -275,9 +164,9 @@ Value percent_format(Evaluator& e, std::string_view format, const Value& values)
 
 Value brace_format(Evaluator& e, std::string_view format, const Args& args) {
   e.meter.step(format.size() / 16);
-  BraceFormat fields(e, args);
   std::string out;
   Charge charge(e.meter, 0);
+  size_t next = 0;
   for (size_t at = 0; at < format.size(); ++at) {
     const char c = format[at];
     if (c != '{' && c != '}') {
@@ -292,24 +181,10 @@ Value brace_format(Evaluator& e, std::string_view format, const Args& args) {
     if (c == '}') throw invalid("Single '}}' encountered in format string");
     const size_t end = format.find('}', at);
     if (end == std::string_view::npos) throw invalid("expected '}}' before end of string");
-    std::string_view field = format.substr(at + 1, end - at - 1);
-    if (field.find('{') != std::string_view::npos) throw unsupported("a field within a format field");
+    const std::string_view field = format.substr(at + 1, end - at - 1);
     const size_t colon = std::min(field.find(':'), field.size());
-    Spec spec = brace_spec(colon < field.size() ? field.substr(colon + 1) : "");
-    field = field.substr(0, colon);
-    const size_t bang = field.find('!');
-    Value v = fields.field(field.substr(0, bang));
-    if (bang != std::string_view::npos) {
-      std::string text;
-      if (field.substr(bang) == "!r")
-        print_repr(e.meter, v, text);
-      else if (field.substr(bang) == "!s")
-        print(e.meter, v, text);
-      else
-        throw invalid("unknown conversion '{}' in a format field", field.substr(bang));
-      v = make_text(e.meter, std::move(text));
-    }
-    const std::string text = padded(v, spec, e.meter);
+    const Spec spec = brace_spec(colon < field.size() ? field.substr(colon + 1) : "");
+    const std::string text = formatted(argument(args, field.substr(0, colon), next), spec, e.meter);
     charge.grow(text.size());
     out += text;
     at = end;

@@ -1,4 +1,4 @@
-// The functions every template can call.
+// The functions that every template can call.
 #include "jinja/eval.h"
 #include "jinja/params.h"
 #include "jinja/print.h"
@@ -8,7 +8,7 @@
 namespace quire::jinja {
 namespace {
 
-constexpr Int kMaxRange = 100'000;  // jinja2's sandbox has the same
+constexpr Int kMaxRange = 100'000;  // as in jinja2's sandbox
 
 Value range(Evaluator& e, const Args& args) {
   const Params p(args, "range", {"start", "stop", "step"}, 1);
@@ -33,7 +33,7 @@ Value range(Evaluator& e, const Args& args) {
   return make_sequence(e.meter, std::move(items), SequenceKind::kRange);
 }
 
-// What dict(mapping or pairs, name=value…) would hold.
+// The items of dict(mapping or pairs, name=value…).
 std::vector<std::pair<Value, Value>> entries(Evaluator& e, const Args& args, std::string_view function) {
   if (args.positional.size() > 1) throw invalid("{}() takes at most 1 positional argument", function);
   std::vector<std::pair<Value, Value>> out;

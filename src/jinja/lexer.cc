@@ -34,22 +34,22 @@ class Lexer {
   void skip_space() {
     while (at_ < s_.size()) {
       size_t next = at_;
-      if (!is_space(decode_at(s_, next))) return;
+      if (!is_space(utf8_decode(s_, next))) return;
       advance(next - at_);
     }
   }
 
-  // The position behind white space that starts at `from`.
+  // The end of the white space that starts at `from`.
   size_t behind_space(size_t from) const {
     while (from < s_.size()) {
       size_t next = from;
-      if (!is_space(decode_at(s_, next))) break;
+      if (!is_space(utf8_decode(s_, next))) break;
       from = next;
     }
     return from;
   }
 
-  // Is there a `{% raw %}` at `from`? Then the position behind it, else 0.
+  // The end of a `{% raw %}` at `from`; 0: there is none.
   size_t raw_tag(size_t from, std::string_view word) const {
     size_t i = from + 2;
     if (i < s_.size() && (s_[i] == '-' || s_[i] == '+')) ++i;
@@ -64,7 +64,7 @@ class Lexer {
     return ending && i < s_.size() && s_[i] == '\n' ? i + 1 : i;
   }
 
-  // Data up to the tag at `tag`; the tag's sign and lstrip_blocks say what of its white space stays.
+  // Adds the data up to the tag at `tag`; the tag's sign and lstrip_blocks decide which white space stays.
   void data_before(size_t tag, bool is_print) {
     std::string_view data = s_.substr(at_, tag - at_);
     const char sign = tag + 2 < s_.size() ? s_[tag + 2] : '\0';
@@ -79,7 +79,7 @@ class Lexer {
     advance(tag - at_);
   }
 
-  // Behind a tag that ended at `end`, of which the last characters may be a line's end.
+  // Continues after a tag that ended at `end`; trim_blocks drops a line end there.
   void tag_ends_at(size_t end) {
     advance(end - at_);
     line_starting_ = at_ > 0 && s_[at_ - 1] == '\n';
@@ -133,7 +133,7 @@ class Lexer {
     tag_ends_at(behind);
   }
 
-  // The end of the tag, if it is here and no bracket is open.
+  // Skips the end of the tag, if it is here and no bracket is open.
   bool code_ends(bool is_print) {
     const std::string_view close = is_print ? "}}" : "%}";
     const bool minus = peek() == '-' && s_.substr(at_ + 1).starts_with(close);
@@ -155,12 +155,12 @@ class Lexer {
     while (true) {
       skip_space();
       if (code_ends(is_print)) return;
-      if (at_ >= s_.size()) return;  // the parser says what is missing
+      if (at_ >= s_.size()) return;  // the parser reports what is missing
       size_t next = at_;
-      const char32_t c = decode_at(s_, next);
+      const char32_t c = utf8_decode(s_, next);
       if (c >= '0' && c <= '9') {
         number();
-      } else if (c == '_' || is_alpha(c)) {
+      } else if (c == '_' || is_letter(c)) {
         identifier();
       } else if (c == '"' || c == '\'') {
         quoted(static_cast<char>(c));
@@ -175,15 +175,15 @@ class Lexer {
     size_t end = at_;
     while (end < s_.size()) {
       size_t next = end;
-      const char32_t c = decode_at(s_, next);
-      if (c != '_' && !is_alpha(c) && !is_digit(c)) break;
+      const char32_t c = utf8_decode(s_, next);
+      if (c != '_' && !is_letter(c) && !is_digit(c)) break;
       end = next;
     }
     push(TokenKind::kName, std::string(s_.substr(start, end - start)));
     at_ = end;
   }
 
-  // Digits with single underscores between them, the underscores dropped.
+  // Reads digits with single underscores between them, and drops the underscores.
   std::string digits(bool (*is)(char)) {
     std::string out;
     while (is(peek()) || (peek() == '_' && !out.empty() && is(peek(1)))) {
@@ -221,7 +221,7 @@ class Lexer {
     }
     if (!is_float) {
       if (text.size() > 1 && text[0] == '0' && text.find_first_not_of('0') != std::string::npos)
-        fail("a number may not start with zero: " + text);
+        fail("a number must not start with zero: " + text);
       return integer(text, 10);
     }
     double value = 0;
@@ -234,7 +234,7 @@ class Lexer {
   }
 
   void integer(const std::string& text, unsigned base) {
-    if (text.empty()) fail("a number's digits are missing");
+    if (text.empty()) fail("a number has no digits");
     Int value = 0;
     for (const char c : text) {
       const unsigned digit = c <= '9' ? static_cast<unsigned>(c - '0') : static_cast<unsigned>((c | 0x20) - 'a' + 10);
@@ -262,12 +262,12 @@ class Lexer {
     tokens_.push_back({TokenKind::kText, first_line, std::move(value), {}});
   }
 
-  // The escape whose letter is at `i`; returns the position of its last character.
+  // Reads the escape whose letter is at `i`; returns the position of its last character.
   size_t escape(size_t i, std::string& out) {
     static constexpr std::string_view kLetters = "\n\\'\"abfnrtv";
     static constexpr std::string_view kMeaning = "\n\\'\"\a\b\f\n\r\t\v";
     const char c = s_[i];
-    if (c == '\n') return i;  // joins lines
+    if (c == '\n') return i;  // an escaped line end joins lines
     if (const size_t k = kLetters.find(c); k != std::string_view::npos) {
       out.push_back(kMeaning[k]);
       return i;
@@ -277,12 +277,12 @@ class Lexer {
       size_t end = i;
       for (; end < i + 3 && end < s_.size() && s_[end] >= '0' && s_[end] <= '7'; ++end)
         value = value * 8 + static_cast<char32_t>(s_[end] - '0');
-      append_utf8(out, value);
+      append_utf8(value, out);
       return end - 1;
     }
     const size_t length = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (c == 'N') fail("\\N{...} escapes are not supported; write \\u and the number");
-    if (length == 0) {  // Python keeps what it does not know
+    if (length == 0) {  // Python keeps unknown escapes
       out.push_back('\\');
       out.push_back(c);
       return i;
@@ -292,7 +292,7 @@ class Lexer {
     if (i + length >= s_.size() || std::from_chars(first, first + length, value, 16).ptr != first + length)
       fail(fmt::format("truncated \\{} escape", c));
     if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail(fmt::format("\\{} escape is not a character", c));
-    append_utf8(out, value);
+    append_utf8(value, out);
     return i + length;
   }
 
@@ -315,15 +315,15 @@ class Lexer {
       return;
     }
     size_t next = at_;
-    decode_at(s_, next);
+    utf8_decode(s_, next);
     fail(fmt::format("unexpected character '{}'", s_.substr(at_, next - at_)));
   }
 
   std::string_view s_, name_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_starting_ = true;  // what stands before at_ is a line's end or nothing
-  std::string brackets_;       // the closing ones we wait for
+  bool line_starting_ = true;  // at_ is at the start of a line
+  std::string brackets_;       // the expected closing brackets
   std::vector<Token> tokens_;
 };
 

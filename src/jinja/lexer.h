@@ -1,4 +1,4 @@
-// Template source → tokens, with trim_blocks and lstrip_blocks on, as transformers sets them.
+// Splits a template's source into tokens, with trim_blocks and lstrip_blocks, as in transformers.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct Token {
   Value number;      // kNumber: int or float
 };
 
-// `source` has its line ends normalised to \n already. Ends in a kEnd token. Throws Error "NAME:LINE: what".
+// The line ends of `source` must be \n. The last token is kEnd. Throws Error "NAME:LINE: what".
 std::vector<Token> tokenize(std::string_view source, std::string_view name);
 
 }  // namespace quire::jinja

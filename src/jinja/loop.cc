@@ -43,7 +43,7 @@ bool LoopState::advance() {
 }
 
 int64_t LoopState::length() {
-  if (passes_) {  // all that remain are looked at now
+  if (passes_) {  // checks all remaining items
     size_t keep = std::min(current_ + 1, items_.size());
     for (size_t i = keep; i < items_.size(); ++i)
       if (passes_(items_[i])) items_[keep++] = items_[i];

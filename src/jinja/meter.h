@@ -1,4 +1,4 @@
-// What one rendering may use: steps, live memory, depth. A hostile template ends here in an Error.
+// The bounds of one rendering: steps, live memory, depth. A hostile template ends in an Error.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,15 @@
 
 namespace quire::jinja {
 
-inline constexpr int kMaxNesting = 150;          // brackets and blocks within each other, in the source
+inline constexpr int kMaxNesting = 150;          // nested brackets and blocks in the source
 inline constexpr int kMaxExpressionDepth = 400;  // of the syntax tree: `a + b + …` is as deep as it is long
-inline constexpr int kMaxCallDepth = 800;   // nested evaluations; 3 KiB of stack each at worst (asan): 2.4 of 8 MiB
-inline constexpr int kMaxValueDepth = 300;  // lists within lists
+inline constexpr int kMaxCallDepth = 800;        // nested evaluations; at most 3 KiB of stack each (asan): 2.4 of 8 MiB
+inline constexpr int kMaxValueDepth = 300;       // nested lists and dicts
 inline constexpr size_t kMaxSource = size_t{1} << 20;
 
 class Meter {
  public:
-  // Twenty million steps are about a second; a real template takes some fifty a message.
+  // Twenty million steps take about a second; real templates take about fifty per message.
   explicit Meter(size_t input_bytes)
       : steps_left_(20'000'000 + input_bytes / 8), memory_left_((64u << 20) + 32 * input_bytes) {}
   Meter(const Meter&) = delete;
@@ -37,7 +37,7 @@ class Meter {
   size_t memory_left_;
 };
 
-// Memory taken from a meter for as long as this lives. The meter outlives it.
+// Memory charged to a meter until destruction. The meter must outlive it.
 class Charge {
  public:
   Charge() = default;

@@ -1,4 +1,4 @@
-// Methods and attributes of values. What would change a list or dict is forbidden, as in jinja2's immutable sandbox.
+// Methods of texts, and finding the method of any value.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,14 +10,12 @@
 #include "jinja/loop.h"
 #include "jinja/params.h"
 #include "jinja/print.h"
+#include "jinja/tables.h"
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
 
 namespace quire::jinja {
 namespace {
-
-using Method = Value (*)(Evaluator&, const Value& self, const Args&);
-using Table = std::unordered_map<std::string_view, Method>;
 
 const std::string& str(const Value& self) { return self.text()->bytes; }
 
@@ -63,7 +61,7 @@ Value partition_method(Evaluator& e, const Value& self, const Args& args) {
   return make_tuple(e.meter, std::move(parts));
 }
 
-// The part s[start:end] of the arguments 1 and 2, and where it starts, in characters.
+// s[start:end] for the arguments 1 and 2, and its start in characters.
 std::pair<std::string_view, Int> part_of(Evaluator& e, const Value& self, const Params& p) {
   const std::string_view s = str(self);
   e.meter.step(s.size() / 16);
@@ -143,7 +141,7 @@ std::string swap_case(std::string_view s) {
   std::string out;
   for (size_t at = 0; at < s.size();) {
     const size_t start = at;
-    const char32_t c = decode_at(s, at);
+    const char32_t c = utf8_decode(s, at);
     out += is_upper(c) ? to_lower(s.substr(start, at - start)) : to_upper(s.substr(start, at - start));
   }
   return out;
@@ -165,14 +163,14 @@ Value zfill_method(Evaluator& e, const Value& self, const Args& args) {
   return text(e, self, (has_sign ? s.substr(0, 1) : "") + digits);
 }
 
-// Every character is of the class, and there is one.
+// True if the text is not empty and every character is in the class.
 template <bool (*kIs)(char32_t)>
 Value class_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "method", {});
   const std::string& s = str(self);
   e.meter.step(s.size() / 8);
   for (size_t at = 0; at < s.size();)
-    if (!kIs(decode_at(s, at))) return false;
+    if (!kIs(utf8_decode(s, at))) return false;
   return !s.empty();
 }
 
@@ -183,14 +181,14 @@ Value case_method(Evaluator& e, const Value& self, const Args& args) {
   e.meter.step(s.size() / 8);
   bool any = false;
   for (size_t at = 0; at < s.size();) {
-    const char32_t c = decode_at(s, at);
+    const char32_t c = utf8_decode(s, at);
     if (kIsNot(c)) return false;
     any |= kIs(c);
   }
   return any;
 }
 
-bool is_alnum(char32_t c) { return is_alpha(c) || is_digit(c); }
+bool is_alnum(char32_t c) { return is_letter(c) || is_digit(c); }
 bool is_ascii(char32_t c) { return c < 0x80; }
 
 Value isascii_method(Evaluator& e, const Value& self, const Args& args) {
@@ -201,8 +199,8 @@ Value isidentifier_method(Evaluator& e, const Value& self, const Args&) {
   const std::string& s = str(self);
   e.meter.step(s.size() / 8);
   for (size_t at = 0, i = 0; at < s.size(); ++i) {
-    const char32_t c = decode_at(s, at);
-    if (c != '_' && !is_alpha(c) && (i == 0 || !is_digit(c))) return false;
+    const char32_t c = utf8_decode(s, at);
+    if (c != '_' && !is_letter(c) && (i == 0 || !is_digit(c))) return false;
   }
   return !s.empty();
 }
@@ -229,22 +227,22 @@ Value expandtabs_method(Evaluator& e, const Value& self, const Args& args) {
   std::string out;
   Int column = 0;
   for (size_t at = 0; at < str(self).size();) {
-    const char32_t c = decode_at(str(self), at);
+    const char32_t c = utf8_decode(str(self), at);
     if (c == '\t') {
       const Int spaces = size == 0 ? 0 : size - column % size;
       e.meter.step(static_cast<size_t>(spaces));
       out.append(static_cast<size_t>(spaces), ' ');
       column += spaces;
     } else {
-      append_utf8(out, c);
+      append_utf8(c, out);
       column = c == '\n' || c == '\r' ? 0 : column + 1;
     }
   }
   return text(e, self, std::move(out));
 }
 
-const Table& text_methods() {
-  static const Table kTable = {
+const MethodTable& text_methods() {
+  static const MethodTable kTable = {
       {"strip", strip_method<true, true>},
       {"lstrip", strip_method<true, false>},
       {"rstrip", strip_method<false, true>},
@@ -273,7 +271,7 @@ const Table& text_methods() {
       {"rjust", justify_method<'>'>},
       {"center", justify_method<'^'>},
       {"zfill", zfill_method},
-      {"isalpha", class_method<is_alpha>},
+      {"isalpha", class_method<is_letter>},
       {"isdigit", class_method<is_digit>},
       {"isdecimal", class_method<is_digit>},
       {"isnumeric", class_method<is_digit>},
@@ -291,87 +289,7 @@ const Table& text_methods() {
   return kTable;
 }
 
-Value forbidden(Evaluator&, const Value&, const Args&) { return {}; }  // only its address counts
-
-Value get_method(Evaluator& e, const Value& self, const Args& args) {
-  const Params p(args, "get", {"key", "default"}, 1);
-  const Value* found = look_up(e.meter, *self.dict(), *p[0]);
-  return found != nullptr ? *found : p[1] != nullptr ? *p[1] : Value(None{});
-}
-
-template <SequenceKind kKind>
-Value view_method(Evaluator& e, const Value& self, const Args& args) {
-  const Params p(args, "items", {});
-  const auto& items = self.dict()->items;
-  const Charge charge(e.meter, items.size() * sizeof(Value));
-  Values out;
-  out.reserve(items.size());
-  for (const auto& [key, value] : items)
-    out.push_back(kKind == SequenceKind::kItems  ? make_tuple(e.meter, {key, value})
-                  : kKind == SequenceKind::kKeys ? key
-                                                 : value);
-  return make_sequence(e.meter, std::move(out), kKind);
-}
-
-Value same(Evaluator&, const Value& self, const Args& args) {
-  const Params p(args, "copy", {});
-  return self;  // nobody can change it
-}
-
-const Table& dict_methods() {
-  static const Table kTable = {
-      {"get", get_method},
-      {"items", view_method<SequenceKind::kItems>},
-      {"keys", view_method<SequenceKind::kKeys>},
-      {"values", view_method<SequenceKind::kValues>},
-      {"copy", same},
-      {"clear", forbidden},
-      {"pop", forbidden},
-      {"popitem", forbidden},
-      {"setdefault", forbidden},
-      {"update", forbidden},
-      {"fromkeys", forbidden},
-  };
-  return kTable;
-}
-
-Value index_method(Evaluator& e, const Value& self, const Args& args) {
-  const Params p(args, "index", {"value"}, 1);
-  const Values& items = self.sequence()->items;
-  for (size_t i = 0; i < items.size(); ++i)
-    if (equals(e.meter, items[i], *p[0])) return static_cast<Int>(i);
-  throw invalid("the value is not in the list");
-}
-
-Value list_count_method(Evaluator& e, const Value& self, const Args& args) {
-  const Params p(args, "count", {"value"}, 1);
-  Int n = 0;
-  for (const Value& item : self.sequence()->items) n += equals(e.meter, item, *p[0]) ? 1 : 0;
-  return n;
-}
-
-const Table& list_methods() {
-  static const Table kTable = {
-      {"index", index_method}, {"count", list_count_method}, {"copy", same},        {"append", forbidden},
-      {"clear", forbidden},    {"extend", forbidden},        {"insert", forbidden}, {"pop", forbidden},
-      {"remove", forbidden},   {"reverse", forbidden},       {"sort", forbidden},
-  };
-  return kTable;
-}
-
-const Table& tuple_methods() {
-  static const Table kTable = {{"index", index_method}, {"count", list_count_method}};
-  return kTable;
-}
-
-const Table& float_methods() {
-  static const Table kTable = {{"is_integer", [](Evaluator&, const Value& self, const Args&) -> Value {
-                                  return self.as<double>() == std::floor(self.as<double>());
-                                }}};
-  return kTable;
-}
-
-const Table* methods_of(const Value& v) {
+const MethodTable* methods_of(const Value& v) {
   if (v.text() != nullptr) return &text_methods();
   if (v.dict() != nullptr) return &dict_methods();
   if (v.sequence() != nullptr && v.sequence()->kind == SequenceKind::kList) return &list_methods();
@@ -393,11 +311,11 @@ std::optional<Value> find_method(Evaluator& evaluator, const Value& self, std::s
   }
   if (self.is<Ref<const Callable>>() && self.as<Ref<const Callable>>()->is_macro && name == "name")
     return make_text(evaluator.meter, self.as<Ref<const Callable>>()->name);
-  const Table* table = methods_of(self);
+  const MethodTable* table = methods_of(self);
   if (table == nullptr) return std::nullopt;
   const auto it = table->find(name);
   if (it == table->end()) return std::nullopt;
-  if (it->second == &forbidden)
+  if (it->second == &forbidden_method)
     return make_undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(self)));
   const Method method = it->second;
   return make_callable(

@@ -212,9 +212,9 @@ Value slice(Evaluator& evaluator, const Value& of, const Value* start, const Val
     const size_t length = end <= first ? 0 : byte_of_char(rest, static_cast<size_t>(end - first));
     return make_text(evaluator.meter, std::string(rest.substr(0, length)), text->markup);
   }
-  std::vector<size_t> starts;  // of the characters
+  std::vector<size_t> starts;  // byte offsets of the characters
   const Charge charge(evaluator.meter, text == nullptr ? 0 : text->bytes.size() * sizeof(size_t));
-  for (size_t at = 0; text != nullptr && at < text->bytes.size(); decode_at(text->bytes, at)) starts.push_back(at);
+  for (size_t at = 0; text != nullptr && at < text->bytes.size(); utf8_decode(text->bytes, at)) starts.push_back(at);
   Values items;
   std::string characters;
   for (Int i = first; by > 0 ? i < end : i > end; i += by) {
@@ -224,10 +224,10 @@ Value slice(Evaluator& evaluator, const Value& of, const Value* start, const Val
     } else {
       size_t at = starts[static_cast<size_t>(i)];
       const size_t from = at;
-      decode_at(text->bytes, at);
+      utf8_decode(text->bytes, at);
       characters.append(text->bytes, from, at - from);
     }
-    if (by > n || by < -n) break;  // the next step could overflow, and is outside
+    if (by > n || by < -n) break;  // the next index is out of range and could overflow
   }
   if (text != nullptr) return make_text(evaluator.meter, std::move(characters), text->markup);
   return make_sequence(evaluator.meter, std::move(items), sequence->kind);

@@ -18,7 +18,7 @@ Params::Params(const Args& args, std::string_view function, std::initializer_lis
     given_[i] = &value;
   }
   for (size_t i = 0; i < required; ++i)
-    if (given_[i] == nullptr) throw invalid("{}() misses its argument '{}'", function, *(names.begin() + i));
+    if (given_[i] == nullptr) throw invalid("{}() is missing its argument '{}'", function, *(names.begin() + i));
 }
 
 const std::string& Params::text(size_t i) const {

@@ -1,4 +1,4 @@
-// A call's arguments under the names of the function's parameters.
+// The arguments of a call, by the function's parameters.
 #pragma once
 
 #include <array>
@@ -9,7 +9,8 @@
 
 namespace quire::jinja {
 
-// Params p(args, "replace", {"old", "new", "count"}, 2) : two are required. Error: too many, unknown, twice, missing.
+// Params p(args, "replace", {"old", "new", "count"}, 2): two are required. Throws Error for too many, unknown, repeated
+// or missing arguments.
 class Params {
  public:
   Params(const Args& args, std::string_view function, std::initializer_list<std::string_view> names,
@@ -17,7 +18,7 @@ class Params {
 
   const Value* operator[](size_t i) const { return given_[i]; }  // null: not given
   bool has(size_t i) const { return given_[i] != nullptr && !given_[i]->is_none(); }
-  const std::string& text(size_t i) const;  // of one that is given; Error: not a string
+  const std::string& text(size_t i) const;  // must be given; Error: not a string
   Int integer(size_t i, Int fallback) const;
   bool flag(size_t i, bool fallback) const { return given_[i] == nullptr ? fallback : is_true(*given_[i]); }
 

@@ -1,4 +1,4 @@
-// Statements, and the program they make.
+// Parses statements into a program.
 #include "jinja/ast.h"
 #include "jinja/expressions.h"
 #include "jinja/token_reader.h"
@@ -51,7 +51,7 @@ class Parser {
     return n;
   }
 
-  // The body of a block whose tag ends here, up to its end tag, which is read too.
+  // Reads the body of a block whose tag ends here, up to and including its end tag.
   Body block(std::string_view end) {
     in_.skip_op(":");
     in_.expect(TokenKind::kBlockEnd, "%}");
@@ -139,7 +139,7 @@ class Parser {
     return n;
   }
 
-  // name, name.attribute (where `with_namespace`), or (a, b, …).
+  // name, name.attribute (if `with_namespace`), or (a, b, …).
   Target target(Words stop, bool with_namespace) {
     const TokenReader::Nesting nesting(in_);
     std::vector<Target> parts;
@@ -237,7 +237,7 @@ class Parser {
     n.data = "caller";
     if (in_.is_op("(")) signature(n);
     n.expressions.push_back(expressions_.expression());
-    if (n.expressions[0]->op != Op::kCall) in_.fail_at(line, "'call' needs a call behind it");
+    if (n.expressions[0]->op != Op::kCall) in_.fail_at(line, "'call' must be followed by a call");
     macro_body(n, "endcall");
     return n;
   }
@@ -245,10 +245,10 @@ class Parser {
   Program& program_;
   TokenReader in_;
   ExpressionParser expressions_;
-  int loops_ = 0;  // that a break could leave
+  int loops_ = 0;  // the loops that a break could leave
 };
 
-// Line ends become \n; the last one goes.
+// Line ends become \n; the last one is dropped.
 std::string normalized(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -268,8 +268,8 @@ std::string normalized(std::string_view source) {
 
 std::shared_ptr<const Program> parse_program(std::string source, std::string name) {
   if (source.size() > kMaxSource)
-    throw invalid("{}: a chat template of {} bytes; at most {} are allowed", name, source.size(), kMaxSource);
-  if (!is_valid_utf8(source)) throw invalid("{}: the chat template is not UTF-8", name);
+    throw invalid("{}: the template has {} bytes, at most {} are allowed", name, source.size(), kMaxSource);
+  if (!is_utf8(source)) throw invalid("{}: the template is not UTF-8", name);
   auto program = std::make_shared<Program>();
   program->name = std::move(name);
   Parser parser(*program, tokenize(normalized(source), program->name));

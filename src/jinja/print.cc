@@ -13,14 +13,14 @@ void quote_repr(std::string_view s, std::string& out) {
   const char quote = s.find('\'') != std::string_view::npos && s.find('"') == std::string_view::npos ? '"' : '\'';
   out.push_back(quote);
   for (size_t at = 0; at < s.size();) {
-    const char32_t c = decode_at(s, at);
+    const char32_t c = utf8_decode(s, at);
     if (c == static_cast<char32_t>(quote) || c == '\\') {
       out.push_back('\\');
       out.push_back(static_cast<char>(c));
     } else if (c == '\n' || c == '\r' || c == '\t') {
       out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
     } else if (is_printable(c)) {
-      append_utf8(out, c);
+      append_utf8(c, out);
     } else {
       const auto code = static_cast<uint32_t>(c);
       out += c < 0x100     ? fmt::format("\\x{:02x}", code)
@@ -176,7 +176,7 @@ class JsonWriter {
     out_.push_back('"');
     for (size_t at = 0; at < s.size();) {
       const size_t start = at;
-      const char32_t c = decode_at(s, at);
+      const char32_t c = utf8_decode(s, at);
       static constexpr std::string_view kSpecial = "\"\\\n\r\t\b\f", kLetter = "\"\\nrtbf";
       if (const size_t k = c < 0x80 ? kSpecial.find(static_cast<char>(c)) : std::string_view::npos;
           k != std::string_view::npos) {

@@ -1,4 +1,4 @@
-// Values as text: str(), repr() and JSON, each as Python writes it.
+// Values as text: str(), repr() and JSON as in Python.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,15 +8,15 @@
 
 namespace quire::jinja {
 
-void print(Meter& meter, const Value& v, std::string& out);       // str(v) is appended
-void print_repr(Meter& meter, const Value& v, std::string& out);  // repr(v)
+void print(Meter& meter, const Value& v, std::string& out);       // appends str(v)
+void print_repr(Meter& meter, const Value& v, std::string& out);  // appends repr(v)
 std::string float_repr(double d);
 std::string text_of(Meter& meter, const Value& v);  // str(v)
 
 struct JsonStyle {
   bool ascii = false;
   bool sorted = false;
-  bool multiline = false;  // one item a line, indented
+  bool multiline = false;  // one item per line, indented
   std::string indent;
   std::string comma = ", ", colon = ": ";
 };

@@ -1,15 +1,15 @@
 #include <algorithm>
 
-#include "jinja/filter_tables.h"
 #include "jinja/params.h"
 #include "jinja/print.h"
+#include "jinja/tables.h"
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
 
 namespace quire::jinja {
 namespace {
 
-// item.a.0.b of the attribute "a.0.b"; the item itself where there is none.
+// item.a.0.b for the attribute "a.0.b"; the item itself without an attribute.
 class Getter {
  public:
   Getter(Evaluator& e, const Value* attribute, const Value* fallback = nullptr) : e_(e), fallback_(fallback) {
@@ -41,12 +41,12 @@ class Getter {
   Values parts_;
 };
 
-// What values are compared by: texts without their case, unless `case_sensitive`.
+// The sort key of a value: text ignores case unless `case_sensitive`.
 Value comparable(Evaluator& e, const Value& v, bool case_sensitive) {
   return case_sensitive || v.text() == nullptr ? v : make_text(e.meter, to_lower(v.text()->bytes));
 }
 
-// The items in the order of their keys, stable; keys are lists that compare one by one.
+// Sorts items by their keys, stably; keys are lists that compare element by element.
 Values sorted(Evaluator& e, const Values& items, const Values& keys, bool reverse) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -66,7 +66,7 @@ Value list(Evaluator& e, const Value& v, const Args& args) {
 
 Value first(Evaluator& e, const Value& v, const Args& args) {
   const Params p(args, "first", {});
-  if (v.is<Ref<Generator>>()) {  // reads one item, not all
+  if (v.is<Ref<Generator>>()) {  // reads only one item
     Generator& g = *v.as<Ref<Generator>>();
     if (g.next < g.items.size()) return g.items[g.next++];
   } else if (v.text() != nullptr || (v.sequence() != nullptr && v.sequence()->kind <= SequenceKind::kRange)) {

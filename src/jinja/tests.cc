@@ -1,4 +1,4 @@
-// The tests behind `is`.
+// The tests of `is`.
 #include <unordered_map>
 
 #include "jinja/eval.h"
@@ -20,14 +20,14 @@ bool is_cased(Evaluator& e, const Value& v, bool (*wanted)(char32_t), bool (*unw
   e.meter.step(v.text()->bytes.size() / 8);
   bool any = false;
   for (size_t at = 0; at < v.text()->bytes.size();) {
-    const char32_t c = decode_at(v.text()->bytes, at);
+    const char32_t c = utf8_decode(v.text()->bytes, at);
     if (unwanted(c)) return false;
     any |= wanted(c);
   }
   return any;
 }
 
-bool is_sequence(const Value& v) {  // has a length and can be indexed
+bool is_sequence(const Value& v) {  // has a length and an index
   return v.text() != nullptr || v.dict() != nullptr || v.is_undefined() ||
          (v.sequence() != nullptr && v.sequence()->kind <= SequenceKind::kRange);
 }

@@ -21,9 +21,9 @@ std::string replaced(Meter& meter, std::string_view s, std::string_view from, st
     at = hit + from.size();
     if (count > 0) --count;
     if (!from.empty()) continue;
-    if (at == s.size()) return out;  // an empty `from` stands before, between and behind the characters
+    if (at == s.size()) return out;  // an empty `from` matches before, between and after characters
     size_t next = at;
-    decode_at(s, next);
+    utf8_decode(s, next);
     out.append(s.substr(at, next - at));
     at = next;
   }
@@ -35,7 +35,7 @@ std::vector<std::string_view> split_lines(std::string_view s, bool keep_ends) {
   size_t start = 0;
   for (size_t at = 0; at < s.size();) {
     const size_t end = at;
-    const char32_t c = decode_at(s, at);
+    const char32_t c = utf8_decode(s, at);
     const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
     if (!breaks) continue;
     if (c == '\r' && at < s.size() && s[at] == '\n') ++at;
@@ -52,23 +52,22 @@ std::vector<std::string_view> split_words(std::string_view s, Int count, bool ri
   std::vector<std::string_view> out;
   s = strip(s, nullptr, !right, right);
   while (!s.empty() && count != 0) {
-    size_t cut = right ? 0 : s.size(),
-           behind = cut;  // of the white space that is nearest to the start (right: to the end)
+    size_t cut = right ? 0 : s.size(), after = cut;  // the white space nearest to the start (right: to the end)
     for (size_t at = 0; at < s.size();) {
       const size_t start = at;
-      if (!is_space(decode_at(s, at))) continue;
+      if (!is_space(utf8_decode(s, at))) continue;
       cut = start;
-      behind = at;
+      after = at;
       if (!right) break;
     }
-    if (right && behind == 0) break;
+    if (right && after == 0) break;
     if (!right && cut == s.size()) break;
-    out.push_back(right ? s.substr(behind) : s.substr(0, cut));
-    s = right ? s.substr(0, cut) : s.substr(behind);
+    out.push_back(right ? s.substr(after) : s.substr(0, cut));
+    s = right ? s.substr(0, cut) : s.substr(after);
     s = strip(s, nullptr, !right, right);
     if (count > 0) --count;
   }
-  // What is left keeps its far end's white space only where the cuts ran out.
+  // The rest keeps the white space at its far end only if the cuts ran out.
   if (!s.empty() && count != 0) s = strip(s, nullptr, true, true);
   if (!s.empty()) out.push_back(s);
   return out;
@@ -106,7 +105,7 @@ std::string justified(std::string_view s, Int width, std::string_view fill, char
   if (width > 1'000'000) throw no_resource("a text padded to more than a million characters");
   if (char_count(fill) != 1) throw invalid("The fill character must be exactly one character long");
   const Int missing = width > length ? width - length : Int{0};
-  // str.center puts the odd space left where the width is odd too.
+  // str.center puts the odd space on the left if the width is odd, too.
   const Int left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
   std::string out;
   for (Int i = 0; i < left; ++i) out += fill;

@@ -46,7 +46,7 @@ std::string format_time(std::chrono::local_seconds time, std::string_view format
     directive += letter;
     if (letter == 'f') {
       out += "000000";
-    } else if (letter != 'z' && letter != 'Z') {  // a time without a zone prints none
+    } else if (letter != 'z' && letter != 'Z') {  // empty without a time zone
       char buffer[256];
       out.append(buffer, std::strftime(buffer, sizeof(buffer), directive.c_str(), &tm));
     }
@@ -63,7 +63,7 @@ std::chrono::local_seconds parse_time(std::string_view iso) {
   const year_month_day date{year{y}, month{m}, day{d}};
   if (read != 6 || static_cast<size_t>(used) != text.size() || !date.ok() || h < 0 || h > 23 || min < 0 || min > 59 ||
       s < 0 || s > 59)
-    throw invalid("'{}' is no time; write it as 2026-11-21T12:34:56", text);
+    throw invalid("'{}' is not a time; write it as 2026-11-21T12:34:56", text);
   return local_days{date} + hours{h} + minutes{min} + seconds{s};
 }
 

@@ -1,4 +1,4 @@
-// A template's tokens, one after the other, and the errors about them.
+// Reads a template's tokens in order and reports errors about them.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ using Words = std::initializer_list<std::string_view>;
 
 class TokenReader {
  public:
-  // tokens: of the lexer, the last is kEnd. name: of the template, for errors; outlives this.
+  // tokens: the lexer's; the last is kEnd. name: the template's, for errors; must outlive the reader.
   TokenReader(std::vector<Token> tokens, std::string_view name) : tokens_(std::move(tokens)), name_(name) {}
 
   const Token& now() const { return tokens_[at_]; }
   const Token& ahead() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-  Token& next() { return tokens_[at_++]; }  // now(), and goes on; not at kEnd
+  Token& next() { return tokens_[at_++]; }  // returns now() and advances; not at kEnd
 
   bool is_op(std::string_view text) const { return now().kind == TokenKind::kOperator && now().text == text; }
   bool is_word(std::string_view text) const { return now().kind == TokenKind::kName && now().text == text; }
@@ -28,16 +28,16 @@ class TokenReader {
   bool skip_op(std::string_view text) { return is_op(text) && (++at_, true); }
   bool skip_word(std::string_view text) { return is_word(text) && (++at_, true); }
 
-  // Each goes on behind what it expects, or throws Error "NAME:LINE: what".
+  // Each skips the expected token or throws Error "NAME:LINE: what".
   void expect_op(std::string_view text);
   std::string expect_name();
   void expect(TokenKind kind, std::string_view text);
 
   [[noreturn]] void fail(const std::string& what) const { fail_at(now().line, what); }
   [[noreturn]] void fail_at(int line, const std::string& what) const;
-  std::string found() const;  // now(), as errors name it
+  std::string found() const;  // describes now() for errors
 
-  // Held while something is read that may hold its like: bounds the recursion. Throws Error.
+  // Held while nested syntax is read: bounds the recursion. Throws Error.
   class Nesting {
    public:
     explicit Nesting(TokenReader& in);

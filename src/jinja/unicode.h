@@ -1,4 +1,4 @@
-// Strings as Python sees them: sequences of Unicode characters, held as UTF-8. A byte that is not UTF-8 counts as one
+// Strings as Python sees them: sequences of Unicode characters, stored as UTF-8. An ill-formed byte counts as one
 // character, U+FFFD.
 #pragma once
 
@@ -6,20 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/unicode.h"
+#include "base/utf8.h"
+
 namespace quire::jinja {
 
-char32_t decode_at(std::string_view s, size_t& at);  // the character at byte `at`, which moves behind it; at < s.size()
-void append_utf8(std::string& out, char32_t c);
 size_t char_count(std::string_view s);
-size_t byte_of_char(std::string_view s, size_t index);  // s.size() at or behind the end
-bool is_valid_utf8(std::string_view s);
+size_t byte_of_char(std::string_view s, size_t index);  // s.size() if there are fewer characters
 
-bool is_space(char32_t c);
-bool is_alpha(char32_t c);
-bool is_digit(char32_t c);  // str.isdigit, but without superscripts
-bool is_upper(char32_t c);
-bool is_lower(char32_t c);
-bool is_printable(char32_t c);  // repr() shows it as it is
+bool is_space(char32_t c);  // str.isspace: white space, and the separators U+001C to U+001F
 
 std::string to_upper(std::string_view s);
 std::string to_lower(std::string_view s);

@@ -68,7 +68,7 @@ Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items) {
     depth = std::max({depth, value_depth(key), value_depth(value)});
     const size_t hash = indexed || key.text() == nullptr ? hash_of(key) : 0;
     if (const Value* old = dict->find(key)) {
-      *const_cast<Value*>(old) = std::move(value);  // not yet shared
+      *const_cast<Value*>(old) = std::move(value);  // the dict is not shared yet
       continue;
     }
     if (indexed) dict->index.emplace(hash, dict->items.size());
@@ -277,11 +277,11 @@ Values iterate(Meter& meter, const Value& v) {
     return out;
   }
   if (const Text* t = v.text()) {
-    meter.take(t->bytes.size() * 128);  // while they are made, and then by each of them
+    meter.take(t->bytes.size() * 128);  // checked first; each character charges its own
     meter.give(t->bytes.size() * 128);
     for (size_t at = 0; at < t->bytes.size();) {
       const size_t start = at;
-      decode_at(t->bytes, at);
+      utf8_decode(t->bytes, at);
       out.push_back(make_text(meter, t->bytes.substr(start, at - start)));
     }
     return out;

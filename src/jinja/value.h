@@ -1,5 +1,5 @@
-// The values a template computes with: Python's, as far as templates can tell. Immutable except namespaces; shared by
-// reference. Failures are Error with Python's message, without a place: the evaluator adds the line.
+// The values of a template behave like Python's. Immutable except namespaces; shared by reference. Failures throw Error
+// with Python's message; the evaluator adds the line.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace quire::jinja {
 
-__extension__ using Int = __int128;  // Python's are unbounded; beyond ±2^127 is an Error
+__extension__ using Int = __int128;  // Python's are unbounded; beyond ±2^127 is an Error here
 
 struct None {
   bool operator==(const None&) const = default;
@@ -70,12 +70,12 @@ class Value {
 using Values = std::vector<Value>;
 
 struct Missing {
-  std::string message;  // what using it says: "'x' is undefined"
+  std::string message;  // the error of using it: "'x' is undefined"
 };
 
 struct Text {
   std::string bytes;
-  bool markup = false;  // went through `safe`: `+` escapes what joins it, as markupsafe does
+  bool markup = false;  // result of `safe`: `+` escapes the other operand, as in markupsafe
   Charge charge;
 };
 
@@ -88,18 +88,18 @@ struct Sequence {
   Charge charge;
 };
 
-// In order of insertion. Keys are hashable values.
+// In insertion order. Keys are hashable values.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
-  std::unordered_multimap<size_t, size_t> index;  // hash → position, from nine items on
+  std::unordered_multimap<size_t, size_t> index;  // hash → position; used from nine items on
   int depth = 1;
   Charge charge;
 
-  const Value* find(const Value& key) const;  // null: not there
+  const Value* find(const Value& key) const;  // null: no such key
   const Value* find(std::string_view key) const;
 };
 
-// A lazy sequence, read once. What it yields is computed when it is made.
+// A sequence that can be read once. Its items are computed when it is made.
 struct Generator {
   Values items;
   size_t next = 0;
@@ -131,7 +131,7 @@ Value make_sequence(Meter& meter, Values items, SequenceKind kind = SequenceKind
 inline Value make_tuple(Meter& meter, Values items) {
   return make_sequence(meter, std::move(items), SequenceKind::kTuple);
 }
-Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);  // a key given twice: the last value wins
+Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);  // of equal keys the last value wins
 Value make_generator(Meter& meter, Values items);
 Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call,
                     const Value* self = nullptr);
@@ -143,14 +143,14 @@ std::string owner_name(const Value& v);      // in "'dict object' has no attribu
 bool is_true(const Value& v);
 bool equals(Meter& meter, const Value& a, const Value& b);
 size_t hash_of(const Value& v);  // Error: unhashable type
-// <, of numbers, strings, sequences; other pairs are an Error naming `op`.
+// a < b for numbers, strings and sequences; Error naming `op` for others.
 bool less(Meter& meter, const Value& a, const Value& b, std::string_view op = "<");
 bool contains(Meter& meter, const Value& item, const Value& container);
-// dict.find(key), with the time that it takes. Error: unhashable type.
+// dict.find(key), metered. Error: unhashable type.
 const Value* look_up(Meter& meter, const Dict& dict, const Value& key);
-// What a for loop sees: items, keys, characters. Reads a generator to its end. Error: not iterable.
+// The items of a for loop: items, keys or characters. Exhausts a generator. Error: not iterable.
 Values iterate(Meter& meter, const Value& v);
-// len(); -1 where Python has none.
+// len(); -1 if Python has none.
 int64_t length_of(const Value& v);
 
 }  // namespace quire::jinja

@@ -16,14 +16,14 @@ CharsMap::CharsMap(std::string_view blob, const std::string& where) {
   if (blob.size() < 4) throw invalid("{}: the precompiled_charsmap has {} bytes", where, blob.size());
   const size_t array = number(0);
   if (array % 4 != 0 || array > blob.size() - 4) {
-    throw invalid("{}: the precompiled_charsmap has {} bytes, its array shall have {}", where, blob.size(), array);
+    throw invalid("{}: the precompiled_charsmap has {} bytes, its array needs {}", where, blob.size(), array);
   }
   for (size_t at = 4; at < 4 + array; at += 4) nodes_.push_back(number(at));
   replacements_ = blob.substr(4 + array);
   if (!replacements_.empty() && replacements_.back() != '\0') {
-    throw invalid("{}: the precompiled_charsmap's last replacement has no end", where);
+    throw invalid("{}: the precompiled_charsmap's last replacement is not terminated", where);
   }
-  constexpr size_t kLongest = 256;  // bytes; the longest in use has some 60
+  constexpr size_t kLongest = 256;  // bytes; the longest in use has about 60
   for (size_t at = 0, end = 0; at < replacements_.size(); at = end + 1) {
     end = replacements_.find('\0', at);
     if (end - at > kLongest) {
@@ -46,7 +46,7 @@ void CharsMap::walk(std::string_view text, Fn fn) const {
   const auto offset = [](uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); };
   if (nodes_.empty()) return;
   size_t node = offset(nodes_[0]);
-  // Real keys have a few dozen bytes; a broken array may have no end.
+  // Real keys have a few dozen bytes; a broken array may loop.
   for (size_t i = 0; i < text.size() && i < 256; ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c == 0) return;
@@ -96,7 +96,7 @@ std::string CharsMap::apply_graphemes(std::string_view text) const {
   std::string out;
   out.reserve(text.size());
   const auto one = [&](std::string_view part) {
-    // The library asks for any prefix of the part that has a replacement and takes the first it is given.
+    // The library replaces the whole part by the replacement of its shortest prefix that has one.
     const Found found = shortest_prefix(part);
     if (found.length == 0) return false;
     out += found.replacement;

@@ -1,4 +1,4 @@
-// SentencePiece's precompiled_charsmap: which sequences of characters are replaced by which before a unigram model.
+// SentencePiece's precompiled_charsmap: the replacements that normalize a text for a unigram model.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@ namespace quire {
 // Read from untrusted bytes; every access is checked. Immutable.
 class CharsMap {
  public:
-  // 4 bytes size, a double array of that many bytes, then the replacements, each ended by a zero byte. Throws Error.
+  // The blob: a size (4 bytes), a double array of that many bytes, then the replacements, each ended by a zero byte.
+  // Throws Error if it is broken.
   CharsMap(std::string_view blob, const std::string& where);
 
-  // At every place the longest sequence that has a replacement (llama.cpp, SentencePiece).
+  // Replaces the longest sequence at every position (llama.cpp, SentencePiece).
   std::string apply_prefixes(std::string_view text) const;
-  // Whole graphemes shorter than 6 bytes first, then single characters (Hugging Face).
+  // Replaces graphemes shorter than 6 bytes, otherwise their single characters (Hugging Face).
   std::string apply_graphemes(std::string_view text) const;
 
  private:

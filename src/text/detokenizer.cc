@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// Takes what is held back and `bytes` and writes what is certain.
+// Appends the final part of held_ + bytes to `out` and holds back the rest.
 void Detokenizer::put(std::string_view bytes, std::string& out) {
   std::string joined;
   if (!held_.empty()) {

@@ -13,7 +13,7 @@ namespace {
 struct Apply {
   bool first;
   Regex::Matcher& matcher;
-  bool& raw;    // bytes from here on, which are no text
+  bool& raw;    // bytes that need not be text
   size_t most;  // bytes of a result
 
   std::string operator()(const DecodeAlphabet&, const std::string& text) const {

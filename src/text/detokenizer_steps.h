@@ -1,4 +1,4 @@
-// From a token's spelling in the vocabulary to the bytes it stands for: the decoder of a tokenizer.json.
+// Turns a token's spelling into its bytes: the decoder of a tokenizer.json.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-struct DecodeAlphabet {};   // GPT-2's alphabet back to bytes; a spelling outside of it stands for itself
+struct DecodeAlphabet {};   // from GPT-2's alphabet to bytes; other spellings stay
 struct DecodeByteToken {};  // <0x0A>
 struct DecodeReplace {
   std::string from, to;
@@ -19,13 +19,13 @@ struct DecodeReplaceRegex {
   Regex from;
   std::string to;
 };
-struct DecodeStrip {  // off each token
+struct DecodeStrip {  // removes up to `left` and `right` of the character from each token
   char32_t character;
   int left, right;
 };
 struct DecodeMetaspace {
   std::string replacement;
-  bool drop_in_first;  // in the first token the replacement stands for nothing, in the others for a space
+  bool drop_in_first;  // drop the replacement in the first token; elsewhere it is a space
 };
 struct DecodeJoinBySpaces {};  // a space before every token but the first
 
@@ -34,11 +34,11 @@ using DecodeStep = std::variant<DecodeAlphabet, DecodeByteToken, DecodeReplace, 
 
 struct DecodeRules {
   std::vector<DecodeStep> steps;
-  // Off the front of the whole text: at most strip_count of this character.
+  // Removes at most strip_count of this character from the start of the whole text.
   char32_t strip_character = U' ';
   int strip_count = 0;
 
-  // What the token stands for; `first`: in front of a text.
+  // The token's bytes; `first`: it starts the text.
   std::string bytes_of(std::string_view spelling, bool first, Regex::Matcher& matcher) const;
   bool first_differs() const;
 };

@@ -5,17 +5,17 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer/byte_alphabet.h"
-#include "text/tokenizer/char_classes.h"
 #include "text/tokenizer/text_growth.h"
 #include "text/tokenizer/text_replace.h"
 
 namespace quire {
 namespace {
 
-// All characters below this one stand for themselves in the form, next to any neighbour below it.
+// Texts of characters below this one are unchanged by the form.
 char32_t first_to_change(UnicodeForm form) {
   switch (form) {
     case UnicodeForm::kNfc:
@@ -43,7 +43,7 @@ bool is_unchanged(std::string_view text, char32_t limit) {
 
 int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-// Canonical ordering: each run of combining marks, sorted by class. utf8proc's own sort takes quadratic time.
+// Canonical ordering sorts each run of combining marks by class. utf8proc's own sort takes quadratic time.
 void order_marks(std::vector<utf8proc_int32_t>& text) {
   for (size_t i = 0; i < text.size();) {
     if (combining_class(text[i]) == 0) {
@@ -212,7 +212,7 @@ std::string lowercase(std::string_view text) {
     if (c < 0x80) {
       out += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
     } else if (c == 0x130) {
-      out += "i\xCC\x87";  // İ, the one character whose lower case is two
+      out += "i\xCC\x87";  // İ is the only character whose lower case has two
     } else {
       append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
     }

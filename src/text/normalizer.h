@@ -1,4 +1,4 @@
-// Normalization: what happens to a text before it is cut into words.
+// Normalization of a text before it is split into words.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct NormalizeForm {
   UnicodeForm form;
 };
 struct Prepend {
-  std::string text;  // nothing is put before an empty text
+  std::string text;  // an empty text stays empty
 };
 struct ReplaceText {
   std::string from, to;
@@ -34,7 +34,7 @@ struct StripSpace {
   bool left = true, right = true;
 };
 struct StripAccents {};  // removes combining marks
-struct Nmt {};           // SentencePiece's cleaning: controls go, odd spaces become spaces
+struct Nmt {};           // SentencePiece's cleaning: removes controls, turns other white space into spaces
 struct BertClean {
   bool clean_text = true, handle_chinese_chars = true, strip_accents = true, lowercase = true;
 };
@@ -55,8 +55,7 @@ using NormalizerStep = std::variant<NormalizeForm, Prepend, ReplaceText, Replace
 struct Normalizer {
   std::vector<NormalizerStep> steps;
 
-  // `text` is well-formed (or, where no step looks at characters, any bytes). Linear but for the sorting of combining
-  // marks, which is n log n.
+  // `text` must be well-formed, unless no step looks at characters. Linear time, except n log n for sorting marks.
   std::string apply(std::string_view text, Regex::Matcher& matcher) const;
 };
 

@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text = input.substr(kChoices);
   const TokenIds ids = tokenizer.encode(text);
   require(tokenizer.decode(ids) == lossy_utf8_bytewise(text));
-  // The text's own bytes as ids: a stream of any bytes.
+  // The bytes of the text as ids: any byte sequence.
   for (const TokenIds& stream : {ids, TokenIds(data + kChoices, data + size)}) {
     Detokenizer detokenizer(tokenizer);
     std::string joined;

@@ -5,13 +5,13 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
-#include "text/tokenizer/char_classes.h"
 
 namespace quire {
 namespace {
 
-// The character that ends at `end`, and where it begins.
+// The character that ends at `end`; `begin` receives its first byte.
 char32_t character_before(std::string_view text, size_t end, size_t& begin) {
   begin = end - 1;
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
@@ -22,7 +22,7 @@ char32_t character_before(std::string_view text, size_t end, size_t& begin) {
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(std::move(tokens)), order_(order) {
-  for (size_t i = tokens_.size(); i-- > 0;) {  // of equal ones the first counts
+  for (size_t i = tokens_.size(); i-- > 0;) {  // of equal tokens the first one counts
     if (tokens_[i].content.size() > kLongestToken) {
       throw unsupported("the added token {} has {} bytes, at most {} are allowed", tokens_[i].id,
                         tokens_[i].content.size(), kLongestToken);
@@ -49,8 +49,8 @@ void AddedTokens::split(std::string_view text, Specials specials, std::vector<Fr
 }
 
 void AddedTokens::find_leftmost(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
-  size_t done = 0;       // up to here the text is in fragments
-  size_t space_end = 0;  // of the last white space that rstrip took
+  size_t done = 0;       // the text up to here is in fragments
+  size_t space_end = 0;  // of the white space that the last rstrip token includes
   for (size_t at = 0; at < text.size();) {
     int32_t node = 0, found = Trie::kNone;
     size_t found_end = at;
@@ -72,17 +72,17 @@ void AddedTokens::find_leftmost(std::string_view text, Specials specials, std::v
     const AddedToken& token = tokens_[static_cast<size_t>(found)];
     if (token.special && !specials.parse) continue;
     if (token.single_word) {
-      size_t before = begin, behind = end;
+      size_t before = begin, after = end;
       if (begin > 0 && is_word(character_before(text, begin, before))) continue;
-      if (end < text.size() && is_word(utf8_next(text, behind))) continue;
+      if (end < text.size() && is_word(utf8_next(text, after))) continue;
     }
     if (token.lstrip) {
       for (size_t before = begin; begin > done && is_white_space(character_before(text, begin, before));)
         begin = before;
     }
     if (token.rstrip) {
-      if (end < space_end) end = space_end;  // inside of what a token before it took
-      for (size_t behind = end; behind < text.size() && is_white_space(utf8_next(text, behind));) end = behind;
+      if (end < space_end) end = space_end;  // inside the white space of an earlier token
+      for (size_t after = end; after < text.size() && is_white_space(utf8_next(text, after));) end = after;
       space_end = end;
     }
     if (token.lstrip && end <= done) continue;  // nothing is left of it
@@ -94,8 +94,8 @@ void AddedTokens::find_leftmost(std::string_view text, Specials specials, std::v
   if (done < text.size()) fragments.push_back({text.substr(done)});
 }
 
-// Each place begins with the longest token that matches there. Longer tokens are placed first; one that meets a placed
-// token at its end tries the next shorter token at the same place.
+// Every position starts with the longest token that matches there. Longer tokens are placed first; a token whose end
+// overlaps a placed token is replaced by the next shorter one at the same position.
 void AddedTokens::find_longest(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
   std::map<size_t, std::vector<Place>, std::greater<>> by_length;
   const auto longest_at = [&](size_t at, size_t limit) {  // of at most `limit` bytes
@@ -138,11 +138,14 @@ void AddedTokens::find_longest(std::string_view text, Specials specials, std::ve
   }
   std::sort(placed.begin(), placed.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
   size_t done = 0;
-  for (const Place& place : placed) {
+  for (size_t i = 0; i < placed.size(); ++i) {
+    const Place& place = placed[i];
+    const AddedToken& token = tokens_[static_cast<size_t>(place.token)];
     if (place.begin > done) fragments.push_back({text.substr(done, place.begin - done)});
-    fragments.push_back(
-        {text.substr(place.begin, place.end - place.begin), tokens_[static_cast<size_t>(place.token)].id});
     done = place.end;
+    const size_t limit = i + 1 < placed.size() ? placed[i + 1].begin : text.size();
+    while (token.rstrip && done < limit && (text[done] == ' ' || (text[done] >= '\t' && text[done] <= '\r'))) ++done;
+    fragments.push_back({text.substr(place.begin, done - place.begin), token.id});
   }
   if (done < text.size()) fragments.push_back({text.substr(done)});
 }

@@ -1,4 +1,4 @@
-// Tokens that are found in a text before anything else happens to it: special tokens and added words.
+// Tokens that are matched in a text before all other steps: special tokens and added words.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace quire {
 struct AddedToken {
   std::string content;
   TokenId id = kNoToken;
-  bool special = false;      // plain text when special tokens are not parsed
-  bool normalized = false;   // looked for in the normalized text
-  bool single_word = false;  // not inside a word
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and behind it
+  bool special = false;      // matched only if special tokens are parsed
+  bool normalized = false;   // matched in the normalized text
+  bool single_word = false;  // not matched inside a word
+  bool lstrip = false;       // the token includes the white space before it
+  bool rstrip = false;       // the token includes the white space after it
 };
 
-// A part of a text: a token (id) or what lies between tokens (kNoToken).
+// A part of a text: a token, or the text between tokens (kNoToken).
 struct Fragment {
   std::string_view text;
   TokenId id = kNoToken;
@@ -30,22 +30,22 @@ struct Fragment {
 
 class AddedTokens {
  public:
-  // How places where several tokens match are settled.
+  // Which token wins where several match.
   enum class Order : uint8_t {
     kLeftmostLongest,  // Hugging Face
-    kLongestFirst,     // llama.cpp: the longest token takes its places in the whole text, then the next longest
+    kLongestFirst,     // llama.cpp: the longest token is placed first in the whole text, then the next longest
   };
   AddedTokens() = default;
   AddedTokens(std::vector<AddedToken> tokens, Order order);
 
   bool empty() const { return tokens_.empty(); }
-  // Which special tokens are tokens in a text; the others are plain text.
+  // Which special tokens are matched; the others are plain text.
   struct Specials {
     bool parse = true;
     std::span<const size_t> plain = {};  // ascending offsets of bytes that no special token may cover
     bool allow(size_t begin, size_t end) const;
   };
-  // Appends the parts of `text` in order; empty parts are left out.
+  // Appends the non-empty parts of `text` in order.
   void split(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const;
 
  private:

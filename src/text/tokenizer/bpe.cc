@@ -61,7 +61,7 @@ const MergeTable::Merge* MergeTable::find(int32_t left, int32_t right) const {
 
 namespace {
 
-// Short words: look at all pairs each time. At most 32 * 31 / 2 steps, and no heap to fill.
+// Short words: scan all pairs for each merge. That takes at most 32 * 31 / 2 steps and no heap.
 constexpr size_t kShort = 32;
 
 void merge_short(const MergeTable& table, std::vector<int32_t>& ids, BpeScratch& scratch) {
@@ -98,7 +98,7 @@ void bpe_merge(const MergeTable& table, std::vector<int32_t>& ids, BpeScratch& s
   if (ids.size() <= kShort) return merge_short(table, ids, scratch);
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols;
   std::vector<uint64_t>& heap =
-      scratch.heap;  // rank << 32 | position: the smallest is the best, the leftmost of equals
+      scratch.heap;  // rank << 32 | position: the smallest is the best pair, the leftmost of equals
   const auto later = std::greater<uint64_t>();
   const auto n = static_cast<int32_t>(ids.size());
   symbols.resize(ids.size());
@@ -133,7 +133,7 @@ void bpe_merge(const MergeTable& table, std::vector<int32_t>& ids, BpeScratch& s
     heap.pop_back();
     const auto at = static_cast<int32_t>(best & 0xFFFFFFFF);
     BpeScratch::Symbol& left = symbols[static_cast<size_t>(at)];
-    if (left.id < 0 || left.rank != best >> 32) continue;  // merged away, or with another neighbour by now
+    if (left.id < 0 || left.rank != best >> 32) continue;  // merged already, or its neighbour has changed
     BpeScratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
     left.id = left.merged;
     left.next = right.next;
@@ -151,12 +151,12 @@ void bpe_merge(const MergeTable& table, std::vector<int32_t>& ids, BpeScratch& s
 void BpeModel::find_joints(const std::vector<std::string_view>& symbol_texts) {
   const bool has_all_bytes =
       byte_fallback && std::none_of(byte_tokens.begin(), byte_tokens.end(), [](TokenId id) { return id < 0; });
-  // Unknown tokens fuse over a cut, and affixes depend on where a word begins and ends.
+  // Unknown tokens fuse across a cut, and affixes depend on where a word begins and ends.
   if (!has_all_bytes || !continuing_prefix.empty() || !word_suffix.empty()) return;
-  std::vector<uint64_t> bits(size_t{1} << 14);  // 2^20 bits: a vocabulary joins some 10,000 pairs of characters
+  std::vector<uint64_t> bits(size_t{1} << 14);  // 2^20 bits: vocabularies join about 10,000 pairs
   std::vector<bool> is_byte_token(symbol_texts.size());
   for (TokenId id : byte_tokens) is_byte_token[static_cast<size_t>(id)] = true;
-  bool can_cut = true;  // not where bytes join: a character's text does not say what its bytes do
+  bool can_cut = true;  // not if bytes join: the characters do not show it
   merges.for_each([&](int32_t left, int32_t right, const MergeTable::Merge&) {
     can_cut = can_cut && !is_byte_token[static_cast<size_t>(left)] && !is_byte_token[static_cast<size_t>(right)];
     const std::string_view l = symbol_texts[static_cast<size_t>(left)], r = symbol_texts[static_cast<size_t>(right)];
@@ -224,7 +224,7 @@ void BpeModel::first_symbols_of(std::string_view word, std::vector<int32_t>& ids
     }
     if (byte_fallback && std::all_of(text.begin(), text.end(),
                                      [&](char c) { return byte_tokens[static_cast<unsigned char>(c)] >= 0; })) {
-      // An unknown token before it stays pending: the library writes it behind the bytes.
+      // A pending unknown token stays pending: the library writes it after the bytes.
       for (char c : text) ids.push_back(byte_tokens[static_cast<unsigned char>(c)]);
       continue;
     }

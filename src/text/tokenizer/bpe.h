@@ -1,5 +1,5 @@
-// Byte-pair encoding: a word begins as characters (or bytes), and the best-ranked pair of neighbours is merged until no
-// pair has a rank. One machine for byte-level BPE (GPT-2), BPE over text with byte fallback (Gemma, Mistral) and
+// Byte-pair encoding: a word starts as characters (or bytes), and the best-ranked adjacent pair is merged until no
+// pair has a rank. One implementation for byte-level BPE (GPT-2), BPE over text with byte fallback (Gemma, Mistral) and
 // SentencePiece's BPE by scores (Llama 2 GGUFs).
 #pragma once
 
@@ -59,38 +59,38 @@ struct BpeScratch {
 // Merges the symbols `ids` (a word) in place: rank first, then from the left. n log n in their number.
 void bpe_merge(const MergeTable& table, std::vector<int32_t>& ids, BpeScratch& scratch);
 
-// The model: made by bpe_from_* below, immutable then.
+// The model; immutable once built.
 struct BpeModel {
   MergeTable merges;
   bool byte_level = false;     // words are bytes, first_symbols below
-  bool byte_fallback = false;  // a character that is no token becomes its bytes' tokens <0xXX>
-  bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
-  bool ignore_merges = false;  // a word that is a token is that token
-  bool raw_bytes = false;      // text may be ill-formed; characters have the length their first byte says
+  bool byte_fallback = false;  // a character without a token becomes its bytes' tokens <0xXX>
+  bool fuse_unk = false;       // adjacent unknown characters become one unknown token
+  bool ignore_merges = false;  // a word that is a token is encoded as that token
+  bool raw_bytes = false;      // text may be ill-formed; a character's first byte gives its length
   std::optional<TokenId> unk;
   std::string continuing_prefix, word_suffix;
 
-  // Symbols from vocabulary_size on are none of the vocabulary: characters and merge results that only other merges
-  // know. What is left of them in the end is written as extra[id - vocabulary_size], maybe nothing.
+  // Symbols from vocabulary_size on are not tokens: characters and merge results that only other merges use. Those left
+  // at the end are written as extra[id - vocabulary_size], which may be empty.
   int32_t vocabulary_size = 0;
   std::vector<TokenIds> extra;
 
   std::array<int32_t, 256> first_symbols{};                   // byte level; kNoToken: the byte is dropped
-  std::array<TokenId, 256> byte_tokens{};                     // <0xXX>; kNoToken where the vocabulary has none
+  std::array<TokenId, 256> byte_tokens{};                     // <0xXX>; kNoToken: not in the vocabulary
   std::unordered_map<std::string_view, int32_t> symbols;      // text level: every token and extra symbol
-  std::unordered_map<std::string_view, TokenId> whole_words;  // ignore_merges: words as they come, to their token
+  std::unordered_map<std::string_view, TokenId> whole_words;  // ignore_merges: words and their tokens
   size_t longest_word = 0;                                    // of whole_words
 
-  // Pairs of characters that some merge brings together, as a Bloom filter: a text may be cut between any others
-  // without any change of the result. Empty: never cut.
+  // A Bloom filter of the character pairs that some merge joins: cutting a text between any other pair does not change
+  // the result. Empty: never cut.
   std::vector<uint64_t> joints;
 
-  // Fills `joints`, where cutting is possible at all. symbol_texts: the text of every token and extra symbol.
+  // Fills `joints` if cutting is possible at all. symbol_texts: the text of every token and extra symbol.
   void find_joints(const std::vector<std::string_view>& symbol_texts);
 
-  // One word, appended to `out`.
+  // Appends the ids of one word to `out`.
   void encode(std::string_view word, BpeScratch& scratch, TokenIds& out) const;
-  // Where the word that begins at `begin` may be cut next: the end of a part that can be encoded on its own.
+  // The end of the next part, from `begin` on, that can be encoded on its own.
   size_t next_cut(std::string_view word, size_t begin) const;
 
  private:

@@ -62,12 +62,13 @@ void find_byte_tokens(const TokenizerData& data, std::array<TokenId, 256>& byte_
 
 void decode_texts(TokenizerData& data) {
   Regex::Matcher matcher;
-  const size_t most = 8 * data.texts.bytes() + (size_t{64} << 10);  // real decoders make spellings shorter
+  const size_t most = 8 * data.texts.bytes() + (size_t{64} << 10);  // real decoders shorten spellings
   for (size_t id = 0; id < data.texts.size(); ++id) {
     const std::string_view text = data.text_to_decode(static_cast<TokenId>(id));
     data.bytes.add(text.empty() ? std::string() : data.decoding.bytes_of(text, false, matcher));
     if (data.bytes.bytes() > most)
-      throw invalid("{}: decoder: makes more than {} bytes of {} bytes of tokens", data.name, most, data.texts.bytes());
+      throw invalid("{}: decoder: produces more than {} bytes from {} bytes of tokens", data.name, most,
+                    data.texts.bytes());
   }
 }
 

@@ -1,4 +1,4 @@
-// Steps that both ways to build a tokenizer share.
+// Steps shared by from_hf.cc and from_gguf.cc.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 
 namespace quire {
 
-// The tokens that end an answer by their text, in the order in which the first that exists is taken for end of turn.
+// The texts of tokens that end an answer. The first end-of-turn name that exists in the vocabulary is the end of turn.
 std::vector<std::string_view> end_of_turn_names();
 std::vector<std::string_view> end_of_generation_names();
 
-// by_text for every text in data.texts that is not empty; of equal texts the last id wins.
+// Fills data.by_text from the non-empty data.texts; of equal texts the last id wins.
 void index_texts(TokenizerData& data);
 
-// data.special_texts from data.special.
+// Fills data.special_texts from data.special.
 void index_special_texts(TokenizerData& data);
 
-// byte_tokens from the spellings <0x00> … <0xFF> in data.by_text.
+// Fills byte_tokens from the spellings <0x00> … <0xFF> in data.by_text.
 void find_byte_tokens(const TokenizerData& data, std::array<TokenId, 256>& byte_tokens);
 
-// data.bytes from data.texts by data.decoding.
+// Fills data.bytes from data.texts with data.decoding.
 void decode_texts(TokenizerData& data);
 
-// Throws Error (kUnsupported) for a token of `where` that is too long to be looked for at every place of a text.
+// Throws Error (kUnsupported) for a token too long to be matched at every position of a text.
 void check_token_length(std::string_view where, size_t id, std::string_view text);
 
 // Sorts and deduplicates data.end_of_generation.

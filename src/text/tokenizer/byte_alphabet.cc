@@ -13,7 +13,7 @@ constexpr bool stands_for_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-constexpr int kCharacters = 256 + 68;  // the other 68 bytes follow from U+0100 on
+constexpr int kCharacters = 256 + 68;  // the other 68 bytes are U+0100 and up
 
 struct Alphabet {
   std::array<char16_t, 256> character{};

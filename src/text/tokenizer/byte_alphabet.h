@@ -8,10 +8,10 @@
 namespace quire {
 
 char32_t byte_to_character(unsigned char byte);
-int character_to_byte(char32_t character);  // -1 where the character stands for no byte
+int character_to_byte(char32_t character);  // -1: not in the alphabet
 
 std::string bytes_to_alphabet(std::string_view bytes);
-// The bytes, if every character stands for one; else false.
+// False if a character is not in the alphabet.
 bool alphabet_to_bytes(std::string_view text, std::string& bytes);
 
 // "<0x0A>" to 10; -1 for anything else.

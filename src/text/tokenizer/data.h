@@ -1,4 +1,4 @@
-// What a Tokenizer is made of. Built once by tokenizer_hf.cc or tokenizer_gguf.cc, then only read.
+// The data of a Tokenizer. from_hf.cc or from_gguf.cc builds it; then it is immutable.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@
 
 namespace quire {
 
-// Strings, one behind the other in one piece of memory that never moves once sealed.
+// Strings in one block of memory. Views of them stay valid once all are added.
 class StringTable {
  public:
   void add(std::string_view text) {
@@ -39,8 +39,8 @@ class StringTable {
 
 struct TokenizerData {
   std::string name;
-  StringTable texts;                                      // each id's spelling; "" in holes
-  StringTable bytes;                                      // what it stands for inside a text
+  StringTable texts;                                      // each id's spelling; "" for unused ids
+  StringTable bytes;                                      // its bytes inside a text
   std::unordered_map<std::string_view, TokenId> by_text;  // views into texts
   std::vector<TokenKind> kinds;
   std::vector<bool> special;
@@ -49,17 +49,17 @@ struct TokenizerData {
   // Encoding, in this order.
   enum class IllFormed : uint8_t { kReplaceParts, kReplaceBytes, kKeep };
   IllFormed ill_formed = IllFormed::kReplaceParts;
-  AddedTokens added;             // looked for in the text itself
-  Normalizer normalizer;         // of the parts between them
-  AddedTokens added_normalized;  // looked for in the normalized parts
+  AddedTokens added;             // matched in the text itself
+  Normalizer normalizer;         // applied to the parts between them
+  AddedTokens added_normalized;  // matched in the normalized parts
   PreTokenizer pretokenizer;
   std::variant<BpeModel, UnigramModel> model;
   TokenIds prefix, suffix;  // add_special
 
   DecodeRules decoding;
-  // Added tokens that the normalizer changes are decoded from what it makes of them (Llama 2: "▁<s>").
+  // Added tokens that the normalizer changes are decoded from the normalized text (Llama 2: "▁<s>").
   std::unordered_map<TokenId, std::string> normalized_texts;
-  StringTable extra_symbols, whole_words;  // what BpeModel points to besides texts
+  StringTable extra_symbols, whole_words;  // further texts that BpeModel points to
 
   std::optional<TokenId> bos, eos, unk, pad, eot, eom;
   TokenIds end_of_generation;  // ascending

@@ -1,4 +1,4 @@
-// A GGUF's vocabulary, as llama.cpp reads it.
+// Reads a GGUF vocabulary as llama.cpp does.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +9,7 @@
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/data.h"
+#include "text/tokenizer/text_replace.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -83,8 +84,9 @@ class Builder {
       add_eos_ = true;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else {
-      throw unsupported("{}: the tokenizer \"{}\" (tokenizer.ggml.model); Quire has llama, gpt2, gemma4 and t5", name(),
-                        from_.model);
+      throw unsupported(
+          "{}: the tokenizer \"{}\" (tokenizer.ggml.model) is not supported; llama, gpt2, gemma4 and t5 are", name(),
+          from_.model);
     }
     space_prefix_ = from_.add_space_prefix.value_or(space_prefix_);
   }
@@ -92,7 +94,7 @@ class Builder {
   void read_tokens() {
     const size_t count = from_.tokens.size();
     if (count == 0) throw invalid("{}: tokenizer.ggml.tokens is empty", name());
-    if (count > size_t{1} << 22) throw invalid("{}: {} tokens", name(), count);
+    if (count > size_t{1} << 22) throw invalid("{}: {} tokens, at most {} are allowed", name(), count, size_t{1} << 22);
     if (!from_.scores.empty() && from_.scores.size() < count) {
       throw invalid("{}: {} tokens, but tokenizer.ggml.scores has {}", name(), count, from_.scores.size());
     }
@@ -109,7 +111,7 @@ class Builder {
     for (size_t id = 0; id < count; ++id) {
       const TokenId other = data_.by_text[data_.texts[id]];
       if (static_cast<size_t>(other) != id) {
-        throw invalid("{}: the token \"{}\" stands twice in tokenizer.ggml.tokens, at {} and {}", name(),
+        throw invalid("{}: the token \"{}\" appears twice in tokenizer.ggml.tokens, at {} and {}", name(),
                       data_.texts[id], id, other);
       }
     }
@@ -117,7 +119,7 @@ class Builder {
 
   float score(size_t id) const { return from_.scores.empty() ? 0.0f : from_.scores[id]; }
 
-  // An id outside the vocabulary is passed over, and so is a default one.
+  // Ids outside the vocabulary are ignored, defaults too.
   void read_special_ids() {
     const auto take = [&](std::optional<TokenId>& id, const std::optional<TokenId>& given) {
       if (id && !data_.contains(*id)) id.reset();
@@ -129,7 +131,7 @@ class Builder {
     take(data_.pad, from_.pad);
     take(data_.eot, from_.eot);
     take(data_.eom, from_.eom);
-    add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp insists for Gemma 4
+    add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp always adds it for Gemma 4
     add_eos_ = from_.add_eos.value_or(add_eos_);
     if (add_bos_ && !data_.bos) throw invalid("{}: tokenizer.ggml.add_bos_token without a BOS token", name());
     if (add_eos_ && !data_.eos) throw invalid("{}: tokenizer.ggml.add_eos_token without an EOS token", name());
@@ -137,7 +139,7 @@ class Builder {
     if (add_eos_) data_.suffix = {*data_.eos};
   }
 
-  // The id of the first name that is a token, which thereby is a control token whatever its type says.
+  // The id of the first name that is a token; that token becomes a control token whatever its type.
   std::optional<TokenId> control(std::initializer_list<std::string_view> names) {
     return control(std::vector<std::string_view>(names));
   }
@@ -171,7 +173,7 @@ class Builder {
     end(data_.eos);
     end(data_.eot);
     end(data_.eom);
-    // gpt-oss: these are shown.
+    // gpt-oss shows these.
     for (std::string_view n : {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}) {
       const auto found = data_.by_text.find(n);
       if (found != data_.by_text.end()) data_.kinds[static_cast<size_t>(found->second)] = TokenKind::kUserDefined;
@@ -189,7 +191,17 @@ class Builder {
     finish_end_of_generation(data_);
   }
 
+  // By the model's name, as llama.cpp does.
+  bool is_phi3() const {
+    std::string lower = from_.model_name;
+    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    return lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+  }
+
   void index_added_tokens() {
+    // llama.cpp: the special tokens of Phi-3 include the white space after them, except those that begin a text.
+    const bool rstrip = is_phi3();
+    constexpr std::string_view kNeverStrip[] = {"<unk>", "<s>", "<|endoftext|>"};
     std::vector<AddedToken> tokens;
     data_.special.assign(data_.kinds.size(), false);
     for (size_t id = 0; id < data_.kinds.size(); ++id) {
@@ -197,13 +209,16 @@ class Builder {
       const bool special = kind == TokenKind::kControl || kind == TokenKind::kUnknown;
       data_.special[id] = special;
       if (!special && kind != TokenKind::kUserDefined) continue;
-      tokens.push_back({.content = std::string(data_.texts[id]), .id = static_cast<TokenId>(id), .special = special});
+      tokens.push_back({.content = std::string(data_.texts[id]),
+                        .id = static_cast<TokenId>(id),
+                        .special = special,
+                        .rstrip = rstrip && std::ranges::find(kNeverStrip, data_.texts[id]) == std::end(kNeverStrip)});
     }
     data_.added = AddedTokens(std::move(tokens), AddedTokens::Order::kLongestFirst);
     index_special_texts(data_);
   }
 
-  // The symbol for a text: its token, or one of the extra symbols.
+  // The symbol of a text: its token, or an extra symbol.
   int32_t symbol(BpeModel& model, std::string_view text) {
     if (const auto token = data_.by_text.find(text); token != data_.by_text.end()) return token->second;
     const auto [it, is_new] = extra_.try_emplace(std::string(text), model.vocabulary_size + extra_.size());
@@ -214,8 +229,8 @@ class Builder {
     return static_cast<int32_t>(it->second);
   }
 
-  // What a symbol that is no token becomes: in a byte-level vocabulary each of its bytes that is a token as it stands,
-  // else its bytes' tokens.
+  // The tokens of a symbol that is not a token: in a byte-level vocabulary those of its bytes that are tokens
+  // themselves, otherwise its bytes' tokens.
   TokenIds spell_extra(const BpeModel& model, std::string_view text) const {
     TokenIds ids;
     for (char c : text) {
@@ -229,7 +244,7 @@ class Builder {
     return ids;
   }
 
-  // Every token, cut in two in every way, gives a merge; a better score is a better rank, equal scores are equal.
+  // Every way to cut a token in two is a merge. Better scores rank higher, equal scores rank equally.
   void build_sentence_piece() {
     BpeModel model;
     model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
@@ -265,7 +280,7 @@ class Builder {
     if (space_prefix_) data_.decoding.strip_count = 1;
   }
 
-  // <0x0A>, or the byte itself where the vocabulary spells it so.
+  // <0x0A>, or a token that is the byte itself.
   void find_sentence_piece_bytes(std::array<TokenId, 256>& bytes) const {
     find_byte_tokens(data_, bytes);
     for (int b = 0; b < 256; ++b) {
@@ -297,7 +312,7 @@ class Builder {
     for (size_t i = 0; i < from_.merges.size(); ++i) {
       const std::string_view merge = from_.merges[i];
       const size_t space = merge.find(' ', 1);
-      if (space == merge.npos || space + 1 == merge.size()) continue;  // llama.cpp: a merge of nothing
+      if (space == merge.npos || space + 1 == merge.size()) continue;  // as in llama.cpp: a side is empty
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
       whole.assign(left).append(right);
       const int32_t a = symbol(model, left), b = symbol(model, right);
@@ -309,7 +324,7 @@ class Builder {
       data_.model = std::move(model);
       return;
     }
-    if (whole_line_breaks_) {  // a run of line breaks that is a token is that token
+    if (whole_line_breaks_) {  // a run of line breaks that is a token becomes that token
       for (size_t id = 0; id < data_.texts.size(); ++id) {
         const std::string_view text = data_.texts[id];
         if (text.find_first_not_of('\n') != text.npos) continue;
@@ -392,7 +407,7 @@ class Builder {
         }
         case TokenKind::kNormal:
           if (!alphabet)
-            bytes = replace_all(text, kSpaceMark, " ");
+            bytes = replaced(text, kSpaceMark, " ", text.size());
           else if (!is_utf8(text) || !alphabet_to_bytes(text, bytes))
             bytes = text;
           break;
@@ -403,18 +418,7 @@ class Builder {
     }
   }
 
-  static std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
-    std::string out;
-    size_t done = 0;
-    for (size_t at = text.find(from); at != text.npos; at = text.find(from, done)) {
-      out += text.substr(done, at - done);
-      out += to;
-      done = at + from.size();
-    }
-    return out += text.substr(done);
-  }
-
-  // Longer tokens cannot come from merges in any real vocabulary, and cutting them in every way takes quadratic time.
+  // No real vocabulary merges longer tokens, and trying all their cuts takes quadratic time.
   static constexpr size_t kLongestCut = 1024;
 
   const GgufVocabulary& from_;

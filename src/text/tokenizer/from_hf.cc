@@ -1,4 +1,4 @@
-// tokenizer.json, as Hugging Face's tokenizers library reads it.
+// Reads tokenizer.json as Hugging Face's tokenizers library does.
 #include <algorithm>
 #include <limits>
 
@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// Ids above this are no vocabulary but a broken file, and would cost memory for the holes below them.
+// Higher ids mean a broken file, and the unused ids below them would take memory.
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 
 class Builder {
@@ -44,10 +44,12 @@ class Builder {
     if (model_.has("type")) {
       const std::string& type = model_.at("type").string();
       if (type == "Unigram") return true;
-      if (type != "BPE") throw unsupported("{}: the model \"{}\"", model_.where(), type);
+      if (type != "BPE") throw unsupported("{}: the model \"{}\" is not supported", model_.where(), type);
       return false;
     }
-    if (model_.has("merges")) return false;  // files from before the type was written
+    // Old files have no type: BPE has merges, Unigram has a list of tokens with scores.
+    if (model_.has("merges")) return false;
+    if (const auto vocab = model_.find("vocab"); vocab && vocab->json().is_array()) return true;
     throw invalid("{} is missing", model_.where("type"));
   }
 
@@ -95,7 +97,7 @@ class Builder {
                        .rstrip = item.get_or<bool>("rstrip", false)};
       const int64_t id = item.at("id").integer(0, kMostTokens - 1);
       if (token.content.empty()) continue;
-      // What the model's vocabulary holds keeps its id, as in the library.
+      // As in the library, tokens of the model's vocabulary keep their ids.
       const auto found = known.find(token.content);
       token.id = found != known.end() ? found->second : static_cast<TokenId>(id);
       if (found == known.end()) new_texts.emplace_back(id, added_.size());
@@ -192,7 +194,7 @@ class Builder {
   void build_bpe() {
     BpeModel model;
     if (model_.has("dropout") && model_.at("dropout").number() > 0) {
-      throw unsupported("{}: dropout, which makes the encoding random", model_.where());
+      throw unsupported("{}: dropout makes the encoding random and is not supported", model_.where());
     }
     model.byte_fallback = model_.get_or<bool>("byte_fallback", false);
     model.fuse_unk = model_.get_or<bool>("fuse_unk", false);
@@ -225,7 +227,7 @@ class Builder {
     data_.model = std::move(model);
   }
 
-  // Words stay bytes instead of GPT-2's alphabet, where that is the last step and every byte has a token.
+  // If the last step maps bytes to GPT-2's alphabet and every byte has a token, words stay bytes instead.
   void use_bytes(BpeModel& model) {
     std::vector<PreTokenizerStep>& steps = data_.pretokenizer.steps;
     if (steps.empty() || !std::holds_alternative<ToAlphabet>(steps.back())) return;
@@ -338,10 +340,10 @@ class Builder {
 
   JsonField root_, model_;
   TokenizerData& data_;
-  std::vector<std::string> texts_;  // by id, while they are collected
+  std::vector<std::string> texts_;  // by id; empty after add_texts
   std::vector<double> scores_;
   std::vector<AddedToken> added_;
-  size_t model_tokens_ = 0;  // ids below this one are the model's own (or holes)
+  size_t model_tokens_ = 0;  // lower ids are the model's own tokens or unused
 };
 
 }  // namespace

@@ -3,14 +3,14 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
-#include "text/tokenizer/char_classes.h"
 
 namespace quire {
 namespace {
 
-constexpr int kDeepest = 16;  // sequences inside sequences
+constexpr int kDeepest = 16;  // nested sequences
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 constexpr size_t kMostAround = 4096;
 
@@ -24,11 +24,11 @@ char32_t read_character(const JsonField& field) {
   return c;
 }
 
-// Calls read(component) for a component, or for each one of a Sequence (whose list has the name `list`).
+// Calls read(component) for a component, or for each component of a Sequence, whose list is called `list`.
 template <class Fn>
 void for_each_component(const JsonField& field, const char* list, Fn read, int depth = 0) {
   if (type_of(field) != "Sequence") return read(field);
-  if (depth == kDeepest) throw unsupported("{}: more than {} sequences inside each other", field.where(), kDeepest);
+  if (depth == kDeepest) throw unsupported("{}: sequences are nested deeper than {}", field.where(), kDeepest);
   const JsonField items = field.at(list).array();
   for (size_t i = 0; i < items.size(); ++i) for_each_component(items.at(i), list, read, depth + 1);
 }
@@ -45,10 +45,10 @@ struct Pattern {
   std::string where;
 };
 Pattern read_pattern(const JsonField& field) {
-  if (field.json().is_string()) return {false, field.string(), field.where()};  // a character alone
+  if (field.json().is_string()) return {false, field.string(), field.where()};  // a single character
   if (field.has("String")) {
     const std::string& text = field.at("String").string();
-    return {text.empty(), text, field.where()};  // no text stands everywhere, as no pattern matches everywhere
+    return {text.empty(), text, field.where()};  // an empty text is read as a pattern, which matches everywhere
   }
   if (field.has("Regex")) return {true, field.at("Regex").string(), field.where()};
   throw field.error("has neither \"String\" nor \"Regex\"");
@@ -112,7 +112,7 @@ void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps)
     const JsonField map = field.at("precompiled_charsmap");
     steps.emplace_back(Precompiled{std::make_shared<const CharsMap>(base64(map), map.where())});
   } else {
-    throw unsupported("{}: the normalizer \"{}\"", field.where(), type);
+    throw unsupported("{}: the normalizer \"{}\" is not supported", field.where(), type);
   }
 }
 
@@ -142,7 +142,8 @@ MetaspaceFields read_metaspace(const JsonField& field) {
     else if (scheme != "always")
       throw field.error("unknown prepend_scheme \"{}\"", scheme);
   }
-  if (!field.get_or<bool>("add_prefix_space", true)) result.prepend = Metaspace::Prepend::kNever;  // its older name
+  if (!field.get_or<bool>("add_prefix_space", true))
+    result.prepend = Metaspace::Prepend::kNever;  // the older name of prepend_scheme
   return result;
 }
 
@@ -187,7 +188,7 @@ void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& st
     const MetaspaceFields m = read_metaspace(field);
     steps.emplace_back(Metaspace{m.replacement, m.prepend, field.get_or<bool>("split", true)});
   } else {
-    throw unsupported("{}: the pre-tokenizer \"{}\"", field.where(), type);
+    throw unsupported("{}: the pre-tokenizer \"{}\" is not supported", field.where(), type);
   }
 }
 
@@ -213,7 +214,7 @@ PreTokenizer read_hf_pretokenizer(const JsonField& field) {
 
 DecodeRules read_hf_decoder(const JsonField& field) {
   DecodeRules rules;
-  bool fused = false;  // from here on the whole text is one piece
+  bool fused = false;  // the following steps see the whole text as one piece
   for_each_component(field, "decoders", [&](const JsonField& f) {
     check_count(f, rules.steps.size());
     const std::string& type = type_of(f);
@@ -226,13 +227,13 @@ DecodeRules read_hf_decoder(const JsonField& field) {
       if (!fused) {
         rules.steps.emplace_back(DecodeStrip{character, left, right});
       } else if (right > 0 || rules.strip_count > 0) {
-        throw unsupported("{}: stripping the end of a whole text, which no stream can do", f.where());
+        throw unsupported("{}: cannot strip the end of the whole text while streaming", f.where());
       } else {
         rules.strip_character = character;
         rules.strip_count = left;
       }
     } else if (fused) {
-      throw unsupported("{}: the decoder \"{}\" behind Fuse", f.where(), type);
+      throw unsupported("{}: the decoder \"{}\" after Fuse is not supported", f.where(), type);
     } else if (type == "ByteLevel") {
       rules.steps.emplace_back(DecodeAlphabet{});
       fused = true;
@@ -249,7 +250,7 @@ DecodeRules read_hf_decoder(const JsonField& field) {
       const MetaspaceFields m = read_metaspace(f);
       rules.steps.emplace_back(DecodeMetaspace{m.replacement, m.prepend != Metaspace::Prepend::kNever});
     } else {
-      throw unsupported("{}: the decoder \"{}\"", f.where(), type);
+      throw unsupported("{}: the decoder \"{}\" is not supported", f.where(), type);
     }
   });
   return rules;
@@ -259,8 +260,8 @@ AroundText read_hf_post_processor(const JsonField& field) {
   AroundText around;
   for_each_component(field, "processors", [&](const JsonField& f) {
     const std::string& type = type_of(f);
-    TokenIds before, behind;
-    if (type == "ByteLevel") return;  // moves offsets only
+    TokenIds before, after;
+    if (type == "ByteLevel") return;  // changes offsets only
     if (type == "BertProcessing" || type == "RobertaProcessing") {
       const auto id = [&](const char* key) {
         const JsonField pair = f.at(key).array();
@@ -268,31 +269,31 @@ AroundText read_hf_post_processor(const JsonField& field) {
         return static_cast<TokenId>(pair.at(1).integer(0, kMostTokens));
       };
       before = {id("cls")};
-      behind = {id("sep")};
+      after = {id("sep")};
     } else if (type == "TemplateProcessing") {
       const JsonField pieces = f.at("single").array();
       bool seen_text = false;
       for (size_t i = 0; i < pieces.size(); ++i) {
         const JsonField piece = pieces.at(i);
         if (piece.has("Sequence")) {
-          if (seen_text) throw unsupported("{}: the text twice", piece.where());
+          if (seen_text) throw unsupported("{}: a template with two texts is not supported", piece.where());
           seen_text = true;
           continue;
         }
         const std::string& name = piece.at("SpecialToken").at("id").string();
         const JsonField ids = f.at("special_tokens").at(name).at("ids").array();
         for (size_t k = 0; k < ids.size(); ++k) {
-          (seen_text ? behind : before).push_back(static_cast<TokenId>(ids.at(k).integer(0, kMostTokens)));
-          if (before.size() + behind.size() > kMostAround)
+          (seen_text ? after : before).push_back(static_cast<TokenId>(ids.at(k).integer(0, kMostTokens)));
+          if (before.size() + after.size() > kMostAround)
             throw unsupported("{}: more than {} tokens around a text", pieces.where(), kMostAround);
         }
       }
-      if (!seen_text) throw pieces.error("has no place for the text");
+      if (!seen_text) throw pieces.error("lacks the text ({{\"Sequence\": …}})");
     } else {
-      throw unsupported("{}: the post-processor \"{}\"", f.where(), type);
+      throw unsupported("{}: the post-processor \"{}\" is not supported", f.where(), type);
     }
     around.prefix.insert(around.prefix.begin(), before.begin(), before.end());
-    around.suffix.insert(around.suffix.end(), behind.begin(), behind.end());
+    around.suffix.insert(around.suffix.end(), after.begin(), after.end());
   });
   return around;
 }

@@ -1,5 +1,5 @@
-// The components of a tokenizer.json around the model. Each reader throws Error with the field: kInvalid where it is
-// broken, kUnsupported where Quire has no such component.
+// The components of a tokenizer.json around the model. Each reader throws Error naming the field: kInvalid if it is
+// broken, kUnsupported if Quire lacks the component.
 #pragma once
 
 #include "json/field.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/text_search.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
 #include "text/tokenizer/byte_alphabet.h"
-#include "text/tokenizer/char_classes.h"
 #include "text/tokenizer/text_growth.h"
 
 namespace quire {
@@ -16,7 +16,7 @@ struct Part {
   bool match;
 };
 
-// Calls put(part) for the parts of `text`, which matches (ranges, ascending) cut it into, as the behavior says.
+// Splits `text` at matches (ascending ranges) as the behavior requires, and calls put(part) for each part.
 template <class Put>
 class Splitter {
  public:
@@ -37,7 +37,7 @@ class Splitter {
  private:
   void put(const Part& p) { put_(text_.substr(p.begin, p.end - p.begin)); }
 
-  // `held_` is the last part, which the next may still join.
+  // `held_` is the last part, which the next one may still extend.
   void part(size_t begin, size_t end, bool match) {
     const bool empty = held_.begin == held_.end;
     bool join = false;
@@ -54,11 +54,11 @@ class Splitter {
       case SplitBehavior::kContiguous:
         join = match == held_.match;
         break;
-      // A match joins the part before it, unless that is a match itself.
+      // A match joins the previous part unless that is a match, too.
       case SplitBehavior::kMergedWithPrevious:
         join = match && !held_.match;
         break;
-      // A match waits for the part behind it, unless that is a match too.
+      // A match waits for the next part unless that is a match, too.
       case SplitBehavior::kMergedWithNext:
         join = held_.match && !match;
         break;
@@ -80,14 +80,14 @@ class Splitter {
   Part held_{};
 };
 
-// A text on its way through the steps. Each word has all of them behind it before the next one begins.
+// Runs a text through the steps, word by word: a word passes all steps before the next word starts.
 class Passage {
  public:
   Passage(const std::vector<PreTokenizerStep>& steps, bool at_start, size_t room, PreTokenizerScratch& scratch,
           const std::function<void(std::string_view)>& take)
       : steps_(steps), at_start_(at_start), room_(room), begun_(steps.size()), scratch_(scratch), take_(take) {}
 
-  // `word`, with the steps from `step` on before it.
+  // Runs `word` through the steps from `step` on.
   void pass(size_t step, std::string_view word) {
     if (step == steps_.size()) return take_(word);
     std::visit([&](const auto& s) { apply(s, word, step + 1); }, steps_[step]);
@@ -98,14 +98,14 @@ class Passage {
     return [this, next](std::string_view word) { pass(next, word); };
   }
 
-  // Each puts what it makes of a word through the steps from `next` on.
+  // Each runs its parts of a word through the steps from `next` on.
   void apply(const SplitByRegex& s, std::string_view word, size_t next) {
     Splitter splitter(word, s.behavior, s.invert, passing(next));
     scratch_.matcher.for_each_match(s.regex, word, [&](size_t begin, size_t end) {
       if (!s.groups_of_three) return splitter.match(begin, end);
       size_t characters = 0;
       for (size_t at = begin; at < end; at += utf8_length(word[at])) ++characters;
-      size_t in_group = (characters + 2) % 3;  // characters still to come in this group, after the first
+      size_t in_group = (characters + 2) % 3;  // left in this group after the first one
       for (size_t at = begin; at < end;) {
         at += utf8_length(word[at]);
         if (in_group-- > 0 && at < end) continue;
@@ -172,7 +172,7 @@ class Passage {
     std::string text;
     text.reserve(word.size() + word.size() / 2 + s.replacement.size());
     for (char c : word) c == ' ' ? text += s.replacement : text += c;
-    // The first of the words that any step sees comes from the start of the text.
+    // The first word that a step sees starts the text.
     const bool first = at_start_ && !begun_[next - 1];
     begun_[next - 1] = true;
     const bool prepend = s.prepend == Metaspace::Prepend::kAlways || (s.prepend == Metaspace::Prepend::kFirst && first);
@@ -183,14 +183,14 @@ class Passage {
   }
 
   std::string_view keep(std::string text) {
-    if (text.size() > room_) throw invalid("the tokenizer's steps make too long a text of this one");
+    if (text.size() > room_) throw invalid("the tokenizer's steps make this text too long");
     room_ -= text.size();
     return scratch_.texts.emplace_back(std::move(text));
   }
 
   const std::vector<PreTokenizerStep>& steps_;
   bool at_start_;
-  size_t room_;              // bytes that may still be made of this text
+  size_t room_;              // bytes that the steps may still produce
   std::vector<bool> begun_;  // steps that have seen a word
   PreTokenizerScratch& scratch_;
   const std::function<void(std::string_view)>& take_;

@@ -1,4 +1,4 @@
-// Pre-tokenization: a text is cut into words, which the model then encodes one by one.
+// Pre-tokenization splits a text into words, which the model then encodes one by one.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// What becomes of the matches of a pattern (the names are Hugging Face's).
+// What happens to the matches of a pattern (Hugging Face's names).
 enum class SplitBehavior : uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 using CharacterClass = bool (*)(char32_t);
@@ -21,8 +21,8 @@ using CharacterClass = bool (*)(char32_t);
 struct SplitByRegex {
   Regex regex;
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;           // what does not match is the match
-  bool groups_of_three = false;  // each match is cut into threes from its right end: 12|345|678
+  bool invert = false;           // treat the text between matches as the matches
+  bool groups_of_three = false;  // split each match into groups of three from its right end: 12|345|678
 };
 struct SplitByText {
   std::string text;
@@ -53,15 +53,15 @@ using PreTokenizerStep = std::variant<SplitByRegex, SplitByText, SplitByClass, S
 // One thread's memory while it encodes a text.
 struct PreTokenizerScratch {
   Regex::Matcher matcher;
-  std::deque<std::string> texts;  // what words point to where a step made a new text
+  std::deque<std::string> texts;  // the texts that steps created, which words point to
 };
 
 struct PreTokenizer {
   std::vector<PreTokenizerStep> steps;
 
-  // Calls take(word) for the words of `text` (well-formed, not empty) from left to right, none of them empty. They
-  // point into `text` or into scratch.texts. `at_start`: the fragment stands at the very start of what is encoded. Only
-  // the word that is under way takes memory.
+  // Calls take(word) for the non-empty words of `text` (well-formed, not empty) from left to right. They point into
+  // `text` or into scratch.texts. `at_start`: `text` is the start of the encoded text. Allocates memory for one word at
+  // a time.
   void split(std::string_view text, bool at_start, PreTokenizerScratch& scratch,
              const std::function<void(std::string_view)>& take) const;
 };
@@ -70,14 +70,14 @@ struct PreTokenizer {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// The steps behind the names that llama.cpp writes as tokenizer.ggml.pre, and what else a name implies there.
+// The steps of a pre-tokenizer that tokenizer.ggml.pre names, and the settings that llama.cpp derives from the name.
 struct GgufPreTokenizer {
   PreTokenizer steps;
-  bool byte_level = true;      // else the words are UTF-8 text with ▁ for spaces
-  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges say
+  bool byte_level = true;      // false: words are UTF-8 text with ▁ for spaces
+  bool ignore_merges = false;  // a word that is a token is encoded as that token, whatever the merges say
   bool add_bos = false;        // unless the file says otherwise
 };
-// An unknown name is an Error (kUnsupported) that names it.
+// Throws Error (kUnsupported) for an unknown name.
 GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& where);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// What llama.cpp's names for pre-tokenizers mean (LLAMA_VOCAB_PRE_TYPE_* there), as patterns for PCRE2. Where llama.cpp
-// differs from a model's own tokenizer, this follows llama.cpp.
+// llama.cpp's pre-tokenizers (LLAMA_VOCAB_PRE_TYPE_* there) as patterns for PCRE2. If llama.cpp differs from a model's
+// own tokenizer, this follows llama.cpp.
 #include <algorithm>
 #include <array>
 
@@ -9,18 +9,18 @@
 namespace quire {
 namespace {
 
-// Each pattern cuts what the patterns before it have left; parts that match and parts that do not are all kept.
+// Each pattern splits the parts that the previous patterns produced. Matching and other parts are all kept.
 struct Cut {
   std::string_view pattern;
   bool groups_of_three = false;
 };
 
 struct Recipe {
-  std::array<Cut, 6> cuts;  // up to the first empty one
+  std::array<Cut, 6> cuts;  // ends at the first empty one
   bool byte_level = true;
 };
 
-// Words behind which an English contraction is cut off, in any case.
+// Splits off English contractions, ignoring case.
 #define QUIRE_CONTRACTION "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 #define QUIRE_SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define QUIRE_WORD R"([^\r\n\p{L}\p{N}]?\p{L}+)"
@@ -41,12 +41,12 @@ constexpr std::string_view kBailing =
 constexpr std::string_view kJais2 = QUIRE_CONTRACTION
     "|" QUIRE_WORD R"(|\p{N}{1,3})" QUIRE_SYMBOLS
     R"(|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})";
-// The possessive quantifiers give nothing back: nothing behind them could take it, and long words cost no stack.
+// Possessive quantifiers never backtrack: nothing after them could match, and long words need no stack.
 constexpr std::string_view kExaoneMoe =
     QUIRE_CONTRACTION R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?)"
                       R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
 
-// llama.cpp has no classes for upper and lower case: "not a-z" and "not A-Z" among the letters stand for them.
+// llama.cpp has no classes for upper and lower case: it uses "letters except a-z" and "letters except A-Z".
 #define QUIRE_UPPER R"([^\P{L}a-z])"
 #define QUIRE_LOWER R"([^\P{L}A-Z])"
 #define QUIRE_CASED(upper, lower, tail) \
@@ -56,13 +56,13 @@ constexpr std::string_view kTekken =
     QUIRE_CASED(QUIRE_UPPER, QUIRE_LOWER, "") R"(|\p{N})" QUIRE_SYMBOLS_SLASH QUIRE_SPACES;
 constexpr std::string_view kGpt4o = QUIRE_CASED(
     QUIRE_UPPER, QUIRE_LOWER, "(?:" QUIRE_CONTRACTION ")?") R"(|\p{N}{1,3})" QUIRE_SYMBOLS_SLASH QUIRE_SPACES;
-// \p{Lu} and its like all mean \p{L} to llama.cpp.
+// llama.cpp reads \p{Lu} and the like as \p{L}.
 #define QUIRE_LETTER_OR_MARK R"([\p{L}\p{M}])"
 constexpr std::string_view kTinyAya =
     QUIRE_CASED(QUIRE_LETTER_OR_MARK, QUIRE_LETTER_OR_MARK,
                 "(?:" QUIRE_CONTRACTION ")?") R"(|\p{N}{1,3})" QUIRE_SYMBOLS_SLASH QUIRE_SPACES;
 
-// To llama.cpp ~ is no symbol (\p{S}). Punctuation and symbols without it, and its complement without line breaks:
+// To llama.cpp ~ is not a symbol (\p{S}). Punctuation and symbols without it, and its complement without line breaks:
 #define QUIRE_PUNCTUATION_SYMBOL R"([^\p{L}\p{M}\p{N}\p{Z}\p{C}~])"
 #define QUIRE_BEFORE_WORD R"([\p{M}\p{N}\p{Z}\p{Cf}\p{Cn}\p{Co}\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f~])"
 #define QUIRE_DEEPSEEK3_WORD R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)" QUIRE_BEFORE_WORD R"(?[\p{L}\p{M}]+)"
@@ -80,7 +80,7 @@ constexpr std::string_view kKimiK2 = "[" QUIRE_HAN R"(]+|[^\r\n\p{L}\p{N}]?(?:(?
 constexpr std::string_view kLatinGreekCyrillic =
     R"(\s?[A-Za-z\x{00B5}\x{00C0}-\x{00D6}\x{00D8}-\x{00F6}\x{00F8}-\x{01BA}\x{01BC}-\x{01BF}\x{01C4}-\x{0293}\x{0295}-\x{02AF}\x{0370}-\x{0373}\x{0376}\x{0377}\x{037B}-\x{037D}\x{037F}\x{0386}\x{0388}-\x{038A}\x{038C}\x{038E}-\x{03A1}\x{03A3}-\x{03F5}\x{03F7}-\x{0481}\x{048A}-\x{052F}\x{0531}-\x{0556}\x{10A0}-\x{10C5}\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF}\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}\x{1E00}-\x{1F15}\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}\x{1F59}\x{1F5B}\x{1F5D}\x{1F5F}-\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}\x{1FC2}-\x{1FC4}\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC}\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115}\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139}\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B}\x{2C7E}-\x{2CE4}\x{2CEB}-\x{2CEE}\x{2CF2}\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B}\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF}\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}\x{10400}-\x{1044F}\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2}\x{10CC0}-\x{10CF2}\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}]+)";
 constexpr std::string_view kCjk = R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)";
-// "\s+$", tried only where a run of spaces begins.
+// "\s+$", tried only at the start of a run of spaces.
 constexpr std::string_view kSpacesAtEnd = R"((?<!\s)\s++\z)";
 
 constexpr Recipe kGpt2{{{{kGpt2Pattern}}}};

@@ -12,22 +12,22 @@
 namespace quire {
 namespace {
 
-// White_Space of Unicode, for inside a character class. PCRE2's own \s has U+180E too, which lost the property in
+// Unicode's White_Space, for use inside a character class. PCRE2's own \s includes U+180E, which lost the property in
 // Unicode 6.3.
 constexpr std::string_view kSpaces =
     R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-// Compiling and matching take time and memory with a pattern's length; the longest in use has some 1,200 bytes.
+// Time and memory grow with a pattern's length; the longest in use has about 1,200 bytes.
 constexpr size_t kLongestPattern = 16384;
 
-// Oniguruma's \w: marks are part of words, which they are not to PCRE2, and circled digits are not. Outside of a class,
-// and only there, it holds Latin-1's fractions and superscripts.
+// Oniguruma's \w includes marks, unlike PCRE2's, but not circled digits. Only outside of a class does it include
+// Latin-1's fractions and superscripts.
 #define QUIRE_WORD \
   R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})"
 constexpr std::string_view kWordInClass = QUIRE_WORD;
 constexpr std::string_view kWord = QUIRE_WORD R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 
-// Rewrites what PCRE2 would read otherwise than Oniguruma and std::regex do.
+// Rewrites syntax that PCRE2 reads differently from Oniguruma and std::regex.
 std::string translate(std::string_view pattern, const std::string& where) {
   std::string out;
   bool inside = false;  // a character class
@@ -42,7 +42,7 @@ std::string translate(std::string_view pattern, const std::string& where) {
       } else if (next == 'w') {
         out += inside ? std::string(kWordInClass) : "[" + std::string(kWord) + "]";
       } else if (next == 'W' && inside) {
-        throw unsupported("{}: \\W inside a character class in a pattern", where);
+        throw unsupported("{}: \\W inside a character class of a pattern is not supported", where);
       } else if (next == 'W') {
         out += "[^" + std::string(kWord) + "]";
       } else if ((next == 'b' || next == 'B') && !inside) {
@@ -50,7 +50,7 @@ std::string translate(std::string_view pattern, const std::string& where) {
             next == 'b' ? "(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))" : "(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))";
         out += fmt::format(fmt::runtime(both), kWord);
       } else if (next == 'h' || next == 'H') {
-        throw unsupported("{}: \\{} in a pattern", where, next);
+        throw unsupported("{}: \\{} in a pattern is not supported", where, next);
       } else {
         out += c;
         out += next;
@@ -58,10 +58,10 @@ std::string translate(std::string_view pattern, const std::string& where) {
       continue;
     }
     if (inside && c == '&' && i + 1 < pattern.size() && pattern[i + 1] == '&') {
-      throw unsupported("{}: an intersection of character classes (&&) in a pattern", where);
+      throw unsupported("{}: an intersection of character classes (&&) in a pattern is not supported", where);
     }
     if (inside && c == '[' && (i + 1 >= pattern.size() || pattern[i + 1] != ':')) {
-      throw unsupported("{}: a character class inside a character class in a pattern", where);
+      throw unsupported("{}: a character class inside a character class of a pattern is not supported", where);
     }
     if (c == '[' && !inside) {
       inside = true;
@@ -89,11 +89,11 @@ std::string pcre_message(int code) {
                                                               : std::string(reinterpret_cast<char*>(text));
 }
 
-// A match of the patterns in use takes a few steps a byte at most; the limits stand far above, yet below a second.
+// Real patterns take at most a few steps per byte. The limits are far higher, yet take less than a second.
 constexpr uint32_t kMatchLimit = 50'000'000;
 constexpr uint32_t kHeapLimitKiB = 256 * 1024;
-// Of this thread, for all matches in a text: none of them may reach a limit, and yet there are many. The patterns in
-// use take 0.015 us a byte.
+// This thread's time for all matches in a text, none of which may reach a limit of its own. Real patterns take 0.015 us
+// per byte.
 double most_seconds(size_t bytes) { return std::min(10.0, 1 + 2e-6 * static_cast<double>(bytes)); }
 double thread_seconds() {
   timespec time{};
@@ -106,12 +106,13 @@ constexpr size_t kJitStack = size_t{8} << 20;
 
 struct Regex::Code {
   pcre2_code* code = nullptr;
-  uint32_t matches_empty = 0;  // it may match nothing
+  uint32_t matches_empty = 0;  // it may match an empty text
   ~Code() { pcre2_code_free(code); }
 };
 
 Regex::Regex(std::string_view pattern, const std::string& where) : pattern_(pattern) {
-  if (pattern.size() > kLongestPattern) throw unsupported("{}: a pattern of {} bytes", where, pattern.size());
+  if (pattern.size() > kLongestPattern)
+    throw unsupported("{}: a pattern of {} bytes, at most {} are allowed", where, pattern.size(), kLongestPattern);
   const std::string source = translate(pattern, where);
   auto code = std::make_shared<Code>();
   int error = 0;
@@ -120,7 +121,7 @@ Regex::Regex(std::string_view pattern, const std::string& where) : pattern_(patt
                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (!code->code) throw invalid("{}: the pattern does not compile: {}", where, pcre_message(error));
   pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &code->matches_empty);
-  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // where it fails, matching interprets
+  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);  // on failure, matches are interpreted
   code_ = std::move(code);
 }
 
@@ -129,7 +130,7 @@ struct Regex::Matcher::Memory {
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, kJitStack, nullptr);
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   Memory() {
-    if (!context || !stack || !data) throw no_resource("no memory to match a pre-tokenizer's pattern");
+    if (!context || !stack || !data) throw no_resource("not enough memory to match a pre-tokenizer's pattern");
     pcre2_set_match_limit(context, kMatchLimit);
     pcre2_set_heap_limit(context, kHeapLimitKiB);
     pcre2_jit_stack_assign(context, nullptr, stack);
@@ -165,7 +166,7 @@ size_t Regex::Matcher::find_some(Search& search, std::span<Range> found) {
       throw invalid("the pre-tokenizer's pattern {} fails on this text: {}", regex.pattern_, pcre_message(result));
     }
     const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(memory_->data);
-    if (bounds[1] < bounds[0] || bounds[0] < at) {  // \K can turn a match around
+    if (bounds[1] < bounds[0] || bounds[0] < at) {  // \K can put the end before the beginning
       throw unsupported("the pre-tokenizer's pattern {} matches backwards", regex.pattern_);
     }
     if (bounds[0] == bounds[1] && bounds[1] == search.last_end) {

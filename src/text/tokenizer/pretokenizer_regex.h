@@ -1,4 +1,4 @@
-// The regular expressions of pre-tokenizers, matched by PCRE2: Unicode classes, compiled to machine code, bounded.
+// The regular expressions of pre-tokenizers, on PCRE2: Unicode classes, compiled to machine code, bounded.
 #pragma once
 
 #include <array>
@@ -10,15 +10,16 @@
 
 namespace quire {
 
-// Immutable once made; shared by threads. A match that takes too many steps or too much memory is an Error, so a
-// hostile pattern cannot hang or crash the process.
+// Immutable; shared by threads. A match that needs too many steps or too much memory is an Error, so a hostile pattern
+// cannot hang or crash the process.
 class Regex {
  public:
-  // `pattern` as Oniguruma (Hugging Face) or std::regex (llama.cpp) would read it: \s is Unicode's White_Space. Throws
-  // Error with `where` when it does not compile (kInvalid) or uses what PCRE2 reads otherwise (kUnsupported).
+  // `pattern` has the meaning it has in Oniguruma (Hugging Face) or std::regex (llama.cpp): \s is Unicode's
+  // White_Space. Throws Error with `where` if it does not compile (kInvalid) or uses syntax that PCRE2 reads
+  // differently (kUnsupported).
   Regex(std::string_view pattern, const std::string& where);
 
-  // One thread's memory for matching; made once for many texts.
+  // One thread's memory for matching; reused for many texts.
   class Matcher;
 
   const std::string& pattern() const { return pattern_; }
@@ -37,9 +38,9 @@ class Regex::Matcher {
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
 
-  // Calls match(begin, end) for the matches in `text` (well-formed UTF-8, seen as a whole text: no context around it)
-  // from left to right. As Oniguruma counts them: an empty match is one, but not right behind another match. `match`
-  // may search other texts with this matcher.
+  // Calls match(begin, end) for the matches in `text` (well-formed UTF-8, without context around it) from left to
+  // right. As in Oniguruma, an empty match counts unless it directly follows another match. `match` may search other
+  // texts with this matcher.
   template <class Fn>
   void for_each_match(const Regex& regex, std::string_view text, Fn match) {
     Search search{regex, text};
@@ -58,10 +59,10 @@ class Regex::Matcher {
   struct Search {
     const Regex& regex;
     std::string_view text;
-    size_t at = 0, last_end = std::string_view::npos;  // of the match before
-    double seconds = 0;                                // that it has taken, without the first lot
+    size_t at = 0, last_end = std::string_view::npos;  // of the previous match
+    double seconds = 0;                                // spent so far, except on the first batch
   };
-  // The next matches; less than `found` has room for: there are no more.
+  // The next matches; fewer than `found` holds: there are no more.
   size_t find_some(Search& search, std::span<Range> found);
 
   struct Memory;

@@ -1,5 +1,5 @@
-// A tokenizer's steps may make a text longer, but not by much: a broken or hostile file, whose steps double a text
-// again and again, ends in an Error instead of all memory.
+// Bounds how much a tokenizer's steps may lengthen a text: steps of a hostile file that double it again and again end
+// in an Error before memory runs out.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace quire {
 
-// What may become of `bytes` of text. Real steps make them at most eleven times as long (NFKD).
+// The longest allowed result for `bytes` of text. Real steps make it at most eleven times as long (NFKD).
 constexpr size_t longest_result(size_t bytes) { return 64 * (bytes + 64); }
 
-// Appends `part`, unless `out` would be longer than `most`.
+// Appends `part`; throws Error if `out` would exceed `most` bytes.
 inline void append_within(std::string& out, std::string_view part, size_t most) {
   if (part.size() > most || out.size() > most - part.size()) {
-    throw invalid("the tokenizer's steps make a text longer than {} bytes", most);
+    throw invalid("the tokenizer's steps produce more than {} bytes", most);
   }
   out += part;
 }

@@ -1,4 +1,4 @@
-// What the steps of tokenizers replace in a text, with a bound on what becomes of it.
+// Replacement in texts for the steps of tokenizers, with a bound on the result.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// `text` with every `from` as `to`; as it is where `from` is empty. Throws Error where more than `most` bytes would
-// be made.
+// `text` with every `from` replaced by `to`; unchanged if `from` is empty. Throws Error if the result would exceed
+// `most` bytes.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, size_t most);
 
-// Every match of `from`; `to` is plain text.
+// Replaces every match of `from` by the plain text `to`.
 std::string replaced(std::string_view text, const Regex& from, Regex::Matcher& matcher, std::string_view to,
                      size_t most);
 

@@ -13,10 +13,10 @@
 namespace quire {
 namespace {
 
-// Merging takes 36 bytes of memory for each byte of a word. Texts have spaces, digits or punctuation long before that.
+// Merging takes 36 bytes of memory per byte of a word. Real texts have a space, digit or punctuation long before that.
 constexpr size_t kLongestWord = size_t{1} << 20;
 
-// One call of encode: its memory, and the ids so far.
+// One call of encode: its memory and the ids so far.
 class Encoding {
  public:
   Encoding(const TokenizerData& data, size_t bytes) : data_(data), cache_(bytes) {}
@@ -91,7 +91,7 @@ class Encoding {
   void word(std::string_view word) {
     if (const auto* unigram = std::get_if<UnigramModel>(&data_.model)) return unigram->encode(word, ids_);
     const auto& bpe = std::get<BpeModel>(data_.model);
-    // A word that is a token as a whole must not be cut.
+    // A word that is a token must not be cut.
     if (bpe.joints.empty() || !well_formed_ || (bpe.ignore_merges && word.size() <= bpe.longest_word)) {
       return part(bpe, word);
     }
@@ -105,7 +105,7 @@ class Encoding {
   void part(const BpeModel& bpe, std::string_view word) {
     if (cache_.copy(word, ids_)) return;
     if (word.size() > kLongestWord) {
-      throw invalid("{} bytes without a place where a text is cut into words; at most {} can be encoded", word.size(),
+      throw invalid("a word of {} bytes (no space, digit or punctuation in it); at most {} can be encoded", word.size(),
                     kLongestWord);
     }
     const size_t begin = ids_.size();
@@ -116,8 +116,8 @@ class Encoding {
   const TokenizerData& data_;
   WordCache cache_;
   bool well_formed_ = true;
-  std::deque<std::string> texts_;  // normalized parts, which the cache points to
-  PreTokenizerScratch scratch_;    // its texts too
+  std::deque<std::string> texts_;  // normalized parts; the cache points to them
+  PreTokenizerScratch scratch_;    // the cache points to its texts, too
   BpeScratch bpe_scratch_;
   TokenIds ids_;
 };

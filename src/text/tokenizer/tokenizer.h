@@ -19,16 +19,17 @@
 
 namespace quire {
 
-// What a GGUF says about its vocabulary (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
+// The vocabulary of a GGUF file (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
 struct GgufVocabulary {
+  std::string model_name;                 // general.name: some rules apply to Phi-3 alone
   std::string model;                      // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4, t5 (unigram)
-  std::string pre;                        // the pre-tokenizer of gpt2 models; empty where the file names none
+  std::string pre;                        // the pre-tokenizer of gpt2 models; empty: the file names none
   std::vector<std::string_view> tokens;   // the text of each id
-  std::vector<float> scores;              // one a token, or empty
-  std::vector<int32_t> token_types;       // one a token (1 normal … 6 byte), or empty: all normal
+  std::vector<float> scores;              // one per token, or empty
+  std::vector<int32_t> token_types;       // one per token (1 normal … 6 byte), or empty: all normal
   std::vector<std::string_view> merges;   // "left right", best first
   std::string_view precompiled_charsmap;  // unigram: SentencePiece's normalizer
-  // As the file says; absent means what llama.cpp assumes for the model kind.
+  // Absent: llama.cpp's default for the kind of model.
   std::optional<TokenId> bos, eos, unk, pad, eot, eom;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 };
@@ -36,16 +37,16 @@ struct GgufVocabulary {
 enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 struct EncodeOptions {
-  bool add_special = false;   // put in what the model expects around a text: BOS, EOS, a template's tokens
-  bool parse_special = true;  // "<|im_end|>" in the text is that token; else it is plain text
-  // Ascending offsets of bytes that no special token may cover, because they are not the program's own text. The text
-  // must be well-formed UTF-8, or all special tokens are plain text.
+  bool add_special = false;   // add what the model expects around a text: BOS, EOS, a template's tokens
+  bool parse_special = true;  // "<|im_end|>" in the text becomes that token; false: plain text
+  // Ascending offsets of bytes that no special token may cover, because they come from a user. The text must be
+  // well-formed UTF-8, or all special tokens are plain text.
   std::span<const size_t> plain = {};
 };
 
 struct DecodeOptions {
-  bool skip_special = false;  // leave special tokens out
-  bool continues = false;     // the ids go on a text: the space that some vocabularies put before a text stays
+  bool skip_special = false;  // omit special tokens
+  bool continues = false;     // the ids continue a text: keep the space that some vocabularies add before a text
 };
 
 struct TokenizerData;
@@ -53,36 +54,36 @@ struct TokenizerData;
 // Immutable; every member may be called by any number of threads. Copies share the vocabulary.
 class Tokenizer {
  public:
-  // `name` stands in error messages. Both throw Error naming the field when the vocabulary is broken (kInvalid) or uses
-  // a component Quire does not have (kUnsupported). `config` is the tokenizer_config.json beside it, if there is one:
-  // it names BOS, EOS, UNK and PAD, which tokenizer.json itself does not.
+  // `name` identifies the file in errors. Both throw Error naming the field if the vocabulary is broken (kInvalid) or
+  // uses an unsupported component (kUnsupported). `config` is the text of tokenizer_config.json, or empty: it names
+  // BOS, EOS, UNK and PAD, which tokenizer.json does not.
   static Tokenizer from_hf_json(std::string_view json, const std::string& name, std::string_view config = {});
   static Tokenizer from_gguf(const GgufVocabulary& vocabulary, const std::string& name);
 
-  // Takes any bytes: ill-formed UTF-8 is read as U+FFFD. Time grows as n log n at most.
+  // Accepts any bytes: ill-formed UTF-8 is read as U+FFFD. Takes at most n log n time.
   TokenIds encode(std::string_view text, EncodeOptions options = {}) const;
 
   // Ascending offsets at which the text spells a special token, or ends within one.
   std::vector<size_t> special_starts(std::string_view text) const;
 
-  // Ids outside the vocabulary give nothing. The result is well-formed UTF-8; see Detokenizer, which gives the same
-  // text piece by piece.
+  // Ids outside the vocabulary are skipped. The result is well-formed UTF-8. Detokenizer produces the same text piece
+  // by piece.
   std::string decode(std::span<const TokenId> ids, DecodeOptions options = {}) const;
 
-  // Ids are 0 … vocab_size()-1; there may be holes, which have no text.
+  // Ids are 0 … vocab_size()-1; unused ids have no text.
   int vocab_size() const;
-  std::string_view token_text(TokenId id) const;             // as the vocabulary spells it: "Ġworld"; "" outside
-  std::string_view token_bytes(TokenId id) const;            // what it stands for inside a text: " world"
-  std::optional<TokenId> find(std::string_view text) const;  // the id that the vocabulary spells so
+  std::string_view token_text(TokenId id) const;             // the vocabulary's spelling: "Ġworld"; "" outside
+  std::string_view token_bytes(TokenId id) const;            // its bytes inside a text: " world"
+  std::optional<TokenId> find(std::string_view text) const;  // the id of this spelling
   TokenKind kind(TokenId id) const;
-  bool is_special(TokenId id) const;  // left out by skip_special, found by parse_special: <|im_end|>
-  bool is_control(TokenId id) const;  // never text of an answer: BOS, end of turn, …
+  bool is_special(TokenId id) const;  // omitted by skip_special, matched by parse_special: <|im_end|>
+  bool is_control(TokenId id) const;  // never part of an answer's text: BOS, end of turn, …
 
   std::optional<TokenId> bos() const, eos() const, unk() const, pad() const, eot() const, eom() const;
-  bool adds_bos() const, adds_eos() const;  // what add_special does at the front and the end
+  bool adds_bos() const, adds_eos() const;  // whether add_special adds them
 
-  // The ids that end an answer, ascending: EOS, end of turn, end of message, and tokens that are known to mean it by
-  // their text (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
+  // The ids that end an answer, ascending: EOS, end of turn, end of message, and tokens with a known text
+  // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   std::span<const TokenId> end_of_generation() const;
   bool is_end_of_generation(TokenId id) const;
 

@@ -1,4 +1,4 @@
-// A set of byte strings, walked byte by byte.
+// A map from byte strings to numbers, walked byte by byte.
 #pragma once
 
 #include <array>
@@ -9,19 +9,19 @@
 
 namespace quire {
 
-// Tokens that are looked for at every place of a text may not be longer: time is length times length at worst.
-inline constexpr size_t kLongestToken = 1024;  // bytes; the longest in use have some 100
+// The limit for tokens that are matched at every position of a text: that takes text length × token length at worst.
+inline constexpr size_t kLongestToken = 1024;  // bytes; the longest in use have about 100
 
-// Nodes are numbers, the root is 0. Edges lie in one flat hash table.
+// Nodes are numbers; the root is 0. Edges are in one flat hash table.
 class Trie {
  public:
   static constexpr int32_t kNone = -1;
 
-  // The value of a key that is put in twice is the last one.
+  // Of equal keys the last value wins.
   void insert(std::string_view key, int32_t value);
   bool empty() const { return values_.size() <= 1; }
 
-  // The node behind `node` along `byte`; kNone: no key goes on so.
+  // The child of `node` along `byte`; kNone: no key continues so.
   int32_t next(int32_t node, unsigned char byte) const {
     if (node == 0) return first_[byte];
     if (edges_.empty()) return kNone;

@@ -8,7 +8,7 @@
 namespace quire {
 
 void UnigramModel::encode(std::string_view text, TokenIds& out) const {
-  struct Best {  // the best way to write the text up to here
+  struct Best {  // the best tokens for the text up to here
     double score = -std::numeric_limits<double>::infinity();
     uint32_t begin = 0;  // of its last token
     TokenId token = kNoToken;
@@ -24,7 +24,7 @@ void UnigramModel::encode(std::string_view text, TokenIds& out) const {
   for (size_t at = 0; at < text.size();) {
     const size_t character = std::min(utf8_length(text[at]), text.size() - at);
     const double here = best[at].score;
-    bool single = false;  // the character itself is a token
+    bool single = false;  // a token equals the character
     int32_t node = 0;
     for (size_t end = at; end < text.size();) {
       node = tokens.next(node, static_cast<unsigned char>(text[end++]));

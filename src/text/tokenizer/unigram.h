@@ -1,4 +1,4 @@
-// Unigram language model tokenization (SentencePiece, T5): of all ways to write a text with tokens, the likeliest.
+// Unigram tokenization (SentencePiece, T5): the most likely of all token sequences that spell a text.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 namespace quire {
 
 struct UnigramModel {
-  Trie tokens;                 // the tokens that a text may be written with
+  Trie tokens;                 // the tokens that a text may use
   std::vector<double> scores;  // log probability of each id
-  double unknown_score = 0;    // of a character that is no token
+  double unknown_score = 0;    // of a character without a token
   std::optional<TokenId> unk;
-  // Unknown characters become their bytes' tokens where all of them exist (kNoToken: it does not).
+  // Unknown characters become their bytes' tokens if all of them exist (kNoToken: missing).
   bool byte_fallback = false;
   std::array<TokenId, 256> byte_tokens{};
 
-  // Viterbi over the whole of `text` (well-formed), appended to `out`. Time: its length times the longest token's.
-  // Neighbouring unknown characters become one unknown token; nothing where there is no unknown token.
+  // Appends the tokens of `text` (well-formed) to `out`, by Viterbi over the whole text: its length × the longest
+  // token's time. Adjacent unknown characters become one unknown token, or nothing if the model has none.
   void encode(std::string_view text, TokenIds& out) const;
 };
 

@@ -1,4 +1,4 @@
-// The words of one text that were encoded already: most words come again.
+// The encoded words of one text: most words repeat.
 #pragma once
 
 #include <cstring>
@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// Each entry points to the word's place in the text and to its ids in the output; a new word takes the place of an old
-// one with the same hash. Belongs to one call of encode, whose texts must stay where they are.
+// An entry points to the word in the text and to its ids in the output; a new word replaces one with the same hash.
+// Belongs to one call of encode, whose texts must not move.
 class WordCache {
  public:
-  // A cache for a text of `bytes`; short texts get none.
+  // A cache for a text of `bytes`; short texts are not cached.
   explicit WordCache(size_t bytes) {
     if (bytes < 512) return;
     size_t size = 256;
@@ -21,7 +21,7 @@ class WordCache {
     entries_.resize(size);
   }
 
-  // Appends the ids of `word` to `ids`, if it was put in before.
+  // Appends the ids of `word` to `ids`; false if it is not cached.
   bool copy(std::string_view word, TokenIds& ids) {
     if (entries_.empty() || word.size() > kLongest) return false;
     hash_ = hash(word);
@@ -33,7 +33,7 @@ class WordCache {
     return true;
   }
 
-  // The ids [begin, begin+count) of the output are those of `word`, for which copy() was called just before.
+  // Caches ids [begin, begin+count) of the output for `word`, for which copy() has just returned false.
   void put(std::string_view word, size_t begin, size_t count) {
     if (entries_.empty() || word.size() > kLongest || word.empty()) return;
     entries_[hash_ & (entries_.size() - 1)] = {word.data(), begin, hash_, static_cast<uint32_t>(word.size()),
@@ -41,7 +41,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kMost = size_t{1} << 15;  // 1 MiB of entries: stays in the second-level cache
+  static constexpr size_t kMost = size_t{1} << 15;  // 1 MiB of entries: fits into the L2 cache
   static constexpr size_t kLongest = 64;
   struct Entry {
     const char* word = nullptr;

@@ -1,4 +1,4 @@
-// Writes the fuzzers' seeds anew: unit_format --gtest_also_run_disabled_tests --gtest_filter='*FuzzSeeds*'
+// Rewrites the fuzzers' seeds: unit_format --gtest_also_run_disabled_tests --gtest_filter='*FuzzSeeds*'
 #include <gtest/gtest.h>
 
 #include <filesystem>

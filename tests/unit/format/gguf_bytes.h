@@ -1,4 +1,4 @@
-// Writes GGUF files in memory, right or wrong on purpose, and remembers where each field begins.
+// Writes valid or deliberately broken GGUF files in memory and records where each field begins.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class GgufBytes {
   GgufBytes& array(std::string_view name, GgufType element, uint64_t count) {
     return key(name, GgufType::ARRAY).type(element).number(count);
   }
-  // Dimensions innermost first, as the file has them.
+  // Dimensions innermost first, as in the file.
   GgufBytes& tensor(std::string_view name, std::vector<uint64_t> dimensions, uint32_t type, uint64_t offset) {
     string(name).number(static_cast<uint32_t>(dimensions.size()));
     for (const uint64_t d : dimensions) number(d);

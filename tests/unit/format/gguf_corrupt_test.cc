@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// The message, "" if the bytes were taken. The copy on the heap has no slack, so that asan sees a read behind the end.
+// The error message; "" if the bytes are valid. The heap copy has no slack, so that asan sees a read past the end.
 std::string error_of(std::string_view file) {
   const std::vector<char> exact(file.begin(), file.end());
   try {
@@ -33,7 +33,7 @@ TEST(CorruptGguf, IsRefusedWhenCutAnywhere) {
   for (size_t n = 0; n < whole.size(); ++n) expect_error(std::string_view(whole).substr(0, n), "", std::to_string(n));
 }
 
-TEST(CorruptGguf, NeverCrashesWhereABitIsFlipped) {
+TEST(CorruptGguf, NeverCrashesWhenABitIsFlipped) {
   std::string file = rich_gguf().text();
   size_t refused = 0;
   for (size_t i = 0; i < file.size(); ++i) {
@@ -50,8 +50,8 @@ TEST(CorruptGguf, NeverCrashesWhereABitIsFlipped) {
   EXPECT_GT(refused, 1000u);
 }
 
-// Every field of 4 or 8 bytes in turn with every value that overflows something somewhere.
-TEST(CorruptGguf, NeverCrashesWhereAFieldIsHuge) {
+// Sets each field of 4 or 8 bytes to values that overflow.
+TEST(CorruptGguf, NeverCrashesWhenAFieldIsHuge) {
   const GgufBytes f = rich_gguf();
   for (const size_t field : f.fields()) {
     for (const uint64_t value : {~uint64_t{0}, uint64_t{1} << 63, (uint64_t{1} << 63) - 1, uint64_t{1} << 62,
@@ -70,7 +70,7 @@ TEST(CorruptGguf, NeverCrashesWhereAFieldIsHuge) {
 }
 
 struct Case {
-  const char* reason;  // must stand in the message
+  const char* reason;  // part of the message
   std::function<std::string()> file;
 };
 
@@ -128,7 +128,7 @@ const std::vector<Case>& cases() {
       {"a key takes", [] { return keyed([](GgufBytes& f) { f.number<uint64_t>(7).raw("kkkkkk"); }); }},
       {"value's type is 13", [] { return keyed([](GgufBytes& f) { f.string("k").number(13u).raw("xxxx"); }); }},
       {"value's type is 4294967295", [] { return keyed([](GgufBytes& f) { f.string("k").number(~0u).raw("xxxx"); }); }},
-      {"stands twice",
+      {"appears twice",
        [] {
          return keyed(
              [](GgufBytes& f) {
@@ -136,16 +136,15 @@ const std::vector<Case>& cases() {
              },
              2);
        }},
-      {"stands twice",
+      {"appears twice",
        [] {
          return keyed([](GgufBytes& f) { f.key("k", GgufType::U32).number(1u).key("k", GgufType::STRING).string("s"); },
                       2);
        }},
-      {"a BOOL is 2", [] { return keyed([](GgufBytes& f) { f.key("key", GgufType::BOOL).raw("\2"); }); }},
-      {"a BOOL is 255",
-       [] { return keyed([](GgufBytes& f) {
-              f.array("k", GgufType::BOOL, 3).raw({"\0\1\xff", 3});
-            }); }},
+      {"found 2", [] { return keyed([](GgufBytes& f) { f.key("key", GgufType::BOOL).raw("\2"); }); }},
+      {"found 255", [] { return keyed([](GgufBytes& f) {
+                           f.array("k", GgufType::BOOL, 3).raw({"\0\1\xff", 3});
+                         }); }},
       {"a string takes", [] { return keyed([](GgufBytes& f) { f.key("k", GgufType::STRING).number(kHuge); }); }},
       {"a string takes", [] { return keyed([](GgufBytes& f) { f.key("k", GgufType::STRING).number<uint64_t>(1); }); }},
       {"I64 takes", [] { return keyed([](GgufBytes& f) { f.key("k", GgufType::I64).raw("1234567"); }); }},
@@ -167,9 +166,9 @@ const std::vector<Case>& cases() {
        [] {
          return keyed([](GgufBytes& f) { f.array("k", GgufType::STRING, 2).string("12345678").number(kHuge - 4); });
        }},
-      {"nest deeper", [] { return nested(5); }},
-      {"nest deeper", [] { return nested(1000); }},
-      {"nest deeper", [] { return nested(100000); }},
+      {"nested deeper", [] { return nested(5); }},
+      {"nested deeper", [] { return nested(1000); }},
+      {"nested deeper", [] { return nested(100000); }},
       {"general.alignment", [] { return aligned(0); }},
       {"general.alignment", [] { return aligned(1); }},
       {"general.alignment", [] { return aligned(4); }},
@@ -244,7 +243,7 @@ const std::vector<Case>& cases() {
       {"passes the end", [] { return GgufBytes(1, 0).tensor("w", {4}, 0, 0).text(); }},
       {"overlaps", [] { return GgufBytes(2, 0).tensor("a", {4}, 0, 0).tensor("b", {4}, 0, 0).pad().data(16).text(); }},
       {"overlaps", [] { return GgufBytes(2, 0).tensor("a", {4}, 0, 32).tensor("b", {9}, 0, 0).pad().data(64).text(); }},
-      {"stands twice",
+      {"appears twice",
        [] { return GgufBytes(2, 0).tensor("a", {4}, 0, 0).tensor("a", {4}, 0, 32).pad().data(64).text(); }},
   };
   return all;
@@ -256,16 +255,15 @@ TEST(CorruptGguf, IsRefusedWithItsReason) {
   }
 }
 
-TEST(CorruptGguf, MessagesSayWhere) {
-  EXPECT_EQ(
-      error_of(with_tensor({33}, 2, 0, 64)),
-      "broken.gguf: tensor \"w\" at offset 45: shape [33] does not go with type Q4_0: rows are whole blocks of 32");
+TEST(CorruptGguf, MessagesNameThePlace) {
+  EXPECT_EQ(error_of(with_tensor({33}, 2, 0, 64)),
+            "broken.gguf: tensor \"w\" at offset 45: shape [33] does not fit type Q4_0: rows are whole blocks of 32");
   EXPECT_EQ(
       error_of(keyed([](GgufBytes& f) { f.array("k", GgufType::U8, 4).raw("123"); })),
       "broken.gguf: key \"k\" at offset 41: an array's length is 4, but the 3 bytes left in the file hold at most 3");
 }
 
-TEST(Gguf, TakesArraysNestedUpToTheBound) { EXPECT_EQ(error_of(nested(4)), ""); }
+TEST(Gguf, ReadsArraysNestedUpToTheBound) { EXPECT_EQ(error_of(nested(4)), ""); }
 
 }  // namespace
 }  // namespace quire

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-TEST(Gguf, ReadsEveryKindOfScalar) {
+TEST(Gguf, ReadsEveryTypeOfScalar) {
   const GgufBytes f = rich_gguf();
   const Gguf g = Gguf::parse(as_bytes(f.text()), "rich.gguf");
   EXPECT_EQ(g.version(), 3u);
@@ -32,7 +32,7 @@ TEST(Gguf, ReadsEveryKindOfScalar) {
   EXPECT_TRUE(g.get<bool>("t.bool"));
 }
 
-TEST(Gguf, GivesTheFallbackOnlyForAMissingKey) {
+TEST(Gguf, ReturnsTheFallbackOnlyForAMissingKey) {
   const GgufBytes f = rich_gguf();
   const Gguf g = Gguf::parse(as_bytes(f.text()), "rich.gguf");
   EXPECT_EQ(g.get_or<uint32_t>("absent", 7), 7u);
@@ -57,7 +57,7 @@ TEST(Gguf, ReadsArrays) {
   EXPECT_EQ(nested[1].elements()[0].bytes.size(), 1u);
 }
 
-TEST(Gguf, SaysWhatItFoundInsteadOfTheWantedType) {
+TEST(Gguf, NamesTheTypeFoundAndTheTypeExpected) {
   const GgufBytes f = rich_gguf();
   const Gguf g = Gguf::parse(as_bytes(f.text()), "rich.gguf");
   const auto message = [](auto&& call) -> std::string {
@@ -75,7 +75,7 @@ TEST(Gguf, SaysWhatItFoundInsteadOfTheWantedType) {
   EXPECT_EQ(message([&] { g.get<std::string>("a.ints"); }),
             "rich.gguf: key \"a.ints\": expected STRING, found an array of I32");
   EXPECT_EQ(message([&] { g.get<uint32_t>("t.i32"); }),
-            "rich.gguf: key \"t.i32\": -7 is out of range, allowed are 0 to 4294967295");
+            "rich.gguf: key \"t.i32\": expected an integer from 0 to 4294967295, found -7");
   EXPECT_EQ(message([&] { g.strings("a.ints"); }),
             "rich.gguf: key \"a.ints\": expected an array of STRING, found an array of I32");
   EXPECT_EQ(message([&] { g.numbers<float>("a.ints"); }),
@@ -86,10 +86,10 @@ TEST(Gguf, SaysWhatItFoundInsteadOfTheWantedType) {
   EXPECT_EQ(message([&] { g.numbers<int>("a.strings"); }),
             "rich.gguf: key \"a.strings\": expected an array of an integer, found an array of STRING");
   EXPECT_EQ(message([&] { g.numbers<uint8_t>("a.ints"); }),
-            "rich.gguf: key \"a.ints\": -2 is out of range, allowed are 0 to 255");
+            "rich.gguf: key \"a.ints\": expected an integer from 0 to 255, found -2");
 }
 
-TEST(Gguf, GivesTensorsOutermostDimensionFirst) {
+TEST(Gguf, ListsDimensionsOutermostFirst) {
   const GgufBytes f = rich_gguf();
   const Gguf g = Gguf::parse(as_bytes(f.text()), "rich.gguf");
   ASSERT_EQ(g.tensors().size(), 2u);
@@ -126,7 +126,7 @@ TEST(Gguf, FollowsTheFilesAlignment) {
   EXPECT_EQ(g.find_tensor("x")->bytes.data() - as_bytes(f.text()).data(), 512);
 }
 
-// A folder of its own, gone with the test.
+// A temporary folder for one test.
 class GgufParts : public testing::Test {
  protected:
   void SetUp() override {
@@ -151,7 +151,7 @@ class GgufParts : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << f.text();
     return folder_ / name;
   }
-  // The message of the Error, "" if there is none.
+  // The message of the Error; "" if none.
   std::string error(const std::string& name) {
     try {
       Gguf::open(folder_ / name);
@@ -163,7 +163,7 @@ class GgufParts : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(GgufParts, OpenFromAnyOfThem) {
+TEST_F(GgufParts, OpenFromAnyPart) {
   for (uint16_t i = 0; i < 3; ++i) {
     write("m-0000" + std::to_string(i + 1) + "-of-00003.gguf", {i, 3, 3, "t" + std::to_string(i)});
   }
@@ -176,7 +176,7 @@ TEST_F(GgufParts, OpenFromAnyOfThem) {
   }
 }
 
-TEST_F(GgufParts, OpenWhereTheOnePartIsNamedAsSuch) {
+TEST_F(GgufParts, OpenIfTheOnlyPartIsNamedAsAPart) {
   EXPECT_EQ(Gguf::open(write("m-00001-of-00001.gguf", {0, 1, 1, "t"})).tensors().size(), 1u);
 }
 
@@ -204,13 +204,13 @@ TEST_F(GgufParts, RefuseAWrongTotalOfTensors) {
   EXPECT_NE(error("m-00001-of-00002.gguf").find("5, but the 2 parts hold 2 tensors"), std::string::npos);
 }
 
-TEST_F(GgufParts, RefuseATensorThatStandsInTwo) {
+TEST_F(GgufParts, RefuseATensorInTwoParts) {
   write("m-00001-of-00002.gguf", {0, 2, 2, "a"});
   write("m-00002-of-00002.gguf", {1, 2, 2, "a"});
-  EXPECT_NE(error("m-00001-of-00002.gguf").find("stands twice"), std::string::npos);
+  EXPECT_NE(error("m-00001-of-00002.gguf").find("appears twice"), std::string::npos);
 }
 
-TEST_F(GgufParts, RefuseANameThatDoesNotCount) {
+TEST_F(GgufParts, RefuseANameWithoutAPartNumber) {
   write("m.gguf", {0, 2, 2, "a"});
   EXPECT_NE(error("m.gguf").find("not named"), std::string::npos);
   write("m-00003-of-00002.gguf", {0, 2, 2, "a"});
@@ -219,7 +219,7 @@ TEST_F(GgufParts, RefuseANameThatDoesNotCount) {
                Error);
 }
 
-TEST_F(GgufParts, RefuseWhatIsNoFile) {
+TEST_F(GgufParts, RefuseBytesWithoutAFile) {
   EXPECT_NE(error("absent.gguf").find("absent.gguf"), std::string::npos);
   std::ofstream(folder_ / "empty.gguf");
   EXPECT_NE(error("empty.gguf").find("empty.gguf"), std::string::npos);

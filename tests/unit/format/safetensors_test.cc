@@ -22,7 +22,7 @@ std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// "" if the file was taken. The copy has no slack, so that asan sees a read behind the end.
+// "" if the file is valid. The copy has no slack, so that asan sees a read past the end.
 std::string error_of(const std::string& file) {
   const std::vector<char> exact(file.begin(), file.end());
   try {
@@ -37,7 +37,7 @@ constexpr std::string_view kTwo =
     R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[16,28]},)"
     R"("a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"e":{"dtype":"U8","shape":[0,7],"data_offsets":[16,16]}}   )";
 
-TEST(Safetensors, GivesTensorsInTheOrderOfTheData) {
+TEST(Safetensors, ListsTensorsInTheOrderOfTheData) {
   const std::string file = file_of(kTwo, 28);
   const Safetensors s = Safetensors::parse(as_bytes(file), "two.safetensors");
   ASSERT_EQ(s.tensors().size(), 3u);
@@ -53,7 +53,7 @@ TEST(Safetensors, GivesTensorsInTheOrderOfTheData) {
   EXPECT_EQ(s.metadata().at("format"), "pt");
 }
 
-TEST(Safetensors, ReadsAnEmptyFileOfTensors) {
+TEST(Safetensors, ReadsAFileWithoutTensors) {
   EXPECT_TRUE(Safetensors::parse(as_bytes(file_of("{}", 0)), "x").tensors().empty());
 }
 
@@ -75,7 +75,7 @@ TEST(CorruptSafetensors, IsRefusedWhenCutAnywhere) {
   }
 }
 
-TEST(CorruptSafetensors, NeverCrashesWhereABitIsFlipped) {
+TEST(CorruptSafetensors, NeverCrashesWhenABitIsFlipped) {
   std::string file = file_of(kTwo, 28);
   for (size_t i = 0; i < file.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -110,14 +110,14 @@ TEST(CorruptSafetensors, IsRefusedWithItsReason) {
   const std::vector<Case> cases = {
       {"not a safetensors file", ""},
       {"not a safetensors file", "1234567"},
-      {"passes the end", file_of("{}", 0, 1)},
-      {"passes the end", file_of("{}", 0, ~uint64_t{0} - 2)},
-      {"passes the end", file_of("{}", 0, uint64_t{1} << 63)},
-      {"passes the allowed", file_of("{}", 100'000'002, 99'999'999)},
-      {"begins no object", file_of("", 0)},
-      {"begins no object", file_of("[]", 0)},
-      {"begins no object", file_of(" {}", 0)},
-      {"begins no object", file_of("null", 0)},
+      {"exceeds the file", file_of("{}", 0, 1)},
+      {"exceeds the file", file_of("{}", 0, ~uint64_t{0} - 2)},
+      {"exceeds the file", file_of("{}", 0, uint64_t{1} << 63)},
+      {"exceeds the allowed", file_of("{}", 100'000'002, 99'999'999)},
+      {"is not a JSON object", file_of("", 0)},
+      {"is not a JSON object", file_of("[]", 0)},
+      {"is not a JSON object", file_of(" {}", 0)},
+      {"is not a JSON object", file_of("null", 0)},
       {"header:1:", file_of("{", 0)},
       {"header:1:", file_of("{}x", 0)},
       {"header:1:", file_of("{}{}", 0)},
@@ -151,23 +151,23 @@ TEST(CorruptSafetensors, IsRefusedWithItsReason) {
       {"shape is missing", file_of(entry(R"("dtype":"F32","data_offsets":[0,4])"), 4)},
       {"shape is not an array", file_of(f32("1", "[0,4]"), 4)},
       {"shape is not an array", file_of(f32("{}", "[0,4]"), 4)},
-      {"shape holds \"-1\"", file_of(f32("[-1]", "[0,4]"), 4)},
-      {"shape holds \"1.0\"", file_of(f32("[1.0]", "[0,4]"), 4)},
-      {"shape holds", file_of(f32("[\"1\"]", "[0,4]"), 4)},
-      {"shape holds an array", file_of(f32("[[1]]", "[0,4]"), 4)},
-      {"shape holds", file_of(f32("[18446744073709551616]", "[0,4]"), 4)},
+      {"found \"-1\"", file_of(f32("[-1]", "[0,4]"), 4)},
+      {"found \"1.0\"", file_of(f32("[1.0]", "[0,4]"), 4)},
+      {"shape: expected integers", file_of(f32("[\"1\"]", "[0,4]"), 4)},
+      {"shape: expected integers from 0 to 2^64-1, found an array", file_of(f32("[[1]]", "[0,4]"), 4)},
+      {"shape: expected integers", file_of(f32("[18446744073709551616]", "[0,4]"), 4)},
       {"overflows", file_of(f32("[18446744073709551615]", "[0,4]"), 4)},
       {"overflows", file_of(f32("[4294967296,4294967296]", "[0,0]"), 0)},
       {"overflows", file_of(f32("[4611686018427387904]", "[0,0]"), 0)},
-      {"does not go with dtype F4", file_of(entry(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2)},
+      {"does not fit dtype F4", file_of(entry(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2)},
       {"data_offsets is missing", file_of(entry(R"("dtype":"F32","shape":[1])"), 4)},
       {"data_offsets is not an array", file_of(f32("[1]", "4"), 4)},
       {"data_offsets has 0", file_of(f32("[1]", "[]"), 4)},
       {"data_offsets has 1", file_of(f32("[1]", "[0]"), 4)},
       {"data_offsets has 3", file_of(f32("[1]", "[0,4,8]"), 4)},
-      {"data_offsets holds", file_of(f32("[1]", "[0,-4]"), 4)},
-      {"data_offsets holds", file_of(f32("[1]", "[0,null]"), 4)},
-      {"data_offsets holds", file_of(f32("[1]", "[0,4.5]"), 4)},
+      {"data_offsets: expected integers", file_of(f32("[1]", "[0,-4]"), 4)},
+      {"data_offsets: expected integers", file_of(f32("[1]", "[0,null]"), 4)},
+      {"data_offsets: expected integers", file_of(f32("[1]", "[0,4.5]"), 4)},
       {"does not lie within", file_of(f32("[1]", "[4,0]"), 4)},
       {"does not lie within", file_of(f32("[1]", "[0,4]"), 3)},
       {"does not lie within", file_of(f32("[1]", "[0,18446744073709551615]"), 4)},
@@ -175,12 +175,12 @@ TEST(CorruptSafetensors, IsRefusedWithItsReason) {
       {"spans 4 bytes", file_of(f32("[2]", "[0,4]"), 4)},
       {"spans 8 bytes", file_of(f32("[]", "[0,8]"), 8)},
       {"spans 0 bytes", file_of(f32("[1]", "[0,0]"), 0)},
-      {"hole", file_of(f32("[1]", "[4,8]"), 8)},
-      {"hole", file_of(two("[0,4]", "[5,9]"), 9)},
+      {"there is a gap", file_of(f32("[1]", "[4,8]"), 8)},
+      {"there is a gap", file_of(two("[0,4]", "[5,9]"), 9)},
       {"overlap", file_of(two("[0,4]", "[0,4]"), 4)},
       {"overlap", file_of(two("[0,4]", "[3,7]"), 7)},
-      {"behind the last tensor", file_of(f32("[1]", "[0,4]"), 5)},
-      {"behind the last tensor", file_of("{}", 1)},
+      {"after the last tensor", file_of(f32("[1]", "[0,4]"), 5)},
+      {"after the last tensor", file_of("{}", 1)},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string message = error_of(cases[i].file);
@@ -204,7 +204,7 @@ class SafetensorsShards : public testing::Test {
   void write(const std::string& name, const std::string& content) {
     std::ofstream(folder_ / name, std::ios::binary) << content;
   }
-  // What opening the folder with this index says, "" if nothing.
+  // The error of opening the folder with this index; "" if it opens.
   std::string error(const std::string& index) {
     write("model.safetensors.index.json", index);
     try {
@@ -217,7 +217,7 @@ class SafetensorsShards : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(SafetensorsShards, HoldTheTensorsOfTheWeightMap) {
+TEST_F(SafetensorsShards, ListExactlyTheTensorsOfTheWeightMap) {
   write("model.safetensors.index.json",
         R"({"metadata":{"total_size":12},"weight_map":{"x":"1.safetensors","b":"2.safetensors"}})");
   const Safetensors s = Safetensors::open(folder_);
@@ -227,13 +227,13 @@ TEST_F(SafetensorsShards, HoldTheTensorsOfTheWeightMap) {
   EXPECT_EQ(s.find_tensor("a"), nullptr);
 }
 
-TEST_F(SafetensorsShards, GiveWayToASingleFile) {
+TEST_F(SafetensorsShards, AreIgnoredIfThereIsASingleFile) {
   write("model.safetensors.index.json", "broken");
   write("model.safetensors", file_of(f32("[1]", "[0,4]"), 4));
   EXPECT_EQ(Safetensors::open(folder_).tensors().size(), 1u);
 }
 
-TEST_F(SafetensorsShards, AreRefusedWhereTheyAreWrong) {
+TEST_F(SafetensorsShards, AreRefusedWhenBroken) {
   const auto map = [](std::string_view entries) { return fmt::format(R"({{"weight_map":{{{}}}}})", entries); };
   for (const auto& [index, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", ":1:1: "},
@@ -242,13 +242,13 @@ TEST_F(SafetensorsShards, AreRefusedWhereTheyAreWrong) {
            {R"({"weight_map":[]})", "weight_map: expected an object"},
            {map(R"("x":1)"), "weight_map.x: expected a string"},
            {map(R"("x":null)"), "weight_map.x: expected a string, found null"},
-           {map(R"("x":"")"), "no plain file name"},
-           {map(R"("x":"..")"), "no plain file name"},
-           {map(R"("x":"../1.safetensors")"), "no plain file name"},
-           {map(R"("x":"/etc/passwd")"), "no plain file name"},
-           {map(R"("x":"a/1.safetensors")"), "no plain file name"},
-           {map(R"("x":"a\\1.safetensors")"), "no plain file name"},
-           {map(R"("x":"1.safetensors\u0000")"), "no plain file name"},
+           {map(R"("x":"")"), "is not a plain file name"},
+           {map(R"("x":"..")"), "is not a plain file name"},
+           {map(R"("x":"../1.safetensors")"), "is not a plain file name"},
+           {map(R"("x":"/etc/passwd")"), "is not a plain file name"},
+           {map(R"("x":"a/1.safetensors")"), "is not a plain file name"},
+           {map(R"("x":"a\\1.safetensors")"), "is not a plain file name"},
+           {map(R"("x":"1.safetensors\u0000")"), "is not a plain file name"},
            {map(R"("x":"3.safetensors")"), "3.safetensors"},
            {map(R"("y":"1.safetensors")"), "\"y\" is not in"},
            {map(R"("x":"2.safetensors")"), "\"x\" is not in"},

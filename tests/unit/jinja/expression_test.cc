@@ -1,4 +1,4 @@
-// Expected texts are jinja2 3.1.6's, in the sandbox transformers uses.
+// The expected texts come from jinja2 3.1.6 in the sandbox that transformers uses.
 #include <gtest/gtest.h>
 
 #include "unit/jinja/render.h"
@@ -21,7 +21,7 @@ void expect_all(std::initializer_list<Pair> pairs) {
   }
 }
 
-TEST(JinjaExpression, BindsOperatorsAsPythonDoes) {
+TEST(JinjaExpression, OperatorsBindAsInPython) {
   expect_all({{"1 + 2 * 3 ** 2", "19"},
               {"-2 ** 2", "4"},
               {"2 ** 3 ** 2", "64"},
@@ -148,8 +148,18 @@ TEST(JinjaExpression, FormatsTexts) {
               {"'%(a)s' % {'a': 1}", "1"},
               {"'{0} {x} {0}'.format(1, x=[2])", "1 [2] 1"},
               {"'{:05d} {:,} {:.2f} {:%}'.format(42, 1234567, 3.14159, 0.5)", "00042 1,234,567 3.14 50.000000%"},
-              {"'{:>3}|{:<3}|{:*^3}'.format('a', 'b', 'c')", "  a|b  |*c*"},
-              {"'{0[a]}'.format({'a': 1})", "1"}});
+              {"'{:>3}|{:<3}|{:^3}'.format('a', 'b', 'c')", "  a|b  | c "},
+              {"'%-4d|%04d|%i|%s' % (-7, -7, 7.9, true)", "-7  |-007|7|True"},
+              {"'{:06.2f} {:x} {:s}'.format(-1.5, 255, 'a')", "-01.50 ff a"}});
+}
+
+TEST(JinjaExpression, RefusesRareFormats) {
+  for (const char* rare : {"'%e' % 1.5", "'%+d' % 1", "'%#x' % 1", "'{:*^3}'.format('a')", "'{:+}'.format(1)",
+                           "'{:e}'.format(1.5)", "'{0[a]}'.format({'a': 1})", "'{a.b}'.format(1)", "'{!r}'.format(1)",
+                           "'{:.3}'.format(1.5)", "'{:{}}'.format(1, 2)"}) {
+    EXPECT_NE(error_of("{{ " + std::string(rare) + " }}").find("is not supported"), std::string::npos)
+        << rare << ": " << error_of("{{ " + std::string(rare) + " }}");
+  }
 }
 
 TEST(JinjaExpression, WritesJsonAsJsonDumpsDoes) {
@@ -176,7 +186,7 @@ TEST(JinjaExpression, ChainsFilters) {
               {"undefined_name|list", "[]"}});
 }
 
-TEST(JinjaExpression, EscapesWhatJoinsASafeText) {
+TEST(JinjaExpression, EscapesTextAddedToASafeText) {
   expect_all({{"'<b>'|safe + '<i>'", "<b>&lt;i&gt;"},
               {"'\"' + '<b>'|safe", "&#34;<b>"},
               {"'a'|safe ~ '<'", "a<"},
@@ -188,7 +198,7 @@ TEST(JinjaExpression, ReadsGeneratorsOnce) {
   EXPECT_EQ(rendered("{% if l|select('gt', 99) %}a generator is true{% endif %}"), "a generator is true");
 }
 
-TEST(JinjaExpression, RefusesWhatPythonRefuses) {
+TEST(JinjaExpression, FailsWherePythonFails) {
   for (const char* e : {"'a' + 1",
                         "1 + 'a'",
                         "[1] + 'a'",

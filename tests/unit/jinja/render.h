@@ -1,9 +1,9 @@
-// One template over a few variables, for tests.
+// Renders a template with a few variables, for tests.
 #pragma once
 
 #include <string>
 
-#include "text/chat_template.h"
+#include "jinja/template.h"
 
 namespace quire {
 
@@ -14,10 +14,13 @@ inline nlohmann::ordered_json test_variables() {
 }
 
 inline std::string rendered(const std::string& source) {
-  return ChatTemplate::parse(source, "t").render({.add_generation_prompt = false, .kwargs = test_variables()});
+  const nlohmann::ordered_json json = test_variables();
+  std::vector<jinja::Variable> variables;
+  for (const auto& [name, value] : json.items()) variables.push_back({name, &value});
+  return jinja::Template::parse(source, "t").render(variables, jinja::parse_time("2026-11-21T12:34:56"));
 }
 
-// What the Error says; "no error: TEXT" where there is none.
+// The Error's message, or "no error: TEXT".
 inline std::string error_of(const std::string& source) {
   try {
     return "no error: " + rendered(source);

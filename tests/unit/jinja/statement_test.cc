@@ -1,4 +1,4 @@
-// Scopes, loops, macros and white space. Expected texts are jinja2 3.1.6's with trim_blocks and lstrip_blocks.
+// Scopes, loops, macros and white space. The expected texts come from jinja2 3.1.6 with trim_blocks and lstrip_blocks.
 #include <gtest/gtest.h>
 
 #include "unit/jinja/render.h"
@@ -6,12 +6,12 @@
 namespace quire {
 namespace {
 
-TEST(JinjaScope, EndsWithEachTurnOfALoop) {
+TEST(JinjaScope, EndsWithEachIterationOfALoop) {
   EXPECT_EQ(rendered("{% set x = 1 %}{% for i in l %}{{ x }}{% set x = i %}{{ x }} {% endfor %}{{ x }}"), "13 11 12 1");
   EXPECT_EQ(rendered("{% for n in l %}{{ n }}{% endfor %}{{ n }}"), "3127");
 }
 
-TEST(JinjaScope, DoesNotBeginAtAnIf) { EXPECT_EQ(rendered("{% if true %}{% set q = 5 %}{% endif %}{{ q }}"), "5"); }
+TEST(JinjaScope, IsNotOpenedByAnIf) { EXPECT_EQ(rendered("{% if true %}{% set q = 5 %}{% endif %}{{ q }}"), "5"); }
 
 TEST(JinjaScope, IsEscapedByANamespace) {
   EXPECT_EQ(rendered("{% set ns = namespace(x=1) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}"),
@@ -25,14 +25,14 @@ TEST(JinjaScope, EndsWithASetBlockAWithAndAGeneration) {
   EXPECT_EQ(rendered("{% set y = 1 %}{% generation %}{% set y = 2 %}{{ y }}{% endgeneration %}{{ y }}"), "21");
 }
 
-TEST(JinjaScope, OfAMacroIsWhereItStands) {
+TEST(JinjaScope, OfAMacroIsThatOfItsDefinition) {
   EXPECT_EQ(rendered("{% set x = 1 %}{% macro m() %}{{ x }}{% endmacro %}{% set x = 2 %}{{ m() }}"), "2");
   EXPECT_EQ(rendered("{% macro m() %}{{ i }}{{ loop }}{% endmacro %}{% for i in l %}{{ m() }}{% endfor %}"), "");
   EXPECT_EQ(rendered("{% for i in l %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}"), "312");
   EXPECT_EQ(rendered("{% macro m() %}{% set z = 1 %}{% endmacro %}{{ m() }}{{ z }}"), "");
 }
 
-TEST(JinjaMacro, TakesDefaultsAndKeywords) {
+TEST(JinjaMacro, AcceptsDefaultsAndKeywords) {
   const std::string m = "{% macro m(a, b=2, c=a) %}{{ a }}-{{ b }}-{{ c }}{% endmacro %}";
   EXPECT_EQ(rendered(m + "{{ m(1) }} {{ m(1, c=5) }} {{ m(b=1, a=3) }} {{ m() }}"), "1-2-1 1-2-5 3-1-3 -2-");
   EXPECT_EQ(rendered("{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, z=3) }}"),
@@ -49,11 +49,11 @@ TEST(JinjaMacro, CallsBackTheCallBlock) {
   EXPECT_EQ(rendered("{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m() }}"), "False");
 }
 
-TEST(JinjaMacro, MayCallItself) {
+TEST(JinjaMacro, CanCallItself) {
   EXPECT_EQ(rendered("{% macro f(n) %}{{ 1 if n <= 1 else n * (f(n - 1)|int) }}{% endmacro %}{{ f(10) }}"), "3628800");
 }
 
-TEST(JinjaLoop, KnowsItsPlace) {
+TEST(JinjaLoop, ReportsItsPosition) {
   EXPECT_EQ(rendered("{% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length "
                      "}}{{ loop.revindex }}"
                      "{{ loop.previtem }}{{ loop.nextitem }}|{% endfor %}"),
@@ -77,7 +77,7 @@ TEST(JinjaLoop, FiltersUnpacksBreaksAndElses) {
             "11(22(33))");
 }
 
-TEST(JinjaLoop, LooksAtItsConditionAsLateAsJinja2) {
+TEST(JinjaLoop, EvaluatesItsConditionAsLateAsJinja2) {
   const std::string start = "{% set ns = namespace(done=false) %}{% for m in users if not ns.done %}{{ m.name }}";
   EXPECT_EQ(rendered(start + "{% set ns.done = true %}{% endfor %}"), "Bob");
   EXPECT_EQ(rendered(start + "{{ loop.last }}{% set ns.done = true %}{% endfor %}"), "BobFalsealTrue");
@@ -100,7 +100,7 @@ TEST(JinjaWhiteSpace, IsTrimmedAroundBlocks) {
   EXPECT_EQ(rendered("a\r\nb\rc\n\n"), "a\nb\nc\n");
 }
 
-TEST(JinjaUnknownFilter, FailsWhenItRunsIfAnIfGuardsIt) {
+TEST(JinjaUnknownFilter, FailsAtRunTimeIfGuardedByAnIf) {
   EXPECT_EQ(rendered("{% if false %}{{ 5|nosuch }}{% endif %}ok"), "ok");
   EXPECT_EQ(error_of("{{ 5|nosuch }}"), "t:1: there is no filter named 'nosuch'");
 }

@@ -27,12 +27,12 @@ TEST(ChatTemplate, RendersMessagesAndSpecialTokens) {
   EXPECT_EQ(chat.source(), kChat);
 }
 
-TEST(ChatTemplate, DefinesToolsAndDocumentsAlways) {
+TEST(ChatTemplate, AlwaysDefinesToolsAndDocuments) {
   EXPECT_EQ(ChatTemplate::parse("{{ tools }} {{ documents }} {{ other is defined }}", "m").render({}),
             "None None False");
 }
 
-TEST(ChatTemplate, LetsKwargsWin) {
+TEST(ChatTemplate, KwargsOverrideOtherVariables) {
   const ChatTemplate chat = ChatTemplate::parse("{{ bos_token }}{{ enable_thinking }}{{ add_generation_prompt }}", "m");
   EXPECT_EQ(chat.render({.special_tokens = {{"bos_token", "a"}},
                          .kwargs = {{"bos_token", "b"}, {"enable_thinking", false}, {"add_generation_prompt", 5}}}),
@@ -40,7 +40,7 @@ TEST(ChatTemplate, LetsKwargsWin) {
   EXPECT_THROW(chat.render({.kwargs = {{"messages", 1}}}), Error);
 }
 
-TEST(ChatTemplate, HandsOnTheTemplatesOwnError) {
+TEST(ChatTemplate, ThrowsTheTemplatesOwnErrorUnchanged) {
   const ChatTemplate chat = ChatTemplate::parse("\n{{ raise_exception('roles must ' ~ 'alternate') }}", "m");
   try {
     chat.render({});
@@ -67,7 +67,7 @@ TEST(ChatTemplate, ContinuesTheFinalMessage) {
   EXPECT_THROW(chat.render(in), Error);
 }
 
-TEST(ChatTemplate, TellsTheGivenTime) {
+TEST(ChatTemplate, UsesTheGivenTime) {
   const ChatTemplate chat = ChatTemplate::parse("{{ strftime_now('%d %b %Y %H:%M:%S %j %A %-d %%') }}", "m");
   EXPECT_EQ(chat.render({.now = jinja::parse_time("2026-11-21T12:34:56")}), "21 Nov 2026 12:34:56 325 Saturday 21 %");
   EXPECT_THROW(ChatTemplate::parse("{{ strftime_now('%99999d') }}", "m").render({}), Error);
@@ -81,7 +81,7 @@ TEST(ChatTemplate, KeepsTheOrderOfKeysAndBigIntegers) {
             R"([{"z": 1, "a": 18446744073709551615, "m": {"y": 1.0, "b": null}}])");
 }
 
-TEST(ChatTemplate, RefusesInputThatIsNestedTooDeep) {
+TEST(ChatTemplate, RefusesInputNestedTooDeeply) {
   ordered_json deep = 1;
   for (int i = 0; i < 2000; ++i) deep = ordered_json::array({std::move(deep)});
   ChatInput in;
@@ -89,7 +89,7 @@ TEST(ChatTemplate, RefusesInputThatIsNestedTooDeep) {
   EXPECT_THROW(ChatTemplate::parse("{{ messages }}", "m").render(in), Error);
 }
 
-TEST(ChatTemplate, MayBeRenderedByManyThreads) {
+TEST(ChatTemplate, CanBeRenderedByManyThreads) {
   const ChatTemplate chat =
       ChatTemplate::parse(std::string("{% macro m(x) %}{{ x|upper }}{% endmacro %}{{ m('a') }}") + kChat, "m");
   std::vector<std::string> texts(4);

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// The definition: look at all pairs, merge the best, the leftmost of equals, until none is left.
+// The definition: merge the best pair, the leftmost of equals, until none is left.
 std::vector<int32_t> merged_naively(const MergeTable& table, std::vector<int32_t> ids) {
   while (true) {
     size_t best = ids.size();
@@ -25,14 +25,14 @@ std::vector<int32_t> merged_naively(const MergeTable& table, std::vector<int32_t
   }
 }
 
-TEST(BpeMerge, MergesAsItsDefinitionDoesForShortAndLongWords) {
+TEST(BpeMerge, EqualsItsDefinitionForShortAndLongWords) {
   std::mt19937 random(3);
   for (int round = 0; round < 400; ++round) {
     MergeTable table;
     const int symbols = 3 + static_cast<int>(random() % 4);
     int next = symbols;
     for (int i = 0; i < 20; ++i, ++next) {
-      // Equal ranks, as SentencePiece scores have them, in every other round.
+      // Every other round has equal ranks, as with SentencePiece scores.
       const auto rank = static_cast<uint32_t>(round % 2 ? i : i / 3);
       table.set(static_cast<int32_t>(random() % static_cast<unsigned>(next)),
                 static_cast<int32_t>(random() % static_cast<unsigned>(next)), {rank, next}, true);
@@ -46,8 +46,8 @@ TEST(BpeMerge, MergesAsItsDefinitionDoesForShortAndLongWords) {
   }
 }
 
-// Counts, not seconds: a quadratic merge of 2^16 symbols would take billions of steps.
-TEST(BpeMerge, TakesNoMoreThanAFewStepsASymbol) {
+// Counts steps, not seconds: a quadratic merge of 2^16 symbols would take billions.
+TEST(BpeMerge, TakesAFewStepsPerSymbol) {
   MergeTable doubling;  // a+a=b, b+b=c, …: everything merges
   for (int i = 0; i < 16; ++i) doubling.set(i, i, {static_cast<uint32_t>(i), i + 1}, true);
   MergeTable chain;  // one token grows to the right: (n, a) = n+1
@@ -63,7 +63,7 @@ TEST(BpeMerge, TakesNoMoreThanAFewStepsASymbol) {
   }
 }
 
-TEST(BpeModel, CutsOnlyWhereNothingJoins) {
+TEST(BpeModel, CutsOnlyBetweenCharactersThatNeverJoin) {
   const Tokenizer t = tokenizer_of(byte_fallback_json({"▁", "a", "b", "▁a", "ab", "▁ab"}, {"a b", "▁ a", "▁ ab"}));
   const TokenIds ids = t.encode("ab ab  ba");
   EXPECT_EQ(ids, (TokenIds{*t.find("ab"), *t.find("▁ab"), *t.find("▁"), *t.find("▁"), *t.find("b"), *t.find("a")}));
@@ -77,10 +77,10 @@ TEST(BpeModel, FallsBackToBytesAndThenToUnknown) {
   json["model"]["fuse_unk"] = false;
   EXPECT_EQ(tokenizer_of(json).encode("aéé"), (TokenIds{258, 0, 0}));
   json["model"]["unk_token"] = nullptr;
-  EXPECT_EQ(tokenizer_of(json).encode("aéa"), (TokenIds{258, 258}));  // nothing to write
+  EXPECT_EQ(tokenizer_of(json).encode("aéa"), (TokenIds{258, 258}));  // without an unknown token
 }
 
-TEST(BpeModel, TakesAWholeWordBeforeItsMergesWhenTheyAreIgnored) {
+TEST(BpeModel, PrefersAWholeWordIfMergesAreIgnored) {
   nlohmann::json json = byte_level_json({"a b", "b c", "ab c"});
   json["model"]["vocab"]["bcd"] = 400;
   EXPECT_EQ(tokenizer_of(json).encode("bcd"), (TokenIds{257, 'd'}));
@@ -89,7 +89,7 @@ TEST(BpeModel, TakesAWholeWordBeforeItsMergesWhenTheyAreIgnored) {
   EXPECT_EQ(tokenizer_of(json).encode(" bcd"), (TokenIds{' ', 257, 'd'}));
 }
 
-TEST(BpeModel, KnowsPrefixAndSuffixOfWords) {
+TEST(BpeModel, AppliesPrefixAndSuffixOfWords) {
   const nlohmann::json json = {{"model",
                                 {{"type", "BPE"},
                                  {"continuing_subword_prefix", "##"},
@@ -99,7 +99,7 @@ TEST(BpeModel, KnowsPrefixAndSuffixOfWords) {
   EXPECT_EQ(tokenizer_of(json).encode("abc"), (TokenIds{4}));
 }
 
-TEST(Tokenizer, GivesTheSameForARepeatedWordFromItsCache) {
+TEST(Tokenizer, EncodesARepeatedWordFromItsCacheTheSame) {
   const Tokenizer t = tokenizer_of(byte_level_json());
   const TokenIds once = t.encode(" hello world");
   std::string text;
@@ -112,7 +112,7 @@ TEST(Tokenizer, GivesTheSameForARepeatedWordFromItsCache) {
   EXPECT_EQ(t.decode(expected), text);
 }
 
-TEST(Tokenizer, RefusesWordsThatTakeTooMuchMemory) {
+TEST(Tokenizer, RefusesWordsThatNeedTooMuchMemory) {
   const Tokenizer t = tokenizer_of(byte_level_json());
   const std::string longest(size_t{1} << 20, 'l');
   EXPECT_EQ(t.encode(longest).size(), longest.size() / 2);

@@ -22,17 +22,17 @@ TEST(Detokenizer, HoldsBackHalfACharacter) {
   EXPECT_EQ(pieces(t, {0xF0, 0x9F, 0xA6, 0x99, 'x'}), (Pieces{"", "", "", "🦙", "x", ""}));
 }
 
-TEST(Detokenizer, ReplacesWhatCanNoLongerBecomeACharacter) {
+TEST(Detokenizer, ReplacesBytesThatCannotBecomeACharacter) {
   const Tokenizer t = tokenizer_of(byte_level_json());
-  EXPECT_EQ(pieces(t, {0xE2, 0x82, 'a'}), (Pieces{"", "", "\uFFFDa", ""}));              // one part of two bytes
-  EXPECT_EQ(pieces(t, {0xE0, 0x80}), (Pieces{"", "\uFFFD\uFFFD", ""}));                  // overlong: two parts
+  EXPECT_EQ(pieces(t, {0xE2, 0x82, 'a'}), (Pieces{"", "", "\uFFFDa", ""}));  // one ill-formed part of two bytes
+  EXPECT_EQ(pieces(t, {0xE0, 0x80}), (Pieces{"", "\uFFFD\uFFFD", ""}));      // overlong: two parts
   EXPECT_EQ(pieces(t, {0xED, 0xA0, 0x80}), (Pieces{"", "\uFFFD\uFFFD", "\uFFFD", ""}));  // a surrogate
   EXPECT_EQ(pieces(t, {0xFF, 0x80}), (Pieces{"\uFFFD", "\uFFFD", ""}));
-  EXPECT_EQ(pieces(t, {0xF0, 0x9F}), (Pieces{"", "", "\uFFFD"}));  // the text ends inside
+  EXPECT_EQ(pieces(t, {0xF0, 0x9F}), (Pieces{"", "", "\uFFFD"}));  // the text ends inside a character
   EXPECT_EQ(pieces(t, {0xF0, 0xF0, 0x9F, 0xA6, 0x99}), (Pieces{"", "\uFFFD", "", "", "🦙", ""}));
 }
 
-TEST(Detokenizer, BeginsAnewAfterFinish) {
+TEST(Detokenizer, StartsANewTextAfterFinish) {
   const Tokenizer t = tokenizer_of(byte_fallback_json({"▁", "a", "▁a"}, {"▁ a"}));
   const TokenId a = *t.find("▁a");
   Detokenizer d(t);
@@ -42,32 +42,32 @@ TEST(Detokenizer, BeginsAnewAfterFinish) {
   EXPECT_EQ(d.push(a), "a");
 }
 
-TEST(Detokenizer, KeepsTheLeadingSpaceOfATextThatGoesOn) {
+TEST(Detokenizer, KeepsTheLeadingSpaceOfAContinuedText) {
   const Tokenizer t = tokenizer_of(byte_fallback_json({"▁", "a", "▁a"}, {"▁ a"}));
   EXPECT_EQ(pieces(t, {*t.find("▁a")}, {.continues = true}), (Pieces{" a", ""}));
 }
 
-TEST(Detokenizer, StripsOnceEvenWhereSpacesComeAsBytes) {
+TEST(Detokenizer, StripsOnceEvenIfSpacesAreByteTokens) {
   const Tokenizer t = tokenizer_of(byte_fallback_json({"▁", "a", "▁a"}, {"▁ a"}));
   EXPECT_EQ(pieces(t, {2 + 0x20, 2 + 0x20, *t.find("a")}), (Pieces{"", " ", "a", ""}));
 }
 
-TEST(Detokenizer, LeavesSpecialTokensOutWhenAsked) {
+TEST(Detokenizer, OmitsSpecialTokensOnRequest) {
   const Tokenizer t = tokenizer_of(byte_level_json());
   const TokenId end = *t.find("<|end|>");
   EXPECT_EQ(pieces(t, {'a', end, 'b'}), (Pieces{"a", "<|end|>", "b", ""}));
   EXPECT_EQ(pieces(t, {'a', end, 'b'}, {.skip_special = true}), (Pieces{"a", "", "b", ""}));
-  // A character may go on behind a token that is left out, but not behind one that is shown.
+  // A character may continue after an omitted token, but not after a shown one.
   EXPECT_EQ(pieces(t, {0xC3, end, 0xA9}, {.skip_special = true}), (Pieces{"", "", "é", ""}));
   EXPECT_EQ(pieces(t, {0xC3, end, 0xA9}), (Pieces{"", "\uFFFD<|end|>", "\uFFFD", ""}));
 }
 
-TEST(Detokenizer, PassesOverIdsOutsideTheVocabulary) {
+TEST(Detokenizer, SkipsIdsOutsideTheVocabulary) {
   const Tokenizer t = tokenizer_of(byte_level_json());
   EXPECT_EQ(t.decode(TokenIds{-1, 'a', 1 << 30, 'b'}), "ab");
 }
 
-TEST(Detokenizer, GivesTheSameAsDecodeForRandomIds) {
+TEST(Detokenizer, EqualsDecodeForRandomIds) {
   std::mt19937 random(7);
   for (const Tokenizer& t :
        {tokenizer_of(byte_level_json()), tokenizer_of(byte_fallback_json({"▁", "a", "▁a", "é"}, {"▁ a"}))}) {
@@ -81,7 +81,7 @@ TEST(Detokenizer, GivesTheSameAsDecodeForRandomIds) {
   }
 }
 
-TEST(Detokenizer, DropsOrJoinsAsTheDecoderSays) {
+TEST(Detokenizer, DropsOrJoinsAsTheDecoderRequires) {
   nlohmann::json json = byte_fallback_json({"▁a", "▁b"}, {});
   json["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
   const Tokenizer metaspace = tokenizer_of(json);

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// Keeps the strings that a GgufVocabulary points to.
+// Owns the strings that a GgufVocabulary points to.
 struct Sample {
   std::vector<std::string> texts, merges;
   GgufVocabulary vocabulary;
@@ -69,10 +69,10 @@ TEST(GgufTokenizer, MergesByScore) {
   EXPECT_EQ(t.encode("<s>a"), (TokenIds{1, *t.find("▁a")}));
   EXPECT_EQ(t.encode("<s>", {.parse_special = false}), t.encode("\x3Cs>", {.parse_special = false}));
   EXPECT_EQ(t.encode(""), TokenIds{});
-  EXPECT_EQ(t.encode("\xFF"), (TokenIds{*t.find("▁"), 3 + 0xFF}));  // bytes as they are
+  EXPECT_EQ(t.encode("\xFF"), (TokenIds{*t.find("▁"), 3 + 0xFF}));  // ill-formed bytes stay
 }
 
-TEST(GgufTokenizer, MergesACharacterThatIsNoTokenByItself) {
+TEST(GgufTokenizer, MergesACharacterWithoutATokenOfItsOwn) {
   Sample s = sentence_piece();
   const TokenId joined = s.add("aé", 1, -1);
   const Tokenizer t = s.make();
@@ -80,7 +80,7 @@ TEST(GgufTokenizer, MergesACharacterThatIsNoTokenByItself) {
   EXPECT_EQ(t.encode("bé"), (TokenIds{*t.find("▁"), *t.find("b"), 3 + 0xC3, 3 + 0xA9}));
 }
 
-TEST(GgufTokenizer, ListsWhatEndsAnAnswer) {
+TEST(GgufTokenizer, ListsTheTokensThatEndAnAnswer) {
   Sample s = byte_level();
   const TokenId im_end = s.add("<|im_end|>", 1), user = s.add("<|message|>", 3), pad = s.add("<|fim_pad|>", 3);
   s.vocabulary.eos = s.add("</s>", 3);
@@ -94,6 +94,37 @@ TEST(GgufTokenizer, ListsWhatEndsAnAnswer) {
   EXPECT_FALSE(t.is_end_of_generation('a'));
 }
 
+TEST(GgufTokenizer, SpecialTokensOfPhi3IncludeTheWhiteSpaceAfterThem) {
+  Sample s = sentence_piece();
+  const TokenId user = s.add("<|user|>", 4), end = s.add("<|end|>", 3), text_end = s.add("<|endoftext|>", 3);
+  const std::string text = "<|user|> \n a<|end|>\t\v <|user|>a<|endoftext|> a<s> a";
+  const TokenIds a = s.make().encode("a"), space_a = s.make().encode(" a");
+  const auto joined = [](std::vector<TokenIds> parts) {
+    TokenIds all;
+    for (const TokenIds& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  s.vocabulary.model_name = "Phi 2";
+  EXPECT_EQ(s.make().encode(text).size(), joined({{user},
+                                                  s.make().encode(" \n a"),
+                                                  {end},
+                                                  s.make().encode("\t\v "),
+                                                  {user},
+                                                  a,
+                                                  {text_end},
+                                                  space_a,
+                                                  {1},
+                                                  space_a})
+                                              .size());
+  for (const char* name : {"Phi-3 mini", "microsoft_Phi3.5"}) {
+    s.vocabulary.model_name = name;
+    const Tokenizer t = s.make();
+    EXPECT_EQ(t.encode(text), joined({{user}, a, {end}, {user}, a, {text_end}, space_a, {1}, space_a})) << name;
+    EXPECT_EQ(t.encode("<|end|>  "), TokenIds{end}) << name;
+    EXPECT_GT(t.encode("<|end|>  ", {.parse_special = false}).size(), 5u) << name;
+  }
+}
+
 TEST(GgufTokenizer, ShowsTheEndTokenOfHarmony) {
   Sample s = byte_level();
   const TokenId end = s.add("<|end|>", 3);
@@ -104,14 +135,14 @@ TEST(GgufTokenizer, ShowsTheEndTokenOfHarmony) {
   EXPECT_EQ(t.kind(end), TokenKind::kUserDefined);
 }
 
-TEST(GgufTokenizer, TakesMergesOfTokensThatAreNone) {
+TEST(GgufTokenizer, AllowsMergesOfTextsThatAreNotTokens) {
   Sample s = byte_level();
-  s.merges = {"a b", "x y", "xy z"};  // xy is no token, xyz is none either
+  s.merges = {"a b", "x y", "xy z"};  // neither xy nor xyz is a token
   const Tokenizer t = s.make();
   EXPECT_EQ(t.encode("xyzab"), (TokenIds{'x', 'y', 'z', 256}));
 }
 
-TEST(GgufTokenizer, IsAnErrorWhenTheVocabularyIsBroken) {
+TEST(GgufTokenizer, RefusesABrokenVocabulary) {
   const auto broken = [](auto change) {
     Sample s = byte_level();
     change(s);
@@ -122,7 +153,7 @@ TEST(GgufTokenizer, IsAnErrorWhenTheVocabularyIsBroken) {
             std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.merges.clear(); }).find("merges is empty"), std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.texts.clear(); }).find("tokens is empty"), std::string::npos);
-  EXPECT_NE(broken([](Sample& s) { s.texts[7] = "a"; }).find("stands twice"), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.texts[7] = "a"; }).find("appears twice"), std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.vocabulary.scores.pop_back(); }).find("scores has 256"), std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.vocabulary.token_types.pop_back(); }).find("token_type has 256"),
             std::string::npos);
@@ -134,11 +165,11 @@ TEST(GgufTokenizer, IsAnErrorWhenTheVocabularyIsBroken) {
               s.vocabulary.add_bos = true;
             }).find("without a BOS"),
             std::string::npos);
-  EXPECT_EQ(broken([](Sample& s) { s.vocabulary.bos = 1 << 20; }), "no error");  // passed over, as llama.cpp does
+  EXPECT_EQ(broken([](Sample& s) { s.vocabulary.bos = 1 << 20; }), "no error");  // ignored, as in llama.cpp
   EXPECT_EQ(broken([](Sample& s) { s.texts[200] = "\xFF\xFE"; }), "no error");
 }
 
-TEST(GgufTokenizer, TakesTokensThatAreNotUtf8) {
+TEST(GgufTokenizer, AcceptsTokensThatAreNotUtf8) {
   Sample s = sentence_piece();
   s.add("a\xE2", 1, -1);
   s.add("\xE2\x82", 1, -1);

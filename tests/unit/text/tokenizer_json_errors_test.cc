@@ -26,25 +26,25 @@ json nested(const char* list, int depth) {
 
 const Broken kBroken[] = {
     {"NoModel", [](json& j) { j.erase("model"); }, "model is missing"},
-    {"ModelIsNoObject", [](json& j) { j["model"] = 5; }, "model: expected an object, found 5"},
-    {"RootIsNoObject", [](json& j) { j = json::array(); }, "sample: expected an object"},
+    {"ModelIsNotAnObject", [](json& j) { j["model"] = 5; }, "model: expected an object, found 5"},
+    {"RootIsNotAnObject", [](json& j) { j = json::array(); }, "sample: expected an object"},
     {"UnknownModel", [](json& j) { j["model"]["type"] = "WordPiece"; }, "the model \"WordPiece\""},
-    {"ModelTypeIsNoString", [](json& j) { j["model"]["type"] = 3; }, "model.type: expected a string"},
-    {"NoTypeNoMerges",
+    {"ModelTypeIsNotAString", [](json& j) { j["model"]["type"] = 3; }, "model.type: expected a string"},
+    {"NoTypeNoMergesNoScores",
      [](json& j) {
        j["model"] = {{"vocab", {{"a", 0}}}};
      },
      "type is missing"},
     {"NoVocabulary", [](json& j) { j["model"].erase("vocab"); }, "vocab is missing"},
     {"EmptyVocabulary", [](json& j) { j["model"]["vocab"] = json::object(); }, "vocab: is empty"},
-    {"VocabularyIsNoObject", [](json& j) { j["model"]["vocab"] = "abc"; }, "model.vocab: expected an object"},
-    {"IdIsNoInteger", [](json& j) { j["model"]["vocab"]["x"] = 1.5; }, "vocab.x: expected an integer"},
+    {"VocabularyIsNotAnObject", [](json& j) { j["model"]["vocab"] = "abc"; }, "model.vocab: expected an object"},
+    {"IdIsNotAnInteger", [](json& j) { j["model"]["vocab"]["x"] = 1.5; }, "vocab.x: expected an integer"},
     {"IdIsNegative", [](json& j) { j["model"]["vocab"]["x"] = -1; }, ", found -1"},
     {"IdIsHuge", [](json& j) { j["model"]["vocab"]["xy"] = 4000000000u; }, ", found 4000000000"},
     {"IdIsBeyond64Bits", [](json& j) { j["model"]["vocab"]["xy"] = ~uint64_t{0}; }, "expected an integer from"},
     {"TwoTokensOneId", [](json& j) { j["model"]["vocab"]["xyz"] = 65; }, "id 65 is"},
     {"NoMerges", [](json& j) { j["model"].erase("merges"); }, "merges is missing"},
-    {"MergesIsNoArray", [](json& j) { j["model"]["merges"] = json::object(); }, "merges: expected an array"},
+    {"MergesIsNotAnArray", [](json& j) { j["model"]["merges"] = json::object(); }, "merges: expected an array"},
     {"MergeOfOne", [](json& j) { j["model"]["merges"][0] = "ab"; }, "merges[0]: \"ab\" is not two tokens"},
     {"MergeOfThree", [](json& j) { j["model"]["merges"][1] = "a b c"; }, "merges[1]: \"a b c\" is not two"},
     {"MergeListOfThree",
@@ -61,17 +61,18 @@ const Broken kBroken[] = {
     {"MergeOfUnknown", [](json& j) { j["model"]["merges"][0] = "a qq"; }, "\"qq\" is not in the vocabulary"},
     {"MergeToUnknown", [](json& j) { j["model"]["merges"][0] = "a b"; }, "\"ab\" is not in the vocabulary"},
     {"Dropout", [](json& j) { j["model"]["dropout"] = 0.1; }, "dropout"},
-    {"FlagIsNoBoolean", [](json& j) { j["model"]["byte_fallback"] = 1; }, "byte_fallback: expected true or false"},
-    {"UnknownTokenIsNone", [](json& j) { j["model"]["unk_token"] = "<unk>"; }, "\"<unk>\" is not in the vocabulary"},
-    {"AddedTokensIsNoArray", [](json& j) { j["added_tokens"] = 1; }, "added_tokens: expected an array"},
+    {"FlagIsNotABoolean", [](json& j) { j["model"]["byte_fallback"] = 1; }, "byte_fallback: expected true or false"},
+    {"UnknownTokenIsNotInTheVocabulary", [](json& j) { j["model"]["unk_token"] = "<unk>"; },
+     "\"<unk>\" is not in the vocabulary"},
+    {"AddedTokensIsNotAnArray", [](json& j) { j["added_tokens"] = 1; }, "added_tokens: expected an array"},
     {"AddedTokenWithoutContent", [](json& j) { j["added_tokens"][0].erase("content"); }, "content is missing"},
     {"AddedTokenWithoutId", [](json& j) { j["added_tokens"][0].erase("id"); }, "id is missing"},
-    {"AddedTokenTakesAnId", [](json& j) { j["added_tokens"][0]["id"] = 3; }, "id 3 is"},
+    {"AddedTokenReusesAnId", [](json& j) { j["added_tokens"][0]["id"] = 3; }, "id 3 is"},
     {"AddedTokenWithHugeId", [](json& j) { j["added_tokens"][0]["id"] = 1 << 30; }, "expected an integer from"},
     {"AddedTokenSpecialIsText", [](json& j) { j["added_tokens"][0]["special"] = "yes"; }, "special: expected true"},
     {"UnknownNormalizer", [](json& j) { j["normalizer"] = component("Rot13"); }, "the normalizer \"Rot13\""},
     {"NormalizerWithoutType", [](json& j) { j["normalizer"] = json::object(); }, "normalizer.type is missing"},
-    {"NormalizersTooDeep", [](json& j) { j["normalizer"] = nested("normalizers", 20); }, "sequences inside each other"},
+    {"NormalizersTooDeep", [](json& j) { j["normalizer"] = nested("normalizers", 20); }, "nested deeper than 16"},
     {"SequenceWithoutList", [](json& j) { j["normalizer"] = component("Sequence"); }, "normalizers is missing"},
     {"PrependWithoutText", [](json& j) { j["normalizer"] = component("Prepend"); }, "prepend is missing"},
     {"ReplaceWithoutPattern",
@@ -79,7 +80,7 @@ const Broken kBroken[] = {
        j["normalizer"] = {{"type", "Replace"}, {"pattern", json::object()}, {"content", ""}};
      },
      "has neither \"String\" nor \"Regex\""},
-    {"CharsMapIsNoBase64",
+    {"CharsMapIsNotBase64",
      [](json& j) {
        j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "#"}};
      },
@@ -89,14 +90,14 @@ const Broken kBroken[] = {
        j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAA="}};
      },
      "has 2 bytes"},
-    {"CharsMapLies",
+    {"CharsMapHasAWrongSize",
      [](json& j) {
        j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "/////wAA"}};
      },
-     "its array shall have"},
+     "its array needs"},
     {"UnknownPreTokenizer", [](json& j) { j["pre_tokenizer"] = component("Magic"); }, "the pre-tokenizer \"Magic\""},
     {"PreTokenizersTooDeep", [](json& j) { j["pre_tokenizer"] = nested("pretokenizers", 20); },
-     "sequences inside each other"},
+     "nested deeper than 16"},
     {"PatternDoesNotCompile",
      [](json& j) {
        j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}};
@@ -133,30 +134,30 @@ const Broken kBroken[] = {
        j["pre_tokenizer"] = {{"type", "FixedLength"}, {"length", 0}};
      },
      ", found 0"},
-    {"DecoderMakesTooMuch",
+    {"DecoderProducesTooMuch",
      [](json& j) {
        j["decoder"] = {{"type", "Replace"}, {"pattern", {{"Regex", "."}}}, {"content", std::string(4000, 'x')}};
      },
-     "decoder: makes more than"},
+     "decoder: produces more than"},
     {"UnknownDecoder", [](json& j) { j["decoder"] = component("CTC"); }, "the decoder \"CTC\""},
-    {"StripBehindFuse",
+    {"StripAfterFuse",
      [](json& j) {
        j["decoder"] = {
            {"type", "Sequence"},
            {"decoders", {component("Fuse"), {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}}}}};
      },
-     "stripping the end"},
-    {"ReplaceBehindFuse",
+     "cannot strip the end"},
+    {"ReplaceAfterFuse",
      [](json& j) {
        j["decoder"] = {{"type", "Sequence"}, {"decoders", {component("Fuse"), component("Replace")}}};
      },
-     "\"Replace\" behind Fuse"},
+     "\"Replace\" after Fuse"},
     {"UnknownPostProcessor", [](json& j) { j["post_processor"] = component("Odd"); }, "the post-processor \"Odd\""},
     {"TemplateWithoutText",
      [](json& j) {
        j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", json::array()}};
      },
-     "has no place for the text"},
+     "lacks the text"},
     {"TemplateWithUnknownToken",
      [](json& j) {
        j["post_processor"] = {{"type", "TemplateProcessing"},
@@ -209,7 +210,7 @@ TEST_P(BrokenTokenizerJson, IsAClearError) {
 INSTANTIATE_TEST_SUITE_P(All, BrokenTokenizerJson, testing::ValuesIn(kBroken),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(BrokenTokenizerJsonText, IsAClearErrorWhereverItEnds) {
+TEST(BrokenTokenizerJsonText, TruncatedAnywhereIsAClearError) {
   const std::string whole = byte_level_json().dump();
   for (size_t length = 0; length < whole.size(); length += 97) {
     EXPECT_THROW(Tokenizer::from_hf_json(whole.substr(0, length), "sample"), Error) << length;

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "text/detokenizer_steps.h"
 #include "text/normalizer.h"
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/char_classes.h"
 #include "text/tokenizer/pretokenizer.h"
 #include "tokenizer_samples.h"
 
@@ -22,7 +22,7 @@ Words words(std::vector<PreTokenizerStep> steps, std::string_view text, bool at_
 }
 
 // The examples of Hugging Face's documentation.
-TEST(Split, TreatsMatchesAsTheBehaviorSays) {
+TEST(Split, TreatsMatchesAsTheBehaviorRequires) {
   const auto split = [](SplitBehavior b) { return words({SplitByText{"-", b}}, "the-final--countdown"); };
   EXPECT_EQ(split(SplitBehavior::kRemoved), (Words{"the", "final", "countdown"}));
   EXPECT_EQ(split(SplitBehavior::kIsolated), (Words{"the", "-", "final", "-", "-", "countdown"}));
@@ -37,7 +37,7 @@ TEST(Split, InvertsItsPattern) {
             (Words{"ab", "cd"}));
 }
 
-TEST(Split, CutsDigitsInThreesFromTheRight) {
+TEST(Split, GroupsDigitsByThreeFromTheRight) {
   const auto split = [](std::string_view text) {
     return words({SplitByRegex{.regex = Regex("[0-9]+", ""), .groups_of_three = true}}, text);
   };
@@ -46,7 +46,7 @@ TEST(Split, CutsDigitsInThreesFromTheRight) {
   EXPECT_EQ(split("123"), (Words{"123"}));
 }
 
-TEST(RegexMatcher, HasOnigurumasIdeaOfWords) {
+TEST(RegexMatcher, MatchesWordCharactersAsOnigurumaDoes) {
   const auto split = [](const char* pattern, std::string_view text) {
     return words({SplitByRegex{.regex = Regex(pattern, "")}}, text);
   };
@@ -61,7 +61,7 @@ TEST(RegexMatcher, HasOnigurumasIdeaOfWords) {
   EXPECT_THROW(Regex(R"([^\W])", "where"), Error);
 }
 
-// As Oniguruma: an empty match cuts too, but none stands right behind another match.
+// As in Oniguruma: an empty match cuts too, unless it directly follows another match.
 TEST(Split, CutsAtEmptyMatches) {
   const auto split = [](const char* pattern, std::string_view text, SplitBehavior b = SplitBehavior::kIsolated) {
     return words({SplitByRegex{.regex = Regex(pattern, ""), .behavior = b}}, text);
@@ -81,8 +81,8 @@ TEST(Normalizer, ReplacesEmptyMatches) {
   EXPECT_EQ((Normalizer{{ReplaceRegex{Regex("", ""), "_"}}}.apply("", matcher)), "");
 }
 
-// The first ran for minutes, the second for hours.
-TEST(Steps, EndWhereTheyTakeTooLong) {
+// Without bounds the first runs for minutes, the second for hours.
+TEST(Steps, EndWhenTheyTakeTooLong) {
   EXPECT_THROW(words({SplitByRegex{.regex = Regex("a(?=a*b)|a", "")}}, std::string(400000, 'a')), Error);
   EXPECT_THROW(AddedTokens({{.content = std::string(100000, 'a')}}, AddedTokens::Order::kLeftmostLongest), Error);
   const AddedTokens space({{.content = " ", .id = 1, .rstrip = true}}, AddedTokens::Order::kLeftmostLongest);
@@ -92,7 +92,7 @@ TEST(Steps, EndWhereTheyTakeTooLong) {
 }
 
 // A text that doubles forty times.
-TEST(Steps, EndWhereATextGrowsWithoutEnd) {
+TEST(Steps, EndWhenATextGrowsWithoutBound) {
   Regex::Matcher matcher;
   const std::vector<NormalizerStep> doubling(40, ReplaceText{"a", "aa"});
   EXPECT_THROW(Normalizer{doubling}.apply("a", matcher), Error);
@@ -102,7 +102,7 @@ TEST(Steps, EndWhereATextGrowsWithoutEnd) {
   EXPECT_THROW(words(std::vector<PreTokenizerStep>(40, ToAlphabet{}), "é"), Error);
 }
 
-TEST(Split, KnowsOtherWaysToCut) {
+TEST(Split, SupportsClassesWordsAndLengths) {
   EXPECT_EQ(words({SplitWords{}}, "Hey, you!  é"), (Words{"Hey", ",", "you", "!", "é"}));
   EXPECT_EQ(words({SplitByClass{is_numeric}}, "a12"), (Words{"a", "1", "2"}));
   EXPECT_EQ(words({SplitByClass{is_numeric, SplitBehavior::kContiguous}}, "a12"), (Words{"a", "12"}));
@@ -113,8 +113,8 @@ TEST(Split, KnowsOtherWaysToCut) {
   EXPECT_EQ(words({AddPrefixSpace{}, ToAlphabet{}}, "a\n"), (Words{"ĠaĊ"}));
 }
 
-TEST(RegexMatcher, HasUnicodesIdeaOfSpace) {
-  // U+180E is no white space since Unicode 6.3, U+0085 is.
+TEST(RegexMatcher, MatchesUnicodeWhiteSpace) {
+  // U+0085 is white space; U+180E is not since Unicode 6.3.
   EXPECT_EQ(words({SplitByRegex{.regex = Regex(R"(\s+)", "")}}, "a\u0085b\u180Ec"), (Words{"a", "\u0085", "b\u180Ec"}));
   EXPECT_EQ(words({SplitByRegex{.regex = Regex(R"([^\s]+)", "")}}, "a\u0085b\u180Ec"),
             (Words{"a", "\u0085", "b\u180Ec"}));
@@ -126,9 +126,9 @@ TEST(RegexMatcher, GivesUpOnAPatternThatTakesForever) {
   EXPECT_THROW(words({SplitByRegex{.regex = Regex("(a*)*(a*)*(a*)*[bc]", "")}}, text), Error);
 }
 
-TEST(RegexMatcher, TakesWordsOfAMegabyte) {
+TEST(RegexMatcher, MatchesWordsOfAMegabyte) {
   const std::string text(1 << 20, 'a');
-  // A repeated group costs memory for every turn; long words must still go through.
+  // A repeated group takes memory for each repetition; long words must still match.
   EXPECT_EQ(words({SplitByRegex{.regex = Regex("(?:a|b)+", "")}}, text.substr(0, 200000)).size(), 1u);
   for (const char* pre : {"gpt-2", "llama-bpe", "tekken", "gpt-4o", "deepseek-v3", "exaone-moe", "kimi-k2", "falcon"}) {
     EXPECT_EQ(words(gguf_pretokenizer(pre, "test").steps.steps, text).size(), 1u) << pre;
@@ -165,7 +165,7 @@ TEST(GgufPreTokenizer, GroupsDigitsAndCutsCase) {
   EXPECT_EQ(split("qwen2", "12 a"), (Words{"1", "2", " a"}));
   EXPECT_EQ(split("gpt-4o", "HelloWorld's"), (Words{"Hello", "World's"}));
   EXPECT_EQ(split("tekken", "HelloWorld's"), (Words{"Hello", "World", "'s"}));
-  EXPECT_EQ(split("deepseek-v3", "a ~~ !!"), (Words{"a", " ", "~~", " !!"}));  // ~ is no symbol to llama.cpp
+  EXPECT_EQ(split("deepseek-v3", "a ~~ !!"), (Words{"a", " ", "~~", " !!"}));  // ~ is not a symbol in llama.cpp
   EXPECT_EQ(split("kimi-k2", "日本x語"), (Words{"日本", "x", "語"}));
 }
 
@@ -174,7 +174,7 @@ std::string normalized(NormalizerStep step, std::string_view text) {
   return Normalizer{{std::move(step)}}.apply(text, matcher);
 }
 
-TEST(Normalizer, KnowsItsSteps) {
+TEST(Normalizer, AppliesEachStep) {
   EXPECT_EQ(normalized(NormalizeForm{UnicodeForm::kNfc}, "e\u0301"), "é");
   EXPECT_EQ(normalized(NormalizeForm{UnicodeForm::kNfd}, "é"), "e\u0301");
   EXPECT_EQ(normalized(NormalizeForm{UnicodeForm::kNfkc}, "ﬁ①"), "fi1");
@@ -216,18 +216,18 @@ TEST(AddedTokens, AreFoundLeftmostAndLongest) {
   EXPECT_EQ(fragments(added, "xabcdab"), (Words{"x", "[2:abc]", "d", "[1:ab]"}));
 }
 
-TEST(AddedTokens, OfOneSpellingAreTheFirstOfThem) {
+TEST(AddedTokens, OfEqualSpellingTheFirstOneWins) {
   const AddedTokens added({{.content = "a", .id = 7}, {.content = "a", .id = 3}}, AddedTokens::Order::kLeftmostLongest);
   EXPECT_EQ(fragments(added, "a"), (Words{"[7:a]"}));
 }
 
-TEST(AddedTokens, AreNoneWhereOneBeforeTookAllOfThem) {
+TEST(AddedTokens, AreSkippedInsideWhatAnEarlierTokenIncludes) {
   const AddedTokens added({{.content = "</s>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true}},
                           AddedTokens::Order::kLeftmostLongest);
   EXPECT_EQ(fragments(added, "</s>  x "), (Words{"[1:</s>  ]", "x", "[2: ]"}));
 }
 
-TEST(AddedTokens, TakeTheirPlacesLongestFirstAsLlamaCppDoes) {
+TEST(AddedTokens, AreFoundLongestFirstAsInLlamaCpp) {
   const AddedTokens added({{.content = "ab", .id = 1}, {.content = "bcde", .id = 2}, {.content = "a", .id = 3}},
                           AddedTokens::Order::kLongestFirst);
   EXPECT_EQ(fragments(added, "abcdeab"), (Words{"[3:a]", "[2:bcde]", "[1:ab]"}));
@@ -241,7 +241,7 @@ TEST(AddedTokens, ArePlainTextWhenSpecialTokensAreNotParsed) {
   }
 }
 
-TEST(AddedTokens, TakeSpacesAlongAndKeepOutOfWords) {
+TEST(AddedTokens, IncludeSpacesAndStayOutOfWords) {
   const AddedTokens added({{.content = "<l>", .id = 1, .lstrip = true},
                            {.content = "<r>", .id = 2, .rstrip = true},
                            {.content = "word", .id = 3, .single_word = true}},
@@ -260,6 +260,16 @@ TEST(Unigram, FindsTheLikeliestTokens) {
   EXPECT_EQ(t.encode("abc"), (TokenIds{1, 4}));
   EXPECT_EQ(t.encode("aééa"), (TokenIds{1, 0, 1}));  // one unknown token for both
   EXPECT_EQ(t.unk(), 0);
+}
+
+// T5's file is of this kind.
+TEST(Unigram, IsReadFromAnOldFileWithoutAType) {
+  const auto model = nlohmann::json::parse(R"({"unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["aa", -1.5]]})");
+  auto typed = model;
+  typed["type"] = "Unigram";
+  const Tokenizer old = tokenizer_of({{"model", model}}), now = tokenizer_of({{"model", typed}});
+  EXPECT_EQ(old.encode("aaaé"), (TokenIds{1, 2, 0}));
+  EXPECT_EQ(old.encode("aaaé"), now.encode("aaaé"));
 }
 
 TEST(PostProcessor, PutsATemplateAroundTheText) {
