@@ -49,7 +49,9 @@ int run(int argc, char** argv) {
   app.set_config("--config")->group("");  // shown by `quire serve --help`
   app.config_formatter(quire::make_config_reader("serve"));
   app.require_subcommand(1);
+  app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelled setting is not ignored
   for (const auto add : quire::kCommands) add(app);
+  for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
   app.footer(
       "First steps:\n"
       "  quire run -m smollm2 -p \"What is the capital of France?\"\n"

@@ -14,7 +14,8 @@ def commands(*command):
     """The --help of a command and of its subcommands."""
     text = quire(*command, "--help").stdout
     yield text
-    for name in re.findall(r"^  (\w+) ", text.partition("\nSubcommands:\n")[2], re.M):
+    listed = re.search(r"\n(?:Subc|C)ommands:\n((?:  .*\n)+)", text)
+    for name in re.findall(r"^  (\w+) ", listed.group(1) if listed else "", re.M):
         yield from commands(*command, name)
 
 

