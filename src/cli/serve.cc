@@ -24,7 +24,7 @@
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/registry.h"
-#include "server/api/engine_completer.h"
+#include "server/engine_completer.h"
 #include "server/http/server.h"
 
 namespace quire {

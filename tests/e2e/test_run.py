@@ -391,7 +391,7 @@ def test_chat_remembers_saves_and_clears(chat, tmp_path):
 def test_ctrl_c_stops_the_answer_and_not_the_chat(chat):
     terminal = chat("--ignore-eos")
     terminal.type("Count for ever.\r")
-    terminal.expect(r"Count for ever\.\r\n.")
+    terminal.expect(r"Count for ever\.\r\n(\x1b\[\?2004l)?\w")
     terminal.type("\x03")
     terminal.expect(r"\[stopped\]")
     terminal.prompt()
@@ -419,7 +419,7 @@ def test_pasted_lines_are_one_message(chat, tmp_path):
 def test_keys_typed_during_an_answer_show_at_the_next_prompt(chat):
     terminal = chat("-n", "60", "--ignore-eos")
     terminal.type("Count.\r")
-    terminal.expect(r"Count\.\r\n.")
+    terminal.expect(r"Count\.\r\n(\x1b\[\?2004l)?\w")
     terminal.type("type-ahead")
     answer = terminal.expect(r"\[stopped at the -n limit of 60 tokens\]")
     assert "type-ahead" not in answer

@@ -52,7 +52,6 @@ def chat(**fields):
         ("top_p", 2),
         ("n", 0),
         ("max_tokens", 0),
-        ("stop", ""),
         ("logit_bias", {"999999999": 1}),
         ("allowed_token_ids", []),
         ("allowed_token_ids", [999999999]),
@@ -64,7 +63,7 @@ def chat(**fields):
 def test_bad_requests_name_the_field(server, field, value):
     status, body = post(server, "/v1/chat/completions", chat(**{field: value}))
     assert status == 400
-    assert body["error"]["param"] == field and body["error"]["type"] == "invalid_request_error"
+    assert body["error"]["param"].partition("[")[0] == field and body["error"]["type"] == "invalid_request_error"
 
 
 def test_allowed_tokens_and_bad_words(server):
@@ -189,7 +188,7 @@ def test_warnings_of_the_engine_reach_the_log(start_server, tmp_path):
     running = start_server("--cache-dir", str(tmp_path), "--cache-size", "64MiB", "--log-level", "warning", "--log-format", "json")
     code, log = running.stop()
     warnings = [record for record in map(json.loads, log.splitlines()) if record["level"] == "warning"]
-    assert code == 0 and any(f"{tmp_path}/stranger" in record["message"] for record in warnings), log
+    assert code == 0 and any(str(tmp_path) in record["message"] and "stranger" in record["message"] for record in warnings), log
 
 
 def peak_mib(running, ask):

@@ -46,6 +46,7 @@ class Chat {
     LineEditor editor(history_file());
     greet();
     while (open_) {
+      chat_signals().interrupted = false;
       const LineEditor::Line line = read_message(editor);
       if (line.end == LineEditor::End::kEof) break;
       if (line.end == LineEditor::End::kInterrupt) {
@@ -149,14 +150,12 @@ class Chat {
     Request request{.prompt = std::move(prompt), .sampling = options_.sampling};
     request.sampling.seed += static_cast<uint64_t>(answers_++);
     const bool terminal = ::isatty(STDOUT_FILENO) != 0;
-    chat_signals().interrupted = false;
     const StreamedAnswer given = [&] {
       const SilentInput silent;  // keys typed meanwhile show at the next prompt, not in the answer
       return stream_answer(engine_, std::move(request), options_.loop_check, [&](std::string_view piece) {
         return write_out(STDOUT_FILENO, terminal ? escape_controls(piece) : std::string(piece));
       });
     }();
-    chat_signals().interrupted = false;
     timings_.add(given.usage);
     context_tokens_ = given.usage.prompt_tokens + given.usage.completion_tokens;
     if (given.reader_gone || !write_out(STDOUT_FILENO, given.text.ends_with('\n') ? "" : "\n")) open_ = false;

@@ -150,7 +150,7 @@ constexpr ApiField kFields[] = {
      "verbosity is a variable for the chat template"},
     {"truncation", kResponse, read_truncation, 0, 0, R"({"enum": ["disabled", "auto"]})",
      "input that does not fit is refused in either case"},
-    {"store", kResponse, read_store, 0, 0, kSwitch, "nothing is stored"},
+    {"store", kResponse | kChat, read_store, 0, 0, kSwitch, "nothing is stored"},
     {"include", kResponse, read_include, 0, 0, R"({"type": "array", "maxItems": 64, "items": {"type": "string"}})",
      "message.output_text.logprobs; the others name what text answers do not have"},
     {"thinking", kMessageInput, read_thinking, 0, 0,

@@ -69,7 +69,7 @@ TEST(Messages, ErrorsBeginWithTheNameOfTheFile) {
       parse_messages(text, "m.json");
       ADD_FAILURE() << text;
     } catch (const Error& e) {
-      EXPECT_EQ(std::string(e.what()).rfind("m.json: ", 0), 0u) << e.what();
+      EXPECT_TRUE(std::string_view(e.what()).starts_with("m.json:")) << e.what();
     }
   }
 }
@@ -79,7 +79,7 @@ TEST(Messages, NameThePlaceOfASyntaxError) {
     parse_messages("[\n  {\"role\": user}]", "m.json");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "m.json: not valid JSON at line 2, column 12");
+    EXPECT_STREQ(e.what(), "m.json:2:12: expected a value");
   }
 }
 

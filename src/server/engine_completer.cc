@@ -1,4 +1,4 @@
-#include "server/api/engine_completer.h"
+#include "server/engine_completer.h"
 
 #include "text/tokenizer/tokenizer.h"
 
