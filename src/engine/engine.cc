@@ -80,9 +80,9 @@ struct Engine::State {
   const Tokenizer* tokenizer() const { return model.text.tokenizer ? &*model.text.tokenizer : nullptr; }
 
   void run() {
-    Sequences arrived;
     std::vector<RequestId> unwanted;
     for (;;) {
+      Sequences arrived;
       bool stop = false;
       {
         std::unique_lock lock(mutex);

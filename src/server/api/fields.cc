@@ -233,7 +233,6 @@ bool is_of(const ApiField& field, Api api) { return (field.apis & bits(api)) != 
 bool is_required(const ApiField& field, Api api) {
   switch (api) {
     case Api::kChat:
-      return field.name == "messages";
     case Api::kCountTokens:
       return field.name == "messages";
     case Api::kMessage:
