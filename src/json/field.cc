@@ -50,7 +50,8 @@ inline constexpr bool kIsVector<std::vector<T>> = true;
 }  // namespace
 
 JsonField::JsonField(Json document, std::string file)
-    : document_(std::make_shared<const Document>(Document{std::move(document), std::move(file)})), value_(&document_->root) {}
+    : document_(std::make_shared<const Document>(Document{std::move(document), std::move(file)})),
+      value_(&document_->root) {}
 
 JsonField::JsonField(std::shared_ptr<const Document> document, const Json* value)
     : document_(std::move(document)), value_(value) {}
