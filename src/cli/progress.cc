@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace quire {
@@ -18,7 +19,7 @@ size_t columns(int descriptor) {
 }
 
 std::string duration(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
+  const int64_t s = std::llround(seconds);
   if (s < 100) return fmt::format("{} s", s);
   return s < 6000 ? fmt::format("{} min", (s + 30) / 60) : fmt::format("{:.1f} h", seconds / 3600);
 }
