@@ -84,7 +84,7 @@ class Server:
 
     def printed_total(self):
         """MiB, as printed by the server; None if it prints no total."""
-        found = re.search(r"memory: (?:in all|total) +([\d.,]+) ([KMG])iB", self.logged())
+        found = re.search(r"memory: total +([\d.,]+) ([KMG])iB", self.logged())
         return float(found.group(1).replace(",", "")) * {"K": 1 / 1024, "M": 1, "G": 1024}[found.group(2)] if found else None
 
 
