@@ -6,12 +6,12 @@
 #include <charconv>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/team.h"
+#include "json/parse.h"
 #include "kernels/probe.h"
 #include "model/model_text.h"
 
@@ -57,8 +57,8 @@ std::string template_source(const std::string& argument) {
 }
 
 void set_template_kwargs(EngineOptions& options, const std::string& text) {
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!json.is_object()) throw invalid("must be a JSON object such as {{\"enable_thinking\": false}}, not {}", text);
+  if (!Json::accept(text) || !parse_json(text, "").is_object())
+    throw invalid("must be a JSON object such as {{\"enable_thinking\": false}}, not {}", text);
   options.chat_template_kwargs = text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.h"
 #include "jinja/time.h"
+#include "json/parse.h"
 #include "model/model_text.h"
 #include "text/chat_template.h"
 
@@ -72,9 +73,8 @@ ChatInput input_of(const ordered_json& line, const ordered_json& special_tokens)
 
 ordered_json answer(const Source& source, const std::string& line) {
   try {
-    const ordered_json json = ordered_json::parse(line, nullptr, false);
-    if (json.is_discarded()) throw invalid("this line is not valid JSON");
-    return {{"text", source.chat.render(input_of(json, source.special_tokens))}};
+    if (!Json::accept(line)) throw invalid("this line is not valid JSON");
+    return {{"text", source.chat.render(input_of(parse_json(line, ""), source.special_tokens))}};
   } catch (const Error& e) {
     return {{"error", e.what()}};
   }

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
@@ -17,14 +16,13 @@
 #include "base/quote.h"
 #include "base/utf8.h"
 #include "format/gguf.h"
+#include "json/parse.h"
 #include "model/gguf_vocabulary.h"
 #include "model/registry.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
-
-using nlohmann::json;
 
 struct Options {
   std::string tokenizer, model;
@@ -60,8 +58,8 @@ Tokenizer load_tokenizer(const Options& options) {
 }
 
 // On one line, even if the text has newlines. `ascii` escapes everything else, for programs.
-std::string printed(const json& value, bool ascii = true) {
-  return value.dump(-1, ' ', ascii, json::error_handler_t::replace);
+std::string printed(const Json& value, bool ascii = true) {
+  return value.dump(-1, ' ', ascii, Json::error_handler_t::replace);
 }
 
 TokenId checked_id(const Tokenizer& tokenizer, int64_t id, const std::string& where) {
@@ -70,11 +68,11 @@ TokenId checked_id(const Tokenizer& tokenizer, int64_t id, const std::string& wh
   return static_cast<TokenId>(id);
 }
 
-TokenIds ids_of(const Tokenizer& tokenizer, const json& value, size_t line) {
+TokenIds ids_of(const Tokenizer& tokenizer, const Json& value, size_t line) {
   if (!value.is_array()) throw invalid("line {} must be a JSON array of token ids", line);
   const std::string where = fmt::format("line {}: ", line);
   TokenIds ids;
-  for (const json& id : value) {
+  for (const Json& id : value) {
     if (!id.is_number_integer() || id > 0x7FFFFFFF) throw invalid("{}{} is not a token id", where, id.dump());
     ids.push_back(checked_id(tokenizer, id.get<int64_t>(), where));
   }
@@ -87,17 +85,13 @@ void run_lines(const Tokenizer& tokenizer, const Options& options, EncodeOptions
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    json value;
-    try {
-      value = json::parse(line);
-    } catch (const json::exception&) {
-      throw invalid("line {} is not valid JSON: {}", number, quote(line));
-    }
+    if (!Json::accept(line)) throw invalid("line {} is not valid JSON: {}", number, quote(line));
+    const Json value = parse_json(line, fmt::format("line {}", number));
     if (options.decode) {
       std::cout << printed(tokenizer.decode(ids_of(tokenizer, value, number))) << std::endl;
     } else {
       if (!value.is_string()) throw invalid("line {} must be a JSON string", number);
-      std::cout << json(tokenizer.encode(value.get<std::string>(), encode)).dump() << std::endl;
+      std::cout << Json(tokenizer.encode(value.get<std::string>(), encode)).dump() << std::endl;
     }
   }
 }

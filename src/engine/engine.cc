@@ -36,7 +36,7 @@ std::string_view name(FinishReason reason) {
 
 struct Engine::State {
   LoadedModel model;
-  nlohmann::ordered_json template_kwargs = nlohmann::ordered_json::object();
+  Json template_kwargs = Json::object();
   TokenIds end_tokens;
   EngineLoop loop;  // used by `thread` alone
 
@@ -54,7 +54,7 @@ struct Engine::State {
 
   explicit State(const EngineOptions& o) : model(o), end_tokens(model.config.eos), loop(o, model) {
     if (!o.chat_template_kwargs.empty()) {
-      template_kwargs = nlohmann::ordered_json::parse(o.chat_template_kwargs, nullptr, false);
+      template_kwargs = parse_json(o.chat_template_kwargs, "--chat-template-kwargs");
       if (!template_kwargs.is_object())
         throw invalid("--chat-template-kwargs must be a JSON object, not {}", o.chat_template_kwargs);
     }

@@ -261,6 +261,18 @@ def test_template_fails_if_a_line_failed(tmp_path):
     assert quire("template", "--template", tmp_path / "t.jinja", input=good).returncode == 0
 
 
+@needs_model
+def test_deeply_nested_json_is_refused(tmp_path):
+    (tmp_path / "t.jinja").write_text("{{ messages }}")
+    nested = "[" * 100_000 + "]" * 100_000
+    done = quire("template", "--template", tmp_path / "t.jinja", input=f'{{"messages": {nested}}}\n')
+    assert done.returncode == 1 and "nested deeper than 64 levels" in done.stdout
+    done = quire("tokenize", "-m", MODEL, "--decode", "--jsonl", input=nested + "\n")
+    assert done.returncode == 1 and "nested deeper than 64 levels" in done.stderr
+    done = quire_run("-p", "Hi", "--chat-template-kwargs", '{"a":' * 100 + "1" + "}" * 100)
+    assert done.returncode == 2 and "nested deeper than 64 levels" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["perplexity", "verify", "bench"])
 def test_flags_without_effect_are_refused(command):
     done = quire(command, "-m", "x", *(["-f", "x"] if command == "perplexity" else []), "--scheduler", "static")

@@ -12,6 +12,7 @@
 #include "cli/bench/bench.h"
 #include "cli/engine_options.h"
 #include "cli/progress.h"
+#include "json/parse.h"
 #include "load/report.h"
 #include "load/run.h"
 #include "load/workload.h"
@@ -53,7 +54,7 @@ void check(ServeBenchFlags& f) {
       l.last_id <= l.first_id)
     throw invalid("--token-ids {} must have the form FIRST-LAST", f.token_ids);
   if (!f.extra.empty()) {
-    l.extra = nlohmann::json::parse(f.extra, nullptr, false);
+    if (Json::accept(f.extra)) l.extra = parse_json(f.extra, "--extra");
     if (!l.extra.is_object()) throw invalid("--extra {} is not a JSON object", f.extra);
   }
   if (const char* key = std::getenv("OPENAI_API_KEY"); key && l.api_key.empty()) l.api_key = key;
