@@ -190,8 +190,5 @@ bool Tokenizer::adds_bos() const {
 bool Tokenizer::adds_eos() const { return data_->eos && !data_->suffix.empty() && data_->suffix.back() == *data_->eos; }
 
 std::span<const TokenId> Tokenizer::end_of_generation() const { return data_->end_of_generation; }
-bool Tokenizer::is_end_of_generation(TokenId id) const {
-  return std::binary_search(data_->end_of_generation.begin(), data_->end_of_generation.end(), id);
-}
 
 }  // namespace quire

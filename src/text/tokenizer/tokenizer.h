@@ -85,7 +85,6 @@ class Tokenizer {
   // The ids that end an answer, ascending: EOS, end of turn, end of message, and tokens with a known text
   // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   std::span<const TokenId> end_of_generation() const;
-  bool is_end_of_generation(TokenId id) const;
 
   explicit Tokenizer(std::shared_ptr<const TokenizerData> data) : data_(std::move(data)) {}
   const TokenizerData& data() const { return *data_; }  // for the files of text/ and their tests

@@ -6,18 +6,10 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "error_of.h"
 
 namespace quire {
 namespace {
-
-std::string error_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 EndTokens ends(std::string_view config, std::string_view generation) {
   HfConfig c{JsonField::parse(config, "config.json"), std::nullopt, std::nullopt};

@@ -3,20 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "error_of.h"
 
 namespace quire {
 namespace {
 
 JsonField parse(std::string_view text) { return JsonField::parse(text, "config.json"); }
-
-std::string error_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(JsonField, GivesTypedValues) {
   const JsonField o = parse(R"({"i":-3,"u":18446744073709551615,"f":1e-6,"w":10000,"b":true,"s":"x","n":null,

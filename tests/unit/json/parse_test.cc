@@ -2,19 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "error_of.h"
 #include "json/field.h"
 
 namespace quire {
 namespace {
-
-std::string error_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 std::string error_in(std::string_view text) {
   return error_of([&] { parse_json(text, "config.json"); });
@@ -100,7 +92,7 @@ TEST(ParseJson, SaysLineColumnAndWhatWasExpected) {
 TEST(ParseJson, KeepsTheLastOfEqualKeysUnlessTheyAreRefused) {
   std::string many = "{";
   for (int i = 0; i < 100; ++i) many += "\"" + std::to_string(i) + "\":0,";
-  for (const std::string before : {std::string("{"), many}) {
+  for (const std::string& before : {std::string("{"), many}) {
     const std::string text = before + R"("a":1,"b":0,"a":2})";
     EXPECT_EQ(parse_json(text, "x")["a"], 2);
     EXPECT_EQ(error_of([&] { parse_json(text, "x", {.unique_keys = true}); }),

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <ostream>
 
@@ -230,7 +231,7 @@ TEST(TokenizerConfig, NamesSpecialTokens) {
   EXPECT_EQ(named.bos(), named.find("<|bos|>"));
   EXPECT_EQ(named.eos(), named.find("<|end|>"));
   EXPECT_FALSE(named.pad());
-  EXPECT_TRUE(named.is_end_of_generation(*named.eos()));
+  EXPECT_TRUE(std::ranges::binary_search(named.end_of_generation(), *named.eos()));
   EXPECT_FALSE(named.adds_bos());
   EXPECT_THROW(Tokenizer::from_hf_json(json, "sample", R"({"bos_token": 5})"), Error);
 }
