@@ -38,6 +38,9 @@ std::vector<Line> lines_of(const BenchProfile& p) {
   return lines;
 }
 
+// No decimals from 1,000 on, so that a tiny model's table fits in 80 columns too.
+std::string tokens_per_second(double rate) { return fmt::format("{:.{}f}", rate, rate < 1000 ? 1 : 0); }
+
 void print_results(const BenchReport& report) {
   const ModelInfo& info = *report.model;
   std::printf("%s: %s, %.1f M parameters, %.1f MiB\n%s\n%s kernels, %s activations, %s KV cache, %d threads\n\n",
@@ -48,10 +51,9 @@ void print_results(const BenchReport& report) {
   std::vector<MachineRates> machine;
   for (const BenchResult& r : report.results) {
     table.add({fmt::format("{} {}", name_of(r.test.kind), r.test.tokens), fmt::format("{}", r.test.batch),
-               fmt::format("{}", r.test.depth), fmt::format("{:.1f}", r.rates.median()),
-               fmt::format("{:.1f}", r.rates.low()), fmt::format("{:.1f}", r.rates.high()),
-               fmt::format("{:.0f}", r.limits.median()), fmt::format("{:.0f} %", 100 * r.of_limit.median()),
-               fmt::format("{:.1f}", r.bytes / 1e6)});
+               fmt::format("{}", r.test.depth), tokens_per_second(r.rates.median()), tokens_per_second(r.rates.low()),
+               tokens_per_second(r.rates.high()), tokens_per_second(r.limits.median()),
+               fmt::format("{:.0f} %", 100 * r.of_limit.median()), fmt::format("{:.1f}", r.bytes / 1e6)});
     machine.push_back(r.machine);
   }
   std::printf("%s\nlimit: %s\n", table.text().c_str(), describe(median_of(machine)).c_str());
