@@ -21,7 +21,7 @@ BELOW = {
     "model": ["kernels", "format", "text"],
     "kv": ["base"],
     "sampling": ["base"],
-    "engine": ["model", "kv", "sampling"],
+    "engine": ["model", "kv", "sampling", "grammar"],
     "server": ["engine"],
     "load": ["json"],
     "cli": ["server", "load"],

@@ -20,7 +20,7 @@ struct SampleRow {
   uint64_t position = 0;                       // index of the sampled token, from the beginning of the prompt
   uint32_t choice = 0;                         // which of the n answers
   std::span<const TokenIds> banned_runs = {};  // runs that the answer may not contain; none empty
-  std::span<const uint32_t> mask = {};         // [ceil(vocab / 32)] bit set: the constraint allows the token; empty: all
+  std::span<const uint32_t> mask = {};  // [ceil(vocab / 32)] bit set: the constraint allows the token; empty: all
 };
 
 struct Sampled {

@@ -37,6 +37,8 @@ TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.en
 
 TokenRuns EngineCompleter::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
 
+Constraint EngineCompleter::compile(const ConstraintSource& source) const { return engine_.compile(source); }
+
 TokenIds EngineCompleter::encode(std::string_view text, EncodeOptions options) const {
   return engine_.tokenizer().encode(text, options);
 }

@@ -19,6 +19,7 @@ class EngineCompleter final : public Completer {
   nlohmann::ordered_json tokenizer_info() const override;
   TokenIds encode_chat(ChatInput input) const override;
   TokenRuns spellings(const std::vector<std::string>& words) const override;
+  Constraint compile(const ConstraintSource& source) const override;
   TokenIds encode(std::string_view text, EncodeOptions options) const override;
   std::string decode(const TokenIds& ids) const override;
   std::string token_text(TokenId id) const override;

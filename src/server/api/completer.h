@@ -29,6 +29,7 @@ class Completer {
   virtual nlohmann::ordered_json tokenizer_info() const = 0;
   virtual TokenIds encode_chat(ChatInput input) const = 0;
   virtual TokenRuns spellings(const std::vector<std::string>& words) const = 0;  // as Engine::spellings
+  virtual Constraint compile(const ConstraintSource& source) const = 0;          // as Engine::compile
   virtual TokenIds encode(std::string_view text, EncodeOptions options) const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"

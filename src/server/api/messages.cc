@@ -2,6 +2,7 @@
 
 #include "server/api/error.h"
 #include "server/api/prompts.h"
+#include "server/api/structured_output.h"
 
 namespace quire {
 namespace {
@@ -131,9 +132,7 @@ void read_context_management(ApiDraft& draft, const JsonField& field) {
 }
 
 void read_output_config(ApiDraft& draft, const JsonField& field) {
-  if (const auto format = field.object().find("format")) {
-    throw format->error("is not supported: structured output is not supported yet");
-  }
+  if (const auto format = field.object().find("format")) read_output_format(draft, *format);
   // The chat template decides what it means.
   if (const auto effort = field.find("effort")) draft.chat.kwargs.emplace("reasoning_effort", effort->string());
 }

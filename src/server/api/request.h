@@ -61,6 +61,10 @@ struct ApiRequest : Request {
   bool base64 = false;             // embedding: float32, little-endian
   bool return_token_strs = false;  // tokenize
 
+  std::optional<ConstraintSource> constraint_source;  // compiled later into Request::constraint
+  Json text_format = {{"type", "text"}};              // response: text.format, returned with the answer
+  std::string constraint_field;                       // its parameter: "response_format.json_schema.schema"
+
   std::vector<std::string> without_effect;  // fields that were accepted and do nothing
 };
 

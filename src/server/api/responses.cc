@@ -3,6 +3,7 @@
 #include "server/api/error.h"
 #include "server/api/logprobs.h"
 #include "server/api/prompts.h"
+#include "server/api/structured_output.h"
 
 namespace quire {
 namespace {
@@ -119,7 +120,7 @@ class ResponseAnswer final : public Answer {
                  {"previous_response_id", nullptr},
                  {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
                  {"store", false},
-                 {"text", {{"format", {{"type", "text"}}}}},
+                 {"text", {{"format", request.text_format}}},
                  {"tool_choice", "none"},
                  {"tools", Json::array()},
                  {"truncation", "disabled"},
@@ -188,8 +189,9 @@ void read_text_options(ApiDraft& draft, const JsonField& field) {
       draft.chat.kwargs.emplace("verbosity", value.string());
     } else if (key != "format") {
       draft.without_effect.push_back("text." + std::string(key));
-    } else if (value.at("type").string() != "text") {
-      throw value.error("is not supported: structured output is not supported yet");
+    } else {
+      read_output_format(draft, value);
+      draft.text_format = value.json();
     }
   }
 }

@@ -35,6 +35,15 @@ void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInf
   throw error;
 }
 
+Constraint compile_constraint(const ApiRequest& request, const Completer& completer) {
+  try {
+    return completer.compile(*request.constraint_source);
+  } catch (const Error& e) {
+    throw ApiError(400, fmt::format("{}: {}", request.constraint_field, e.what()), "invalid_request_error",
+                   request.constraint_field, "structured_output_refused");
+  }
+}
+
 }  // namespace
 
 Job Service::prepare(Api api, std::string_view body, const std::string& tenant) {
@@ -81,6 +90,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
                     .prompts = static_cast<int>(prompts)};
   const std::vector<std::string> bad_words = std::exchange(request.sampling.bad_words, {});
   if (!bad_words.empty()) request.banned_runs = completer_.spellings(bad_words);  // once for all prompts
+  if (request.constraint_source) request.constraint = compile_constraint(request, completer_);
   request.tenant = tenant;
   for (size_t i = 0; i < prompts; ++i) {
     TokenIds ids = encode(request, i);
