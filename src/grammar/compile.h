@@ -46,6 +46,7 @@ class Composer {
   Composer& operator=(const Composer&) = delete;
 
   Part text(std::string_view literal);
+  Part one_of(std::span<const std::string> texts);
   // The special token with this spelling; literal text in a vocabulary that has no such special token.
   Part special(std::string_view spelling);
   Part regex(std::string_view pattern);

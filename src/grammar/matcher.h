@@ -46,14 +46,20 @@ class Matcher {
   bool advance_bytes(std::string_view text);
 
  private:
+  // After a token. automaton counts from the first one that the matcher had.
   struct Place {
-    uint32_t automaton;  // index into automata_
+    uint32_t automaton;
     uint32_t state;
+    bool accepting, can_go_on;
   };
+  Automaton& automaton();
+  void set_place(uint32_t state, bool replace);
+  void forget();
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const Grammar> grammar_;
   std::vector<std::shared_ptr<Automaton>> automata_;  // the last is the current one; earlier ones serve roll_back
+  uint32_t first_automaton_ = 0;                      // the number of automata_[0]
   std::vector<Place> places_;                         // the last is the current one
 };
 
