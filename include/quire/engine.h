@@ -107,6 +107,9 @@ struct Request {
   double timeout = 0;  // seconds from submit until all answers have ended; 0: none
   Pooling pooling = Pooling::kNone;
   Constraint constraint = {};  // what the answer matches, if it is not cut short: see Engine::compile()
+  // Added tokens appear in the text, special ones whatever skip_special_tokens says, each in a frame of bytes that UTF-8
+  // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
+  bool frame_tokens = false;
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
 };
 

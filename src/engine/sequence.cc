@@ -28,8 +28,9 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
       stop(request->stops, request->sampling.include_stop_str_in_output),
       matcher(request->matcher) {
   if (tokenizer) {
-    detokenizer.emplace(*tokenizer,
-                        DecodeOptions{.skip_special = request->sampling.skip_special_tokens, .continues = true});
+    detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = request->sampling.skip_special_tokens,
+                                                  .continues = true,
+                                                  .frame_added = request->frame_tokens});
   }
   tokens.reserve(tokens.size() + static_cast<size_t>(request->max_new_tokens));
 }

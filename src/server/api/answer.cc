@@ -3,10 +3,10 @@
 #include <charconv>
 #include <numeric>
 
-#include "server/api/chat.h"
-#include "server/api/embeddings.h"
-#include "server/api/messages.h"
-#include "server/api/responses.h"
+#include "server/endpoints/chat.h"
+#include "server/endpoints/embeddings.h"
+#include "server/endpoints/messages.h"
+#include "server/endpoints/responses.h"
 
 namespace quire {
 

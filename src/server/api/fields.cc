@@ -2,12 +2,12 @@
 
 #include <limits>
 
-#include "server/api/chat.h"
 #include "server/api/field_readers.h"
-#include "server/api/messages.h"
 #include "server/api/prompts.h"
-#include "server/api/responses.h"
 #include "server/api/structured_output.h"
+#include "server/endpoints/chat.h"
+#include "server/endpoints/messages.h"
+#include "server/endpoints/responses.h"
 
 namespace quire {
 namespace {

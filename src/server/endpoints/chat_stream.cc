@@ -1,7 +1,7 @@
 #include <charconv>
 
-#include "server/api/chat.h"
 #include "server/api/logprobs.h"
+#include "server/endpoints/chat.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/api/embeddings.h"
+#include "server/endpoints/embeddings.h"
 
 #include <bit>
 

@@ -1,4 +1,4 @@
-#include "server/api/messages.h"
+#include "server/endpoints/messages.h"
 
 #include "server/api/error.h"
 #include "server/api/prompts.h"

@@ -1,4 +1,4 @@
-#include "server/api/responses.h"
+#include "server/endpoints/responses.h"
 
 #include "server/api/error.h"
 #include "server/api/logprobs.h"

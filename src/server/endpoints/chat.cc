@@ -1,4 +1,4 @@
-#include "server/api/chat.h"
+#include "server/endpoints/chat.h"
 
 #include <algorithm>
 
