@@ -50,7 +50,7 @@ string email() {
 
 // RFC 3986, appendix A.
 string uri(bool reference) {
-  const string pct = "%[0-9A-Fa-f]{2}", plain = "A-Za-z0-9._~!$&'()*+,;=-";
+  const string pct = "%[0-9A-Fa-f]{2}", plain = "A-Za-z0-9._~!$&'()*+,;=\\-";
   const string pchar = "(?:[" + plain + ":@]|" + pct + ")", segments = "(?:/" + pchar + "*)*";
   const string host = "(?:\\[(?:" + ipv6() + "|v[0-9A-Fa-f]+\\.[" + plain + ":]+)\\]|(?:[" + plain + "]|" + pct + ")*)";
   const string authority = "//(?:(?:[" + plain + ":]|" + pct + ")*@)?" + host + "(?::\\d*)?" + segments;

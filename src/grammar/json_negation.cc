@@ -17,6 +17,7 @@ constexpr const char* kNotNegated[] = {"multipleOf", "format", "items", "prefixI
 }  // namespace
 
 const Json& SchemaCompiler::negation(const Json& schema) {
+  if (schema.is_object() && schema.contains(kSame)) return negation(document_.same_of(schema[kSame]));
   return document_.derived(schema, kNegation, [&] {
     if (schema.is_boolean()) return Json(!schema.get<bool>());
     if (!schema.is_object()) throw document_.invalid_at(schema, "not", "expected a schema, found {}", describe(schema));
@@ -106,8 +107,6 @@ void SchemaCompiler::negate_keyword(const Json& schema, const std::string& keywo
     any.push_back(Json{{"allOf", parts()}});
   } else if (is("not")) {
     any.push_back(document_.same(value));
-  } else if (is(kSame)) {
-    any.push_back(Json{{"not", document_.same(document_.same_of(value))}});
   } else if (std::ranges::any_of(kNotNegated, is)) {
     throw document_.unsupported_at(schema, keyword, "`not` over this keyword is not supported");
   }

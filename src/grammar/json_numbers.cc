@@ -193,7 +193,8 @@ std::optional<RegexId> multiple_of(RegexStore& store, const Decimal& divisor) {
   if (divisor.point > static_cast<int>(scaled.size())) scaled.resize(static_cast<size_t>(std::min(divisor.point, 64)), '0');
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(scaled.data(), scaled.data() + scaled.size(), value);
-  if (error != std::errc() || value == 0 || decimals > 400) return std::nullopt;
+  constexpr uint32_t kMost = 100'000;  // an automaton's states
+  if (error != std::errc() || value == 0 || value > kMost || decimals > 20) return std::nullopt;
   Numbers n(store);
   return store.concat(store.optional(store.literal("-")),
                       store.all_of({n.plain, store.multiple(value, static_cast<uint32_t>(decimals))}));

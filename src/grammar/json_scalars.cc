@@ -207,10 +207,8 @@ RegexId SchemaCompiler::string_content(const Bases& bases, bool& constrained) {
       all.push_back(s_.negate(pattern_regex(*base, "pattern", *pattern)));
     }
     if (const std::string* format = string("format")) {
-      const Json* type = find(*base, "type");
-      const bool of_strings = type != nullptr && (*type == "string" || (type->is_array() && std::ranges::find(*type, "string") != type->end()));
-      if (!of_strings)
-        throw document_.unsupported_at(*base, "format", "is enforced only where the same schema says \"type\": \"string\"");
+      if (std::ranges::none_of(bases, [](const Json* other) { return other->contains("type"); }))
+        throw document_.unsupported_at(*base, "format", "is enforced only next to \"type\": \"string\"");
       const std::string expression = format_pattern(*format);
       if (expression.empty()) throw document_.unsupported_at(*base, "format", "{} is not supported", quote(*format));
       const std::string where = fmt::format("schema: format at {}", document_.where(*base));

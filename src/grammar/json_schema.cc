@@ -136,8 +136,8 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
     const Json* values = find(schema, keyword);
     if (values == nullptr) continue;
     const bool is_enum = std::string_view(keyword) == "enum";
-    if (is_enum && (!values->is_array() || values->empty()))
-      throw document_.invalid_at(schema, keyword, "expected a non-empty array, found {}", describe(*values));
+    if (is_enum && !values->is_array())
+      throw document_.invalid_at(schema, keyword, "expected an array, found {}", describe(*values));
     if (is_enum ? std::ranges::any_of(*values, [](const Json& v) { return v.is_structured(); }) : values->is_structured()) {
       only_scalars = false;
       whole(alternatives_of_values(schema, keyword));
@@ -236,7 +236,7 @@ const Json& SchemaCompiler::exactly(const Json& value) {
       made = {{"type", "array"}, {"minItems", value.size()}, {"maxItems", value.size()}};
       for (const Json& element : value) made["prefixItems"].push_back(Json{{"const", element}});
     } else {
-      made = {{"type", "object"}, {"additionalProperties", false}};
+      made = {{"type", "object"}, {"additionalProperties", false}, {kAnyOrder, true}};
       made["required"] = Json::array();
       for (const auto& [name, element] : value.items()) {
         made["properties"][name] = Json{{"const", element}};

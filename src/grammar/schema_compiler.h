@@ -70,8 +70,9 @@ class SchemaCompiler {
   // json_containers.cc
   NodeId arrays(const Bases& bases);
   struct Member {
-    NodeId node;
-    bool required;
+    NodeId node = 0;
+    bool required = false;
+    size_t chain = 0;
   };
   NodeId objects(const Bases& bases);
   std::vector<Member> declared_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed,
