@@ -105,6 +105,7 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
   std::vector<std::string> names;
   std::vector<size_t> chains;  // names of one chain keep their order
   size_t next_chain = 0;
+  std::vector<std::string> listed_names;  // of `required`
   std::unordered_set<std::string> known;
   const auto add_name = [&](const std::string& name) {
     if (!known.insert(name).second) return;
@@ -142,16 +143,27 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
     for (const Json& name : *required) {
       if (!name.is_string()) throw document_.invalid_at(*base, "required", "expected strings, found {}", describe(name));
       add_name(name.get<std::string>());
+      listed_names.push_back(name.get<std::string>());
       ++next_chain;
     }
   }
   bool impossible = false;
   std::vector<Member> members = declared_members(bases, names, any_name ? kNothing : names_allowed, impossible);
-  for (size_t i = 0; i < members.size(); ++i) members[i].chain = chains[i];
+  for (size_t i = 0; i < members.size(); ++i) {
+    members[i].chain = chains[i];
+    members[i].listed = static_cast<size_t>(std::ranges::find(listed_names, names[i]) - listed_names.begin());
+  }
   std::erase_if(members, [&](const Member& m) { return is_nothing(m.node); });
   if (impossible) return parts_.nothing();
   const NodeId other = other_members(bases, names, names_allowed);
-  return object_of(members, other, counts_of(bases, "minProperties", "maxProperties"));
+  const Counts counts = counts_of(bases, "minProperties", "maxProperties");
+  const NodeId node = object_of(members, other, counts);
+  // Authors also give an order in `required`: its names first, then the rest.
+  std::vector<Member> listed = members;
+  std::ranges::stable_sort(listed, {}, [](const Member& m) { return m.listed; });
+  const bool same = std::ranges::equal(listed, members, {}, &Member::node, &Member::node);
+  if (same || std::ranges::any_of(members, [&](const Member& m) { return m.chain != members[0].chain; })) return node;
+  return parts_.nodes.choice({node, object_of(listed, other, counts)});
 }
 
 // names_allowed: kNothing if all are.

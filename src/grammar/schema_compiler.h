@@ -73,6 +73,7 @@ class SchemaCompiler {
     NodeId node = 0;
     bool required = false;
     size_t chain = 0;
+    size_t listed = 0;  // its place in `required`
   };
   NodeId objects(const Bases& bases);
   std::vector<Member> declared_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed,
