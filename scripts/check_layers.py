@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BELOW = {
     "base": [],
     "json": ["base"],
+    "grammar": ["json"],
     "format": ["json"],
     "jinja": ["json"],
     "text": ["jinja"],
@@ -24,7 +25,7 @@ BELOW = {
     "engine": ["model", "kv", "sampling"],
     "server": ["engine"],
     "load": ["json"],
-    "cli": ["server", "load"],
+    "cli": ["server", "load", "grammar"],
 }
 # Subfolders of a folder that another of its subfolders may not include.
 APART = {"server/api": ["server/http/"]}

@@ -53,7 +53,8 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
   if (counts.least > counts.most) return parts_.nothing();
   if (contains != nullptr) {
     if (longest > 0 || counts.least > 1 || counts.most != kUnbounded)
-      throw document_.unsupported_at(*contains, "contains", "next to minItems, maxItems or prefixItems is not supported");
+      throw document_.unsupported_at(*contains, "contains",
+                                     "next to minItems, maxItems or prefixItems is not supported");
     Set wanted = rest;
     wanted.push_back({Kind::kWhole, contains});
     const NodeId item = compile(rest), found = compile(wanted);
@@ -71,11 +72,13 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const uint32_t least = counts.least > fixed ? counts.least - fixed : 0;
     const uint32_t most = counts.most == kUnbounded ? kUnbounded : counts.most - fixed;
     if (fixed == 0) {
-      const NodeId others = parts_.nodes.repeat(before(comma, item), least > 0 ? least - 1 : 0, most == kUnbounded ? most : most - 1);
+      const NodeId others =
+          parts_.nodes.repeat(before(comma, item), least > 0 ? least - 1 : 0, most == kUnbounded ? most : most - 1);
       const NodeId some = before(open, parts_.nodes.sequence(item, parts_.nodes.sequence(others, regex(close))));
       return parts_.nodes.choice({counts.least == 0 ? empty : parts_.nothing(), is_nothing(item) ? item : some});
     }
-    more = parts_.nodes.sequence(parts_.nodes.repeat(is_nothing(item) ? item : before(comma, item), least, most), regex(close));
+    more = parts_.nodes.sequence(parts_.nodes.repeat(is_nothing(item) ? item : before(comma, item), least, most),
+                                 regex(close));
   } else {
     more = regex(close);
   }
@@ -84,9 +87,11 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const NodeId rest_of = is_nothing(item) ? item : parts_.nodes.sequence(item, more);
     const bool may_end = i >= counts.least;
     if (i == 0) {
-      return parts_.nodes.choice({may_end ? empty : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(open, rest_of)});
+      return parts_.nodes.choice(
+          {may_end ? empty : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(open, rest_of)});
     }
-    more = parts_.nodes.choice({may_end ? regex(close) : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(comma, rest_of)});
+    more = parts_.nodes.choice(
+        {may_end ? regex(close) : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(comma, rest_of)});
   }
   return more;
 }
@@ -139,9 +144,11 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
   for (const Json* base : bases) {
     const Json* required = find(*base, "required");
     if (required == nullptr) continue;
-    if (!required->is_array()) throw document_.invalid_at(*base, "required", "expected an array, found {}", describe(*required));
+    if (!required->is_array())
+      throw document_.invalid_at(*base, "required", "expected an array, found {}", describe(*required));
     for (const Json& name : *required) {
-      if (!name.is_string()) throw document_.invalid_at(*base, "required", "expected strings, found {}", describe(name));
+      if (!name.is_string())
+        throw document_.invalid_at(*base, "required", "expected strings, found {}", describe(name));
       add_name(name.get<std::string>());
       listed_names.push_back(name.get<std::string>());
       ++next_chain;
@@ -167,7 +174,8 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
 }
 
 // names_allowed: kNothing if all are.
-std::vector<SchemaCompiler::Member> SchemaCompiler::declared_members(const Bases& bases, const std::vector<std::string>& names,
+std::vector<SchemaCompiler::Member> SchemaCompiler::declared_members(const Bases& bases,
+                                                                     const std::vector<std::string>& names,
                                                                      RegexId names_allowed, bool& impossible) {
   std::vector<Set> sets;
   std::vector<bool> required(names.size(), false);
@@ -250,7 +258,8 @@ NodeId SchemaCompiler::other_members(const Bases& bases, const std::vector<std::
       const RegexId matching = s_.concat({s_.literal("\""), content, s_.literal("\"")});
       std::vector<Class> split;
       for (const Class& c : classes) {
-        Class inside{s_.all_of({c.keys, matching}), c.matched}, outside{s_.all_of({c.keys, s_.negate(matching)}), c.matched};
+        Class inside{s_.all_of({c.keys, matching}), c.matched},
+            outside{s_.all_of({c.keys, s_.negate(matching)}), c.matched};
         inside.matched.push_back(part);
         if (!s_.is_empty(inside.keys)) split.push_back(std::move(inside));
         if (!s_.is_empty(outside.keys)) split.push_back(std::move(outside));

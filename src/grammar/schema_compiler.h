@@ -35,7 +35,15 @@ class SchemaCompiler {
     bool done = false;
   };
   // Types of values, as bits.
-  enum Type : unsigned { kNull = 1, kBoolean = 2, kInteger = 4, kFractional = 8, kString = 16, kArray = 32, kObject = 64 };
+  enum Type : unsigned {
+    kNull = 1,
+    kBoolean = 2,
+    kInteger = 4,
+    kFractional = 8,
+    kString = 16,
+    kArray = 32,
+    kObject = 64
+  };
 
   // json_schema.cc: sets
   NodeId compile(const Set& set);
