@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BELOW = {
     "base": [],
     "json": ["base"],
+    "grammar": ["json"],
     "format": ["json"],
     "jinja": ["json"],
     "text": ["jinja"],

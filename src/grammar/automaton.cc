@@ -19,7 +19,7 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
     specials_.push_back(token ? kSpecialBit | static_cast<uint32_t>(*token) : regexes_.literal(spelling));
   }
   classes_ = regexes_.classes();
-  conts_.push_back({});  // the end
+  conts_.push_back({});   // the end
   states_.push_back({});  // kDead
   states_.push_back({});  // kEnded
   start_ = begin(cons(parts.root, 0));
@@ -28,11 +28,11 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
   struct Range {
     uint8_t state, first, last, next;
   };
-  static constexpr Range kRanges[] = {
-      {0, 0x20, 0x21, 0}, {0, 0x23, 0x5B, 0}, {0, 0x5D, 0x7F, 0}, {0, 0xC2, 0xDF, 1}, {0, 0xE0, 0xE0, 4},
-      {0, 0xE1, 0xEC, 2}, {0, 0xED, 0xED, 5}, {0, 0xEE, 0xEF, 2}, {0, 0xF0, 0xF0, 6}, {0, 0xF1, 0xF3, 3},
-      {0, 0xF4, 0xF4, 7}, {1, 0x80, 0xBF, 0}, {2, 0x80, 0xBF, 1}, {3, 0x80, 0xBF, 2}, {4, 0xA0, 0xBF, 1},
-      {5, 0x80, 0x9F, 1}, {6, 0x90, 0xBF, 2}, {7, 0x80, 0x8F, 2}};
+  static constexpr Range kRanges[] = {{0, 0x20, 0x21, 0}, {0, 0x23, 0x5B, 0}, {0, 0x5D, 0x7F, 0}, {0, 0xC2, 0xDF, 1},
+                                      {0, 0xE0, 0xE0, 4}, {0, 0xE1, 0xEC, 2}, {0, 0xED, 0xED, 5}, {0, 0xEE, 0xEF, 2},
+                                      {0, 0xF0, 0xF0, 6}, {0, 0xF1, 0xF3, 3}, {0, 0xF4, 0xF4, 7}, {1, 0x80, 0xBF, 0},
+                                      {2, 0x80, 0xBF, 1}, {3, 0x80, 0xBF, 2}, {4, 0xA0, 0xBF, 1}, {5, 0x80, 0x9F, 1},
+                                      {6, 0x90, 0xBF, 2}, {7, 0x80, 0x8F, 2}};
   plain_.resize(8);
   for (const Range& range : kRanges) {
     auto& to = plain_[range.state];
@@ -100,9 +100,8 @@ Automaton::ContId Automaton::join_all(std::vector<ContId> parts) {
     }
   }
   regexes_.budget().spend(flat.size());
-  std::ranges::sort(flat, [&](ContId a, ContId b) {
-    return std::pair(conts_[a].node, a) < std::pair(conts_[b].node, b);
-  });
+  std::ranges::sort(flat,
+                    [&](ContId a, ContId b) { return std::pair(conts_[a].node, a) < std::pair(conts_[b].node, b); });
   flat.erase(std::ranges::unique(flat).begin(), flat.end());
   std::vector<ContId> joined;
   for (size_t i = 0; i < flat.size();) {
@@ -170,11 +169,15 @@ StateId Automaton::begin(ContId root) {
       case NodeKind::kSpecial:
         found.push_back({specials_[node.a], then});
         break;
-      case NodeKind::kSequence: work.push_back({node.a, cons(node.b, then)}); break;
+      case NodeKind::kSequence:
+        work.push_back({node.a, cons(node.b, then)});
+        break;
       case NodeKind::kChoice:
         for (const NodeId part : nodes_.choices(node)) work.push_back({part, then});
         break;
-      case NodeKind::kRule: work.push_back({rules_[node.a], then}); break;
+      case NodeKind::kRule:
+        work.push_back({rules_[node.a], then});
+        break;
       case NodeKind::kRepeat: {
         if (node.b == 0) work.push_back({kUnknown, then});
         const NodeId rest =
@@ -205,8 +208,7 @@ StateId Automaton::make_state(std::vector<Thread>& found, bool accepting) {
   for (const Thread& thread : found) hash = mix(mix(hash, thread.symbol), thread.then);
   regexes_.budget().spend(1 + found.size());
   return state_table_.intern(
-      hash,
-      [&](uint32_t id) { return states_[id].accepting == accepting && std::ranges::equal(threads(id), found); },
+      hash, [&](uint32_t id) { return states_[id].accepting == accepting && std::ranges::equal(threads(id), found); },
       [&] {
         if (used_memory() > base_memory_ + 3 * limits_.cache_bytes) regexes_.budget().exhausted();
         states_.push_back({.threads = static_cast<uint32_t>(threads_.size()),
@@ -353,8 +355,9 @@ StateId Automaton::import(Automaton& other, StateId state) {
       for (ContId& part : parts) part = conts[part];
       conts[at] = cont.count > 0 ? join_all(std::move(parts)) : cons(import_node(other, cont.node), parts[0]);
     }
-    found.push_back({(thread.symbol & kSpecialBit) ? thread.symbol : regexes_.import(other.regexes_, thread.symbol, regexes),
-                     conts[thread.then]});
+    found.push_back(
+        {(thread.symbol & kSpecialBit) ? thread.symbol : regexes_.import(other.regexes_, thread.symbol, regexes),
+         conts[thread.then]});
   }
   return make_state(found, other.states_[state].accepting);
 }

@@ -14,7 +14,8 @@ struct Composer::State {
       : limits(l), parts(Budget{.steps = l.compile_steps, .nodes = l.nodes, .stop = l.stop}), encoder(parts.regexes) {}
 
   void check_size(size_t bytes, const char* what) const {
-    if (bytes > limits.bytes) throw no_resource("{} of {} bytes is too large; at most {} are allowed", what, bytes, limits.bytes);
+    if (bytes > limits.bytes)
+      throw no_resource("{} of {} bytes is too large; at most {} are allowed", what, bytes, limits.bytes);
   }
 
   Limits limits;

@@ -235,7 +235,10 @@ class Reader {
     char32_t value = 0;
     for (size_t i = 0; i < digits; ++i, ++at_) {
       const char c = at_ < text_.size() ? text_[at_] : ' ';
-      const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
       if (digit < 0) fail(begin, "expected {} hexadecimal digits", digits);
       value = value * 16 + static_cast<char32_t>(digit);
     }
@@ -250,13 +253,20 @@ class Reader {
     if (at_ >= text_.size()) fail(begin, "unexpected end");
     const char32_t escaped = utf8_next(text_, at_);
     switch (escaped) {
-      case 'n': return '\n';
-      case 'r': return '\r';
-      case 't': return '\t';
-      case 'x': return hex(2, begin);
-      case 'u': return hex(4, begin);
-      case 'U': return hex(8, begin);
-      default: break;
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 't':
+        return '\t';
+      case 'x':
+        return hex(2, begin);
+      case 'u':
+        return hex(4, begin);
+      case 'U':
+        return hex(8, begin);
+      default:
+        break;
     }
     if ((escaped | 32) >= 'a' && (escaped | 32) <= 'z') fail(begin, "unknown escape \\{}", static_cast<char>(escaped));
     if (escaped >= '0' && escaped <= '9') fail(begin, "unknown escape \\{}", static_cast<char>(escaped));
@@ -335,16 +345,21 @@ class Converter {
 
   NodeId node(const Item& item, int depth) {
     switch (item.kind) {
-      case Item::Kind::kRegex: return parts_.nodes.regex(item.value);
-      case Item::Kind::kRule: return rule(item.value, depth + 1);
-      case Item::Kind::kSpecial: return parts_.nodes.special(item.value);
-      case Item::Kind::kSequence: return sequence(item, 0, depth);
+      case Item::Kind::kRegex:
+        return parts_.nodes.regex(item.value);
+      case Item::Kind::kRule:
+        return rule(item.value, depth + 1);
+      case Item::Kind::kSpecial:
+        return parts_.nodes.special(item.value);
+      case Item::Kind::kSequence:
+        return sequence(item, 0, depth);
       case Item::Kind::kChoice: {
         std::vector<NodeId> made;
         for (const Item& part : item.parts) made.push_back(node(part, depth));
         return parts_.fused_choice(std::move(made));
       }
-      case Item::Kind::kRepeat: return parts_.fused_repeat(node(item.parts[0], depth), item.min, item.max);
+      case Item::Kind::kRepeat:
+        return parts_.fused_repeat(node(item.parts[0], depth), item.min, item.max);
     }
     return parts_.nothing();
   }

@@ -1,5 +1,7 @@
 // Arrays and objects: sets of schemas to grammars.
 #include <algorithm>
+#include <map>
+#include <unordered_set>
 
 #include "base/quote.h"
 #include "grammar/schema_compiler.h"
@@ -51,7 +53,8 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
   if (counts.least > counts.most) return parts_.nothing();
   if (contains != nullptr) {
     if (longest > 0 || counts.least > 1 || counts.most != kUnbounded)
-      throw document_.unsupported_at(*contains, "contains", "next to minItems, maxItems or prefixItems is not supported");
+      throw document_.unsupported_at(*contains, "contains",
+                                     "next to minItems, maxItems or prefixItems is not supported");
     Set wanted = rest;
     wanted.push_back({Kind::kWhole, contains});
     const NodeId item = compile(rest), found = compile(wanted);
@@ -69,11 +72,13 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const uint32_t least = counts.least > fixed ? counts.least - fixed : 0;
     const uint32_t most = counts.most == kUnbounded ? kUnbounded : counts.most - fixed;
     if (fixed == 0) {
-      const NodeId others = parts_.nodes.repeat(before(comma, item), least > 0 ? least - 1 : 0, most == kUnbounded ? most : most - 1);
+      const NodeId others =
+          parts_.nodes.repeat(before(comma, item), least > 0 ? least - 1 : 0, most == kUnbounded ? most : most - 1);
       const NodeId some = before(open, parts_.nodes.sequence(item, parts_.nodes.sequence(others, regex(close))));
       return parts_.nodes.choice({counts.least == 0 ? empty : parts_.nothing(), is_nothing(item) ? item : some});
     }
-    more = parts_.nodes.sequence(parts_.nodes.repeat(is_nothing(item) ? item : before(comma, item), least, most), regex(close));
+    more = parts_.nodes.sequence(parts_.nodes.repeat(is_nothing(item) ? item : before(comma, item), least, most),
+                                 regex(close));
   } else {
     more = regex(close);
   }
@@ -82,9 +87,11 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const NodeId rest_of = is_nothing(item) ? item : parts_.nodes.sequence(item, more);
     const bool may_end = i >= counts.least;
     if (i == 0) {
-      return parts_.nodes.choice({may_end ? empty : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(open, rest_of)});
+      return parts_.nodes.choice(
+          {may_end ? empty : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(open, rest_of)});
     }
-    more = parts_.nodes.choice({may_end ? regex(close) : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(comma, rest_of)});
+    more = parts_.nodes.choice(
+        {may_end ? regex(close) : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(comma, rest_of)});
   }
   return more;
 }
@@ -101,8 +108,14 @@ NodeId SchemaCompiler::member(RegexId key, NodeId value) {
 
 NodeId SchemaCompiler::objects(const Bases& bases) {
   std::vector<std::string> names;
+  std::vector<size_t> chains;  // names of one chain keep their order
+  size_t next_chain = 0;
+  std::vector<std::string> listed_names;  // of `required`
+  std::unordered_set<std::string> known;
   const auto add_name = [&](const std::string& name) {
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    if (!known.insert(name).second) return;
+    names.push_back(name);
+    chains.push_back(next_chain);
   };
   RegexId names_allowed = s_.concat({s_.literal("\""), text_, s_.literal("\"")});
   bool any_name = true;
@@ -113,7 +126,11 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
         throw document_.invalid_at(*base, keyword, "expected an object, found {}", describe(*value));
     }
     if (const Json* properties = find(*base, "properties")) {
-      for (const auto& [name, schema] : properties->items()) add_name(name);
+      for (const auto& [name, schema] : properties->items()) {
+        add_name(name);
+        if (base->contains(kAnyOrder)) ++next_chain;
+      }
+      ++next_chain;
     }
     if (const Json* only = find(*base, "propertyNames")) {
       static const Json kStrings = {{"type", "string"}};
@@ -127,21 +144,38 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
   for (const Json* base : bases) {
     const Json* required = find(*base, "required");
     if (required == nullptr) continue;
-    if (!required->is_array()) throw document_.invalid_at(*base, "required", "expected an array, found {}", describe(*required));
+    if (!required->is_array())
+      throw document_.invalid_at(*base, "required", "expected an array, found {}", describe(*required));
     for (const Json& name : *required) {
-      if (!name.is_string()) throw document_.invalid_at(*base, "required", "expected strings, found {}", describe(name));
+      if (!name.is_string())
+        throw document_.invalid_at(*base, "required", "expected strings, found {}", describe(name));
       add_name(name.get<std::string>());
+      listed_names.push_back(name.get<std::string>());
+      ++next_chain;
     }
   }
   bool impossible = false;
-  const std::vector<Member> members = declared_members(bases, names, any_name ? kNothing : names_allowed, impossible);
+  std::vector<Member> members = declared_members(bases, names, any_name ? kNothing : names_allowed, impossible);
+  for (size_t i = 0; i < members.size(); ++i) {
+    members[i].chain = chains[i];
+    members[i].listed = static_cast<size_t>(std::ranges::find(listed_names, names[i]) - listed_names.begin());
+  }
+  std::erase_if(members, [&](const Member& m) { return is_nothing(m.node); });
   if (impossible) return parts_.nothing();
   const NodeId other = other_members(bases, names, names_allowed);
-  return object_of(members, other, counts_of(bases, "minProperties", "maxProperties"));
+  const Counts counts = counts_of(bases, "minProperties", "maxProperties");
+  const NodeId node = object_of(members, other, counts);
+  // Authors also give an order in `required`: its names first, then the rest.
+  std::vector<Member> listed = members;
+  std::ranges::stable_sort(listed, {}, [](const Member& m) { return m.listed; });
+  const bool same = std::ranges::equal(listed, members, {}, &Member::node, &Member::node);
+  if (same || std::ranges::any_of(members, [&](const Member& m) { return m.chain != members[0].chain; })) return node;
+  return parts_.nodes.choice({node, object_of(listed, other, counts)});
 }
 
 // names_allowed: kNothing if all are.
-std::vector<SchemaCompiler::Member> SchemaCompiler::declared_members(const Bases& bases, const std::vector<std::string>& names,
+std::vector<SchemaCompiler::Member> SchemaCompiler::declared_members(const Bases& bases,
+                                                                     const std::vector<std::string>& names,
                                                                      RegexId names_allowed, bool& impossible) {
   std::vector<Set> sets;
   std::vector<bool> required(names.size(), false);
@@ -187,7 +221,7 @@ std::vector<SchemaCompiler::Member> SchemaCompiler::declared_members(const Bases
   }
   std::vector<Member> members;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!is_nothing(values[i])) members.push_back({member(key_literal(names[i]), values[i]), required[i]});
+    members.push_back({.node = member(key_literal(names[i]), values[i]), .required = required[i]});
   }
   return members;
 }
@@ -224,7 +258,8 @@ NodeId SchemaCompiler::other_members(const Bases& bases, const std::vector<std::
       const RegexId matching = s_.concat({s_.literal("\""), content, s_.literal("\"")});
       std::vector<Class> split;
       for (const Class& c : classes) {
-        Class inside{s_.all_of({c.keys, matching}), c.matched}, outside{s_.all_of({c.keys, s_.negate(matching)}), c.matched};
+        Class inside{s_.all_of({c.keys, matching}), c.matched},
+            outside{s_.all_of({c.keys, s_.negate(matching)}), c.matched};
         inside.matched.push_back(part);
         if (!s_.is_empty(inside.keys)) split.push_back(std::move(inside));
         if (!s_.is_empty(outside.keys)) split.push_back(std::move(outside));
@@ -255,43 +290,73 @@ NodeId SchemaCompiler::other_members(const Bases& bases, const std::vector<std::
   return parts_.nodes.choice(std::move(made));
 }
 
-// Members in their order, each with a comma before it unless it is the first; then the others.
+// Members of one chain come in their order, those of different chains in any, and others between them. A state is how
+// far each chain has come, and how many members there are as far as that matters.
 NodeId SchemaCompiler::object_of(const std::vector<Member>& members, NodeId other, Counts counts) {
+  constexpr size_t kMostStates = 5000;
   const auto required = static_cast<uint32_t>(std::ranges::count_if(members, &Member::required));
-  if (is_nothing(other)) counts.most = std::min(counts.most, static_cast<uint32_t>(members.size()));
+  const bool closed = is_nothing(other);
   if (counts.least <= required) counts.least = 0;
-  if (is_nothing(other) && counts.most >= members.size()) counts.most = kUnbounded;
-  const RegexId comma = s_.concat({space_, s_.literal(","), space_});
+  if (closed && counts.most >= members.size()) counts.most = kUnbounded;
+  if (counts.least > counts.most || required > counts.most) return parts_.nothing();
+  const RegexId comma = s_.concat({space_, s_.literal(","), space_}), open = s_.concat(s_.literal("{"), space_);
   const NodeId close = regex(s_.concat(space_, s_.literal("}"))), close_empty = regex(s_.literal("}"));
-  const NodeId comma_other = is_nothing(other) ? other : before(comma, other);
-  const auto others_after = [&](uint32_t n) {  // n > 0 members are there
-    const uint32_t least = counts.least > n ? counts.least - n : 0;
-    const uint32_t most = counts.most == kUnbounded ? kUnbounded : counts.most - n;
-    return parts_.nodes.sequence(parts_.nodes.repeat(comma_other, least, most), close);
-  };
-  // tails[n]: what follows when n members are there; the last one where more of them make no difference. From the end:
-  // after the last of `members` down to before the first.
-  const uint32_t matter = counts.most != kUnbounded ? counts.most : std::max(1u, counts.least);
-  const uint32_t top = std::min(matter, std::max(1u, static_cast<uint32_t>(members.size())));
-  if (size_t{top} * members.size() > limits_.nodes) s_.budget().exhausted();
-  std::vector<NodeId> tails(size_t{top} + 1);
-  for (uint32_t n = 1; n <= top; ++n) tails[n] = others_after(n);
-  tails[0] = parts_.nodes.choice(
-      {counts.least == 0 ? close_empty : parts_.nothing(),
-       counts.most > 0 && !is_nothing(other) ? parts_.nodes.sequence(other, others_after(1)) : parts_.nothing()});
-  for (size_t i = members.size(); i-- > 0;) {
-    std::vector<NodeId> before_it(tails.size());
-    for (uint32_t n = 0; n < tails.size(); ++n) {
-      const bool full = n + 1 > counts.most;
-      const NodeId rest = full ? parts_.nothing() : tails[std::min(n + 1, top)];
-      NodeId with = is_nothing(rest) ? rest : parts_.nodes.sequence(members[i].node, rest);
-      if (n > 0 && !is_nothing(with)) with = before(comma, with);
-      before_it[n] = members[i].required ? with : parts_.nodes.choice({with, tails[n]});
-    }
-    tails = std::move(before_it);
+  if (members.empty()) {
+    const NodeId empty = counts.least == 0 ? close_empty : parts_.nothing();
+    if (closed || counts.most == 0) return is_nothing(empty) ? empty : before(open, empty);
+    const NodeId more = parts_.nodes.repeat(before(comma, other), counts.least > 0 ? counts.least - 1 : 0,
+                                            counts.most == kUnbounded ? kUnbounded : counts.most - 1);
+    const NodeId some = parts_.nodes.sequence(other, parts_.nodes.sequence(more, close));
+    return before(open, parts_.nodes.choice({empty, some}));
   }
-  if (is_nothing(tails[0])) return tails[0];
-  return before(s_.concat(s_.literal("{"), space_), tails[0]);
+  const uint32_t top = counts.most != kUnbounded ? counts.most : std::max(1u, counts.least);
+  std::vector<std::vector<const Member*>> chains;
+  const auto states_of = [&] {
+    size_t states = top + size_t{1};
+    for (const auto& chain : chains) states = std::min(states * (chain.size() + 1), SIZE_MAX / 100'000);
+    return states;
+  };
+  std::map<size_t, std::vector<const Member*>> by_chain;
+  for (const Member& m : members) by_chain[m.chain].push_back(&m);
+  for (auto& [number, chain] : by_chain) chains.push_back(std::move(chain));
+  if (states_of() > kMostStates) {  // too many orders: only that of the schema
+    for (size_t i = 1; i < chains.size(); ++i) chains[0].insert(chains[0].end(), chains[i].begin(), chains[i].end());
+    chains.resize(1);
+  }
+  if (states_of() > limits_.nodes) s_.budget().exhausted();
+  const size_t columns = top + size_t{1}, places = states_of() / columns;
+  // inner: the next declared member or the end; outer: or another member first. Later places have larger numbers.
+  std::vector<NodeId> inner(places * columns, parts_.nothing()), outer = inner;
+  for (size_t place = places; place-- > 0;) {
+    for (uint32_t n = top + 1; n-- > 0;) {
+      s_.budget().spend(chains.size());
+      const uint32_t next = std::min(n + 1, top);
+      const bool full = counts.most != kUnbounded && n == top;
+      const auto with_comma = [&](NodeId node) { return n == 0 || is_nothing(node) ? node : before(comma, node); };
+      std::vector<NodeId> made;
+      bool ended = true;
+      for (size_t c = 0, stride = 1; c < chains.size(); stride *= chains[c].size() + 1, ++c) {
+        const size_t at = place / stride % (chains[c].size() + 1);
+        if (at == chains[c].size()) continue;
+        ended = false;
+        const Member& m = *chains[c][at];
+        const size_t after = place + stride;
+        if (!full) made.push_back(with_comma(parts_.nodes.sequence(m.node, outer[after * columns + next])));
+        if (!m.required) made.push_back(inner[after * columns + n]);
+      }
+      if (ended && n >= counts.least) made.push_back(n == 0 ? close_empty : close);
+      const size_t state = place * columns + n;
+      inner[state] = outer[state] = parts_.nodes.choice(std::move(made));
+      if (closed || full) continue;
+      if (next != n) {
+        const NodeId more = outer[place * columns + next];
+        outer[state] = parts_.nodes.choice({inner[state], with_comma(parts_.nodes.sequence(other, more))});
+      } else {
+        outer[state] = parts_.nodes.sequence(parts_.nodes.repeat(with_comma(other), 0, kUnbounded), inner[state]);
+      }
+    }
+  }
+  return is_nothing(outer[0]) ? outer[0] : before(open, outer[0]);
 }
 
 }  // namespace quire::grammar

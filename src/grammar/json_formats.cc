@@ -30,9 +30,10 @@ string ipv4() { return R"((?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|
 string ipv6() {
   const string h = "[0-9A-Fa-f]{1,4}", last = "(?:" + h + ":" + h + "|" + ipv4() + ")";
   const auto groups = [&](int n) { return "(?:(?:" + h + ":){0," + std::to_string(n) + "}" + h + ")?"; };
-  return "(?:(?:" + h + ":){6}" + last + "|::(?:" + h + ":){5}" + last + "|(?:" + h + ")?::(?:" + h + ":){4}" + last + "|" +
-         groups(1) + "::(?:" + h + ":){3}" + last + "|" + groups(2) + "::(?:" + h + ":){2}" + last + "|" + groups(3) + "::" +
-         h + ":" + last + "|" + groups(4) + "::" + last + "|" + groups(5) + "::" + h + "|" + groups(6) + "::)";
+  return "(?:(?:" + h + ":){6}" + last + "|::(?:" + h + ":){5}" + last + "|(?:" + h + ")?::(?:" + h + ":){4}" + last +
+         "|" + groups(1) + "::(?:" + h + ":){3}" + last + "|" + groups(2) + "::(?:" + h + ":){2}" + last + "|" +
+         groups(3) + "::" + h + ":" + last + "|" + groups(4) + "::" + last + "|" + groups(5) + "::" + h + "|" +
+         groups(6) + "::)";
 }
 
 // RFC 1123.
@@ -44,13 +45,13 @@ string hostname() {
 // RFC 5321: Mailbox, with the domain's length as in hostname.
 string email() {
   const string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+", label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
-  return "(?:" + atom + "(?:\\." + atom + R"()*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:)" + label + "(?:\\." + label + ")*|\\[(?:" +
-         ipv4() + "|IPv6:" + ipv6() + ")\\])";
+  return "(?:" + atom + "(?:\\." + atom + R"()*|"(?:[ !#-\[\]-~]|\\[ -~])*")@(?:)" + label + "(?:\\." + label +
+         ")*|\\[(?:" + ipv4() + "|IPv6:" + ipv6() + ")\\])";
 }
 
 // RFC 3986, appendix A.
 string uri(bool reference) {
-  const string pct = "%[0-9A-Fa-f]{2}", plain = "A-Za-z0-9._~!$&'()*+,;=-";
+  const string pct = "%[0-9A-Fa-f]{2}", plain = "A-Za-z0-9._~!$&'()*+,;=\\-";
   const string pchar = "(?:[" + plain + ":@]|" + pct + ")", segments = "(?:/" + pchar + "*)*";
   const string host = "(?:\\[(?:" + ipv6() + "|v[0-9A-Fa-f]+\\.[" + plain + ":]+)\\]|(?:[" + plain + "]|" + pct + ")*)";
   const string authority = "//(?:(?:[" + plain + ":]|" + pct + ")*@)?" + host + "(?::\\d*)?" + segments;

@@ -10,13 +10,26 @@ namespace {
 constexpr int kNegation = 0;  // SchemaDocument::derived
 
 // Keywords whose opposite is not a schema.
-constexpr const char* kNotNegated[] = {"multipleOf", "format", "items", "prefixItems", "additionalItems", "uniqueItems", "contains",
-                                       "additionalProperties", "patternProperties", "propertyNames", "if", "oneOf",
-                                       "dependencies", "dependentRequired", "dependentSchemas"};
+constexpr const char* kNotNegated[] = {"multipleOf",
+                                       "format",
+                                       "items",
+                                       "prefixItems",
+                                       "additionalItems",
+                                       "uniqueItems",
+                                       "contains",
+                                       "additionalProperties",
+                                       "patternProperties",
+                                       "propertyNames",
+                                       "if",
+                                       "oneOf",
+                                       "dependencies",
+                                       "dependentRequired",
+                                       "dependentSchemas"};
 
 }  // namespace
 
 const Json& SchemaCompiler::negation(const Json& schema) {
+  if (schema.is_object() && schema.contains(kSame)) return negation(document_.same_of(schema[kSame]));
   return document_.derived(schema, kNegation, [&] {
     if (schema.is_boolean()) return Json(!schema.get<bool>());
     if (!schema.is_object()) throw document_.invalid_at(schema, "not", "expected a schema, found {}", describe(schema));
@@ -53,9 +66,9 @@ void SchemaCompiler::negate_keyword(const Json& schema, const std::string& keywo
     } else {
       types = type_named(schema, value);
     }
-    static constexpr std::pair<unsigned, const char*> kNames[] = {{kNull, "null"},           {kBoolean, "boolean"}, {kInteger, "integer"},
-                                                                  {kFractional, kFraction}, {kString, "string"},   {kArray, "array"},
-                                                                  {kObject, "object"}};
+    static constexpr std::pair<unsigned, const char*> kNames[] = {
+        {kNull, "null"},     {kBoolean, "boolean"}, {kInteger, "integer"}, {kFractional, kFraction},
+        {kString, "string"}, {kArray, "array"},     {kObject, "object"}};
     Json others = Json::array();
     for (const auto& [type, name] : kNames) {
       if ((types & type) == 0) others.push_back(name);
@@ -69,7 +82,8 @@ void SchemaCompiler::negate_keyword(const Json& schema, const std::string& keywo
   } else if (is(kNotEnum)) {
     any.push_back(Json{{"enum", value}});
   } else if (is("minimum") || is("maximum") || is("exclusiveMinimum") || is("exclusiveMaximum")) {
-    if (!value.is_number()) throw document_.unsupported_at(schema, keyword, "`not` over {} is not supported", describe(value));
+    if (!value.is_number())
+      throw document_.unsupported_at(schema, keyword, "`not` over {} is not supported", describe(value));
     if (is("minimum")) add("number", "exclusiveMaximum", value);
     if (is("maximum")) add("number", "exclusiveMinimum", value);
     if (is("exclusiveMinimum")) add("number", "maximum", value);
@@ -94,7 +108,8 @@ void SchemaCompiler::negate_keyword(const Json& schema, const std::string& keywo
       any.push_back(absent);
     }
   } else if (is("properties")) {
-    if (!value.is_object()) throw document_.invalid_at(schema, keyword, "expected an object, found {}", describe(value));
+    if (!value.is_object())
+      throw document_.invalid_at(schema, keyword, "expected an object, found {}", describe(value));
     for (const auto& [name, part] : value.items()) {
       Json other = {{"type", "object"}, {"required", Json::array({name})}};
       other["properties"][name] = Json{{"not", document_.same(document_.at(value, name))}};
@@ -106,8 +121,6 @@ void SchemaCompiler::negate_keyword(const Json& schema, const std::string& keywo
     any.push_back(Json{{"allOf", parts()}});
   } else if (is("not")) {
     any.push_back(document_.same(value));
-  } else if (is(kSame)) {
-    any.push_back(Json{{"not", document_.same(document_.same_of(value))}});
   } else if (std::ranges::any_of(kNotNegated, is)) {
     throw document_.unsupported_at(schema, keyword, "`not` over this keyword is not supported");
   }

@@ -59,7 +59,8 @@ class Numbers {
     } else if (!value.is_zero()) {
       after = std::string(static_cast<size_t>(-value.point), '0') + value.digits;
     }
-    return s.any_of({s.concat(whole_over(before), fraction), s.concat(s.literal(before), fraction_from(after, strict))});
+    return s.any_of(
+        {s.concat(whole_over(before), fraction), s.concat(s.literal(before), fraction_from(after, strict))});
   }
 
   RegexId scientific_from(const Decimal& value, bool strict) {
@@ -67,8 +68,9 @@ class Numbers {
     Decimal front = value;  // 1 <= front < 10
     front.point = 1;
     const RegexId same = s.all_of({mantissa, plain_from(front, strict)});
-    return s.any_of({s.concat({mantissa, e, exponent_from(std::min(value.point, 400))}),
-                     s.concat({same, e, s.all_of({exponent_from(value.point - 1), s.negate(exponent_from(value.point))})})});
+    return s.any_of(
+        {s.concat({mantissa, e, exponent_from(std::min(value.point, 400))}),
+         s.concat({same, e, s.all_of({exponent_from(value.point - 1), s.negate(exponent_from(value.point))})})});
   }
 
   RegexId from(const Decimal& value, bool strict) {
@@ -181,8 +183,7 @@ RegexId integer_syntax(RegexStore& store) {
   const RegexId plain = store.concat(n.whole, store.optional(store.literal(".0")));
   // A fraction of at most 16 digits, as doubles have it, is gone from 10^16 on.
   const RegexId short_fraction = store.concat(store.literal("."), store.repeat(n.digit, 1, 16));
-  const RegexId large =
-      store.concat({store.range('1', '9'), store.optional(short_fraction), n.e, n.exponent_from(16)});
+  const RegexId large = store.concat({store.range('1', '9'), store.optional(short_fraction), n.e, n.exponent_from(16)});
   const RegexId round = store.concat({store.range('1', '9'), n.e, n.exponent_from(0)});
   return store.concat(store.optional(store.literal("-")), store.any_of({plain, large, round}));
 }
@@ -190,17 +191,20 @@ RegexId integer_syntax(RegexStore& store) {
 std::optional<RegexId> multiple_of(RegexStore& store, const Decimal& divisor) {
   const int decimals = std::max(0, static_cast<int>(divisor.digits.size()) - divisor.point);
   std::string scaled = divisor.digits;
-  if (divisor.point > static_cast<int>(scaled.size())) scaled.resize(static_cast<size_t>(std::min(divisor.point, 64)), '0');
+  if (divisor.point > static_cast<int>(scaled.size()))
+    scaled.resize(static_cast<size_t>(std::min(divisor.point, 64)), '0');
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(scaled.data(), scaled.data() + scaled.size(), value);
-  if (error != std::errc() || value == 0 || decimals > 400) return std::nullopt;
+  constexpr uint32_t kMost = 100'000;  // an automaton's states
+  if (error != std::errc() || value == 0 || value > kMost || decimals > 20) return std::nullopt;
   Numbers n(store);
   return store.concat(store.optional(store.literal("-")),
                       store.all_of({n.plain, store.multiple(value, static_cast<uint32_t>(decimals))}));
 }
 
 RegexId number_literal(RegexStore& store, const Decimal& value) {
-  if (value.is_zero()) return store.concat({store.optional(store.literal("-")), store.literal("0"), store.optional(store.literal(".0"))});
+  if (value.is_zero())
+    return store.concat({store.optional(store.literal("-")), store.literal("0"), store.optional(store.literal(".0"))});
   const std::string sign = value.negative ? "-" : "";
   const std::string front = value.digits.substr(0, 1) + (value.digits.size() > 1 ? "." + value.digits.substr(1) : "");
   const int exponent = value.point - 1;

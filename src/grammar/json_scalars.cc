@@ -11,13 +11,13 @@ namespace quire::grammar {
 
 unsigned SchemaCompiler::type_named(const Json& schema, const Json& name) {
   static constexpr std::pair<const char*, unsigned> kTypes[] = {
-      {"null", kNull},     {"boolean", kBoolean},       {"integer", kInteger}, {"number", kInteger | kFractional},
-      {"string", kString}, {"array", kArray}, {"object", kObject},   {kFraction, kFractional}};
+      {"null", kNull},     {"boolean", kBoolean}, {"integer", kInteger}, {"number", kInteger | kFractional},
+      {"string", kString}, {"array", kArray},     {"object", kObject},   {kFraction, kFractional}};
   for (const auto& [type, bits] : kTypes) {
     if (name.is_string() && name == type) return bits;
   }
-  throw document_.invalid_at(schema, "type", "{} is not a type; use null, boolean, integer, number, string, array or object",
-                             describe(name));
+  throw document_.invalid_at(
+      schema, "type", "{} is not a type; use null, boolean, integer, number, string, array or object", describe(name));
 }
 
 unsigned SchemaCompiler::types_of(const Bases& bases) {
@@ -42,7 +42,9 @@ RegexId SchemaCompiler::scalars(const Bases& bases, unsigned types) {
   };
   std::optional<Json> allowed;
   Json excluded = Json::array();
-  const auto has = [](const Json& values, const Json& value) { return std::ranges::find(values, value) != values.end(); };
+  const auto has = [](const Json& values, const Json& value) {
+    return std::ranges::find(values, value) != values.end();
+  };
   for (const Json* base : bases) {
     for (const char* keyword : {"enum", "const"}) {
       if (!base->contains(keyword)) continue;
@@ -103,7 +105,8 @@ RegexId SchemaCompiler::scalars(const Bases& bases, unsigned types) {
     both.push_back(s_.negate(s_.any_of(std::move(not_numbers))));
     number = s_.all_of(std::move(both));
   }
-  if (!not_strings.empty() && content != kNothing) content = s_.all_of({content, s_.negate(s_.any_of(std::move(not_strings)))});
+  if (!not_strings.empty() && content != kNothing)
+    content = s_.all_of({content, s_.negate(s_.any_of(std::move(not_strings)))});
   if ((types & kNull) != 0 && !has(excluded, nullptr)) made.push_back(s_.literal("null"));
   if ((types & kBoolean) != 0 && !has(excluded, true)) made.push_back(s_.literal("true"));
   if ((types & kBoolean) != 0 && !has(excluded, false)) made.push_back(s_.literal("false"));
@@ -141,23 +144,27 @@ RegexId SchemaCompiler::numbers(const Bases& bases, unsigned types, bool& constr
     }
     if (const Json* divisor = number("multipleOf")) {
       const Decimal value = Decimal::of(*divisor);
-      if (value.negative || value.is_zero()) throw document_.invalid_at(*base, "multipleOf", "must be above 0, not {}", describe(*divisor));
+      if (value.negative || value.is_zero())
+        throw document_.invalid_at(*base, "multipleOf", "must be above 0, not {}", describe(*divisor));
       const std::optional<RegexId> multiple = multiple_of(s_, value);
       if (!multiple) throw document_.unsupported_at(*base, "multipleOf", "{} has too many digits", describe(*divisor));
       all.push_back(*multiple);
     }
   }
-  constrained = !at_least.empty() || !at_most.empty() || !all.empty() || (types & kFractional) == 0 || (types & kInteger) == 0;
+  constrained =
+      !at_least.empty() || !at_most.empty() || !all.empty() || (types & kFractional) == 0 || (types & kInteger) == 0;
   const bool bounded = !at_least.empty() || !at_most.empty();
-  if (bounded || (types & (kInteger | kFractional)) == (kInteger | kFractional)) all.push_back(number_between(s_, at_least, at_most));
+  if (bounded || (types & (kInteger | kFractional)) == (kInteger | kFractional))
+    all.push_back(number_between(s_, at_least, at_most));
   if ((types & kFractional) == 0) all.push_back(integer_syntax(s_));
   if ((types & kInteger) == 0) {
     const RegexId digits = s_.repeat(s_.range('0', '9'), 0, kUnbounded), sign = s_.optional(s_.literal("-"));
     const RegexId whole = s_.any_of({s_.literal("0"), s_.concat(s_.range('1', '9'), digits)});
     const RegexId some = s_.concat({s_.literal("."), digits, s_.range('1', '9'), digits});
-    const RegexId small = s_.concat({s_.range('1', '9'), s_.optional(s_.concat({s_.literal("."), s_.range('0', '9'), digits})),
-                                     s_.any_of({s_.literal("e-"), s_.literal("E-")}),
-                                     s_.optional(s_.literal("0")), s_.range('1', '9'), s_.repeat(s_.range('0', '9'), 0, 2)});
+    const RegexId small =
+        s_.concat({s_.range('1', '9'), s_.optional(s_.concat({s_.literal("."), s_.range('0', '9'), digits})),
+                   s_.any_of({s_.literal("e-"), s_.literal("E-")}), s_.optional(s_.literal("0")), s_.range('1', '9'),
+                   s_.repeat(s_.range('0', '9'), 0, 2)});
     all.push_back(s_.concat(sign, s_.any_of({s_.concat(whole, some), small})));
   }
   return s_.all_of(std::move(all));
@@ -198,7 +205,8 @@ RegexId SchemaCompiler::string_content(const Bases& bases, bool& constrained) {
     const auto string = [&](const char* keyword) -> const std::string* {
       const Json* value = find(*base, keyword);
       if (value == nullptr) return nullptr;
-      if (!value->is_string()) throw document_.invalid_at(*base, keyword, "expected a string, found {}", describe(*value));
+      if (!value->is_string())
+        throw document_.invalid_at(*base, keyword, "expected a string, found {}", describe(*value));
       return &value->get_ref<const std::string&>();
     };
     if (const std::string* pattern = string("pattern")) all.push_back(pattern_regex(*base, "pattern", *pattern));
@@ -207,10 +215,8 @@ RegexId SchemaCompiler::string_content(const Bases& bases, bool& constrained) {
       all.push_back(s_.negate(pattern_regex(*base, "pattern", *pattern)));
     }
     if (const std::string* format = string("format")) {
-      const Json* type = find(*base, "type");
-      const bool of_strings = type != nullptr && (*type == "string" || (type->is_array() && std::ranges::find(*type, "string") != type->end()));
-      if (!of_strings)
-        throw document_.unsupported_at(*base, "format", "is enforced only where the same schema says \"type\": \"string\"");
+      if (std::ranges::none_of(bases, [](const Json* other) { return other->contains("type"); }))
+        throw document_.unsupported_at(*base, "format", "is enforced only next to \"type\": \"string\"");
       const std::string expression = format_pattern(*format);
       if (expression.empty()) throw document_.unsupported_at(*base, "format", "{} is not supported", quote(*format));
       const std::string where = fmt::format("schema: format at {}", document_.where(*base));
@@ -220,7 +226,8 @@ RegexId SchemaCompiler::string_content(const Bases& bases, bool& constrained) {
   const Counts counts = counts_of(bases, "minLength", "maxLength");
   constrained = !all.empty() || counts.least > 0 || counts.most != kUnbounded;
   if (counts.least > counts.most) return kNothing;
-  if (all.empty() || counts.least > 0 || counts.most != kUnbounded) all.push_back(s_.repeat(character_, counts.least, counts.most));
+  if (all.empty() || counts.least > 0 || counts.most != kUnbounded)
+    all.push_back(s_.repeat(character_, counts.least, counts.most));
   return s_.all_of(std::move(all));
 }
 

@@ -12,17 +12,47 @@ namespace {
 constexpr int kDeepestRecursion = 40;  // of compile(); deeper sets wait
 
 // Keywords that are not honoured. Those in neither table are annotations, as the standard has it for unknown ones.
-constexpr const char* kRefused[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef",
-                                    "minContains",      "maxContains"};
+constexpr const char* kRefused[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
+                                    "$recursiveRef",    "minContains",           "maxContains"};
 // Keywords of build_bases.
-constexpr const char* kConstraints[] = {
-    "type",          "enum",          "const",       "minimum",       "maximum",         "exclusiveMinimum",
-    "exclusiveMaximum", "multipleOf", "minLength",   "maxLength",     "pattern",         "format",
-    "items",         "prefixItems",   "additionalItems", "minItems",  "maxItems",        "uniqueItems",
-    "contains",      "properties",    "required",    "additionalProperties", "patternProperties", "propertyNames",
-    "minProperties", "maxProperties", kNotEnum,      kNotPattern};
+constexpr const char* kConstraints[] = {"type",
+                                        "enum",
+                                        "const",
+                                        "minimum",
+                                        "maximum",
+                                        "exclusiveMinimum",
+                                        "exclusiveMaximum",
+                                        "multipleOf",
+                                        "minLength",
+                                        "maxLength",
+                                        "pattern",
+                                        "format",
+                                        "items",
+                                        "prefixItems",
+                                        "additionalItems",
+                                        "minItems",
+                                        "maxItems",
+                                        "uniqueItems",
+                                        "contains",
+                                        "properties",
+                                        "required",
+                                        "additionalProperties",
+                                        "patternProperties",
+                                        "propertyNames",
+                                        "minProperties",
+                                        "maxProperties",
+                                        kNotEnum,
+                                        kNotPattern};
 
-enum Purpose : int { kNegation, kExactly, kConditional, kOnlyText, kDependency = 100, kAlternatives = 1000, kWithNot = 2000 };
+enum Purpose : int {
+  kNegation,
+  kExactly,
+  kConditional,
+  kOnlyText,
+  kDependency = 100,
+  kAlternatives = 1000,
+  kWithNot = 2000
+};
 
 }  // namespace
 
@@ -33,9 +63,9 @@ SchemaCompiler::SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const 
       limits_(limits),
       document_(schema, limits),
       // One blank, or a line end with the next line's indentation: enough for every usual layout, and no run without end.
-      space_(s_.optional(s_.any_of(
-          {s_.literal(" "), s_.concat({s_.optional(s_.literal("\r")), s_.literal("\n"),
-                                       s_.repeat(s_.any_of({s_.literal(" "), s_.literal("\t")}), 0, 40)})}))),
+      space_(s_.optional(
+          s_.any_of({s_.literal(" "), s_.concat({s_.optional(s_.literal("\r")), s_.literal("\n"),
+                                                 s_.repeat(s_.any_of({s_.literal(" "), s_.literal("\t")}), 0, 40)})}))),
       character_(encoder.any(Encoding::kJson)),
       text_(s_.repeat(character_, 0, kUnbounded)) {}
 
@@ -136,9 +166,10 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
     const Json* values = find(schema, keyword);
     if (values == nullptr) continue;
     const bool is_enum = std::string_view(keyword) == "enum";
-    if (is_enum && (!values->is_array() || values->empty()))
-      throw document_.invalid_at(schema, keyword, "expected a non-empty array, found {}", describe(*values));
-    if (is_enum ? std::ranges::any_of(*values, [](const Json& v) { return v.is_structured(); }) : values->is_structured()) {
+    if (is_enum && !values->is_array())
+      throw document_.invalid_at(schema, keyword, "expected an array, found {}", describe(*values));
+    if (is_enum ? std::ranges::any_of(*values, [](const Json& v) { return v.is_structured(); })
+                : values->is_structured()) {
       only_scalars = false;
       whole(alternatives_of_values(schema, keyword));
     }
@@ -236,7 +267,7 @@ const Json& SchemaCompiler::exactly(const Json& value) {
       made = {{"type", "array"}, {"minItems", value.size()}, {"maxItems", value.size()}};
       for (const Json& element : value) made["prefixItems"].push_back(Json{{"const", element}});
     } else {
-      made = {{"type", "object"}, {"additionalProperties", false}};
+      made = {{"type", "object"}, {"additionalProperties", false}, {kAnyOrder, true}};
       made["required"] = Json::array();
       for (const auto& [name, element] : value.items()) {
         made["properties"][name] = Json{{"const", element}};
@@ -308,7 +339,8 @@ NodeId SchemaCompiler::build_one_of(const Set& rest, const Json& alternatives) {
 NodeId SchemaCompiler::build_bases(const Bases& bases) {
   const unsigned types = types_of(bases);
   std::vector<NodeId> made{regex(scalars(bases, types))};
-  const bool structured = std::ranges::none_of(bases, [](const Json* base) { return base->contains("enum") || base->contains("const"); });
+  const bool structured =
+      std::ranges::none_of(bases, [](const Json* base) { return base->contains("enum") || base->contains("const"); });
   if (structured && (types & kArray) != 0) made.push_back(arrays(bases));
   if (structured && (types & kObject) != 0) made.push_back(objects(bases));
   return parts_.nodes.choice(std::move(made));

@@ -19,7 +19,8 @@ const Mask& Automaton::mask(StateId state) {
 }
 
 void Automaton::allow(TokenId token) {
-  for (; token != kNoToken; token = vocabulary_->twin(token)) bits_[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
+  for (; token != kNoToken; token = vocabulary_->twin(token))
+    bits_[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
 }
 
 // What is in bits_, which is cleared.
@@ -52,7 +53,8 @@ uint32_t Automaton::make_mask(StateId state) {
     const Thread thread = threads_[from.threads + i];
     if (thread.symbol & kSpecialBit) continue;
     const StateId after = begin(thread.then);
-    const bool crosses = std::ranges::any_of(threads(after), [](const Thread& t) { return (t.symbol & kSpecialBit) == 0; });
+    const bool crosses =
+        std::ranges::any_of(threads(after), [](const Thread& t) { return (t.symbol & kSpecialBit) == 0; });
     parts.push_back({&lexeme_mask(thread.symbol, crosses), after});
   }
   for (const Part& part : parts) {

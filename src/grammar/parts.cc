@@ -106,17 +106,22 @@ NodeId GrammarParts::fused_repeat(NodeId body, uint32_t min, uint32_t max) {
 void GrammarParts::mark_productive() {
   for (NodeId id = 0; id < nodes.size(); ++id) {
     const Node& node = nodes[id];
-    nodes.set_productive(id, node.kind == NodeKind::kSpecial || (node.kind == NodeKind::kRegex && !regexes.is_empty(node.a)) ||
+    nodes.set_productive(id, node.kind == NodeKind::kSpecial ||
+                                 (node.kind == NodeKind::kRegex && !regexes.is_empty(node.a)) ||
                                  (node.kind == NodeKind::kRepeat && node.b == 0));
   }
   const auto follows = [&](const Node& node) {
     switch (node.kind) {
-      case NodeKind::kSequence: return nodes[node.a].productive && nodes[node.b].productive;
+      case NodeKind::kSequence:
+        return nodes[node.a].productive && nodes[node.b].productive;
       case NodeKind::kChoice:
         return std::ranges::any_of(nodes.choices(node), [&](NodeId part) { return nodes[part].productive; });
-      case NodeKind::kRule: return nodes[rules[node.a]].productive;
-      case NodeKind::kRepeat: return nodes[node.a].productive;
-      default: return false;
+      case NodeKind::kRule:
+        return nodes[rules[node.a]].productive;
+      case NodeKind::kRepeat:
+        return nodes[node.a].productive;
+      default:
+        return false;
     }
   };
   for (bool changed = true; changed;) {
@@ -144,12 +149,18 @@ void GrammarParts::check_left_recursion() const {
   std::vector<bool> nullable(n, false);
   const auto is_nullable = [&](const Node& node) -> bool {
     switch (node.kind) {
-      case NodeKind::kRegex: return regexes.nullable(node.a);
-      case NodeKind::kSpecial: return false;
-      case NodeKind::kSequence: return nullable[node.a] && nullable[node.b];
-      case NodeKind::kChoice: return std::ranges::any_of(nodes.choices(node), [&](NodeId p) { return nullable[p]; });
-      case NodeKind::kRule: return nullable[rules[node.a]];
-      case NodeKind::kRepeat: return node.b == 0 || nullable[node.a];
+      case NodeKind::kRegex:
+        return regexes.nullable(node.a);
+      case NodeKind::kSpecial:
+        return false;
+      case NodeKind::kSequence:
+        return nullable[node.a] && nullable[node.b];
+      case NodeKind::kChoice:
+        return std::ranges::any_of(nodes.choices(node), [&](NodeId p) { return nullable[p]; });
+      case NodeKind::kRule:
+        return nullable[rules[node.a]];
+      case NodeKind::kRepeat:
+        return node.b == 0 || nullable[node.a];
     }
     return false;
   };
@@ -175,9 +186,14 @@ void GrammarParts::check_left_recursion() const {
       case NodeKind::kChoice:
         for (const NodeId part : nodes.choices(node)) made.push_back({part, false});
         break;
-      case NodeKind::kRule: made.push_back({rules[node.a], false}); break;
-      case NodeKind::kRepeat: made.push_back({node.a, node.c > 1}); break;
-      default: break;
+      case NodeKind::kRule:
+        made.push_back({rules[node.a], false});
+        break;
+      case NodeKind::kRepeat:
+        made.push_back({node.a, node.c > 1});
+        break;
+      default:
+        break;
     }
     return made;
   };

@@ -57,7 +57,7 @@ class NodeStore {
 struct GrammarParts {
   RegexStore regexes;
   NodeStore nodes = {};
-  std::vector<NodeId> rules = {};           // the body of each
+  std::vector<NodeId> rules = {};            // the body of each
   std::vector<std::string> rule_names = {};  // for messages
   std::vector<std::string> specials = {};    // spellings
   NodeId root = 0;

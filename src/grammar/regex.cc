@@ -305,8 +305,10 @@ RegexId RegexStore::derive(RegexId regex, uint8_t byte_class) {
   };
   switch (node.kind) {
     case Kind::kNothing:
-    case Kind::kEmpty: return kNothing;
-    case Kind::kBytes: return sets_[node.a].has(first_member()) ? kEmpty : kNothing;
+    case Kind::kEmpty:
+      return kNothing;
+    case Kind::kBytes:
+      return sets_[node.a].has(first_member()) ? kEmpty : kNothing;
     case Kind::kConcat: {  // (h t)' = h' t, or t' if h matches the empty text; unrolled, as the chain may be long
       std::vector<RegexId> parts;
       RegexId at = regex;
@@ -332,7 +334,8 @@ RegexId RegexStore::derive(RegexId regex, uint8_t byte_class) {
       }
       return node.kind == Kind::kAny ? any_of(std::move(parts)) : all_of(std::move(parts));
     }
-    case Kind::kNot: return negate(cached_derivative(node.a, byte_class));
+    case Kind::kNot:
+      return negate(cached_derivative(node.a, byte_class));
     case Kind::kRepeat: {
       const RegexId rest = repeat(node.a, node.b == 0 ? 0 : node.b - 1, node.c == kUnbounded ? kUnbounded : node.c - 1);
       return concat(cached_derivative(node.a, byte_class), rest);
@@ -442,14 +445,29 @@ RegexId RegexStore::import(const RegexStore& other, RegexId regex, std::vector<R
     }
     switch (node.kind) {
       case Kind::kNothing:
-      case Kind::kEmpty: break;
-      case Kind::kBytes: memo[at] = bytes(other.sets_[node.a]); break;
-      case Kind::kConcat: memo[at] = concat(memo[node.a], memo[node.b]); break;
-      case Kind::kAny: memo[at] = any_of(std::move(parts)); break;
-      case Kind::kAll: memo[at] = all_of(std::move(parts)); break;
-      case Kind::kNot: memo[at] = negate(memo[node.a]); break;
-      case Kind::kRepeat: memo[at] = repeat(memo[node.a], node.b, node.c); break;
-      case Kind::kMultiple: memo[at] = multiple(node.a, node.c / 2, node.b, node.c % 2 != 0); break;
+      case Kind::kEmpty:
+        break;
+      case Kind::kBytes:
+        memo[at] = bytes(other.sets_[node.a]);
+        break;
+      case Kind::kConcat:
+        memo[at] = concat(memo[node.a], memo[node.b]);
+        break;
+      case Kind::kAny:
+        memo[at] = any_of(std::move(parts));
+        break;
+      case Kind::kAll:
+        memo[at] = all_of(std::move(parts));
+        break;
+      case Kind::kNot:
+        memo[at] = negate(memo[node.a]);
+        break;
+      case Kind::kRepeat:
+        memo[at] = repeat(memo[node.a], node.b, node.c);
+        break;
+      case Kind::kMultiple:
+        memo[at] = multiple(node.a, node.c / 2, node.b, node.c % 2 != 0);
+        break;
     }
   }
   return memo[regex];

@@ -79,9 +79,9 @@ class RegexStore {
     Kind kind;
     bool nullable = false;
     bool complex = false;  // has parts whose emptiness must be searched for
-    uint32_t a = 0;        // kBytes: set; kConcat: head; kAny, kAll: first argument; kNot, kRepeat: body; kMultiple: divisor
-    uint32_t b = 0;        // kConcat: tail; kAny, kAll: number of arguments; kRepeat: min; kMultiple: rest
-    uint32_t c = 0;        // kRepeat: max; kMultiple: decimals * 2 + in_fraction
+    uint32_t a = 0;  // kBytes: set; kConcat: head; kAny, kAll: first argument; kNot, kRepeat: body; kMultiple: divisor
+    uint32_t b = 0;  // kConcat: tail; kAny, kAll: number of arguments; kRepeat: min; kMultiple: rest
+    uint32_t c = 0;  // kRepeat: max; kMultiple: decimals * 2 + in_fraction
   };
   enum class Search : uint8_t { kUnknown, kSome, kNone };
 

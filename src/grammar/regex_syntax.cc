@@ -31,10 +31,13 @@ std::optional<CharSet> property_class(std::string_view name) {
     std::string_view name, long_name;
     bool (*has)(char32_t);
   };
-  static constexpr Property kProperties[] = {
-      {"L", "Letter", is_letter},        {"Lu", "Uppercase_Letter", is_upper}, {"Ll", "Lowercase_Letter", is_lower},
-      {"Nd", "Decimal_Number", is_digit}, {"N", "Number", is_numeric},          {"M", "Mark", is_mark},
-      {"White_Space", "space", is_white_space}};
+  static constexpr Property kProperties[] = {{"L", "Letter", is_letter},
+                                             {"Lu", "Uppercase_Letter", is_upper},
+                                             {"Ll", "Lowercase_Letter", is_lower},
+                                             {"Nd", "Decimal_Number", is_digit},
+                                             {"N", "Number", is_numeric},
+                                             {"M", "Mark", is_mark},
+                                             {"White_Space", "space", is_white_space}};
   const auto found = std::ranges::find_if(kProperties, [&](const Property& p) {
     return name == p.name || name == p.long_name || (name == "digit" && p.name == "Nd");
   });
@@ -172,16 +175,25 @@ class Parser {
   Node atom() {
     const char32_t c = next();
     switch (c) {
-      case '.': return set_node(CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement());
-      case '^': return {.kind = Node::Kind::kStart, .zero_width = true};
-      case '$': return {.kind = Node::Kind::kEnd, .zero_width = true};
-      case '(': return group();
-      case '[': return set_node(char_class());
-      case '\\': return set_node(escape(false));
+      case '.':
+        return set_node(CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement());
+      case '^':
+        return {.kind = Node::Kind::kStart, .zero_width = true};
+      case '$':
+        return {.kind = Node::Kind::kEnd, .zero_width = true};
+      case '(':
+        return group();
+      case '[':
+        return set_node(char_class());
+      case '\\':
+        return set_node(escape(false));
       case '*':
       case '+':
-      case '?': --at_; fail("nothing to repeat");
-      default: return set_node({{c, c}});
+      case '?':
+        --at_;
+        fail("nothing to repeat");
+      default:
+        return set_node({{c, c}});
     }
   }
 
@@ -276,13 +288,20 @@ class Parser {
     }
     const auto one = [](char32_t character) { return CharSet{{character, character}}; };
     switch (c) {
-      case 't': return one('\t');
-      case 'n': return one('\n');
-      case 'r': return one('\r');
-      case 'f': return one('\f');
-      case 'v': return one('\v');
-      case 'x': return one(hex(2));
-      case 'u': return one(unicode_escape());
+      case 't':
+        return one('\t');
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case 'x':
+        return one(hex(2));
+      case 'u':
+        return one(unicode_escape());
       case 'c': {
         const char32_t letter = next();
         if (!is_ascii_letter(letter)) fail("\\c needs a letter");
@@ -291,7 +310,8 @@ class Parser {
       case 'b':
         if (in_class) return one('\b');
         [[fallthrough]];
-      case 'B': refuse("word boundaries are not supported");
+      case 'B':
+        refuse("word boundaries are not supported");
       case 'p':
       case 'P': {
         if (!take("{")) fail("expected \\p{{NAME}}");
@@ -303,7 +323,8 @@ class Parser {
         at_ = end + 1;
         return c == 'p' ? *set : set->complement();
       }
-      default: break;
+      default:
+        break;
     }
     if (c == '0' && (at_end() || text_[at_] < '0' || text_[at_] > '9')) return one(0);
     if (c >= '0' && c <= '9') refuse("back references and octal escapes are not supported");
@@ -332,7 +353,8 @@ class Converter {
   RegexId convert(const Node& node, RegexId after, AtStart start) {
     if (!node.zero_width && after != kEmpty) return store_.concat(convert(node, kEmpty, start), after);
     switch (node.kind) {
-      case Node::Kind::kSet: return store_.concat(encoder_.one_of(node.set, encoding_), after);
+      case Node::Kind::kSet:
+        return store_.concat(encoder_.one_of(node.set, encoding_), after);
       case Node::Kind::kSequence: {
         std::vector<AtStart> starts;
         for (const Node& part : node.parts) {
@@ -349,16 +371,20 @@ class Converter {
       }
       case Node::Kind::kRepeat: {
         const Node& body = node.parts[0];
-        if (!node.zero_width) return store_.concat(store_.repeat(convert(body, kEmpty, start), node.min, node.max), after);
+        if (!node.zero_width)
+          return store_.concat(store_.repeat(convert(body, kEmpty, start), node.min, node.max), after);
         if (node.max == 0) return after;
         const RegexId once = convert(body, after, start);
         return node.min == 0 ? store_.any_of({once, after}) : once;
       }
       case Node::Kind::kStart:
-        if (start == AtStart::kMaybe) throw unsupported("{}: '^' after a part that may be empty is not supported", where_);
+        if (start == AtStart::kMaybe)
+          throw unsupported("{}: '^' after a part that may be empty is not supported", where_);
         return start == AtStart::kYes ? after : kNothing;
-      case Node::Kind::kEnd: return store_.nullable(after) ? kEmpty : kNothing;
-      case Node::Kind::kAhead: return store_.all_of({convert(node.parts[0], any_text(), start), after});
+      case Node::Kind::kEnd:
+        return store_.nullable(after) ? kEmpty : kNothing;
+      case Node::Kind::kAhead:
+        return store_.all_of({convert(node.parts[0], any_text(), start), after});
       case Node::Kind::kNotAhead:
         return store_.all_of({store_.negate(convert(node.parts[0], any_text(), start)), after});
     }
@@ -376,11 +402,16 @@ class Converter {
   }
   static bool may_be_empty(const Node& node) {
     switch (node.kind) {
-      case Node::Kind::kSet: return false;
-      case Node::Kind::kSequence: return std::ranges::all_of(node.parts, may_be_empty);
-      case Node::Kind::kChoice: return std::ranges::any_of(node.parts, may_be_empty);
-      case Node::Kind::kRepeat: return node.min == 0 || may_be_empty(node.parts[0]);
-      default: return true;
+      case Node::Kind::kSet:
+        return false;
+      case Node::Kind::kSequence:
+        return std::ranges::all_of(node.parts, may_be_empty);
+      case Node::Kind::kChoice:
+        return std::ranges::any_of(node.parts, may_be_empty);
+      case Node::Kind::kRepeat:
+        return node.min == 0 || may_be_empty(node.parts[0]);
+      default:
+        return true;
     }
   }
 
@@ -396,15 +427,20 @@ CharSet shorthand_class(char letter) {
   CharSet set;
   switch (letter) {
     case 'd':
-    case 'D': set = {{'0', '9'}}; break;
+    case 'D':
+      set = {{'0', '9'}};
+      break;
     case 'w':
-    case 'W': set = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; break;
+    case 'W':
+      set = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+      break;
     case 's':
     case 'S':
-      set = {{9, 13},         {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+      set = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
              {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
       break;
-    default: return set;
+    default:
+      return set;
   }
   return letter < 'a' ? set.complement() : set;
 }
@@ -417,8 +453,8 @@ RegexId parse_regex(std::string_view pattern, Anchoring anchoring, Encoding enco
   const RegexId any = converter.any_text();
   if (!root.zero_width) return store.concat(any, converter.convert(root, any, AtStart::kNo));
   const RegexId some = store.repeat(encoder.any(encoding), 1, kUnbounded);
-  return store.any_of({converter.convert(root, any, AtStart::kYes),
-                       store.concat(some, converter.convert(root, any, AtStart::kNo))});
+  return store.any_of(
+      {converter.convert(root, any, AtStart::kYes), store.concat(some, converter.convert(root, any, AtStart::kNo))});
 }
 
 }  // namespace quire::grammar

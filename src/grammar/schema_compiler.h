@@ -35,7 +35,15 @@ class SchemaCompiler {
     bool done = false;
   };
   // Types of values, as bits.
-  enum Type : unsigned { kNull = 1, kBoolean = 2, kInteger = 4, kFractional = 8, kString = 16, kArray = 32, kObject = 64 };
+  enum Type : unsigned {
+    kNull = 1,
+    kBoolean = 2,
+    kInteger = 4,
+    kFractional = 8,
+    kString = 16,
+    kArray = 32,
+    kObject = 64
+  };
 
   // json_schema.cc: sets
   NodeId compile(const Set& set);
@@ -70,8 +78,10 @@ class SchemaCompiler {
   // json_containers.cc
   NodeId arrays(const Bases& bases);
   struct Member {
-    NodeId node;
-    bool required;
+    NodeId node = 0;
+    bool required = false;
+    size_t chain = 0;
+    size_t listed = 0;  // its place in `required`
   };
   NodeId objects(const Bases& bases);
   std::vector<Member> declared_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed,

@@ -65,8 +65,7 @@ SchemaDocument::SchemaDocument(const Json& root, const Limits& limits) : root_(r
 }
 
 void SchemaDocument::measure(const Json& value, int depth, size_t& bytes, bool is_root) {
-  if (depth > limits_.depth)
-    throw no_resource("the schema is nested deeper than {} levels", limits_.depth);
+  if (depth > limits_.depth) throw no_resource("the schema is nested deeper than {} levels", limits_.depth);
   bytes += value.is_string() ? value.get_ref<const std::string&>().size() + 2 : 4;
   if (bytes > limits_.bytes) throw no_resource("the schema is larger than {} bytes", limits_.bytes);
   if (value.is_object()) {

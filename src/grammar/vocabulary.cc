@@ -29,7 +29,8 @@ Trie make_trie(const std::vector<std::string>& bytes, std::span<const TokenId> i
   for (const TokenId id : ids) {
     const std::string& text = bytes[static_cast<size_t>(id)];
     size_t same = 0;
-    while (same < path.size() && same < text.size() && trie[path[same]].byte == static_cast<uint8_t>(text[same])) ++same;
+    while (same < path.size() && same < text.size() && trie[path[same]].byte == static_cast<uint8_t>(text[same]))
+      ++same;
     close(same);
     for (; same < text.size(); ++same) {
       path.push_back(static_cast<uint32_t>(trie.size()));
@@ -86,7 +87,8 @@ std::shared_ptr<const Vocabulary> Vocabulary::build(std::span<const std::string_
   }
   // Each slice costs a trie. Shorter slices would save little: their walk ends after a few characters anyway.
   for (const size_t limit : {size_t{4}, size_t{8}, size_t{16}, most}) {
-    if (limit > most || most == 0 || (limit == most && !made->slices_.empty() && made->slices_.back().max_characters == most))
+    if (limit > most || most == 0 ||
+        (limit == most && !made->slices_.empty() && made->slices_.back().max_characters == most))
       continue;
     Slice slice{.max_characters = limit, .mask = std::vector<uint32_t>(made->mask_words()), .others = {}};
     std::vector<TokenId> others;

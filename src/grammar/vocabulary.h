@@ -38,7 +38,7 @@ class Vocabulary {
   // For tests and checks without a model: 256 tokens of one byte, and one end token with id 256.
   static std::shared_ptr<const Vocabulary> of_bytes();
 
-  size_t size() const { return bytes_.size(); }            // ids are 0 … size()-1
+  size_t size() const { return bytes_.size(); }             // ids are 0 … size()-1
   size_t mask_words() const { return (size() + 31) / 32; }  // of a mask
   std::string_view bytes(TokenId id) const { return bytes_[static_cast<size_t>(id)]; }
   std::span<const TokenId> end_tokens() const { return end_; }
