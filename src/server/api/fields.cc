@@ -4,6 +4,7 @@
 
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
+#include "server/api/tools.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/messages.h"
 #include "server/endpoints/responses.h"
@@ -163,6 +164,23 @@ constexpr ApiField kFields[] = {
     {"output_config", kMessageInput, read_output_config, 0, 0,
      R"({"type": "object", "properties": {"effort": {"type": ["string", "null"]}, "format": {"type": "null"}}})",
      "effort is the variable reasoning_effort of the chat template"},
+    {"tools", kChat | kTokenize, read_tools, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Tool") "}"},
+    {"tools", kResponse, read_response_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("ResponseTool") "}"},
+    {"tools", kMessageInput, read_message_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("MessageTool") "}"},
+    {"functions", kChat, read_functions, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Function") "}",
+     "deprecated: tools"},
+    {"tool_choice", kChat | kResponse, read_tool_choice, 0, 0, REF("ToolChoice")},
+    {"tool_choice", kMessageInput, read_message_tool_choice, 0, 0,
+     R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["auto", "none"]},
+         "disable_parallel_tool_use": {"type": ["boolean", "null"]}}})",
+     "none: the model is not told of the tools"},
+    {"function_call", kChat, read_function_call, 0, 0, R"({"enum": ["auto", "none"]})", "deprecated: tool_choice"},
+    {"parallel_tool_calls", kChat | kResponse, read_parallel_tool_calls, 0, 0, kSwitch,
+     "false: only the first call is answered"},
+    {"include_reasoning", kChat | kResponse, &ApiRequest::include_reasoning, 0, 0, {}, "false: reasoning is left out"},
+    {"enable_thinking", kChat | kResponse, read_enable_thinking, 0, 0, kSwitch, "a variable for the chat template"},
     {"documents", kChat, read_documents, 0, 0, R"({"type": "array", "maxItems": 1024, "items": {"type": "object"}})",
      "for the chat template"},
     {"priority",
@@ -182,14 +200,13 @@ constexpr ApiField kFields[] = {
 #undef REF
 
 constexpr std::string_view kOwnTemplate = "start the server with --chat-template FILE";
-constexpr std::string_view kTools = "tool calls are not supported yet",
-                           kStructured = "structured output is not supported yet",
+constexpr std::string_view kTools = "use /v1/chat/completions", kStructured = "structured output is not supported yet",
                            kNotStored = "nothing is stored; send the whole conversation as input";
 constexpr RefusedField kRefused[] = {
-    {"tools", kGenerate | kTokenize | kCountTokens, "[[]]", kTools},
-    {"tool_choice", kGenerate | kCountTokens, R"(["none", {"type": "none"}])", kTools},
-    {"functions", kGenerate, "[[]]", kTools},
-    {"function_call", kGenerate, R"(["none"])", kTools},
+    {"tools", kCompletion, "[[]]", kTools},
+    {"tool_choice", kCompletion, R"(["none"])", kTools},
+    {"functions", kCompletion, "[[]]", kTools},
+    {"function_call", kCompletion, R"(["none"])", kTools},
     {"response_format", kGenerate, R"([{"type": "text"}])", kStructured},
     {"structured_outputs", kGenerate, "[{}]", kStructured},
     {"guided_json", kGenerate, "[]", kStructured},
