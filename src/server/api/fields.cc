@@ -5,6 +5,7 @@
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
 #include "server/api/structured_output.h"
+#include "server/api/tools.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/messages.h"
 #include "server/endpoints/responses.h"
@@ -188,6 +189,23 @@ constexpr ApiField kFields[] = {
     {"output_format", kMessage, read_output_format, 0, 0,
      R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_schema"]}, "schema": {}}})",
      "what the answer matches"},
+    {"tools", kChat | kTokenize, read_tools, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Tool") "}"},
+    {"tools", kResponse, read_response_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("ResponseTool") "}"},
+    {"tools", kMessageInput, read_message_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("MessageTool") "}"},
+    {"functions", kChat, read_functions, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Function") "}",
+     "deprecated: tools"},
+    {"tool_choice", kChat | kResponse, read_tool_choice, 0, 0, REF("ToolChoice")},
+    {"tool_choice", kMessageInput, read_message_tool_choice, 0, 0,
+     R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["auto", "none"]},
+         "disable_parallel_tool_use": {"type": ["boolean", "null"]}}})",
+     "none: the model is not told of the tools"},
+    {"function_call", kChat, read_function_call, 0, 0, R"({"enum": ["auto", "none"]})", "deprecated: tool_choice"},
+    {"parallel_tool_calls", kChat | kResponse, read_parallel_tool_calls, 0, 0, kSwitch,
+     "false: only the first call is answered"},
+    {"include_reasoning", kChat | kResponse, &ApiRequest::include_reasoning, 0, 0, {}, "false: reasoning is left out"},
+    {"enable_thinking", kChat | kResponse, read_enable_thinking, 0, 0, kSwitch, "a variable for the chat template"},
     {"documents", kChat, read_documents, 0, 0, R"({"type": "array", "maxItems": 1024, "items": {"type": "object"}})",
      "for the chat template"},
     {"priority",
@@ -207,13 +225,13 @@ constexpr ApiField kFields[] = {
 #undef REF
 
 constexpr std::string_view kOwnTemplate = "start the server with --chat-template FILE";
-constexpr std::string_view kTools = "tool calls are not supported yet",
+constexpr std::string_view kTools = "use /v1/chat/completions",
                            kNotStored = "nothing is stored; send the whole conversation as input";
 constexpr RefusedField kRefused[] = {
-    {"tools", kGenerate | kTokenize | kCountTokens, "[[]]", kTools},
-    {"tool_choice", kGenerate | kCountTokens, R"(["none", {"type": "none"}])", kTools},
-    {"functions", kGenerate, "[[]]", kTools},
-    {"function_call", kGenerate, R"(["none"])", kTools},
+    {"tools", kCompletion, "[[]]", kTools},
+    {"tool_choice", kCompletion, R"(["none"])", kTools},
+    {"functions", kCompletion, "[[]]", kTools},
+    {"function_call", kCompletion, R"(["none"])", kTools},
     {"response_format", kResponse | kMessage, R"([{"type": "text"}])",
      "use text.format in responses, output_format in messages"},
     {"guided_whitespace_pattern", kGenerate, "[]", "white space between JSON tokens is fixed"},

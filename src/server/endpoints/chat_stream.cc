@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "server/api/logprobs.h"
@@ -13,6 +15,7 @@ class ChatStream final : public Answer {
       : head_(std::move(head)),
         token_bytes_(std::move(token_bytes)),
         choices_(static_cast<size_t>(head_.choices())),
+        reader_(head_.reading, head_.choices()),
         usage_(head_.choices()) {
     const Json start = {{"id", head_.id},
                         {"object", head_.request.api == Api::kChat ? "chat.completion.chunk" : "text_completion"},
@@ -22,7 +25,7 @@ class ChatStream final : public Answer {
     prefix_.back() = ',';  // each event continues the object
   }
 
-  // Appends at most three events: the role or the echo, the text, the finish.
+  // Appends the role or the echo, an event for each piece, and the finish.
   void add(int index, const Output& output, std::string& out) override {
     Choice& choice = choices_.at(static_cast<size_t>(index));
     const bool chat = head_.request.api == Api::kChat, finished = output.finish != FinishReason::kNone;
@@ -35,19 +38,23 @@ class ChatStream final : public Answer {
     }
     if (head_.request.return_token_ids && !output.tokens.empty()) extra.token_ids = token_ids_json(output.tokens);
     const Output* end = finished ? &output : nullptr;
-    // Completions put the finish into the event of the last text, chats into one of its own with an empty delta.
-    if (!output.text.empty() || extra || (!chat && finished)) {
-      std::string delta = chat ? R"("delta":{"content":)" : R"("text":)";
-      append_json_string(output.text, delta);
-      if (chat) delta += '}';
-      event(index, delta, extra, chat ? nullptr : end, out);
+    std::span<const AnswerPiece> pieces = reader_.read(index, output);
+    // What belongs to tokens stands in the event of their first piece, or in one of an empty text.
+    static const AnswerPiece kEmpty;
+    if (pieces.empty() && (extra || (!chat && finished))) pieces = {&kEmpty, 1};
+    for (const AnswerPiece& piece : pieces) {
+      if (piece.kind == AnswerPiece::kCallEnd && !extra) continue;
+      // Completions put the finish into the event of the last text, chats into one of its own with an empty delta.
+      event(index, chat ? chat_delta(piece) : text_delta(piece), extra, chat ? nullptr : end, out);
+      extra = {};
     }
     if (chat && finished) event(index, R"("delta":{})", {}, end, out);
   }
 
   void end(std::string& out) override {
     if (head_.request.include_usage)
-      out += prefix_ + R"("choices":[],"usage":)" + dump(usage_json(head_, usage_)) + "}\n\n";
+      out +=
+          prefix_ + R"("choices":[],"usage":)" + dump(usage_json(head_, usage_, reader_.reasoning_tokens())) + "}\n\n";
     out += "data: [DONE]\n\n";
   }
 
@@ -61,6 +68,48 @@ class ChatStream final : public Answer {
     Json logprobs, token_ids, prompt_token_ids;
     explicit operator bool() const { return !logprobs.is_null() || !token_ids.is_null(); }
   };
+
+  static std::string text_delta(const AnswerPiece& piece) {
+    std::string delta = R"("text":)";
+    append_json_string(piece.text, delta);
+    return delta;
+  }
+
+  std::string chat_delta(const AnswerPiece& piece) const {
+    std::string delta = R"("delta":{)";
+    const bool functions = head_.request.functions;
+    switch (piece.kind) {
+      case AnswerPiece::kText:
+        delta += R"("content":)";
+        append_json_string(piece.text, delta);
+        break;
+      case AnswerPiece::kReasoning:
+        delta += R"("reasoning_content":)";
+        append_json_string(piece.text, delta);
+        delta += R"(,"reasoning":)";
+        append_json_string(piece.text, delta);
+        break;
+      case AnswerPiece::kCallBegin:
+        delta += functions ? R"("function_call":{)"
+                           : fmt::format(R"("tool_calls":[{{"index":{},"id":"{}","type":"function","function":{{)",
+                                         piece.call, random_id("call_"));
+        delta += R"("name":)";
+        append_json_string(piece.text, delta);
+        delta += R"(,"arguments":"")";
+        delta += functions ? "}" : "}}]";
+        break;
+      case AnswerPiece::kCallArguments:
+        delta +=
+            functions ? R"("function_call":{)" : fmt::format(R"("tool_calls":[{{"index":{},"function":{{)", piece.call);
+        delta += R"("arguments":)";
+        append_json_string(piece.text, delta);
+        delta += functions ? "}" : "}}]";
+        break;
+      case AnswerPiece::kCallEnd:
+        break;
+    }
+    return delta += '}';
+  }
 
   void begin(int index, const Output& output, std::string& out) {
     Choice& choice = choices_[static_cast<size_t>(index)];
@@ -93,7 +142,7 @@ class ChatStream final : public Answer {
     out += extra.logprobs.is_null() ? "null" : dump(extra.logprobs);
     out += R"(,"finish_reason":)";
     if (finish) {
-      append_json_string(finish_name(finish->finish), out);
+      append_json_string(chat_finish_name(head_, finish->finish, reader_.called(choice)), out);
       if (!finish->stop_reason.empty()) {
         out += R"(,"stop_reason":)" + dump(stop_reason_json(finish->stop_reason, finish->stop_token.has_value()));
       }
@@ -104,7 +153,7 @@ class ChatStream final : public Answer {
     if (!extra.prompt_token_ids.is_null()) out += R"(,"prompt_token_ids":)" + dump(extra.prompt_token_ids);
     out += "}]";
     if (head_.request.continuous_usage_stats) {
-      out += R"(,"usage":)" + dump(usage_json(head_, usage_));
+      out += R"(,"usage":)" + dump(usage_json(head_, usage_, reader_.reasoning_tokens()));
     } else if (head_.request.include_usage) {
       out += R"(,"usage":null)";
     }
@@ -115,6 +164,7 @@ class ChatStream final : public Answer {
   TokenBytes token_bytes_;
   std::string prefix_;  // of every event, before the choices
   std::vector<Choice> choices_;
+  AnswerReader reader_;
   UsageSum usage_;
 };
 

@@ -1,4 +1,4 @@
-// Anthropic's Messages API, text only.
+// Anthropic's Messages API: text, thinking and tools.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ void read_thinking(ApiDraft& draft, const JsonField& field);
 void read_context_management(ApiDraft& draft, const JsonField& field);
 void read_output_config(ApiDraft& draft, const JsonField& field);
 
-// Whole or streamed, with one block of text.
+// Whole or streamed.
 std::unique_ptr<Answer> message_answer(ResponseHead head);
 
 }  // namespace quire

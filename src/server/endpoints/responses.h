@@ -1,4 +1,4 @@
-// OpenAI's Responses API, text only. Nothing is stored.
+// OpenAI's Responses API: text, reasoning and tools. Nothing is stored.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ void read_truncation(ApiDraft& draft, const JsonField& field);
 void read_store(ApiDraft& draft, const JsonField& field);
 void read_include(ApiDraft& draft, const JsonField& field);
 
-// Whole or streamed, with one message of one text.
+// Whole or streamed.
 std::unique_ptr<Answer> response_answer(ResponseHead head, TokenBytes token_bytes);
 
 }  // namespace quire

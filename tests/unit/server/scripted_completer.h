@@ -29,6 +29,8 @@ class ScriptedCompleter final : public Completer {
   int cached_tokens = 0;                    // of every prompt
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
+  std::string chat_template;         // its source, from which the parsers are chosen; set it before the server starts
+  bool template_takes_tools = true;  // as the variable `tools`
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
   mutable std::atomic<int> spelled{0};  // calls of spellings()
@@ -94,6 +96,11 @@ class ScriptedCompleter final : public Completer {
     }
     return encode(prompt, {});
   }
+  std::string render_chat(ChatInput input) const override {
+    return template_takes_tools && !input.tools.is_null() ? input.tools.dump() : input.messages.dump();
+  }
+  std::string chat_template_source() const override { return chat_template; }
+  bool is_added_token(std::string_view) const override { return false; }
   TokenRuns spellings(const std::vector<std::string>& words) const override {
     ++spelled;
     auto runs = std::make_shared<std::vector<TokenIds>>();
