@@ -92,14 +92,17 @@ TokenIds tokens_of(const Tokenizer* tokenizer, const Vocabulary& vocabulary, con
 struct Times {
   std::vector<double> masks;  // microseconds
 
+  // With how many took at most so many microseconds, so that the times of several runs can be added up.
   Json summary() {
     std::ranges::sort(masks);
     const auto at = [&](double share) {
-      return masks.empty()
-                 ? 0
-                 : std::round(masks[static_cast<size_t>(share * static_cast<double>(masks.size() - 1))] * 100) / 100;
+      const auto index = static_cast<size_t>(share * static_cast<double>(masks.size()));
+      return masks.empty() ? 0 : std::round(masks[std::min(index, masks.size() - 1)] * 100) / 100;
     };
-    return {{"count", masks.size()}, {"p50", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}};
+    Json up_to = Json::object();
+    for (const int bound : {1, 2, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 1500, 2000, 5000, 10000})
+      up_to[std::to_string(bound)] = std::ranges::upper_bound(masks, bound) - masks.begin();
+    return {{"count", masks.size()}, {"p50", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}, {"up_to", up_to}};
   }
 };
 

@@ -2,6 +2,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/error.h"
 #include "grammar/compile.h"
 #include "grammar/matcher.h"
 
@@ -12,8 +13,9 @@ using nlohmann::ordered_json;
 
 // Pieces that texts of the grammars below are made of, joined at random: tokens that end and begin anywhere.
 std::shared_ptr<const Vocabulary> random_vocabulary() {
-  static const std::vector<std::string> kPieces = {"{", "}", "[", "]", "\"", ":", ",", " ", "\n", "a", "b", "c", "1", "2", "0", ".", "-",
-                                                   "e", "true", "null", "\\", "n", "u00e9", "\xC3\xA9", "\xC3", "\xA9", "name", "x", "(", ")", "+"};
+  static const std::vector<std::string> kPieces = {
+      "{", "}", "[",    "]",    "\"", ":", ",",     " ",        "\n",   "a",    "b",    "c", "1", "2", "0", ".",
+      "-", "e", "true", "null", "\\", "n", "u00e9", "\xC3\xA9", "\xC3", "\xA9", "name", "x", "(", ")", "+"};
   std::vector<std::string> texts = kPieces;
   const auto more = *rc::gen::container<std::vector<std::vector<size_t>>>(
       60, rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, kPieces.size())));
@@ -30,14 +32,22 @@ std::shared_ptr<const Vocabulary> random_vocabulary() {
 
 ordered_json random_schema(int depth) {
   switch (*rc::gen::inRange(0, depth == 0 ? 6 : 10)) {
-    case 0: return {{"type", "integer"}, {"minimum", *rc::gen::inRange(-20, 5)}, {"maximum", *rc::gen::inRange(5, 300)}};
-    case 1: return {{"type", "string"}, {"maxLength", *rc::gen::inRange(0, 6)}};
-    case 2: return {{"enum", {"a", "ab", 1, nullptr, "b c"}}};
-    case 3: return {{"type", {"boolean", "null", "number"}}};
-    case 4: return {{"type", "string"}, {"pattern", *rc::gen::element<std::string>("^a", "[bc]+$", "^(ab|c){1,3}$", "1.*2")}};
-    case 5: return true;
-    case 6: return {{"type", "array"}, {"items", random_schema(depth - 1)}, {"maxItems", *rc::gen::inRange(0, 4)}};
-    case 7: return {{"anyOf", {random_schema(depth - 1), random_schema(depth - 1)}}};
+    case 0:
+      return {{"type", "integer"}, {"minimum", *rc::gen::inRange(-20, 5)}, {"maximum", *rc::gen::inRange(5, 300)}};
+    case 1:
+      return {{"type", "string"}, {"maxLength", *rc::gen::inRange(0, 6)}};
+    case 2:
+      return {{"enum", {"a", "ab", 1, nullptr, "b c"}}};
+    case 3:
+      return {{"type", {"boolean", "null", "number"}}};
+    case 4:
+      return {{"type", "string"}, {"pattern", *rc::gen::element<std::string>("^a", "[bc]+$", "^(ab|c){1,3}$", "1.*2")}};
+    case 5:
+      return true;
+    case 6:
+      return {{"type", "array"}, {"items", random_schema(depth - 1)}, {"maxItems", *rc::gen::inRange(0, 4)}};
+    case 7:
+      return {{"anyOf", {random_schema(depth - 1), random_schema(depth - 1)}}};
     default: {
       ordered_json schema = {{"type", "object"}, {"additionalProperties", *rc::gen::arbitrary<bool>()}};
       for (const char* name : {"a", "ab", "name"}) {
@@ -132,7 +142,8 @@ RC_GTEST_PROP(Matchers, ClonesAndRollBacksEqualReplays, ()) {
 std::pair<ordered_json, ordered_json> schema_and_instance(int depth) {
   switch (*rc::gen::inRange(0, depth == 0 ? 4 : 7)) {
     case 0: {
-      const int value = *rc::gen::inRange(-1000, 1000), below = *rc::gen::inRange(0, 50), above = *rc::gen::inRange(0, 50);
+      const int value = *rc::gen::inRange(-1000, 1000), below = *rc::gen::inRange(0, 50),
+                above = *rc::gen::inRange(0, 50);
       return {{{"type", "integer"}, {"minimum", value - below}, {"maximum", value + above}}, value};
     }
     case 1: {

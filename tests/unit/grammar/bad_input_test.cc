@@ -32,7 +32,8 @@ TEST(BadInput, Schemas) {
       {R"({"patternProperties": 1})", "patternProperties at #: expected an object"},
       {R"({"required": "a"})", "required at #: expected an array"},
       {R"({"required": [1]})", "required at #: expected strings"},
-      {R"({"properties": {"a": {"type": "object", "required": true}}})", "required at #/properties/a: expected an array"},
+      {R"({"properties": {"a": {"type": "object", "required": true}}})",
+       "required at #/properties/a: expected an array"},
       {R"({"minLength": -1})", "minLength at #: expected an integer of at least 0, found -1"},
       {R"({"maxLength": 1.5})", "maxLength at #"},
       {R"({"minItems": "2"})", "minItems at #"},
@@ -71,7 +72,8 @@ TEST(BadInput, Schemas) {
       {R"({"type": "array", "contains": true, "minContains": 2})", "minContains at #"},
       {R"({"type": "array", "contains": true, "maxContains": 2})", "maxContains at #"},
       {R"({"type": "array", "contains": {"const": 1}, "maxItems": 2})", "contains at #/contains: next to"},
-      {R"({"type": "array", "contains": true, "allOf": [{"contains": {"const": 1}}]})", "contains at #/allOf/0: more than one"},
+      {R"({"type": "array", "contains": true, "allOf": [{"contains": {"const": 1}}]})",
+       "contains at #/allOf/0: more than one"},
       {R"({"type": "string", "format": "phone"})", "format at #: \"phone\" is not supported"},
       {R"({"type": "string", "format": "regex"})", "format at #: \"regex\" is not supported"},
       {R"({"format": "date"})", "format at #: is enforced only next to"},
@@ -81,7 +83,8 @@ TEST(BadInput, Schemas) {
       {R"({"not": {"additionalProperties": false}})", "additionalProperties at #/not"},
       {R"({"not": {"const": {"a": 1}}})", "const at #/not: `not` over arrays and objects"},
       {R"({"not": {"multipleOf": 2}})", "multipleOf at #/not"},
-      {R"({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "array"}]})", "alternatives 0 and 1 may hold at once"},
+      {R"({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "array"}]})",
+       "alternatives 0 and 1 may hold at once"},
       {R"({"if": {"items": {"type": "string"}}, "then": false})", "items at #/if"},
       // patterns
       {R"({"type": "string", "pattern": "("})", "pattern at #: regex \"(\", column 2: a group is not closed"},
@@ -218,7 +221,9 @@ TEST(BadInput, EnormousInputIsRefused) {
     for (int i = 0; i < depth; ++i) schema = wrap(schema);
     return schema;
   };
-  const std::string deep = error_of([&] { compile_json_schema(nested(300, [](const ordered_json& s) { return ordered_json{{"items", s}}; })); });
+  const std::string deep = error_of([&] {
+    compile_json_schema(nested(300, [](const ordered_json& s) { return ordered_json{{"items", s}}; }));
+  });
   EXPECT_NE(deep.find("nested deeper than 100"), deep.npos) << deep;
   const std::string large = error_of([] { compile_json_schema({{"const", std::string(2'000'000, 'x')}}); });
   EXPECT_NE(large.find("larger than"), large.npos) << large;
@@ -234,13 +239,17 @@ TEST(BadInput, EnormousInputIsRefused) {
   // A chain of references longer than the compiler recurses is fine.
   ordered_json chain = {{"$ref", "#/$defs/d0"}};
   for (int i = 0; i < 3000; ++i)
-    chain["$defs"]["d" + std::to_string(i)] = {{"type", "array"}, {"items", {{"$ref", "#/$defs/d" + std::to_string(i + 1)}}}};
+    chain["$defs"]["d" + std::to_string(i)] = {{"type", "array"},
+                                               {"items", {{"$ref", "#/$defs/d" + std::to_string(i + 1)}}}};
   chain["$defs"]["d3000"] = {{"type", "null"}};
   EXPECT_TRUE(accepts(compile_json_schema(chain), std::string(3000, '[') + "null" + std::string(3000, ']')));
 
   EXPECT_NE(error_of([] { compile_regex(std::string(2'000'000, 'a')); }).find("too large"), std::string::npos);
-  EXPECT_NE(error_of([] { compile_regex(std::string(500, '(') + std::string(500, ')')); }).find("nested deeper"), std::string::npos);
-  EXPECT_NE(error_of([] { compile_gbnf("root ::= " + std::string(500, '(') + "\"a\"" + std::string(500, ')')); }).find("nested deeper"),
+  EXPECT_NE(error_of([] { compile_regex(std::string(500, '(') + std::string(500, ')')); }).find("nested deeper"),
+            std::string::npos);
+  EXPECT_NE(error_of([] {
+              compile_gbnf("root ::= " + std::string(500, '(') + "\"a\"" + std::string(500, ')'));
+            }).find("nested deeper"),
             std::string::npos);
   std::string rules = "root ::= r0\n";
   for (int i = 0; i < 5000; ++i) rules += "r" + std::to_string(i) + " ::= \"a\" r" + std::to_string(i + 1) + "\n";
