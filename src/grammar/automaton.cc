@@ -53,7 +53,7 @@ void Automaton::refill() {
 size_t Automaton::used_memory() const {
   return regexes_.memory() + nodes_.memory() + conts_.capacity() * sizeof(Cont) + cont_table_.memory() +
          state_table_.memory() + states_.capacity() * sizeof(State) + threads_.capacity() * sizeof(Thread) +
-         (rows_.capacity() + cont_lists_.capacity()) * sizeof(uint32_t) + mask_bytes_;
+         (rows_.capacity() + cont_lists_.capacity()) * sizeof(uint32_t) + plain_depths_.size() * 40 + mask_bytes_;
 }
 
 size_t Automaton::memory() {

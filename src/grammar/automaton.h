@@ -64,6 +64,7 @@ class Automaton {
  private:
   using ContId = uint32_t;
   static constexpr uint32_t kUnknown = UINT32_MAX;
+  static constexpr size_t kUnlimited = SIZE_MAX;
   static constexpr uint32_t kSpecialBit = uint32_t{1} << 31;
 
   struct Thread {
@@ -111,7 +112,7 @@ class Automaton {
 
   uint32_t make_mask(StateId state);
   const LexemeMask& lexeme_mask(RegexId regex, bool with_crossings);
-  size_t plain_depth(RegexId regex, size_t enough, bool with_crossings);
+  size_t plain_depth(RegexId regex, bool with_crossings);
   void walk_lexeme(const Trie& trie, RegexId regex, bool with_crossings, LexemeMask& made);
   void walk(const Trie& trie, uint32_t node, StateId state);
   void allow(TokenId token);
@@ -139,6 +140,7 @@ class Automaton {
   std::vector<StateId> rows_;
   std::deque<Mask> masks_;
   std::unordered_map<uint64_t, LexemeMask> lexeme_masks_;
+  std::unordered_map<uint64_t, size_t> plain_depths_;
   size_t mask_bytes_ = 0;
   size_t base_memory_ = SIZE_MAX / 2;  // before anything was matched
   StateId start_ = kUnknown;

@@ -325,34 +325,37 @@ NodeId SchemaCompiler::object_of(const std::vector<Member>& members, NodeId othe
   }
   if (states_of() > limits_.nodes) s_.budget().exhausted();
   const size_t columns = top + size_t{1}, places = states_of() / columns;
-  // inner: the next declared member or the end; outer: or another member first. Later places have larger numbers.
-  std::vector<NodeId> inner(places * columns, parts_.nothing()), outer = inner;
+  // outer: what follows; next_of[c]: the same, but the next member is one of chain c. Later places have larger numbers.
+  std::vector<NodeId> outer(places * columns, parts_.nothing());
+  std::vector<std::vector<NodeId>> next_of(chains.size(), outer);
   for (size_t place = places; place-- > 0;) {
     for (uint32_t n = top + 1; n-- > 0;) {
       s_.budget().spend(chains.size());
+      const size_t state = place * columns + n;
       const uint32_t next = std::min(n + 1, top);
       const bool full = counts.most != kUnbounded && n == top;
       const auto with_comma = [&](NodeId node) { return n == 0 || is_nothing(node) ? node : before(comma, node); };
       std::vector<NodeId> made;
-      bool ended = true;
+      bool may_end = n >= counts.least;
       for (size_t c = 0, stride = 1; c < chains.size(); stride *= chains[c].size() + 1, ++c) {
         const size_t at = place / stride % (chains[c].size() + 1);
         if (at == chains[c].size()) continue;
-        ended = false;
+        may_end = may_end && std::all_of(chains[c].begin() + static_cast<std::ptrdiff_t>(at), chains[c].end(),
+                                         [](const Member* m) { return !m->required; });
         const Member& m = *chains[c][at];
-        const size_t after = place + stride;
-        if (!full) made.push_back(with_comma(parts_.nodes.sequence(m.node, outer[after * columns + next])));
-        if (!m.required) made.push_back(inner[after * columns + n]);
+        const size_t after = (place + stride) * columns;
+        const NodeId taken = full ? parts_.nothing() : with_comma(parts_.nodes.sequence(m.node, outer[after + next]));
+        next_of[c][state] = m.required ? taken : parts_.nodes.choice({taken, next_of[c][after + n]});
+        made.push_back(next_of[c][state]);
       }
-      if (ended && n >= counts.least) made.push_back(n == 0 ? close_empty : close);
-      const size_t state = place * columns + n;
-      inner[state] = outer[state] = parts_.nodes.choice(std::move(made));
+      if (may_end) made.push_back(n == 0 ? close_empty : close);
+      outer[state] = parts_.nodes.choice(std::move(made));
       if (closed || full) continue;
       if (next != n) {
-        const NodeId more = outer[place * columns + next];
-        outer[state] = parts_.nodes.choice({inner[state], with_comma(parts_.nodes.sequence(other, more))});
+        const NodeId more = parts_.nodes.sequence(other, outer[place * columns + next]);
+        outer[state] = parts_.nodes.choice({outer[state], with_comma(more)});
       } else {
-        outer[state] = parts_.nodes.sequence(parts_.nodes.repeat(with_comma(other), 0, kUnbounded), inner[state]);
+        outer[state] = parts_.nodes.sequence(parts_.nodes.repeat(with_comma(other), 0, kUnbounded), outer[state]);
       }
     }
   }

@@ -101,7 +101,7 @@ const Automaton::LexemeMask& Automaton::lexeme_mask(RegexId regex, bool with_cro
   const auto slices = vocabulary_->slices();
   const Trie* trie = &vocabulary_->trie();
   if (!slices.empty()) {
-    const size_t depth = plain_depth(regex, slices.back().max_characters, with_crossings);
+    const size_t depth = plain_depth(regex, with_crossings);
     for (const Vocabulary::Slice& slice : slices) {
       if (slice.max_characters > depth) break;
       trie = &slice.others;
@@ -135,22 +135,31 @@ void Automaton::walk_lexeme(const Trie& trie, RegexId regex, bool with_crossings
 }
 
 // A number of characters such that every plain text of at most so many stays within the regex and, where the mask needs
-// to know, does not reach its end: `enough`, or what a search finds.
-size_t Automaton::plain_depth(RegexId regex, size_t enough, bool with_crossings) {
+// to know, does not reach its end. kUnlimited: of any length. Texts with a bounded length have a state for each character,
+// so one search looks further than needed and keeps what it learns of the states on the way.
+size_t Automaton::plain_depth(RegexId regex, bool with_crossings) {
+  constexpr size_t kEnough = 16, kFar = 64;  // the last slice but one has tokens of up to 16 characters
   constexpr size_t kMostStates = 2048;
+  const auto key = [&](RegexId at) { return uint64_t{at} << 1 | (with_crossings ? 1u : 0u); };
+  if (const auto known = plain_depths_.find(key(regex)); known != plain_depths_.end() && known->second >= kEnough)
+    return known->second;
   std::vector<RegexId> level{regex};
+  std::vector<std::pair<RegexId, size_t>> reached{{regex, 0}};
   std::unordered_set<uint64_t> visited{uint64_t{regex} * 8};
-  for (size_t depth = 0; depth < enough && !level.empty(); ++depth) {
+  size_t depth = 0;
+  bool stays = true;
+  while (stays && depth < kFar && !level.empty() && visited.size() < kMostStates) {
     std::vector<RegexId> following;
     std::vector<std::pair<RegexId, uint8_t>> work;  // within a character
     for (const RegexId begin : level) work.emplace_back(begin, uint8_t{0});
-    while (!work.empty()) {
+    while (stays && !work.empty()) {
       const auto [at, decoder] = work.back();
       work.pop_back();
       for (const auto& [byte_class, decoder_to] : plain_[decoder]) {
         regexes_.budget().spend();
         const RegexId to = regexes_.derivative(at, byte_class);
-        if (to == kNothing || (with_crossings && regexes_.nullable(to))) return depth;
+        stays = to != kNothing && !(with_crossings && regexes_.nullable(to));
+        if (!stays) break;
         if (!visited.insert(uint64_t{to} * 8 + decoder_to).second) continue;
         if (decoder_to == 0) {
           following.push_back(to);
@@ -159,10 +168,16 @@ size_t Automaton::plain_depth(RegexId regex, size_t enough, bool with_crossings)
         }
       }
     }
-    if (visited.size() > kMostStates) return depth;
+    if (!stays) break;
+    ++depth;
+    for (const RegexId to : following) reached.emplace_back(to, depth);
     level = std::move(following);
   }
-  return enough;
+  const bool unlimited = stays && level.empty();
+  for (const auto& [at, steps] : reached) {
+    if (unlimited || depth - steps >= kEnough) plain_depths_[key(at)] = unlimited ? kUnlimited : depth - steps;
+  }
+  return unlimited ? kUnlimited : depth;
 }
 
 }  // namespace quire::grammar

@@ -15,7 +15,7 @@ namespace quire::grammar {
 
 class Automaton;
 
-// A value: a copy is a clone, and costs a few hundred bytes. One matcher belongs to one thread at a time; matchers of one
+// A value: a copy is a clone, and costs a few KiB at most. One matcher belongs to one thread at a time; matchers of one
 // grammar share its lazily built automaton, which has a lock of its own. fill_mask, advance, forced_bytes and
 // forced_token throw quire::Error (kResource) if one call exceeds Limits::mask_steps; the matcher is then unchanged.
 class Matcher {

@@ -144,7 +144,7 @@ void GrammarParts::finish(NodeId root_node) {
 
 // A rule that reaches itself before any byte is read, with something left to match after it, would be expanded for
 // ever. Nodes of one strongly connected component (Tarjan) of "may begin with" reach each other.
-void GrammarParts::check_left_recursion() const {
+void GrammarParts::check_left_recursion() {
   const size_t n = nodes.size();
   std::vector<bool> nullable(n, false);
   const auto is_nullable = [&](const Node& node) -> bool {
@@ -167,6 +167,7 @@ void GrammarParts::check_left_recursion() const {
   for (bool changed = true; changed;) {
     changed = false;
     for (NodeId id = 0; id < n; ++id) {
+      regexes.budget().spend();
       if (nullable[id] || !is_nullable(nodes[id])) continue;
       nullable[id] = true;
       changed = true;

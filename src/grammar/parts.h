@@ -81,7 +81,7 @@ struct GrammarParts {
   void finish(NodeId root_node);
 
  private:
-  void check_left_recursion() const;
+  void check_left_recursion();
 };
 
 }  // namespace quire::grammar

@@ -87,7 +87,8 @@ TEST_F(Regexes, MatchOneOfManyTexts) {
 TEST_F(Regexes, DivideDecimals) {
   const RegexId by_7 = s.multiple(7, 0), by_quarter = s.multiple(25, 2);
   for (int i = 0; i < 200; ++i) EXPECT_EQ(s.matches(by_7, std::to_string(i)), i % 7 == 0) << i;
-  for (const char* text : {"0", "1", "0.25", "0.250", "12.5", "3.75", "7.00"}) EXPECT_TRUE(s.matches(by_quarter, text)) << text;
+  for (const char* text : {"0", "1", "0.25", "0.250", "12.5", "3.75", "7.00"})
+    EXPECT_TRUE(s.matches(by_quarter, text)) << text;
   for (const char* text : {"0.2", "0.26", "0.251", "1.1"}) EXPECT_FALSE(s.matches(by_quarter, text)) << text;
 }
 
@@ -132,15 +133,24 @@ TEST(RegexSyntax, AgreesWithTheStandardLibrary) {
   const auto pick = [&](unsigned n) { return random() % n; };
   std::function<std::string(int)> make = [&](int depth) -> std::string {
     switch (depth == 0 ? pick(4) : pick(9)) {
-      case 0: return "a";
-      case 1: return "b";
-      case 2: return "[ab]";
-      case 3: return ".";
-      case 4: return make(depth - 1) + make(depth - 1);
-      case 5: return "(?:" + make(depth - 1) + "|" + make(depth - 1) + ")";
-      case 6: return "(" + make(depth - 1) + ")*";
-      case 7: return "(?:" + make(depth - 1) + "){1,2}";
-      default: return "(?:" + make(depth - 1) + ")?";
+      case 0:
+        return "a";
+      case 1:
+        return "b";
+      case 2:
+        return "[ab]";
+      case 3:
+        return ".";
+      case 4:
+        return make(depth - 1) + make(depth - 1);
+      case 5:
+        return "(?:" + make(depth - 1) + "|" + make(depth - 1) + ")";
+      case 6:
+        return "(" + make(depth - 1) + ")*";
+      case 7:
+        return "(?:" + make(depth - 1) + "){1,2}";
+      default:
+        return "(?:" + make(depth - 1) + ")?";
     }
   };
   for (int round = 0; round < 300; ++round) {
@@ -195,7 +205,10 @@ TEST(RegexSyntax, ReadsClassesAndEscapes) {
       {"[\\w-.]", {"-", ".", "x"}, {","}},
       {"[]a]", {}, {"a", "]a]"}},
       {"[^]", {"a", "\xF0\x9F\x98\x80"}, {""}},
-      {"\\u00e9\\x41\\t", {"\xC3\xA9" "A\t"}, {"eA\t"}},
+      {"\\u00e9\\x41\\t",
+       {"\xC3\xA9"
+        "A\t"},
+       {"eA\t"}},
       {"\\u{1F600}|\\uD83D\\uDE00x", {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80x"}, {"x"}},
       {"\\p{Lu}\\P{L}", {"A1", "\xC3\x89-"}, {"aa", "AA"}},
       {"a{2}b{,3}", {"aab{,3}"}, {"aabb"}},
@@ -210,7 +223,9 @@ TEST(RegexSyntax, ReadsClassesAndEscapes) {
 
 TEST(RegexSyntax, MatchesTheCharactersOfJsonStrings) {
   const Case cases[] = {
-      {"^.$", {"a", "\\\"", "\\\\", "\\u00e9", "\xC3\xA9", "\\ud83d\\ude00", "\\t"}, {"ab", "\"", "\\", "\n", "\\ud83d", "\\n"}},
+      {"^.$",
+       {"a", "\\\"", "\\\\", "\\u00e9", "\xC3\xA9", "\\ud83d\\ude00", "\\t"},
+       {"ab", "\"", "\\", "\n", "\\ud83d", "\\n"}},
       {"^[\\n\"]$", {"\\n", "\\\"", "\\u000a", "\\u000A"}, {"\n", "n", "\\t"}},
       {"^[^x]{2}$", {"ab", "\\\\\\\\"}, {"x", "ax", "\\\\"}},
       {"^[\\u{1F600}-\\u{1F64F}]$", {"\xF0\x9F\x98\x80", "\\ud83d\\ude4f"}, {"\\ud83d\\ude50", "\\ude00"}},
