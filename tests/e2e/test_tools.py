@@ -66,3 +66,13 @@ def test_a_forced_call_is_refused(server, choice):
 def test_the_document_knows_tools(server):
     schemas = json.loads(get(server, "/openapi.json")[1])["components"]["schemas"]
     assert {"Tool", "ResponseTool", "MessageTool", "ToolChoice"} <= schemas.keys()
+
+
+def test_special_tokens_are_read_before_they_are_left_out(server):
+    """The engine frames added tokens for the parsers; clients never see the frames."""
+    token = post(server, "/tokenize", {"prompt": "<|im_start|>", "add_special_tokens": False})[1]["tokens"]
+    assert len(token) == 1
+    ask = {"messages": ASK, "tools": TOOLS, "max_tokens": 2, "allowed_token_ids": token, "ignore_eos": True}
+    for skip, text in [(True, ""), (False, "<|im_start|>" * 2)]:
+        status, answer = post(server, "/v1/chat/completions", ask | {"skip_special_tokens": skip})
+        assert status == 200 and answer["choices"][0]["message"]["content"] == text
