@@ -63,8 +63,8 @@ class Harmony final : public CallStage {
   }
 
   void finish(bool complete) override {
-    if (state_ == State::kHeader && !said_) {
-      release_held();  // never a message: the answer as it is
+    if (state_ == State::kHeader && (!said_ || !is_header())) {
+      release_held();  // never a message: the text as it is
     } else if (state_ == State::kCall && complete) {
       writer_.end_call();
     }
@@ -72,6 +72,12 @@ class Harmony final : public CallStage {
 
  private:
   enum class State { kHeader, kText, kThought, kCall };
+
+  // Whether what stands outside messages may be the beginning of a header.
+  bool is_header() const {
+    const std::string_view header = trimmed(header_);
+    return header.empty() || header.starts_with("assistant") || header.find(kChannel) != std::string_view::npos;
+  }
 
   // The header: "assistant<|channel|>commentary to=functions.NAME <|constrain|>json".
   void begin_message() {

@@ -116,7 +116,7 @@ class PythonCalls final : public CallStage {
       drop_held();
       writer_.begin_call(name_);
       writer_.arguments("{");
-      first_ = true;
+      arguments_ = 0;
       key_.clear();
       state_ = State::kKey;
     } else if (is_name(c)) {
@@ -128,20 +128,46 @@ class PythonCalls final : public CallStage {
 
   // In a call, outside values.
   void before_value(char c) {
-    if (c == ')') {
+    const bool key = state_ == State::kKey;
+    if (key && trimmed(key_).empty() && std::string_view("'\"[{(").find(c) != std::string_view::npos) {
+      begin_value(next_name());  // an argument without a name
+      value(c);
+    } else if (key && (c == ')' || c == ',') && !trimmed(key_).empty()) {
+      const std::string argument = key_;
+      begin_value(next_name());
+      value_ = argument;
+      end_argument();
+      before_value(c);
+    } else if (c == ')') {
       end_call();
-    } else if (c == '=' && state_ == State::kKey) {
-      writer_.arguments((first_ ? "" : ", ") + json_quoted(trimmed(key_)) + ": ");
-      first_ = false;
-      value_.clear();
-      depth_ = 0;
-      state_ = State::kValue;
+    } else if (c == '=' && key) {
+      begin_value(trimmed(key_));
     } else if (state_ == State::kAfterValue || c == ',') {
       key_.clear();
       state_ = State::kKey;
     } else {
       key_ += c;
     }
+  }
+
+  void begin_value(std::string_view name) {
+    writer_.arguments((arguments_ == 0 ? "" : ", ") + json_quoted(name) + ": ");
+    ++arguments_;
+    value_.clear();
+    depth_ = 0;
+    state_ = State::kValue;
+  }
+
+  // Of the next argument, by its position in the tool's schema.
+  std::string next_name() const {
+    const ToolSchema* tool = writer_.tool(name_);
+    if (tool && tool->parameters.is_object()) {
+      const auto properties = tool->parameters.find("properties");
+      if (properties != tool->parameters.end() && properties->is_object() && arguments_ < properties->size()) {
+        return std::next(properties->begin(), static_cast<ptrdiff_t>(arguments_)).key();
+      }
+    }
+    return "arg" + std::to_string(arguments_);
   }
 
   void value(char c) {
@@ -196,9 +222,10 @@ class PythonCalls final : public CallStage {
 
   Marks opens_, closes_, both_, token_closes_;
   State state_ = State::kText;
-  bool bare_ = false, list_ = false, closed_ = false, first_ = true, escape_ = false;
+  bool bare_ = false, list_ = false, closed_ = false, escape_ = false;
   char quote_ = 0;  // of the string inside the value
   int64_t depth_ = 0;
+  size_t arguments_ = 0;  // of the call, begun so far
   std::string name_, key_, value_;
 };
 

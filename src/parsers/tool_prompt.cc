@@ -88,12 +88,10 @@ void write_out_calls(Json& messages) {
       message.erase("tool_calls");
     }
     if (result) {
-      std::string text = "<tool_response>\n" + message.value("content", "") + "\n</tool_response>";
-      if (after_result) {
-        text = written.back()["content"].get<std::string>() + "\n" + text;
-        written.erase(written.size() - 1);
-      }
-      written.push_back({{"role", "user"}, {"content", std::move(text)}});
+      if (!after_result) written.push_back({{"role", "user"}, {"content", ""}});
+      auto& text = written.back()["content"].get_ref<std::string&>();
+      if (after_result) text += '\n';
+      text += "<tool_response>\n" + message.value("content", "") + "\n</tool_response>";
     } else {
       written.push_back(std::move(message));
     }

@@ -161,7 +161,8 @@ constexpr std::string_view kRequests = R"json({
       "name": {"$ref": "#/components/schemas/ToolName"}, "description": {"type": ["string", "null"]},
       "strict": {"enum": [false, null]},
       "input_schema": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}},
-    "ToolChoice": {"enum": ["auto", "none"]},
+    "ToolChoice": {"anyOf": [{"enum": ["auto", "none"]}, {"type": "object", "required": ["type"],
+      "properties": {"type": {"const": "allowed_tools"}}}]},
     "TextMessage": {"type": "object", "required": ["role", "content"],
       "properties": {"role": {"enum": ["user", "assistant"]},
         "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"anyOf": [
@@ -177,7 +178,7 @@ constexpr std::string_view kRequests = R"json({
         ]}}]}}},
     "Item": {"anyOf": [{"type": "object", "required": ["type"], "properties": {"type": {"const": "reasoning"}}},
       {"type": "object", "required": ["type", "call_id", "name"], "properties": {"type": {"const": "function_call"},
-        "call_id": {"type": "string"}, "name": {"type": "string"}, "arguments": {"type": ["string", "null"]}}},
+        "call_id": {"type": "string"}, "name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}},
       {"type": "object", "required": ["type", "call_id", "output"], "properties": {"type": {"const": "function_call_output"},
         "call_id": {"type": "string"}, "output": {"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/InputTexts"}]}}},
       {"$ref": "#/components/schemas/MessageItem"}]},

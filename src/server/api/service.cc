@@ -47,6 +47,10 @@ Service::Service(Completer& completer, ServiceOptions options)
       started_(unix_seconds()),
       format_(completer, options_.tool_call_parser, options_.reasoning_parser) {
   const ModelInfo& info = completer_.info();
+  if (const AnswerFormat& format = format_.format(); !completer.chat_template_source().empty()) {
+    spdlog::info("answers: tool calls are read as {}, reasoning as {}", format.tools ? format.tools->name : "none",
+                 format.reasoning ? format.reasoning->name : "none");
+  }
   if (options_.model_names.empty()) options_.model_names = default_names(info.name);
   metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info.max_model_len, options_.metrics_prefix,
                                        completer_.read_bandwidth());

@@ -32,8 +32,9 @@ void read_function_call(const JsonField& call, Json& out) {
 
 // Clients send back what they got, under either name.
 void read_reasoning(const JsonField& message, Json& out) {
-  const auto old_name = message.find("reasoning_content"), reasoning = old_name ? old_name : message.find("reasoning");
-  if (reasoning) out["reasoning_content"] = reasoning->string();
+  for (const char* name : {"reasoning", "reasoning_content"}) {
+    if (const auto reasoning = message.find(name)) out["reasoning_content"] = reasoning->string();
+  }
 }
 
 // Checks a message and changes `out`, its copy, to what templates expect.
@@ -47,10 +48,12 @@ void read_message(const JsonField& message, Json& out) {
   if (const auto calls = message.find("tool_calls")) {
     read_tool_calls(*calls, out["tool_calls"]);
     if (out["tool_calls"].empty()) out.erase("tool_calls");
-  } else if (const auto call = message.find("function_call")) {
-    read_function_call(*call, out);
   } else {
     out.erase("tool_calls");  // null
+  }
+  if (const auto call = message.find("function_call")) {
+    if (out.contains("tool_calls")) throw call->error("cannot be combined with tool_calls, which replaces it");
+    read_function_call(*call, out);
   }
   if (assistant) read_reasoning(message, out);
   if (const auto id = message.find("tool_call_id")) id->string();

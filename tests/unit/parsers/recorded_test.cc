@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "unit/parsers/recorded.h"
 
@@ -51,6 +52,34 @@ TEST_P(Recorded, MeansTheSameByteByByteAndInRandomChunks) {
     }
     ASSERT_EQ(show(read(chunks)), expected) << "seed " << seed;
   }
+}
+
+// What is certain is passed on at once.
+TEST(RecordedStreams, PassOnArgumentsAsTheyCome) {
+  for (const auto& [tools, beginning, arguments] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"hermes", R"(<tool_call>{"name": "note", "arguments": {"text": "Once upon)", R"({"text": "Once upon)"},
+           {"qwen3_coder", "<tool_call><function=note><parameter=text>Once upon", R"({"text": "Once upon)"},
+           {"mistral", R"([TOOL_CALLS]note[ARGS]{"text": "Once upon)", R"({"text": "Once upon)"},
+           {"openai", "<|channel|>commentary to=functions.note<|message|>{\"text\": \"Once upon",
+            R"({"text": "Once upon)"},
+           {"pythonic", "[note(tags=[1], text='Once upon", R"({"tags": [1], "text": )"},
+           {"gemma4", "<|tool_call>call:note{tags:[1],text:<|\"|>Once upon", R"({"tags": [1])"}}) {
+    const auto parser = make_answer_parser(format_of(tools, tools == "openai" ? "openai_gptoss" : "none", ""),
+                                           {.tools = recorded_tools()});
+    std::vector<AnswerPiece> pieces;
+    parser->add(beginning, pieces);
+    const RecordedMessage message = joined(pieces);
+    ASSERT_EQ(message.calls.size(), 1u) << tools;
+    EXPECT_EQ(message.calls[0].name, "note");
+    EXPECT_EQ(message.calls[0].arguments, arguments) << tools;
+  }
+}
+
+TEST(RecordedStreams, HoldBackOnlyWhatMayBeAMark) {
+  const auto parser = make_answer_parser(format_of("hermes", "qwen3", ""), {.tools = recorded_tools()});
+  std::vector<AnswerPiece> pieces;
+  parser->add("a < b <tool", pieces);
+  EXPECT_EQ(joined(pieces).text, "a < b");
 }
 
 INSTANTIATE_TEST_SUITE_P(Answers, Recorded, testing::ValuesIn(recorded_answers()), [](const auto& info) {
