@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,6 +88,7 @@ def main():
     parser.add_argument("--build", type=Path, default=Path("build/release"))
     parser.add_argument("--kinds", default="unit,golden,property,e2e", help="kinds of test programs; e2e: tests/e2e with pytest")
     parser.add_argument("--timeout", type=int, default=900, help="time limit of each program in seconds")
+    parser.add_argument("--jobs", type=int, default=1, help="programs that run at a time")
     arguments = parser.parse_args()
 
     programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
@@ -96,13 +98,16 @@ def main():
         pattern = " or ".join(text for text in arguments.filter if text != "e2e" and not any(text in job[0] for job in jobs))
         jobs.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
 
-    total, reasons = Counter(), Counter()
-    for name, job in jobs:
+    def timed(job):
         started = time.monotonic()
-        passed, failed, skipped, output = job()
+        return *job[1](), time.monotonic() - started
+
+    total, reasons = Counter(), Counter()
+    results = ThreadPoolExecutor(arguments.jobs).map(timed, jobs)
+    for (name, _), (passed, failed, skipped, output, seconds) in zip(jobs, results):
         total.update(passed=passed, failed=failed, skipped=sum(skipped.values()))
         reasons.update(skipped)
-        print(f"{name:24} {passed:5} passed {failed:4} failed {sum(skipped.values()):4} skipped {time.monotonic() - started:7.1f} s", flush=True)
+        print(f"{name:24} {passed:5} passed {failed:4} failed {sum(skipped.values()):4} skipped {seconds:7.1f} s", flush=True)
         if output:
             print(output, flush=True)
     for reason, count in sorted(reasons.items()):

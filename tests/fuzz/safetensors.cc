@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const quire::Error&) {
   }
   try {
-    const auto json = quire::JsonObject::parse({reinterpret_cast<const char*>(data), size}, "config.json");
+    const auto json = quire::JsonField::parse({reinterpret_cast<const char*>(data), size}, "config.json").object();
     quire::end_tokens({json, std::nullopt, std::nullopt});
     if (json.has("a")) json.at("a").get<std::vector<float>>("b");
   } catch (const quire::Error&) {

@@ -177,12 +177,10 @@ TEST(JinjaBounds, EndLoopsOfSlowExpressions) {
   const std::string texts = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 500000 ~ 'b' %}{% set d = {a: 1} %}";
   for (const char* slow : {"a.find(b)", "a.rfind('b' ~ b)", "b in a", "a.replace(b, '')", "a.split(b)", "d[a]",
                            "a.strip('b' * 500000 ~ 'a')", "a is lower", "a | int", "1e300 | round(300)"}) {
-    const auto begin = std::chrono::steady_clock::now();
     const std::string error =
         error_of(texts + "{% for i in range(99999) %}{% for j in range(999) %}{% set x = " + slow +
                  " %}{% endfor %}{% endfor %}");
     EXPECT_NE(error.find("too many steps"), std::string::npos) << slow << ": " << error;
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << slow;
   }
   std::string names, sets;
   for (int i = 0; i < 20000; ++i) {

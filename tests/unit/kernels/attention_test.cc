@@ -367,7 +367,7 @@ TEST_P(Attention, RotatesAndStoresToTheReferencesBits) {
           for (float& f : *x) f = normal(random);
         }
         const size_t head = kv_head_bytes(type, dim);
-        const auto run = [&](const KernelSet& kernels, std::vector<float>& turned_q) {
+        const auto run = [&, dim = dim, turned = turned](const KernelSet& kernels, std::vector<float>& turned_q) {
           std::vector<std::byte> memory(2 * head * kv_heads);
           const KvLayer kv{memory.data(), head * kv_heads, head, type, kv_heads, dim};
           turned_q = q;

@@ -392,7 +392,7 @@ TEST(OpenApi, DocumentsTheBoundsThatTheParserApplies) {
                                : name != "top_logprobs"    ? ""
                                : api.api == Api::kResponse ? R"("include": ["message.output_text.logprobs"], )"
                                                            : R"("logprobs": true, )";
-      const auto body = [&](const std::string& value) {
+      const auto body = [&, name = name](const std::string& value) {
         const std::string n = name == "best_of" ? "\"n\": " + value + ", " : "";
         const bool needs =
             api.api == Api::kChat || api.api == Api::kCompletion || name == "min_tokens" || name == "top_logprobs";
