@@ -39,7 +39,7 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
     for (unsigned byte = range.first; byte <= range.last; ++byte)
       to.emplace_back(regexes_.class_of(static_cast<uint8_t>(byte)), range.next);
     std::ranges::sort(to);
-    to.erase(std::ranges::unique(to).begin(), to.end());
+    to.erase(std::unique(to.begin(), to.end()), to.end());
   }
   bits_.resize(vocabulary_->mask_words());
   base_memory_ = used_memory();
@@ -102,7 +102,7 @@ Automaton::ContId Automaton::join_all(std::vector<ContId> parts) {
   regexes_.budget().spend(flat.size());
   std::ranges::sort(flat,
                     [&](ContId a, ContId b) { return std::pair(conts_[a].node, a) < std::pair(conts_[b].node, b); });
-  flat.erase(std::ranges::unique(flat).begin(), flat.end());
+  flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   std::vector<ContId> joined;
   for (size_t i = 0; i < flat.size();) {
     const NodeId node = conts_[flat[i]].node;

@@ -13,7 +13,7 @@ struct Limits {
   int depth = 100;                        // of nested groups, schemas and rules
   size_t nodes = 200'000;                 // of the compiled grammar and its regexes
   uint64_t compile_steps = 500'000;       // of one compilation
-  uint64_t mask_steps = 20'000'000;       // of one fill_mask or advance
+  uint64_t mask_steps = 5'000'000;        // of one fill_mask or advance
   size_t cache_bytes = size_t{32} << 20;  // of the automaton and its masks; beyond it they are built anew
   std::stop_token stop = {};              // ends a compilation early
 };

@@ -51,7 +51,7 @@ NodeId NodeStore::sequence(NodeId head, NodeId tail) {
 NodeId NodeStore::choice(std::vector<NodeId> parts) {
   std::erase_if(parts, [&](NodeId part) { return is_regex(part, kNothing); });
   std::ranges::sort(parts);
-  parts.erase(std::ranges::unique(parts).begin(), parts.end());
+  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
   if (parts.empty()) return regex(kNothing);
   if (parts.size() == 1) return parts[0];
   return add({.kind = NodeKind::kChoice, .b = static_cast<uint32_t>(parts.size())}, parts);

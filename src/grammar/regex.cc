@@ -75,7 +75,7 @@ RegexId RegexStore::literal(std::string_view text) {
 
 RegexId RegexStore::one_of(std::vector<std::string> texts) {
   std::ranges::sort(texts);
-  texts.erase(std::ranges::unique(texts).begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   return texts.empty() ? kNothing : one_of_sorted(texts, 0);
 }
 
@@ -158,7 +158,7 @@ RegexId RegexStore::any_of(std::vector<RegexId> parts) {
   if (everything) return all;
   if (!set.empty()) flat.push_back(bytes(set));
   std::ranges::sort(flat);
-  flat.erase(std::ranges::unique(flat).begin(), flat.end());
+  flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.size() > 1 && flat.front() == kEmpty &&
       std::ranges::any_of(flat, [&](RegexId part) { return part != kEmpty && nullable(part); })) {
     flat.erase(flat.begin());
@@ -196,7 +196,7 @@ RegexId RegexStore::all_of(std::vector<RegexId> parts) {
   }
   if (has_set) flat.push_back(bytes(set));
   std::ranges::sort(flat);
-  flat.erase(std::ranges::unique(flat).begin(), flat.end());
+  flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.empty()) return all;
   if (flat.front() == kNothing) return kNothing;
   if (flat.size() == 1) return flat.front();

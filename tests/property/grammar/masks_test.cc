@@ -17,11 +17,12 @@ std::shared_ptr<const Vocabulary> random_vocabulary() {
       "{", "}", "[",    "]",    "\"", ":", ",",     " ",        "\n",   "a",    "b",    "c", "1", "2", "0", ".",
       "-", "e", "true", "null", "\\", "n", "u00e9", "\xC3\xA9", "\xC3", "\xA9", "name", "x", "(", ")", "+"};
   std::vector<std::string> texts = kPieces;
-  const auto more = *rc::gen::container<std::vector<std::vector<size_t>>>(
-      60, rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, kPieces.size())));
-  for (const auto& indices : more) {
+  constexpr size_t kTokens = 200, kLongest = 4;
+  const auto indices =
+      *rc::gen::container<std::vector<size_t>>(kTokens * kLongest, rc::gen::inRange<size_t>(0, kPieces.size()));
+  for (size_t t = 0; t < kTokens; ++t) {
     std::string text;
-    for (size_t i = 0; i < std::min<size_t>(indices.size(), 5); ++i) text += kPieces[indices[i]];
+    for (size_t i = 0; i < 2 + t % (kLongest - 1); ++i) text += kPieces[indices[t * kLongest + i]];
     texts.push_back(text);
   }
   texts.emplace_back();

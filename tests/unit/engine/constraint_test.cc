@@ -88,8 +88,8 @@ TEST(Constraint, GivesTheSameAnswersInAnyCompany) {
   constexpr int kRequests = 24;
   const std::vector<Answers> alone = solo_answers(tiny_options(), kRequests);
   EngineOptions small = tiny_options();
-  small.kv_cache_bytes = 40 * kTinyPageBytes;  // so that sequences are preempted
-  small.max_model_len = 400;
+  small.kv_cache_bytes = 24 * kTinyPageBytes;  // so that sequences are preempted
+  small.max_model_len = 368;
   Engine engine(small);
   for (int round = 0; round < 2; ++round) {  // the second one finds prefixes
     const std::vector<Answers> together = testing::answers_together(engine, requests(engine, kRequests));
