@@ -90,13 +90,16 @@ TEST(Constraint, GivesTheSameAnswersInAnyCompany) {
   EngineOptions small = tiny_options();
   small.kv_cache_bytes = 24 * kTinyPageBytes;  // so that sequences are preempted
   small.max_model_len = 368;
-  Engine engine(small);
-  for (int round = 0; round < 2; ++round) {  // the second one finds prefixes
+  const auto expect_alone = [&](Engine& engine, const std::string& what) {
     const std::vector<Answers> together = testing::answers_together(engine, requests(engine, kRequests));
-    for (size_t i = 0; i < together.size(); ++i) expect_same(alone[i][0], together[i][0], std::to_string(i));
-  }
-  EXPECT_GT(engine.stats().preemptions, 0u);
-  EXPECT_GT(engine.stats().prefix_hit_tokens, 0u);
+    for (size_t i = 0; i < together.size(); ++i) expect_same(alone[i][0], together[i][0], what + std::to_string(i));
+  };
+  Engine scarce(small), roomy(tiny_options());
+  expect_alone(scarce, "preempted ");
+  EXPECT_GT(scarce.stats().preemptions, 0u);
+  expect_alone(roomy, "together ");
+  expect_alone(roomy, "with prefixes ");
+  EXPECT_GT(roomy.stats().prefix_hit_tokens, 0u);
 }
 
 TEST(Constraint, ForcedTokensAreNotSampledAndChangeNothing) {
