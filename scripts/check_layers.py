@@ -13,21 +13,23 @@ ROOT = Path(__file__).resolve().parent.parent
 BELOW = {
     "base": [],
     "json": ["base"],
+    "grammar": ["json"],
     "format": ["json"],
     "jinja": ["json"],
     "text": ["jinja"],
+    "parsers": ["text"],
     "quant": ["base"],
     "kernels": ["quant"],
     "model": ["kernels", "format", "text"],
     "kv": ["base"],
     "sampling": ["base"],
-    "engine": ["model", "kv", "sampling"],
-    "server": ["engine"],
+    "engine": ["model", "kv", "sampling", "grammar"],
+    "server": ["engine", "parsers"],
     "load": ["json"],
     "cli": ["server", "load"],
 }
 # Subfolders of a folder that another of its subfolders may not include.
-APART = {"server/api": ["server/http/"]}
+APART = {"server/api": ["server/http/"], "server/endpoints": ["server/http/"]}
 PUBLIC = {"sampling", "engine", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params)\.h"')  # values without code
 BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "quire/constraint.h"
 #include "quire/error.h"
 #include "quire/sampling_params.h"
 #include "quire/types.h"
@@ -42,6 +43,8 @@ struct EngineOptions {
   bool kv_cache = true;                  // false: recompute everything for each token (a baseline for comparison)
   bool chunked_prefill = true;           // false: compute each prompt in one step, whatever its length
   std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
+  bool forced_tokens =
+      true;  // take tokens that a constraint leaves no choice about without sampling (the same answers)
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
   double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)
 
@@ -81,9 +84,10 @@ enum class FinishReason : uint8_t {
   kLength,     // max_tokens or the context length
   kCancelled,  // cancel(), or the engine is shutting down
   kTimeout,    // Request::timeout
+  kDeadEnd,    // no token satisfies Request::constraint together with the request's bans; see Output::error
   kError,      // see Output::error
 };
-std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, error
+std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, dead_end, error
 
 // Requests for an embedding: one vector for the prompt instead of an answer.
 enum class Pooling : uint8_t {
@@ -102,6 +106,10 @@ struct Request {
   int priority = 0;    // lower first; within a priority fair between tenants, within a tenant first come, first served
   double timeout = 0;  // seconds from submit until all answers have ended; 0: none
   Pooling pooling = Pooling::kNone;
+  Constraint constraint = {};  // what the answer matches, if it is not cut short: see Engine::compile()
+  // Added tokens appear in the text, special ones whatever skip_special_tokens says, each in a frame of bytes that UTF-8
+  // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
+  bool frame_tokens = false;
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
 };
 
@@ -132,7 +140,7 @@ struct Output {
   FinishReason finish = FinishReason::kNone;
   std::string stop_reason;            // the request's stop string, or the id of its stop token, that ended the answer
   std::optional<TokenId> stop_token;  // the token that ended the answer, if a token did
-  std::string error;                  // with kError
+  std::string error;                  // with kError and kDeadEnd
   Usage usage;                        // set in the last piece
   // With sampling.prompt_logprobs: the prompt's tokens, in the first output of choice 0. The first logprob is 0.
   std::vector<OutputToken> prompt_logprobs = {};
@@ -145,6 +153,7 @@ struct EngineStats {
   int running = 0, waiting = 0;         // sequences
   int kv_pages = 0, kv_pages_used = 0;  // used: by running sequences
   uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
+  uint64_t forced_tokens = 0;  // of the generated ones: constraints left no choice, so they were not sampled
 
   // The prefix cache.
   uint64_t prefix_query_tokens = 0;  // prompt tokens looked up
@@ -210,6 +219,10 @@ class Engine {
   bool has_chat_template() const { return chat_template() != nullptr; }
   // The tokens of each word, alone and after a space.
   TokenRuns spellings(const std::vector<std::string>& words) const;
+
+  // Compiles what answers must match; recently compiled constraints are remembered. Throws Error if the source is
+  // malformed, not supported exactly, or too large, and if the model has no vocabulary.
+  Constraint compile(const ConstraintSource& source) const;
 
   // For programs built in this source tree. render() is the text of a chat prompt, encode_chat() its tokens.
   const Tokenizer& tokenizer() const;

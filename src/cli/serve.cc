@@ -24,6 +24,7 @@
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/registry.h"
+#include "parsers/families.h"
 #include "server/engine_completer.h"
 #include "server/http/server.h"
 
@@ -203,6 +204,14 @@ void add_serve_command(CLI::App& app) {
       ->type_name("HEADER ...");
   command->add_flag("--allow-credentials", server.cors.credentials, "pages of other origins may send cookies")
       ->group(access);
+
+  const char* const answers = "Tool calls and reasoning";
+  add(answers, "--tool-call-parser", server.tool_call_parser, "syntax in which the model calls tools (docs/tools.md)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(tool_parser_names()));
+  add(answers, "--reasoning-parser", server.reasoning_parser, "marks around the model's thoughts (docs/tools.md)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(reasoning_parser_names()));
 
   add_engine_options(*command, flags->engine);
   add_chat_template_options(*command, flags->engine);

@@ -4,21 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
-#include "base/gunzip.h"
-#include "base/mapped_file.h"
 #include "base/quote.h"
 #include "base/utf8.h"
-#include "format/gguf.h"
+#include "cli/load_tokenizer.h"
 #include "json/parse.h"
-#include "model/gguf_vocabulary.h"
-#include "model/registry.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -30,32 +25,6 @@ struct Options {
   bool has_prompt = false;
   bool decode = false, add_special = false, no_parse_special = false, jsonl = false;
 };
-
-std::string read_maybe_packed(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  if (is_gzip(file.bytes())) return gunzip(file.bytes(), path.string());
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-// Reads a GGUF file, a tokenizer.json (.gz), or a folder with a tokenizer.json (.gz).
-Tokenizer load_tokenizer(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  if (fs::is_directory(path)) {
-    for (const char* name : {"tokenizer.json", "tokenizer.json.gz"}) {
-      if (fs::exists(path / name)) return load_tokenizer(path / name);
-    }
-    throw not_found("{} has no tokenizer.json", path.string());
-  }
-  if (path.extension() == ".gguf") return gguf_tokenizer(Gguf::open(path));
-  const fs::path config = path.parent_path() / "tokenizer_config.json";
-  return Tokenizer::from_hf_json(read_maybe_packed(path), path.string(),
-                                 fs::exists(config) ? read_text_file(config) : std::string());
-}
-
-Tokenizer load_tokenizer(const Options& options) {
-  if (!options.tokenizer.empty()) return load_tokenizer(std::filesystem::path(options.tokenizer));
-  return load_tokenizer(resolve_model(options.model));
-}
 
 // On one line, even if the text has newlines. `ascii` escapes everything else, for programs.
 std::string printed(const Json& value, bool ascii = true) {
@@ -128,7 +97,7 @@ void run(const Options& options) {
     throw CLI::ValidationError("pass either --tokenizer FILE or -m MODEL");
   if (options.jsonl && options.has_prompt)
     throw CLI::ValidationError("--jsonl reads standard input; it cannot be combined with -p");
-  const Tokenizer tokenizer = load_tokenizer(options);
+  const Tokenizer tokenizer = load_tokenizer(options.tokenizer, options.model);
   const EncodeOptions encode{.add_special = options.add_special, .parse_special = !options.no_parse_special};
   if (options.jsonl) return run_lines(tokenizer, options, encode);
   const std::string text =

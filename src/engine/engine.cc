@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "engine/constraint_compiler.h"
 #include "engine/engine_loop.h"
 #include "engine/request_state.h"
 #include "json/parse.h"
@@ -28,6 +29,8 @@ std::string_view name(FinishReason reason) {
       return "cancelled";
     case FinishReason::kTimeout:
       return "timeout";
+    case FinishReason::kDeadEnd:
+      return "dead_end";
     case FinishReason::kError:
       return "error";
   }
@@ -38,6 +41,7 @@ struct Engine::State {
   LoadedModel model;
   Json template_kwargs = Json::object();
   TokenIds end_tokens;
+  std::optional<ConstraintCompiler> constraints;
   EngineLoop loop;  // used by `thread` alone
 
   // Messages to the engine's thread.
@@ -63,6 +67,7 @@ struct Engine::State {
         if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
       }
     }
+    constraints.emplace(tokenizer(), model.config.vocab, end_tokens);
     stats = loop.stats();
     const BlockSignals leave_signals_to_the_caller;
     thread = std::thread([this] { run(); });
@@ -137,6 +142,10 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
     throw unsupported("bad words need a vocabulary, which this model does not have");
   if (r.pooling != Pooling::kNone && (r.sampling.n != 1 || r.sampling.prompt_logprobs))
     throw invalid("a request for an embedding has no answers: n must be 1 and prompt_logprobs unset");
+  if (r.constraint && r.pooling != Pooling::kNone)
+    throw invalid("a request for an embedding has no answer to constrain");
+  if (r.constraint && r.sampling.ignore_eos)
+    throw invalid("ignore_eos cannot be combined with structured output, which ends where it is complete");
   if (!(r.timeout >= 0)) throw invalid("timeout is {}: it must be a number of seconds, or 0 for none", r.timeout);
 }
 
@@ -155,6 +164,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   check(request, info(), s.tokenizer() != nullptr);
   if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
   const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
+  if (state->constraint) state->matcher.emplace(s.constraints->vocabulary(), state->constraint);
   Sequences one;
   one.emplace_back(state, 0, std::move(state->prompt), s.tokenizer());
   RequestId id{};
@@ -241,6 +251,8 @@ std::string Engine::decode(std::span<const TokenId> ids) const { return tokenize
 TokenIds Engine::encode_messages(std::string_view messages) const {
   return encode_chat({.messages = parse_json(messages, "messages")});
 }
+
+Constraint Engine::compile(const ConstraintSource& source) const { return state_->constraints->compile(source); }
 
 TokenRuns Engine::spellings(const std::vector<std::string>& words) const {
   auto all = std::make_shared<std::vector<TokenIds>>();

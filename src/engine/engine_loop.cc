@@ -17,6 +17,10 @@ constexpr size_t kCandidates = 16;
 // batch.
 constexpr double kGeneratedTokenWeight = 2;
 
+constexpr std::string_view kDeadEnd =
+    "no token satisfies the structured output together with the request's other bans (min_tokens, logit_bias, "
+    "allowed_token_ids, bad_words), or the vocabulary cannot spell what must follow";
+
 SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& model) {
   SchedulerLimits l;
   l.max_rows = o.max_num_batched_tokens;
@@ -241,16 +245,28 @@ void EngineLoop::fork(size_t row, std::span<const float> logits) {
 }
 
 void EngineLoop::take_token(Sequence& s, const std::optional<Sampled>& token) {
-  if (!token) return roster_.end(s, FinishReason::kLength);                  // max_tokens is 0
+  if (!token) return roster_.end(s, FinishReason::kLength);  // max_tokens is 0
+  if (token->token == kNoToken && s.matcher) return roster_.end(s, FinishReason::kDeadEnd, kDeadEnd);
   if (token->token == kNoToken) return roster_.end(s, FinishReason::kStop);  // the request allows no token here
-  const bool ended = s.accept(*token);
-  ++stats_.generated_tokens;
-  shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
+  bool ended = accept(s, *token);
+  while (!ended && options_.forced_tokens) {
+    const std::optional<TokenId> forced = s.forced_token();
+    if (!forced) break;
+    ended = accept(s, {.token = *forced});
+    ++stats_.forced_tokens;
+  }
   if (ended) {
     roster_.leave(s);
   } else if (!options_.kv_cache) {
     cache_.release(s);
   }
+}
+
+bool EngineLoop::accept(Sequence& s, const Sampled& token) {
+  const bool ended = s.accept(token);
+  ++stats_.generated_tokens;
+  shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
+  return ended;
 }
 
 void EngineLoop::count_prompt(const Sequence& s) {

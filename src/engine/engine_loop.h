@@ -47,6 +47,8 @@ class EngineLoop {
   void take_logits(std::span<float> logits);
   void fork(size_t row, std::span<const float> logits);
   void take_token(Sequence& s, const std::optional<Sampled>& token);
+  // Returns whether the answer has ended.
+  bool accept(Sequence& s, const Sampled& token);
   void count_prompt(const Sequence& s);
   void count_step(double seconds);
 

@@ -3,9 +3,15 @@
 namespace quire {
 namespace {
 
-std::optional<Sampled> next_token(const Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
+std::optional<Sampled> next_token(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
   if (s.request->max_new_tokens == 0) return std::nullopt;
-  return quire::sample(s.request->sampling, s.sample_row(logits, s.choice), scratch);
+  SampleRow row = s.sample_row(logits, s.choice);
+  if (s.matcher) {
+    scratch.mask.resize((logits.size() + 31) / 32);
+    s.matcher->fill_mask(scratch.mask);
+    row.mask = scratch.mask;
+  }
+  return quire::sample(s.request->sampling, row, scratch);
 }
 
 }  // namespace
@@ -13,7 +19,7 @@ std::optional<Sampled> next_token(const Sequence& s, std::span<float> logits, Sa
 LogitsStage::LogitsStage(Team& team, int vocab)
     : team_(team), vocab_(static_cast<size_t>(vocab)), scratch_(static_cast<size_t>(team.size())) {}
 
-std::optional<Sampled> LogitsStage::sample_choice(size_t i, const Sequence& choice, std::span<const float> logits) {
+std::optional<Sampled> LogitsStage::sample_choice(size_t i, Sequence& choice, std::span<const float> logits) {
   const auto row = logits.subspan(i * vocab_, vocab_);
   copy_.assign(row.begin(), row.end());
   return next_token(choice, copy_, scratch_[0]);
@@ -23,7 +29,7 @@ void LogitsStage::sample(std::span<float> logits) {
   team_.for_tiles(static_cast<int>(rows_.size()), [&](int tile, int thread) {
     const auto i = static_cast<size_t>(tile);
     Row& row = rows_[i];
-    const Sequence& s = *row.sequence;
+    Sequence& s = *row.sequence;
     if (s.ended()) return;
     const auto row_logits = logits.subspan(i * vocab_, vocab_);
     try {

@@ -39,7 +39,7 @@ class LogitsStage {
 
   // The first token of a choice forked from the sequence of row `i`. Leaves the row's logits as they are, so it comes
   // before sample(). Throws Error and std::bad_alloc.
-  std::optional<Sampled> sample_choice(size_t i, const Sequence& choice, std::span<const float> logits);
+  std::optional<Sampled> sample_choice(size_t i, Sequence& choice, std::span<const float> logits);
   // Fills the results. logits: [rows][vocab], overwritten.
   void sample(std::span<float> logits);
 

@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "grammar/matcher.h"
 #include "quire/engine.h"
 #include "sampling/stop.h"
 
@@ -27,6 +29,7 @@ struct RequestState : Request {
   TokenIds end_tokens;    // the model's; none with ignore_eos
   TokenIds banned_early;  // end and stop tokens, banned until min_tokens are generated
   std::vector<StopString> stops;
+  std::optional<grammar::Matcher> matcher;  // of the constraint, before the answer
   int prompt_tokens = 0;
   int max_new_tokens = 0;
   Clock::time_point submitted;

@@ -1,6 +1,7 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <new>
 #include <utility>
@@ -24,10 +25,12 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
       choice(choice_index),
       forks_pending(choice_index == 0 && request->sampling.n > 1),
       tokens(std::move(so_far)),
-      stop(request->stops, request->sampling.include_stop_str_in_output) {
+      stop(request->stops, request->sampling.include_stop_str_in_output),
+      matcher(request->matcher) {
   if (tokenizer) {
-    detokenizer.emplace(*tokenizer,
-                        DecodeOptions{.skip_special = request->sampling.skip_special_tokens, .continues = true});
+    detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = request->sampling.skip_special_tokens,
+                                                  .continues = true,
+                                                  .frame_added = request->frame_tokens});
   }
   tokens.reserve(tokens.size() + static_cast<size_t>(request->max_new_tokens));
 }
@@ -46,6 +49,17 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
   return row;
 }
 
+std::optional<TokenId> Sequence::forced_token() {
+  if (!matcher) return std::nullopt;
+  const SamplingParams& params = request->sampling;
+  // A ban of the only token is a dead end, which sample() finds.
+  if (params.logprobs || generated() < params.min_tokens || !params.logit_bias.empty() ||
+      !params.allowed_token_ids.empty() || request->banned_runs) {
+    return std::nullopt;
+  }
+  return matcher->forced_token();
+}
+
 Usage Sequence::usage() const {
   Usage u{request->prompt_tokens, request->cached_tokens, generated(), 0, seconds(Clock::now() - request->submitted)};
   if (generated() > 0) u.ttft_seconds = seconds(first_token - request->submitted);
@@ -61,6 +75,10 @@ bool Sequence::accept(const Sampled& sampled) {
   const SamplingParams& params = request->sampling;
   if (generated() == 0) first_token = Clock::now();
   tokens.push_back(sampled.token);
+  if (matcher) {
+    [[maybe_unused]] const bool allowed = matcher->advance(sampled.token);
+    assert(allowed && "the sampler obeys the mask");
+  }
 
   Output out;
   out.choice = choice;

@@ -31,6 +31,7 @@ struct Sequence {
 
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
+  std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
   Clock::time_point first_token;
 
   // `so_far`: the prompt, and for a fork nothing more. Reserves memory for all tokens.
@@ -48,6 +49,9 @@ struct Sequence {
 
   // The input of sample() for the next token of choice `choice_index`.
   SampleRow sample_row(std::span<float> logits, int choice_index) const;
+  // The only token that the constraint allows, if nothing else in the request depends on the logits: it need not be
+  // sampled.
+  std::optional<TokenId> forced_token();
   // Appends a sampled token and tells the client. Returns true if the answer has ended.
   bool accept(const Sampled& sampled);
   // Tells the client that the answer has ended; with pooling and kStop this delivers the embedding. Never throws

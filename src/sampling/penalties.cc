@@ -70,12 +70,27 @@ void keep_allowed(std::span<const TokenId> allowed, std::span<float> logits, Sam
   for (size_t i = 0; i < allowed.size(); ++i) logit_of(allowed[i], logits) = scratch.scores[i];
 }
 
+void apply_mask(std::span<const uint32_t> mask, std::span<float> logits) {
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] == ~0u) continue;
+    const auto block = logits.subspan(32 * word, std::min<size_t>(32, logits.size() - 32 * word));
+    if (mask[word] == 0) {
+      std::fill(block.begin(), block.end(), kNever);
+      continue;
+    }
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (!(mask[word] >> i & 1)) block[i] = kNever;
+    }
+  }
+}
+
 }  // namespace
 
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
   for (const auto& [token, bias] : params.logit_bias) logit_of(token, row.logits) += bias;
   apply_penalties(params, row, scratch);
   keep_allowed(params.allowed_token_ids, row.logits, scratch);
+  apply_mask(row.mask, row.logits);
   for (const TokenId token : row.banned) logit_of(token, row.logits) = kNever;
   for (const std::span<const TokenId> run : row.banned_runs) {
     const auto before = run.first(run.size() - 1);

@@ -126,7 +126,7 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
   const Peak peak = find_peak(row.logits);
   Sampled sampled;
   if (peak.logit == -kInfinity) {
-    if (!params.allowed_token_ids.empty() || !row.banned_runs.empty()) return sampled;
+    if (!params.allowed_token_ids.empty() || !row.mask.empty() || !row.banned_runs.empty()) return sampled;
     throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
   }
   sampled.token = params.temperature == 0.0f ? peak.token : draw(params, row, peak.logit, scratch);

@@ -20,10 +20,11 @@ struct SampleRow {
   uint64_t position = 0;                       // index of the sampled token, from the beginning of the prompt
   uint32_t choice = 0;                         // which of the n answers
   std::span<const TokenIds> banned_runs = {};  // runs that the answer may not contain; none empty
+  std::span<const uint32_t> mask = {};  // [ceil(vocab / 32)] bit set: the constraint allows the token; empty: all
 };
 
 struct Sampled {
-  TokenId token = kNoToken;                                  // kNoToken: the request bans all tokens
+  TokenId token = kNoToken;                                  // kNoToken: the request allows none
   float logprob = 0.0f;                                      // 0 unless params.logprobs is set
   std::vector<std::pair<TokenId, float>> top_logprobs = {};  // most probable first; without impossible tokens
 
@@ -54,22 +55,23 @@ class SamplerScratch {
   std::vector<uint32_t> occurrences;  // [vocab] in the answer; zero between calls
   std::vector<TokenId> distinct;      // the tokens with an entry in `seen`
   std::vector<uint8_t> seen;          // [vocab] in prompt or answer; zero between calls
+  std::vector<uint32_t> mask;         // [ceil(vocab / 32)] for the caller: what a constraint allows
 };
 
 // A pure function of params and row, whatever the thread, batch and scratch. The order is that of vLLM:
 //   1. logprobs are computed from the original logits
 //   2. logit_bias; repetition_penalty (positive logits are divided, others multiplied); frequency_penalty and
 //      presence_penalty (subtracted)
-//   3. tokens outside allowed_token_ids, banned tokens and tokens that would complete a banned run are removed
+//   3. tokens outside allowed_token_ids or the mask, banned tokens and tokens that would complete a banned run are
+//      removed
 //   4. temperature 0: the token with the largest logit, on a tie the lowest id; done
 //   5. temperature; then typical_p, top_k, top_p, min_p, each on the renormalised result of the previous one; among
-//   equal
-//      logits the highest id is removed first
+//      equal logits the highest id is removed first
 //   6. one draw among the remaining tokens in the order of ids, with the random number of (seed, choice, position)
 // Probabilities are rounded to multiples of 2^-33 of the best token's, so their sums are exact in any order; tokens
 // below half of that are never drawn. Vocabularies have at most 2^20 tokens. `params` must be valid (validate()).
-// Throws Error (kInvalid) if a logit is NaN or +infinity, or all are -infinity. If allowed_token_ids and banned runs
-// leave no token, the result is kNoToken.
+// Throws Error (kInvalid) if a logit is NaN or +infinity, or all are -infinity. If allowed_token_ids, the mask and
+// banned runs leave no token, the result is kNoToken.
 Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);
 
 // The logprob of a given token and the `top` most probable tokens, as sample() reports them. Throws the same errors.

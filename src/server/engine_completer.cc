@@ -35,7 +35,22 @@ nlohmann::ordered_json EngineCompleter::tokenizer_info() const {
 
 TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.encode_chat(std::move(input)); }
 
+std::string EngineCompleter::render_chat(ChatInput input) const { return engine_.render(std::move(input)); }
+
+std::string EngineCompleter::chat_template_source() const {
+  const ChatTemplate* chat = engine_.chat_template();
+  return chat ? chat->source() : std::string();
+}
+
+bool EngineCompleter::is_added_token(std::string_view text) const {
+  if (!engine_.chat_template()) return false;  // a model without a vocabulary has none
+  const auto id = engine_.tokenizer().find(text);
+  return id && engine_.tokenizer().is_added(*id);
+}
+
 TokenRuns EngineCompleter::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
+
+Constraint EngineCompleter::compile(const ConstraintSource& source) const { return engine_.compile(source); }
 
 TokenIds EngineCompleter::encode(std::string_view text, EncodeOptions options) const {
   return engine_.tokenizer().encode(text, options);

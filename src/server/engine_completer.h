@@ -18,7 +18,11 @@ class EngineCompleter final : public Completer {
   double read_bandwidth() const override { return read_bandwidth_; }
   nlohmann::ordered_json tokenizer_info() const override;
   TokenIds encode_chat(ChatInput input) const override;
+  std::string render_chat(ChatInput input) const override;
+  std::string chat_template_source() const override;
+  bool is_added_token(std::string_view text) const override;
   TokenRuns spellings(const std::vector<std::string>& words) const override;
+  Constraint compile(const ConstraintSource& source) const override;
   TokenIds encode(std::string_view text, EncodeOptions options) const override;
   std::string decode(const TokenIds& ids) const override;
   std::string token_text(TokenId id) const override;

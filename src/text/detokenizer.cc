@@ -1,6 +1,7 @@
 #include "text/detokenizer.h"
 
 #include "base/utf8.h"
+#include "text/token_frames.h"
 #include "text/tokenizer/data.h"
 
 namespace quire {
@@ -40,13 +41,26 @@ void Detokenizer::put(std::string_view bytes, std::string& out) {
 
 void Detokenizer::push(TokenId id, std::string& out) {
   const TokenizerData& data = tokenizer_.data();
-  if (!data.contains(id) || (options_.skip_special && data.special[static_cast<size_t>(id)])) return;
+  if (!data.contains(id)) return;
+  if (options_.frame_added && tokenizer_.is_added(id)) return put_framed(id, out);
+  if (options_.skip_special && data.special[static_cast<size_t>(id)]) return;
   if (!started_ && !options_.continues && data.decoding.first_differs()) {
     Regex::Matcher matcher;
     put(data.decoding.bytes_of(data.text_to_decode(id), true, matcher), out);
   } else {
     put(data.bytes[static_cast<size_t>(id)], out);
   }
+  started_ = true;
+}
+
+void Detokenizer::put_framed(TokenId id, std::string& out) {
+  if (!options_.skip_special || !tokenizer_.is_special(id)) {  // otherwise a character may continue after the token
+    out += lossy_utf8(held_);
+    held_.clear();
+  }
+  out += tokenizer_.is_special(id) ? kSpecialFrame : kShownFrame;
+  out += lossy_utf8(tokenizer_.data().bytes[static_cast<size_t>(id)]);
+  out += kFrameEnd;
   started_ = true;
 }
 

@@ -26,6 +26,7 @@ class Detokenizer {
 
  private:
   void put(std::string_view bytes, std::string& out);
+  void put_framed(TokenId id, std::string& out);
 
   Tokenizer tokenizer_;
   DecodeOptions options_;

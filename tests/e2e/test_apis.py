@@ -76,7 +76,7 @@ def test_anthropics_client(server, client):
     longer = claude.messages.create(**ask | {"system": [{"type": "text", "text": "Answer in French."}]})
     assert longer.usage.input_tokens != message.usage.input_tokens
     with pytest.raises(anthropic.BadRequestError, match="tools"):
-        claude.messages.create(**ask, tools=[{"name": "f", "input_schema": {"type": "object"}}])
+        claude.messages.create(**ask, tools=[{"name": "f", "input_schema": {"type": "array"}}])
     with pytest.raises(anthropic.NotFoundError):
         claude.messages.create(**ask | {"model": "claude"})
 

@@ -2,11 +2,12 @@
 
 #include <charconv>
 #include <numeric>
+#include <random>
 
-#include "server/api/chat.h"
-#include "server/api/embeddings.h"
-#include "server/api/messages.h"
-#include "server/api/responses.h"
+#include "server/endpoints/chat.h"
+#include "server/endpoints/embeddings.h"
+#include "server/endpoints/messages.h"
+#include "server/endpoints/responses.h"
 
 namespace quire {
 
@@ -78,6 +79,13 @@ void append_typed_event(const Json& data, std::string& out) {
   out += "event: " + data["type"].get_ref<const std::string&>() + "\ndata: " + dump(data) + "\n\n";
 }
 
+std::string random_id(std::string_view prefix) {
+  thread_local std::random_device device;
+  std::string id(prefix);
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", device());
+  return id;
+}
+
 std::string_view finish_name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
 
 Json stop_reason_json(const std::string& reason, bool by_token) {
@@ -108,12 +116,14 @@ int UsageSum::cached_tokens(int n) const {
   return sum;
 }
 
-Json usage_json(const ResponseHead& head, const UsageSum& sum) {
+Json usage_json(const ResponseHead& head, const UsageSum& sum, std::optional<int> reasoning_tokens) {
   const int completion = sum.completion_tokens();
-  return {{"prompt_tokens", head.prompt_tokens},
-          {"completion_tokens", completion},
-          {"total_tokens", head.prompt_tokens + completion},
-          {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n())}}}};
+  Json usage = {{"prompt_tokens", head.prompt_tokens},
+                {"completion_tokens", completion},
+                {"total_tokens", head.prompt_tokens + completion},
+                {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n())}}}};
+  if (reasoning_tokens) usage["completion_tokens_details"] = {{"reasoning_tokens", *reasoning_tokens}};
+  return usage;
 }
 
 }  // namespace quire

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "quire/engine.h"
+#include "server/api/answer_reader.h"
 #include "server/api/error.h"
 #include "server/api/request.h"
 
@@ -16,13 +18,14 @@ namespace quire {
 
 // One response: its request and what the server adds.
 struct ResponseHead {
-  ApiRequest request = {};                // without prompts and messages
-  std::string id = {};                    // chatcmpl-…, cmpl-…, resp_…, msg_…
-  int64_t created = 0;                    // seconds since 1970
-  int prompts = 1;                        // a choice's number is prompt * n + Output::choice
-  int prompt_tokens = 0;                  // of all prompts
-  std::vector<std::string> echo = {};     // the text of each prompt, if request.echo is set
-  std::vector<TokenIds> prompt_ids = {};  // of each prompt, if request.return_token_ids is set
+  ApiRequest request = {};                                 // without prompts and messages
+  std::string id = {};                                     // chatcmpl-…, cmpl-…, resp_…, msg_…
+  int64_t created = 0;                                     // seconds since 1970
+  int prompts = 1;                                         // a choice's number is prompt * n + Output::choice
+  int prompt_tokens = 0;                                   // of all prompts
+  std::vector<std::string> echo = {};                      // the text of each prompt, if request.echo is set
+  std::vector<TokenIds> prompt_ids = {};                   // of each prompt, if request.return_token_ids is set
+  std::shared_ptr<const AnswerReading> reading = nullptr;  // null: answers are text
 
   int n() const { return request.sampling.n; }
   int choices() const { return prompts * n(); }
@@ -56,6 +59,9 @@ void append_json_string(std::string_view text, std::string& out);
 // Appends a server-sent event whose name is data["type"], as OpenAI's responses and Anthropic's messages have them.
 void append_typed_event(const Json& data, std::string& out);
 
+// "msg_" and 32 random hexadecimal digits.
+std::string random_id(std::string_view prefix);
+
 // "stop" or "length".
 std::string_view finish_name(FinishReason reason);
 
@@ -73,6 +79,7 @@ struct UsageSum {
 
   std::vector<int> completion, cached;
 };
-Json usage_json(const ResponseHead& head, const UsageSum& sum);
+// `reasoning_tokens`: of answers that are read for reasoning.
+Json usage_json(const ResponseHead& head, const UsageSum& sum, std::optional<int> reasoning_tokens = {});
 
 }  // namespace quire

@@ -28,7 +28,11 @@ class Completer {
   // The body of GET /tokenizer_info: fields of a tokenizer_config.json.
   virtual nlohmann::ordered_json tokenizer_info() const = 0;
   virtual TokenIds encode_chat(ChatInput input) const = 0;
+  virtual std::string render_chat(ChatInput input) const = 0;                    // its text
+  virtual std::string chat_template_source() const = 0;                          // empty: the model has none
+  virtual bool is_added_token(std::string_view text) const = 0;                  // <|im_end|>, <tool_call>
   virtual TokenRuns spellings(const std::vector<std::string>& words) const = 0;  // as Engine::spellings
+  virtual Constraint compile(const ConstraintSource& source) const = 0;          // as Engine::compile
   virtual TokenIds encode(std::string_view text, EncodeOptions options) const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"

@@ -168,9 +168,16 @@ void read_template_kwargs(ApiDraft& draft, const JsonField& field) {
 }
 
 // Variables whose meaning is up to the template, as in vLLM; chat_template_kwargs wins.
-void read_reasoning_effort(ApiDraft& draft, const JsonField& field) {
-  draft.chat.kwargs.emplace("reasoning_effort", field.string());
+void set_thinking(ApiDraft& draft, bool think) {
+  draft.chat.kwargs.emplace("enable_thinking", think);
+  draft.chat.kwargs.emplace("thinking", think);
 }
+void set_effort(ApiDraft& draft, const std::string& effort) {
+  draft.chat.kwargs.emplace("reasoning_effort", effort);
+  if (effort == "none") set_thinking(draft, false);
+}
+void read_reasoning_effort(ApiDraft& draft, const JsonField& field) { set_effort(draft, field.string()); }
+void read_enable_thinking(ApiDraft& draft, const JsonField& field) { set_thinking(draft, field.boolean()); }
 void read_verbosity(ApiDraft& draft, const JsonField& field) { draft.chat.kwargs.emplace("verbosity", field.string()); }
 
 void read_parse_special(ApiDraft& draft, const JsonField& field) { draft.parse_special = field.boolean(); }

@@ -5,6 +5,10 @@
 
 namespace quire {
 
+// Tells the chat template whether to think, under both names that templates have for it; chat_template_kwargs wins.
+void set_thinking(ApiDraft& draft, bool think);
+void set_effort(ApiDraft& draft, const std::string& effort);
+
 void read_model(ApiDraft& draft, const JsonField& field);
 void read_max_tokens(ApiDraft& draft, const JsonField& field);
 void read_max_answer_tokens(ApiDraft& draft, const JsonField& field);
@@ -24,6 +28,7 @@ void read_add_generation_prompt(ApiDraft& draft, const JsonField& field);
 void read_continue_final_message(ApiDraft& draft, const JsonField& field);
 void read_template_kwargs(ApiDraft& draft, const JsonField& field);
 void read_reasoning_effort(ApiDraft& draft, const JsonField& field);
+void read_enable_thinking(ApiDraft& draft, const JsonField& field);
 void read_verbosity(ApiDraft& draft, const JsonField& field);
 void read_parse_special(ApiDraft& draft, const JsonField& field);
 void read_documents(ApiDraft& draft, const JsonField& field);

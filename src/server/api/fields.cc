@@ -2,11 +2,13 @@
 
 #include <limits>
 
-#include "server/api/chat.h"
 #include "server/api/field_readers.h"
-#include "server/api/messages.h"
 #include "server/api/prompts.h"
-#include "server/api/responses.h"
+#include "server/api/structured_output.h"
+#include "server/api/tools.h"
+#include "server/endpoints/chat.h"
+#include "server/endpoints/messages.h"
+#include "server/endpoints/responses.h"
 
 namespace quire {
 namespace {
@@ -146,8 +148,9 @@ constexpr ApiField kFields[] = {
      "effort is a variable for the chat template"},
     {"text", kResponse, read_text_options, 0, 0,
      R"({"type": "object", "properties": {"verbosity": {"type": ["string", "null"]},
-         "format": {"anyOf": [{"type": "null"}, {"const": {"type": "text"}}]}}})",
-     "verbosity is a variable for the chat template"},
+         "format": {"type": ["object", "null"], "required": ["type"], "properties": {"type": {"enum": ["text",
+         "json_object", "json_schema"]}, "schema": {}}}}})",
+     "format: what the answer matches; verbosity is a variable for the chat template"},
     {"truncation", kResponse, read_truncation, 0, 0, R"({"enum": ["disabled", "auto"]})",
      "input that does not fit is refused in either case"},
     {"store", kResponse | kChat, read_store, 0, 0, kSwitch, "nothing is stored"},
@@ -161,8 +164,48 @@ constexpr ApiField kFields[] = {
          "required": ["type"], "properties": {"type": {"type": "string", "pattern": "^clear_"}}}}}})",
      "edits that clear tool uses or thinking have nothing to clear"},
     {"output_config", kMessageInput, read_output_config, 0, 0,
-     R"({"type": "object", "properties": {"effort": {"type": ["string", "null"]}, "format": {"type": "null"}}})",
-     "effort is the variable reasoning_effort of the chat template"},
+     R"({"type": "object", "properties": {"effort": {"type": ["string", "null"]}, "format": {"type": ["object", "null"],
+         "required": ["type"], "properties": {"type": {"enum": ["text", "json_schema"]}, "schema": {}}}}})",
+     "format: what the answer matches; effort is the variable reasoning_effort of the chat template"},
+    {"response_format", kBoth, read_response_format, 0, 0,
+     R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_object", "json_schema"]},
+         "json_schema": {"type": "object", "required": ["schema"]}}})",
+     "what the answer matches (docs/structured-output.md)"},
+    {"structured_outputs", kGenerate, read_structured_outputs, 0, 0,
+     R"({"type": "object", "properties": {"json": {}, "json_object": {"type": ["boolean", "null"]},
+         "regex": {"type": ["string", "null"]}, "choice": {"type": ["array", "null"], "items": {"type": "string"}},
+         "grammar": {"type": ["string", "null"]}}})",
+     "one of json (a schema), json_object, regex, choice and grammar (GBNF)"},
+    {"guided_json", kGenerate, read_guided_json, 0, 0, R"({"type": ["object", "boolean", "string"]})",
+     "structured_outputs.json"},
+    {"guided_regex", kGenerate, read_guided_regex, 0, 0, kText, "structured_outputs.regex"},
+    {"guided_choice", kGenerate, read_guided_choice, 0, 0,
+     R"({"type": "array", "minItems": 1, "maxItems": 4096, "items": {"type": "string", "minLength": 1}})",
+     "structured_outputs.choice"},
+    {"guided_grammar", kGenerate, read_grammar, 0, 0, kText, "structured_outputs.grammar"},
+    {"grammar", kGenerate, read_grammar, 0, 0, kText, "GBNF, llama.cpp's notation"},
+    {"json_schema", kGenerate, read_schema, 0, 0, R"({"type": ["object", "boolean", "string"]})",
+     "llama.cpp's: a schema that the answer matches"},
+    {"output_format", kMessage, read_output_format, 0, 0,
+     R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_schema"]}, "schema": {}}})",
+     "what the answer matches"},
+    {"tools", kChat | kTokenize, read_tools, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Tool") "}"},
+    {"tools", kResponse, read_response_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("ResponseTool") "}"},
+    {"tools", kMessageInput, read_message_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("MessageTool") "}"},
+    {"functions", kChat, read_functions, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Function") "}",
+     "deprecated: tools"},
+    {"tool_choice", kChat | kResponse, read_tool_choice, 0, 0, REF("ToolChoice")},
+    {"tool_choice", kMessageInput, read_message_tool_choice, 0, 0,
+     R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["auto", "none"]},
+         "disable_parallel_tool_use": {"type": ["boolean", "null"]}}})",
+     "none: the model is not told of the tools"},
+    {"function_call", kChat, read_function_call, 0, 0, R"({"enum": ["auto", "none"]})", "deprecated: tool_choice"},
+    {"parallel_tool_calls", kChat | kResponse, read_parallel_tool_calls, 0, 0, kSwitch,
+     "false: only the first call is answered"},
+    {"include_reasoning", kChat | kResponse, &ApiRequest::include_reasoning, 0, 0, {}, "false: reasoning is left out"},
+    {"enable_thinking", kChat | kResponse, read_enable_thinking, 0, 0, kSwitch, "a variable for the chat template"},
     {"documents", kChat, read_documents, 0, 0, R"({"type": "array", "maxItems": 1024, "items": {"type": "object"}})",
      "for the chat template"},
     {"priority",
@@ -182,24 +225,16 @@ constexpr ApiField kFields[] = {
 #undef REF
 
 constexpr std::string_view kOwnTemplate = "start the server with --chat-template FILE";
-constexpr std::string_view kTools = "tool calls are not supported yet",
-                           kStructured = "structured output is not supported yet",
+constexpr std::string_view kTools = "use /v1/chat/completions",
                            kNotStored = "nothing is stored; send the whole conversation as input";
 constexpr RefusedField kRefused[] = {
-    {"tools", kGenerate | kTokenize | kCountTokens, "[[]]", kTools},
-    {"tool_choice", kGenerate | kCountTokens, R"(["none", {"type": "none"}])", kTools},
-    {"functions", kGenerate, "[[]]", kTools},
-    {"function_call", kGenerate, R"(["none"])", kTools},
-    {"response_format", kGenerate, R"([{"type": "text"}])", kStructured},
-    {"structured_outputs", kGenerate, "[{}]", kStructured},
-    {"guided_json", kGenerate, "[]", kStructured},
-    {"guided_regex", kGenerate, "[]", kStructured},
-    {"guided_choice", kGenerate, "[]", kStructured},
-    {"guided_grammar", kGenerate, "[]", kStructured},
-    {"guided_decoding_backend", kGenerate, "[]", kStructured},
-    {"guided_whitespace_pattern", kGenerate, "[]", kStructured},
-    {"grammar", kGenerate, R"([""])", kStructured},
-    {"json_schema", kGenerate, "[{}]", kStructured},
+    {"tools", kCompletion, "[[]]", kTools},
+    {"tool_choice", kCompletion, R"(["none"])", kTools},
+    {"functions", kCompletion, "[[]]", kTools},
+    {"function_call", kCompletion, R"(["none"])", kTools},
+    {"response_format", kResponse | kMessage, R"([{"type": "text"}])",
+     "use text.format in responses, output_format in messages"},
+    {"guided_whitespace_pattern", kGenerate, "[]", "white space between JSON tokens is fixed"},
     {"suffix", kCompletion, R"([""])", "completions only append to the prompt"},
     {"prompt_embeds", kCompletion, "[]", "send text or token ids"},
     {"use_beam_search", kGenerate, "[false]", ""},

@@ -91,6 +91,8 @@ std::string_view finished_reason(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kDeadEnd:
+      return "dead_end";
     case FinishReason::kError:
       return "error";
     case FinishReason::kTimeout:
@@ -138,7 +140,8 @@ struct Metrics::Series {
                    .Labels(labels)
                    .Register(registry);
     for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
-                              FinishReason::kTimeout, FinishReason::kError}) {
+                              FinishReason::kTimeout, FinishReason::kDeadEnd,
+                              FinishReason::kError}) {
       success->Add({{"finished_reason", std::string(finished_reason(reason))}});
     }
     for (const EngineMetric& metric : kEngineMetrics) {

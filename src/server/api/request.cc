@@ -6,6 +6,7 @@
 
 #include "server/api/error.h"
 #include "server/api/fields.h"
+#include "server/api/tools.h"
 
 namespace quire {
 namespace {
@@ -143,6 +144,7 @@ void settle(ApiDraft& draft) {
   if (draft.logprobs) sampling.logprobs = draft.top_logprobs.value_or(0);
   if (draft.api == Api::kEmbedding && draft.pooling == Pooling::kNone) draft.pooling = Pooling::kMean;
   settle_prompt_logprobs(draft);
+  settle_tools(draft);
   settle_chat(draft);
 }
 

@@ -34,6 +34,13 @@ using Prompt = std::variant<std::string, TokenIds, MixedPrompt>;
 inline constexpr int kMaxPrompts = 2048;             // of one request; also the limit for prompts times n
 inline constexpr size_t kMaxBodyValues = 1'000'000;  // JSON values; the largest bodies are prompts of token ids
 
+// Which tool the model may or must call.
+struct ToolChoice {
+  enum Kind : uint8_t { kAuto, kNone, kRequired, kNamed };
+  Kind kind = kAuto;
+  std::string name = {};  // of kNamed
+};
+
 // The base is what each prompt asks of the engine: its sampling is valid, its seed 0 unless has_seed; prompt, tenant
 // and banned_runs are set later.
 struct ApiRequest : Request {
@@ -46,6 +53,13 @@ struct ApiRequest : Request {
   ChatInput chat;
   std::vector<Prompt> prompts;
   std::optional<std::string> instructions;  // response, message: also the chat's first message, from the system
+
+  Json tools = nullptr;             // of a chat, in the form of OpenAI's chats; null: none that may be called
+  Json tools_as_sent = nullptr;     // response: repeated in the answer
+  ToolChoice tool_choice;           // never kNone with tools
+  bool parallel_tool_calls = true;  // false: further calls are left out
+  bool functions = false;           // chat: the deprecated functions, and function_call in the answer
+  bool include_reasoning = true;    // false: reasoning is left out
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage
@@ -60,6 +74,10 @@ struct ApiRequest : Request {
 
   bool base64 = false;             // embedding: float32, little-endian
   bool return_token_strs = false;  // tokenize
+
+  std::optional<ConstraintSource> constraint_source;  // compiled later into Request::constraint
+  Json text_format = {{"type", "text"}};              // response: text.format, returned with the answer
+  std::string constraint_field;                       // its parameter: "response_format.json_schema.schema"
 
   std::vector<std::string> without_effect;  // fields that were accepted and do nothing
 };

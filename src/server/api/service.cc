@@ -42,8 +42,15 @@ Reply error_reply(const ApiError& error, ErrorShape shape) {
 }
 
 Service::Service(Completer& completer, ServiceOptions options)
-    : completer_(completer), options_(std::move(options)), started_(unix_seconds()) {
+    : completer_(completer),
+      options_(std::move(options)),
+      started_(unix_seconds()),
+      format_(completer, options_.tool_call_parser, options_.reasoning_parser) {
   const ModelInfo& info = completer_.info();
+  if (const AnswerFormat& format = format_.format(); !completer.chat_template_source().empty()) {
+    spdlog::info("answers: tool calls are read as {}, reasoning as {}", format.tools ? format.tools->name : "none",
+                 format.reasoning ? format.reasoning->name : "none");
+  }
   if (options_.model_names.empty()) options_.model_names = default_names(info.name);
   metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info.max_model_len, options_.metrics_prefix,
                                        completer_.read_bandwidth());
@@ -112,6 +119,14 @@ void Service::log_once(const std::vector<std::string>& names) {
     if (name.size() > 64 || !logged_.insert(name).second) continue;
     spdlog::info("a request has the field {}, which has no effect here", describe(Json(name)));
   }
+}
+
+void Service::log_described_tools() {
+  std::call_once(described_, [] {
+    spdlog::info(
+        "the model's chat template knows no tools: they are described in a message, and calls are read as JSON "
+        "(docs/tools.md)");
+  });
 }
 
 }  // namespace quire

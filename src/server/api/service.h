@@ -11,6 +11,7 @@
 
 #include "server/api/admission.h"
 #include "server/api/answer.h"
+#include "server/api/chat_format.h"
 #include "server/api/completer.h"
 #include "server/api/exchange.h"
 #include "server/api/metrics.h"
@@ -24,7 +25,8 @@ struct ServiceOptions {
   int max_queue = 256;                    // answers that may wait for it; further requests get a 429
   std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
   std::string version = "unknown";        // of the program
-  bool needs_key = false;                 // requests need an API key, and tenants share the queue
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
+  bool needs_key = false;  // requests need an API key, and tenants share the queue
 };
 
 // The whole response to a simple request.
@@ -69,6 +71,7 @@ class Service {
   Job detokenization(const ApiRequest& request) const;
   TokenIds encode(const ApiRequest& request, size_t prompt) const;
   void log_once(const std::vector<std::string>& names);
+  void log_described_tools();
   Json model_json(const std::string& name) const;
 
   Completer& completer_;
@@ -76,8 +79,10 @@ class Service {
   int64_t started_;
   std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
+  ChatFormat format_;
   std::mutex mutex_;
   std::set<std::string> logged_;  // fields without effect
+  std::once_flag described_;
 };
 
 uint64_t random_u64();

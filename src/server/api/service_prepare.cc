@@ -35,12 +35,25 @@ void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInf
   throw error;
 }
 
+Constraint compile_constraint(const ApiRequest& request, const Completer& completer) {
+  try {
+    return completer.compile(*request.constraint_source);
+  } catch (const Error& e) {
+    throw ApiError(400, fmt::format("{}: {}", request.constraint_field, e.what()), "invalid_request_error",
+                   request.constraint_field, "structured_output_refused");
+  }
+}
+
 }  // namespace
 
 Job Service::prepare(Api api, std::string_view body, const std::string& tenant) {
   try {
     ApiRequest request = parse_api_request(api, body, limits());
     log_once(request.without_effect);
+    if (request.prompts.empty()) {
+      if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
+      format_.prepare(request);
+    }
     switch (api) {
       case Api::kTokenize:
         return tokenization(request);
@@ -76,11 +89,11 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   job.places = admit(tenant, answers);  // before tokenizing, so that a refusal costs little
 
   const ModelInfo& model = completer_.info();
-  ResponseHead head{.id = fmt::format("{}{:016x}{:016x}", id_prefix(request.api), random_u64(), random_u64()),
-                    .created = unix_seconds(),
-                    .prompts = static_cast<int>(prompts)};
+  ResponseHead head{
+      .id = random_id(id_prefix(request.api)), .created = unix_seconds(), .prompts = static_cast<int>(prompts)};
   const std::vector<std::string> bad_words = std::exchange(request.sampling.bad_words, {});
   if (!bad_words.empty()) request.banned_runs = completer_.spellings(bad_words);  // once for all prompts
+  if (request.constraint_source) request.constraint = compile_constraint(request, completer_);
   request.tenant = tenant;
   for (size_t i = 0; i < prompts; ++i) {
     TokenIds ids = encode(request, i);
@@ -92,6 +105,8 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
       const auto* text = std::get_if<std::string>(&request.prompts[i]);
       head.echo.push_back(text && !truncated ? *text : completer_.decode(ids));
     }
+    if (request.prompts.empty()) head.reading = format_.reading(request, ids);
+    request.frame_tokens = head.reading != nullptr;
     if (request.return_token_ids) head.prompt_ids.push_back(ids);
     head.prompt_tokens += static_cast<int>(ids.size());
     Request& made = job.requests.emplace_back(request);

@@ -176,6 +176,7 @@ TokenKind Tokenizer::kind(TokenId id) const {
 }
 
 bool Tokenizer::is_special(TokenId id) const { return data_->contains(id) && data_->special[static_cast<size_t>(id)]; }
+bool Tokenizer::is_added(TokenId id) const { return is_special(id) || kind(id) == TokenKind::kUserDefined; }
 bool Tokenizer::is_control(TokenId id) const { return kind(id) == TokenKind::kControl; }
 
 std::optional<TokenId> Tokenizer::bos() const { return data_->bos; }

@@ -47,6 +47,7 @@ struct EncodeOptions {
 struct DecodeOptions {
   bool skip_special = false;  // omit special tokens
   bool continues = false;     // the ids continue a text: keep the space that some vocabularies add before a text
+  bool frame_added = false;   // keep added tokens, special ones too, in frames (text/token_frames.h); Detokenizer only
 };
 
 struct TokenizerData;
@@ -77,6 +78,7 @@ class Tokenizer {
   std::optional<TokenId> find(std::string_view text) const;  // the id of this spelling
   TokenKind kind(TokenId id) const;
   bool is_special(TokenId id) const;  // omitted by skip_special, matched by parse_special: <|im_end|>
+  bool is_added(TokenId id) const;    // matched as a whole in texts: special tokens, and <tool_call> of some models
   bool is_control(TokenId id) const;  // never part of an answer's text: BOS, end of turn, …
 
   std::optional<TokenId> bos() const, eos() const, unk() const, pad() const, eot() const, eom() const;

@@ -103,9 +103,7 @@ TEST(ApiRequest, RefusesUnsupportedFieldsUnlessTheirValueIsNeutral) {
   }
 }
 
-TEST(ApiRequest, RefusesToolsAndStructuredOutputByName) {
-  const ApiError tools = chat_error(chat_with(R"("tools": [{"type": "function", "function": {"name": "f"}}])"));
-  EXPECT_STREQ(tools.what(), "tools: is not supported: tool calls are not supported yet");
+TEST(ApiRequest, RefusesStructuredOutputByName) {
   const ApiError format = chat_error(chat_with(R"("response_format": {"type": "json_object"})"));
   EXPECT_STREQ(format.what(), "response_format: is not supported: structured output is not supported yet");
 }
@@ -246,10 +244,11 @@ TEST(ApiRequest, ReadsMessagesOwnFields) {
           {"type": "thinking", "thinking": "Hm", "signature": "x"}, {"type": "text", "text": "Oh"}]},
           {"role": "user", "content": "?"}]})");
   EXPECT_EQ(request.chat.messages[1]["content"], "Oh");
-  EXPECT_EQ(request.chat.kwargs, Json::parse(R"({"enable_thinking": true, "reasoning_effort": "low"})"));
+  EXPECT_EQ(request.chat.kwargs,
+            Json::parse(R"({"enable_thinking": true, "thinking": true, "reasoning_effort": "low"})"));
   EXPECT_EQ(request.without_effect, (std::vector<std::string>{"thinking.budget_tokens", "context_management"}));
   EXPECT_EQ(parse(Api::kMessage, body_with(Api::kMessage, R"("thinking": {"type": "disabled"})")).chat.kwargs,
-            Json::parse(R"({"enable_thinking": false})"));
+            Json::parse(R"({"enable_thinking": false, "thinking": false})"));
 }
 
 TEST(ApiRequest, ParsesSpecialTokensInPromptsAndNotInMessagesByDefault) {

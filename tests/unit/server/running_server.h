@@ -17,7 +17,8 @@ namespace quire {
 class RunningServer {
  public:
   explicit RunningServer(ServerOptions options = {}, const std::function<void(Server&)>& before_run = {},
-                         spdlog::level::level_enum log_level = spdlog::level::off) {
+                         spdlog::level::level_enum log_level = spdlog::level::off, std::string chat_template = {}) {
+    model.chat_template = std::move(chat_template);
     spdlog::set_level(log_level);
     options.port = 0;
     server = std::make_unique<Server>(options);

@@ -29,6 +29,7 @@ class ScriptedCompleter final : public Completer {
   int cached_tokens = 0;                    // of every prompt
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
+  std::string chat_template;  // its source, from which the parsers are chosen; set it before the server starts
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
   mutable std::atomic<int> spelled{0};  // calls of spellings()
@@ -86,14 +87,10 @@ class ScriptedCompleter final : public Completer {
   }
   double read_bandwidth() const override { return 1e10; }
   nlohmann::ordered_json tokenizer_info() const override { return {{"vocab_size", info_.vocab_size}}; }
-  TokenIds encode_chat(ChatInput input) const override {
-    std::string prompt;
-    for (const auto& message : input.messages) {
-      if (message["content"] == "refuse") throw TemplateError("roles must alternate");
-      prompt += message["content"].get<std::string>();
-    }
-    return encode(prompt, {});
-  }
+  TokenIds encode_chat(ChatInput input) const override { return encode(joined_contents(input), {}); }
+  std::string render_chat(ChatInput input) const override { return joined_contents(input); }
+  std::string chat_template_source() const override { return chat_template; }
+  bool is_added_token(std::string_view) const override { return false; }
   TokenRuns spellings(const std::vector<std::string>& words) const override {
     ++spelled;
     auto runs = std::make_shared<std::vector<TokenIds>>();
@@ -133,6 +130,15 @@ class ScriptedCompleter final : public Completer {
     std::vector<bool> ended = {};
     std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   };
+
+  static std::string joined_contents(const ChatInput& input) {
+    std::string prompt;
+    for (const auto& message : input.messages) {
+      if (message["content"] == "refuse") throw TemplateError("roles must alternate");
+      prompt += message["content"].get<std::string>();
+    }
+    return prompt;
+  }
 
   template <class T>
   T locked(const T& value) const {

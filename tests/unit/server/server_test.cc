@@ -180,7 +180,7 @@ TEST(Server, ExplainsErrorsAndKeepsTheConnectionOpen) {
   EXPECT_EQ(client.call("POST", "/health", "{}").headers.at("allow"), "GET, HEAD");
   EXPECT_EQ(client.call("BREW", "/health").status, 405);
   EXPECT_EQ(client.post(kChatPath, "{").status, 400);
-  EXPECT_EQ(client.post(kChatPath, chat_body(R"("tools": [{}])")).error_param(), "tools");
+  EXPECT_EQ(client.post(kChatPath, chat_body(R"("tools": [{}])")).error_param(), "tools[0].function");
   EXPECT_EQ(
       client.post(kChatPath, R"({"messages": [{"role": "user", "content": "refuse"}]})").json()["error"]["message"],
       "roles must alternate");

@@ -52,6 +52,16 @@ TEST(Detokenizer, StripsOnceEvenIfSpacesAreByteTokens) {
   EXPECT_EQ(pieces(t, {2 + 0x20, 2 + 0x20, *t.find("a")}), (Pieces{"", " ", "a", ""}));
 }
 
+TEST(Detokenizer, FramesAddedTokensOnRequest) {
+  const Tokenizer t = tokenizer_of(byte_level_json());
+  const TokenId end = *t.find("<|end|>");
+  EXPECT_EQ(pieces(t, {'a', end, 'b'}, {.frame_added = true}), (Pieces{"a", "\xff<|end|>\xfe", "b", ""}));
+  // As without the token, if it is to be left out.
+  EXPECT_EQ(pieces(t, {0xC3, end, 0xA9}, {.skip_special = true, .frame_added = true}),
+            (Pieces{"", "\xff<|end|>\xfe", "é", ""}));
+  EXPECT_EQ(pieces(t, {0xC3, end, 0xA9}, {.frame_added = true}), (Pieces{"", "\uFFFD\xff<|end|>\xfe", "\uFFFD", ""}));
+}
+
 TEST(Detokenizer, OmitsSpecialTokensOnRequest) {
   const Tokenizer t = tokenizer_of(byte_level_json());
   const TokenId end = *t.find("<|end|>");

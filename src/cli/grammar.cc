@@ -1,0 +1,220 @@
+// quire grammar: compiles a schema, regex or grammar, and checks texts against it.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "cli/commands.h"
+#include "cli/load_tokenizer.h"
+#include "grammar/compile.h"
+#include "grammar/matcher.h"
+#include "json/parse.h"
+
+namespace quire {
+namespace {
+
+using grammar::GrammarPtr;
+using grammar::Matcher;
+using grammar::Vocabulary;
+
+struct Options {
+  std::string schema, gbnf, model, tokenizer, check;
+  std::optional<std::string> regex;
+  bool stats = false;
+};
+
+// Of this thread's CPU time: compiling and masks wait for nothing, and other processes should not count.
+double microseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+std::shared_ptr<const Vocabulary> vocabulary_of(const Tokenizer& tokenizer) {
+  std::vector<std::string_view> bytes;
+  std::vector<grammar::SpecialToken> special;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    const bool text = !tokenizer.is_special(id) && !tokenizer.is_control(id) &&
+                      tokenizer.kind(id) != TokenKind::kUnknown && tokenizer.kind(id) != TokenKind::kUnused;
+    bytes.push_back(text ? tokenizer.token_bytes(id) : std::string_view());
+    if (!text) special.push_back({id, std::string(tokenizer.token_text(id))});
+  }
+  return Vocabulary::build(bytes, special, tokenizer.end_of_generation());
+}
+
+// The tokens of a text, longest first from its beginning.
+TokenIds longest_tokens(const Vocabulary& vocabulary, std::string_view text) {
+  TokenIds ids;
+  const grammar::Trie& trie = vocabulary.trie();
+  for (size_t at = 0; at < text.size();) {
+    TokenId best = kNoToken;
+    size_t length = 0;
+    uint32_t i = 0, end = static_cast<uint32_t>(trie.size());
+    for (size_t depth = 0; at + depth < text.size() && i < end;) {
+      if (trie[i].byte != static_cast<uint8_t>(text[at + depth])) {
+        i = trie[i].end;
+        continue;
+      }
+      ++depth;
+      if (trie[i].token != kNoToken) {
+        best = trie[i].token;
+        length = depth;
+      }
+      end = trie[i].end;
+      ++i;
+    }
+    if (best == kNoToken) return {};  // no token has this byte
+    ids.push_back(best);
+    at += length;
+  }
+  return ids;
+}
+
+// As a model would emit it.
+TokenIds tokens_of(const Tokenizer* tokenizer, const Vocabulary& vocabulary, const std::string& text) {
+  if (tokenizer != nullptr) {
+    TokenIds ids = tokenizer->encode(text, {.parse_special = false});
+    std::string spelled;
+    for (const TokenId id : ids) spelled += vocabulary.bytes(id);
+    if (spelled == text) return ids;  // not so where a vocabulary adds a space before a text
+  }
+  return longest_tokens(vocabulary, text);
+}
+
+struct Times {
+  std::vector<double> masks;  // microseconds
+
+  // With how many took at most so many microseconds, so that the times of several runs can be added up.
+  Json summary() {
+    std::ranges::sort(masks);
+    const auto at = [&](double share) {
+      const auto index = static_cast<size_t>(share * static_cast<double>(masks.size()));
+      return masks.empty() ? 0 : std::round(masks[std::min(index, masks.size() - 1)] * 100) / 100;
+    };
+    Json up_to = Json::object();
+    for (const int bound : {1, 2, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 1500, 2000, 5000, 10000})
+      up_to[std::to_string(bound)] = std::ranges::upper_bound(masks, bound) - masks.begin();
+    return {{"count", masks.size()}, {"p50", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}, {"up_to", up_to}};
+  }
+};
+
+bool accepts(const std::shared_ptr<const Vocabulary>& vocabulary, const GrammarPtr& compiled, const TokenIds& tokens,
+             Times& times) {
+  Matcher matcher(vocabulary, compiled);
+  std::vector<uint32_t> mask(vocabulary->mask_words());
+  const auto fill = [&] {
+    const double start = microseconds();
+    matcher.fill_mask(mask);
+    times.masks.push_back(microseconds() - start);
+  };
+  for (const TokenId token : tokens) {
+    fill();
+    const bool allowed = (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
+    if (!matcher.advance(token) || !allowed) return false;
+  }
+  fill();
+  return matcher.accepting();
+}
+
+std::string read_all(const std::string& file) {
+  if (file != "-") return read_text_file(file, size_t{64} << 20);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+GrammarPtr compile(const Options& options, const std::string& text) {
+  if (options.regex) return grammar::compile_regex(*options.regex);
+  if (!options.gbnf.empty()) return grammar::compile_gbnf(text);
+  return grammar::compile_json_schema(
+      parse_json(text, options.schema == "-" ? "schema" : options.schema, {.depth = 200}));
+}
+
+void run(const Options& options) {
+  const int sources = (options.schema.empty() ? 0 : 1) + (options.gbnf.empty() ? 0 : 1) + (options.regex ? 1 : 0);
+  if (sources != 1) throw CLI::ValidationError("pass one of --schema, --regex and --gbnf");
+  const std::string& file = options.gbnf.empty() ? options.schema : options.gbnf;
+  std::string text;
+  if (file == "-" && options.check == "-") {
+    std::getline(std::cin, text);
+  } else if (!file.empty()) {
+    text = read_all(file);
+  }
+  const double start = microseconds();
+  const GrammarPtr compiled = compile(options, text);
+  const double compile_us = microseconds() - start;
+
+  std::optional<Tokenizer> tokenizer;
+  if (!options.model.empty() || !options.tokenizer.empty())
+    tokenizer = load_tokenizer(options.tokenizer, options.model);
+  const auto vocabulary = tokenizer ? vocabulary_of(*tokenizer) : Vocabulary::of_bytes();
+  Times times;
+  if (options.check.empty()) {
+    Matcher(vocabulary, compiled);  // special tokens are looked up
+    fmt::print("Every keyword is honoured.\n");
+  } else {
+    std::ifstream lines;
+    if (options.check != "-") {
+      lines.open(options.check);
+      if (!lines) throw not_found("{}: cannot be read", options.check);
+    }
+    size_t number = 0;
+    for (std::string line; std::getline(options.check == "-" ? std::cin : lines, line);) {
+      ++number;
+      if (line.ends_with('\r')) line.pop_back();
+      if (line.empty()) continue;
+      if (options.schema.empty()) {  // the text, as a JSON string
+        const Json value = parse_json(line, fmt::format("line {}", number));
+        if (!value.is_string()) throw invalid("line {} must be a JSON string", number);
+        line = value.get<std::string>();
+      }
+      const TokenIds tokens = tokens_of(tokenizer ? &*tokenizer : nullptr, *vocabulary, line);
+      const bool spelled = !tokens.empty() || line.empty();
+      fmt::print("{}\n", Json{{"accepted", spelled && accepts(vocabulary, compiled, tokens, times)}}.dump());
+    }
+  }
+  if (options.stats) {
+    const Json stats = {{"compile_us", std::round(compile_us)},
+                        {"mask_us", times.summary()},
+                        {"memory_bytes", compiled->memory()},
+                        {"vocabulary", vocabulary->size()}};
+    fmt::print("{}\n", stats.dump());
+  }
+}
+
+}  // namespace
+
+void add_grammar_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("grammar", "Check whether a schema, regex or grammar is honoured, and texts against it");
+  command->add_option("--schema", options->schema, "a JSON schema; - is standard input")->type_name("FILE");
+  command->add_option("--regex", options->regex, "a regex that the whole text matches")->type_name("REGEX");
+  command->add_option("--gbnf", options->gbnf, "a grammar in GBNF or EBNF; - is standard input")->type_name("FILE");
+  command
+      ->add_option(
+          "--check-jsonl", options->check,
+          "print {\"accepted\": true} or false for each line: a JSON instance as it stands, or with --regex and "
+          "--gbnf a text as a JSON string. - is standard input; if the schema comes from there too, it is the "
+          "first line")
+      ->type_name("FILE");
+  command
+      ->add_option("-m,--model", options->model, "check token by token with this model's vocabulary, not byte by byte")
+      ->type_name("MODEL");
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "likewise, with this tokenizer.json, tokenizer.json.gz or GGUF file")
+      ->type_name("FILE");
+  command->add_flag("--stats", options->stats, "print the times to compile and to fill masks, and the memory, as JSON");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace quire

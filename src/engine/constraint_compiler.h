@@ -1,0 +1,47 @@
+// Compiles constraints for the engine and remembers them.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "grammar/vocabulary.h"
+#include "quire/constraint.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace quire {
+
+// Thread-safe. Compiling happens on the caller's thread and locks nobody out.
+class ConstraintCompiler {
+ public:
+  static constexpr size_t kMostCached = 64, kMostCachedBytes = size_t{128} << 20;
+
+  // `tokenizer` must outlive it; nullptr: the model has no vocabulary, and every constraint is refused. vocab: rows of
+  // logits have this many entries. end_tokens end an answer.
+  ConstraintCompiler(const Tokenizer* tokenizer, int vocab, TokenIds end_tokens)
+      : tokenizer_(tokenizer), vocab_(vocab), end_tokens_(std::move(end_tokens)) {}
+
+  // Throws Error: kInvalid for a malformed source, kUnsupported for one that Quire cannot honour exactly, kResource for
+  // one that exceeds grammar::Limits.
+  Constraint compile(const ConstraintSource& source);
+  // Made at the first call.
+  std::shared_ptr<const grammar::Vocabulary> vocabulary();
+
+ private:
+  struct Compiled {
+    ConstraintSource source;
+    Constraint constraint;
+  };
+  void remember(const ConstraintSource& source, const Constraint& constraint);
+
+  const Tokenizer* const tokenizer_;
+  const int vocab_;
+  const TokenIds end_tokens_;
+  std::once_flag vocabulary_made_;
+  std::shared_ptr<const grammar::Vocabulary> vocabulary_;
+
+  std::mutex mutex_;
+  std::list<Compiled> compiled_;  // the most recently used first
+};
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// How the loaded model takes tools, and how its answers are to be read. Found once, when the model is loaded.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "parsers/answer_parser.h"
+#include "parsers/tool_prompt.h"
+#include "server/api/answer_reader.h"
+#include "server/api/completer.h"
+#include "server/api/request.h"
+
+namespace quire {
+
+class ChatFormat {
+ public:
+  // Names as for choose_format(). Throws Error for unknown ones.
+  ChatFormat(const Completer& completer, const std::string& tool_parser, const std::string& reasoning_parser);
+
+  // Brings request.chat into the form that the model's template takes.
+  void prepare(ApiRequest& request) const;
+  // How to read the answers to a prepared chat; `prompt` is its tokens. Null: as text.
+  std::shared_ptr<const AnswerReading> reading(const ApiRequest& request, const TokenIds& prompt) const;
+
+  const AnswerFormat& format() const { return format_; }
+  bool describes_tools() const { return place_ == ToolPlace::kSystemText || place_ == ToolPlace::kUserText; }
+
+ private:
+  const Completer& completer_;
+  ToolPlace place_ = ToolPlace::kVariable;
+  AnswerFormat format_;
+};
+
+}  // namespace quire

@@ -1,0 +1,105 @@
+#include "server/api/structured_output.h"
+
+#include <utility>
+
+#include "server/api/answer.h"
+#include "server/api/error.h"
+
+namespace quire {
+namespace {
+
+using Kind = ConstraintSource::Kind;
+
+constexpr size_t kMostChoices = 4096;
+
+void constrain(ApiDraft& draft, const JsonField& field, ConstraintSource source) {
+  if (draft.constraint_source) {
+    throw field.error("cannot be combined with {}: give one kind of structured output", draft.constraint_field);
+  }
+  draft.constraint_source = std::move(source);
+  draft.constraint_field = field.path();
+}
+
+// A schema: an object, a boolean, or the text of one.
+void constrain_to_schema(ApiDraft& draft, const JsonField& schema) {
+  const Json& json = schema.json();
+  if (!json.is_object() && !json.is_boolean() && !json.is_string()) {
+    throw schema.error("expected a JSON Schema, found {}", describe(json));
+  }
+  constrain(draft, schema, {.kind = Kind::kJsonSchema, .text = dump(json.is_string() ? schema.parsed() : json)});
+}
+
+void constrain_to_text(ApiDraft& draft, const JsonField& field, Kind kind) {
+  const std::string& text = field.string();
+  if (text.empty()) throw field.error("must not be empty");
+  constrain(draft, field, {.kind = kind, .text = text});
+}
+
+// {"type": "json_schema", …}, whose schema is a member of `holder`.
+void constrain_to_format(ApiDraft& draft, const JsonField& format, std::string_view holder) {
+  const std::string type = format.object().get<std::string>("type");
+  if (type == "text") return;
+  if (type == "json_object") {
+    if (const auto schema = format.find("schema")) return constrain_to_schema(draft, *schema);  // llama.cpp's
+    return constrain(draft, format, {.kind = Kind::kJsonObject});
+  }
+  if (type == "json_schema") {
+    const bool nested = !holder.empty() && format.has(holder);
+    return constrain_to_schema(draft, (nested ? format.at(holder).object() : format).at("schema"));
+  }
+  throw format.at("type").error("{} is not supported; use text, json_object or json_schema", describe(type));
+}
+
+}  // namespace
+
+void read_response_format(ApiDraft& draft, const JsonField& field) { constrain_to_format(draft, field, "json_schema"); }
+
+void read_output_format(ApiDraft& draft, const JsonField& field) { constrain_to_format(draft, field, {}); }
+
+void read_guided_json(ApiDraft& draft, const JsonField& field) { constrain_to_schema(draft, field); }
+
+void read_guided_regex(ApiDraft& draft, const JsonField& field) { constrain_to_text(draft, field, Kind::kRegex); }
+
+void read_guided_choice(ApiDraft& draft, const JsonField& field) {
+  ConstraintSource source{.kind = Kind::kChoice};
+  for (const JsonField& choice : field.elements(kMostChoices)) {
+    if (choice.string().empty()) throw choice.error("must not be empty");
+    source.choices.push_back(choice.string());
+  }
+  if (source.choices.empty()) throw field.error("must name at least one choice");
+  constrain(draft, field, std::move(source));
+}
+
+void read_grammar(ApiDraft& draft, const JsonField& field) {
+  if (field.string().empty()) return;  // llama.cpp's default
+  constrain_to_text(draft, field, Kind::kGrammar);
+}
+
+void read_schema(ApiDraft& draft, const JsonField& field) {
+  if (field.json().is_object() && field.json().empty()) return;  // llama.cpp's default
+  constrain_to_schema(draft, field);
+}
+
+void read_structured_outputs(ApiDraft& draft, const JsonField& field) {
+  for (const auto& [name, value] : field.object().members()) {
+    if (value.json().is_null()) continue;
+    if (name == "json") {
+      constrain_to_schema(draft, value);
+    } else if (name == "regex") {
+      constrain_to_text(draft, value, Kind::kRegex);
+    } else if (name == "choice") {
+      read_guided_choice(draft, value);
+    } else if (name == "grammar") {
+      constrain_to_text(draft, value, Kind::kGrammar);
+    } else if (name == "json_object") {
+      if (value.boolean()) constrain(draft, value, {.kind = Kind::kJsonObject});
+    } else if (name == "disable_fallback" || name == "disable_any_whitespace" ||
+               name == "disable_additional_properties") {
+      if (value.boolean()) throw value.error("true is not supported");
+    } else {
+      throw value.error("is not supported; use json, json_object, regex, choice or grammar");
+    }
+  }
+}
+
+}  // namespace quire

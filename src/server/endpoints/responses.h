@@ -1,0 +1,22 @@
+// OpenAI's Responses API: text, reasoning and tools. Nothing is stored.
+#pragma once
+
+#include <memory>
+
+#include "server/api/answer.h"
+#include "server/api/fields.h"
+
+namespace quire {
+
+// Fields of the request.
+void read_items(ApiDraft& draft, const JsonField& field);
+void read_reasoning(ApiDraft& draft, const JsonField& field);
+void read_text_options(ApiDraft& draft, const JsonField& field);
+void read_truncation(ApiDraft& draft, const JsonField& field);
+void read_store(ApiDraft& draft, const JsonField& field);
+void read_include(ApiDraft& draft, const JsonField& field);
+
+// Whole or streamed.
+std::unique_ptr<Answer> response_answer(ResponseHead head, TokenBytes token_bytes);
+
+}  // namespace quire

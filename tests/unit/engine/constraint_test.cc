@@ -1,0 +1,172 @@
+// Structured output: answers match their constraint, and their bits depend on nothing else.
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "base/error.h"
+#include "json/parse.h"
+#include "unit/engine/tiny_engine.h"
+
+namespace quire {
+namespace {
+
+using testing::Answer;
+using testing::answer;
+using testing::Answers;
+using testing::answers;
+using testing::expect_same;
+using testing::kTinyPageBytes;
+using testing::random_tokens;
+using testing::tiny_options;
+using Kind = ConstraintSource::Kind;
+
+constexpr char kSchema[] = R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 12},
+  "kind": {"enum": ["a rather long constant", "another rather long constant"]}, "count": {"type": "integer",
+  "minimum": 0, "maximum": 999}}, "required": ["name", "kind", "count"], "additionalProperties": false})";
+
+Request request(Engine& engine, const ConstraintSource& source, unsigned seed) {
+  Request r;
+  r.prompt = random_tokens(seed, 20 + static_cast<int>(seed) % 40);
+  r.sampling.temperature = 1.5f;
+  r.sampling.seed = seed;
+  r.sampling.max_tokens = 300;
+  r.constraint = engine.compile(source);
+  return r;
+}
+
+// Of several kinds and lengths.
+std::vector<Request> requests(Engine& engine, int count) {
+  const std::vector<ConstraintSource> sources = {
+      {.kind = Kind::kJsonSchema, .text = kSchema},
+      {.kind = Kind::kRegex, .text = "(red|green|blue){1,9}[0-9]{3,40}"},
+      {.kind = Kind::kChoice, .choices = {"forced from here on", "no"}},
+      {.kind = Kind::kGrammar, .text = R"(root ::= ("ab" | "cd"){2,30} "!")"}};
+  std::vector<Request> all;
+  for (int i = 0; i < count; ++i) {
+    all.push_back(request(engine, sources[static_cast<size_t>(i) % sources.size()], static_cast<unsigned>(i)));
+  }
+  return all;
+}
+
+std::vector<Answers> solo_answers(EngineOptions options, int count) {
+  options.prefix_cache = false;
+  Engine engine(options);
+  std::vector<Answers> all;
+  for (const Request& r : requests(engine, count)) all.push_back(answers(engine, r));
+  return all;
+}
+
+TEST(Constraint, HoldsForEveryAnswer) {
+  Engine engine(tiny_options());
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    const Answer json = answer(engine, request(engine, {.kind = Kind::kJsonSchema, .text = kSchema}, seed));
+    ASSERT_EQ(json.last.finish, FinishReason::kStop);
+    const Json value = parse_json(json.text, "answer");
+    EXPECT_LE(value.at("count").get<int>(), 999);
+    EXPECT_EQ(value.size(), 3u);
+
+    const Answer word = answer(engine, request(engine, {.kind = Kind::kRegex, .text = "[a-f]{3,9}x?"}, seed));
+    EXPECT_TRUE(std::regex_match(word.text, std::regex("[a-f]{3,9}x?"))) << word.text;
+
+    const Answer choice = answer(engine, request(engine, {.kind = Kind::kChoice, .choices = {"yes", "no"}}, seed));
+    EXPECT_TRUE(choice.text == "yes" || choice.text == "no") << choice.text;
+    EXPECT_EQ(choice.last.finish, FinishReason::kStop);
+  }
+}
+
+TEST(Constraint, EndsAtMaxTokensWithLength) {
+  Engine engine(tiny_options());
+  Request r = request(engine, {.kind = Kind::kRegex, .text = "x{50}"}, 1);
+  r.sampling.max_tokens = 20;
+  const Answer a = answer(engine, r);
+  EXPECT_EQ(a.text, std::string(20, 'x'));
+  EXPECT_EQ(a.last.finish, FinishReason::kLength);
+}
+
+TEST(Constraint, GivesTheSameAnswersInAnyCompany) {
+  constexpr int kRequests = 24;
+  const std::vector<Answers> alone = solo_answers(tiny_options(), kRequests);
+  EngineOptions small = tiny_options();
+  small.kv_cache_bytes = 24 * kTinyPageBytes;  // so that sequences are preempted
+  small.max_model_len = 368;
+  const auto expect_alone = [&](Engine& engine, const std::string& what) {
+    const std::vector<Answers> together = testing::answers_together(engine, requests(engine, kRequests));
+    for (size_t i = 0; i < together.size(); ++i) expect_same(alone[i][0], together[i][0], what + std::to_string(i));
+  };
+  Engine scarce(small), roomy(tiny_options());
+  expect_alone(scarce, "preempted ");
+  EXPECT_GT(scarce.stats().preemptions, 0u);
+  expect_alone(roomy, "together ");
+  expect_alone(roomy, "with prefixes ");
+  EXPECT_GT(roomy.stats().prefix_hit_tokens, 0u);
+}
+
+TEST(Constraint, ForcedTokensAreNotSampledAndChangeNothing) {
+  constexpr int kRequests = 8;
+  Engine engine(tiny_options());
+  EngineOptions options = tiny_options();
+  options.forced_tokens = false;
+  const std::vector<Answers> sampled = solo_answers(options, kRequests);
+  const std::vector<Answers> together = testing::answers_together(engine, requests(engine, kRequests));
+  for (size_t i = 0; i < together.size(); ++i) expect_same(sampled[i][0], together[i][0], std::to_string(i));
+
+  const EngineStats before = engine.stats();
+  EXPECT_EQ(answer(engine, request(engine, {.kind = Kind::kChoice, .choices = {"one way only"}}, 1)).text,
+            "one way only");
+  const EngineStats after = engine.stats();
+  EXPECT_EQ(after.generated_tokens - before.generated_tokens, 13u);  // with the end token
+  EXPECT_EQ(after.forced_tokens - before.forced_tokens, 12u);        // all but the first
+  EXPECT_EQ(after.steps - before.steps, 1u);
+}
+
+TEST(Constraint, IsFollowedByEachChoiceForItself) {
+  Engine engine(tiny_options());
+  Request r = request(engine, {.kind = Kind::kJsonSchema, .text = kSchema}, 3);
+  r.sampling.n = 4;
+  const Answers all = answers(engine, r);
+  for (const Answer& a : all) EXPECT_NO_THROW(parse_json(a.text, "answer")) << a.text;
+  EXPECT_NE(all[0].text, all[1].text);
+  r.sampling.n = 1;
+  expect_same(answer(engine, r), all[0]);
+}
+
+TEST(Constraint, EndsWhereTheRequestsBansLeaveNoToken) {
+  Engine engine(tiny_options());
+  Request r = request(engine, {.kind = Kind::kChoice, .choices = {"abc"}}, 1);
+  r.sampling.allowed_token_ids = {'a', 'b'};
+  Answer a = answer(engine, r);
+  EXPECT_EQ(a.text, "ab");
+  EXPECT_EQ(a.last.finish, FinishReason::kDeadEnd);
+  EXPECT_NE(a.last.error.find("no token satisfies"), std::string::npos);
+  EXPECT_EQ(a.ends, 1);
+
+  r.sampling.allowed_token_ids = {};
+  r.sampling.min_tokens = 10;  // the answer must end earlier
+  a = answer(engine, r);
+  EXPECT_EQ(a.text, "abc");
+  EXPECT_EQ(a.last.finish, FinishReason::kDeadEnd);
+}
+
+TEST(Constraint, RefusesWhatItCannotHonour) {
+  Engine engine(tiny_options());
+  Request r = request(engine, {.kind = Kind::kJsonObject}, 1);
+  r.sampling.ignore_eos = true;
+  EXPECT_THROW(answer(engine, r), Error);
+  r.sampling.ignore_eos = false;
+  r.pooling = Pooling::kMean;
+  EXPECT_THROW(answer(engine, r), Error);
+  EXPECT_THROW(engine.compile({.kind = Kind::kJsonSchema, .text = "{"}), Error);
+  EXPECT_THROW(engine.compile({.kind = Kind::kRegex, .text = "("}), Error);
+  EXPECT_THROW(engine.compile({.kind = Kind::kGrammar, .text = "root ::= other"}), Error);
+}
+
+TEST(Constraint, IsCompiledOnce) {
+  Engine engine(tiny_options());
+  const ConstraintSource source{.kind = Kind::kJsonSchema, .text = kSchema};
+  EXPECT_EQ(engine.compile(source), engine.compile(source));
+  EXPECT_NE(engine.compile(source), engine.compile({.kind = Kind::kJsonObject}));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,392 @@
+// Tools and reasoning, from the request to the answer, in each API.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "server/api/tools.h"
+#include "unit/server/parse_request.h"
+#include "unit/server/running_server.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kTool =
+    R"({"type": "function", "function": {"name": "weather", "description": "d", "parameters": {"type": "object",
+        "properties": {"city": {"type": "string"}}, "required": ["city"]}}})";
+
+std::string tools(const std::string& more = "") { return R"("tools": [)" + std::string(kTool) + "]" + more; }
+
+TEST(Tools, OfAllApisHaveTheFormOfChats) {
+  const Json expected = Json::array({Json::parse(kTool)});
+  EXPECT_EQ(parse_chat(chat_with(tools())).tools, expected);
+  const std::string schema = expected[0]["function"]["parameters"].dump();
+  EXPECT_EQ(parse(Api::kResponse, body_with(Api::kResponse, R"("tools": [{"type": "function", "name": "weather",
+                "description": "d", "strict": false, "parameters": )" +
+                                                                schema + "}]"))
+                .tools,
+            expected);
+  EXPECT_EQ(parse(Api::kMessage, body_with(Api::kMessage, R"("tools": [{"name": "weather", "description": "d",
+                "cache_control": {"type": "ephemeral"}, "input_schema": )" +
+                                                              schema + "}]"))
+                .tools,
+            expected);
+  const ApiRequest old =
+      parse_chat(chat_with(R"("functions": [{"name": "weather", "description": "d", "parameters": )" + schema + "}]"));
+  EXPECT_EQ(old.tools, expected);
+  EXPECT_TRUE(old.functions);
+  EXPECT_FALSE(old.parallel_tool_calls);
+}
+
+TEST(Tools, AreHiddenByTheChoiceNone) {
+  EXPECT_TRUE(parse_chat(chat_with(tools(R"(, "tool_choice": "none")"))).tools.is_null());
+  EXPECT_FALSE(parse_chat(chat_with(tools(R"(, "tool_choice": "auto")"))).tools.is_null());
+  EXPECT_TRUE(
+      parse(Api::kMessage, body_with(Api::kMessage, R"("tools": [{"name": "f"}], "tool_choice": {"type": "none"})"))
+          .tools.is_null());
+  EXPECT_TRUE(parse_chat(chat_with(R"("tool_choice": "auto", "tools": [])")).tools.is_null()) << "as clients send it";
+}
+
+TEST(Tools, AreLimitedToTheAllowedOnes) {
+  const std::string two =
+      R"("tools": [{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "b"}}])";
+  const Json tools = parse_chat(chat_with(two + R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools":
+      {"mode": "auto", "tools": [{"type": "function", "function": {"name": "b"}}]}})"))
+                         .tools;
+  ASSERT_EQ(tools.size(), 1u);
+  EXPECT_EQ(tools[0]["function"]["name"], "b");
+}
+
+TEST(Tools, OfBadFormGetA400ThatNamesTheField) {
+  const auto param = [](const std::string& fields) { return chat_error(chat_with(fields)).param; };
+  const auto function = [&](const std::string& members) {
+    return param(R"("tools": [{"type": "function", "function": {)" + members + "}}]");
+  };
+  EXPECT_EQ(param(R"("tools": {})"), "tools");
+  EXPECT_EQ(param(R"("tools": [5])"), "tools[0]");
+  EXPECT_EQ(param(R"("tools": [{"type": "web_search"}])"), "tools[0].type");
+  EXPECT_EQ(function(""), "tools[0].function.name");
+  EXPECT_EQ(function(R"("name": "")"), "tools[0].function.name");
+  EXPECT_EQ(function(R"("name": "a b")"), "tools[0].function.name");
+  EXPECT_EQ(function(R"("name": ")" + std::string(kMaxToolName + 1, 'n') + '"'), "tools[0].function.name");
+  EXPECT_EQ(function(R"("name": "f", "description": 5)"), "tools[0].function.description");
+  EXPECT_EQ(function(R"("name": "f", "parameters": [])"), "tools[0].function.parameters");
+  EXPECT_EQ(function(R"("name": "f", "parameters": {"type": "string"})"), "tools[0].function.parameters.type");
+  EXPECT_EQ(function(R"("name": "f", "parameters": {"properties": []})"), "tools[0].function.parameters.properties");
+  EXPECT_EQ(function(R"("name": "f", "parameters": {"properties": {"a": 5}})"),
+            "tools[0].function.parameters.properties.a");
+  EXPECT_EQ(function(R"("name": "f", "parameters": {"required": [5]})"), "tools[0].function.parameters.required[0]");
+  EXPECT_EQ(param(R"("tools": [{"function": {"name": "f"}}, {"function": {"name": "f"}}])"), "tools[1]");
+  EXPECT_EQ(param(R"("tools": [{"function": {"name": "f"}}], "functions": [{"name": "g"}])"), "functions");
+  EXPECT_EQ(param(R"("tool_choice": "maybe")"), "tool_choice");
+  EXPECT_EQ(param(R"("tool_choice": {"type": "function", "function": {"name": "g"}})"), "tool_choice");
+  EXPECT_EQ(param(R"("parallel_tool_calls": "no")"), "parallel_tool_calls");
+  std::string many;
+  for (size_t i = 0; i <= kMaxTools; ++i)
+    many += std::string(i ? "," : "") + R"({"function": {"name": "f)" + std::to_string(i) + "\"}}";
+  EXPECT_EQ(param("\"tools\": [" + many + "]"), "tools");
+}
+
+TEST(Tools, RefuseWhatNeedsAConstraint) {
+  EXPECT_EQ(chat_error(chat_with(tools(R"(, "tool_choice": "required")"))).param, "tool_choice");
+  EXPECT_EQ(
+      chat_error(chat_with(tools(R"(, "tool_choice": {"type": "function", "function": {"name": "weather"}})"))).param,
+      "tool_choice");
+  EXPECT_EQ(chat_error(chat_with(R"("tools": [{"function": {"name": "f", "strict": true}}])")).param,
+            "tools[0].function.strict");
+  EXPECT_EQ(chat_error(chat_with(R"("functions": [{"name": "f"}], "function_call": {"name": "f"})")).param,
+            "function_call");
+}
+
+TEST(Tools, OfTheHistoryHaveOneFormInAllApis) {
+  const Json expected = Json::parse(R"([{"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": "Look.", "reasoning_content": "Hm", "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}]},
+      {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": "cold\nwet"},
+      {"role": "user", "content": "So?"}])");
+  EXPECT_EQ(parse(Api::kMessage, R"({"max_tokens": 5, "messages": [{"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm", "signature": ""}, {"type": "text", "text": "Look."},
+        {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "cold"},
+        {"type": "text", "text": "wet"}]}, {"type": "text", "text": "So?"}]}]})")
+                .chat.messages,
+            expected);
+  EXPECT_EQ(parse(Api::kResponse, R"({"input": [{"role": "user", "content": "Hi"},
+      {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]},
+      {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Look."}]},
+      {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{\"city\": \"Oslo\"}"},
+      {"type": "function_call_output", "call_id": "c1", "output": "cold\nwet"},
+      {"role": "user", "content": "So?"}]})")
+                .chat.messages,
+            expected);
+  const Json chat = parse_chat(R"({"messages": [{"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": "Look.", "reasoning": "Hm", "tool_calls": [{"id": "c1", "index": 0, "type": "function",
+        "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}]},
+      {"role": "tool", "tool_call_id": "c1", "content": "cold\nwet"}, {"role": "user", "content": "So?"}]})")
+                        .chat.messages;
+  EXPECT_EQ(chat[1]["tool_calls"], expected[1]["tool_calls"]);
+  EXPECT_EQ(chat[1]["reasoning_content"], "Hm");
+  const Json old = parse_chat(R"({"messages": [{"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}},
+      {"role": "function", "name": "f", "content": "5"}]})")
+                       .chat.messages;
+  EXPECT_EQ(old[1], Json::parse(R"({"role": "assistant", "content": "", "tool_calls": [
+      {"type": "function", "function": {"name": "f", "arguments": {}}}]})"));
+  EXPECT_EQ(old[2]["role"], "tool");
+}
+
+TEST(Tools, SetTheVariablesOfThinkingTemplates) {
+  EXPECT_EQ(parse_chat(chat_with(R"("enable_thinking": false)")).chat.kwargs,
+            Json::parse(R"({"enable_thinking": false, "thinking": false})"));
+  EXPECT_EQ(parse_chat(chat_with(R"("reasoning_effort": "none")")).chat.kwargs["enable_thinking"], false);
+}
+
+// Servers of a model that thinks and calls as Qwen3 does.
+constexpr const char* kAnswer =
+    "<think>\nHm.\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
+    "\"Oslo\"}}\n</tool_call>\n"
+    "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
+
+struct ToolServer {
+  explicit ToolServer(std::string answer = kAnswer) : running(options()), client(running.port()) {
+    running.model.answer = std::move(answer);
+  }
+  static ServerOptions options() {
+    ServerOptions options;
+    options.tool_call_parser = "hermes";
+    options.reasoning_parser = "qwen3";
+    return options;
+  }
+  // The data of a stream's events.
+  std::vector<Json> events(std::string_view path, const std::string& body) {
+    std::vector<Json> events;
+    std::istringstream lines(client.post(path, body).body);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("data: {")) events.push_back(Json::parse(line.substr(6)));
+    }
+    return events;
+  }
+
+  RunningServer running;
+  HttpClient client;
+};
+
+TEST(ToolAnswers, OfWholeChats) {
+  ToolServer server;
+  const Json json = server.client.post(kChatPath, chat_body(tools())).json();
+  const Json& message = json["choices"][0]["message"];
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_EQ(message["content"], "I look.");
+  EXPECT_EQ(message["reasoning_content"], "Hm.");
+  EXPECT_EQ(message["reasoning"], "Hm.");
+  ASSERT_EQ(message["tool_calls"].size(), 2u);
+  EXPECT_EQ(message["tool_calls"][1]["type"], "function");
+  EXPECT_EQ(message["tool_calls"][1]["function"],
+            Json::parse(R"({"name": "weather", "arguments": "{\"city\": \"Rome\"}"})"));
+  EXPECT_NE(message["tool_calls"][0]["id"], message["tool_calls"][1]["id"]);
+  EXPECT_GT(json["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
+  EXPECT_TRUE(server.running.model.last_request().frame_tokens);
+}
+
+TEST(ToolAnswers, WithoutToolsKeepCallsAsText) {
+  ToolServer server;
+  const Json choice = server.client.post(kChatPath, chat_body()).json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_TRUE(choice["message"]["content"].get<std::string>().starts_with("I look.\n<tool_call>"));
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+}
+
+TEST(ToolAnswers, LeaveOutWhatTheRequestDoesNotWant) {
+  ToolServer server;
+  const Json message =
+      server.client.post(kChatPath, chat_body(tools(R"(, "parallel_tool_calls": false, "include_reasoning": false)")))
+          .json()["choices"][0]["message"];
+  EXPECT_EQ(message["tool_calls"].size(), 1u);
+  EXPECT_FALSE(message.contains("reasoning_content"));
+}
+
+TEST(ToolAnswers, OfFunctionsHaveOneCall) {
+  ToolServer server;
+  const Json choice =
+      server.client.post(kChatPath, chat_body(R"("functions": [{"name": "weather"}])")).json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "function_call");
+  EXPECT_EQ(choice["message"]["function_call"]["name"], "weather");
+}
+
+TEST(ToolAnswers, ThatAreCutOffEndWithLength) {
+  ToolServer server;
+  const std::string answer = kAnswer;
+  const size_t cut = answer.find("Oslo") + 2;
+  const Json choice =
+      server.client.post(kChatPath, chat_body(tools(fmt::format(R"(, "max_tokens": {})", cut)))).json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"city\": \"Os");
+}
+
+TEST(ToolAnswers, OfStreamedChats) {
+  ToolServer server;
+  std::string content, reasoning, finish;
+  std::vector<std::string> names, arguments;
+  for (const Json& event : server.events(kChatPath, chat_body(tools(R"(, "stream": true, "n": 1)")))) {
+    const Json& choice = event["choices"][0];
+    const Json& delta = choice["delta"];
+    content += delta.value("content", "");
+    reasoning += delta.value("reasoning_content", "");
+    if (!choice["finish_reason"].is_null()) finish = choice["finish_reason"];
+    for (const Json& call : delta.value("tool_calls", Json::array())) {
+      if (call.contains("id")) {
+        EXPECT_EQ(call["index"], names.size());
+        names.push_back(call["function"]["name"]);
+        arguments.emplace_back();
+      }
+      arguments.at(call["index"]) += call["function"]["arguments"].get<std::string>();
+    }
+  }
+  EXPECT_EQ(content, "I look.");
+  EXPECT_EQ(reasoning, "Hm.");
+  EXPECT_EQ(finish, "tool_calls");
+  EXPECT_EQ(names, (std::vector<std::string>{"weather", "weather"}));
+  EXPECT_EQ(arguments, (std::vector<std::string>{R"({"city": "Oslo"})", R"({"city": "Rome"})"}));
+}
+
+TEST(ToolAnswers, OfStreamedFunctions) {
+  ToolServer server;
+  std::string name, arguments, finish;
+  for (const Json& event :
+       server.events(kChatPath, chat_body(R"("functions": [{"name": "weather"}], "stream": true)"))) {
+    const Json call = event["choices"][0]["delta"].value("function_call", Json::object());
+    name += call.value("name", "");
+    arguments += call.value("arguments", "");
+    if (!event["choices"][0]["finish_reason"].is_null()) finish = event["choices"][0]["finish_reason"];
+  }
+  EXPECT_EQ(name, "weather");
+  EXPECT_EQ(arguments, R"({"city": "Oslo"})");
+  EXPECT_EQ(finish, "function_call");
+}
+
+constexpr const char* kMessageBody =
+    R"({"model": "scripted", "max_tokens": 1000, "messages": [{"role": "user", "content": "Hi"}],
+    "tools": [{"name": "weather", "input_schema": {"type": "object"}}], "stream": )";
+
+TEST(ToolAnswers, OfWholeMessages) {
+  ToolServer server;
+  const Json json = server.client.post("/v1/messages", kMessageBody + std::string("false}")).json();
+  EXPECT_EQ(json["stop_reason"], "tool_use");
+  ASSERT_EQ(json["content"].size(), 4u);
+  EXPECT_EQ(json["content"][0], Json::parse(R"({"type": "thinking", "thinking": "Hm.", "signature": ""})"));
+  EXPECT_EQ(json["content"][1], Json::parse(R"({"type": "text", "text": "I look."})"));
+  EXPECT_EQ(json["content"][3]["type"], "tool_use");
+  EXPECT_EQ(json["content"][3]["name"], "weather");
+  EXPECT_EQ(json["content"][3]["input"], Json::parse(R"({"city": "Rome"})"));
+  EXPECT_TRUE(json["content"][3]["id"].get<std::string>().starts_with("toolu_"));
+}
+
+TEST(ToolAnswers, OfStreamedMessages) {
+  ToolServer server;
+  std::vector<std::string> blocks, texts;
+  int open = -1;
+  std::string stop_reason;
+  for (const Json& event : server.events("/v1/messages", kMessageBody + std::string("true}"))) {
+    const std::string type = event["type"];
+    if (type == "content_block_start") {
+      EXPECT_EQ(open, -1);
+      open = event["index"];
+      EXPECT_EQ(open, static_cast<int>(blocks.size()));
+      blocks.push_back(event["content_block"]["type"]);
+      texts.emplace_back();
+    } else if (type == "content_block_delta") {
+      EXPECT_EQ(event["index"], open);
+      for (const char* member : {"text", "thinking", "partial_json"}) texts.back() += event["delta"].value(member, "");
+    } else if (type == "content_block_stop") {
+      EXPECT_EQ(event["index"], open);
+      open = -1;
+    } else if (type == "message_delta") {
+      stop_reason = event["delta"]["stop_reason"];
+    }
+  }
+  EXPECT_EQ(open, -1);
+  EXPECT_EQ(stop_reason, "tool_use");
+  EXPECT_EQ(blocks, (std::vector<std::string>{"thinking", "text", "tool_use", "tool_use"}));
+  EXPECT_EQ(texts, (std::vector<std::string>{"Hm.", "I look.", R"({"city": "Oslo"})", R"({"city": "Rome"})"}));
+}
+
+TEST(ToolAnswers, OfMessagesThatAreCutOffWrapTheArguments) {
+  ToolServer server(R"(<tool_call>{"name": "weather", "arguments": {"city": "Os)");
+  const Json json = server.client.post("/v1/messages", kMessageBody + std::string("false}")).json();
+  EXPECT_EQ(json["content"][0]["input"], Json::parse(R"({"INVALID_JSON": "{\"city\": \"Os"})"));
+}
+
+constexpr const char* kResponseBody =
+    R"({"input": "Hi", "tools": [{"type": "function", "name": "weather", "parameters": {"type": "object"}}], "stream": )";
+
+TEST(ToolAnswers, OfWholeResponses) {
+  ToolServer server;
+  const Json json = server.client.post("/v1/responses", kResponseBody + std::string("false}")).json();
+  const Json& output = json["output"];
+  ASSERT_EQ(output.size(), 4u);
+  EXPECT_EQ(output[0]["type"], "reasoning");
+  EXPECT_EQ(output[0]["content"], Json::parse(R"([{"type": "reasoning_text", "text": "Hm."}])"));
+  EXPECT_EQ(output[1]["content"][0]["text"], "I look.");
+  EXPECT_EQ(output[3]["type"], "function_call");
+  EXPECT_EQ(output[3]["name"], "weather");
+  EXPECT_EQ(output[3]["arguments"], R"({"city": "Rome"})");
+  EXPECT_TRUE(output[3]["call_id"].get<std::string>().starts_with("call_"));
+  EXPECT_EQ(json["tools"][0]["name"], "weather");
+  EXPECT_EQ(json["tool_choice"], "auto");
+  EXPECT_GT(json["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
+}
+
+TEST(ToolAnswers, OfStreamedResponsesBuildTheirOutput) {
+  ToolServer server;
+  std::vector<Json> items;
+  std::string deltas;
+  int number = 0;
+  Json last;
+  for (const Json& event : server.events("/v1/responses", kResponseBody + std::string("true}"))) {
+    EXPECT_EQ(event["sequence_number"], number++);
+    const std::string type = event["type"];
+    if (type == "response.output_item.added") {
+      EXPECT_EQ(event["output_index"], items.size());
+      EXPECT_EQ(event["item"]["status"], "in_progress");
+      items.push_back(event["item"]);
+      deltas.clear();
+    } else if (type.ends_with(".delta")) {
+      EXPECT_EQ(event["item_id"], items.back()["id"]);
+      deltas += event["delta"].get<std::string>();
+    } else if (type == "response.output_text.done" || type == "response.reasoning_text.done") {
+      EXPECT_EQ(event["text"], deltas);
+    } else if (type == "response.function_call_arguments.done") {
+      EXPECT_EQ(event["arguments"], deltas);
+    } else if (type == "response.output_item.done") {
+      EXPECT_EQ(event["item"]["id"], items.back()["id"]);
+      items.back() = event["item"];
+    }
+    last = event;
+  }
+  EXPECT_EQ(last["type"], "response.completed");
+  EXPECT_EQ(last["response"]["output"], Json(items));
+  EXPECT_EQ(items.size(), 4u);
+}
+
+TEST(ToolAnswers, OfAPromptThatOpensTheThoughtBeginInside) {
+  ToolServer server("So.</think>Yes.");
+  const Json message = server.client.post(kChatPath, R"({"messages": [{"role": "user", "content": "<think>\n"}]})")
+                           .json()["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning"], "So.");
+  EXPECT_EQ(message["content"], "Yes.");
+}
+
+// The scripted template shows messages and no tools.
+TEST(ToolAnswers, OfATemplateWithoutToolsFollowTheDescription) {
+  RunningServer running({}, {}, spdlog::level::off, "{{ messages }}");
+  HttpClient client(running.port());
+  running.model.answer = R"({"name": "weather", "arguments": {}})";
+  std::string prompt;
+  running.model.on_encode = [&](std::string_view text) { prompt = text; };
+  const Json message = client.post(kChatPath, chat_body(tools())).json()["choices"][0]["message"];
+  EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "weather");
+  EXPECT_NE(prompt.find("<tools>\n{\"name\":\"weather\""), std::string::npos) << prompt;
+  EXPECT_TRUE(prompt.ends_with("Hi"));
+}
+
+}  // namespace
+}  // namespace quire
