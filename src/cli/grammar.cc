@@ -16,6 +16,7 @@
 #include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/load_tokenizer.h"
+#include "engine/constraint_compiler.h"
 #include "grammar/compile.h"
 #include "grammar/matcher.h"
 #include "json/parse.h"
@@ -38,18 +39,6 @@ double microseconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-std::shared_ptr<const Vocabulary> vocabulary_of(const Tokenizer& tokenizer) {
-  std::vector<std::string_view> bytes;
-  std::vector<grammar::SpecialToken> special;
-  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    const bool text = !tokenizer.is_special(id) && !tokenizer.is_control(id) &&
-                      tokenizer.kind(id) != TokenKind::kUnknown && tokenizer.kind(id) != TokenKind::kUnused;
-    bytes.push_back(text ? tokenizer.token_bytes(id) : std::string_view());
-    if (!text) special.push_back({id, std::string(tokenizer.token_text(id))});
-  }
-  return Vocabulary::build(bytes, special, tokenizer.end_of_generation());
 }
 
 // The tokens of a text, longest first from its beginning.
@@ -155,7 +144,9 @@ void run(const Options& options) {
   std::optional<Tokenizer> tokenizer;
   if (!options.model.empty() || !options.tokenizer.empty())
     tokenizer = load_tokenizer(options.tokenizer, options.model);
-  const auto vocabulary = tokenizer ? vocabulary_of(*tokenizer) : Vocabulary::of_bytes();
+  const auto vocabulary = tokenizer
+                              ? grammar_vocabulary(*tokenizer, tokenizer->vocab_size(), tokenizer->end_of_generation())
+                              : Vocabulary::of_bytes();
   Times times;
   if (options.check.empty()) {
     Matcher(vocabulary, compiled);  // special tokens are looked up

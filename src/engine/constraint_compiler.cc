@@ -26,12 +26,16 @@ Constraint compile_source(const ConstraintSource& source) {
   throw invalid("unknown kind of constraint");
 }
 
-std::shared_ptr<const grammar::Vocabulary> make_vocabulary(const Tokenizer& tokenizer, int vocab,
-                                                           const TokenIds& end_tokens) {
+}  // namespace
+
+std::shared_ptr<const grammar::Vocabulary> grammar_vocabulary(const Tokenizer& tokenizer, int vocab,
+                                                              std::span<const TokenId> end_tokens) {
   std::vector<std::string_view> bytes(static_cast<size_t>(vocab));
   std::vector<grammar::SpecialToken> special;
   for (TokenId id = 0; id < std::min(vocab, tokenizer.vocab_size()); ++id) {
-    if (tokenizer.is_special(id) || tokenizer.is_control(id)) {
+    const TokenKind kind = tokenizer.kind(id);
+    if (tokenizer.is_special(id) || tokenizer.is_control(id) || kind == TokenKind::kUnknown ||
+        kind == TokenKind::kUnused) {
       special.push_back({id, std::string(tokenizer.token_text(id))});
     } else {
       bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
@@ -40,11 +44,9 @@ std::shared_ptr<const grammar::Vocabulary> make_vocabulary(const Tokenizer& toke
   return grammar::Vocabulary::build(bytes, special, end_tokens);
 }
 
-}  // namespace
-
 std::shared_ptr<const grammar::Vocabulary> ConstraintCompiler::vocabulary() {
   if (!tokenizer_) throw unsupported("structured output needs a vocabulary, which this model does not have");
-  std::call_once(vocabulary_made_, [&] { vocabulary_ = make_vocabulary(*tokenizer_, vocab_, end_tokens_); });
+  std::call_once(vocabulary_made_, [&] { vocabulary_ = grammar_vocabulary(*tokenizer_, vocab_, end_tokens_); });
   return vocabulary_;
 }
 

@@ -4,12 +4,17 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "grammar/vocabulary.h"
 #include "quire/constraint.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
+
+// The tokens of a model with rows of `vocab` logits. Special and unused tokens are not text.
+std::shared_ptr<const grammar::Vocabulary> grammar_vocabulary(const Tokenizer& tokenizer, int vocab,
+                                                              std::span<const TokenId> end_tokens);
 
 // Thread-safe. Compiling happens on the caller's thread and locks nobody out.
 class ConstraintCompiler {

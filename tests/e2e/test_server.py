@@ -44,8 +44,9 @@ def chat(**fields):
     [
         ("tools", [{"type": "function", "function": {}}]),
         ("tool_choice", "required"),
-        ("response_format", {"type": "json_object"}),
-        ("guided_json", {}),
+        ("response_format", "json"),
+        ("guided_json", 5),
+        ("guided_choice", []),
         ("functions", [{}]),
         ("temperature", -1),
         ("temperature", "hot"),

@@ -105,7 +105,8 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
       const auto* text = std::get_if<std::string>(&request.prompts[i]);
       head.echo.push_back(text && !truncated ? *text : completer_.decode(ids));
     }
-    if (request.prompts.empty()) head.reading = format_.reading(request, ids);
+    // A constraint holds from the first token, so such an answer has neither calls nor reasoning.
+    if (request.prompts.empty() && !request.constraint) head.reading = format_.reading(request, ids);
     request.frame_tokens = head.reading != nullptr;
     if (request.return_token_ids) head.prompt_ids.push_back(ids);
     head.prompt_tokens += static_cast<int>(ids.size());

@@ -39,7 +39,7 @@ Request request(Engine& engine, const ConstraintSource& source, unsigned seed) {
 std::vector<Request> requests(Engine& engine, int count) {
   const std::vector<ConstraintSource> sources = {
       {.kind = Kind::kJsonSchema, .text = kSchema},
-      {.kind = Kind::kRegex, .text = "(red|green|blue){1,9}[0-9]{3,40}"},
+      {.kind = Kind::kRegex, .text = "(red|green|blue){1,9}[0-9]{150,190}"},
       {.kind = Kind::kChoice, .choices = {"forced from here on", "no"}},
       {.kind = Kind::kGrammar, .text = R"(root ::= ("ab" | "cd"){2,30} "!")"}};
   std::vector<Request> all;

@@ -103,11 +103,6 @@ TEST(ApiRequest, RefusesUnsupportedFieldsUnlessTheirValueIsNeutral) {
   }
 }
 
-TEST(ApiRequest, RefusesStructuredOutputByName) {
-  const ApiError format = chat_error(chat_with(R"("response_format": {"type": "json_object"})"));
-  EXPECT_STREQ(format.what(), "response_format: is not supported: structured output is not supported yet");
-}
-
 TEST(ApiRequest, RefusesAFieldOfAnotherApiAndNamesThatApi) {
   EXPECT_STREQ(chat_error(chat_with(R"("echo": true)")).what(),
                "echo: is not a parameter of /v1/chat/completions; /v1/completions takes it");

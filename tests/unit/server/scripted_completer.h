@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "grammar/compile.h"
+#include "json/parse.h"
 #include "server/api/completer.h"
 
 namespace quire {
@@ -96,6 +98,12 @@ class ScriptedCompleter final : public Completer {
     auto runs = std::make_shared<std::vector<TokenIds>>();
     for (const std::string& word : words) runs->push_back(encode(word, {}));
     return runs;
+  }
+  // The scripted answer does not follow it.
+  Constraint compile(const ConstraintSource& source) const override {
+    return source.kind == ConstraintSource::Kind::kJsonSchema
+               ? grammar::compile_json_schema(parse_json(source.text, "schema"))
+               : grammar::compile_json_object();
   }
   TokenIds encode(std::string_view text, EncodeOptions) const override {
     if (on_encode) on_encode(text);
