@@ -208,10 +208,10 @@ void add_serve_command(CLI::App& app) {
   const char* const answers = "Tool calls and reasoning";
   add(answers, "--tool-call-parser", server.tool_call_parser, "syntax in which the model calls tools (docs/tools.md)")
       ->type_name("NAME")
-      ->check(CLI::IsMember(tool_parser_names()));
+      ->check(CLI::IsMember(tool_parser_names()).description(""));
   add(answers, "--reasoning-parser", server.reasoning_parser, "marks around the model's thoughts (docs/tools.md)")
       ->type_name("NAME")
-      ->check(CLI::IsMember(reasoning_parser_names()));
+      ->check(CLI::IsMember(reasoning_parser_names()).description(""));
 
   add_engine_options(*command, flags->engine);
   add_chat_template_options(*command, flags->engine);
