@@ -173,6 +173,10 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as a single chunk")
       ->group(kSchedulingGroup);
   app.add_flag_callback(
+         "--no-forced-tokens", [&o] { o.forced_tokens = false; },
+         "sample also where structured output leaves only one token")
+      ->group(kSchedulingGroup);
+  app.add_flag_callback(
          "--no-prefix-cache,--no-enable-prefix-caching", [&o] { o.prefix_cache = false; },
          "compute every prompt from its first token, even if an earlier one began the same way")
       ->group(kCacheGroup);

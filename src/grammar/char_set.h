@@ -25,7 +25,7 @@ class CharSet {
   CharSet without(const CharSet& other) const;
   bool has(char32_t c) const;
   std::span<const std::pair<char32_t, char32_t>> ranges() const { return ranges_; }
-  auto operator<=>(const CharSet&) const = default;
+  auto operator<=>(const CharSet&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads <=>
 
  private:
   std::vector<std::pair<char32_t, char32_t>> ranges_;

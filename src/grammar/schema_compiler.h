@@ -26,7 +26,7 @@ class SchemaCompiler {
   struct Element {
     Kind kind;
     const Json* json;
-    auto operator<=>(const Element&) const = default;
+    auto operator<=>(const Element&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads <=>
   };
   using Set = std::vector<Element>;  // in the order of the schema, which is that of properties
   using Bases = std::vector<const Json*>;

@@ -342,15 +342,15 @@ class JsonCalls final : public CallStage {
   }
 
   void after(char c) {
+    // Or a bracket too many, as models write it.
+    const bool rest_of_fence = !closed_ && !closes_.empty() && (c == '}' || c == ']' || c == '`');
     if (is_space(c)) {
       if (!list_) writer_.text({&c, 1});  // which the next call drops
     } else if (list_ && c == ',') {
       state_ = State::kCall;
     } else if (list_ && c == ']') {
       list_ = false;
-    } else if (!closed_ && !closes_.empty() && (c == '}' || c == ']' || c == '`')) {
-      return;  // the rest of a fence, or a bracket too many, as models write it
-    } else if (syntax_.bare && !list_ && c == ';') {
+    } else if (rest_of_fence || (syntax_.bare && !list_ && c == ';')) {
       return;
     } else if (c == '{' && !list_ && (!closed_ || syntax_.bare)) {
       state_ = State::kCall;

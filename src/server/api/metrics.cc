@@ -79,6 +79,8 @@ const EngineMetric kEngineMetrics[] = {
      "phase", "decode"},
     {"engine_step_seconds_total", "Time spent in steps.", true, [](const EngineStats& s) { return s.prompt_seconds; },
      "phase", "prompt"},
+    {"forced_tokens_total", "Generated tokens that structured output left no choice about, so they were not sampled.",
+     true, [](const EngineStats& s) { return static_cast<double>(s.forced_tokens); }},
     {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,
      [](const EngineStats& s) { return s.decode_bytes; }},
 };
@@ -140,8 +142,7 @@ struct Metrics::Series {
                    .Labels(labels)
                    .Register(registry);
     for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
-                              FinishReason::kTimeout, FinishReason::kDeadEnd,
-                              FinishReason::kError}) {
+                              FinishReason::kTimeout, FinishReason::kDeadEnd, FinishReason::kError}) {
       success->Add({{"finished_reason", std::string(finished_reason(reason))}});
     }
     for (const EngineMetric& metric : kEngineMetrics) {

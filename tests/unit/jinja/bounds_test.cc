@@ -1,7 +1,6 @@
 // A bad or hostile template ends in an Error that names its line.
 #include <gtest/gtest.h>
 
-
 #include "unit/jinja/render.h"
 
 namespace quire {
