@@ -149,7 +149,7 @@ void run(const Options& options) {
                               : Vocabulary::of_bytes();
   Times times;
   if (options.check.empty()) {
-    Matcher(vocabulary, compiled);  // special tokens are looked up
+    const Matcher start(vocabulary, compiled);  // special tokens are looked up
     fmt::print("Every keyword is honoured.\n");
   } else {
     std::ifstream lines;

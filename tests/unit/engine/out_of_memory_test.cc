@@ -30,8 +30,11 @@ bool fails() {
 
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // new and delete are these
 
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return fails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+}
 void* operator new(size_t bytes) {
-  void* const memory = fails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  void* const memory = ::operator new(bytes, std::nothrow);
   if (!memory) throw std::bad_alloc();
   return memory;
 }
