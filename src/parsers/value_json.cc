@@ -1,6 +1,7 @@
 #include "parsers/value_json.h"
 
 #include "base/utf8.h"
+#include "json/quote.h"
 #include "parsers/call_stage.h"
 
 namespace quire {
@@ -204,35 +205,9 @@ std::string json_escaped(std::string_view text) {
 }
 
 std::string json_quoted(std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-      case '\\':
-        out += '\\';
-        out += c;
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += kHex[c >> 4 & 15];
-          out += kHex[c & 15];
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out += '"';
+  std::string out;
+  append_json_string(text, out);
+  return out;
 }
 
 bool is_string_argument(const ToolSchema* tool, std::string_view key) {

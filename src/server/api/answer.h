@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "json/quote.h"
 #include "quire/engine.h"
 #include "server/api/answer_reader.h"
 #include "server/api/error.h"
@@ -52,9 +53,6 @@ std::unique_ptr<Answer> ready_answer(std::string body);
 // JSON parts that several APIs share.
 
 std::string dump(const Json& json);
-
-// Appends `text` as a JSON string with its quotes. It must be well-formed UTF-8.
-void append_json_string(std::string_view text, std::string& out);
 
 // Appends a server-sent event whose name is data["type"], as OpenAI's responses and Anthropic's messages have them.
 void append_typed_event(const Json& data, std::string& out);
