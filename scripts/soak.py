@@ -227,7 +227,7 @@ class Soak:
 
     def post_bytes(self, body):
         data = json.dumps(body).encode()
-        return b"POST /v1/completions HTTP/1.1\r\nHost: soak\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+        return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data
 
     # ---- running ------------------------------------------------------------------------------------------------------
 

@@ -96,6 +96,15 @@ enum class Pooling : uint8_t {
   kLast,  // the last token's final hidden state
 };
 
+// Ends a thought that becomes too long. Marks are as the answer's text has them with Request::frame_tokens: added tokens
+// between the bytes FF and FE.
+struct ThoughtBudget {
+  int tokens = 0;           // most tokens of an answer's thoughts
+  bool inside = false;      // the prompt ends inside a thought
+  std::string open, close;  // marks of a thought; not empty
+  TokenIds closing;         // come instead of the tokens beyond; they spell `close`, and what may follow it
+};
+
 using TokenRuns = std::shared_ptr<const std::vector<TokenIds>>;
 
 struct Request {
@@ -110,6 +119,7 @@ struct Request {
   // Added tokens appear in the text, special ones whatever skip_special_tokens says, each in a frame of bytes that UTF-8
   // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
   bool frame_tokens = false;
+  std::optional<ThoughtBudget> thought_budget = {};  // needs frame_tokens
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
 };
 

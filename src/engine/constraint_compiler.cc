@@ -4,26 +4,15 @@
 #include <utility>
 
 #include "base/error.h"
-#include "grammar/compile.h"
-#include "json/parse.h"
+#include "grammar/compose.h"
 
 namespace quire {
 namespace {
 
-Constraint compile_source(const ConstraintSource& source) {
-  switch (source.kind) {
-    case ConstraintSource::Kind::kJsonSchema:
-      return grammar::compile_json_schema(parse_json(source.text, "JSON schema"));
-    case ConstraintSource::Kind::kJsonObject:
-      return grammar::compile_json_object();
-    case ConstraintSource::Kind::kRegex:
-      return grammar::compile_regex(source.text);
-    case ConstraintSource::Kind::kChoice:
-      return grammar::compile_choice(source.choices);
-    case ConstraintSource::Kind::kGrammar:
-      return grammar::compile_gbnf(source.text);
-  }
-  throw invalid("unknown kind of constraint");
+size_t text_bytes(const ConstraintSource& source) {
+  size_t bytes = source.text.size();
+  for (const ConstraintSource& part : source.parts) bytes += text_bytes(part);
+  return bytes;
 }
 
 }  // namespace
@@ -38,6 +27,7 @@ std::shared_ptr<const grammar::Vocabulary> grammar_vocabulary(const Tokenizer& t
         kind == TokenKind::kUnused) {
       special.push_back({id, std::string(tokenizer.token_text(id))});
     } else {
+      if (tokenizer.is_added(id)) special.push_back({id, std::string(tokenizer.token_text(id)), true});
       bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
     }
   }
@@ -60,7 +50,7 @@ Constraint ConstraintCompiler::compile(const ConstraintSource& source) {
       return known->constraint;
     }
   }
-  Constraint constraint = compile_source(source);
+  Constraint constraint = grammar::compile(source);
   remember(source, constraint);
   return constraint;
 }
@@ -71,7 +61,7 @@ void ConstraintCompiler::remember(const ConstraintSource& source, const Constrai
   size_t bytes = 0;
   auto c = compiled_.begin();
   for (size_t i = 0; c != compiled_.end() && i < kMostCached; ++c, ++i) {
-    bytes += c->source.text.size() + c->constraint->memory();
+    bytes += text_bytes(c->source) + c->constraint->memory();
     if (i > 0 && bytes > kMostCachedBytes) break;
   }
   compiled_.erase(c, compiled_.end());

@@ -121,6 +121,13 @@ void check_ids(std::span<const TokenId> ids, int vocab_size, std::string_view of
   }
 }
 
+void check(const ThoughtBudget& budget, bool frame_tokens, const ModelInfo& model) {
+  if (budget.tokens < 0) throw invalid("a thought of {} tokens is impossible", budget.tokens);
+  if (budget.open.empty() || budget.close.empty() || budget.closing.empty() || !frame_tokens)
+    throw invalid("thought_budget needs the marks of a thought, the tokens that close it, and frame_tokens");
+  check_ids(budget.closing, model.vocab_size, "thought_budget");
+}
+
 // Throws Error if the request can never run.
 void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
   validate(r.sampling, model.vocab_size);
@@ -144,6 +151,7 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
     throw invalid("a request for an embedding has no answers: n must be 1 and prompt_logprobs unset");
   if (r.constraint && r.pooling != Pooling::kNone)
     throw invalid("a request for an embedding has no answer to constrain");
+  if (r.thought_budget) check(*r.thought_budget, r.frame_tokens, model);
   if (r.constraint && r.sampling.ignore_eos)
     throw invalid("ignore_eos cannot be combined with structured output, which ends where it is complete");
   if (!(r.timeout >= 0)) throw invalid("timeout is {}: it must be a number of seconds, or 0 for none", r.timeout);

@@ -1,16 +1,35 @@
 #include "engine/logits_stage.h"
 
+#include <algorithm>
+
 namespace quire {
 namespace {
+
+// Leaves only the token that ends a thought, if one must. `mask`: what is allowed otherwise.
+bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
+  const std::optional<TokenId> token = thoughts.forced();
+  if (!token) return false;
+  const auto word = static_cast<size_t>(*token) / 32;
+  const uint32_t bit = 1u << (*token % 32);
+  if ((mask[word] & bit) == 0) {
+    thoughts.skip();
+    return false;
+  }
+  std::ranges::fill(mask, 0u);
+  mask[word] = bit;
+  return true;
+}
 
 std::optional<Sampled> next_token(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
   if (s.request->max_new_tokens == 0) return std::nullopt;
   SampleRow row = s.sample_row(logits, s.choice);
+  scratch.mask.resize((logits.size() + 31) / 32);
+  if (!s.matcher && s.thoughts) std::ranges::fill(scratch.mask, ~0u);
   if (s.matcher) {
-    scratch.mask.resize((logits.size() + 31) / 32);
     s.matcher->fill_mask(scratch.mask);
     row.mask = scratch.mask;
   }
+  if (s.thoughts && close_thought(*s.thoughts, scratch.mask)) row.mask = scratch.mask;
   return quire::sample(s.request->sampling, row, scratch);
 }
 

@@ -27,6 +27,7 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
       tokens(std::move(so_far)),
       stop(request->stops, request->sampling.include_stop_str_in_output),
       matcher(request->matcher) {
+  if (request->thought_budget) thoughts.emplace(*request->thought_budget);
   if (tokenizer) {
     detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = request->sampling.skip_special_tokens,
                                                   .continues = true,
@@ -50,7 +51,7 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
 }
 
 std::optional<TokenId> Sequence::forced_token() {
-  if (!matcher) return std::nullopt;
+  if (!matcher || (thoughts && thoughts->forced())) return std::nullopt;
   const SamplingParams& params = request->sampling;
   // A ban of the only token is a dead end, which sample() finds.
   if (params.logprobs || generated() < params.min_tokens || !params.logit_bias.empty() ||
@@ -95,6 +96,7 @@ bool Sequence::accept(const Sampled& sampled) {
   if (detokenizer) {
     if (out.finish == FinishReason::kNone || (own_stop && params.include_stop_str_in_output))
       detokenizer->push(sampled.token, delta);
+    if (thoughts) thoughts->add(delta);
     if (out.finish == FinishReason::kNone && full) out.finish = FinishReason::kLength;
     if (out.finish != FinishReason::kNone) delta += detokenizer->finish();
     StopStep step = generated() < params.min_tokens ? StopStep{delta, {}} : stop.push(delta);

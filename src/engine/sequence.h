@@ -9,6 +9,7 @@
 #include "engine/cached_pages.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
+#include "engine/thought_watch.h"
 #include "kv/page_table.h"
 #include "sampling/sampler.h"
 #include "sampling/stop.h"
@@ -32,6 +33,7 @@ struct Sequence {
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
   std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
+  std::optional<ThoughtWatch> thoughts;     // none: they may be of any length
   Clock::time_point first_token;
 
   // `so_far`: the prompt, and for a fork nothing more. Reserves memory for all tokens.

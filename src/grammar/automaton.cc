@@ -17,6 +17,7 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
   for (const std::string& spelling : parts.specials) {
     const std::optional<TokenId> token = vocabulary_->find_special(spelling);
     specials_.push_back(token ? kSpecialBit | static_cast<uint32_t>(*token) : regexes_.literal(spelling));
+    if (token) named_.push_back(*token);
   }
   classes_ = regexes_.classes();
   conts_.push_back({});   // the end
@@ -271,7 +272,7 @@ StateId Automaton::advance_special(StateId state, TokenId token) {
 StateId Automaton::advance(StateId state, TokenId token) {
   const std::scoped_lock lock(mutex_);
   refill();
-  if (vocabulary_->is_special(token)) {
+  if (vocabulary_->is_special(token) || std::ranges::find(named_, token) != named_.end()) {
     const StateId special = advance_special(state, token);
     if (special != kDead) return special;
     const auto end = vocabulary_->end_tokens();

@@ -129,6 +129,7 @@ class Automaton {
   NodeStore nodes_;
   std::vector<NodeId> rules_;
   std::vector<uint32_t> specials_;  // the symbol of each
+  std::vector<TokenId> named_;      // their tokens, which are not text here
   size_t base_nodes_;               // those of the grammar; others are made here
   size_t classes_;
 

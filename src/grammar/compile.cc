@@ -32,12 +32,21 @@ Composer::Part Composer::text(std::string_view literal) {
 }
 
 Composer::Part Composer::one_of(std::span<const std::string> texts) {
+  if (texts.empty()) throw invalid("choice: there must be at least one text");
+  size_t bytes = 0;
+  for (const std::string& text : texts) {
+    if (!is_utf8(text)) throw invalid("choice: a text is not well-formed UTF-8");
+    bytes += text.size();
+  }
+  state_->check_size(bytes, "a choice");
   return {state_->parts.nodes.regex(state_->parts.regexes.one_of({texts.begin(), texts.end()}))};
 }
 
 Composer::Part Composer::special(std::string_view spelling) {
   return {state_->parts.nodes.special(state_->parts.add_special(spelling))};
 }
+
+void Composer::reserve(std::string_view spelling) { state_->parts.add_special(spelling); }
 
 Composer::Part Composer::regex(std::string_view pattern) {
   state_->check_size(pattern.size(), "a regex");
@@ -56,12 +65,19 @@ Composer::Part Composer::gbnf(std::string_view text) {
   return {add_gbnf(state_->parts, state_->encoder, text, state_->limits)};
 }
 
-Composer::Part Composer::text_without(std::span<const std::string> markers) {
+Composer::Part Composer::text_without(std::span<const std::string> markers, std::string_view not_first) {
   RegexStore& regexes = state_->parts.regexes;
   const RegexId any = regexes.repeat(state_->encoder.any(Encoding::kUtf8), 0, kUnbounded);
   std::vector<RegexId> all{any};
   for (const std::string& marker : markers)
     all.push_back(regexes.negate(regexes.concat({any, regexes.literal(marker), any})));
+  if (!not_first.empty()) {
+    std::vector<std::string> first, space;
+    for (const char c : not_first) first.emplace_back(1, c);
+    for (const char c : std::string_view(" \t\r\n")) space.emplace_back(1, c);
+    all.push_back(regexes.negate(
+        regexes.concat({regexes.repeat(regexes.one_of(space), 0, kUnbounded), regexes.one_of(first), any})));
+  }
   return {state_->parts.nodes.regex(regexes.all_of(std::move(all)))};
 }
 
@@ -104,14 +120,6 @@ GrammarPtr compile_regex(std::string_view pattern, const Limits& limits) {
 }
 
 GrammarPtr compile_choice(std::span<const std::string> choices, const Limits& limits) {
-  if (choices.empty()) throw invalid("choice: there must be at least one text");
-  size_t bytes = 0;
-  for (const std::string& choice : choices) {
-    if (!is_utf8(choice)) throw invalid("choice: a text is not well-formed UTF-8");
-    bytes += choice.size();
-  }
-  if (bytes > limits.bytes)
-    throw no_resource("choice: {} bytes are too many; at most {} are allowed", bytes, limits.bytes);
   Composer composer(limits);
   return composer.build(composer.one_of(choices));
 }

@@ -47,14 +47,17 @@ class Composer {
 
   Part text(std::string_view literal);
   Part one_of(std::span<const std::string> texts);
-  // The special token with this spelling; literal text in a vocabulary that has no such special token.
+  // The added token with this spelling; literal text in a vocabulary that has no such token.
   Part special(std::string_view spelling);
+  // From now on these tokens are not text in this grammar, wherever special() does not ask for them.
+  void reserve(std::string_view spelling);
   Part regex(std::string_view pattern);
   Part json_schema(const nlohmann::ordered_json& schema);
   Part json_object();
   Part gbnf(std::string_view text);
-  // Well-formed UTF-8 text, perhaps empty, that contains none of the markers; the markers come next, if the caller says so.
-  Part text_without(std::span<const std::string> markers);
+  // Well-formed UTF-8 text, perhaps empty, that contains none of the markers, and whose first character other than white
+  // space is none of `not_first` (ASCII).
+  Part text_without(std::span<const std::string> markers, std::string_view not_first = {});
   Part sequence(std::span<const Part> parts);
   Part sequence(std::initializer_list<Part> parts) { return sequence(std::span(parts.begin(), parts.size())); }
   Part choice(std::span<const Part> parts);

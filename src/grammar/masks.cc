@@ -63,6 +63,7 @@ uint32_t Automaton::make_mask(StateId state) {
     for (const TokenId token : mask.tokens) bits_[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
     for (const Crossing& crossing : part.lexeme->crossings) walk(*crossing.trie, crossing.node, part.after);
   }
+  for (const TokenId token : named_) bits_[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32));
   for (const Thread& thread : threads(state)) {
     if (thread.symbol & kSpecialBit) allow(static_cast<TokenId>(thread.symbol & ~kSpecialBit));
   }

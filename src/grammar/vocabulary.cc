@@ -58,7 +58,9 @@ std::shared_ptr<const Vocabulary> Vocabulary::build(std::span<const std::string_
     made->bytes_.at(static_cast<size_t>(id)).clear();
     made->special_ids_[static_cast<size_t>(id)] = true;
   };
-  for (const SpecialToken& token : special) take_out(token.id);
+  for (const SpecialToken& token : special) {
+    if (!token.text) take_out(token.id);
+  }
   for (const TokenId id : end) take_out(id);
 
   std::vector<TokenId> ids;

@@ -13,10 +13,11 @@
 
 namespace quire::grammar {
 
-// A token that is not text. Only a grammar item with this spelling matches it.
+// An added token. A grammar item with this spelling matches it, and in a grammar that has such an item nothing else does.
 struct SpecialToken {
   TokenId id = kNoToken;
   std::string spelling;  // "<tool_call>"
+  bool text = false;     // it may stand for its spelling in grammars that have no such item
 };
 
 // A byte trie in depth-first order: to skip a subtree is to jump to its `end`.
@@ -31,8 +32,8 @@ using Trie = std::vector<TrieNode>;
 // Immutable; made once per model and shared by all grammars and threads.
 class Vocabulary {
  public:
-  // bytes[id]: what token id adds to a text; empty: the token is never allowed. Special and end tokens must have no
-  // bytes here or are taken out. end: the tokens that end an answer.
+  // bytes[id]: what token id adds to a text; empty: the token is never allowed. End tokens, and special ones that are not
+  // text, must have no bytes here or are taken out. end: the tokens that end an answer.
   static std::shared_ptr<const Vocabulary> build(std::span<const std::string_view> bytes,
                                                  std::span<const SpecialToken> special, std::span<const TokenId> end);
   // For tests and checks without a model: 256 tokens of one byte, and one end token with id 256.
@@ -43,7 +44,7 @@ class Vocabulary {
   std::string_view bytes(TokenId id) const { return bytes_[static_cast<size_t>(id)]; }
   std::span<const TokenId> end_tokens() const { return end_; }
   std::optional<TokenId> find_special(std::string_view spelling) const;
-  bool is_special(TokenId id) const { return special_ids_[static_cast<size_t>(id)]; }
+  bool is_special(TokenId id) const { return special_ids_[static_cast<size_t>(id)]; }  // never text
 
   // The next token with the same bytes, or kNoToken. The trie holds only the first of them.
   TokenId twin(TokenId id) const { return twins_[static_cast<size_t>(id)]; }

@@ -27,6 +27,19 @@ struct CallSyntax {
   std::string_view quote = {};  // kGemma: around strings
 };
 
+// How calls are written where an answer must have them. Marks in these texts that are tokens of the vocabulary are those
+// tokens.
+struct CallForm {
+  std::string_view sign = {};   // of templates with this text; the last form of a family needs none
+  std::string_view begin = {};  // before the first call
+  std::string_view before_name = {}, before_arguments = {}, after_arguments = {};
+  std::string_view separator = {};  // between calls
+  std::string_view end = {};        // after the last
+  bool single = false;              // an answer has one call at most
+  // kTags: KEY key_end after_key value around_value VALUE around_value value_end, each on lines of its own.
+  std::string_view after_key = {}, around_value = {};
+};
+
 // How ids of calls must look for the model's own template to take them back.
 enum class CallIds : uint8_t { kOpenAi, kNineCharacters };
 
@@ -35,6 +48,7 @@ struct ToolFamily {
   std::vector<std::string_view> other_names;  // vLLM's names for models of the same syntax
   std::vector<std::string_view> signs;        // a template with all of these is of the family; empty: only by name
   CallSyntax syntax;
+  std::vector<CallForm> forms;
   CallIds ids = CallIds::kOpenAi;
 };
 std::span<const ToolFamily> tool_families();  // the first whose signs fit is chosen
@@ -57,6 +71,7 @@ using IsToken = std::function<bool(std::string_view)>;
 
 struct AnswerFormat {
   const ToolFamily* tools = nullptr;               // null: calls are not parsed
+  const CallForm* form = nullptr;                  // of `tools`
   const ReasoningFamily* reasoning = nullptr;      // null: reasoning stays text
   bool starts_inside = false;                      // ReasoningFamily::starts_inside of a family that was named
   std::set<std::string, std::less<>> tokens = {};  // marks that are tokens: text that spells them means nothing

@@ -1,4 +1,6 @@
 // Gemma's calls: <|tool_call>call:weather{city:<|"|>Oslo<|"|>,days:3}<tool_call|>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "parsers/call_stage.h"
@@ -23,11 +25,12 @@ class GemmaCalls final : public CallStage {
     for (const Mark& mark : closes_) {
       if (mark.token) in_string_.push_back(mark);
     }
+    std::ranges::copy_if(in_string_, std::back_inserter(in_json_string_), &Mark::token);
   }
 
  protected:
   std::span<const Mark> marks() const override {
-    return state_ == State::kText ? opens_ : quoted_ ? in_string_ : inside_;
+    return state_ == State::kText ? opens_ : in_json_ ? in_json_string_ : quoted_ ? in_string_ : inside_;
   }
 
   size_t plain(std::string_view run) override {
@@ -100,12 +103,19 @@ class GemmaCalls final : public CallStage {
     argument_.clear();
     depth_ = 0;
     first_ = true;
-    quoted_ = false;
+    quoted_ = in_json_ = escape_ = false;
     state_ = State::kArguments;
   }
 
   void argument(char c) {
-    if (!quoted_) {
+    // A string as JSON has it, where a value may begin.
+    if (in_json_) {
+      in_json_ = escape_ || c != '"';
+      escape_ = !escape_ && c == '\\';
+    } else if (!quoted_ && c == '"') {
+      const std::string_view before = trimmed(argument_);
+      in_json_ = !before.empty() && std::string_view(":,[{").find(before.back()) != std::string_view::npos;
+    } else if (!quoted_) {
       if (depth_ == 0 && c == '}') {
         end_call();
         return;
@@ -142,9 +152,9 @@ class GemmaCalls final : public CallStage {
   }
 
   const std::string_view quote_mark_;
-  Marks opens_, closes_, inside_, in_string_;
+  Marks opens_, closes_, inside_, in_string_, in_json_string_;
   State state_ = State::kText;
-  bool quoted_ = false, first_ = true;
+  bool quoted_ = false, in_json_ = false, escape_ = false, first_ = true;
   int64_t depth_ = 0;
   std::string head_, argument_;
 };

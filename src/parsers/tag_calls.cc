@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "parsers/call_stage.h"
+#include "parsers/json_span.h"
 #include "parsers/value_json.h"
 
 namespace quire {
@@ -22,10 +23,16 @@ class TagCalls final : public CallStage {
     set(State::kKey, {syntax_.key_end, syntax_.value, close});
     set(State::kBeforeValue, {syntax_.value, close});
     set(State::kValue, {syntax_.value_end, syntax_.function_end, close});
+    for (const Mark& mark : marks_[static_cast<size_t>(State::kValue)]) {
+      if (mark.token) token_ends_.push_back(mark);
+    }
   }
 
  protected:
-  std::span<const Mark> marks() const override { return marks_[static_cast<size_t>(state_)]; }
+  std::span<const Mark> marks() const override {
+    if (state_ == State::kValue && json_.in_string()) return token_ends_;
+    return marks_[static_cast<size_t>(state_)];
+  }
 
   size_t plain(std::string_view run) override {
     switch (state_) {
@@ -83,6 +90,12 @@ class TagCalls final : public CallStage {
   }
 
   void finish(bool complete) override {
+    if (state_ == State::kValue && json_.in_string()) {  // never closed, so it is none: the marks in it count
+      json_ = {};
+      reads_json_ = false;
+      text(std::exchange(value_, {}));
+      return end(complete);
+    }
     switch (state_) {
       case State::kName:
         release_held();
@@ -174,11 +187,13 @@ class TagCalls final : public CallStage {
     if (streams_) writer_.arguments("\"");
     value_.clear();
     began_value_ = false;
+    json_ = {};
     state_ = State::kValue;
   }
 
   // Tags may stand on lines of their own: one line end on each side is not part of the value.
   size_t value(std::string_view run) {
+    if (!streams_ && reads_json_) run = run.substr(0, until_string_changes(run));
     const size_t size = run.size();
     if (!began_value_) {
       began_value_ = true;
@@ -192,6 +207,21 @@ class TagCalls final : public CallStage {
       value_ = line_end ? "\n" : "";
     }
     return size;
+  }
+
+  // How much of the run to take at once. Marks within a string of a JSON value are part of it, so it ends where a string
+  // begins or ends.
+  size_t until_string_changes(std::string_view run) {
+    const size_t first = value_.find_first_not_of(kSpace);
+    const char begin = first == std::string::npos ? run.front() : value_[first];
+    if (kSpace.find(begin) != std::string_view::npos) return 1;
+    if (std::string_view("{[\"").find(begin) == std::string_view::npos) return run.size();
+    for (size_t i = 0; i < run.size(); ++i) {
+      const bool in_string = json_.in_string();
+      json_.step(run[i]);
+      if (json_.in_string() != in_string) return i + 1;
+    }
+    return run.size();
   }
 
   void end_value() {
@@ -220,6 +250,9 @@ class TagCalls final : public CallStage {
   bool streams_ = false;      // the value is a string and passed on as it comes
   bool began_value_ = false;  // a byte of it was seen
   const ToolSchema* tool_ = nullptr;
+  JsonSpan json_;  // of a value that is not a string: where it has strings
+  bool reads_json_ = true;
+  Marks token_ends_;  // of a value, within a string
   std::string name_, key_, value_;
 };
 

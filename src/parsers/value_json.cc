@@ -230,8 +230,14 @@ std::string untyped_value(std::string_view text) {
   return json_quoted(text);
 }
 
-std::optional<std::string> python_value(std::string_view text) { return PythonLiterals(text).all(); }
+std::optional<std::string> python_value(std::string_view text) {
+  if (is_json(trimmed(text))) return std::string(trimmed(text));
+  return PythonLiterals(text).all();
+}
 
-std::optional<std::string> gemma_value(std::string_view text, char quote) { return GemmaLiterals(text, quote).all(); }
+std::optional<std::string> gemma_value(std::string_view text, char quote) {
+  if (is_json(trimmed(text))) return std::string(trimmed(text));
+  return GemmaLiterals(text, quote).all();
+}
 
 }  // namespace quire

@@ -57,10 +57,74 @@ def test_anthropics_client_sends_tools(server):
     assert claude.messages.count_tokens(model="smollm2", messages=messages, tools=tools).input_tokens > 100
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
-def test_a_forced_call_is_refused(server, choice):
-    status, body = post(server, "/v1/chat/completions", {"messages": ASK, "tools": TOOLS, "tool_choice": choice})
-    assert status == 400 and body["error"]["param"] == "tool_choice"
+FORCED = {"model": "smollm2", "temperature": 0, "max_tokens": 200, "parallel_tool_calls": False}
+ARGUMENTS = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "days": {"type": "integer", "minimum": 1, "maximum": 7},
+             "unit": {"enum": ["celsius", "kelvin"]}}, "required": ["city", "days", "unit"], "additionalProperties": False}
+FORECAST = {"name": "forecast", "description": "The weather of the next days", "parameters": ARGUMENTS}
+
+
+def check_forecast(arguments):
+    assert arguments.keys() == {"city", "days", "unit"} and 1 <= arguments["days"] <= 7 and arguments["unit"] in ("celsius", "kelvin")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "forecast"}}])
+def test_a_forced_call_matches_its_schema(client, choice):
+    ask = {"messages": ASK, "tools": [*TOOLS, {"type": "function", "function": FORECAST}] if choice != "required" else [{"type": "function", "function": FORECAST}],
+           "tool_choice": choice, **FORCED}
+    whole = client.chat.completions.create(**ask).choices[0]
+    assert whole.finish_reason == "tool_calls" and whole.message.content is None
+    [call] = whole.message.tool_calls
+    assert call.function.name == "forecast"
+    check_forecast(json.loads(call.function.arguments))
+    streamed = ""
+    for chunk in client.chat.completions.create(stream=True, **ask):
+        for delta in chunk.choices[0].delta.tool_calls or []:
+            streamed += delta.function.arguments
+    assert streamed == call.function.arguments
+
+
+def test_forced_calls_of_the_other_apis(client, server):
+    tool = {"type": "function", **FORECAST, "strict": True}
+    response = client.responses.create(model="smollm2", input="What is the weather in Oslo?", tools=[tool], tool_choice="required", parallel_tool_calls=False,
+                                       max_output_tokens=200, temperature=0)
+    [call] = [item for item in response.output if item.type == "function_call"]
+    check_forecast(json.loads(call.arguments))
+    claude = anthropic.Anthropic(base_url=server.base, api_key="none", max_retries=0)
+    tools = [{"name": "forecast", "input_schema": ARGUMENTS}]
+    for choice in [{"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "forecast", "disable_parallel_tool_use": True}]:
+        message = claude.messages.create(model="smollm2", max_tokens=200, messages=ASK, tools=tools, tool_choice=choice, extra_body={"temperature": 0})
+        assert message.stop_reason == "tool_use"
+        [block] = [block for block in message.content if block.type == "tool_use"]
+        check_forecast(block.input)
+
+
+@pytest.mark.parametrize("parser", ["qwen3_coder", "llama3_json", "pythonic", "mistral", "deepseek_v3", "glm45"])
+def test_forced_calls_in_the_syntax_of_other_families(start_server, parser):
+    running = start_server("--tool-call-parser", parser)
+    loose = ARGUMENTS | {"properties": ARGUMENTS["properties"] | {"city": {"type": "string"}}}  # tags have no quotes, so no lengths
+    ask = {"messages": ASK, "tools": [{"type": "function", "function": FORECAST | {"parameters": loose}}], "tool_choice": "required", **FORCED}
+    status, answer = post(running, "/v1/chat/completions", ask)
+    assert status == 200, answer
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    if answer["choices"][0]["finish_reason"] == "tool_calls":  # the model may go on in its city until max_tokens
+        check_forecast(json.loads(call["function"]["arguments"]))
+
+
+def test_an_agent_of_five_turns_with_two_tools(client):
+    """The model is told which tool to call; what it says in calls and results goes into the history, as agents do it."""
+    tools = [{"type": "function", "function": FORECAST}, {"type": "function", "function": {"name": "note", "parameters": {
+        "type": "object", "properties": {"text": {"type": "string", "maxLength": 40}}, "required": ["text"], "additionalProperties": False}}}]
+    messages, called = [*ASK], []
+    for turn in range(5):
+        choice = {"type": "function", "function": {"name": ["forecast", "note"][turn % 2]}} if turn < 4 else "none"
+        answer = client.chat.completions.create(messages=messages, tools=tools, tool_choice=choice, **FORCED).choices[0]
+        messages.append(answer.message.model_dump(exclude_none=True))
+        for call in answer.message.tool_calls or []:
+            called.append(call.function.name)
+            json.loads(call.function.arguments)
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": "4 degrees" if call.function.name == "forecast" else "noted"})
+    assert called == ["forecast", "note", "forecast", "note"]
+    assert answer.finish_reason in ("stop", "length") and answer.message.content and not answer.message.tool_calls
 
 
 def test_the_document_knows_tools(server):

@@ -18,6 +18,7 @@ struct AnswerReading {
   AnswerOptions options;
   bool parallel_tool_calls = true;  // false: calls after the first are left out
   bool include_reasoning = true;    // false: reasoning is left out
+  bool thought_over = false;        // the prompt ends after a thought
 };
 
 class AnswerReader {

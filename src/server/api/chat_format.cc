@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "text/token_frames.h"
+
 namespace quire {
 namespace {
 
@@ -57,9 +60,57 @@ std::shared_ptr<const AnswerReading> ChatFormat::reading(const ApiRequest& reque
       const Json& last = request.chat.messages.back();
       options.inside_thought |= opens_thought(last.value("content", ""), *format_.reasoning);
     }
-    if (without_space(text).ends_with(format_.reasoning->close)) reading->format.starts_inside = false;
+    reading->thought_over = without_space(text).ends_with(format_.reasoning->close);
+    if (reading->thought_over) reading->format.starts_inside = false;
   }
   return reading;
+}
+
+std::optional<ConstraintSource> ChatFormat::constraint(const ApiRequest& request, const AnswerReading* reading) const {
+  using Calls = AnswerRules::Calls;
+  const ToolChoice& choice = request.tool_choice;
+  const bool forced = choice.kind == ToolChoice::kRequired || choice.kind == ToolChoice::kNamed;
+  AnswerRules rules{.several_calls = request.parallel_tool_calls, .text = request.constraint_source};
+  bool strict = false;
+  for (const Json& tool : request.tools) {
+    const Json& function = tool["function"];
+    const auto& name = function["name"].get_ref<const std::string&>();
+    if (choice.kind == ToolChoice::kNamed && name != choice.name) continue;
+    const ToolRule& rule = *std::ranges::find(request.tool_rules, name, &ToolRule::name);
+    strict |= rule.strict == true;
+    const bool follows_schema = rule.strict.value_or(forced);
+    rules.tools.push_back({name, follows_schema ? function.value("parameters", Json()) : Json(), rule.schema_field});
+  }
+  if (!rules.text && !forced && !strict) return std::nullopt;
+  if (forced && !format_.tools) {
+    throw unsupported("calls cannot be forced, because the server does not read them (--tool-call-parser none)");
+  }
+  if (!reading) return rules.text;
+  if (forced || (format_.tools && !rules.tools.empty())) rules.calls = forced ? Calls::kMust : Calls::kMay;
+  rules.may_think = !reading->thought_over;
+  return constrain_answer(reading->format, reading->options, rules);
+}
+
+std::optional<ThoughtBudget> ChatFormat::thought_budget(const ApiRequest& request, const AnswerReading* reading) const {
+  if (!request.max_reasoning_tokens || !reading || !reading->format.reasoning) return std::nullopt;
+  const ReasoningFamily& family = *reading->format.reasoning;
+  const auto framed = [&](std::string_view mark) {
+    return completer_.is_added_token(mark) ? kSpecialFrame + std::string(mark) + kFrameEnd : std::string(mark);
+  };
+  ThoughtBudget budget{.tokens = *request.max_reasoning_tokens,
+                       .inside = reading->options.inside_thought || reading->format.starts_inside};
+  std::string closing(family.close);
+  if (family.harmony) {
+    budget.open = framed("<|channel|>") + "analysis";
+    budget.close = framed("<|end|>");
+    closing = "<|end|><|start|>assistant";
+    if (request.tools.is_null()) closing += "<|channel|>final<|message|>";
+  } else {
+    budget.open = framed(family.open);
+    budget.close = framed(family.close);
+  }
+  budget.closing = completer_.encode(closing, {.add_special = false, .parse_special = true});
+  return budget;
 }
 
 }  // namespace quire

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "parsers/answer_parser.h"
+#include "parsers/answer_constraint.h"
 #include "parsers/tool_prompt.h"
 #include "server/api/answer_reader.h"
 #include "server/api/completer.h"
@@ -21,6 +21,11 @@ class ChatFormat {
   void prepare(ApiRequest& request) const;
   // How to read the answers to a prepared chat; `prompt` is its tokens. Null: as text.
   std::shared_ptr<const AnswerReading> reading(const ApiRequest& request, const TokenIds& prompt) const;
+  // What the answers to such a chat must match: calls that are forced, strict arguments, or the request's own constraint,
+  // after thoughts. Throws Error for what the model's syntax of calls cannot express.
+  std::optional<ConstraintSource> constraint(const ApiRequest& request, const AnswerReading* reading) const;
+  // Of request.max_reasoning_tokens. Nothing: it has none, or the model's thoughts are not known.
+  std::optional<ThoughtBudget> thought_budget(const ApiRequest& request, const AnswerReading* reading) const;
 
   const AnswerFormat& format() const { return format_; }
   bool describes_tools() const { return place_ == ToolPlace::kSystemText || place_ == ToolPlace::kUserText; }

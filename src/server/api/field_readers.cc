@@ -178,6 +178,9 @@ void set_effort(ApiDraft& draft, const std::string& effort) {
 }
 void read_reasoning_effort(ApiDraft& draft, const JsonField& field) { set_effort(draft, field.string()); }
 void read_enable_thinking(ApiDraft& draft, const JsonField& field) { set_thinking(draft, field.boolean()); }
+void read_max_reasoning_tokens(ApiDraft& draft, const JsonField& field) {
+  draft.max_reasoning_tokens = static_cast<int>(field.integer(0, kIntMax));
+}
 void read_verbosity(ApiDraft& draft, const JsonField& field) { draft.chat.kwargs.emplace("verbosity", field.string()); }
 
 void read_parse_special(ApiDraft& draft, const JsonField& field) { draft.parse_special = field.boolean(); }

@@ -28,6 +28,7 @@ void read_add_generation_prompt(ApiDraft& draft, const JsonField& field);
 void read_continue_final_message(ApiDraft& draft, const JsonField& field);
 void read_template_kwargs(ApiDraft& draft, const JsonField& field);
 void read_reasoning_effort(ApiDraft& draft, const JsonField& field);
+void read_max_reasoning_tokens(ApiDraft& draft, const JsonField& field);
 void read_enable_thinking(ApiDraft& draft, const JsonField& field);
 void read_verbosity(ApiDraft& draft, const JsonField& field);
 void read_parse_special(ApiDraft& draft, const JsonField& field);

@@ -23,7 +23,6 @@ struct ApiDraft : ApiRequest {
   bool logprobs = false;  // of chats and responses: the switch
   bool has_prompt = false, has_messages = false;
   std::optional<bool> add_generation_prompt;
-  std::string strict_tool;  // the field of the first tool whose arguments must match its schema; empty: none
   std::optional<std::vector<std::string>> allowed_tools;  // names
 };
 

@@ -41,6 +41,13 @@ struct ToolChoice {
   std::string name = {};  // of kNamed
 };
 
+// What a tool's definition says besides what the template is told.
+struct ToolRule {
+  std::string name;
+  std::optional<bool> strict = {};  // arguments match the schema
+  std::string schema_field = {};    // "tools[0].function.parameters"
+};
+
 // The base is what each prompt asks of the engine: its sampling is valid, its seed 0 unless has_seed; prompt, tenant
 // and banned_runs are set later.
 struct ApiRequest : Request {
@@ -54,12 +61,14 @@ struct ApiRequest : Request {
   std::vector<Prompt> prompts;
   std::optional<std::string> instructions;  // response, message: also the chat's first message, from the system
 
-  Json tools = nullptr;             // of a chat, in the form of OpenAI's chats; null: none that may be called
-  Json tools_as_sent = nullptr;     // response: repeated in the answer
-  ToolChoice tool_choice;           // never kNone with tools
-  bool parallel_tool_calls = true;  // false: further calls are left out
-  bool functions = false;           // chat: the deprecated functions, and function_call in the answer
-  bool include_reasoning = true;    // false: reasoning is left out
+  Json tools = nullptr;              // of a chat, in the form of OpenAI's chats; null: none that may be called
+  Json tools_as_sent = nullptr;      // response: repeated in the answer
+  std::vector<ToolRule> tool_rules;  // of all tools, also those that may not be called
+  ToolChoice tool_choice;            // never kNone with tools
+  bool parallel_tool_calls = true;   // false: further calls are left out
+  bool functions = false;            // chat: the deprecated functions, and function_call in the answer
+  bool include_reasoning = true;     // false: reasoning is left out
+  std::optional<int> max_reasoning_tokens;
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage

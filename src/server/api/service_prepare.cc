@@ -35,12 +35,15 @@ void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInf
   throw error;
 }
 
-Constraint compile_constraint(const ApiRequest& request, const Completer& completer) {
+// What the answer must match, if anything. `reading`: of a chat, how its answers are read; else null.
+Constraint compile_constraint(const ApiRequest& request, const AnswerReading* reading, const ChatFormat& format,
+                              const Completer& completer) {
   try {
-    return completer.compile(*request.constraint_source);
+    const auto source = request.prompts.empty() ? format.constraint(request, reading) : request.constraint_source;
+    return source ? completer.compile(*source) : nullptr;
   } catch (const Error& e) {
-    throw ApiError(400, fmt::format("{}: {}", request.constraint_field, e.what()), "invalid_request_error",
-                   request.constraint_field, "structured_output_refused");
+    const std::string field = !request.constraint_field.empty() ? request.constraint_field : "tools";
+    throw ApiError(400, e.what(), "invalid_request_error", field, "structured_output_refused");
   }
 }
 
@@ -93,7 +96,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
       .id = random_id(id_prefix(request.api)), .created = unix_seconds(), .prompts = static_cast<int>(prompts)};
   const std::vector<std::string> bad_words = std::exchange(request.sampling.bad_words, {});
   if (!bad_words.empty()) request.banned_runs = completer_.spellings(bad_words);  // once for all prompts
-  if (request.constraint_source) request.constraint = compile_constraint(request, completer_);
+  if (!request.prompts.empty()) request.constraint = compile_constraint(request, nullptr, format_, completer_);
   request.tenant = tenant;
   for (size_t i = 0; i < prompts; ++i) {
     TokenIds ids = encode(request, i);
@@ -105,8 +108,11 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
       const auto* text = std::get_if<std::string>(&request.prompts[i]);
       head.echo.push_back(text && !truncated ? *text : completer_.decode(ids));
     }
-    // A constraint holds from the first token, so such an answer has neither calls nor reasoning.
-    if (request.prompts.empty() && !request.constraint) head.reading = format_.reading(request, ids);
+    if (request.prompts.empty()) {
+      head.reading = format_.reading(request, ids);
+      request.constraint = compile_constraint(request, head.reading.get(), format_, completer_);
+      request.thought_budget = format_.thought_budget(request, head.reading.get());
+    }
     request.frame_tokens = head.reading != nullptr;
     if (request.return_token_ids) head.prompt_ids.push_back(ids);
     head.prompt_tokens += static_cast<int>(ids.size());

@@ -16,6 +16,7 @@ void constrain(ApiDraft& draft, const JsonField& field, ConstraintSource source)
   if (draft.constraint_source) {
     throw field.error("cannot be combined with {}: give one kind of structured output", draft.constraint_field);
   }
+  source.label = field.path();
   draft.constraint_source = std::move(source);
   draft.constraint_field = field.path();
 }

@@ -44,14 +44,10 @@ void check_function(const JsonField& function, const char* parameters) {
   if (const auto schema = function.find(parameters)) check_parameters(*schema);
 }
 
-bool is_strict(const JsonField& function) {
-  const auto strict = function.find("strict");
-  return strict && strict->boolean();
-}
-
-// Keeps the first reason to refuse the request; settle_tools() has the last word.
-void note_strict(ApiDraft& draft, const JsonField& function) {
-  if (is_strict(function) && draft.strict_tool.empty()) draft.strict_tool = function.path() + ".strict";
+void note_rule(ApiDraft& draft, const JsonField& function, const char* parameters) {
+  ToolRule& rule = draft.tool_rules.emplace_back(function.at("name").string());
+  if (const auto strict = function.find("strict"); strict && !strict->json().is_null()) rule.strict = strict->boolean();
+  rule.schema_field = function.path() + "." + parameters;
 }
 
 void require_function_type(const JsonField& tool, std::string_view allowed) {
@@ -101,17 +97,6 @@ bool has_tool(const Json& tools, std::string_view name) {
   return std::ranges::any_of(tools, [&](const Json& tool) { return tool["function"]["name"] == name; });
 }
 
-// What only a constraint on sampling can honour.
-void refuse_unconstrained(const ApiDraft& draft) {
-  if (draft.tool_choice.kind == ToolChoice::kRequired || draft.tool_choice.kind == ToolChoice::kNamed) {
-    throw bad_request(draft.functions ? "function_call" : "tool_choice",
-                      "a call cannot be forced yet; use \"auto\" and ask for the call in a message");
-  }
-  if (!draft.strict_tool.empty()) {
-    throw bad_request(draft.strict_tool, "true is not supported yet: arguments are not constrained to the schema");
-  }
-}
-
 }  // namespace
 
 void read_tools(ApiDraft& draft, const JsonField& field) {
@@ -119,7 +104,7 @@ void read_tools(ApiDraft& draft, const JsonField& field) {
     require_function_type(tool, "function");
     const JsonField function = tool.at("function");
     check_function(function, "parameters");
-    note_strict(draft, function);
+    note_rule(draft, function, "parameters");
     Json made = tool.json();
     made["type"] = "function";
     return made;
@@ -130,7 +115,7 @@ void read_response_tools(ApiDraft& draft, const JsonField& field) {
   read_each(draft, field, [&](const JsonField& tool) {
     require_function_type(tool, "function");
     check_function(tool, "parameters");
-    note_strict(draft, tool);
+    note_rule(draft, tool, "parameters");
     return tool_json(tool, "parameters");
   });
   draft.tools_as_sent = field.json();
@@ -140,7 +125,7 @@ void read_message_tools(ApiDraft& draft, const JsonField& field) {
   read_each(draft, field, [&](const JsonField& tool) {
     require_function_type(tool, "custom");
     check_function(tool, "input_schema");
-    note_strict(draft, tool);
+    note_rule(draft, tool, "input_schema");
     return tool_json(tool, "input_schema");
   });
 }
@@ -149,7 +134,7 @@ void read_functions(ApiDraft& draft, const JsonField& field) {
   if (draft.tools.is_array()) throw field.error("cannot be combined with tools, which replaces it");
   read_each(draft, field, [&](const JsonField& function) {
     check_function(function, "parameters");
-    note_strict(draft, function);
+    note_rule(draft, function, "parameters");
     return tool_json(function, "parameters");
   });
   draft.functions = true;
@@ -208,7 +193,6 @@ void settle_tools(ApiDraft& draft) {
   if (draft.tool_choice.kind == ToolChoice::kRequired && !draft.tools.is_array()) {
     throw bad_request("tool_choice", "a call is required, but there are no tools");
   }
-  refuse_unconstrained(draft);
   if (draft.allowed_tools) {
     Json allowed = Json::array();
     for (const std::string& name : *draft.allowed_tools) {

@@ -1,5 +1,7 @@
 #include "server/endpoints/messages.h"
 
+#include <limits>
+
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
@@ -256,7 +258,9 @@ void read_thinking(ApiDraft& draft, const JsonField& field) {
   }
   // Templates of models that can think know this variable; chat_template_kwargs wins.
   if (name != "adaptive") set_thinking(draft, name == "enabled");
-  if (field.has("budget_tokens")) draft.without_effect.emplace_back("thinking.budget_tokens");
+  if (const auto budget = field.find("budget_tokens")) {
+    draft.max_reasoning_tokens = static_cast<int>(budget->integer(0, std::numeric_limits<int>::max()));
+  }
 }
 
 void read_context_management(ApiDraft& draft, const JsonField& field) {

@@ -163,6 +163,31 @@ TEST(Constraint, RefusesWhatItCannotHonour) {
   EXPECT_THROW(engine.compile({.kind = Kind::kGrammar, .text = "root ::= other"}), Error);
 }
 
+TEST(Constraint, CanBeComposedOfOthers) {
+  Engine engine(tiny_options());
+  const ConstraintSource schema{.kind = Kind::kJsonSchema, .text = R"({"type": "boolean"})"};
+  const ConstraintSource item{.kind = Kind::kSequence, .parts = {{.kind = Kind::kText, .text = ";"}, schema}};
+  const ConstraintSource source{
+      .kind = Kind::kSequence,
+      .parts = {
+          {.kind = Kind::kOneOf, .parts = {{.kind = Kind::kText, .text = "a"}, {.kind = Kind::kRegex, .text = "b+c"}}},
+          {.kind = Kind::kRepeat, .parts = {item}, .least = 2, .most = 3}}};
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    const Answer a = answer(engine, request(engine, source, seed));
+    if (a.last.finish == FinishReason::kLength) continue;
+    EXPECT_TRUE(std::regex_match(a.text, std::regex("(a|b+c)(;(true|false)){2,3}"))) << a.text;
+  }
+  ConstraintSource deep{.kind = Kind::kText};
+  for (int i = 0; i < 100; ++i) deep = {.kind = Kind::kSequence, .parts = {deep}};
+  EXPECT_THROW(engine.compile(deep), Error);
+  try {
+    engine.compile({.kind = Kind::kSequence, .parts = {{.kind = Kind::kRegex, .text = "(", .label = "here"}}});
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find("here: "), 0u) << e.what();
+  }
+}
+
 TEST(Constraint, IsCompiledOnce) {
   Engine engine(tiny_options());
   const ConstraintSource source{.kind = Kind::kJsonSchema, .text = kSchema};

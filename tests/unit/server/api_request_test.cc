@@ -241,7 +241,8 @@ TEST(ApiRequest, ReadsMessagesOwnFields) {
   EXPECT_EQ(request.chat.messages[1]["content"], "Oh");
   EXPECT_EQ(request.chat.kwargs,
             Json::parse(R"({"enable_thinking": true, "thinking": true, "reasoning_effort": "low"})"));
-  EXPECT_EQ(request.without_effect, (std::vector<std::string>{"thinking.budget_tokens", "context_management"}));
+  EXPECT_EQ(request.max_reasoning_tokens, 1024);
+  EXPECT_EQ(request.without_effect, (std::vector<std::string>{"context_management"}));
   EXPECT_EQ(parse(Api::kMessage, body_with(Api::kMessage, R"("thinking": {"type": "disabled"})")).chat.kwargs,
             Json::parse(R"({"enable_thinking": false, "thinking": false})"));
 }

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "grammar/compile.h"
+#include "grammar/compose.h"
 #include "json/parse.h"
 #include "server/api/completer.h"
 
@@ -101,9 +101,7 @@ class ScriptedCompleter final : public Completer {
   }
   // The scripted answer does not follow it.
   Constraint compile(const ConstraintSource& source) const override {
-    return source.kind == ConstraintSource::Kind::kJsonSchema
-               ? grammar::compile_json_schema(parse_json(source.text, "schema"))
-               : grammar::compile_json_object();
+    return grammar::compile(source);
   }
   TokenIds encode(std::string_view text, EncodeOptions) const override {
     if (on_encode) on_encode(text);

@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "grammar/matcher.h"
 #include "server/api/tools.h"
 #include "unit/server/parse_request.h"
 #include "unit/server/running_server.h"
@@ -84,17 +85,6 @@ TEST(Tools, OfBadFormGetA400ThatNamesTheField) {
   for (size_t i = 0; i <= kMaxTools; ++i)
     many += std::string(i ? "," : "") + R"({"function": {"name": "f)" + std::to_string(i) + "\"}}";
   EXPECT_EQ(param("\"tools\": [" + many + "]"), "tools");
-}
-
-TEST(Tools, RefuseWhatNeedsAConstraint) {
-  EXPECT_EQ(chat_error(chat_with(tools(R"(, "tool_choice": "required")"))).param, "tool_choice");
-  EXPECT_EQ(
-      chat_error(chat_with(tools(R"(, "tool_choice": {"type": "function", "function": {"name": "weather"}})"))).param,
-      "tool_choice");
-  EXPECT_EQ(chat_error(chat_with(R"("tools": [{"function": {"name": "f", "strict": true}}])")).param,
-            "tools[0].function.strict");
-  EXPECT_EQ(chat_error(chat_with(R"("functions": [{"name": "f"}], "function_call": {"name": "f"})")).param,
-            "function_call");
 }
 
 TEST(Tools, OfTheHistoryHaveOneFormInAllApis) {
@@ -185,6 +175,133 @@ TEST(ToolAnswers, OfWholeChats) {
   EXPECT_NE(message["tool_calls"][0]["id"], message["tool_calls"][1]["id"]);
   EXPECT_GT(json["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
   EXPECT_TRUE(server.running.model.last_request().frame_tokens);
+}
+
+// Whether the last request's answer may be this text; with `complete`, whether it may end there.
+bool may_answer(const ToolServer& server, std::string_view text, bool complete = true) {
+  const Constraint constraint = server.running.model.last_request().constraint;
+  if (!constraint) return true;
+  grammar::Matcher matcher(grammar::Vocabulary::of_bytes(), constraint);
+  return matcher.advance_bytes(text) && (!complete || matcher.accepting());
+}
+
+constexpr const char* kCall = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+constexpr const char* kWrongCall = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": 5}}\n</tool_call>";
+
+TEST(ForcedCalls, AreAConstraintInAllApis) {
+  ToolServer server;
+  const std::string schema = Json::parse(kTool)["function"]["parameters"].dump();
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {std::string(kChatPath), chat_body(tools(R"(, "tool_choice": "required")"))},
+      {std::string(kChatPath),
+       chat_body(tools(R"(, "tool_choice": {"type": "function", "function": {"name": "weather"}})"))},
+      {std::string(kChatPath), chat_body(R"("functions": [{"name": "weather", "parameters": )" + schema +
+                                         R"(}], "function_call": {"name": "weather"})")},
+      {"/v1/responses", R"({"input": "Hi", "tool_choice": "required", "tools": [{"type": "function", "name": "weather",
+          "parameters": )" + schema +
+                            "}]}"},
+      {"/v1/messages",
+       R"({"max_tokens": 1000, "messages": [{"role": "user", "content": "Hi"}], "tool_choice": {"type": "any"},
+          "tools": [{"name": "weather", "input_schema": )" +
+           schema + "}]}"},
+      {"/v1/messages", R"({"max_tokens": 1000, "messages": [{"role": "user", "content": "Hi"}], "tool_choice":
+          {"type": "tool", "name": "weather"}, "tools": [{"name": "weather", "input_schema": )" +
+                           schema + "}]}"}};
+  for (const auto& [path, body] : requests) {
+    EXPECT_EQ(server.client.post(path, body).status, 200) << body;
+    EXPECT_TRUE(may_answer(server, kCall)) << body;
+    EXPECT_TRUE(may_answer(server, "<think>I look.</think>\n\n" + std::string(kCall))) << body;
+    EXPECT_FALSE(may_answer(server, "Hello", false)) << body;
+    EXPECT_FALSE(may_answer(server, kWrongCall, false)) << body;
+  }
+}
+
+TEST(ForcedCalls, AreOfTheNamedTool) {
+  ToolServer server;
+  const std::string two = R"("tools": [{"type": "function", "function": {"name": "a"}},
+      {"type": "function", "function": {"name": "b"}}], "tool_choice": )";
+  const auto call = [](const char* name) {
+    return "<tool_call>\n{\"name\": \"" + std::string(name) + "\", \"arguments\": {}}\n</tool_call>";
+  };
+  server.client.post(kChatPath, chat_body(two + R"({"type": "function", "function": {"name": "b"}})"));
+  EXPECT_TRUE(may_answer(server, call("b")));
+  EXPECT_FALSE(may_answer(server, call("a"), false));
+  server.client.post(kChatPath, chat_body(two + R"("required", "parallel_tool_calls": false)"));
+  EXPECT_TRUE(may_answer(server, call("a")));
+  EXPECT_FALSE(may_answer(server, call("a") + '\n' + call("b"), false));
+  server.client.post(kChatPath, chat_body(two + R"("required")"));
+  EXPECT_TRUE(may_answer(server, call("a") + '\n' + call("b")));
+}
+
+TEST(ForcedCalls, OfToolsThatAreNotStrictTakeAnyObject) {
+  ToolServer server;
+  const std::string loose =
+      R"("tools": [{"type": "function", "function": {"name": "weather", "strict": false, "parameters":
+      {"type": "object", "properties": {"city": {"type": "string"}}}}}], "tool_choice": "required")";
+  server.client.post(kChatPath, chat_body(loose));
+  EXPECT_TRUE(may_answer(server, kWrongCall));
+  EXPECT_FALSE(may_answer(server, "Hello", false));
+}
+
+TEST(StrictTools, ConstrainCallsOnceTheyBegin) {
+  ToolServer server;
+  std::string strict = tools();
+  strict.replace(strict.find("\"name\""), 0, "\"strict\": true, ");
+  server.client.post(kChatPath, chat_body(strict));
+  EXPECT_TRUE(may_answer(server, "It rains."));
+  EXPECT_TRUE(may_answer(server, "I look.\n" + std::string(kCall)));
+  EXPECT_FALSE(may_answer(server, kWrongCall, false));
+  server.client.post(kChatPath, chat_body(tools()));
+  EXPECT_TRUE(may_answer(server, kWrongCall)) << "without strict nothing is constrained";
+}
+
+TEST(StrictTools, GoWithAResponseFormat) {
+  ToolServer server;
+  server.client.post(kChatPath, chat_body(tools(R"(, "response_format": {"type": "json_object"})")));
+  EXPECT_TRUE(may_answer(server, R"({"a": 5})"));
+  EXPECT_TRUE(may_answer(server, kCall));
+  EXPECT_TRUE(may_answer(server, R"(<think>Hm.</think>{"a": 5})"));
+  EXPECT_FALSE(may_answer(server, "Hello", false));
+}
+
+TEST(ForcedCalls, WhoseSchemaIsRefusedGetA400ThatNamesIt) {
+  ToolServer server;
+  const HttpAnswer refused =
+      server.client.post(kChatPath, chat_body(R"("tools": [{"type": "function", "function": {"name": "f",
+      "parameters": {"properties": {"u": {"type": "string", "format": "url"}}}}}], "tool_choice": "required")"));
+  EXPECT_EQ(refused.status, 400);
+  const Json error = refused.json()["error"];
+  EXPECT_EQ(error["param"], "tools");
+  EXPECT_EQ(error["code"], "structured_output_refused");
+  EXPECT_EQ(error["message"].get<std::string>().find("tools[0].function.parameters: "), 0u) << error;
+}
+
+TEST(ForcedCalls, NeedAParser) {
+  ServerOptions options;
+  options.tool_call_parser = "none";
+  RunningServer running(options);
+  HttpClient client(running.port());
+  EXPECT_EQ(client.post(kChatPath, chat_body(tools(R"(, "tool_choice": "required")"))).status, 400);
+}
+
+TEST(ReasoningBudgets, AreHandedToTheEngine) {
+  ToolServer server;
+  for (const auto& [path, body] : std::vector<std::pair<std::string, std::string>>{
+           {std::string(kChatPath), chat_body(R"("max_reasoning_tokens": 7)")},
+           {std::string(kChatPath), chat_body(R"("thinking_token_budget": 7)")},
+           {"/v1/messages", R"({"max_tokens": 1000, "messages": [{"role": "user", "content": "Hi"}],
+               "thinking": {"type": "enabled", "budget_tokens": 7}})"}}) {
+    EXPECT_EQ(server.client.post(path, body).status, 200) << body;
+    const auto budget = server.running.model.last_request().thought_budget;
+    ASSERT_TRUE(budget) << body;
+    EXPECT_EQ(budget->tokens, 7);
+    EXPECT_EQ(budget->open, "<think>");
+    EXPECT_EQ(budget->close, "</think>");
+    EXPECT_EQ(budget->closing.size(), 8u) << "the scripted model's tokens are characters";
+    EXPECT_FALSE(budget->inside);
+  }
+  server.client.post(kChatPath, chat_body());
+  EXPECT_FALSE(server.running.model.last_request().thought_budget);
 }
 
 TEST(ToolAnswers, WithoutToolsKeepCallsAsText) {
