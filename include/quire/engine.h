@@ -43,8 +43,8 @@ struct EngineOptions {
   bool kv_cache = true;                  // false: recompute everything for each token (a baseline for comparison)
   bool chunked_prefill = true;           // false: compute each prompt in one step, whatever its length
   std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
-  bool forced_tokens =
-      true;  // take tokens that a constraint leaves no choice about without sampling (the same answers)
+  // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
+  bool forced_tokens = true;
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
   double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)
 

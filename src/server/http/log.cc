@@ -16,7 +16,7 @@
 
 #include "base/signals.h"
 #include "json/parse.h"
-#include "server/api/answer.h"
+#include "json/quote.h"
 
 namespace quire {
 namespace {
