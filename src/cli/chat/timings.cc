@@ -34,9 +34,12 @@ std::string to_text(const ChatTimings& t, const ModelInfo& model) {
   text += fmt::format("\nanswer: {} tokens", t.completion_tokens);
   if (t.decode_rate() > 0) {
     text += fmt::format(", {:.1f} tok/s", t.decode_rate());
-    if (t.bandwidth > 0) {
-      text += fmt::format(" ({:.2f} of {:.1f} GB/s memory bandwidth, {:.0f} %)", t.read_rate(model) / 1e9,
-                          t.bandwidth / 1e9, 100 * t.read_rate(model) / t.bandwidth);
+    const double rate = t.read_rate(model);
+    if (t.bandwidth > 0 && rate > t.bandwidth) {  // more than memory gives
+      text += fmt::format(" ({:.1f} GB/s of weights, read from the processor's cache)", rate / 1e9);
+    } else if (t.bandwidth > 0) {
+      text += fmt::format(" ({:.2f} of {:.1f} GB/s memory bandwidth, {:.0f} %)", rate / 1e9, t.bandwidth / 1e9,
+                          100 * rate / t.bandwidth);
     }
   }
   return text + "\n";

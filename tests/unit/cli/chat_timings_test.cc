@@ -40,6 +40,9 @@ TEST(ChatTimings, CompareDecodingWithTheMemoryBandwidth) {
   EXPECT_EQ(to_text(timings, model),
             "prompt: 10 tokens, first token after 1.000 s, 10.0 tok/s\n"
             "answer: 11 tokens, 10.0 tok/s (1.00 of 4.0 GB/s memory bandwidth, 25 %)\n");
+  timings.bandwidth = 0.5e9;
+  EXPECT_NE(to_text(timings, model).find("10.0 tok/s (1.0 GB/s of weights, read from the processor's cache)\n"),
+            std::string::npos);
 }
 
 TEST(ChatTimings, OmitRatesThatWereNotMeasured) {
