@@ -158,7 +158,7 @@ void serve(ServeFlags flags) {
 void add_serve_command(CLI::App& app) {
   const auto flags = std::make_shared<ServeFlags>();
   ServerOptions& server = flags->server;
-  CLI::App* command = app.add_subcommand("serve", "Serve a model over the OpenAI and Anthropic APIs");
+  CLI::App* command = app.add_subcommand("serve", "Serve a model over the APIs of OpenAI, Anthropic and Ollama");
   command->fallthrough();  // --config is the program's flag
   const auto add = [&](const char* group, const char* name, auto& value, const char* help) {
     return command->add_option(name, value, help)->capture_default_str()->group(group);

@@ -41,6 +41,14 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   v.pad = id("tokenizer.ggml.padding_token_id");
   v.eot = id("tokenizer.ggml.eot_token_id");
   v.eom = id("tokenizer.ggml.eom_token_id");
+  // Files of before 2024-11 have the longer names.
+  const auto fim_id = [&](const char* key, const char* old_key) { return file.has(key) ? id(key) : id(old_key); };
+  v.fim.prefix = fim_id("tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
+  v.fim.suffix = fim_id("tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id");
+  v.fim.middle = fim_id("tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id");
+  v.fim.repository = id("tokenizer.ggml.fim_rep_token_id");
+  v.fim.file = id("tokenizer.ggml.fim_sep_token_id");
+  v.fim.pad = id("tokenizer.ggml.fim_pad_token_id");
   const auto flag = [&](const char* key) -> std::optional<bool> {
     if (!file.has(key)) return std::nullopt;
     return file.get<bool>(key);

@@ -1,5 +1,6 @@
 #include "server/engine_completer.h"
 
+#include "quire/error.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -55,6 +56,16 @@ Constraint EngineCompleter::compile(const ConstraintSource& source) const { retu
 TokenIds EngineCompleter::encode(std::string_view text, EncodeOptions options) const {
   return engine_.tokenizer().encode(text, options);
 }
+
+bool EngineCompleter::can_infill() const try { return quire::can_infill(engine_.tokenizer()); } catch (const Error&) {
+  return false;  // the model has no vocabulary
+}
+
+TokenIds EngineCompleter::encode_infill(const InfillInput& input) const {
+  return quire::encode_infill(engine_.tokenizer(), input);
+}
+
+TokenIds EngineCompleter::infill_ends() const { return quire::infill_ends(engine_.tokenizer()); }
 
 std::string EngineCompleter::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }
 

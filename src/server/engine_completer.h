@@ -24,6 +24,9 @@ class EngineCompleter final : public Completer {
   TokenRuns spellings(const std::vector<std::string>& words) const override;
   Constraint compile(const ConstraintSource& source) const override;
   TokenIds encode(std::string_view text, EncodeOptions options) const override;
+  bool can_infill() const override;
+  TokenIds encode_infill(const InfillInput& input) const override;
+  TokenIds infill_ends() const override;
   std::string decode(const TokenIds& ids) const override;
   std::string token_text(TokenId id) const override;
   std::string token_bytes(TokenId id) const override;

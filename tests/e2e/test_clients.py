@@ -63,6 +63,46 @@ def test_langchain(server):
     assert OpenAI(base_url=server.url, api_key="none", model="smollm2", temperature=0, max_tokens=8).invoke("Once upon a time")
 
 
+@needs("ollama")
+def test_ollama(server):
+    import ollama
+
+    client = ollama.Client(host=server.base)
+    ask = {"model": "smollm2", "messages": [{"role": "user", "content": "Name three colors."}], "options": {"temperature": 0, "num_predict": 24}}
+    whole = client.chat(**ask)
+    assert whole.done and whole.message.content and whole.eval_count <= 24 and whole.total_duration > whole.eval_duration
+    assert "".join(part.message.content for part in client.chat(**ask, stream=True)) == whole.message.content
+    asked = {"model": "smollm2", "prompt": "Name three colors.", "options": ask["options"]}
+    assert client.generate(**asked).response == whole.message.content
+    assert "".join(part.response for part in client.generate(**asked, stream=True)) == whole.message.content
+
+    def weather(city: str) -> str:
+        """The weather of a city.
+
+        Args:
+            city: its name
+        """
+        return f"4 degrees in {city}"
+
+    call = {"function": {"name": "weather", "arguments": {"city": "Oslo"}}}
+    history = [*ask["messages"], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_name": "weather", "content": weather("Oslo")}]
+    answer = client.chat(**ask | {"messages": history}, tools=[weather])
+    assert answer.message.content or answer.message.tool_calls
+    assert answer.prompt_eval_count > whole.prompt_eval_count + 50
+    schema = {"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}, "required": ["color"], "additionalProperties": False}
+    assert json.loads(client.chat(**ask, format=schema).message.content)["color"] in ("red", "blue")
+
+    embedded = client.embed(model="smollm2", input=["a cat", "a dog"])
+    assert len(embedded.embeddings) == 2 and list(client.embeddings(model="smollm2", prompt="a cat").embedding) == list(embedded.embeddings[0])
+    assert client.list().models[0].model == "smollm2:latest" and client.ps().models[0].model == "smollm2:latest"
+    shown = client.show("smollm2")
+    assert shown.modelinfo["llama.context_length"] == 2048 and shown.details.quantization_level == "Q4_1"
+    for wrong, status in [({"model": "llama3"}, 404), ({"options": {"temperature": -1}}, 400)]:
+        with pytest.raises(ollama.ResponseError) as failed:
+            client.chat(**ask | wrong)
+        assert failed.value.status_code == status and not failed.value.error.startswith("{")
+
+
 def lm_eval(server, tmp_path, task, rows, *model_args):
     """The results of one task on rows of our own."""
     (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))

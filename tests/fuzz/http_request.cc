@@ -22,6 +22,14 @@ static quire::Api api_of(char letter) {
       return quire::Api::kTokenize;
     case 'd':
       return quire::Api::kDetokenize;
+    case 'i':
+      return quire::Api::kInfill;
+    case 'o':
+      return quire::Api::kOllamaChat;
+    case 'g':
+      return quire::Api::kOllamaGenerate;
+    case 'b':
+      return quire::Api::kOllamaEmbed;
     default:
       return quire::Api::kChat;
   }
@@ -35,11 +43,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const quire::ApiRequest request =
         quire::parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048});
-    if (request.model != "m") std::abort();
-    if (request.prompts.empty() == request.chat.messages.empty()) std::abort();
+    if (request.model != "m" && request.model != "m:latest") std::abort();
+    if (!request.only_loads && request.prompts.empty() == request.chat.messages.empty()) std::abort();
   } catch (const quire::ApiError& e) {
     if (e.status != 400 && e.status != 404) std::abort();
-    for (const auto shape : {quire::ErrorShape::kOpenAi, quire::ErrorShape::kAnthropic}) {
+    for (const auto shape : {quire::ErrorShape::kOpenAi, quire::ErrorShape::kAnthropic, quire::ErrorShape::kOllama}) {
       if (!quire::Json::parse(quire::error_body(e, shape)).contains("error")) std::abort();
     }
   }

@@ -6,7 +6,9 @@
 
 #include "server/endpoints/chat.h"
 #include "server/endpoints/embeddings.h"
+#include "server/endpoints/infill.h"
 #include "server/endpoints/messages.h"
+#include "server/endpoints/ollama.h"
 #include "server/endpoints/responses.h"
 
 namespace quire {
@@ -21,6 +23,14 @@ std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes) {
       return message_answer(std::move(head));
     case Api::kEmbedding:
       return embeddings_body(std::move(head));
+    case Api::kInfill:
+      return infill_answer(std::move(head));
+    case Api::kOllamaChat:
+    case Api::kOllamaGenerate:
+      return ollama_answer(std::move(head), std::move(token_bytes));
+    case Api::kOllamaEmbed:
+    case Api::kOllamaEmbeddings:
+      return ollama_embeddings(std::move(head));
     default:
       return head.request.stream ? chat_stream(std::move(head), std::move(token_bytes))
                                  : chat_body(std::move(head), std::move(token_bytes));
@@ -51,6 +61,15 @@ std::string random_id(std::string_view prefix) {
   std::string id(prefix);
   for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", device());
   return id;
+}
+
+Json call_arguments_json(const std::string& arguments) {
+  try {
+    Json object = parse_json(arguments.empty() ? "{}" : arguments, "");
+    if (object.is_object()) return object;
+  } catch (const JsonError&) {
+  }
+  return {{"INVALID_JSON", arguments}};
 }
 
 std::string_view finish_name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }

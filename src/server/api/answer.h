@@ -44,6 +44,8 @@ class Answer {
   virtual void end(std::string& out) = 0;
   // Appends the last event of a stream that failed after its start. (All other failures are an error_body().)
   virtual void fail(const ApiError& error, std::string& out);
+  // The Content-Type of a stream.
+  virtual std::string_view stream_type() const { return "text/event-stream; charset=utf-8"; }
 };
 std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes);
 
@@ -59,6 +61,10 @@ void append_typed_event(const Json& data, std::string& out);
 
 // "msg_" and 32 random hexadecimal digits.
 std::string random_id(std::string_view prefix);
+
+// A call's arguments as an object. If they are none, because the call was cut off: {"INVALID_JSON": arguments}, as
+// Anthropic's documents advise.
+Json call_arguments_json(const std::string& arguments);
 
 // "stop" or "length".
 std::string_view finish_name(FinishReason reason);

@@ -7,6 +7,7 @@
 
 #include "quire/engine.h"
 #include "text/chat_template.h"
+#include "text/infill.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -34,6 +35,9 @@ class Completer {
   virtual TokenRuns spellings(const std::vector<std::string>& words) const = 0;  // as Engine::spellings
   virtual Constraint compile(const ConstraintSource& source) const = 0;          // as Engine::compile
   virtual TokenIds encode(std::string_view text, EncodeOptions options) const = 0;
+  virtual bool can_infill() const = 0;  // this and the next two: as in text/infill.h
+  virtual TokenIds encode_infill(const InfillInput& input) const = 0;
+  virtual TokenIds infill_ends() const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"
   virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its spelling: "<|im_end|>"

@@ -68,6 +68,8 @@ std::string error_body(const ApiError& error, ErrorShape shape) {
   Json body;
   if (shape == ErrorShape::kAnthropic) {
     body = {{"type", "error"}, {"error", {{"type", anthropic_type(error.status)}, {"message", error.what()}}}};
+  } else if (shape == ErrorShape::kOllama) {
+    body = {{"error", error.what()}};
   } else {
     body = {{"error",
              {{"message", error.what()},

@@ -41,6 +41,7 @@ ApiError current_api_error();
 enum class ErrorShape : uint8_t {
   kOpenAi,     // {"error": {"message": …, "type": …, "param": … or null, "code": … or null}}
   kAnthropic,  // {"type": "error", "error": {"type": …, "message": …}}
+  kOllama,     // {"error": message}
 };
 std::string error_body(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
 

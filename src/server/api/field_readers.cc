@@ -123,10 +123,10 @@ void read_logit_bias(ApiDraft& draft, const JsonField& field) {
 }
 
 void read_logprobs(ApiDraft& draft, const JsonField& field) {
-  if (draft.api == Api::kChat) {
-    draft.logprobs = field.boolean();
-  } else {
+  if (draft.api == Api::kCompletion) {
     draft.sampling.logprobs = static_cast<int>(field.integer(0, kMaxLogprobs));
+  } else {
+    draft.logprobs = field.boolean();
   }
 }
 

@@ -7,19 +7,28 @@
 #include "server/api/structured_output.h"
 #include "server/api/tools.h"
 #include "server/endpoints/chat.h"
+#include "server/endpoints/infill.h"
 #include "server/endpoints/messages.h"
+#include "server/endpoints/ollama.h"
 #include "server/endpoints/responses.h"
 
 namespace quire {
 namespace {
 
 constexpr int kIntMax = std::numeric_limits<int>::max();
-constexpr uint8_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion), kResponse = bits(Api::kResponse),
-                  kMessage = bits(Api::kMessage), kEmbedding = bits(Api::kEmbedding), kTokenize = bits(Api::kTokenize),
-                  kDetokenize = bits(Api::kDetokenize), kCountTokens = bits(Api::kCountTokens);
-constexpr uint8_t kBoth = kChat | kCompletion, kGenerate = kBoth | kResponse | kMessage,
-                  kMessageInput = kMessage | kCountTokens,
-                  kAll = kGenerate | kEmbedding | kTokenize | kDetokenize | kCountTokens;
+constexpr uint16_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion), kResponse = bits(Api::kResponse),
+                   kMessage = bits(Api::kMessage), kEmbedding = bits(Api::kEmbedding), kTokenize = bits(Api::kTokenize),
+                   kDetokenize = bits(Api::kDetokenize), kCountTokens = bits(Api::kCountTokens),
+                   kInfill = bits(Api::kInfill), kOllamaChat = bits(Api::kOllamaChat),
+                   kOllamaGenerate = bits(Api::kOllamaGenerate), kOllamaEmbed = bits(Api::kOllamaEmbed),
+                   kOllamaEmbeddings = bits(Api::kOllamaEmbeddings), kOllamaShow = bits(Api::kOllamaShow),
+                   kOllamaOptions = bits(Api::kOllamaOptions);
+constexpr uint16_t kBoth = kChat | kCompletion, kMessageInput = kMessage | kCountTokens,
+                   kBodies = kBoth | kResponse | kMessage | kInfill, kOllamaTexts = kOllamaChat | kOllamaGenerate,
+                   kOllamaVectors = kOllamaEmbed | kOllamaEmbeddings,
+                   kEngine = kBodies | kEmbedding | kOllamaTexts | kOllamaVectors,
+                   kAll = kBodies | kEmbedding | kTokenize | kDetokenize | kCountTokens;
+constexpr uint16_t kGenerate = kBodies | kOllamaOptions;  // requests to Ollama's API have these in `options`
 
 #define REF(name) R"({"$ref": "#/components/schemas/)" name R"("})"
 constexpr std::string_view kText = R"({"type": "string"})", kSwitch = R"({"type": "boolean"})",
@@ -58,7 +67,7 @@ constexpr ApiField kFields[] = {
      "mean (default) of all tokens' final hidden states, or the last token's"},
     {"return_token_strs", kTokenize, &ApiRequest::return_token_strs},
     {"max_tokens", kBoth, read_max_tokens, 0, 0, kLimit, "-1: no limit; 0: only with prompt_logprobs or echo"},
-    {"n_predict", kBoth, read_max_tokens, 0, 0, kLimit, "llama.cpp's max_tokens"},
+    {"n_predict", kBoth | kInfill, read_max_tokens, 0, 0, kLimit, "llama.cpp's max_tokens"},
     {"max_completion_tokens", kChat, read_max_completion_tokens, 0, 0, kPositiveLimit, "overrides max_tokens"},
     {"max_tokens", kMessage, read_max_answer_tokens, 0, 0, kPositive},
     {"max_output_tokens", kResponse, read_max_output_tokens, 0, 0, kPositiveLimit, "-1: no limit"},
@@ -110,7 +119,7 @@ constexpr ApiField kFields[] = {
     {"prompt_logprobs", kBoth, read_prompt_logprobs, 0, 0, kUpToLogprobs, "not in streams"},
     {"n", kBoth, &SamplingParams::n, 1, kMaxChoices, {}, "prompts times n: at most 2048"},
     {"best_of", kBoth, read_best_of, 0, 0, R"({"type": "integer", "minimum": 1, "maximum": 128})", "must equal n"},
-    {"stream", kGenerate, &ApiRequest::stream},
+    {"stream", kBodies, &ApiRequest::stream},
     {"stream_options", kBoth, read_stream_options, 0, 0,
      R"({"type": "object", "properties": {"include_usage": {"type": ["boolean", "null"]},
          "continuous_usage_stats": {"type": ["boolean", "null"]}}})",
@@ -123,7 +132,7 @@ constexpr ApiField kFields[] = {
      0,
      {},
      "add BOS and the like to texts; true by default"},
-    {"parse_special", kAll & ~kDetokenize, read_parse_special, 0, 0, kSwitch,
+    {"parse_special", kAll & ~kDetokenize & ~kInfill, read_parse_special, 0, 0, kSwitch,
      "whether a text that spells a special token (<|im_end|>) is that token; default: true in prompts, false in "
      "messages"},
     {"return_tokens_as_token_ids",
@@ -213,19 +222,51 @@ constexpr ApiField kFields[] = {
     {"enable_thinking", kChat | kResponse, read_enable_thinking, 0, 0, kSwitch, "a variable for the chat template"},
     {"documents", kChat, read_documents, 0, 0, R"({"type": "array", "maxItems": 1024, "items": {"type": "object"}})",
      "for the chat template"},
-    {"priority",
-     kGenerate | kEmbedding,
-     &ApiRequest::priority,
-     -kIntMax,
-     kIntMax,
-     {},
-     "lower runs earlier; 0 by default"},
-    {"timeout", kGenerate | kEmbedding, read_timeout, 0, 0,
-     R"({"type": "number", "minimum": 0.001, "maximum": 1000000})",
+    {"priority", kEngine, &ApiRequest::priority, -kIntMax, kIntMax, {}, "lower runs earlier; 0 by default"},
+    {"timeout", kEngine, read_timeout, 0, 0, R"({"type": "number", "minimum": 0.001, "maximum": 1000000})",
      "seconds for the whole answer, including waiting; at most the server's own"},
-    {"cache_salt", kGenerate | kEmbedding, read_cache_salt, 0, 0,
-     R"({"type": "string", "minLength": 1, "maxLength": 256})",
+    {"cache_salt", kEngine, read_cache_salt, 0, 0, R"({"type": "string", "minLength": 1, "maxLength": 256})",
      "prompts share cached prefixes only with prompts of the same salt"},
+
+    // Fill in the middle.
+    {"suffix", kCompletion | kOllamaGenerate, read_suffix, 0, 0, kText,
+     "fill in the middle: the answer goes between prompt and suffix"},
+    {"input_prefix", kInfill, read_input_prefix, 0, 0, kText, "before the gap"},
+    {"prompt", kInfill, read_typed_prompt, 0, 0, kText, "continues input_prefix"},
+    {"input_suffix", kInfill, read_input_suffix, 0, 0, kText, "after the gap"},
+    {"input_extra", kInfill, read_input_extra, 0, 0,
+     R"({"type": "array", "maxItems": 1024, "items": {"type": "object", "required": ["text"],
+         "properties": {"text": {"type": "string"}, "filename": {"type": ["string", "null"]}}}})",
+     "other files, which come before the prefix"},
+
+    // Ollama's.
+    {"model", kOllamaTexts | kOllamaVectors | kOllamaShow, read_ollama_model, 0, 0, REF("OllamaModelName"),
+     "one of GET /api/tags, with or without :latest; the first by default"},
+    {"messages", kOllamaChat, read_ollama_messages, 0, 0, R"({"type": "array", "items": )" REF("OllamaMessage") "}",
+     "none: the answer says that the model is loaded; a trailing assistant message is continued"},
+    {"prompt", kOllamaGenerate, read_one_text, 0, 0, kText, "empty: the answer says that the model is loaded"},
+    {"prompt", kOllamaEmbeddings, read_one_text, 0, 0, kText},
+    {"input", kOllamaEmbed, read_prompt, 0, 0, kPrompts},
+    {"system", kOllamaGenerate, read_ollama_system, 0, 0, kText, "a system message before the prompt"},
+    {"raw", kOllamaGenerate, read_raw, 0, 0, kSwitch, "true: without the chat template"},
+    {"stream", kOllamaTexts, &ApiRequest::stream, 0, 0, {}, "true by default: one JSON object on each line"},
+    {"format", kOllamaTexts, read_format, 0, 0, R"({"anyOf": [{"enum": ["", "json"]}, {"type": "object"}]})",
+     "json, or a JSON Schema that the answer matches"},
+    {"think", kOllamaTexts, read_think, 0, 0,
+     R"({"anyOf": [{"type": "boolean"}, {"enum": ["low", "medium", "high", "max"]}]})",
+     "sets enable_thinking and reasoning_effort for the chat template; true only for models that think"},
+    {"tools", kOllamaChat, read_tools, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Tool") "}"},
+    {"logprobs", kOllamaTexts, read_logprobs, 0, 0, kSwitch},
+    {"top_logprobs", kOllamaTexts, read_top_logprobs, 0, 0, kUpToLogprobs, "needs logprobs"},
+    {"options", kOllamaTexts | kOllamaVectors | kOllamaShow, read_options, 0, 0, REF("OllamaOptions"),
+     "parameters of sampling"},
+    {"truncate", kOllamaEmbed, read_truncate, 0, 0, kSwitch,
+     "false: texts that are too long are refused; by default only their first tokens count"},
+    {"dimensions", kOllamaEmbed, read_dimensions, 0, 0, REF("Dimensions")},
+    {"num_predict", kOllamaOptions, read_num_predict, 0, 0,
+     R"({"type": "integer", "minimum": -2, "maximum": 2147483647})", "the most tokens; 0, -1 and -2: no limit"},
+    {"num_ctx", kOllamaOptions, read_num_ctx, 0, 0, R"({"type": "integer", "minimum": 0})",
+     "must not exceed the server's context, which is used in any case"},
 };
 #undef REF
 
@@ -240,7 +281,6 @@ constexpr RefusedField kRefused[] = {
     {"response_format", kResponse | kMessage, R"([{"type": "text"}])",
      "use text.format in responses, output_format in messages"},
     {"guided_whitespace_pattern", kGenerate, "[]", "white space between JSON tokens is fixed"},
-    {"suffix", kCompletion, R"([""])", "completions only append to the prompt"},
     {"prompt_embeds", kCompletion, "[]", "send text or token ids"},
     {"use_beam_search", kGenerate, "[false]", ""},
     {"logits_processors", kGenerate, "[[]]", ""},
@@ -256,7 +296,7 @@ constexpr RefusedField kRefused[] = {
     {"top_n_sigma", kGenerate, "[-1, 0]", ""},
     {"top_a", kGenerate, "[0]", ""},
     {"tfs_z", kGenerate, "[1]", ""},
-    {"samplers", kGenerate, "[]", "the order of samplers is fixed"},
+    {"samplers", kGenerate & ~kInfill, "[]", "the order of samplers is fixed"},
     {"thinking", kGenerate & ~kMessage, R"([{"type": "disabled"}])", "set enable_thinking in chat_template_kwargs"},
     {"mcp_servers", kMessageInput, "[[]]", kTools},
     {"container", kMessage, "[]", kTools},
@@ -264,6 +304,9 @@ constexpr RefusedField kRefused[] = {
     {"previous_response_id", kResponse, "[]", kNotStored},
     {"conversation", kResponse, "[]", kNotStored},
     {"max_tool_calls", kResponse, "[]", kTools},
+    {"template", kOllamaGenerate, R"([""])", kOwnTemplate},
+    {"context", kOllamaGenerate, "[[]]", "send the whole conversation to /api/chat"},
+    {"images", kOllamaGenerate, "[[]]", "prompts are text"},
 };
 
 }  // namespace
@@ -281,9 +324,18 @@ bool is_required(const ApiField& field, Api api) {
       return field.name == "prompt";
     case Api::kResponse:
     case Api::kEmbedding:
+    case Api::kOllamaEmbed:
       return field.name == "input";
-    case Api::kTokenize:
-      return false;  // prompt or messages
+    case Api::kOllamaEmbeddings:
+      return field.name == "prompt";
+    case Api::kInfill:
+      return field.name == "input_prefix" || field.name == "input_suffix";
+    case Api::kTokenize:  // prompt or messages
+    case Api::kOllamaChat:
+    case Api::kOllamaGenerate:
+    case Api::kOllamaShow:
+    case Api::kOllamaOptions:
+      return false;
     case Api::kDetokenize:
       return field.name == "tokens";
   }

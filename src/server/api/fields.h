@@ -1,5 +1,5 @@
 // The parameters of all APIs in one table, from which requests are read and /openapi.json is written: OpenAI's,
-// Anthropic's, and the extensions of vLLM and llama.cpp.
+// Anthropic's, Ollama's, and the extensions of vLLM and llama.cpp.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,11 @@ namespace quire {
 struct ApiDraft : ApiRequest {
   ApiLimits limits;
   std::optional<int> max_completion_tokens, best_of, top_logprobs;
-  bool logprobs = false;  // of chats and responses: the switch
+  bool logprobs = false;  // of chats, responses and Ollama's: the switch
   bool has_prompt = false, has_messages = false;
   std::optional<bool> add_generation_prompt;
+  bool raw = false;                         // Ollama's generate: the prompt is the model's, without a template
+  std::optional<std::string> input_prefix;  // infill: before the prompt
   std::optional<std::vector<std::string>> allowed_tools;  // names
 };
 
@@ -30,7 +32,7 @@ using ReadField = void (*)(ApiDraft& draft, const JsonField& field);
 
 struct ApiField {
   std::string_view name;
-  uint8_t apis;  // bits of Api; the other APIs refuse the field. A name can have several rows.
+  uint16_t apis;  // bits of Api; the other APIs refuse the field. A name can have several rows.
   std::variant<float SamplingParams::*, int SamplingParams::*, bool SamplingParams::*, bool ApiRequest::*,
                int Request::*, ReadField>
       read;
@@ -42,15 +44,18 @@ std::span<const ApiField> api_fields();
 bool is_of(const ApiField& field, Api api);
 bool is_required(const ApiField& field, Api api);
 
+// Reads a member of the body, or of an object in it that has parameters of its own. Throws ApiError and JsonError.
+void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonField& value);
+
 // A parameter that would change the answer and that Quire does not support: refused, unless its value means "no".
 struct RefusedField {
   std::string_view name;
-  uint8_t apis;
+  uint16_t apis;
   std::string_view neutral;  // accepted values besides null: a JSON array
   std::string_view advice;   // what to do instead; may be empty
 };
 std::span<const RefusedField> refused_fields();
 
-constexpr uint8_t bits(Api api) { return static_cast<uint8_t>(api); }
+constexpr uint16_t bits(Api api) { return static_cast<uint16_t>(api); }
 
 }  // namespace quire

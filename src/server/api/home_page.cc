@@ -23,7 +23,7 @@ td {{ padding-right: 1rem; }}
 <p>{1}</p>
 <table>
 <tr><td>Base URL for OpenAI clients</td><td><code>{2}/v1</code></td></tr>
-<tr><td>Base URL for Anthropic clients</td><td><code>{2}</code></td></tr>
+<tr><td>Base URL for Anthropic and Ollama clients</td><td><code>{2}</code></td></tr>
 </table>
 <pre>curl {2}/v1/chat/completions \
   -H 'Content-Type: application/json' \{3}

@@ -7,6 +7,7 @@
 #include "server/api/answer.h"
 #include "server/api/fields.h"
 #include "server/api/routes.h"
+#include "server/endpoints/ollama.h"
 
 namespace quire {
 namespace {
@@ -64,21 +65,55 @@ std::string_view answer_name(Api api) {
       return "Text";
     case Api::kCountTokens:
       return "TokenCount";
+    case Api::kInfill:
+      return "InfillAnswer";
+    case Api::kOllamaChat:
+      return "OllamaChatAnswer";
+    case Api::kOllamaGenerate:
+      return "OllamaTextAnswer";
+    case Api::kOllamaEmbed:
+      return "OllamaEmbeddings";
+    case Api::kOllamaEmbeddings:
+      return "OllamaEmbedding";
+    case Api::kOllamaShow:
+      return "OllamaModel";
+    case Api::kOllamaOptions:
+      break;  // not an endpoint
   }
   return {};
 }
 
 std::string_view error_name(std::string_view path) {
-  return error_shape_of(path) == ErrorShape::kAnthropic ? "AnthropicError" : "Error";
+  const ErrorShape shape = error_shape_of(path);
+  return shape == ErrorShape::kAnthropic ? "AnthropicError" : shape == ErrorShape::kOllama ? "OllamaError" : "Error";
+}
+
+// The Content-Type of an API's streams; empty: it has none.
+std::string_view stream_type(Api api) {
+  switch (api) {
+    case Api::kChat:
+    case Api::kCompletion:
+    case Api::kResponse:
+    case Api::kMessage:
+    case Api::kInfill:
+      return "text/event-stream";
+    case Api::kOllamaChat:
+    case Api::kOllamaGenerate:
+      return "application/x-ndjson";
+    default:
+      return {};
+  }
 }
 
 Json json_content(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
 
 Json post_operation(const ApiInfo& api) {
-  const bool generates =
-      api.api == Api::kChat || api.api == Api::kCompletion || api.api == Api::kResponse || api.api == Api::kMessage;
   Json content = json_content(reference(answer_name(api.api)));
-  if (generates) content["text/event-stream"] = {{"schema", reference("Event")}};
+  if (const std::string_view type = stream_type(api.api); type == "text/event-stream") {
+    content[std::string(type)] = {{"schema", reference("Event")}};
+  } else if (!type.empty()) {
+    content[std::string(type)] = {{"schema", {{"description", "one such object on each line"}}}};
+  }
   Json responses = {{"200", {{"description", "the answer"}, {"content", std::move(content)}}}};
   const Json error = json_content(reference(error_name(api.path)));
   for (const auto& [status, why] : {std::pair{"400", "a field is wrong or not supported"},
@@ -90,6 +125,9 @@ Json post_operation(const ApiInfo& api) {
                                     {"503", "the server is loading, stopping or out of memory"},
                                     {"504", "the timeout passed before the answer was complete"}}) {
     responses[status] = {{"description", why}, {"content", error}};
+  }
+  if (!stream_type(api.api).empty()) {
+    responses["422"] = {{"description", "structured output reached a dead end: no token was left"}, {"content", error}};
   }
   return {{"operationId", std::string(api.path.substr(1))},
           {"summary", api.summary},
@@ -282,6 +320,10 @@ constexpr std::string_view kAnswers = R"json({
       "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}}},
   "Models": {"type": "object", "required": ["object", "data"], "properties": {"object": {"const": "list"},
     "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
+  "InfillAnswer": {"type": "object", "required": ["content", "stop", "model", "tokens_predicted", "tokens_evaluated",
+    "tokens_cached", "truncated", "stop_type", "stopping_word", "timings"], "properties": {"content": {"type": "string"},
+      "stop": {"const": true}, "model": {"type": "string"}, "stop_type": {"enum": ["eos", "limit", "word"]},
+      "timings": {"type": "object"}}},
   "Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 })json";
 
@@ -289,8 +331,12 @@ Json component_schemas(const ApiLimits& limits) {
   Json components = Json::parse(kRequests);
   components["TokenId"] = {{"type", "integer"}, {"minimum", 0}, {"maximum", limits.vocab_size - 1}};
   components["ModelName"] = {{"type", "string"}, {"enum", limits.models}};
+  components["OllamaModelName"] = components["ModelName"];
+  for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
+  components["OllamaOptions"] = request_schema(Api::kOllamaOptions);
   components["Dimensions"] = {{"type", "integer"}, {"const", limits.hidden}};
   components.update(Json::parse(kAnswers));
+  components.update(Json::parse(ollama_schemas()));
   return components;
 }
 
@@ -339,6 +385,9 @@ std::string openapi_document(const ApiLimits& limits, std::string_view version, 
   add("/tokenizer_info",
       get_operation("the tokenizer, as a tokenizer_config.json", json_content(reference("TokenizerInfo")), {"400"}));
   add("/version", get_operation("the program's version", json_content({{"type", "object"}})));
+  add("/api/tags", get_operation("the served models, as Ollama lists them", json_content(reference("OllamaModels"))));
+  add("/api/ps", get_operation("the loaded models, as Ollama lists them", json_content(reference("OllamaModels"))));
+  add("/api/version", get_operation("the version of Ollama whose API this is", json_content({{"type", "object"}})));
   const Json text = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   add("/metrics", get_operation("metrics for Prometheus", text));
   add("/openapi.json", get_operation("this document", json_content({{"type", "object"}})));

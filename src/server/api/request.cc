@@ -7,6 +7,8 @@
 #include "server/api/error.h"
 #include "server/api/fields.h"
 #include "server/api/tools.h"
+#include "server/endpoints/infill.h"
+#include "server/endpoints/ollama.h"
 
 namespace quire {
 namespace {
@@ -30,14 +32,25 @@ const RefusedField* find_refused(std::string_view name, Api api) {
   return found == refused_fields().end() ? nullptr : &*found;
 }
 
+// The first API that has the field.
 std::string_view path_of(const ApiField& field) {
-  return std::ranges::find_if(api_list(), [&](const ApiInfo& info) { return is_of(field, info.api); })->path;
+  const auto found = std::ranges::find_if(api_list(), [&](const ApiInfo& info) { return is_of(field, info.api); });
+  return found == api_list().end() ? "options of /api/chat" : found->path;
+}
+
+bool is_ollama(Api api) {
+  return api == Api::kOllamaChat || api == Api::kOllamaGenerate || api == Api::kOllamaEmbed ||
+         api == Api::kOllamaEmbeddings;
+}
+
+// For a field that only other APIs have.
+ApiError foreign_field(const ApiField& field, Api api, const std::string& path) {
+  if (api == Api::kOllamaOptions) return bad_request(path, "is none of Ollama's options; {} takes it", path_of(field));
+  if (is_ollama(api) && is_of(field, Api::kOllamaOptions)) return bad_request(path, "belongs into options");
+  return bad_request(path, "is not a parameter of {}; {} takes it", api_info(api).path, path_of(field));
 }
 
 void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) {
-  if (!is_of(field, draft.api)) {
-    throw bad_request(field.name, "is not a parameter of {}; {} takes it", api_info(draft.api).path, path_of(field));
-  }
   std::visit(
       [&](auto read) {
         using Read = decltype(read);
@@ -68,11 +81,11 @@ void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
   sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
 }
 
-void refuse(const RefusedField& field, const Json& value) {
+void refuse(const RefusedField& field, const JsonField& value) {
   for (const Json& neutral : Json::parse(field.neutral)) {
-    if (value == neutral) return;
+    if (value.json() == neutral) return;
   }
-  throw bad_request(field.name, "is not supported{}{}", field.advice.empty() ? "" : ": ", field.advice);
+  throw bad_request(value.path(), "is not supported{}{}", field.advice.empty() ? "" : ": ", field.advice);
 }
 
 void settle_prompt_logprobs(ApiDraft& draft) {
@@ -89,7 +102,8 @@ void settle_prompt_logprobs(ApiDraft& draft) {
     sampling.prompt_logprobs = sampling.logprobs;
   }
   if (sampling.max_tokens == 0) {
-    if (!draft.echo && !sampling.prompt_logprobs) {
+    const bool fills_cache = draft.api == Api::kInfill;  // as editors ask for, before anybody types
+    if (!draft.echo && !sampling.prompt_logprobs && !fills_cache) {
       throw bad_request("max_tokens", "0 is allowed only with echo or prompt_logprobs");
     }
     if (!sampling.prompt_logprobs) sampling.prompt_logprobs = 0;  // the engine needs something to return
@@ -111,8 +125,9 @@ void settle_chat(ApiDraft& draft) {
 void require_fields(const ApiDraft& draft) {
   for (const ApiField& field : api_fields()) {
     if (!is_of(field, draft.api) || !is_required(field, draft.api)) continue;
-    const bool given =
-        field.name == "max_tokens" ? draft.sampling.max_tokens.has_value() : draft.has_messages || draft.has_prompt;
+    const bool given = field.name == "max_tokens"     ? draft.sampling.max_tokens.has_value()
+                       : field.name == "input_suffix" ? draft.suffix.has_value()
+                                                      : draft.has_messages || draft.has_prompt;
     if (!given) throw bad_request(field.name, "is required");
   }
   if (draft.api == Api::kTokenize && draft.has_messages == draft.has_prompt) {
@@ -124,6 +139,8 @@ void require_fields(const ApiDraft& draft) {
 void settle(ApiDraft& draft) {
   SamplingParams& sampling = draft.sampling;
   require_fields(draft);
+  settle_ollama(draft);
+  settle_infill(draft);
   if (draft.model.empty() && !draft.limits.models.empty()) draft.model = draft.limits.models.front();
   if (draft.max_completion_tokens) sampling.max_tokens = draft.max_completion_tokens;
   if (draft.api == Api::kCompletion && !sampling.max_tokens) sampling.max_tokens = kCompletionMaxTokens;
@@ -142,13 +159,28 @@ void settle(ApiDraft& draft) {
                       draft.api == Api::kResponse ? R"(include: ["message.output_text.logprobs"])" : "logprobs: true");
   }
   if (draft.logprobs) sampling.logprobs = draft.top_logprobs.value_or(0);
-  if (draft.api == Api::kEmbedding && draft.pooling == Pooling::kNone) draft.pooling = Pooling::kMean;
+  const bool embeds =
+      draft.api == Api::kEmbedding || draft.api == Api::kOllamaEmbed || draft.api == Api::kOllamaEmbeddings;
+  if (embeds && draft.pooling == Pooling::kNone) draft.pooling = Pooling::kMean;
   settle_prompt_logprobs(draft);
   settle_tools(draft);
   settle_chat(draft);
 }
 
 }  // namespace
+
+void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonField& value) {
+  if (value.json().is_null()) return;  // as if it were absent
+  if (const RefusedField* refused = find_refused(name, api)) return refuse(*refused, value);
+  const ApiField* field = find_field(name, api);
+  if (!field) {
+    draft.without_effect.push_back((api == Api::kOllamaOptions ? "options." : "") + std::string(name));
+  } else if (!is_of(*field, api)) {
+    throw foreign_field(*field, api, value.path());
+  } else {
+    read_field(draft, *field, value);
+  }
+}
 
 ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits) try {
   const auto document = JsonField::parse(body, "", {.values = kMaxBodyValues});
@@ -159,16 +191,9 @@ ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& li
   draft.api = api;
   draft.limits = limits;
   apply_defaults(draft.sampling, limits.sampling);
-  for (const auto& [name, value] : document.members()) {
-    if (value.json().is_null()) continue;  // as if it were absent
-    if (const RefusedField* refused = find_refused(name, api)) {
-      refuse(*refused, value.json());
-    } else if (const ApiField* field = find_field(name, api)) {
-      read_field(draft, *field, value);
-    } else {
-      draft.without_effect.emplace_back(name);
-    }
-  }
+  draft.stream = api == Api::kOllamaChat || api == Api::kOllamaGenerate;  // Ollama's defaults
+  draft.truncate_end = api == Api::kOllamaEmbed || api == Api::kOllamaEmbeddings;
+  for (const auto& [name, value] : document.members()) read_parameter(draft, api, name, value);
   settle(draft);
   return std::move(static_cast<ApiRequest&>(draft));
 } catch (const JsonError& e) {

@@ -11,11 +11,12 @@
 #include "json/parse.h"
 #include "quire/engine.h"
 #include "text/chat_template.h"
+#include "text/infill.h"
 
 namespace quire {
 
 // Endpoints whose bodies have parameters; api_list() has their paths. Bits, so that a parameter can name its APIs.
-enum class Api : uint8_t {
+enum class Api : uint16_t {
   kChat = 1,
   kCompletion = 2,
   kResponse = 4,  // OpenAI's /v1/responses
@@ -24,6 +25,13 @@ enum class Api : uint8_t {
   kTokenize = 32,
   kDetokenize = 64,
   kCountTokens = 128,  // Anthropic's /v1/messages/count_tokens
+  kInfill = 256,       // llama.cpp's /infill
+  kOllamaChat = 512,   // Ollama's /api/chat, /api/generate, …
+  kOllamaGenerate = 1024,
+  kOllamaEmbed = 2048,
+  kOllamaEmbeddings = 4096,
+  kOllamaShow = 8192,
+  kOllamaOptions = 16384,  // the object `options` of the others; not an endpoint
 };
 
 // Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].
@@ -61,6 +69,9 @@ struct ApiRequest : Request {
   std::vector<Prompt> prompts;
   std::optional<std::string> instructions;  // response, message: also the chat's first message, from the system
 
+  std::optional<std::string> suffix;     // completion, generate, infill: fill in between the prompt, a text, and this
+  std::vector<InfillFile> infill_files;  // infill: other files
+
   Json tools = nullptr;              // of a chat, in the form of OpenAI's chats; null: none that may be called
   Json tools_as_sent = nullptr;      // response: repeated in the answer
   std::vector<ToolRule> tool_rules;  // of all tools, also those that may not be called
@@ -69,6 +80,8 @@ struct ApiRequest : Request {
   bool functions = false;            // chat: the deprecated functions, and function_call in the answer
   bool include_reasoning = true;     // false: reasoning is left out
   std::optional<int> max_reasoning_tokens;
+  bool think = false;               // Ollama's: thoughts are asked for, which the model must be able to have
+  bool only_loads = false;          // Ollama's: has neither messages nor a prompt, and wants the model loaded
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage
@@ -80,6 +93,7 @@ struct ApiRequest : Request {
   bool return_token_ids = false;              // also return the ids of prompt and answer
   bool prompt_logprobs = false;               // requested by name; echo with logprobs sets sampling.prompt_logprobs too
   std::optional<int> truncate_prompt_tokens;  // keep only this many tokens, the prompt's last
+  bool truncate_end = false;                  // keep the prompt's first tokens instead
 
   bool base64 = false;             // embedding: float32, little-endian
   bool return_token_strs = false;  // tokenize

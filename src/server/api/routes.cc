@@ -16,6 +16,12 @@ constexpr ApiInfo kApis[] = {
     {Api::kEmbedding, "/v1/embeddings", "Embed texts: vectors from the final hidden states."},
     {Api::kTokenize, "/tokenize", "Tokenize a text or a chat's prompt."},
     {Api::kDetokenize, "/detokenize", "Decode tokens."},
+    {Api::kInfill, "/infill", "Fill in the middle: the text between two others, llama.cpp's API."},
+    {Api::kOllamaChat, "/api/chat", "Answer a chat: Ollama's API."},
+    {Api::kOllamaGenerate, "/api/generate", "Answer a text, or continue one: Ollama's API."},
+    {Api::kOllamaEmbed, "/api/embed", "Embed texts: Ollama's API."},
+    {Api::kOllamaEmbeddings, "/api/embeddings", "Embed a text: Ollama's older API."},
+    {Api::kOllamaShow, "/api/show", "Describe the model: Ollama's API."},
 };
 
 struct GetRow {
@@ -24,10 +30,17 @@ struct GetRow {
   bool needs_key = true;
 };
 constexpr GetRow kGets[] = {
-    {"/", Endpoint::kHome, false},         {"/health", Endpoint::kHealth, false},
-    {"/ready", Endpoint::kReady, false},   {"/version", Endpoint::kVersion},
-    {"/openapi.json", Endpoint::kOpenApi}, {"/metrics", Endpoint::kMetrics, false},
-    {"/v1/models", Endpoint::kModels},     {"/tokenizer_info", Endpoint::kTokenizerInfo},
+    {"/", Endpoint::kHome, false},
+    {"/health", Endpoint::kHealth, false},
+    {"/ready", Endpoint::kReady, false},
+    {"/version", Endpoint::kVersion},
+    {"/openapi.json", Endpoint::kOpenApi},
+    {"/metrics", Endpoint::kMetrics, false},
+    {"/v1/models", Endpoint::kModels},
+    {"/tokenizer_info", Endpoint::kTokenizerInfo},
+    {"/api/tags", Endpoint::kOllamaTags},
+    {"/api/ps", Endpoint::kOllamaPs},
+    {"/api/version", Endpoint::kOllamaVersion},
 };
 constexpr std::string_view kModelPath = "/v1/models/{id}", kModelPrefix = "/models/";
 
@@ -105,6 +118,7 @@ bool needs_no_key(std::string_view path) {
 }
 
 ErrorShape error_shape_of(std::string_view path) {
+  if (bare(path).starts_with("/api/")) return ErrorShape::kOllama;
   const ApiInfo* api = find_api(path);
   const bool anthropic = api && (api->api == Api::kMessage || api->api == Api::kCountTokens);
   return anthropic ? ErrorShape::kAnthropic : ErrorShape::kOpenAi;

@@ -29,6 +29,9 @@ enum class Endpoint : uint8_t {
   kMetrics,
   kModels,
   kModel,
+  kOllamaTags,
+  kOllamaPs,
+  kOllamaVersion,
   kApi
 };
 
@@ -37,6 +40,7 @@ struct Route {
   Api api = Api::kChat;   // of kApi
   std::string_view name;  // the path in metrics: "/v1/models/{id}"
   std::string argument;   // of kModel: the id; of kHome: the server's URL
+  bool plain = false;     // of kHome: a line of text instead of a page
 };
 
 // Clients differ in how they build paths, so "/v1" at the beginning and slashes at the end are optional everywhere:

@@ -66,6 +66,15 @@ ApiLimits Service::limits() const {
           .sampling = info.sampling_defaults};
 }
 
+OllamaModel Service::ollama_model() const {
+  return {.info = completer_.info(),
+          .names = options_.model_names,
+          .loaded = started_,
+          .chat_template = completer_.chat_template_source(),
+          .thinks = format_.format().reasoning != nullptr,
+          .infills = completer_.can_infill()};
+}
+
 Json Service::model_json(const std::string& name) const {
   return {{"id", name},
           {"object", "model"},
@@ -77,6 +86,7 @@ Json Service::model_json(const std::string& name) const {
 Reply Service::reply(const Route& route, bool stopping) const {
   switch (route.endpoint) {
     case Endpoint::kHome:
+      if (route.plain) return {.body = "Ollama is running", .content_type = "text/plain; charset=utf-8"};
       return home_page({.url = route.argument,
                         .version = options_.needs_key ? "" : options_.version,
                         .model = options_.needs_key ? "" : options_.model_names.front()});
@@ -106,6 +116,12 @@ Reply Service::reply(const Route& route, bool stopping) const {
                      fmt::format("the model {} is not served here; GET /v1/models lists the served models",
                                  describe(Json(route.argument))),
                      "invalid_request_error", "model", "model_not_found");
+    case Endpoint::kOllamaTags:
+      return {.body = dump(ollama_tags_json(ollama_model()))};
+    case Endpoint::kOllamaPs:
+      return {.body = dump(ollama_ps_json(ollama_model()))};
+    case Endpoint::kOllamaVersion:
+      return {.body = dump({{"version", kOllamaVersion}})};
     case Endpoint::kApi:
       break;  // prepare() answers it
   }

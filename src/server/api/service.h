@@ -16,6 +16,7 @@
 #include "server/api/exchange.h"
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
+#include "server/endpoints/ollama.h"
 
 namespace quire {
 
@@ -65,6 +66,8 @@ class Service {
 
  private:
   ApiLimits limits() const;
+  OllamaModel ollama_model() const;
+  void settle_for_model(ApiRequest& request) const;
   Places admit(const std::string& tenant, int answers);
   Job generation(ApiRequest request, const std::string& tenant);
   Job tokenization(const ApiRequest& request) const;

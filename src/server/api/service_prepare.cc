@@ -22,8 +22,18 @@ std::string_view id_prefix(Api api) {
 }
 
 std::string_view prompt_field(const ApiRequest& request) {
-  if (request.api == Api::kResponse || request.api == Api::kEmbedding) return "input";
-  return request.prompts.empty() ? "messages" : "prompt";
+  switch (request.api) {
+    case Api::kResponse:
+    case Api::kEmbedding:
+    case Api::kOllamaEmbed:
+      return "input";
+    case Api::kInfill:
+      return "input_prefix";
+    case Api::kOllamaGenerate:
+      return "prompt";
+    default:
+      return request.prompts.empty() ? "messages" : "prompt";
+  }
 }
 
 void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInfo& model) {
@@ -53,6 +63,9 @@ Job Service::prepare(Api api, std::string_view body, const std::string& tenant) 
   try {
     ApiRequest request = parse_api_request(api, body, limits());
     log_once(request.without_effect);
+    if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
+    if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
+    settle_for_model(request);
     if (request.prompts.empty()) {
       if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
       format_.prepare(request);
@@ -70,6 +83,19 @@ Job Service::prepare(Api api, std::string_view body, const std::string& tenant) 
   } catch (...) {
     throw current_api_error();
   }
+}
+
+// What a request asks of the model, rather than of the server.
+void Service::settle_for_model(ApiRequest& request) const {
+  if (request.think && !format_.format().reasoning) {
+    throw bad_request("think", "this model does not think before it answers; leave think out");
+  }
+  if (request.suffix && !completer_.can_infill()) {
+    throw bad_request(request.api == Api::kInfill ? "input_suffix" : "suffix",
+                      "this model cannot fill in the middle: its vocabulary has no tokens for it");
+  }
+  const bool templated = request.api == Api::kOllamaGenerate && request.prompts.empty();
+  if (templated && completer_.chat_template_source().empty()) use_plain_prompt(request);
 }
 
 Places Service::admit(const std::string& tenant, int answers) {
@@ -97,12 +123,19 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   const std::vector<std::string> bad_words = std::exchange(request.sampling.bad_words, {});
   if (!bad_words.empty()) request.banned_runs = completer_.spellings(bad_words);  // once for all prompts
   if (!request.prompts.empty()) request.constraint = compile_constraint(request, nullptr, format_, completer_);
+  if (request.suffix && !request.sampling.ignore_eos) {
+    for (const TokenId id : completer_.infill_ends()) request.sampling.stop_token_ids.push_back(id);
+  }
   request.tenant = tenant;
   for (size_t i = 0; i < prompts; ++i) {
     TokenIds ids = encode(request, i);
     const auto keep = request.truncate_prompt_tokens;
     const bool truncated = keep && std::cmp_greater(ids.size(), *keep);
-    if (truncated) ids.erase(ids.begin(), ids.end() - *keep);
+    if (truncated && request.truncate_end) {
+      ids.resize(static_cast<size_t>(*keep));
+    } else if (truncated) {
+      ids.erase(ids.begin(), ids.end() - *keep);
+    }
     require_fit(request, ids.size(), model);
     if (request.echo) {
       const auto* text = std::get_if<std::string>(&request.prompts[i]);
@@ -121,6 +154,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
     if (!request.has_seed) made.sampling.seed = random_u64();
   }
   request.prompts.clear();
+  request.infill_files.clear();
   request.chat = {};
   head.request = std::move(request);
   bound_response(head, model.max_model_len, job.requests);
@@ -133,6 +167,12 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
 TokenIds Service::encode(const ApiRequest& request, size_t index) const {
   if (request.prompts.empty()) return completer_.encode_chat(request.chat);
   const Prompt& prompt = request.prompts[index];
+  if (request.suffix) {
+    return completer_.encode_infill({.prefix = std::get<std::string>(prompt),
+                                     .suffix = *request.suffix,
+                                     .files = request.infill_files,
+                                     .add_bos = request.add_special_tokens});
+  }
   if (const auto* ids = std::get_if<TokenIds>(&prompt)) return *ids;
   const EncodeOptions options{.add_special = request.add_special_tokens,
                               .parse_special = request.parse_special.value_or(true)};

@@ -57,6 +57,15 @@ void read_response_format(ApiDraft& draft, const JsonField& field) { constrain_t
 
 void read_output_format(ApiDraft& draft, const JsonField& field) { constrain_to_format(draft, field, {}); }
 
+void read_format(ApiDraft& draft, const JsonField& field) {
+  if (field.json() == "") return;
+  if (field.json() == "json") return constrain(draft, field, {.kind = Kind::kJsonObject});
+  if (!field.json().is_object()) {
+    throw field.error("expected \"json\" or a JSON Schema, found {}", describe(field.json()));
+  }
+  constrain_to_schema(draft, field);
+}
+
 void read_guided_json(ApiDraft& draft, const JsonField& field) { constrain_to_schema(draft, field); }
 
 void read_guided_regex(ApiDraft& draft, const JsonField& field) { constrain_to_text(draft, field, Kind::kRegex); }

@@ -13,5 +13,6 @@ void read_guided_choice(ApiDraft& draft, const JsonField& field);
 void read_grammar(ApiDraft& draft, const JsonField& field);        // guided_grammar, and llama.cpp's grammar
 void read_schema(ApiDraft& draft, const JsonField& field);         // llama.cpp's json_schema
 void read_output_format(ApiDraft& draft, const JsonField& field);  // OpenAI's responses, Anthropic's messages
+void read_format(ApiDraft& draft, const JsonField& field);         // Ollama's
 
 }  // namespace quire

@@ -21,16 +21,6 @@ struct Block {
   std::string name = {}, id = {};
 };
 
-// Anthropic's documents advise to wrap arguments that are no JSON, because a call was cut off, like this.
-Json input_of(const std::string& arguments) {
-  try {
-    Json input = parse_json(arguments.empty() ? "{}" : arguments, "");
-    if (input.is_object()) return input;
-  } catch (const JsonError&) {
-  }
-  return {{"INVALID_JSON", arguments}};
-}
-
 Json block_json(const Block& block) {
   switch (block.kind) {
     case AnswerPiece::kReasoning:
@@ -38,7 +28,7 @@ Json block_json(const Block& block) {
     case AnswerPiece::kText:
       return {{"type", "text"}, {"text", block.text}};
     default:
-      return {{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", input_of(block.text)}};
+      return {{"type", "tool_use"}, {"id", block.id}, {"name", block.name}, {"input", call_arguments_json(block.text)}};
   }
 }
 

@@ -37,6 +37,11 @@ Reply loading_reply(std::string_view path, ErrorShape shape) {
   return error_reply(error, shape);
 }
 
+// Browsers ask for text/html, and curl for anything.
+bool wants_plain_text(std::string_view accept) {
+  return accept.find("text/plain") != accept.npos && accept.find("text/html") == accept.npos;
+}
+
 std::optional<ApiError> failure_of(const Output& output) {
   switch (output.finish) {
     case FinishReason::kError:
@@ -69,6 +74,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
     if (route.endpoint == Endpoint::kHome) {
       const std::string_view host = http[boost::beast::http::field::host];
       route.argument = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host);
+      route.plain = wants_plain_text(http[boost::beast::http::field::accept]);
     }
     if (route.endpoint != Endpoint::kApi) {
       reply = service->reply(route, context_.stopping);
@@ -198,7 +204,7 @@ asio::awaitable<bool> Connection::stream(Job& job, ResponseWriter& writer) {
       job.answer->end(events);
     }
     if (events.empty()) continue;
-    co_await writer.send_events(events, left == 0);
+    co_await writer.send_events(events, job.answer->stream_type(), left == 0);
     if (channel_->gone()) co_return false;
   }
   co_return request_->keep_alive;

@@ -41,7 +41,7 @@ asio::awaitable<bool> ResponseWriter::send(const Reply& whole) {
   co_return co_await channel_.write(body, time) && request_.keep_alive;
 }
 
-asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, bool last) {
+asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, std::string_view content_type, bool last) {
   const bool chunked = !request_.http_1_0;
   if (!chunked) request_.keep_alive = false;  // the connection's end is the response's
   out_.clear();
@@ -50,7 +50,7 @@ asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, bool 
                                                                 {"X-Accel-Buffering", "no"}};
     if (chunked) headers.emplace_back("Transfer-Encoding", "chunked");
     request_.answered(200);
-    out_ = head(200, "text/event-stream; charset=utf-8", headers);
+    out_ = head(200, content_type, headers);
   }
   if (chunked) fmt::format_to(std::back_inserter(out_), "{:x}\r\n", events.size());
   out_ += events;

@@ -23,7 +23,7 @@ class ResponseWriter {
   boost::asio::awaitable<bool> send(const Reply& reply);
   boost::asio::awaitable<bool> send(Reply&&) = delete;  // gcc 12 can destroy temporaries of a co_await expression twice
   // The first call sends the head too. After `last` nothing may follow.
-  boost::asio::awaitable<bool> send_events(std::string_view events, bool last);
+  boost::asio::awaitable<bool> send_events(std::string_view events, std::string_view content_type, bool last);
 
   bool begun() const { return request_.status != 0; }  // the status has been sent
 

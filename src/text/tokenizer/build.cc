@@ -38,6 +38,39 @@ std::vector<std::string_view> end_of_generation_names() {
           "[e~["};
 }
 
+const std::vector<FimNames>& fim_names() {
+  static const std::vector<FimNames> kNames{
+      {&FimTokens::prefix,
+       {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>",
+        "<|prefix|>", "[PREFIX]"},
+       8,
+       false},
+      {&FimTokens::suffix,
+       {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>",
+        "<|suffix|>", "[SUFFIX]"},
+       8,
+       false},
+      {&FimTokens::middle,
+       {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
+        "<|middle|>"},
+       8,
+       false},
+      {&FimTokens::pad, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}, 5, true},
+      {&FimTokens::repository, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}, 5, true},
+      {&FimTokens::file, {"<|file_sep|>"}, 1, true},
+      {&FimTokens::end, {"▁<EOT>", "<EOT>"}, 0, false}};
+  return kNames;
+}
+
+void find_fim_tokens(TokenizerData& data) {
+  for (const FimNames& fim : fim_names()) {
+    std::optional<TokenId>& token = data.fim.*fim.token;
+    for (size_t i = 0; i < fim.names.size() && !token; ++i) {
+      if (const auto found = data.by_text.find(fim.names[i]); found != data.by_text.end()) token = found->second;
+    }
+  }
+}
+
 void index_texts(TokenizerData& data) {
   data.by_text.reserve(data.texts.size());
   for (size_t id = 0; id < data.texts.size(); ++id) {

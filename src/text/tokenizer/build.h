@@ -14,6 +14,18 @@ namespace quire {
 std::vector<std::string_view> end_of_turn_names();
 std::vector<std::string_view> end_of_generation_names();
 
+// A token of FimTokens and its names in the vocabularies of families.
+struct FimNames {
+  std::optional<TokenId> FimTokens::*token;
+  std::vector<std::string_view> names;
+  size_t control;  // how many of them llama.cpp knows; it makes them control tokens, whatever the GGUF file says
+  bool ends;       // in llama.cpp the token ends every answer
+};
+const std::vector<FimNames>& fim_names();
+
+// Finds the tokens of data.fim that are absent by their names.
+void find_fim_tokens(TokenizerData& data);
+
 // Fills data.by_text from the non-empty data.texts; of equal texts the last id wins.
 void index_texts(TokenizerData& data);
 

@@ -62,6 +62,7 @@ struct TokenizerData {
   StringTable extra_symbols, whole_words;  // further texts that BpeModel points to
 
   std::optional<TokenId> bos, eos, unk, pad, eot, eom;
+  FimTokens fim;
   TokenIds end_of_generation;  // ascending
 
   std::string_view text_to_decode(TokenId id) const {

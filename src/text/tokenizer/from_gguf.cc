@@ -131,6 +131,7 @@ class Builder {
     take(data_.pad, from_.pad);
     take(data_.eot, from_.eot);
     take(data_.eom, from_.eom);
+    for (const FimNames& fim : fim_names()) take(data_.fim.*fim.token, from_.fim.*fim.token);
     add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp always adds it for Gemma 4
     add_eos_ = from_.add_eos.value_or(add_eos_);
     if (add_bos_ && !data_.bos) throw invalid("{}: tokenizer.ggml.add_bos_token without a BOS token", name());
@@ -157,18 +158,15 @@ class Builder {
     TokenIds& ends = data_.end_of_generation;
     if (!data_.eot) data_.eot = control(end_of_turn_names());
     if (!data_.eom) data_.eom = control({"<|eom_id|>"});
-    control({"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>",
-             "<|prefix|>"});
-    control({"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>",
-             "<|suffix|>"});
-    control({"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
-             "<|middle|>"});
     const auto end = [&](const std::optional<TokenId>& id) {
       if (id) ends.push_back(*id);
     };
-    end(control({"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}));
-    end(control({"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}));
-    end(control({"<|file_sep|>"}));
+    for (const FimNames& fim : fim_names()) {
+      std::optional<TokenId>& token = data_.fim.*fim.token;
+      if (!token) token = control({fim.names.begin(), fim.names.begin() + static_cast<ptrdiff_t>(fim.control)});
+      if (fim.ends) end(token);
+    }
+    find_fim_tokens(data_);
     for (std::string_view n : end_of_generation_names()) end(control({n}));
     end(data_.eos);
     end(data_.eot);

@@ -314,6 +314,7 @@ class Builder {
       break;
     }
     data_.eom = by_names({"<|eom_id|>"});
+    find_fim_tokens(data_);
     for (std::string_view name : end_of_generation_names()) {
       const auto found = data_.by_text.find(name);
       if (found == data_.by_text.end() || !data_.special[static_cast<size_t>(found->second)]) continue;

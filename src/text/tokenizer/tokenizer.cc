@@ -185,6 +185,7 @@ std::optional<TokenId> Tokenizer::unk() const { return data_->unk; }
 std::optional<TokenId> Tokenizer::pad() const { return data_->pad; }
 std::optional<TokenId> Tokenizer::eot() const { return data_->eot; }
 std::optional<TokenId> Tokenizer::eom() const { return data_->eom; }
+const FimTokens& Tokenizer::fim() const { return data_->fim; }
 bool Tokenizer::adds_bos() const {
   return data_->bos && !data_->prefix.empty() && data_->prefix.front() == *data_->bos;
 }

@@ -19,6 +19,14 @@
 
 namespace quire {
 
+// The tokens of prompts that ask for the text between two others ("fill in the middle"), as far as a vocabulary has them.
+// text/infill.h makes such prompts.
+struct FimTokens {
+  std::optional<TokenId> prefix, suffix, middle;  // before the text, before what follows the gap, before the answer
+  std::optional<TokenId> repository, file;        // before the name of a repository, before the name of a file
+  std::optional<TokenId> pad, end;                // after such an answer
+};
+
 // The vocabulary of a GGUF file (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
 struct GgufVocabulary {
   std::string model_name;                 // general.name: some rules apply to Phi-3 alone
@@ -31,6 +39,7 @@ struct GgufVocabulary {
   std::string_view precompiled_charsmap;  // unigram: SentencePiece's normalizer
   // Absent: llama.cpp's default for the kind of model.
   std::optional<TokenId> bos, eos, unk, pad, eot, eom;
+  FimTokens fim;  // absent ones are found by their names
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 };
 
@@ -83,6 +92,7 @@ class Tokenizer {
 
   std::optional<TokenId> bos() const, eos() const, unk() const, pad() const, eot() const, eom() const;
   bool adds_bos() const, adds_eos() const;  // whether add_special adds them
+  const FimTokens& fim() const;
 
   // The ids that end an answer, ascending: EOS, end of turn, end of message, and tokens with a known text
   // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).

@@ -88,7 +88,7 @@ TEST(ApiRequest, TreatsNullAsAbsent) {
 TEST(ApiRequest, RefusesUnsupportedFieldsUnlessTheirValueIsNeutral) {
   for (const ApiInfo& api : api_list()) {
     for (const RefusedField& field : refused_fields()) {
-      if (!(field.apis & static_cast<uint8_t>(api.api))) continue;
+      if (!(field.apis & bits(api.api))) continue;
       const std::string start = '"' + std::string(field.name) + "\": ";
       for (const char* value : {R"({"type": "json_object", "x": [1]})", "[[7]]"}) {
         const ApiError error = error_of(api.api, body_with(api.api, start + value));
@@ -115,12 +115,16 @@ TEST(ApiRequest, RefusesAFieldOfAnotherApiAndNamesThatApi) {
 TEST(ApiRequest, ReadsSchedulingFieldsOfEveryApiThatUsesTheEngine) {
   const std::string fields = R"("priority": -3, "cache_salt": "team", "timeout": 2.5)";
   for (const ApiInfo& api : api_list()) {
-    if (api.api == Api::kTokenize || api.api == Api::kDetokenize || api.api == Api::kCountTokens) continue;
+    if (api.api == Api::kTokenize || api.api == Api::kDetokenize || api.api == Api::kCountTokens ||
+        api.api == Api::kOllamaShow) {
+      continue;
+    }
     const ApiRequest request = parse(api.api, body_with(api.api, fields));
     EXPECT_EQ(request.priority, -3) << api.path;
     EXPECT_EQ(request.cache_salt, "team");
     EXPECT_EQ(request.timeout, 2.5);
-    EXPECT_EQ(request.pooling, api.api == Api::kEmbedding ? Pooling::kMean : Pooling::kNone);
+    const bool embeds = api.api == Api::kEmbedding || api.api == Api::kOllamaEmbed || api.api == Api::kOllamaEmbeddings;
+    EXPECT_EQ(request.pooling, embeds ? Pooling::kMean : Pooling::kNone);
   }
 }
 

@@ -124,7 +124,7 @@ const Case kCases[] = {
     {Api::kCompletion, "max_completion_tokens", R"({"prompt": "x", "max_completion_tokens": 1})"},
     {Api::kCompletion, "min_tokens", R"({"prompt": "x", "min_tokens": 17})"},
     {Api::kCompletion, "best_of", R"({"prompt": "x", "n": 3, "best_of": 2})"},
-    {Api::kCompletion, "suffix", R"({"prompt": "x", "suffix": "y"})"},
+    {Api::kCompletion, "suffix", R"({"prompt": "x", "suffix": 5})"},
     {Api::kCompletion, "prompt_logprobs", R"({"prompt": "x", "prompt_logprobs": 1, "stream": true})"},
     {Api::kCompletion, "prompt_logprobs", R"({"prompt": "x", "prompt_logprobs": 1, "echo": true, "logprobs": 2})"},
     {Api::kCompletion, "echo", R"({"prompt": "x", "stream": true, "echo": true, "logprobs": 2, "n": 2})"},
@@ -348,7 +348,7 @@ void expect_request_or_api_error(const std::string& body) {
       RC_ASSERT(!request.model.empty());
     } catch (const ApiError& e) {
       RC_ASSERT(e.status == 400 || e.status == 404);
-      for (const ErrorShape shape : {ErrorShape::kOpenAi, ErrorShape::kAnthropic}) {
+      for (const ErrorShape shape : {ErrorShape::kOpenAi, ErrorShape::kAnthropic, ErrorShape::kOllama}) {
         RC_ASSERT(Json::parse(error_body(e, shape)).contains("error"));
       }
     }

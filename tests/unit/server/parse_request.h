@@ -28,8 +28,15 @@ inline std::string body_with(Api api, const std::string& fields) {
         return R"("messages": [{"role": "user", "content": "Hi"}])";
       case Api::kMessage:
         return R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16)";
+      case Api::kOllamaChat:
+        return R"("messages": [{"role": "user", "content": "Hi"}])";
+      case Api::kOllamaShow:
+        return R"("model": "m")";
+      case Api::kInfill:
+        return R"("input_prefix": "Hi", "input_suffix": "!")";
       case Api::kResponse:
       case Api::kEmbedding:
+      case Api::kOllamaEmbed:
         return R"("input": "Hi")";
       case Api::kDetokenize:
         return R"("tokens": [7, 8])";

@@ -32,6 +32,7 @@ class ScriptedCompleter final : public Completer {
   int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::string chat_template;  // its source, from which the parsers are chosen; set it before the server starts
+  bool infills = false;       // whether it can fill in the middle
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
   mutable std::atomic<int> spelled{0};  // calls of spellings()
@@ -109,6 +110,13 @@ class ScriptedCompleter final : public Completer {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
+  bool can_infill() const override { return infills; }
+  TokenIds encode_infill(const InfillInput& input) const override {
+    std::string text;
+    for (const InfillFile& file : input.files) text += file.name + ':' + file.text + '|';
+    return encode(text + '<' + input.prefix + '_' + input.suffix + '>', {});
+  }
+  TokenIds infill_ends() const override { return {'$'}; }
   std::string decode(const TokenIds& ids) const override {
     std::string text;
     for (const TokenId id : ids) text += static_cast<char>(id);

@@ -4,53 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "tokenizer_samples.h"
+#include "gguf_samples.h"
 
 namespace quire {
 namespace {
-
-// Owns the strings that a GgufVocabulary points to.
-struct Sample {
-  std::vector<std::string> texts, merges;
-  GgufVocabulary vocabulary;
-
-  Tokenizer make() {
-    vocabulary.tokens.assign(texts.begin(), texts.end());
-    vocabulary.merges.assign(merges.begin(), merges.end());
-    return Tokenizer::from_gguf(vocabulary, "sample.gguf");
-  }
-  TokenId add(const std::string& text, int32_t type, float score = 0) {
-    texts.push_back(text);
-    vocabulary.token_types.push_back(type);
-    vocabulary.scores.push_back(score);
-    return static_cast<TokenId>(texts.size() - 1);
-  }
-};
-
-Sample byte_level() {
-  Sample s;
-  s.vocabulary.model = "gpt2";
-  s.vocabulary.pre = "gpt-2";
-  for (int b = 0; b < 256; ++b) s.add(bytes_to_alphabet(std::string(1, static_cast<char>(b))), 1);
-  s.merges = {"a b"};
-  s.add("ab", 1);
-  return s;
-}
-
-Sample sentence_piece() {
-  Sample s;
-  s.vocabulary.model = "llama";
-  s.add("<unk>", 2);
-  s.add("<s>", 3);
-  s.add("</s>", 3);
-  for (int b = 0; b < 256; ++b) s.add(byte_token(static_cast<unsigned char>(b)), 6);
-  s.add("▁", 1, -10);
-  s.add("a", 1, -11);
-  s.add("b", 1, -12);
-  s.add("ab", 1, -2);
-  s.add("▁a", 1, -1);
-  return s;
-}
 
 std::string error_of(Sample s) {
   try {

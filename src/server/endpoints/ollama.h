@@ -1,0 +1,56 @@
+// Ollama's API: chats, prompts, embeddings, and the description of the model.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/api/answer.h"
+#include "server/api/fields.h"
+
+namespace quire {
+
+// The version of Ollama whose API this is. Clients ask for it to find out what they may send.
+inline constexpr std::string_view kOllamaVersion = "0.12.11";
+
+// Fields of the request.
+void read_ollama_model(ApiDraft& draft, const JsonField& field);
+void read_ollama_messages(ApiDraft& draft, const JsonField& field);
+void read_ollama_system(ApiDraft& draft, const JsonField& field);
+void read_options(ApiDraft& draft, const JsonField& field);
+void read_think(ApiDraft& draft, const JsonField& field);
+void read_raw(ApiDraft& draft, const JsonField& field);
+void read_truncate(ApiDraft& draft, const JsonField& field);
+void read_num_predict(ApiDraft& draft, const JsonField& field);
+void read_num_ctx(ApiDraft& draft, const JsonField& field);
+
+// Checks and derives what depends on several of these fields.
+void settle_ollama(ApiDraft& draft);
+
+// Makes the prompt of /api/generate the model's own, because it has no chat template. Throws ApiError if it has a
+// system message, too.
+void use_plain_prompt(ApiRequest& request);
+
+// Answers to chats and prompts, whole or streamed: a JSON object on each line.
+std::unique_ptr<Answer> ollama_answer(ResponseHead head, TokenBytes token_bytes);
+std::unique_ptr<Answer> ollama_embeddings(ResponseHead head);
+// To a request that only loads the model.
+Json ollama_loaded_json(const ApiRequest& request);
+
+// What Ollama's API says about the loaded model.
+struct OllamaModel {
+  const ModelInfo& info;
+  std::span<const std::string> names;  // served
+  int64_t loaded;                      // seconds since 1970
+  std::string chat_template;           // empty: none
+  bool thinks, infills;
+};
+Json ollama_tags_json(const OllamaModel& model);  // installed models
+Json ollama_ps_json(const OllamaModel& model);    // loaded models
+Json ollama_show_json(const OllamaModel& model);
+
+// The JSON Schemas of messages, answers and errors: an object of them by name, for /openapi.json.
+std::string_view ollama_schemas();
+
+}  // namespace quire
