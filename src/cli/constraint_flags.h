@@ -15,7 +15,7 @@ struct ConstraintFlags {
   std::optional<std::string> json_schema;  // a file or the schema itself
   bool json_object = false;
   std::optional<std::string> regex;
-  std::vector<std::string> choices;
+  std::vector<std::string> choices;  // each several, separated by commas
   std::optional<std::string> grammar_file;
 };
 

@@ -30,9 +30,11 @@ void add_special_samplers(CLI::App& command, SamplingParams& s, const std::strin
   add_number("--xtc-threshold", s.xtc_threshold, "the probability that makes a token a top choice", 0, 1);
   add_number("--dynatemp-range", s.dynatemp_range,
              "the entropy sets the temperature, from temperature - range to temperature + range; 0: off", 0, 100);
-  add_number("--dynatemp-exponent,--dynatemp-exp", s.dynatemp_exponent, "the power of the entropy in this", 0, 100);
+  add_number("--dynatemp-exponent,--dynatemp-exp", s.dynatemp_exponent,
+             "the power of the entropy that --dynatemp-range uses", 0, 100);
   add_number("--mirostat", s.mirostat,
-             "1: Mirostat, 2: Mirostat 2.0, in place of all limits (--top-k … --dynatemp-range); 0: off", 0, 2);
+             "1: Mirostat, 2: Mirostat 2.0, in place of all limits (--top-k, --top-p, ... --dynatemp-range); 0: off", 0,
+             2);
   add_number("--mirostat-tau,--mirostat-ent", s.mirostat_tau, "the surprise of tokens to keep to, in bits", 0, 100);
   add_number("--mirostat-eta,--mirostat-lr", s.mirostat_eta, "how fast Mirostat adapts", 0, 1);
   add_number("--dry-multiplier", s.dry_multiplier,

@@ -169,6 +169,9 @@ def test_a_refused_constraint_is_explained(tmp_path):
         (["--grammar", tmp_path / "none.gbnf"], 1, "none.gbnf"),
         (["--regex", "a", "--choice", "b"], 2, "--choice"),
         (["--regex", "a", "--ignore-eos"], 2, "--ignore-eos"),
+        (["--choice", "a,,b"], 2, "has an empty text"),
+        (["--choice", ""], 2, "--choice must not be empty"),
+        (["--json-schema", ""], 2, "--json-schema must not be empty"),
     ]:
         done = quire(*run, *flags)
         assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), (flags, done.stderr)
@@ -177,15 +180,16 @@ def test_a_refused_constraint_is_explained(tmp_path):
 
 @needs_model
 def test_the_less_common_samplers():
-    flags = ["-p", "Tell me a story.", "-n", "24", "--json", "--seed", "3", "--temp", "1"]
-    plain = json.loads(quire_run(*flags).stdout)
-    answers = [plain["tokens"]]
-    for sampler in [["--dry-multiplier", "5", "--dry-allowed-length", "1", "--dry-sequence-breaker", "none"], ["--mirostat", "1"],
-                    ["--mirostat", "2", "--mirostat-tau", "2"], ["--xtc-probability", "0.5", "--xtc-threshold", "0.05"]]:
-        first, second = (json.loads(quire_run(*flags, *sampler).stdout)["tokens"] for _ in range(2))
-        assert first == second
-        answers.append(first)
-    assert len({tuple(tokens) for tokens in answers}) == len(answers)
+    def tokens(*flags):
+        raw = ["--raw", "-p", "la" + " la" * 15, "-n", "24", "--json", "--seed", "3", "--no-loop-check"]
+        return tuple(json.loads(quire_run(*raw, *flags).stdout)["tokens"])
+
+    samplers = [["--mirostat", "1", "--mirostat-tau", "1"], ["--mirostat", "2", "--mirostat-tau", "2"],
+                ["--xtc-probability", "0.5", "--xtc-threshold", "0.05"]]
+    answers = [tokens("--temp", "1", *sampler) for sampler in [[], *samplers]]
+    assert len(set(answers)) == 4 and tokens("--temp", "1", *samplers[0]) == answers[1]
+    greedy = ["--temp", "0", "--repeat-penalty", "1"]
+    assert tokens(*greedy, "--dry-multiplier", "5") != tokens(*greedy)
     described = quire_run("-p", "Hi", "-n", "1", "--mirostat", "2", "--dry-multiplier", "0.8").stderr
     assert "DRY 0.8 (base 1.75, from 2 tokens), Mirostat 2 (tau 5, eta 0.1)" in described
 
@@ -279,7 +283,7 @@ def test_list_and_help_and_completion(tmp_path):
     script = quire("completion", "bash").stdout
     done = subprocess.run(["bash", "-c", script + "\nCOMP_WORDS=(quire run --top); COMP_CWORD=2; _quire; echo ${COMPREPLY[@]}"],
                           capture_output=True, text=True)
-    assert done.stdout.split() == ["--top-k", "--top-p"], done.stderr
+    assert done.stdout.split() == ["--top-k", "--top-p", "--top-n-sigma", "--top-nsigma"], done.stderr
 
 
 @needs_model
