@@ -140,7 +140,10 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
   if (answer.reader_gone) return false;
   ChatTimings timings{.bandwidth = bandwidth};
   timings.add(answer.usage);
-  if (answer.finish == FinishReason::kError) throw invalid("{}", answer.error);
+  if (answer.failed()) {
+    if (!options.json && !answer.text.empty()) write_out(STDOUT_FILENO, "\n");
+    throw invalid("{}", answer.error);
+  }
   if (options.json) {
     const ordered_json json = to_json(answer, options, sampling, load_seconds, timings, engine.info());
     write_out(STDOUT_FILENO, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
@@ -176,6 +179,7 @@ void run(const RunOptions& options) {
   } catch (const Error& e) {
     throw CLI::ValidationError(e.what());
   }
+  const Constraint constraint = compile_constraint(options.constraint);
   const Input input = read_input(options);
   const bool talkative = !options.quiet && !options.json;
   if (talkative && options.engine.model == kDemonstrationModel) write_out(STDERR_FILENO, kDemonstrationNote);
@@ -190,6 +194,7 @@ void run(const RunOptions& options) {
       }
       chat(*engine, {.system = options.system.value_or(""),
                      .sampling = sampling,
+                     .constraint = constraint,
                      .sampling_text = describe_sampling(sampling, options.sampling, engine->info().sampling_defaults),
                      .bandwidth = bandwidth,
                      .raw = options.raw,
@@ -197,8 +202,8 @@ void run(const RunOptions& options) {
                      .loop_check = options.loop_check && !sampling.ignore_eos});
       return;
     }
-    stopped = answer_once(*engine, options, {.prompt = encode(*engine, options, input), .sampling = sampling},
-                          load_seconds, bandwidth);
+    Request request{.prompt = encode(*engine, options, input), .sampling = sampling, .constraint = constraint};
+    stopped = answer_once(*engine, options, std::move(request), load_seconds, bandwidth);
   }
   if (stopped) die_of_interrupt();
 }
@@ -246,11 +251,14 @@ void add_run_command(CLI::App& app) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; }, "", "")
       ->group(sampling);
-  command->add_flag("--ignore-eos", s.ignore_eos, "keep generating after the end-of-sequence token")->group(sampling);
+  CLI::Option* ignore_eos =
+      command->add_flag("--ignore-eos", s.ignore_eos, "keep generating after the end-of-sequence token")
+          ->group(sampling);
   command
       ->add_flag_callback(
           "--no-loop-check", [&o] { o.loop_check = false; }, "do not stop when the answer repeats itself")
       ->group(sampling);
+  for (CLI::Option* option : add_constraint_flags(*command, o.constraint)) option->excludes(ignore_eos);
   add_engine_options(*command, o.engine);
   add_chat_template_options(*command, o.engine);
   command->footer(

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/constraint_flags.h"
 #include "cli/sampling_flags.h"
 #include "quire/engine.h"
 
@@ -16,6 +17,7 @@ struct RunOptions {
   std::optional<std::string> prompt, system;
   std::string messages_file;  // "-": standard input
   SamplingFlags sampling;
+  ConstraintFlags constraint;
   int max_tokens = kRunMaxTokens;  // -1: until the answer ends or the context is full
   std::optional<uint64_t> seed;    // none: drawn
   bool raw = false, json = false, quiet = false;

@@ -18,7 +18,7 @@ struct SamplingFlags {
   SamplingParams others;   // the other flags
 };
 
-// Adds --temp, --top-k, … to the group `group` of the help.
+// Adds --temp, --top-k, … to the group `group` of the help, and DRY, XTC, Mirostat and the like to a group after it.
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags, const std::string& group);
 
 // What is in force for this model.

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/signals.h"
@@ -147,6 +148,8 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
     throw unsupported("stop strings need a vocabulary, which this model does not have");
   if (!r.sampling.bad_words.empty() && !has_tokenizer)
     throw unsupported("bad words need a vocabulary, which this model does not have");
+  if (r.sampling.dry_multiplier != 0 && !r.sampling.dry_sequence_breakers.empty() && !has_tokenizer)
+    throw unsupported("dry_sequence_breakers need a vocabulary, which this model does not have; set none");
   if (r.pooling != Pooling::kNone && (r.sampling.n != 1 || r.sampling.prompt_logprobs))
     throw invalid("a request for an embedding has no answers: n must be 1 and prompt_logprobs unset");
   if (r.constraint && r.pooling != Pooling::kNone)
@@ -155,6 +158,14 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
   if (r.constraint && r.sampling.ignore_eos)
     throw invalid("ignore_eos cannot be combined with structured output, which ends where it is complete");
   if (!(r.timeout >= 0)) throw invalid("timeout is {}: it must be a number of seconds, or 0 for none", r.timeout);
+}
+
+void prepare_dry(RequestState& r, const Tokenizer& tokenizer) {
+  if (r.sampling.dry_multiplier == 0 || r.sampling.dry_sequence_breakers.empty()) return;
+  r.dry_breakers = {prepare_stops(std::exchange(r.sampling.dry_sequence_breakers, {})),
+                    [&tokenizer](TokenId token) { return tokenizer.token_bytes(token); }};
+  r.dry_run.emplace(r.dry_breakers);
+  for (const TokenId token : r.prompt) r.dry_run->push(token);
 }
 
 }  // namespace
@@ -172,6 +183,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   check(request, info(), s.tokenizer() != nullptr);
   if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
   const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
+  if (s.tokenizer()) prepare_dry(*state, *s.tokenizer());
   if (state->constraint) state->matcher.emplace(s.constraints->vocabulary(), state->constraint);
   Sequences one;
   one.emplace_back(state, 0, std::move(state->prompt), s.tokenizer());

@@ -8,6 +8,7 @@
 
 #include "grammar/matcher.h"
 #include "quire/engine.h"
+#include "sampling/dry.h"
 #include "sampling/stop.h"
 
 namespace quire {
@@ -18,8 +19,8 @@ inline double seconds(Clock::duration d) { return std::chrono::duration<double>(
 // Short enough that a std::string of it does not allocate.
 inline constexpr const char* kOutOfMemory = "out of memory";
 
-// Shared by the n sequences of a request. Three fields of Request are moved out: the prompt into the first sequence,
-// sampling.stop into `stops`, and sampling.bad_words become banned_runs.
+// Shared by the n sequences of a request. Four fields of Request are moved out: the prompt into the first sequence,
+// sampling.stop into `stops`, sampling.bad_words become banned_runs, and sampling.dry_sequence_breakers dry_breakers.
 struct RequestState : Request {
   RequestState() = default;
   explicit RequestState(Request request) : Request(std::move(request)) {}
@@ -30,6 +31,8 @@ struct RequestState : Request {
   TokenIds banned_early;  // end and stop tokens, banned until min_tokens are generated
   std::vector<StopString> stops;
   std::optional<grammar::Matcher> matcher;  // of the constraint, before the answer
+  DryBreakers dry_breakers;
+  std::optional<DryRun> dry_run;  // after the prompt; none: no DRY, or no sequence breakers
   int prompt_tokens = 0;
   int max_new_tokens = 0;
   Clock::time_point submitted;

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "sampling/mirostat.h"
+
 namespace quire {
 namespace {
 
@@ -26,7 +28,9 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
       forks_pending(choice_index == 0 && request->sampling.n > 1),
       tokens(std::move(so_far)),
       stop(request->stops, request->sampling.include_stop_str_in_output),
-      matcher(request->matcher) {
+      matcher(request->matcher),
+      dry_run(request->dry_run),
+      mirostat_mu(first_mirostat_mu(request->sampling)) {
   if (request->thought_budget) thoughts.emplace(*request->thought_budget);
   if (tokenizer) {
     detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = request->sampling.skip_special_tokens,
@@ -47,6 +51,8 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
   SampleRow row{logits, all.first(prompt), all.subspan(prompt), {}, tokens.size(), static_cast<uint32_t>(choice_index)};
   if (request->banned_runs) row.banned_runs = *request->banned_runs;
   if (generated() < request->sampling.min_tokens) row.banned = request->banned_early;
+  if (dry_run) row.dry_run = &*dry_run;
+  row.mirostat_mu = mirostat_mu;
   return row;
 }
 
@@ -55,7 +61,7 @@ std::optional<TokenId> Sequence::forced_token() {
   const SamplingParams& params = request->sampling;
   // A ban of the only token is a dead end, which sample() finds.
   if (params.logprobs || generated() < params.min_tokens || !params.logit_bias.empty() ||
-      !params.allowed_token_ids.empty() || request->banned_runs) {
+      !params.allowed_token_ids.empty() || request->banned_runs || uses_mirostat(params)) {
     return std::nullopt;
   }
   return matcher->forced_token();
@@ -76,6 +82,8 @@ bool Sequence::accept(const Sampled& sampled) {
   const SamplingParams& params = request->sampling;
   if (generated() == 0) first_token = Clock::now();
   tokens.push_back(sampled.token);
+  if (dry_run) dry_run->push(sampled.token);
+  mirostat_mu = sampled.mirostat_mu;
   if (matcher) {
     [[maybe_unused]] const bool allowed = matcher->advance(sampled.token);
     assert(allowed && "the sampler obeys the mask");

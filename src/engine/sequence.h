@@ -11,6 +11,7 @@
 #include "engine/scheduler.h"
 #include "engine/thought_watch.h"
 #include "kv/page_table.h"
+#include "sampling/dry.h"
 #include "sampling/sampler.h"
 #include "sampling/stop.h"
 #include "text/detokenizer.h"
@@ -33,6 +34,8 @@ struct Sequence {
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
   std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
+  std::optional<DryRun> dry_run;            // likewise; none: no DRY, or no sequence breakers
+  double mirostat_mu;                       // likewise
   std::optional<ThoughtWatch> thoughts;     // none: they may be of any length
   Clock::time_point first_token;
 
@@ -51,8 +54,8 @@ struct Sequence {
 
   // The input of sample() for the next token of choice `choice_index`.
   SampleRow sample_row(std::span<float> logits, int choice_index) const;
-  // The only token that the constraint allows, if nothing else in the request depends on the logits: it need not be
-  // sampled.
+  // The only token that the constraint allows, if nothing else in the request depends on the logits or on each draw: it
+  // need not be sampled.
   std::optional<TokenId> forced_token();
   // Appends a sampled token and tells the client. Returns true if the answer has ended.
   bool accept(const Sampled& sampled);

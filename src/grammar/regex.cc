@@ -274,13 +274,12 @@ void RegexStore::update_classes() {
 
 RegexId RegexStore::derivative(RegexId regex, uint8_t byte_class) {
   update_classes();
-  if (row_of_[regex] != kUnknown && rows_[row_of_[regex] + byte_class] != kUnknown)
-    return rows_[row_of_[regex] + byte_class];
-  RegexId made = cached_derivative(regex, byte_class);
-  if (nodes_[made].complex && is_empty(made)) made = kNothing;
-  rows_[row_of_[regex] + byte_class] = made;
-  return made;
+  const RegexId made = cached_derivative(regex, byte_class);
+  return is_empty(made) ? kNothing : made;
 }
+
+// Without a search for empty ones, which is_empty() remembers: search_is_empty() itself calls this for expressions that
+// it has not decided about.
 
 RegexId RegexStore::cached_derivative(RegexId regex, uint8_t byte_class) {
   if (row_of_[regex] == kUnknown) {
@@ -379,6 +378,7 @@ bool RegexStore::search_is_empty(RegexId root) {
   };
   try {
     const auto visit = [&](RegexId regex) {
+      budget_.spend();
       searched_[regex] = Search::kNone;  // until proven otherwise
       visited.push_back(regex);
       path.push_back({regex, 0});

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <limits>
 
+#include "sampling/dry.h"
+
 namespace quire {
 namespace {
 
@@ -20,11 +22,7 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
   }
 
   const size_t vocab = row.logits.size();
-  if (scratch.seen.size() < vocab) {
-    scratch.distinct.reserve(vocab);
-    scratch.occurrences.resize(vocab, 0);
-    scratch.seen.resize(vocab, 0);
-  }
+  scratch.reserve_counts(vocab);
   const auto note = [&](TokenId token) {
     assert(static_cast<size_t>(token) < vocab);
     if (scratch.seen[static_cast<size_t>(token)]) return;
@@ -89,6 +87,7 @@ void apply_mask(std::span<const uint32_t> mask, std::span<float> logits) {
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
   for (const auto& [token, bias] : params.logit_bias) logit_of(token, row.logits) += bias;
   apply_penalties(params, row, scratch);
+  apply_dry(params, row, scratch);
   keep_allowed(params.allowed_token_ids, row.logits, scratch);
   apply_mask(row.mask, row.logits);
   for (const TokenId token : row.banned) logit_of(token, row.logits) = kNever;

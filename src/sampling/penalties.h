@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Applies logit_bias, the three penalties and all bans, in this order (see sample()). Allocates only for the first
+// Applies logit_bias, the three penalties, DRY and all bans, in this order (see sample()). Allocates only for the first
 // vocabulary of its size that the scratch sees. Token ids must be below the vocabulary size; negative ones in the
 // history are skipped.
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);

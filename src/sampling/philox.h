@@ -22,11 +22,14 @@ constexpr PhiloxCounter philox4x32(PhiloxCounter c, PhiloxKey k) {
   return c;
 }
 
+// What a draw decides. The draws of one do not change those of another.
+enum class Draw : uint32_t { kToken, kXtc };
+
 // Uniform in [0, 1), a multiple of 2^-53: the draw of choice `choice` at absolute position `position`.
-constexpr double uniform_at(uint64_t seed, uint32_t choice, uint64_t position) {
-  const PhiloxCounter bits =
-      philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, 0},
-                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+constexpr double uniform_at(uint64_t seed, uint32_t choice, uint64_t position, Draw draw = Draw::kToken) {
+  const PhiloxCounter bits = philox4x32(
+      {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, static_cast<uint32_t>(draw)},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t wide = (uint64_t{bits[1]} << 32) | bits[0];
   return static_cast<double>(wide >> 11) * 0x1p-53;
 }

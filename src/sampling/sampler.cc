@@ -4,9 +4,13 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <optional>
 
 #include "base/error.h"
-#include "sampling/cut.h"
+#include "sampling/distribution.h"
+#include "sampling/exact_math.h"
+#include "sampling/mirostat.h"
 #include "sampling/penalties.h"
 #include "sampling/philox.h"
 #include "sampling/softmax.h"
@@ -16,66 +20,83 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The tokens that may still be drawn and their weights. A removed token has weight 0.
-struct Distribution {
-  std::span<float> weights;
-  std::vector<double>& block_mass;
-  double total;
-
-  void keep(Cut cut, std::span<const float> scores) {
-    apply_cut(cut, scores, weights);
-    total = sum_blocks(weights, block_mass);
-  }
-
-  TokenId draw(double uniform) const {
-    // Below total even after rounding, because uniform is at most 1 - 2^-53.
-    double target = uniform * total;
-    size_t b = 0;
-    for (; block_mass[b] <= target; ++b) target -= block_mass[b];
-    size_t i = b * kWeightBlock;
-    for (; static_cast<double>(weights[i]) <= target; ++i) target -= static_cast<double>(weights[i]);
-    return static_cast<TokenId>(i);
-  }
-};
+// Keeps logits within top_n_sigma standard deviations of the best one (Tang et al. 2024).
+void keep_near_best(Distribution& d, float peak, const SamplingParams& params) {
+  const double range = static_cast<double>(params.top_n_sigma) * standard_deviation(d.logits, peak);
+  d.keep_from(static_cast<float>(static_cast<double>(peak) - range), d.logits);
+}
 
 // Locally typical sampling (Meister et al. 2022): keeps the mass p whose surprisal -log p is closest to the entropy,
 // its mean. With x = log p + constant, the distance is |x - mean(x)|, so no logarithm is needed.
-void keep_typical(Distribution& d, std::span<const float> logits, float peak, const SamplingParams& params,
-                  SamplerScratch& scratch) {
+void keep_typical(Distribution& d, float peak, float temperature, float p, SamplerScratch& scratch) {
   std::vector<float>& scores = scratch.scores;
-  scores.resize(logits.size());
+  scores.resize(d.logits.size());
   double mean = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
+  for (size_t i = 0; i < d.logits.size(); ++i) {
     if (d.weights[i] == 0) continue;
-    scores[i] = (logits[i] - peak) / params.temperature;
+    scores[i] = (d.logits[i] - peak) / temperature;
     mean += static_cast<double>(d.weights[i]) * static_cast<double>(scores[i]);
   }
   const auto center = static_cast<float>(mean / d.total);
   for (float& score : scores) score = -std::fabs(score - center);
-  const CutLimit limit{logits.size(), static_cast<double>(params.typical_p) * d.total};
-  d.keep(find_cut(scores, d.weights, limit, scratch), scores);
+  d.keep({d.logits.size(), static_cast<double>(p) * d.total}, scores, scratch);
+}
+
+// XTC (p-e-w, text-generation-webui 6335): of the tokens that reach the threshold only the last-ranked one stays.
+void exclude_top_choices(Distribution& d, float threshold) {
+  const double floor = static_cast<double>(threshold) * d.total;
+  const auto for_each_top = [&](auto f) {
+    for (size_t b = 0; b < d.block_mass.size(); ++b) {
+      if (d.block_mass[b] < floor) continue;
+      const size_t end = std::min((b + 1) * kWeightBlock, d.weights.size());
+      for (size_t i = b * kWeightBlock; i < end; ++i) {
+        if (d.weights[i] > 0 && static_cast<double>(d.weights[i]) >= floor) f(i);
+      }
+    }
+  };
+  std::optional<size_t> last;
+  for_each_top([&](size_t i) {
+    if (!last || d.logits[i] <= d.logits[*last]) last = i;
+  });
+  for_each_top([&](size_t i) {
+    if (i != last) d.weights[i] = 0;
+  });
+  d.add_up();
+}
+
+// The temperature for the tokens left, whose weights are those of temperature 1.
+float dynamic_temperature(const Distribution& d, float peak, const SamplingParams& params) {
+  size_t count = 0;
+  double sum = 0;
+  for (size_t i = 0; i < d.logits.size(); ++i) {
+    if (d.weights[i] == 0) continue;
+    ++count;
+    sum += static_cast<double>(d.weights[i]) * static_cast<double>(d.logits[i] - peak);
+  }
+  if (count < 2) return params.temperature;
+  const double entropy = log2_exact(d.total) - sum / d.total * std::numbers::log2e;
+  const double share = std::clamp(entropy / log2_exact(static_cast<double>(count)), 0.0, 1.0);
+  const double low =
+      std::max(0.0, static_cast<double>(params.temperature) - static_cast<double>(params.dynatemp_range));
+  const double high = static_cast<double>(params.temperature) + static_cast<double>(params.dynatemp_range);
+  const double temperature = low + (high - low) * power_exact(share, static_cast<double>(params.dynatemp_exponent));
+  return std::max(static_cast<float>(temperature), std::numeric_limits<float>::min());
 }
 
 TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, SamplerScratch& scratch) {
-  const std::span<const float> logits = row.logits;
-  scratch.weights.resize(logits.size());
-  compute_weights(logits, peak, params.temperature, scratch.weights);
-  Distribution d{scratch.weights, scratch.block_mass, sum_blocks(scratch.weights, scratch.block_mass)};
-
-  if (params.typical_p < 1.0f) keep_typical(d, logits, peak, params, scratch);
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size()) {
-    const CutLimit limit{static_cast<size_t>(params.top_k), std::numeric_limits<double>::infinity()};
-    d.keep(find_cut(logits, d.weights, limit, scratch), logits);
+  const bool dynamic = params.dynatemp_range > 0.0f;
+  const float temperature = dynamic ? 1.0f : params.temperature;
+  Distribution d(row.logits, peak, temperature, scratch);
+  if (params.top_n_sigma > 0.0f) keep_near_best(d, peak, params);
+  if (params.typical_p < 1.0f) keep_typical(d, peak, temperature, params.typical_p, scratch);
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < d.logits.size()) {
+    d.keep({static_cast<size_t>(params.top_k), std::numeric_limits<double>::infinity()}, d.logits, scratch);
   }
-  if (params.top_p < 1.0f) {
-    const CutLimit limit{logits.size(), static_cast<double>(params.top_p) * d.total};
-    d.keep(find_cut(logits, d.weights, limit, scratch), logits);
-  }
-  if (params.min_p > 0.0f) {
-    const float threshold = params.min_p * find_peak(d.weights).logit;
-    drop_below(d.weights, threshold, d.weights);
-    d.total = sum_blocks(d.weights, d.block_mass);
-  }
+  if (params.top_p < 1.0f) d.keep({d.logits.size(), static_cast<double>(params.top_p) * d.total}, d.logits, scratch);
+  if (params.min_p > 0.0f) d.keep_from(params.min_p * find_peak(d.weights).logit, d.weights);
+  if (uniform_at(params.seed, row.choice, row.position, Draw::kXtc) < static_cast<double>(params.xtc_probability))
+    exclude_top_choices(d, params.xtc_threshold);
+  if (dynamic) d.set_temperature(dynamic_temperature(d, peak, params));
   return d.draw(uniform_at(params.seed, row.choice, row.position));
 }
 
@@ -110,6 +131,13 @@ void add_logprobs(std::span<const float> logits, int top, Sampled& sampled) {
 
 }  // namespace
 
+void SamplerScratch::reserve_counts(size_t vocab) {
+  if (seen.size() >= vocab) return;
+  distinct.reserve(vocab);
+  occurrences.resize(vocab, 0);
+  seen.resize(vocab, 0);
+}
+
 Sampled describe_token(std::span<const float> logits, TokenId token, int top) {
   Sampled described{.token = token};
   add_logprobs(logits, top, described);
@@ -129,7 +157,16 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
     if (!params.allowed_token_ids.empty() || !row.mask.empty() || !row.banned_runs.empty()) return sampled;
     throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
   }
-  sampled.token = params.temperature == 0.0f ? peak.token : draw(params, row, peak.logit, scratch);
+  if (params.temperature == 0.0f) {
+    sampled.token = peak.token;
+  } else if (uses_mirostat(params)) {
+    Distribution d(row.logits, peak.logit, params.temperature, scratch);
+    sampled.mirostat_mu = row.mirostat_mu;
+    sampled.token =
+        draw_by_mirostat(d, params, uniform_at(params.seed, row.choice, row.position), sampled.mirostat_mu, scratch);
+  } else {
+    sampled.token = draw(params, row, peak.logit, scratch);
+  }
   if (params.logprobs) add_logprobs(scratch.raw, *params.logprobs, sampled);
   return sampled;
 }

@@ -11,6 +11,8 @@
 
 namespace quire {
 
+class DryRun;
+
 // A row to sample from.
 struct SampleRow {
   std::span<float> logits;                     // [vocab]; overwritten
@@ -21,12 +23,15 @@ struct SampleRow {
   uint32_t choice = 0;                         // which of the n answers
   std::span<const TokenIds> banned_runs = {};  // runs that the answer may not contain; none empty
   std::span<const uint32_t> mask = {};  // [ceil(vocab / 32)] bit set: the constraint allows the token; empty: all
+  const DryRun* dry_run = nullptr;      // after the answer so far; nullptr: no sequence breakers
+  double mirostat_mu = 0;               // after the answer so far; first_mirostat_mu() at its beginning
 };
 
 struct Sampled {
   TokenId token = kNoToken;                                  // kNoToken: the request allows none
   float logprob = 0.0f;                                      // 0 unless params.logprobs is set
   std::vector<std::pair<TokenId, float>> top_logprobs = {};  // most probable first; without impossible tokens
+  double mirostat_mu = 0;                                    // after the token; 0 without Mirostat
 
   bool operator==(const Sampled&) const = default;
 };
@@ -52,22 +57,31 @@ class SamplerScratch {
   std::vector<float> bars;            // the same, reordered
   std::vector<Bucket> buckets;        // weights by score
   std::vector<Candidate> candidates;  // tokens around a cut
-  std::vector<uint32_t> occurrences;  // [vocab] in the answer; zero between calls
+  std::vector<uint32_t> occurrences;  // [vocab] in the answer; lengths of repetitions; zero between calls
   std::vector<TokenId> distinct;      // the tokens with an entry in `seen`
   std::vector<uint8_t> seen;          // [vocab] in prompt or answer; zero between calls
+  std::vector<TokenId> recent;        // DRY: the last tokens, backwards
+  std::vector<uint32_t> repetitions;  // how far the last tokens repeat at each of them
   std::vector<uint32_t> mask;         // [ceil(vocab / 32)] for the caller: what a constraint allows
+
+  // Makes room for `occurrences`, `distinct` and `seen` of a vocabulary.
+  void reserve_counts(size_t vocab);
 };
 
-// A pure function of params and row, whatever the thread, batch and scratch. The order is that of vLLM:
+// A pure function of params and row, whatever the thread, batch and scratch. The order is that of vLLM, with
+// llama.cpp's samplers in the order of its default chain:
 //   1. logprobs are computed from the original logits
 //   2. logit_bias; repetition_penalty (positive logits are divided, others multiplied); frequency_penalty and
-//      presence_penalty (subtracted)
+//      presence_penalty (subtracted); DRY (dry.h)
 //   3. tokens outside allowed_token_ids or the mask, banned tokens and tokens that would complete a banned run are
 //      removed
 //   4. temperature 0: the token with the largest logit, on a tie the lowest id; done
-//   5. temperature; then typical_p, top_k, top_p, min_p, each on the renormalised result of the previous one; among
-//      equal logits the highest id is removed first
-//   6. one draw among the remaining tokens in the order of ids, with the random number of (seed, choice, position)
+//   5. mirostat: temperature, then a draw by Mirostat (mirostat.h); done
+//   6. top_n_sigma; temperature; typical_p, top_k, top_p, min_p, XTC, each on the renormalised result of the previous
+//      one; among equal logits the highest id is removed first. With dynatemp_range, the temperature is 1 up to here,
+//      and then that of the entropy of the tokens left
+//   7. one draw among the remaining tokens in the order of ids
+// Draws use the random numbers of (seed, choice, position); whether XTC acts has a number of its own.
 // Probabilities are rounded to multiples of 2^-33 of the best token's, so their sums are exact in any order; tokens
 // below half of that are never drawn. Vocabularies have at most 2^20 tokens. `params` must be valid (validate()).
 // Throws Error (kInvalid) if a logit is NaN or +infinity, or all are -infinity. If allowed_token_ids, the mask and

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "sampling/lanes.h"
@@ -116,6 +117,25 @@ double log_sum_exp(std::span<const float> logits, float peak) {
     sum += sum_lanes(std::span(e).first(count));
   }
   return static_cast<double>(peak) + std::log(sum);
+}
+
+double standard_deviation(std::span<const float> logits, float peak) {
+  // Below the peak, so that little cancels.
+  std::array<double, kLanes> count{}, sum{}, squares{};
+  for (size_t i = 0; i < logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < std::min(kLanes, logits.size() - i); ++lane) {
+      const bool possible = logits[i + lane] > -std::numeric_limits<float>::infinity();
+      const double x = possible ? static_cast<double>(peak) - static_cast<double>(logits[i + lane]) : 0;
+      count[lane] += possible ? 1 : 0;
+      sum[lane] += x;
+      squares[lane] += x * x;
+    }
+  }
+  const auto add = [](const std::array<double, kLanes>& lanes) {
+    return std::accumulate(lanes.begin(), lanes.end(), 0.0);
+  };
+  const double mean = add(sum) / add(count);
+  return std::sqrt(std::max(0.0, add(squares) / add(count) - mean * mean));
 }
 
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights) {

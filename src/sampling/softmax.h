@@ -27,6 +27,9 @@ Peak find_peak(std::span<const float> logits);
 // log(sum(exp(logits))). `peak` is the largest logit, and finite.
 double log_sum_exp(std::span<const float> logits, float peak);
 
+// Of the logits above -infinity. `peak` is the largest, and finite.
+double standard_deviation(std::span<const float> logits, float peak);
+
 // weights[i] = exp((logits[i] - peak) / temperature), rounded to kWeightUnit; temperature > 0. The peak's weight is 1.
 void compute_weights(std::span<const float> logits, float peak, float temperature, std::span<float> weights);
 

@@ -138,6 +138,63 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown():
 
 
 @needs_model
+def test_answers_follow_a_schema_regex_choice_or_grammar(tmp_path):
+    def answer(*flags):
+        done = quire_run("-p", "Describe a person.", "--temp", "1", "--seed", "1", "-n", "200", "-q", *flags)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.removesuffix("\n")
+
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer", "maximum": 99}},
+              "required": ["name", "age"], "additionalProperties": False}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    (tmp_path / "grammar.gbnf").write_text('root ::= "<" [a-z]{1,8} ">"')
+    from_file = answer("--json-schema", tmp_path / "schema.json")
+    assert list(json.loads(from_file)) == ["name", "age"]
+    assert answer("--json-schema", json.dumps(schema)) == from_file
+    assert re.fullmatch("[0-9]{4}-[0-9]{2}", answer("--regex", "[0-9]{4}-[0-9]{2}"))
+    assert answer("--choice", "yes,no", "--choice", "perhaps") in ["yes", "no", "perhaps"]
+    assert re.fullmatch("<[a-z]{1,8}>", answer("--grammar", tmp_path / "grammar.gbnf"))
+    whole = quire_run("-p", "A list of two colours as JSON.", "--json-object", "--json", "--temp", "0", "-n", "300")
+    assert isinstance(json.loads(json.loads(whole.stdout)["text"]), dict)
+
+
+def test_a_refused_constraint_is_explained(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    run = ["run", "-m", "x", "-p", "x"]
+    for flags, code, message in [
+        (["--regex", "("], 2, "a group is not closed"),
+        (["--json-schema", '{"type": 1}'], 2, "type"),
+        (["--json-schema", '{"type": "string", "format": "url"}'], 1, "not supported"),
+        (["--json-schema", tmp_path / "bad.json"], 1, "bad.json"),
+        (["--grammar", tmp_path / "none.gbnf"], 1, "none.gbnf"),
+        (["--regex", "a", "--choice", "b"], 2, "--choice"),
+        (["--regex", "a", "--ignore-eos"], 2, "--ignore-eos"),
+        (["--choice", "a,,b"], 2, "has an empty text"),
+        (["--choice", ""], 2, "--choice must not be empty"),
+        (["--json-schema", ""], 2, "--json-schema must not be empty"),
+    ]:
+        done = quire(*run, *flags)
+        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), (flags, done.stderr)
+        assert done.stderr.startswith("quire: ") and message in done.stderr, done.stderr
+
+
+@needs_model
+def test_the_less_common_samplers():
+    def tokens(*flags):
+        raw = ["--raw", "-p", "la" + " la" * 15, "-n", "24", "--json", "--seed", "3", "--no-loop-check"]
+        return tuple(json.loads(quire_run(*raw, *flags).stdout)["tokens"])
+
+    samplers = [["--mirostat", "1", "--mirostat-tau", "1"], ["--mirostat", "2", "--mirostat-tau", "2"],
+                ["--xtc-probability", "0.5", "--xtc-threshold", "0.05"]]
+    answers = [tokens("--temp", "1", *sampler) for sampler in [[], *samplers]]
+    assert len(set(answers)) == 4 and tokens("--temp", "1", *samplers[0]) == answers[1]
+    greedy = ["--temp", "0", "--repeat-penalty", "1"]
+    assert tokens(*greedy, "--dry-multiplier", "5") != tokens(*greedy)
+    described = quire_run("-p", "Hi", "-n", "1", "--mirostat", "2", "--dry-multiplier", "0.8").stderr
+    assert "DRY 0.8 (base 1.75, from 2 tokens), Mirostat 2 (tau 5, eta 0.1)" in described
+
+
+@needs_model
 def test_output_is_always_whole_characters():
     result = subprocess.run(
         [QUIRE, "run", "-m", MODEL, "-p", "Write only emoji and Chinese: 世界 🌍🌎🌏", "--raw", "--ignore-eos", "--temp", "2",
@@ -226,7 +283,7 @@ def test_list_and_help_and_completion(tmp_path):
     script = quire("completion", "bash").stdout
     done = subprocess.run(["bash", "-c", script + "\nCOMP_WORDS=(quire run --top); COMP_CWORD=2; _quire; echo ${COMPREPLY[@]}"],
                           capture_output=True, text=True)
-    assert done.stdout.split() == ["--top-k", "--top-p"], done.stderr
+    assert done.stdout.split() == ["--top-k", "--top-p", "--top-n-sigma", "--top-nsigma"], done.stderr
 
 
 @needs_model
@@ -397,6 +454,14 @@ def test_chat_remembers_saves_and_clears(chat, tmp_path):
     terminal.type("/quit\r")
     assert terminal.exit_code() == 0
     assert "Zoë" in (tmp_path / ".cache/quire/history").read_text()
+
+
+@needs_model
+def test_each_answer_of_a_chat_follows_the_constraint(chat):
+    terminal = chat("--choice", "certainly,never")
+    for line in ["Shall we?", "Are you sure?"]:
+        terminal.type(line + "\r")
+        assert re.search(r"\n(\x1b\[\?2004l\r?)?(certainly|never)\r\n", terminal.prompt())
 
 
 @needs_model

@@ -14,10 +14,12 @@ struct StreamedAnswer {
   TokenIds tokens;
   FinishReason finish = FinishReason::kNone;
   std::string stop_reason;
-  std::string error;  // with kError
+  std::string error;  // if failed()
   Usage usage;
   bool reader_gone = false;  // `show` returned false
   bool looped = false;       // cut because it repeated itself; `finish` is then kStop
+
+  bool failed() const { return finish == FinishReason::kError || finish == FinishReason::kDeadEnd; }
 };
 
 // Submits the request and calls `show` on this thread with each piece of text (whole UTF-8 characters). Ctrl-C

@@ -147,7 +147,7 @@ class Chat {
           "the context of {} tokens is full: with this message the conversation has {}; /reset clears it{}", length,
           prompt_tokens, plain_ ? "" : ", /save FILE saves it first");
     }
-    Request request{.prompt = std::move(prompt), .sampling = options_.sampling};
+    Request request{.prompt = std::move(prompt), .sampling = options_.sampling, .constraint = options_.constraint};
     request.sampling.seed += static_cast<uint64_t>(answers_++);
     const bool terminal = ::isatty(STDOUT_FILENO) != 0;
     const StreamedAnswer given = [&] {
@@ -159,7 +159,7 @@ class Chat {
     timings_.add(given.usage);
     context_tokens_ = given.usage.prompt_tokens + given.usage.completion_tokens;
     if (given.reader_gone || !write_out(STDOUT_FILENO, given.text.ends_with('\n') ? "" : "\n")) open_ = false;
-    if (given.finish == FinishReason::kError) throw invalid("{}", given.error);
+    if (given.failed()) throw invalid("{}", given.error);
     std::string cut = describe_cut(given, length);
     if (context_tokens_ >= length && given.finish == FinishReason::kLength)
       cut.insert(cut.size() - 1, "; /reset clears it");

@@ -10,6 +10,7 @@ namespace quire {
 struct ChatOptions {
   std::string system;         // empty: none
   SamplingParams sampling;    // of every answer; answer k uses seed + k, so that a session can be repeated
+  Constraint constraint;      // of every answer; null: none
   std::string sampling_text;  // the sampling in words, for the greeting
   double bandwidth = 0;       // of memory, bytes per second, for /stats; 0: not measured
   bool raw = false;           // each message is continued as plain text

@@ -107,6 +107,17 @@ void read_bad_words(ApiDraft& draft, const JsonField& field) {
   bound_bytes(draft.sampling.bad_words, field);
 }
 
+void read_breakers(ApiDraft& draft, const JsonField& field) {
+  draft.sampling.dry_sequence_breakers.clear();
+  for (const JsonField& element : field.elements(kMaxBreakers)) {
+    const std::string& breaker = element.string();
+    if (breaker.empty()) throw element.error("a sequence breaker must not be empty");
+    if (breaker.size() > kMaxBreakerBytes)
+      throw element.error("a sequence breaker has {} bytes, at most {} are allowed", breaker.size(), kMaxBreakerBytes);
+    draft.sampling.dry_sequence_breakers.push_back(breaker);
+  }
+}
+
 void read_logit_bias(ApiDraft& draft, const JsonField& field) {
   const auto biases = field.members();
   if (std::cmp_greater(biases.size(), draft.limits.vocab_size)) {  // "1", "01", "001" are one token

@@ -19,6 +19,7 @@ void read_stop(ApiDraft& draft, const JsonField& field);
 void read_stop_token_ids(ApiDraft& draft, const JsonField& field);
 void read_allowed_token_ids(ApiDraft& draft, const JsonField& field);
 void read_bad_words(ApiDraft& draft, const JsonField& field);
+void read_breakers(ApiDraft& draft, const JsonField& field);
 void read_logit_bias(ApiDraft& draft, const JsonField& field);
 void read_logprobs(ApiDraft& draft, const JsonField& field);
 void read_top_logprobs(ApiDraft& draft, const JsonField& field);

@@ -39,5 +39,44 @@ TEST(SamplingFlags, DescribeTheSettingsInForceAndTheirSource) {
             "temperature 0 (Quire's defaults; the model recommends none, changed by flags)");
 }
 
+TEST(SamplingFlags, DescribeTheLessCommonSamplersThatAreOn) {
+  SamplingFlags flags{.given = {.temperature = 0.7f}, .others = {.xtc_probability = 0.5f, .dry_multiplier = 0.8f}};
+  EXPECT_EQ(describe_sampling(resolve_sampling(flags, {.temperature = 1.0f}), flags, {.temperature = 1.0f}),
+            "temperature 0.7, DRY 0.8 (base 1.75, from 2 tokens), XTC 0.5 (from 0.1) (recommended for this model, "
+            "changed by flags)");
+  flags.others.mirostat = 2;  // instead of XTC and top-k
+  EXPECT_EQ(describe_sampling(resolve_sampling(flags, {}), flags, {}),
+            "temperature 0.7, DRY 0.8 (base 1.75, from 2 tokens), Mirostat 2 (tau 5, eta 0.1) (Quire's defaults; the "
+            "model recommends none, changed by flags)");
+}
+
+TEST(SamplingFlags, ReadTheLessCommonSamplers) {
+  SamplingFlags flags;
+  CLI::App app;
+  add_sampling_flags(app, flags, "Sampling");
+  app.parse(
+      "--dry-multiplier 0.8 --dry-base 2 --dry-allowed-length 3 --dry-penalty-last-n 64 --mirostat 1 "
+      "--mirostat-ent 3 --mirostat-lr 0.2 --xtc-probability 0.5 --xtc-threshold 0.2 --dynatemp-range 0.5 "
+      "--dynatemp-exp 2 --top-nsigma 1.5 --dry-sequence-breaker [END] --dry-sequence-breaker ,");
+  const SamplingParams expected{.top_n_sigma = 1.5f,
+                                .xtc_probability = 0.5f,
+                                .xtc_threshold = 0.2f,
+                                .dynatemp_range = 0.5f,
+                                .dynatemp_exponent = 2,
+                                .mirostat = 1,
+                                .mirostat_tau = 3,
+                                .mirostat_eta = 0.2f,
+                                .dry_multiplier = 0.8f,
+                                .dry_base = 2,
+                                .dry_allowed_length = 3,
+                                .dry_penalty_last_n = 64,
+                                .dry_sequence_breakers = {"[END]", ","}};
+  EXPECT_EQ(flags.others, expected);
+  CLI::App again;
+  add_sampling_flags(again, flags, "Sampling");
+  again.parse("--dry-sequence-breaker none");
+  EXPECT_TRUE(flags.others.dry_sequence_breakers.empty());
+}
+
 }  // namespace
 }  // namespace quire

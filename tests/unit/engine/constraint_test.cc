@@ -45,6 +45,12 @@ std::vector<Request> requests(Engine& engine, int count) {
   std::vector<Request> all;
   for (int i = 0; i < count; ++i) {
     all.push_back(request(engine, sources[static_cast<size_t>(i) % sources.size()], static_cast<unsigned>(i)));
+    SamplingParams& sampling = all.back().sampling;
+    if (i % 3 == 1) {  // remembers each draw, also of forced tokens
+      sampling.mirostat = 2;
+      sampling.mirostat_tau = 1;
+    }
+    if (i % 3 == 2) sampling.dry_multiplier = 2;
   }
   return all;
 }
@@ -148,6 +154,27 @@ TEST(Constraint, EndsWhereTheRequestsBansLeaveNoToken) {
   a = answer(engine, r);
   EXPECT_EQ(a.text, "abc");
   EXPECT_EQ(a.last.finish, FinishReason::kDeadEnd);
+}
+
+// The answer repeats the prompt up to its last letter, which is c unless DRY makes it d.
+TEST(Constraint, LetsDryChooseAnotherContinuation) {
+  Engine engine(tiny_options());
+  Request r = request(engine, {.kind = Kind::kGrammar, .text = R"(root ::= "zab" ("c" | "d"))"}, 1);
+  r.prompt = {'x', 'z', 'a', 'b', 'c', 'y'};
+  r.sampling.temperature = 0;
+  r.sampling.logit_bias = {{'c', 50}};
+  EXPECT_EQ(answer(engine, r).text, "zabc");
+  r.sampling.dry_multiplier = 100;
+  EXPECT_EQ(answer(engine, r).text, "zabd");
+  r.sampling.dry_allowed_length = 3;
+  EXPECT_EQ(answer(engine, r).text, "zabd");
+  for (const auto& [breaker, text] : {std::pair{"q", "zabd"}, {"yz", "zabc"}, {"b", "zabc"}, {"bc", "zabc"}}) {
+    r.sampling.dry_sequence_breakers = {breaker};
+    EXPECT_EQ(answer(engine, r).text, text) << breaker;
+  }
+  r.sampling.dry_sequence_breakers = {};
+  r.sampling.dry_allowed_length = 4;
+  EXPECT_EQ(answer(engine, r).text, "zabc");
 }
 
 TEST(Constraint, RefusesWhatItCannotHonour) {

@@ -30,6 +30,34 @@ Request request(unsigned seed, int prompt_tokens, int max_tokens, float temperat
   return r;
 }
 
+// The samplers with a memory of the answer or a draw of their own: kinds 0 to 5.
+constexpr size_t kSamplers = 6;
+void set_sampler(SamplingParams& s, size_t kind) {
+  switch (kind) {
+    case 0:
+      s.dry_multiplier = 5;
+      s.dry_allowed_length = 1;
+      s.dry_sequence_breakers = {"a", "b", "the"};
+      return;
+    case 1:
+      s.xtc_probability = 0.5f;
+      s.xtc_threshold = 0.01f;
+      return;
+    case 2:
+    case 3:
+      s.mirostat = kind == 2 ? 1 : 2;
+      s.mirostat_tau = 2;
+      s.mirostat_eta = 0.3f;
+      return;
+    case 4:
+      s.dynatemp_range = 0.5f;
+      return;
+    default:
+      s.top_n_sigma = 1;
+      return;
+  }
+}
+
 std::vector<Request> mixed_requests() {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 24; ++i)
@@ -38,6 +66,7 @@ std::vector<Request> mixed_requests() {
   requests[5].sampling.top_p = 0.8f;
   requests[6].sampling.repetition_penalty = 1.3f;
   requests[7].sampling.top_k = 5;
+  for (size_t kind = 0; kind < kSamplers; ++kind) set_sampler(requests[kind * 3 + 8 - kind % 2].sampling, kind);
   return requests;
 }
 
@@ -89,6 +118,7 @@ TEST(Engine, AnswersDoNotDependOnOtherRequestsChunksCacheOrPreemption) {
 TEST(Engine, PreemptionDoesNotChangeAnswers) {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 12; ++i) requests.push_back(request(i, 9 + static_cast<int>(i), 70));
+  for (size_t kind = 0; kind < kSamplers; ++kind) set_sampler(requests[2 * kind].sampling, kind);
   const auto expected = all_at_once(tiny_options(), requests);
   EngineOptions o = tiny_options();
   o.max_model_len = 160;
@@ -109,6 +139,15 @@ TEST(Engine, ChoicesThatShareThePromptAnswerAsIfTheyDidNot) {
   const Answers a = answers(shared, r), b = answers(separate, r);
   expect_same({a}, {b}, "n = 5");
   EXPECT_NE(a[0].tokens, a[1].tokens);
+  for (size_t kind = 0; kind < kSamplers; ++kind) {
+    Request other = r;
+    set_sampler(other.sampling, kind);
+    const Answers c = answers(shared, other);
+    expect_same({c}, {answers(separate, other)}, "sampler " + std::to_string(kind));
+    EXPECT_NE(c[0].tokens, a[0].tokens) << "sampler " << kind;
+    other.sampling.n = 1;
+    testing::expect_same(testing::answer(shared, other), c[0]);
+  }
   for (Engine* engine : {&shared, &separate}) {  // the counters follow the last answer
     for (int i = 0; i < 1000 && engine->stats().kv_pages_used != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

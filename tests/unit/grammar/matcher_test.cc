@@ -41,6 +41,15 @@ TEST(Matcher, EndTokensAreAllowedExactlyWhereTheTextIsComplete) {
   EXPECT_TRUE(matcher.accepting());
 }
 
+TEST(Matcher, NoTokenLeadsWhereLookAheadLeavesNoText) {
+  for (const char* pattern : {"(((?!)-|b))=", "(?:(?=-b)-|b)=", "(?:-(?!=)|b)="}) {
+    Matcher matcher(Vocabulary::of_bytes(), compile_regex(pattern));
+    EXPECT_EQ(allowed(matcher, 257), (std::vector<TokenId>{'b'})) << pattern;
+    ASSERT_TRUE(matcher.advance('b'));
+    EXPECT_EQ(matcher.forced_token(), '=') << pattern;
+  }
+}
+
 TEST(Matcher, RefusedTokensChangeNothing) {
   Matcher matcher(Vocabulary::of_bytes(), compile_regex("ab"));
   EXPECT_FALSE(matcher.advance('b'));

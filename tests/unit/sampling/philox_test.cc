@@ -17,15 +17,16 @@ TEST(Philox, MatchesTheKnownAnswers) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, DiffersBySeedChoiceAndPosition) {
+TEST(Philox, DiffersBySeedChoicePositionAndPurpose) {
   std::set<double> seen;
   for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
     for (const uint32_t choice : {0u, 1u}) {
-      for (const uint64_t position : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32})
-        seen.insert(uniform_at(seed, choice, position));
+      for (const uint64_t position : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
+        for (const Draw draw : {Draw::kToken, Draw::kXtc}) seen.insert(uniform_at(seed, choice, position, draw));
+      }
     }
   }
-  EXPECT_EQ(seen.size(), 18u);
+  EXPECT_EQ(seen.size(), 36u);
 }
 
 TEST(Philox, IsUniform) {

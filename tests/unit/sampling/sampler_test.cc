@@ -179,6 +179,54 @@ TEST(Sampler, KeepsTypicalTokens) {
   expect_distribution(logits, {.typical_p = 0.7495f}, rare);
 }
 
+TEST(Sampler, KeepsLogitsNearTheBest) {
+  // Standard deviation 2 around 2.
+  const std::vector<float> logits = {4, 0, 4, 0, -kInfinity};
+  const double few = 1 / (2 + 2 * std::exp(-4.0));
+  expect_distribution(logits, {.top_n_sigma = 1.9f}, {0.5, 0, 0.5, 0, 0});
+  expect_distribution(logits, {.top_n_sigma = 2.1f}, {few, few * std::exp(-4.0), few, few * std::exp(-4.0), 0});
+  expect_distribution(logits, {.temperature = 1000, .top_n_sigma = 1.9f}, {0.5, 0, 0.5, 0, 0});
+}
+
+TEST(Sampler, ExcludesTopChoicesAtRandom) {
+  const std::vector<float> logits = {std::log(0.4f), std::log(0.3f), std::log(0.2f), std::log(0.1f)};
+  expect_distribution(logits, {.xtc_probability = 1, .xtc_threshold = 0.25f}, {0, 0.3 / 0.6, 0.2 / 0.6, 0.1 / 0.6});
+  expect_distribution(logits, {.xtc_probability = 1, .xtc_threshold = 0.15f}, {0, 0, 0.2 / 0.3, 0.1 / 0.3});
+  expect_distribution(logits, {.xtc_probability = 1, .xtc_threshold = 0.35f}, {0.4, 0.3, 0.2, 0.1});  // one: it stays
+  expect_distribution(logits, {.xtc_probability = 1, .xtc_threshold = 0}, {0, 0, 0, 1});
+  expect_distribution(logits, {.xtc_probability = 0.5f, .xtc_threshold = 0.25f},
+                      {0.2, 0.15 + 0.25, 0.1 + 0.2 / 1.2, 0.05 + 0.1 / 1.2});
+}
+
+TEST(Sampler, DrawsForXtcDoNotChangeTheOthers) {
+  // Where XTC does not act, the token is the one drawn without it.
+  const std::vector<float> logits = normal_logits(300);
+  int same = 0;
+  for (uint64_t position = 0; position < 400; ++position) {
+    const Given given{.logits = logits, .position = position};
+    const TokenId without = sample_from(given, {.seed = 5}).token;
+    EXPECT_EQ(sample_from(given, {.xtc_probability = 1, .xtc_threshold = 0.6f, .seed = 5}).token, without);
+    same += sample_from(given, {.xtc_probability = 0.5f, .xtc_threshold = 0.01f, .seed = 5}).token == without;
+  }
+  EXPECT_NEAR(same, 210, 40);
+}
+
+TEST(Sampler, AdaptsTheTemperatureToTheEntropy) {
+  // Equal tokens have the largest entropy, so the temperature is the highest: nothing else shows at equal logits.
+  const std::vector<float> flat = {1, 1, 1, -20}, steep = {9, 0, 0, 0};
+  expect_distribution({0, 0}, {.temperature = 1, .dynatemp_range = 0.5f}, {0.5, 0.5});
+  expect_distribution(steep, {.temperature = 1, .dynatemp_range = 1}, {1, 0, 0, 0});  // nearly no entropy
+  expect_distribution(steep, {.temperature = 2, .dynatemp_range = 1, .dynatemp_exponent = 0}, softmax(steep, 3));
+  // The entropy of 1, 1 and e^-1 relative to that of three equal tokens.
+  const std::vector<float> some = {0, 0, -1};
+  double entropy = 0;
+  for (const double p : softmax(some, 1)) entropy -= p * std::log(p);
+  const double share = entropy / std::log(3.0);
+  expect_distribution(some, {.temperature = 1.5f, .dynatemp_range = 1.25f, .dynatemp_exponent = 2},
+                      softmax(some, 0.25 + 2.5 * share * share));
+  expect_distribution(flat, {.temperature = 2, .top_k = 3, .dynatemp_range = 2}, {1 / 3.0, 1 / 3.0, 1 / 3.0, 0});
+}
+
 TEST(Sampler, BiasesBansAndForces) {
   const std::vector<float> logits = normal_logits(50);
   const TokenId best = argmax(logits);

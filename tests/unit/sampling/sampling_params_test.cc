@@ -17,6 +17,11 @@ TEST(SamplingParams, AreValidByDefault) { validate(SamplingParams{}, kVocab); }
 
 TEST(SamplingParams, AcceptTheirExtremes) {
   validate({.temperature = 0, .top_k = -1, .top_p = 0, .min_p = 1, .typical_p = 0}, kVocab);
+  validate({.top_n_sigma = -1, .xtc_probability = 1, .xtc_threshold = 0, .dynatemp_range = 100, .dynatemp_exponent = 0},
+           kVocab);
+  validate({.mirostat = 2, .mirostat_tau = 0, .mirostat_eta = 1}, kVocab);
+  validate({.dry_multiplier = 100, .dry_base = 1, .dry_allowed_length = 1, .dry_penalty_last_n = 0}, kVocab);
+  validate({.dry_sequence_breakers = {std::string(256, 'x')}}, kVocab);
   validate({.repetition_penalty = 100, .frequency_penalty = -2, .presence_penalty = 2, .repeat_last_n = 0}, kVocab);
   validate({.logit_bias = {{0, -100}, {99, 100}, {1, -std::numeric_limits<float>::infinity()}}}, kVocab);
   validate({.max_tokens = 5, .min_tokens = 5, .stop = {"x"}, .stop_token_ids = {99}, .logprobs = 0, .n = 128}, kVocab);
@@ -39,6 +44,25 @@ TEST(SamplingParams, NameTheInvalidFieldAndItsValue) {
       {"min_p", "-1", [](auto& p) { p.min_p = -1; }},
       {"min_p", "nan", [=](auto& p) { p.min_p = nan; }},
       {"typical_p", "2", [](auto& p) { p.typical_p = 2; }},
+      {"top_n_sigma", "-1.5", [](auto& p) { p.top_n_sigma = -1.5f; }},
+      {"top_n_sigma", "nan", [=](auto& p) { p.top_n_sigma = nan; }},
+      {"xtc_probability", "1.5", [](auto& p) { p.xtc_probability = 1.5f; }},
+      {"xtc_threshold", "-1", [](auto& p) { p.xtc_threshold = -1; }},
+      {"dynatemp_range", "101", [](auto& p) { p.dynatemp_range = 101; }},
+      {"dynatemp_exponent", "nan", [=](auto& p) { p.dynatemp_exponent = nan; }},
+      {"mirostat", "3", [](auto& p) { p.mirostat = 3; }},
+      {"mirostat_tau", "inf", [=](auto& p) { p.mirostat_tau = infinity; }},
+      {"mirostat_eta", "2", [](auto& p) { p.mirostat_eta = 2; }},
+      {"dry_multiplier", "-1", [](auto& p) { p.dry_multiplier = -1; }},
+      {"dry_base", "0.5", [](auto& p) { p.dry_base = 0.5f; }},
+      {"dry_allowed_length", "0", [](auto& p) { p.dry_allowed_length = 0; }},
+      {"dry_penalty_last_n", "-2", [](auto& p) { p.dry_penalty_last_n = -2; }},
+      {"dry_sequence_breakers", "65", [](auto& p) { p.dry_sequence_breakers.assign(65, "a"); }},
+      {"dry_sequence_breakers[0]", "257", [](auto& p) { p.dry_sequence_breakers = {std::string(257, 'a')}; }},
+      {"dry_sequence_breakers[1]", "empty",
+       [](auto& p) {
+         p.dry_sequence_breakers = {"a", ""};
+       }},
       {"repetition_penalty", "0", [](auto& p) { p.repetition_penalty = 0; }},
       {"repetition_penalty", "nan", [=](auto& p) { p.repetition_penalty = nan; }},
       {"frequency_penalty", "-2.5", [](auto& p) { p.frequency_penalty = -2.5f; }},
