@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "grammar/closed_schema.h"
 #include "grammar/compile.h"
 #include "json/parse.h"
 
@@ -19,8 +20,9 @@ bool spells_a_schema(const std::string& argument) {
 
 Constraint compile_schema(const std::string& argument) {
   const bool is_text = spells_a_schema(argument);
-  return grammar::compile_json_schema(parse_json(is_text ? argument : read_text_file(argument, kMaxBytes),
-                                                 is_text ? "--json-schema" : argument, {.depth = 200}));
+  Json schema = parse_json(is_text ? argument : read_text_file(argument, kMaxBytes),
+                           is_text ? "--json-schema" : argument, {.depth = 200});
+  return grammar::compile_json_schema(grammar::closed_schema(std::move(schema)));
 }
 
 std::vector<std::string> split_choices(const std::vector<std::string>& arguments) {

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import sys
+from typing import Literal
 
 import pytest
 from test_clients import OFFLINE, needs, run
@@ -27,7 +28,7 @@ def person():
     return Person
 
 
-def weather(city: str, days: int) -> str:
+def weather(city: Literal["Oslo", "Rome"], days: Literal[1, 2, 3]) -> str:
     """The weather of a city in the next days"""
     return f"{days} days of rain in {city}"
 
@@ -44,7 +45,7 @@ def chat(server):
 def test_langchain_binds_tools(chat, choice):
     bound = chat.bind_tools([weather], tool_choice=choice, parallel_tool_calls=False)
     [call] = bound.invoke(ASK).tool_calls
-    assert call["name"] == "weather" and isinstance(call["args"]["city"], str) and isinstance(call["args"]["days"], int)
+    assert call["name"] == "weather" and call["args"]["city"] in ("Oslo", "Rome") and call["args"]["days"] in (1, 2, 3)
     streamed = None
     for chunk in bound.stream(ASK):
         streamed = chunk if streamed is None else streamed + chunk
@@ -75,7 +76,7 @@ def test_litellm_sends_tools_and_formats(server, person):
 
     ask = {"model": "openai/smollm2", "api_base": server.url, "api_key": "none", "messages": [{"role": "user", "content": ASK}], "max_tokens": 200, "temperature": 0}
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {
-        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}}}]
+        "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"], "additionalProperties": False}}}]
     choice = litellm.completion(**ask, tools=tools, tool_choice="required", parallel_tool_calls=False).choices[0]
     [call] = choice.message.tool_calls
     assert choice.finish_reason == "tool_calls" and json.loads(call.function.arguments).keys() == {"city"}

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "grammar/closed_schema.h"
 #include "text/token_frames.h"
 
 namespace quire {
@@ -70,7 +71,8 @@ std::optional<ConstraintSource> ChatFormat::constraint(const ApiRequest& request
   using Calls = AnswerRules::Calls;
   const ToolChoice& choice = request.tool_choice;
   const bool forced = choice.kind == ToolChoice::kRequired || choice.kind == ToolChoice::kNamed;
-  AnswerRules rules{.several_calls = request.parallel_tool_calls, .text = request.constraint_source};
+  AnswerRules rules{.several_calls = request.parallel_tool_calls && choice.kind != ToolChoice::kNamed,
+                    .text = request.constraint_source};
   bool strict = false;
   for (const Json& tool : request.tools) {
     const Json& function = tool["function"];
@@ -79,7 +81,8 @@ std::optional<ConstraintSource> ChatFormat::constraint(const ApiRequest& request
     const ToolRule& rule = *std::ranges::find(request.tool_rules, name, &ToolRule::name);
     strict |= rule.strict == true;
     const bool follows_schema = rule.strict.value_or(forced);
-    rules.tools.push_back({name, follows_schema ? function.value("parameters", Json()) : Json(), rule.schema_field});
+    Json schema = follows_schema ? grammar::closed_schema(function.value("parameters", Json())) : Json();
+    rules.tools.push_back({name, std::move(schema), rule.schema_field});
   }
   if (!rules.text && !forced && !strict) return std::nullopt;
   if (forced && !format_.tools) {

@@ -80,8 +80,8 @@ struct ApiRequest : Request {
   bool functions = false;            // chat: the deprecated functions, and function_call in the answer
   bool include_reasoning = true;     // false: reasoning is left out
   std::optional<int> max_reasoning_tokens;
-  bool think = false;               // Ollama's: thoughts are asked for, which the model must be able to have
-  bool only_loads = false;          // Ollama's: has neither messages nor a prompt, and wants the model loaded
+  bool think = false;       // Ollama's: thoughts are asked for, which the model must be able to have
+  bool only_loads = false;  // Ollama's: has neither messages nor a prompt, and wants the model loaded
 
   bool stream = false;
   bool include_usage = false;                 // stream_options: a last chunk with the usage

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "grammar/closed_schema.h"
 #include "server/api/answer.h"
 #include "server/api/error.h"
 
@@ -27,7 +28,8 @@ void constrain_to_schema(ApiDraft& draft, const JsonField& schema) {
   if (!json.is_object() && !json.is_boolean() && !json.is_string()) {
     throw schema.error("expected a JSON Schema, found {}", describe(json));
   }
-  constrain(draft, schema, {.kind = Kind::kJsonSchema, .text = dump(json.is_string() ? schema.parsed() : json)});
+  const Json parsed = json.is_string() ? schema.parsed() : json;
+  constrain(draft, schema, {.kind = Kind::kJsonSchema, .text = dump(grammar::closed_schema(parsed))});
 }
 
 void constrain_to_text(ApiDraft& draft, const JsonField& field, Kind kind) {

@@ -68,7 +68,7 @@ TEST(OllamaRequests, RefuseOptionsThatTheyCannotHonour) {
                                      {R"("temperature": "hot")", "options.temperature"},
                                      {R"("num_predict": -3)", "options.num_predict"},
                                      {R"("num_ctx": 2049)", "options.num_ctx"},
-                                     {R"("mirostat": 1)", "options.mirostat"},
+                                     {R"("mirostat": 3)", "options.mirostat"},
                                      {R"("stop": [5])", "options.stop[0]"},
                                      {R"("max_tokens": 5)", "options.max_tokens"},
                                      {R"("stream": true)", "options.stream"}}) {

@@ -101,9 +101,7 @@ class ScriptedCompleter final : public Completer {
     return runs;
   }
   // The scripted answer does not follow it.
-  Constraint compile(const ConstraintSource& source) const override {
-    return grammar::compile(source);
-  }
+  Constraint compile(const ConstraintSource& source) const override { return grammar::compile(source); }
   TokenIds encode(std::string_view text, EncodeOptions) const override {
     if (on_encode) on_encode(text);
     TokenIds ids;

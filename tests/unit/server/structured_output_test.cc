@@ -48,6 +48,11 @@ TEST(StructuredOutput, IsReadInTheFormsOfAllClients) {
     EXPECT_EQ(source(Api::kChat, '"' + name + R"(": "root ::= \"a\"")"), grammar);
 }
 
+TEST(StructuredOutput, HasNoPropertiesThatNobodyAskedFor) {
+  EXPECT_EQ(source(Api::kChat, R"("json_schema": {"properties": {"a": {}}})").text,
+            R"({"properties":{"a":{}},"additionalProperties":false})");
+}
+
 TEST(StructuredOutput, IsAbsentByDefault) {
   for (const std::string fields : {R"("response_format": {"type": "text"})", R"("structured_outputs": {})",
                                    R"("grammar": "")", R"("json_schema": {})", R"("response_format": null)"}) {
