@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "server/api/error.h"
 
@@ -45,9 +46,10 @@ void check_function(const JsonField& function, const char* parameters) {
 }
 
 void note_rule(ApiDraft& draft, const JsonField& function, const char* parameters) {
-  ToolRule& rule = draft.tool_rules.emplace_back(function.at("name").string());
+  ToolRule rule{.name = function.at("name").string()};
   if (const auto strict = function.find("strict"); strict && !strict->json().is_null()) rule.strict = strict->boolean();
   rule.schema_field = function.path() + "." + parameters;
+  draft.tool_rules.push_back(std::move(rule));
 }
 
 void require_function_type(const JsonField& tool, std::string_view allowed) {
