@@ -216,7 +216,7 @@ class Soak:
             (b'{"prompt": 7e999}', True),
             (json.dumps({"prompt": [1, -5], "max_tokens": 3}).encode(), True),
             (json.dumps({"prompt": [10**9], "max_tokens": 3}).encode(), True),
-            (json.dumps({"prompt": "x", "max_tokens": -1}).encode(), True),
+            (json.dumps({"prompt": "x", "max_tokens": -2}).encode(), True),
             (json.dumps({"prompt": "x", "temperature": "hot"}).encode(), True),
             (json.dumps({"prompt": [FIRST_ID] * (MAX_MODEL_LEN + 1)}).encode(), True),
         ])
