@@ -304,6 +304,45 @@ TEST(ReasoningBudgets, AreHandedToTheEngine) {
   EXPECT_FALSE(server.running.model.last_request().thought_budget);
 }
 
+// Five turns with two tools, as an agent drives them: calls are carried out, and results go back into the chat.
+TEST(ToolAnswers, LeadAnAgentThroughFiveTurns) {
+  const auto call = [](const char* name, const char* arguments) {
+    return fmt::format("<tool_call>\n{{\"name\": \"{}\", \"arguments\": {}}}\n</tool_call>", name, arguments);
+  };
+  const std::vector<std::string> script = {
+      "<think>I need the weather.</think>\n\n" + call("weather", R"({"city": "Oslo"})"),
+      "Now Rome. " + call("weather", R"({"city": "Rome"})"),
+      call("note", R"({"text": "Oslo \"4\""})") + "\n" + call("note", R"({"text": "Rome 20"})"),
+      "<think>One more.</think>" + call("weather", R"({"city": "Bergen"})"), "It is warmest in Rome."};
+  ToolServer server;
+  Json messages = Json::parse(R"([{"role": "user", "content": "Where is it warmest?"}])");
+  std::vector<std::string> done;
+  size_t turn = 0;
+  for (; turn < script.size(); ++turn) {
+    server.running.model.answer = script[turn];
+    const Json body = {
+        {"messages", messages},
+        {"tools", Json::array({Json::parse(kTool), Json::parse(R"({"type": "function", "function": {"name": "note",
+                           "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}}})")})}};
+    const Json choice = server.client.post(kChatPath, body.dump()).json()["choices"][0];
+    messages.push_back(choice["message"]);
+    if (choice["finish_reason"] == "stop") break;
+    ASSERT_EQ(choice["finish_reason"], "tool_calls");
+    for (const Json& made : choice["message"]["tool_calls"]) {
+      const Json arguments = Json::parse(made["function"]["arguments"].get<std::string>());
+      done.push_back(made["function"]["name"].get<std::string>() + " " + arguments.begin().value().get<std::string>());
+      messages.push_back({{"role", "tool"}, {"tool_call_id", made["id"]}, {"content", "done: " + done.back()}});
+    }
+  }
+  EXPECT_EQ(turn, 4u);
+  EXPECT_EQ(done, (std::vector<std::string>{"weather Oslo", "weather Rome", "note Oslo \"4\"", "note Rome 20",
+                                            "weather Bergen"}));
+  EXPECT_EQ(messages.back()["content"], "It is warmest in Rome.");
+  const Request last = server.running.model.last_request();
+  const std::string prompt(last.prompt.begin(), last.prompt.end());  // its tokens are bytes
+  for (const std::string& result : done) EXPECT_NE(prompt.find("done: " + result), std::string::npos) << result;
+}
+
 TEST(ToolAnswers, WithoutToolsKeepCallsAsText) {
   ToolServer server;
   const Json choice = server.client.post(kChatPath, chat_body()).json()["choices"][0];
