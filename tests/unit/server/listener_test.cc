@@ -32,6 +32,7 @@ TEST(Listener, ServesAUnixSocketAndRemovesIt) {
   const std::string path = folder.path("socket");
   {
     RunningServer running(on_socket(path));
+    running.model.token_time = std::chrono::milliseconds(1);
     EXPECT_EQ(running.port(), 0);
     EXPECT_EQ(running.server->url(), "unix:" + path);
     HttpClient client(path);
@@ -44,7 +45,6 @@ TEST(Listener, ServesAUnixSocketAndRemovesIt) {
     EXPECT_EQ(status.st_mode & 0777, 0660u);
     EXPECT_NE(error_of(on_socket(path)).find("is listening"), std::string::npos);
     running.model.endless = true;
-    running.model.token_time = std::chrono::milliseconds(1);
     client.send(HttpClient::request("POST", kChatPath, chat_body(R"("max_tokens": 1000000)")));
     ASSERT_TRUE(eventually([&] { return running.model.running() == 1; }));
     client.close();

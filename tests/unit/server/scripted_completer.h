@@ -25,11 +25,11 @@ namespace quire {
 
 class ScriptedCompleter final : public Completer {
  public:
-  std::string answer = "Hello";             // its characters are the tokens, then the answer ends with kStop
-  bool endless = false;                     // repeats the answer until max_tokens or cancel
-  std::chrono::microseconds token_time{0};  // between tokens of a choice
-  int cached_tokens = 0;                    // of every prompt
-  int fail_at_token = -1;                   // instead of this token the answer ends with `failure`
+  std::string answer = "Hello";  // its characters are the tokens, then the answer ends with kStop
+  bool endless = false;          // repeats the answer until max_tokens or cancel
+  std::atomic<std::chrono::microseconds> token_time{std::chrono::microseconds{0}};  // between tokens of a choice
+  int cached_tokens = 0;                                                            // of every prompt
+  int fail_at_token = -1;  // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::string chat_template;  // its source, from which the parsers are chosen; set it before the server starts
   bool infills = false;       // whether it can fill in the middle
@@ -183,7 +183,7 @@ class ScriptedCompleter final : public Completer {
         }
       }
       std::erase_if(work, [](const Work& w) { return std::ranges::all_of(w.ended, [](bool e) { return e; }); });
-      if (token_time.count() > 0) std::this_thread::sleep_for(token_time);
+      if (const auto time = token_time.load(); time.count() > 0) std::this_thread::sleep_for(time);
     }
     for (Work& w : work) {
       for (size_t choice = 0; choice < w.done.size(); ++choice) {
