@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What structured output costs: decode held to JSON schemas beside free decode, and other answers' steps while schemas are compiled.
+"""Measures what structured output costs: decoding with JSON schemas compared with free decoding, and how much compiling schemas slows other answers.
 
     ./dev bench structured ../shared/data/json-schema/maskbench.jsonl.gz [--every N] [--batch 1 16]
 
-A line of the file has a "schema". For each schema, a batch of answers is generated with it and without, in turns; the table has the median ratio of
-their rates, from the first token to the last. Then one answer streams while every schema is compiled, and the times between its tokens are compared.
+Each line of the file is an object with a "schema". For each one, a batch of answers is generated with the schema and without it; the ratio compares
+their rates from the first token to the last. Then one answer streams, alone and while schemas are compiled, and the times between its tokens are
+compared.
 """
 
 import argparse

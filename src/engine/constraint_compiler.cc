@@ -21,10 +21,10 @@ size_t text_bytes(const ConstraintSource& source) {
   return bytes;
 }
 
-// On a thread of its own that gives way to those that compute: where they use all cores, other answers go on at nearly
-// their speed. (A thread that has given way cannot take it back.)
+// On a low-priority thread of its own, so that answers that are being generated on all cores hardly slow down. (The caller
+// cannot lower its own priority for a while: raising it again needs a privilege.)
 Constraint compile_aside(const ConstraintSource& source) {
-  constexpr int kNice = 15;  // without the right to be nice it is as fast as all others
+  constexpr int kNice = 15;  // if this fails, compiling runs at normal priority
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
   return grammar::compile(source);
 }

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// Leaves only the token that ends a thought, if one must. `mask`: what is allowed otherwise.
+// If a thought must end here, narrows `mask` to the token that ends it. Returns whether it did.
 bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
   const std::optional<TokenId> token = thoughts.forced();
   if (!token) return false;

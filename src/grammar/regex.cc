@@ -278,9 +278,7 @@ RegexId RegexStore::derivative(RegexId regex, uint8_t byte_class) {
   return is_empty(made) ? kNothing : made;
 }
 
-// Without a search for empty ones, which is_empty() remembers: search_is_empty() itself calls this for expressions that
-// it has not decided about.
-
+// Does not check whether the result is empty: search_is_empty() calls this for expressions that it has not decided about.
 RegexId RegexStore::cached_derivative(RegexId regex, uint8_t byte_class) {
   if (row_of_[regex] == kUnknown) {
     row_of_[regex] = static_cast<uint32_t>(rows_.size());

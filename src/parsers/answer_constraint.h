@@ -1,5 +1,5 @@
-// Constraints on whole answers: thoughts first, then calls in the family's syntax or text, so that the parsers read from
-// the answer what was asked for.
+// Constraints on whole answers: thoughts first, then text or calls in the family's syntax. The family's parser can read
+// every answer that they allow.
 #pragma once
 
 #include <cstdint>

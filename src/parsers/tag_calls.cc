@@ -209,8 +209,7 @@ class TagCalls final : public CallStage {
     return size;
   }
 
-  // How much of the run to take at once. Marks within a string of a JSON value are part of it, so it ends where a string
-  // begins or ends.
+  // Bytes of the run up to where a string of a JSON value begins or ends: marks inside such a string are part of it.
   size_t until_string_changes(std::string_view run) {
     const size_t first = value_.find_first_not_of(kSpace);
     const char begin = first == std::string::npos ? run.front() : value_[first];

@@ -34,7 +34,7 @@ class DryRun {
   bool is_ended_by(TokenId token) const;
 
  private:
-  // Whether breaker `index` ends in `bytes`. `matched`: how much of it the text ends with, before `bytes` and then after.
+  // Whether breaker `index` ends within `bytes`. Updates `matched`, the length of its longest prefix that ends the text.
   bool ends_in(std::string_view bytes, size_t index, size_t& matched) const;
 
   const DryBreakers* breakers_;

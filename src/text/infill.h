@@ -17,7 +17,7 @@ struct InfillFile {
   std::string name, text;
 };
 
-// All of it is text: a special token that it spells is not that token.
+// Plain text: special tokens that are spelled out stay text.
 struct InfillInput {
   std::string prefix, suffix;          // before and after the gap
   std::vector<InfillFile> files = {};  // other files, which come before all that

@@ -111,7 +111,7 @@ def test_forced_calls_in_the_syntax_of_other_families(start_server, parser):
 
 
 def test_an_agent_of_five_turns_with_two_tools(client):
-    """The model is told which tool to call; what it says in calls and results goes into the history, as agents do it."""
+    """Each turn names the tool to call; calls and results go back into the history, as in a real agent."""
     tools = [{"type": "function", "function": FORECAST}, {"type": "function", "function": {"name": "note", "parameters": {
         "type": "object", "properties": {"text": {"type": "string", "maxLength": 40}}, "required": ["text"], "additionalProperties": False}}}]
     messages, called = [*ASK], []

@@ -49,7 +49,7 @@ struct ToolChoice {
   std::string name = {};  // of kNamed
 };
 
-// What a tool's definition says besides what the template is told.
+// The parts of a tool's definition that the chat template has no use for.
 struct ToolRule {
   std::string name;
   std::optional<bool> strict = {};  // arguments match the schema
