@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "parsers/call_arguments.h"
+#include "parsers/constraint_parts.h"
 
 namespace quire {
 namespace {
