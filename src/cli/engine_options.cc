@@ -12,7 +12,7 @@
 #include "base/mapped_file.h"
 #include "base/team.h"
 #include "json/parse.h"
-#include "kernels/probe.h"
+#include "ops/probe.h"
 #include "model/model_text.h"
 
 namespace quire {

@@ -20,7 +20,7 @@
 #include "cli/engine_options.h"
 #include "cli/sampling_flags.h"
 #include "cli/sd_notify.h"
-#include "kernels/probe.h"
+#include "ops/probe.h"
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/registry.h"

@@ -168,7 +168,7 @@ std::span<float> EngineLoop::run_model() {
     chunk.first = s.computed;  // less than planned if admitting another sequence evicted pages that were found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows);
-    spans_.push_back({static_cast<int>(rows_.size()), chunk.rows, chunk.first, s.page_ids});
+    spans_.push_back({static_cast<int>(rows_.size()), chunk.rows, chunk.first, {&s.page_ids, 1}});
     const bool all = s.wants_all_logits();
     for (int i = 0; i < chunk.rows; ++i) {
       const int position = chunk.first + i;

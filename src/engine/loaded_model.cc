@@ -66,9 +66,9 @@ size_t memory_budget(const EngineOptions& options) {
 }
 
 // Sizes the KV cache within the `memory` left for it, and the context length to fit the cache.
-void size_cache(const EngineOptions& options, const KvShape& shape, int model_positions, size_t memory,
+void size_cache(const EngineOptions& options, const CacheLayout& layout, int model_positions, size_t memory,
                 ModelInfo& info) {
-  const size_t page_bytes = shape.page_bytes();
+  const size_t page_bytes = layout.unit_bytes();
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
   const auto pages_of = [](int tokens) { return static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens); };
   if (options.kv_cache_bytes > memory)
@@ -191,17 +191,17 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
                           static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
-  const KvShape shape{kv_type, config.layers, config.kv_heads, config.head_dim};
-  info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), shape.page_bytes());
+  const CacheLayout layout = cache_layout(config, kv_type);
+  info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout.unit_bytes());
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
-  if (taken + shape.page_bytes() > budget) {
+  if (taken + layout.unit_bytes() > budget) {
     throw no_resource("{} MiB of memory are available, but at least {} MiB are needed{}", budget / kMiB,
-                      (taken + shape.page_bytes()) / kMiB + 1,
+                      (taken + layout.unit_bytes()) / kMiB + 1,
                       options.memory_bytes > 0 ? ": raise --memory" : ": free some, or lower --max-num-seqs");
   }
-  size_cache(options, shape, config.max_positions, budget - std::min(budget, taken), info);
-  kv = std::make_unique<KvMemory>(shape, info.kv_pages);
+  size_cache(options, layout, config.max_positions, budget - std::min(budget, taken), info);
+  kv = std::make_unique<CacheMemory>(layout, info.kv_pages);
   limits.max_positions = info.max_model_len;
   decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, limits);
 }

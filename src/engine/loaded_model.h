@@ -6,11 +6,11 @@
 #include <string>
 
 #include "base/team.h"
-#include "kernels/kv_memory.h"
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/model_text.h"
 #include "model/weights.h"
+#include "ops/cache_memory.h"
 #include "quire/engine.h"
 
 namespace quire {
@@ -29,7 +29,7 @@ struct LoadedModel {
   Weights weights;
   ModelInfo info;
   std::string cache_identity;  // everything a KV page's bytes depend on besides its tokens; empty without cache_dir
-  std::unique_ptr<KvMemory> kv;
+  std::unique_ptr<CacheMemory> kv;
   std::unique_ptr<Decoder> decoder;
 };
 

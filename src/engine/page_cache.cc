@@ -42,15 +42,14 @@ PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity
 size_t PageCache::store_bytes(const PageCacheOptions& options, size_t page_bytes) {
   const auto store = store_options(options, page_bytes);
   if (!store) return 0;
-  return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(page_bytes) + page_bytes;  // the last is outgoing_
+  return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(page_bytes);
 }
 
-PageCache::PageCache(KvMemory& kv, const PageCacheOptions& options)
-    : kv_(kv), options_(options), pool_(static_cast<uint32_t>(kv.pages()), kPageTokens), tree_(pool_) {
-  auto store = store_options(options, kv.shape().page_bytes());
+PageCache::PageCache(CacheMemory& kv, const PageCacheOptions& options)
+    : kv_(kv), options_(options), pool_(static_cast<uint32_t>(kv.units()), kPageTokens), tree_(pool_) {
+  auto store = store_options(options, kv.layout().unit_bytes());
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
-  outgoing_ = LargeBuffer(kv.shape().page_bytes());
 }
 
 std::span<const TokenId> PageCache::page_tokens(const Sequence& s, int page) const {
@@ -98,7 +97,7 @@ void PageCache::look_up_cached(Sequence& s, int limit) {
 void PageCache::plan_loads(Sequence& s, const StepCosts& costs, bool disk_hangs) const {
   CachedPages& c = s.cached;
   const int pages = c.stored_end - c.found, on_host = pages - c.stored_on_disk;
-  const double host_page_seconds = static_cast<double>(kv_.shape().page_bytes()) / kHostBytesPerSecond;
+  const double host_page_seconds = static_cast<double>(kv_.layout().unit_bytes()) / kHostBytesPerSecond;
   const double seconds = c.stored_on_disk * store_->disk_read_seconds_per_page() + on_host * host_page_seconds;
   StepWork work;
   work.add(pages * kPageTokens, c.found * kPageTokens);
@@ -194,7 +193,7 @@ void PageCache::adopt(Sequence& s) {
 }
 
 // Copies immediately, because `from` may be evicted next.
-void PageCache::copy(PageCopy copy) { kv_.copy_page(kernel_page(copy.from), kernel_page(copy.to)); }
+void PageCache::copy(PageCopy copy) { kv_.copy_unit(kernel_page(copy.from), kernel_page(copy.to)); }
 
 void PageCache::reserve(int pages) {
   while (static_cast<int>(pool_.free_pages()) < pages) {
@@ -206,9 +205,7 @@ void PageCache::reserve(int pages) {
 
 void PageCache::keep(PageKey key, PageId page) {
   if (!store_ || store_->find(key) != PageStore::Tier::kNone) return;
-  const std::span<std::byte> bytes(outgoing_.data(), kv_.shape().page_bytes());
-  kv_.read_page(kernel_page(page), bytes);
-  store_->put(key, bytes);
+  store_->put(key, kv_.unit(kernel_page(page)));
 }
 
 void PageCache::grow(Sequence& s, int rows) {

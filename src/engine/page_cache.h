@@ -7,10 +7,10 @@
 #include "base/memory.h"
 #include "engine/sequence.h"
 #include "engine/step_costs.h"
-#include "kernels/kv_memory.h"
 #include "kv/page_pool.h"
 #include "kv/page_store.h"
 #include "kv/prefix_tree.h"
+#include "ops/cache_memory.h"
 
 namespace quire {
 
@@ -29,7 +29,7 @@ PageCacheOptions page_cache_options(const EngineOptions& options, std::string id
 class PageCache {
  public:
   // Throws Error if the folder cannot be used or memory is short.
-  PageCache(KvMemory& kv, const PageCacheOptions& options);
+  PageCache(CacheMemory& kv, const PageCacheOptions& options);
 
   // Memory that the page store will allocate, outside the KV cache.
   static size_t store_bytes(const PageCacheOptions& options, size_t page_bytes);
@@ -80,12 +80,11 @@ class PageCache {
   void copy(PageCopy copy);
   void keep(PageKey key, PageId page);
 
-  KvMemory& kv_;
+  CacheMemory& kv_;
   PageCacheOptions options_;
   PagePool pool_;
   PrefixTree tree_;
   std::unique_ptr<PageStore> store_;
-  LargeBuffer outgoing_;  // one page on its way to the store
   uint64_t evicted_ = 0;
 };
 

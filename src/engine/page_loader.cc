@@ -15,15 +15,15 @@ constexpr std::chrono::milliseconds kLongestWait{5};  // then the engine looks f
 
 size_t PageLoader::memory_bytes(size_t page_bytes) { return kSlots * page_bytes; }
 
-PageLoader::PageLoader(PageCache& cache, KvMemory& kv) : cache_(cache), kv_(kv) {
+PageLoader::PageLoader(PageCache& cache, CacheMemory& kv) : cache_(cache), kv_(kv) {
   if (!cache.store()) return;
   slots_.resize(kSlots);
-  buffers_ = std::make_shared<LargeBuffer>(memory_bytes(kv.shape().page_bytes()));
+  buffers_ = std::make_shared<LargeBuffer>(memory_bytes(kv.layout().unit_bytes()));
   cache.store()->keep_alive(buffers_);
 }
 
 std::span<std::byte> PageLoader::buffer(size_t slot) const {
-  const size_t bytes = kv_.shape().page_bytes();
+  const size_t bytes = kv_.layout().unit_bytes();
   return {buffers_->data() + slot * bytes, bytes};
 }
 
@@ -55,7 +55,7 @@ void PageLoader::request_pages(Sequence& s) {
         load.end = load.next;
         return;
       case PageStore::Load::kDone:
-        kv_.write_page(s.page_ids[static_cast<size_t>(load.next)], buffer(slot));
+        std::ranges::copy(buffer(slot), kv_.unit(s.page_ids[static_cast<size_t>(load.next)]).begin());
         ++copied_;
         break;
       case PageStore::Load::kPending:
@@ -104,7 +104,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
     PageLoad& load = s->cached.load;
     --load.pending;
     if (done.ok) {
-      kv_.write_page(s->page_ids[static_cast<size_t>(slot.page)], buffer(done.ticket));
+      std::ranges::copy(buffer(done.ticket), kv_.unit(s->page_ids[static_cast<size_t>(slot.page)]).begin());
     } else {
       load.end = std::min(load.end, slot.page);
     }

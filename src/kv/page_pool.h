@@ -1,4 +1,4 @@
-// Which pages of the KV cache are in use. Pages are numbers here; their memory is KvMemory's.
+// Which pages of the KV cache are in use. Pages are numbers here; their memory is CacheMemory's.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace quire {
 
 enum class PageId : uint32_t {};  // index into the pool
 constexpr uint32_t index(PageId page) { return static_cast<uint32_t>(page); }
-// A page as kernels and KvMemory take it.
+// A page as kernels and CacheMemory take it.
 constexpr int32_t kernel_page(PageId page) { return static_cast<int32_t>(page); }
 
 // A fixed number of pages with reference counts. Allocates in the constructor only; every call is O(1). Not

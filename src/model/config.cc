@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "base/error.h"
 #include "model/sin_cos.h"
@@ -68,6 +69,18 @@ void RopeTable::at(int position, float* cos_sin) const {
     cos_sin[2 * i] = static_cast<float>(cos) * amplitude;
     cos_sin[2 * i + 1] = static_cast<float>(sin) * amplitude;
   }
+}
+
+CacheLayout cache_layout(const ModelConfig& c, KvType type) {
+  std::vector<LayerCache> layers;
+  for (const int window : c.windows) {
+    layers.push_back({.kind = LayerCache::Kind::kKeysValues,
+                      .kv_heads = c.kv_heads,
+                      .key_dim = c.head_dim,
+                      .value_dim = c.head_dim,
+                      .window = window});
+  }
+  return {type, std::move(layers)};
 }
 
 void validate(const ModelConfig& c, const std::string& file) {

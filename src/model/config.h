@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "ops/cache_layout.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -40,6 +40,9 @@ struct ModelConfig {
   TokenId bos = kNoToken;
   TokenIds eos;  // tokens that end an answer, by the model's configuration files
 };
+
+// What the layers keep of past tokens.
+CacheLayout cache_layout(const ModelConfig& config, KvType type);
 
 // Checks the ranges and relations that all other code relies on; throws Error naming `file`.
 void validate(const ModelConfig& config, const std::string& file);

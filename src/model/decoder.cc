@@ -67,7 +67,7 @@ struct Buffers {
 struct Decoder::State : Buffers {
   const ModelConfig& config;
   const Weights& weights;
-  KvMemory& kv;
+  CacheMemory& kv;
   Compute compute;
   DecoderLimits limits;
   RopeTable rope;
@@ -76,7 +76,7 @@ struct Decoder::State : Buffers {
   StepProfile* profile = nullptr;
   LargeBuffer memory;
 
-  State(const ModelConfig& c, const Weights& w, KvMemory& k, const Compute& comp, DecoderLimits l)
+  State(const ModelConfig& c, const Weights& w, CacheMemory& k, const Compute& comp, DecoderLimits l)
       : Buffers(c, l, nullptr),
         config(c),
         weights(w),
@@ -169,7 +169,7 @@ struct Decoder::State : Buffers {
                                     .rope_dim = config.rope.dim,
                                     .kind = config.rope.kind,
                                     .kv = &layer,
-                                    .page = span.pages[static_cast<size_t>(position / kPageTokens)],
+                                    .page = span.tables[0][static_cast<size_t>(position / kPageTokens)],
                                     .slot = position % kPageTokens});
       }
     };
@@ -234,7 +234,7 @@ struct Decoder::State : Buffers {
   }
 };
 
-Decoder::Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute,
+Decoder::Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& kv, const Compute& compute,
                  DecoderLimits limits)
     : state_(std::make_unique<State>(config, weights, kv, compute, limits)) {}
 Decoder::~Decoder() = default;
@@ -245,7 +245,7 @@ std::span<float> Decoder::forward(const Batch& batch) {
   if (s.profile) s.profile->start();
   s.spans.clear();
   for (const Span& span : batch.spans) {
-    s.spans.push_back({.pages = span.pages.data(), .row = span.row, .rows = span.rows, .position = span.position});
+    s.spans.push_back({.pages = span.tables[0].data(), .row = span.row, .rows = span.rows, .position = span.position});
   }
   s.embed(batch);
   for (int layer = 0; layer < s.config.layers; ++layer) {

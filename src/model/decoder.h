@@ -4,33 +4,15 @@
 #include <memory>
 #include <span>
 
-#include "kernels/kv_memory.h"
-#include "kernels/ops.h"
+#include "model/batch.h"
 #include "model/config.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
+#include "ops/cache_memory.h"
+#include "ops/ops.h"
 #include "quire/types.h"
 
 namespace quire {
-
-// One token of one sequence.
-struct Row {
-  TokenId token;
-  int position;
-  bool wants_logits;
-};
-
-// The rows of one sequence in a step: consecutive in the batch and in position.
-struct Span {
-  int row, rows;
-  int position;                    // of the first row
-  std::span<const int32_t> pages;  // the sequence's page table; covers its rows
-};
-
-struct Batch {
-  std::span<const Row> rows;
-  std::span<const Span> spans;  // cover all rows, in their order
-};
 
 struct DecoderLimits {
   int max_rows;       // of a batch
@@ -43,7 +25,7 @@ struct DecoderLimits {
 class Decoder {
  public:
   // All arguments must outlive the decoder.
-  Decoder(const ModelConfig& config, const Weights& weights, KvMemory& kv, const Compute& compute,
+  Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& kv, const Compute& compute,
           DecoderLimits limits);
   ~Decoder();
 

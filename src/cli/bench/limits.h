@@ -9,7 +9,7 @@
 
 #include "engine/dtype_names.h"
 #include "kernels/kernels.h"
-#include "kernels/probe.h"
+#include "ops/probe.h"
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/step_profile.h"
@@ -64,7 +64,7 @@ constexpr Activations attention_unit(KvType type) {
 std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& weights, Activations mode, KvType kv,
                                      const Batch& batch);
 
-// Runs the probes of kernels/probe.h next to each measurement. Compute's team must outlive it.
+// Runs the probes of ops/probe.h next to each measurement. Compute's team must outlive it.
 class MachineProbe {
  public:
   // `units`: the multiply units to probe.

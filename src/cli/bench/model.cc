@@ -12,7 +12,7 @@ namespace {
 std::vector<Activations> units_of(const LoadedModel& model) {
   const Activations mode = model.decoder->compute().activations;
   std::array<bool, 3> used{};
-  used[static_cast<size_t>(attention_unit(model.kv->shape().type))] = true;
+  used[static_cast<size_t>(attention_unit(model.kv->layout().type()))] = true;
   const auto use = [&](const Linear& m) { used[static_cast<size_t>(activations_for(mode, m.weight.type))] = true; };
   for (const LayerWeights& l : model.weights.layers) {
     for (const Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) use(*m);
@@ -84,7 +84,7 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {
         const Work work =
-            total(step_work(model_.config, model_.weights, compute_.activations, model_.kv->shape().type, batch));
+            total(step_work(model_.config, model_.weights, compute_.activations, model_.kv->layout().type(), batch));
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;
@@ -132,7 +132,7 @@ void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
   profile.seconds += seconds_of([&] { sample_greedily(model_.decoder->forward(batch), profile.operations); });
   model_.decoder->profile(nullptr);
   ++profile.steps;
-  const auto work = step_work(model_.config, model_.weights, compute_.activations, model_.kv->shape().type, batch);
+  const auto work = step_work(model_.config, model_.weights, compute_.activations, model_.kv->layout().type(), batch);
   for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
 }
 
@@ -205,7 +205,7 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
 Batch ModelBench::chunk(int sequence, int from, int count) {
   rows_.clear();
   for (int i = 0; i < count; ++i) rows_.push_back({token(sequence, from + i), from + i, false});
-  spans_.assign(1, {0, count, from, pages_[static_cast<size_t>(sequence)]});
+  spans_.assign(1, Span{0, count, from, {&pages_[static_cast<size_t>(sequence)], 1}});
   return {rows_, spans_};
 }
 
@@ -213,7 +213,7 @@ Batch ModelBench::next_tokens(int sequences, int position) {
   rows_.clear();
   spans_.clear();
   for (int s = 0; s < sequences; ++s) {
-    spans_.push_back({s, 1, position, pages_[static_cast<size_t>(s)]});
+    spans_.push_back({s, 1, position, {&pages_[static_cast<size_t>(s)], 1}});
     rows_.push_back({token(s, position), position, true});
   }
   return {rows_, spans_};

@@ -10,7 +10,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "kernels/kv_memory.h"
+#include "ops/cache_memory.h"
 #include "kernels/packed.h"
 #include "model/checkpoint.h"
 #include "model/families.h"
@@ -277,7 +277,7 @@ uint64_t packed_bytes(const Checkpoint& checkpoint) {
 }
 
 ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
-  const uint64_t token = KvShape{KvType::kBf16, c.layers, c.kv_heads, c.head_dim}.page_bytes() / kPageTokens;
+  const uint64_t token = cache_layout(c, KvType::kBf16).unit_bytes() / kPageTokens;
   const uint64_t weights = packed_bytes(checkpoint), context = token * static_cast<uint64_t>(c.max_positions);
   return {{"weight_bytes", weights},        {"kv_cache_dtype", "bf16"},   {"kv_bytes_per_token", token},
           {"kv_bytes_of_context", context}, {"bytes", weights + context}, {"available_bytes", available_memory()}};

@@ -50,8 +50,7 @@ class TinyModel {
     }
     for (int threads = 1; threads <= 4; ++threads) teams_.push_back(std::make_unique<Team>(threads));
     for (const KvType kv : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
-      const ModelConfig& c = loaded_.config;
-      caches_.emplace(kv, KvMemory({kv, c.layers, c.kv_heads, c.head_dim}, kPages));
+      caches_.emplace(kv, CacheMemory(cache_layout(loaded_.config, kv), kPages));
     }
   }
 
@@ -79,7 +78,7 @@ class TinyModel {
         std::vector<Row> rows;
         for (int i = at; i < std::min(at + kMaxRows, static_cast<int>(ids.size())); ++i)
           rows.push_back({ids[static_cast<size_t>(i)], i, true});
-        const Span span{0, static_cast<int>(rows.size()), at, pages};
+        const Span span{0, static_cast<int>(rows.size()), at, {&pages, 1}};
         const auto part = d.forward({rows, {&span, 1}});
         logits.insert(logits.end(), part.begin(), part.end());
       }
@@ -99,7 +98,7 @@ class TinyModel {
   LoadedModel loaded_;
   std::vector<TokenIds> prompts_;
   std::vector<std::unique_ptr<Team>> teams_;
-  std::map<KvType, KvMemory> caches_;
+  std::map<KvType, CacheMemory> caches_;
   std::map<std::pair<Numerics, int>, std::vector<float>> alone_;
 };
 
@@ -149,7 +148,7 @@ Outcome run_schedule(TinyModel& model, const Numerics& numerics, int threads, Ra
                                   kMaxRows - static_cast<int>(rows.size())});
       waiting |= s.done < s.tokens;
       if (count <= 0) continue;  // it sits this step out
-      spans.push_back({static_cast<int>(rows.size()), count, s.done, s.pages});
+      spans.push_back({static_cast<int>(rows.size()), count, s.done, {&s.pages, 1}});
       for (int n = 0; n < count; ++n, ++s.done) {
         const bool wants = n + 1 == count || random() % 4 == 0;
         if (wants) wanted.emplace_back(i, s.done);

@@ -96,7 +96,7 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
       for (size_t s = 0; s < prompts.size(); ++s) {
         const auto n = static_cast<int>(std::min<size_t>(prompts[s].size() - done[s], random() % 16));
         if (n == 0) continue;
-        spans.push_back({static_cast<int>(rows.size()), n, static_cast<int>(done[s]), tables[s]});
+        spans.push_back({static_cast<int>(rows.size()), n, static_cast<int>(done[s]), {&tables[s], 1}});
         for (int i = 0; i < n; ++i, ++done[s])
           rows.push_back({prompts[s][done[s]], static_cast<int>(done[s]), done[s] + 1 == prompts[s].size()});
         if (done[s] == prompts[s].size()) ended.push_back(s);

@@ -179,7 +179,7 @@ TEST(PageCache, ComputesPagesThatTheDiskDoesNotReturnInTime) {
     const auto s = c.waiting(prompt);
     c.run(*s);
     c.run_and_end(other);
-    const PageFileName second{page_file_identity({}, testing::kTinyShape.page_bytes()), s->cached.keys[1]};
+    const PageFileName second{page_file_identity({}, testing::tiny_layout().unit_bytes()), s->cached.keys[1]};
     for (int i = 0; i < 1000 && std::distance(std::filesystem::directory_iterator(folder), {}) < 6; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::fstream(folder / text(second), std::ios::in | std::ios::out | std::ios::binary).seekp(100) << "damaged";

@@ -9,7 +9,9 @@
 
 namespace quire::testing {
 
-inline constexpr KvShape kTinyShape{KvType::kBf16, 1, 1, 16};
+inline CacheLayout tiny_layout() {
+  return {KvType::kBf16, {{.kind = LayerCache::Kind::kKeysValues, .kv_heads = 1, .key_dim = 16, .value_dim = 16}}};
+}
 // Computing is so slow that reading a page is always faster.
 inline constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
 
@@ -17,7 +19,7 @@ class TinyCache {
  public:
   // Stores up to `stored_pages` in host memory, and 1 MiB in `folder` if one is given.
   TinyCache(int pages, size_t stored_pages, const std::string& folder = {})
-      : memory_(kTinyShape, pages), cache(memory_, options(stored_pages, folder)), loader(cache, memory_) {}
+      : memory_(tiny_layout(), pages), cache(memory_, options(stored_pages, folder)), loader(cache, memory_) {}
 
   std::unique_ptr<Sequence> waiting(const TokenIds& prompt) {
     auto request = std::make_shared<RequestState>();
@@ -46,13 +48,13 @@ class TinyCache {
  private:
   static PageCacheOptions options(size_t stored_pages, const std::string& folder) {
     PageCacheOptions o;
-    o.host_bytes = stored_pages * kTinyShape.page_bytes();
+    o.host_bytes = stored_pages * tiny_layout().unit_bytes();
     o.directory = folder;
     o.disk_bytes = size_t{1} << 20;
     return o;
   }
 
-  KvMemory memory_;
+  CacheMemory memory_;
   uint64_t last_id_ = 0;
 
  public:

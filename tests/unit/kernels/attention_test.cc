@@ -13,7 +13,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
-#include "kernels/ops.h"
+#include "ops/ops.h"
 #include "unit/kernels/emulated_amx.h"
 
 namespace quire {

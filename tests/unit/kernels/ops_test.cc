@@ -1,4 +1,4 @@
-#include "kernels/ops.h"
+#include "ops/ops.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "kernels/ops.h"
+#include "ops/ops.h"
 
 namespace quire {
 

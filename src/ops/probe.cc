@@ -1,4 +1,4 @@
-#include "kernels/probe.h"
+#include "ops/probe.h"
 
 #include <algorithm>
 #include <chrono>

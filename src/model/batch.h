@@ -1,0 +1,40 @@
+// The rows of a step, as the decoder takes them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quire/types.h"
+
+namespace quire {
+
+// One token of one sequence.
+struct Row {
+  TokenId token;
+  int position;
+  bool wants_logits;
+};
+
+// After row `row` of the span, counted from its first, the state is also copied to `slot`.
+struct StateCopy {
+  int row, slot;
+};
+
+// The rows of one sequence in a step: consecutive in the batch and in position.
+struct Span {
+  int row, rows;
+  int position;                                  // of the first row
+  std::span<const std::vector<int32_t>> tables;  // a page table per group of the cache layout; each covers the rows.
+                                                 // Entries behind a window are never read.
+  int state = -1;                                // slot of the sequence's state; -1: the model has none
+  std::span<const StateCopy> state_copies = {};  // ascending rows
+  int rope_variant = 0;                          // rope_variant() of the sequence's prompt
+};
+
+struct Batch {
+  std::span<const Row> rows;
+  std::span<const Span> spans;  // cover all rows, in their order
+};
+
+}  // namespace quire

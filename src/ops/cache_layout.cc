@@ -1,0 +1,104 @@
+#include "ops/cache_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+
+namespace quire {
+namespace {
+
+// Units larger than their group's layers waste memory; many small groups cost page tables and shorter reads.
+constexpr double kMostWaste = 1.0 / 16;
+
+// The layers of each window, cut in order into groups of at most `unit` bytes. Windowless layers come first.
+std::vector<CacheLayout::Group> cut(const std::map<int, std::vector<int>>& by_window, std::span<const size_t> bytes,
+                                    size_t unit) {
+  std::vector<CacheLayout::Group> groups;
+  for (const auto& [window, layers] : by_window) {
+    size_t used = unit;
+    for (const int layer : layers) {
+      const size_t size = bytes[static_cast<size_t>(layer)];
+      if (used + size > unit) {
+        groups.push_back({window, {}});
+        used = 0;
+      }
+      groups.back().layers.push_back(layer);
+      used += size;
+    }
+  }
+  return groups;
+}
+
+}  // namespace
+
+size_t page_bytes(KvType type, const LayerCache& layer) {
+  assert(layer.key_dim == layer.value_dim);
+  return static_cast<size_t>(layer.kv_heads) * kv_head_bytes(type, layer.key_dim);
+}
+
+CacheLayout::CacheLayout(KvType type, std::vector<LayerCache> layers)
+    : type_(type), layers_(std::move(layers)), group_of_(layers_.size(), -1), offset_of_(layers_.size(), 0) {
+  std::map<int, std::vector<int>> by_window;
+  std::vector<size_t> bytes(layers_.size());
+  size_t total = 0, largest = 0;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const LayerCache& layer = layers_[i];
+    if (layer.kind == LayerCache::Kind::kState) {
+      offset_of_[i] = state_bytes_;
+      state_bytes_ += layer.state_bytes;
+    }
+    if (layer.kind != LayerCache::Kind::kKeysValues) continue;
+    bytes[i] = page_bytes(type, layer);
+    by_window[layer.window].push_back(static_cast<int>(i));
+    total += bytes[i];
+    largest = std::max(largest, bytes[i]);
+  }
+  // Candidates: what the first n layers of a window need. The fewest groups that waste little, else the least waste.
+  double least = 0;
+  for (const auto& [window, of_window] : by_window) {
+    size_t unit = 0;
+    for (const int layer : of_window) {
+      unit += bytes[static_cast<size_t>(layer)];
+      if (unit < largest) continue;
+      std::vector<Group> groups = cut(by_window, bytes, unit);
+      const double waste = static_cast<double>(groups.size() * unit) / static_cast<double>(total) - 1;
+      const bool better = groups_.empty() ||
+                          (waste <= kMostWaste && least <= kMostWaste ? groups.size() < groups_.size() : waste < least);
+      if (!better) continue;
+      least = waste;
+      unit_bytes_ = unit;
+      groups_ = std::move(groups);
+    }
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    size_t offset = 0;
+    for (const int layer : groups_[g].layers) {
+      group_of_[static_cast<size_t>(layer)] = static_cast<int>(g);
+      offset_of_[static_cast<size_t>(layer)] = offset;
+      offset += bytes[static_cast<size_t>(layer)];
+    }
+  }
+}
+
+size_t CacheLayout::sequence_bytes(int64_t tokens) const {
+  const auto units = [](int64_t n) { return static_cast<size_t>((n + kPageTokens - 1) / kPageTokens); };
+  size_t total = 0;
+  for (const Group& group : groups_) {
+    // A window that ends in the middle of a page begins in the middle of another.
+    total += group.window > 0 ? std::min(units(tokens), units(group.window) + 1) : units(tokens);
+  }
+  return total * unit_bytes_ + state_bytes_;
+}
+
+std::string CacheLayout::identity() const {
+  std::string text = fmt::format("type {} page {}", static_cast<int>(type_), kPageTokens);
+  for (const LayerCache& l : layers_) {
+    text += fmt::format(" {}:{},{},{},{},{}", static_cast<int>(l.kind), l.kv_heads, l.key_dim, l.value_dim, l.window,
+                        l.state_bytes);
+  }
+  return text;
+}
+
+}  // namespace quire

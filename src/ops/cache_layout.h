@@ -1,0 +1,68 @@
+// What a model keeps of a sequence's tokens, layer by layer, and how it is cut into units of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace quire {
+
+// What one layer keeps.
+struct LayerCache {
+  enum class Kind : uint8_t {
+    kNothing,     // no memory of its own; it may read another layer's
+    kKeysValues,  // keys and values of each token
+    kState,       // one state per sequence, of constant size
+  };
+  Kind kind = Kind::kNothing;
+  int kv_heads = 0, key_dim = 0, value_dim = 0;
+  int window = 0;          // tokens that the newest one sees, its own included; 0: all
+  size_t state_bytes = 0;  // a multiple of 64
+
+  bool operator==(const LayerCache&) const = default;
+};
+
+// A unit is the memory of kPageTokens tokens for one group of layers. Layers of a group keep the same tokens, so a
+// sequence has one page table per group. All units have the same size, so one pool serves all groups: layers with equal
+// windows are cut into groups of nearly that size.
+class CacheLayout {
+ public:
+  struct Group {
+    int window;               // of all its layers
+    std::vector<int> layers;  // ascending
+    bool operator==(const Group&) const = default;
+  };
+
+  CacheLayout() = default;
+  // layers: of the model, in order.
+  CacheLayout(KvType type, std::vector<LayerCache> layers);
+
+  KvType type() const { return type_; }
+  std::span<const LayerCache> layers() const { return layers_; }
+  std::span<const Group> groups() const { return groups_; }  // without a window first, then by window
+  int group_of(int layer) const { return group_of_[static_cast<size_t>(layer)]; }       // -1: none
+  size_t offset_of(int layer) const { return offset_of_[static_cast<size_t>(layer)]; }  // in a unit or a state
+  size_t unit_bytes() const { return unit_bytes_; }
+  size_t state_bytes() const { return state_bytes_; }  // of one sequence, all layers
+  // What a sequence of this length holds: units of all groups, and its state.
+  size_t sequence_bytes(int64_t tokens) const;
+  // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.
+  std::string identity() const;
+
+ private:
+  KvType type_ = KvType::kBf16;
+  std::vector<LayerCache> layers_;
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;
+  std::vector<size_t> offset_of_;
+  size_t unit_bytes_ = 0, state_bytes_ = 0;
+};
+
+// Bytes of kPageTokens tokens of one layer.
+size_t page_bytes(KvType type, const LayerCache& layer);
+
+}  // namespace quire

@@ -1,0 +1,101 @@
+#include "ops/cache_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace quire {
+namespace {
+
+LayerCache keys_values(int kv_heads, int dim, int window = 0) {
+  return {
+      .kind = LayerCache::Kind::kKeysValues, .kv_heads = kv_heads, .key_dim = dim, .value_dim = dim, .window = window};
+}
+LayerCache state(size_t bytes) { return {.kind = LayerCache::Kind::kState, .state_bytes = bytes}; }
+
+TEST(CacheLayout, PutsEqualLayersIntoOneGroup) {
+  const CacheLayout layout(KvType::kBf16, std::vector(5, keys_values(2, 32)));
+  ASSERT_EQ(layout.groups().size(), 1u);
+  EXPECT_EQ(layout.groups()[0], (CacheLayout::Group{0, {0, 1, 2, 3, 4}}));
+  EXPECT_EQ(layout.unit_bytes(), 5 * 2 * kv_head_bytes(KvType::kBf16, 32));
+  EXPECT_EQ(layout.offset_of(3), 3 * 2 * kv_head_bytes(KvType::kBf16, 32));
+}
+
+TEST(CacheLayout, CutsLayersOfDifferentWindowsIntoGroupsOfEqualSize) {
+  std::vector<LayerCache> layers;  // Gemma 3's pattern: five layers with a window, one without
+  for (int i = 0; i < 18; ++i) layers.push_back(keys_values(1, 256, i % 6 == 5 ? 0 : 512));
+  const CacheLayout layout(KvType::kBf16, layers);
+  ASSERT_EQ(layout.groups().size(), 6u);
+  EXPECT_EQ(layout.groups()[0], (CacheLayout::Group{0, {5, 11, 17}}));
+  EXPECT_EQ(layout.groups()[1], (CacheLayout::Group{512, {0, 1, 2}}));
+  EXPECT_EQ(layout.group_of(4), 2);
+  EXPECT_EQ(layout.unit_bytes(), 3 * kv_head_bytes(KvType::kBf16, 256));
+  // One group grows, five keep a window.
+  EXPECT_EQ(layout.sequence_bytes(32768), (2048 + 5 * 33) * layout.unit_bytes());
+}
+
+TEST(CacheLayout, GivesUnitsThatHoldTheLargestLayer) {
+  const CacheLayout layout(KvType::kBf16, {keys_values(2, 16, 64), keys_values(2, 128), keys_values(2, 16, 64)});
+  for (const CacheLayout::Group& group : layout.groups()) {
+    size_t bytes = 0;
+    for (const int layer : group.layers)
+      bytes += page_bytes(KvType::kBf16, layout.layers()[static_cast<size_t>(layer)]);
+    EXPECT_LE(bytes, layout.unit_bytes());
+  }
+  EXPECT_EQ(layout.groups().size(), 2u);
+}
+
+TEST(CacheLayout, CountsStatesOncePerSequence) {
+  const CacheLayout layout(KvType::kF32, {state(640), keys_values(1, 16), state(128), {}});
+  EXPECT_EQ(layout.state_bytes(), 768u);
+  EXPECT_EQ(layout.offset_of(2), 640u);
+  EXPECT_EQ(layout.group_of(0), -1);
+  EXPECT_EQ(layout.sequence_bytes(17), 2 * layout.unit_bytes() + 768);
+}
+
+TEST(CacheLayout, OfAModelThatKeepsOnlyStatesHasNoGroups) {
+  const CacheLayout layout(KvType::kBf16, {state(64), state(64)});
+  EXPECT_TRUE(layout.groups().empty());
+  EXPECT_EQ(layout.unit_bytes(), 0u);
+  EXPECT_EQ(layout.sequence_bytes(1000), 128u);
+}
+
+TEST(CacheLayout, HasAnIdentityThatDependsOnEveryField) {
+  const CacheLayout layout(KvType::kBf16, {keys_values(2, 16, 64), state(64)});
+  EXPECT_EQ(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(64)}).identity());
+  EXPECT_NE(layout.identity(), CacheLayout(KvType::kF16, {keys_values(2, 16, 64), state(64)}).identity());
+  EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 65), state(64)}).identity());
+  EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(128)}).identity());
+}
+
+TEST(CacheMemory, CopiesAUnitOfAllLayersAndNoOther) {
+  CacheMemory memory({KvType::kBf16, std::vector(3, keys_values(2, 32))}, 4);
+  for (int u = 0; u < 4; ++u) std::ranges::fill(memory.unit(u), static_cast<std::byte>(u + 1));
+  memory.copy_unit(1, 3);
+  for (int u = 0; u < 4; ++u) {
+    const auto value = static_cast<std::byte>(u == 3 ? 2 : u + 1);
+    EXPECT_TRUE(std::ranges::all_of(memory.unit(u), [&](std::byte b) { return b == value; })) << u;
+  }
+}
+
+TEST(CacheMemory, GivesEachLayerItsPartOfAUnit) {
+  CacheMemory memory({KvType::kF32, {keys_values(2, 16), keys_values(1, 32)}}, 2);
+  const KvLayer first = memory.layer(0), second = memory.layer(1);
+  EXPECT_EQ(second.data - first.data, static_cast<ptrdiff_t>(2 * kv_head_bytes(KvType::kF32, 16)));
+  EXPECT_EQ(first.data + first.page_stride, memory.unit(1).data());
+  EXPECT_EQ(second.kv_heads, 1);
+}
+
+TEST(CacheMemory, KeepsStatesApartFromUnits) {
+  CacheMemory memory({KvType::kBf16, {state(64), keys_values(1, 16), state(128)}}, 1, 3);
+  for (int s = 0; s < 3; ++s) std::ranges::fill(memory.state(s), static_cast<std::byte>(s + 1));
+  memory.copy_state(0, 2);
+  memory.clear_state(1);
+  EXPECT_EQ(memory.state(2, 2)[127], std::byte{1});
+  EXPECT_EQ(memory.state(2, 2).size(), 128u);
+  EXPECT_EQ(memory.state(0, 1)[0], std::byte{0});
+}
+
+}  // namespace
+}  // namespace quire
