@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/nonlinearity.h"
 #include "kernels/packed.h"
 
 namespace quire {
@@ -60,11 +61,15 @@ struct QuantizeArgs {
   size_t out_stride;  // bytes: blocks * activation_block_bytes(to)
 };
 
-// y [rows, W.rows] = x W^T (+ bias), and then
-//   y_old + y               if `accumulate`
-//   silu(y) * (x U^T)       if `up` (U) is set: same shape and activations as W, neither bias nor accumulate
+// y [rows, W.rows] = value, or y_old + value if `accumulate`:
 //
-// Each output is a sum over blocks (kInt8, kBf16: over the groups that share a scale) in the order of K:
+//   gate  = x W^T + bias
+//   value = scale * f(gate)                       f: `nonlinearity`
+//   value = scale * (f(gate) * (x U^T + up_bias)) if `up` (U) is set: same shape and activations as W
+//
+// Without bias nothing is added; with scale 1 nothing is multiplied.
+//
+// Each output of x W^T is a sum over blocks (kInt8, kBf16: over the groups that share a scale) in the order of K:
 //
 //   kInt8  acc = fma(float(sum of q_w * q_x), scale_w * scale_x, acc)    low = fma(minimum, sum_x, low)
 //   kBf16  acc = fma(even + odd, scale_w, acc)                           low = fma(minimum, sum_x, low)
@@ -86,6 +91,10 @@ struct LinearArgs {
   float* y;
   size_t y_stride;              // floats
   const float* bias = nullptr;  // [weights->rows]
+  const float* up_bias = nullptr;
+  Nonlinearity nonlinearity = Nonlinearity::kNone;  // kClampedSwiglu needs `up`
+  float alpha = 0, limit = 0;                       // of kClampedSwiglu
+  float scale = 1;
   bool accumulate = false;
 };
 

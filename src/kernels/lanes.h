@@ -1,4 +1,4 @@
-// What the vector kernels do lane by lane, in scalar code: the order of reductions, exp and rounding.
+// What the vector kernels do lane by lane, in scalar code: the order of reductions, exp and its relatives, rounding.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "kernels/nonlinearity.h"
 
 namespace quire {
 
@@ -70,5 +71,103 @@ inline float weight_lane(float x) {
 }
 
 inline float silu_lane(float x) { return x / (1.0f + exp_lane(-x)); }
+inline float sigmoid_lane(float x) { return std::isnan(x) ? x : 1.0f / (1.0f + exp_lane(-x)); }
+
+// x + x s p(s) with s = x^2 near 0, 1 - 2 / (e^2|x| + 1) elsewhere (Cephes' tanhf): within 2 ulp.
+namespace tanh_constants {
+inline constexpr float kNear = 0.625f;
+inline constexpr float kPolynomial[] = {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                                        -3.33332819422e-1f};
+}  // namespace tanh_constants
+inline float tanh_lane(float x) {
+  namespace c = tanh_constants;
+  const float size = std::abs(x);
+  if (size >= c::kNear) return std::copysign(1.0f - 2.0f / (exp_lane(size + size) + 1.0f), x);
+  const float s = x * x;
+  float p = c::kPolynomial[0];
+  for (int i = 1; i < 5; ++i) p = std::fma(p, s, c::kPolynomial[i]);
+  return std::fma(p * s, x, x);
+}
+
+// x + x p(x^2) near 0, 1 - exp(-(|x| + |x| p(|x|))) elsewhere: within 2 ulp. Both are minimax polynomials; the second is
+// weighted by erfc, and erf(4) rounds to 1.
+namespace erf_constants {
+inline constexpr float kNear = 0.9f, kLargest = 4.0f;
+inline constexpr float kNearPolynomial[] = {-0.0005892715417f, 0.004974317737f, -0.02675417252f,
+                                            0.1128149033f,     -0.3761246502f,  0.1283791512f};
+inline constexpr float kFarPolynomial[] = {1.066233199e-05f, -0.0003171349526f, 0.003619474592f, -0.02371351235f,
+                                           0.1061805114f,    0.6351854205f,     0.1286400706f};
+}  // namespace erf_constants
+inline float erf_lane(float x) {
+  namespace c = erf_constants;
+  if (!(std::abs(x) >= c::kNear)) {
+    const float s = x * x;
+    float p = c::kNearPolynomial[0];
+    for (int i = 1; i < 6; ++i) p = std::fma(p, s, c::kNearPolynomial[i]);
+    return std::fma(p, x, x);
+  }
+  const float size = std::min(std::abs(x), c::kLargest);
+  float p = c::kFarPolynomial[0];
+  for (int i = 1; i < 7; ++i) p = std::fma(p, size, c::kFarPolynomial[i]);
+  return std::copysign(1.0f - exp_lane(-std::fma(p, size, size)), x);
+}
+
+// log(1 + e^x) = max(x, 0) + log(1 + y) with y = e^-|x| <= 1, and log(1 + y) = y + y^2 p(y), p a minimax polynomial:
+// within 3 ulp, however small. Above 20 it is x.
+namespace softplus_constants {
+inline constexpr float kPolynomial[] = {-0.003318419913f, 0.02020434849f, -0.0576639995f, 0.1068051085f, -0.1535536945f,
+                                        0.1969539076f,    -0.249585852f,  0.3333051205f,  -0.4999993145f};
+}  // namespace softplus_constants
+inline float softplus_lane(float x) {
+  namespace c = softplus_constants;
+  const float y = exp_lane(-std::abs(x));
+  float p = c::kPolynomial[0];
+  for (int i = 1; i < 9; ++i) p = std::fma(p, y, c::kPolynomial[i]);
+  return (0.0f > x ? 0.0f : x) + std::fma(p * y, y, y);
+}
+
+namespace gelu_constants {
+inline constexpr float kSqrtHalf = 0.70710678118654752f;      // of erf
+inline constexpr float kLinear = 0.79788456080286536f;        // of tanh: sqrt(2 / pi)
+inline constexpr float kCubic = 0.044715f * 0.797884560803f;  // times x^3
+}  // namespace gelu_constants
+inline float gelu_lane(float x) {
+  const float half = 0.5f * x;
+  return std::fma(half, erf_lane(x * gelu_constants::kSqrtHalf), half);
+}
+inline float gelu_tanh_lane(float x) {
+  namespace c = gelu_constants;
+  const float half = 0.5f * x;
+  return std::fma(half, tanh_lane(x * std::fma(c::kCubic, x * x, c::kLinear)), half);
+}
+
+// Any nonlinearity but kClampedSwiglu.
+inline float nonlinear_lane(Nonlinearity f, float x) {
+  const float positive = 0.0f > x ? 0.0f : x;  // NaN stays
+  switch (f) {
+    case Nonlinearity::kSilu:
+      return silu_lane(x);
+    case Nonlinearity::kGelu:
+      return gelu_lane(x);
+    case Nonlinearity::kGeluTanh:
+      return gelu_tanh_lane(x);
+    case Nonlinearity::kRelu:
+      return positive;
+    case Nonlinearity::kRelu2:
+      return positive * positive;
+    case Nonlinearity::kSigmoid:
+      return sigmoid_lane(x);
+    default:
+      return x;
+  }
+}
+
+// f(gate) * up, for any nonlinearity. `alpha` and `limit`: of kClampedSwiglu.
+inline float gated_lane(Nonlinearity f, float gate, float up, float alpha, float limit) {
+  if (f != Nonlinearity::kClampedSwiglu) return nonlinear_lane(f, gate) * up;
+  const float g = limit < gate ? limit : gate, below = limit < up ? limit : up,  // NaN stays
+      clamped = -limit > below ? -limit : below;
+  return (clamped + 1.0f) * (g / (1.0f + exp_lane(-(alpha * g))));
+}
 
 }  // namespace quire

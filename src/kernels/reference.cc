@@ -139,7 +139,14 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
     for (int n = panel_begin * kPanel; n < std::min(panel_end * kPanel, a.weights->rows); ++n) {
       float value = dot(a, *a.weights, n, row);
       if (a.bias) value += a.bias[n];
-      if (a.up) value = silu_lane(value) * dot(a, *a.up, n, row);
+      if (a.up) {
+        float up = dot(a, *a.up, n, row);
+        if (a.up_bias) up += a.up_bias[n];
+        value = gated_lane(a.nonlinearity, value, up, a.alpha, a.limit);
+      } else {
+        value = nonlinear_lane(a.nonlinearity, value);
+      }
+      if (a.scale != 1.0f) value *= a.scale;
       float& y = a.y[static_cast<size_t>(row) * a.y_stride + static_cast<size_t>(n)];
       y = a.accumulate ? y + value : value;
     }

@@ -208,6 +208,7 @@ struct Decoder::State : Buffers {
     const Inputs in = prepare(x, config.hidden, w.ffn_norm.data(), rows, {&w.gate.weight, &w.up.weight});
     LinearArgs gate = linear(in, w.gate, gated, stride_of(config.ffn));
     gate.up = &w.up.weight;
+    gate.nonlinearity = Nonlinearity::kSilu;
     linears(compute, {&gate, 1}, rows);
     done(StepOp::kGateUp);
     const Inputs inner = prepare(gated, config.ffn, nullptr, rows, {&w.down.weight});

@@ -117,8 +117,12 @@ class Operands {
   }
 
   LinearArgs linear(const PackedMatrix& weights) const {
-    return {&weights, nullptr, to_, blocks_.data(), stride_, y_.as<float>(), static_cast<size_t>(outputs_),
-            nullptr,  false};
+    return {.weights = &weights,
+            .activations = to_,
+            .x = blocks_.data(),
+            .x_stride = stride_,
+            .y = y_.as<float>(),
+            .y_stride = static_cast<size_t>(outputs_)};
   }
 
  private:

@@ -59,7 +59,9 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
   one.data = matrix.panel(panel);
   one.rows = std::min(kPanel, matrix.rows - panel * kPanel);
   std::vector<float> y(static_cast<size_t>(rows * kPanel));
-  kernels.linear({&one, nullptr, to, blocks, stride, y.data(), kPanel, nullptr, false}, 0, 1, 0, rows);
+  kernels.linear(
+      {.weights = &one, .activations = to, .x = blocks, .x_stride = stride, .y = y.data(), .y_stride = kPanel}, 0, 1, 0,
+      rows);
   return y;
 }
 

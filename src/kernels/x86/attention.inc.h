@@ -5,6 +5,7 @@
 // numbers are weights. All queries of a tile share each line once it is loaded and widened.
 
 #include "kernels/kernels.h"
+#include "kernels/x86/functions.h"
 #include "kernels/x86/vector.h"
 
 namespace quire::QUIRE_ISA {

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/denormals.h"
+#include "kernels/x86/functions.h"
 #include "kernels/x86/linear_float.inc.h"
 #include "kernels/x86/linear_int8.inc.h"
 
@@ -52,15 +53,24 @@ Product find_product(TensorType type, Activations activations) {
   }
 }
 
-// The rest of a linear for one panel: bias, gate, residual.
-void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, float* out, const float* up) {
+// The rest of a linear for one panel: bias, nonlinearity, gate, scale, residual.
+template <Nonlinearity kF>
+void finish_rows(const LinearArgs& a, int p, int row_begin, int rows, const float* out, const float* up) {
   const int n = p * kPanel, left = a.weights->rows - n;
-  alignas(64) float bias[kPanel] = {};
+  alignas(64) float bias[kPanel] = {}, up_bias[kPanel] = {};
   for (int i = 0; a.bias && i < kPanel && i < left; ++i) bias[i] = a.bias[n + i];
+  for (int i = 0; a.up_bias && i < kPanel && i < left; ++i) up_bias[i] = a.up_bias[n + i];
   for (int r = 0; r < rows; ++r) {
     Floats16 value = Floats16::load(out + r * kPanel);
     if (a.bias) value = add(value, Floats16::load(bias));
-    if (up) value = mul(silu(value), Floats16::load(up + r * kPanel));
+    if (up) {
+      Floats16 factor = Floats16::load(up + r * kPanel);
+      if (a.up_bias) factor = add(factor, Floats16::load(up_bias));
+      value = gated<kF>(value, factor, a.alpha, a.limit);
+    } else {
+      value = nonlinear<kF>(value);
+    }
+    if (a.scale != 1.0f) value = mul(value, Floats16::all(a.scale));
     float* y = a.y + static_cast<size_t>(row_begin + r) * a.y_stride + n;
     if (left >= kPanel) {
       store(y, a.accumulate ? add(Floats16::load(y), value) : value);
@@ -70,6 +80,11 @@ void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, float* ou
       for (int i = 0; i < left; ++i) y[i] = a.accumulate ? y[i] + last[i] : last[i];
     }
   }
+}
+void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, const float* out, const float* up) {
+  with_nonlinearity(
+      a.nonlinearity, [&]<Nonlinearity kF>()
+                          __attribute__((always_inline)) { finish_rows<kF>(a, p, row_begin, rows, out, up); });
 }
 
 // Prefetches the lines that finish_panel() will write: with many rows, they are in memory or a far cache.

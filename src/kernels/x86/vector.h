@@ -37,6 +37,7 @@ QUIRE_INLINE void with_count(int count, const Run& run) {
 //   round                 to the nearest integer, ties to even
 //   within(a, b, f, e)    a in lanes f <= i < e, else b
 //   where_at_least(a,x,l) a where x >= l, else 0
+//   choose(a, b, x, l)    a where x >= l, else b
 //   without_small(a, l)   a, but 0 where |a| < l; NaN stays
 //   where_number(a,b,x)   a where x is a number, b where it is NaN
 //   to_int                rounds as round() does
@@ -80,6 +81,9 @@ QUIRE_INLINE Floats16 within(Floats16 a, Floats16 b, int first, int end) {
 }
 QUIRE_INLINE Floats where_at_least(Floats a, Floats x, Floats limit) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), a.v)};
+}
+QUIRE_INLINE Floats choose(Floats a, Floats b, Floats x, Floats limit) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), b.v, a.v)};
 }
 QUIRE_INLINE Floats without_small(Floats a, Floats limit) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(abs(a).v, limit.v, _CMP_NLT_UQ), a.v)};
@@ -146,6 +150,9 @@ QUIRE_INLINE Floats round(Floats a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO
 QUIRE_INLINE Floats where_at_least(Floats a, Floats x, Floats limit) {
   return {_mm256_and_ps(a.v, _mm256_cmp_ps(x.v, limit.v, _CMP_GE_OQ))};
 }
+QUIRE_INLINE Floats choose(Floats a, Floats b, Floats x, Floats limit) {
+  return {_mm256_blendv_ps(b.v, a.v, _mm256_cmp_ps(x.v, limit.v, _CMP_GE_OQ))};
+}
 QUIRE_INLINE Floats without_small(Floats a, Floats limit) {
   return {_mm256_and_ps(a.v, _mm256_cmp_ps(abs(a).v, limit.v, _CMP_NLT_UQ))};
 }
@@ -209,6 +216,9 @@ QUIRE_UNARY(Floats16, round, Floats16)
 QUIRE_UNARY(Ints16, to_int, Floats16)
 QUIRE_UNARY(Floats16, bits, Ints16)
 QUIRE_UNARY(Ints16, bits, Floats16)
+QUIRE_INLINE Floats16 choose(Floats16 a, Floats16 b, Floats16 x, Floats16 limit) {
+  return {choose(a.lo, b.lo, x.lo, limit.lo), choose(a.hi, b.hi, x.hi, limit.hi)};
+}
 #undef QUIRE_UNARY
 #undef QUIRE_BINARY
 #undef QUIRE_TERNARY
@@ -246,6 +256,18 @@ QUIRE_INLINE __m256 low(Floats16 a) { return a.lo.v; }
 QUIRE_INLINE __m256 high(Floats16 a) { return a.hi.v; }
 
 #endif
+
+// Up to 16 floats; the other lanes are `rest`.
+QUIRE_INLINE Floats16 load_part(const float* p, int count, float rest = 0.0f) {
+  alignas(64) float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i < count ? p[i] : rest;
+  return Floats16::load(lanes);
+}
+QUIRE_INLINE void store_part(float* p, Floats16 a, int count) {
+  alignas(64) float lanes[kLanes];
+  store(lanes, a);
+  for (int i = 0; i < count; ++i) p[i] = lanes[i];
+}
 
 // 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half: kernels/lanes.h.
 template <class Op256, class Op128>
@@ -292,21 +314,6 @@ QUIRE_INLINE Floats16 to_bf16(Floats16 x) {
   const Floats16 rounded = truncate(add(raw, add(odd, Ints16::all(0x7fff))));
   return where_number(rounded, truncate(bor(raw, Ints16::all(0x400000))), x);
 }
-
-// kernels/lanes.h: exp_lane, silu_lane.
-QUIRE_INLINE Floats16 exp(Floats16 x) {
-  namespace c = exp_constants;
-  const Floats16 y = min(max(x, Floats16::all(c::kLowest)), Floats16::all(c::kHighest));
-  const Floats16 n = round(mul(y, Floats16::all(c::kLog2E)));
-  Floats16 r = fma(n, Floats16::all(-c::kLn2High), y);
-  r = fma(n, Floats16::all(-c::kLn2Low), r);
-  Floats16 p = Floats16::all(c::kPolynomial[0]);
-  for (int i = 1; i < 6; ++i) p = fma(p, r, Floats16::all(c::kPolynomial[i]));
-  const Floats16 e = add(fma(p, mul(r, r), r), Floats16::all(1.0f));
-  const Floats16 power = bits(shift_left<23>(add(to_int(n), Ints16::all(127))));
-  return where_at_least(mul(e, power), x, Floats16::all(c::kLowest));
-}
-QUIRE_INLINE Floats16 silu(Floats16 x) { return div(x, add(Floats16::all(1.0f), exp(sub(Floats16::all(0.0f), x)))); }
 
 }  // namespace
 }  // namespace quire::QUIRE_ISA

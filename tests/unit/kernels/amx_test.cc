@@ -102,6 +102,7 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
                                   .x_stride = in.stride,
                                   .y = y.data(),
                                   .y_stride = static_cast<size_t>(outputs),
+                                  .nonlinearity = gated ? Nonlinearity::kSilu : Nonlinearity::kNone,
                                   .accumulate = !gated};
             // In two parts; the second begins at a later group of rows.
             const int cut = rows > 2 * kRowGroup ? kRowGroup : rows, panels = weights.matrix.panels();

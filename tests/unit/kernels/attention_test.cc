@@ -393,27 +393,6 @@ TEST_P(Attention, RotatesAndStoresToTheReferencesBits) {
   }
 }
 
-TEST(Exp, IsWithinTwoUlpAndZeroBelow) {
-  for (float x = -87.0f; x < 87.9f; x += 0.00317f) {
-    const double exact = std::exp(double{x});
-    ASSERT_NEAR(exp_lane(x), exact, exact * 1.2e-7) << x;
-  }
-  EXPECT_EQ(exp_lane(-std::numeric_limits<float>::infinity()), 0.0f);
-  EXPECT_EQ(exp_lane(0.0f), 1.0f);
-}
-
-TEST(Weight, IsExpRoundedToBf16) {
-  for (float x = -38.8f; x <= 0.0f; x += 0.00113f) {
-    const double exact = std::exp(double{x});
-    ASSERT_NEAR(weight_lane(x), exact, exact * (1.0 / 256 + 2e-5)) << x;
-    ASSERT_EQ(bf16_to_f32(f32_to_bf16(weight_lane(x))), weight_lane(x)) << x;
-    ASSERT_GE(weight_lane(x), kSmallestRounded);
-  }
-  EXPECT_EQ(weight_lane(0.0f), 1.0f);
-  EXPECT_EQ(weight_lane(-38.9f), 0.0f);
-  EXPECT_EQ(weight_lane(-std::numeric_limits<float>::infinity()), 0.0f);
-}
-
 INSTANTIATE_TEST_SUITE_P(KernelSets, Attention, ::testing::ValuesIn(testing::testable_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 

@@ -135,12 +135,75 @@ TEST_P(Linear, GivesTheReferencesBits) {
         added.bias = bias.data();
         added.accumulate = true;
         gated.up = &up.matrix;
+        gated.nonlinearity = Nonlinearity::kSilu;
         expect_reference_bits(*GetParam(), added, x);
         expect_reference_bits(*GetParam(), gated, x);
         if (HasFatalFailure()) return;
       }
     }
   }
+}
+
+constexpr Nonlinearity kNonlinearities[] = {Nonlinearity::kNone,     Nonlinearity::kSilu,         Nonlinearity::kGelu,
+                                            Nonlinearity::kGeluTanh, Nonlinearity::kSigmoid,      Nonlinearity::kRelu,
+                                            Nonlinearity::kRelu2,    Nonlinearity::kClampedSwiglu};
+
+// All nonlinearities, alone and gated, with and without biases, a scale and addition. Weights of 20 make some gates
+// larger than the clamp and than what exp can take.
+TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
+  std::mt19937 random(12);
+  for (const TensorType type : {TensorType::F32, TensorType::BF16, TensorType::Q4_1}) {
+    const int outputs = 37, cols = 96, rows = 19;
+    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    const auto up = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    std::vector<float> x = random_inputs(rows, cols, random);
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= i / static_cast<size_t>(cols) % 4 == 3 ? 200.0f : 5.0f;
+    std::vector<float> bias = random_inputs(1, outputs, random), up_bias = random_inputs(1, outputs, random);
+    bias[5] = std::numeric_limits<float>::quiet_NaN(), up_bias[6] = std::numeric_limits<float>::infinity();
+    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+      for (const Nonlinearity nonlinearity : kNonlinearities) {
+        for (const int extras : {0, 1, 2, 3}) {
+          for (const bool gated : {false, true}) {
+            if (!gated && nonlinearity == Nonlinearity::kClampedSwiglu) continue;
+            LinearArgs args = linear_of(weights.matrix, activations_for(mode, type));
+            args.nonlinearity = nonlinearity;
+            args.alpha = 1.702f, args.limit = 7;
+            if (gated) args.up = &up.matrix;
+            if (extras & 1) args.bias = bias.data(), args.up_bias = gated ? up_bias.data() : nullptr;
+            if (extras & 2) args.scale = 0.37f, args.accumulate = true;
+            const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
+            for (size_t i = 0; i < got.size(); ++i) {
+              if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
+              ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
+                  << name(type) << " activations " << static_cast<int>(args.activations) << " nonlinearity "
+                  << static_cast<int>(nonlinearity) << " extras " << extras << " gated " << gated << " row "
+                  << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// A router has float32 weights and inputs, whatever the other linears of the step use: none leaves a mode behind.
+TEST_P(Linear, ComputesRoutersInFloat32BetweenOtherLinears) {
+  std::mt19937 random(13);
+  const int outputs = 60, cols = 128, rows = 33;
+  const auto router =
+      testing::pack(TensorType::F32, outputs, cols, testing::random_matrix(TensorType::F32, outputs, cols, random));
+  const auto other =
+      testing::pack(TensorType::Q8_0, outputs, cols, testing::random_matrix(TensorType::Q8_0, outputs, cols, random));
+  std::vector<float> x = random_inputs(rows, cols, random);
+  for (float& value : x) value *= 0x1p-120f;  // products and sums are subnormal, and stay so
+  const LinearArgs args = linear_of(router.matrix, Activations::kF32);
+  const auto expected = run(reference_kernels(), args, x, rows);
+  for (const Activations mode : {Activations::kBf16, Activations::kInt8}) {
+    run(*GetParam(), linear_of(other.matrix, mode), x, rows);
+    const auto got = run(*GetParam(), args, x, rows);
+    EXPECT_EQ(std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)), 0);
+  }
+  EXPECT_TRUE(std::any_of(expected.begin(), expected.end(), [](float y) { return y != 0 && !std::isnormal(y); }));
 }
 
 TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
