@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "base/half.h"
 
@@ -158,11 +159,11 @@ unsigned read_quant(int bits, const std::byte* in, int k, int n) {
   return q;
 }
 
-void pack_quantized(const PackedMatrix& m, const std::byte* source, size_t row_bytes, int p, std::byte* panel) {
+void pack_quantized(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
   const PackedFormat format = packed_format(m.type);
   const PanelLayout& at = m.layout;
-  for (int n = 0; n < kPanel && p * kPanel + n < m.rows; ++n) {
-    const std::byte* row = source + static_cast<size_t>(p * kPanel + n) * row_bytes;
+  for (int n = 0; std::cmp_less(n, rows.size()); ++n) {
+    const std::byte* row = rows[static_cast<size_t>(n)];
     const auto u16 = [&](size_t offset, int entry) {
       return reinterpret_cast<uint16_t*>(panel + offset) + entry * kPanel + n;
     };
@@ -188,10 +189,10 @@ void pack_quantized(const PackedMatrix& m, const std::byte* source, size_t row_b
   }
 }
 
-void pack_floats(const PackedMatrix& m, const std::byte* source, int p, std::byte* panel) {
+void pack_floats(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
   const size_t size = info(m.type).block_bytes;  // of one value
-  for (int n = 0; n < kPanel && p * kPanel + n < m.rows; ++n) {
-    const std::byte* row = source + static_cast<size_t>(p * kPanel + n) * static_cast<size_t>(m.cols) * size;
+  for (int n = 0; std::cmp_less(n, rows.size()); ++n) {
+    const std::byte* row = rows[static_cast<size_t>(n)];
     for (int k = 0; k < m.cols; ++k) {
       const int index = m.type == TensorType::BF16 ? k / 2 * 32 + 2 * n + k % 2 : k * kPanel + n;
       std::memcpy(panel + static_cast<size_t>(index) * size, row + static_cast<size_t>(k) * size, size);
@@ -305,14 +306,16 @@ void pack_panels(const PackedMatrix& m, std::span<const std::byte> source, std::
   const size_t row_bytes = static_cast<size_t>(m.cols) / type.block_elements * type.block_bytes;
   assert(source.size() == row_bytes * static_cast<size_t>(m.rows));
   for (int p = begin; p < end; ++p) {
-    std::byte* panel = data + static_cast<size_t>(p) * m.layout.bytes;
-    std::memset(panel, 0, m.layout.bytes);
-    if (is_quantized(m.type)) {
-      pack_quantized(m, source.data(), row_bytes, p, panel);
-    } else {
-      pack_floats(m, source.data(), p, panel);
-    }
+    std::array<const std::byte*, kPanel> rows;
+    const auto count = static_cast<size_t>(std::min(kPanel, m.rows - p * kPanel));
+    for (size_t n = 0; n < count; ++n) rows[n] = source.data() + (static_cast<size_t>(p) * kPanel + n) * row_bytes;
+    pack_panel(m, std::span(rows).first(count), data + static_cast<size_t>(p) * m.layout.bytes);
   }
+}
+
+void pack_panel(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
+  std::memset(panel, 0, m.layout.bytes);
+  is_quantized(m.type) ? pack_quantized(m, rows, panel) : pack_floats(m, rows, panel);
 }
 
 WeightParts packed_parts(const PackedMatrix& m, int row, int col) {

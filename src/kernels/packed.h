@@ -96,6 +96,8 @@ PackedMatrix describe_packed(TensorType type, int rows, int cols);
 // Packs panels [begin, end) into `data`, the matrix's memory. source: the whole matrix as in the file, row after row,
 // of any alignment.
 void pack_panels(const PackedMatrix& matrix, std::span<const std::byte> source, std::byte* data, int begin, int end);
+// Packs one panel. rows: its rows in the file, at most kPanel, of any alignment.
+void pack_panel(const PackedMatrix& matrix, std::span<const std::byte* const> rows, std::byte* panel);
 
 // One weight, with the bits that dequantize() gives. Slow: for the reference kernels and tests.
 float packed_weight(const PackedMatrix& matrix, int row, int col);

@@ -1,128 +1,202 @@
 #include "model/config.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "base/error.h"
-#include "model/sin_cos.h"
 
 namespace quire {
 namespace {
 
-// The (fractional) index of the pair that makes `turns` turns in the original length (YaRN's find_correction_dim).
-double pair_of_turns(const RopeConfig& c, double turns) {
-  return c.dim * std::log(c.original_positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(c.theta));
+// Throws if a value is outside its range.
+class Checker {
+ public:
+  explicit Checker(std::string place) : place_(std::move(place)) {}
+
+  void range(const char* what, int64_t value, int64_t lowest, int64_t highest) const {
+    if (value < lowest || value > highest)
+      throw invalid("{}: {} is {}; it must be {} to {}", place_, what, value, lowest, highest);
+  }
+  void positive(const char* what, double value) const {
+    if (!(value > 0 && std::isfinite(value))) throw invalid("{}: {} is {}; it must be positive", place_, what, value);
+  }
+  void finite(const char* what, double value) const {
+    if (!std::isfinite(value)) throw invalid("{}: {} is {}; it must be a number", place_, what, value);
+  }
+  void at_least_zero(const char* what, double value) const {
+    if (!(value >= 0 && std::isfinite(value)))
+      throw invalid("{}: {} is {}; it must be at least 0", place_, what, value);
+  }
+  void norm(const Norm& n) const {
+    if (!(n.epsilon >= 0 && n.epsilon < 1))
+      throw invalid("{}: the norm's epsilon is {}; it must be at least 0 and below 1", place_, n.epsilon);
+  }
+  const std::string& place() const { return place_; }
+
+ private:
+  std::string place_;
+};
+
+void check(const Checker& c, const RopeConfig& r) {
+  using Scaling = RopeConfig::Scaling;
+  if (r.dim % 2 != 0) throw invalid("{}: rotary size {} must be even", c.place(), r.dim);
+  if (!(r.theta > 1 && std::isfinite(r.theta)))
+    throw invalid("{}: rope theta is {}; it must be above 1", c.place(), r.theta);
+  c.positive("the rope scaling factor", r.factor);
+  const bool stretched = r.scaling == Scaling::kLlama3 || r.scaling == Scaling::kYarn ||
+                         r.scaling == Scaling::kLongRope || r.scaling == Scaling::kDynamic;
+  if (stretched && !(r.original_positions > 0))
+    throw invalid("{}: this rope scaling needs the original context length", c.place());
+  if (stretched && !(r.low_frequency_factor > 0 && r.high_frequency_factor > r.low_frequency_factor &&
+                     r.beta_fast > 0 && r.beta_slow > 0)) {
+    throw invalid("{}: the factors of rope scaling are out of range or out of order", c.place());
+  }
+  if (r.scaling == Scaling::kDynamic && r.dim < 4)
+    throw invalid("{}: dynamic rope scaling needs a rotary size of at least 4, not {}", c.place(), r.dim);
+  const auto pairs = static_cast<size_t>(r.dim / 2);
+  if (!r.frequency_divisors.empty() && r.frequency_divisors.size() != pairs)
+    throw invalid("{}: {} rope frequency factors, expected {}", c.place(), r.frequency_divisors.size(), pairs);
+  for (const float divisor : r.frequency_divisors) c.positive("a rope frequency factor", divisor);
+  if (r.scaling != Scaling::kLongRope) return;
+  for (const auto* factors : {&r.short_factors, &r.long_factors}) {
+    if (factors->size() != pairs)
+      throw invalid("{}: {} longrope factors, expected {}", c.place(), factors->size(), pairs);
+    for (const double factor : *factors) c.positive("a longrope factor", factor);
+  }
 }
 
-float llama3_frequency(const RopeConfig& c, float frequency) {
-  const double wavelength = 2 * std::numbers::pi / frequency;
-  const double longest = c.original_positions / c.low_frequency_factor,
-               shortest = c.original_positions / c.high_frequency_factor;
-  if (wavelength < shortest) return frequency;
-  if (wavelength > longest) return static_cast<float>(frequency / c.factor);
-  const double smooth =
-      (c.original_positions / wavelength - c.low_frequency_factor) / (c.high_frequency_factor - c.low_frequency_factor);
-  return static_cast<float>((1 - smooth) * frequency / c.factor + smooth * frequency);
+void check(const Checker& c, const Attention& a, const ModelConfig& config, size_t index) {
+  c.range("the number of attention heads", a.heads, 1, 1024);
+  c.range("the number of KV heads", a.kv_heads, 1, a.heads);
+  c.range("the head size", a.key_dim, 2, kMaxHeadDim);
+  c.range("the size of a head's values", a.value_dim, 2, kMaxHeadDim);
+  if (a.heads % a.kv_heads != 0)
+    throw invalid("{}: {} attention heads are not a multiple of {} KV heads", c.place(), a.heads, a.kv_heads);
+  if (a.rope >= 0) {
+    const int dim = config.ropes[static_cast<size_t>(a.rope)].dim;
+    c.range("the rotary size", dim, 0, a.key_dim);
+    if (a.key_dim % 2 != 0) throw invalid("{}: head size {} and rotary size {} must be even", c.place(), a.key_dim, dim);
+  }
+  c.positive("the attention scale", a.scale);
+  c.at_least_zero("the soft cap of scores", a.soft_cap);
+  c.range("the sliding window", a.window, 0, int64_t{1} << 30);
+  for (const Norm* n : {&a.q_norm, &a.k_norm, &a.v_norm, &a.inner}) c.norm(*n);
+  if (a.shares_cache < 0) return;
+  if (std::cmp_greater_equal(a.shares_cache, index))
+    throw invalid("{}: it shares the cache of layer {}, which does not come before it", c.place(), a.shares_cache);
+  const auto& other = std::get<Attention>(config.layers[static_cast<size_t>(a.shares_cache)].mixer);
+  if (other.kv_heads != a.kv_heads || other.key_dim != a.key_dim || other.window != a.window)
+    throw invalid("{}: it shares the cache of layer {}, which has another shape", c.place(), a.shares_cache);
 }
+
+void check(const Checker& c, const Moe& m) {
+  c.range("the number of experts", m.experts, 1, 4096);
+  c.range("the number of experts per token", m.used, 1, m.experts);
+  c.range("the size of an expert", m.size, 1, 1 << 20);
+  c.range("the size of the shared experts", m.shared_size, 0, 1 << 20);
+  c.range("the number of expert groups", m.groups, 1, m.experts);
+  c.range("the number of expert groups per token", m.groups_used, 1, m.groups);
+  if (m.experts % m.groups != 0)
+    throw invalid("{}: {} experts cannot be cut into {} groups", c.place(), m.experts, m.groups);
+  if (m.used > m.experts / m.groups * m.groups_used)
+    throw invalid("{}: {} experts per token, but the chosen groups have {}", c.place(), m.used,
+                  m.experts / m.groups * m.groups_used);
+  c.finite("the scale of the experts' weights", m.scale);
+}
+
+std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<int>(n.kind), n.epsilon); }
 
 }  // namespace
 
-RopeTable make_rope_table(const RopeConfig& c) {
-  RopeTable table;
-  double low = 0, high = 0;
-  if (c.scaling == RopeConfig::Scaling::kYarn) {
-    low = std::max(std::floor(pair_of_turns(c, c.beta_fast)), 0.0);
-    high = std::min(std::ceil(pair_of_turns(c, c.beta_slow)), c.dim - 1.0);
-    if (low == high) high += 0.001;
-    table.amplitude = static_cast<float>(c.attention_factor.value_or(c.factor > 1 ? 0.1 * std::log(c.factor) + 1 : 1));
+const Attention* first_attention(const ModelConfig& config) {
+  for (const LayerSpec& layer : config.layers) {
+    if (const auto* attention = std::get_if<Attention>(&layer.mixer)) return attention;
   }
-  for (int i = 0; i < c.dim / 2; ++i) {
-    const auto exponent = static_cast<float>(2 * i) / static_cast<float>(c.dim);
-    const auto period = static_cast<float>(std::pow(c.theta, static_cast<double>(exponent)));
-    float frequency = 1.0f / period;
-    switch (c.scaling) {
-      case RopeConfig::Scaling::kNone:
-        break;
-      case RopeConfig::Scaling::kLinear:
-        frequency = static_cast<float>(frequency / c.factor);
-        break;
-      case RopeConfig::Scaling::kLlama3:
-        frequency = llama3_frequency(c, frequency);
-        break;
-      case RopeConfig::Scaling::kYarn: {
-        const double interpolated = std::clamp((i - low) / (high - low), 0.0, 1.0);  // 1: fully stretched
-        frequency = static_cast<float>(1 / (c.factor * period) * interpolated + 1.0 / period * (1 - interpolated));
-        break;
-      }
-    }
-    if (!c.frequency_divisors.empty()) frequency /= c.frequency_divisors[static_cast<size_t>(i)];
-    table.frequencies.push_back(frequency);
-  }
-  return table;
+  return nullptr;
 }
 
-void RopeTable::at(int position, float* cos_sin) const {
-  for (size_t i = 0; i < frequencies.size(); ++i) {
-    const auto [sin, cos] = sin_cos(static_cast<float>(position) * frequencies[i]);
-    cos_sin[2 * i] = static_cast<float>(cos) * amplitude;
-    cos_sin[2 * i + 1] = static_cast<float>(sin) * amplitude;
+int widest_ffn(const ModelConfig& config) {
+  int widest = 0;
+  for (const LayerSpec& layer : config.layers) {
+    if (const auto* mlp = std::get_if<Mlp>(&layer.ffn)) widest = std::max(widest, mlp->size);
+    if (const auto* moe = std::get_if<Moe>(&layer.ffn)) widest = std::max({widest, moe->size, moe->shared_size});
   }
+  return widest;
 }
 
-CacheLayout cache_layout(const ModelConfig& c, KvType type) {
+CacheLayout cache_layout(const ModelConfig& config, KvType type) {
   std::vector<LayerCache> layers;
-  for (const int window : c.windows) {
-    layers.push_back({.kind = LayerCache::Kind::kKeysValues,
-                      .kv_heads = c.kv_heads,
-                      .key_dim = c.head_dim,
-                      .value_dim = c.head_dim,
-                      .window = window});
+  for (const LayerSpec& layer : config.layers) {
+    LayerCache& cache = layers.emplace_back();
+    const auto& attention = std::get<Attention>(layer.mixer);
+    if (attention.shares_cache >= 0) continue;
+    cache.kind = LayerCache::Kind::kKeysValues;
+    cache.kv_heads = attention.kv_heads;
+    cache.key_dim = attention.key_dim;
+    cache.value_dim = attention.value_dim;
+    cache.window = attention.window;
   }
   return {type, std::move(layers)};
 }
 
-void validate(const ModelConfig& c, const std::string& file) {
-  const auto check = [&](const char* what, int64_t value, int64_t lowest, int64_t highest) {
-    if (value < lowest || value > highest)
-      throw invalid("{}: {} is {}; it must be {} to {}", file, what, value, lowest, highest);
-  };
-  check("the number of layers", c.layers, 1, 1024);
-  check("the hidden size", c.hidden, 1, 1 << 17);
-  check("the number of attention heads", c.heads, 1, 1024);
-  check("the number of KV heads", c.kv_heads, 1, c.heads);
-  check("the head size", c.head_dim, 2, kMaxHeadDim);
-  check("the feed-forward size", c.ffn, 1, 1 << 20);
-  check("the vocabulary size", c.vocab, 1, 1 << 20);
-  check("the context length", c.max_positions, 1, 1 << 27);
-  check("the rotary size", c.rope.dim, 0, c.head_dim);
-  if (c.heads % c.kv_heads != 0)
-    throw invalid("{}: {} attention heads are not a multiple of {} KV heads", file, c.heads, c.kv_heads);
-  if (c.rope.dim % 2 != 0 || c.head_dim % 2 != 0)
-    throw invalid("{}: head size {} and rotary size {} must be even", file, c.head_dim, c.rope.dim);
-  if (!(c.norm_epsilon >= 0 && c.norm_epsilon < 1))
-    throw invalid("{}: the norm's epsilon is {}; it must be at least 0 and below 1", file, c.norm_epsilon);
-  if (!(c.attention_scale > 0 && std::isfinite(c.attention_scale)))
-    throw invalid("{}: the attention scale is {}; it must be positive", file, c.attention_scale);
-  const RopeConfig& r = c.rope;
-  if (!(r.theta > 1 && std::isfinite(r.theta)))
-    throw invalid("{}: rope theta is {}; it must be above 1", file, r.theta);
-  if (!(r.factor > 0 && std::isfinite(r.factor)))
-    throw invalid("{}: the rope scaling factor is {}; it must be positive", file, r.factor);
-  const bool stretched = r.scaling == RopeConfig::Scaling::kLlama3 || r.scaling == RopeConfig::Scaling::kYarn;
-  if (stretched && !(r.original_positions > 0))
-    throw invalid("{}: this rope scaling needs the original context length", file);
-  if (stretched && !(r.low_frequency_factor > 0 && r.high_frequency_factor > r.low_frequency_factor &&
-                     r.beta_fast > 0 && r.beta_slow > 0)) {
-    throw invalid("{}: the factors of rope scaling are out of range or out of order", file);
+std::string config_identity(const ModelConfig& c) {
+  std::string text =
+      fmt::format("{} hidden {} embedding {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
+                  c.learned_positions, norm_text(c.embedding_norm));
+  for (const RopeConfig& rope : c.ropes) {
+    for (const int variant : {0, 1}) {
+      const RopeTable table = make_rope_table(rope, variant);
+      text += fmt::format(" rope {} {} {}", static_cast<int>(rope.kind), table.amplitude,
+                          fmt::join(table.frequencies, ","));
+    }
   }
-  if (!r.frequency_divisors.empty() && r.frequency_divisors.size() != static_cast<size_t>(r.dim / 2)) {
-    throw invalid("{}: {} rope frequency factors, expected {}", file, r.frequency_divisors.size(), r.dim / 2);
+  for (const LayerSpec& l : c.layers) {
+    text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
+                        norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
+    const auto& a = std::get<Attention>(l.mixer);
+    text += fmt::format(" attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
+                        a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale,
+                        a.soft_cap, a.clip, int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta,
+                        a.query_positions, norm_text(a.q_norm), norm_text(a.k_norm), norm_text(a.v_norm),
+                        norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+    if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
+      text += fmt::format(" mlp {} {} {} {}", m->size, static_cast<int>(m->nonlinearity), m->gated,
+                          norm_text(m->inner));
+    }
+    if (const auto* m = std::get_if<Moe>(&l.ffn)) {
+      text += fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->experts, m->used, m->size,
+                          static_cast<int>(m->nonlinearity), m->alpha, m->limit, static_cast<int>(m->scores),
+                          m->normalise, m->scale, m->correction, m->groups, m->groups_used, m->group_by_two,
+                          m->shared_size, m->shared_gate);
+    }
   }
-  for (const float divisor : r.frequency_divisors) {
-    if (!(divisor > 0 && std::isfinite(divisor)))
-      throw invalid("{}: a rope frequency factor is {}; it must be positive", file, divisor);
+  return text;
+}
+
+void validate(const ModelConfig& config, const std::string& file) {
+  const Checker c(file);
+  c.range("the number of layers", static_cast<int64_t>(config.layers.size()), 1, 1024);
+  c.range("the hidden size", config.hidden, 1, 1 << 17);
+  c.range("the vocabulary size", config.vocab, 1, 1 << 20);
+  c.range("the context length", config.max_positions, 1, 1 << 27);
+  c.positive("the scale of embeddings", config.embedding_scale);
+  c.finite("the scale of logits", config.logit_scale);
+  c.at_least_zero("the soft cap of logits", config.logit_soft_cap);
+  c.norm(config.output_norm);
+  for (const RopeConfig& rope : config.ropes) check(c, rope);
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerSpec& layer = config.layers[i];
+    // Most models repeat one layer: a message about the first need not name it.
+    const Checker of_layer(i == 0 ? file : fmt::format("{}: layer {}", file, i));
+    check(of_layer, std::get<Attention>(layer.mixer), config, i);
+    for (const Norm* n : {&layer.mixer_in, &layer.mixer_out, &layer.ffn_in, &layer.ffn_out}) of_layer.norm(*n);
+    of_layer.finite("the scale of residuals", layer.residual_scale);
+    if (const auto* mlp = std::get_if<Mlp>(&layer.ffn)) of_layer.range("the feed-forward size", mlp->size, 1, 1 << 20);
+    if (const auto* moe = std::get_if<Moe>(&layer.ffn)) check(of_layer, *moe);
   }
 }
 

@@ -1,5 +1,5 @@
-// Model families: how a checkpoint's names and settings map to ModelConfig. Each family has a file in families/ and a
-// row in families.cc.
+// Model families: how a checkpoint's names and settings map to ModelConfig. Each family has a row in families.cc and its
+// code in families/.
 #pragma once
 
 #include <span>
@@ -8,40 +8,74 @@
 
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/settings.h"
+#include "model/tensors.h"
 
 namespace quire {
 
-// Tensor names in one kind of file; {} stands for the layer. A bias is named as its weight, with .bias for .weight.
-struct TensorNames {
-  std::string_view embedding, output_norm, output;
-  std::string_view attention_norm, q, k, v, o;
-  std::string_view ffn_norm, gate, up, down;
-  std::span<const std::string_view> ignored;  // tensors that the model does not need
-};
-
-// The names that all families derived from Llama use.
-extern const TensorNames kLlamaHfNames, kLlamaGgufNames;
-
 struct Family {
-  std::string_view hf_architecture;    // config.json: architectures[0]
-  std::string_view gguf_architecture;  // general.architecture; several families may share one
-  ModelConfig (*from_hf)(const HfConfig& config);
-  ModelConfig (*from_gguf)(const Gguf& gguf);
-  const TensorNames* hf_names;
-  const TensorNames* gguf_names;
+  std::string_view name;
+  std::span<const std::string_view> hf_architectures;  // config.json: architectures[0]
+  std::string_view gguf_architecture;                  // general.architecture; empty: none
+  ModelConfig (*from_hf)(const HfSettings& settings);
+  ModelConfig (*from_gguf)(const GgufSettings& settings);
+  Spelling hf = {}, gguf = {};
 };
 
-extern const Family kLlama, kMistral, kQwen2;
+std::span<const Family* const> families();
 
 // The family of a checkpoint. Throws Error (kUnsupported) that lists the known ones.
 const Family& find_family(const Checkpoint& checkpoint);
+const Spelling& spelling_of(const Checkpoint& checkpoint);
 
 // The validated configuration of a checkpoint. Throws Error: unknown family, or settings that are out of range.
 ModelConfig read_model_config(const Checkpoint& checkpoint);
 
-// Reads what all configurations derived from Llama share; for the families' own readers.
-ModelConfig read_llama_hf(const HfConfig& config);
-ModelConfig read_llama_gguf(const Gguf& gguf);
-int sliding_window(const HfConfig& config);  // tokens; 0 (in the file also null): none
+// ---- for the families' own readers (families/base.cc)
+
+// What most decoders have in common, under any of the usual names: layers that are all alike, with RMS norms before
+// attention and before a gated MLP, and rotary positions.
+ModelConfig read_base(const HfSettings& settings);
+ModelConfig read_base(const GgufSettings& settings);
+
+template <class F>
+void for_each_attention(ModelConfig& config, F f) {  // f(attention, layer)
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    if (auto* attention = std::get_if<Attention>(&config.layers[i].mixer)) f(*attention, static_cast<int>(i));
+  }
+}
+template <class F>
+void for_each_mlp(ModelConfig& config, F f) {
+  for (LayerSpec& layer : config.layers) {
+    if (auto* mlp = std::get_if<Mlp>(&layer.ffn)) f(*mlp);
+  }
+}
+// Replaces the norms of all layers and the output norm.
+void use_layer_norm(ModelConfig& config, bool bias);
+// Norms come after attention and MLP, not before (OLMo 2).
+void use_post_norms_only(ModelConfig& config);
+// Queries and keys of each head are normalised as the layers' inputs are.
+void use_qk_norm(ModelConfig& config);
+void set_rope_kind(ModelConfig& config, RopeKind kind);
+void set_nonlinearity(ModelConfig& config, Nonlinearity nonlinearity, bool gated);
+
+// The layers that slide, by `layer_types` (transformers 5) or where `slides` says so (transformers 4). With two ropes,
+// sliding layers use the second.
+void set_windows(const HfSettings& settings, ModelConfig& config, int window, bool (*slides)(int layer));
+void set_windows(const GgufSettings& settings, ModelConfig& config, bool (*slides)(int layer));
+int sliding_window(const HfSettings& settings, int fallback);  // 0 (in the file also null): none
+
+// The rotary parameters of one object of config.json: rope_scaling or rope_parameters, or one for a kind of layers.
+RopeConfig read_rope(const HfSettings& settings, const std::optional<JsonField>& parameters, int head_dim);
+// YaRN's factor for scores and cosines (arXiv 2309.00071): 0.1 * scale * ln(factor) + 1.
+double yarn_amplitude(double factor, double scale);
+
+Nonlinearity nonlinearity_of(const HfSettings& settings);
+// A mixture of experts with the usual keys, for the layers that `is_moe` names.
+Moe read_moe(const HfSettings& settings);
+Moe read_moe(const GgufSettings& settings);
+
+// Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
+void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);
 
 }  // namespace quire

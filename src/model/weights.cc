@@ -1,60 +1,74 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/error.h"
 #include "model/families.h"
+#include "model/tensors.h"
 #include "quant/blocks.h"
 
 namespace quire {
 namespace {
 
-std::string with_layer(std::string_view name, int layer) {
-  const size_t at = name.find("{}");
-  if (at == std::string_view::npos) return std::string(name);
-  return std::string(name.substr(0, at)) + std::to_string(layer) + std::string(name.substr(at + 2));
-}
-
-std::string shape_text(const std::vector<uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 // First checks and lists every tensor, reading no data; then allocates once and reads them all.
-class Loader {
+class Loader : public TensorVisitor {
  public:
-  Loader(const Checkpoint& checkpoint, const ModelConfig& config) : checkpoint_(checkpoint), config_(config) {}
+  Loader(const Checkpoint& checkpoint, const ModelConfig& config)
+      : checkpoint_(checkpoint),
+        config_(config),
+        kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
+        spelling_(spelling_of(checkpoint)) {}
 
-  void vector(std::vector<float>& out, const std::string& name, int size) {
-    const TensorView& view = tensor(name, {static_cast<uint64_t>(size)});
-    vectors_.push_back({&out, &view});
-    parameters += static_cast<uint64_t>(size);
+  void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
+    const Source source = find_source(config_, slot, kind_, spelling_);
+    const int file_rows = source.rows > 0 ? source.rows : rows;
+    std::vector<uint64_t> shape;
+    if (source.stacked) shape.push_back(static_cast<uint64_t>(slot.items));
+    shape.push_back(static_cast<uint64_t>(source.transposed ? cols : file_rows));
+    shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : cols));
+    const TensorView& view = tensor(source.name, shape);
+    if (source.transposed && is_quantized(view.type))
+      throw unsupported("{}: tensor {} is transposed, so it cannot have the quantized type {}", checkpoint_.file(),
+                        source.name, quire::name(view.type));
+    to.weight = describe_packed(view.type, rows, cols);
+    const uint64_t elements = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
+    elements_[view.type] += elements;
+    parameters += elements;
+    const size_t item_bytes = view.bytes.size() / (source.stacked ? static_cast<size_t>(slot.items) : 1);
+    const size_t begin = source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0;
+    matrices_.push_back({&to.weight, view.bytes.subspan(begin, item_bytes), source, file_rows, bytes_});
+    bytes_ += to.weight.bytes();
+    count_decoded(slot, to.weight.bytes());
+
+    const std::string bias = bias_of(source);
+    if (!checkpoint_.find_tensor(bias)) return;
+    shape.assign(source.stacked ? 1 : 0, static_cast<uint64_t>(slot.items));
+    shape.push_back(static_cast<uint64_t>(file_rows));
+    const TensorView& bias_view = tensor(bias, shape);
+    const size_t bias_begin = source.stacked ? static_cast<size_t>(file_rows) * static_cast<size_t>(slot.item) : 0;
+    vectors_.push_back({&to.bias, &bias_view, source, rows, bias_begin, 0});
+    parameters += static_cast<uint64_t>(rows);
   }
 
-  void matrix(PackedMatrix& out, const std::string& name, int rows, int cols) {
-    const TensorView& view = tensor(name, {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)});
-    out = describe_packed(view.type, rows, cols);
-    elements_[view.type] += static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
-    parameters += static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
-    matrices_.push_back({&out, view.bytes, bytes_});
-    bytes_ += out.bytes();
+  void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, float add) override {
+    const Source source = find_source(config_, slot, kind_, spelling_);
+    add_vector(source.name, {shape.begin(), shape.end()}, to, add);
+  }
+  void bias(const Slot& slot, int size, Vector& to) override {
+    add_vector(bias_of(find_source(config_, slot, kind_, spelling_)), {static_cast<uint64_t>(size)}, to, 0);
   }
 
-  static std::string bias_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".bias"; }
-  bool has_bias(const std::string& weight) const { return checkpoint_.find_tensor(bias_of(weight)) != nullptr; }
-
-  void linear(Linear& out, const std::string& name, int rows, int cols) {
-    matrix(out.weight, name, rows, cols);
-    if (has_bias(name)) vector(out.bias, bias_of(name), rows);
-  }
-
-  void check_all_used(const TensorNames& names) const {
-    std::unordered_set<std::string> ignored;
-    for (const std::string_view pattern : names.ignored) {
-      for (int layer = 0; layer < config_.layers; ++layer) ignored.insert(with_layer(pattern, layer));
-    }
-    if (config_.tied_output) ignored.insert(std::string(names.output));
+  void check_all_used() const {
     for (const TensorView& view : checkpoint_.tensors()) {
-      if (!used_.contains(view.name) && !ignored.contains(view.name)) {
+      if (!used_.contains(view.name) && !ignored(view.name)) {
         throw unsupported("{}: unexpected tensor {}: Quire's {} architecture does not use it", checkpoint_.file(),
                           view.name, config_.architecture);
       }
@@ -67,10 +81,7 @@ class Loader {
       throw no_resource("{}: the weights need {} MiB of memory, but only {} MiB are available (--memory)",
                         checkpoint_.file(), (bytes_ + (1 << 20) - 1) >> 20, limit >> 20);
     }
-    for (const VectorJob& job : vectors_) {
-      job.values->resize(static_cast<size_t>(job.source->shape[0]));
-      dequantize(job.source->type, job.source->bytes, *job.values);
-    }
+    for (const VectorJob& job : vectors_) read(job);
     LargeBuffer memory(bytes_);
     struct Piece {
       const MatrixJob* job;
@@ -84,7 +95,7 @@ class Loader {
     }
     team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
-      pack_panels(*piece.job->matrix, piece.job->source, memory.data() + piece.job->offset, piece.begin, piece.end);
+      for (int p = piece.begin; p < piece.end; ++p) pack(*piece.job, p, memory.data() + piece.job->offset);
     });
     for (const MatrixJob& job : matrices_) job.matrix->data = memory.data() + job.offset;
     return memory;
@@ -97,26 +108,110 @@ class Loader {
   }
 
   uint64_t parameters = 0;
+  uint64_t decode_bytes() const {
+    // The experts that a token does not use are not read. A tied embedding is read as the output matrix.
+    return decoded_ + (config_.tied_output ? embedding_ : 0);
+  }
 
  private:
   struct MatrixJob {
     PackedMatrix* matrix;
-    std::span<const std::byte> source;
+    std::span<const std::byte> bytes;  // of the file's matrix
+    Source source;
+    int file_rows;
     size_t offset;
   };
   struct VectorJob {
-    std::vector<float>* values;
-    const TensorView* source;
+    Vector* values;
+    const TensorView* view;
+    Source source;
+    int size;
+    size_t begin;  // first element in the file, before source.row()
+    float add;
   };
 
-  const TensorView& tensor(const std::string& name, const std::vector<uint64_t>& shape) {
+  static std::string bias_of(const Source& source) {
+    return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
+  }
+
+  bool ignored(std::string_view name) const {
+    const auto matches = [&](std::string_view pattern) {
+      if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
+      const size_t mark = pattern.find("{}");
+      if (mark == std::string_view::npos) return name == pattern;
+      const std::string_view tail = pattern.substr(mark + 2);
+      if (!name.starts_with(pattern.substr(0, mark)) || !name.ends_with(tail) || name.size() <= mark + tail.size())
+        return false;
+      const std::string_view number = name.substr(mark, name.size() - mark - tail.size());
+      return number.find_first_not_of("0123456789") == std::string_view::npos;
+    };
+    if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
+    return std::ranges::any_of(spelling_.ignored, matches);
+  }
+
+  void count_decoded(const Slot& slot, size_t bytes) {
+    if (slot.tensor == Tensor::kEmbedding) {
+      embedding_ = bytes;
+    } else if (slot.items > 0) {
+      const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
+      if (slot.item < moe.used) decoded_ += bytes;  // all experts have the same size
+    } else if (slot.tensor != Tensor::kPositions) {
+      decoded_ += bytes;
+    }
+  }
+
+  void add_vector(const std::string& name, const std::vector<uint64_t>& shape, Vector& to, float add) {
+    const TensorView& view = tensor(name, shape);
+    uint64_t size = 1;
+    for (const uint64_t n : shape) size *= n;
+    vectors_.push_back({&to, &view, Source{}, static_cast<int>(size), 0, add});
+    parameters += size;
+  }
+
+  void read(const VectorJob& job) const {
+    uint64_t elements = 1;
+    for (const uint64_t n : job.view->shape) elements *= n;
+    Vector all(elements);
+    dequantize(job.view->type, job.view->bytes, all);
+    job.values->resize(static_cast<size_t>(job.size));
+    for (int i = 0; i < job.size; ++i) {
+      const float value = all[job.begin + static_cast<size_t>(job.source.row(i))] + job.add;
+      if (!std::isfinite(value))
+        throw invalid("{}: tensor {} has the value {} at index {}; the file is damaged", checkpoint_.file(),
+                      job.view->name, value, job.source.row(i));
+      (*job.values)[static_cast<size_t>(i)] = value;
+    }
+  }
+
+  static void pack(const MatrixJob& job, int p, std::byte* data) {
+    const PackedMatrix& m = *job.matrix;
+    const TensorTypeInfo& type = info(m.type);
+    const size_t row_bytes = static_cast<size_t>(m.cols) / type.block_elements * type.block_bytes;
+    std::array<const std::byte*, kPanel> rows;
+    const auto count = static_cast<size_t>(std::min(kPanel, m.rows - p * kPanel));
+    std::vector<std::byte> gathered(job.source.transposed ? count * row_bytes : 0);
+    for (size_t n = 0; n < count; ++n) {
+      const auto row = static_cast<size_t>(job.source.row(p * kPanel + static_cast<int>(n)));
+      if (!job.source.transposed) {
+        rows[n] = job.bytes.data() + row * row_bytes;
+        continue;
+      }
+      const size_t size = type.block_bytes, file_row = static_cast<size_t>(job.file_rows) * size;
+      rows[n] = gathered.data() + n * row_bytes;
+      for (size_t col = 0; std::cmp_less(col, m.cols); ++col)
+        std::memcpy(gathered.data() + n * row_bytes + col * size, job.bytes.data() + col * file_row + row * size, size);
+    }
+    pack_panel(m, std::span(rows).first(count), data + static_cast<size_t>(p) * m.layout.bytes);
+  }
+
+  const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape) {
     const TensorView* view = checkpoint_.find_tensor(name);
     if (!view && checkpoint_.hf() && checkpoint_.hf()->config.has("quantization_config"))
       throw unsupported("{}: tensor {} is missing; config.json has a quantization_config, which Quire does not support",
                         checkpoint_.file(), name);
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
     used_.insert(view->name);
-    if (view->shape != shape) {
+    if (!std::ranges::equal(view->shape, shape)) {
       throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
                     shape_text(shape));
     }
@@ -128,41 +223,34 @@ class Loader {
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
+  const FileKind kind_;
+  const Spelling& spelling_;
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;
   size_t bytes_ = 0;  // of the packed matrices, each a multiple of 64
+  uint64_t decoded_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
   std::map<TensorType, uint64_t> elements_;
 };
 
-// Lists the tensors of the model with `w` as their destination, and checks that there are no others.
-void list_tensors(const Checkpoint& checkpoint, const ModelConfig& c, Loader& load, Weights& w) {
-  const Family& family = find_family(checkpoint);
-  const TensorNames& names = checkpoint.gguf() ? *family.gguf_names : *family.hf_names;
-  w.layers.resize(static_cast<size_t>(c.layers));
-  load.matrix(w.embedding, std::string(names.embedding), c.vocab, c.hidden);
-  for (int i = 0; i < c.layers; ++i) {
-    LayerWeights& layer = w.layers[static_cast<size_t>(i)];
-    const auto name = [&](std::string_view pattern) { return with_layer(pattern, i); };
-    load.vector(layer.attention_norm, name(names.attention_norm), c.hidden);
-    load.linear(layer.q, name(names.q), c.heads * c.head_dim, c.hidden);
-    load.linear(layer.k, name(names.k), c.kv_heads * c.head_dim, c.hidden);
-    load.linear(layer.v, name(names.v), c.kv_heads * c.head_dim, c.hidden);
-    load.linear(layer.o, name(names.o), c.hidden, c.heads * c.head_dim);
-    load.vector(layer.ffn_norm, name(names.ffn_norm), c.hidden);
-    load.linear(layer.gate, name(names.gate), c.ffn, c.hidden);
-    load.linear(layer.up, name(names.up), c.ffn, c.hidden);
-    load.linear(layer.down, name(names.down), c.hidden, c.ffn);
-    if (is_quantized(layer.gate.weight.type) != is_quantized(layer.up.weight.type) || load.has_bias(name(names.gate)) ||
-        load.has_bias(name(names.up))) {
-      throw unsupported(
-          "{}: layer {}: the gate and up projections must have no bias and be both quantized or both unquantized",
-          checkpoint.file(), i);
+// Both halves of a gated MLP are multiplied in one pass over their inputs, so they need inputs of one form.
+void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const Weights& weights) {
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerWeights& w = weights.layers[i];
+    const auto differ = [](const MlpWeights& m) {
+      return m.gate.weight.rows > 0 && is_quantized(m.gate.weight.type) != is_quantized(m.up.weight.type);
+    };
+    if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
+      throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
+                        checkpoint.file(), i);
     }
   }
-  load.vector(w.output_norm, std::string(names.output_norm), c.hidden);
-  if (!c.tied_output) load.linear(w.output, std::string(names.output), c.vocab, c.hidden);
-  load.check_all_used(names);
+}
+
+void list_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Loader& load, Weights& w) {
+  visit_tensors(config, w, load);
+  check_gates(checkpoint, config, w);
+  load.check_all_used();
 }
 
 }  // namespace
@@ -173,23 +261,16 @@ void check_weights(const Checkpoint& checkpoint, const ModelConfig& config) {
   list_tensors(checkpoint, config, load, unread);
 }
 
-Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& c, Team& team, size_t memory) {
-  Loader load(checkpoint, c);
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, size_t memory) {
+  Loader load(checkpoint, config);
   Weights w;
-  list_tensors(checkpoint, c, load, w);
+  list_tensors(checkpoint, config, load, w);
   w.memory = load.read(team, memory);
-  if (c.tied_output) w.output.weight = w.embedding;
+  if (config.tied_output) w.output.weight = w.embedding.weight;
   w.parameters = load.parameters;
+  w.decode_bytes = load.decode_bytes();
   w.main_type = load.main_type();
   return w;
-}
-
-size_t Weights::decode_bytes() const {
-  size_t bytes = output.weight.bytes();
-  for (const LayerWeights& l : layers) {
-    for (const Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) bytes += m->weight.bytes();
-  }
-  return bytes;
 }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 // A model's weights: packed once at load, into one allocation.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/memory.h"
@@ -11,27 +12,56 @@
 
 namespace quire {
 
+using Vector = std::vector<float>;
+
 struct Linear {
   PackedMatrix weight;
-  std::vector<float> bias;  // [weight.rows], or empty
+  Vector bias;  // [weight.rows], or empty
 
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
+struct NormWeights {
+  Vector weight, bias;  // empty: the norm has none
+};
+
+struct AttentionWeights {
+  Linear q, k, v, o;  // k and v: none if the layer reads another's cache
+  Linear gate;        // [heads * value_dim, hidden]
+  NormWeights q_norm, k_norm, inner;
+  Vector sinks;  // [heads]
+};
+
+struct MlpWeights {
+  Linear gate, up, down;
+  NormWeights inner;
+};
+
+struct MoeWeights {
+  Linear router;                   // [experts, hidden]
+  Vector correction;               // [experts]
+  std::vector<MlpWeights> experts;
+  MlpWeights shared;
+  Linear shared_gate;  // [1, hidden]
+};
+
 struct LayerWeights {
-  std::vector<float> attention_norm, ffn_norm;  // [hidden]
-  Linear q, k, v, o, gate, up, down;
+  NormWeights mixer_in, mixer_out, ffn_in, ffn_out;
+  AttentionWeights attention;
+  MlpWeights mlp;
+  MoeWeights moe;
 };
 
 struct Weights {
-  PackedMatrix embedding;  // [vocab, hidden]
+  Linear embedding;  // [vocab, hidden]; no bias
+  Linear positions;  // [max_positions, hidden]
+  NormWeights embedding_norm, output_norm;
   std::vector<LayerWeights> layers;
-  std::vector<float> output_norm;  // [hidden]
-  Linear output;                   // [vocab, hidden]; shares the embedding's memory if tied
-  LargeBuffer memory;              // of all matrices
+  Linear output;  // [vocab, hidden]; shares the embedding's memory if tied
+  LargeBuffer memory;  // of all matrices
 
-  size_t decode_bytes() const;  // of the matrices that every token reads
   uint64_t parameters = 0;
+  uint64_t decode_bytes = 0;  // of the matrices that a token reads: of experts, only the chosen ones
   TensorType main_type = TensorType::F32;  // of most matrix elements
 };
 

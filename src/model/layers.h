@@ -1,0 +1,86 @@
+// What a layer of a model computes. Families (families.h) fill these; the blocks in model/blocks run them. A family's
+// traits are data here, never a branch on its name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
+#include "kernels/kernels.h"
+
+namespace quire {
+
+struct Norm {
+  NormKind kind = NormKind::kNone;
+  float epsilon = 0;
+  bool weight = true, bias = false;  // tensors that it has
+  bool plus_one = false;             // the file stores w, and the norm multiplies by 1 + w (Gemma)
+
+  explicit operator bool() const { return kind != NormKind::kNone; }
+};
+
+// softmax(scale * q k^T) v over the tokens that a query sees, in heads that share KV heads (GQA: arXiv 2305.13245).
+struct Attention {
+  int heads = 0, kv_heads = 0, key_dim = 0, value_dim = 0;
+  int rope = 0;          // index into ModelConfig::ropes; -1: none
+  int window = 0;        // tokens a query sees, its own included; 0: all
+  int shares_cache = -1;  // the earlier layer whose keys and values it reads; -1: it has its own
+  float scale = 0;       // 0: 1 / sqrt(key_dim)
+  float soft_cap = 0;    // of scores (Gemma 2); 0: none
+  float clip = 0;        // queries, keys and values are clipped to [-clip, clip] (OLMoE); 0: not
+  bool causal = true;
+  bool sinks = false;  // a learned score per head that takes part in the softmax (gpt-oss)
+  bool alibi = false;  // scores fall with the distance, by a slope per head (arXiv 2108.12409)
+  bool gate = false;   // the result is multiplied by the sigmoid of a projection (Qwen3-Next)
+  // Llama 4's scaling of queries: 1 + beta * log(1 + floor(position / query_positions)); 0: none
+  float query_beta = 0;
+  int query_positions = 0;
+  Norm q_norm, k_norm, v_norm;  // of each head
+  bool whole_norm = false;      // q_norm and k_norm normalise all heads together (OLMo 2)
+  bool norm_per_head = false;   // each head has weights of its own (Cohere)
+  Norm inner;                   // of the heads' results, before the output projection (BitNet)
+
+  int group() const { return heads / kv_heads; }
+};
+
+// down(f(gate x) * (up x)), or down(f(up x)) without a gate.
+struct Mlp {
+  int size = 0;
+  Nonlinearity nonlinearity = Nonlinearity::kSilu;
+  bool gated = true;
+  Norm inner;  // before the down projection (BitNet)
+};
+
+// A router chooses `used` of `experts` small MLPs for each token; their weighted results are added. The router computes
+// in float32 whatever the inputs of other linears are rounded to.
+struct Moe {
+  enum class Scores : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+  int experts = 0, used = 0, size = 0;
+  Nonlinearity nonlinearity = Nonlinearity::kSilu;
+  float alpha = 0, limit = 0;  // of kClampedSwiglu
+  Scores scores = Scores::kSoftmax;
+  bool normalise = true;  // the chosen weights are divided by their sum
+  float scale = 1;        // multiplies the weights
+  bool correction = false;  // a bias per expert is added to the scores for choosing, not for weighing (DeepSeek-V3)
+  // Group-limited routing (DeepSeek): only experts of the best groups may be chosen.
+  int groups = 1, groups_used = 1;
+  bool group_by_two = false;  // a group's score is the sum of its two best experts, not its best
+  int shared_size = 0;        // an MLP that every token uses; 0: none
+  bool shared_gate = false;   // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
+};
+
+using Mixer = std::variant<Attention>;
+using FeedForward = std::variant<std::monostate, Mlp, Moe>;
+
+//   x += scale * mixer_out(mixer(mixer_in(x)));  x += scale * ffn_out(ffn(ffn_in(x)))     one after the other, or
+//   x += scale * mixer(mixer_in(x)) + scale * ffn(ffn_in(x))                               if `parallel`
+struct LayerSpec {
+  Mixer mixer;
+  FeedForward ffn;
+  Norm mixer_in, mixer_out, ffn_in, ffn_out;
+  bool parallel = false;
+  bool shared_norm = false;  // `parallel`: ffn_in has no tensors of its own, both branches read mixer_in's result
+  float residual_scale = 1;
+};
+
+}  // namespace quire

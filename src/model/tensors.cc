@@ -1,0 +1,161 @@
+#include "model/tensors.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace quire {
+namespace {
+
+// The names that most families use: Llama's in Hugging Face files, llama.cpp's in GGUF files.
+struct Names {
+  Tensor tensor;
+  std::string_view hf, gguf;
+};
+constexpr Names kNames[] = {
+    {Tensor::kEmbedding, "model.embed_tokens.weight", "token_embd.weight"},
+    {Tensor::kPositions, "model.embed_positions.weight", "position_embd.weight"},
+    {Tensor::kEmbeddingNorm, "model.embed_norm.weight", "token_embd_norm.weight"},
+    {Tensor::kOutputNorm, "model.norm.weight", "output_norm.weight"},
+    {Tensor::kOutput, "lm_head.weight", "output.weight"},
+    {Tensor::kMixerNorm, "model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
+    {Tensor::kMixerOutNorm, "model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight"},
+    {Tensor::kFfnNorm, "model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
+    {Tensor::kFfnOutNorm, "model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
+    {Tensor::kQ, "model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
+    {Tensor::kK, "model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
+    {Tensor::kV, "model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
+    {Tensor::kO, "model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
+    {Tensor::kAttentionGate, "model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
+    {Tensor::kQNorm, "model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
+    {Tensor::kKNorm, "model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
+    {Tensor::kAttentionInnerNorm, "model.layers.{}.self_attn.attn_sub_norm.weight", "blk.{}.attn_sub_norm.weight"},
+    {Tensor::kSinks, "model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight"},
+    {Tensor::kGate, "model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
+    {Tensor::kUp, "model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
+    {Tensor::kDown, "model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
+    {Tensor::kFfnInnerNorm, "model.layers.{}.mlp.ffn_sub_norm.weight", "blk.{}.ffn_sub_norm.weight"},
+    {Tensor::kRouter, "model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {Tensor::kRouterCorrection, "model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
+    {Tensor::kExpertGate, "model.layers.{}.mlp.experts.{e}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight"},
+    {Tensor::kExpertUp, "model.layers.{}.mlp.experts.{e}.up_proj.weight", "blk.{}.ffn_up_exps.weight"},
+    {Tensor::kExpertDown, "model.layers.{}.mlp.experts.{e}.down_proj.weight", "blk.{}.ffn_down_exps.weight"},
+    {Tensor::kSharedGate, "model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
+    {Tensor::kSharedUp, "model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
+    {Tensor::kSharedDown, "model.layers.{}.mlp.shared_expert.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
+    {Tensor::kSharedSwitch, "model.layers.{}.mlp.shared_expert_gate.weight", "blk.{}.ffn_gate_inp_shexp.weight"},
+};
+
+std::string fill(std::string_view pattern, std::string_view mark, int number) {
+  const size_t at = pattern.find(mark);
+  if (at == std::string_view::npos) return std::string(pattern);
+  return std::string(pattern.substr(0, at)) + std::to_string(number) + std::string(pattern.substr(at + mark.size()));
+}
+
+// Visits the tensors of one layer.
+class LayerVisit {
+ public:
+  LayerVisit(const ModelConfig& config, int layer, LayerWeights& weights, TensorVisitor& visitor)
+      : c_(config), layer_(layer), w_(weights), visit_(visitor) {}
+
+  void run() {
+    const LayerSpec& spec = c_.layers[static_cast<size_t>(layer_)];
+    norm(Tensor::kMixerNorm, spec.mixer_in, c_.hidden, w_.mixer_in);
+    std::visit([this](const auto& mixer) { visit(mixer); }, spec.mixer);
+    norm(Tensor::kMixerOutNorm, spec.mixer_out, c_.hidden, w_.mixer_out);
+    if (!spec.shared_norm) norm(Tensor::kFfnNorm, spec.ffn_in, c_.hidden, w_.ffn_in);
+    std::visit([this](const auto& ffn) { visit(ffn); }, spec.ffn);
+    norm(Tensor::kFfnOutNorm, spec.ffn_out, c_.hidden, w_.ffn_out);
+  }
+
+ private:
+  void matrix(Tensor tensor, int rows, int cols, Linear& to) { visit_.matrix({tensor, layer_}, rows, cols, to); }
+  void vector(Tensor tensor, int size, Vector& to) { visit_.vector({tensor, layer_}, {size}, to, 0); }
+  void norm(Tensor tensor, const Norm& norm, std::vector<int> shape, NormWeights& to) {
+    if (!norm) return;
+    if (norm.weight) visit_.vector({tensor, layer_}, shape, to.weight, norm.plus_one ? 1.0f : 0.0f);
+    if (norm.bias) visit_.bias({tensor, layer_}, shape.back(), to.bias);
+  }
+  void norm(Tensor tensor, const Norm& n, int size, NormWeights& to) { norm(tensor, n, std::vector{size}, to); }
+
+  void visit(const Attention& a) {
+    AttentionWeights& w = w_.attention;
+    const auto head_norm = [&](Tensor tensor, const Norm& n, int heads, NormWeights& to) {
+      if (a.whole_norm) return norm(tensor, n, heads * a.key_dim, to);
+      if (a.norm_per_head) return norm(tensor, n, std::vector{heads, a.key_dim}, to);
+      norm(tensor, n, a.key_dim, to);
+    };
+    matrix(Tensor::kQ, a.heads * a.key_dim, c_.hidden, w.q);
+    if (a.gate) matrix(Tensor::kAttentionGate, a.heads * a.value_dim, c_.hidden, w.gate);
+    head_norm(Tensor::kQNorm, a.q_norm, a.heads, w.q_norm);
+    if (a.shares_cache < 0) {
+      matrix(Tensor::kK, a.kv_heads * a.key_dim, c_.hidden, w.k);
+      matrix(Tensor::kV, a.kv_heads * a.value_dim, c_.hidden, w.v);
+      head_norm(Tensor::kKNorm, a.k_norm, a.kv_heads, w.k_norm);
+    }
+    if (a.sinks) vector(Tensor::kSinks, a.heads, w.sinks);
+    norm(Tensor::kAttentionInnerNorm, a.inner, a.heads * a.value_dim, w.inner);
+    matrix(Tensor::kO, c_.hidden, a.heads * a.value_dim, w.o);
+  }
+
+  void visit(const std::monostate&) {}
+  void visit(const Mlp& m) {
+    if (m.gated) matrix(Tensor::kGate, m.size, c_.hidden, w_.mlp.gate);
+    matrix(Tensor::kUp, m.size, c_.hidden, w_.mlp.up);
+    norm(Tensor::kFfnInnerNorm, m.inner, m.size, w_.mlp.inner);
+    matrix(Tensor::kDown, c_.hidden, m.size, w_.mlp.down);
+  }
+  void visit(const Moe& m) {
+    MoeWeights& w = w_.moe;
+    matrix(Tensor::kRouter, m.experts, c_.hidden, w.router);
+    if (m.correction) vector(Tensor::kRouterCorrection, m.experts, w.correction);
+    w.experts.resize(static_cast<size_t>(m.experts));
+    for (int e = 0; e < m.experts; ++e) {
+      MlpWeights& expert = w.experts[static_cast<size_t>(e)];
+      visit_.matrix({Tensor::kExpertGate, layer_, e, m.experts}, m.size, c_.hidden, expert.gate);
+      visit_.matrix({Tensor::kExpertUp, layer_, e, m.experts}, m.size, c_.hidden, expert.up);
+      visit_.matrix({Tensor::kExpertDown, layer_, e, m.experts}, c_.hidden, m.size, expert.down);
+    }
+    if (m.shared_size == 0) return;
+    matrix(Tensor::kSharedGate, m.shared_size, c_.hidden, w.shared.gate);
+    matrix(Tensor::kSharedUp, m.shared_size, c_.hidden, w.shared.up);
+    matrix(Tensor::kSharedDown, c_.hidden, m.shared_size, w.shared.down);
+    if (m.shared_gate) matrix(Tensor::kSharedSwitch, 1, c_.hidden, w.shared_gate);
+  }
+
+  const ModelConfig& c_;
+  const int layer_;
+  LayerWeights& w_;
+  TensorVisitor& visit_;
+};
+
+}  // namespace
+
+void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
+  const auto norm = [&](Tensor tensor, const Norm& n, NormWeights& to) {
+    if (n && n.weight) visitor.vector({tensor}, {c.hidden}, to.weight, n.plus_one ? 1.0f : 0.0f);
+    if (n && n.bias) visitor.bias({tensor}, c.hidden, to.bias);
+  };
+  visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
+  if (c.learned_positions) visitor.matrix({Tensor::kPositions}, c.max_positions, c.hidden, w.positions);
+  norm(Tensor::kEmbeddingNorm, c.embedding_norm, w.embedding_norm);
+  w.layers.resize(c.layers.size());
+  for (size_t i = 0; i < c.layers.size(); ++i) LayerVisit(c, static_cast<int>(i), w.layers[i], visitor).run();
+  norm(Tensor::kOutputNorm, c.output_norm, w.output_norm);
+  if (!c.tied_output) visitor.matrix({Tensor::kOutput}, c.vocab, c.hidden, w.output);
+}
+
+Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, const Spelling& spelling) {
+  const auto usual = std::ranges::find(kNames, slot.tensor, &Names::tensor);
+  std::string_view pattern = kind == FileKind::kHf ? usual->hf : usual->gguf;
+  if (const auto own = std::ranges::find(spelling.names, slot.tensor, &TensorName::first);
+      own != spelling.names.end()) {
+    pattern = own->second;
+  }
+  Source source;
+  source.stacked = slot.items > 0 && pattern.find("{e}") == std::string_view::npos;
+  source.name = fill(fill(pattern, "{e}", slot.item), "{}", slot.layer);
+  if (spelling.place) spelling.place(config, slot, source);
+  return source;
+}
+
+}  // namespace quire

@@ -1,0 +1,112 @@
+// Every tensor of a model, declared once: its shape by the configuration, and its usual names in files. Loading,
+// inspecting, synthesising, verifying and counting bytes read these declarations.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace quire {
+
+enum class Tensor : uint8_t {
+  kEmbedding,
+  kPositions,
+  kEmbeddingNorm,
+  kOutputNorm,
+  kOutput,
+  // of a layer
+  kMixerNorm,
+  kMixerOutNorm,
+  kFfnNorm,
+  kFfnOutNorm,
+  kQ,
+  kK,
+  kV,
+  kO,
+  kAttentionGate,
+  kQNorm,
+  kKNorm,
+  kAttentionInnerNorm,
+  kSinks,
+  kGate,
+  kUp,
+  kDown,
+  kFfnInnerNorm,
+  kRouter,
+  kRouterCorrection,
+  kExpertGate,
+  kExpertUp,
+  kExpertDown,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
+  kSharedSwitch,
+};
+
+struct Slot {
+  Tensor tensor;
+  int layer = -1;             // -1: of the whole model
+  int item = 0, items = 0;    // of `items` matrices of this kind in the layer (experts); 0: there is one
+};
+
+// What is done for each tensor.
+class TensorVisitor {
+ public:
+  virtual ~TensorVisitor() = default;
+  // A matrix of [rows, cols], and its bias [rows] where the file has one.
+  virtual void matrix(const Slot& slot, int rows, int cols, Linear& to) = 0;
+  // shape: as in the file, outermost first. `add` is added to each number.
+  virtual void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, float add) = 0;
+  // The bias of a norm, named as its weight.
+  virtual void bias(const Slot& slot, int size, Vector& to) = 0;
+};
+
+// Calls the visitor for every tensor of the model. Adds the layers and experts that `weights` lacks.
+void visit_tensors(const ModelConfig& config, Weights& weights, TensorVisitor& visitor);
+
+// Calls f(slot, linear) for each matrix.
+template <class F>
+void for_each_matrix(const ModelConfig& config, Weights& weights, F f) {
+  struct Matrices : TensorVisitor {
+    explicit Matrices(F& function) : f(function) {}
+    void matrix(const Slot& slot, int, int, Linear& to) override { f(slot, to); }
+    void vector(const Slot&, const std::vector<int>&, Vector&, float) override {}
+    void bias(const Slot&, int, Vector&) override {}
+    F& f;
+  } visitor(f);
+  visit_tensors(config, weights, visitor);
+}
+
+// Where a tensor lies in a file.
+struct Source {
+  std::string name;   // of the weight
+  std::string bias;   // empty: the name with .bias for .weight
+  // Output i is row first + i / run * step + i % run of the file's tensor, which has `rows` rows; run 0: row first + i.
+  int first = 0, run = 0, step = 0;
+  int rows = 0;             // 0: as many as the matrix
+  bool transposed = false;  // the file has [inputs, outputs]: a row above is a column
+  bool stacked = false;     // the file's tensor holds the matrices of all items, [items, rows, cols]
+
+  int row(int i) const { return first + (run > 0 ? i / run * step + i % run : i); }
+};
+
+using TensorName = std::pair<Tensor, std::string_view>;  // {}: the layer, {e}: the expert; a name without {e} is stacked
+
+// How a kind of file spells a family's tensors, where it differs from most.
+struct Spelling {
+  std::span<const TensorName> names = {};
+  // Changes where `slot` lies: for fused and transposed tensors.
+  void (*place)(const ModelConfig& config, const Slot& slot, Source& source) = nullptr;
+  std::span<const std::string_view> ignored = {};  // tensors that the model does not need; {}: the layer; a final *
+};
+
+enum class FileKind : uint8_t { kHf, kGguf };
+Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, const Spelling& spelling);
+
+}  // namespace quire

@@ -1,0 +1,15 @@
+// What operations run on: kernels, a team of threads, and the form that inputs of linears are rounded to.
+#pragma once
+
+#include "base/team.h"
+#include "kernels/kernels.h"
+
+namespace quire {
+
+struct Compute {
+  const KernelSet& kernels;
+  Team& team;
+  Activations activations;
+};
+
+}  // namespace quire

@@ -1,0 +1,72 @@
+// Linear layers over a team: rounding of inputs, and products with packed weights.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kernels/packed.h"
+#include "ops/compute.h"
+
+namespace quire {
+
+struct Rows;
+struct NormView;
+
+struct Linear {
+  PackedMatrix weight;
+  std::vector<float> bias;  // [weight.rows], or empty
+
+  const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
+};
+
+// Rows of inputs as kernels read them, in each form that the weights need.
+struct Inputs {
+  std::byte *int8, *floats;
+  size_t int8_stride, float_stride;  // bytes from row to row
+
+  std::byte* data(Activations a) const { return a == Activations::kInt8 ? int8 : floats; }
+  size_t stride(Activations a) const { return a == Activations::kInt8 ? int8_stride : float_stride; }
+};
+
+// Memory for the inputs of one linear at a time.
+class InputMemory {
+ public:
+  InputMemory() = default;
+  InputMemory(std::byte* memory, int rows, int cols);
+  static size_t bytes(int rows, int cols);
+
+  // The normalised rows of x, rounded as the matrices need them. They are valid until the next call.
+  Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
+                 std::span<const PackedMatrix* const> matrices) const;
+  Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
+                 std::initializer_list<const PackedMatrix*> matrices) const {
+    return prepare(compute, x, norm, rows, std::span(matrices.begin(), matrices.size()));
+  }
+
+ private:
+  std::byte *int8_ = nullptr, *floats_ = nullptr;
+};
+
+// y = x W^T + b, to be completed by the caller: gates, scales, accumulation.
+LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y);
+
+// Independent linears over the same rows, as one loop.
+void linears(const Compute& compute, std::span<const LinearArgs> list, int rows);
+
+// A linear over some of the rows: those of one expert. row_begin: a multiple of kRowGroup.
+struct LinearPart {
+  LinearArgs args;
+  int row_begin, row_end;
+};
+// Independent linears over rows of their own, as one loop. tiles: memory that is reused.
+struct LinearTile {
+  int part, panel_begin, panel_end, row_begin, row_end;
+};
+void grouped_linears(const Compute& compute, std::span<const LinearPart> parts, std::vector<LinearTile>& tiles);
+
+void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows);
+
+}  // namespace quire

@@ -1,0 +1,87 @@
+#include "ops/rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/packed.h"
+
+namespace quire {
+namespace {
+
+constexpr int kRowsPerTile = 8;
+
+// f(begin, end) for tiles of rows.
+template <class F>
+void for_row_tiles(const Compute& compute, int rows, F f) {
+  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+    f(tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile));
+  });
+}
+
+NormArgs scaling(const Rows& x, float scale, const Rows& to, bool accumulate) {
+  return {.kind = NormKind::kNone,
+          .x = x.data,
+          .x_stride = x.stride,
+          .y = to.data,
+          .y_stride = to.stride,
+          .size = x.cols,
+          .scale = scale,
+          .accumulate = accumulate};
+}
+
+}  // namespace
+
+void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
+           const Rows& x) {
+  for_row_tiles(compute, static_cast<int>(ids.size()), [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) unpack_row(matrix, ids[static_cast<size_t>(r)], x.row(r));
+    if (scale != 1) compute.kernels.normalize(scaling(x, scale, x, false), begin, end);
+  });
+}
+
+void normalize(const Compute& compute, const Rows& x, const NormView& norm, const NormTarget& target, int rows) {
+  NormArgs args = scaling(x, target.scale, target.to, target.accumulate);
+  args.kind = norm.kind;
+  args.weight = norm.weight;
+  args.bias = norm.bias;
+  args.epsilon = norm.epsilon;
+  for_row_tiles(compute, rows, [&](int begin, int end) { compute.kernels.normalize(args, begin, end); });
+}
+
+void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int rows) {
+  for_row_tiles(compute, rows,
+                [&](int begin, int end) { compute.kernels.normalize(scaling(x, scale, to, true), begin, end); });
+}
+
+void clip(const Compute& compute, const Rows& x, float limit, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) {
+      for (float& value : std::span(x.row(r), static_cast<size_t>(x.cols))) value = std::clamp(value, -limit, limit);
+    }
+  });
+}
+
+void multiply_gate(const Compute& compute, const Rows& y, const Rows& gate, Nonlinearity f, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    compute.kernels.multiply_gate({.y = y.data,
+                                   .y_stride = y.stride,
+                                   .gate = gate.data,
+                                   .gate_stride = gate.stride,
+                                   .cols = y.cols,
+                                   .nonlinearity = f},
+                                  begin, end);
+  });
+}
+
+void gather(const Compute& compute, const Rows& x, std::span<const int32_t> rows, const Rows& to) {
+  for_row_tiles(compute, static_cast<int>(rows.size()), [&](int begin, int end) {
+    for (int r = begin; r < end; ++r)
+      std::memcpy(to.row(r), x.row(rows[static_cast<size_t>(r)]), sizeof(float) * static_cast<size_t>(x.cols));
+  });
+}
+
+void soft_cap(const Compute& compute, const Rows& x, float cap, int rows) {
+  compute.team.for_tiles(rows, [&](int r, int) { compute.kernels.soft_cap(x.row(r), x.cols, cap); });
+}
+
+}  // namespace quire

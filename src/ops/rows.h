@@ -1,0 +1,64 @@
+// Operations on rows of activations, over a team. A row's result depends on that row alone.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/rows.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "quire/types.h"
+
+namespace quire {
+
+// Floats from row to row of `cols` activations: an odd number of cache lines. A linear writes two lines of each of 64
+// rows together; with a stride of 4 KiB they would all map to one set of the L1 cache.
+constexpr size_t row_stride(int cols) { return static_cast<size_t>(((cols + 15) / 16 | 1) * 16); }
+
+// Activations [rows, cols] in float32; does not own its memory.
+struct Rows {
+  float* data = nullptr;
+  int cols = 0;
+  size_t stride = 0;  // floats from row to row
+
+  float* row(int r) const { return data + static_cast<ptrdiff_t>(r) * static_cast<ptrdiff_t>(stride); }
+  Rows columns(int first, int count) const { return {data + first, count, stride}; }
+  Rows from(int r) const { return {row(r), cols, stride}; }
+};
+
+// A norm and its weights; kNone: no norm.
+struct NormView {
+  NormKind kind = NormKind::kNone;
+  float epsilon = 0;
+  const float* weight = nullptr;  // nullptr: ones
+  const float* bias = nullptr;    // nullptr: zeros
+};
+
+// x = scale * matrix[ids].
+void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
+           const Rows& x);
+
+// to = norm(x), or to += scale * norm(x) if `accumulate`. x and `to` may be the same.
+struct NormTarget {
+  Rows to;
+  float scale = 1;
+  bool accumulate = false;
+};
+void normalize(const Compute& compute, const Rows& x, const NormView& norm, const NormTarget& target, int rows);
+
+// to += scale * x.
+void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int rows);
+
+// x = clip(x, -limit, limit).
+void clip(const Compute& compute, const Rows& x, float limit, int rows);
+
+// y *= f(gate).
+void multiply_gate(const Compute& compute, const Rows& y, const Rows& gate, Nonlinearity f, int rows);
+
+// to[i] = x[rows[i]].
+void gather(const Compute& compute, const Rows& x, std::span<const int32_t> rows, const Rows& to);
+
+// x = cap * tanh(x / cap).
+void soft_cap(const Compute& compute, const Rows& x, float cap, int rows);
+
+}  // namespace quire
