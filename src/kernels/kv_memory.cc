@@ -8,16 +8,18 @@ namespace quire {
 KvMemory::KvMemory(const KvShape& shape, int pages)
     : shape_(shape),
       pages_(pages),
-      layer_page_bytes_(static_cast<size_t>(shape.kv_heads) * kv_head_bytes(shape.type, shape.head_dim)),
+      layer_page_bytes_(static_cast<size_t>(shape.kv_heads) *
+                        kv_head_bytes(shape.type, shape.head_dim, shape.head_dim)),
       memory_(shape.page_bytes() * static_cast<size_t>(pages)) {}
 
 KvLayer KvMemory::layer(int index) const {
   return {.data = memory_.data() + static_cast<size_t>(index) * static_cast<size_t>(pages_) * layer_page_bytes_,
           .page_stride = layer_page_bytes_,
-          .head_stride = kv_head_bytes(shape_.type, shape_.head_dim),
+          .head_stride = kv_head_bytes(shape_.type, shape_.head_dim, shape_.head_dim),
           .type = shape_.type,
           .kv_heads = shape_.kv_heads,
-          .head_dim = shape_.head_dim};
+          .key_dim = shape_.head_dim,
+          .value_dim = shape_.head_dim};
 }
 
 void KvMemory::copy_page(int from, int to) {

@@ -14,7 +14,7 @@ struct KvShape {
   int layers = 0, kv_heads = 0, head_dim = 0;
 
   size_t page_bytes() const {  // of all layers
-    return static_cast<size_t>(layers) * static_cast<size_t>(kv_heads) * kv_head_bytes(type, head_dim);
+    return static_cast<size_t>(layers) * static_cast<size_t>(kv_heads) * kv_head_bytes(type, head_dim, head_dim);
   }
 };
 

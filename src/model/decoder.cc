@@ -161,16 +161,23 @@ struct Decoder::State : Buffers {
       for (int i = begin; i < end; ++i) {
         const int row = span.row + i, position = span.position + i;
         float* q = qkv + static_cast<ptrdiff_t>(row) * stride;
-        compute.kernels.rope_store({.q = q,
-                                    .k = q + q_size,
-                                    .v = q + q_size + kv_size,
-                                    .heads = config.heads,
-                                    .cos_sin = cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim,
-                                    .rope_dim = config.rope.dim,
-                                    .kind = config.rope.kind,
-                                    .kv = &layer,
-                                    .page = span.pages[static_cast<size_t>(position / kPageTokens)],
-                                    .slot = position % kPageTokens});
+        const auto head = static_cast<size_t>(config.head_dim);
+        const StoreKvArgs store{.k = q + q_size,
+                                .v = q + q_size + kv_size,
+                                .k_stride = head,
+                                .v_stride = head,
+                                .kv = &layer,
+                                .page = span.pages[static_cast<size_t>(position / kPageTokens)],
+                                .slot = position % kPageTokens};
+        compute.kernels.prefetch_kv(store);
+        compute.kernels.rotate({.x = q,
+                                .heads = config.heads + config.kv_heads,  // the keys follow the queries
+                                .head_dim = config.head_dim,
+                                .head_stride = head,
+                                .cos_sin = cos_sin + static_cast<ptrdiff_t>(row) * config.rope.dim,
+                                .rope_dim = config.rope.dim,
+                                .kind = config.rope.kind});
+        compute.kernels.store_kv(store);
       }
     };
     if (batch.spans.size() == 1) {
