@@ -2,7 +2,8 @@
 //
 // A row's or panel's result depends on its own inputs alone. It has the same bits whatever the tile, thread or batch,
 // and in every KernelSet (docs/exactness.md). reference.cc is the definition in plain code; tests compare the other
-// sets with it by memcmp. ops.h runs these operations over a Team.
+// sets with it by memcmp. ops.h runs these operations over a Team. rows.h has the contracts of norms and other functions
+// of rows, recurrent.h those of layers with a state.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,13 @@
 #include "kernels/packed.h"
 
 namespace quire {
+
+struct NormArgs;  // kernels/rows.h
+struct GateArgs;
+struct SoftplusArgs;
+struct ShortConvArgs;  // kernels/recurrent.h
+struct GatedDeltaArgs;
+struct Mamba2Args;
 
 // What the inputs of a linear are rounded to. kF32 multiplies float32 inputs by dequantized weights: the path for
 // comparing with other implementations.
@@ -103,7 +111,7 @@ constexpr size_t kv_value_bytes(KvType type) { return type == KvType::kF32 ? 4 :
 
 // The KV cache of one layer, in pages of 16 tokens. Page p of KV head h begins at
 //   data + p * page_stride + h * head_stride
-// with its keys; its values follow. Dimensions d are padded with zeros to a multiple of 16. Layouts:
+// with its keys; its values follow. Dimensions d are padded to a multiple of 16, those of keys with zeros. Layouts:
 //
 //   f32, f16   keys [d][16 tokens]         values [16 tokens][d]
 //   bf16       keys [d/2][16 tokens][2]    values [d/16][8 token pairs][16 d][2]
@@ -111,16 +119,18 @@ constexpr size_t kv_value_bytes(KvType type) { return type == KvType::kF32 ? 4 :
 // The bf16 layouts are what a matrix tile or a pair of FMAs reads; values are rounded by attention_bf16(). Slots after
 // a sequence's last token may hold anything: they never affect a result.
 inline constexpr int kPageTokens = 16;
+constexpr int padded_head(int dim) { return (dim + 15) / 16 * 16; }
 struct KvLayer {
   std::byte* data;
   size_t page_stride, head_stride;  // bytes
   KvType type;
-  int kv_heads, head_dim;
+  int kv_heads, key_dim, value_dim;
 
-  int padded_dim() const { return (head_dim + 15) / 16 * 16; }
+  int padded_key() const { return padded_head(key_dim); }
+  int padded_value() const { return padded_head(value_dim); }
 };
-constexpr size_t kv_head_bytes(KvType type, int head_dim) {
-  return 2 * kPageTokens * static_cast<size_t>((head_dim + 15) / 16 * 16) * kv_value_bytes(type);
+constexpr size_t kv_head_bytes(KvType type, int key_dim, int value_dim) {
+  return kPageTokens * static_cast<size_t>(padded_head(key_dim) + padded_head(value_dim)) * kv_value_bytes(type);
 }
 
 enum class RopeKind : uint8_t {
@@ -129,23 +139,33 @@ enum class RopeKind : uint8_t {
   kNeighbours,  // rotates 2i with 2i + 1 (GGUF files of the Llama family)
 };
 
-// Rotates the query and key heads of one row and stores its key and value in the cache.
-struct RopeStoreArgs {
-  float* q;        // [heads, head_dim], rotated in place
-  const float* k;  // [kv_heads, head_dim]
-  const float* v;  // [kv_heads, head_dim]
-  int heads;
+// Rotates elements [offset, offset + rope_dim) of each head of one row in place, after multiplying the whole head by
+// `scale` (unless it is 1).
+struct RotateArgs {
+  float* x;  // head 0
+  int heads, head_dim;
+  size_t head_stride;  // floats
+  int offset = 0;
   const float* cos_sin;  // [rope_dim / 2][2], for the row's position
-  int rope_dim;          // rotated elements at the beginning of each head
+  int rope_dim;
   RopeKind kind;
+  float scale = 1;
+};
+
+// Stores the key and value of one row in the cache.
+struct StoreKvArgs {
+  const float* k;             // [kv_heads, key_dim]
+  const float* v;             // [kv_heads, value_dim]
+  size_t k_stride, v_stride;  // floats from head to head
   const KvLayer* kv;
   int page, slot;  // of the row's token
 };
 
 // Attention of consecutive rows of one sequence, for query heads that share a KV head, by online softmax.
 //
-// Definition. A query at position p with window w (0: none) sees tokens max(0, p - w + 1) .. p. They are cut at
-// absolute positions into splits of kAttentionSplit, those into blocks of kAttentionBlock. A sum of products is taken
+// Definition. A query at position p with window w (0: none) sees tokens max(0, p - w + 1) .. p; without `causal`, it
+// sees all tokens of the sequence, or with a window those of them at a distance below w. They are cut at absolute
+// positions into splits of kAttentionSplit, those into blocks of kAttentionBlock. A sum of products is taken
 // in chunks of kAttentionChunk elements:
 //
 //   even, odd = chains of fma(x, y, .) from 0, over the chunk's even and odd elements
@@ -154,6 +174,8 @@ struct RopeStoreArgs {
 // For each block of a split, in order:
 //
 //   score   = scale * (sum over the chunks of the dimensions, from 0)
+//             with a soft cap:  cap * tanh(score / cap)
+//             with a slope:     fma(slope, -|token - p|, score)      (ALiBi)
 //   m'      = max(m, the block's scores)
 //             if it grew: all sums so far are multiplied by exp(m - m'), and values below kSmallestSum become 0
 //   weight  = exp(score - m'); weight_lane() for a bf16 cache
@@ -163,7 +185,7 @@ struct RopeStoreArgs {
 //
 // With a bf16 cache, queries are rounded by attention_bf16() like keys and values, and weights are rounded to bf16
 // before they are summed, so that they normalise exactly. With an f32 or f16 cache both stay float32. Splits are merged
-// in order: merge(). So the result does not depend on which rows share a tile or which thread computes which split. No
+// in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0. So the result does not depend on which rows share a tile or which thread computes which split. No
 // sum is ever -0 or denormal (kSmallestSum: 2^-100 has 23 bits above 2^-123), so chunks whose weights are all zero may
 // be skipped.
 inline constexpr int kAttentionChunk = 32;
@@ -171,25 +193,30 @@ inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;
 inline constexpr int kAttentionSplit = 512;
 inline constexpr int kMaxTileQueries = 16;  // rows * heads of a tile
-inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kMaxHeadDim = 576;     // of DeepSeek's latent keys
 struct AttentionArgs {
-  const float* q;  // [rows, heads, head_dim]
+  const float* q;  // [rows, heads, key_dim]
   size_t q_stride;
-  float* out;  // [rows, heads, head_dim]
+  float* out;  // [rows, heads, value_dim]
   size_t out_stride;
   const KvLayer* kv;
   int heads;  // in all: kv->kv_heads * group
   float scale;
-  int window;  // tokens; 0: none
+  int window;                     // tokens; 0: none
+  bool causal = true;             // false: queries see later tokens, too
+  float soft_cap = 0;             // 0: none
+  const float* slopes = nullptr;  // [heads]
+  const float* sinks = nullptr;   // [heads]
 };
 struct AttentionTile {
   const int32_t* pages;        // the sequence's page table
   int row, rows;               // rows of the batch, consecutive positions
   int position;                // of the first row
+  int end;                     // tokens of the sequence: only needed if not causal
   int head, heads;             // query heads [head, head + heads), all of one KV head
   int split_begin, split_end;  // splits to compute
   // nullptr: merges the splits and writes the result to out. Otherwise (split_end == split_begin + 1) writes
-  // [max, sum, padded_dim values] for each row and query head to `partial`.
+  // [max, sum, padded_value() values] for each row and query head to `partial`.
   float* partial = nullptr;
   const AttentionTile* next = nullptr;  // probably this thread's next tile: its first pages are prefetched
 };
@@ -207,9 +234,22 @@ struct KernelSet {
   void (*quantize)(const QuantizeArgs&, int row_begin, int row_end);
   // row_begin: a multiple of kRowGroup.
   void (*linear)(const LinearArgs&, int panel_begin, int panel_end, int row_begin, int row_end);
-  void (*rope_store)(const RopeStoreArgs&);
+  void (*normalize)(const NormArgs&, int row_begin, int row_end);
+  void (*multiply_gate)(const GateArgs&, int row_begin, int row_end);
+  void (*softplus)(const SoftplusArgs&, int row_begin, int row_end);
+  void (*soft_cap)(float* x, int count, float cap);  // x = cap * tanh(x / cap)
+  void (*softmax)(float* x, int count);              // of one row, in place; all NaN if one number is
+  void (*sigmoid)(float* x, int count);              // 1 / (1 + exp(-x))
+  void (*rotate)(const RotateArgs&);
+  // Starts to fetch the lines that store_kv() will write: in decoding, they were last touched a step ago and are no
+  // longer in a cache. Call it before rotate().
+  void (*prefetch_kv)(const StoreKvArgs&);
+  void (*store_kv)(const StoreKvArgs&);
   void (*attention)(const AttentionArgs&, const AttentionTile&);
   void (*merge)(const AttentionArgs&, const AttentionMerge&);
+  void (*short_conv)(const ShortConvArgs&, int channel_begin, int channel_end);
+  void (*gated_delta)(const GatedDeltaArgs&);
+  void (*mamba2)(const Mamba2Args&);
   // Multiplies on registers alone, as fast as this set can, `rounds` times; returns the number of multiply-adds: the
   // upper bound that benchmarks compare with.
   double (*peak)(Activations activations, int64_t rounds);

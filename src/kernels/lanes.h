@@ -89,6 +89,9 @@ inline float tanh_lane(float x) {
   return std::fma(p * s, x, x);
 }
 
+// cap tanh(x / cap)
+inline float soft_cap_lane(float x, float cap) { return cap * tanh_lane(x / cap); }
+
 // x + x p(x^2) near 0, 1 - exp(-(|x| + |x| p(|x|))) elsewhere: within 2 ulp. Both are minimax polynomials; the second is
 // weighted by erfc, and erf(4) rounds to 1.
 namespace erf_constants {

@@ -1,4 +1,4 @@
-// The definition of every kernel in plain scalar code: obvious, slow, and the oracle for all others.
+// The definition of linears and attention in plain scalar code: obvious, slow, and the oracle for all other kernels.
 
 #include <algorithm>
 #include <bit>
@@ -11,67 +11,13 @@
 #include "kernels/denormals.h"
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
+#include "kernels/reference.h"
 #define QUIRE_ISA reference
-#include "kernels/rope_store.inc.h"
+#include "kernels/rotate_store.inc.h"
 
 namespace quire {
 namespace reference {
 namespace {
-
-float norm_factor(const float* x, int cols, float epsilon) {
-  Lanes squares{};
-  for (int i = 0; i < cols; ++i)
-    squares[static_cast<size_t>(i % kLanes)] = std::fma(x[i], x[i], squares[static_cast<size_t>(i % kLanes)]);
-  return 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(cols) + epsilon);
-}
-
-void write_int8(const float* x, Int8Block& out) {
-  uint32_t bits = 0;  // magnitudes have the order of their bits, and NaN is the largest
-  for (int i = 0; i < kBlockInputs; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
-  const auto largest = std::bit_cast<float>(bits);
-  out.scale = largest / 127.0f;
-  const float inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
-  out.half_sums[0] = out.half_sums[1] = 0;
-  for (int i = 0; i < kBlockInputs; ++i) {
-    const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-    const float value = x[k] * inverse;
-    const int q = static_cast<int>(std::nearbyint(value > -127.0f ? value : -127.0f));  // NaN is -127
-    out.q[i] = static_cast<int8_t>(q);
-    out.half_sums[k / 16] += q;
-  }
-  out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
-}
-
-void write_floats(const float* x, bool round, FloatBlock& out) {
-  float even = 0, odd = 0;
-  for (int i = 0; i < kBlockInputs; i += 2) {
-    out.x[i] = round ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
-    out.x[i + 1] = round ? bf16_to_f32(f32_to_bf16(x[i + 1])) : x[i + 1];
-    even += out.x[i];
-    odd += out.x[i + 1];
-  }
-  out.sum = even + odd;
-}
-
-void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
-  for (int row = row_begin; row < row_end; ++row) {
-    const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
-    std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
-    const float factor = a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f;
-    for (int b = 0; b * kBlockInputs < a.cols; ++b) {
-      float block[kBlockInputs] = {};
-      for (int i = 0; i < kBlockInputs && b * kBlockInputs + i < a.cols; ++i) {
-        const float value = x[b * kBlockInputs + i];
-        block[i] = a.norm_weight ? value * factor * a.norm_weight[b * kBlockInputs + i] : value;
-      }
-      if (a.to == Activations::kInt8) {
-        write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
-      } else {
-        write_floats(block, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
-      }
-    }
-  }
-}
 
 float dot_int8(const PackedMatrix& w, int n, const Int8Block* x) {
   const PackedFormat format = packed_format(w.type);
@@ -166,8 +112,8 @@ float key(const KvLayer& kv, const std::byte* page, int t, int d) {
 }
 
 float value(const KvLayer& kv, const std::byte* page, int t, int d) {
-  const int padded = kv.padded_dim();
-  const std::byte* values = page + static_cast<size_t>(padded * kPageTokens) * kv_value_bytes(kv.type);
+  const int padded = kv.padded_value();
+  const std::byte* values = page + static_cast<size_t>(kv.padded_key() * kPageTokens) * kv_value_bytes(kv.type);
   switch (kv.type) {
     case KvType::kF32:
       return reinterpret_cast<const float*>(values)[t * padded + d];
@@ -207,27 +153,51 @@ struct Partial {
   }
 };
 
+// A query: its numbers, its position, and the tokens [first, end) that it sees.
+struct Query {
+  const float* numbers;
+  int head, position, first, end;
+
+  Query(const AttentionArgs& a, const AttentionTile& tile, int r, int g)
+      : numbers(a.q + static_cast<size_t>(tile.row + r) * a.q_stride +
+                static_cast<size_t>((tile.head + g) * a.kv->key_dim)),
+        head(tile.head + g),
+        position(tile.position + r),
+        first(a.window > 0 ? std::max(0, position + 1 - a.window) : 0),
+        end(a.causal       ? position + 1
+            : a.window > 0 ? std::min(tile.end, position + a.window)
+                           : tile.end) {}
+};
+
+float score_of(const AttentionArgs& a, const Query& query, int token, float product) {
+  float score = product * a.scale;
+  if (a.soft_cap != 0) score = soft_cap_lane(score, a.soft_cap);
+  if (a.slopes) score = std::fma(a.slopes[query.head], -std::abs(static_cast<float>(token - query.position)), score);
+  return score;
+}
+
 // One split of one query: tokens [first, end) of it.
-Partial attend_split(const KvLayer& kv, const float* query, const int32_t* pages, int kv_head, float scale, int first,
-                     int end) {
+Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* pages, int first, int end) {
+  const KvLayer& kv = *a.kv;
+  const int kv_head = query.head / (a.heads / kv.kv_heads);
   const auto rounded = [&](float x) { return kv.type == KvType::kBf16 ? bf16_to_f32(attention_bf16(x)) : x; };
   const auto page = [&](int token) {
     return kv.data + static_cast<size_t>(pages[token / kPageTokens]) * kv.page_stride +
            static_cast<size_t>(kv_head) * kv.head_stride;
   };
   Partial part;
-  part.acc.assign(static_cast<size_t>(kv.head_dim), 0.0f);
+  part.acc.assign(static_cast<size_t>(kv.value_dim), 0.0f);
   for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
     const int begin = std::max(first, block), stop = std::min(end, block + kAttentionBlock);
     float scores[kAttentionBlock], largest = -std::numeric_limits<float>::infinity();
     for (int t = begin; t < stop; ++t) {
       float score = 0;
-      for (int d = 0; d < kv.head_dim; d += kAttentionChunk) {
+      for (int d = 0; d < kv.key_dim; d += kAttentionChunk) {
         score = add_products(
-            score, std::min(kAttentionChunk, kv.head_dim - d), [&](int i) { return rounded(query[d + i]); },
+            score, std::min(kAttentionChunk, kv.key_dim - d), [&](int i) { return rounded(query.numbers[d + i]); },
             [&](int i) { return key(kv, page(t), t % kPageTokens, d + i); });
       }
-      scores[t - block] = score * scale;
+      scores[t - block] = score_of(a, query, t, score);
       largest = std::max(largest, scores[t - block]);
     }
     if (largest > part.max) part.grow(largest);
@@ -238,7 +208,7 @@ Partial attend_split(const KvLayer& kv, const float* query, const int32_t* pages
       part.sums[static_cast<size_t>(t % kLanes)] += weights[t - block];
     }
     for (int chunk = block; chunk < stop; chunk += kAttentionChunk) {
-      for (int d = 0; d < kv.head_dim; ++d) {
+      for (int d = 0; d < kv.value_dim; ++d) {
         float& acc = part.acc[static_cast<size_t>(d)];
         acc = add_products(
             acc, kAttentionChunk, [&](int i) { return weights[chunk - block + i]; },
@@ -261,53 +231,59 @@ void absorb(float& max, float& sum, float* acc, float next_max, float next_sum, 
   max = top;
 }
 
+// Absorbs the sink, if there is one, and writes the result.
+void finish(const AttentionArgs& a, int head, float max, float sum, std::vector<float>& acc, float* out) {
+  const std::vector<float> nothing(acc.size(), 0.0f);
+  const int dim = a.kv->value_dim;
+  if (a.sinks) absorb(max, sum, acc.data(), a.sinks[head], 1.0f, nothing.data(), dim);
+  for (int d = 0; d < dim; ++d) out[d] = acc[static_cast<size_t>(d)] / sum;
+}
+
+float* output_of(const AttentionArgs& a, int row, int head) {
+  return a.out + static_cast<size_t>(row) * a.out_stride + static_cast<size_t>(head * a.kv->value_dim);
+}
+
 void attention(const AttentionArgs& a, const AttentionTile& tile) {
   const KvLayer& kv = *a.kv;
-  const int dim = kv.head_dim, kv_head = tile.head / (a.heads / kv.kv_heads);
+  const auto dim = static_cast<size_t>(kv.value_dim);
   for (int r = 0; r < tile.rows; ++r) {
-    const int end = tile.position + r + 1, window_begin = a.window > 0 ? std::max(0, end - a.window) : 0;
     for (int g = 0; g < tile.heads; ++g) {
-      const size_t head = static_cast<size_t>((tile.head + g) * dim);
-      const float* q = a.q + static_cast<size_t>(tile.row + r) * a.q_stride + head;
+      const Query query(a, tile, r, g);
       float total_max = -std::numeric_limits<float>::infinity(), total_sum = 0;
-      std::vector<float> total(static_cast<size_t>(dim), 0.0f);
+      std::vector<float> total(dim, 0.0f);
       for (int split = tile.split_begin; split < tile.split_end; ++split) {
-        const int first = std::max(window_begin, split * kAttentionSplit),
-                  stop = std::min(end, (split + 1) * kAttentionSplit);
+        const int first = std::max(query.first, split * kAttentionSplit),
+                  stop = std::min(query.end, (split + 1) * kAttentionSplit);
         Partial part;
-        part.acc.assign(static_cast<size_t>(dim), 0.0f);
-        if (first < stop) part = attend_split(kv, q, tile.pages, kv_head, a.scale, first, stop);
+        part.acc.assign(dim, 0.0f);
+        if (first < stop) part = attend_split(a, query, tile.pages, first, stop);
         const float sum = sum_lanes(part.sums);
         if (tile.partial) {
-          float* out = tile.partial + static_cast<size_t>((r * tile.heads + g) * (kv.padded_dim() + 2));
+          float* out = tile.partial + static_cast<size_t>((r * tile.heads + g) * (kv.padded_value() + 2));
           out[0] = part.max;
           out[1] = sum;
           std::copy(part.acc.begin(), part.acc.end(), out + 2);
         } else {
-          absorb(total_max, total_sum, total.data(), part.max, sum, part.acc.data(), dim);
+          absorb(total_max, total_sum, total.data(), part.max, sum, part.acc.data(), kv.value_dim);
         }
       }
-      if (tile.partial) continue;
-      float* out = a.out + static_cast<size_t>(tile.row + r) * a.out_stride + head;
-      for (int d = 0; d < dim; ++d) out[d] = total[static_cast<size_t>(d)] / total_sum;
+      if (!tile.partial) finish(a, query.head, total_max, total_sum, total, output_of(a, tile.row + r, query.head));
     }
   }
 }
 
 void merge(const AttentionArgs& a, const AttentionMerge& m) {
   const KvLayer& kv = *a.kv;
-  const int dim = kv.head_dim;
   for (int i = 0; i < m.rows * m.heads; ++i) {
     float max = -std::numeric_limits<float>::infinity(), sum = 0;
-    float* out = a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride +
-                 static_cast<size_t>((m.head + i % m.heads) * dim);
-    std::fill_n(out, dim, 0.0f);
+    std::vector<float> total(static_cast<size_t>(kv.value_dim), 0.0f);
     for (int split = 0; split < m.splits; ++split) {
       const float* part =
-          m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (kv.padded_dim() + 2));
-      absorb(max, sum, out, part[0], part[1], part + 2, dim);
+          m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i * (kv.padded_value() + 2));
+      absorb(max, sum, total.data(), part[0], part[1], part + 2, kv.value_dim);
     }
-    for (int d = 0; d < dim; ++d) out[d] /= sum;
+    const int head = m.head + i % m.heads;
+    finish(a, head, max, sum, total, output_of(a, m.row + i / m.heads, head));
   }
 }
 
@@ -329,9 +305,20 @@ const KernelSet& reference_kernels() {
   static constexpr KernelSet set{.name = "reference",
                                  .quantize = reference::quantize,
                                  .linear = reference::linear,
-                                 .rope_store = reference::rope_store,
+                                 .normalize = reference::normalize,
+                                 .multiply_gate = reference::multiply_gate,
+                                 .softplus = reference::softplus,
+                                 .soft_cap = reference::soft_cap,
+                                 .softmax = reference::softmax,
+                                 .sigmoid = reference::sigmoid,
+                                 .rotate = reference::rotate,
+                                 .prefetch_kv = reference::prefetch_kv,
+                                 .store_kv = reference::store_kv,
                                  .attention = reference::attention,
                                  .merge = reference::merge,
+                                 .short_conv = reference::short_conv,
+                                 .gated_delta = reference::gated_delta,
+                                 .mamba2 = reference::mamba2,
                                  .peak = reference::peak};
   return set;
 }

@@ -88,13 +88,18 @@ void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::sp
     for (int head = 0; head < args.heads; head += std::min(heads, group - head % group)) {
       for (int row = 0; row < span.rows; row += rows) {
         const int count = std::min(rows, span.rows - row), position = span.position + row;
+        const int tokens = span.position + span.rows;
+        const int last = args.causal       ? position + count
+                         : args.window > 0 ? std::min(tokens, position + count - 1 + args.window)
+                                           : tokens;
         const int begin = args.window > 0 ? std::max(0, position + 1 - args.window) / kAttentionSplit : 0,
-                  end = (position + count - 1) / kAttentionSplit + 1;
+                  end = (last - 1) / kAttentionSplit + 1;
         most_splits = std::max(most_splits, end - begin);
         tiles_.push_back({.pages = span.pages,
                           .row = span.row + row,
                           .rows = count,
                           .position = position,
+                          .end = tokens,
                           .head = head,
                           .heads = std::min(heads, group - head % group),
                           .split_begin = begin,

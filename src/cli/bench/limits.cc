@@ -53,7 +53,8 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
   const auto rows = static_cast<int>(batch.rows.size());
   const auto heads = static_cast<int>(
       std::count_if(batch.rows.begin(), batch.rows.end(), [](const Row& row) { return row.wants_logits; }));
-  const double token_bytes = config.kv_heads * static_cast<double>(kv_head_bytes(kv, config.head_dim)) / kPageTokens;
+  const double token_bytes =
+      config.kv_heads * static_cast<double>(kv_head_bytes(kv, config.head_dim, config.head_dim)) / kPageTokens;
   for (int layer = 0; layer < config.layers; ++layer) {
     const LayerWeights& w = weights.layers[static_cast<size_t>(layer)];
     for (const Linear* m : {&w.q, &w.k, &w.v}) of(StepOp::kQkv) += linear_work(m->weight, mode, rows);

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <utility>
@@ -18,9 +19,12 @@ namespace quire {
 namespace {
 
 constexpr double kMostMeanKl = 1e-4;
-constexpr int kRowCounts[] = {1, 5, 17};
+constexpr int kRowCounts[] = {1, 5, 17}, kGatedRows[] = {3};  // ascending
 constexpr int kMostRows = 17;
 constexpr int kMaxLogits = 128;
+// How a linear ends, in turn from matrix to matrix.
+constexpr Nonlinearity kNonlinearities[] = {Nonlinearity::kSilu,    Nonlinearity::kGelu,  Nonlinearity::kGeluTanh,
+                                            Nonlinearity::kSigmoid, Nonlinearity::kRelu2, Nonlinearity::kClampedSwiglu};
 constexpr const char* kText =
     "A quire is a set of folded sheets, and a book is made of many quires. The binder sews them one after another, "
     "presses them, and cuts the edges; only then can the reader turn the pages from the first word to the last.";
@@ -45,9 +49,10 @@ std::vector<const PackedMatrix*> matrices_of(const Weights& weights) {
   return all;
 }
 
-// The outputs [rows, kPanel] of one panel of a matrix, for the first `rows` rows of x [.., cols].
+// The outputs [rows, kPanel] of one panel of a matrix, for the first `rows` rows of x [.., cols]. With a nonlinearity, the
+// panel gates itself, and biases and a scale are applied.
 std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& matrix, int panel, Activations to,
-                                 const std::vector<float>& x, int rows) {
+                                 const std::vector<float>& x, int rows, Nonlinearity nonlinearity) {
   const size_t stride = static_cast<size_t>(matrix.blocks()) * activation_block_bytes(to);
   std::vector<std::byte> memory(stride * padded_rows(rows) + 64);
   void* aligned = memory.data();
@@ -59,13 +64,21 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
   one.data = matrix.panel(panel);
   one.rows = std::min(kPanel, matrix.rows - panel * kPanel);
   std::vector<float> y(static_cast<size_t>(rows * kPanel));
-  kernels.linear(
-      {.weights = &one, .activations = to, .x = blocks, .x_stride = stride, .y = y.data(), .y_stride = kPanel}, 0, 1, 0,
-      rows);
+  LinearArgs args{
+      .weights = &one, .activations = to, .x = blocks, .x_stride = stride, .y = y.data(), .y_stride = kPanel};
+  const std::vector<float> bias(kPanel, 0.75f);
+  if (nonlinearity != Nonlinearity::kNone) {
+    args.nonlinearity = nonlinearity;
+    args.up = &one;
+    args.bias = args.up_bias = bias.data();
+    args.alpha = 1.702f, args.limit = 7;
+    args.scale = 0.375f;
+  }
+  kernels.linear(args, 0, 1, 0, rows);
   return y;
 }
 
-// Checks two panels of each matrix: a random one, and the last, which may be partial.
+// Checks two panels of each matrix: a random one, also with a nonlinearity, and the last, which may be partial.
 std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<const KernelSet* const> sets) {
   const std::vector<const PackedMatrix*> matrices = matrices_of(model.weights);
   std::vector<std::atomic<int64_t>> compared(sets.size()), differing(sets.size());
@@ -80,11 +93,11 @@ std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<cons
     for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
       const Activations to = activations_for(mode, matrix.type);
       if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
-      for (const int panel : {random_panel, matrix.panels() - 1}) {
-        const auto expected = panel_outputs(*sets[0], matrix, panel, to, x, kMostRows);
+      const auto compare = [&](int panel, Nonlinearity nonlinearity, std::span<const int> row_counts) {
+        const auto expected = panel_outputs(*sets[0], matrix, panel, to, x, row_counts.back(), nonlinearity);
         for (size_t s = 1; s < sets.size(); ++s) {
-          for (const int rows : kRowCounts) {
-            const auto got = panel_outputs(*sets[s], matrix, panel, to, x, rows);
+          for (const int rows : row_counts) {
+            const auto got = panel_outputs(*sets[s], matrix, panel, to, x, rows, nonlinearity);
             int64_t different = 0;
             for (size_t i = 0; i < got.size(); ++i)
               different += std::bit_cast<uint32_t>(expected[i]) != std::bit_cast<uint32_t>(got[i]);
@@ -92,7 +105,10 @@ std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<cons
             differing[s] += different;
           }
         }
-      }
+      };
+      compare(random_panel, Nonlinearity::kNone, kRowCounts);
+      compare(matrix.panels() - 1, Nonlinearity::kNone, kRowCounts);
+      compare(random_panel, kNonlinearities[static_cast<size_t>(tile) % std::size(kNonlinearities)], kGatedRows);
     }
   });
   std::vector<LinearComparison> all;

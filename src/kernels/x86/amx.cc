@@ -2,23 +2,12 @@
 
 #define QUIRE_ISA amx
 
-#include "kernels/rope_store.inc.h"
-#include "kernels/x86/amx_attention.inc.h"
-#include "kernels/x86/amx_linear.inc.h"
+#include "kernels/x86/amx_kernel_set.inc.h"
 
 namespace quire {
 
 const KernelSet* amx_kernels() {
-  static constexpr KernelSet set{.name = "amx",
-                                 .quantize = amx::tile_quantize,
-                                 .linear = amx::tile_linear<NativeTiles>,
-                                 .rope_store = amx::rope_store,
-                                 .attention = amx::tile_attention<NativeTiles>,
-                                 .merge = amx::merge,
-                                 .peak = amx::tile_peak<NativeTiles>,
-                                 .linear_panels = amx::kFloatPanels,
-                                 .linear_rows = amx::kMostRows,
-                                 .default_activations = Activations::kBf16};
+  static constexpr KernelSet set = amx::tile_kernels<NativeTiles>("amx");
   return &set;
 }
 

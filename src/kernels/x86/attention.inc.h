@@ -3,6 +3,7 @@
 // Scores and weighted values are one operation, add_products(): pairs of lines of 16 lanes times pairs of numbers of
 // each query. For scores, lanes are tokens and the numbers are the query's; for values, lanes are dimensions and the
 // numbers are weights. All queries of a tile share each line once it is loaded and widened.
+#pragma once
 
 #include "kernels/kernels.h"
 #include "kernels/x86/functions.h"
@@ -164,7 +165,8 @@ struct VectorUnit {
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
-  size_t stride = 0;  // of acc: padded_dim rather than kMaxHeadDim, which would map queries to few sets of the cache
+  size_t stride =
+      0;  // of acc: padded_value() rather than kMaxHeadDim, which would map queries to few sets of the cache
   alignas(64) Numbers q[kMaxHeadDim / kAttentionChunk];
   alignas(64) float acc[kMaxTileQueries * kMaxHeadDim];
   alignas(64) float scores[kMaxTileQueries][kAttentionBlock];
@@ -173,6 +175,23 @@ struct Queries {
   float max[kMaxTileQueries];
   int first[kMaxTileQueries], end[kMaxTileQueries];  // tokens of this split
 };
+
+// Scales the scores of a block and applies a soft cap and a slope to them.
+void adjust_scores(const AttentionArgs& a, int head, int position, int block, float* scores) {
+  const Floats16 scale = Floats16::all(a.scale), cap = Floats16::all(a.soft_cap),
+                 slope = Floats16::all(a.slopes ? a.slopes[head] : 0.0f);
+  alignas(64) static constexpr float kOrder[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (int t = 0; t < kAttentionBlock; t += kLanes) {
+    Floats16 score = mul(Floats16::load(scores + t), scale);
+    if (a.soft_cap != 0) score = soft_cap(score, cap);
+    if (a.slopes) {
+      const Floats16 distance =
+          abs(add(Floats16::load(kOrder), Floats16::all(static_cast<float>(block + t - position))));
+      score = fma(slope, negative(distance), score);
+    }
+    store(scores + t, score);
+  }
+}
 
 // Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0.
 template <KvType kType, class Unit>
@@ -216,6 +235,13 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   store(s.sums[query], sums);
 }
 
+// The end of the tokens that row r of a tile sees.
+QUIRE_INLINE int tokens_end(const AttentionArgs& a, const AttentionTile& t, int r) {
+  const int position = t.position + r;
+  if (a.causal) return position + 1;
+  return a.window > 0 && position + a.window < t.end ? position + a.window : t.end;
+}
+
 // The pages [first, end) of one KV head of one sequence that a tile reads.
 struct Cache {
   const std::byte* data;
@@ -228,7 +254,7 @@ struct Cache {
         page_stride(a.kv->page_stride),
         pages(t.pages),
         first(a.window > 0 && t.position >= a.window ? (t.position + 1 - a.window) / kPageTokens : 0),
-        end((t.position + t.rows - 1) / kPageTokens + 1) {}
+        end((tokens_end(a, t, t.rows - 1) + kPageTokens - 1) / kPageTokens) {}
   const std::byte* page(int index) const { return data + static_cast<size_t>(pages[index]) * page_stride; }
 };
 
@@ -246,10 +272,12 @@ struct Pages {
 
 // One split of all queries: tokens first[i] .. end[i] of query i.
 template <KvType kType, class Unit>
-void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
+void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages& kv, Queries& s, Unit& unit) {
   constexpr size_t kBytes = kv_value_bytes(kType);
   constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
-  const size_t padded = s.stride, keys = padded * kPageTokens * kBytes;
+  const auto padded_key = static_cast<size_t>(a.kv->padded_key());
+  const size_t padded = s.stride, keys = padded_key * kPageTokens * kBytes;
+  const bool adjusted = a.soft_cap != 0 || a.slopes;
   int first = INT32_MAX, end = 0;
   for (int i = 0; i < s.count; ++i) {
     s.max[i] = minus_infinity();
@@ -275,14 +303,14 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
     }
 
     Column columns[kMostColumns];
-    for (size_t d = 0; d < padded; d += kAttentionChunk) {
+    for (size_t d = 0; d < padded_key; d += kAttentionChunk) {
       for (int p = page_begin; p < page_end; ++p) {
         const std::byte* at = page[p - block_page] + d * kPageTokens * kBytes;
         columns[p - page_begin] = {{at, at + kPageTokens * kPageTokens * kBytes},
                                    {ahead[p - block_page], ahead[p - block_page]}};
       }
       const Chunk chunk{columns,
-                        {16, padded - d > 16 ? 16 : 0},
+                        {16, padded_key - d > 16 ? 16 : 0},
                         2 * kPageTokens * kBytes,
                         kPageTokens * kBytes,
                         &s.q[d / kAttentionChunk],
@@ -292,7 +320,10 @@ void attend_split(const Pages& kv, float scale, Queries& s, Unit& unit) {
       unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
-    for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale);
+    for (int i = 0; i < s.count && adjusted; ++i)
+      adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
+    for (int i = 0; i < s.count; ++i)
+      weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, adjusted ? 1.0f : a.scale);
 
     const auto tokens_of = [&](int p) {  // tokens of the page that some query sees
       const int tokens = stop - (block_page + p) * kPageTokens;
@@ -330,7 +361,16 @@ void absorb(float& max, float& sum, float* acc, float next_max, float next_sum, 
   max = top;
 }
 
-QUIRE_INLINE void write_result(const float* acc, float sum, float* out, int dim) {
+// Absorbs the sink, if there is one, and writes the result.
+void finish(const AttentionArgs& a, int row, int head, float max, float sum, float* acc) {
+  const int dim = a.kv->value_dim;
+  if (a.sinks) {
+    alignas(64) float nothing[kMaxHeadDim];
+    const auto padded = static_cast<size_t>(a.kv->padded_value());
+    __builtin_memset(nothing, 0, sizeof(float) * padded);
+    absorb(max, sum, acc, a.sinks[head], 1.0f, nothing, padded);
+  }
+  float* out = a.out + static_cast<size_t>(row) * a.out_stride + static_cast<size_t>(head * dim);
   int d = 0;
   for (; d + kLanes <= dim; d += kLanes) store(out + d, div(Floats16::load(acc + d), Floats16::all(sum)));
   for (; d < dim; ++d) out[d] = acc[d] / sum;
@@ -339,16 +379,16 @@ QUIRE_INLINE void write_result(const float* acc, float sum, float* out, int dim)
 template <class Unit>
 void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   const KvLayer& kv = *a.kv;
-  const int dim = kv.head_dim;
-  const auto padded = static_cast<size_t>(kv.padded_dim());
+  const int dim = kv.key_dim;
+  const auto padded = static_cast<size_t>(kv.padded_value());
   const Pages pages(a, tile);
   Queries s;
   s.count = tile.rows * tile.heads;
   s.stride = padded;
-  const auto row_of = [&](int i) { return static_cast<size_t>(tile.row + i / tile.heads); };
-  const auto head_of = [&](int i) { return static_cast<size_t>((tile.head + i % tile.heads) * dim); };
+  const auto row_of = [&](int i) { return tile.row + i / tile.heads; };
+  const auto head_of = [&](int i) { return tile.head + i % tile.heads; };
   for (int i = 0; i < s.count; ++i) {
-    const float* q = a.q + row_of(i) * a.q_stride + head_of(i);
+    const float* q = a.q + static_cast<size_t>(row_of(i)) * a.q_stride + static_cast<size_t>(head_of(i) * dim);
     for (int d = 0; d < dim; d += kAttentionChunk) {
       float* chunk = s.q[d / kAttentionChunk][i];
       const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
@@ -367,20 +407,21 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   __builtin_memset(totals, 0, sizeof(float) * static_cast<size_t>(s.count) * padded);
   for (int split = tile.split_begin; split < tile.split_end; ++split) {
     for (int i = 0; i < s.count; ++i) {
-      const int end = tile.position + i / tile.heads + 1, window = a.window > 0 && end > a.window ? end - a.window : 0;
+      const int end = tokens_end(a, tile, i / tile.heads), next = tile.position + i / tile.heads + 1,
+                window = a.window > 0 && next > a.window ? next - a.window : 0;
       const int split_first = split * kAttentionSplit, split_end = split_first + kAttentionSplit;
       s.first[i] = window > split_first ? window : split_first;
       s.end[i] = end < split_end ? end : split_end;
     }
     switch (kv.type) {
       case KvType::kF32:
-        attend_split<KvType::kF32>(pages, a.scale, s, unit);
+        attend_split<KvType::kF32>(a, tile, pages, s, unit);
         break;
       case KvType::kF16:
-        attend_split<KvType::kF16>(pages, a.scale, s, unit);
+        attend_split<KvType::kF16>(a, tile, pages, s, unit);
         break;
       case KvType::kBf16:
-        attend_split<KvType::kBf16>(pages, a.scale, s, unit);
+        attend_split<KvType::kBf16>(a, tile, pages, s, unit);
         break;
     }
     for (int i = 0; i < s.count; ++i) {
@@ -397,7 +438,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
     }
   }
   for (int i = 0; i < s.count && !tile.partial; ++i)
-    write_result(totals + static_cast<size_t>(i) * padded, sum[i], a.out + row_of(i) * a.out_stride + head_of(i), dim);
+    finish(a, row_of(i), head_of(i), max[i], sum[i], totals + static_cast<size_t>(i) * padded);
 }
 
 [[maybe_unused]] void attention(const AttentionArgs& a, const AttentionTile& tile) {
@@ -406,9 +447,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
 }
 
 void merge(const AttentionArgs& a, const AttentionMerge& m) {
-  const KvLayer& kv = *a.kv;
-  const int dim = kv.head_dim;
-  const auto padded = static_cast<size_t>(kv.padded_dim());
+  const auto padded = static_cast<size_t>(a.kv->padded_value());
   for (int i = 0; i < m.rows * m.heads; ++i) {
     alignas(64) float acc[kMaxHeadDim];
     __builtin_memset(acc, 0, sizeof(float) * padded);
@@ -418,10 +457,7 @@ void merge(const AttentionArgs& a, const AttentionMerge& m) {
           m.partials + static_cast<size_t>(split) * m.split_stride + static_cast<size_t>(i) * (padded + 2);
       absorb(max, sum, acc, part[0], part[1], part + 2, padded);
     }
-    write_result(acc, sum,
-                 a.out + static_cast<size_t>(m.row + i / m.heads) * a.out_stride +
-                     static_cast<size_t>((m.head + i % m.heads) * dim),
-                 dim);
+    finish(a, m.row + i / m.heads, m.head + i % m.heads, max, sum, acc);
   }
 }
 

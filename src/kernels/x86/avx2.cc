@@ -2,22 +2,12 @@
 
 #define QUIRE_ISA avx2
 
-#include "kernels/rope_store.inc.h"
-#include "kernels/x86/attention.inc.h"
-#include "kernels/x86/linear.inc.h"
-#include "kernels/x86/peak.inc.h"
-#include "kernels/x86/rows.inc.h"
+#include "kernels/x86/kernel_set.inc.h"
 
 namespace quire {
 
 const KernelSet* avx2_kernels() {
-  static constexpr KernelSet set{.name = "avx2",
-                                 .quantize = avx2::quantize,
-                                 .linear = avx2::linear,
-                                 .rope_store = avx2::rope_store,
-                                 .attention = avx2::attention,
-                                 .merge = avx2::merge,
-                                 .peak = avx2::peak};
+  static constexpr KernelSet set = avx2::vector_kernels("avx2");
   return &set;
 }
 

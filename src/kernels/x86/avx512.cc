@@ -2,23 +2,12 @@
 
 #define QUIRE_ISA avx512
 
-#include "kernels/rope_store.inc.h"
-#include "kernels/x86/attention.inc.h"
-#include "kernels/x86/linear.inc.h"
-#include "kernels/x86/peak.inc.h"
-#include "kernels/x86/rows.inc.h"
+#include "kernels/x86/kernel_set.inc.h"
 
 namespace quire {
 
 const KernelSet* avx512_kernels() {
-  static constexpr KernelSet set{.name = "avx512",
-                                 .quantize = avx512::quantize,
-                                 .linear = avx512::linear,
-                                 .rope_store = avx512::rope_store,
-                                 .attention = avx512::attention,
-                                 .merge = avx512::merge,
-                                 .peak = avx512::peak,
-                                 .linear_panels = avx512::kFloatPanels};
+  static constexpr KernelSet set = avx512::vector_kernels("avx512");
   return &set;
 }
 

@@ -3,11 +3,8 @@
 
 #define QUIRE_ISA avx512bf16
 
-#include "kernels/rope_store.inc.h"
 #include "kernels/x86/avx512bf16_attention.inc.h"
-#include "kernels/x86/linear.inc.h"
-#include "kernels/x86/peak.inc.h"
-#include "kernels/x86/rows.inc.h"
+#include "kernels/x86/kernel_set.inc.h"
 
 namespace quire {
 namespace QUIRE_ISA {
@@ -34,14 +31,12 @@ void quantize_pairs(const QuantizeArgs& a, int row_begin, int row_end) {
 }  // namespace QUIRE_ISA
 
 const KernelSet* avx512bf16_kernels() {
-  static constexpr KernelSet set{.name = "avx512bf16",
-                                 .quantize = avx512bf16::quantize_pairs,
-                                 .linear = avx512bf16::linear,
-                                 .rope_store = avx512bf16::rope_store,
-                                 .attention = avx512bf16::pair_attention,
-                                 .merge = avx512bf16::merge,
-                                 .peak = avx512bf16::peak,
-                                 .linear_panels = avx512bf16::kFloatPanels};
+  static constexpr KernelSet set = [] {
+    KernelSet kernels = avx512bf16::vector_kernels("avx512bf16");
+    kernels.quantize = avx512bf16::quantize_pairs;
+    kernels.attention = avx512bf16::pair_attention;
+    return kernels;
+  }();
   return &set;
 }
 

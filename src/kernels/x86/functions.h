@@ -43,6 +43,7 @@ QUIRE_INLINE Floats16 tanh(Floats16 x) {
   const Floats16 near = fma(mul(polynomial(c::kPolynomial, s), s), x, x);
   return choose(with_sign(far, x), near, size, Floats16::all(c::kNear));
 }
+QUIRE_INLINE Floats16 soft_cap(Floats16 x, Floats16 cap) { return mul(cap, tanh(div(x, cap))); }
 QUIRE_INLINE Floats16 erf(Floats16 x) {
   namespace c = erf_constants;
   const Floats16 near = fma(polynomial(c::kNearPolynomial, mul(x, x)), x, x);

@@ -1,5 +1,6 @@
 // Linears over packed weights, for the instruction set of the including file. Sums are taken in the order of
 // reference.cc.
+#pragma once
 
 #include <type_traits>
 

@@ -1,4 +1,5 @@
 // The rate of multiplications on registers: the limit that benchmarks compare with.
+#pragma once
 
 #include <utility>
 

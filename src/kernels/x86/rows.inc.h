@@ -1,27 +1,13 @@
-// Norms and activation blocks, written once over x86/vector.h. Sums are taken in the order of reference.cc.
+// Activation blocks, written once over x86/vector.h. Sums are taken in the order of reference_rows.cc.
+#pragma once
 
 #include "base/half.h"
 #include "kernels/kernels.h"
+#include "kernels/x86/norms.inc.h"
 #include "kernels/x86/vector.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
-
-float norm_factor(const float* x, int cols, float epsilon) {
-  Floats16 squares = Floats16::all(0.0f);
-  int i = 0;
-  for (; i + kLanes <= cols; i += kLanes) {
-    const Floats16 v = Floats16::load(x + i);
-    squares = fma(v, v, squares);
-  }
-  if (i < cols) {
-    alignas(64) float last[kLanes] = {};
-    for (int j = 0; i + j < cols; ++j) last[j] = x[i + j];
-    const Floats16 v = Floats16::load(last);
-    squares = fma(v, v, squares);
-  }
-  return 1.0f / __builtin_sqrtf(sum_lanes(squares) / static_cast<float>(cols) + epsilon);
-}
 
 QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
   const float largest = largest_magnitude(x0, x1);
@@ -59,7 +45,7 @@ QUIRE_INLINE void write_floats(Floats16 x0, Floats16 x1, bool round_to_bf16, Flo
 template <class Write>
 QUIRE_INLINE void for_each_block(const QuantizeArgs& a, int row, Write write) {
   const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
-  const Floats16 factor = Floats16::all(a.norm_weight ? norm_factor(x, a.cols, a.epsilon) : 1.0f);
+  const Floats16 factor = Floats16::all(a.norm_weight ? rms_factor(x, a.cols, a.epsilon) : 1.0f);
   for (int k = 0; k < a.cols; k += kBlockInputs) {
     Floats16 x0, x1, w0 = Floats16::all(1.0f), w1 = w0;
     if (k + kBlockInputs <= a.cols) {

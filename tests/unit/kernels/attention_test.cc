@@ -7,129 +7,19 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "kernels/lanes.h"
-#include "ops/ops.h"
+#include "ops/attention.h"
+#include "unit/kernels/attention_sequence.h"
 #include "unit/kernels/emulated_amx.h"
 
 namespace quire {
 namespace {
 
-struct Case {
-  KvType type;
-  int heads, kv_heads, dim, tokens, window;
-};
-
-// A sequence of `tokens` tokens in scattered pages, with queries for all of them.
-struct Sequence {
-  Case c;
-  std::vector<float> q, k, v;
-  std::vector<std::byte> memory;
-  std::vector<int32_t> pages;
-  KvLayer kv;
-
-  Sequence(Case shape, const KernelSet& kernels, unsigned page_seed) : c(shape) {
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal;
-    const auto fill = [&](std::vector<float>& x, int heads) {
-      x.resize(static_cast<size_t>(c.tokens * heads * c.dim));
-      for (float& value : x) value = normal(random);
-    };
-    fill(q, c.heads), fill(k, c.kv_heads), fill(v, c.kv_heads);
-    const int count = (c.tokens + kPageTokens - 1) / kPageTokens;
-    pages.resize(static_cast<size_t>(count) + 5);
-    std::iota(pages.begin(), pages.end(), 0);
-    std::mt19937 placement(page_seed);
-    std::shuffle(pages.begin(), pages.end(), placement);
-    const size_t head_stride = kv_head_bytes(c.type, c.dim);
-    memory.assign(pages.size() * head_stride * static_cast<size_t>(c.kv_heads), std::byte{0});
-    kv = {memory.data(), head_stride * static_cast<size_t>(c.kv_heads), head_stride, c.type, c.kv_heads, c.dim};
-    const std::vector<float> poison(static_cast<size_t>(c.kv_heads * c.dim), std::numeric_limits<float>::quiet_NaN());
-    for (int t = 0; t < count * kPageTokens; ++t) {  // after the last token: remains of another sequence
-      const auto at = static_cast<size_t>(t * c.kv_heads * c.dim);
-      store(kernels, t, t < c.tokens ? &k[at] : poison.data(), t < c.tokens ? &v[at] : poison.data());
-    }
-  }
-
-  void store(const KernelSet& kernels, int t, const float* key, const float* value) {
-    const std::vector<float> no_rotation(static_cast<size_t>(c.dim) + 2, 0.0f);
-    kernels.rope_store({.q = nullptr,
-                        .k = key,
-                        .v = value,
-                        .heads = 0,
-                        .cos_sin = no_rotation.data(),
-                        .rope_dim = c.dim,
-                        .kind = RopeKind::kNone,
-                        .kv = &kv,
-                        .page = pages[static_cast<size_t>(t / kPageTokens)],
-                        .slot = t % kPageTokens});
-  }
-  // Stores token t of `from` again.
-  void put(const KernelSet& kernels, int t, const Sequence& from) {
-    const auto at = static_cast<size_t>(t * c.kv_heads * c.dim);
-    store(kernels, t, &from.k[at], &from.v[at]);
-  }
-
-  AttentionArgs args(std::vector<float>& out) {
-    out.assign(q.size(), -1.0f);
-    const size_t stride = static_cast<size_t>(c.heads * c.dim);
-    return {.q = q.data(),
-            .q_stride = stride,
-            .out = out.data(),
-            .out_stride = stride,
-            .kv = &kv,
-            .heads = c.heads,
-            .scale = 1.0f / std::sqrt(static_cast<float>(c.dim)),
-            .window = c.window};
-  }
-  int splits(int position) const { return position / kAttentionSplit + 1; }
-  // Rows lie at the positions of their numbers.
-  AttentionTile tile(int row, int rows, int head, int heads, int split_begin, int split_end) const {
-    return {.pages = pages.data(),
-            .row = row,
-            .rows = rows,
-            .position = row,
-            .head = head,
-            .heads = heads,
-            .split_begin = split_begin,
-            .split_end = split_end};
-  }
-
-  // All rows, `rows` per tile; splits are computed in one tile, or apart and merged.
-  std::vector<float> run(const KernelSet& kernels, int rows, bool merged) {
-    std::vector<float> out;
-    const AttentionArgs a = args(out);
-    const int group = c.heads / c.kv_heads;
-    const size_t part = static_cast<size_t>(rows * group * (kv.padded_dim() + 2));
-    for (int row = 0; row < c.tokens; row += rows) {
-      const int count = std::min(rows, c.tokens - row), all = splits(row + count - 1);
-      for (int h = 0; h < c.kv_heads; ++h) {
-        if (!merged) {
-          kernels.attention(a, tile(row, count, h * group, group, 0, all));
-          continue;
-        }
-        std::vector<float> partials(part * static_cast<size_t>(all));
-        for (int s = 0; s < all; ++s) {
-          AttentionTile split = tile(row, count, h * group, group, s, s + 1);
-          split.partial = &partials[part * static_cast<size_t>(s)];
-          kernels.attention(a, split);
-        }
-        kernels.merge(a, {.row = row,
-                          .rows = count,
-                          .head = h * group,
-                          .heads = group,
-                          .partials = partials.data(),
-                          .split_stride = part,
-                          .splits = all});
-      }
-    }
-    return out;
-  }
-};
+using testing::Case;
+using testing::Sequence;
 
 const Case kCases[] = {
     {KvType::kF32, 4, 2, 16, 40, 0},     {KvType::kBf16, 9, 3, 64, 200, 0}, {KvType::kF16, 8, 8, 8, 70, 0},
@@ -349,45 +239,6 @@ TEST_P(Attention, ComputesTheTextbookSoftmax) {
                         s.v[static_cast<size_t>((t * c.kv_heads + h / group) * c.dim + d)];
           ASSERT_NEAR(got[static_cast<size_t>((row * c.heads + h) * c.dim + d)], expected, 2e-5);
         }
-      }
-    }
-  }
-}
-
-TEST_P(Attention, RotatesAndStoresToTheReferencesBits) {
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal;
-  for (const RopeKind kind : {RopeKind::kNone, RopeKind::kHalves, RopeKind::kNeighbours}) {
-    for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
-      for (const auto& [dim, turned] : {std::pair{32, 32}, {64, 16}, {8, 8}, {80, 40}}) {
-        const int heads = 6, kv_heads = 2;
-        std::vector<float> q(static_cast<size_t>(heads * dim)), k(static_cast<size_t>(kv_heads * dim)), v(k.size()),
-            cos_sin(static_cast<size_t>(turned));
-        for (auto* x : {&q, &k, &v, &cos_sin}) {
-          for (float& f : *x) f = normal(random);
-        }
-        const size_t head = kv_head_bytes(type, dim);
-        const auto run = [&, dim = dim, turned = turned](const KernelSet& kernels, std::vector<float>& turned_q) {
-          std::vector<std::byte> memory(2 * head * kv_heads);
-          const KvLayer kv{memory.data(), head * kv_heads, head, type, kv_heads, dim};
-          turned_q = q;
-          kernels.rope_store({.q = turned_q.data(),
-                              .k = k.data(),
-                              .v = v.data(),
-                              .heads = heads,
-                              .cos_sin = cos_sin.data(),
-                              .rope_dim = turned,
-                              .kind = kind,
-                              .kv = &kv,
-                              .page = 1,
-                              .slot = 5});
-          return memory;
-        };
-        std::vector<float> expected_q, got_q;
-        EXPECT_EQ(run(reference_kernels(), expected_q), run(*GetParam(), got_q))
-            << "kind " << static_cast<int>(kind) << " dim " << dim;
-        EXPECT_EQ(std::memcmp(expected_q.data(), got_q.data(), q.size() * sizeof(float)), 0)
-            << "kind " << static_cast<int>(kind) << " dim " << dim;
       }
     }
   }

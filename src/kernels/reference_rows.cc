@@ -1,0 +1,149 @@
+// The definition of the kernels that work on rows of numbers, in plain scalar code.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "base/half.h"
+#include "kernels/lanes.h"
+#include "kernels/reference.h"
+
+namespace quire::reference {
+namespace {
+
+// The sum of (x - mean)^2.
+float sum_squares(const float* x, int count, float mean) {
+  Lanes squares{};
+  for (int i = 0; i < count; ++i) {
+    float& chain = squares[static_cast<size_t>(i % kLanes)];
+    chain = std::fma(x[i] - mean, x[i] - mean, chain);
+  }
+  return sum_lanes(squares);
+}
+
+float rms_factor(const float* x, int count, float epsilon) {
+  return 1.0f / std::sqrt(sum_squares(x, count, 0) / static_cast<float>(count) + epsilon);
+}
+
+float mean_of(const float* x, int count) {
+  Lanes sums{};
+  for (int i = 0; i < count; ++i) sums[static_cast<size_t>(i % kLanes)] += x[i];
+  return sum_lanes(sums) / static_cast<float>(count);
+}
+
+void write_int8(const float* x, Int8Block& out) {
+  uint32_t bits = 0;  // magnitudes have the order of their bits, and NaN is the largest
+  for (int i = 0; i < kBlockInputs; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
+  const auto largest = std::bit_cast<float>(bits);
+  out.scale = largest / 127.0f;
+  const float inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
+  out.half_sums[0] = out.half_sums[1] = 0;
+  for (int i = 0; i < kBlockInputs; ++i) {
+    const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+    const float value = x[k] * inverse;
+    const int q = static_cast<int>(std::nearbyint(value > -127.0f ? value : -127.0f));  // NaN is -127
+    out.q[i] = static_cast<int8_t>(q);
+    out.half_sums[k / 16] += q;
+  }
+  out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
+}
+
+void write_floats(const float* x, bool round, FloatBlock& out) {
+  float even = 0, odd = 0;
+  for (int i = 0; i < kBlockInputs; i += 2) {
+    out.x[i] = round ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
+    out.x[i + 1] = round ? bf16_to_f32(f32_to_bf16(x[i + 1])) : x[i + 1];
+    even += out.x[i];
+    odd += out.x[i + 1];
+  }
+  out.sum = even + odd;
+}
+
+}  // namespace
+
+void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
+    std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
+    const float factor = a.norm_weight ? rms_factor(x, a.cols, a.epsilon) : 1.0f;
+    for (int b = 0; b * kBlockInputs < a.cols; ++b) {
+      float block[kBlockInputs] = {};
+      for (int i = 0; i < kBlockInputs && b * kBlockInputs + i < a.cols; ++i) {
+        const float value = x[b * kBlockInputs + i];
+        block[i] = a.norm_weight ? value * factor * a.norm_weight[b * kBlockInputs + i] : value;
+      }
+      if (a.to == Activations::kInt8) {
+        write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
+      } else {
+        write_floats(block, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
+      }
+    }
+  }
+}
+
+void normalize(const NormArgs& a, int row_begin, int row_end) {
+  const auto size = static_cast<float>(a.size);
+  for (int row = row_begin; row < row_end; ++row) {
+    for (int group = 0; group < a.groups; ++group) {
+      const auto at = static_cast<size_t>(group * a.size), weights_at = static_cast<size_t>(group) * a.weight_stride;
+      const float* x = a.x + static_cast<size_t>(row) * a.x_stride + at;
+      float* y = a.y + static_cast<size_t>(row) * a.y_stride + at;
+      float mean = 0, factor = 1;
+      if (a.kind == NormKind::kRms) factor = rms_factor(x, a.size, a.epsilon);
+      if (a.kind == NormKind::kL2) factor = 1.0f / std::sqrt(sum_squares(x, a.size, 0) + a.epsilon);
+      if (a.kind == NormKind::kLayer) {
+        mean = mean_of(x, a.size);
+        factor = 1.0f / std::sqrt(sum_squares(x, a.size, mean) / size + a.epsilon);
+      }
+      for (int i = 0; i < a.size; ++i) {
+        float value = (x[i] - mean) * factor;
+        if (a.weight) value *= a.weight[weights_at + static_cast<size_t>(i)];
+        if (a.bias) value += a.bias[weights_at + static_cast<size_t>(i)];
+        y[i] = a.accumulate ? std::fma(value, a.scale, y[i]) : value * a.scale;
+      }
+    }
+  }
+}
+
+void multiply_gate(const GateArgs& a, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    float* y = a.y + static_cast<size_t>(row) * a.y_stride;
+    const float* gate = a.gate + static_cast<size_t>(row) * a.gate_stride;
+    for (int i = 0; i < a.cols; ++i) y[i] = gated_lane(a.nonlinearity, gate[i], y[i], a.alpha, a.limit);
+  }
+}
+
+void softplus(const SoftplusArgs& a, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
+    float* y = a.y + static_cast<size_t>(row) * a.y_stride;
+    for (int i = 0; i < a.cols; ++i) {
+      const float value = softplus_lane(a.bias ? x[i] + a.bias[i] : x[i]);
+      y[i] = a.factor ? value * a.factor[i] : value;
+    }
+  }
+}
+
+void soft_cap(float* x, int count, float cap) {
+  for (int i = 0; i < count; ++i) x[i] = soft_cap_lane(x[i], cap);
+}
+
+void softmax(float* x, int count) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int i = 0; i < count; ++i) largest = std::max(largest, x[i]);  // ignores NaN
+  Lanes sums{};
+  for (int i = 0; i < count; ++i) {
+    x[i] = std::isnan(x[i]) ? x[i] : exp_lane(x[i] - largest);
+    sums[static_cast<size_t>(i % kLanes)] += x[i];
+  }
+  const float sum = sum_lanes(sums);
+  for (int i = 0; i < count; ++i) x[i] /= sum;
+}
+
+void sigmoid(float* x, int count) {
+  for (int i = 0; i < count; ++i) x[i] = sigmoid_lane(x[i]);
+}
+
+}  // namespace quire::reference

@@ -1,0 +1,95 @@
+// Rotation and cache writes: plain loops over single elements, the same code for every instruction set. Each kernel
+// file includes it once and so compiles it for that set. No reductions, and every product-sum is an explicit FMA: gcc
+// 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under -ffp-contract=off, and results would differ.
+
+#include <cstdint>
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+#include "kernels/lanes.h"
+
+namespace quire::QUIRE_ISA {
+namespace {
+
+// Compilers vectorise these loops because each has one kind of pairs and the parts do not overlap.
+void turn_halves(float* __restrict x, float* __restrict y, const float* __restrict cos_sin, int pairs) {
+  for (int i = 0; i < pairs; ++i) {
+    const float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], a = x[i], b = y[i];
+    x[i] = __builtin_fmaf(a, c, -(b * s));
+    y[i] = __builtin_fmaf(a, s, b * c);
+  }
+}
+void turn_neighbours(float* __restrict x, const float* __restrict cos_sin, int pairs) {
+  for (int i = 0; i < pairs; ++i) {
+    const float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], a = x[2 * i], b = x[2 * i + 1];
+    x[2 * i] = __builtin_fmaf(a, c, -(b * s));
+    x[2 * i + 1] = __builtin_fmaf(a, s, b * c);
+  }
+}
+
+void rotate(const RotateArgs& a) {
+  const int pairs = a.rope_dim / 2;
+  for (int h = 0; h < a.heads; ++h) {
+    float* head = a.x + static_cast<size_t>(h) * a.head_stride;
+    if (a.scale != 1.0f) {
+      for (int i = 0; i < a.head_dim; ++i) head[i] *= a.scale;
+    }
+    float* x = head + a.offset;
+    if (a.kind == RopeKind::kHalves) turn_halves(x, x + pairs, a.cos_sin, pairs);
+    if (a.kind == RopeKind::kNeighbours) turn_neighbours(x, a.cos_sin, pairs);
+  }
+}
+
+template <class T, class Convert>
+void store_plain(const float* k, const float* v, const KvLayer& kv, int slot, T* page, Convert convert) {
+  for (int i = 0; i < kv.key_dim; ++i) page[i * kPageTokens + slot] = convert(k[i]);
+  for (int i = kv.key_dim; i < kv.padded_key(); ++i) page[i * kPageTokens + slot] = 0;
+  T* values = page + kv.padded_key() * kPageTokens + slot * kv.padded_value();
+  for (int i = 0; i < kv.value_dim; ++i) values[i] = convert(v[i]);
+}
+
+// Rounds first, which vectorises, and then scatters.
+void store_bf16(const float* k, const float* v, const KvLayer& kv, int slot, uint16_t* page) {
+  uint16_t rounded[kMaxHeadDim];
+  for (int i = 0; i < kv.key_dim; ++i) rounded[i] = attention_bf16(k[i]);
+  for (int i = kv.key_dim; i < kv.padded_key(); ++i) rounded[i] = 0;
+  for (int i = 0; i < kv.padded_key(); i += 2) __builtin_memcpy(page + i / 2 * 32 + slot * 2, rounded + i, 4);
+  for (int i = 0; i < kv.value_dim; ++i) rounded[i] = attention_bf16(v[i]);
+  uint16_t* values = page + kv.padded_key() * kPageTokens + slot / 2 * 32 + slot % 2;
+  for (int i = 0; i < kv.value_dim; ++i) values[i / 16 * 256 + i % 16 * 2] = rounded[i];
+}
+
+std::byte* page_of(const StoreKvArgs& a, int head) {
+  return a.kv->data + static_cast<size_t>(a.page) * a.kv->page_stride + static_cast<size_t>(head) * a.kv->head_stride;
+}
+
+void prefetch_kv(const StoreKvArgs& a) {
+  if (a.kv->type != KvType::kBf16) return;
+  for (int h = 0; h < a.kv->kv_heads; ++h) {  // 36 lines for a head of 64
+    const std::byte *keys = page_of(a, h), *values = keys + a.kv->padded_key() * 32 + a.slot / 2 * 64;
+    for (int i = 0; i < a.kv->padded_key(); i += 2) __builtin_prefetch(keys + i * 32, 1);
+    for (int i = 0; i < a.kv->padded_value(); i += 16) __builtin_prefetch(values + i * 32, 1);
+  }
+}
+
+void store_kv(const StoreKvArgs& a) {
+  const KvLayer& kv = *a.kv;
+  for (int h = 0; h < kv.kv_heads; ++h) {
+    const float *key = a.k + static_cast<size_t>(h) * a.k_stride, *value = a.v + static_cast<size_t>(h) * a.v_stride;
+    std::byte* page = page_of(a, h);
+    switch (kv.type) {
+      case KvType::kF32:
+        store_plain(key, value, kv, a.slot, reinterpret_cast<float*>(page), [](float x) { return x; });
+        break;
+      case KvType::kF16:
+        store_plain(key, value, kv, a.slot, reinterpret_cast<uint16_t*>(page), f32_to_f16);
+        break;
+      case KvType::kBf16:
+        store_bf16(key, value, kv, a.slot, reinterpret_cast<uint16_t*>(page));
+        break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::QUIRE_ISA

@@ -1,0 +1,145 @@
+// Rotation and stores: every kernel set writes the reference's bits, and the reference rotates as the formulas say.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+#include "unit/kernels/emulated_amx.h"
+
+namespace quire {
+namespace {
+
+std::vector<float> random_floats(int count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(count));
+  for (float& value : x) value = normal(random);
+  return x;
+}
+
+struct Heads {
+  int dim, stride, offset, turned;
+};
+constexpr Heads kHeads[] = {{32, 32, 0, 32},   {64, 64, 0, 16},     {8, 9, 0, 8},
+                            {80, 100, 40, 40}, {192, 192, 128, 64}, {7, 7, 3, 2}};
+constexpr RopeKind kKinds[] = {RopeKind::kNone, RopeKind::kHalves, RopeKind::kNeighbours};
+constexpr int kCount = 5;
+
+std::vector<float> rotated(const KernelSet& kernels, std::vector<float> x, const Heads& h, RopeKind kind,
+                           const std::vector<float>& cos_sin, float scale) {
+  kernels.rotate({.x = x.data(),
+                  .heads = kCount,
+                  .head_dim = h.dim,
+                  .head_stride = static_cast<size_t>(h.stride),
+                  .offset = h.offset,
+                  .cos_sin = cos_sin.data(),
+                  .rope_dim = h.turned,
+                  .kind = kind,
+                  .scale = scale});
+  return x;
+}
+
+class Rotate : public ::testing::TestWithParam<const KernelSet*> {};
+
+TEST_P(Rotate, GivesTheReferencesBits) {
+  for (const Heads& h : kHeads) {
+    auto x = random_floats(kCount * h.stride, 5);
+    x[2] = std::numeric_limits<float>::infinity();
+    x[static_cast<size_t>(h.stride + h.offset)] = 0x1p-140f;
+    const auto cos_sin = random_floats(h.turned, 6);
+    for (const RopeKind kind : kKinds) {
+      for (const float scale : {1.0f, 1.37f}) {
+        const auto expected = rotated(reference_kernels(), x, h, kind, cos_sin, scale),
+                   got = rotated(*GetParam(), x, h, kind, cos_sin, scale);
+        for (size_t i = 0; i < x.size(); ++i) {
+          if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
+          ASSERT_EQ(std::memcmp(&expected[i], &got[i], sizeof(float)), 0)
+              << "kind " << static_cast<int>(kind) << " dim " << h.dim << " element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(RotateReference, TurnsPairsOfEachHeadAndLeavesTheRest) {
+  for (const Heads& h : kHeads) {
+    const auto x = random_floats(kCount * h.stride, 7);
+    std::vector<float> cos_sin(static_cast<size_t>(h.turned));
+    for (size_t i = 0; i < cos_sin.size(); i += 2) {
+      cos_sin[i] = std::cos(static_cast<float>(i + 1));
+      cos_sin[i + 1] = std::sin(static_cast<float>(i + 1));
+    }
+    for (const RopeKind kind : kKinds) {
+      const auto got = rotated(reference_kernels(), x, h, kind, cos_sin, 2.0f);
+      for (int head = 0; head < kCount; ++head) {
+        for (int i = 0; i < h.stride; ++i) {
+          const auto at = [&](int element) { return static_cast<size_t>(head * h.stride + element); };
+          double expected = i < h.dim ? 2.0 * x[at(i)] : x[at(i)];
+          const int pairs = h.turned / 2, turned = i - h.offset;
+          if (kind != RopeKind::kNone && turned >= 0 && turned < h.turned) {
+            const bool halves = kind == RopeKind::kHalves, first = halves ? turned < pairs : turned % 2 == 0;
+            const int pair = halves ? turned % pairs : turned / 2, distance = halves ? pairs : 1;
+            const double angle = 2 * pair + 1, a = 2.0 * x[at(first ? i : i - distance)],
+                         b = 2.0 * x[at(first ? i + distance : i)];
+            expected = first ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
+          }
+          ASSERT_NEAR(got[at(i)], expected, 1e-5) << "kind " << static_cast<int>(kind) << " element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Rotate, StoresTheReferencesBits) {
+  constexpr int kKvHeads = 2, kSlot = 5;
+  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+    for (const auto& [key_dim, value_dim] : {std::pair{32, 32}, {64, 16}, {7, 9}, {576, 512}, {192, 128}}) {
+      const int k_stride = key_dim + 3, v_stride = value_dim + 1;
+      auto k = random_floats(kKvHeads * k_stride, 8), v = random_floats(kKvHeads * v_stride, 9);
+      k[1] = std::numeric_limits<float>::quiet_NaN(), v[0] = -std::numeric_limits<float>::infinity();
+      k[2] = 0x1p-60f, v[2] = 0x1p-130f;
+      const size_t head = kv_head_bytes(type, key_dim, value_dim);
+      const auto run = [&, key_dim = key_dim, value_dim = value_dim](const KernelSet& kernels) {
+        std::vector<std::byte> memory(2 * head * kKvHeads, std::byte{0x55});
+        const KvLayer kv{memory.data(), head * kKvHeads, head, type, kKvHeads, key_dim, value_dim};
+        const StoreKvArgs args{.k = k.data(),
+                               .v = v.data(),
+                               .k_stride = static_cast<size_t>(k_stride),
+                               .v_stride = static_cast<size_t>(v_stride),
+                               .kv = &kv,
+                               .page = 1,
+                               .slot = kSlot};
+        kernels.prefetch_kv(args);
+        kernels.store_kv(args);
+        return memory;
+      };
+      const auto expected = run(reference_kernels());
+      EXPECT_EQ(expected, run(*GetParam())) << "dims " << key_dim << ", " << value_dim;
+      if (type != KvType::kF32) continue;
+      for (int h = 0; h < kKvHeads; ++h) {
+        const auto* page = reinterpret_cast<const float*>(expected.data() + head * static_cast<size_t>(kKvHeads + h));
+        const int padded = padded_head(key_dim);
+        for (int d = 0; d < padded; ++d) {  // zeros after the last
+          const float key = d < key_dim ? k[static_cast<size_t>(h * k_stride + d)] : 0.0f;
+          ASSERT_EQ(std::memcmp(&page[d * kPageTokens + kSlot], &key, sizeof key), 0) << d;
+        }
+        for (int d = 0; d < value_dim; ++d) {
+          ASSERT_EQ(page[padded * kPageTokens + kSlot * padded_head(value_dim) + d],
+                    v[static_cast<size_t>(h * v_stride + d)]);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelSets, Rotate, ::testing::ValuesIn(testing::testable_kernels()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace quire
