@@ -79,7 +79,8 @@ void check(const Checker& c, const Attention& a, const ModelConfig& config, size
   if (a.rope >= 0) {
     const int dim = config.ropes[static_cast<size_t>(a.rope)].dim;
     c.range("the rotary size", dim, 0, a.key_dim);
-    if (a.key_dim % 2 != 0) throw invalid("{}: head size {} and rotary size {} must be even", c.place(), a.key_dim, dim);
+    if (a.key_dim % 2 != 0)
+      throw invalid("{}: head size {} and rotary size {} must be even", c.place(), a.key_dim, dim);
   }
   c.positive("the attention scale", a.scale);
   c.at_least_zero("the soft cap of scores", a.soft_cap);
@@ -94,18 +95,18 @@ void check(const Checker& c, const Attention& a, const ModelConfig& config, size
 }
 
 void check(const Checker& c, const Moe& m) {
-  c.range("the number of experts", m.experts, 1, 4096);
-  c.range("the number of experts per token", m.used, 1, m.experts);
+  c.range("the number of experts", m.routing.experts, 1, 4096);
+  c.range("the number of experts per token", m.routing.used, 1, m.routing.experts);
   c.range("the size of an expert", m.size, 1, 1 << 20);
   c.range("the size of the shared experts", m.shared_size, 0, 1 << 20);
-  c.range("the number of expert groups", m.groups, 1, m.experts);
-  c.range("the number of expert groups per token", m.groups_used, 1, m.groups);
-  if (m.experts % m.groups != 0)
-    throw invalid("{}: {} experts cannot be cut into {} groups", c.place(), m.experts, m.groups);
-  if (m.used > m.experts / m.groups * m.groups_used)
-    throw invalid("{}: {} experts per token, but the chosen groups have {}", c.place(), m.used,
-                  m.experts / m.groups * m.groups_used);
-  c.finite("the scale of the experts' weights", m.scale);
+  c.range("the number of expert groups", m.routing.groups, 1, m.routing.experts);
+  c.range("the number of expert groups per token", m.routing.groups_used, 1, m.routing.groups);
+  if (m.routing.experts % m.routing.groups != 0)
+    throw invalid("{}: {} experts cannot be cut into {} groups", c.place(), m.routing.experts, m.routing.groups);
+  if (m.routing.used > m.routing.experts / m.routing.groups * m.routing.groups_used)
+    throw invalid("{}: {} experts per token, but the chosen groups have {}", c.place(), m.routing.used,
+                  m.routing.experts / m.routing.groups * m.routing.groups_used);
+  c.finite("the scale of the experts' weights", m.routing.scale);
 }
 
 std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<int>(n.kind), n.epsilon); }
@@ -144,9 +145,8 @@ CacheLayout cache_layout(const ModelConfig& config, KvType type) {
 }
 
 std::string config_identity(const ModelConfig& c) {
-  std::string text =
-      fmt::format("{} hidden {} embedding {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
-                  c.learned_positions, norm_text(c.embedding_norm));
+  std::string text = fmt::format("{} hidden {} embedding {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
+                                 c.learned_positions, norm_text(c.embedding_norm));
   for (const RopeConfig& rope : c.ropes) {
     for (const int variant : {0, 1}) {
       const RopeTable table = make_rope_table(rope, variant);
@@ -158,20 +158,21 @@ std::string config_identity(const ModelConfig& c) {
     text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
                         norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
     const auto& a = std::get<Attention>(l.mixer);
-    text += fmt::format(" attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
-                        a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale,
-                        a.soft_cap, a.clip, int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta,
-                        a.query_positions, norm_text(a.q_norm), norm_text(a.k_norm), norm_text(a.v_norm),
-                        norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+    text += fmt::format(
+        " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
+        a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
+        int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
+        norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
-      text += fmt::format(" mlp {} {} {} {}", m->size, static_cast<int>(m->nonlinearity), m->gated,
-                          norm_text(m->inner));
+      text +=
+          fmt::format(" mlp {} {} {} {}", m->size, static_cast<int>(m->nonlinearity), m->gated, norm_text(m->inner));
     }
     if (const auto* m = std::get_if<Moe>(&l.ffn)) {
-      text += fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->experts, m->used, m->size,
-                          static_cast<int>(m->nonlinearity), m->alpha, m->limit, static_cast<int>(m->scores),
-                          m->normalise, m->scale, m->correction, m->groups, m->groups_used, m->group_by_two,
-                          m->shared_size, m->shared_gate);
+      text +=
+          fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->routing.experts, m->routing.used, m->size,
+                      static_cast<int>(m->nonlinearity), m->alpha, m->limit, static_cast<int>(m->routing.scores),
+                      m->routing.normalise, m->routing.scale, m->correction, m->routing.groups, m->routing.groups_used,
+                      m->routing.group_by_two, m->shared_size, m->shared_gate);
     }
   }
   return text;

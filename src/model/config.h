@@ -18,7 +18,7 @@ struct ModelConfig {
   int hidden = 0, vocab = 0;
   int max_positions = 0;  // context length the model was trained for
   std::vector<LayerSpec> layers;
-  std::vector<RopeConfig> ropes;  // what Attention::rope refers to
+  std::vector<RopeConfig> ropes;   // what Attention::rope refers to
   bool learned_positions = false;  // an embedding per position is added to the token's (GPT-2)
   float embedding_scale = 1;       // multiplies token embeddings
   Norm embedding_norm, output_norm;

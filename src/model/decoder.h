@@ -8,24 +8,19 @@
 #include "model/config.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
+#include "model/workspace.h"
 #include "ops/cache_memory.h"
-#include "ops/ops.h"
+#include "ops/compute.h"
 #include "quire/types.h"
 
 namespace quire {
-
-struct DecoderLimits {
-  int max_rows;       // of a batch
-  int max_logits;     // rows of a batch that want logits
-  int max_positions;  // tokens of a sequence
-};
 
 // Allocates the activations of a step once. A row's logits depend on its sequence's tokens alone, not on the batch, the
 // chunks, the pages or the threads (docs/exactness.md).
 class Decoder {
  public:
   // All arguments must outlive the decoder.
-  Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& kv, const Compute& compute,
+  Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, const Compute& compute,
           DecoderLimits limits);
   ~Decoder();
 

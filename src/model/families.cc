@@ -8,9 +8,8 @@
 namespace quire {
 
 // One row per family, grouped by file.
-#define QUIRE_FAMILIES(F)                                          \
-  F(kLlama) F(kMistral) F(kMinistral3) F(kSmolLm3) F(kSeedOss)     \
-  F(kQwen2) F(kQwen3) F(kQwen2Moe) F(kQwen3Moe)
+#define QUIRE_FAMILIES(F) \
+  F(kLlama) F(kMistral) F(kMinistral3) F(kSmolLm3) F(kSeedOss) F(kQwen2) F(kQwen3) F(kQwen2Moe) F(kQwen3Moe)
 
 #define QUIRE_DECLARE(family) extern const Family family;
 QUIRE_FAMILIES(QUIRE_DECLARE)

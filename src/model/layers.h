@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <variant>
 
-#include "kernels/kernels.h"
+#include "kernels/rows.h"
+#include "ops/experts.h"
 
 namespace quire {
 
@@ -22,12 +23,12 @@ struct Norm {
 // softmax(scale * q k^T) v over the tokens that a query sees, in heads that share KV heads (GQA: arXiv 2305.13245).
 struct Attention {
   int heads = 0, kv_heads = 0, key_dim = 0, value_dim = 0;
-  int rope = 0;          // index into ModelConfig::ropes; -1: none
-  int window = 0;        // tokens a query sees, its own included; 0: all
+  int rope = 0;           // index into ModelConfig::ropes; -1: none
+  int window = 0;         // tokens a query sees, its own included; 0: all
   int shares_cache = -1;  // the earlier layer whose keys and values it reads; -1: it has its own
-  float scale = 0;       // 0: 1 / sqrt(key_dim)
-  float soft_cap = 0;    // of scores (Gemma 2); 0: none
-  float clip = 0;        // queries, keys and values are clipped to [-clip, clip] (OLMoE); 0: not
+  float scale = 0;        // 0: 1 / sqrt(key_dim)
+  float soft_cap = 0;     // of scores (Gemma 2); 0: none
+  float clip = 0;         // queries, keys and values are clipped to [-clip, clip] (OLMoE); 0: not
   bool causal = true;
   bool sinks = false;  // a learned score per head that takes part in the softmax (gpt-oss)
   bool alibi = false;  // scores fall with the distance, by a slope per head (arXiv 2108.12409)
@@ -51,22 +52,16 @@ struct Mlp {
   Norm inner;  // before the down projection (BitNet)
 };
 
-// A router chooses `used` of `experts` small MLPs for each token; their weighted results are added. The router computes
+// A router chooses a few of many small MLPs for each token; their weighted results are added. The router computes
 // in float32 whatever the inputs of other linears are rounded to.
 struct Moe {
-  enum class Scores : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
-  int experts = 0, used = 0, size = 0;
+  Routing routing;
+  bool correction = false;  // a bias per expert is added to the scores for choosing, not for weighing (DeepSeek-V3)
+  int size = 0;             // of an expert
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
   float alpha = 0, limit = 0;  // of kClampedSwiglu
-  Scores scores = Scores::kSoftmax;
-  bool normalise = true;  // the chosen weights are divided by their sum
-  float scale = 1;        // multiplies the weights
-  bool correction = false;  // a bias per expert is added to the scores for choosing, not for weighing (DeepSeek-V3)
-  // Group-limited routing (DeepSeek): only experts of the best groups may be chosen.
-  int groups = 1, groups_used = 1;
-  bool group_by_two = false;  // a group's score is the sum of its two best experts, not its best
-  int shared_size = 0;        // an MLP that every token uses; 0: none
-  bool shared_gate = false;   // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
+  int shared_size = 0;         // an MLP that every token uses; 0: none
+  bool shared_gate = false;    // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
 };
 
 using Mixer = std::variant<Attention>;

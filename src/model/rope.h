@@ -19,9 +19,9 @@ struct RopeConfig {
   Scaling scaling = Scaling::kNone;
   double factor = 1;                                           // all scalings
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
-  double original_positions = 0;         // llama3, yarn, longrope, dynamic: context length before it was extended
-  double beta_fast = 32, beta_slow = 1;  // yarn
-  bool truncate = true;                  // yarn: the ramp begins and ends at whole pairs
+  double original_positions = 0;           // llama3, yarn, longrope, dynamic: context length before it was extended
+  double beta_fast = 32, beta_slow = 1;    // yarn
+  bool truncate = true;                    // yarn: the ramp begins and ends at whole pairs
   std::optional<double> attention_factor;  // yarn, longrope: multiplies cosines and sines; default: of the factor
   int rotated = 0;                         // proportional: elements that rotate; the others have frequency 0
   std::vector<double> short_factors, long_factors;  // longrope: one per pair

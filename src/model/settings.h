@@ -66,8 +66,7 @@ class HfSettings {
 // The metadata of a GGUF file under "ARCHITECTURE.".
 class GgufSettings {
  public:
-  explicit GgufSettings(const Gguf& gguf)
-      : gguf_(gguf), architecture_(gguf.get<std::string>("general.architecture")) {}
+  explicit GgufSettings(const Gguf& gguf) : gguf_(gguf), architecture_(gguf.get<std::string>("general.architecture")) {}
 
   const std::string& architecture() const { return architecture_; }
   std::string key(std::string_view name) const { return architecture_ + "." + std::string(name); }

@@ -19,11 +19,14 @@ enum class StepOp : uint8_t {
   kO,
   kGateUp,  // with SiLU and the product
   kDown,
+  kRoute,    // choosing experts
+  kExperts,  // their MLPs
   kHead,
   kSampling,  // marked by the caller of the decoder
 };
-inline constexpr std::array<std::string_view, 10> kStepOpNames = {
-    "embed", "norm+quantize", "qkv", "rope+store", "attention", "o", "gate/up", "down", "head", "sampling"};
+inline constexpr std::array<std::string_view, 12> kStepOpNames = {
+    "embed",   "norm+quantize", "qkv",   "rope+store", "attention", "o",
+    "gate/up", "down",          "route", "experts",    "head",      "sampling"};
 inline constexpr size_t kStepOps = kStepOpNames.size();
 
 // Filled by Decoder::forward() after Decoder::profile() was given it. Costs one clock read per operation.

@@ -106,14 +106,14 @@ class LayerVisit {
   }
   void visit(const Moe& m) {
     MoeWeights& w = w_.moe;
-    matrix(Tensor::kRouter, m.experts, c_.hidden, w.router);
-    if (m.correction) vector(Tensor::kRouterCorrection, m.experts, w.correction);
-    w.experts.resize(static_cast<size_t>(m.experts));
-    for (int e = 0; e < m.experts; ++e) {
+    matrix(Tensor::kRouter, m.routing.experts, c_.hidden, w.router);
+    if (m.correction) vector(Tensor::kRouterCorrection, m.routing.experts, w.correction);
+    w.experts.resize(static_cast<size_t>(m.routing.experts));
+    for (int e = 0; e < m.routing.experts; ++e) {
       MlpWeights& expert = w.experts[static_cast<size_t>(e)];
-      visit_.matrix({Tensor::kExpertGate, layer_, e, m.experts}, m.size, c_.hidden, expert.gate);
-      visit_.matrix({Tensor::kExpertUp, layer_, e, m.experts}, m.size, c_.hidden, expert.up);
-      visit_.matrix({Tensor::kExpertDown, layer_, e, m.experts}, c_.hidden, m.size, expert.down);
+      visit_.matrix({Tensor::kExpertGate, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.gate);
+      visit_.matrix({Tensor::kExpertUp, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.up);
+      visit_.matrix({Tensor::kExpertDown, layer_, e, m.routing.experts}, c_.hidden, m.size, expert.down);
     }
     if (m.shared_size == 0) return;
     matrix(Tensor::kSharedGate, m.shared_size, c_.hidden, w.shared.gate);

@@ -51,8 +51,8 @@ enum class Tensor : uint8_t {
 
 struct Slot {
   Tensor tensor;
-  int layer = -1;             // -1: of the whole model
-  int item = 0, items = 0;    // of `items` matrices of this kind in the layer (experts); 0: there is one
+  int layer = -1;           // -1: of the whole model
+  int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts); 0: there is one
 };
 
 // What is done for each tensor.
@@ -85,8 +85,8 @@ void for_each_matrix(const ModelConfig& config, Weights& weights, F f) {
 
 // Where a tensor lies in a file.
 struct Source {
-  std::string name;   // of the weight
-  std::string bias;   // empty: the name with .bias for .weight
+  std::string name;  // of the weight
+  std::string bias;  // empty: the name with .bias for .weight
   // Output i is row first + i / run * step + i % run of the file's tensor, which has `rows` rows; run 0: row first + i.
   int first = 0, run = 0, step = 0;
   int rows = 0;             // 0: as many as the matrix
@@ -96,7 +96,8 @@ struct Source {
   int row(int i) const { return first + (run > 0 ? i / run * step + i % run : i); }
 };
 
-using TensorName = std::pair<Tensor, std::string_view>;  // {}: the layer, {e}: the expert; a name without {e} is stacked
+using TensorName =
+    std::pair<Tensor, std::string_view>;  // {}: the layer, {e}: the expert; a name without {e} is stacked
 
 // How a kind of file spells a family's tensors, where it differs from most.
 struct Spelling {

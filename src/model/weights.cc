@@ -154,7 +154,7 @@ class Loader : public TensorVisitor {
       embedding_ = bytes;
     } else if (slot.items > 0) {
       const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
-      if (slot.item < moe.used) decoded_ += bytes;  // all experts have the same size
+      if (slot.item < moe.routing.used) decoded_ += bytes;  // all experts have the same size
     } else if (slot.tensor != Tensor::kPositions) {
       decoded_ += bytes;
     }
@@ -240,6 +240,13 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
     const auto differ = [](const MlpWeights& m) {
       return m.gate.weight.rows > 0 && is_quantized(m.gate.weight.type) != is_quantized(m.up.weight.type);
     };
+    const auto unlike_first = [&](const MlpWeights& e) {
+      const MlpWeights& first = w.moe.experts[0];
+      return e.gate.weight.type != first.gate.weight.type || e.up.weight.type != first.up.weight.type ||
+             e.down.weight.type != first.down.weight.type;
+    };
+    if (std::ranges::any_of(w.moe.experts, unlike_first))
+      throw unsupported("{}: layer {}: the experts' matrices must have one type", checkpoint.file(), i);
     if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
       throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
                         checkpoint.file(), i);

@@ -6,20 +6,13 @@
 
 #include "base/memory.h"
 #include "base/team.h"
-#include "kernels/packed.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "ops/linear.h"
 
 namespace quire {
 
 using Vector = std::vector<float>;
-
-struct Linear {
-  PackedMatrix weight;
-  Vector bias;  // [weight.rows], or empty
-
-  const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
-};
 
 struct NormWeights {
   Vector weight, bias;  // empty: the norm has none
@@ -38,8 +31,8 @@ struct MlpWeights {
 };
 
 struct MoeWeights {
-  Linear router;                   // [experts, hidden]
-  Vector correction;               // [experts]
+  Linear router;      // [experts, hidden]
+  Vector correction;  // [experts]
   std::vector<MlpWeights> experts;
   MlpWeights shared;
   Linear shared_gate;  // [1, hidden]
@@ -57,11 +50,11 @@ struct Weights {
   Linear positions;  // [max_positions, hidden]
   NormWeights embedding_norm, output_norm;
   std::vector<LayerWeights> layers;
-  Linear output;  // [vocab, hidden]; shares the embedding's memory if tied
+  Linear output;       // [vocab, hidden]; shares the embedding's memory if tied
   LargeBuffer memory;  // of all matrices
 
   uint64_t parameters = 0;
-  uint64_t decode_bytes = 0;  // of the matrices that a token reads: of experts, only the chosen ones
+  uint64_t decode_bytes = 0;               // of the matrices that a token reads: of experts, only the chosen ones
   TensorType main_type = TensorType::F32;  // of most matrix elements
 };
 

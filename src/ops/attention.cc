@@ -1,4 +1,4 @@
-#include "ops/ops.h"
+#include "ops/attention.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,76 +6,116 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsPerQuantizeTile = 4;
+constexpr int kRowsPerTile = 8;
 
 // Splits whose results are kept at a time: at least those of one tile, and enough to keep all threads busy.
 int most_partials(int threads, int max_positions) {
   return (max_positions + kAttentionSplit - 1) / kAttentionSplit + 8 * threads;
 }
-size_t tile_floats(int head_dim) {
-  return static_cast<size_t>(kMaxTileQueries) * static_cast<size_t>((head_dim + 15) / 16 * 16 + 2);
+size_t tile_floats(int value_dim) {
+  return static_cast<size_t>(kMaxTileQueries) * static_cast<size_t>(padded_head(value_dim) + 2);
 }
 
-size_t partial_bytes(int threads, int max_positions, int head_dim) {
-  return static_cast<size_t>(most_partials(threads, max_positions)) * tile_floats(head_dim) * sizeof(float);
+size_t partial_bytes(int threads, const AttentionOp::Limits& l) {
+  return static_cast<size_t>(most_partials(threads, l.max_positions)) * tile_floats(l.value_dim) * sizeof(float);
 }
-// Each row and KV head may need tiles of its own, one for each kMaxTileQueries query heads.
-size_t most_tiles(int max_rows, int heads, int kv_heads) {
-  const int group = heads / kv_heads, group_tiles = (group + kMaxTileQueries - 1) / kMaxTileQueries;
-  return static_cast<size_t>(max_rows) * static_cast<size_t>(kv_heads * group_tiles);
+size_t most_tiles(const AttentionOp::Limits& l) {
+  return static_cast<size_t>(l.max_rows) * static_cast<size_t>(l.tiles_per_row);
+}
+
+// One row: what PositionArgs describes.
+void position_row(const Compute& compute, const PositionArgs& a, int row, int page, int slot) {
+  const KernelSet& kernels = compute.kernels;
+  float* const q = a.q.row(row);
+  float* const k = a.k.cols > 0 ? a.k.row(row) : nullptr;
+  float* const v = a.v.cols > 0 ? a.v.row(row) : nullptr;
+  const auto key_stride = static_cast<size_t>(a.key_dim);
+  const StoreKvArgs store{.k = k,
+                          .v = v,
+                          .k_stride = key_stride,
+                          .v_stride = static_cast<size_t>(a.value_dim),
+                          .kv = a.kv,
+                          .page = page,
+                          .slot = slot};
+  if (k) kernels.prefetch_kv(store);
+  const auto norm = [&](float* x, int cols, const HeadNorm& n) {
+    if (!x || n.norm.kind == NormKind::kNone) return;
+    kernels.normalize({.kind = n.norm.kind,
+                       .x = x,
+                       .x_stride = 0,
+                       .y = x,
+                       .y_stride = 0,
+                       .size = cols / n.groups,
+                       .groups = n.groups,
+                       .weight = n.norm.weight,
+                       .bias = n.norm.bias,
+                       .weight_stride = n.weight_stride,
+                       .epsilon = n.norm.epsilon},
+                      0, 1);
+  };
+  norm(q, a.q.cols, a.q_norm);
+  norm(k, a.k.cols, a.k_norm);
+  norm(v, a.v.cols, a.v_norm);
+  if (a.clip > 0) {
+    const auto clip = [&](float* x, int cols) {
+      for (int i = 0; i < cols; ++i) x[i] = std::clamp(x[i], -a.clip, a.clip);
+    };
+    clip(q, a.q.cols), clip(k, a.k.cols), clip(v, a.v.cols);
+  }
+  const float scale = a.q_scales ? a.q_scales[row] : 1.0f;
+  const auto rotate = [&](float* x, int cols, float by) {
+    if (!x || (a.kind == RopeKind::kNone && by == 1)) return;
+    kernels.rotate({.x = x,
+                    .heads = cols / a.key_dim,
+                    .head_dim = a.key_dim,
+                    .head_stride = key_stride,
+                    .cos_sin = a.kind == RopeKind::kNone ? nullptr : a.cos_sin.row(row),
+                    .rope_dim = a.kind == RopeKind::kNone ? 0 : a.rope_dim,
+                    .kind = a.kind,
+                    .scale = by});
+  };
+  rotate(q, a.q.cols, scale);
+  rotate(k, a.k.cols, 1);
+  if (k) kernels.store_kv(store);
 }
 
 }  // namespace
 
-void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
-  const int tiles = (rows + kRowsPerQuantizeTile - 1) / kRowsPerQuantizeTile;
-  compute.team.for_tiles(tiles, [&](int tile, int) {
-    const int begin = tile * kRowsPerQuantizeTile;
-    compute.kernels.quantize(args, begin, std::min(rows, begin + kRowsPerQuantizeTile));
-  });
-}
-
-void linears(const Compute& compute, std::span<const LinearArgs> list, int rows) {
-  int panels = 0;
-  for (const LinearArgs& args : list) panels += args.weights->panels();
-  // Tiles consist of whole groups of the panels that the kernel processes together, if that leaves enough tiles for all
-  // threads.
-  const int together = compute.kernels.linear_panels,
-            group = panels >= 2 * together * compute.team.size() ? together : 1;
-  const auto groups_of = [group](const LinearArgs& args) { return (args.weights->panels() + group - 1) / group; };
-  int groups = 0;
-  for (const LinearArgs& args : list) groups += groups_of(args);
-  // Eight tiles per thread: the others can take tiles from a thread that is slowed down.
-  const int wanted = compute.team.size() * 8;
-  const int tile_rows = compute.kernels.linear_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
-  const int group_tiles = std::clamp(wanted, 1, groups);
-  compute.team.for_tiles(row_tiles * group_tiles, [&](int tile, int) {
-    const int row_begin = tile / group_tiles * tile_rows, row_end = std::min(rows, row_begin + tile_rows);
-    int begin = static_cast<int>(int64_t{groups} * (tile % group_tiles) / group_tiles);
-    int end = static_cast<int>(int64_t{groups} * (tile % group_tiles + 1) / group_tiles);
-    for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix
-      const int count = groups_of(args);
-      if (begin < count && end > 0) {
-        compute.kernels.linear(args, std::max(0, begin) * group, std::min(end * group, args.weights->panels()),
-                               row_begin, row_end);
-      }
-      begin -= count;
-      end -= count;
+void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
+                        int rows) {
+  const auto span_rows = [&](const AttentionSpan& span, int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      const int position = span.position + i;
+      position_row(compute, args, span.row + i, span.pages[position / kPageTokens], position % kPageTokens);
     }
+  };
+  if (spans.size() > 1) {
+    compute.team.for_tiles(static_cast<int>(spans.size()), [&](int tile, int) {
+      const AttentionSpan& span = spans[static_cast<size_t>(tile)];
+      span_rows(span, 0, span.rows);
+    });
+    return;
+  }
+  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+    span_rows(spans[0], tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile));
   });
 }
 
-AttentionOp::AttentionOp(const Team& team, int max_rows, int max_positions, int heads, int kv_heads, int head_dim)
-    : tile_floats_(tile_floats(head_dim)),
-      most_partials_(most_partials(team.size(), max_positions)),
-      split_below_(2 * team.size()),
-      partials_(partial_bytes(team.size(), max_positions, head_dim)) {
-  tiles_.reserve(most_tiles(max_rows, heads, kv_heads));
+// Each row and KV head may need tiles of its own, one for each kMaxTileQueries query heads.
+int AttentionOp::tiles_per_row(int heads, int kv_heads) {
+  return kv_heads * ((heads / kv_heads + kMaxTileQueries - 1) / kMaxTileQueries);
 }
 
-size_t AttentionOp::memory_bytes(int threads, int max_rows, int max_positions, int heads, int kv_heads, int head_dim) {
-  return most_tiles(max_rows, heads, kv_heads) * sizeof(AttentionTile) +
-         partial_bytes(threads, max_positions, head_dim);
+AttentionOp::AttentionOp(const Team& team, const Limits& limits)
+    : tile_floats_(tile_floats(limits.value_dim)),
+      most_partials_(most_partials(team.size(), limits.max_positions)),
+      split_below_(2 * team.size()),
+      partials_(partial_bytes(team.size(), limits)) {
+  tiles_.reserve(most_tiles(limits));
+}
+
+size_t AttentionOp::memory_bytes(int threads, const Limits& limits) {
+  return most_tiles(limits) * sizeof(AttentionTile) + partial_bytes(threads, limits);
 }
 
 void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {

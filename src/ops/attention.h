@@ -1,4 +1,4 @@
-// Operations on the rows of a step: tile kernels run over a team. Results do not depend on the team or its size.
+// Attention over a team: queries and keys are rotated, keys and values go to the cache, and tiles of queries read it.
 #pragma once
 
 #include <cstddef>
@@ -6,21 +6,10 @@
 #include <vector>
 
 #include "base/memory.h"
-#include "base/team.h"
-#include "kernels/kernels.h"
+#include "ops/compute.h"
+#include "ops/rows.h"
 
 namespace quire {
-
-struct Compute {
-  const KernelSet& kernels;
-  Team& team;
-  Activations activations;
-};
-
-void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows);
-
-// Independent linears over the same rows, as one loop.
-void linears(const Compute& compute, std::span<const LinearArgs> list, int rows);
 
 // Rows of one sequence in a step, at consecutive positions.
 struct AttentionSpan {
@@ -29,15 +18,44 @@ struct AttentionSpan {
   int position;  // of the first row
 };
 
+// A norm of the heads of queries, keys or values.
+struct HeadNorm {
+  NormView norm;
+  int groups = 0;            // runs that are normalised on their own: the heads, or 1 for all together
+  size_t weight_stride = 0;  // floats from a group's weights to the next group's; 0: they share them
+};
+
+// What happens to queries, keys and values between their projections and attention.
+struct PositionArgs {
+  Rows q, k, v;  // k and v: of no columns if another layer has stored them
+  int heads, key_dim, value_dim;
+  HeadNorm q_norm, k_norm, v_norm;
+  float clip = 0;  // 0: none
+  // Rotation: the cosines and sines of each row's position; kNone: none.
+  RopeKind kind = RopeKind::kNone;
+  int rope_dim = 0;
+  Rows cos_sin;
+  const float* q_scales = nullptr;  // [rows], or nullptr
+  const KvLayer* kv;
+};
+// Each row: norms, clipping, rotation, and the key and value into the cache.
+void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
+                        int rows);
+
 // Cuts the spans into tiles and runs them. Allocates its tile list and its memory for splits once, not in each step.
 class AttentionOp {
  public:
-  // For steps of at most max_rows rows and sequences of at most max_positions tokens.
-  AttentionOp(const Team& team, int max_rows, int max_positions, int heads, int kv_heads, int head_dim);
+  struct Limits {
+    int max_rows, max_positions;  // of a step, of a sequence
+    int tiles_per_row;            // the most of any layer: tiles_per_row()
+    int value_dim;                // the largest
+  };
+  static int tiles_per_row(int heads, int kv_heads);
+  AttentionOp(const Team& team, const Limits& limits);
   void run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans);
 
   // What the constructor allocates: the tile list and the splits' results.
-  static size_t memory_bytes(int threads, int max_rows, int max_positions, int heads, int kv_heads, int head_dim);
+  static size_t memory_bytes(int threads, const Limits& limits);
 
  private:
   size_t tile_floats_;  // of one tile's partial results

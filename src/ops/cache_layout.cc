@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <map>
 
 namespace quire {
@@ -34,8 +33,7 @@ std::vector<CacheLayout::Group> cut(const std::map<int, std::vector<int>>& by_wi
 }  // namespace
 
 size_t page_bytes(KvType type, const LayerCache& layer) {
-  assert(layer.key_dim == layer.value_dim);
-  return static_cast<size_t>(layer.kv_heads) * kv_head_bytes(type, layer.key_dim);
+  return static_cast<size_t>(layer.kv_heads) * kv_head_bytes(type, layer.key_dim, layer.value_dim);
 }
 
 CacheLayout::CacheLayout(KvType type, std::vector<LayerCache> layers)

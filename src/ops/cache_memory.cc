@@ -18,10 +18,11 @@ KvLayer CacheMemory::layer(int index) const {
   assert(layer.kind == LayerCache::Kind::kKeysValues);
   return {.data = memory_.data() + layout_.offset_of(index),
           .page_stride = layout_.unit_bytes(),
-          .head_stride = kv_head_bytes(layout_.type(), layer.key_dim),
+          .head_stride = kv_head_bytes(layout_.type(), layer.key_dim, layer.value_dim),
           .type = layout_.type(),
           .kv_heads = layer.kv_heads,
-          .head_dim = layer.key_dim};
+          .key_dim = layer.key_dim,
+          .value_dim = layer.value_dim};
 }
 
 std::span<std::byte> CacheMemory::state(int index, int slot) const {

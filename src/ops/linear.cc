@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "ops/rows.h"
@@ -24,26 +25,37 @@ int panels_together(const Compute& compute, int panels) {
 
 }  // namespace
 
-InputMemory::InputMemory(std::byte* memory, int rows, int cols)
-    : int8_(memory), floats_(memory ? memory + padded_rows(rows) * input_stride(Activations::kInt8, cols) : nullptr) {}
+InputMemory::InputMemory(std::byte* memory, int rows, int cols) {
+  if (!memory) return;
+  int8_ = memory;
+  floats_ = int8_ + padded_rows(rows) * input_stride(Activations::kInt8, cols);
+  scratch_ = reinterpret_cast<float*>(floats_ + padded_rows(rows) * input_stride(Activations::kF32, cols));
+}
 
 size_t InputMemory::bytes(int rows, int cols) {
-  return padded_rows(rows) * (input_stride(Activations::kInt8, cols) + input_stride(Activations::kF32, cols));
+  return padded_rows(rows) * (input_stride(Activations::kInt8, cols) + input_stride(Activations::kF32, cols) +
+                              row_stride(cols) * sizeof(float));
 }
 
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
-                            std::span<const PackedMatrix* const> matrices) const {
+                            std::span<const PackedMatrix* const> matrices, std::optional<Activations> as) const {
   const Inputs inputs{int8_, floats_, input_stride(Activations::kInt8, x.cols),
                       input_stride(Activations::kF32, x.cols)};
+  Rows from = x;
+  const bool fused = norm.kind == NormKind::kRms && norm.weight;
+  if (!fused && norm.kind != NormKind::kNone) {
+    from = {scratch_, x.cols, row_stride(x.cols)};
+    normalize(compute, x, norm, {from}, rows);
+  }
   bool made[3] = {};
   for (const PackedMatrix* m : matrices) {
-    const Activations to = activations_for(compute.activations, m->type);
+    const Activations to = as.value_or(activations_for(compute.activations, m->type));
     if (std::exchange(made[static_cast<size_t>(to)], true)) continue;
     quantize_rows(compute,
-                  {.x = x.data,
-                   .x_stride = x.stride,
+                  {.x = from.data,
+                   .x_stride = from.stride,
                    .cols = x.cols,
-                   .norm_weight = norm.kind == NormKind::kNone ? nullptr : norm.weight,
+                   .norm_weight = fused ? norm.weight : nullptr,
                    .epsilon = norm.epsilon,
                    .to = to,
                    .out = inputs.data(to),
@@ -53,8 +65,34 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
   return inputs;
 }
 
-LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y) {
-  const Activations a = activations_for(compute.activations, w.weight.type);
+Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources,
+                                     bool gathered, const PackedMatrix& matrix) const {
+  const Inputs inputs{int8_, floats_, input_stride(Activations::kInt8, x.cols),
+                      input_stride(Activations::kF32, x.cols)};
+  const Rows from = gathered ? x : Rows{scratch_, x.cols, row_stride(x.cols)};
+  const Activations to = activations_for(compute.activations, matrix.type);
+  const QuantizeArgs args{.x = from.data,
+                          .x_stride = from.stride,
+                          .cols = x.cols,
+                          .to = to,
+                          .out = inputs.data(to),
+                          .out_stride = inputs.stride(to)};
+  // Tiles of whole groups: rows of one group may share cache lines.
+  const auto rows = static_cast<int>(sources.size());
+  compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
+    for (int row = tile * kRowGroup; row < std::min(rows, (tile + 1) * kRowGroup); ++row) {
+      const int32_t source = sources[static_cast<size_t>(row)];
+      if (source < 0) continue;
+      if (!gathered) std::memcpy(from.row(row), x.row(source), sizeof(float) * static_cast<size_t>(x.cols));
+      compute.kernels.quantize(args, row, row + 1);
+    }
+  });
+  return inputs;
+}
+
+LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y,
+                       std::optional<Activations> as) {
+  const Activations a = as.value_or(activations_for(compute.activations, w.weight.type));
   return {.weights = &w.weight,
           .activations = a,
           .x = x.data(a),

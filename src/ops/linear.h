@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,23 +37,30 @@ struct Inputs {
 class InputMemory {
  public:
   InputMemory() = default;
+  // memory: bytes(rows, cols), 64-byte aligned.
   InputMemory(std::byte* memory, int rows, int cols);
   static size_t bytes(int rows, int cols);
 
   // The normalised rows of x, rounded as the matrices need them. They are valid until the next call.
+  // `as`: the form for all matrices, whatever the model's.
   Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
-                 std::span<const PackedMatrix* const> matrices) const;
+                 std::span<const PackedMatrix* const> matrices, std::optional<Activations> as = {}) const;
   Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
-                 std::initializer_list<const PackedMatrix*> matrices) const {
-    return prepare(compute, x, norm, rows, std::span(matrices.begin(), matrices.size()));
+                 std::initializer_list<const PackedMatrix*> matrices, std::optional<Activations> as = {}) const {
+    return prepare(compute, x, norm, rows, std::span(matrices.begin(), matrices.size()), as);
   }
+  // Row i is row sources[i] of x (`gathered`: row i), or nothing if sources[i] is negative.
+  Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
+                          const PackedMatrix& matrix) const;
 
  private:
   std::byte *int8_ = nullptr, *floats_ = nullptr;
+  float* scratch_ = nullptr;  // [rows] of the widest: results of norms that quantizing does not fuse
 };
 
 // y = x W^T + b, to be completed by the caller: gates, scales, accumulation.
-LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y);
+LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y,
+                       std::optional<Activations> as = {});
 
 // Independent linears over the same rows, as one loop.
 void linears(const Compute& compute, std::span<const LinearArgs> list, int rows);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "ops/ops.h"
+#include "ops/compute.h"
 
 namespace quire {
 

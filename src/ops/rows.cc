@@ -13,9 +13,8 @@ constexpr int kRowsPerTile = 8;
 // f(begin, end) for tiles of rows.
 template <class F>
 void for_row_tiles(const Compute& compute, int rows, F f) {
-  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
-    f(tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile));
-  });
+  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile,
+                         [&](int tile, int) { f(tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile)); });
 }
 
 NormArgs scaling(const Rows& x, float scale, const Rows& to, bool accumulate) {
@@ -39,7 +38,7 @@ void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const i
   });
 }
 
-void normalize(const Compute& compute, const Rows& x, const NormView& norm, const NormTarget& target, int rows) {
+void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows) {
   NormArgs args = scaling(x, target.scale, target.to, target.accumulate);
   args.kind = norm.kind;
   args.weight = norm.weight;
@@ -53,11 +52,18 @@ void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int
                 [&](int begin, int end) { compute.kernels.normalize(scaling(x, scale, to, true), begin, end); });
 }
 
-void clip(const Compute& compute, const Rows& x, float limit, int rows) {
+void add_gated(const Compute& compute, const Rows& x, const Rows& gate, float scale, const Rows& to, int rows) {
   for_row_tiles(compute, rows, [&](int begin, int end) {
     for (int r = begin; r < end; ++r) {
-      for (float& value : std::span(x.row(r), static_cast<size_t>(x.cols))) value = std::clamp(value, -limit, limit);
+      compute.kernels.sigmoid(gate.row(r), 1);
+      compute.kernels.normalize(scaling(x, gate.row(r)[0] * scale, to, true), r, r + 1);
     }
+  });
+}
+
+void clear(const Compute& compute, const Rows& x, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) std::memset(x.row(r), 0, sizeof(float) * static_cast<size_t>(x.cols));
   });
 }
 

@@ -38,19 +38,21 @@ struct NormView {
 void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
            const Rows& x);
 
-// to = norm(x), or to += scale * norm(x) if `accumulate`. x and `to` may be the same.
-struct NormTarget {
+// Where a result goes: to = scale * result, or to += scale * result.
+struct Target {
   Rows to;
   float scale = 1;
   bool accumulate = false;
 };
-void normalize(const Compute& compute, const Rows& x, const NormView& norm, const NormTarget& target, int rows);
+
+// The norm of x. x and the target may be the same.
+void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows);
 
 // to += scale * x.
 void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int rows);
-
-// x = clip(x, -limit, limit).
-void clip(const Compute& compute, const Rows& x, float limit, int rows);
+// to += scale * sigmoid(gate) * x. gate: one number per row, overwritten.
+void add_gated(const Compute& compute, const Rows& x, const Rows& gate, float scale, const Rows& to, int rows);
+void clear(const Compute& compute, const Rows& x, int rows);
 
 // y *= f(gate).
 void multiply_gate(const Compute& compute, const Rows& y, const Rows& gate, Nonlinearity f, int rows);

@@ -73,10 +73,10 @@ ModelConfig read_base(const GgufSettings& s) {
   c.ropes.push_back(read_rope(s, a.key_dim, c.max_positions));
   const char* rms = "attention.layer_norm_rms_epsilon";
   LayerSpec layer;
-  layer.mixer_in = layer.ffn_in = c.output_norm = {
-      .kind = NormKind::kRms,
-      .epsilon = s.has(rms) || !s.has("attention.layer_norm_epsilon") ? s.get<float>(rms)
-                                                                      : s.get<float>("attention.layer_norm_epsilon")};
+  layer.mixer_in = layer.ffn_in = c.output_norm = {.kind = NormKind::kRms,
+                                                   .epsilon = s.has(rms) || !s.has("attention.layer_norm_epsilon")
+                                                                  ? s.get<float>(rms)
+                                                                  : s.get<float>("attention.layer_norm_epsilon")};
   for (size_t i = 0; std::cmp_less(i, layers); ++i) {
     a.heads = heads[i];
     a.kv_heads = kv_heads[i];
@@ -101,24 +101,24 @@ void set_windows(const GgufSettings& s, ModelConfig& c, bool (*slides)(int layer
 
 Moe read_moe(const GgufSettings& s) {
   Moe m;
-  m.experts = s.get<int>("expert_count");
-  m.used = s.get<int>("expert_used_count");
+  m.routing.experts = s.get<int>("expert_count");
+  m.routing.used = s.get<int>("expert_used_count");
   m.size = s.get_or<int>("expert_feed_forward_length", s.get_or<int>("feed_forward_length", 0));
-  m.scale = s.get_or<float>("expert_weights_scale", 1.0f);
-  if (m.scale == 0) m.scale = 1;  // some writers' spelling of "none"
-  m.normalise = s.get_or<bool>("expert_weights_norm", true);
-  m.groups = std::max(1, s.get_or<int>("expert_group_count", 1));
-  m.groups_used = std::max(1, s.get_or<int>("expert_group_used_count", 1));
+  m.routing.scale = s.get_or<float>("expert_weights_scale", 1.0f);
+  if (m.routing.scale == 0) m.routing.scale = 1;  // some writers' spelling of "none"
+  m.routing.normalise = s.get_or<bool>("expert_weights_norm", true);
+  m.routing.groups = std::max(1, s.get_or<int>("expert_group_count", 1));
+  m.routing.groups_used = std::max(1, s.get_or<int>("expert_group_used_count", 1));
   switch (const int function = s.get_or<int>("expert_gating_func", 1)) {
     case 0:
     case 1:
-      m.scores = Moe::Scores::kSoftmax;
+      m.routing.scores = Routing::Scores::kSoftmax;
       break;
     case 2:
-      m.scores = Moe::Scores::kSigmoid;
+      m.routing.scores = Routing::Scores::kSigmoid;
       break;
     case 3:
-      m.scores = Moe::Scores::kSoftmaxOfChosen;
+      m.routing.scores = Routing::Scores::kSoftmaxOfChosen;
       break;
     default:
       throw unsupported("{}: {} is not supported; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen)",

@@ -12,10 +12,11 @@ namespace {
 RopeConfig::Scaling scaling_of(const std::string& name, const std::string& where) {
   using Scaling = RopeConfig::Scaling;
   static constexpr std::pair<std::string_view, Scaling> kNames[] = {
-      {"default", Scaling::kNone},     {"none", Scaling::kNone},         {"mrope", Scaling::kNone},
-      {"linear", Scaling::kLinear},    {"llama3", Scaling::kLlama3},     {"yarn", Scaling::kYarn},
-      {"longrope", Scaling::kLongRope}, {"su", Scaling::kLongRope},      {"dynamic", Scaling::kDynamic},
-      {"proportional", Scaling::kProportional}};
+      {"default", Scaling::kNone},      {"none", Scaling::kNone},
+      {"mrope", Scaling::kNone},        {"linear", Scaling::kLinear},
+      {"llama3", Scaling::kLlama3},     {"yarn", Scaling::kYarn},
+      {"longrope", Scaling::kLongRope}, {"su", Scaling::kLongRope},
+      {"dynamic", Scaling::kDynamic},   {"proportional", Scaling::kProportional}};
   for (const auto& [known, scaling] : kNames) {
     if (known == name) return scaling;
   }
@@ -116,7 +117,8 @@ ModelConfig read_base(const HfSettings& s) {
   const int layers = s.get<int>({"num_hidden_layers", "n_layer", "num_layers"});
   c.hidden = s.get<int>({"hidden_size", "n_embd", "d_model"});
   c.vocab = s.get<int>("vocab_size");
-  c.max_positions = s.get_or<int>({"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 2048);
+  c.max_positions =
+      s.get_or<int>({"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 2048);
   c.tied_output = s.get_or<bool>("tie_word_embeddings", false);
   const EndTokens ends = end_tokens(s.files());
   c.bos = ends.bos;
@@ -139,8 +141,8 @@ ModelConfig read_base(const HfSettings& s) {
   LayerSpec layer{.mixer = a, .ffn = mlp};
   layer.mixer_in = layer.ffn_in = c.output_norm = {
       .kind = NormKind::kRms,
-      .epsilon = s.get_or<float>(
-          {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"}, 1e-6f)};
+      .epsilon =
+          s.get_or<float>({"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"}, 1e-6f)};
   if (layers < 1 || layers > 1024)
     throw invalid("{}: the number of layers is {}; it must be 1 to 1024", s.where("num_hidden_layers"), layers);
   c.layers.assign(static_cast<size_t>(layers), layer);
@@ -170,10 +172,10 @@ void set_windows(const HfSettings& s, ModelConfig& c, int window, bool (*slides)
 
 Moe read_moe(const HfSettings& s) {
   Moe m;
-  m.experts = s.get<int>({"num_experts", "num_local_experts", "n_routed_experts"});
-  m.used = s.get<int>({"num_experts_per_tok", "moe_k", "num_experts_per_token"});
+  m.routing.experts = s.get<int>({"num_experts", "num_local_experts", "n_routed_experts"});
+  m.routing.used = s.get<int>({"num_experts_per_tok", "moe_k", "num_experts_per_token"});
   m.size = s.get_or<int>({"moe_intermediate_size", "intermediate_size"}, 0);
-  m.normalise = s.get_or<bool>("norm_topk_prob", true);
+  m.routing.normalise = s.get_or<bool>("norm_topk_prob", true);
   m.nonlinearity = nonlinearity_of(s);
   return m;
 }

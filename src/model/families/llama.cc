@@ -9,7 +9,8 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kIgnoredHf[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq"};
-constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight", "blk.{}.attn_rot_embd", "blk.{}.attn_rot_embd.weight"};
+constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight", "blk.{}.attn_rot_embd",
+                                             "blk.{}.attn_rot_embd.weight"};
 constexpr Spelling kHf{.ignored = kIgnoredHf}, kGguf{.ignored = kIgnoredGguf};
 
 ModelConfig llama_hf(const HfSettings& s) { return read_base(s); }
@@ -45,7 +46,8 @@ ModelConfig ministral3_hf(const HfSettings& s) {
 
 ModelConfig ministral3_gguf(const GgufSettings& s) {
   ModelConfig c = llama_gguf(s);
-  if (const auto all = s.get_or<double>("rope.scaling.yarn_log_multiplier", 0); all != 0) c.ropes[0].attention_factor = 1;
+  if (const auto all = s.get_or<double>("rope.scaling.yarn_log_multiplier", 0); all != 0)
+    c.ropes[0].attention_factor = 1;
   for_each_attention(c, [&](Attention& a, int) {
     a.query_beta = s.get_or<float>("attention.temperature_scale", 0.0f);
     a.query_positions = static_cast<int>(c.ropes[0].original_positions);
@@ -81,7 +83,8 @@ constexpr std::string_view kLlamaNames[] = {"LlamaForCausalLM"}, kMistralNames[]
 
 extern const Family kLlama = {"llama", kLlamaNames, "llama", llama_hf, llama_gguf, kHf, kGguf};
 extern const Family kMistral = {"mistral", kMistralNames, {}, mistral_hf, nullptr, kHf};
-extern const Family kMinistral3 = {"ministral3", kMinistral3Names, "mistral3", ministral3_hf, ministral3_gguf, kHf, kGguf};
+extern const Family kMinistral3 = {"ministral3", kMinistral3Names, "mistral3", ministral3_hf, ministral3_gguf, kHf,
+                                   kGguf};
 extern const Family kSmolLm3 = {"smollm3", kSmolLm3Names, "smollm3", smollm3_hf, smollm3_gguf, kHf, kGguf};
 extern const Family kSeedOss = {"seed_oss", kSeedOssNames, "seed_oss", llama_hf, read_base, kHf, kGguf};
 

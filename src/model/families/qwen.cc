@@ -43,7 +43,7 @@ void set_experts(const HfSettings& s, ModelConfig& c, const Moe& moe) {
 ModelConfig qwen2_moe_hf(const HfSettings& s) {
   ModelConfig c = qwen2_hf(s);
   Moe moe = read_moe(s);
-  moe.normalise = s.get_or<bool>("norm_topk_prob", false);
+  moe.routing.normalise = s.get_or<bool>("norm_topk_prob", false);
   moe.shared_size = s.get<int>("shared_expert_intermediate_size");
   moe.shared_gate = true;
   set_experts(s, c, moe);
@@ -52,7 +52,7 @@ ModelConfig qwen2_moe_hf(const HfSettings& s) {
 ModelConfig qwen2_moe_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
   Moe moe = read_moe(s);
-  moe.normalise = s.get_or<bool>("expert_weights_norm", false);
+  moe.routing.normalise = s.get_or<bool>("expert_weights_norm", false);
   moe.shared_size = s.get<int>("expert_shared_feed_forward_length");
   moe.shared_gate = true;
   for (LayerSpec& layer : c.layers) layer.ffn = moe;
@@ -62,7 +62,7 @@ ModelConfig qwen2_moe_gguf(const GgufSettings& s) {
 ModelConfig qwen3_moe_hf(const HfSettings& s) {
   ModelConfig c = qwen3_hf(s);
   Moe moe = read_moe(s);
-  moe.normalise = s.get_or<bool>("norm_topk_prob", false);
+  moe.routing.normalise = s.get_or<bool>("norm_topk_prob", false);
   set_experts(s, c, moe);
   return c;
 }

@@ -1,4 +1,5 @@
-#include "ops/ops.h"
+#include "ops/attention.h"
+#include "ops/linear.h"
 
 #include <gtest/gtest.h>
 

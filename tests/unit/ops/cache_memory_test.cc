@@ -18,8 +18,8 @@ TEST(CacheLayout, PutsEqualLayersIntoOneGroup) {
   const CacheLayout layout(KvType::kBf16, std::vector(5, keys_values(2, 32)));
   ASSERT_EQ(layout.groups().size(), 1u);
   EXPECT_EQ(layout.groups()[0], (CacheLayout::Group{0, {0, 1, 2, 3, 4}}));
-  EXPECT_EQ(layout.unit_bytes(), 5 * 2 * kv_head_bytes(KvType::kBf16, 32));
-  EXPECT_EQ(layout.offset_of(3), 3 * 2 * kv_head_bytes(KvType::kBf16, 32));
+  EXPECT_EQ(layout.unit_bytes(), 5 * 2 * kv_head_bytes(KvType::kBf16, 32, 32));
+  EXPECT_EQ(layout.offset_of(3), 3 * 2 * kv_head_bytes(KvType::kBf16, 32, 32));
 }
 
 TEST(CacheLayout, CutsLayersOfDifferentWindowsIntoGroupsOfEqualSize) {
@@ -30,7 +30,7 @@ TEST(CacheLayout, CutsLayersOfDifferentWindowsIntoGroupsOfEqualSize) {
   EXPECT_EQ(layout.groups()[0], (CacheLayout::Group{0, {5, 11, 17}}));
   EXPECT_EQ(layout.groups()[1], (CacheLayout::Group{512, {0, 1, 2}}));
   EXPECT_EQ(layout.group_of(4), 2);
-  EXPECT_EQ(layout.unit_bytes(), 3 * kv_head_bytes(KvType::kBf16, 256));
+  EXPECT_EQ(layout.unit_bytes(), 3 * kv_head_bytes(KvType::kBf16, 256, 256));
   // One group grows, five keep a window.
   EXPECT_EQ(layout.sequence_bytes(32768), (2048 + 5 * 33) * layout.unit_bytes());
 }
@@ -82,7 +82,7 @@ TEST(CacheMemory, CopiesAUnitOfAllLayersAndNoOther) {
 TEST(CacheMemory, GivesEachLayerItsPartOfAUnit) {
   CacheMemory memory({KvType::kF32, {keys_values(2, 16), keys_values(1, 32)}}, 2);
   const KvLayer first = memory.layer(0), second = memory.layer(1);
-  EXPECT_EQ(second.data - first.data, static_cast<ptrdiff_t>(2 * kv_head_bytes(KvType::kF32, 16)));
+  EXPECT_EQ(second.data - first.data, static_cast<ptrdiff_t>(2 * kv_head_bytes(KvType::kF32, 16, 16)));
   EXPECT_EQ(first.data + first.page_stride, memory.unit(1).data());
   EXPECT_EQ(second.kv_heads, 1);
 }

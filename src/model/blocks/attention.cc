@@ -1,0 +1,108 @@
+// Attention over the cached keys and values (arXiv 1706.03762, in groups of heads: 2305.13245), by online softmax
+// (FlashAttention: 2205.14135).
+
+#include <cmath>
+
+#include "model/blocks/blocks.h"
+
+namespace quire {
+namespace {
+
+HeadNorm head_norm(const Attention& a, const Norm& norm, const NormWeights& w, int heads, int dim) {
+  return {.norm = view(norm, w),
+          .groups = a.whole_norm ? 1 : heads,
+          .weight_stride = a.norm_per_head ? static_cast<size_t>(dim) : 0};
+}
+
+// The slopes of ALiBi (arXiv 2108.12409): 2^(-8i/n) for n heads, a power of two; the heads beyond take every other slope
+// of twice as many.
+std::vector<float> alibi_slopes(int heads) {
+  int power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2)
+    slopes.push_back(static_cast<float>(std::exp2(-4.0 * i / power)));
+  return slopes;
+}
+
+}  // namespace
+
+void attention_block(const Step& step, int layer, const Attention& a, const AttentionWeights& w, const NormView& norm,
+                     const Target& target) {
+  const Compute& compute = step.compute;
+  const int rows = step.rows, q_cols = a.heads * a.key_dim, out_cols = a.heads * a.value_dim;
+  const bool stores = a.shares_cache < 0;
+  const int k_cols = stores ? a.kv_heads * a.key_dim : 0, v_cols = stores ? a.kv_heads * a.value_dim : 0;
+  const Rows& all = step.work.projections;
+  const Rows q = all.columns(0, q_cols), k = all.columns(q_cols, k_cols), v = all.columns(q_cols + k_cols, v_cols),
+             gate = all.columns(q_cols + k_cols + v_cols, a.gate ? out_cols : 0);
+
+  const Inputs in =
+      step.work.inputs.prepare(compute, step.work.x, norm, rows,
+                               {&w.q.weight, stores ? &w.k.weight : &w.q.weight, stores ? &w.v.weight : &w.q.weight,
+                                a.gate ? &w.gate.weight : &w.q.weight});
+  step.done(StepOp::kNormQuantize);
+  LinearArgs projections[4] = {linear_args(compute, in, w.q, q)};
+  size_t count = 1;
+  if (stores) {
+    projections[count++] = linear_args(compute, in, w.k, k);
+    projections[count++] = linear_args(compute, in, w.v, v);
+  }
+  if (a.gate) projections[count++] = linear_args(compute, in, w.gate, gate);
+  linears(compute, std::span(projections).first(count), rows);
+  step.done(StepOp::kQkv);
+
+  const int cached = stores ? layer : a.shares_cache;
+  const KvLayer kv = step.cache.layer(cached);
+  const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(cached))];
+  PositionArgs position{.q = q,
+                        .k = k,
+                        .v = v,
+                        .heads = a.heads,
+                        .key_dim = a.key_dim,
+                        .value_dim = a.value_dim,
+                        .q_norm = head_norm(a, a.q_norm, w.q_norm, a.heads, a.key_dim),
+                        .k_norm = head_norm(a, a.k_norm, w.k_norm, a.kv_heads, a.key_dim),
+                        .v_norm = {.norm = view(a.v_norm, {}), .groups = a.kv_heads},
+                        .clip = a.clip,
+                        .q_scales = a.query_beta != 0 ? step.work.q_scales.data() : nullptr,
+                        .kv = &kv};
+  if (a.rope >= 0) {
+    const RopeConfig& rope = step.config.ropes[static_cast<size_t>(a.rope)];
+    position.kind = rope.kind;
+    position.rope_dim = rope.dim;
+    position.cos_sin = step.work.cos_sin[static_cast<size_t>(a.rope)];
+  }
+  position_and_store(compute, position, spans, rows);
+  step.done(StepOp::kRopeStore);
+
+  const Rows attended = step.work.attended.columns(0, out_cols);
+  const std::vector<float> slopes = a.alibi ? alibi_slopes(a.heads) : std::vector<float>{};
+  step.attention.run(compute,
+                     {.q = q.data,
+                      .q_stride = q.stride,
+                      .out = attended.data,
+                      .out_stride = attended.stride,
+                      .kv = &kv,
+                      .heads = a.heads,
+                      .scale = a.scale,
+                      .window = a.window,
+                      .causal = a.causal,
+                      .soft_cap = a.soft_cap,
+                      .slopes = a.alibi ? slopes.data() : nullptr,
+                      .sinks = a.sinks ? w.sinks.data() : nullptr},
+                     spans);
+  if (a.gate) multiply_gate(compute, attended, gate, Nonlinearity::kSigmoid, rows);
+  step.done(StepOp::kAttention);
+
+  const Inputs mixed = step.work.inputs.prepare(compute, attended, view(a.inner, w.inner), rows, {&w.o.weight});
+  step.done(StepOp::kNormQuantize);
+  LinearArgs output = linear_args(compute, mixed, w.o, target.to);
+  output.scale = target.scale;
+  output.accumulate = target.accumulate;
+  linears(compute, {&output, 1}, rows);
+  step.done(StepOp::kO);
+}
+
+}  // namespace quire

@@ -1,0 +1,41 @@
+// The parts of a layer. Each reads the residual stream (mlp_block: x) through a norm, and adds or writes its result to a target.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "model/step_profile.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+#include "ops/attention.h"
+#include "ops/cache_memory.h"
+
+namespace quire {
+
+// What the blocks of a step share.
+struct Step {
+  const ModelConfig& config;
+  const Compute& compute;
+  CacheMemory& cache;
+  Workspace& work;
+  AttentionOp& attention;
+  std::span<const std::vector<AttentionSpan>> spans;  // per group of the cache layout
+  int rows;
+  StepProfile* profile;
+
+  // Attributes the time since the last call to `op`.
+  void done(StepOp op) const {
+    if (profile) profile->mark(op);
+  }
+};
+
+// A norm as kernels take it.
+NormView view(const Norm& norm, const NormWeights& weights);
+
+void attention_block(const Step& step, int layer, const Attention& spec, const AttentionWeights& w,
+                     const NormView& norm, const Target& target);
+void mlp_block(const Step& step, const Mlp& spec, const MlpWeights& w, const Rows& x, const NormView& norm,
+               const Target& target);
+void moe_block(const Step& step, const Moe& spec, const MoeWeights& w, const NormView& norm, const Target& target);
+
+}  // namespace quire

@@ -1,0 +1,32 @@
+// The feed-forward layer: gated (GLU variants: arXiv 2002.05202) or plain.
+
+#include "model/blocks/blocks.h"
+
+namespace quire {
+
+void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
+               const Target& target) {
+  const Compute& compute = step.compute;
+  const Rows inner = step.work.inner.columns(0, m.size);
+  const Linear& first = m.gated ? w.gate : w.up;
+  const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first.weight, &w.up.weight});
+  step.done(StepOp::kNormQuantize);
+  LinearArgs gate = linear_args(compute, in, first, inner);
+  gate.nonlinearity = m.nonlinearity;
+  if (m.gated) {
+    gate.up = &w.up.weight;
+    gate.up_bias = w.up.bias_or_null();
+  }
+  linears(compute, {&gate, 1}, step.rows);
+  step.done(StepOp::kGateUp);
+
+  const Inputs out = step.work.inputs.prepare(compute, inner, view(m.inner, w.inner), step.rows, {&w.down.weight});
+  step.done(StepOp::kNormQuantize);
+  LinearArgs down = linear_args(compute, out, w.down, target.to);
+  down.scale = target.scale;
+  down.accumulate = target.accumulate;
+  linears(compute, {&down, 1}, step.rows);
+  step.done(StepOp::kDown);
+}
+
+}  // namespace quire

@@ -1,0 +1,71 @@
+// A mixture of experts (arXiv 1701.06538; shared experts: 2401.06066). Rows are gathered by expert, so that the linears of
+// an expert see all its rows at once; only the chosen experts' weights are read.
+
+#include "model/blocks/blocks.h"
+
+namespace quire {
+namespace {
+
+// The experts' linears from gathered inputs to gathered results.
+template <class Weights>
+void run_experts(const Step& step, const Weights& part_of) {
+  Workspace& work = step.work;
+  work.parts.clear();
+  for (const ExpertRows::Expert& e : work.experts.experts()) work.parts.push_back({part_of(e), e.begin, e.end});
+  grouped_linears(step.compute, work.parts, work.tiles);
+}
+
+// The MLP that every token uses, weighted by a gate of its own.
+void shared_block(const Step& step, const Moe& m, const MoeWeights& w, const Target& target) {
+  Workspace& work = step.work;
+  const Mlp mlp{.size = m.shared_size, .nonlinearity = m.nonlinearity};
+  if (!m.shared_gate) return mlp_block(step, mlp, w.shared, work.normed, {}, target);
+  const Rows gate = work.scores.columns(0, 1), out = work.expert_out;
+  const Inputs in = work.inputs.prepare(step.compute, work.normed, {}, step.rows, {&w.shared_gate.weight});
+  const LinearArgs project = linear_args(step.compute, in, w.shared_gate, gate);
+  linears(step.compute, {&project, 1}, step.rows);
+  mlp_block(step, mlp, w.shared, work.normed, {}, {out});
+  add_gated(step.compute, out, gate, target.scale, target.to, step.rows);
+}
+
+}  // namespace
+
+void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormView& norm, const Target& target) {
+  const Compute& compute = step.compute;
+  Workspace& work = step.work;
+  const Rows normed = work.normed;
+  normalize(compute, work.x, norm, {normed}, step.rows);
+  const Rows scores = work.scores.columns(0, 2 * m.routing.experts);
+  const Inputs router_in = work.inputs.prepare(compute, normed, {}, step.rows, {&w.router.weight}, Activations::kF32);
+  const LinearArgs router = linear_args(compute, router_in, w.router, scores, Activations::kF32);
+  linears(compute, {&router, 1}, step.rows);
+  work.experts.route(compute, m.routing, m.correction ? w.correction.data() : nullptr, scores, step.rows);
+  step.done(StepOp::kRoute);
+
+  const auto sources = work.experts.sources();
+  const Rows inner = work.expert_inner.columns(0, m.size), out = work.expert_out;
+  // All experts have matrices of one type.
+  const MlpWeights& any = w.experts[0];
+  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, any.gate.weight);
+  run_experts(step, [&](const ExpertRows::Expert& e) {
+    const MlpWeights& expert = w.experts[static_cast<size_t>(e.expert)];
+    LinearArgs gate = linear_args(compute, in, expert.gate, inner);
+    gate.up = &expert.up.weight;
+    gate.up_bias = expert.up.bias_or_null();
+    gate.nonlinearity = m.nonlinearity;
+    gate.alpha = m.alpha;
+    gate.limit = m.limit;
+    return gate;
+  });
+  const Inputs mixed = work.inputs.prepare_gathered(compute, inner, sources, true, any.down.weight);
+  run_experts(step, [&](const ExpertRows::Expert& e) {
+    return linear_args(compute, mixed, w.experts[static_cast<size_t>(e.expert)].down, out);
+  });
+  if (!target.accumulate) clear(compute, target.to, step.rows);
+  work.experts.combine(compute, out, target.scale, target.to, step.rows);
+  step.done(StepOp::kExperts);
+
+  if (m.shared_size > 0) shared_block(step, m, w, {target.to, target.scale, true});
+}
+
+}  // namespace quire

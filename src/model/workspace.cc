@@ -1,0 +1,98 @@
+#include "model/workspace.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace quire {
+namespace {
+
+struct Widths {
+  int projections = 0, attended = 0, inner = 0, scores = 0, expert_inner = 0, inputs = 0;
+  int experts = 0, used = 0;  // the most of any layer
+};
+
+Widths widths_of(const ModelConfig& c) {
+  Widths w;
+  w.inputs = c.hidden;
+  const auto take = [](int& widest, int cols) { widest = std::max(widest, cols); };
+  for (const LayerSpec& layer : c.layers) {
+    if (const auto* a = std::get_if<Attention>(&layer.mixer)) {
+      const int q = a->heads * a->key_dim, kv = a->kv_heads * (a->key_dim + a->value_dim),
+                out = a->heads * a->value_dim;
+      take(w.projections, q + kv + (a->gate ? out : 0));
+      take(w.attended, out);
+      take(w.inputs, out);
+    }
+    if (const auto* m = std::get_if<Mlp>(&layer.ffn)) take(w.inner, m->size);
+    if (const auto* m = std::get_if<Moe>(&layer.ffn)) {
+      take(w.inner, m->shared_size);
+      take(w.expert_inner, m->size);
+      take(w.scores, 2 * m->routing.experts);
+      take(w.experts, m->routing.experts);
+      take(w.used, m->routing.used);
+    }
+  }
+  take(w.inputs, w.inner);
+  return w;
+}
+
+bool scales_queries(const ModelConfig& c) {
+  return std::ranges::any_of(c.layers, [](const LayerSpec& layer) {
+    const auto* a = std::get_if<Attention>(&layer.mixer);
+    return a && a->query_beta != 0;
+  });
+}
+
+}  // namespace
+
+size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte* memory) {
+  size_t bytes = 0;
+  const auto part = [&](size_t size) {
+    const size_t begin = bytes;
+    bytes += (size + 63) / 64 * 64;
+    return memory ? memory + begin : nullptr;
+  };
+  const auto rows_of = [&](int rows, int cols, bool dense = false) -> Rows {
+    if (cols == 0) return {};
+    const size_t stride = dense ? static_cast<size_t>(cols) : row_stride(cols);
+    return {reinterpret_cast<float*>(part(static_cast<size_t>(rows) * stride * sizeof(float))), cols, stride};
+  };
+  const Widths w = widths_of(c);
+  const int rows = l.max_rows, gathered = ExpertRows::most_gathered(rows, w.experts, w.used);
+  x = rows_of(rows, c.hidden);
+  branch = rows_of(rows, c.hidden);
+  projections = rows_of(rows, w.projections);
+  attended = rows_of(rows, w.attended);
+  inner = rows_of(rows, w.inner);
+  last = rows_of(l.max_logits, c.hidden);
+  logits = rows_of(l.max_logits, c.vocab, true);
+  if (w.experts > 0) {
+    normed = rows_of(rows, c.hidden);
+    scores = rows_of(rows, w.scores);
+    expert_inner = rows_of(gathered, w.expert_inner);
+    expert_out = rows_of(gathered, c.hidden);
+  }
+  cos_sin.clear();
+  for (const RopeConfig& rope : c.ropes) cos_sin.push_back(rows_of(rows, rope.dim, true));
+  const int input_rows = std::max({rows, l.max_logits, w.experts > 0 ? gathered : 0});
+  inputs = InputMemory(part(InputMemory::bytes(input_rows, w.inputs)), input_rows, w.inputs);
+  return bytes;
+}
+
+Workspace::Workspace(const ModelConfig& c, const DecoderLimits& l) : memory_(memory_bytes(c, l)) {
+  carve(c, l, memory_.data());
+  const Widths w = widths_of(c);
+  ids.reserve(static_cast<size_t>(std::max(l.max_rows, l.max_logits)));
+  if (scales_queries(c)) q_scales.resize(static_cast<size_t>(l.max_rows));
+  if (w.experts == 0) return;
+  experts = ExpertRows(l.max_rows, w.experts, w.used);
+  parts.reserve(static_cast<size_t>(w.experts));
+}
+
+size_t Workspace::memory_bytes(const ModelConfig& c, const DecoderLimits& l) {
+  const Widths w = widths_of(c);
+  return Workspace().carve(c, l, nullptr) +
+         (w.experts > 0 ? ExpertRows::memory_bytes(l.max_rows, w.experts, w.used) : 0);
+}
+
+}  // namespace quire

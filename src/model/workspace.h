@@ -1,0 +1,49 @@
+// The activations of a step, allocated once.
+#pragma once
+
+#include <vector>
+
+#include "base/memory.h"
+#include "model/config.h"
+#include "ops/experts.h"
+#include "ops/linear.h"
+#include "ops/rows.h"
+
+namespace quire {
+
+struct DecoderLimits {
+  int max_rows;       // of a batch
+  int max_logits;     // rows of a batch that want logits
+  int max_positions;  // tokens of a sequence
+};
+
+// Each member has room for the largest layer; blocks take the columns that they need.
+struct Workspace {
+  Workspace(const ModelConfig& config, const DecoderLimits& limits);
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);
+
+  Rows x;                         // the residual stream [rows, hidden]
+  Rows branch;                    // a block's result before it is added [rows, hidden]
+  Rows projections;               // queries, keys, values, gate
+  Rows attended;                  // what the heads saw
+  Rows inner;                     // between the matrices of an MLP
+  Rows normed;                    // inputs of a mixture of experts [rows, hidden]
+  Rows scores;                    // of routers
+  Rows expert_inner, expert_out;  // gathered rows
+  Rows last;                      // rows that want logits [logits, hidden]
+  Rows logits;                    // dense
+  std::vector<Rows> cos_sin;      // of each rope
+  std::vector<float> q_scales;    // of rows, if a layer scales queries by their position
+  InputMemory inputs;
+  ExpertRows experts;
+  std::vector<LinearPart> parts;  // of grouped linears
+  std::vector<LinearTile> tiles;
+  std::vector<int32_t> ids;  // tokens, positions or rows
+
+ private:
+  size_t carve(const ModelConfig& config, const DecoderLimits& limits, std::byte* memory);
+  Workspace() = default;
+  LargeBuffer memory_;
+};
+
+}  // namespace quire

@@ -1,0 +1,157 @@
+#include "ops/experts.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+namespace quire {
+namespace {
+
+constexpr int kRowsPerTile = 8;
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+
+// The index of the largest number; the lowest of equals. NaN is never chosen while there is a number.
+int largest(std::span<const float> x) {
+  int best = 0;
+  for (size_t i = 1; i < x.size(); ++i) {
+    if (x[i] > x[static_cast<size_t>(best)] || x[static_cast<size_t>(best)] != x[static_cast<size_t>(best)])
+      best = static_cast<int>(i);
+  }
+  return best;
+}
+
+float group_score(std::span<const float> x, bool by_two) {
+  float first = kExcluded, second = kExcluded;
+  for (const float value : x) {
+    if (value > first) {
+      second = first;
+      first = value;
+    } else if (value > second) {
+      second = value;
+    }
+  }
+  return by_two && x.size() > 1 ? first + second : first;
+}
+
+// Excludes the experts of all but the best groups.
+void limit_groups(const Routing& r, std::span<float> choice) {
+  const auto size = static_cast<size_t>(r.experts / r.groups);
+  // Groups are few: the best are found by marking one after the other.
+  for (int excluded = r.groups - r.groups_used; excluded > 0; --excluded) {
+    size_t worst = 0;
+    float lowest = std::numeric_limits<float>::infinity();
+    for (size_t g = 0; g < static_cast<size_t>(r.groups); ++g) {
+      const auto group = choice.subspan(g * size, size);
+      const float score = group_score(group, r.group_by_two);
+      if (score > kExcluded && score <= lowest) {
+        lowest = score;
+        worst = g;
+      }
+    }
+    std::ranges::fill(choice.subspan(worst * size, size), kExcluded);
+  }
+}
+
+// One row. choice: memory for `experts` numbers.
+void choose(const KernelSet& kernels, const Routing& r, const float* correction, float* scores, std::span<float> choice,
+            int32_t* chosen, float* weights) {
+  const std::span<float> all(scores, static_cast<size_t>(r.experts));
+  if (r.scores == Routing::Scores::kSoftmax) kernels.softmax(scores, r.experts);
+  if (r.scores == Routing::Scores::kSigmoid) kernels.sigmoid(scores, r.experts);
+  std::ranges::copy(all, choice.begin());
+  for (size_t e = 0; correction && e < all.size(); ++e) choice[e] += correction[e];
+  if (r.groups_used < r.groups) limit_groups(r, choice);
+  for (int i = 0; i < r.used; ++i) {
+    const int expert = largest(choice);
+    chosen[i] = expert;
+    weights[i] = all[static_cast<size_t>(expert)];
+    choice[static_cast<size_t>(expert)] = kExcluded;
+  }
+  if (r.scores == Routing::Scores::kSoftmaxOfChosen) {
+    kernels.softmax(weights, r.used);
+  } else if (r.normalise) {
+    float sum = 0;
+    for (int i = 0; i < r.used; ++i) sum += weights[i];
+    sum = std::max(sum, std::numeric_limits<float>::min());
+    for (int i = 0; i < r.used; ++i) weights[i] /= sum;
+  }
+  for (int i = 0; i < r.used; ++i) weights[i] *= r.scale;
+}
+
+}  // namespace
+
+ExpertRows::ExpertRows(int max_rows, int experts, int used) {
+  const auto routes = static_cast<size_t>(max_rows) * static_cast<size_t>(used);
+  chosen_.resize(routes);
+  weights_.resize(routes);
+  places_.resize(routes);
+  sources_.reserve(static_cast<size_t>(most_gathered(max_rows, experts, used)));
+  counts_.resize(static_cast<size_t>(experts));
+  experts_.reserve(static_cast<size_t>(experts));
+}
+
+int ExpertRows::most_gathered(int max_rows, int experts, int used) {
+  const int routes = max_rows * used;
+  return routes + std::min(experts, routes) * (kRowGroup - 1);
+}
+
+size_t ExpertRows::memory_bytes(int max_rows, int experts, int used) {
+  return static_cast<size_t>(max_rows) * static_cast<size_t>(used) * (2 * sizeof(int32_t) + sizeof(float)) +
+         static_cast<size_t>(most_gathered(max_rows, experts, used)) * sizeof(int32_t) +
+         static_cast<size_t>(experts) * (sizeof(int32_t) + sizeof(Expert));
+}
+
+void ExpertRows::route(const Compute& compute, const Routing& r, const float* correction, const Rows& scores,
+                       int rows) {
+  used_ = r.used;
+  assert(scores.cols == 2 * r.experts);
+  const auto used = static_cast<size_t>(r.used);
+  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+    for (int row = tile * kRowsPerTile; row < std::min(rows, (tile + 1) * kRowsPerTile); ++row) {
+      float* const of_row = scores.row(row);
+      const size_t at = static_cast<size_t>(row) * used;
+      choose(compute.kernels, r, correction, of_row, {of_row + r.experts, static_cast<size_t>(r.experts)}, &chosen_[at],
+             &weights_[at]);
+    }
+  });
+
+  std::ranges::fill(counts_, 0);
+  const auto routes = static_cast<size_t>(rows) * used;
+  for (size_t i = 0; i < routes; ++i) ++counts_[static_cast<size_t>(chosen_[i])];
+  experts_.clear();
+  int begin = 0;
+  for (int e = 0; e < r.experts; ++e) {
+    int32_t& count = counts_[static_cast<size_t>(e)];
+    if (count == 0) continue;
+    experts_.push_back({e, begin, begin + count});
+    const int end = begin + count;
+    count = begin;  // from here on: where the expert's next row goes
+    begin = (end + kRowGroup - 1) / kRowGroup * kRowGroup;
+  }
+  sources_.assign(experts_.empty() ? 0 : static_cast<size_t>(experts_.back().end), -1);
+  for (size_t i = 0; i < routes; ++i) {
+    places_[i] = counts_[static_cast<size_t>(chosen_[i])]++;
+    sources_[static_cast<size_t>(places_[i])] = static_cast<int32_t>(i / used);
+  }
+}
+
+void ExpertRows::combine(const Compute& compute, const Rows& results, float scale, const Rows& to, int rows) const {
+  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+    for (int row = tile * kRowsPerTile; row < std::min(rows, (tile + 1) * kRowsPerTile); ++row) {
+      for (int i = 0; i < used_; ++i) {
+        const auto at = static_cast<size_t>(row * used_ + i);
+        compute.kernels.normalize({.kind = NormKind::kNone,
+                                   .x = results.row(places_[at]),
+                                   .x_stride = 0,
+                                   .y = to.row(row),
+                                   .y_stride = 0,
+                                   .size = to.cols,
+                                   .scale = weights_[at] * scale,
+                                   .accumulate = true},
+                                  0, 1);
+      }
+    }
+  });
+}
+
+}  // namespace quire
