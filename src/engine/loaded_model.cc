@@ -1,6 +1,5 @@
 #include "engine/loaded_model.h"
 
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <xxhash.h>
 
@@ -97,26 +96,20 @@ void size_cache(const EngineOptions& options, const CacheLayout& layout, int mod
 }
 
 // Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
-constexpr int kNumerics = 1;
+constexpr int kNumerics = 2;
 
 // Identifies the content of stored pages: a hash of the weights, and the layout and definitions in force by name.
-std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info) {
+std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, KvType kv_type, const ModelInfo& info) {
   XXH3_state_t* const state = XXH3_createState();
   XXH3_128bits_reset(state);
   for (const TensorView& tensor : checkpoint.tensors()) {
     XXH3_128bits_update(state, tensor.name.data(), tensor.name.size());
     XXH3_128bits_update(state, tensor.bytes.data(), tensor.bytes.size());
   }
-  const RopeTable rope = make_rope_table(c.rope);
-  XXH3_128bits_update(state, rope.frequencies.data(), rope.frequencies.size() * sizeof(float));
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
-  return fmt::format(
-      "{:016x}{:016x} numerics {} {} layers {} heads {} kv_heads {} dim {} eps {} scale {} rope {} {} windows {} {} {} "
-      "{}",
-      hash.high64, hash.low64, kNumerics, c.architecture, c.layers, c.heads, c.kv_heads, c.head_dim, c.norm_epsilon,
-      c.attention_scale, static_cast<int>(c.rope.kind), rope.amplitude, fmt::join(c.windows, ","), info.kv_cache_dtype,
-      info.activations, kPageTokens);
+  return fmt::format("{:016x}{:016x} numerics {} {} cache {} activations {}", hash.high64, hash.low64, kNumerics,
+                     config_identity(c), cache_layout(c, kv_type).identity(), info.activations);
 }
 
 int checked_threads(int threads) {
@@ -169,18 +162,20 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   info.kv_cache_dtype = name(kv_type);
   info.threads = team.size();
   info.vocab_size = config.vocab;
-  info.layers = config.layers;
+  info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;
-  info.heads = config.heads;
-  info.kv_heads = config.kv_heads;
-  info.head_dim = config.head_dim;
+  if (const Attention* attention = first_attention(config)) {
+    info.heads = attention->heads;
+    info.kv_heads = attention->kv_heads;
+    info.head_dim = attention->key_dim;
+  }
   info.parameters = weights.parameters;
   const SamplingRecommendation sampling = sampling_defaults(checkpoint);
   info.sampling_defaults = sampling.values;
   for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
   info.weight_bytes = weights.memory.size();
-  info.decode_bytes = weights.decode_bytes();
-  if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info);
+  info.decode_bytes = weights.decode_bytes;
+  if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, kv_type, info);
 
   // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
   const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;

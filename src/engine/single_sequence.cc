@@ -22,7 +22,12 @@ std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_l
       throw invalid("token id {} is outside the vocabulary of {}", id, model_.config.vocab);
     rows_.push_back({id, tokens_ + i, all_logits || i + 1 == count});
   }
-  const Span span{0, count, tokens_, {&pages_, 1}};
+  if (tokens_ == 0) rope_variant_ = rope_variant(model_.config.ropes, count);
+  const Span span{.row = 0,
+                  .rows = count,
+                  .position = tokens_,
+                  .tables = {&pages_, 1},
+                  .rope_variant = rope_variant_};
   tokens_ += count;
   return model_.decoder->forward({rows_, {&span, 1}});
 }

@@ -8,8 +8,18 @@
 namespace quire {
 
 // One row per family, grouped by file.
-#define QUIRE_FAMILIES(F) \
-  F(kLlama) F(kMistral) F(kMinistral3) F(kSmolLm3) F(kSeedOss) F(kQwen2) F(kQwen3) F(kQwen2Moe) F(kQwen3Moe)
+// clang-format off
+#define QUIRE_FAMILIES(F)                                      \
+  F(kLlama) F(kMistral) F(kMinistral3) F(kSmolLm3) F(kSeedOss) \
+  F(kQwen2) F(kQwen3) F(kQwen2Moe) F(kQwen3Moe)                \
+  F(kGemma) F(kGemma2) F(kGemma3)                              \
+  F(kPhi) F(kPhi3)                                             \
+  F(kGpt2) F(kGptNeox) F(kGptJ)                                \
+  F(kFalcon) F(kCohere) F(kCohere2)                            \
+  F(kOlmo) F(kOlmo2) F(kOlmo3) F(kOlmoe) F(kExaone4)           \
+  F(kGranite) F(kStarcoder2) F(kStableLm) F(kBitNet)           \
+  F(kMixtral) F(kMinimaxM2) F(kGlm4Moe) F(kGptOss)
+// clang-format on
 
 #define QUIRE_DECLARE(family) extern const Family family;
 QUIRE_FAMILIES(QUIRE_DECLARE)

@@ -77,5 +77,10 @@ Moe read_moe(const GgufSettings& settings);
 
 // Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
 void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);
+// Queries, keys and values in one tensor, group by group: the queries of a KV head, its key, its value.
+void place_grouped(const ModelConfig& config, const Slot& slot, Source& source);
+inline constexpr TensorName kFusedQkvGguf[] = {{Tensor::kQ, "blk.{}.attn_qkv.weight"},
+                                               {Tensor::kK, "blk.{}.attn_qkv.weight"},
+                                               {Tensor::kV, "blk.{}.attn_qkv.weight"}};
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "format/gguf.h"
 #include "kernels/packed.h"
+#include "model/tensors.h"
 #include "text/tokenizer/byte_alphabet.h"
 
 namespace quire {
@@ -45,13 +46,15 @@ class Header {
   std::string bytes_;
 };
 
-struct Tensor {
+struct FileTensor {
   std::string name;
   TensorType type;
-  int rows, cols;  // rows 0: a vector
+  int items, rows, cols;  // items: matrices in one tensor; rows 0: a vector
   uint64_t offset = 0;
 
-  uint64_t elements() const { return static_cast<uint64_t>(std::max(rows, 1)) * static_cast<uint64_t>(cols); }
+  uint64_t elements() const {
+    return static_cast<uint64_t>(items) * static_cast<uint64_t>(std::max(rows, 1)) * static_cast<uint64_t>(cols);
+  }
   uint64_t bytes() const { return elements() / info(type).block_elements * info(type).block_bytes; }
 };
 
@@ -80,37 +83,60 @@ void add_vocabulary(Header& h, int vocab) {
   h.flag("tokenizer.ggml.add_bos_token", true);
 }
 
-std::vector<Tensor> list_tensors(const SynthShape& s, TensorType type) {
-  std::vector<Tensor> tensors;
-  const auto matrix = [&](std::string name, int rows, int cols) {
-    const auto block = static_cast<int>(info(type).block_elements);
-    const TensorType fitting = cols % block == 0 ? type : cols % 32 == 0 ? TensorType::Q8_0 : TensorType::F16;
-    tensors.push_back({std::move(name), fitting, rows, cols});
-  };
-  const auto vector = [&](std::string name, int size) {
-    tensors.push_back({std::move(name), TensorType::F32, 0, size});
-  };
-  matrix("token_embd.weight", s.vocab, s.hidden);
-  for (int i = 0; i < s.layers; ++i) {
-    const std::string prefix = fmt::format("blk.{}.", i);
-    vector(prefix + "attn_norm.weight", s.hidden);
-    matrix(prefix + "attn_q.weight", s.heads * s.head_dim, s.hidden);
-    matrix(prefix + "attn_k.weight", s.kv_heads * s.head_dim, s.hidden);
-    matrix(prefix + "attn_v.weight", s.kv_heads * s.head_dim, s.hidden);
-    matrix(prefix + "attn_output.weight", s.hidden, s.heads * s.head_dim);
-    vector(prefix + "ffn_norm.weight", s.hidden);
-    matrix(prefix + "ffn_gate.weight", s.ffn, s.hidden);
-    matrix(prefix + "ffn_up.weight", s.ffn, s.hidden);
-    matrix(prefix + "ffn_down.weight", s.hidden, s.ffn);
+ModelConfig config_of(const SynthShape& s) {
+  ModelConfig c;
+  c.hidden = s.hidden;
+  c.vocab = s.vocab;
+  c.tied_output = s.tied;
+  LayerSpec layer;
+  layer.mixer = Attention{.heads = s.heads, .kv_heads = s.kv_heads, .key_dim = s.head_dim, .value_dim = s.head_dim};
+  if (s.experts > 0) {
+    layer.ffn = Moe{.routing = {.experts = s.experts, .used = s.experts_used}, .size = s.ffn};
+  } else {
+    layer.ffn = Mlp{.size = s.ffn};
   }
-  vector("output_norm.weight", s.hidden);
-  if (!s.tied) matrix("output.weight", s.vocab, s.hidden);
+  layer.mixer_in = layer.ffn_in = c.output_norm = {.kind = NormKind::kRms};
+  c.layers.assign(static_cast<size_t>(s.layers), layer);
+  return c;
+}
+
+// The file's tensors: the model's, under the names of GGUF.
+class TensorList : public TensorVisitor {
+ public:
+  TensorList(const ModelConfig& config, TensorType type) : config_(config), type_(type) {}
+
+  void matrix(const Slot& slot, int rows, int cols, Linear&) override {
+    if (slot.item > 0) return;  // one tensor holds the matrices of all experts
+    const auto block = static_cast<int>(info(type_).block_elements);
+    TensorType fitting = cols % block == 0 ? type_ : cols % 32 == 0 ? TensorType::Q8_0 : TensorType::F16;
+    if (slot.tensor == Tensor::kRouter) fitting = TensorType::F32;
+    tensors.push_back({name(slot), fitting, std::max(1, slot.items), rows, cols});
+  }
+  void vector(const Slot& slot, const std::vector<int>& shape, Vector&, float) override {
+    tensors.push_back({name(slot), TensorType::F32, 1, 0, shape.back()});
+  }
+  void bias(const Slot&, int, Vector&) override {}
+
+  std::vector<FileTensor> tensors;
+
+ private:
+  std::string name(const Slot& slot) const { return find_source(config_, slot, FileKind::kGguf, {}).name; }
+
+  const ModelConfig& config_;
+  const TensorType type_;
+};
+
+std::vector<FileTensor> list_tensors(const SynthShape& s, TensorType type) {
+  const ModelConfig config = config_of(s);
+  TensorList list(config, type);
+  Weights unused;
+  visit_tensors(config, unused, list);
   uint64_t end = 0;
-  for (Tensor& t : tensors) {
+  for (FileTensor& t : list.tensors) {
     t.offset = end;
     end = (end + t.bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
-  return tensors;
+  return std::move(list.tensors);
 }
 
 // One block: random quants under a scale that gives weights of deviation `sigma`, centred on zero.
@@ -152,7 +178,7 @@ void random_block(TensorType type, float sigma, std::mt19937_64& random, std::by
   }
 }
 
-void write_tensor(std::ofstream& file, const Tensor& t, uint64_t seed) {
+void write_tensor(std::ofstream& file, const FileTensor& t, uint64_t seed) {
   std::vector<std::byte> bytes;
   if (t.rows == 0) {
     const std::vector<float> ones(static_cast<size_t>(t.cols), 1.0f);
@@ -160,7 +186,7 @@ void write_tensor(std::ofstream& file, const Tensor& t, uint64_t seed) {
     std::memcpy(bytes.data(), ones.data(), bytes.size());
   } else {
     const float sigma = t.name == "token_embd.weight" ? 0.5f : 1.0f / std::sqrt(static_cast<float>(t.cols));
-    bytes = synthetic_matrix(t.type, t.rows, t.cols, sigma, seed);
+    bytes = synthetic_matrix(t.type, t.items * t.rows, t.cols, sigma, seed);
   }
   bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
@@ -172,6 +198,7 @@ const std::vector<SynthShape>& synth_shapes() {
   static const std::vector<SynthShape> shapes = {
       {"tiny", 2, 256, 8, 2, 32, 512, 320, 512, 10000, true},
       {"smollm2-135m", 30, 576, 9, 3, 64, 1536, 49152, 8192, 100000, true},
+      {"moe-16x", 12, 1024, 16, 4, 64, 1792, 32768, 8192, 500000, true, 16, 2},
       {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 102400, 131072, 500000, true},
       {"llama-3.2-3b", 28, 3072, 24, 8, 128, 8192, 102400, 131072, 500000, true},
       {"llama-3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 500000, false},
@@ -199,7 +226,7 @@ std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, flo
 void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed,
                            const std::function<void(size_t written, size_t total)>& progress) {
   if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
-  const std::vector<Tensor> tensors = list_tensors(s, type);
+  const std::vector<FileTensor> tensors = list_tensors(s, type);
   Header h;
   h.string("general.architecture", "llama");
   h.string("general.name", fmt::format("synthetic {} {}", s.name, name(type)));
@@ -215,14 +242,19 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
   h.u32("llama.rope.dimension_count", s.head_dim);
   h.f32("llama.rope.freq_base", s.rope_theta);
   h.u32("llama.vocab_size", s.vocab);
+  if (s.experts > 0) {
+    h.u32("llama.expert_count", s.experts);
+    h.u32("llama.expert_used_count", s.experts_used);
+  }
   h.u32("general.alignment", kAlignment);
   add_vocabulary(h, s.vocab);
   const uint64_t keys = h.keys;
-  for (const Tensor& t : tensors) {
+  for (const FileTensor& t : tensors) {
     h.text(t.name);
-    h.number<uint32_t>(t.rows == 0 ? 1 : 2);
+    h.number<uint32_t>(t.rows == 0 ? 1 : t.items == 1 ? 2 : 3);
     h.number(static_cast<uint64_t>(t.cols));
     if (t.rows > 0) h.number(static_cast<uint64_t>(t.rows));
+    if (t.items > 1) h.number(static_cast<uint64_t>(t.items));
     h.number(static_cast<uint32_t>(info(t.type).ggml_id));
     h.number(t.offset);
   }

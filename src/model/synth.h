@@ -18,8 +18,9 @@ struct SynthShape {
   int layers, hidden, heads, kv_heads, head_dim, ffn, vocab, context;
   double rope_theta;
   bool tied;
+  int experts = 0, experts_used = 0;  // 0: one MLP per layer
 };
-// tiny (tests), smollm2-135m, llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
+// tiny (tests), smollm2-135m, moe-16x (16 experts, two used), llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
 

@@ -70,17 +70,18 @@ class TensorVisitor {
 // Calls the visitor for every tensor of the model. Adds the layers and experts that `weights` lacks.
 void visit_tensors(const ModelConfig& config, Weights& weights, TensorVisitor& visitor);
 
-// Calls f(slot, linear) for each matrix.
+// Calls f(slot, linear) for each matrix; a tied output matrix is one.
 template <class F>
-void for_each_matrix(const ModelConfig& config, Weights& weights, F f) {
+void for_each_matrix(const ModelConfig& config, const Weights& weights, F f) {
   struct Matrices : TensorVisitor {
     explicit Matrices(F& function) : f(function) {}
-    void matrix(const Slot& slot, int, int, Linear& to) override { f(slot, to); }
+    void matrix(const Slot& slot, int, int, Linear& to) override { f(slot, std::as_const(to)); }
     void vector(const Slot&, const std::vector<int>&, Vector&, float) override {}
     void bias(const Slot&, int, Vector&) override {}
     F& f;
   } visitor(f);
-  visit_tensors(config, weights, visitor);
+  visit_tensors(config, const_cast<Weights&>(weights), visitor);  // changes nothing: all layers are there
+  if (config.tied_output) f(Slot{Tensor::kOutput}, weights.output);
 }
 
 // Where a tensor lies in a file.

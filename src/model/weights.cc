@@ -18,6 +18,17 @@ namespace {
 
 std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
+// What a model that also sees or hears has beside its text model, and layers for predicting several tokens.
+constexpr std::string_view kOtherModalities[] = {"model.visual.",
+                                                 "visual.",
+                                                 "vision_tower.",
+                                                 "model.vision_tower.",
+                                                 "mtp.",
+                                                 "multi_modal_projector.",
+                                                 "model.multi_modal_projector.",
+                                                 "audio_tower.",
+                                                 "model.audio_tower."};
+
 // First checks and lists every tensor, reading no data; then allocates once and reads them all.
 class Loader : public TensorVisitor {
  public:
@@ -49,7 +60,7 @@ class Loader : public TensorVisitor {
     count_decoded(slot, to.weight.bytes());
 
     const std::string bias = bias_of(source);
-    if (!checkpoint_.find_tensor(bias)) return;
+    if (!find(bias)) return;
     shape.assign(source.stacked ? 1 : 0, static_cast<uint64_t>(slot.items));
     shape.push_back(static_cast<uint64_t>(file_rows));
     const TensorView& bias_view = tensor(bias, shape);
@@ -146,6 +157,8 @@ class Loader : public TensorVisitor {
       return number.find_first_not_of("0123456789") == std::string_view::npos;
     };
     if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
+    if (std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
+      return kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config");
     return std::ranges::any_of(spelling_.ignored, matches);
   }
 
@@ -204,8 +217,21 @@ class Loader : public TensorVisitor {
     pack_panel(m, std::span(rows).first(count), data + static_cast<size_t>(p) * m.layout.bytes);
   }
 
+  // Some HF files leave out the first part of a name ("transformer."), and models that also see or hear add one for
+  // their text ("model.language_model.").
+  const TensorView* find(const std::string& name) const {
+    if (const TensorView* view = checkpoint_.find_tensor(name); view || kind_ == FileKind::kGguf) return view;
+    const size_t dot = name.find('.');
+    if (dot == std::string::npos) return nullptr;
+    const std::string rest = name.substr(dot + 1);
+    for (const std::string& other : {rest, "model.language_model." + rest, "language_model." + name}) {
+      if (const TensorView* view = checkpoint_.find_tensor(other)) return view;
+    }
+    return nullptr;
+  }
+
   const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape) {
-    const TensorView* view = checkpoint_.find_tensor(name);
+    const TensorView* view = find(name);
     if (!view && checkpoint_.hf() && checkpoint_.hf()->config.has("quantization_config"))
       throw unsupported("{}: tensor {} is missing; config.json has a quantization_config, which Quire does not support",
                         checkpoint_.file(), name);

@@ -80,6 +80,11 @@ CacheLayout::CacheLayout(KvType type, std::vector<LayerCache> layers)
   }
 }
 
+size_t CacheLayout::token_bytes() const {
+  const auto full = std::ranges::count_if(groups_, [](const Group& group) { return group.window == 0; });
+  return static_cast<size_t>(full) * unit_bytes_ / kPageTokens;
+}
+
 size_t CacheLayout::sequence_bytes(int64_t tokens) const {
   const auto units = [](int64_t n) { return static_cast<size_t>((n + kPageTokens - 1) / kPageTokens); };
   size_t total = 0;

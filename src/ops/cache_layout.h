@@ -48,6 +48,7 @@ class CacheLayout {
   size_t offset_of(int layer) const { return offset_of_[static_cast<size_t>(layer)]; }  // in a unit or a state
   size_t unit_bytes() const { return unit_bytes_; }
   size_t state_bytes() const { return state_bytes_; }  // of one sequence, all layers
+  size_t token_bytes() const;                          // that each further token of a long sequence adds
   // What a sequence of this length holds: units of all groups, and its state.
   size_t sequence_bytes(int64_t tokens) const;
   // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.

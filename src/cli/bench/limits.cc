@@ -1,6 +1,9 @@
 #include "cli/bench/limits.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "model/tensors.h"
 
 namespace quire {
 
@@ -46,6 +49,41 @@ Work linear_work(const PackedMatrix& weights, Activations mode, int rows) {
   return work;
 }
 
+namespace {
+
+StepOp operation_of(const Slot& slot) {
+  if (slot.items > 0) return StepOp::kExperts;
+  switch (slot.tensor) {
+    case Tensor::kQ:
+    case Tensor::kK:
+    case Tensor::kV:
+    case Tensor::kAttentionGate:
+      return StepOp::kQkv;
+    case Tensor::kO:
+      return StepOp::kO;
+    case Tensor::kDown:
+    case Tensor::kSharedDown:
+      return StepOp::kDown;
+    case Tensor::kRouter:
+      return StepOp::kRoute;
+    case Tensor::kOutput:
+      return StepOp::kHead;
+    default:
+      return StepOp::kGateUp;
+  }
+}
+
+// Of an expert's work if rows choose their experts at random: the chance that some row chooses it, and the rows that do.
+Work expert_work(const Linear& m, Activations mode, int rows, const Routing& r) {
+  const double part = static_cast<double>(r.used) / r.experts;
+  Work work = linear_work(m.weight, mode, 1);
+  work.bytes *= 1 - std::pow(1 - part, rows);
+  for (double& count : work.multiply_adds) count *= part * rows;
+  return work;
+}
+
+}  // namespace
+
 std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& weights, Activations mode, KvType kv,
                                      const Batch& batch) {
   std::array<Work, kStepOps> work{};
@@ -53,26 +91,31 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
   const auto rows = static_cast<int>(batch.rows.size());
   const auto heads = static_cast<int>(
       std::count_if(batch.rows.begin(), batch.rows.end(), [](const Row& row) { return row.wants_logits; }));
-  const double token_bytes =
-      config.kv_heads * static_cast<double>(kv_head_bytes(kv, config.head_dim, config.head_dim)) / kPageTokens;
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const LayerWeights& w = weights.layers[static_cast<size_t>(layer)];
-    for (const Linear* m : {&w.q, &w.k, &w.v}) of(StepOp::kQkv) += linear_work(m->weight, mode, rows);
-    of(StepOp::kO) += linear_work(w.o.weight, mode, rows);
-    for (const Linear* m : {&w.gate, &w.up}) of(StepOp::kGateUp) += linear_work(m->weight, mode, rows);
-    of(StepOp::kDown) += linear_work(w.down.weight, mode, rows);
-
-    const int window = config.windows[static_cast<size_t>(layer)];
+  for_each_matrix(config, weights, [&](const Slot& slot, const Linear& m) {
+    if (slot.tensor == Tensor::kEmbedding || slot.tensor == Tensor::kPositions) return;
+    if (slot.tensor == Tensor::kOutput && heads == 0) return;
+    if (slot.items > 0) {
+      const auto& moe = std::get<Moe>(config.layers[static_cast<size_t>(slot.layer)].ffn);
+      of(StepOp::kExperts) += expert_work(m, mode, rows, moe.routing);
+    } else {
+      const Activations form = slot.tensor == Tensor::kRouter ? Activations::kF32 : mode;
+      of(operation_of(slot)) += linear_work(m.weight, form, slot.tensor == Tensor::kOutput ? heads : rows);
+    }
+  });
+  for (const LayerSpec& layer : config.layers) {
+    const auto* a = std::get_if<Attention>(&layer.mixer);
+    if (!a) continue;
+    const double token_bytes =
+        a->kv_heads * static_cast<double>(kv_head_bytes(kv, a->key_dim, a->value_dim)) / kPageTokens;
     double seen = 0;  // tokens that all rows attend to
-    for (const Row& row : batch.rows) seen += window > 0 ? std::min(window, row.position + 1) : row.position + 1;
+    for (const Row& row : batch.rows) seen += a->window > 0 ? std::min(a->window, row.position + 1) : row.position + 1;
     of(StepOp::kAttention).multiply_adds[static_cast<size_t>(attention_unit(kv))] +=
-        2.0 * config.heads * config.head_dim * seen;
+        static_cast<double>(a->heads) * (a->key_dim + a->value_dim) * seen;
     for (const Span& span : batch.spans) {
-      const int end = span.position + span.rows, reach = window > 0 ? window + span.rows - 1 : end;
+      const int end = span.position + span.rows, reach = a->window > 0 ? a->window + span.rows - 1 : end;
       of(StepOp::kAttention).bytes += token_bytes * std::min(end, reach);
     }
   }
-  if (heads > 0) of(StepOp::kHead) += linear_work(weights.output.weight, mode, heads);
   return work;
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/tensors.h"
 
 namespace quire {
 namespace {
@@ -14,10 +15,9 @@ std::vector<Activations> units_of(const LoadedModel& model) {
   std::array<bool, 3> used{};
   used[static_cast<size_t>(attention_unit(model.kv->layout().type()))] = true;
   const auto use = [&](const Linear& m) { used[static_cast<size_t>(activations_for(mode, m.weight.type))] = true; };
-  for (const LayerWeights& l : model.weights.layers) {
-    for (const Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) use(*m);
-  }
-  use(model.weights.output);
+  for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& m) {
+    slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
+  });
   std::vector<Activations> units;
   for (const Activations a : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
     if (used[static_cast<size_t>(a)]) units.push_back(a);

@@ -10,12 +10,12 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "ops/cache_memory.h"
 #include "kernels/packed.h"
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/model_text.h"
 #include "model/weights.h"
+#include "ops/cache_memory.h"
 #include "text/tokenizer/data.h"
 
 namespace quire {
@@ -152,14 +152,34 @@ ordered_json sizes(const HfConfig& hf) {
 }
 
 ordered_json sizes(const ModelConfig& c) {
-  const int values[] = {c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab, c.max_positions};
+  const Attention* a = first_attention(c);
+  const int values[] = {static_cast<int>(c.layers.size()),
+                        c.hidden,
+                        a ? a->heads : 0,
+                        a ? a->kv_heads : 0,
+                        a ? a->key_dim : 0,
+                        widest_ffn(c),
+                        c.vocab,
+                        c.max_positions};
   ordered_json json;
   for (size_t i = 0; i < std::size(kSizes); ++i) json[kSizes[i]] = values[i];
   return json;
 }
 
+// The widest sliding window, and the number of layers that have one.
+std::pair<int, int> sliding_layers(const ModelConfig& c) {
+  int widest = 0, layers = 0;
+  for (const LayerSpec& layer : c.layers) {
+    const auto* a = std::get_if<Attention>(&layer.mixer);
+    if (!a || a->window == 0) continue;
+    widest = std::max(widest, a->window);
+    ++layers;
+  }
+  return {widest, layers};
+}
+
 ordered_json rope(const RopeConfig& r) {
-  constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn"};
+  constexpr const char* kScalings[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic", "proportional"};
   ordered_json json{{"pairs", r.kind == RopeKind::kHalves       ? "halves"
                               : r.kind == RopeKind::kNeighbours ? "neighbours"
                                                                 : "none"},
@@ -277,10 +297,18 @@ uint64_t packed_bytes(const Checkpoint& checkpoint) {
 }
 
 ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
-  const uint64_t token = cache_layout(c, KvType::kBf16).unit_bytes() / kPageTokens;
-  const uint64_t weights = packed_bytes(checkpoint), context = token * static_cast<uint64_t>(c.max_positions);
-  return {{"weight_bytes", weights},        {"kv_cache_dtype", "bf16"},   {"kv_bytes_per_token", token},
-          {"kv_bytes_of_context", context}, {"bytes", weights + context}, {"available_bytes", available_memory()}};
+  const CacheLayout layout = cache_layout(c, KvType::kBf16);
+  const uint64_t weights = packed_bytes(checkpoint), context = layout.sequence_bytes(c.max_positions);
+  ordered_json of_length = ordered_json::object();
+  for (const int tokens : {4096, 32768, 131072}) of_length[std::to_string(tokens)] = layout.sequence_bytes(tokens);
+  return {{"weight_bytes", weights},
+          {"kv_cache_dtype", "bf16"},
+          {"kv_bytes_per_token", layout.token_bytes()},
+          {"kv_bytes_per_sequence", layout.state_bytes()},
+          {"kv_bytes_at", std::move(of_length)},
+          {"kv_bytes_of_context", context},
+          {"bytes", weights + context},
+          {"available_bytes", available_memory()}};
 }
 
 // ---- reports
@@ -313,11 +341,9 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   try {
     const ModelConfig config = read_model_config(checkpoint);
     report["sizes"] = sizes(config);
-    report["rope"] = rope(config.rope);
-    const auto slides = std::count_if(config.windows.begin(), config.windows.end(), [](int w) { return w > 0; });
-    if (slides > 0)
-      report["sliding_window"] = {{"tokens", *std::max_element(config.windows.begin(), config.windows.end())},
-                                  {"layers", slides}};
+    if (!config.ropes.empty()) report["rope"] = rope(config.ropes[0]);
+    if (const auto [tokens, layers] = sliding_layers(config); layers > 0)
+      report["sliding_window"] = {{"tokens", tokens}, {"layers", layers}};
     report["memory"] = memory(checkpoint, config);
     check_weights(checkpoint, config);
     if (!text_problem.empty()) throw unsupported("{}", text_problem);

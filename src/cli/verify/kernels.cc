@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/text_table.h"
+#include "model/tensors.h"
 
 namespace quire {
 namespace {
@@ -40,12 +41,12 @@ std::vector<const KernelSet*> choose(const std::vector<std::string>& names) {
   return sets;
 }
 
-std::vector<const PackedMatrix*> matrices_of(const Weights& weights) {
+// Those that linears read.
+std::vector<const PackedMatrix*> matrices_of(const ModelConfig& config, const Weights& weights) {
   std::vector<const PackedMatrix*> all;
-  for (const LayerWeights& l : weights.layers) {
-    for (const Linear* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) all.push_back(&m->weight);
-  }
-  all.push_back(&weights.output.weight);
+  for_each_matrix(config, weights, [&](const Slot& slot, const Linear& m) {
+    if (slot.tensor != Tensor::kEmbedding && slot.tensor != Tensor::kPositions) all.push_back(&m.weight);
+  });
   return all;
 }
 
@@ -80,7 +81,7 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
 
 // Checks two panels of each matrix: a random one, also with a nonlinearity, and the last, which may be partial.
 std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<const KernelSet* const> sets) {
-  const std::vector<const PackedMatrix*> matrices = matrices_of(model.weights);
+  const std::vector<const PackedMatrix*> matrices = matrices_of(model.config, model.weights);
   std::vector<std::atomic<int64_t>> compared(sets.size()), differing(sets.size());
   model.team.for_tiles(static_cast<int>(matrices.size()), [&](int tile, int) {
     const PackedMatrix& matrix = *matrices[static_cast<size_t>(tile)];

@@ -28,7 +28,7 @@ RopeConfig read_rope(const GgufSettings& s, int head_dim, int context) {
   }
   r.factor = s.get_or<double>("rope.scaling.factor", s.get_or<double>("rope.scale_linear", 1.0));
   if (r.scaling == Scaling::kNone && r.factor != 1) r.scaling = Scaling::kLinear;
-  r.original_positions = s.get_or<double>("rope.scaling.original_context_length", context);
+  r.original_positions = s.get_or<int>("rope.scaling.original_context_length", context);
   r.beta_fast = s.get_or<double>("rope.scaling.yarn_beta_fast", r.beta_fast);
   r.beta_slow = s.get_or<double>("rope.scaling.yarn_beta_slow", r.beta_slow);
   for (const char* other : {"rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"}) {
@@ -173,6 +173,7 @@ void place_concatenated(const ModelConfig& c, const Slot& slot, Source& source) 
     case Tensor::kGate:
     case Tensor::kUp: {
       const auto& mlp = std::get<Mlp>(layer.ffn);
+      if (!mlp.gated) break;
       source.rows = 2 * mlp.size;
       source.first = slot.tensor == Tensor::kGate ? 0 : mlp.size;
       break;
@@ -180,6 +181,16 @@ void place_concatenated(const ModelConfig& c, const Slot& slot, Source& source) 
     default:
       break;
   }
+}
+
+void place_grouped(const ModelConfig& c, const Slot& slot, Source& source) {
+  if (slot.tensor != Tensor::kQ && slot.tensor != Tensor::kK && slot.tensor != Tensor::kV) return;
+  const auto& a = std::get<Attention>(c.layers[static_cast<size_t>(slot.layer)].mixer);
+  const int q = a.group() * a.key_dim, group = q + a.key_dim + a.value_dim;
+  source.rows = a.kv_heads * group;
+  source.step = group;
+  source.first = slot.tensor == Tensor::kQ ? 0 : slot.tensor == Tensor::kK ? q : q + a.key_dim;
+  source.run = slot.tensor == Tensor::kQ ? q : slot.tensor == Tensor::kK ? a.key_dim : a.value_dim;
 }
 
 }  // namespace quire

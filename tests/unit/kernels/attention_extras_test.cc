@@ -154,7 +154,7 @@ TEST_P(AttentionExtras, SeeLaterTokensInAnyBatch) {
       const auto expected = reference.run(reference_kernels(), 1, false);
       for (const int threads : {1, 3}) {
         Team team(threads);
-        AttentionOp op(team, tokens, tokens, c.heads, c.kv_heads, c.dim);
+        AttentionOp op(team, {tokens, tokens, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.values()});
         std::vector<float> got;
         const AttentionSpan span{s.pages.data(), 0, tokens, 0};
         op.run({*GetParam(), team, Activations::kF32}, s.args(got), {&span, 1});

@@ -162,7 +162,7 @@ TEST_P(Attention, GivesEachQueryOfABatchTheSameBitsAsAlone) {
     KvLayer kv = sequences[0].kv;
     kv.data = memory.data();
     Team team(pick(1, 4));
-    AttentionOp op(team, rows, most, c.heads, c.kv_heads, c.dim);
+    AttentionOp op(team, {rows, most, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.dim});
     const float scale = 1.0f / std::sqrt(static_cast<float>(c.dim));
     op.run({*GetParam(), team, Activations::kF32},
            {.q = q.data(),
@@ -203,7 +203,7 @@ TEST_P(Attention, MergesMoreSplitsThanItKeepsAtATime) {
   args.q += static_cast<size_t>(last) * args.q_stride;
   args.out += static_cast<size_t>(last) * args.out_stride;
   Team team(4);
-  AttentionOp op(team, 1, c.tokens, c.heads, c.kv_heads, c.dim);
+  AttentionOp op(team, {1, c.tokens, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.dim});
   const AttentionSpan span{s.pages.data(), 0, 1, last};
   op.run({*GetParam(), team, Activations::kF32}, args, {&span, 1});
   const AttentionArgs all = reference.args(expected);

@@ -1,0 +1,90 @@
+// Granite: Llama with multipliers of embeddings, residuals, scores and logits. StarCoder2 and StableLM: layer norms with
+// biases. BitNet: norms inside attention and MLP.
+
+#include "model/families.h"
+
+namespace quire {
+namespace {
+
+// ---- Granite
+
+ModelConfig granite_hf(const HfSettings& s) {
+  ModelConfig c = read_base(s);
+  c.embedding_scale = s.get_or<float>("embedding_multiplier", 1);
+  c.logit_scale = 1 / s.get_or<float>("logits_scaling", 1);
+  const auto residual = s.get_or<float>("residual_multiplier", 1);
+  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  for_each_attention(c, [&](Attention& a, int) { a.scale = s.get_or<float>("attention_multiplier", 1); });
+  return c;
+}
+ModelConfig granite_gguf(const GgufSettings& s) {
+  ModelConfig c = read_base(s);
+  set_rope_kind(c, RopeKind::kNeighbours);
+  c.embedding_scale = s.get_or<float>("embedding_scale", 1);
+  c.logit_scale = 1 / s.get_or<float>("logit_scale", 1);
+  const auto residual = s.get_or<float>("residual_scale", 1);
+  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  return c;
+}
+
+// ---- StarCoder2
+
+constexpr TensorName kStarcoderHf[] = {{Tensor::kUp, "model.layers.{}.mlp.c_fc.weight"},
+                                       {Tensor::kDown, "model.layers.{}.mlp.c_proj.weight"}};
+
+ModelConfig starcoder2_hf(const HfSettings& s) {
+  ModelConfig c = read_base(s);
+  c.tied_output = s.get_or<bool>("tie_word_embeddings", true);
+  use_layer_norm(c, true);
+  set_nonlinearity(c, nonlinearity_of(s), false);
+  set_windows(s, c, sliding_window(s, 0), [](int) { return true; });
+  return c;
+}
+ModelConfig starcoder2_gguf(const GgufSettings& s) {
+  ModelConfig c = read_base(s);
+  use_layer_norm(c, true);
+  set_nonlinearity(c, Nonlinearity::kGeluTanh, false);
+  set_windows(s, c, [](int) { return true; });
+  return c;
+}
+
+// ---- StableLM
+
+ModelConfig stablelm_hf(const HfSettings& s) {
+  ModelConfig c = read_base(s);
+  use_layer_norm(c, true);
+  if (s.get_or<bool>("use_parallel_residual", false)) {
+    for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
+  }
+  return c;
+}
+ModelConfig stablelm_gguf(const GgufSettings& s) {
+  ModelConfig c = read_base(s);
+  use_layer_norm(c, true);
+  if (s.get_or<bool>("use_parallel_residual", false)) {
+    for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
+  }
+  return c;
+}
+
+// ---- BitNet b1.58, with weights that are not packed
+
+ModelConfig bitnet_hf(const HfSettings& s) {
+  ModelConfig c = read_base(s);
+  for_each_attention(c, [&](Attention& a, int) { a.inner = c.output_norm; });
+  for_each_mlp(c, [&](Mlp& mlp) { mlp.inner = c.output_norm; });
+  return c;
+}
+
+constexpr std::string_view kGraniteNames[] = {"GraniteForCausalLM"}, kStarcoder2Names[] = {"Starcoder2ForCausalLM"},
+                           kStableLmNames[] = {"StableLmForCausalLM"}, kBitNetNames[] = {"BitNetForCausalLM"};
+
+}  // namespace
+
+extern const Family kGranite = {"granite", kGraniteNames, "granite", granite_hf, granite_gguf};
+extern const Family kStarcoder2 = {"starcoder2",  kStarcoder2Names, "starcoder2",
+                                   starcoder2_hf, starcoder2_gguf,  {kStarcoderHf}};
+extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm_hf, stablelm_gguf};
+extern const Family kBitNet = {"bitnet", kBitNetNames, {}, bitnet_hf, nullptr};
+
+}  // namespace quire
