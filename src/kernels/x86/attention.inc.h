@@ -41,7 +41,7 @@ struct Queries {
 };
 
 // Scales the scores of a block and applies a soft cap and a slope to them.
-void adjust_scores(const AttentionArgs& a, int head, int position, int block, float* scores) {
+[[gnu::noinline]] void adjust_scores(const AttentionArgs& a, int head, int position, int block, float* scores) {
   const Floats16 scale = Floats16::all(a.scale), cap = Floats16::all(a.soft_cap),
                  slope = Floats16::all(a.slopes ? a.slopes[head] : 0.0f);
   alignas(64) static constexpr float kOrder[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -141,7 +141,8 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
   constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
   const auto padded_key = static_cast<size_t>(a.kv->padded_key());
   const size_t padded = s.stride, keys = padded_key * kPageTokens * kBytes;
-  const bool adjusted = a.soft_cap != 0 || a.slopes;
+  const bool adjusted = a.soft_cap != 0 || a.slopes;  // adjust_scores() then scales
+  const float scale = adjusted ? 1.0f : a.scale;
   int first = INT32_MAX, end = 0;
   for (int i = 0; i < s.count; ++i) {
     s.max[i] = minus_infinity();
@@ -184,10 +185,11 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
-    for (int i = 0; i < s.count && adjusted; ++i)
-      adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
-    for (int i = 0; i < s.count; ++i)
-      weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, adjusted ? 1.0f : a.scale);
+    if (adjusted) {
+      for (int i = 0; i < s.count; ++i)
+        adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
+    }
+    for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale);
 
     const auto tokens_of = [&](int p) {  // tokens of the page that some query sees
       const int tokens = stop - (block_page + p) * kPageTokens;
