@@ -165,8 +165,8 @@ struct StoreKvArgs {
 //
 // Definition. A query at position p with window w (0: none) sees tokens max(0, p - w + 1) .. p; without `causal`, it
 // sees all tokens of the sequence, or with a window those of them at a distance below w. They are cut at absolute
-// positions into splits of kAttentionSplit, those into blocks of kAttentionBlock. A sum of products is taken
-// in chunks of kAttentionChunk elements:
+// positions into splits of kAttentionSplit, those into blocks of kAttentionBlock. A sum of products is taken in chunks
+// of kAttentionChunk elements:
 //
 //   even, odd = chains of fma(x, y, .) from 0, over the chunk's even and odd elements
 //   acc       = acc + (even + odd)         what a bf16 matrix unit computes in one instruction
@@ -185,9 +185,9 @@ struct StoreKvArgs {
 //
 // With a bf16 cache, queries are rounded by attention_bf16() like keys and values, and weights are rounded to bf16
 // before they are summed, so that they normalise exactly. With an f32 or f16 cache both stay float32. Splits are merged
-// in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0. So the result does not depend on which rows share a tile or which thread computes which split. No
-// sum is ever -0 or denormal (kSmallestSum: 2^-100 has 23 bits above 2^-123), so chunks whose weights are all zero may
-// be skipped.
+// in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0. So the result does
+// not depend on which rows share a tile or which thread computes which split. No sum is ever -0 or denormal
+// (kSmallestSum: 2^-100 has 23 bits above 2^-123), so chunks whose weights are all zero may be skipped.
 inline constexpr int kAttentionChunk = 32;
 inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;

@@ -359,6 +359,7 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
   // A single group of rows reads each panel once, from beginning to end.
   const int chunk = groups == 1 ? blocks : kChunk;
   const size_t block_bytes = a.activations == Activations::kInt8 ? sizeof(Int8Block) : sizeof(Bf16Inputs);
+  const Finish finish = find_finish(a.nonlinearity);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
   const TypeKernels kernels = kernels_of<Tiles>(a.weights->type),
                     up_kernels = a.up ? kernels_of<Tiles>(a.up->type) : kernels;
@@ -381,7 +382,7 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
         const int at = ((p - first) * groups + g) * kRowGroup * kPanel;
         kernels.add_low(a, *a.weights, p, row, count, acc + at);
         if (a.up) up_kernels.add_low(a, *a.up, p, row, count, up_acc + at);
-        finish_panel(a, p, row, count, acc + at, a.up ? up_acc + at : nullptr);
+        finish(a, p, row, count, acc + at, a.up ? up_acc + at : nullptr);
       }
     }
   }

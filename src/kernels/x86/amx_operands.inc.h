@@ -5,7 +5,7 @@
 #include "base/half.h"
 #include "kernels/kernels.h"
 #include "kernels/x86/linear.inc.h"
-#include "kernels/x86/rows.inc.h"
+#include "kernels/x86/quantize.inc.h"
 #include "kernels/x86/vector.h"
 
 namespace quire::QUIRE_ISA {

@@ -1,27 +1,14 @@
-// Attention over pages, written once over x86/vector.h. Sums are taken in the order of reference.cc.
-//
-// Scores and weighted values are one operation, add_products(): pairs of lines of 16 lanes times pairs of numbers of
-// each query. For scores, lanes are tokens and the numbers are the query's; for values, lanes are dimensions and the
-// numbers are weights. All queries of a tile share each line once it is loaded and widened.
+// Attention over pages, written once over x86/vector.h and the unit that multiplies chunks (attention_chunk.inc.h). Sums
+// are taken in the order of reference.cc.
 #pragma once
 
 #include "kernels/kernels.h"
+#include "kernels/x86/attention_chunk.inc.h"
 #include "kernels/x86/functions.h"
 #include "kernels/x86/vector.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
-
-#if defined(__AVX512F__)
-// Queries that share a line, and lines processed together: 6 x 2 x (even, odd) chains leave 8 of 32 registers for
-// lines, numbers and the mask. One or two queries use four lines, so that at least 8 chains hide the latency of an FMA.
-inline constexpr int kMostQueries = 6;
-constexpr int lines_beside(int queries) { return queries <= 2 ? 4 : 2; }
-#else
-// Of 16 half registers 3 x 1 x (even, odd) x 2 chains leave 4.
-inline constexpr int kMostQueries = 3;
-constexpr int lines_beside(int queries) { return queries == 1 ? 2 : 1; }
-#endif
 
 QUIRE_INLINE float minus_infinity() { return -__builtin_inff(); }
 
@@ -39,129 +26,6 @@ QUIRE_INLINE Floats16 weight(Floats16 x) {
   return where_at_least(bits(add(bits(p), shift_left<23>(bits(whole)))), x, Floats16::all(c::kLowest));
 }
 
-// The lines of one column of 16 lanes for a chunk of 32 elements: 16 in each of two places (in one page or two).
-struct Column {
-  const std::byte* at[2];
-  ptrdiff_t ahead[2];  // from `at` to the same place one block later: the prefetch distance
-};
-// Each query's numbers for a chunk, at a fixed stride that fits into addressing modes. For a bf16 cache, in the layout
-// of the unit's put_bf16().
-using Numbers = float[kMaxTileQueries][kAttentionChunk];
-struct Chunk {
-  const Column* columns;
-  int elements[2];                 // in each place, at most 16
-  size_t pair_stride, odd_offset;  // bytes; bf16 pairs lie in one line
-  const Numbers* numbers;
-  float* sums;  // 16 per column of each query
-  size_t sums_stride;
-  bool fresh;  // sums start at 0
-};
-
-template <KvType kType>
-QUIRE_INLINE Floats16 even_line(const std::byte* p) {
-  if constexpr (kType == KvType::kF32) return Floats16::load(reinterpret_cast<const float*>(p));
-  if constexpr (kType == KvType::kF16) return load_f16(reinterpret_cast<const uint16_t*>(p));
-  return bits(shift_left<16>(Ints16::load(p)));
-}
-template <KvType kType>
-QUIRE_INLINE Floats16 odd_line(const std::byte* p, size_t odd_offset) {
-  if constexpr (kType != KvType::kBf16) return even_line<kType>(p + odd_offset);
-  return bits(band(Ints16::load(p), Ints16::all(-0x10000)));
-}
-
-template <KvType kType, int kQueries, int kColumns>
-[[gnu::noinline]] void add_products(const Chunk& c, int column, int query) {
-  Floats16 even[kQueries][kColumns], odd[kQueries][kColumns];
-  QUIRE_UNROLL
-  for (int q = 0; q < kQueries; ++q) {
-    QUIRE_UNROLL
-    for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = Floats16::all(0.0f);
-  }
-  const size_t pair_stride = kType == KvType::kBf16 ? 64 : c.pair_stride;
-  for (int place = 0; place < 2; ++place) {
-    const std::byte* at[kColumns];
-    QUIRE_UNROLL
-    for (int i = 0; i < kColumns; ++i) at[i] = c.columns[column + i].at[place];
-    const float* numbers = (*c.numbers)[query] + place * 16;
-    const float* const end = numbers + (c.elements[place] & ~1);
-    for (; numbers < end; numbers += 2) {
-      Floats16 line[kColumns];
-      QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) line[i] = even_line<kType>(at[i]);
-      QUIRE_UNROLL
-      for (int q = 0; q < kQueries; ++q) {
-        const Floats16 x = Floats16::all(numbers[q * kAttentionChunk]);
-        QUIRE_UNROLL
-        for (int i = 0; i < kColumns; ++i) even[q][i] = fma(x, line[i], even[q][i]);
-      }
-      QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) line[i] = odd_line<kType>(at[i], c.odd_offset);
-      QUIRE_UNROLL
-      for (int q = 0; q < kQueries; ++q) {
-        const Floats16 x = Floats16::all(numbers[q * kAttentionChunk + 1]);
-        QUIRE_UNROLL
-        for (int i = 0; i < kColumns; ++i) odd[q][i] = fma(x, line[i], odd[q][i]);
-      }
-      QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) {
-        __builtin_prefetch(at[i] + c.columns[column + i].ahead[place]);
-        at[i] += pair_stride;
-      }
-    }
-    if (c.elements[place] % 2 != 0) {  // there is no odd element, and its slot may hold anything
-      QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) {
-        const Floats16 line = even_line<kType>(at[i]);
-        QUIRE_UNROLL
-        for (int q = 0; q < kQueries; ++q)
-          even[q][i] = fma(Floats16::all(numbers[q * kAttentionChunk]), line, even[q][i]);
-      }
-    }
-  }
-  QUIRE_UNROLL
-  for (int q = 0; q < kQueries; ++q) {
-    QUIRE_UNROLL
-    for (int i = 0; i < kColumns; ++i) {
-      float* sums = c.sums + static_cast<size_t>(query + q) * c.sums_stride + (column + i) * kLanes;
-      store(sums, add(c.fresh ? Floats16::all(0.0f) : Floats16::load(sums), add(even[q][i], odd[q][i])));
-    }
-  }
-}
-
-// multiply.operator()<kQueries, kColumns>(column, query) for all queries and columns of a chunk.
-template <class Multiply>
-QUIRE_INLINE void for_each_tile(int queries, int columns, const Multiply& multiply) {
-  const auto run = [&]<int kQueries>(int query) __attribute__((always_inline)) {
-    constexpr int kColumns = lines_beside(kQueries);
-    int column = 0;
-    for (; column + kColumns <= columns; column += kColumns)
-      multiply.template operator()<kQueries, kColumns>(column, query);
-    for (; column < columns; ++column) multiply.template operator()<kQueries, 1>(column, query);
-  };
-  // Runs of nearly equal size: 16 queries are 6 + 5 + 5.
-  int runs = (queries + kMostQueries - 1) / kMostQueries;
-  for (int query = 0; query < queries; --runs) {
-    const int count = (queries - query + runs - 1) / runs;
-    with_count<kMostQueries>(
-        count, [&]<int kQueries>() __attribute__((always_inline)) { run.template operator()<kQueries>(query); });
-    query += count;
-  }
-}
-
-// Multiplies chunks by FMAs. Other units: VDPBF16PS (avx512bf16_attention.inc.h), matrix tiles (amx_attention.inc.h).
-struct VectorUnit {
-  // All queries and columns of a chunk.
-  template <KvType kType>
-  void add(const Chunk& c, int queries, int columns) {
-    for_each_tile(
-        queries, columns, [&]<int kQueries, int kColumns>(int column, int query) __attribute__((always_inline)) {
-          add_products<kType, kQueries, kColumns>(c, column, query);
-        });
-  }
-  // Stores the bf16 numbers of a chunk in the room of 32 floats. Zeros must be stored as zero bytes.
-  static void put_bf16(Floats16 x0, Floats16 x1, float* numbers) { store(numbers, x0), store(numbers + kLanes, x1); }
-};
-
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
@@ -177,7 +41,7 @@ struct Queries {
 };
 
 // Scales the scores of a block and applies a soft cap and a slope to them.
-void adjust_scores(const AttentionArgs& a, int head, int position, int block, float* scores) {
+[[gnu::noinline]] void adjust_scores(const AttentionArgs& a, int head, int position, int block, float* scores) {
   const Floats16 scale = Floats16::all(a.scale), cap = Floats16::all(a.soft_cap),
                  slope = Floats16::all(a.slopes ? a.slopes[head] : 0.0f);
   alignas(64) static constexpr float kOrder[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -277,7 +141,8 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
   constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
   const auto padded_key = static_cast<size_t>(a.kv->padded_key());
   const size_t padded = s.stride, keys = padded_key * kPageTokens * kBytes;
-  const bool adjusted = a.soft_cap != 0 || a.slopes;
+  const bool adjusted = a.soft_cap != 0 || a.slopes;  // adjust_scores() then scales
+  const float scale = adjusted ? 1.0f : a.scale;
   int first = INT32_MAX, end = 0;
   for (int i = 0; i < s.count; ++i) {
     s.max[i] = minus_infinity();
@@ -320,10 +185,11 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
-    for (int i = 0; i < s.count && adjusted; ++i)
-      adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
-    for (int i = 0; i < s.count; ++i)
-      weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, adjusted ? 1.0f : a.scale);
+    if (adjusted) {
+      for (int i = 0; i < s.count; ++i)
+        adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
+    }
+    for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale);
 
     const auto tokens_of = [&](int p) {  // tokens of the page that some query sees
       const int tokens = stop - (block_page + p) * kPageTokens;

@@ -5,8 +5,8 @@
 #include "kernels/rotate_store.inc.h"
 #include "kernels/x86/attention.inc.h"
 #include "kernels/x86/linear.inc.h"
-#include "kernels/x86/norms.inc.h"
 #include "kernels/x86/peak.inc.h"
+#include "kernels/x86/quantize.inc.h"
 #include "kernels/x86/recurrent.inc.h"
 #include "kernels/x86/rows.inc.h"
 

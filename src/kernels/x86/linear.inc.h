@@ -55,18 +55,21 @@ Product find_product(TensorType type, Activations activations) {
 }
 
 // The rest of a linear for one panel: bias, nonlinearity, gate, scale, residual.
+using Finish = void (*)(const LinearArgs& a, int p, int row_begin, int rows, const float* out, const float* up);
 template <Nonlinearity kF>
-void finish_rows(const LinearArgs& a, int p, int row_begin, int rows, const float* out, const float* up) {
+void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, const float* out, const float* up) {
   const int n = p * kPanel, left = a.weights->rows - n;
-  alignas(64) float bias[kPanel] = {}, up_bias[kPanel] = {};
-  for (int i = 0; a.bias && i < kPanel && i < left; ++i) bias[i] = a.bias[n + i];
-  for (int i = 0; a.up_bias && i < kPanel && i < left; ++i) up_bias[i] = a.up_bias[n + i];
+  const auto of_panel = [&](const float* all) __attribute__((always_inline)) {
+    if (!all) return Floats16::all(0.0f);
+    return left >= kPanel ? Floats16::load(all + n) : load_part(all + n, left);
+  };
+  const Floats16 bias = of_panel(a.bias), up_bias = of_panel(a.up_bias);
   for (int r = 0; r < rows; ++r) {
     Floats16 value = Floats16::load(out + r * kPanel);
-    if (a.bias) value = add(value, Floats16::load(bias));
+    if (a.bias) value = add(value, bias);
     if (up) {
       Floats16 factor = Floats16::load(up + r * kPanel);
-      if (a.up_bias) factor = add(factor, Floats16::load(up_bias));
+      if (a.up_bias) factor = add(factor, up_bias);
       value = gated<kF>(value, factor, a.alpha, a.limit);
     } else {
       value = nonlinear<kF>(value);
@@ -82,10 +85,11 @@ void finish_rows(const LinearArgs& a, int p, int row_begin, int rows, const floa
     }
   }
 }
-void finish_panel(const LinearArgs& a, int p, int row_begin, int rows, const float* out, const float* up) {
+Finish find_finish(Nonlinearity f) {
+  Finish found = nullptr;
   with_nonlinearity(
-      a.nonlinearity, [&]<Nonlinearity kF>()
-                          __attribute__((always_inline)) { finish_rows<kF>(a, p, row_begin, rows, out, up); });
+      f, [&]<Nonlinearity kF>() __attribute__((always_inline)) { found = finish_panel<kF>; });
+  return found;
 }
 
 // Prefetches the lines that finish_panel() will write: with many rows, they are in memory or a far cache.
@@ -99,6 +103,7 @@ void prefetch_outputs(const LinearArgs& a, int p, int panels, int row_begin, int
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   const FlushDenormals flush(a.activations == Activations::kBf16);
   const Product product = find_product(a.weights->type, a.activations);
+  const Finish finish = find_finish(a.nonlinearity);
   const Product up_product = a.up ? find_product(a.up->type, a.activations) : nullptr;
   alignas(64) float out[kFloatPanels * kTileRows * kPanel], up[kFloatPanels * kTileRows * kPanel];
   for (int row = row_begin; row < row_end; row += kTileRows) {
@@ -110,8 +115,7 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
       product(*a.weights, p, panels, x, a.x_stride, rows, out);
       if (up_product) up_product(*a.up, p, panels, x, a.x_stride, rows, up);
       for (int i = 0; i < panels; ++i) {
-        finish_panel(a, p + i, row, rows, out + i * kTileRows * kPanel,
-                     up_product ? up + i * kTileRows * kPanel : nullptr);
+        finish(a, p + i, row, rows, out + i * kTileRows * kPanel, up_product ? up + i * kTileRows * kPanel : nullptr);
       }
     }
   }

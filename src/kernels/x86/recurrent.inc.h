@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/recurrent.h"
-#include "kernels/x86/norms.inc.h"
+#include "kernels/x86/rows.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

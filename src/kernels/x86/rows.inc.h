@@ -1,80 +1,140 @@
-// Activation blocks, written once over x86/vector.h. Sums are taken in the order of reference_rows.cc.
+// Norms, gates and the functions of routers (kernels/rows.h), written once over x86/vector.h. Sums are taken in the order
+// of reference_rows.cc.
 #pragma once
 
-#include "base/half.h"
-#include "kernels/kernels.h"
-#include "kernels/x86/norms.inc.h"
-#include "kernels/x86/vector.h"
+#include "kernels/rows.h"
+#include "kernels/x86/functions.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
 
-QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
-  const float largest = largest_magnitude(x0, x1);
-  out.scale = largest / 127.0f;
-  const Floats16 inverse = Floats16::all(largest >= kSmallestInt8 ? 127.0f / largest : 0.0f),
-                 bottom = Floats16::all(-127.0f);
-  const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);  // kPairOrder, twice
-  const Floats16 halves[2] = {x0, x1};
-  for (int half = 0; half < 2; ++half) {
-    const __m128i bytes = to_bytes(to_int(max(mul(halves[half], inverse), bottom)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), _mm_shuffle_epi8(bytes, order));
-    out.half_sums[half] = sum_bytes(bytes);
-  }
-  out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
+// Calls run(i, count) for each run of 16 elements; `count` is smaller for the last. is_whole: a compile-time constant.
+template <class Run>
+QUIRE_INLINE void for_lanes(int elements, const Run& run) {
+  int i = 0;
+  for (; i + kLanes <= elements; i += kLanes) run.template operator()<true>(i, kLanes);
+  if (i < elements) run.template operator()<false>(i, elements - i);
+}
+template <bool kWhole>
+QUIRE_INLINE Floats16 load(const float* p, int count, float rest = 0.0f) {
+  return kWhole ? Floats16::load(p) : load_part(p, count, rest);
+}
+template <bool kWhole>
+QUIRE_INLINE void store(float* p, Floats16 a, int count) {
+  kWhole ? store(p, a) : store_part(p, a, count);
 }
 
-// FloatBlock::sum of a block of rounded inputs.
-QUIRE_INLINE float sum_even_odd(const float* x) {
-  __m128 sums = _mm_setzero_ps();
-  for (int i = 0; i < kBlockInputs; i += 2)
-    sums = _mm_add_ps(sums, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(x + i)));
-  return sums[0] + sums[1];
+// The sum of (x - mean)^2.
+float sum_squares(const float* x, int size, float mean) {
+  Floats16 squares = Floats16::all(0.0f);
+  for_lanes(
+      size, [&]<bool kWhole>(int i, int count) __attribute__((always_inline)) {
+        const Floats16 v = sub(load<kWhole>(x + i, count, mean), Floats16::all(mean));
+        squares = fma(v, v, squares);
+      });
+  return sum_lanes(squares);
+}
+float rms_factor(const float* x, int size, float epsilon) {
+  return 1.0f / __builtin_sqrtf(sum_squares(x, size, 0.0f) / static_cast<float>(size) + epsilon);
+}
+float mean_of(const float* x, int size) {
+  Floats16 sums = Floats16::all(0.0f);
+  for_lanes(
+      size, [&]<bool kWhole>(int i, int count)
+                __attribute__((always_inline)) { sums = add(sums, load<kWhole>(x + i, count)); });
+  return sum_lanes(sums) / static_cast<float>(size);
 }
 
-QUIRE_INLINE void write_floats(Floats16 x0, Floats16 x1, bool round_to_bf16, FloatBlock& out) {
-  store(out.x, x0);
-  store(out.x + kLanes, x1);
-  if (!round_to_bf16) return;  // only bf16 uses the sum
-  store(out.x, to_bf16(x0));
-  store(out.x + kLanes, to_bf16(x1));
-  out.sum = sum_even_odd(out.x);
-}
-
-// Calls write(b, x0, x1) for each block of a row: its inputs, normalised.
-template <class Write>
-QUIRE_INLINE void for_each_block(const QuantizeArgs& a, int row, Write write) {
-  const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
-  const Floats16 factor = Floats16::all(a.norm_weight ? rms_factor(x, a.cols, a.epsilon) : 1.0f);
-  for (int k = 0; k < a.cols; k += kBlockInputs) {
-    Floats16 x0, x1, w0 = Floats16::all(1.0f), w1 = w0;
-    if (k + kBlockInputs <= a.cols) {
-      x0 = Floats16::load(x + k), x1 = Floats16::load(x + k + kLanes);
-      if (a.norm_weight) w0 = Floats16::load(a.norm_weight + k), w1 = Floats16::load(a.norm_weight + k + kLanes);
-    } else {
-      alignas(64) float last[2][kBlockInputs] = {};
-      for (int i = 0; k + i < a.cols; ++i)
-        last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
-      x0 = Floats16::load(last[0]), x1 = Floats16::load(last[0] + kLanes), w0 = Floats16::load(last[1]),
-      w1 = Floats16::load(last[1] + kLanes);
-    }
-    if (a.norm_weight) x0 = mul(mul(x0, factor), w0), x1 = mul(mul(x1, factor), w1);
-    write(k / kBlockInputs, x0, x1);
-  }
-}
-
-void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
+void normalize(const NormArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
-    std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
-    for_each_block(
-        a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-          if (a.to == Activations::kInt8) {
-            write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
-          } else {
-            write_floats(x0, x1, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
-          }
+    for (int group = 0; group < a.groups; ++group) {
+      const auto at = static_cast<size_t>(group * a.size), weights_at = static_cast<size_t>(group) * a.weight_stride;
+      const float* x = a.x + static_cast<size_t>(row) * a.x_stride + at;
+      float* y = a.y + static_cast<size_t>(row) * a.y_stride + at;
+      float mean = 0, factor = 1;
+      if (a.kind == NormKind::kRms) factor = rms_factor(x, a.size, a.epsilon);
+      if (a.kind == NormKind::kL2) factor = 1.0f / __builtin_sqrtf(sum_squares(x, a.size, 0.0f) + a.epsilon);
+      if (a.kind == NormKind::kLayer) {
+        mean = mean_of(x, a.size);
+        factor = 1.0f / __builtin_sqrtf(sum_squares(x, a.size, mean) / static_cast<float>(a.size) + a.epsilon);
+      }
+      const Floats16 scale = Floats16::all(a.scale);
+      for_lanes(
+          a.size, [&]<bool kWhole>(int i, int count) __attribute__((always_inline)) {
+            Floats16 value = mul(sub(load<kWhole>(x + i, count), Floats16::all(mean)), Floats16::all(factor));
+            if (a.weight) value = mul(value, load<kWhole>(a.weight + weights_at + i, count));
+            if (a.bias) value = add(value, load<kWhole>(a.bias + weights_at + i, count));
+            value = a.accumulate ? fma(value, scale, load<kWhole>(y + i, count)) : mul(value, scale);
+            store<kWhole>(y + i, value, count);
+          });
+    }
+  }
+}
+
+template <Nonlinearity kF>
+void multiply_gate_row(const GateArgs& a, const float* gate, float* y) {
+  for_lanes(
+      a.cols, [&]<bool kWhole>(int i, int count) __attribute__((always_inline)) {
+        const Floats16 g = load<kWhole>(gate + i, count);
+        store<kWhole>(y + i, gated<kF>(g, load<kWhole>(y + i, count), a.alpha, a.limit), count);
+      });
+}
+void multiply_gate(const GateArgs& a, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    with_nonlinearity(
+        a.nonlinearity, [&]<Nonlinearity kF>() __attribute__((always_inline)) {
+          multiply_gate_row<kF>(a, a.gate + static_cast<size_t>(row) * a.gate_stride,
+                                a.y + static_cast<size_t>(row) * a.y_stride);
         });
   }
+}
+
+void softplus(const SoftplusArgs& a, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end; ++row) {
+    const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
+    float* y = a.y + static_cast<size_t>(row) * a.y_stride;
+    for_lanes(
+        a.cols, [&]<bool kWhole>(int i, int count) __attribute__((always_inline)) {
+          Floats16 value = load<kWhole>(x + i, count);
+          if (a.bias) value = add(value, load<kWhole>(a.bias + i, count));
+          value = softplus(value);
+          if (a.factor) value = mul(value, load<kWhole>(a.factor + i, count));
+          store<kWhole>(y + i, value, count);
+        });
+  }
+}
+
+void soft_cap(float* x, int count, float cap) {
+  for_lanes(
+      count, [&]<bool kWhole>(int i, int lanes) __attribute__((always_inline)) {
+        store<kWhole>(x + i, soft_cap(load<kWhole>(x + i, lanes), Floats16::all(cap)), lanes);
+      });
+}
+
+void softmax(float* x, int count) {
+  const float none = -__builtin_inff();
+  Floats16 largest = Floats16::all(none);
+  for_lanes(
+      count, [&]<bool kWhole>(int i, int lanes)
+                 __attribute__((always_inline)) { largest = max(load<kWhole>(x + i, lanes, none), largest); });
+  const Floats16 top = Floats16::all(max_lanes(largest));
+  Floats16 sums = Floats16::all(0.0f);
+  for_lanes(
+      count, [&]<bool kWhole>(int i, int lanes) __attribute__((always_inline)) {
+        const Floats16 v = load<kWhole>(x + i, lanes, none), weight = where_number(exp(sub(v, top)), v, v);
+        sums = add(sums, weight);
+        store<kWhole>(x + i, weight, lanes);
+      });
+  const Floats16 sum = Floats16::all(sum_lanes(sums));
+  for_lanes(
+      count, [&]<bool kWhole>(int i, int lanes)
+                 __attribute__((always_inline)) { store<kWhole>(x + i, div(load<kWhole>(x + i, lanes), sum), lanes); });
+}
+
+void sigmoid(float* x, int count) {
+  for_lanes(
+      count, [&]<bool kWhole>(int i, int lanes)
+                 __attribute__((always_inline)) { store<kWhole>(x + i, sigmoid(load<kWhole>(x + i, lanes)), lanes); });
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::vector<Case> cases() {
     with([](Case& c) { c.causal = false; });
     with([](Case& c) { c.causal = false, c.window = 21, c.tokens = 600; });
     with([](Case& c) { c.causal = false, c.sloped = true, c.heads = 8, c.tokens = 75; });
-    with([](Case& c) { c.dim = 576, c.value_dim = 512, c.heads = 8, c.kv_heads = 1, c.tokens = 90; });
+    with([](Case& c) { c.dim = 576, c.value_dim = 512, c.heads = 8, c.kv_heads = 1, c.tokens = 70; });
     with([](Case& c) { c.dim = 24, c.value_dim = 40; });
     with([](Case& c) { c.dim = 192, c.value_dim = 128, c.heads = 2, c.tokens = 70; });
     with([](Case& c) { c.soft_cap = 2, c.sinking = c.sloped = true, c.window = 40, c.tokens = 560; });
@@ -78,6 +78,7 @@ TEST_P(AttentionExtras, GiveTheReferencesBitsInAnyTiling) {
 
 TEST(AttentionExtrasReference, DependsOnlyOnItsQueryNotOnItsTile) {
   for (const Case& c : cases()) {
+    if (c.type != KvType::kBf16) continue;
     Sequence s(c, reference_kernels(), 1);
     const auto expected = s.run(reference_kernels(), 1, false);
     expect_equal(expected, s.run(reference_kernels(), 2, true), describe(c));
