@@ -67,11 +67,16 @@ struct ModelInfo {
   int threads = 0;
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int max_model_len = 0;
-  int kv_pages = 0, page_tokens = 0;
+  // Pages of the KV cache, each for page_tokens tokens in one group of layers. Layers with equal windows form a group, or
+  // several. A model whose layers all keep every token usually has one.
+  int kv_pages = 0, page_tokens = 0, kv_groups = 1;
+  int kv_states = 0;  // states of recurrent layers: of running sequences, and checkpoints
   uint64_t parameters = 0;
-  size_t weight_bytes = 0;  // as packed in memory
-  size_t decode_bytes = 0;  // weights read to decode one token
-  size_t kv_bytes_per_token = 0, kv_cache_bytes = 0;
+  size_t weight_bytes = 0;           // as packed in memory
+  size_t decode_bytes = 0;           // weights read to decode one token
+  size_t kv_bytes_per_token = 0;     // in the layers that keep every token
+  size_t kv_bytes_per_sequence = 0;  // in the others, of a sequence of max_model_len: windows and states
+  size_t kv_cache_bytes = 0;
   // The whole memory budget; activations (including logits and sampling); buffers of the page store; everything else
   // outside weights and KV cache.
   size_t memory_bytes = 0, activation_bytes = 0, page_store_bytes = 0, other_bytes = 0;

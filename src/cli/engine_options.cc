@@ -12,8 +12,8 @@
 #include "base/mapped_file.h"
 #include "base/team.h"
 #include "json/parse.h"
-#include "ops/probe.h"
 #include "model/model_text.h"
+#include "ops/probe.h"
 
 namespace quire {
 namespace {
@@ -225,11 +225,15 @@ std::vector<std::string> memory_table(const ModelInfo& info) {
     lines.push_back(fmt::format("{:<12}{:>8} MiB{}{}", what, mib(bytes), note.empty() ? "" : "  ", note));
   };
   row("weights", info.weight_bytes, info.quantization);
+  const int64_t pages = (info.max_model_len + info.page_tokens - 1) / info.page_tokens;
+  const auto longest =
+      static_cast<size_t>(pages * info.page_tokens) * info.kv_bytes_per_token + info.kv_bytes_per_sequence;
+  const std::string tokens = info.kv_groups == 1 && info.kv_states == 0
+                                 ? fmt::format("{} tokens, ", int64_t{info.kv_pages} * info.page_tokens)
+                                 : "";
   row("KV cache", info.kv_cache_bytes,
-      fmt::format("reserved, not used yet: {} tokens, {} sequences of {} (--kv-cache-size)",
-                  int64_t{info.kv_pages} * info.page_tokens,
-                  info.kv_pages / std::max(1, (info.max_model_len + info.page_tokens - 1) / info.page_tokens),
-                  info.max_model_len));
+      fmt::format("reserved, not used yet: {}{} sequences of {} (--kv-cache-size)", tokens,
+                  info.kv_cache_bytes / std::max<size_t>(1, longest), info.max_model_len));
   row("activations", info.activation_bytes, "including logits and sampling");
   if (info.page_store_bytes > 0) row("page store", info.page_store_bytes, "pages evicted from the KV cache");
   row("other", info.other_bytes, "vocabulary, requests, streams, logs");

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kv/page_key.h"
 #include "kv/prefix_tree.h"
+#include "model/batch.h"
 
 namespace quire {
 
@@ -15,25 +17,42 @@ struct PageLoad {
   bool active = false;
   uint32_t epoch = 0;                           // of this load; completions of earlier ones are ignored
   int next = 0, end = 0;                        // next page to request, and where to stop
-  int pending = 0;                              // requested pages that have not arrived
-  std::chrono::steady_clock::time_point until;  // pages missing then are computed
+  int next_group = 0;                           // of the next page
+  int wanted = 0;                               // `end` at the start
+  int shared = 0;                               // pages at the beginning whose spine is the tree's
+  int pending = 0;                              // requested units that have not arrived
+  std::chrono::steady_clock::time_point until;  // units missing then are computed
+};
+
+// A copy of the state of the recurrent layers after `page`.
+struct StateCheckpoint {
+  int page, slot;
 };
 
 // Filled by PageCache; nobody else writes to it.
 struct CachedPages {
   PageKey root;
   std::vector<PageKey> keys;                  // of the full pages, as far as they were needed
-  int registered = 0;                         // pages that are nodes of the prefix tree
-  PrefixTree::Node last = PrefixTree::kNone;  // the last of these nodes
+  int registered = 0;                         // pages that are in the prefix tree, if they have something to keep
+  PrefixTree::Node last = PrefixTree::kNone;  // with a spine: the last of these nodes
 
   // Result of look_up for a waiting sequence.
-  int found = 0, idle = 0;               // pages in the tree, and those of them that no sequence uses
-  int stored_begin = 0, stored_end = 0;  // following pages that the store has
+  int spine = 0;                         // pages whose spine is in the tree; without a spine: all
+  int found = 0;                         // pages that the sequence can take from the tree
+  int units = 0, idle = 0;               // units that it then holds, and those of them that no sequence uses
+  int stored_begin = 0, stored_end = 0;  // pages after `spine` whose spine is in the store
   int stored_on_disk = 0;                // number of those on disk
   int stored_asked = 0;                  // the stored page to check next
   int tail = 0;                          // tokens that can be copied from a page that begins like the one after `found`
-  int loads = 0;                         // pages after `found` to read from the store
+  int loads = 0;                         // pages after `found` to read from the store, as far as the tree lacks them
+  int load_units = 0;                    // units that they take
   double loads_save = 0;                 // seconds that computing those would take
+
+  // Recurrent layers.
+  int state = -1;                       // slot of the sequence's state; -1: nothing is computed
+  std::vector<StateCopy> state_copies;  // of the step being computed
+  std::vector<StateCheckpoint> planned;      // that they become
+  std::optional<StateCheckpoint> latest;     // in the answer
 
   PageLoad load;
 };

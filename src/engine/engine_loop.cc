@@ -46,6 +46,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, LoadedModel& model)
       logits_stage_(model.team, model.config.vocab),
       hidden_(static_cast<size_t>(model.config.hidden)) {
   stats_.kv_pages = model.info.kv_pages;
+  state_.needs = cache_.needs();
 }
 
 void EngineLoop::step() {
@@ -81,14 +82,13 @@ void EngineLoop::try_step() {
 void EngineLoop::observe() {
   Sequences& running = roster_.running();
   for (Sequence& s : running) {
-    if (!s.cached.load.active) cache_.advance(s);  // may take idle pages
+    if (!s.cached.load.active) cache_.advance(s);  // may take idle units
   }
   observed_.clear();
-  state_.free_pages = cache_.available_pages();
-  state_.page_tokens = kPageTokens;
+  state_.free_units = cache_.available_units();
   state_.running.clear();
-  // What preempting a sequence would free matters only if pages may run out.
-  const bool scarce = state_.free_pages < 2 * static_cast<int>(running.size()) + 1;
+  // What preempting a sequence would free matters only if units may run out.
+  const bool scarce = state_.free_units < (2 * static_cast<int>(running.size()) + 1) * state_.needs.groups;
   for (auto s = running.begin(); s != running.end(); ++s) {
     state_.running.push_back(view_running(*s, cache_, scarce));
     observed_.emplace_back(s->id, s);
@@ -168,7 +168,13 @@ std::span<float> EngineLoop::run_model() {
     chunk.first = s.computed;  // less than planned if admitting another sequence evicted pages that were found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows);
-    spans_.push_back({static_cast<int>(rows_.size()), chunk.rows, chunk.first, {&s.page_ids, 1}});
+    spans_.push_back({.row = static_cast<int>(rows_.size()),
+                      .rows = chunk.rows,
+                      .position = chunk.first,
+                      .tables = s.pages.units(),
+                      .state = s.cached.state,
+                      .state_copies = s.cached.state_copies,
+                      .rope_variant = s.request->rope_variant});
     const bool all = s.wants_all_logits();
     for (int i = 0; i < chunk.rows; ++i) {
       const int position = chunk.first + i;
@@ -296,7 +302,7 @@ EngineStats EngineLoop::stats() const {
   stats.waiting = static_cast<int>(roster_.waiting().size());
   stats.finished_requests = roster_.finished();
   for (const Sequence& s : roster_.running()) {
-    stats.kv_slots_unused += static_cast<int>(s.pages.pages().size()) * kPageTokens - s.computed;
+    stats.kv_slots_unused += s.pages.pages() * kPageTokens - s.computed;
   }
   stats.pages_loaded = loader_.loaded_pages();
   cache_.add_stats(stats);

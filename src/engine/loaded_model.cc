@@ -64,42 +64,64 @@ size_t memory_budget(const EngineOptions& options) {
   return options.memory_bytes;
 }
 
-// Sizes the KV cache within the `memory` left for it, and the context length to fit the cache.
+// Sizes the cache within the `memory` left for it, and the context length to fit the cache.
 void size_cache(const EngineOptions& options, const CacheLayout& layout, int model_positions, size_t memory,
                 ModelInfo& info) {
-  const size_t page_bytes = layout.unit_bytes();
+  const size_t unit = layout.unit_bytes(), state = layout.state_bytes();
+  const auto sequences = static_cast<size_t>(options.max_num_seqs);
+  const bool chunks = options.chunked_prefill && options.kv_cache;
+  const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, chunks ? 1 : tokens); };
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
-  const auto pages_of = [](int tokens) { return static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens); };
   if (options.kv_cache_bytes > memory)
     throw no_resource("--kv-cache-size is {} MiB, but --memory leaves {} MiB for it; lower it or raise --memory",
                       options.kv_cache_bytes / kMiB, memory / kMiB);
-  const size_t wanted = pages_of(length) * static_cast<size_t>(options.max_num_seqs) * page_bytes;
+  const size_t states = state * sequences;  // of running sequences
+  const size_t checkpoints = options.prefix_cache && state > 0 ? std::max<size_t>(8, 2 * sequences) : 0;
+  // While a chunk of a prompt is computed, its sequence also holds the chunk's units behind windows.
+  const size_t of_chunk = layout.sequence_units(length, options.max_num_batched_tokens) - layout.sequence_units(length);
+  const size_t wanted = (units_of(length) * sequences + of_chunk) * unit + states + checkpoints * state;
+  const size_t least = units_of(length) * unit + states;
   // Without --memory, the machine is shared: half of it is for others, unless a single sequence needs more.
-  const size_t share =
-      options.memory_bytes > 0 ? memory : std::max(info.memory_bytes / 2, pages_of(length) * page_bytes);
+  const size_t share = options.memory_bytes > 0 ? memory : std::max(info.memory_bytes / 2, least);
   const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min({wanted, memory, share});
-  const size_t pages = std::min<size_t>(budget / page_bytes, size_t{1} << 30);
-  if (pages < pages_of(length)) {
-    if (options.max_model_len > 0 || pages == 0) {
+  const auto units_in = [&](size_t bytes) {
+    return unit > 0 ? std::min<size_t>((bytes - std::min(bytes, states)) / unit, size_t{1} << 30) : 0;
+  };
+  const auto fits = [&](int tokens) { return states <= budget && units_of(tokens) <= units_in(budget); };
+  if (!fits(length)) {
+    if (options.max_model_len > 0 || !fits(1)) {
       throw no_resource(
-          "one sequence of {} tokens needs {} MiB of KV cache, but it has {} MiB; lower --max-model-len, choose a "
+          "one sequence of {} tokens needs {} MiB of KV cache, but it has {} MiB; lower --max-model-len{}, choose a "
           "smaller --kv-cache-dtype, or raise --memory or --kv-cache-size",
-          length, (pages_of(length) * page_bytes + kMiB - 1) / kMiB, budget / kMiB);
+          length, (least + kMiB - 1) / kMiB, budget / kMiB, states > 0 ? " or --max-num-seqs" : "");
     }
-    length = static_cast<int>(pages) * kPageTokens;
+    int most = length;  // the longest that fits is in [length, most)
+    for (length = 1; most - length > 1;) {
+      const int middle = length + (most - length) / 2;
+      (fits(middle) ? length : most) = middle;
+    }
   }
+  // Checkpoints get a quarter of what one sequence leaves.
+  const size_t spare = budget - states - std::min(budget - states, units_of(length) * unit);
+  const size_t kept = state > 0 ? std::min(checkpoints, spare / 4 / state) : 0;
+  const size_t units = units_in(budget - kept * state);
   info.max_model_len = length;
-  info.kv_pages = static_cast<int>(pages);
+  info.kv_pages = static_cast<int>(units);
+  info.kv_groups = static_cast<int>(layout.groups().size());
+  info.kv_states = state > 0 ? static_cast<int>(sequences + kept) : 0;
   info.page_tokens = kPageTokens;
-  info.kv_bytes_per_token = page_bytes / kPageTokens;
-  info.kv_cache_bytes = pages * page_bytes;
+  info.kv_bytes_per_token = layout.token_bytes();
+  info.kv_bytes_per_sequence = layout.sequence_bytes(length) - (static_cast<size_t>(length) + kPageTokens - 1) /
+                                                                   kPageTokens * kPageTokens * layout.token_bytes();
+  info.kv_cache_bytes = units * unit + static_cast<size_t>(info.kv_states) * state;
 }
 
 // Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
 constexpr int kNumerics = 2;
 
 // Identifies the content of stored pages: a hash of the weights, and the layout and definitions in force by name.
-std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, KvType kv_type, const ModelInfo& info) {
+std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info,
+                        const CacheLayout& layout) {
   XXH3_state_t* const state = XXH3_createState();
   XXH3_128bits_reset(state);
   for (const TensorView& tensor : checkpoint.tensors()) {
@@ -109,7 +131,7 @@ std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, KvTy
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
   return fmt::format("{:016x}{:016x} numerics {} {} cache {} activations {}", hash.high64, hash.low64, kNumerics,
-                     config_identity(c), cache_layout(c, kv_type).identity(), info.activations);
+                     config_identity(c), layout.identity(), info.activations);
 }
 
 int checked_threads(int threads) {
@@ -175,7 +197,8 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
   info.weight_bytes = weights.memory.size();
   info.decode_bytes = weights.decode_bytes;
-  if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, kv_type, info);
+  const CacheLayout layout = cache_layout(config, kv_type);
+  if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info, layout);
 
   // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
   const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
@@ -186,8 +209,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
                           static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
-  const CacheLayout layout = cache_layout(config, kv_type);
-  info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout.unit_bytes());
+  info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout);
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
   if (taken + layout.unit_bytes() > budget) {
@@ -196,7 +218,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
                       options.memory_bytes > 0 ? ": raise --memory" : ": free some, or lower --max-num-seqs");
   }
   size_cache(options, layout, config.max_positions, budget - std::min(budget, taken), info);
-  kv = std::make_unique<CacheMemory>(layout, info.kv_pages);
+  kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
   limits.max_positions = info.max_model_len;
   decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, limits);
 }

@@ -28,7 +28,7 @@ struct LoadedModel {
   Team team;
   Weights weights;
   ModelInfo info;
-  std::string cache_identity;  // everything a KV page's bytes depend on besides its tokens; empty without cache_dir
+  std::string cache_identity;  // everything a cached unit's bytes depend on besides its tokens; empty without cache_dir
   std::unique_ptr<CacheMemory> kv;
   std::unique_ptr<Decoder> decoder;
 };

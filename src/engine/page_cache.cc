@@ -12,15 +12,16 @@
 namespace quire {
 namespace {
 
-constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
-constexpr int kSmallestTail = 4;             // tokens of a page that are worth copying
-constexpr double kHostBytesPerSecond = 4e9;  // a page of host memory is copied twice
+constexpr int kSmallestTail = 4;  // tokens of a page that are worth copying
 
-std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, size_t page_bytes) {
+// States have no place in the store yet, and without them a hit is impossible.
+bool can_be_stored(const CacheLayout& layout) { return layout.state_bytes() == 0 && layout.unit_bytes() > 0; }
+
+std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, const CacheLayout& layout) {
   const bool disk = !options.directory.empty() && options.disk_bytes > 0;
-  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return std::nullopt;
+  if (!options.prefixes || (options.host_bytes == 0 && !disk) || !can_be_stored(layout)) return std::nullopt;
   PageStoreOptions store;
-  store.page_bytes = page_bytes;
+  store.page_bytes = layout.unit_bytes();
   store.host_bytes = options.host_bytes;
   if (disk) store.directory = options.directory;
   store.disk_bytes = options.disk_bytes;
@@ -29,27 +30,51 @@ std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, s
   return store;
 }
 
+std::vector<int> windows_of(const CacheLayout& layout) {
+  std::vector<int> windows;
+  for (const CacheLayout::Group& group : layout.groups()) windows.push_back(group.window);
+  return windows;
+}
+
 }  // namespace
 
 PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity) {
   return {.prefixes = o.prefix_cache && o.kv_cache,
+          .sequences = o.max_num_seqs,
           .host_bytes = o.host_cache_bytes,
           .directory = o.cache_dir,
           .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
           .identity = std::move(identity)};
 }
 
-size_t PageCache::store_bytes(const PageCacheOptions& options, size_t page_bytes) {
-  const auto store = store_options(options, page_bytes);
+size_t PageCache::store_bytes(const PageCacheOptions& options, const CacheLayout& layout) {
+  const auto store = store_options(options, layout);
   if (!store) return 0;
-  return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(page_bytes);
+  return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(store->page_bytes);
 }
 
 PageCache::PageCache(CacheMemory& kv, const PageCacheOptions& options)
-    : kv_(kv), options_(options), pool_(static_cast<uint32_t>(kv.units()), kPageTokens), tree_(pool_) {
-  auto store = store_options(options, kv.layout().unit_bytes());
+    : kv_(kv),
+      options_(options),
+      windows_(windows_of(kv.layout())),
+      spine_groups_(static_cast<int>(std::count(windows_.begin(), windows_.end(), 0))),
+      pool_(static_cast<uint32_t>(kv.units()), kPageTokens),
+      checkpoints_(options.sequences, std::max(0, kv.states() - options.sequences)),
+      tree_(pool_, spine_groups_, groups() - spine_groups_, &checkpoints_),
+      states_(kv, tree_, checkpoints_, options.sequences),
+      page_(windows_.size()) {
+  assert(std::is_sorted(windows_.begin(), windows_.begin() + spine_groups_ + (spine_groups_ < groups())));
+  auto store = store_options(options, kv.layout());
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
+}
+
+CacheNeeds PageCache::needs() const {
+  CacheNeeds needs{.page_tokens = kPageTokens, .groups = groups(), .window_pages = {}};
+  for (const int window : windows_) {
+    if (window > 0) needs.window_pages.push_back(most_pages(std::min(window, 1 << 30)));
+  }
+  return needs;
 }
 
 std::span<const TokenId> PageCache::page_tokens(const Sequence& s, int page) const {
@@ -65,198 +90,241 @@ const PageKey& PageCache::key(Sequence& s, int page) const {
 }
 
 void PageCache::begin(Sequence& s) const {
-  s.cached.root = root_key(options_.identity, s.request->tenant, s.request->cache_salt);
+  const RequestState& r = *s.request;
+  s.cached.root = root_key(options_.identity, r.tenant, r.cache_salt, r.rope_variant);
   s.cached.keys.reserve(s.tokens.capacity() / kPageTokens);
+  s.pages = PageTable(groups());
+  states_.prepare(s.cached, r.prompt_tokens);
 }
 
 PrefixTree::Node PageCache::find(Sequence& s, int page) { return tree_.find(key(s, page), page_tokens(s, page)); }
 
-PageStore::Tier PageCache::find_stored(Sequence& s, int page) { return store_->find(key(s, page)); }
+// ---- prefixes ----
 
-void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
-  s.cached.tail = s.cached.loads = 0;
-  if (!shares(s)) return;
-  const auto reusable = static_cast<int>(s.tokens.size()) - 1;  // the last token is always computed, for its logits
-  look_up_cached(s, reusable / kPageTokens);
-  if (store_) {
-    look_up_stored(s, reusable / kPageTokens);
-    plan_loads(s, costs, disk_hangs);
+// Without a spine every prefix of the prompt may be a hit.
+int PageCache::spine_end(Sequence& s, int from, int limit) {
+  if (!has_spine()) return limit;
+  while (from < limit && find(s, from) != PrefixTree::kNone) ++from;
+  return from;
+}
+
+int PageCache::first_visible_page_of_any(int tokens) const {
+  if (groups() == spine_groups_) return tokens / kPageTokens;
+  return first_visible_page(windows_.back(), tokens);  // the largest window
+}
+
+// The tree has the page's units that a prefix of `end` pages needs, in the groups with a window.
+bool PageCache::has_window_units(Sequence& s, int page, int end) {
+  const auto node = find(s, page);
+  for (int group = spine_groups_; group < groups(); ++group) {
+    if (!sees(group, page, end * kPageTokens)) continue;
+    if (node == PrefixTree::kNone || tree_.unit(node, group) == kNoUnit) return false;
   }
-  if (s.cached.loads == 0) look_up_tail(s, reusable);
+  return true;
 }
 
-void PageCache::look_up_cached(Sequence& s, int limit) {
-  CachedPages& c = s.cached;
-  // Where the tree has a page, it has all pages before it.
-  while (c.found > 0 && find(s, c.found - 1) == PrefixTree::kNone) --c.found;
-  while (c.found < limit && find(s, c.found) != PrefixTree::kNone) ++c.found;
-  c.idle = idle_pages(s);
-}
-
-// Loads the stored pages if that is faster than computing them.
-void PageCache::plan_loads(Sequence& s, const StepCosts& costs, bool disk_hangs) const {
-  CachedPages& c = s.cached;
-  const int pages = c.stored_end - c.found, on_host = pages - c.stored_on_disk;
-  const double host_page_seconds = static_cast<double>(kv_.layout().unit_bytes()) / kHostBytesPerSecond;
-  const double seconds = c.stored_on_disk * store_->disk_read_seconds_per_page() + on_host * host_page_seconds;
-  StepWork work;
-  work.add(pages * kPageTokens, c.found * kPageTokens);
-  c.loads_save = costs.seconds(work) - costs.fixed;
-  if (seconds < c.loads_save && !(disk_hangs && c.stored_on_disk > 0)) c.loads = pages;
-}
-
-// The page after the cached ones may begin like a page in the tree.
-void PageCache::look_up_tail(Sequence& s, int reusable) {
-  CachedPages& c = s.cached;
-  const auto begin = static_cast<size_t>(c.found * kPageTokens);
-  const auto rest = std::span<const TokenId>(s.tokens).subspan(begin, static_cast<size_t>(reusable) - begin);
-  const auto node = c.found > 0 ? find(s, c.found - 1) : PrefixTree::kNone;
-  const auto partial = tree_.longest_partial(node, c.root, rest);
-  if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;
-}
-
-// A sequence that uses a page uses all pages before it, so the idle ones are the last.
-int PageCache::idle_pages(Sequence& s) {
-  int used = 0, end = s.cached.found;
-  while (used < end) {
-    const int middle = used + (end - used) / 2;
-    if (pool_.idle(tree_.page(find(s, middle))))
-      end = middle;
-    else
-      used = middle + 1;
+// The longest hit in [from, limit]. The sequence has the first `from` pages, and the tree the spine of all.
+int PageCache::longest_hit(Sequence& s, int from, int limit) {
+  if (is_plain()) return limit;
+  const auto lacking = [&](int end) {  // the last page that a hit of `end` pages needs but does not have, or -1
+    if (!states_.none()) {
+      const auto node = find(s, end - 1);
+      if (node == PrefixTree::kNone || !tree_.checkpoint(node)) return end - 1;
+    }
+    for (int page = end; page-- > std::max(from, first_visible_page_of_any(end * kPageTokens));) {
+      if (!has_window_units(s, page, end)) return page;
+    }
+    return -1;
+  };
+  int end = limit;
+  while (end > from) {
+    const int page = lacking(end);
+    if (page < 0) break;
+    end = page;  // every prefix that ends later needs this page, too, up to `end`
   }
-  return s.cached.found - used;
+  return std::max(end, from);
 }
 
-// Updates the run of stored pages that follows the cached ones.
-void PageCache::look_up_stored(Sequence& s, int limit) {
+// Appends the pages up to `pages`, a hit, from the tree.
+void PageCache::take_over(Sequence& s, int pages) {
   CachedPages& c = s.cached;
-  const auto on_disk = [](PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; };
-  if (c.stored_end <= c.found) c.stored_begin = c.stored_end = c.found, c.stored_on_disk = 0;
-  while (c.stored_begin < c.found) c.stored_on_disk -= on_disk(find_stored(s, c.stored_begin++));
-  while (c.stored_begin > c.found) {
-    const auto tier = find_stored(s, --c.stored_begin);
-    if (tier == PageStore::Tier::kNone) c.stored_end = c.stored_begin, c.stored_on_disk = 0;
-    c.stored_on_disk += on_disk(tier);
-  }
-  // Check a few again, round robin: this marks them as used and notices those that are gone.
-  for (int left = std::min(kStoredChecks, c.stored_end - c.found); left > 0; --left, ++c.stored_asked) {
-    if (c.stored_asked < c.found || c.stored_asked >= c.stored_end) c.stored_asked = c.found;
-    if (find_stored(s, c.stored_asked) != PageStore::Tier::kNone) continue;
-    c.stored_end = c.stored_asked;
-    break;
-  }
-  for (; c.stored_end < limit; ++c.stored_end) {
-    const auto tier = find_stored(s, c.stored_end);
-    if (tier == PageStore::Tier::kNone) break;
-    c.stored_on_disk += on_disk(tier);
-  }
-  c.stored_on_disk = std::clamp(c.stored_on_disk, 0, c.stored_end - c.found);  // pages move between the tiers
-}
-
-void PageCache::advance(Sequence& s) {
-  CachedPages& c = s.cached;
-  if (!shares(s)) return;
-  const int most = (static_cast<int>(s.tokens.size()) - 1) / kPageTokens;
-  while (c.registered < most && s.computed == c.registered * kPageTokens && s.pages.tokens() == s.computed) {
-    const auto node = find(s, c.registered);
-    if (node == PrefixTree::kNone) return;
-    s.pages.append_shared(pool_, tree_.page(node));
-    if (store_) store_->find(key(s, c.registered));  // marks it as used there too
-    s.refresh_page_ids(static_cast<size_t>(c.registered));
-    c.last = node;
+  if (pages <= c.registered) return;
+  release_behind_windows(s, pages * kPageTokens);
+  while (c.registered < pages) {
+    const int page = c.registered;
+    const auto node = find(s, page);
+    for (int group = 0; group < groups(); ++group)
+      page_[static_cast<size_t>(group)] = sees(group, page, pages * kPageTokens) ? tree_.unit(node, group) : kNoUnit;
+    s.pages.append_shared(pool_, page_);
+    if (page >= first_visible_page_of_any(pages * kPageTokens)) tree_.touch_windows(node);
+    for (int group = 0; store_ && group < groups(); ++group) {  // marks it as used there too
+      if (page_[static_cast<size_t>(group)] != kNoUnit) store_->find(unit_key(key(s, page), group));
+    }
+    if (has_spine()) c.last = node;
     ++c.registered;
     s.computed += kPageTokens;
   }
+  if (states_.none()) return;
+  const auto node = find(s, pages - 1);
+  states_.set(c, tree_.checkpoint(node));
+  tree_.touch_checkpoint(node);
+}
+
+void PageCache::advance(Sequence& s) {
+  const CachedPages& c = s.cached;
+  if (!shares(s)) return;
+  const int most = (static_cast<int>(s.tokens.size()) - 1) / kPageTokens;
+  if (c.registered >= most || s.computed != c.registered * kPageTokens || s.pages.tokens() != s.computed) return;
+  take_over(s, longest_hit(s, c.registered, spine_end(s, c.registered, most)));
 }
 
 void PageCache::adopt(Sequence& s) {
   advance(s);
+  if (s.cached.tail > 0 && s.cached.registered == s.cached.found) take_tail(s);  // else: evicted since it was found
+}
+
+void PageCache::take_tail(Sequence& s) {
   CachedPages& c = s.cached;
-  if (c.tail == 0 || c.registered != c.found) return;  // evicted since it was found
   const auto rest = std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(s.computed));
   const auto partial = tree_.longest_partial(c.last, c.root, rest.first(rest.size() - 1));
   const int tail = std::min(partial.tokens, c.tail);  // the step is planned with c.tail
   if (tail < kSmallestTail) return;
-  const PageId source = tree_.page(partial.node);
-  pool_.retain(source);  // must not be evicted by reserve()
-  const bool room = available_pages() > 0;
+  for (int group = 0; group < groups(); ++group) {
+    page_[static_cast<size_t>(group)] = tree_.unit(partial.node, group);
+    pool_.retain(page_[static_cast<size_t>(group)]);  // must not be evicted by reserve()
+  }
+  const bool room = available_units() >= groups();
   if (room) {
-    reserve(1);
+    reserve(groups());
     s.pages.grow(pool_, tail);
   }
-  pool_.release(source);
+  for (const UnitId unit : page_) pool_.release(unit);
   if (!room) return;  // the prompt fills the cache; its last page is computed
-  copy({source, s.pages.pages().back()});
-  s.refresh_page_ids(static_cast<size_t>(c.registered));
+  for (int group = 0; group < groups(); ++group)
+    copy({page_[static_cast<size_t>(group)], s.pages.unit(group, s.pages.pages() - 1)});
   s.computed += tail;
 }
 
-// Copies immediately, because `from` may be evicted next.
-void PageCache::copy(PageCopy copy) { kv_.copy_unit(kernel_page(copy.from), kernel_page(copy.to)); }
+// ---- steps ----
 
-void PageCache::reserve(int pages) {
-  while (static_cast<int>(pool_.free_pages()) < pages) {
-    [[maybe_unused]] const bool evicted = tree_.evict([&](PageKey key, PageId page) { keep(key, page); });
-    assert(evicted && "the scheduler planned with more pages than exist");
-    ++evicted_;
+// Copies immediately, because `from` may be evicted next.
+void PageCache::copy(UnitCopy copy) { kv_.copy_unit(kernel_unit(copy.from), kernel_unit(copy.to)); }
+
+void PageCache::reserve(int units) {
+  while (static_cast<int>(pool_.free_units()) < units) {
+    [[maybe_unused]] const bool evicted = tree_.evict([&](PageKey key, int group, UnitId unit) {
+      keep(key, group, unit);
+      ++evicted_;
+    });
+    assert(evicted && "the scheduler planned with more units than exist");
   }
 }
 
-void PageCache::keep(PageKey key, PageId page) {
-  if (!store_ || store_->find(key) != PageStore::Tier::kNone) return;
-  store_->put(key, kv_.unit(kernel_page(page)));
+void PageCache::keep(PageKey key, int group, UnitId unit) {
+  if (!store_) return;
+  key = unit_key(key, group);
+  if (store_->find(key) == PageStore::Tier::kNone) store_->put(key, kv_.unit(kernel_unit(unit)));
 }
 
 void PageCache::grow(Sequence& s, int rows) {
-  const size_t held = s.pages.pages().size();
+  CachedPages& c = s.cached;
   const int more = s.computed + rows - s.pages.tokens();
-  reserve(s.pages.pages_to_grow(pool_, more));
+  reserve(s.pages.units_to_grow(pool_, more));
   [[maybe_unused]] const bool grown = s.pages.grow(pool_, more);
   assert(grown);
-  if (const auto needed = s.pages.make_writable(pool_, s.computed)) {
-    copy(*needed);
-    s.refresh_page_ids(static_cast<size_t>(s.computed / kPageTokens));
-  } else if (s.pages.pages().size() > held) {
-    s.refresh_page_ids(held);
+  for (int group = 0; group < groups(); ++group) {
+    if (const auto needed = s.pages.make_writable(pool_, group, s.computed)) copy(*needed);
   }
+  if (states_.none()) return;
+  if (c.state < 0) {
+    assert(s.computed == 0);
+    states_.set(c, std::nullopt);
+  }
+  if (!options_.prefixes) return;
+  states_.plan(c, s.computed, s.computed + rows, s.request->prompt_tokens, [&](int page) {
+    const auto node = find(s, page);
+    return node != PrefixTree::kNone && tree_.checkpoint(node);
+  });
+}
+
+// The node of a finished page; kNone if there is nothing that it could hold.
+PrefixTree::Node PageCache::find_or_insert(Sequence& s, int page) {
+  const auto node = find(s, page);
+  if (node != PrefixTree::kNone) return node;
+  bool any = false;
+  for (int group = 0; group < groups(); ++group) {
+    const UnitId unit = s.pages.unit(group, page);
+    page_[static_cast<size_t>(group)] = unit;
+    any |= unit != kNoUnit;
+  }
+  if (!any) return PrefixTree::kNone;
+  return tree_.insert(has_spine() ? s.cached.last : PrefixTree::kNone, s.cached.root, key(s, page),
+                      page_tokens(s, page), page_);
 }
 
 void PageCache::register_finished(Sequence& s) {
-  if (!options_.prefixes) return;
   CachedPages& c = s.cached;
-  for (; (c.registered + 1) * kPageTokens <= s.computed; ++c.registered) {
-    const auto i = static_cast<size_t>(c.registered);
-    const PageKey& page_key = key(s, c.registered);
-    const auto tokens = page_tokens(s, c.registered);
-    const PageId page = s.pages.pages()[i];
-    c.last = [&, parent = c.last] {
-      const auto node = tree_.find(page_key, tokens);
-      if (node == PrefixTree::kNone) return tree_.insert(parent, c.root, page_key, tokens, page);
-      // Another sequence computed the same page, with the same bits: keep one of the two.
-      if (tree_.page(node) != page) {
-        s.pages.replace(pool_, i, tree_.page(node));
-        s.page_ids[i] = kernel_page(tree_.page(node));
+  for (; options_.prefixes && (c.registered + 1) * kPageTokens <= s.computed; ++c.registered) {
+    const int page = c.registered;
+    const auto node = find_or_insert(s, page);
+    if (node == PrefixTree::kNone) continue;
+    for (int group = 0; group < groups(); ++group) {
+      const UnitId mine = s.pages.unit(group, page), kept = tree_.unit(node, group);
+      if (mine == kNoUnit || mine == kept) continue;
+      if (kept == kNoUnit) {
+        tree_.attach(node, group, mine);
+      } else {  // another sequence computed the same page, with the same bits: keep one of the two
+        s.pages.replace(pool_, group, page, kept);
       }
-      return node;
-    }();
-    if (!options_.directory.empty()) keep(page_key, tree_.page(c.last));
+    }
+    if (has_spine()) c.last = node;
+    if (options_.directory.empty()) continue;
+    for (int group = 0; group < groups(); ++group) {
+      if (const UnitId unit = tree_.unit(node, group); unit != kNoUnit) keep(key(s, page), group, unit);
+    }
+  }
+  states_.commit(c, s.request->prompt_tokens, [&](StateCheckpoint planned) { return attach_checkpoint(s, planned); });
+  release_behind_windows(s, s.computed);
+}
+
+// Gives the checkpoint to the tree, unless it has one already.
+bool PageCache::attach_checkpoint(Sequence& s, StateCheckpoint checkpoint) {
+  auto node = find(s, checkpoint.page);
+  if (node == PrefixTree::kNone && !has_spine()) {
+    std::fill(page_.begin(), page_.end(), kNoUnit);
+    node =
+        tree_.insert(PrefixTree::kNone, s.cached.root, key(s, checkpoint.page), page_tokens(s, checkpoint.page), page_);
+  }
+  if (node == PrefixTree::kNone || tree_.checkpoint(node)) return false;
+  tree_.attach_checkpoint(node, checkpoint.slot);
+  return true;
+}
+
+void PageCache::release_behind_windows(Sequence& s, int tokens) {
+  for (int group = spine_groups_; group < groups(); ++group) {
+    const int first = first_visible_page(windows_[static_cast<size_t>(group)], tokens);
+    s.pages.release_before(pool_, group, std::min(first, s.pages.pages()));
   }
 }
 
 void PageCache::share(const Sequence& s, Sequence& other) {
-  other.page_ids = s.page_ids;  // may throw, so it comes before taking references
   other.pages = s.pages.fork(pool_);
   other.computed = s.computed;
   other.cached.registered = s.cached.registered;
   other.cached.last = s.cached.last;
+  if (!states_.none()) states_.set(other.cached, s.cached.state);
 }
 
 void PageCache::release(Sequence& s) {
   CachedPages& c = s.cached;
+  if (c.registered > 0 && groups() > spine_groups_) {
+    for (int page = s.pages.first_held(groups() - 1); page < c.registered; ++page) {
+      if (const auto node = find(s, page); node != PrefixTree::kNone) tree_.touch_windows(node);
+    }
+  }
   if (c.last != PrefixTree::kNone) tree_.touch(c.last);
+  states_.release(c, [&](StateCheckpoint latest) { return options_.prefixes && attach_checkpoint(s, latest); });
   s.pages.release(pool_);
-  s.page_ids.clear();
   s.computed = 0;
   c.registered = 0;
   c.last = PrefixTree::kNone;
@@ -265,29 +333,58 @@ void PageCache::release(Sequence& s) {
 
 uint64_t PageCache::next_page(Sequence& s) const {
   if (!shares(s) || s.generated() > 0) return 0;
-  const int page = (s.pages.pages().empty() ? s.cached.found * kPageTokens : s.computed) / kPageTokens;
+  const int page = (s.pages.pages() == 0 ? s.cached.found * kPageTokens : s.computed) / kPageTokens;
   return (page + 1) * kPageTokens < static_cast<int>(s.tokens.size()) ? key(s, page).low | 1 : 0;
 }
 
-bool PageCache::append_page(Sequence& s) {
-  if (available_pages() == 0) return false;
-  const size_t held = s.pages.pages().size();
-  reserve(1);
-  s.pages.grow(pool_, kPageTokens);
-  s.refresh_page_ids(held);
-  return true;
+// ---- loading ----
+
+bool PageCache::append_page(Sequence& s, int end) {
+  const int page = s.pages.pages();
+  s.pages.reserve(page + 1);  // may throw, so it comes first
+  release_behind_windows(s, end * kPageTokens);
+  // A spine is shared only where all pages before it are.
+  int& shared = s.cached.load.shared;
+  const auto node = !has_spine() || page == shared ? find(s, page) : PrefixTree::kNone;
+  if (node != PrefixTree::kNone) ++shared;
+  int empty = 0;
+  for (int group = 0; group < groups(); ++group) {
+    const bool seen = sees(group, page, end * kPageTokens);
+    const UnitId unit = seen && node != PrefixTree::kNone ? tree_.unit(node, group) : kNoUnit;
+    if (unit != kNoUnit) pool_.retain(unit);  // must not be evicted by reserve()
+    page_[static_cast<size_t>(group)] = unit;
+    empty += seen && unit == kNoUnit;
+  }
+  const bool room = available_units() >= empty;
+  if (room) {
+    reserve(empty);
+    for (int group = 0; group < groups(); ++group) {
+      UnitId& unit = page_[static_cast<size_t>(group)];
+      if (unit == kNoUnit && sees(group, page, end * kPageTokens)) unit = *pool_.allocate();
+    }
+    s.pages.append_shared(pool_, page_);
+  }
+  for (const UnitId unit : page_) {
+    if (unit != kNoUnit) pool_.release(unit);
+  }
+  return room;
+}
+
+bool PageCache::is_empty(const Sequence& s, int group, int page) const {
+  const UnitId unit = s.pages.unit(group, page);
+  return unit != kNoUnit && !pool_.kept(unit);
 }
 
 void PageCache::keep_loaded(Sequence& s, int pages) {
+  if (pages < s.cached.load.wanted && !is_plain()) return release(s);
   s.pages.truncate(pool_, pages * kPageTokens);
-  s.page_ids.resize(static_cast<size_t>(pages));
   s.computed = pages * kPageTokens;
   register_finished(s);
 }
 
 void PageCache::add_stats(EngineStats& stats) const {
-  stats.kv_pages_used = static_cast<int>(pool_.page_count()) - available_pages();
-  stats.kv_pages_idle = static_cast<int>(pool_.idle_pages());
+  stats.kv_pages_used = static_cast<int>(pool_.unit_count()) - available_units();
+  stats.kv_pages_idle = static_cast<int>(pool_.idle_units());
   stats.pages_evicted = evicted_;
   if (!store_) return;
   const PageStore::Stats store = store_->stats();

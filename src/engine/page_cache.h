@@ -1,59 +1,72 @@
-// The pages of the KV cache: which sequence holds which, and which are kept for prompts with the same beginning.
+// The units of the KV cache: which sequence holds which, and which are kept for prompts with the same beginning.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/memory.h"
 #include "engine/sequence.h"
+#include "engine/sequence_states.h"
 #include "engine/step_costs.h"
-#include "kv/page_pool.h"
 #include "kv/page_store.h"
 #include "kv/prefix_tree.h"
+#include "kv/unit_pool.h"
 #include "ops/cache_memory.h"
 
 namespace quire {
 
 struct PageCacheOptions {
   bool prefixes = true;   // keep finished pages for prompts with the same beginning
-  size_t host_bytes = 0;  // host memory of the page store, for evicted pages
-  std::string directory;  // folder of the page store, to keep pages across restarts; empty: none
+  int sequences = 1;      // that run at a time, at most
+  size_t host_bytes = 0;  // host memory of the page store, for evicted units
+  std::string directory;  // folder of the page store, to keep units across restarts; empty: none
   size_t disk_bytes = 0;  // size limit of the folder
-  std::string identity;   // everything a page's bytes depend on besides its tokens
+  std::string identity;   // everything a unit's bytes depend on besides its tokens
 };
 
 PageCacheOptions page_cache_options(const EngineOptions& options, std::string identity = {});
 
-// Finished pages are nodes of a PrefixTree. Evicted pages go to the PageStore; with a directory, every page is written
-// there as soon as it is finished. PageLoader brings stored pages back. Used by the engine's thread alone.
+// Finished pages are nodes of a PrefixTree. Evicted units go to the PageStore; with a directory, every unit is written
+// there as soon as its page is finished. PageLoader brings stored units back. Used by the engine's thread alone.
+//
+// A prefix of n pages is a hit if it has what the next token sees: all pages of the groups without a window, the last
+// pages of those with one, and a checkpoint of the state after page n - 1 if the model has recurrent layers.
 class PageCache {
  public:
   // Throws Error if the folder cannot be used or memory is short.
   PageCache(CacheMemory& kv, const PageCacheOptions& options);
 
   // Memory that the page store will allocate, outside the KV cache.
-  static size_t store_bytes(const PageCacheOptions& options, size_t page_bytes);
+  static size_t store_bytes(const PageCacheOptions& options, const CacheLayout& layout);
 
-  const PagePool& pool() const { return pool_; }
-  int available_pages() const { return static_cast<int>(pool_.free_pages() + pool_.idle_pages()); }
+  const UnitPool& pool() const { return pool_; }
+  int available_units() const { return static_cast<int>(pool_.free_units() + pool_.idle_units()); }
+  int groups() const { return static_cast<int>(windows_.size()); }
+  CacheNeeds needs() const;  // for the scheduler
+  // Neither windows nor states: any prefix of a hit is a hit, and so is the beginning of a page.
+  bool is_plain() const { return spine_groups_ == groups() && states_.none(); }
 
   // Must be called once before anything else.
   void begin(Sequence& s) const;
   // Finds the cached and stored pages of a waiting sequence, into s.cached. Cached pages may be evicted and stored ones
   // may disappear before they are taken. Repeated calls start from the last result, so their cost depends on how many
-  // pages have come or gone since, not on the prompt's length. `disk_hangs`: do not plan to read from disk.
+  // pages have come or gone since, not on the prompt's length; with windows or states, on the pages that lack some.
+  // `disk_hangs`: do not plan to read from disk.
   void look_up(Sequence& s, const StepCosts& costs, bool disk_hangs);
   // Gives an admitted sequence the cached pages that are still there: sets s.computed and its pages.
   void adopt(Sequence& s);
   // Lets a running sequence skip pages that others have finished meanwhile.
   void advance(Sequence& s);
-  // Makes room for `rows` more tokens, evicting idle pages. The scheduler has checked that there are enough.
+  // Makes room for `rows` more tokens, evicting idle units, and plans the step's checkpoints. The scheduler has checked
+  // that there are enough.
   void grow(Sequence& s, int rows);
-  // Adds the pages filled by the first s.computed tokens to the tree.
+  // The first s.computed tokens are computed: adds the pages that they fill to the tree, and gives up what is behind the
+  // windows.
   void register_finished(Sequence& s);
-  // `other` has the same tokens and no pages yet: it shares all pages until one of the two writes to them.
+  // `other` has the same tokens and no pages yet: it shares all units until one of the two writes to them.
   void share(const Sequence& s, Sequence& other);
-  // Takes all pages from the sequence, which starts again from the beginning; finished pages stay in the tree.
+  // Takes all units from the sequence, which starts again from the beginning; finished pages stay in the tree.
   void release(Sequence& s);
   // Identifies the content of the page that the prompt fills next (SequenceView::next_page).
   uint64_t next_page(Sequence& s) const;
@@ -61,30 +74,57 @@ class PageCache {
   // For PageLoader.
   PageStore* store() { return store_.get(); }  // nullptr: none
   const PageKey& key(Sequence& s, int page) const;
-  bool append_page(Sequence& s);             // one empty page, evicting if needed; false: all pages are in use
-  void keep_loaded(Sequence& s, int pages);  // the first `pages` pages hold their tokens; the rest is given up
+  // Appends one page of the prefix of `end` pages that is to be loaded, evicting if needed: units that the tree has and
+  // empty ones, which is_empty() tells apart. false: all units are in use.
+  bool append_page(Sequence& s, int end);
+  bool is_empty(const Sequence& s, int group, int page) const;
+  // The units of the first `pages` pages hold their tokens. The rest is given up; if windows need it, everything is.
+  void keep_loaded(Sequence& s, int pages);
 
   void add_stats(EngineStats& stats) const;
 
  private:
   bool shares(const Sequence& s) const { return options_.prefixes && !s.wants_all_rows(); }
+  bool has_spine() const { return spine_groups_ > 0; }
+  bool sees(int group, int page, int tokens) const {
+    return page >= first_visible_page(windows_[static_cast<size_t>(group)], tokens);
+  }
+  // Of the groups with a window.
+  int first_visible_page_of_any(int tokens) const;
   std::span<const TokenId> page_tokens(const Sequence& s, int page) const;
   PrefixTree::Node find(Sequence& s, int page);
+  PrefixTree::Node find_or_insert(Sequence& s, int page);
+  bool has_window_units(Sequence& s, int page, int end);
+  int spine_end(Sequence& s, int from, int limit);
+  int longest_hit(Sequence& s, int from, int limit);
+  void take_over(Sequence& s, int pages);
+  void take_tail(Sequence& s);
+  void release_behind_windows(Sequence& s, int tokens);
+  bool attach_checkpoint(Sequence& s, StateCheckpoint checkpoint);
+  void reserve(int units);
+  void copy(UnitCopy copy);
+  void keep(PageKey key, int group, UnitId unit);
+
+  // Look-ups (prefix_lookup.cc).
   PageStore::Tier find_stored(Sequence& s, int page);
-  int idle_pages(Sequence& s);
+  int idle_units(Sequence& s);
+  int units_of(int pages) const;
   void look_up_cached(Sequence& s, int limit);  // limit: pages
   void look_up_stored(Sequence& s, int limit);
+  int stored_hit(Sequence& s, int limit, int& read, int& disk);
   void look_up_tail(Sequence& s, int reusable);
-  void plan_loads(Sequence& s, const StepCosts& costs, bool disk_hangs) const;
-  void reserve(int pages);
-  void copy(PageCopy copy);
-  void keep(PageKey key, PageId page);
+  void plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs);
 
   CacheMemory& kv_;
   PageCacheOptions options_;
-  PagePool pool_;
+  std::vector<int> windows_;  // by group; 0, all tokens, first
+  int spine_groups_;
+  UnitPool pool_;
+  SlotPool checkpoints_;
   PrefixTree tree_;
+  SequenceStates states_;
   std::unique_ptr<PageStore> store_;
+  std::vector<UnitId> page_;  // the units of one page: reused
   uint64_t evicted_ = 0;
 };
 

@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kSlots = 16;                         // concurrent reads
-constexpr int kCopiesPerStep = 16;                    // pages of host memory copied per step
+constexpr int kCopiesPerStep = 16;                    // units of host memory copied per step
 constexpr double kPatience = 1;                       // seconds that loading may take longer than computing
 constexpr std::chrono::milliseconds kLongestWait{5};  // then the engine looks for new requests
 
@@ -31,40 +31,57 @@ void PageLoader::start(Sequence& s) {
   CachedPages& c = s.cached;
   const std::chrono::duration<double> longest(kPatience + c.loads_save);
   loading_.push_back({s.id, ++epoch_});
+  // Windows may need pages that were found and have been evicted since.
+  const int end = c.registered + (cache_.is_plain() || c.registered == c.found ? c.loads : 0);
   c.load = {.active = true,
             .epoch = epoch_,
             .next = c.registered,
-            .end = c.registered + c.loads,
+            .end = end,
+            .next_group = 0,
+            .wanted = end,
+            .shared = c.registered,
             .pending = 0,
             .until = Clock::now() + std::chrono::duration_cast<Clock::duration>(longest)};
-  request_pages(s);
+  request_units(s);
 }
 
-void PageLoader::request_pages(Sequence& s) {
+void PageLoader::request_units(Sequence& s) {
   PageLoad& load = s.cached.load;
-  for (size_t slot = 0; slot < slots_.size() && load.next < load.end && copied_ < kCopiesPerStep;) {
-    if (slots_[slot].busy) {
-      ++slot;
+  size_t slot = 0;
+  while (load.next < load.end && copied_ < kCopiesPerStep) {
+    // Since this was planned, others may have taken more units than expected.
+    if (s.pages.pages() == load.next && !cache_.append_page(s, load.wanted)) {
+      load.end = load.next;
+      return;
+    }
+    while (load.next_group < cache_.groups() && !cache_.is_empty(s, load.next_group, load.next)) ++load.next_group;
+    if (load.next_group == cache_.groups()) {
+      ++load.next;
+      load.next_group = 0;
       continue;
     }
-    auto result = PageStore::Load::kMissing;
-    // Since this was planned, others may have taken more pages than expected.
-    if (cache_.append_page(s)) result = cache_.store()->load(cache_.key(s, load.next), buffer(slot), slot);
-    switch (result) {
+    while (slot < slots_.size() && slots_[slot].busy) ++slot;
+    if (slot == slots_.size()) return;
+    const PageKey key = unit_key(cache_.key(s, load.next), load.next_group);
+    switch (cache_.store()->load(key, buffer(slot), slot)) {
       case PageStore::Load::kMissing:
         load.end = load.next;
         return;
       case PageStore::Load::kDone:
-        std::ranges::copy(buffer(slot), kv_.unit(s.page_ids[static_cast<size_t>(load.next)]).begin());
+        copy_from(slot, s.pages.unit(load.next_group, load.next));
         ++copied_;
         break;
       case PageStore::Load::kPending:
-        slots_[slot] = {s.id, load.epoch, load.next, true};
+        slots_[slot] = {s.id, load.epoch, load.next, load.next_group, true};
         ++load.pending;
         break;
     }
-    ++load.next;
+    if (++load.next_group == cache_.groups()) ++load.next, load.next_group = 0;
   }
+}
+
+void PageLoader::copy_from(size_t slot, UnitId unit) {
+  std::ranges::copy(buffer(slot), kv_.unit(kernel_unit(unit)).begin());
 }
 
 // The disk hangs or is too slow: keep the pages up to the first missing one.
@@ -104,7 +121,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
     PageLoad& load = s->cached.load;
     --load.pending;
     if (done.ok) {
-      std::ranges::copy(buffer(done.ticket), kv_.unit(s->page_ids[static_cast<size_t>(slot.page)]).begin());
+      copy_from(done.ticket, s->pages.unit(slot.group, slot.page));
     } else {
       load.end = std::min(load.end, slot.page);
     }
@@ -114,7 +131,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
   for (const Loading& l : loading_) {  // may throw, so it comes before any load finishes
     Sequence& s = *find(l.id);
     if (now < s.cached.load.until) {
-      request_pages(s);
+      request_units(s);
     } else {
       give_up(s);
     }

@@ -10,10 +10,10 @@
 
 namespace quire {
 
-// A sequence that loads has s.cached.load.active set and computes nothing. Pages are requested a few at a time and get
-// their place in the KV cache when they are requested, so no step moves an unbounded number of pages. A load is given
-// up about a second after computing its pages would have finished; pages up to the first missing one are kept. Used by
-// the engine's thread alone.
+// A sequence that loads has s.cached.load.active set and computes nothing. Units are requested a few at a time and get
+// their place in the KV cache when they are requested, so no step moves an unbounded number of them. A load is given
+// up about a second after computing its pages would have finished; pages up to the first missing one are kept (none if
+// groups have windows). Used by the engine's thread alone.
 class PageLoader {
  public:
   PageLoader(PageCache& cache, CacheMemory& kv);
@@ -38,7 +38,7 @@ class PageLoader {
   struct Slot {  // of the read buffers
     SequenceId id{};
     uint32_t epoch = 0;
-    int page = 0;
+    int page = 0, group = 0;
     bool busy = false;
   };
   struct Loading {
@@ -47,7 +47,8 @@ class PageLoader {
   };
 
   std::span<std::byte> buffer(size_t slot) const;
-  void request_pages(Sequence& s);
+  void request_units(Sequence& s);
+  void copy_from(size_t slot, UnitId unit);
   void give_up(Sequence& s);
   bool finish(Sequence& s);
 
@@ -57,7 +58,7 @@ class PageLoader {
   std::vector<Slot> slots_;               // empty without a store
   std::vector<PageStore::Completed> completed_;
   std::vector<Loading> loading_;
-  int copied_ = 0;  // pages of host memory copied in this step
+  int copied_ = 0;  // units of host memory copied in this step
   bool hangs_ = false;
   uint32_t epoch_ = 0;
   uint64_t loaded_ = 0;

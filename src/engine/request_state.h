@@ -34,6 +34,7 @@ struct RequestState : Request {
   DryBreakers dry_breakers;
   std::optional<DryRun> dry_run;  // after the prompt; none: no DRY, or no sequence breakers
   int prompt_tokens = 0;
+  int rope_variant = 0;  // of the model's rope for this prompt; its keys depend on it
   int max_new_tokens = 0;
   Clock::time_point submitted;
   Clock::time_point deadline = Clock::time_point::max();

@@ -11,11 +11,14 @@ namespace {
 constexpr int kSmallestChunk = 16;  // prompt rows allowed in every step, so prompts always make progress
 constexpr int kChunkStep = 8;       // rows that share a decoded block of weights; fewer cost as much
 
-int pages_for(int tokens, int page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
+// Free units needed to compute `rows` more tokens in one step.
+int units_to_grow(const SequenceView& s, int rows, const CacheNeeds& needs) {
+  return (std::max(0, needs.pages(s.computed + rows) - s.pages) + (s.shared_tail ? 1 : 0)) * needs.groups;
+}
 
-// Free pages needed to compute `rows` more tokens.
-int pages_to_grow(const SequenceView& s, int rows, int page_tokens) {
-  return std::max(0, pages_for(s.computed + rows, page_tokens) - s.pages) + (s.shared_tail ? 1 : 0);
+// Free units needed to compute the sequence's known tokens, a page at a time.
+int units_to_finish(const SequenceView& s, const CacheNeeds& needs) {
+  return std::max(0, needs.units(s.tokens) - s.units) + (s.shared_tail ? needs.groups : 0);
 }
 
 class Planner {
@@ -26,7 +29,7 @@ class Planner {
         costs_(costs),
         plan_(plan),
         running_(state.running.size()),
-        free_(state.free_pages),
+        free_(state.free_units),
         rows_(limits.max_rows),
         extra_logits_(std::max(0, limits.max_logits - limits.max_running)) {}
 
@@ -39,7 +42,10 @@ class Planner {
   }
 
  private:
-  int grow(const SequenceView& s, int rows) const { return pages_to_grow(s, rows, state_.page_tokens); }
+  int grow(const SequenceView& s, int rows) const { return units_to_grow(s, rows, state_.needs); }
+  int finish(const SequenceView& s) const { return units_to_finish(s, state_.needs); }
+  // So that a sequence can grow into the next page.
+  int page() const { return state_.needs.groups; }
 
   void take(const SequenceView& s, int rows) {
     free_ -= grow(s, rows);
@@ -50,11 +56,11 @@ class Planner {
 
   void preempt_last() {
     const SequenceView& last = state_.running[--running_];
-    free_ += last.own_pages;
+    free_ += last.own_units;
     plan_.preempted.push_back(last.id);
   }
 
-  // One row each. A sequence without a page for it preempts from the end.
+  // One row each. A sequence without units for it preempts from the end.
   void decode() {
     for (size_t i = 0; i < running_ && rows_ > 0; ++i) {
       const SequenceView& s = state_.running[i];
@@ -79,15 +85,16 @@ class Planner {
     time_ = (late ? most : std::min(most, (1 + static_cast<double>(pending)) * decoding)) - decoding;
   }
 
-  // Rows of the prompt that fit into the remaining rows, pages, logits and time; 0: not now.
+  // Rows of the prompt that fit into the remaining rows, units, logits and time; 0: not now.
   int chunk_rows(const SequenceView& s) const {
     const int left = s.tokens - s.computed;
     if (!limits_.chunked_prefill && !s.all_logits) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
     const int in_time = costs_.rows_within(time_, s.computed) / kChunkStep * kChunkStep;
     int count = std::min({left, rows_, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time});
     if (s.all_logits) count = std::min(count, 1 + extra_logits_);
-    const int usable = free_ - (s.shared_tail ? 1 : 0);
-    return usable < 0 ? 0 : std::min(count, (s.pages + usable) * state_.page_tokens - s.computed);
+    if (page() == 0) return count;
+    const int usable = free_ - (s.shared_tail ? page() : 0);
+    return usable < 0 ? 0 : std::min(count, (s.pages + usable / page()) * state_.needs.page_tokens - s.computed);
   }
 
   void take_prompt(const SequenceView& s, int rows) {
@@ -106,11 +113,11 @@ class Planner {
     }
   }
 
-  // Pages that running sequences still need for their known tokens after this step, plus one each to grow into.
+  // Units that running sequences still need for their known tokens after this step, plus a page each to grow into.
   int promised() const {
-    int pages = free_ - state_.free_pages;
-    for (const SequenceView& s : state_.running) pages += grow(s, s.tokens - s.computed) + 1;
-    return pages;
+    int units = free_ - state_.free_units;
+    for (const SequenceView& s : state_.running) units += finish(s) + page();
+    return units;
   }
 
   bool someone_computes(uint64_t page) const {
@@ -125,33 +132,33 @@ class Planner {
 
   void admit() {
     if (limits_.static_batches && running_ > 0) return;
-    int pages = promised();
+    int units = promised();
     for (const SequenceView& s : state_.waiting) {
       if (rows_ <= 0 || static_cast<int>(running_ + plan_.admitted.size()) >= limits_.max_running) break;
       if (someone_computes(s.next_page)) continue;
       const bool alone = running_ + plan_.admitted.size() == 0;
-      const int needed = grow(s, s.tokens - s.computed);
-      if (needed + s.idle_pages + (alone ? 0 : pages + 1) > free_) break;
-      free_ -= s.idle_pages;
+      const int needed = finish(s);
+      if (needed + s.idle_units + (alone ? 0 : units + page()) > free_) break;
+      free_ -= s.idle_units;
       if (s.loads > 0) {
         free_ -= s.loads;
         plan_.admitted.push_back(s.id);
         plan_.loads.push_back(s.id);
-        pages += needed - s.loads + 1;
+        units += needed - s.loads + page();
         continue;
       }
       const int count = chunk_rows(s);
       if (count <= 0) {
-        free_ += s.idle_pages;
+        free_ += s.idle_units;
         break;
       }
       plan_.admitted.push_back(s.id);
-      pages += needed - grow(s, count) + 1;
+      units += needed - grow(s, count) + page();
       take_prompt(s, count);
     }
   }
 
-  // Nothing can run: prompts hold pages that others need, and no sequence decodes. Preempt the last one.
+  // Nothing can run: prompts hold units that others need, and no sequence decodes. Preempt the last one.
   void make_room() {
     const bool progress =
         std::any_of(state_.running.begin(), state_.running.end(), [](const SequenceView& s) { return s.loading; });

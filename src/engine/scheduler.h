@@ -1,6 +1,7 @@
 // Plans the next step: a pure function from the state of all sequences to a plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,27 +18,45 @@ struct SequenceView {
   int priority = 0;          // lower runs first and is preempted last
   int tokens = 0;            // prompt and answer so far
   int computed = 0;          // tokens with keys and values in its pages; < tokens. Waiting: in the prefix cache
-  int pages = 0;             // pages it holds. Waiting: full pages of the cached prefix
-  int own_pages = 0;         // pages that no other sequence uses: what preempting it frees
-  bool shared_tail = false;  // its next token goes to a shared page, which must be copied first
-  bool loading = false;      // its pages are being read from the page store; it gets no rows
+  int pages = 0;             // pages of its tokens. Waiting: full pages of the cached prefix
+  int units = 0;             // units it holds. Waiting: of the cached prefix
+  int own_units = 0;         // units that no other sequence uses: what preempting it frees
+  bool shared_tail = false;  // its next token goes to a shared page, whose units must be copied first
+  bool loading = false;      // its units are being read from the page store; it gets no rows
   bool all_logits = false;   // every row of its prompt wants logits
   uint64_t next_page = 0;    // identifies the content of the next page its prompt fills; 0: nothing to share
 
   // Only for waiting sequences.
-  int idle_pages = 0;  // pages among `pages` that count as free until it is admitted
-  int loads = 0;       // further pages that are faster to read from the page store than to compute
+  int idle_units = 0;  // units among `units` that count as free until it is admitted
+  int loads = 0;       // units of further pages that are faster to read from the page store than to compute
   double waited = 0;   // seconds since submission
 
   bool decodes() const { return tokens - computed == 1; }
   bool operator==(const SequenceView&) const = default;
 };
 
-struct SchedulerState {
-  std::vector<SequenceView> running;  // in the order of sort_running(); all hold pages
-  std::vector<SequenceView> waiting;  // in the order of admission (order_waiting)
-  int free_pages = 0;                 // including idle pages of the prefix cache
+// What tokens take of the KV cache: a page of tokens takes a unit of each group of layers. A group with a window gives
+// up units that are behind it after each step.
+struct CacheNeeds {
   int page_tokens = 16;
+  int groups = 1;
+  std::vector<int> window_pages;  // of the groups with a window: the pages that it spans
+
+  int pages(int tokens) const { return (tokens + page_tokens - 1) / page_tokens; }
+  // What a sequence of so many tokens holds, at most, while it grows a page at a time.
+  int units(int tokens) const {
+    const int all = pages(tokens);
+    int units = all * (groups - static_cast<int>(window_pages.size()));
+    for (const int most : window_pages) units += std::min(all, most);
+    return units;
+  }
+};
+
+struct SchedulerState {
+  std::vector<SequenceView> running;  // in the order of sort_running(); all hold units
+  std::vector<SequenceView> waiting;  // in the order of admission (order_waiting)
+  int free_units = 0;                 // including idle units of the prefix cache
+  CacheNeeds needs;
 };
 
 // Sorts by priority, then arrival, but puts the oldest sequence first, so that it is never preempted and finishes.
@@ -65,9 +84,9 @@ struct Chunk {
 };
 
 struct StepPlan {
-  std::vector<SequenceId> preempted;  // from the end of `running`: release their pages; they wait again
+  std::vector<SequenceId> preempted;  // from the end of `running`: release their units; they wait again
   std::vector<SequenceId> admitted;   // in the order of `waiting`, some left out: run from now on
-  std::vector<SequenceId> loads;      // admitted sequences that first read `loads` pages from the store
+  std::vector<SequenceId> loads;      // admitted sequences that first read `loads` units from the store
   std::vector<Chunk> chunks;          // decoding sequences, then prompts; at most max_rows rows and max_logits logits
 
   void clear();
@@ -77,9 +96,10 @@ struct StepPlan {
 // Each decoding sequence gets a row first, so a long prompt delays a running answer by one bounded step at most. The
 // remaining rows and time of the step go to prompts of running sequences, then to waiting ones.
 //
-// When pages run out, the last of `running` is preempted. A waiting sequence is admitted only if, after all running
+// When units run out, the last of `running` is preempted. A waiting sequence is admitted only if, after all running
 // ones have computed their tokens, its own still fit and each has one page to grow into. So a sequence that runs alone
-// finishes, provided that the pool holds its longest form. A sequence whose next page is about to be computed by
+// finishes, provided that the pool holds its longest form: CacheNeeds::units(), or without chunked prefill a unit of
+// each group for every page. A sequence whose next page is about to be computed by
 // another one waits for that page; later ones may overtake it.
 //
 // Writes to `plan`, reusing its memory.

@@ -40,11 +40,6 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
   tokens.reserve(tokens.size() + static_cast<size_t>(request->max_new_tokens));
 }
 
-void Sequence::refresh_page_ids(size_t from) {
-  page_ids.resize(from);
-  for (const PageId page : pages.pages().subspan(from)) page_ids.push_back(kernel_page(page));
-}
-
 SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const {
   const auto prompt = static_cast<size_t>(request->prompt_tokens);
   const std::span<const TokenId> all(tokens);

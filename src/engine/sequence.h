@@ -28,8 +28,7 @@ struct Sequence {
   int computed = 0;   // tokens whose keys and values are in the pages
   bool begun = true;  // false from admission to the first step that computes it
   PageTable pages;
-  std::vector<int32_t> page_ids;  // `pages` as the kernels read them
-  CachedPages cached;             // the page cache's own
+  CachedPages cached;  // the page cache's own
 
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
@@ -49,8 +48,6 @@ struct Sequence {
     return request->sampling.prompt_logprobs ? generated() == 0 && choice == 0 : request->pooling == Pooling::kMean;
   }
   bool wants_all_logits() const { return request->sampling.prompt_logprobs && wants_all_rows(); }
-  // Brings page_ids up to date with `pages`, from page `from`.
-  void refresh_page_ids(size_t from = 0);
 
   // The input of sample() for the next token of choice `choice_index`.
   SampleRow sample_row(std::span<float> logits, int choice_index) const;

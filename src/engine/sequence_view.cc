@@ -17,16 +17,17 @@ SequenceView view(Sequence& s, const PageCache& cache) {
 
 }  // namespace
 
-SequenceView view_running(Sequence& s, const PageCache& cache, bool own_pages) {
+SequenceView view_running(Sequence& s, const PageCache& cache, bool own_units) {
   SequenceView v = view(s, cache);
-  const auto pages = s.pages.pages();
-  v.pages = static_cast<int>(pages.size());
-  if (own_pages) {
-    for (const PageId page : pages) v.own_pages += cache.pool().users(page) == 1;
-  }
+  v.pages = s.pages.pages();
+  v.units = s.pages.held_units();
   // Only the page of the next token can be both shared and written to.
-  const auto next = static_cast<size_t>(s.computed / kPageTokens);
-  v.shared_tail = next < pages.size() && cache.pool().shared(pages[next]);
+  const int next = s.computed / kPageTokens;
+  for (int group = 0; group < s.pages.groups(); ++group) {
+    for (int page = s.pages.first_held(group); own_units && page < v.pages; ++page)
+      v.own_units += cache.pool().users(s.pages.unit(group, page)) == 1;
+    v.shared_tail |= next < v.pages && cache.pool().shared(s.pages.unit(group, next));
+  }
   v.loading = s.cached.load.active;
   return v;
 }
@@ -36,8 +37,9 @@ SequenceView view_waiting(Sequence& s, const PageCache& cache, Clock::time_point
   const CachedPages& c = s.cached;
   v.computed = c.found * kPageTokens + c.tail;
   v.pages = c.found;
-  v.idle_pages = c.idle;
-  v.loads = c.loads;
+  v.units = c.units;
+  v.idle_units = c.idle;
+  v.loads = c.load_units;
   v.waited = seconds(now - s.request->submitted);
   return v;
 }

@@ -9,8 +9,8 @@ namespace quire {
 
 inline uint64_t arrival(const RequestState& r) { return static_cast<uint64_t>(r.id); }  // ids ascend
 
-// `own_pages`: count the pages that preempting the sequence would free, which takes time.
-SequenceView view_running(Sequence& s, const PageCache& cache, bool own_pages);
+// `own_units`: count the units that preempting the sequence would free, which takes time.
+SequenceView view_running(Sequence& s, const PageCache& cache, bool own_units);
 // After PageCache::look_up.
 SequenceView view_waiting(Sequence& s, const PageCache& cache, Clock::time_point now);
 

@@ -1,34 +1,49 @@
 #include "engine/single_sequence.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 
 namespace quire {
 
-SingleSequence::SingleSequence(LoadedModel& model) : model_(model), pages_(static_cast<size_t>(model.info.kv_pages)) {
-  std::iota(pages_.begin(), pages_.end(), 0);
+SingleSequence::SingleSequence(LoadedModel& model)
+    : model_(model),
+      pool_(static_cast<uint32_t>(model.kv->units()), kPageTokens),
+      pages_(static_cast<int>(model.kv->layout().groups().size())) {
+  clear();
+}
+
+void SingleSequence::clear() {
+  pages_.release(pool_);
+  if (model_.kv->states() > 0) model_.kv->clear_state(0);
 }
 
 std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_logits) {
   const auto count = static_cast<int>(ids.size());
-  if (tokens_ + count > model_.info.max_model_len)
-    throw invalid("{} tokens do not fit into the context of {}", tokens_ + count, model_.info.max_model_len);
+  const int position = pages_.tokens();
+  if (position + count > model_.info.max_model_len)
+    throw invalid("{} tokens do not fit into the context of {}", position + count, model_.info.max_model_len);
   rows_.clear();
   for (int i = 0; i < count; ++i) {
     const TokenId id = ids[static_cast<size_t>(i)];
     if (id < 0 || id >= model_.config.vocab)
       throw invalid("token id {} is outside the vocabulary of {}", id, model_.config.vocab);
-    rows_.push_back({id, tokens_ + i, all_logits || i + 1 == count});
+    rows_.push_back({id, position + i, all_logits || i + 1 == count});
   }
-  if (tokens_ == 0) rope_variant_ = rope_variant(model_.config.ropes, count);
+  const auto groups = model_.kv->layout().groups();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const int first = first_visible_page(groups[group].window, position);
+    pages_.release_before(pool_, static_cast<int>(group), std::min(first, pages_.pages()));
+  }
+  if (!pages_.grow(pool_, count))
+    throw no_resource("{} tokens at once do not fit into the KV cache; raise --kv-cache-size or compute fewer", count);
+  if (position == 0) rope_variant_ = rope_variant(model_.config.ropes, count);
   const Span span{.row = 0,
                   .rows = count,
-                  .position = tokens_,
-                  .tables = {&pages_, 1},
+                  .position = position,
+                  .tables = pages_.units(),
+                  .state = model_.kv->states() > 0 ? 0 : -1,
                   .rope_variant = rope_variant_};
-  tokens_ += count;
   return model_.decoder->forward({rows_, {&span, 1}});
 }
 

@@ -5,25 +5,27 @@
 #include <vector>
 
 #include "engine/loaded_model.h"
+#include "kv/page_table.h"
 
 namespace quire {
 
 class SingleSequence {
  public:
-  // Uses the model's pages from page 0. The model must outlive it; only one at a time.
+  // Uses the model's cache as if nobody else did. The model must outlive it; only one at a time.
   explicit SingleSequence(LoadedModel& model);
 
-  int tokens() const { return tokens_; }
-  void clear() { tokens_ = 0; }
+  int tokens() const { return pages_.tokens(); }
+  void clear();
   // The first call after clear() has the prompt, whose length chooses the rope variant.
   // Appends and computes tokens, at most the decoder's max_rows. Returns the logits of all of them or of the last one:
-  // [rows][vocab], valid until the next call. Throws Error when the context is full.
+  // [rows][vocab], valid until the next call. Throws Error when the context or the cache is full.
   std::span<float> append(std::span<const TokenId> ids, bool all_logits);
 
  private:
   LoadedModel& model_;
-  int tokens_ = 0, rope_variant_ = 0;
-  std::vector<int32_t> pages_;
+  UnitPool pool_;
+  PageTable pages_;
+  int rope_variant_ = 0;
   std::vector<Row> rows_;
 };
 

@@ -17,12 +17,19 @@ struct PageKey {
   bool operator==(const PageKey&) const = default;
 };
 
-// The beginning of a chain. `model_and_layout`: everything that changes the bytes of a page (weights, KV type, page
-// size, kernel definitions); `tenant`: a name that is the same after a restart; `salt`: the request's.
-PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt);
+// The beginning of a chain. `model_and_layout`: everything that changes the bytes of a page (weights, layout of the
+// cache, kernel definitions); `tenant`: a name that is the same after a restart; `salt`: the request's; `rope_variant`:
+// of the sequence, because it changes the keys.
+PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt,
+                 int rope_variant = 0);
 
 // The key of the page that holds `tokens` and follows the page (or root) `parent`.
 PageKey chain(PageKey parent, std::span<const TokenId> tokens);
+
+// What a page keeps, under keys of their own in a page store: the unit of a group of layers, and the parts of the
+// checkpoint after the page.
+PageKey unit_key(PageKey page, int group);
+PageKey checkpoint_key(PageKey page, int part);
 
 struct PageKeyHash {
   size_t operator()(const PageKey& key) const { return static_cast<size_t>(key.low); }  // already a hash

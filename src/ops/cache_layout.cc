@@ -80,19 +80,19 @@ CacheLayout::CacheLayout(KvType type, std::vector<LayerCache> layers)
   }
 }
 
-size_t CacheLayout::token_bytes() const {
-  const auto full = std::ranges::count_if(groups_, [](const Group& group) { return group.window == 0; });
-  return static_cast<size_t>(full) * unit_bytes_ / kPageTokens;
-}
-
-size_t CacheLayout::sequence_bytes(int64_t tokens) const {
-  const auto units = [](int64_t n) { return static_cast<size_t>((n + kPageTokens - 1) / kPageTokens); };
+size_t CacheLayout::sequence_units(int tokens, int rows) const {
+  const int all = tokens / kPageTokens + (tokens % kPageTokens != 0);
   size_t total = 0;
   for (const Group& group : groups_) {
-    // A window that ends in the middle of a page begins in the middle of another.
-    total += group.window > 0 ? std::min(units(tokens), units(group.window) + 1) : units(tokens);
+    const int seen = group.window > 0 && group.window < tokens ? std::min(tokens, group.window + rows - 1) : tokens;
+    total += static_cast<size_t>(std::min(all, most_pages(seen)));
   }
-  return total * unit_bytes_ + state_bytes_;
+  return total;
+}
+
+size_t CacheLayout::token_bytes() const {
+  const auto whole = std::count_if(groups_.begin(), groups_.end(), [](const Group& g) { return g.window == 0; });
+  return static_cast<size_t>(whole) * unit_bytes_ / kPageTokens;
 }
 
 std::string CacheLayout::identity() const {

@@ -1,6 +1,7 @@
 // What a model keeps of a sequence's tokens, layer by layer, and how it is cut into units of memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,6 +27,13 @@ struct LayerCache {
   bool operator==(const LayerCache&) const = default;
 };
 
+// The first page that the token at `position` sees through a window of this many tokens, its own included; 0: all.
+constexpr int first_visible_page(int window, int position) {
+  return window > 0 ? std::max(0, position - window + 1) / kPageTokens : 0;
+}
+// The most pages that so many consecutive tokens lie in: they may begin and end in the middle of one.
+constexpr int most_pages(int tokens) { return (tokens + kPageTokens - 2) / kPageTokens + 1; }
+
 // A unit is the memory of kPageTokens tokens for one group of layers. Layers of a group keep the same tokens, so a
 // sequence has one page table per group. All units have the same size, so one pool serves all groups: layers with equal
 // windows are cut into groups of nearly that size.
@@ -48,9 +56,12 @@ class CacheLayout {
   size_t offset_of(int layer) const { return offset_of_[static_cast<size_t>(layer)]; }  // in a unit or a state
   size_t unit_bytes() const { return unit_bytes_; }
   size_t state_bytes() const { return state_bytes_; }  // of one sequence, all layers
-  size_t token_bytes() const;                          // that each further token of a long sequence adds
-  // What a sequence of this length holds: units of all groups, and its state.
-  size_t sequence_bytes(int64_t tokens) const;
+  // The most units that a sequence of this length holds while it is computed `rows` tokens at a time.
+  size_t sequence_units(int tokens, int rows = 1) const;
+  // These units of all groups, and the sequence's state.
+  size_t sequence_bytes(int tokens) const { return sequence_units(tokens) * unit_bytes_ + state_bytes_; }
+  // Bytes of each further token: of the groups without a window.
+  size_t token_bytes() const;
   // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.
   std::string identity() const;
 

@@ -158,20 +158,24 @@ void ModelBench::reserve() {
                     test.depth + test.tokens, info.max_model_len);
     sequences = std::max(sequences, test.batch);
   }
-  int pages = 0;
+  const auto groups = model_.kv->layout().groups().size();
+  int units = 0;
   filled_.assign(static_cast<size_t>(sequences), 0);
   for (int s = 0; s < sequences; ++s) {
     int tokens = 0;
     for (const BenchTest& test : tests_) {
       if (s < test.batch) tokens = std::max(tokens, test.depth + test.tokens);
     }
-    std::vector<int32_t>& table = pages_.emplace_back(static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens));
-    std::iota(table.begin(), table.end(), pages);
-    pages += static_cast<int>(table.size());
+    // Whole tables in groups with windows, too: tests go back to earlier positions.
+    for (std::vector<int32_t>& table : tables_.emplace_back(groups)) {
+      table.resize(static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens));
+      std::iota(table.begin(), table.end(), units);
+      units += static_cast<int>(table.size());
+    }
   }
-  if (pages > info.kv_pages)
-    throw no_resource("the tests need {} pages of KV cache, but there are only {}; set --kv-cache-size to {}MiB", pages,
-                      info.kv_pages, (static_cast<size_t>(pages) * kPageTokens * info.kv_bytes_per_token >> 20) + 1);
+  if (units > info.kv_pages)
+    throw no_resource("the tests need {} pages of KV cache, but there are only {}; set --kv-cache-size to {}MiB", units,
+                      info.kv_pages, (static_cast<size_t>(units) * model_.kv->layout().unit_bytes() >> 20) + 1);
 }
 
 void ModelBench::fill(int sequence, int tokens) {
@@ -205,7 +209,7 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
 Batch ModelBench::chunk(int sequence, int from, int count) {
   rows_.clear();
   for (int i = 0; i < count; ++i) rows_.push_back({token(sequence, from + i), from + i, false});
-  spans_.assign(1, Span{0, count, from, {&pages_[static_cast<size_t>(sequence)], 1}});
+  spans_.assign(1, Span{0, count, from, tables_[static_cast<size_t>(sequence)]});
   return {rows_, spans_};
 }
 
@@ -213,7 +217,7 @@ Batch ModelBench::next_tokens(int sequences, int position) {
   rows_.clear();
   spans_.clear();
   for (int s = 0; s < sequences; ++s) {
-    spans_.push_back({s, 1, position, {&pages_[static_cast<size_t>(s)], 1}});
+    spans_.push_back({s, 1, position, tables_[static_cast<size_t>(s)]});
     rows_.push_back({token(s, position), position, true});
   }
   return {rows_, spans_};

@@ -73,8 +73,8 @@ class ModelBench {
   Compute compute_;
   std::vector<BenchTest> tests_;
   MachineProbe machine_;
-  std::vector<std::vector<int32_t>> pages_;  // of each sequence
-  std::vector<int> filled_;                  // cached tokens of each sequence
+  std::vector<std::vector<std::vector<int32_t>>> tables_;  // of each sequence, by group of the cache layout
+  std::vector<int> filled_;                                // cached tokens of each sequence
   std::vector<Row> rows_;
   std::vector<Span> spans_;
   std::vector<SamplerScratch> scratch_;  // one per thread

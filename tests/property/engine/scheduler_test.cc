@@ -91,7 +91,7 @@ class Simulation {
   }
 
   void observe() {
-    state_.free_pages = free_;
+    state_.free_units = free_;
     state_.running.clear();
     state_.waiting.clear();
     const auto next_page = [](const Simulated& s) {
@@ -240,7 +240,7 @@ class Simulation {
     for (const SequenceId id : plan_.preempted) {
       Simulated s = take(running_, id);
       free_ += s.view.pages;
-      s.view.pages = s.view.own_pages = s.view.computed = 0;
+      s.view.pages = s.view.units = s.view.own_units = s.view.computed = 0;
       waiting_.push_back(s);
       std::sort(waiting_.begin(), waiting_.end(),
                 [](const auto& a, const auto& b) { return a.view.arrival < b.view.arrival; });
@@ -257,7 +257,7 @@ class Simulation {
       const int needed = (s.view.computed + 15) / 16;
       if (needed > s.view.pages) {
         free_ -= needed - s.view.pages;
-        s.view.pages = s.view.own_pages = needed;
+        s.view.pages = s.view.units = s.view.own_units = needed;
       }
       if (c.wants_logits) {
         s.view.all_logits = false;  // those of the prompt are known

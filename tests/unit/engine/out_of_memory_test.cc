@@ -168,7 +168,7 @@ void fail_a_load(const std::string& folder, int fail_at) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   c.loader.poll(find);
-  EXPECT_EQ(c.cache.available_pages(), 64);
+  EXPECT_EQ(c.cache.available_units(), 64);
 }
 
 TEST(OutOfMemory, DuringALoadLosesNoPages) {

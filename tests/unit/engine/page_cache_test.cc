@@ -144,7 +144,7 @@ TEST(PageCache, LoadsAFewPagesAtATime) {
   int polls = 0;
   for (int before = 0; s->cached.load.active; before = s->cached.load.next, ++polls) {
     EXPECT_LE(s->cached.load.next - before, 16);
-    EXPECT_EQ(static_cast<int>(s->pages.pages().size()), s->cached.load.next)
+    EXPECT_EQ(s->pages.pages(), s->cached.load.next)
         << "pages are allocated when they are requested";
     c.loader.wait();
     c.loader.poll([&](SequenceId) { return s.get(); });
@@ -153,7 +153,7 @@ TEST(PageCache, LoadsAFewPagesAtATime) {
   EXPECT_EQ(s->computed, 80 * kPageTokens);
   EXPECT_EQ(s->pages.tokens(), 80 * kPageTokens);
   c.cache.release(*s);
-  EXPECT_EQ(c.cache.available_pages(), 100);
+  EXPECT_EQ(c.cache.available_units(), 100);
 }
 
 // Simulates a disk that hangs: the store's thread warns about a damaged file and blocks here.
@@ -219,7 +219,7 @@ TEST(PageCache, ComputesPagesThatTheDiskDoesNotReturnInTime) {
     EXPECT_EQ(later->computed, 3 * kPageTokens);
     c.cache.release(*s);
     c.cache.release(*later);
-    EXPECT_EQ(c.cache.available_pages(), 20);
+    EXPECT_EQ(c.cache.available_units(), 20);
   }
   spdlog::set_default_logger(logger);
   std::filesystem::remove_all(folder);

@@ -16,6 +16,7 @@ TEST(PageKey, DependsOnTokensParentLayoutTenantAndSalt) {
   EXPECT_NE(chain(root_key("model2", "tenant", "salt"), kTokens), key);
   EXPECT_NE(chain(root_key("model", "other", "salt"), kTokens), key);
   EXPECT_NE(chain(root_key("model", "tenant", ""), kTokens), key);
+  EXPECT_NE(chain(root_key("model", "tenant", "salt", 1), kTokens), key) << "another rope";
   EXPECT_NE(chain(key, kTokens), key);
   EXPECT_NE(chain(root, std::array<TokenId, 4>{1, 2, 4, 3}), key);
   EXPECT_NE(chain(root, std::span(kTokens).first(3)), key);
@@ -27,6 +28,14 @@ TEST(PageKey, SeparatesLayoutTenantAndSalt) {
   EXPECT_NE(root_key("abc", "", ""), root_key("", "abc", ""));
   EXPECT_NE(root_key("a", "bc", ""), root_key("a", "b", "c"));
   EXPECT_NE(root_key("a", "b", ""), root_key("a", "", "b"));
+}
+
+TEST(PageKey, SeparatesWhatAPageKeeps) {
+  const PageKey page = root_key("model", "tenant", "salt");
+  EXPECT_EQ(unit_key(page, 0), page);
+  EXPECT_NE(unit_key(page, 1), unit_key(page, 2));
+  EXPECT_NE(unit_key(page, 1), checkpoint_key(page, 1));
+  EXPECT_NE(checkpoint_key(page, 0), checkpoint_key(page, 1));
 }
 
 TEST(PageKey, IsTheSameInEveryVersionBecauseFilesOutliveIt) {

@@ -1,0 +1,170 @@
+// What the prefix tree and the page store have of a waiting prompt.
+
+#include <algorithm>
+#include <cassert>
+#include <optional>
+
+#include "engine/page_cache.h"
+
+namespace quire {
+namespace {
+
+constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
+constexpr int kWindowChecks = 256;           // pages whose window units each look-up looks for in the store
+constexpr int kSmallestTail = 4;             // tokens of a page that are worth copying
+constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
+
+int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; }
+
+}  // namespace
+
+void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
+  s.cached.tail = s.cached.loads = s.cached.load_units = 0;
+  if (!shares(s)) return;
+  const auto reusable = static_cast<int>(s.tokens.size()) - 1;  // the last token is always computed, for its logits
+  const int limit = reusable / kPageTokens;
+  look_up_cached(s, limit);
+  if (store_) {
+    look_up_stored(s, limit);
+    plan_loads(s, costs, limit, disk_hangs);
+  }
+  if (s.cached.loads == 0 && is_plain()) look_up_tail(s, reusable);
+}
+
+void PageCache::look_up_cached(Sequence& s, int limit) {
+  CachedPages& c = s.cached;
+  // Where the tree has a spine, it has those of all pages before it.
+  while (has_spine() && c.spine > 0 && find(s, c.spine - 1) == PrefixTree::kNone) --c.spine;
+  c.spine = spine_end(s, c.spine, limit);
+  c.found = longest_hit(s, 0, c.spine);
+  c.units = units_of(c.found);
+  c.idle = idle_units(s);
+}
+
+// Units that a sequence of so many pages holds.
+int PageCache::units_of(int pages) const {
+  int units = 0;
+  for (const int window : windows_) units += pages - std::min(pages, first_visible_page(window, pages * kPageTokens));
+  return units;
+}
+
+// Of the pages found, the units that no sequence uses.
+int PageCache::idle_units(Sequence& s) {
+  const int found = s.cached.found;
+  int idle = 0;
+  if (has_spine()) {  // a sequence that uses a spine uses all before it, so the idle ones are the last
+    int used = 0, end = found;
+    while (used < end) {
+      const int middle = used + (end - used) / 2;
+      if (pool_.idle(tree_.unit(find(s, middle), 0)))
+        end = middle;
+      else
+        used = middle + 1;
+    }
+    idle = (found - used) * spine_groups_;
+  }
+  for (int page = first_visible_page_of_any(found * kPageTokens); page < found; ++page) {
+    const auto node = find(s, page);
+    for (int group = spine_groups_; group < groups(); ++group)
+      idle += sees(group, page, found * kPageTokens) && pool_.idle(tree_.unit(node, group));
+  }
+  return idle;
+}
+
+// Where the store has the spine of a page, or with a worse tier a part of it.
+PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
+  auto worst = PageStore::Tier::kHost;
+  for (int group = 0; group < spine_groups_; ++group) {
+    const auto tier = store_->find(unit_key(key(s, page), group));
+    if (tier == PageStore::Tier::kNone) return tier;
+    if (tier == PageStore::Tier::kDisk) worst = tier;
+  }
+  return worst;
+}
+
+// Updates the run of stored spines that follows those of the tree.
+void PageCache::look_up_stored(Sequence& s, int limit) {
+  CachedPages& c = s.cached;
+  if (c.stored_end <= c.spine) c.stored_begin = c.stored_end = c.spine, c.stored_on_disk = 0;
+  while (c.stored_begin < c.spine) c.stored_on_disk -= on_disk(find_stored(s, c.stored_begin++));
+  while (c.stored_begin > c.spine) {
+    const auto tier = find_stored(s, --c.stored_begin);
+    if (tier == PageStore::Tier::kNone) c.stored_end = c.stored_begin, c.stored_on_disk = 0;
+    c.stored_on_disk += on_disk(tier);
+  }
+  // Check a few again, round robin: this marks them as used and notices those that are gone.
+  for (int left = std::min(kStoredChecks, c.stored_end - c.spine); left > 0; --left, ++c.stored_asked) {
+    if (c.stored_asked < c.spine || c.stored_asked >= c.stored_end) c.stored_asked = c.spine;
+    if (find_stored(s, c.stored_asked) != PageStore::Tier::kNone) continue;
+    c.stored_end = c.stored_asked;
+    break;
+  }
+  for (; c.stored_end < limit; ++c.stored_end) {
+    const auto tier = find_stored(s, c.stored_end);
+    if (tier == PageStore::Tier::kNone) break;
+    c.stored_on_disk += on_disk(tier);
+  }
+  c.stored_on_disk = std::clamp(c.stored_on_disk, 0, c.stored_end - c.spine);  // pages move between the tiers
+}
+
+// The longest prefix, up to `limit` pages, whose window units are in the tree or the store. `read` and `disk`: units to
+// read from the store, and those of them on disk.
+int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
+  const int found = s.cached.found;
+  int checks = kWindowChecks;
+  const auto stored = [&](int page, int end) {
+    const auto node = find(s, page);
+    for (int group = spine_groups_; group < groups(); ++group) {
+      if (!sees(group, page, end * kPageTokens)) continue;
+      if (node != PrefixTree::kNone && tree_.unit(node, group) != kNoUnit) continue;
+      const auto tier = store_->find(unit_key(key(s, page), group));
+      if (tier == PageStore::Tier::kNone) return false;
+      ++read;
+      disk += on_disk(tier);
+    }
+    return true;
+  };
+  for (int end = limit; end > found;) {
+    read = disk = 0;
+    int page = end;
+    const int first = std::max(found, first_visible_page_of_any(end * kPageTokens));
+    while (page > first && --checks > 0 && stored(page - 1, end)) --page;
+    if (page == first) return end;
+    if (checks <= 0) break;
+    end = page - 1;
+  }
+  read = disk = 0;
+  return found;
+}
+
+// Loads the stored pages if that is faster than computing them.
+void PageCache::plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs) {
+  CachedPages& c = s.cached;
+  int windows = 0, windows_on_disk = 0;
+  const int end = stored_hit(s, has_spine() ? c.stored_end : limit, windows, windows_on_disk);
+  if (end == c.found) return;
+  const int spines = has_spine() ? std::max(0, end - c.spine) : 0;
+  const int from_disk = std::min(c.stored_on_disk, spines) * spine_groups_ + windows_on_disk;
+  const int from_host = spines * spine_groups_ + windows - from_disk;
+  const double host_seconds = static_cast<double>(kv_.layout().unit_bytes()) / kHostBytesPerSecond;
+  const double seconds = from_disk * store_->disk_read_seconds_per_page() + from_host * host_seconds;
+  StepWork work;
+  work.add((end - c.found) * kPageTokens, c.found * kPageTokens);
+  c.loads_save = costs.seconds(work) - costs.fixed;
+  if (seconds >= c.loads_save || (disk_hangs && from_disk > 0)) return;
+  c.loads = end - c.found;
+  for (const int window : windows_)
+    c.load_units += end - std::max(c.found, first_visible_page(window, end * kPageTokens));
+}
+
+// The page after the cached ones may begin like a page in the tree.
+void PageCache::look_up_tail(Sequence& s, int reusable) {
+  CachedPages& c = s.cached;
+  const auto begin = static_cast<size_t>(c.found * kPageTokens);
+  const auto rest = std::span<const TokenId>(s.tokens).subspan(begin, static_cast<size_t>(reusable) - begin);
+  const auto node = c.found > 0 ? find(s, c.found - 1) : PrefixTree::kNone;
+  const auto partial = tree_.longest_partial(node, c.root, rest);
+  if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;
+}
+
+}  // namespace quire
