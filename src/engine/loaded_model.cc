@@ -186,7 +186,7 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;
-  if (const Attention* attention = first_attention(config)) {
+  if (const auto attention = first_attention(config)) {
     info.heads = attention->heads;
     info.kv_heads = attention->kv_heads;
     info.head_dim = attention->key_dim;

@@ -94,6 +94,18 @@ void check(const Checker& c, const Attention& a, const ModelConfig& config, size
     throw invalid("{}: it shares the cache of layer {}, which has another shape", c.place(), a.shares_cache);
 }
 
+void check(const Checker& c, const Mla& m, const ModelConfig& config) {
+  c.range("the number of attention heads", m.heads, 1, 1024);
+  c.range("the rank of queries", m.q_rank, 0, 1 << 17);
+  c.range("the rank of keys and values", m.kv_rank, 1, kMaxHeadDim);
+  c.range("the rank of keys and values with the rotary size", m.key_dim(), 2, kMaxHeadDim);
+  c.range("the size of a head's keys without a position", m.nope_dim, 1, 1 << 12);
+  c.range("the size of a head's values", m.value_dim, 1, 1 << 12);
+  c.range("the rotary size", config.ropes[static_cast<size_t>(m.rope)].dim, m.rope_dim, m.rope_dim);
+  c.positive("the attention scale", m.scale);
+  for (const Norm* n : {&m.q_norm, &m.kv_norm}) c.norm(*n);
+}
+
 void check(const Checker& c, const Moe& m) {
   c.range("the number of experts", m.routing.experts, 1, 4096);
   c.range("the number of experts per token", m.routing.used, 1, m.routing.experts);
@@ -113,11 +125,18 @@ std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<i
 
 }  // namespace
 
-const Attention* first_attention(const ModelConfig& config) {
+std::optional<AttentionShape> attention_shape(const LayerSpec& layer) {
+  if (const auto* a = std::get_if<Attention>(&layer.mixer))
+    return AttentionShape{a->heads, a->kv_heads, a->key_dim, a->value_dim, a->window};
+  if (const auto* m = std::get_if<Mla>(&layer.mixer)) return AttentionShape{m->heads, 1, m->key_dim(), m->kv_rank, 0};
+  return std::nullopt;
+}
+
+std::optional<AttentionShape> first_attention(const ModelConfig& config) {
   for (const LayerSpec& layer : config.layers) {
-    if (const auto* attention = std::get_if<Attention>(&layer.mixer)) return attention;
+    if (const auto shape = attention_shape(layer)) return shape;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 int widest_ffn(const ModelConfig& config) {
@@ -133,13 +152,14 @@ CacheLayout cache_layout(const ModelConfig& config, KvType type) {
   std::vector<LayerCache> layers;
   for (const LayerSpec& layer : config.layers) {
     LayerCache& cache = layers.emplace_back();
-    const auto& attention = std::get<Attention>(layer.mixer);
-    if (attention.shares_cache >= 0) continue;
+    const auto* own = std::get_if<Attention>(&layer.mixer);
+    const auto shape = attention_shape(layer);
+    if (!shape || (own && own->shares_cache >= 0)) continue;
     cache.kind = LayerCache::Kind::kKeysValues;
-    cache.kv_heads = attention.kv_heads;
-    cache.key_dim = attention.key_dim;
-    cache.value_dim = attention.value_dim;
-    cache.window = attention.window;
+    cache.kv_heads = shape->kv_heads;
+    cache.key_dim = shape->key_dim;
+    cache.value_dim = shape->value_dim;
+    cache.window = shape->window;
   }
   return {type, std::move(layers)};
 }
@@ -157,12 +177,20 @@ std::string config_identity(const ModelConfig& c) {
   for (const LayerSpec& l : c.layers) {
     text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
                         norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
-    const auto& a = std::get<Attention>(l.mixer);
-    text += fmt::format(
-        " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
-        a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
-        int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
-        norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+    if (const auto* attention = std::get_if<Attention>(&l.mixer)) {
+      const Attention& a = *attention;
+      text += fmt::format(
+          " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} "
+          "{}{}",
+          a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
+          int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
+          norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+    }
+    if (const auto* m = std::get_if<Mla>(&l.mixer)) {
+      text += fmt::format(" mla {} {} {} {} {} {} rope {} scale {} norms {} {}", m->heads, m->q_rank, m->kv_rank,
+                          m->nope_dim, m->rope_dim, m->value_dim, m->rope, m->scale, norm_text(m->q_norm),
+                          norm_text(m->kv_norm));
+    }
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
       text +=
           fmt::format(" mlp {} {} {} {}", m->size, static_cast<int>(m->nonlinearity), m->gated, norm_text(m->inner));
@@ -193,7 +221,8 @@ void validate(const ModelConfig& config, const std::string& file) {
     const LayerSpec& layer = config.layers[i];
     // Most models repeat one layer: a message about the first need not name it.
     const Checker of_layer(i == 0 ? file : fmt::format("{}: layer {}", file, i));
-    check(of_layer, std::get<Attention>(layer.mixer), config, i);
+    if (const auto* a = std::get_if<Attention>(&layer.mixer)) check(of_layer, *a, config, i);
+    if (const auto* m = std::get_if<Mla>(&layer.mixer)) check(of_layer, *m, config);
     for (const Norm* n : {&layer.mixer_in, &layer.mixer_out, &layer.ffn_in, &layer.ffn_out}) of_layer.norm(*n);
     of_layer.finite("the scale of residuals", layer.residual_scale);
     if (const auto* mlp = std::get_if<Mlp>(&layer.ffn)) of_layer.range("the feed-forward size", mlp->size, 1, 1 << 20);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,13 @@ struct ModelConfig {
   TokenIds eos;  // tokens that end an answer, by the model's configuration files
 };
 
-// The first attention layer, for reports; nullptr: there is none.
-const Attention* first_attention(const ModelConfig& config);
+// What attention reads from the cache; none: the layer has no attention.
+struct AttentionShape {
+  int heads, kv_heads, key_dim, value_dim, window;
+};
+std::optional<AttentionShape> attention_shape(const LayerSpec& layer);
+// Of the first layer with attention, for reports.
+std::optional<AttentionShape> first_attention(const ModelConfig& config);
 // Rows of the widest feed-forward layer.
 int widest_ffn(const ModelConfig& config);
 

@@ -15,7 +15,7 @@ namespace {
 AttentionOp::Limits attention_limits(const ModelConfig& config, const DecoderLimits& limits) {
   AttentionOp::Limits most{limits.max_rows, limits.max_positions, 0, 0};
   for (const LayerSpec& layer : config.layers) {
-    if (const auto* a = std::get_if<Attention>(&layer.mixer)) {
+    if (const auto a = attention_shape(layer)) {
       most.tiles_per_row = std::max(most.tiles_per_row, AttentionOp::tiles_per_row(a->heads, a->kv_heads));
       most.value_dim = std::max(most.value_dim, a->value_dim);
     }
@@ -102,7 +102,11 @@ struct Decoder::State {
                              [&](int r, int) { tables[i].at(span.position + r, work.cos_sin[i].row(span.row + r)); });
     }
     if (work.q_scales.empty()) return;
-    const Attention& a = *first_attention(config);  // all layers scale alike
+    const auto scaled = std::ranges::find_if(config.layers, [](const LayerSpec& layer) {
+      const auto* a = std::get_if<Attention>(&layer.mixer);
+      return a && a->query_beta != 0;
+    });
+    const auto& a = std::get<Attention>(scaled->mixer);  // all layers scale alike
     for (int r = 0; r < span.rows; ++r) {
       const double distance = std::floor((span.position + r) / static_cast<double>(a.query_positions));
       work.q_scales[static_cast<size_t>(span.row + r)] = static_cast<float>(1 + a.query_beta * std::log1p(distance));
@@ -116,7 +120,10 @@ struct Decoder::State {
     const NormView mixer_in = view(spec.mixer_in, w.mixer_in),
                    ffn_in = spec.shared_norm ? mixer_in : view(spec.ffn_in, w.ffn_in);
     const auto mixer = [&](const Target& target) {
-      attention_block(step, static_cast<int>(i), std::get<Attention>(spec.mixer), w.attention, mixer_in, target);
+      const auto index = static_cast<int>(i);
+      if (const auto* a = std::get_if<Attention>(&spec.mixer))
+        attention_block(step, index, *a, w.attention, mixer_in, target);
+      if (const auto* m = std::get_if<Mla>(&spec.mixer)) mla_block(step, index, *m, w.mla, mixer_in, target);
     };
     const auto ffn = [&](const Target& target) {
       if (const auto* mlp = std::get_if<Mlp>(&spec.ffn)) mlp_block(step, *mlp, w.mlp, work.x, ffn_in, target);

@@ -18,7 +18,8 @@ namespace quire {
   F(kFalcon) F(kCohere) F(kCohere2)                            \
   F(kOlmo) F(kOlmo2) F(kOlmo3) F(kOlmoe) F(kExaone4)           \
   F(kGranite) F(kStarcoder2) F(kStableLm) F(kBitNet)           \
-  F(kMixtral) F(kMinimaxM2) F(kGlm4Moe) F(kGptOss)
+  F(kMixtral) F(kMinimaxM2) F(kGlm4Moe) F(kGptOss)             \
+  F(kDeepseekV2) F(kDeepseekV3)
 // clang-format on
 
 #define QUIRE_DECLARE(family) extern const Family family;
@@ -34,9 +35,12 @@ constexpr const Family* kFamilies[] = {QUIRE_FAMILIES(QUIRE_ADDRESS)};
 // What families leave open, by the rules of most.
 void fill_defaults(ModelConfig& c, const Family& family) {
   c.architecture = family.name;
-  for_each_attention(c, [](Attention& a, int) {
-    if (a.scale == 0) a.scale = 1.0f / std::sqrt(static_cast<float>(a.key_dim));
-  });
+  for (LayerSpec& layer : c.layers) {
+    if (auto* a = std::get_if<Attention>(&layer.mixer); a && a->scale == 0)
+      a->scale = 1.0f / std::sqrt(static_cast<float>(a->key_dim));
+    if (auto* m = std::get_if<Mla>(&layer.mixer); m && m->scale == 0)
+      m->scale = 1.0f / std::sqrt(static_cast<float>(m->nope_dim + m->rope_dim));
+  }
 }
 
 }  // namespace

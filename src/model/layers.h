@@ -64,7 +64,23 @@ struct Moe {
   bool shared_gate = false;    // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
 };
 
-using Mixer = std::variant<Attention>;
+// Multi-head latent attention (DeepSeek-V2: arXiv 2405.04434): the cache holds one latent vector per token, from which
+// each head's keys and values are projections. They are not computed: a head's query goes through its key projection, and
+// what it attends to through its value projection, so all heads read the latent itself, like one shared KV head.
+struct Mla {
+  int heads = 0;
+  int q_rank = 0;                  // queries come from a latent of their own; 0: from the input
+  int kv_rank = 0;                 // size of the latent
+  int nope_dim = 0, rope_dim = 0;  // parts of a head's query and key without and with a position
+  int value_dim = 0;
+  int rope = 0;          // index into ModelConfig::ropes
+  float scale = 0;       // 0: 1 / sqrt(nope_dim + rope_dim)
+  Norm q_norm, kv_norm;  // of the latents
+
+  int key_dim() const { return kv_rank + rope_dim; }  // what the cache holds of a token
+};
+
+using Mixer = std::variant<Attention, Mla>;
 using FeedForward = std::variant<std::monostate, Mlp, Moe>;
 
 //   x += scale * mixer_out(mixer(mixer_in(x)));  x += scale * ffn_out(ffn(ffn_in(x)))     one after the other, or

@@ -30,6 +30,13 @@ constexpr Names kNames[] = {
     {Tensor::kKNorm, "model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
     {Tensor::kAttentionInnerNorm, "model.layers.{}.self_attn.attn_sub_norm.weight", "blk.{}.attn_sub_norm.weight"},
     {Tensor::kSinks, "model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight"},
+    {Tensor::kQLatent, "model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight"},
+    {Tensor::kQLatentNorm, "model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight"},
+    {Tensor::kQOfLatent, "model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight"},
+    {Tensor::kKvLatent, "model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight"},
+    {Tensor::kKvLatentNorm, "model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight"},
+    {Tensor::kKeyOfHead, "model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_k_b.weight"},
+    {Tensor::kValueOfHead, "model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_v_b.weight"},
     {Tensor::kGate, "model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {Tensor::kUp, "model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {Tensor::kDown, "model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
@@ -95,6 +102,28 @@ class LayerVisit {
     if (a.sinks) vector(Tensor::kSinks, a.heads, w.sinks);
     norm(Tensor::kAttentionInnerNorm, a.inner, a.heads * a.value_dim, w.inner);
     matrix(Tensor::kO, c_.hidden, a.heads * a.value_dim, w.o);
+  }
+
+  void visit(const Mla& m) {
+    MlaWeights& w = w_.mla;
+    const int queries = m.heads * (m.nope_dim + m.rope_dim);
+    if (m.q_rank > 0) {
+      matrix(Tensor::kQLatent, m.q_rank, c_.hidden, w.q_latent);
+      norm(Tensor::kQLatentNorm, m.q_norm, m.q_rank, w.q_norm);
+      matrix(Tensor::kQOfLatent, queries, m.q_rank, w.q);
+    } else {
+      matrix(Tensor::kQ, queries, c_.hidden, w.q);
+    }
+    matrix(Tensor::kKvLatent, m.key_dim(), c_.hidden, w.kv_latent);
+    norm(Tensor::kKvLatentNorm, m.kv_norm, m.kv_rank, w.kv_norm);
+    w.keys.resize(static_cast<size_t>(m.heads));
+    w.values.resize(static_cast<size_t>(m.heads));
+    for (int h = 0; h < m.heads; ++h) {
+      visit_.matrix({Tensor::kKeyOfHead, layer_, h, m.heads}, m.kv_rank, m.nope_dim, w.keys[static_cast<size_t>(h)]);
+      visit_.matrix({Tensor::kValueOfHead, layer_, h, m.heads}, m.value_dim, m.kv_rank,
+                    w.values[static_cast<size_t>(h)]);
+    }
+    matrix(Tensor::kO, c_.hidden, m.heads * m.value_dim, w.o);
   }
 
   void visit(const std::monostate&) {}

@@ -34,6 +34,13 @@ enum class Tensor : uint8_t {
   kKNorm,
   kAttentionInnerNorm,
   kSinks,
+  kQLatent,
+  kQLatentNorm,
+  kQOfLatent,
+  kKvLatent,
+  kKvLatentNorm,
+  kKeyOfHead,
+  kValueOfHead,
   kGate,
   kUp,
   kDown,
@@ -52,7 +59,7 @@ enum class Tensor : uint8_t {
 struct Slot {
   Tensor tensor;
   int layer = -1;           // -1: of the whole model
-  int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts); 0: there is one
+  int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts, heads); 0: there is one
 };
 
 // What is done for each tensor.
@@ -90,9 +97,10 @@ struct Source {
   std::string bias;  // empty: the name with .bias for .weight
   // Output i is row first + i / run * step + i % run of the file's tensor, which has `rows` rows; run 0: row first + i.
   int first = 0, run = 0, step = 0;
-  int rows = 0;             // 0: as many as the matrix
-  bool transposed = false;  // the file has [inputs, outputs]: a row above is a column
-  bool stacked = false;     // the file's tensor holds the matrices of all items, [items, rows, cols]
+  int rows = 0;                 // 0: as many as the matrix
+  int first_col = 0, cols = 0;  // likewise, of inputs
+  bool transposed = false;      // the file has [inputs, outputs]: a row above is a column
+  bool stacked = false;         // the file's tensor holds the matrices of all items, [items, rows, cols]
 
   int row(int i) const { return first + (run > 0 ? i / run * step + i % run : i); }
 };

@@ -40,11 +40,11 @@ class Loader : public TensorVisitor {
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
     const Source source = find_source(config_, slot, kind_, spelling_);
-    const int file_rows = source.rows > 0 ? source.rows : rows;
+    const int file_rows = source.rows > 0 ? source.rows : rows, file_cols = source.cols > 0 ? source.cols : cols;
     std::vector<uint64_t> shape;
     if (source.stacked) shape.push_back(static_cast<uint64_t>(slot.items));
-    shape.push_back(static_cast<uint64_t>(source.transposed ? cols : file_rows));
-    shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : cols));
+    shape.push_back(static_cast<uint64_t>(source.transposed ? file_cols : file_rows));
+    shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : file_cols));
     const TensorView& view = tensor(source.name, shape);
     if (source.transposed && is_quantized(view.type))
       throw unsupported("{}: tensor {} is transposed, so it cannot have the quantized type {}", checkpoint_.file(),
@@ -165,7 +165,8 @@ class Loader : public TensorVisitor {
   void count_decoded(const Slot& slot, size_t bytes) {
     if (slot.tensor == Tensor::kEmbedding) {
       embedding_ = bytes;
-    } else if (slot.items > 0) {
+    } else if (slot.tensor == Tensor::kExpertGate || slot.tensor == Tensor::kExpertUp ||
+               slot.tensor == Tensor::kExpertDown) {
       const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
       if (slot.item < moe.routing.used) decoded_ += bytes;  // all experts have the same size
     } else if (slot.tensor != Tensor::kPositions) {
@@ -212,7 +213,8 @@ class Loader : public TensorVisitor {
       const size_t size = type.block_bytes, file_row = static_cast<size_t>(job.file_rows) * size;
       rows[n] = gathered.data() + n * row_bytes;
       for (size_t col = 0; std::cmp_less(col, m.cols); ++col)
-        std::memcpy(gathered.data() + n * row_bytes + col * size, job.bytes.data() + col * file_row + row * size, size);
+        std::memcpy(gathered.data() + n * row_bytes + col * size,
+                    job.bytes.data() + (col + static_cast<size_t>(job.source.first_col)) * file_row + row * size, size);
     }
     pack_panel(m, std::span(rows).first(count), data + static_cast<size_t>(p) * m.layout.bytes);
   }

@@ -25,6 +25,16 @@ struct AttentionWeights {
   Vector sinks;  // [heads]
 };
 
+struct MlaWeights {
+  Linear q;          // [heads * (nope_dim + rope_dim), hidden or q_rank]
+  Linear q_latent;   // [q_rank, hidden]
+  Linear kv_latent;  // [kv_rank + rope_dim, hidden]
+  NormWeights q_norm, kv_norm;
+  std::vector<Linear> keys;    // of each head: [kv_rank, nope_dim], its key projection transposed
+  std::vector<Linear> values;  // of each head: [value_dim, kv_rank]
+  Linear o;                    // [hidden, heads * value_dim]
+};
+
 struct MlpWeights {
   Linear gate, up, down;
   NormWeights inner;
@@ -41,6 +51,7 @@ struct MoeWeights {
 struct LayerWeights {
   NormWeights mixer_in, mixer_out, ffn_in, ffn_out;
   AttentionWeights attention;
+  MlaWeights mla;
   MlpWeights mlp;
   MoeWeights moe;
 };

@@ -8,7 +8,9 @@ namespace {
 
 struct Widths {
   int projections = 0, attended = 0, inner = 0, scores = 0, expert_inner = 0, inputs = 0;
-  int experts = 0, used = 0;  // the most of any layer
+  int experts = 0, used = 0;       // the most of any layer
+  int heads = 0, head_inputs = 0;  // of linears per head
+  int queries = 0, latent = 0;
 };
 
 Widths widths_of(const ModelConfig& c) {
@@ -22,6 +24,15 @@ Widths widths_of(const ModelConfig& c) {
       take(w.projections, q + kv + (a->gate ? out : 0));
       take(w.attended, out);
       take(w.inputs, out);
+    }
+    if (const auto* m = std::get_if<Mla>(&layer.mixer)) {
+      take(w.projections, (m->heads + 1) * m->key_dim());
+      take(w.attended, m->heads * m->kv_rank);
+      take(w.queries, m->heads * std::max(m->nope_dim + m->rope_dim, m->value_dim));
+      take(w.latent, m->q_rank);
+      take(w.heads, m->heads);
+      take(w.head_inputs, std::max(m->nope_dim, m->kv_rank));
+      take(w.inputs, std::max(m->q_rank, m->heads * m->value_dim));
     }
     if (const auto* m = std::get_if<Mlp>(&layer.ffn)) take(w.inner, m->size);
     if (const auto* m = std::get_if<Moe>(&layer.ffn)) {
@@ -64,6 +75,8 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   projections = rows_of(rows, w.projections);
   attended = rows_of(rows, w.attended);
   inner = rows_of(rows, w.inner);
+  queries = rows_of(rows, w.queries);
+  latent = rows_of(rows, w.latent);
   last = rows_of(l.max_logits, c.hidden);
   logits = rows_of(l.max_logits, c.vocab, true);
   if (w.experts > 0) {
@@ -74,8 +87,12 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   }
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(rows_of(rows, rope.dim, true));
-  const int input_rows = std::max({rows, l.max_logits, w.experts > 0 ? gathered : 0});
-  inputs = InputMemory(part(InputMemory::bytes(input_rows, w.inputs)), input_rows, w.inputs);
+  const InputMemory::Need needs[] = {
+      {std::max(rows, l.max_logits), w.inputs},
+      {w.experts > 0 ? gathered : 0, std::max(c.hidden, w.expert_inner)},
+      {InputMemory::head_rows(w.heads, rows), w.head_inputs},
+  };
+  inputs = InputMemory(part(InputMemory::bytes(needs)), needs);
   return bytes;
 }
 
@@ -84,9 +101,8 @@ Workspace::Workspace(const ModelConfig& c, const DecoderLimits& l) : memory_(mem
   const Widths w = widths_of(c);
   ids.reserve(static_cast<size_t>(std::max(l.max_rows, l.max_logits)));
   if (scales_queries(c)) q_scales.resize(static_cast<size_t>(l.max_rows));
-  if (w.experts == 0) return;
-  experts = ExpertRows(l.max_rows, w.experts, w.used);
-  parts.reserve(static_cast<size_t>(w.experts));
+  parts.reserve(static_cast<size_t>(std::max(w.experts, w.heads)));
+  if (w.experts > 0) experts = ExpertRows(l.max_rows, w.experts, w.used);
 }
 
 size_t Workspace::memory_bytes(const ModelConfig& c, const DecoderLimits& l) {

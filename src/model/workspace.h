@@ -26,6 +26,7 @@ struct Workspace {
   Rows branch;                    // a block's result before it is added [rows, hidden]
   Rows projections;               // queries, keys, values, gate
   Rows attended;                  // what the heads saw
+  Rows queries, latent;           // of latent attention: per head before absorption, and of rank q_rank
   Rows inner;                     // between the matrices of an MLP
   Rows normed;                    // inputs of a mixture of experts [rows, hidden]
   Rows scores;                    // of routers

@@ -69,6 +69,7 @@ void position_row(const Compute& compute, const PositionArgs& a, int row, int pa
                     .heads = cols / a.key_dim,
                     .head_dim = a.key_dim,
                     .head_stride = key_stride,
+                    .offset = a.rope_offset,
                     .cos_sin = a.kind == RopeKind::kNone ? nullptr : a.cos_sin.row(row),
                     .rope_dim = a.kind == RopeKind::kNone ? 0 : a.rope_dim,
                     .kind = a.kind,

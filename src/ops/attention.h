@@ -33,7 +33,7 @@ struct PositionArgs {
   float clip = 0;  // 0: none
   // Rotation: the cosines and sines of each row's position; kNone: none.
   RopeKind kind = RopeKind::kNone;
-  int rope_dim = 0;
+  int rope_dim = 0, rope_offset = 0;  // elements [offset, offset + dim) of each head
   Rows cos_sin;
   const float* q_scales = nullptr;  // [rows], or nullptr
   const KvLayer* kv;

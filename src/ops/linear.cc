@@ -25,16 +25,36 @@ int panels_together(const Compute& compute, int panels) {
 
 }  // namespace
 
-InputMemory::InputMemory(std::byte* memory, int rows, int cols) {
-  if (!memory) return;
-  int8_ = memory;
-  floats_ = int8_ + padded_rows(rows) * input_stride(Activations::kInt8, cols);
-  scratch_ = reinterpret_cast<float*>(floats_ + padded_rows(rows) * input_stride(Activations::kF32, cols));
+namespace {
+
+// The memory of each form, and of norms that are not fused.
+struct Regions {
+  size_t int8 = 0, floats = 0, scratch = 0;
+};
+Regions regions_of(std::span<const InputMemory::Need> needs) {
+  Regions r;
+  for (const InputMemory::Need& need : needs) {
+    const size_t rows = padded_rows(need.rows);
+    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8, need.cols));
+    r.floats = std::max(r.floats, rows * input_stride(Activations::kF32, need.cols));
+    r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
+  }
+  return r;
 }
 
-size_t InputMemory::bytes(int rows, int cols) {
-  return padded_rows(rows) * (input_stride(Activations::kInt8, cols) + input_stride(Activations::kF32, cols) +
-                              row_stride(cols) * sizeof(float));
+}  // namespace
+
+InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs) {
+  if (!memory) return;
+  const Regions regions = regions_of(needs);
+  int8_ = memory;
+  floats_ = int8_ + regions.int8;
+  scratch_ = reinterpret_cast<float*>(floats_ + regions.floats);
+}
+
+size_t InputMemory::bytes(std::span<const Need> needs) {
+  const Regions regions = regions_of(needs);
+  return regions.int8 + regions.floats + regions.scratch;
 }
 
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
@@ -86,6 +106,35 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
       if (!gathered) std::memcpy(from.row(row), x.row(source), sizeof(float) * static_cast<size_t>(x.cols));
       compute.kernels.quantize(args, row, row + 1);
     }
+  });
+  return inputs;
+}
+
+Inputs InputMemory::HeadInputs::at(int head) const {
+  Inputs inputs = first;
+  const auto row = static_cast<size_t>(head) * static_cast<size_t>(padded_rows);
+  inputs.int8 += row * inputs.int8_stride;
+  inputs.floats += row * inputs.float_stride;
+  return inputs;
+}
+
+InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
+                                                   int cols, int rows, const PackedMatrix& matrix) const {
+  const HeadInputs inputs{
+      {int8_, floats_, input_stride(Activations::kInt8, cols), input_stride(Activations::kF32, cols)},
+      head_rows(1, rows)};
+  const Activations to = activations_for(compute.activations, matrix.type);
+  const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
+  compute.team.for_tiles(heads * row_tiles, [&](int tile, int) {
+    const int head = tile / row_tiles, row = tile % row_tiles * kRowGroup;
+    const Inputs out = inputs.at(head);
+    compute.kernels.quantize({.x = x.data + static_cast<ptrdiff_t>(head) * stride,
+                              .x_stride = x.stride,
+                              .cols = cols,
+                              .to = to,
+                              .out = out.data(to),
+                              .out_stride = out.stride(to)},
+                             row, std::min(rows, row + kRowGroup));
   });
   return inputs;
 }

@@ -36,10 +36,13 @@ struct Inputs {
 // Memory for the inputs of one linear at a time.
 class InputMemory {
  public:
+  struct Need {  // the inputs of one linear
+    int rows, cols;
+  };
   InputMemory() = default;
-  // memory: bytes(rows, cols), 64-byte aligned.
-  InputMemory(std::byte* memory, int rows, int cols);
-  static size_t bytes(int rows, int cols);
+  // memory: bytes(needs), 64-byte aligned. Any one of the needs fits.
+  InputMemory(std::byte* memory, std::span<const Need> needs);
+  static size_t bytes(std::span<const Need> needs);
 
   // The normalised rows of x, rounded as the matrices need them. They are valid until the next call.
   // `as`: the form for all matrices, whatever the model's.
@@ -52,6 +55,16 @@ class InputMemory {
   // Row i is row sources[i] of x (`gathered`: row i), or nothing if sources[i] is negative.
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
                           const PackedMatrix& matrix) const;
+  // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h).
+  struct HeadInputs {
+    Inputs first;
+    int padded_rows;
+    Inputs at(int head) const;
+  };
+  HeadInputs prepare_heads(const Compute& compute, const Rows& x, int heads, int stride, int cols, int rows,
+                           const PackedMatrix& matrix) const;
+  // Rows that inputs of this many heads take.
+  static int head_rows(int heads, int rows) { return heads * static_cast<int>(padded_rows(rows)); }
 
  private:
   std::byte *int8_ = nullptr, *floats_ = nullptr;

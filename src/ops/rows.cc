@@ -86,6 +86,16 @@ void gather(const Compute& compute, const Rows& x, std::span<const int32_t> rows
   });
 }
 
+void copy_heads(const Compute& compute, const Rows& x, const HeadColumns& c, const Rows& y, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) {
+      for (int h = 0; h < c.heads; ++h)
+        std::memcpy(y.row(r) + h * c.to_stride + c.to, x.row(r) + h * c.from_stride + c.from,
+                    sizeof(float) * static_cast<size_t>(c.count));
+    }
+  });
+}
+
 void soft_cap(const Compute& compute, const Rows& x, float cap, int rows) {
   compute.team.for_tiles(rows, [&](int r, int) { compute.kernels.soft_cap(x.row(r), x.cols, cap); });
 }

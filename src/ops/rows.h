@@ -60,6 +60,15 @@ void multiply_gate(const Compute& compute, const Rows& y, const Rows& gate, Nonl
 // to[i] = x[rows[i]].
 void gather(const Compute& compute, const Rows& x, std::span<const int32_t> rows, const Rows& to);
 
+// Columns [from, from + count) of each head of x to columns [to, to + count) of each head of y. Heads have from_stride
+// and to_stride columns.
+struct HeadColumns {
+  int heads, count;
+  int from, from_stride;
+  int to, to_stride;
+};
+void copy_heads(const Compute& compute, const Rows& x, const HeadColumns& columns, const Rows& y, int rows);
+
 // x = cap * tanh(x / cap).
 void soft_cap(const Compute& compute, const Rows& x, float cap, int rows);
 

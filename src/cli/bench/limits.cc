@@ -52,13 +52,21 @@ Work linear_work(const PackedMatrix& weights, Activations mode, int rows) {
 namespace {
 
 StepOp operation_of(const Slot& slot) {
-  if (slot.items > 0) return StepOp::kExperts;
   switch (slot.tensor) {
+    case Tensor::kExpertGate:
+    case Tensor::kExpertUp:
+    case Tensor::kExpertDown:
+      return StepOp::kExperts;
+    case Tensor::kQLatent:
+    case Tensor::kQOfLatent:
+    case Tensor::kKvLatent:
+    case Tensor::kKeyOfHead:
     case Tensor::kQ:
     case Tensor::kK:
     case Tensor::kV:
     case Tensor::kAttentionGate:
       return StepOp::kQkv;
+    case Tensor::kValueOfHead:
     case Tensor::kO:
       return StepOp::kO;
     case Tensor::kDown:
@@ -94,7 +102,7 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
   for_each_matrix(config, weights, [&](const Slot& slot, const Linear& m) {
     if (slot.tensor == Tensor::kEmbedding || slot.tensor == Tensor::kPositions) return;
     if (slot.tensor == Tensor::kOutput && heads == 0) return;
-    if (slot.items > 0) {
+    if (operation_of(slot) == StepOp::kExperts) {
       const auto& moe = std::get<Moe>(config.layers[static_cast<size_t>(slot.layer)].ffn);
       of(StepOp::kExperts) += expert_work(m, mode, rows, moe.routing);
     } else {
@@ -103,7 +111,7 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
     }
   });
   for (const LayerSpec& layer : config.layers) {
-    const auto* a = std::get_if<Attention>(&layer.mixer);
+    const std::optional<AttentionShape> a = attention_shape(layer);
     if (!a) continue;
     const double token_bytes =
         a->kv_heads * static_cast<double>(kv_head_bytes(kv, a->key_dim, a->value_dim)) / kPageTokens;

@@ -152,7 +152,7 @@ ordered_json sizes(const HfConfig& hf) {
 }
 
 ordered_json sizes(const ModelConfig& c) {
-  const Attention* a = first_attention(c);
+  const auto a = first_attention(c);
   const int values[] = {static_cast<int>(c.layers.size()),
                         c.hidden,
                         a ? a->heads : 0,
@@ -170,7 +170,7 @@ ordered_json sizes(const ModelConfig& c) {
 std::pair<int, int> sliding_layers(const ModelConfig& c) {
   int widest = 0, layers = 0;
   for (const LayerSpec& layer : c.layers) {
-    const auto* a = std::get_if<Attention>(&layer.mixer);
+    const auto a = attention_shape(layer);
     if (!a || a->window == 0) continue;
     widest = std::max(widest, a->window);
     ++layers;

@@ -34,6 +34,8 @@ NormView view(const Norm& norm, const NormWeights& weights);
 
 void attention_block(const Step& step, int layer, const Attention& spec, const AttentionWeights& w,
                      const NormView& norm, const Target& target);
+void mla_block(const Step& step, int layer, const Mla& spec, const MlaWeights& w, const NormView& norm,
+               const Target& target);
 void mlp_block(const Step& step, const Mlp& spec, const MlpWeights& w, const Rows& x, const NormView& norm,
                const Target& target);
 void moe_block(const Step& step, const Moe& spec, const MoeWeights& w, const NormView& norm, const Target& target);

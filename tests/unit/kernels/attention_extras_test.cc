@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "kernels/ops.h"
+#include "ops/attention.h"
 #include "unit/kernels/attention_sequence.h"
 #include "unit/kernels/emulated_amx.h"
 

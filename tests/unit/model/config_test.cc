@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -17,8 +18,22 @@ namespace {
 constexpr std::string_view kHf = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
   "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 32768)";
 
-ModelConfig from_hf(const std::string& more, const Family& family = kLlama) {
-  return family.from_hf({JsonField::parse(fmt::format("{{{}{}}}", kHf, more), "config.json"), {}, {}});
+const Family& family(std::string_view name) {
+  return **std::ranges::find_if(families(), [&](const Family* f) { return f->name == name; });
+}
+
+ModelConfig from_hf(const std::string& more, std::string_view name = "llama") {
+  const HfConfig files{JsonField::parse(fmt::format("{{{}{}}}", kHf, more), "config.json"), {}, {}};
+  const HfSettings settings(files);
+  ModelConfig config = family(name).from_hf(settings);
+  settings.refuse_unread(name);
+  return config;
+}
+
+std::vector<int> windows(const ModelConfig& c) {
+  std::vector<int> all;
+  for (const LayerSpec& layer : c.layers) all.push_back(std::get<Attention>(layer.mixer).window);
+  return all;
 }
 
 std::string refusal(const std::function<void()>& read) {
@@ -31,28 +46,35 @@ std::string refusal(const std::function<void()>& read) {
 }
 
 TEST(HfRopeConfig, DerivesAMissingYarnFactorFromTheContextLengths) {
-  EXPECT_EQ(from_hf(R"(, "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 8192})").rope.factor, 4);
+  EXPECT_EQ(from_hf(R"(, "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 8192})").ropes[0].factor,
+            4);
   EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "linear"})"); }),
             "config.json: rope_scaling.factor is missing");
 }
 
 TEST(HfConfig, RefusesUnsupportedRopeSettings) {
-  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "longrope", "factor": 4})"); }),
-            "config.json: rope_scaling.type: rope scaling 'longrope' is not supported; supported: default, linear, "
-            "llama3, yarn");
-  EXPECT_EQ(refusal([] { from_hf(R"(, "partial_rotary_factor": 0.5)"); }),
-            "config.json: partial_rotary_factor: 0.5 is not supported; this family rotates whole heads");
-  EXPECT_EQ(
-      refusal([] { from_hf(R"(, "rope_parameters": {"partial_rotary_factor": 0.5})"); }),
-      "config.json: rope_parameters.partial_rotary_factor: 0.5 is not supported; this family rotates whole heads");
-  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_parameters": {"full_attention": {"rope_theta": 5}})"); }),
-            "config.json: rope_parameters.full_attention: separate parameters for a kind of layer are not supported");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "rope_scaling": {"type": "spiral", "factor": 4})"); }),
+            "config.json: rope_scaling.type: rope scaling 'spiral' is not supported; supported: default, linear, "
+            "dynamic, llama3, yarn, longrope, proportional");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "partial_rotary_factor": 1.5)"); }),
+            "config.json: partial_rotary_factor: 1.5 is not a part of a head; it must be above 0 and at most 1");
 }
 
+TEST(HfConfig, RefusesSettingsOfOtherFamilies) {
+  EXPECT_EQ(refusal([] { from_hf(R"(, "attn_logit_softcapping": 50.0)"); }),
+            "config.json: attn_logit_softcapping: 50.0 is not supported; Quire's llama family does not have it");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "num_experts": 8)"); }),
+            "config.json: num_experts: 8 is not supported; Quire's llama family does not have it");
+  EXPECT_EQ(refusal([] { from_hf(R"(, "num_experts": 0, "attn_logit_softcapping": null, "clip_qkv": null)"); }),
+            "read");
+}
+
+TEST(HfConfig, RotatesAPartOfEachHead) { EXPECT_EQ(from_hf(R"(, "partial_rotary_factor": 0.5)").ropes[0].dim, 8); }
+
 TEST(HfConfig, DefaultsToMistralsWindow) {
-  EXPECT_EQ(from_hf("", kMistral).windows, (std::vector<int>{4096, 4096}));
-  EXPECT_EQ(from_hf(R"(, "sliding_window": null)", kMistral).windows, (std::vector<int>{0, 0}));
-  EXPECT_EQ(from_hf(R"(, "sliding_window": 9)", kMistral).windows, (std::vector<int>{9, 9}));
+  EXPECT_EQ(windows(from_hf("", "mistral")), (std::vector<int>{4096, 4096}));
+  EXPECT_EQ(windows(from_hf(R"(, "sliding_window": null)", "mistral")), (std::vector<int>{0, 0}));
+  EXPECT_EQ(windows(from_hf(R"(, "sliding_window": 9)", "mistral")), (std::vector<int>{9, 9}));
 }
 
 // A Llama with only an embedding matrix; `add` adds `more` keys.
@@ -72,7 +94,11 @@ std::string gguf_with(const std::function<void(GgufBytes&)>& add, uint64_t more 
 }
 
 ModelConfig from_gguf(const std::string& bytes) {
-  return kLlama.from_gguf(Gguf::parse(std::as_bytes(std::span(bytes)), "m.gguf"));
+  const Gguf gguf = Gguf::parse(std::as_bytes(std::span(bytes)), "m.gguf");
+  const GgufSettings settings(gguf);
+  ModelConfig config = family("llama").from_gguf(settings);
+  settings.refuse_unread();
+  return config;
 }
 
 TEST(GgufConfig, RefusesUnsupportedSettings) {
@@ -86,29 +112,51 @@ TEST(GgufConfig, RefusesUnsupportedSettings) {
   const std::string both =
       gguf_with([](GgufBytes& b) { b.key("llama.attention.causal", GgufType::BOOL).raw(std::string(1, '\0')); });
   EXPECT_EQ(refusal([&] { from_gguf(both); }),
-            "m.gguf: key llama.attention.causal: false is not supported; Quire computes only causal attention");
-  const std::string experts =
-      gguf_with([](GgufBytes& b) { b.key("llama.expert_count", GgufType::U32).number<uint32_t>(8); });
-  EXPECT_EQ(refusal([&] { from_gguf(experts); }),
-            "m.gguf: key llama.expert_count: 8 is not supported; Quire has no mixtures of experts");
+            "m.gguf: key llama.attention.causal: false is not supported by Quire's llama family");
 }
 
 TEST(GgufConfig, ReadsTheAttentionScale) {
   const std::string bytes =
       gguf_with([](GgufBytes& b) { b.key("llama.attention.scale", GgufType::F32).number(0.25f); });
-  EXPECT_EQ(from_gguf(bytes).attention_scale, 0.25f);
+  EXPECT_EQ(first_attention(from_gguf(bytes))->scale, 0.25f);
 }
 
 TEST(Validate, RefusesZeroFrequencyFactorsAndNegativeScales) {
   ModelConfig c = from_hf("");
+  for_each_attention(c, [](Attention& a, int) { a.scale = 1; });
   validate(c, "m");
-  c.rope.frequency_divisors.assign(static_cast<size_t>(c.rope.dim / 2), 1.0f);
+  RopeConfig& rope = c.ropes[0];
+  rope.frequency_divisors.assign(static_cast<size_t>(rope.dim / 2), 1.0f);
   validate(c, "m");
-  c.rope.frequency_divisors[1] = 0;
+  rope.frequency_divisors[1] = 0;
   EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: a rope frequency factor is 0; it must be positive");
-  c.rope.frequency_divisors.clear();
-  c.attention_scale = -1;
+  rope.frequency_divisors.clear();
+  std::get<Attention>(c.layers[0].mixer).scale = -1;
   EXPECT_EQ(refusal([&] { validate(c, "m"); }), "m: the attention scale is -1; it must be positive");
+}
+
+TEST(RopeVariant, IsChosenByTheLengthOfThePrompt) {
+  RopeConfig rope;
+  EXPECT_EQ(rope_variant({&rope, 1}, 1 << 20), 0);
+  rope.original_positions = 80;
+  rope.scaling = RopeConfig::Scaling::kLongRope;
+  EXPECT_EQ(rope_variant({&rope, 1}, 80), 0);
+  EXPECT_EQ(rope_variant({&rope, 1}, 81), 1);
+  rope.scaling = RopeConfig::Scaling::kDynamic;
+  EXPECT_EQ(rope_variant({&rope, 1}, 80), 0);
+  EXPECT_EQ(rope_variant({&rope, 1}, 97), 97);
+}
+
+// transformers' _compute_dynamic_ntk_parameters: theta grows by (factor * length / original - (factor - 1)) to the power
+// of dim / (dim - 2).
+TEST(RopeTable, StretchesWithThePromptsLengthIfDynamic) {
+  RopeConfig rope;
+  rope.dim = 4;
+  rope.scaling = RopeConfig::Scaling::kDynamic;
+  rope.factor = 2;
+  rope.original_positions = 100;
+  EXPECT_FLOAT_EQ(make_rope_table(rope, 0).frequencies[1], 0.01f);
+  EXPECT_FLOAT_EQ(make_rope_table(rope, 200).frequencies[1], 0.01f / 3);
 }
 
 // Every 3rd position of two common models, to the end of their contexts.

@@ -55,11 +55,12 @@ TEST(Linears, VisitEachPanelOfEachRowOnceAndInWholeGroups) {
 
 // At 131,072 rows (an unchunked prompt) and 8 KV heads, the tile list takes 56 MiB.
 TEST(AttentionOp, CountsItsTileListAsMemory) {
-  const size_t few = AttentionOp::memory_bytes(2, 512, 131072, 32, 8, 64),
-               many = AttentionOp::memory_bytes(2, 131072, 131072, 32, 8, 64);
+  const int eight = AttentionOp::tiles_per_row(32, 8), three = AttentionOp::tiles_per_row(40, 1);
+  const size_t few = AttentionOp::memory_bytes(2, {512, 131072, eight, 64}),
+               many = AttentionOp::memory_bytes(2, {131072, 131072, eight, 64});
   EXPECT_EQ(many - few, size_t{131072 - 512} * 8 * sizeof(AttentionTile));
   // 40 query heads of one KV head need three tiles a row.
-  EXPECT_EQ(AttentionOp::memory_bytes(1, 2, 16, 40, 1, 64) - AttentionOp::memory_bytes(1, 1, 16, 40, 1, 64),
+  EXPECT_EQ(AttentionOp::memory_bytes(1, {2, 16, three, 64}) - AttentionOp::memory_bytes(1, {1, 16, three, 64}),
             3 * sizeof(AttentionTile));
 }
 

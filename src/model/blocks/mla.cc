@@ -1,0 +1,103 @@
+// Multi-head latent attention with absorbed projections (DeepSeek-V2: arXiv 2405.04434, section 2.1).
+
+#include "model/blocks/blocks.h"
+
+namespace quire {
+namespace {
+
+// y's columns of head h = matrices[h] times x's columns of head h, for all heads as one loop.
+void head_linears(const Step& step, const std::vector<Linear>& matrices, const Rows& x, int x_step, const Rows& y,
+                  int y_step) {
+  Workspace& work = step.work;
+  const auto heads = static_cast<int>(matrices.size());
+  const PackedMatrix& any = matrices[0].weight;
+  const InputMemory::HeadInputs in =
+      work.inputs.prepare_heads(step.compute, x, heads, x_step, any.cols, step.rows, any);
+  step.done(StepOp::kNormQuantize);
+  work.parts.clear();
+  for (int h = 0; h < heads; ++h) {
+    const Rows of_head = y.columns(h * y_step, any.rows);
+    work.parts.push_back(
+        {linear_args(step.compute, in.at(h), matrices[static_cast<size_t>(h)], of_head), 0, step.rows});
+  }
+  grouped_linears(step.compute, work.parts, work.tiles);
+}
+
+}  // namespace
+
+void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, const NormView& norm,
+               const Target& target) {
+  const Compute& compute = step.compute;
+  Workspace& work = step.work;
+  const int rows = step.rows, key = m.key_dim(), head = m.nope_dim + m.rope_dim;
+  const Rows queries = work.queries.columns(0, m.heads * head), query = work.projections.columns(0, m.heads * key),
+             latent = work.projections.columns(m.heads * key, key), kv = latent.columns(0, m.kv_rank);
+
+  // The latents: of keys and values with the shared rotary key, and of queries.
+  const Linear& first_q = m.q_rank > 0 ? w.q_latent : w.q;
+  const Rows q_latent = m.q_rank > 0 ? work.latent.columns(0, m.q_rank) : queries;
+  const Inputs in = work.inputs.prepare(compute, work.x, norm, rows, {&first_q.weight, &w.kv_latent.weight});
+  step.done(StepOp::kNormQuantize);
+  const LinearArgs down[] = {linear_args(compute, in, first_q, q_latent),
+                             linear_args(compute, in, w.kv_latent, latent)};
+  linears(compute, down, rows);
+  if (m.q_rank > 0) {
+    const Inputs q_in = work.inputs.prepare(compute, q_latent, view(m.q_norm, w.q_norm), rows, {&w.q.weight});
+    const LinearArgs up = linear_args(compute, q_in, w.q, queries);
+    linears(compute, {&up, 1}, rows);
+  }
+  normalize(compute, kv, view(m.kv_norm, w.kv_norm), {kv}, rows);
+  step.done(StepOp::kQkv);
+
+  // Queries as the latent keys see them: each head through its key projection, and its rotary part behind that.
+  head_linears(step, w.keys, queries, head, query, key);
+  copy_heads(compute, queries,
+             {.heads = m.heads,
+              .count = m.rope_dim,
+              .from = m.nope_dim,
+              .from_stride = head,
+              .to = m.kv_rank,
+              .to_stride = key},
+             query, rows);
+  step.done(StepOp::kQkv);
+
+  const KvLayer cache = step.cache.layer(layer);
+  const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(layer))];
+  const RopeConfig& rope = step.config.ropes[static_cast<size_t>(m.rope)];
+  position_and_store(compute,
+                     {.q = query,
+                      .k = latent,
+                      .v = kv,
+                      .heads = m.heads,
+                      .key_dim = key,
+                      .value_dim = m.kv_rank,
+                      .kind = rope.kind,
+                      .rope_dim = rope.dim,
+                      .rope_offset = m.kv_rank,
+                      .cos_sin = work.cos_sin[static_cast<size_t>(m.rope)],
+                      .kv = &cache},
+                     spans, rows);
+  step.done(StepOp::kRopeStore);
+  const Rows attended = work.attended.columns(0, m.heads * m.kv_rank);
+  step.attention.run(compute,
+                     {.q = query.data,
+                      .q_stride = query.stride,
+                      .out = attended.data,
+                      .out_stride = attended.stride,
+                      .kv = &cache,
+                      .heads = m.heads,
+                      .scale = m.scale},
+                     spans);
+  step.done(StepOp::kAttention);
+
+  const Rows values = work.queries.columns(0, m.heads * m.value_dim);
+  head_linears(step, w.values, attended, m.kv_rank, values, m.value_dim);
+  const Inputs mixed = work.inputs.prepare(compute, values, {}, rows, {&w.o.weight});
+  LinearArgs output = linear_args(compute, mixed, w.o, target.to);
+  output.scale = target.scale;
+  output.accumulate = target.accumulate;
+  linears(compute, {&output, 1}, rows);
+  step.done(StepOp::kO);
+}
+
+}  // namespace quire
