@@ -165,8 +165,8 @@ CacheLayout cache_layout(const ModelConfig& config, KvType type) {
 }
 
 std::string config_identity(const ModelConfig& c) {
-  std::string text = fmt::format("{} hidden {} embedding {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
-                                 c.learned_positions, norm_text(c.embedding_norm));
+  std::string text = fmt::format("{} hidden {} embedding {} {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
+                                 c.learned_positions, c.per_layer_dim, norm_text(c.embedding_norm));
   for (const RopeConfig& rope : c.ropes) {
     for (const int variant : {0, 1}) {
       const RopeTable table = make_rope_table(rope, variant);
@@ -211,6 +211,7 @@ void validate(const ModelConfig& config, const std::string& file) {
   c.range("the number of layers", static_cast<int64_t>(config.layers.size()), 1, 1024);
   c.range("the hidden size", config.hidden, 1, 1 << 17);
   c.range("the vocabulary size", config.vocab, 1, 1 << 20);
+  c.range("the size of per-layer embeddings", config.per_layer_dim, 0, 1 << 14);
   c.range("the context length", config.max_positions, 1, 1 << 27);
   c.positive("the scale of embeddings", config.embedding_scale);
   c.finite("the scale of logits", config.logit_scale);

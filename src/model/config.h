@@ -23,7 +23,12 @@ struct ModelConfig {
   bool learned_positions = false;  // an embedding per position is added to the token's (GPT-2)
   float embedding_scale = 1;       // multiplies token embeddings
   Norm embedding_norm, output_norm;
-  bool tied_output = false;  // the output matrix is the embedding matrix
+  // Each token has a second, small embedding for each layer, which gates a further block (Gemma 3n and 4):
+  //   e  = (norm(P x0 / sqrt(hidden)) + sqrt(dim) * table[token]) / sqrt(2)        [layers, dim]
+  //   x += norm(V (gelu(U x) * e[layer]))                                          after each layer's MLP
+  int per_layer_dim = 0;         // 0: none
+  bool values_are_keys = false;  // Gemma 4: one projection for keys and values in layers that see all tokens
+  bool tied_output = false;      // the output matrix is the embedding matrix
   float logit_scale = 1;
   float logit_soft_cap = 0;  // logit = cap * tanh(logit / cap); 0: none
 

@@ -82,6 +82,7 @@ struct Decoder::State {
     for (const Row& row : batch.rows) work.ids.push_back(row.token);
     quire::embed(compute, weights.embedding.weight, work.ids, config.embedding_scale, work.x);
     const auto rows = static_cast<int>(batch.rows.size());
+    if (config.per_layer_dim > 0) per_layer_embeddings(step(rows), weights);
     if (config.learned_positions) {
       work.ids.clear();
       for (const Row& row : batch.rows) work.ids.push_back(row.position);
@@ -113,10 +114,12 @@ struct Decoder::State {
     }
   }
 
+  Step step(int rows) { return {config, compute, cache, work, attention, spans, rows, profile}; }
+
   void layer(size_t i, int rows) {
     const LayerSpec& spec = config.layers[i];
     const LayerWeights& w = weights.layers[i];
-    const Step step{config, compute, cache, work, attention, spans, rows, profile};
+    const Step step = this->step(rows);
     const NormView mixer_in = view(spec.mixer_in, w.mixer_in),
                    ffn_in = spec.shared_norm ? mixer_in : view(spec.ffn_in, w.ffn_in);
     const auto mixer = [&](const Target& target) {
@@ -143,6 +146,8 @@ struct Decoder::State {
     };
     add_branch(mixer, spec.mixer_out, w.mixer_out);
     add_branch(ffn, spec.ffn_out, w.ffn_out);
+    if (config.per_layer_dim > 0) per_layer_block(step, static_cast<int>(i), w);
+    if (spec.output_scale) scale(compute, work.x, w.output_scale[0], rows);
   }
 
   int output(const Batch& batch) {

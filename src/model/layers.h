@@ -92,6 +92,7 @@ struct LayerSpec {
   bool parallel = false;
   bool shared_norm = false;  // `parallel`: ffn_in has no tensors of its own, both branches read mixer_in's result
   float residual_scale = 1;
+  bool output_scale = false;  // x is multiplied by a learned number after the layer (Gemma 4)
 };
 
 }  // namespace quire

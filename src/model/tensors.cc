@@ -17,6 +17,13 @@ constexpr Names kNames[] = {
     {Tensor::kEmbeddingNorm, "model.embed_norm.weight", "token_embd_norm.weight"},
     {Tensor::kOutputNorm, "model.norm.weight", "output_norm.weight"},
     {Tensor::kOutput, "lm_head.weight", "output.weight"},
+    {Tensor::kPerLayerEmbedding, "model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+    {Tensor::kPerLayerProjection, "model.per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+    {Tensor::kPerLayerNorm, "model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+    {Tensor::kPerLayerGate, "model.layers.{}.per_layer_input_gate.weight", "blk.{}.inp_gate.weight"},
+    {Tensor::kPerLayerOut, "model.layers.{}.per_layer_projection.weight", "blk.{}.proj.weight"},
+    {Tensor::kPerLayerOutNorm, "model.layers.{}.post_per_layer_input_norm.weight", "blk.{}.post_norm.weight"},
+    {Tensor::kOutputScale, "model.layers.{}.layer_scalar", "blk.{}.layer_output_scale.weight"},
     {Tensor::kMixerNorm, "model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
     {Tensor::kMixerOutNorm, "model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight"},
     {Tensor::kFfnNorm, "model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
@@ -72,6 +79,12 @@ class LayerVisit {
     if (!spec.shared_norm) norm(Tensor::kFfnNorm, spec.ffn_in, c_.hidden, w_.ffn_in);
     std::visit([this](const auto& ffn) { visit(ffn); }, spec.ffn);
     norm(Tensor::kFfnOutNorm, spec.ffn_out, c_.hidden, w_.ffn_out);
+    if (c_.per_layer_dim > 0) {
+      matrix(Tensor::kPerLayerGate, c_.per_layer_dim, c_.hidden, w_.per_layer_gate);
+      matrix(Tensor::kPerLayerOut, c_.hidden, c_.per_layer_dim, w_.per_layer_out);
+      norm(Tensor::kPerLayerOutNorm, c_.output_norm, c_.hidden, w_.per_layer_norm);
+    }
+    if (spec.output_scale) vector(Tensor::kOutputScale, 1, w_.output_scale);
   }
 
  private:
@@ -167,6 +180,12 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
   visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
   if (c.learned_positions) visitor.matrix({Tensor::kPositions}, c.max_positions, c.hidden, w.positions);
   norm(Tensor::kEmbeddingNorm, c.embedding_norm, w.embedding_norm);
+  if (c.per_layer_dim > 0) {
+    const int all = c.per_layer_dim * static_cast<int>(c.layers.size());
+    visitor.matrix({Tensor::kPerLayerEmbedding}, c.vocab, all, w.per_layer_embedding);
+    visitor.matrix({Tensor::kPerLayerProjection}, all, c.hidden, w.per_layer_projection);
+    visitor.vector({Tensor::kPerLayerNorm}, {c.per_layer_dim}, w.per_layer_norm.weight, 0);
+  }
   w.layers.resize(c.layers.size());
   for (size_t i = 0; i < c.layers.size(); ++i) LayerVisit(c, static_cast<int>(i), w.layers[i], visitor).run();
   norm(Tensor::kOutputNorm, c.output_norm, w.output_norm);

@@ -20,11 +20,18 @@ enum class Tensor : uint8_t {
   kEmbeddingNorm,
   kOutputNorm,
   kOutput,
+  kPerLayerEmbedding,
+  kPerLayerProjection,
+  kPerLayerNorm,
   // of a layer
   kMixerNorm,
   kMixerOutNorm,
   kFfnNorm,
   kFfnOutNorm,
+  kPerLayerGate,
+  kPerLayerOut,
+  kPerLayerOutNorm,
+  kOutputScale,
   kQ,
   kK,
   kV,
@@ -55,6 +62,11 @@ enum class Tensor : uint8_t {
   kSharedDown,
   kSharedSwitch,
 };
+
+// Matrices whose rows are looked up; no linear reads them.
+constexpr bool is_table(Tensor t) {
+  return t == Tensor::kEmbedding || t == Tensor::kPositions || t == Tensor::kPerLayerEmbedding;
+}
 
 struct Slot {
   Tensor tensor;

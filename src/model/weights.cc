@@ -169,7 +169,7 @@ class Loader : public TensorVisitor {
                slot.tensor == Tensor::kExpertDown) {
       const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
       if (slot.item < moe.routing.used) decoded_ += bytes;  // all experts have the same size
-    } else if (slot.tensor != Tensor::kPositions) {
+    } else if (!is_table(slot.tensor)) {
       decoded_ += bytes;
     }
   }

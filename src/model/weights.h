@@ -54,12 +54,18 @@ struct LayerWeights {
   MlaWeights mla;
   MlpWeights mlp;
   MoeWeights moe;
+  Linear per_layer_gate, per_layer_out;  // [per_layer_dim, hidden], [hidden, per_layer_dim]
+  NormWeights per_layer_norm;
+  Vector output_scale;  // [1]
 };
 
 struct Weights {
   Linear embedding;  // [vocab, hidden]; no bias
   Linear positions;  // [max_positions, hidden]
   NormWeights embedding_norm, output_norm;
+  Linear per_layer_embedding;   // [vocab, layers * per_layer_dim]
+  Linear per_layer_projection;  // [layers * per_layer_dim, hidden]
+  NormWeights per_layer_norm;   // [per_layer_dim]
   std::vector<LayerWeights> layers;
   Linear output;       // [vocab, hidden]; shares the embedding's memory if tied
   LargeBuffer memory;  // of all matrices

@@ -43,6 +43,7 @@ Widths widths_of(const ModelConfig& c) {
       take(w.used, m->routing.used);
     }
   }
+  take(w.inner, c.per_layer_dim);
   take(w.inputs, w.inner);
   return w;
 }
@@ -77,6 +78,8 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   inner = rows_of(rows, w.inner);
   queries = rows_of(rows, w.queries);
   latent = rows_of(rows, w.latent);
+  per_layer = rows_of(rows, c.per_layer_dim * static_cast<int>(c.layers.size()));
+  per_layer_table = rows_of(rows, per_layer.cols);
   last = rows_of(l.max_logits, c.hidden);
   logits = rows_of(l.max_logits, c.vocab, true);
   if (w.experts > 0) {

@@ -38,12 +38,30 @@ void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const i
   });
 }
 
+void add_embeddings(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
+                    const Rows& scratch, const Rows& x) {
+  for_row_tiles(compute, static_cast<int>(ids.size()), [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) unpack_row(matrix, ids[static_cast<size_t>(r)], scratch.row(r));
+    compute.kernels.normalize(scaling(scratch, scale, x, true), begin, end);
+  });
+}
+
 void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows) {
   NormArgs args = scaling(x, target.scale, target.to, target.accumulate);
   args.kind = norm.kind;
   args.weight = norm.weight;
   args.bias = norm.bias;
   args.epsilon = norm.epsilon;
+  for_row_tiles(compute, rows, [&](int begin, int end) { compute.kernels.normalize(args, begin, end); });
+}
+
+void normalize_groups(const Compute& compute, const Rows& x, int groups, const NormView& norm, int rows) {
+  NormArgs args = scaling(x, 1, x, false);
+  args.kind = norm.kind;
+  args.weight = norm.weight;
+  args.epsilon = norm.epsilon;
+  args.size = x.cols / groups;
+  args.groups = groups;
   for_row_tiles(compute, rows, [&](int begin, int end) { compute.kernels.normalize(args, begin, end); });
 }
 
@@ -59,6 +77,11 @@ void add_gated(const Compute& compute, const Rows& x, const Rows& gate, float sc
       compute.kernels.normalize(scaling(x, gate.row(r)[0] * scale, to, true), r, r + 1);
     }
   });
+}
+
+void scale(const Compute& compute, const Rows& x, float by, int rows) {
+  for_row_tiles(compute, rows,
+                [&](int begin, int end) { compute.kernels.normalize(scaling(x, by, x, false), begin, end); });
 }
 
 void clear(const Compute& compute, const Rows& x, int rows) {

@@ -38,6 +38,10 @@ struct NormView {
 void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
            const Rows& x);
 
+// x += scale * matrix[ids]. scratch [rows, x.cols]: overwritten.
+void add_embeddings(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
+                    const Rows& scratch, const Rows& x);
+
 // Where a result goes: to = scale * result, or to += scale * result.
 struct Target {
   Rows to;
@@ -48,10 +52,14 @@ struct Target {
 // The norm of x. x and the target may be the same.
 void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows);
 
+// In place, `groups` parts of each row on their own, with weights that they share.
+void normalize_groups(const Compute& compute, const Rows& x, int groups, const NormView& norm, int rows);
+
 // to += scale * x.
 void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int rows);
 // to += scale * sigmoid(gate) * x. gate: one number per row, overwritten.
 void add_gated(const Compute& compute, const Rows& x, const Rows& gate, float scale, const Rows& to, int rows);
+void scale(const Compute& compute, const Rows& x, float by, int rows);  // x *= by
 void clear(const Compute& compute, const Rows& x, int rows);
 
 // y *= f(gate).

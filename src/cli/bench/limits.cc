@@ -100,7 +100,7 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
   const auto heads = static_cast<int>(
       std::count_if(batch.rows.begin(), batch.rows.end(), [](const Row& row) { return row.wants_logits; }));
   for_each_matrix(config, weights, [&](const Slot& slot, const Linear& m) {
-    if (slot.tensor == Tensor::kEmbedding || slot.tensor == Tensor::kPositions) return;
+    if (is_table(slot.tensor)) return;
     if (slot.tensor == Tensor::kOutput && heads == 0) return;
     if (operation_of(slot) == StepOp::kExperts) {
       const auto& moe = std::get<Moe>(config.layers[static_cast<size_t>(slot.layer)].ffn);

@@ -45,7 +45,7 @@ std::vector<const KernelSet*> choose(const std::vector<std::string>& names) {
 std::vector<const PackedMatrix*> matrices_of(const ModelConfig& config, const Weights& weights) {
   std::vector<const PackedMatrix*> all;
   for_each_matrix(config, weights, [&](const Slot& slot, const Linear& m) {
-    if (slot.tensor != Tensor::kEmbedding && slot.tensor != Tensor::kPositions) all.push_back(&m.weight);
+    if (!is_table(slot.tensor)) all.push_back(&m.weight);
   });
   return all;
 }

@@ -40,4 +40,9 @@ void mlp_block(const Step& step, const Mlp& spec, const MlpWeights& w, const Row
                const Target& target);
 void moe_block(const Step& step, const Moe& spec, const MoeWeights& w, const NormView& norm, const Target& target);
 
+// Per-layer embeddings (ModelConfig::per_layer_dim): those of all layers, from the tokens in work.ids and their embeddings
+// in work.x; and the block that they gate.
+void per_layer_embeddings(const Step& step, const Weights& w);
+void per_layer_block(const Step& step, int layer, const LayerWeights& w);
+
 }  // namespace quire

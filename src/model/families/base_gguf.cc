@@ -137,6 +137,17 @@ void use_layer_norm(ModelConfig& c, bool bias) {
   }
 }
 
+void share_caches(ModelConfig& c, int count) {
+  const int layers = static_cast<int>(c.layers.size()), first = layers - std::clamp(count, 0, layers);
+  for_each_attention(c, [&](Attention& a, int layer) {
+    if (layer < first) return;
+    for (int i = first - 1; i >= 0 && a.shares_cache < 0; --i) {
+      const auto* other = std::get_if<Attention>(&c.layers[static_cast<size_t>(i)].mixer);
+      if (other && (other->window > 0) == (a.window > 0)) a.shares_cache = i;
+    }
+  });
+}
+
 void use_post_norms_only(ModelConfig& c) {
   for (LayerSpec& layer : c.layers) {
     layer.mixer_out = std::exchange(layer.mixer_in, {});
