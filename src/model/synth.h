@@ -18,6 +18,7 @@ struct SynthShape {
   int layers, hidden, heads, kv_heads, head_dim, ffn, vocab, context;
   double rope_theta;
   bool tied;
+  int window = 0;  // of all layers; 0: none
 };
 // tiny (tests), smollm2-135m, llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
 const std::vector<SynthShape>& synth_shapes();
