@@ -77,6 +77,10 @@ class PageCache {
   // Appends one page of the prefix of `end` pages that is to be loaded, evicting if needed: units that the tree has and
   // empty ones, which is_empty() tells apart. false: all units are in use.
   bool append_page(Sequence& s, int end);
+  // Sets the state to the tree's checkpoint after `end` pages, if there is one. Otherwise returns into how many parts the
+  // store cuts a state, and the loader fills the state.
+  int begin_state(Sequence& s, int end);
+  size_t blob_bytes() const { return blob_bytes_; }  // of the store: of a unit, or a part of a state
   bool is_empty(const Sequence& s, int group, int page) const;
   // The units of the first `pages` pages hold their tokens. The rest is given up; if windows need it, everything is.
   void keep_loaded(Sequence& s, int pages);
@@ -104,6 +108,9 @@ class PageCache {
   void reserve(int units);
   void copy(UnitCopy copy);
   void keep(PageKey key, int group, UnitId unit);
+  int state_parts() const;
+  void keep_checkpoint(PageKey key, int slot);
+  void evict_checkpoint();
 
   // Look-ups (prefix_lookup.cc).
   PageStore::Tier find_stored(Sequence& s, int page);
@@ -111,6 +118,9 @@ class PageCache {
   int units_of(int pages) const;
   void look_up_cached(Sequence& s, int limit);  // limit: pages
   void look_up_stored(Sequence& s, int limit);
+  bool is_stored(PageKey blob, int& read, int& disk);
+  bool has_stored_windows(Sequence& s, int page, int end, int& read, int& disk);
+  bool has_stored_checkpoint(Sequence& s, int page, int& read, int& disk);
   int stored_hit(Sequence& s, int limit, int& read, int& disk);
   void look_up_tail(Sequence& s, int reusable);
   void plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs);
@@ -124,7 +134,9 @@ class PageCache {
   PrefixTree tree_;
   SequenceStates states_;
   std::unique_ptr<PageStore> store_;
-  std::vector<UnitId> page_;  // the units of one page: reused
+  size_t blob_bytes_;
+  std::vector<std::byte> last_part_;  // of a state, padded to a blob
+  std::vector<UnitId> page_;          // the units of one page: reused
   uint64_t evicted_ = 0;
 };
 

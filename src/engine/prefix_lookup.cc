@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
-constexpr int kWindowChecks = 256;           // pages whose window units each look-up looks for in the store
+constexpr int kAttachmentChecks = 256;       // pages whose windows and checkpoints each look-up looks for in the store
 constexpr int kSmallestTail = 4;             // tokens of a page that are worth copying
 constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
 
@@ -107,30 +107,51 @@ void PageCache::look_up_stored(Sequence& s, int limit) {
   c.stored_on_disk = std::clamp(c.stored_on_disk, 0, c.stored_end - c.spine);  // pages move between the tiers
 }
 
-// The longest prefix, up to `limit` pages, whose window units are in the tree or the store. `read` and `disk`: units to
-// read from the store, and those of them on disk.
+bool PageCache::is_stored(PageKey blob, int& read, int& disk) {
+  const auto tier = store_->find(blob);
+  ++read;
+  disk += on_disk(tier);
+  return tier != PageStore::Tier::kNone;
+}
+
+bool PageCache::has_stored_windows(Sequence& s, int page, int end, int& read, int& disk) {
+  const auto node = find(s, page);
+  for (int group = spine_groups_; group < groups(); ++group) {
+    if (!sees(group, page, end * kPageTokens)) continue;
+    if (node != PrefixTree::kNone && tree_.unit(node, group) != kNoUnit) continue;
+    if (!is_stored(unit_key(key(s, page), group), read, disk)) return false;
+  }
+  return true;
+}
+
+// Looks for the first and the last part only. If another is missing, loading fails.
+bool PageCache::has_stored_checkpoint(Sequence& s, int page, int& read, int& disk) {
+  const auto node = find(s, page);
+  if (node != PrefixTree::kNone && tree_.checkpoint(node)) return true;
+  const int last = state_parts() - 1;
+  int on_disk = 0;
+  if (!is_stored(checkpoint_key(key(s, page), 0), read, on_disk)) return false;
+  if (last > 0 && !is_stored(checkpoint_key(key(s, page), last), read, on_disk)) return false;
+  read += std::max(0, last - 1);
+  if (on_disk > 0) disk += last + 1;
+  return true;
+}
+
+// The longest prefix, up to `limit` pages, whose windows and checkpoint are in the tree or the store. `read` and `disk`:
+// what is to be read from the store, and how much of it is on disk.
 int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
   const int found = s.cached.found;
-  int checks = kWindowChecks;
-  const auto stored = [&](int page, int end) {
-    const auto node = find(s, page);
-    for (int group = spine_groups_; group < groups(); ++group) {
-      if (!sees(group, page, end * kPageTokens)) continue;
-      if (node != PrefixTree::kNone && tree_.unit(node, group) != kNoUnit) continue;
-      const auto tier = store_->find(unit_key(key(s, page), group));
-      if (tier == PageStore::Tier::kNone) return false;
-      ++read;
-      disk += on_disk(tier);
-    }
-    return true;
-  };
-  for (int end = limit; end > found;) {
+  int checks = kAttachmentChecks;
+  for (int end = limit; end > found && checks > 0;) {
     read = disk = 0;
+    if (!states_.none() && (--checks, !has_stored_checkpoint(s, end - 1, read, disk))) {
+      --end;
+      continue;
+    }
     int page = end;
     const int first = std::max(found, first_visible_page_of_any(end * kPageTokens));
-    while (page > first && --checks > 0 && stored(page - 1, end)) --page;
+    while (page > first && --checks > 0 && has_stored_windows(s, page - 1, end, read, disk)) --page;
     if (page == first) return end;
-    if (checks <= 0) break;
     end = page - 1;
   }
   read = disk = 0;
@@ -140,13 +161,13 @@ int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
 // Loads the stored pages if that is faster than computing them.
 void PageCache::plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs) {
   CachedPages& c = s.cached;
-  int windows = 0, windows_on_disk = 0;
-  const int end = stored_hit(s, has_spine() ? c.stored_end : limit, windows, windows_on_disk);
+  int attached = 0, attached_on_disk = 0;
+  const int end = stored_hit(s, has_spine() ? c.stored_end : limit, attached, attached_on_disk);
   if (end == c.found) return;
   const int spines = has_spine() ? std::max(0, end - c.spine) : 0;
-  const int from_disk = std::min(c.stored_on_disk, spines) * spine_groups_ + windows_on_disk;
-  const int from_host = spines * spine_groups_ + windows - from_disk;
-  const double host_seconds = static_cast<double>(kv_.layout().unit_bytes()) / kHostBytesPerSecond;
+  const int from_disk = std::min(c.stored_on_disk, spines) * spine_groups_ + attached_on_disk;
+  const int from_host = spines * spine_groups_ + attached - from_disk;
+  const double host_seconds = static_cast<double>(blob_bytes_) / kHostBytesPerSecond;
   const double seconds = from_disk * store_->disk_read_seconds_per_page() + from_host * host_seconds;
   StepWork work;
   work.add((end - c.found) * kPageTokens, c.found * kPageTokens);

@@ -1,12 +1,11 @@
 #include "engine/sequence_states.h"
 
 #include <cassert>
-#include <utility>
 
 namespace quire {
 
-SequenceStates::SequenceStates(CacheMemory& kv, PrefixTree& tree, SlotPool& checkpoints, int sequences)
-    : kv_(kv), tree_(tree), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? sequences : 0) {}
+SequenceStates::SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int sequences)
+    : kv_(kv), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? sequences : 0) {}
 
 void SequenceStates::prepare(CachedPages& c, int prompt_tokens) const {
   if (none()) return;
@@ -28,17 +27,9 @@ void SequenceStates::set(CachedPages& c, std::optional<int> from) {
   }
 }
 
-void SequenceStates::add(CachedPages& c, int end, int row, bool answer) {
-  std::optional<int> slot;
-  if (answer && c.latest) {
-    slot = std::exchange(c.latest, std::nullopt)->slot;  // overwritten, so it holds nothing until the step is computed
-  } else {
-    slot = checkpoints_.take();
-    if (!slot && tree_.evict_checkpoint()) slot = checkpoints_.take();
-  }
-  if (!slot) return;
-  c.planned.push_back({end / kPageTokens - 1, *slot});
-  c.state_copies.push_back({row, *slot});
+void SequenceStates::add(CachedPages& c, int page, int row, int slot) {
+  c.planned.push_back({page, slot});
+  c.state_copies.push_back({row, slot});
 }
 
 }  // namespace quire

@@ -40,7 +40,8 @@ SequenceView view_waiting(Sequence& s, const PageCache& cache, Clock::time_point
   v.pages = c.found;
   v.units = c.units;
   v.idle_units = c.idle;
-  v.loads = c.load_units;
+  v.loads = c.loads > 0;
+  v.load_units = c.load_units;
   v.waited = seconds(now - s.request->submitted);
   return v;
 }

@@ -172,10 +172,12 @@ class World {
     for (const auto& [pages, held] : twin_) {
       if (held.checkpoint) before.push_back(pages);
     }
-    RC_ASSERT(tree_.evict_checkpoint() == !before.empty());
+    std::optional<PageKey> gone;
+    RC_ASSERT(tree_.evict_checkpoint([&](PageKey key, int) { gone = key; }) == !before.empty());
     for (const Path& pages : before) {
       const auto node = find(pages);
       if (node != PrefixTree::kNone && tree_.checkpoint(node)) continue;
+      RC_ASSERT(gone == key(pages));
       twin_[pages].checkpoint.reset();
       forget_if_empty(pages);
     }
@@ -185,13 +187,17 @@ class World {
     std::map<std::pair<uint64_t, uint64_t>, Path> paths;
     for (const auto& [pages, held] : twin_) paths[{key(pages).low, key(pages).high}] = pages;
     std::optional<Path> left;
-    const bool evicted = tree_.evict([&](PageKey key, int group, UnitId unit) {
-      left = paths.at({key.low, key.high});
-      UnitId& kept = twin_.at(*left).units[static_cast<size_t>(group)];
-      RC_ASSERT(kept == unit);
-      RC_ASSERT(pool_.idle(unit));
-      kept = kNoUnit;
-    });
+    const bool evicted = tree_.evict(
+        [&](PageKey key, int group, UnitId unit) {
+          left = paths.at({key.low, key.high});
+          UnitId& kept = twin_.at(*left).units[static_cast<size_t>(group)];
+          RC_ASSERT(kept == unit);
+          RC_ASSERT(pool_.idle(unit));
+          kept = kNoUnit;
+        },
+        [&](PageKey key, int slot) {
+          RC_ASSERT(twin_.at(paths.at({key.low, key.high})).checkpoint == slot);
+        });
     if (left) forget_if_empty(*left);
     return evicted;
   }

@@ -13,7 +13,7 @@ inline LayerCache tiny_layer(int window = 0) {
   return {.kind = LayerCache::Kind::kKeysValues, .kv_heads = 1, .key_dim = 16, .value_dim = 16, .window = window};
 }
 inline CacheLayout tiny_layout() { return {KvType::kBf16, {tiny_layer()}}; }
-inline LayerCache tiny_state() { return {.kind = LayerCache::Kind::kState, .state_bytes = 64}; }
+inline LayerCache tiny_state() { return {.kind = LayerCache::Kind::kState, .state_bytes = 1280}; }  // more than a unit
 inline constexpr int kTinySequences = 8;  // that have a state at a time
 // Computing is so slow that reading a page is always faster.
 inline constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
@@ -45,7 +45,7 @@ class TinyCache {
       const uint64_t value = next(i > 0 ? read(s, i - 1) : 0, s.tokens[static_cast<size_t>(i)]);
       for (int group = 0; group < cache.groups(); ++group) unit(s, group, i) = value + static_cast<uint64_t>(group);
       if (s.cached.state < 0) continue;
-      state(s) = value;
+      state(s).front() = state(s).back() = value;
       for (; copy != s.cached.state_copies.end() && copy->row == i - s.computed; ++copy)
         memory_.copy_state(s.cached.state, copy->slot);
     }
@@ -64,7 +64,8 @@ class TinyCache {
         if (unit(s, group, i) != value + static_cast<uint64_t>(group)) return false;
       }
     }
-    return memory_.states() == 0 || s.computed == 0 || (s.cached.state >= 0 && state(s) == value);
+    return memory_.states() == 0 || s.computed == 0 ||
+           (s.cached.state >= 0 && state(s).front() == value && state(s).back() == value);
   }
   // Adopts cached pages and "computes" the rest.
   void run(Sequence& s) {
@@ -82,7 +83,7 @@ class TinyCache {
   static PageCacheOptions options(const CacheLayout& layout, size_t stored_units, const std::string& folder) {
     PageCacheOptions o;
     o.sequences = kTinySequences;
-    o.host_bytes = stored_units * layout.unit_bytes();
+    o.host_bytes = stored_units * (layout.unit_bytes() > 0 ? layout.unit_bytes() : layout.state_bytes());
     o.directory = folder;
     o.disk_bytes = size_t{1} << 20;
     return o;
@@ -95,10 +96,13 @@ class TinyCache {
     const UnitId unit = s.pages.unit(group, position / kPageTokens);
     return reinterpret_cast<uint64_t*>(memory_.unit(kernel_unit(unit)).data())[position % kPageTokens];
   }
-  uint64_t& state(const Sequence& s) { return *reinterpret_cast<uint64_t*>(memory_.state(s.cached.state).data()); }
+  std::span<uint64_t> state(const Sequence& s) {
+    const auto bytes = memory_.state(s.cached.state);
+    return {reinterpret_cast<uint64_t*>(bytes.data()), bytes.size() / sizeof(uint64_t)};
+  }
   uint64_t read(const Sequence& s, int position) {
     const int last = cache.groups() - 1;
-    return last < 0 ? state(s) : unit(s, last, position) - static_cast<uint64_t>(last);
+    return last < 0 ? state(s).front() : unit(s, last, position) - static_cast<uint64_t>(last);
   }
 
   CacheMemory memory_;
