@@ -12,8 +12,6 @@
 namespace quire {
 namespace {
 
-constexpr int kSmallestTail = 4;  // tokens of a page that are worth copying
-
 // The store keeps blobs of one size: units, and states cut into parts of that size.
 size_t blob_bytes_of(const CacheLayout& layout) {
   return layout.unit_bytes() > 0 ? layout.unit_bytes() : layout.state_bytes();
@@ -104,50 +102,6 @@ void PageCache::begin(Sequence& s) const {
 PrefixTree::Node PageCache::find(Sequence& s, int page) { return tree_.find(key(s, page), page_tokens(s, page)); }
 
 // ---- prefixes ----
-
-// Without a spine every prefix of the prompt may be a hit.
-int PageCache::spine_end(Sequence& s, int from, int limit) {
-  if (!has_spine()) return limit;
-  while (from < limit && find(s, from) != PrefixTree::kNone) ++from;
-  return from;
-}
-
-int PageCache::first_visible_page_of_any(int tokens) const {
-  if (groups() == spine_groups_) return tokens / kPageTokens;
-  return first_visible_page(windows_.back(), tokens);  // the largest window
-}
-
-// The tree has the page's units that a prefix of `end` pages needs, in the groups with a window.
-bool PageCache::has_window_units(Sequence& s, int page, int end) {
-  const auto node = find(s, page);
-  for (int group = spine_groups_; group < groups(); ++group) {
-    if (!sees(group, page, end * kPageTokens)) continue;
-    if (node == PrefixTree::kNone || tree_.unit(node, group) == kNoUnit) return false;
-  }
-  return true;
-}
-
-// The longest hit in [from, limit]. The sequence has the first `from` pages, and the tree the spine of all.
-int PageCache::longest_hit(Sequence& s, int from, int limit) {
-  if (is_plain()) return limit;
-  const auto lacking = [&](int end) {  // the last page that a hit of `end` pages needs but does not have, or -1
-    if (!states_.none()) {
-      const auto node = find(s, end - 1);
-      if (node == PrefixTree::kNone || !tree_.checkpoint(node)) return end - 1;
-    }
-    for (int page = end; page-- > std::max(from, first_visible_page_of_any(end * kPageTokens));) {
-      if (!has_window_units(s, page, end)) return page;
-    }
-    return -1;
-  };
-  int end = limit;
-  while (end > from) {
-    const int page = lacking(end);
-    if (page < 0) break;
-    end = page;  // every prefix that ends later needs this page, too, up to `end`
-  }
-  return std::max(end, from);
-}
 
 // Appends the pages up to `pages`, a hit, from the tree.
 void PageCache::take_over(Sequence& s, int pages) {

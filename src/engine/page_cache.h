@@ -93,14 +93,9 @@ class PageCache {
   bool sees(int group, int page, int tokens) const {
     return page >= first_visible_page(windows_[static_cast<size_t>(group)], tokens);
   }
-  // Of the groups with a window.
-  int first_visible_page_of_any(int tokens) const;
   std::span<const TokenId> page_tokens(const Sequence& s, int page) const;
   PrefixTree::Node find(Sequence& s, int page);
   PrefixTree::Node find_or_insert(Sequence& s, int page);
-  bool has_window_units(Sequence& s, int page, int end);
-  int spine_end(Sequence& s, int from, int limit);
-  int longest_hit(Sequence& s, int from, int limit);
   void take_over(Sequence& s, int pages);
   void take_tail(Sequence& s);
   void release_behind_windows(Sequence& s, int tokens);
@@ -113,6 +108,11 @@ class PageCache {
   void evict_checkpoint();
 
   // Look-ups (prefix_lookup.cc).
+  static constexpr int kSmallestTail = 4;           // tokens of a page that are worth copying
+  int first_visible_page_of_any(int tokens) const;  // of the groups with a window
+  bool has_window_units(Sequence& s, int page, int end);
+  int spine_end(Sequence& s, int from, int limit);
+  int longest_hit(Sequence& s, int from, int limit);
   PageStore::Tier find_stored(Sequence& s, int page);
   int idle_units(Sequence& s);
   int units_of(int pages) const;

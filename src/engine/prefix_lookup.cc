@@ -11,12 +11,57 @@ namespace {
 
 constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
 constexpr int kAttachmentChecks = 256;       // pages whose windows and checkpoints each look-up looks for in the store
-constexpr int kSmallestTail = 4;             // tokens of a page that are worth copying
 constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
 
 int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; }
 
 }  // namespace
+
+// ---- the tree ----
+
+// Without a spine every prefix of the prompt may be a hit.
+int PageCache::spine_end(Sequence& s, int from, int limit) {
+  if (!has_spine()) return limit;
+  while (from < limit && find(s, from) != PrefixTree::kNone) ++from;
+  return from;
+}
+
+int PageCache::first_visible_page_of_any(int tokens) const {
+  if (groups() == spine_groups_) return tokens / kPageTokens;
+  return first_visible_page(windows_.back(), tokens);  // the largest window
+}
+
+// The tree has the page's units that a prefix of `end` pages needs, in the groups with a window.
+bool PageCache::has_window_units(Sequence& s, int page, int end) {
+  const auto node = find(s, page);
+  for (int group = spine_groups_; group < groups(); ++group) {
+    if (!sees(group, page, end * kPageTokens)) continue;
+    if (node == PrefixTree::kNone || tree_.unit(node, group) == kNoUnit) return false;
+  }
+  return true;
+}
+
+// The longest hit in [from, limit]. The sequence has the first `from` pages, and the tree the spine of all.
+int PageCache::longest_hit(Sequence& s, int from, int limit) {
+  if (is_plain()) return limit;
+  const auto lacking = [&](int end) {  // the last page that a hit of `end` pages needs but does not have, or -1
+    if (!states_.none()) {
+      const auto node = find(s, end - 1);
+      if (node == PrefixTree::kNone || !tree_.checkpoint(node)) return end - 1;
+    }
+    for (int page = end; page-- > std::max(from, first_visible_page_of_any(end * kPageTokens));) {
+      if (!has_window_units(s, page, end)) return page;
+    }
+    return -1;
+  };
+  int end = limit;
+  while (end > from) {
+    const int page = lacking(end);
+    if (page < 0) break;
+    end = page;  // every prefix that ends later needs this page, too, up to `end`
+  }
+  return std::max(end, from);
+}
 
 void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
   s.cached.tail = s.cached.loads = s.cached.load_units = 0;
@@ -70,6 +115,8 @@ int PageCache::idle_units(Sequence& s) {
   }
   return idle;
 }
+
+// ---- the store ----
 
 // Where the store has the spine of a page, or with a worse tier a part of it.
 PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
