@@ -53,6 +53,7 @@ struct CachedPages {
   int state = -1;                         // slot of the sequence's state; -1: nothing is computed
   std::vector<StateCopy> state_copies;    // of the step being computed
   std::vector<StateCheckpoint> planned;   // that they become
+  std::vector<int> wanted;                // pages of the prompt that others wait for, with a checkpoint after them
   std::optional<StateCheckpoint> latest;  // in the answer
 
   PageLoad load;

@@ -68,6 +68,10 @@ class PageCache {
   void share(const Sequence& s, Sequence& other);
   // Takes all units from the sequence, which starts again from the beginning; finished pages stay in the tree.
   void release(Sequence& s);
+  // For models with recurrent layers: `other` waits and begins like `first`, which has not computed all of that yet. Then
+  // `first` makes a checkpoint where they part, and `other` had better wait for it: returns true.
+  bool checkpoint_for(Sequence& first, Sequence& other);
+  bool has_states() const { return !states_.none(); }
   // Identifies the content of the page that the prompt fills next (SequenceView::next_page).
   uint64_t next_page(Sequence& s) const;
 

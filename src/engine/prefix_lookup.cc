@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
 constexpr int kAttachmentChecks = 256;       // pages whose windows and checkpoints each look-up looks for in the store
+constexpr int kWorthWaiting = 4;             // common pages that a prompt waits for another to compute
 constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
 
 int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; }
@@ -114,6 +115,23 @@ int PageCache::idle_units(Sequence& s) {
       idle += sees(group, page, found * kPageTokens) && pool_.idle(tree_.unit(node, group));
   }
   return idle;
+}
+
+bool PageCache::checkpoint_for(Sequence& first, Sequence& other) {
+  if (states_.none() || !shares(other) || !options_.prefixes) return false;
+  const int limit = (static_cast<int>(std::min(first.tokens.size(), other.tokens.size())) - 1) / kPageTokens;
+  int same = 0, end = limit;  // equal keys are keys of equal beginnings
+  while (same < end) {
+    const int middle = same + (end - same + 1) / 2;
+    if (key(first, middle - 1) == key(other, middle - 1))
+      same = middle;
+    else
+      end = middle - 1;
+  }
+  const int computed = first.pages.pages() == 0 ? first.cached.found * kPageTokens : first.computed;
+  if (same * kPageTokens <= computed || same < other.cached.found + kWorthWaiting) return false;
+  // Generated tokens of a preempted sequence get no checkpoints inside.
+  return same * kPageTokens < first.request->prompt_tokens && SequenceStates::want(first.cached, same);
 }
 
 // ---- the store ----

@@ -1,17 +1,24 @@
 #include "engine/sequence_states.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace quire {
+namespace {
+
+constexpr size_t kMostWanted = 4;  // prompts in a queue usually part at one or two places
+
+}  // namespace
 
 SequenceStates::SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int sequences)
     : kv_(kv), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? sequences : 0) {}
 
 void SequenceStates::prepare(CachedPages& c, int prompt_tokens) const {
   if (none()) return;
-  const auto most = static_cast<size_t>(prompt_tokens / kCheckpointEvery + 2);
+  const auto most = static_cast<size_t>(prompt_tokens / kCheckpointEvery + 2) + kMostWanted;
   c.planned.reserve(most);
   c.state_copies.reserve(most);
+  c.wanted.reserve(kMostWanted);
 }
 
 void SequenceStates::set(CachedPages& c, std::optional<int> from) {
@@ -25,6 +32,17 @@ void SequenceStates::set(CachedPages& c, std::optional<int> from) {
   } else {
     kv_.clear_state(c.state);
   }
+}
+
+bool SequenceStates::is_wanted(const CachedPages& c, int pages) {
+  return std::find(c.wanted.begin(), c.wanted.end(), pages) != c.wanted.end();
+}
+
+bool SequenceStates::want(CachedPages& c, int pages) {
+  if (is_wanted(c, pages)) return true;
+  if (c.wanted.size() == kMostWanted) return false;
+  c.wanted.push_back(pages);
+  return true;
 }
 
 void SequenceStates::add(CachedPages& c, int page, int row, int slot) {

@@ -13,6 +13,7 @@ namespace quire {
 // A prefix hit needs the state after its last token. So the state is copied to a checkpoint
 //   - after the last full page that a request with the same prompt can take over,
 //   - after every kCheckpointEvery tokens of longer prompts, for prompts that diverge,
+//   - where the prompt of a waiting request parts from this one,
 //   - after each page of an answer, always to the same slot; it is kept when the answer ends, for the next turn.
 // If no slot is free, the least recently used checkpoint goes; if there is none either, no copy is made.
 class SequenceStates {
@@ -27,6 +28,8 @@ class SequenceStates {
   void prepare(CachedPages& c, int prompt_tokens) const;
   // Sets the sequence's state to a checkpoint's or another sequence's, or to the empty one.
   void set(CachedPages& c, std::optional<int> from);
+  // Plans a checkpoint after the first `pages` pages of the prompt. false: enough are planned.
+  static bool want(CachedPages& c, int pages);
   // Plans the checkpoints of a step that computes tokens [from, to): sets c.state_copies. has(page): there is one;
   // evict() gives back a slot, if the tree has one.
   template <class Has, class Evict>
@@ -34,7 +37,8 @@ class SequenceStates {
     for (int end = (from / kPageTokens + 1) * kPageTokens; end <= to; end += kPageTokens) {
       const bool last_of_prompt = end == (prompt_tokens - 1) / kPageTokens * kPageTokens;
       const bool answer = end >= prompt_tokens && end + kPageTokens > to;
-      if (!answer && !last_of_prompt && (end >= prompt_tokens || end % kCheckpointEvery != 0)) continue;
+      const bool every = end < prompt_tokens && end % kCheckpointEvery == 0;
+      if (!answer && !last_of_prompt && !every && !is_wanted(c, end / kPageTokens)) continue;
       if (has(end / kPageTokens - 1)) continue;
       // The last checkpoint of the answer is overwritten, so it holds nothing until the step is computed.
       const auto slot = answer && c.latest ? std::exchange(c.latest, std::nullopt)->slot : take(evict);
@@ -81,6 +85,7 @@ class SequenceStates {
     evict();
     return checkpoints_.take();
   }
+  static bool is_wanted(const CachedPages& c, int pages);
   static void add(CachedPages& c, int page, int row, int slot);
 
   CacheMemory& kv_;

@@ -82,6 +82,7 @@ class World {
     if (running_.size() >= testing::kTinySequences) return;
     auto s = cache_.waiting(prompt(), 100);
     cache_.look_up(*s);
+    if (!running_.empty()) cache_.cache.checkpoint_for(*running_[random_() % running_.size()], *s);
     cache_.cache.adopt(*s);
     ASSERT_EQ(s->cached.registered, s->cached.found);
     ASSERT_EQ(s->pages.held_units(),
