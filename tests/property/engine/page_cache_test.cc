@@ -9,34 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "unit/engine/tiny_cache.h"
+#include "property/engine/cache_kinds.h"
 
 namespace quire {
 namespace {
 
-using testing::tiny_layer;
-using testing::tiny_state;
+using testing::Kind;
+using testing::kinds;
 using testing::TinyCache;
-
-constexpr int kWindow = 40, kShortWindow = 7;  // tokens
-
-struct Kind {
-  std::string name;
-  std::vector<LayerCache> layers;
-  CacheLayout layout() const { return {KvType::kBf16, layers}; }
-  bool has_states() const { return layout().state_bytes() > 0; }
-};
-
-std::vector<Kind> kinds() {
-  const LayerCache all = tiny_layer(), window = tiny_layer(kWindow), narrow = tiny_layer(kShortWindow);
-  return {{"Plain", {all}},
-          {"Windows", {window}},
-          {"WindowsAndAll", {window, window, all, window, window, all}},
-          {"TwoWindows", {window, narrow, all}},
-          {"States", {tiny_state(), tiny_state()}},
-          {"StatesAndAll", {tiny_state(), all}},
-          {"Everything", {window, tiny_state(), all, narrow}}};
-}
 
 class PageCacheOf : public ::testing::TestWithParam<Kind> {};
 

@@ -31,26 +31,33 @@ class TinyCache {
     auto request = std::make_shared<RequestState>();
     request->prompt_tokens = static_cast<int>(prompt.size());
     request->max_new_tokens = max_new_tokens;
+    request->id = RequestId{last_id_ + 1};
+    request->submitted = Clock::now();
     auto s = std::make_unique<Sequence>(std::move(request), 0, prompt, nullptr);
     s->id = SequenceId{++last_id_};
     cache.begin(*s);
     return s;
   }
-  // "Computes" up to token `end`, as a step does. The value of a token is a hash of it and of the value before it, which
-  // is read from the cache; units hold the values of their tokens, a state that of the last.
+  // "Computes" up to token `end`, as a step does.
   void compute(Sequence& s, int end) {
-    cache.grow(s, end - s.computed);
+    const int from = s.computed;
+    cache.grow(s, end - from);
+    s.computed = end;
+    forward(s, from);
+    cache.register_finished(s);
+  }
+  // The forward pass of tokens [from, s.computed). The value of a token is a hash of it and of the value before it, which
+  // is read from the cache; units hold the values of their tokens, a state that of the last.
+  void forward(const Sequence& s, int from) {
     auto copy = s.cached.state_copies.begin();
-    for (int i = s.computed; i < end; ++i) {
+    for (int i = from; i < s.computed; ++i) {
       const uint64_t value = next(i > 0 ? read(s, i - 1) : 0, s.tokens[static_cast<size_t>(i)]);
       for (int group = 0; group < cache.groups(); ++group) unit(s, group, i) = value + static_cast<uint64_t>(group);
       if (s.cached.state < 0) continue;
       state(s).front() = state(s).back() = value;
-      for (; copy != s.cached.state_copies.end() && copy->row == i - s.computed; ++copy)
+      for (; copy != s.cached.state_copies.end() && copy->row == i - from; ++copy)
         memory_.copy_state(s.cached.state, copy->slot);
     }
-    s.computed = end;
-    cache.register_finished(s);
   }
   // Whether the sequence has what its next token sees.
   bool is_right(const Sequence& s) {
