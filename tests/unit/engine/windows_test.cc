@@ -92,6 +92,48 @@ TEST(Windows, SurviveARestartOnDisk) {
   std::filesystem::remove_all(folder);
 }
 
+// With and without prefixes, chunks, a cache, continuous batches; with prompts at the limits.
+TEST(Windows, ChangeNoAnswerInAnyMode) {
+  constexpr int kShort = 160;
+  std::mt19937 random(2);
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 24; ++i) {
+    constexpr int kLengths[] = {1, 15, 16, 17, 49, 50, 51, 64, 100, kShort - 1};
+    Request r = request(random_tokens(random() % 2, kLengths[random() % std::size(kLengths)]),
+                        1 + static_cast<int>(random() % 24));
+    if (random() % 3 == 0) r.prompt.back() = static_cast<TokenId>(i);
+    r.sampling.seed = i;
+    r.sampling.n = random() % 6 == 0 ? 3 : 1;
+    if (random() % 6 == 0) r.sampling.prompt_logprobs = 1;
+    requests.push_back(std::move(r));
+  }
+  EngineOptions plain = window_options();
+  plain.prefix_cache = false;
+  plain.max_model_len = kShort;
+  std::vector<Answers> alone;
+  {
+    Engine engine(plain);
+    for (const Request& r : requests) alone.push_back(testing::answers(engine, r));
+  }
+  for (unsigned mode = 0; mode < 12; ++mode) {
+    EngineOptions o = plain;
+    o.prefix_cache = mode % 2 == 0;
+    o.chunked_prefill = mode / 2 % 2 == 0;
+    o.kv_cache = mode / 4 != 1;
+    o.scheduler = mode / 4 == 2 ? "static" : "continuous";
+    o.max_num_seqs = 6;
+    o.max_num_batched_tokens = 20;
+    o.kv_cache_bytes = kShort / 16 * kTinyPageBytes;
+    Engine engine(o);
+    const std::vector<Answers> all = testing::answers_together(engine, requests);
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (size_t choice = 0; choice < all[i].size(); ++choice)
+        expect_same(alone[i][choice], all[i][choice],
+                    "mode " + std::to_string(mode) + ", request " + std::to_string(i));
+    }
+  }
+}
+
 // Preempted, forked, evicted and read back from host memory.
 TEST(Windows, ChangeNoAnswerUnderLoad) {
   std::mt19937 random(1);
