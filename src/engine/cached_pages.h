@@ -20,7 +20,8 @@ struct PageLoad {
   int next_group = 0;                           // of the next page
   int wanted = 0;                               // `end` at the start
   int shared = 0;                               // pages at the beginning whose spine is the tree's
-  int pending = 0;                              // requested units that have not arrived
+  int next_part = 0, parts = 0;                 // of the checkpoint after the last page
+  int pending = 0;                              // requested units and parts that have not arrived
   std::chrono::steady_clock::time_point until;  // units missing then are computed
 };
 
@@ -49,10 +50,11 @@ struct CachedPages {
   double loads_save = 0;                 // seconds that computing those would take
 
   // Recurrent layers.
-  int state = -1;                       // slot of the sequence's state; -1: nothing is computed
-  std::vector<StateCopy> state_copies;  // of the step being computed
-  std::vector<StateCheckpoint> planned;      // that they become
-  std::optional<StateCheckpoint> latest;     // in the answer
+  int state = -1;                         // slot of the sequence's state; -1: nothing is computed
+  std::vector<StateCopy> state_copies;    // of the step being computed
+  std::vector<StateCheckpoint> planned;   // that they become
+  std::vector<int> wanted;                // pages of the prompt that others wait for, with a checkpoint after them
+  std::optional<StateCheckpoint> latest;  // in the answer
 
   PageLoad load;
 };

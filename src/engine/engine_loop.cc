@@ -117,6 +117,24 @@ void EngineLoop::observe_waiting() {
     state_.waiting.push_back(view_waiting(s, cache_, now));
     observed_.emplace_back(s.id, queued_[i]);
   }
+  if (cache_.has_states()) wait_for_checkpoints();
+}
+
+// A prompt that begins like one being computed waits for the checkpoint where they part.
+void EngineLoop::wait_for_checkpoints() {
+  for (size_t i = 0; i < order_.size(); ++i) {
+    SequenceView& view = state_.waiting[i];
+    Sequence& s = *queued_[order_[i]];
+    for (Sequence& first : roster_.running()) {
+      if (first.cached.load.active || first.tokens.size() == static_cast<size_t>(first.computed) + 1) continue;
+      const uint64_t page = cache_.next_page(first);
+      if (page != 0 && cache_.checkpoint_for(first, s)) view.next_page = page;
+    }
+    for (size_t j = 0; j < i; ++j) {  // one of them may start in this step
+      Sequence& first = *queued_[order_[j]];
+      if (view.next_page != 0 && state_.waiting[j].next_page == view.next_page) cache_.checkpoint_for(first, s);
+    }
+  }
 }
 
 Sequences::iterator EngineLoop::observed(SequenceId id) const {

@@ -37,6 +37,7 @@ class EngineLoop {
   // Schedule.
   void observe();
   void observe_waiting();
+  void wait_for_checkpoints();
   void apply_plan();
   Sequences::iterator observed(SequenceId id) const;
   // Run.

@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/quote.h"
+#include "engine/cache_size.h"
 #include "engine/dtype_names.h"
 #include "engine/page_cache.h"
 #include "model/families.h"
@@ -62,58 +63,6 @@ size_t memory_budget(const EngineOptions& options) {
     throw no_resource("--memory is {} MiB, but only {} MiB are free; lower it", options.memory_bytes / kMiB,
                       available / kMiB);
   return options.memory_bytes;
-}
-
-// Sizes the cache within the `memory` left for it, and the context length to fit the cache.
-void size_cache(const EngineOptions& options, const CacheLayout& layout, int model_positions, size_t memory,
-                ModelInfo& info) {
-  const size_t unit = layout.unit_bytes(), state = layout.state_bytes();
-  const auto sequences = static_cast<size_t>(options.max_num_seqs);
-  const bool chunks = options.chunked_prefill && options.kv_cache;
-  const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, chunks ? 1 : tokens); };
-  int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
-  if (options.kv_cache_bytes > memory)
-    throw no_resource("--kv-cache-size is {} MiB, but --memory leaves {} MiB for it; lower it or raise --memory",
-                      options.kv_cache_bytes / kMiB, memory / kMiB);
-  const size_t states = state * sequences;  // of running sequences
-  const size_t checkpoints = options.prefix_cache && state > 0 ? std::max<size_t>(8, 2 * sequences) : 0;
-  // While a chunk of a prompt is computed, its sequence also holds the chunk's units behind windows.
-  const size_t of_chunk = layout.sequence_units(length, options.max_num_batched_tokens) - layout.sequence_units(length);
-  const size_t wanted = (units_of(length) * sequences + of_chunk) * unit + states + checkpoints * state;
-  const size_t least = units_of(length) * unit + states;
-  // Without --memory, the machine is shared: half of it is for others, unless a single sequence needs more.
-  const size_t share = options.memory_bytes > 0 ? memory : std::max(info.memory_bytes / 2, least);
-  const size_t budget = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min({wanted, memory, share});
-  const auto units_in = [&](size_t bytes) {
-    return unit > 0 ? std::min<size_t>((bytes - std::min(bytes, states)) / unit, size_t{1} << 30) : 0;
-  };
-  const auto fits = [&](int tokens) { return states <= budget && units_of(tokens) <= units_in(budget); };
-  if (!fits(length)) {
-    if (options.max_model_len > 0 || !fits(1)) {
-      throw no_resource(
-          "one sequence of {} tokens needs {} MiB of KV cache, but it has {} MiB; lower --max-model-len{}, choose a "
-          "smaller --kv-cache-dtype, or raise --memory or --kv-cache-size",
-          length, (least + kMiB - 1) / kMiB, budget / kMiB, states > 0 ? " or --max-num-seqs" : "");
-    }
-    int most = length;  // the longest that fits is in [length, most)
-    for (length = 1; most - length > 1;) {
-      const int middle = length + (most - length) / 2;
-      (fits(middle) ? length : most) = middle;
-    }
-  }
-  // Checkpoints get a quarter of what one sequence leaves.
-  const size_t spare = budget - states - std::min(budget - states, units_of(length) * unit);
-  const size_t kept = state > 0 ? std::min(checkpoints, spare / 4 / state) : 0;
-  const size_t units = units_in(budget - kept * state);
-  info.max_model_len = length;
-  info.kv_pages = static_cast<int>(units);
-  info.kv_groups = static_cast<int>(layout.groups().size());
-  info.kv_states = state > 0 ? static_cast<int>(sequences + kept) : 0;
-  info.page_tokens = kPageTokens;
-  info.kv_bytes_per_token = layout.token_bytes();
-  info.kv_bytes_per_sequence = layout.sequence_bytes(length) - (static_cast<size_t>(length) + kPageTokens - 1) /
-                                                                   kPageTokens * kPageTokens * layout.token_bytes();
-  info.kv_cache_bytes = units * unit + static_cast<size_t>(info.kv_states) * state;
 }
 
 // Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
@@ -217,7 +166,15 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
                       (taken + layout.unit_bytes()) / kMiB + 1,
                       options.memory_bytes > 0 ? ": raise --memory" : ": free some, or lower --max-num-seqs");
   }
-  size_cache(options, layout, config.max_positions, budget - std::min(budget, taken), info);
+  const CacheSize cache = size_cache(options, layout, config.max_positions, budget - std::min(budget, taken), budget);
+  info.max_model_len = cache.max_model_len;
+  info.kv_pages = cache.units;
+  info.kv_groups = static_cast<int>(layout.groups().size());
+  info.kv_states = cache.states;
+  info.page_tokens = kPageTokens;
+  info.kv_bytes_per_token = layout.token_bytes();
+  info.kv_bytes_per_sequence = cache.bytes_per_sequence;
+  info.kv_cache_bytes = cache.bytes;
   kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
   limits.max_positions = info.max_model_len;
   decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, limits);

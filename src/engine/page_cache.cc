@@ -12,16 +12,16 @@
 namespace quire {
 namespace {
 
-constexpr int kSmallestTail = 4;  // tokens of a page that are worth copying
-
-// States have no place in the store yet, and without them a hit is impossible.
-bool can_be_stored(const CacheLayout& layout) { return layout.state_bytes() == 0 && layout.unit_bytes() > 0; }
+// The store keeps blobs of one size: units, and states cut into parts of that size.
+size_t blob_bytes_of(const CacheLayout& layout) {
+  return layout.unit_bytes() > 0 ? layout.unit_bytes() : layout.state_bytes();
+}
 
 std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, const CacheLayout& layout) {
   const bool disk = !options.directory.empty() && options.disk_bytes > 0;
-  if (!options.prefixes || (options.host_bytes == 0 && !disk) || !can_be_stored(layout)) return std::nullopt;
+  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return std::nullopt;
   PageStoreOptions store;
-  store.page_bytes = layout.unit_bytes();
+  store.page_bytes = blob_bytes_of(layout);
   store.host_bytes = options.host_bytes;
   if (disk) store.directory = options.directory;
   store.disk_bytes = options.disk_bytes;
@@ -61,12 +61,14 @@ PageCache::PageCache(CacheMemory& kv, const PageCacheOptions& options)
       pool_(static_cast<uint32_t>(kv.units()), kPageTokens),
       checkpoints_(options.sequences, std::max(0, kv.states() - options.sequences)),
       tree_(pool_, spine_groups_, groups() - spine_groups_, &checkpoints_),
-      states_(kv, tree_, checkpoints_, options.sequences),
+      states_(kv, checkpoints_, options.sequences),
+      blob_bytes_(blob_bytes_of(kv.layout())),
       page_(windows_.size()) {
   assert(std::is_sorted(windows_.begin(), windows_.begin() + spine_groups_ + (spine_groups_ < groups())));
   auto store = store_options(options, kv.layout());
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
+  if (!states_.none()) last_part_.resize(blob_bytes_);
 }
 
 CacheNeeds PageCache::needs() const {
@@ -100,50 +102,6 @@ void PageCache::begin(Sequence& s) const {
 PrefixTree::Node PageCache::find(Sequence& s, int page) { return tree_.find(key(s, page), page_tokens(s, page)); }
 
 // ---- prefixes ----
-
-// Without a spine every prefix of the prompt may be a hit.
-int PageCache::spine_end(Sequence& s, int from, int limit) {
-  if (!has_spine()) return limit;
-  while (from < limit && find(s, from) != PrefixTree::kNone) ++from;
-  return from;
-}
-
-int PageCache::first_visible_page_of_any(int tokens) const {
-  if (groups() == spine_groups_) return tokens / kPageTokens;
-  return first_visible_page(windows_.back(), tokens);  // the largest window
-}
-
-// The tree has the page's units that a prefix of `end` pages needs, in the groups with a window.
-bool PageCache::has_window_units(Sequence& s, int page, int end) {
-  const auto node = find(s, page);
-  for (int group = spine_groups_; group < groups(); ++group) {
-    if (!sees(group, page, end * kPageTokens)) continue;
-    if (node == PrefixTree::kNone || tree_.unit(node, group) == kNoUnit) return false;
-  }
-  return true;
-}
-
-// The longest hit in [from, limit]. The sequence has the first `from` pages, and the tree the spine of all.
-int PageCache::longest_hit(Sequence& s, int from, int limit) {
-  if (is_plain()) return limit;
-  const auto lacking = [&](int end) {  // the last page that a hit of `end` pages needs but does not have, or -1
-    if (!states_.none()) {
-      const auto node = find(s, end - 1);
-      if (node == PrefixTree::kNone || !tree_.checkpoint(node)) return end - 1;
-    }
-    for (int page = end; page-- > std::max(from, first_visible_page_of_any(end * kPageTokens));) {
-      if (!has_window_units(s, page, end)) return page;
-    }
-    return -1;
-  };
-  int end = limit;
-  while (end > from) {
-    const int page = lacking(end);
-    if (page < 0) break;
-    end = page;  // every prefix that ends later needs this page, too, up to `end`
-  }
-  return std::max(end, from);
-}
 
 // Appends the pages up to `pages`, a hit, from the tree.
 void PageCache::take_over(Sequence& s, int pages) {
@@ -212,10 +170,12 @@ void PageCache::copy(UnitCopy copy) { kv_.copy_unit(kernel_unit(copy.from), kern
 
 void PageCache::reserve(int units) {
   while (static_cast<int>(pool_.free_units()) < units) {
-    [[maybe_unused]] const bool evicted = tree_.evict([&](PageKey key, int group, UnitId unit) {
-      keep(key, group, unit);
-      ++evicted_;
-    });
+    [[maybe_unused]] const bool evicted = tree_.evict(
+        [&](PageKey key, int group, UnitId unit) {
+          keep(key, group, unit);
+          ++evicted_;
+        },
+        [&](PageKey key, int slot) { keep_checkpoint(key, slot); });
     assert(evicted && "the scheduler planned with more units than exist");
   }
 }
@@ -224,6 +184,31 @@ void PageCache::keep(PageKey key, int group, UnitId unit) {
   if (!store_) return;
   key = unit_key(key, group);
   if (store_->find(key) == PageStore::Tier::kNone) store_->put(key, kv_.unit(kernel_unit(unit)));
+}
+
+int PageCache::state_parts() const {
+  return static_cast<int>((kv_.layout().state_bytes() + blob_bytes_ - 1) / blob_bytes_);
+}
+
+void PageCache::keep_checkpoint(PageKey key, int slot) {
+  if (!store_) return;
+  std::span<const std::byte> rest = kv_.state(slot);
+  for (int part = 0; part < state_parts(); ++part) {
+    const PageKey blob = checkpoint_key(key, part);
+    const auto bytes = rest.first(std::min(rest.size(), blob_bytes_));
+    rest = rest.subspan(bytes.size());
+    if (store_->find(blob) != PageStore::Tier::kNone) continue;
+    if (bytes.size() == blob_bytes_) {
+      store_->put(blob, bytes);
+    } else {
+      std::copy(bytes.begin(), bytes.end(), last_part_.begin());
+      store_->put(blob, last_part_);
+    }
+  }
+}
+
+void PageCache::evict_checkpoint() {
+  tree_.evict_checkpoint([&](PageKey key, int slot) { keep_checkpoint(key, slot); });
 }
 
 void PageCache::grow(Sequence& s, int rows) {
@@ -241,10 +226,13 @@ void PageCache::grow(Sequence& s, int rows) {
     states_.set(c, std::nullopt);
   }
   if (!options_.prefixes) return;
-  states_.plan(c, s.computed, s.computed + rows, s.request->prompt_tokens, [&](int page) {
-    const auto node = find(s, page);
-    return node != PrefixTree::kNone && tree_.checkpoint(node);
-  });
+  states_.plan(
+      c, s.computed, s.computed + rows, s.request->prompt_tokens,
+      [&](int page) {
+        const auto node = find(s, page);
+        return node != PrefixTree::kNone && tree_.checkpoint(node);
+      },
+      [&] { evict_checkpoint(); });
 }
 
 // The node of a finished page; kNone if there is nothing that it could hold.
@@ -297,6 +285,7 @@ bool PageCache::attach_checkpoint(Sequence& s, StateCheckpoint checkpoint) {
   }
   if (node == PrefixTree::kNone || tree_.checkpoint(node)) return false;
   tree_.attach_checkpoint(node, checkpoint.slot);
+  if (!options_.directory.empty()) keep_checkpoint(key(s, checkpoint.page), checkpoint.slot);
   return true;
 }
 
@@ -375,11 +364,23 @@ bool PageCache::is_empty(const Sequence& s, int group, int page) const {
   return unit != kNoUnit && !pool_.kept(unit);
 }
 
+int PageCache::begin_state(Sequence& s, int end) {
+  if (states_.none() || end == s.cached.registered) return 0;
+  const auto node = find(s, end - 1);
+  const auto checkpoint = node != PrefixTree::kNone ? tree_.checkpoint(node) : std::nullopt;
+  states_.set(s.cached, checkpoint);
+  return checkpoint ? 0 : state_parts();
+}
+
 void PageCache::keep_loaded(Sequence& s, int pages) {
   if (pages < s.cached.load.wanted && !is_plain()) return release(s);
+  const bool more = pages > s.cached.registered;
   s.pages.truncate(pool_, pages * kPageTokens);
   s.computed = pages * kPageTokens;
   register_finished(s);
+  if (states_.none() || !more) return;
+  const auto slot = states_.copy(s.cached, [&] { evict_checkpoint(); });
+  if (slot && !attach_checkpoint(s, {pages - 1, *slot})) checkpoints_.give_back(*slot);
 }
 
 void PageCache::add_stats(EngineStats& stats) const {

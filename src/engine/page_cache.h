@@ -68,6 +68,10 @@ class PageCache {
   void share(const Sequence& s, Sequence& other);
   // Takes all units from the sequence, which starts again from the beginning; finished pages stay in the tree.
   void release(Sequence& s);
+  // For models with recurrent layers: `other` waits and begins like `first`, which has not computed all of that yet. Then
+  // `first` makes a checkpoint where they part, and `other` had better wait for it: returns true.
+  bool checkpoint_for(Sequence& first, Sequence& other);
+  bool has_states() const { return !states_.none(); }
   // Identifies the content of the page that the prompt fills next (SequenceView::next_page).
   uint64_t next_page(Sequence& s) const;
 
@@ -77,6 +81,10 @@ class PageCache {
   // Appends one page of the prefix of `end` pages that is to be loaded, evicting if needed: units that the tree has and
   // empty ones, which is_empty() tells apart. false: all units are in use.
   bool append_page(Sequence& s, int end);
+  // Sets the state to the tree's checkpoint after `end` pages, if there is one. Otherwise returns into how many parts the
+  // store cuts a state, and the loader fills the state.
+  int begin_state(Sequence& s, int end);
+  size_t blob_bytes() const { return blob_bytes_; }  // of the store: of a unit, or a part of a state
   bool is_empty(const Sequence& s, int group, int page) const;
   // The units of the first `pages` pages hold their tokens. The rest is given up; if windows need it, everything is.
   void keep_loaded(Sequence& s, int pages);
@@ -89,14 +97,9 @@ class PageCache {
   bool sees(int group, int page, int tokens) const {
     return page >= first_visible_page(windows_[static_cast<size_t>(group)], tokens);
   }
-  // Of the groups with a window.
-  int first_visible_page_of_any(int tokens) const;
   std::span<const TokenId> page_tokens(const Sequence& s, int page) const;
   PrefixTree::Node find(Sequence& s, int page);
   PrefixTree::Node find_or_insert(Sequence& s, int page);
-  bool has_window_units(Sequence& s, int page, int end);
-  int spine_end(Sequence& s, int from, int limit);
-  int longest_hit(Sequence& s, int from, int limit);
   void take_over(Sequence& s, int pages);
   void take_tail(Sequence& s);
   void release_behind_windows(Sequence& s, int tokens);
@@ -104,13 +107,24 @@ class PageCache {
   void reserve(int units);
   void copy(UnitCopy copy);
   void keep(PageKey key, int group, UnitId unit);
+  int state_parts() const;
+  void keep_checkpoint(PageKey key, int slot);
+  void evict_checkpoint();
 
   // Look-ups (prefix_lookup.cc).
+  static constexpr int kSmallestTail = 4;           // tokens of a page that are worth copying
+  int first_visible_page_of_any(int tokens) const;  // of the groups with a window
+  bool has_window_units(Sequence& s, int page, int end);
+  int spine_end(Sequence& s, int from, int limit);
+  int longest_hit(Sequence& s, int from, int limit);
   PageStore::Tier find_stored(Sequence& s, int page);
   int idle_units(Sequence& s);
   int units_of(int pages) const;
   void look_up_cached(Sequence& s, int limit);  // limit: pages
   void look_up_stored(Sequence& s, int limit);
+  bool is_stored(PageKey blob, int& read, int& disk);
+  bool has_stored_windows(Sequence& s, int page, int end, int& read, int& disk);
+  bool has_stored_checkpoint(Sequence& s, int page, int& read, int& disk);
   int stored_hit(Sequence& s, int limit, int& read, int& disk);
   void look_up_tail(Sequence& s, int reusable);
   void plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs);
@@ -124,7 +138,9 @@ class PageCache {
   PrefixTree tree_;
   SequenceStates states_;
   std::unique_ptr<PageStore> store_;
-  std::vector<UnitId> page_;  // the units of one page: reused
+  size_t blob_bytes_;
+  std::vector<std::byte> last_part_;  // of a state, padded to a blob
+  std::vector<UnitId> page_;          // the units of one page: reused
   uint64_t evicted_ = 0;
 };
 

@@ -18,12 +18,12 @@ size_t PageLoader::memory_bytes(size_t page_bytes) { return kSlots * page_bytes;
 PageLoader::PageLoader(PageCache& cache, CacheMemory& kv) : cache_(cache), kv_(kv) {
   if (!cache.store()) return;
   slots_.resize(kSlots);
-  buffers_ = std::make_shared<LargeBuffer>(memory_bytes(kv.layout().unit_bytes()));
+  buffers_ = std::make_shared<LargeBuffer>(memory_bytes(cache.blob_bytes()));
   cache.store()->keep_alive(buffers_);
 }
 
 std::span<std::byte> PageLoader::buffer(size_t slot) const {
-  const size_t bytes = kv_.layout().unit_bytes();
+  const size_t bytes = cache_.blob_bytes();
   return {buffers_->data() + slot * bytes, bytes};
 }
 
@@ -40,53 +40,78 @@ void PageLoader::start(Sequence& s) {
             .next_group = 0,
             .wanted = end,
             .shared = c.registered,
+            .next_part = 0,
+            .parts = cache_.begin_state(s, end),
             .pending = 0,
             .until = Clock::now() + std::chrono::duration_cast<Clock::duration>(longest)};
-  request_units(s);
+  request(s);
 }
 
-void PageLoader::request_units(Sequence& s) {
+void PageLoader::request(Sequence& s) {
   PageLoad& load = s.cached.load;
-  size_t slot = 0;
-  while (load.next < load.end && copied_ < kCopiesPerStep) {
-    // Since this was planned, others may have taken more units than expected.
-    if (s.pages.pages() == load.next && !cache_.append_page(s, load.wanted)) {
-      load.end = load.next;
-      return;
-    }
-    while (load.next_group < cache_.groups() && !cache_.is_empty(s, load.next_group, load.next)) ++load.next_group;
-    if (load.next_group == cache_.groups()) {
-      ++load.next;
-      load.next_group = 0;
-      continue;
-    }
-    while (slot < slots_.size() && slots_[slot].busy) ++slot;
-    if (slot == slots_.size()) return;
-    const PageKey key = unit_key(cache_.key(s, load.next), load.next_group);
-    switch (cache_.store()->load(key, buffer(slot), slot)) {
+  size_t free = 0;  // slot
+  while (copied_ < kCopiesPerStep && advance(s)) {
+    while (free < slots_.size() && slots_[free].busy) ++free;
+    if (free == slots_.size()) return;
+    const bool unit = load.next < load.end;
+    const int page = unit ? load.next : load.end - 1;
+    Slot slot{s.id, load.epoch, page, unit ? load.next_group : -1, unit ? -1 : load.next_part, true};
+    const PageKey& key = cache_.key(s, page);
+    switch (
+        cache_.store()->load(unit ? unit_key(key, slot.group) : checkpoint_key(key, slot.part), buffer(free), free)) {
       case PageStore::Load::kMissing:
-        load.end = load.next;
+        load.end = page;
         return;
       case PageStore::Load::kDone:
-        copy_from(slot, s.pages.unit(load.next_group, load.next));
+        take(s, slot, free);
         ++copied_;
         break;
       case PageStore::Load::kPending:
-        slots_[slot] = {s.id, load.epoch, load.next, load.next_group, true};
+        slots_[free] = slot;
         ++load.pending;
         break;
     }
-    if (++load.next_group == cache_.groups()) ++load.next, load.next_group = 0;
+    if (!unit) {
+      ++load.next_part;
+    } else if (++load.next_group == cache_.groups()) {
+      ++load.next;
+      load.next_group = 0;
+    }
   }
 }
 
-void PageLoader::copy_from(size_t slot, UnitId unit) {
-  std::ranges::copy(buffer(slot), kv_.unit(kernel_unit(unit)).begin());
+// Moves to the next unit or part to request, and makes room for it. false: all are requested, or the load ends here.
+bool PageLoader::advance(Sequence& s) {
+  PageLoad& load = s.cached.load;
+  while (load.next < load.end) {
+    // Since this was planned, others may have taken more units than expected.
+    if (s.pages.pages() == load.next && !cache_.append_page(s, load.wanted)) {
+      load.end = load.next;
+      return false;
+    }
+    while (load.next_group < cache_.groups() && !cache_.is_empty(s, load.next_group, load.next)) ++load.next_group;
+    if (load.next_group < cache_.groups()) return true;
+    ++load.next;
+    load.next_group = 0;
+  }
+  return load.end == load.wanted && load.next_part < load.parts;
+}
+
+// Copies a buffer to its place.
+void PageLoader::take(const Sequence& s, const Slot& slot, size_t at) {
+  const auto from = buffer(at);
+  if (slot.group >= 0) {
+    std::ranges::copy(from, kv_.unit(kernel_unit(s.pages.unit(slot.group, slot.page))).begin());
+  } else {
+    const auto to = kv_.state(s.cached.state).subspan(static_cast<size_t>(slot.part) * from.size());
+    std::ranges::copy(from.first(std::min(from.size(), to.size())), to.begin());
+  }
 }
 
 // The disk hangs or is too slow: keep the pages up to the first missing one.
 void PageLoader::give_up(Sequence& s) {
   PageLoad& load = s.cached.load;
+  load.end = std::min(load.end, load.next_part < load.parts ? load.wanted - 1 : load.next);
   load.end = std::min(load.end, load.next);
   for (const Slot& slot : slots_) {
     hangs_ |= slot.busy;
@@ -98,6 +123,7 @@ void PageLoader::give_up(Sequence& s) {
 bool PageLoader::finish(Sequence& s) {
   PageLoad& load = s.cached.load;
   if (load.pending > 0 || load.next < load.end) return false;
+  if (load.end == load.wanted && load.next_part < load.parts) return false;
   load.active = false;
   loaded_ += static_cast<uint64_t>(load.end - s.cached.registered);
   cache_.keep_loaded(s, load.end);
@@ -121,7 +147,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
     PageLoad& load = s->cached.load;
     --load.pending;
     if (done.ok) {
-      copy_from(done.ticket, s->pages.unit(slot.group, slot.page));
+      take(*s, slot, done.ticket);
     } else {
       load.end = std::min(load.end, slot.page);
     }
@@ -131,7 +157,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
   for (const Loading& l : loading_) {  // may throw, so it comes before any load finishes
     Sequence& s = *find(l.id);
     if (now < s.cached.load.until) {
-      request_units(s);
+      request(s);
     } else {
       give_up(s);
     }

@@ -38,7 +38,8 @@ class PageLoader {
   struct Slot {  // of the read buffers
     SequenceId id{};
     uint32_t epoch = 0;
-    int page = 0, group = 0;
+    int page = 0;
+    int group = -1, part = -1;  // of the unit, or of the checkpoint after the page
     bool busy = false;
   };
   struct Loading {
@@ -47,8 +48,9 @@ class PageLoader {
   };
 
   std::span<std::byte> buffer(size_t slot) const;
-  void request_units(Sequence& s);
-  void copy_from(size_t slot, UnitId unit);
+  void request(Sequence& s);
+  bool advance(Sequence& s);
+  void take(const Sequence& s, const Slot& slot, size_t at);
   void give_up(Sequence& s);
   bool finish(Sequence& s);
 

@@ -10,13 +10,59 @@ namespace quire {
 namespace {
 
 constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
-constexpr int kWindowChecks = 256;           // pages whose window units each look-up looks for in the store
-constexpr int kSmallestTail = 4;             // tokens of a page that are worth copying
+constexpr int kAttachmentChecks = 256;       // pages whose windows and checkpoints each look-up looks for in the store
+constexpr int kWorthWaiting = 4;             // common pages that a prompt waits for another to compute
 constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
 
 int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; }
 
 }  // namespace
+
+// ---- the tree ----
+
+// Without a spine every prefix of the prompt may be a hit.
+int PageCache::spine_end(Sequence& s, int from, int limit) {
+  if (!has_spine()) return limit;
+  while (from < limit && find(s, from) != PrefixTree::kNone) ++from;
+  return from;
+}
+
+int PageCache::first_visible_page_of_any(int tokens) const {
+  if (groups() == spine_groups_) return tokens / kPageTokens;
+  return first_visible_page(windows_.back(), tokens);  // the largest window
+}
+
+// The tree has the page's units that a prefix of `end` pages needs, in the groups with a window.
+bool PageCache::has_window_units(Sequence& s, int page, int end) {
+  const auto node = find(s, page);
+  for (int group = spine_groups_; group < groups(); ++group) {
+    if (!sees(group, page, end * kPageTokens)) continue;
+    if (node == PrefixTree::kNone || tree_.unit(node, group) == kNoUnit) return false;
+  }
+  return true;
+}
+
+// The longest hit in [from, limit]. The sequence has the first `from` pages, and the tree the spine of all.
+int PageCache::longest_hit(Sequence& s, int from, int limit) {
+  if (is_plain()) return limit;
+  const auto lacking = [&](int end) {  // the last page that a hit of `end` pages needs but does not have, or -1
+    if (!states_.none()) {
+      const auto node = find(s, end - 1);
+      if (node == PrefixTree::kNone || !tree_.checkpoint(node)) return end - 1;
+    }
+    for (int page = end; page-- > std::max(from, first_visible_page_of_any(end * kPageTokens));) {
+      if (!has_window_units(s, page, end)) return page;
+    }
+    return -1;
+  };
+  int end = limit;
+  while (end > from) {
+    const int page = lacking(end);
+    if (page < 0) break;
+    end = page;  // every prefix that ends later needs this page, too, up to `end`
+  }
+  return std::max(end, from);
+}
 
 void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
   s.cached.tail = s.cached.loads = s.cached.load_units = 0;
@@ -71,6 +117,25 @@ int PageCache::idle_units(Sequence& s) {
   return idle;
 }
 
+bool PageCache::checkpoint_for(Sequence& first, Sequence& other) {
+  if (states_.none() || !shares(other) || !options_.prefixes) return false;
+  const int limit = (static_cast<int>(std::min(first.tokens.size(), other.tokens.size())) - 1) / kPageTokens;
+  int same = 0, end = limit;  // equal keys are keys of equal beginnings
+  while (same < end) {
+    const int middle = same + (end - same + 1) / 2;
+    if (key(first, middle - 1) == key(other, middle - 1))
+      same = middle;
+    else
+      end = middle - 1;
+  }
+  const int computed = first.pages.pages() == 0 ? first.cached.found * kPageTokens : first.computed;
+  if (same * kPageTokens <= computed || same < other.cached.found + kWorthWaiting) return false;
+  // Generated tokens of a preempted sequence get no checkpoints inside.
+  return same * kPageTokens < first.request->prompt_tokens && SequenceStates::want(first.cached, same);
+}
+
+// ---- the store ----
+
 // Where the store has the spine of a page, or with a worse tier a part of it.
 PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
   auto worst = PageStore::Tier::kHost;
@@ -107,30 +172,51 @@ void PageCache::look_up_stored(Sequence& s, int limit) {
   c.stored_on_disk = std::clamp(c.stored_on_disk, 0, c.stored_end - c.spine);  // pages move between the tiers
 }
 
-// The longest prefix, up to `limit` pages, whose window units are in the tree or the store. `read` and `disk`: units to
-// read from the store, and those of them on disk.
+bool PageCache::is_stored(PageKey blob, int& read, int& disk) {
+  const auto tier = store_->find(blob);
+  ++read;
+  disk += on_disk(tier);
+  return tier != PageStore::Tier::kNone;
+}
+
+bool PageCache::has_stored_windows(Sequence& s, int page, int end, int& read, int& disk) {
+  const auto node = find(s, page);
+  for (int group = spine_groups_; group < groups(); ++group) {
+    if (!sees(group, page, end * kPageTokens)) continue;
+    if (node != PrefixTree::kNone && tree_.unit(node, group) != kNoUnit) continue;
+    if (!is_stored(unit_key(key(s, page), group), read, disk)) return false;
+  }
+  return true;
+}
+
+// Looks for the first and the last part only. If another is missing, loading fails.
+bool PageCache::has_stored_checkpoint(Sequence& s, int page, int& read, int& disk) {
+  const auto node = find(s, page);
+  if (node != PrefixTree::kNone && tree_.checkpoint(node)) return true;
+  const int last = state_parts() - 1;
+  int on_disk = 0;
+  if (!is_stored(checkpoint_key(key(s, page), 0), read, on_disk)) return false;
+  if (last > 0 && !is_stored(checkpoint_key(key(s, page), last), read, on_disk)) return false;
+  read += std::max(0, last - 1);
+  if (on_disk > 0) disk += last + 1;
+  return true;
+}
+
+// The longest prefix, up to `limit` pages, whose windows and checkpoint are in the tree or the store. `read` and `disk`:
+// what is to be read from the store, and how much of it is on disk.
 int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
   const int found = s.cached.found;
-  int checks = kWindowChecks;
-  const auto stored = [&](int page, int end) {
-    const auto node = find(s, page);
-    for (int group = spine_groups_; group < groups(); ++group) {
-      if (!sees(group, page, end * kPageTokens)) continue;
-      if (node != PrefixTree::kNone && tree_.unit(node, group) != kNoUnit) continue;
-      const auto tier = store_->find(unit_key(key(s, page), group));
-      if (tier == PageStore::Tier::kNone) return false;
-      ++read;
-      disk += on_disk(tier);
-    }
-    return true;
-  };
-  for (int end = limit; end > found;) {
+  int checks = kAttachmentChecks;
+  for (int end = limit; end > found && checks > 0;) {
     read = disk = 0;
+    if (!states_.none() && (--checks, !has_stored_checkpoint(s, end - 1, read, disk))) {
+      --end;
+      continue;
+    }
     int page = end;
     const int first = std::max(found, first_visible_page_of_any(end * kPageTokens));
-    while (page > first && --checks > 0 && stored(page - 1, end)) --page;
+    while (page > first && --checks > 0 && has_stored_windows(s, page - 1, end, read, disk)) --page;
     if (page == first) return end;
-    if (checks <= 0) break;
     end = page - 1;
   }
   read = disk = 0;
@@ -140,13 +226,13 @@ int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
 // Loads the stored pages if that is faster than computing them.
 void PageCache::plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs) {
   CachedPages& c = s.cached;
-  int windows = 0, windows_on_disk = 0;
-  const int end = stored_hit(s, has_spine() ? c.stored_end : limit, windows, windows_on_disk);
+  int attached = 0, attached_on_disk = 0;
+  const int end = stored_hit(s, has_spine() ? c.stored_end : limit, attached, attached_on_disk);
   if (end == c.found) return;
   const int spines = has_spine() ? std::max(0, end - c.spine) : 0;
-  const int from_disk = std::min(c.stored_on_disk, spines) * spine_groups_ + windows_on_disk;
-  const int from_host = spines * spine_groups_ + windows - from_disk;
-  const double host_seconds = static_cast<double>(kv_.layout().unit_bytes()) / kHostBytesPerSecond;
+  const int from_disk = std::min(c.stored_on_disk, spines) * spine_groups_ + attached_on_disk;
+  const int from_host = spines * spine_groups_ + attached - from_disk;
+  const double host_seconds = static_cast<double>(blob_bytes_) / kHostBytesPerSecond;
   const double seconds = from_disk * store_->disk_read_seconds_per_page() + from_host * host_seconds;
   StepWork work;
   work.add((end - c.found) * kPageTokens, c.found * kPageTokens);

@@ -140,11 +140,11 @@ class Planner {
       const int needed = finish(s);
       if (needed + s.idle_units + (alone ? 0 : units + page()) > free_) break;
       free_ -= s.idle_units;
-      if (s.loads > 0) {
-        free_ -= s.loads;
+      if (s.loads) {
+        free_ -= s.load_units;
         plan_.admitted.push_back(s.id);
         plan_.loads.push_back(s.id);
-        units += needed - s.loads + page();
+        units += needed - s.load_units + page();
         continue;
       }
       const int count = chunk_rows(s);

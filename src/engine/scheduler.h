@@ -28,7 +28,8 @@ struct SequenceView {
 
   // Only for waiting sequences.
   int idle_units = 0;  // units among `units` that count as free until it is admitted
-  int loads = 0;       // units of further pages that are faster to read from the page store than to compute
+  bool loads = false;  // further pages are faster to read from the page store than to compute
+  int load_units = 0;  // of these pages
   double waited = 0;   // seconds since submission
 
   bool decodes() const { return tokens - computed == 1; }
@@ -86,7 +87,7 @@ struct Chunk {
 struct StepPlan {
   std::vector<SequenceId> preempted;  // from the end of `running`: release their units; they wait again
   std::vector<SequenceId> admitted;   // in the order of `waiting`, some left out: run from now on
-  std::vector<SequenceId> loads;      // admitted sequences that first read `loads` units from the store
+  std::vector<SequenceId> loads;      // admitted sequences that first read pages from the store
   std::vector<Chunk> chunks;          // decoding sequences, then prompts; at most max_rows rows and max_logits logits
 
   void clear();

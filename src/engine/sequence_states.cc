@@ -1,18 +1,24 @@
 #include "engine/sequence_states.h"
 
+#include <algorithm>
 #include <cassert>
-#include <utility>
 
 namespace quire {
+namespace {
 
-SequenceStates::SequenceStates(CacheMemory& kv, PrefixTree& tree, SlotPool& checkpoints, int sequences)
-    : kv_(kv), tree_(tree), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? sequences : 0) {}
+constexpr size_t kMostWanted = 4;  // prompts in a queue usually part at one or two places
+
+}  // namespace
+
+SequenceStates::SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int sequences)
+    : kv_(kv), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? sequences : 0) {}
 
 void SequenceStates::prepare(CachedPages& c, int prompt_tokens) const {
   if (none()) return;
-  const auto most = static_cast<size_t>(prompt_tokens / kCheckpointEvery + 2);
+  const auto most = static_cast<size_t>(prompt_tokens / kCheckpointEvery + 2) + kMostWanted;
   c.planned.reserve(most);
   c.state_copies.reserve(most);
+  c.wanted.reserve(kMostWanted);
 }
 
 void SequenceStates::set(CachedPages& c, std::optional<int> from) {
@@ -28,17 +34,20 @@ void SequenceStates::set(CachedPages& c, std::optional<int> from) {
   }
 }
 
-void SequenceStates::add(CachedPages& c, int end, int row, bool answer) {
-  std::optional<int> slot;
-  if (answer && c.latest) {
-    slot = std::exchange(c.latest, std::nullopt)->slot;  // overwritten, so it holds nothing until the step is computed
-  } else {
-    slot = checkpoints_.take();
-    if (!slot && tree_.evict_checkpoint()) slot = checkpoints_.take();
-  }
-  if (!slot) return;
-  c.planned.push_back({end / kPageTokens - 1, *slot});
-  c.state_copies.push_back({row, *slot});
+bool SequenceStates::is_wanted(const CachedPages& c, int pages) {
+  return std::find(c.wanted.begin(), c.wanted.end(), pages) != c.wanted.end();
+}
+
+bool SequenceStates::want(CachedPages& c, int pages) {
+  if (is_wanted(c, pages)) return true;
+  if (c.wanted.size() == kMostWanted) return false;
+  c.wanted.push_back(pages);
+  return true;
+}
+
+void SequenceStates::add(CachedPages& c, int page, int row, int slot) {
+  c.planned.push_back({page, slot});
+  c.state_copies.push_back({row, slot});
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "engine/cached_pages.h"
 #include "kv/slot_pool.h"
@@ -12,6 +13,7 @@ namespace quire {
 // A prefix hit needs the state after its last token. So the state is copied to a checkpoint
 //   - after the last full page that a request with the same prompt can take over,
 //   - after every kCheckpointEvery tokens of longer prompts, for prompts that diverge,
+//   - where the prompt of a waiting request parts from this one,
 //   - after each page of an answer, always to the same slot; it is kept when the answer ends, for the next turn.
 // If no slot is free, the least recently used checkpoint goes; if there is none either, no copy is made.
 class SequenceStates {
@@ -19,21 +21,28 @@ class SequenceStates {
   static constexpr int kCheckpointEvery = 1024;  // tokens
 
   // The first `sequences` slots of `kv` are for running sequences, `checkpoints` has the others.
-  SequenceStates(CacheMemory& kv, PrefixTree& tree, SlotPool& checkpoints, int sequences);
+  SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int sequences);
 
   bool none() const { return kv_.states() == 0; }  // the model has no recurrent layers
   // Reserves memory for the sequence's plans.
   void prepare(CachedPages& c, int prompt_tokens) const;
   // Sets the sequence's state to a checkpoint's or another sequence's, or to the empty one.
   void set(CachedPages& c, std::optional<int> from);
-  // Plans the checkpoints of a step that computes tokens [from, to): sets c.state_copies. has(page): there is one.
-  template <class Has>
-  void plan(CachedPages& c, int from, int to, int prompt_tokens, Has has) {
+  // Plans a checkpoint after the first `pages` pages of the prompt. false: enough are planned.
+  static bool want(CachedPages& c, int pages);
+  // Plans the checkpoints of a step that computes tokens [from, to): sets c.state_copies. has(page): there is one;
+  // evict() gives back a slot, if the tree has one.
+  template <class Has, class Evict>
+  void plan(CachedPages& c, int from, int to, int prompt_tokens, Has has, Evict evict) {
     for (int end = (from / kPageTokens + 1) * kPageTokens; end <= to; end += kPageTokens) {
       const bool last_of_prompt = end == (prompt_tokens - 1) / kPageTokens * kPageTokens;
       const bool answer = end >= prompt_tokens && end + kPageTokens > to;
-      if (!answer && !last_of_prompt && (end >= prompt_tokens || end % kCheckpointEvery != 0)) continue;
-      if (!has(end / kPageTokens - 1)) add(c, end, end - from - 1, answer);
+      const bool every = end < prompt_tokens && end % kCheckpointEvery == 0;
+      if (!answer && !last_of_prompt && !every && !is_wanted(c, end / kPageTokens)) continue;
+      if (has(end / kPageTokens - 1)) continue;
+      // The last checkpoint of the answer is overwritten, so it holds nothing until the step is computed.
+      const auto slot = answer && c.latest ? std::exchange(c.latest, std::nullopt)->slot : take(evict);
+      if (slot) add(c, end / kPageTokens - 1, end - from - 1, *slot);
     }
   }
   // The step is computed: attach(page, slot) takes over each planned checkpoint of the prompt and returns whether it did.
@@ -49,6 +58,13 @@ class SequenceStates {
     c.planned.clear();
     c.state_copies.clear();
   }
+  // A checkpoint of the state as it is now, if there is a slot for it.
+  template <class Evict>
+  std::optional<int> copy(const CachedPages& c, Evict evict) {
+    const auto slot = take(evict);
+    if (slot) kv_.copy_state(c.state, *slot);
+    return slot;
+  }
   // Gives back the sequence's slots; attach() as above for the checkpoint of its answer.
   template <class Attach>
   void release(CachedPages& c, Attach attach) {
@@ -62,10 +78,17 @@ class SequenceStates {
   }
 
  private:
-  void add(CachedPages& c, int end, int row, bool answer);
+  template <class Evict>
+  std::optional<int> take(Evict evict) {
+    const auto slot = checkpoints_.take();
+    if (slot) return slot;
+    evict();
+    return checkpoints_.take();
+  }
+  static bool is_wanted(const CachedPages& c, int pages);
+  static void add(CachedPages& c, int page, int row, int slot);
 
   CacheMemory& kv_;
-  PrefixTree& tree_;
   SlotPool& checkpoints_;
   SlotPool own_;
 };

@@ -21,12 +21,13 @@ SequenceView view_running(Sequence& s, const PageCache& cache, bool own_units) {
   SequenceView v = view(s, cache);
   v.pages = s.pages.pages();
   v.units = s.pages.held_units();
-  // Only the page of the next token can be both shared and written to.
+  // Only the page of the next token can be both shared and written to. (While pages are loaded, they lie after it.)
   const int next = s.computed / kPageTokens;
   for (int group = 0; group < s.pages.groups(); ++group) {
-    for (int page = s.pages.first_held(group); own_units && page < v.pages; ++page)
+    const int first = s.pages.first_held(group);
+    for (int page = first; own_units && page < v.pages; ++page)
       v.own_units += cache.pool().users(s.pages.unit(group, page)) == 1;
-    v.shared_tail |= next < v.pages && cache.pool().shared(s.pages.unit(group, next));
+    v.shared_tail |= next >= first && next < v.pages && cache.pool().shared(s.pages.unit(group, next));
   }
   v.loading = s.cached.load.active;
   return v;
@@ -39,7 +40,8 @@ SequenceView view_waiting(Sequence& s, const PageCache& cache, Clock::time_point
   v.pages = c.found;
   v.units = c.units;
   v.idle_units = c.idle;
-  v.loads = c.load_units;
+  v.loads = c.loads > 0;
+  v.load_units = c.load_units;
   v.waited = seconds(now - s.request->submitted);
   return v;
 }

@@ -180,12 +180,9 @@ void PrefixTree::drop_checkpoint(Node node) {
   held_checkpoints_.remove(node);
 }
 
-bool PrefixTree::evict_checkpoint() {
-  const Node node = held_checkpoints_.oldest();
-  if (node == kNone) return false;
+void PrefixTree::removed_checkpoint(Node node) {
   drop_checkpoint(node);
   if (spine_groups_ == 0 && !windows_.contains(node)) remove(node);
-  return true;
 }
 
 void PrefixTree::remove(Node node) {

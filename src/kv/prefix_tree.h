@@ -65,10 +65,10 @@ class PrefixTree {
   void touch_windows(Node node);
   void touch_checkpoint(Node node);
 
-  // Frees one or more idle units of the node that is next in line, each after leaving(key, group, unit). Returns false
-  // if no unit is idle.
-  template <class Leaving>
-  bool evict(Leaving leaving) {
+  // Frees one or more idle units of the node that is next in line, each after leaving(key, group, unit), and if the node
+  // goes, its checkpoint after leaving_checkpoint(key, slot). Returns false if no unit is idle.
+  template <class Leaving, class LeavingCheckpoint>
+  bool evict(Leaving leaving, LeavingCheckpoint leaving_checkpoint) {
     const Node window = oldest_idle_window(), leaf = oldest_idle_leaf();
     if (window == kNone && leaf == kNone) return false;
     const bool whole = window == kNone || (leaf != kNone && spines_.used(leaf) < windows_.used(window));
@@ -79,11 +79,19 @@ class PrefixTree {
       leaving(nodes_[node].key, static_cast<int>(group), unit);
       drop(unit);
     }
+    if (whole && nodes_[node].checkpoint >= 0) leaving_checkpoint(nodes_[node].key, nodes_[node].checkpoint);
     removed_units(node);
     return true;
   }
-  // Frees the slot of the least recently used checkpoint. Returns false if there is none.
-  bool evict_checkpoint();
+  // Frees the slot of the least recently used checkpoint after leaving(key, slot). Returns false if there is none.
+  template <class Leaving>
+  bool evict_checkpoint(Leaving leaving) {
+    const Node node = held_checkpoints_.oldest();
+    if (node == kNone) return false;
+    leaving(nodes_[node].key, nodes_[node].checkpoint);
+    removed_checkpoint(node);
+    return true;
+  }
 
  private:
   struct Entry {
@@ -98,6 +106,7 @@ class PrefixTree {
   Node oldest_idle_window();
   void drop(UnitId& unit);
   void removed_units(Node node);
+  void removed_checkpoint(Node node);
   void drop_checkpoint(Node node);
   void remove(Node node);
   bool has_window(Node node) const;

@@ -239,6 +239,7 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
   h.u32("llama.attention.key_length", s.head_dim);
   h.u32("llama.attention.value_length", s.head_dim);
   h.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
+  if (s.window > 0) h.u32("llama.attention.sliding_window", s.window);
   h.u32("llama.rope.dimension_count", s.head_dim);
   h.f32("llama.rope.freq_base", s.rope_theta);
   h.u32("llama.vocab_size", s.vocab);

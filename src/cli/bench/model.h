@@ -65,6 +65,7 @@ class ModelBench {
   void for_steps(const BenchTest& test, int tokens, const Step& step);
   Batch chunk(int sequence, int from, int count);
   Batch next_tokens(int sequences, int position);
+  int state(int sequence) const;  // slot
   TokenId token(int sequence, int position) const;
   void profile_step(const Batch& batch, BenchProfile& profile);
   void sample_greedily(std::span<float> logits, StepProfile& profile);

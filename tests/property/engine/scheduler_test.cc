@@ -11,6 +11,7 @@
 
 #include "engine/fair_queue.h"
 #include "engine/scheduler.h"
+#include "ops/cache_layout.h"
 
 namespace quire {
 namespace {
@@ -25,15 +26,20 @@ struct Simulated {
 
 struct Scenario {
   SchedulerLimits limits;
-  int pages = 0, tenants = 1, priorities = 1;
-  double arrivals = 0.3;  // a step
+  int units = 0, tenants = 1, priorities = 1;
+  int groups = 1;            // of layers
+  std::vector<int> windows;  // of the groups that have one, in tokens
+  double arrivals = 0.3;     // a step
   StepCosts costs;
 };
 
-// Executes plans as the engine does, but only counts pages.
+// Executes plans as the engine does, but only counts units.
 class Simulation {
  public:
-  Simulation(unsigned seed, const Scenario& setup) : random_(seed), setup_(setup), free_(setup.pages) {
+  Simulation(unsigned seed, const Scenario& setup) : random_(seed), setup_(setup), free_(setup.units) {
+    state_.needs.groups = setup.groups;
+    for (const int window : setup.windows) state_.needs.window_pages.push_back(most_pages(window));
+    while (longest_ < 16 * setup.units && units_of(longest_ + 1) <= setup.units) ++longest_;
     for (int i = 0; i < setup.tenants; ++i) shares_.enter(std::to_string(i));
   }
 
@@ -53,8 +59,11 @@ class Simulation {
     apply();
     ASSERT_GE(free_, 0);
     int held = 0;
-    for (const auto& s : running_) held += s.view.pages;
-    ASSERT_EQ(held + free_, setup_.pages) << "pages leaked";
+    for (const auto& s : running_) {
+      held += s.view.units;
+      ASSERT_LE(s.view.units, state_.needs.units(s.view.computed));
+    }
+    ASSERT_EQ(held + free_, setup_.units) << "units leaked";
   }
 
   size_t alive() const { return running_.size() + waiting_.size(); }
@@ -63,6 +72,17 @@ class Simulation {
   double served(int tenant) const { return served_by_[static_cast<size_t>(tenant)]; }
 
  private:
+  // What a sequence of this length needs alone.
+  int units_of(int tokens) const {
+    return setup_.limits.chunked_prefill ? state_.needs.units(tokens) : state_.needs.pages(tokens) * setup_.groups;
+  }
+  // Units that a sequence holds between steps.
+  int held_units(int pages, int computed) const {
+    int units = pages * setup_.groups;
+    for (const int window : setup_.windows) units -= std::min(pages, first_visible_page(window, computed));
+    return units;
+  }
+
   void arrive() {
     if (!arrivals_ || random_() % 1000 >= 1000 * setup_.arrivals) return;
     Simulated s;
@@ -73,7 +93,7 @@ class Simulation {
     s.view.arrival = ++last_id_;
     s.view.id = SequenceId{last_id_};
     s.view.priority = static_cast<int>(random_() % static_cast<unsigned>(setup_.priorities));
-    const int most = setup_.pages * 16;
+    const int most = longest_;
     s.view.tokens =
         1 + static_cast<int>(random_() % static_cast<unsigned>(random_() % 5 == 0 ? most - 1 : std::min(most - 1, 60)));
     s.target = std::min(most, s.view.tokens + 1 + static_cast<int>(random_() % 50));
@@ -86,7 +106,7 @@ class Simulation {
   void cancel() {
     if (random_() % 50 != 0 || running_.empty()) return;
     const size_t i = random_() % running_.size();
-    free_ += running_[i].view.pages;
+    free_ += running_[i].view.units;
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
@@ -239,7 +259,7 @@ class Simulation {
     };
     for (const SequenceId id : plan_.preempted) {
       Simulated s = take(running_, id);
-      free_ += s.view.pages;
+      free_ += s.view.units;
       s.view.pages = s.view.units = s.view.own_units = s.view.computed = 0;
       waiting_.push_back(s);
       std::sort(waiting_.begin(), waiting_.end(),
@@ -250,24 +270,28 @@ class Simulation {
       running_.push_back(take(waiting_, id));
       shares_.charge(running_.back().tenant, running_.back().view.tokens);
     }
+    int freed = 0;  // behind windows, when the step is computed
     for (const Chunk& c : plan_.chunks) {
       Simulated& s = *std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.view.id == c.id; });
       s.view.computed += c.rows;
       served_by_[static_cast<size_t>(s.tenant)] += c.rows;
-      const int needed = (s.view.computed + 15) / 16;
-      if (needed > s.view.pages) {
-        free_ -= needed - s.view.pages;
-        s.view.pages = s.view.units = s.view.own_units = needed;
-      }
+      const int pages = state_.needs.pages(s.view.computed);
+      free_ -= (pages - s.view.pages) * setup_.groups;  // during the step
+      ASSERT_GE(free_, 0);
+      const int during = s.view.units + (pages - s.view.pages) * setup_.groups;
+      s.view.pages = pages;
+      s.view.units = s.view.own_units = held_units(pages, s.view.computed);
+      freed += during - s.view.units;
       if (c.wants_logits) {
         s.view.all_logits = false;  // those of the prompt are known
         ++s.view.tokens;
         shares_.charge(s.tenant, 1);
       }
     }
+    free_ += freed;
     std::erase_if(running_, [&](const Simulated& s) {
       if (s.view.tokens < s.target) return false;
-      free_ += s.view.pages;
+      free_ += s.view.units;
       longest_life_ = std::max(longest_life_, now_ - s.came);
       return true;
     });
@@ -276,7 +300,7 @@ class Simulation {
   std::mt19937 random_;
   Scenario setup_;
   TenantShares shares_;
-  int free_;
+  int free_, longest_ = 0;  // longest_: tokens of a sequence
   bool arrivals_ = true;
   int64_t now_ = 0, longest_life_ = 0;
   int since_oldest_ = 0;
@@ -295,11 +319,18 @@ Scenario random_scenario(unsigned seed) {
   s.limits.max_logits = s.limits.max_running + static_cast<int>(random() % 16);
   s.limits.chunked_prefill = seed % 4 != 0;
   s.limits.static_batches = seed % 7 == 0;
-  s.pages = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
+  s.units = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
   s.tenants = static_cast<int>(1 + random() % 4);
   s.priorities = static_cast<int>(1 + random() % 3);
   s.costs = {0.001 * static_cast<double>(random() % 20), 0.0001 * static_cast<double>(random() % 30),
              1e-7 * static_cast<double>(random() % 10)};
+  if (seed % 5 < 2) {  // groups with windows
+    s.groups = static_cast<int>(2 + random() % 3);
+    s.units = (s.units + 2) * s.groups;
+    for (int group = static_cast<int>(random() % 2); group < s.groups; ++group)
+      s.windows.push_back(static_cast<int>(2 + random() % 60));
+    std::sort(s.windows.begin(), s.windows.end());
+  }
   return s;
 }
 
@@ -308,7 +339,8 @@ TEST(Scheduler, KeepsItsPromisesForAMillionRandomSteps) {
     const Scenario setup = random_scenario(seed);
     Simulation s(seed, setup);
     SCOPED_TRACE(::testing::Message() << "seed " << seed << " rows " << setup.limits.max_rows << " sequences "
-                                      << setup.limits.max_running << " pages " << setup.pages);
+                                      << setup.limits.max_running << " units " << setup.units << " groups "
+                                      << setup.groups << " windows " << setup.windows.size());
     for (int i = 0; i < 2000; ++i) {
       s.step();
       ASSERT_FALSE(HasFatalFailure());
@@ -328,7 +360,7 @@ TEST(Scheduler, StarvesNobody) {
   Scenario setup;
   setup.limits.max_rows = 32;
   setup.limits.max_running = 6;
-  setup.pages = 30;
+  setup.units = 30;
   setup.tenants = 3;
   setup.priorities = 3;
   setup.arrivals = 1;
@@ -348,7 +380,7 @@ TEST(Scheduler, SharesFairlyBetweenTenants) {
   Scenario setup;
   setup.limits.max_rows = 64;
   setup.limits.max_running = 8;
-  setup.pages = 200;
+  setup.units = 200;
   setup.tenants = 4;
   setup.arrivals = 1;
   Simulation s(5, setup);

@@ -144,8 +144,7 @@ TEST(PageCache, LoadsAFewPagesAtATime) {
   int polls = 0;
   for (int before = 0; s->cached.load.active; before = s->cached.load.next, ++polls) {
     EXPECT_LE(s->cached.load.next - before, 16);
-    EXPECT_EQ(s->pages.pages(), s->cached.load.next)
-        << "pages are allocated when they are requested";
+    EXPECT_EQ(s->pages.pages(), s->cached.load.next) << "pages are allocated when they are requested";
     c.loader.wait();
     c.loader.poll([&](SequenceId) { return s.get(); });
   }
@@ -153,6 +152,84 @@ TEST(PageCache, LoadsAFewPagesAtATime) {
   EXPECT_EQ(s->computed, 80 * kPageTokens);
   EXPECT_EQ(s->pages.tokens(), 80 * kPageTokens);
   c.cache.release(*s);
+  EXPECT_EQ(c.cache.available_units(), 100);
+}
+
+CacheLayout hybrid_layout() { return {KvType::kBf16, {testing::tiny_state(), testing::tiny_layer()}}; }
+
+// Two requests come together. The second waits until the first has computed what they have in common.
+TEST(PageCache, MakesACheckpointWhereAWaitingPromptParts) {
+  for (const CacheLayout& layout : {hybrid_layout(), CacheLayout(KvType::kBf16, {testing::tiny_state()})}) {
+    TinyCache c(layout, 200, testing::kTinySequences + 8);
+    const auto first = c.waiting(numbers(0, 30));
+    TokenIds prompt = numbers(0, 20);
+    std::fill(prompt.begin() + 10 * kPageTokens + 3, prompt.end(), 7);
+    const auto other = c.waiting(prompt), stranger = c.waiting(numbers(500, 20)), early = c.waiting(numbers(0, 2));
+    for (Sequence* s : {first.get(), other.get(), stranger.get(), early.get()}) c.look_up(*s);
+    c.compute(*first, 3 * kPageTokens + 1);
+    EXPECT_TRUE(c.cache.checkpoint_for(*first, *other));
+    EXPECT_FALSE(c.cache.checkpoint_for(*first, *stranger));
+    EXPECT_FALSE(c.cache.checkpoint_for(*first, *early)) << "too little to wait for";
+    c.compute(*first, 30 * kPageTokens);
+    EXPECT_FALSE(c.cache.checkpoint_for(*first, *other)) << "it is computed";
+    c.look_up(*other);
+    EXPECT_EQ(other->cached.found, 10);
+    c.cache.adopt(*other);
+    EXPECT_TRUE(c.is_right(*other));
+    c.cache.release(*first);
+    c.cache.release(*other);
+  }
+}
+
+// The last checkpoint of a prompt is that of its last full page; longer prompts have one every 1024 tokens.
+TEST(PageCache, FindsPromptsThatPartFromALongOne) {
+  TinyCache c(hybrid_layout(), 1000, testing::kTinySequences + 16);
+  const TokenIds prompt = numbers(0, 200);
+  c.run_and_end(prompt);
+  for (const auto& [common, found] : {std::pair{200, 200}, {199, 192}, {128, 128}, {127, 64}, {63, 0}}) {
+    TokenIds other = prompt;
+    std::fill(other.begin() + common * kPageTokens, other.end(), -1 - common);
+    const auto s = c.waiting(other);
+    c.look_up(*s);
+    EXPECT_EQ(s->cached.found, found) << common;
+  }
+}
+
+// Checkpoints are dropped, never waited for.
+TEST(PageCache, RunsWithoutCheckpointsIfThereIsNoSlot) {
+  TinyCache c(hybrid_layout(), 200, testing::kTinySequences);
+  c.run_and_end(numbers(0, 20));
+  const auto s = c.waiting(numbers(0, 20));
+  c.look_up(*s);
+  EXPECT_EQ(s->cached.found, 0);
+  c.run(*s);
+  EXPECT_TRUE(c.is_right(*s));
+  c.cache.release(*s);
+  EXPECT_EQ(c.cache.available_units(), 200);
+}
+
+// The spine of a prompt outlives its windows and is loaded with them from the store.
+TEST(PageCache, LoadsWhatWindowsLackFromTheStore) {
+  const CacheLayout layout(KvType::kBf16, {testing::tiny_layer(40), testing::tiny_layer()});
+  TinyCache c(layout, 100, 0, 1000);
+  c.run_and_end(numbers(0, 20));
+  const auto waiting = c.waiting(numbers(0, 20));
+  c.look_up(*waiting);
+  ASSERT_EQ(waiting->cached.found, 20);
+  const auto other = c.waiting(numbers(100'000, 39));
+  c.run(*other);  // needs 80 units, and evicts the windows of the 40 in the tree
+  c.look_up(*waiting);
+  EXPECT_EQ(waiting->cached.spine, 20);
+  EXPECT_EQ(waiting->cached.found, 0);
+  EXPECT_EQ(waiting->cached.loads, 20);
+  c.cache.adopt(*waiting);
+  c.loader.start(*waiting);
+  while (waiting->cached.load.active) c.loader.poll([&](SequenceId) { return waiting.get(); });
+  EXPECT_EQ(waiting->computed, 20 * kPageTokens);
+  EXPECT_TRUE(c.is_right(*waiting));
+  EXPECT_EQ(waiting->pages.held_units(), 20 + 3);
+  c.cache.release(*waiting);
+  c.cache.release(*other);
   EXPECT_EQ(c.cache.available_units(), 100);
 }
 

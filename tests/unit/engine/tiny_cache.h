@@ -12,10 +12,8 @@ namespace quire::testing {
 inline LayerCache tiny_layer(int window = 0) {
   return {.kind = LayerCache::Kind::kKeysValues, .kv_heads = 1, .key_dim = 16, .value_dim = 16, .window = window};
 }
-inline CacheLayout tiny_layout() {
-  return {KvType::kBf16, {tiny_layer()}};
-}
-inline LayerCache tiny_state() { return {.kind = LayerCache::Kind::kState, .state_bytes = 64}; }
+inline CacheLayout tiny_layout() { return {KvType::kBf16, {tiny_layer()}}; }
+inline LayerCache tiny_state() { return {.kind = LayerCache::Kind::kState, .state_bytes = 1280}; }  // more than a unit
 inline constexpr int kTinySequences = 8;  // that have a state at a time
 // Computing is so slow that reading a page is always faster.
 inline constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
@@ -27,33 +25,55 @@ class TinyCache {
       : TinyCache(tiny_layout(), pages, 0, stored_pages, folder) {}
   // `states`: all slots; kTinySequences are of running sequences.
   TinyCache(const CacheLayout& layout, int units, int states, size_t stored_units = 0, const std::string& folder = {})
-      : memory_(layout, units, states),
-        cache(memory_, options(layout, stored_units, folder)),
-        loader(cache, memory_) {}
+      : memory_(layout, units, states), cache(memory_, options(layout, stored_units, folder)), loader(cache, memory_) {}
 
-  std::unique_ptr<Sequence> waiting(const TokenIds& prompt) {
+  std::unique_ptr<Sequence> waiting(const TokenIds& prompt, int max_new_tokens = 1) {
     auto request = std::make_shared<RequestState>();
     request->prompt_tokens = static_cast<int>(prompt.size());
-    request->max_new_tokens = 1;
+    request->max_new_tokens = max_new_tokens;
+    request->id = RequestId{last_id_ + 1};
+    request->submitted = Clock::now();
     auto s = std::make_unique<Sequence>(std::move(request), 0, prompt, nullptr);
     s->id = SequenceId{++last_id_};
     cache.begin(*s);
     return s;
   }
-  // "Computes" up to token `end`, as a step does: states are copied after their rows. A state counts its tokens.
+  // "Computes" up to token `end`, as a step does.
   void compute(Sequence& s, int end) {
-    cache.grow(s, end - s.computed);
-    if (s.cached.state >= 0) {
-      auto at = s.cached.state_copies.begin();
-      for (int row = 0; s.computed + row < end; ++row) {
-        count(s.cached.state) = s.computed + row + 1;
-        for (; at != s.cached.state_copies.end() && at->row == row; ++at) memory_.copy_state(s.cached.state, at->slot);
-      }
-    }
+    const int from = s.computed;
+    cache.grow(s, end - from);
     s.computed = end;
+    forward(s, from);
     cache.register_finished(s);
   }
-  int& count(int slot) { return *reinterpret_cast<int*>(memory_.state(slot).data()); }
+  // The forward pass of tokens [from, s.computed). The value of a token is a hash of it and of the value before it, which
+  // is read from the cache; units hold the values of their tokens, a state that of the last.
+  void forward(const Sequence& s, int from) {
+    auto copy = s.cached.state_copies.begin();
+    for (int i = from; i < s.computed; ++i) {
+      const uint64_t value = next(i > 0 ? read(s, i - 1) : 0, s.tokens[static_cast<size_t>(i)]);
+      for (int group = 0; group < cache.groups(); ++group) unit(s, group, i) = value + static_cast<uint64_t>(group);
+      if (s.cached.state < 0) continue;
+      state(s).front() = state(s).back() = value;
+      for (; copy != s.cached.state_copies.end() && copy->row == i - from; ++copy)
+        memory_.copy_state(s.cached.state, copy->slot);
+    }
+  }
+  // Whether the sequence has what its next token sees.
+  bool is_right(const Sequence& s) {
+    uint64_t value = 0;
+    for (int i = 0; i < s.computed; ++i) {
+      value = next(value, s.tokens[static_cast<size_t>(i)]);
+      for (int group = 0; group < cache.groups(); ++group) {
+        const int window = memory_.layout().groups()[static_cast<size_t>(group)].window;
+        if (i / kPageTokens < first_visible_page(window, s.computed)) continue;
+        if (s.pages.unit(group, i / kPageTokens) == kNoUnit) return false;
+        if (unit(s, group, i) != value + static_cast<uint64_t>(group)) return false;
+      }
+    }
+    return memory_.states() == 0 || s.computed == 0 ||
+           (s.cached.state >= 0 && state(s).front() == value && state(s).back() == value);
+  }
   // Adopts cached pages and "computes" the rest.
   void run(Sequence& s) {
     cache.adopt(s);
@@ -70,17 +90,32 @@ class TinyCache {
   static PageCacheOptions options(const CacheLayout& layout, size_t stored_units, const std::string& folder) {
     PageCacheOptions o;
     o.sequences = kTinySequences;
-    o.host_bytes = stored_units * layout.unit_bytes();
+    o.host_bytes = stored_units * (layout.unit_bytes() > 0 ? layout.unit_bytes() : layout.state_bytes());
     o.directory = folder;
     o.disk_bytes = size_t{1} << 20;
     return o;
+  }
+
+  static uint64_t next(uint64_t value, TokenId token) {
+    return (value ^ static_cast<uint64_t>(token + 1)) * 0x9e3779b97f4a7c15u + 1;
+  }
+  uint64_t& unit(const Sequence& s, int group, int position) {
+    const UnitId unit = s.pages.unit(group, position / kPageTokens);
+    return reinterpret_cast<uint64_t*>(memory_.unit(kernel_unit(unit)).data())[position % kPageTokens];
+  }
+  std::span<uint64_t> state(const Sequence& s) {
+    const auto bytes = memory_.state(s.cached.state);
+    return {reinterpret_cast<uint64_t*>(bytes.data()), bytes.size() / sizeof(uint64_t)};
+  }
+  uint64_t read(const Sequence& s, int position) {
+    const int last = cache.groups() - 1;
+    return last < 0 ? state(s).front() : unit(s, last, position) - static_cast<uint64_t>(last);
   }
 
   CacheMemory memory_;
   uint64_t last_id_ = 0;
 
  public:
-  CacheMemory& memory() { return memory_; }
   PageCache cache;
   PageLoader loader;
 };

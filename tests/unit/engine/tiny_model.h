@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "model/synth.h"
@@ -14,7 +15,7 @@ namespace quire::testing {
 
 // Files made by a test program; removed when it ends.
 struct TinyModels {
-  std::map<std::pair<TensorType, int>, std::string> made;
+  std::map<std::tuple<TensorType, int, int>, std::string> made;
 
   ~TinyModels() {
     std::error_code ignored;
@@ -23,14 +24,16 @@ struct TinyModels {
 };
 inline TinyModels tiny_models;
 
-// Three query heads a KV head and a window-free llama; two layers, 320 tokens of vocabulary.
-inline std::string tiny_model(TensorType type = TensorType::Q4_1, int context = 512) {
-  std::string& path = tiny_models.made[{type, context}];
+// Three query heads a KV head; two layers, 320 tokens of vocabulary. `window`: of all layers; 0: none.
+inline std::string tiny_model(TensorType type = TensorType::Q4_1, int context = 512, int window = 0) {
+  std::string& path = tiny_models.made[{type, context, window}];
   if (path.empty()) {
     const std::string file = "quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(name(type)) + "-" +
-                             std::to_string(context) + ".gguf";
+                             std::to_string(context) + "-" + std::to_string(window) + ".gguf";
     path = (std::filesystem::temp_directory_path() / file).string();
-    write_synthetic_model(path, {"tiny", 2, 256, 6, 2, 32, 512, 320, context, 10000, false}, type, 5);
+    SynthShape shape{"tiny", 2, 256, 6, 2, 32, 512, 320, context, 10000, false};
+    shape.window = window;
+    write_synthetic_model(path, shape, type, 5);
   }
   return path;
 }

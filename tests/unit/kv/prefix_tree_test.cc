@@ -43,7 +43,7 @@ struct Fixture {
     return tree.find(key, pages.back());
   }
   bool evict() {
-    return tree.evict([](PageKey, int, UnitId) {});
+    return tree.evict([](PageKey, int, UnitId) {}, [](PageKey, int) {});
   }
 };
 
@@ -110,10 +110,12 @@ TEST(PrefixTree, AgreesWithAPlainMap) {
     std::map<std::pair<uint64_t, uint64_t>, UnitId> twin;
     std::vector<std::pair<PageTable, PrefixTree::Node>> users;
     const auto evict = [&] {
-      return tree.evict([&](PageKey key, int, UnitId unit) {
-        ASSERT_EQ(twin.at({key.low, key.high}), unit);
-        twin.erase({key.low, key.high});
-      });
+      return tree.evict(
+          [&](PageKey key, int, UnitId unit) {
+            ASSERT_EQ(twin.at({key.low, key.high}), unit);
+            twin.erase({key.low, key.high});
+          },
+          [](PageKey, int) {});
     };
     for (int step = 0; step < 400; ++step) {
       if (random() % 3 != 0) {  // a new sequence uses the cached pages and computes the rest
@@ -187,7 +189,11 @@ struct WindowFixture {
   }
   PrefixTree::Node find(int first) { return tree.find(chain(kRoot, page_of(first)), page_of(first)); }
   bool evict() {
-    return tree.evict([&](PageKey, int group, UnitId) { evicted.push_back(group); });
+    return tree.evict([&](PageKey, int group, UnitId) { evicted.push_back(group); },
+                      [&](PageKey, int slot) { evicted.push_back(10 + slot); });
+  }
+  bool evict_checkpoint() {
+    return tree.evict_checkpoint([&](PageKey, int slot) { evicted.push_back(10 + slot); });
   }
   int spines;
 };
@@ -237,10 +243,10 @@ TEST(PrefixTree, KeepsANodeWithoutASpineWhileItHoldsSomething) {
   EXPECT_EQ(f.find(2), PrefixTree::kNone);
   EXPECT_EQ(f.find(3), state);
   f.tree.touch_checkpoint(both);
-  ASSERT_TRUE(f.tree.evict_checkpoint());
+  ASSERT_TRUE(f.evict_checkpoint());
   EXPECT_EQ(f.find(3), PrefixTree::kNone) << "the least recently used";
-  ASSERT_TRUE(f.tree.evict_checkpoint());
-  EXPECT_FALSE(f.tree.evict_checkpoint());
+  ASSERT_TRUE(f.evict_checkpoint());
+  EXPECT_FALSE(f.evict_checkpoint());
   EXPECT_EQ(f.slots.free(), 2);
   EXPECT_EQ(f.tree.size(), 0u);
 }
@@ -251,8 +257,9 @@ TEST(PrefixTree, FreesTheCheckpointOfANodeThatGoes) {
   EXPECT_EQ(f.slots.free(), 1);
   while (f.evict()) {
   }
+  EXPECT_EQ(f.evicted, (std::vector{1, 0, 15}));
   EXPECT_EQ(f.slots.free(), 2);
-  EXPECT_FALSE(f.tree.evict_checkpoint());
+  EXPECT_FALSE(f.evict_checkpoint());
 }
 
 }  // namespace

@@ -54,6 +54,18 @@ TEST(CacheLayout, CountsStatesOncePerSequence) {
   EXPECT_EQ(layout.sequence_bytes(17), 2 * layout.unit_bytes() + 768);
 }
 
+TEST(CacheLayout, CountsTheUnitsOfARowsWindow) {
+  const CacheLayout layout(KvType::kBf16, {keys_values(1, 16, 17), keys_values(1, 16)});
+  EXPECT_EQ(layout.sequence_units(1), 2u);
+  EXPECT_EQ(layout.sequence_units(160), 10u + 2);  // 17 tokens lie in two pages at most
+  EXPECT_EQ(layout.sequence_units(160, 16), 10u + 3);
+  EXPECT_EQ(layout.sequence_units(160, 160), 10u + 10);
+  EXPECT_EQ(layout.token_bytes(), layout.unit_bytes() / kPageTokens);
+  EXPECT_EQ(first_visible_page(17, 32), 1);
+  EXPECT_EQ(first_visible_page(18, 32), 0);
+  EXPECT_EQ(first_visible_page(0, 1000), 0);
+}
+
 TEST(CacheLayout, OfAModelThatKeepsOnlyStatesHasNoGroups) {
   const CacheLayout layout(KvType::kBf16, {state(64), state(64)});
   EXPECT_TRUE(layout.groups().empty());

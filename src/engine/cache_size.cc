@@ -1,0 +1,71 @@
+#include "engine/cache_size.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Checkpoints of states per sequence, and at least: a conversation has one at the end of its prompt and one at the end of
+// its answer.
+constexpr size_t kCheckpoints = 2, kLeastCheckpoints = 8;
+
+}  // namespace
+
+CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, int model_positions, size_t memory,
+                     size_t budget) {
+  if (options.kv_cache_bytes > memory)
+    throw no_resource("--kv-cache-size is {} MiB, but --memory leaves {} MiB for it; lower it or raise --memory",
+                      options.kv_cache_bytes / kMiB, memory / kMiB);
+  const size_t unit = layout.unit_bytes(), state = layout.state_bytes();
+  const auto sequences = static_cast<size_t>(options.max_num_seqs);
+  const bool chunks = options.chunked_prefill && options.kv_cache;
+  const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, chunks ? 1 : tokens); };
+  int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
+
+  const size_t states = state * sequences;  // of running sequences
+  const size_t checkpoints =
+      options.prefix_cache && state > 0 ? std::max(kLeastCheckpoints, kCheckpoints * sequences) : 0;
+  // While a chunk of a prompt is computed, its sequence also holds the chunk's units that windows leave behind.
+  const size_t of_chunk = layout.sequence_units(length, options.max_num_batched_tokens) - layout.sequence_units(length);
+  const size_t wanted = (units_of(length) * sequences + of_chunk) * unit + states + checkpoints * state;
+  const size_t least = units_of(length) * unit + states;
+  // Without --memory, the machine is shared: half of it is for others, unless a single sequence needs more.
+  const size_t share = options.memory_bytes > 0 ? memory : std::max(budget / 2, least);
+  const size_t bytes = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min({wanted, memory, share});
+
+  const auto units_in = [&](size_t part) {
+    return unit > 0 ? std::min<size_t>((part - std::min(part, states)) / unit, size_t{1} << 30) : 0;
+  };
+  const auto fits = [&](int tokens) { return states <= bytes && units_of(tokens) <= units_in(bytes); };
+  if (!fits(length)) {
+    if (options.max_model_len > 0 || !fits(1)) {
+      throw no_resource(
+          "one sequence of {} tokens needs {} MiB of KV cache, but it has {} MiB; lower --max-model-len{}, choose a "
+          "smaller --kv-cache-dtype, or raise --memory or --kv-cache-size",
+          length, (least + kMiB - 1) / kMiB, bytes / kMiB, states > 0 ? " or --max-num-seqs" : "");
+    }
+    int longer = length;
+    for (length = 1; longer - length > 1;) {  // `length` fits, `longer` does not
+      const int middle = length + (longer - length) / 2;
+      (fits(middle) ? length : longer) = middle;
+    }
+  }
+  // If memory is short, checkpoints get the same part of what is wanted as all that one sequence leaves.
+  const size_t spare = bytes - std::min(bytes, least), wanted_spare = wanted - least;
+  const size_t kept = spare >= wanted_spare ? checkpoints : checkpoints * spare / wanted_spare;
+
+  CacheSize size;
+  size.units = static_cast<int>(units_in(bytes - kept * state));
+  size.states = state > 0 ? static_cast<int>(sequences + kept) : 0;
+  size.max_model_len = length;
+  size.bytes = static_cast<size_t>(size.units) * unit + static_cast<size_t>(size.states) * state;
+  const auto pages = static_cast<size_t>((length + kPageTokens - 1) / kPageTokens);
+  size.bytes_per_sequence = layout.sequence_bytes(length) - pages * kPageTokens * layout.token_bytes();
+  return size;
+}
+
+}  // namespace quire
