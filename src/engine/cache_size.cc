@@ -63,8 +63,7 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
   size.states = state > 0 ? static_cast<int>(sequences + kept) : 0;
   size.max_model_len = length;
   size.bytes = static_cast<size_t>(size.units) * unit + static_cast<size_t>(size.states) * state;
-  const auto pages = static_cast<size_t>((length + kPageTokens - 1) / kPageTokens);
-  size.bytes_per_sequence = layout.sequence_bytes(length) - pages * kPageTokens * layout.token_bytes();
+  size.bytes_per_sequence = layout.bounded_bytes(length);
   return size;
 }
 

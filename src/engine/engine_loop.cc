@@ -311,6 +311,8 @@ void EngineLoop::count_step(double seconds) {
   if (!prompts) {
     stats_.decode_bytes += static_cast<double>(model_.info.decode_bytes) +
                            static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);
+    for (const Chunk& c : plan_.chunks)
+      stats_.decode_bytes += static_cast<double>(model_.kv->layout().bounded_bytes(c.first + 1));
   }
 }
 

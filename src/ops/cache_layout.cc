@@ -95,6 +95,11 @@ size_t CacheLayout::token_bytes() const {
   return static_cast<size_t>(whole) * unit_bytes_ / kPageTokens;
 }
 
+size_t CacheLayout::bounded_bytes(int tokens) const {
+  const auto pages = static_cast<size_t>((tokens + kPageTokens - 1) / kPageTokens);
+  return sequence_bytes(tokens) - pages * kPageTokens * token_bytes();
+}
+
 std::string CacheLayout::identity() const {
   std::string text = fmt::format("type {} page {}", static_cast<int>(type_), kPageTokens);
   for (const LayerCache& l : layers_) {

@@ -62,6 +62,8 @@ class CacheLayout {
   size_t sequence_bytes(int tokens) const { return sequence_units(tokens) * unit_bytes_ + state_bytes_; }
   // Bytes of each further token: of the groups without a window.
   size_t token_bytes() const;
+  // The part of sequence_bytes() that stops growing: windows and state.
+  size_t bounded_bytes(int tokens) const;
   // Everything that the bytes of a unit or a state depend on, as text: for the keys of persisted pages.
   std::string identity() const;
 

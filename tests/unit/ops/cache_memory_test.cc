@@ -61,6 +61,7 @@ TEST(CacheLayout, CountsTheUnitsOfARowsWindow) {
   EXPECT_EQ(layout.sequence_units(160, 16), 10u + 3);
   EXPECT_EQ(layout.sequence_units(160, 160), 10u + 10);
   EXPECT_EQ(layout.token_bytes(), layout.unit_bytes() / kPageTokens);
+  EXPECT_EQ(layout.bounded_bytes(160), 2 * layout.unit_bytes());
   EXPECT_EQ(first_visible_page(17, 32), 1);
   EXPECT_EQ(first_visible_page(18, 32), 0);
   EXPECT_EQ(first_visible_page(0, 1000), 0);
