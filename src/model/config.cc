@@ -167,6 +167,7 @@ CacheLayout cache_layout(const ModelConfig& config, KvType type) {
 std::string config_identity(const ModelConfig& c) {
   std::string text = fmt::format("{} hidden {} embedding {} {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
                                  c.learned_positions, c.per_layer_dim, norm_text(c.embedding_norm));
+  text += fmt::format(" altup {} {} {}", c.altup.streams, c.altup.active, c.altup.scales_output);
   for (const RopeConfig& rope : c.ropes) {
     for (const int variant : {0, 1}) {
       const RopeTable table = make_rope_table(rope, variant);
@@ -175,6 +176,7 @@ std::string config_identity(const ModelConfig& c) {
     }
   }
   for (const LayerSpec& l : c.layers) {
+    text += fmt::format("; laurel {} {}", l.laurel_rank, l.output_scale);
     text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
                         norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
     if (const auto* attention = std::get_if<Attention>(&l.mixer)) {
@@ -193,7 +195,7 @@ std::string config_identity(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
       text +=
-          fmt::format(" mlp {} {} {} {}", m->size, static_cast<int>(m->nonlinearity), m->gated, norm_text(m->inner));
+          fmt::format(" mlp {} {} {} {} {}", m->size, m->sparsity, static_cast<int>(m->nonlinearity), m->gated, norm_text(m->inner));
     }
     if (const auto* m = std::get_if<Moe>(&l.ffn)) {
       text +=
@@ -211,6 +213,8 @@ void validate(const ModelConfig& config, const std::string& file) {
   c.range("the number of layers", static_cast<int64_t>(config.layers.size()), 1, 1024);
   c.range("the hidden size", config.hidden, 1, 1 << 17);
   c.range("the vocabulary size", config.vocab, 1, 1 << 20);
+  c.range("the number of streams", config.altup.streams, 0, 16);
+  c.range("the active stream", config.altup.active, 0, std::max(0, config.altup.streams - 1));
   c.range("the size of per-layer embeddings", config.per_layer_dim, 0, 1 << 14);
   c.range("the context length", config.max_positions, 1, 1 << 27);
   c.positive("the scale of embeddings", config.embedding_scale);

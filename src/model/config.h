@@ -14,6 +14,14 @@
 
 namespace quire {
 
+// Alternating updates (arXiv 2301.13310): several residual streams, of which layers compute with one and predict and
+// correct the others.
+struct AltUp {
+  int streams = 0;  // 0: one ordinary residual stream
+  int active = 0;
+  bool scales_output = false;
+};
+
 struct ModelConfig {
   std::string architecture;  // the family's name: llama, qwen3, ...
   int hidden = 0, vocab = 0;
@@ -26,7 +34,8 @@ struct ModelConfig {
   // Each token has a second, small embedding for each layer, which gates a further block (Gemma 3n and 4):
   //   e  = (norm(P x0 / sqrt(hidden)) + sqrt(dim) * table[token]) / sqrt(2)        [layers, dim]
   //   x += norm(V (gelu(U x) * e[layer]))                                          after each layer's MLP
-  int per_layer_dim = 0;         // 0: none
+  int per_layer_dim = 0;  // 0: none
+  AltUp altup;
   bool values_are_keys = false;  // Gemma 4: one projection for keys and values in layers that see all tokens
   bool tied_output = false;      // the output matrix is the embedding matrix
   float logit_scale = 1;

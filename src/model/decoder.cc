@@ -92,6 +92,7 @@ struct Decoder::State {
     if (config.embedding_norm) {
       normalize(compute, work.x, view(config.embedding_norm, weights.embedding_norm), {work.x}, rows);
     }
+    if (config.altup.streams > 0) altup_begin(step(rows), weights);
     for (const Span& span : batch.spans) angles(span);
     done(StepOp::kEmbed);
   }
@@ -120,6 +121,7 @@ struct Decoder::State {
     const LayerSpec& spec = config.layers[i];
     const LayerWeights& w = weights.layers[i];
     const Step step = this->step(rows);
+    if (config.altup.streams > 0) return altup_layer(step, static_cast<int>(i), spec, w);
     const NormView mixer_in = view(spec.mixer_in, w.mixer_in),
                    ffn_in = spec.shared_norm ? mixer_in : view(spec.ffn_in, w.ffn_in);
     const auto mixer = [&](const Target& target) {
@@ -146,7 +148,7 @@ struct Decoder::State {
     };
     add_branch(mixer, spec.mixer_out, w.mixer_out);
     add_branch(ffn, spec.ffn_out, w.ffn_out);
-    if (config.per_layer_dim > 0) per_layer_block(step, static_cast<int>(i), w);
+    if (config.per_layer_dim > 0) per_layer_block(step, static_cast<int>(i), w, work.x, {work.x, 1, true});
     if (spec.output_scale) scale(compute, work.x, w.output_scale[0], rows);
   }
 
@@ -183,6 +185,7 @@ std::span<float> Decoder::forward(const Batch& batch) {
   s.begin(batch);
   s.embed(batch);
   for (size_t layer = 0; layer < s.config.layers.size(); ++layer) s.layer(layer, static_cast<int>(batch.rows.size()));
+  if (s.config.altup.streams > 0) altup_end(s.step(static_cast<int>(batch.rows.size())), s.weights);
   const auto count = static_cast<size_t>(s.output(batch));
   return {s.work.logits.data, count * static_cast<size_t>(s.config.vocab)};
 }

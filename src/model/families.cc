@@ -12,7 +12,7 @@ namespace quire {
 #define QUIRE_FAMILIES(F)                                      \
   F(kLlama) F(kMistral) F(kMinistral3) F(kSmolLm3) F(kSeedOss) \
   F(kQwen2) F(kQwen3) F(kQwen2Moe) F(kQwen3Moe)                \
-  F(kGemma) F(kGemma2) F(kGemma3) F(kGemma4)                   \
+  F(kGemma) F(kGemma2) F(kGemma3) F(kGemma3n) F(kGemma4)       \
   F(kPhi) F(kPhi3)                                             \
   F(kGpt2) F(kGptNeox) F(kGptJ)                                \
   F(kFalcon) F(kCohere) F(kCohere2)                            \

@@ -50,6 +50,8 @@ struct Mlp {
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
   bool gated = true;
   Norm inner;  // before the down projection (BitNet)
+  // Gates below mean + sparsity * deviation of their row count as 0, the others are reduced by it (Gemma 3n); 0: none.
+  float sparsity = 0;
 };
 
 // A router chooses a few of many small MLPs for each token; their weighted results are added. The router computes
@@ -92,6 +94,7 @@ struct LayerSpec {
   bool parallel = false;
   bool shared_norm = false;  // `parallel`: ffn_in has no tensors of its own, both branches read mixer_in's result
   float residual_scale = 1;
+  int laurel_rank = 0;        // a low-rank path beside attention (Gemma 3n); 0: none
   bool output_scale = false;  // x is multiplied by a learned number after the layer (Gemma 4)
 };
 

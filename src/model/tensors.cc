@@ -24,6 +24,16 @@ constexpr Names kNames[] = {
     {Tensor::kPerLayerOut, "model.layers.{}.per_layer_projection.weight", "blk.{}.proj.weight"},
     {Tensor::kPerLayerOutNorm, "model.layers.{}.post_per_layer_input_norm.weight", "blk.{}.post_norm.weight"},
     {Tensor::kOutputScale, "model.layers.{}.layer_scalar", "blk.{}.layer_output_scale.weight"},
+    {Tensor::kAltUpProjection, "model.altup_projections.{e}.weight", "altup_proj.weight"},
+    {Tensor::kAltUpUnembed, "model.altup_unembed_projections.{e}.weight", "altup_unembd_proj.weight"},
+    {Tensor::kLaurelLeft, "model.layers.{}.laurel.linear_left.weight", "blk.{}.laurel_l.weight"},
+    {Tensor::kLaurelRight, "model.layers.{}.laurel.linear_right.weight", "blk.{}.laurel_r.weight"},
+    {Tensor::kLaurelNorm, "model.layers.{}.laurel.post_laurel_norm.weight", "blk.{}.laurel_post_norm.weight"},
+    {Tensor::kAltUpRouter, "model.layers.{}.altup.modality_router.weight", "blk.{}.altup_router.weight"},
+    {Tensor::kAltUpRouterNorm, "model.layers.{}.altup.router_norm.weight", "blk.{}.altup_router_norm.weight"},
+    {Tensor::kAltUpPredict, "model.layers.{}.altup.prediction_coefs.weight", "blk.{}.altup_predict_coef.weight"},
+    {Tensor::kAltUpCorrect, "model.layers.{}.altup.correction_coefs.weight", "blk.{}.altup_correct_coef.weight"},
+    {Tensor::kAltUpScale, "model.layers.{}.altup.correct_output_scale", "blk.{}.altup_correct_scale.weight"},
     {Tensor::kMixerNorm, "model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
     {Tensor::kMixerOutNorm, "model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight"},
     {Tensor::kFfnNorm, "model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
@@ -83,6 +93,18 @@ class LayerVisit {
       matrix(Tensor::kPerLayerGate, c_.per_layer_dim, c_.hidden, w_.per_layer_gate);
       matrix(Tensor::kPerLayerOut, c_.hidden, c_.per_layer_dim, w_.per_layer_out);
       norm(Tensor::kPerLayerOutNorm, c_.output_norm, c_.hidden, w_.per_layer_norm);
+    }
+    if (spec.laurel_rank > 0) {
+      matrix(Tensor::kLaurelLeft, spec.laurel_rank, c_.hidden, w_.laurel_left);
+      matrix(Tensor::kLaurelRight, c_.hidden, spec.laurel_rank, w_.laurel_right);
+      norm(Tensor::kLaurelNorm, c_.output_norm, c_.hidden, w_.laurel_norm);
+    }
+    if (const int n = c_.altup.streams; n > 0) {
+      matrix(Tensor::kAltUpRouter, n, c_.hidden, w_.altup_router);
+      norm(Tensor::kAltUpRouterNorm, c_.output_norm, c_.hidden, w_.altup_norm);
+      matrix(Tensor::kAltUpPredict, n * n, n, w_.altup_predict);
+      matrix(Tensor::kAltUpCorrect, n, n, w_.altup_correct);
+      if (c_.altup.scales_output) vector(Tensor::kAltUpScale, c_.hidden, w_.altup_scale);
     }
     if (spec.output_scale) vector(Tensor::kOutputScale, 1, w_.output_scale);
   }
@@ -185,6 +207,15 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
     visitor.matrix({Tensor::kPerLayerEmbedding}, c.vocab, all, w.per_layer_embedding);
     visitor.matrix({Tensor::kPerLayerProjection}, all, c.hidden, w.per_layer_projection);
     visitor.vector({Tensor::kPerLayerNorm}, {c.per_layer_dim}, w.per_layer_norm.weight, 0);
+  }
+  if (const int others = c.altup.streams - 1; others > 0) {
+    w.altup_projections.resize(static_cast<size_t>(others));
+    w.altup_unembed.resize(static_cast<size_t>(others));
+    for (int i = 0; i < others; ++i) {
+      const auto at = static_cast<size_t>(i);
+      visitor.matrix({Tensor::kAltUpProjection, -1, i, others}, c.hidden, c.hidden, w.altup_projections[at]);
+      visitor.matrix({Tensor::kAltUpUnembed, -1, i, others}, c.hidden, c.hidden, w.altup_unembed[at]);
+    }
   }
   w.layers.resize(c.layers.size());
   for (size_t i = 0; i < c.layers.size(); ++i) LayerVisit(c, static_cast<int>(i), w.layers[i], visitor).run();

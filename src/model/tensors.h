@@ -23,6 +23,8 @@ enum class Tensor : uint8_t {
   kPerLayerEmbedding,
   kPerLayerProjection,
   kPerLayerNorm,
+  kAltUpProjection,
+  kAltUpUnembed,
   // of a layer
   kMixerNorm,
   kMixerOutNorm,
@@ -32,6 +34,14 @@ enum class Tensor : uint8_t {
   kPerLayerOut,
   kPerLayerOutNorm,
   kOutputScale,
+  kLaurelLeft,
+  kLaurelRight,
+  kLaurelNorm,
+  kAltUpRouter,
+  kAltUpRouterNorm,
+  kAltUpPredict,
+  kAltUpCorrect,
+  kAltUpScale,
   kQ,
   kK,
   kV,
@@ -71,7 +81,7 @@ constexpr bool is_table(Tensor t) {
 struct Slot {
   Tensor tensor;
   int layer = -1;           // -1: of the whole model
-  int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts, heads); 0: there is one
+  int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts, heads, streams); 0: there is one
 };
 
 // What is done for each tensor.

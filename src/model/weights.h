@@ -56,16 +56,22 @@ struct LayerWeights {
   MoeWeights moe;
   Linear per_layer_gate, per_layer_out;  // [per_layer_dim, hidden], [hidden, per_layer_dim]
   NormWeights per_layer_norm;
-  Vector output_scale;  // [1]
+  Vector output_scale;               // [1]
+  Linear laurel_left, laurel_right;  // [laurel_rank, hidden], [hidden, laurel_rank]
+  NormWeights laurel_norm;
+  Linear altup_router, altup_predict, altup_correct;  // [n, hidden], [n * n, n], [n, n] for n streams
+  NormWeights altup_norm;
+  Vector altup_scale;  // [hidden]
 };
 
 struct Weights {
   Linear embedding;  // [vocab, hidden]; no bias
   Linear positions;  // [max_positions, hidden]
   NormWeights embedding_norm, output_norm;
-  Linear per_layer_embedding;   // [vocab, layers * per_layer_dim]
-  Linear per_layer_projection;  // [layers * per_layer_dim, hidden]
-  NormWeights per_layer_norm;   // [per_layer_dim]
+  Linear per_layer_embedding;                            // [vocab, layers * per_layer_dim]
+  Linear per_layer_projection;                           // [layers * per_layer_dim, hidden]
+  NormWeights per_layer_norm;                            // [per_layer_dim]
+  std::vector<Linear> altup_projections, altup_unembed;  // of all streams but the first: [hidden, hidden]
   std::vector<LayerWeights> layers;
   Linear output;       // [vocab, hidden]; shares the embedding's memory if tied
   LargeBuffer memory;  // of all matrices

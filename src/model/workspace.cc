@@ -11,6 +11,7 @@ struct Widths {
   int experts = 0, used = 0;       // the most of any layer
   int heads = 0, head_inputs = 0;  // of linears per head
   int queries = 0, latent = 0;
+  int up = 0;
 };
 
 Widths widths_of(const ModelConfig& c) {
@@ -34,7 +35,11 @@ Widths widths_of(const ModelConfig& c) {
       take(w.head_inputs, std::max(m->nope_dim, m->kv_rank));
       take(w.inputs, std::max(m->q_rank, m->heads * m->value_dim));
     }
-    if (const auto* m = std::get_if<Mlp>(&layer.ffn)) take(w.inner, m->size);
+    if (const auto* m = std::get_if<Mlp>(&layer.ffn)) {
+      take(w.inner, m->size);
+      take(w.up, m->sparsity != 0 ? m->size : 0);
+    }
+    take(w.inner, layer.laurel_rank);
     if (const auto* m = std::get_if<Moe>(&layer.ffn)) {
       take(w.inner, m->shared_size);
       take(w.expert_inner, m->size);
@@ -79,11 +84,19 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   queries = rows_of(rows, w.queries);
   latent = rows_of(rows, w.latent);
   per_layer = rows_of(rows, c.per_layer_dim * static_cast<int>(c.layers.size()));
+  streams.clear();
+  predicted.clear();
+  for (int i = 0; i < c.altup.streams; ++i) {
+    streams.push_back(rows_of(rows, c.hidden));
+    predicted.push_back(rows_of(rows, c.hidden));
+  }
+  coefficients = rows_of(rows, c.altup.streams * (c.altup.streams + 1));
+  up = rows_of(rows, w.up);
   per_layer_table = rows_of(rows, per_layer.cols);
   last = rows_of(l.max_logits, c.hidden);
   logits = rows_of(l.max_logits, c.vocab, true);
+  if (w.experts > 0 || c.altup.streams > 0) normed = rows_of(rows, c.hidden);
   if (w.experts > 0) {
-    normed = rows_of(rows, c.hidden);
     scores = rows_of(rows, w.scores);
     expert_inner = rows_of(gathered, w.expert_inner);
     expert_out = rows_of(gathered, c.hidden);

@@ -22,20 +22,23 @@ struct Workspace {
   Workspace(const ModelConfig& config, const DecoderLimits& limits);
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);
 
-  Rows x;                           // the residual stream [rows, hidden]
-  Rows branch;                      // a block's result before it is added [rows, hidden]
-  Rows projections;                 // queries, keys, values, gate
-  Rows attended;                    // what the heads saw
-  Rows queries, latent;             // of latent attention: per head before absorption, and of rank q_rank
-  Rows inner;                       // between the matrices of an MLP
-  Rows normed;                      // inputs of a mixture of experts [rows, hidden]
-  Rows scores;                      // of routers
-  Rows expert_inner, expert_out;    // gathered rows
-  Rows per_layer, per_layer_table;  // embeddings of all layers [rows, layers * per_layer_dim], and from the table
-  Rows last;                        // rows that want logits [logits, hidden]
-  Rows logits;                      // dense
-  std::vector<Rows> cos_sin;        // of each rope
-  std::vector<float> q_scales;      // of rows, if a layer scales queries by their position
+  Rows x;                                // the residual stream [rows, hidden]
+  Rows branch;                           // a block's result before it is added [rows, hidden]
+  Rows projections;                      // queries, keys, values, gate
+  Rows attended;                         // what the heads saw
+  Rows queries, latent;                  // of latent attention: per head before absorption, and of rank q_rank
+  Rows inner;                            // between the matrices of an MLP
+  Rows normed;                           // inputs of a mixture of experts [rows, hidden]
+  Rows scores;                           // of routers
+  Rows expert_inner, expert_out;         // gathered rows
+  std::vector<Rows> streams, predicted;  // of alternating updates [rows, hidden]
+  Rows coefficients;                     // of streams
+  Rows up;                               // beside `inner`, where gates and ups are not multiplied at once
+  Rows per_layer, per_layer_table;       // embeddings of all layers [rows, layers * per_layer_dim], and from the table
+  Rows last;                             // rows that want logits [logits, hidden]
+  Rows logits;                           // dense
+  std::vector<Rows> cos_sin;             // of each rope
+  std::vector<float> q_scales;           // of rows, if a layer scales queries by their position
   InputMemory inputs;
   ExpertRows experts;
   std::vector<LinearPart> parts;  // of grouped linears

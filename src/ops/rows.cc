@@ -1,6 +1,7 @@
 #include "ops/rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/packed.h"
@@ -87,6 +88,60 @@ void scale(const Compute& compute, const Rows& x, float by, int rows) {
 void clear(const Compute& compute, const Rows& x, int rows) {
   for_row_tiles(compute, rows, [&](int begin, int end) {
     for (int r = begin; r < end; ++r) std::memset(x.row(r), 0, sizeof(float) * static_cast<size_t>(x.cols));
+  });
+}
+
+// Sums of a row in double, in order: the same on every kernel set.
+void cut_below(const Compute& compute, const Rows& x, float deviations, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) {
+      const std::span<float> row(x.row(r), static_cast<size_t>(x.cols));
+      double sum = 0, squares = 0;
+      for (const float value : row) sum += value;
+      const double mean = sum / x.cols;
+      for (const float value : row) squares += (value - mean) * (value - mean);
+      const auto cutoff = static_cast<float>(mean + deviations * std::sqrt(squares / x.cols));
+      for (float& value : row) value = std::max(0.0f, value - cutoff);
+    }
+  });
+}
+
+void match_magnitude(const Compute& compute, const Rows& x, const Rows& like, int rows) {
+  const auto mean_square = [](const float* row, int cols) {
+    double squares = 0;
+    for (int i = 0; i < cols; ++i) squares += double{row[i]} * row[i];
+    return squares / cols;
+  };
+  constexpr double kSmallest = 1e-5;
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) {
+      const double ratio = std::sqrt(mean_square(like.row(r), like.cols)) /
+                           std::sqrt(std::max(mean_square(x.row(r), x.cols), kSmallest));
+      compute.kernels.normalize(scaling(x, static_cast<float>(ratio), x, false), r, r + 1);
+    }
+  });
+}
+
+void combine(const Compute& compute, std::span<const Rows> x, const Rows& coefficients, const Target& target,
+             int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) {
+      for (size_t i = 0; i < x.size(); ++i)
+        compute.kernels.normalize(
+            scaling(x[i], coefficients.row(r)[i] * target.scale, target.to, target.accumulate || i > 0), r, r + 1);
+    }
+  });
+}
+
+void tanh(const Compute& compute, const Rows& x, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) compute.kernels.soft_cap(x.row(r), x.cols, 1);
+  });
+}
+
+void copy(const Compute& compute, const Rows& x, const Rows& to, int rows) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int r = begin; r < end; ++r) std::memcpy(to.row(r), x.row(r), sizeof(float) * static_cast<size_t>(x.cols));
   });
 }
 

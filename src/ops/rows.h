@@ -62,6 +62,17 @@ void add_gated(const Compute& compute, const Rows& x, const Rows& gate, float sc
 void scale(const Compute& compute, const Rows& x, float by, int rows);  // x *= by
 void clear(const Compute& compute, const Rows& x, int rows);
 
+// x = max(0, x - (mean + deviations * standard deviation)) of each row.
+void cut_below(const Compute& compute, const Rows& x, float deviations, int rows);
+
+// x *= the root mean square of `like` over its own, row by row.
+void match_magnitude(const Compute& compute, const Rows& x, const Rows& like, int rows);
+
+// to = sum over i of coefficients[i] * x[i], with a coefficient per row and input; to += if `accumulate`.
+void combine(const Compute& compute, std::span<const Rows> x, const Rows& coefficients, const Target& target, int rows);
+void tanh(const Compute& compute, const Rows& x, int rows);
+void copy(const Compute& compute, const Rows& x, const Rows& to, int rows);
+
 // y *= f(gate).
 void multiply_gate(const Compute& compute, const Rows& y, const Rows& gate, Nonlinearity f, int rows);
 

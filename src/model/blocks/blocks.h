@@ -43,6 +43,12 @@ void moe_block(const Step& step, const Moe& spec, const MoeWeights& w, const Nor
 // Per-layer embeddings (ModelConfig::per_layer_dim): those of all layers, from the tokens in work.ids and their embeddings
 // in work.x; and the block that they gate.
 void per_layer_embeddings(const Step& step, const Weights& w);
-void per_layer_block(const Step& step, int layer, const LayerWeights& w);
+// norm(V (gelu(U x) * e[layer])) into the target.
+void per_layer_block(const Step& step, int layer, const LayerWeights& w, const Rows& x, const Target& target);
+
+// Alternating updates (ModelConfig::altup): x becomes the streams, the streams become x again; and a layer.
+void altup_begin(const Step& step, const Weights& w);
+void altup_end(const Step& step, const Weights& w);
+void altup_layer(const Step& step, int layer, const LayerSpec& spec, const LayerWeights& w);
 
 }  // namespace quire

@@ -4,10 +4,34 @@
 
 namespace quire {
 
+namespace {
+
+// Gates that are cut before the nonlinearity (Gemma 3n), so they cannot be multiplied while they are computed.
+void sparse_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
+                const Target& target) {
+  const Compute& compute = step.compute;
+  const Rows gate = step.work.inner.columns(0, m.size), up = step.work.up.columns(0, m.size);
+  const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&w.gate.weight, &w.up.weight});
+  const LinearArgs both[] = {linear_args(compute, in, w.gate, gate), linear_args(compute, in, w.up, up)};
+  linears(compute, both, step.rows);
+  cut_below(compute, gate, m.sparsity, step.rows);
+  multiply_gate(compute, up, gate, m.nonlinearity, step.rows);
+  step.done(StepOp::kGateUp);
+  const Inputs out = step.work.inputs.prepare(compute, up, {}, step.rows, {&w.down.weight});
+  LinearArgs down = linear_args(compute, out, w.down, target.to);
+  down.scale = target.scale;
+  down.accumulate = target.accumulate;
+  linears(compute, {&down, 1}, step.rows);
+  step.done(StepOp::kDown);
+}
+
+}  // namespace
+
 void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
                const Target& target) {
   const Compute& compute = step.compute;
   const Rows inner = step.work.inner.columns(0, m.size);
+  if (m.sparsity != 0) return sparse_mlp(step, m, w, x, norm, target);
   const Linear& first = m.gated ? w.gate : w.up;
   const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first.weight, &w.up.weight});
   step.done(StepOp::kNormQuantize);

@@ -20,19 +20,19 @@ void per_layer_embeddings(const Step& step, const Weights& w) {
   scale(compute, work.per_layer, 1 / std::sqrt(2.0f), step.rows);
 }
 
-void per_layer_block(const Step& step, int layer, const LayerWeights& w) {
+void per_layer_block(const Step& step, int layer, const LayerWeights& w, const Rows& x, const Target& target) {
   const Compute& compute = step.compute;
   Workspace& work = step.work;
   const int dim = step.config.per_layer_dim;
   const Rows gate = work.inner.columns(0, dim), mine = work.per_layer.columns(layer * dim, dim);
-  const Inputs in = work.inputs.prepare(compute, work.x, {}, step.rows, {&w.per_layer_gate.weight});
+  const Inputs in = work.inputs.prepare(compute, x, {}, step.rows, {&w.per_layer_gate.weight});
   const LinearArgs project = linear_args(compute, in, w.per_layer_gate, gate);
   linears(compute, {&project, 1}, step.rows);
   multiply_gate(compute, mine, gate, Nonlinearity::kGeluTanh, step.rows);
   const Inputs gated = work.inputs.prepare(compute, mine, {}, step.rows, {&w.per_layer_out.weight});
   const LinearArgs out = linear_args(compute, gated, w.per_layer_out, work.branch);
   linears(compute, {&out, 1}, step.rows);
-  normalize(compute, work.branch, view(step.config.output_norm, w.per_layer_norm), {work.x, 1, true}, step.rows);
+  normalize(compute, work.branch, view(step.config.output_norm, w.per_layer_norm), target, step.rows);
   step.done(StepOp::kDown);
 }
 

@@ -136,7 +136,10 @@ ModelConfig read_base(const HfSettings& s) {
     c.ropes.push_back(read_rope(s, parameters, a.key_dim));
   }
   Mlp mlp;
-  mlp.size = s.get_or<int>({"intermediate_size", "ffn_hidden_size", "n_inner"}, 4 * c.hidden);
+  const auto sizes = s.find("intermediate_size");  // a list if layers differ: the family reads it
+  mlp.size = sizes && sizes->json().is_array()
+                 ? 1
+                 : s.get_or<int>({"intermediate_size", "ffn_hidden_size", "n_inner"}, 4 * c.hidden);
   mlp.nonlinearity = nonlinearity_of(s);
   LayerSpec layer{.mixer = a, .ffn = mlp};
   layer.mixer_in = layer.ffn_in = c.output_norm = {
