@@ -30,6 +30,19 @@ constexpr Names kNames[] = {
     {Tensor::kKNorm, "model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
     {Tensor::kAttentionInnerNorm, "model.layers.{}.self_attn.attn_sub_norm.weight", "blk.{}.attn_sub_norm.weight"},
     {Tensor::kSinks, "model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight"},
+    {Tensor::kMixIn, "model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
+    {Tensor::kMixOut, "model.layers.{}.linear_attn.out_proj.weight", "blk.{}.ssm_out.weight"},
+    {Tensor::kMixNorm, "model.layers.{}.linear_attn.norm.weight", "blk.{}.ssm_norm.weight"},
+    {Tensor::kConv, "model.layers.{}.linear_attn.conv1d.weight", "blk.{}.ssm_conv1d.weight"},
+    {Tensor::kDecay, "model.layers.{}.linear_attn.A_log", "blk.{}.ssm_a"},
+    {Tensor::kStepBias, "model.layers.{}.linear_attn.dt_bias", "blk.{}.ssm_dt.bias"},
+    {Tensor::kSkip, "model.layers.{}.mamba.D", "blk.{}.ssm_d"},
+    {Tensor::kDeltaQ, "model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
+    {Tensor::kDeltaK, "model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
+    {Tensor::kDeltaV, "model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
+    {Tensor::kDeltaGate, "model.layers.{}.linear_attn.in_proj_z.weight", "blk.{}.attn_gate.weight"},
+    {Tensor::kDeltaDecay, "model.layers.{}.linear_attn.in_proj_a.weight", "blk.{}.ssm_alpha.weight"},
+    {Tensor::kDeltaBeta, "model.layers.{}.linear_attn.in_proj_b.weight", "blk.{}.ssm_beta.weight"},
     {Tensor::kGate, "model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {Tensor::kUp, "model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {Tensor::kDown, "model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
@@ -51,6 +64,8 @@ std::string fill(std::string_view pattern, std::string_view mark, int number) {
   return std::string(pattern.substr(0, at)) + std::to_string(number) + std::string(pattern.substr(at + mark.size()));
 }
 
+Change change_of(const Norm& norm) { return norm.plus_one ? Change::kPlusOne : Change::kNone; }
+
 // Visits the tensors of one layer.
 class LayerVisit {
  public:
@@ -69,10 +84,10 @@ class LayerVisit {
 
  private:
   void matrix(Tensor tensor, int rows, int cols, Linear& to) { visit_.matrix({tensor, layer_}, rows, cols, to); }
-  void vector(Tensor tensor, int size, Vector& to) { visit_.vector({tensor, layer_}, {size}, to, 0); }
+  void vector(Tensor tensor, int size, Vector& to) { visit_.vector({tensor, layer_}, {size}, to, Change::kNone); }
   void norm(Tensor tensor, const Norm& norm, std::vector<int> shape, NormWeights& to) {
     if (!norm) return;
-    if (norm.weight) visit_.vector({tensor, layer_}, shape, to.weight, norm.plus_one ? 1.0f : 0.0f);
+    if (norm.weight) visit_.vector({tensor, layer_}, shape, to.weight, change_of(norm));
     if (norm.bias) visit_.bias({tensor, layer_}, shape.back(), to.bias);
   }
   void norm(Tensor tensor, const Norm& n, int size, NormWeights& to) { norm(tensor, n, std::vector{size}, to); }
@@ -95,6 +110,45 @@ class LayerVisit {
     if (a.sinks) vector(Tensor::kSinks, a.heads, w.sinks);
     norm(Tensor::kAttentionInnerNorm, a.inner, a.heads * a.value_dim, w.inner);
     matrix(Tensor::kO, c_.hidden, a.heads * a.value_dim, w.o);
+  }
+
+  void convolution(const StateLayout& state, bool biased, Vector& weight, Vector& bias) {
+    visit_.vector({Tensor::kConv, layer_}, {state.channels, state.width}, weight, Change::kTranspose);
+    if (biased) visit_.bias({Tensor::kConv, layer_}, state.channels, bias);
+  }
+
+  void visit(const ShortConv& m) {
+    ShortConvWeights& w = w_.short_conv;
+    matrix(Tensor::kMixIn, 3 * m.channels, c_.hidden, w.in);
+    convolution(m.state(), m.bias, w.weight, w.bias);
+    matrix(Tensor::kMixOut, c_.hidden, m.channels, w.out);
+  }
+
+  void visit(const GatedDelta& m) {
+    GatedDeltaWeights& w = w_.gated_delta;
+    matrix(Tensor::kDeltaQ, m.keys(), c_.hidden, w.q);
+    matrix(Tensor::kDeltaK, m.keys(), c_.hidden, w.k);
+    matrix(Tensor::kDeltaV, m.values(), c_.hidden, w.v);
+    matrix(Tensor::kDeltaGate, m.values(), c_.hidden, w.gate);
+    matrix(Tensor::kDeltaDecay, m.value_heads, c_.hidden, w.decay);
+    matrix(Tensor::kDeltaBeta, m.value_heads, c_.hidden, w.beta);
+    Vector no_bias;
+    convolution(m.state(), false, w.conv, no_bias);
+    vector(Tensor::kDecay, m.value_heads, w.factor);
+    vector(Tensor::kStepBias, m.value_heads, w.bias);
+    norm(Tensor::kMixNorm, m.norm, m.value_dim, w.norm);
+    matrix(Tensor::kMixOut, c_.hidden, m.values(), w.out);
+  }
+
+  void visit(const Mamba2& m) {
+    Mamba2Weights& w = w_.mamba2;
+    matrix(Tensor::kMixIn, m.inner() + m.channels() + m.heads, c_.hidden, w.in);
+    convolution(m.state(), m.conv_bias, w.conv, w.conv_bias);
+    vector(Tensor::kDecay, m.heads, w.a);
+    vector(Tensor::kSkip, m.heads, w.d);
+    vector(Tensor::kStepBias, m.heads, w.bias);
+    norm(Tensor::kMixNorm, m.norm, std::vector{m.norm_groups, m.inner() / m.norm_groups}, w.norm);
+    matrix(Tensor::kMixOut, c_.hidden, m.inner(), w.out);
   }
 
   void visit(const std::monostate&) {}
@@ -132,7 +186,7 @@ class LayerVisit {
 
 void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
   const auto norm = [&](Tensor tensor, const Norm& n, NormWeights& to) {
-    if (n && n.weight) visitor.vector({tensor}, {c.hidden}, to.weight, n.plus_one ? 1.0f : 0.0f);
+    if (n && n.weight) visitor.vector({tensor}, {c.hidden}, to.weight, change_of(n));
     if (n && n.bias) visitor.bias({tensor}, c.hidden, to.bias);
   };
   visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
@@ -154,6 +208,8 @@ Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, c
   Source source;
   source.stacked = slot.items > 0 && pattern.find("{e}") == std::string_view::npos;
   source.name = fill(fill(pattern, "{e}", slot.item), "{}", slot.layer);
+  // Hugging Face files hold log(-A), GGUF files A.
+  if (slot.tensor == Tensor::kDecay && kind == FileKind::kHf) source.change = Change::kMinusExp;
   if (spelling.place) spelling.place(config, slot, source);
   return source;
 }
