@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/recurrent.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -14,11 +15,6 @@ struct Row {
   TokenId token;
   int position;
   bool wants_logits;
-};
-
-// After row `row` of the span, counted from its first, the state is also copied to `slot`.
-struct StateCopy {
-  int row, slot;
 };
 
 // The rows of one sequence in a step: consecutive in the batch and in position.

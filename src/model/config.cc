@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/recurrent.h"
 
 namespace quire {
 namespace {
@@ -89,12 +90,12 @@ void check(const Checker& c, const Attention& a, const ModelConfig& config, size
   if (a.shares_cache < 0) return;
   if (std::cmp_greater_equal(a.shares_cache, index))
     throw invalid("{}: it shares the cache of layer {}, which does not come before it", c.place(), a.shares_cache);
-  const auto& other = std::get<Attention>(config.layers[static_cast<size_t>(a.shares_cache)].mixer);
-  if (other.kv_heads != a.kv_heads || other.key_dim != a.key_dim || other.window != a.window)
+  const auto* other = std::get_if<Attention>(&config.layers[static_cast<size_t>(a.shares_cache)].mixer);
+  if (!other || other->kv_heads != a.kv_heads || other->key_dim != a.key_dim || other->window != a.window)
     throw invalid("{}: it shares the cache of layer {}, which has another shape", c.place(), a.shares_cache);
 }
 
-void check(const Checker& c, const Mla& m, const ModelConfig& config) {
+void check(const Checker& c, const Mla& m, const ModelConfig& config, size_t) {
   c.range("the number of attention heads", m.heads, 1, 1024);
   c.range("the rank of queries", m.q_rank, 0, 1 << 17);
   c.range("the rank of keys and values", m.kv_rank, 1, kMaxHeadDim);
@@ -104,6 +105,37 @@ void check(const Checker& c, const Mla& m, const ModelConfig& config) {
   c.range("the rotary size", config.ropes[static_cast<size_t>(m.rope)].dim, m.rope_dim, m.rope_dim);
   c.positive("the attention scale", m.scale);
   for (const Norm* n : {&m.q_norm, &m.kv_norm}) c.norm(*n);
+}
+
+void check_convolution(const Checker& c, const StateLayout& state) {
+  c.range("the channels of the convolution", state.channels, 1, 1 << 18);
+  c.range("the width of the convolution", state.width, 2, kMaxConvWidth);
+}
+void check(const Checker& c, const ShortConv& m, const ModelConfig&, size_t) { check_convolution(c, m.state()); }
+
+void check(const Checker& c, const GatedDelta& m, const ModelConfig&, size_t) {
+  c.range("the number of key heads", m.key_heads, 1, 1024);
+  c.range("the number of value heads", m.value_heads, m.key_heads, 1024);
+  c.range("the size of a key head", m.key_dim, 1, kMaxKeyDim);
+  c.range("the size of a value head", m.value_dim, 1, kMaxKeyDim);
+  if (m.value_heads % m.key_heads != 0)
+    throw invalid("{}: {} value heads are not a multiple of {} key heads", c.place(), m.value_heads, m.key_heads);
+  check_convolution(c, m.state());
+  c.norm(m.norm);
+}
+
+void check(const Checker& c, const Mamba2& m, const ModelConfig&, size_t) {
+  c.range("the number of Mamba heads", m.heads, 1, 4096);
+  c.range("the size of a Mamba head", m.head_dim, 1, 1024);
+  c.range("the state size", m.state_dim, 1, 1024);
+  for (const auto& [what, groups] :
+       {std::pair{"groups of Mamba heads", m.groups}, {"groups of the norm", m.norm_groups}}) {
+    c.range(fmt::format("the number of {}", what).c_str(), groups, 1, m.heads);
+    if (m.heads % groups != 0)
+      throw invalid("{}: {} Mamba heads cannot be cut into {} {}", c.place(), m.heads, groups, what);
+  }
+  check_convolution(c, m.state());
+  c.norm(m.norm);
 }
 
 void check(const Checker& c, const Moe& m) {
@@ -122,6 +154,44 @@ void check(const Checker& c, const Moe& m) {
 }
 
 std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<int>(n.kind), n.epsilon); }
+
+std::string identity(const Attention& a) {
+  return fmt::format(
+      " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
+      a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
+      int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
+      norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+}
+std::string identity(const ShortConv& m) { return fmt::format(" conv {} {}", m.channels, m.width); }
+std::string identity(const GatedDelta& m) {
+  return fmt::format(" delta {} {} {} {} {} {} {}", m.key_heads, m.value_heads, m.key_dim, m.value_dim, m.width,
+                     m.interleaved, norm_text(m.norm));
+}
+std::string identity(const Mamba2& m) {
+  return fmt::format(" mamba2 {} {} {} {} {} {} {}", m.heads, m.head_dim, m.state_dim, m.groups, m.width,
+                     norm_text(m.norm), m.norm_groups);
+}
+
+std::string identity(const Mla& m) {
+  return fmt::format(" mla {} {} {} {} {} {} rope {} scale {} norms {} {}", m.heads, m.q_rank, m.kv_rank, m.nope_dim,
+                     m.rope_dim, m.value_dim, m.rope, m.scale, norm_text(m.q_norm), norm_text(m.kv_norm));
+}
+
+LayerCache cache_of(const Mla& m) {
+  return {.kind = LayerCache::Kind::kKeysValues, .kv_heads = 1, .key_dim = m.key_dim(), .value_dim = m.kv_rank};
+}
+LayerCache cache_of(const Attention& a) {
+  if (a.shares_cache >= 0) return {};
+  return {.kind = LayerCache::Kind::kKeysValues,
+          .kv_heads = a.kv_heads,
+          .key_dim = a.key_dim,
+          .value_dim = a.value_dim,
+          .window = a.window};
+}
+template <class Recurrent>
+LayerCache cache_of(const Recurrent& mixer) {
+  return {.kind = LayerCache::Kind::kState, .state_bytes = mixer.state().bytes()};
+}
 
 }  // namespace
 
@@ -150,17 +220,8 @@ int widest_ffn(const ModelConfig& config) {
 
 CacheLayout cache_layout(const ModelConfig& config, KvType type) {
   std::vector<LayerCache> layers;
-  for (const LayerSpec& layer : config.layers) {
-    LayerCache& cache = layers.emplace_back();
-    const auto* own = std::get_if<Attention>(&layer.mixer);
-    const auto shape = attention_shape(layer);
-    if (!shape || (own && own->shares_cache >= 0)) continue;
-    cache.kind = LayerCache::Kind::kKeysValues;
-    cache.kv_heads = shape->kv_heads;
-    cache.key_dim = shape->key_dim;
-    cache.value_dim = shape->value_dim;
-    cache.window = shape->window;
-  }
+  for (const LayerSpec& layer : config.layers)
+    layers.push_back(std::visit([](const auto& mixer) { return cache_of(mixer); }, layer.mixer));
   return {type, std::move(layers)};
 }
 
@@ -179,23 +240,10 @@ std::string config_identity(const ModelConfig& c) {
     text += fmt::format("; laurel {} {}", l.laurel_rank, l.output_scale);
     text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
                         norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
-    if (const auto* attention = std::get_if<Attention>(&l.mixer)) {
-      const Attention& a = *attention;
-      text += fmt::format(
-          " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} "
-          "{}{}",
-          a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
-          int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
-          norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
-    }
-    if (const auto* m = std::get_if<Mla>(&l.mixer)) {
-      text += fmt::format(" mla {} {} {} {} {} {} rope {} scale {} norms {} {}", m->heads, m->q_rank, m->kv_rank,
-                          m->nope_dim, m->rope_dim, m->value_dim, m->rope, m->scale, norm_text(m->q_norm),
-                          norm_text(m->kv_norm));
-    }
+    text += std::visit([](const auto& mixer) { return identity(mixer); }, l.mixer);
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
-      text +=
-          fmt::format(" mlp {} {} {} {} {}", m->size, m->sparsity, static_cast<int>(m->nonlinearity), m->gated, norm_text(m->inner));
+      text += fmt::format(" mlp {} {} {} {} {}", m->size, m->sparsity, static_cast<int>(m->nonlinearity), m->gated,
+                          norm_text(m->inner));
     }
     if (const auto* m = std::get_if<Moe>(&l.ffn)) {
       text +=
@@ -226,8 +274,7 @@ void validate(const ModelConfig& config, const std::string& file) {
     const LayerSpec& layer = config.layers[i];
     // Most models repeat one layer: a message about the first need not name it.
     const Checker of_layer(i == 0 ? file : fmt::format("{}: layer {}", file, i));
-    if (const auto* a = std::get_if<Attention>(&layer.mixer)) check(of_layer, *a, config, i);
-    if (const auto* m = std::get_if<Mla>(&layer.mixer)) check(of_layer, *m, config);
+    std::visit([&](const auto& mixer) { check(of_layer, mixer, config, i); }, layer.mixer);
     for (const Norm* n : {&layer.mixer_in, &layer.mixer_out, &layer.ffn_in, &layer.ffn_out}) of_layer.norm(*n);
     of_layer.finite("the scale of residuals", layer.residual_scale);
     if (const auto* mlp = std::get_if<Mlp>(&layer.ffn)) of_layer.range("the feed-forward size", mlp->size, 1, 1 << 20);

@@ -25,6 +25,17 @@ AttentionOp::Limits attention_limits(const ModelConfig& config, const DecoderLim
 
 }  // namespace
 
+void output_projection(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target,
+                       StepOp op) {
+  const Inputs in = step.work.inputs.prepare(step.compute, x, norm, step.rows, {&w.weight});
+  step.done(StepOp::kNormQuantize);
+  LinearArgs args = linear_args(step.compute, in, w, target.to);
+  args.scale = target.scale;
+  args.accumulate = target.accumulate;
+  linears(step.compute, {&args, 1}, step.rows);
+  step.done(op);
+}
+
 NormView view(const Norm& norm, const NormWeights& w) {
   const auto data = [](const Vector& v) { return v.empty() ? nullptr : v.data(); };
   return {norm.kind, norm.epsilon, data(w.weight), data(w.bias)};
@@ -39,6 +50,7 @@ struct Decoder::State {
   Workspace work;
   AttentionOp attention;
   std::vector<std::vector<AttentionSpan>> spans;  // per group of the cache layout
+  std::vector<StateSpan> states;                  // empty if no layer is recurrent
   std::map<int, std::vector<RopeTable>> ropes;    // by variant, of each rope
   StepProfile* profile = nullptr;
 
@@ -52,6 +64,7 @@ struct Decoder::State {
         attention(comp.team, attention_limits(c, l)),
         spans(k.layout().groups().size()) {
     for (auto& of_group : spans) of_group.reserve(most_spans(l));
+    states.reserve(most_spans(l));
     rope_tables(0);
   }
   static size_t most_spans(const DecoderLimits& l) { return static_cast<size_t>(l.max_rows); }
@@ -74,6 +87,10 @@ struct Decoder::State {
       for (const Span& span : batch.spans)
         spans[g].push_back({span.tables[g].data(), span.row, span.rows, span.position});
     }
+    states.clear();
+    if (cache.layout().state_bytes() == 0) return;
+    for (const Span& span : batch.spans)
+      states.push_back({span.row, span.rows, span.position, span.state, span.state_copies});
   }
 
   // x = the tokens' embeddings; and what depends on the rows' positions alone.
@@ -115,7 +132,7 @@ struct Decoder::State {
     }
   }
 
-  Step step(int rows) { return {config, compute, cache, work, attention, spans, rows, profile}; }
+  Step step(int rows) { return {config, compute, cache, work, attention, spans, states, rows, profile}; }
 
   void layer(size_t i, int rows) {
     const LayerSpec& spec = config.layers[i];
@@ -126,9 +143,14 @@ struct Decoder::State {
                    ffn_in = spec.shared_norm ? mixer_in : view(spec.ffn_in, w.ffn_in);
     const auto mixer = [&](const Target& target) {
       const auto index = static_cast<int>(i);
-      if (const auto* a = std::get_if<Attention>(&spec.mixer))
-        attention_block(step, index, *a, w.attention, mixer_in, target);
+      if (const auto* m = std::get_if<Attention>(&spec.mixer))
+        attention_block(step, index, *m, w.attention, mixer_in, target);
       if (const auto* m = std::get_if<Mla>(&spec.mixer)) mla_block(step, index, *m, w.mla, mixer_in, target);
+      if (const auto* m = std::get_if<ShortConv>(&spec.mixer))
+        short_conv_block(step, index, *m, w.short_conv, mixer_in, target);
+      if (const auto* m = std::get_if<GatedDelta>(&spec.mixer))
+        gated_delta_block(step, index, *m, w.gated_delta, mixer_in, target);
+      if (const auto* m = std::get_if<Mamba2>(&spec.mixer)) mamba2_block(step, index, *m, w.mamba2, mixer_in, target);
     };
     const auto ffn = [&](const Target& target) {
       if (const auto* mlp = std::get_if<Mlp>(&spec.ffn)) mlp_block(step, *mlp, w.mlp, work.x, ffn_in, target);
@@ -204,7 +226,7 @@ const DecoderLimits& Decoder::limits() const { return state_->limits; }
 size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
   return Workspace::memory_bytes(config, limits) +
          AttentionOp::memory_bytes(threads, attention_limits(config, limits)) +
-         State::most_spans(limits) * sizeof(AttentionSpan);
+         State::most_spans(limits) * (sizeof(AttentionSpan) + sizeof(StateSpan));
 }
 
 }  // namespace quire

@@ -19,7 +19,9 @@ namespace quire {
   F(kOlmo) F(kOlmo2) F(kOlmo3) F(kOlmoe) F(kExaone4)           \
   F(kGranite) F(kStarcoder2) F(kStableLm) F(kBitNet)           \
   F(kMixtral) F(kMinimaxM2) F(kGlm4Moe) F(kGptOss)             \
-  F(kDeepseekV2) F(kDeepseekV3)
+  F(kDeepseekV2) F(kDeepseekV3)                                \
+  F(kQwen3Next) F(kQwen35) F(kQwen35Moe)                       \
+  F(kLfm2) F(kMamba2) F(kGraniteHybrid)
 // clang-format on
 
 #define QUIRE_DECLARE(family) extern const Family family;

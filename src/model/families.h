@@ -2,9 +2,12 @@
 // code in families/.
 #pragma once
 
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/checkpoint.h"
 #include "model/config.h"
@@ -61,6 +64,9 @@ void use_qk_norm(ModelConfig& config);
 void set_rope_kind(ModelConfig& config, RopeKind kind);
 void set_nonlinearity(ModelConfig& config, Nonlinearity nonlinearity, bool gated);
 
+// What kind of layer each is (layer_types); std::nullopt: the file does not say. Throws Error for one not in `known`.
+std::optional<std::vector<std::string>> layer_types(const HfSettings& settings, const ModelConfig& config,
+                                                    std::initializer_list<std::string_view> known);
 // The layers that slide, by `layer_types` (transformers 5) or where `slides` says so (transformers 4). With two ropes,
 // sliding layers use the second.
 void set_windows(const HfSettings& settings, ModelConfig& config, int window, bool (*slides)(int layer));
@@ -76,6 +82,11 @@ Nonlinearity nonlinearity_of(const HfSettings& settings);
 // A mixture of experts with the usual keys, for the layers that `is_moe` names.
 Moe read_moe(const HfSettings& settings);
 Moe read_moe(const GgufSettings& settings);
+// Every `decoder_sparse_step`th layer has experts, except those in mlp_only_layers (Qwen).
+void set_sparse_layers(const HfSettings& settings, ModelConfig& config, const Moe& moe);
+// Granite's multipliers of embeddings, residuals, scores and logits.
+void set_granite_multipliers(const HfSettings& settings, ModelConfig& config);
+void set_granite_multipliers(const GgufSettings& settings, ModelConfig& config);
 
 // Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
 void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);

@@ -8,6 +8,7 @@
 
 #include "kernels/rows.h"
 #include "ops/experts.h"
+#include "ops/recurrent.h"
 
 namespace quire {
 
@@ -44,12 +45,54 @@ struct Attention {
   int group() const { return heads / kv_heads; }
 };
 
+// LFM2's: out(C * convolution(B * x)) for [B; C; x] = in(input), channel by channel.
+struct ShortConv {
+  int channels = 0;  // the hidden size
+  int width = 0;     // inputs that the convolution sees, the newest included
+  bool bias = false;
+
+  StateLayout state() const { return {.channels = channels, .width = width}; }
+};
+
+// The gated delta net (arXiv 2412.06464): queries, keys and values pass a convolution and SiLU, and each value head
+// keeps a matrix that maps keys to values. Its results are normalised and multiplied by SiLU of a projection.
+struct GatedDelta {
+  int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  int width = 0;             // of the convolution
+  bool interleaved = false;  // value head h uses key head h % key_heads (llama.cpp's order), not those of its group
+  Norm norm = {};            // of each head's results
+
+  int keys() const { return key_heads * key_dim; }
+  int values() const { return value_heads * value_dim; }
+  int channels() const { return 2 * keys() + values(); }
+  StateLayout state() const {
+    return {.channels = channels(), .width = width, .heads = value_heads, .rows = key_dim, .cols = value_dim};
+  }
+};
+
+// Mamba-2 (arXiv 2405.21060): inputs and the vectors B and C pass a convolution and SiLU, and each head keeps a matrix.
+// The results are multiplied by SiLU of a projection and normalised.
+struct Mamba2 {
+  int heads = 0, head_dim = 0, state_dim = 0;
+  int groups = 1;  // of heads that share B and C
+  int width = 0;   // of the convolution
+  bool conv_bias = false;
+  Norm norm = {};       // of the gated results
+  int norm_groups = 1;  // runs of results that are normalised on their own
+
+  int inner() const { return heads * head_dim; }
+  int channels() const { return inner() + 2 * groups * state_dim; }
+  StateLayout state() const {
+    return {.channels = channels(), .width = width, .heads = heads, .rows = state_dim, .cols = head_dim};
+  }
+};
+
 // down(f(gate x) * (up x)), or down(f(up x)) without a gate.
 struct Mlp {
   int size = 0;
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
   bool gated = true;
-  Norm inner;  // before the down projection (BitNet)
+  Norm inner = {};  // before the down projection (BitNet)
   // Gates below mean + sparsity * deviation of their row count as 0, the others are reduced by it (Gemma 3n); 0: none.
   float sparsity = 0;
 };
@@ -82,7 +125,15 @@ struct Mla {
   int key_dim() const { return kv_rank + rope_dim; }  // what the cache holds of a token
 };
 
-using Mixer = std::variant<Attention, Mla>;
+using Mixer = std::variant<Attention, Mla, ShortConv, GatedDelta, Mamba2>;
+// What a recurrent mixer keeps of a sequence; attention: nothing.
+inline StateLayout state_of(const Mixer& mixer) {
+  if (const auto* m = std::get_if<ShortConv>(&mixer)) return m->state();
+  if (const auto* m = std::get_if<GatedDelta>(&mixer)) return m->state();
+  if (const auto* m = std::get_if<Mamba2>(&mixer)) return m->state();
+  return {};
+}
+
 using FeedForward = std::variant<std::monostate, Mlp, Moe>;
 
 //   x += scale * mixer_out(mixer(mixer_in(x)));  x += scale * ffn_out(ffn(ffn_in(x)))     one after the other, or

@@ -16,6 +16,7 @@ enum class StepOp : uint8_t {
   kQkv,
   kRopeStore,
   kAttention,
+  kRecurrent,  // convolutions and states
   kO,
   kGateUp,  // with SiLU and the product
   kDown,
@@ -24,8 +25,8 @@ enum class StepOp : uint8_t {
   kHead,
   kSampling,  // marked by the caller of the decoder
 };
-inline constexpr std::array<std::string_view, 12> kStepOpNames = {
-    "embed",   "norm+quantize", "qkv",   "rope+store", "attention", "o",
+inline constexpr std::array<std::string_view, 13> kStepOpNames = {
+    "embed",   "norm+quantize", "qkv",   "rope+store", "attention", "recurrent", "o",
     "gate/up", "down",          "route", "experts",    "head",      "sampling"};
 inline constexpr size_t kStepOps = kStepOpNames.size();
 

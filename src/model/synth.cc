@@ -112,7 +112,7 @@ class TensorList : public TensorVisitor {
     if (slot.tensor == Tensor::kRouter) fitting = TensorType::F32;
     tensors.push_back({name(slot), fitting, std::max(1, slot.items), rows, cols});
   }
-  void vector(const Slot& slot, const std::vector<int>& shape, Vector&, float) override {
+  void vector(const Slot& slot, const std::vector<int>& shape, Vector&, Change) override {
     tensors.push_back({name(slot), TensorType::F32, 1, 0, shape.back()});
   }
   void bias(const Slot&, int, Vector&) override {}

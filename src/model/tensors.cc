@@ -54,6 +54,19 @@ constexpr Names kNames[] = {
     {Tensor::kKvLatentNorm, "model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight"},
     {Tensor::kKeyOfHead, "model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_k_b.weight"},
     {Tensor::kValueOfHead, "model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_v_b.weight"},
+    {Tensor::kMixIn, "model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight"},
+    {Tensor::kMixOut, "model.layers.{}.linear_attn.out_proj.weight", "blk.{}.ssm_out.weight"},
+    {Tensor::kMixNorm, "model.layers.{}.linear_attn.norm.weight", "blk.{}.ssm_norm.weight"},
+    {Tensor::kConv, "model.layers.{}.linear_attn.conv1d.weight", "blk.{}.ssm_conv1d.weight"},
+    {Tensor::kDecay, "model.layers.{}.linear_attn.A_log", "blk.{}.ssm_a"},
+    {Tensor::kStepBias, "model.layers.{}.linear_attn.dt_bias", "blk.{}.ssm_dt.bias"},
+    {Tensor::kSkip, "model.layers.{}.mamba.D", "blk.{}.ssm_d"},
+    {Tensor::kDeltaQ, "model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
+    {Tensor::kDeltaK, "model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
+    {Tensor::kDeltaV, "model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight"},
+    {Tensor::kDeltaGate, "model.layers.{}.linear_attn.in_proj_z.weight", "blk.{}.attn_gate.weight"},
+    {Tensor::kDeltaDecay, "model.layers.{}.linear_attn.in_proj_a.weight", "blk.{}.ssm_alpha.weight"},
+    {Tensor::kDeltaBeta, "model.layers.{}.linear_attn.in_proj_b.weight", "blk.{}.ssm_beta.weight"},
     {Tensor::kGate, "model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"},
     {Tensor::kUp, "model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"},
     {Tensor::kDown, "model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
@@ -74,6 +87,8 @@ std::string fill(std::string_view pattern, std::string_view mark, int number) {
   if (at == std::string_view::npos) return std::string(pattern);
   return std::string(pattern.substr(0, at)) + std::to_string(number) + std::string(pattern.substr(at + mark.size()));
 }
+
+Change change_of(const Norm& norm) { return norm.plus_one ? Change::kPlusOne : Change::kNone; }
 
 // Visits the tensors of one layer.
 class LayerVisit {
@@ -111,10 +126,10 @@ class LayerVisit {
 
  private:
   void matrix(Tensor tensor, int rows, int cols, Linear& to) { visit_.matrix({tensor, layer_}, rows, cols, to); }
-  void vector(Tensor tensor, int size, Vector& to) { visit_.vector({tensor, layer_}, {size}, to, 0); }
+  void vector(Tensor tensor, int size, Vector& to) { visit_.vector({tensor, layer_}, {size}, to, Change::kNone); }
   void norm(Tensor tensor, const Norm& norm, std::vector<int> shape, NormWeights& to) {
     if (!norm) return;
-    if (norm.weight) visit_.vector({tensor, layer_}, shape, to.weight, norm.plus_one ? 1.0f : 0.0f);
+    if (norm.weight) visit_.vector({tensor, layer_}, shape, to.weight, change_of(norm));
     if (norm.bias) visit_.bias({tensor, layer_}, shape.back(), to.bias);
   }
   void norm(Tensor tensor, const Norm& n, int size, NormWeights& to) { norm(tensor, n, std::vector{size}, to); }
@@ -161,6 +176,45 @@ class LayerVisit {
     matrix(Tensor::kO, c_.hidden, m.heads * m.value_dim, w.o);
   }
 
+  void convolution(const StateLayout& state, bool biased, Vector& weight, Vector& bias) {
+    visit_.vector({Tensor::kConv, layer_}, {state.channels, state.width}, weight, Change::kTranspose);
+    if (biased) visit_.bias({Tensor::kConv, layer_}, state.channels, bias);
+  }
+
+  void visit(const ShortConv& m) {
+    ShortConvWeights& w = w_.short_conv;
+    matrix(Tensor::kMixIn, 3 * m.channels, c_.hidden, w.in);
+    convolution(m.state(), m.bias, w.weight, w.bias);
+    matrix(Tensor::kMixOut, c_.hidden, m.channels, w.out);
+  }
+
+  void visit(const GatedDelta& m) {
+    GatedDeltaWeights& w = w_.gated_delta;
+    matrix(Tensor::kDeltaQ, m.keys(), c_.hidden, w.q);
+    matrix(Tensor::kDeltaK, m.keys(), c_.hidden, w.k);
+    matrix(Tensor::kDeltaV, m.values(), c_.hidden, w.v);
+    matrix(Tensor::kDeltaGate, m.values(), c_.hidden, w.gate);
+    matrix(Tensor::kDeltaDecay, m.value_heads, c_.hidden, w.decay);
+    matrix(Tensor::kDeltaBeta, m.value_heads, c_.hidden, w.beta);
+    Vector no_bias;
+    convolution(m.state(), false, w.conv, no_bias);
+    vector(Tensor::kDecay, m.value_heads, w.factor);
+    vector(Tensor::kStepBias, m.value_heads, w.bias);
+    norm(Tensor::kMixNorm, m.norm, m.value_dim, w.norm);
+    matrix(Tensor::kMixOut, c_.hidden, m.values(), w.out);
+  }
+
+  void visit(const Mamba2& m) {
+    Mamba2Weights& w = w_.mamba2;
+    matrix(Tensor::kMixIn, m.inner() + m.channels() + m.heads, c_.hidden, w.in);
+    convolution(m.state(), m.conv_bias, w.conv, w.conv_bias);
+    vector(Tensor::kDecay, m.heads, w.a);
+    vector(Tensor::kSkip, m.heads, w.d);
+    vector(Tensor::kStepBias, m.heads, w.bias);
+    norm(Tensor::kMixNorm, m.norm, std::vector{m.norm_groups, m.inner() / m.norm_groups}, w.norm);
+    matrix(Tensor::kMixOut, c_.hidden, m.inner(), w.out);
+  }
+
   void visit(const std::monostate&) {}
   void visit(const Mlp& m) {
     if (m.gated) matrix(Tensor::kGate, m.size, c_.hidden, w_.mlp.gate);
@@ -196,7 +250,7 @@ class LayerVisit {
 
 void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
   const auto norm = [&](Tensor tensor, const Norm& n, NormWeights& to) {
-    if (n && n.weight) visitor.vector({tensor}, {c.hidden}, to.weight, n.plus_one ? 1.0f : 0.0f);
+    if (n && n.weight) visitor.vector({tensor}, {c.hidden}, to.weight, change_of(n));
     if (n && n.bias) visitor.bias({tensor}, c.hidden, to.bias);
   };
   visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
@@ -206,7 +260,7 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
     const int all = c.per_layer_dim * static_cast<int>(c.layers.size());
     visitor.matrix({Tensor::kPerLayerEmbedding}, c.vocab, all, w.per_layer_embedding);
     visitor.matrix({Tensor::kPerLayerProjection}, all, c.hidden, w.per_layer_projection);
-    visitor.vector({Tensor::kPerLayerNorm}, {c.per_layer_dim}, w.per_layer_norm.weight, 0);
+    visitor.vector({Tensor::kPerLayerNorm}, {c.per_layer_dim}, w.per_layer_norm.weight, Change::kNone);
   }
   if (const int others = c.altup.streams - 1; others > 0) {
     w.altup_projections.resize(static_cast<size_t>(others));
@@ -233,6 +287,8 @@ Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, c
   Source source;
   source.stacked = slot.items > 0 && pattern.find("{e}") == std::string_view::npos;
   source.name = fill(fill(pattern, "{e}", slot.item), "{}", slot.layer);
+  // Hugging Face files hold log(-A), GGUF files A.
+  if (slot.tensor == Tensor::kDecay && kind == FileKind::kHf) source.change = Change::kMinusExp;
   if (spelling.place) spelling.place(config, slot, source);
   return source;
 }

@@ -58,6 +58,19 @@ enum class Tensor : uint8_t {
   kKvLatentNorm,
   kKeyOfHead,
   kValueOfHead,
+  kMixIn,  // of short convolutions and Mamba-2
+  kMixOut,
+  kMixNorm,
+  kConv,
+  kDecay,
+  kStepBias,
+  kSkip,
+  kDeltaQ,
+  kDeltaK,
+  kDeltaV,
+  kDeltaGate,
+  kDeltaDecay,
+  kDeltaBeta,
   kGate,
   kUp,
   kDown,
@@ -84,14 +97,22 @@ struct Slot {
   int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts, heads, streams); 0: there is one
 };
 
+// What happens to the numbers of a vector at load.
+enum class Change : uint8_t {
+  kNone,
+  kPlusOne,    // 1 + x
+  kMinusExp,   // -exp(x)
+  kTranspose,  // of two dimensions
+};
+
 // What is done for each tensor.
 class TensorVisitor {
  public:
   virtual ~TensorVisitor() = default;
   // A matrix of [rows, cols], and its bias [rows] where the file has one.
   virtual void matrix(const Slot& slot, int rows, int cols, Linear& to) = 0;
-  // shape: as in the file, outermost first. `add` is added to each number.
-  virtual void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, float add) = 0;
+  // shape: as in the file, outermost first, but for dimensions of 1.
+  virtual void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, Change change) = 0;
   // The bias of a norm, named as its weight.
   virtual void bias(const Slot& slot, int size, Vector& to) = 0;
 };
@@ -105,7 +126,7 @@ void for_each_matrix(const ModelConfig& config, const Weights& weights, F f) {
   struct Matrices : TensorVisitor {
     explicit Matrices(F& function) : f(function) {}
     void matrix(const Slot& slot, int, int, Linear& to) override { f(slot, std::as_const(to)); }
-    void vector(const Slot&, const std::vector<int>&, Vector&, float) override {}
+    void vector(const Slot&, const std::vector<int>&, Vector&, Change) override {}
     void bias(const Slot&, int, Vector&) override {}
     F& f;
   } visitor(f);
@@ -119,10 +140,11 @@ struct Source {
   std::string bias;  // empty: the name with .bias for .weight
   // Output i is row first + i / run * step + i % run of the file's tensor, which has `rows` rows; run 0: row first + i.
   int first = 0, run = 0, step = 0;
-  int rows = 0;                 // 0: as many as the matrix
-  int first_col = 0, cols = 0;  // likewise, of inputs
-  bool transposed = false;      // the file has [inputs, outputs]: a row above is a column
-  bool stacked = false;         // the file's tensor holds the matrices of all items, [items, rows, cols]
+  int rows = 0;                   // 0: as many as the matrix
+  int first_col = 0, cols = 0;    // likewise, of inputs
+  bool transposed = false;        // the file has [inputs, outputs]: a row above is a column
+  Change change = Change::kNone;  // of a vector's numbers, if the layer asks for none
+  bool stacked = false;           // the file's tensor holds the matrices of all items, [items, rows, cols]
 
   int row(int i) const { return first + (run > 0 ? i / run * step + i % run : i); }
 };
@@ -136,6 +158,7 @@ struct Spelling {
   // Changes where `slot` lies: for fused and transposed tensors.
   void (*place)(const ModelConfig& config, const Slot& slot, Source& source) = nullptr;
   std::span<const std::string_view> ignored = {};  // tensors that the model does not need; {}: the layer; a final *
+  std::span<const TensorName> alternatives = {};   // for files that lack the tensor of the name above
 };
 
 enum class FileKind : uint8_t { kHf, kGguf };

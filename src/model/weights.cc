@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <ranges>
 #include <unordered_set>
 #include <utility>
 
@@ -15,6 +16,11 @@
 
 namespace quire {
 namespace {
+
+bool same_but_for_ones(std::span<const uint64_t> a, std::span<const uint64_t> b) {
+  const auto whole = std::views::filter([](uint64_t n) { return n != 1; });
+  return std::ranges::equal(a | whole, b | whole);
+}
 
 std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
@@ -39,7 +45,7 @@ class Loader : public TensorVisitor {
         spelling_(spelling_of(checkpoint)) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
-    const Source source = find_source(config_, slot, kind_, spelling_);
+    const Source source = source_of(slot);
     const int file_rows = source.rows > 0 ? source.rows : rows, file_cols = source.cols > 0 ? source.cols : cols;
     std::vector<uint64_t> shape;
     if (source.stacked) shape.push_back(static_cast<uint64_t>(slot.items));
@@ -65,16 +71,16 @@ class Loader : public TensorVisitor {
     shape.push_back(static_cast<uint64_t>(file_rows));
     const TensorView& bias_view = tensor(bias, shape);
     const size_t bias_begin = source.stacked ? static_cast<size_t>(file_rows) * static_cast<size_t>(slot.item) : 0;
-    vectors_.push_back({&to.bias, &bias_view, source, rows, bias_begin, 0});
+    vectors_.push_back({&to.bias, &bias_view, source, rows, bias_begin, Change::kNone, 0});
     parameters += static_cast<uint64_t>(rows);
   }
 
-  void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, float add) override {
-    const Source source = find_source(config_, slot, kind_, spelling_);
-    add_vector(source.name, {shape.begin(), shape.end()}, to, add);
+  void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, Change change) override {
+    const Source source = source_of(slot);
+    add_vector(source.name, {shape.begin(), shape.end()}, to, change == Change::kNone ? source.change : change);
   }
   void bias(const Slot& slot, int size, Vector& to) override {
-    add_vector(bias_of(find_source(config_, slot, kind_, spelling_)), {static_cast<uint64_t>(size)}, to, 0);
+    add_vector(bias_of(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
   }
 
   void check_all_used() const {
@@ -138,8 +144,18 @@ class Loader : public TensorVisitor {
     Source source;
     int size;
     size_t begin;  // first element in the file, before source.row()
-    float add;
+    Change change;
+    int cols;  // kTranspose: of the file's matrix
   };
+
+  Source source_of(const Slot& slot) const {
+    const Source usual = find_source(config_, slot, kind_, spelling_);
+    if (spelling_.alternatives.empty() || find(usual.name)) return usual;
+    Spelling other = spelling_;
+    other.names = spelling_.alternatives;
+    const Source alternative = find_source(config_, slot, kind_, other);
+    return find(alternative.name) ? alternative : usual;
+  }
 
   static std::string bias_of(const Source& source) {
     return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
@@ -157,8 +173,9 @@ class Loader : public TensorVisitor {
       return number.find_first_not_of("0123456789") == std::string_view::npos;
     };
     if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
-    if (std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
-      return kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config");
+    if (kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config") &&
+        std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
+      return true;
     return std::ranges::any_of(spelling_.ignored, matches);
   }
 
@@ -174,11 +191,11 @@ class Loader : public TensorVisitor {
     }
   }
 
-  void add_vector(const std::string& name, const std::vector<uint64_t>& shape, Vector& to, float add) {
-    const TensorView& view = tensor(name, shape);
+  void add_vector(const std::string& name, const std::vector<uint64_t>& shape, Vector& to, Change change) {
+    const TensorView& view = tensor(name, shape, true);
     uint64_t size = 1;
     for (const uint64_t n : shape) size *= n;
-    vectors_.push_back({&to, &view, Source{}, static_cast<int>(size), 0, add});
+    vectors_.push_back({&to, &view, Source{}, static_cast<int>(size), 0, change, static_cast<int>(shape.back())});
     parameters += size;
   }
 
@@ -189,12 +206,19 @@ class Loader : public TensorVisitor {
     dequantize(job.view->type, job.view->bytes, all);
     job.values->resize(static_cast<size_t>(job.size));
     for (int i = 0; i < job.size; ++i) {
-      const float value = all[job.begin + static_cast<size_t>(job.source.row(i))] + job.add;
+      const float value = changed(all[job.begin + static_cast<size_t>(job.source.row(i))], job.change);
       if (!std::isfinite(value))
         throw invalid("{}: tensor {} has the value {} at index {}; the file is damaged", checkpoint_.file(),
                       job.view->name, value, job.source.row(i));
-      (*job.values)[static_cast<size_t>(i)] = value;
+      const int rows = job.size / std::max(1, job.cols),
+                at = job.change == Change::kTranspose ? i % job.cols * rows + i / job.cols : i;
+      (*job.values)[static_cast<size_t>(at)] = value;
     }
+  }
+  static float changed(float x, Change change) {
+    if (change == Change::kPlusOne) return x + 1;
+    // By way of double, so that no C library's rounding changes a bit.
+    return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
   }
 
   static void pack(const MatrixJob& job, int p, std::byte* data) {
@@ -232,14 +256,15 @@ class Loader : public TensorVisitor {
     return nullptr;
   }
 
-  const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape) {
+  // any_ones: the file's shape may have more or fewer dimensions of 1, which converters add and drop.
+  const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape, bool any_ones = false) {
     const TensorView* view = find(name);
     if (!view && checkpoint_.hf() && checkpoint_.hf()->config.has("quantization_config"))
       throw unsupported("{}: tensor {} is missing; config.json has a quantization_config, which Quire does not support",
                         checkpoint_.file(), name);
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
     used_.insert(view->name);
-    if (!std::ranges::equal(view->shape, shape)) {
+    if (!std::ranges::equal(view->shape, shape) && !(any_ones && same_but_for_ones(view->shape, shape))) {
       throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
                     shape_text(shape));
     }

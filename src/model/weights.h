@@ -35,6 +35,32 @@ struct MlaWeights {
   Linear o;                    // [hidden, heads * value_dim]
 };
 
+struct ShortConvWeights {
+  Linear in;            // [B; C; x]
+  Vector weight, bias;  // of the convolution: [width][channels], [channels]
+  Linear out;
+};
+
+struct GatedDeltaWeights {
+  Linear q, k, v;
+  Linear gate;         // [value_heads * value_dim, hidden]
+  Linear decay, beta;  // [value_heads, hidden]
+  Vector conv;         // [width][channels], of q, k and v
+  Vector factor;       // [value_heads], of the decay; negative
+  Vector bias;         // [value_heads], of the decay
+  NormWeights norm;    // [value_dim]
+  Linear out;
+};
+
+struct Mamba2Weights {
+  Linear in;               // [gate; x; B; C; step]
+  Vector conv, conv_bias;  // [width][channels], [channels], of x, B and C
+  Vector a, d;             // [heads]; a < 0
+  Vector bias;             // [heads], of the step
+  NormWeights norm;
+  Linear out;
+};
+
 struct MlpWeights {
   Linear gate, up, down;
   NormWeights inner;
@@ -52,6 +78,9 @@ struct LayerWeights {
   NormWeights mixer_in, mixer_out, ffn_in, ffn_out;
   AttentionWeights attention;
   MlaWeights mla;
+  ShortConvWeights short_conv;
+  GatedDeltaWeights gated_delta;
+  Mamba2Weights mamba2;
   MlpWeights mlp;
   MoeWeights moe;
   Linear per_layer_gate, per_layer_out;  // [per_layer_dim, hidden], [hidden, per_layer_dim]

@@ -40,6 +40,18 @@ Widths widths_of(const ModelConfig& c) {
       take(w.up, m->sparsity != 0 ? m->size : 0);
     }
     take(w.inner, layer.laurel_rank);
+    if (const auto* m = std::get_if<ShortConv>(&layer.mixer)) {
+      take(w.projections, 3 * m->channels);
+      take(w.inputs, m->channels);
+    }
+    if (const auto* m = std::get_if<GatedDelta>(&layer.mixer)) {
+      take(w.projections, m->channels() + m->values() + 2 * m->value_heads);
+      take(w.inputs, m->values());
+    }
+    if (const auto* m = std::get_if<Mamba2>(&layer.mixer)) {
+      take(w.projections, m->inner() + m->channels() + m->heads);
+      take(w.inputs, m->inner());
+    }
     if (const auto* m = std::get_if<Moe>(&layer.ffn)) {
       take(w.inner, m->shared_size);
       take(w.expert_inner, m->size);

@@ -24,7 +24,7 @@ struct Workspace {
 
   Rows x;                                // the residual stream [rows, hidden]
   Rows branch;                           // a block's result before it is added [rows, hidden]
-  Rows projections;                      // queries, keys, values, gate
+  Rows projections;                      // of a mixer: queries, keys, values, gates
   Rows attended;                         // what the heads saw
   Rows queries, latent;                  // of latent attention: per head before absorption, and of rank q_rank
   Rows inner;                            // between the matrices of an MLP

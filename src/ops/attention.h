@@ -18,13 +18,6 @@ struct AttentionSpan {
   int position;  // of the first row
 };
 
-// A norm of the heads of queries, keys or values.
-struct HeadNorm {
-  NormView norm;
-  int groups = 0;            // runs that are normalised on their own: the heads, or 1 for all together
-  size_t weight_stride = 0;  // floats from a group's weights to the next group's; 0: they share them
-};
-
 // What happens to queries, keys and values between their projections and attention.
 struct PositionArgs {
   Rows q, k, v;  // k and v: of no columns if another layer has stored them

@@ -9,15 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsPerTile = 8;
-
-// f(begin, end) for tiles of rows.
-template <class F>
-void for_row_tiles(const Compute& compute, int rows, F f) {
-  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile,
-                         [&](int tile, int) { f(tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile)); });
-}
-
 NormArgs scaling(const Rows& x, float scale, const Rows& to, bool accumulate) {
   return {.kind = NormKind::kNone,
           .x = x.data,
@@ -48,10 +39,18 @@ void add_embeddings(const Compute& compute, const PackedMatrix& matrix, std::spa
 }
 
 void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows) {
+  normalize(compute, x, {.norm = norm, .groups = 1}, target, rows);
+}
+
+void normalize(const Compute& compute, const Rows& x, const HeadNorm& heads, const Target& target, int rows) {
+  const NormView& norm = heads.norm;
   NormArgs args = scaling(x, target.scale, target.to, target.accumulate);
   args.kind = norm.kind;
+  args.size = x.cols / heads.groups;
+  args.groups = heads.groups;
   args.weight = norm.weight;
   args.bias = norm.bias;
+  args.weight_stride = heads.weight_stride;
   args.epsilon = norm.epsilon;
   for_row_tiles(compute, rows, [&](int begin, int end) { compute.kernels.normalize(args, begin, end); });
 }

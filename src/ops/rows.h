@@ -1,6 +1,7 @@
 // Operations on rows of activations, over a team. A row's result depends on that row alone.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -34,6 +35,13 @@ struct NormView {
   const float* bias = nullptr;    // nullptr: zeros
 };
 
+// A norm of runs of a row's elements, such as the heads of queries.
+struct HeadNorm {
+  NormView norm;
+  int groups = 0;            // runs that are normalised on their own: the heads, or 1 for all together
+  size_t weight_stride = 0;  // floats from a group's weights to the next group's; 0: they share them
+};
+
 // x = scale * matrix[ids].
 void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
            const Rows& x);
@@ -51,6 +59,7 @@ struct Target {
 
 // The norm of x. x and the target may be the same.
 void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows);
+void normalize(const Compute& compute, const Rows& x, const HeadNorm& norm, const Target& target, int rows);
 
 // In place, `groups` parts of each row on their own, with weights that they share.
 void normalize_groups(const Compute& compute, const Rows& x, int groups, const NormView& norm, int rows);
@@ -90,5 +99,13 @@ void copy_heads(const Compute& compute, const Rows& x, const HeadColumns& column
 
 // x = cap * tanh(x / cap).
 void soft_cap(const Compute& compute, const Rows& x, float cap, int rows);
+
+// f(begin, end) for tiles of rows.
+template <class F>
+void for_row_tiles(const Compute& compute, int rows, F f) {
+  constexpr int kRowsPerTile = 8;
+  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile,
+                         [&](int tile, int) { f(tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile)); });
+}
 
 }  // namespace quire

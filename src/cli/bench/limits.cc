@@ -65,9 +65,17 @@ StepOp operation_of(const Slot& slot) {
     case Tensor::kK:
     case Tensor::kV:
     case Tensor::kAttentionGate:
+    case Tensor::kMixIn:
+    case Tensor::kDeltaQ:
+    case Tensor::kDeltaK:
+    case Tensor::kDeltaV:
+    case Tensor::kDeltaGate:
+    case Tensor::kDeltaDecay:
+    case Tensor::kDeltaBeta:
       return StepOp::kQkv;
     case Tensor::kValueOfHead:
     case Tensor::kO:
+    case Tensor::kMixOut:
       return StepOp::kO;
     case Tensor::kDown:
     case Tensor::kSharedDown:
@@ -112,7 +120,14 @@ std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& w
   });
   for (const LayerSpec& layer : config.layers) {
     const std::optional<AttentionShape> a = attention_shape(layer);
-    if (!a) continue;
+    if (!a) {
+      const StateLayout state = state_of(layer.mixer);
+      // Decay and recall, learn, and read.
+      of(StepOp::kRecurrent).multiply_adds[static_cast<size_t>(Activations::kF32)] +=
+          3.0 * static_cast<double>(state.matrix()) * state.heads * rows;
+      of(StepOp::kRecurrent).bytes += 2.0 * static_cast<double>(state.bytes() * batch.spans.size());
+      continue;
+    }
     const double token_bytes =
         a->kv_heads * static_cast<double>(kv_head_bytes(kv, a->key_dim, a->value_dim)) / kPageTokens;
     double seen = 0;  // tokens that all rows attend to

@@ -96,13 +96,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   if (a.gate) multiply_gate(compute, attended, gate, Nonlinearity::kSigmoid, rows);
   step.done(StepOp::kAttention);
 
-  const Inputs mixed = step.work.inputs.prepare(compute, attended, view(a.inner, w.inner), rows, {&w.o.weight});
-  step.done(StepOp::kNormQuantize);
-  LinearArgs output = linear_args(compute, mixed, w.o, target.to);
-  output.scale = target.scale;
-  output.accumulate = target.accumulate;
-  linears(compute, {&output, 1}, rows);
-  step.done(StepOp::kO);
+  output_projection(step, attended, view(a.inner, w.inner), w.o, target, StepOp::kO);
 }
 
 }  // namespace quire

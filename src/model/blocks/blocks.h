@@ -20,6 +20,7 @@ struct Step {
   Workspace& work;
   AttentionOp& attention;
   std::span<const std::vector<AttentionSpan>> spans;  // per group of the cache layout
+  std::span<const StateSpan> states;                  // of recurrent layers
   int rows;
   StepProfile* profile;
 
@@ -29,6 +30,9 @@ struct Step {
   }
 };
 
+// target = w x, for the normalised x.
+void output_projection(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target,
+                       StepOp op);
 // A norm as kernels take it.
 NormView view(const Norm& norm, const NormWeights& weights);
 
@@ -36,6 +40,12 @@ void attention_block(const Step& step, int layer, const Attention& spec, const A
                      const NormView& norm, const Target& target);
 void mla_block(const Step& step, int layer, const Mla& spec, const MlaWeights& w, const NormView& norm,
                const Target& target);
+void short_conv_block(const Step& step, int layer, const ShortConv& spec, const ShortConvWeights& w,
+                      const NormView& norm, const Target& target);
+void gated_delta_block(const Step& step, int layer, const GatedDelta& spec, const GatedDeltaWeights& w,
+                       const NormView& norm, const Target& target);
+void mamba2_block(const Step& step, int layer, const Mamba2& spec, const Mamba2Weights& w, const NormView& norm,
+                  const Target& target);
 void mlp_block(const Step& step, const Mlp& spec, const MlpWeights& w, const Rows& x, const NormView& norm,
                const Target& target);
 void moe_block(const Step& step, const Moe& spec, const MoeWeights& w, const NormView& norm, const Target& target);

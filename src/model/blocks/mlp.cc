@@ -44,13 +44,7 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
   linears(compute, {&gate, 1}, step.rows);
   step.done(StepOp::kGateUp);
 
-  const Inputs out = step.work.inputs.prepare(compute, inner, view(m.inner, w.inner), step.rows, {&w.down.weight});
-  step.done(StepOp::kNormQuantize);
-  LinearArgs down = linear_args(compute, out, w.down, target.to);
-  down.scale = target.scale;
-  down.accumulate = target.accumulate;
-  linears(compute, {&down, 1}, step.rows);
-  step.done(StepOp::kDown);
+  output_projection(step, inner, view(m.inner, w.inner), w.down, target, StepOp::kDown);
 }
 
 }  // namespace quire

@@ -172,15 +172,16 @@ void set_nonlinearity(ModelConfig& c, Nonlinearity nonlinearity, bool gated) {
 
 void place_concatenated(const ModelConfig& c, const Slot& slot, Source& source) {
   const LayerSpec& layer = c.layers[static_cast<size_t>(std::max(0, slot.layer))];
-  const auto& a = std::get<Attention>(layer.mixer);
-  const int q = a.heads * a.key_dim, k = a.kv_heads * a.key_dim, v = a.kv_heads * a.value_dim;
   switch (slot.tensor) {
     case Tensor::kQ:
     case Tensor::kK:
-    case Tensor::kV:
+    case Tensor::kV: {
+      const auto& a = std::get<Attention>(layer.mixer);
+      const int q = a.heads * a.key_dim, k = a.kv_heads * a.key_dim, v = a.kv_heads * a.value_dim;
       source.rows = q + k + v;
       source.first = slot.tensor == Tensor::kQ ? 0 : slot.tensor == Tensor::kK ? q : q + k;
       break;
+    }
     case Tensor::kGate:
     case Tensor::kUp: {
       const auto& mlp = std::get<Mlp>(layer.ffn);

@@ -1,5 +1,7 @@
 // What config.json of most families have in common.
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -157,16 +159,25 @@ int sliding_window(const HfSettings& s, int fallback) {
   return s.get_or<int>("sliding_window", unset);
 }
 
+std::optional<std::vector<std::string>> layer_types(const HfSettings& s, const ModelConfig& c,
+                                                    std::initializer_list<std::string_view> known) {
+  const auto list = s.find("layer_types");
+  if (!list) return std::nullopt;
+  auto types = list->as<std::vector<std::string>>();
+  if (types.size() != c.layers.size())
+    throw invalid("{}: {} layer types for {} layers", s.where("layer_types"), types.size(), c.layers.size());
+  for (const std::string& type : types) {
+    if (std::ranges::find(known, type) == known.end())
+      throw unsupported("{}: '{}' is not supported; supported: {}", s.where("layer_types"), type,
+                        fmt::join(known, ", "));
+  }
+  return types;
+}
+
 void set_windows(const HfSettings& s, ModelConfig& c, int window, bool (*slides)(int layer)) {
-  std::optional<std::vector<std::string>> types;
-  if (const auto list = s.find("layer_types")) types = list->as<std::vector<std::string>>();
-  if (types && types->size() != c.layers.size())
-    throw invalid("{}: {} layer types for {} layers", s.where("layer_types"), types->size(), c.layers.size());
+  const auto types = layer_types(s, c, {"full_attention", "sliding_attention"});
   for_each_attention(c, [&](Attention& a, int layer) {
     const std::string type = types ? (*types)[static_cast<size_t>(layer)] : "";
-    if (types && type != "sliding_attention" && type != "full_attention")
-      throw unsupported("{}: '{}' is not supported; supported: full_attention, sliding_attention",
-                        s.where("layer_types"), type);
     if (!(types ? type == "sliding_attention" : slides(layer))) return;
     a.window = window;
     if (c.ropes.size() > 1) a.rope = 1;
@@ -181,6 +192,15 @@ Moe read_moe(const HfSettings& s) {
   m.routing.normalise = s.get_or<bool>("norm_topk_prob", true);
   m.nonlinearity = nonlinearity_of(s);
   return m;
+}
+
+void set_sparse_layers(const HfSettings& s, ModelConfig& c, const Moe& moe) {
+  const int step = std::max(1, s.get_or<int>("decoder_sparse_step", 1));
+  const auto dense = s.get_or<std::vector<int>>("mlp_only_layers", {});
+  for (size_t i = 0; i < c.layers.size(); ++i) {
+    const bool listed = std::ranges::find(dense, static_cast<int>(i)) != dense.end();
+    if (!listed && (i + 1) % static_cast<size_t>(step) == 0) c.layers[i].ffn = moe;
+  }
 }
 
 }  // namespace quire

@@ -4,26 +4,34 @@
 #include "model/families.h"
 
 namespace quire {
+
+void set_granite_multipliers(const HfSettings& s, ModelConfig& c) {
+  c.embedding_scale = s.get_or<float>("embedding_multiplier", 1);
+  c.logit_scale = 1 / s.get_or<float>("logits_scaling", 1);
+  const auto residual = s.get_or<float>("residual_multiplier", 1);
+  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  for_each_attention(c, [&](Attention& a, int) { a.scale = s.get_or<float>("attention_multiplier", 1); });
+}
+void set_granite_multipliers(const GgufSettings& s, ModelConfig& c) {
+  set_rope_kind(c, RopeKind::kNeighbours);
+  c.embedding_scale = s.get_or<float>("embedding_scale", 1);
+  c.logit_scale = 1 / s.get_or<float>("logit_scale", 1);
+  const auto residual = s.get_or<float>("residual_scale", 1);
+  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+}
+
 namespace {
 
 // ---- Granite
 
 ModelConfig granite_hf(const HfSettings& s) {
   ModelConfig c = read_base(s);
-  c.embedding_scale = s.get_or<float>("embedding_multiplier", 1);
-  c.logit_scale = 1 / s.get_or<float>("logits_scaling", 1);
-  const auto residual = s.get_or<float>("residual_multiplier", 1);
-  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
-  for_each_attention(c, [&](Attention& a, int) { a.scale = s.get_or<float>("attention_multiplier", 1); });
+  set_granite_multipliers(s, c);
   return c;
 }
 ModelConfig granite_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
-  set_rope_kind(c, RopeKind::kNeighbours);
-  c.embedding_scale = s.get_or<float>("embedding_scale", 1);
-  c.logit_scale = 1 / s.get_or<float>("logit_scale", 1);
-  const auto residual = s.get_or<float>("residual_scale", 1);
-  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  set_granite_multipliers(s, c);
   return c;
 }
 

@@ -1,7 +1,5 @@
 // Qwen2 and 2.5: biases on queries, keys and values. Qwen3: norms of each head instead. Their mixtures of experts.
 
-#include <algorithm>
-
 #include "model/families.h"
 
 namespace quire {
@@ -30,23 +28,13 @@ ModelConfig qwen3_gguf(const GgufSettings& s) {
   return c;
 }
 
-// Which layers have experts: every `decoder_sparse_step`th, except those listed.
-void set_experts(const HfSettings& s, ModelConfig& c, const Moe& moe) {
-  const int step = std::max(1, s.get_or<int>("decoder_sparse_step", 1));
-  const auto dense = s.get_or<std::vector<int>>("mlp_only_layers", {});
-  for (size_t i = 0; i < c.layers.size(); ++i) {
-    const bool listed = std::ranges::find(dense, static_cast<int>(i)) != dense.end();
-    if (!listed && (i + 1) % static_cast<size_t>(step) == 0) c.layers[i].ffn = moe;
-  }
-}
-
 ModelConfig qwen2_moe_hf(const HfSettings& s) {
   ModelConfig c = qwen2_hf(s);
   Moe moe = read_moe(s);
   moe.routing.normalise = s.get_or<bool>("norm_topk_prob", false);
   moe.shared_size = s.get<int>("shared_expert_intermediate_size");
   moe.shared_gate = true;
-  set_experts(s, c, moe);
+  set_sparse_layers(s, c, moe);
   return c;
 }
 ModelConfig qwen2_moe_gguf(const GgufSettings& s) {
@@ -63,7 +51,7 @@ ModelConfig qwen3_moe_hf(const HfSettings& s) {
   ModelConfig c = qwen3_hf(s);
   Moe moe = read_moe(s);
   moe.routing.normalise = s.get_or<bool>("norm_topk_prob", false);
-  set_experts(s, c, moe);
+  set_sparse_layers(s, c, moe);
   return c;
 }
 ModelConfig qwen3_moe_gguf(const GgufSettings& s) {

@@ -1,0 +1,45 @@
+// The gated delta net (Yang et al. 2024, arXiv 2412.06464), as in Qwen3-Next and Qwen 3.5.
+
+#include "model/blocks/blocks.h"
+
+namespace quire {
+
+void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWeights& w,
+                       const NormView& norm, const Target& target) {
+  const Compute& compute = step.compute;
+  const LayerStates states{step.cache, layer, m.state()};
+  const Rows& all = step.work.projections;
+  const int keys = m.keys(), values = m.values(), channels = m.channels();
+  const Rows q = all.columns(0, keys), k = all.columns(keys, keys), v = all.columns(2 * keys, values),
+             gate = all.columns(channels, values), decay = all.columns(channels + values, m.value_heads),
+             beta = all.columns(channels + values + m.value_heads, m.value_heads);
+
+  const Inputs in = step.work.inputs.prepare(
+      compute, step.work.x, norm, step.rows,
+      {&w.q.weight, &w.k.weight, &w.v.weight, &w.gate.weight, &w.decay.weight, &w.beta.weight});
+  step.done(StepOp::kNormQuantize);
+  const LinearArgs projections[] = {linear_args(compute, in, w.q, q),         linear_args(compute, in, w.k, k),
+                                    linear_args(compute, in, w.v, v),         linear_args(compute, in, w.gate, gate),
+                                    linear_args(compute, in, w.decay, decay), linear_args(compute, in, w.beta, beta)};
+  linears(compute, projections, step.rows);
+  step.done(StepOp::kQkv);
+
+  convolve(compute, states, {.x = all.columns(0, channels), .weight = w.conv.data(), .silu = true}, step.states);
+  delta_rule(compute, states,
+             {.q = q,
+              .k = k,
+              .v = v,
+              .decay = decay,
+              .beta = beta,
+              .factor = w.factor.data(),
+              .bias = w.bias.data(),
+              .key_heads = m.key_heads,
+              .interleaved = m.interleaved},
+             step.states, step.rows);
+  normalize(compute, v, {.norm = view(m.norm, w.norm), .groups = m.value_heads}, {v}, step.rows);
+  multiply_gate(compute, v, gate, Nonlinearity::kSilu, step.rows);
+  step.done(StepOp::kRecurrent);
+  output_projection(step, v, {}, w.out, target, StepOp::kO);
+}
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+// Mamba-2 (Dao and Gu 2024, arXiv 2405.21060), computed as a recurrence.
+
+#include "model/blocks/blocks.h"
+
+namespace quire {
+
+void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const NormView& norm,
+                  const Target& target) {
+  const Compute& compute = step.compute;
+  const LayerStates states{step.cache, layer, m.state()};
+  const int inner = m.inner(), vectors = m.groups * m.state_dim;
+  const Rows all = step.work.projections.columns(0, inner + m.channels() + m.heads);
+  const Rows gate = all.columns(0, inner), convolved = all.columns(inner, m.channels()),
+             x = convolved.columns(0, inner), b = convolved.columns(inner, vectors),
+             c = convolved.columns(inner + vectors, vectors), dt = all.columns(inner + m.channels(), m.heads);
+
+  const Inputs in = step.work.inputs.prepare(compute, step.work.x, norm, step.rows, {&w.in.weight});
+  step.done(StepOp::kNormQuantize);
+  const LinearArgs project = linear_args(compute, in, w.in, all);
+  linears(compute, {&project, 1}, step.rows);
+  step.done(StepOp::kQkv);
+
+  convolve(compute, states,
+           {.x = convolved, .weight = w.conv.data(), .bias = m.conv_bias ? w.conv_bias.data() : nullptr, .silu = true},
+           step.states);
+  state_space(
+      compute, states,
+      {.x = x, .b = b, .c = c, .step = dt, .bias = w.bias.data(), .a = w.a.data(), .d = w.d.data(), .groups = m.groups},
+      step.states, step.rows);
+  multiply_gate(compute, x, gate, Nonlinearity::kSilu, step.rows);
+  if (m.norm) {
+    const auto group = static_cast<size_t>(inner / m.norm_groups);
+    normalize(compute, x, {.norm = view(m.norm, w.norm), .groups = m.norm_groups, .weight_stride = group}, {x},
+              step.rows);
+  }
+  step.done(StepOp::kRecurrent);
+  output_projection(step, x, {}, w.out, target, StepOp::kO);
+}
+
+}  // namespace quire

@@ -1,0 +1,153 @@
+// Qwen3-Next and Qwen 3.5: gated delta nets in most layers, attention with a gated result in the others; dense or with
+// experts.
+
+#include <algorithm>
+
+#include "model/families.h"
+
+namespace quire {
+namespace {
+
+const GatedDelta& delta_of(const ModelConfig& c, const Slot& slot) {
+  return std::get<GatedDelta>(c.layers[static_cast<size_t>(slot.layer)].mixer);
+}
+
+// A head's query and its gate follow each other.
+void place_gate(const ModelConfig& c, const Slot& slot, Source& source) {
+  if (slot.tensor != Tensor::kQ && slot.tensor != Tensor::kAttentionGate) return;
+  const auto& a = std::get<Attention>(c.layers[static_cast<size_t>(slot.layer)].mixer);
+  if (!a.gate) return;
+  source.rows = 2 * a.heads * a.key_dim;
+  source.first = slot.tensor == Tensor::kQ ? 0 : a.key_dim;
+  source.run = a.key_dim;
+  source.step = 2 * a.key_dim;
+}
+
+// [q; k; v], each of all heads.
+void place_qkv(const ModelConfig& c, const Slot& slot, Source& source) {
+  place_gate(c, slot, source);
+  if (slot.tensor != Tensor::kDeltaQ && slot.tensor != Tensor::kDeltaK && slot.tensor != Tensor::kDeltaV) return;
+  const GatedDelta& m = delta_of(c, slot);
+  source.rows = m.channels();
+  source.first = slot.tensor == Tensor::kDeltaQ ? 0 : slot.tensor == Tensor::kDeltaK ? m.keys() : 2 * m.keys();
+}
+
+// Some files hold the experts of a layer in one tensor, [gate; up] of each.
+void place_35_hf(const ModelConfig& c, const Slot& slot, Source& source) {
+  place_qkv(c, slot, source);
+  if (!source.stacked || (slot.tensor != Tensor::kExpertGate && slot.tensor != Tensor::kExpertUp)) return;
+  const int size = std::get<Moe>(c.layers[static_cast<size_t>(slot.layer)].ffn).size;
+  source.rows = 2 * size;
+  source.first = slot.tensor == Tensor::kExpertGate ? 0 : size;
+}
+
+// Qwen3-Next groups the rows by key head: [q; k; v of its value heads; z of them], and [b; a].
+void place_next(const ModelConfig& c, const Slot& slot, Source& source) {
+  place_gate(c, slot, source);
+  const auto place = [&](int first, int run, int step) {
+    source.rows = step * delta_of(c, slot).key_heads;
+    source.first = first;
+    source.run = run;
+    source.step = step;
+  };
+  if (slot.tensor < Tensor::kDeltaQ || slot.tensor > Tensor::kDeltaBeta) return;
+  const GatedDelta& m = delta_of(c, slot);
+  const int heads = m.value_heads / m.key_heads, key = m.key_dim, values = heads * m.value_dim,
+            group = 2 * key + 2 * values;
+  if (slot.tensor == Tensor::kDeltaQ) place(0, key, group);
+  if (slot.tensor == Tensor::kDeltaK) place(key, key, group);
+  if (slot.tensor == Tensor::kDeltaV) place(2 * key, values, group);
+  if (slot.tensor == Tensor::kDeltaGate) place(2 * key + values, values, group);
+  if (slot.tensor == Tensor::kDeltaBeta) place(0, heads, 2 * heads);
+  if (slot.tensor == Tensor::kDeltaDecay) place(heads, heads, 2 * heads);
+}
+
+// Layers that do not attend have a delta net.
+template <class Attends>
+void make_hybrid(ModelConfig& c, GatedDelta delta, const Attends& attends) {
+  delta.norm = {.kind = NormKind::kRms, .epsilon = c.output_norm.epsilon};
+  for (size_t i = 0; i < c.layers.size(); ++i) {
+    if (!attends(i)) c.layers[i].mixer = delta;
+  }
+}
+
+ModelConfig dense_hf(const HfSettings& s) {
+  ModelConfig c = read_base(s);
+  c.output_norm.plus_one = true;
+  for (LayerSpec& layer : c.layers) layer.mixer_in = layer.ffn_in = c.output_norm;
+  use_qk_norm(c);
+  const bool gated = s.get_or<bool>("attn_output_gate", true);
+  for_each_attention(c, [&](Attention& a, int) { a.gate = gated; });
+  const auto types = layer_types(s, c, {"linear_attention", "full_attention"});
+  const auto interval = static_cast<size_t>(std::max(1, s.get_or<int>("full_attention_interval", 4)));
+  const GatedDelta delta{.key_heads = s.get<int>("linear_num_key_heads"),
+                         .value_heads = s.get<int>("linear_num_value_heads"),
+                         .key_dim = s.get<int>("linear_key_head_dim"),
+                         .value_dim = s.get<int>("linear_value_head_dim"),
+                         .width = s.get_or<int>("linear_conv_kernel_dim", 4)};
+  make_hybrid(c, delta, [&](size_t i) { return types ? (*types)[i] == "full_attention" : (i + 1) % interval == 0; });
+  return c;
+}
+ModelConfig moe_hf(const HfSettings& s) {
+  ModelConfig c = dense_hf(s);
+  Moe moe = read_moe(s);
+  moe.shared_size = s.get<int>("shared_expert_intermediate_size");
+  moe.shared_gate = true;
+  set_sparse_layers(s, c, moe);
+  return c;
+}
+
+// llama.cpp's converter interleaves the value heads.
+ModelConfig dense_gguf(const GgufSettings& s) {
+  ModelConfig c = read_base(s);
+  use_qk_norm(c);
+  for_each_attention(c, [](Attention& a, int) { a.gate = true; });
+  std::optional<std::vector<bool>> recurrent;
+  if (s.has("attention.recurrent_layers"))
+    recurrent = s.flags_per_layer("attention.recurrent_layers", static_cast<int>(c.layers.size()));
+  const auto interval = static_cast<size_t>(std::max(1, s.get_or<int>("full_attention_interval", 4)));
+  const int value_heads = s.get<int>("ssm.time_step_rank");
+  const GatedDelta delta{.key_heads = s.get<int>("ssm.group_count"),
+                         .value_heads = value_heads,
+                         .key_dim = s.get<int>("ssm.state_size"),
+                         .value_dim = s.get<int>("ssm.inner_size") / std::max(1, value_heads),
+                         .width = s.get<int>("ssm.conv_kernel"),
+                         .interleaved = true};
+  make_hybrid(c, delta, [&](size_t i) { return recurrent ? !(*recurrent)[i] : (i + 1) % interval == 0; });
+  return c;
+}
+ModelConfig moe_gguf(const GgufSettings& s) {
+  ModelConfig c = dense_gguf(s);
+  Moe moe = read_moe(s);
+  moe.shared_size = s.get<int>("expert_shared_feed_forward_length");
+  moe.shared_gate = true;
+  for (LayerSpec& layer : c.layers) layer.ffn = moe;
+  return c;
+}
+
+constexpr TensorName kNextHf[] = {{Tensor::kDeltaQ, "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+                                  {Tensor::kDeltaK, "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+                                  {Tensor::kDeltaV, "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+                                  {Tensor::kDeltaGate, "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+                                  {Tensor::kDeltaDecay, "model.layers.{}.linear_attn.in_proj_ba.weight"},
+                                  {Tensor::kDeltaBeta, "model.layers.{}.linear_attn.in_proj_ba.weight"}};
+constexpr TensorName kStackedExperts[] = {{Tensor::kExpertGate, "model.layers.{}.mlp.experts.gate_up_proj"},
+                                          {Tensor::kExpertUp, "model.layers.{}.mlp.experts.gate_up_proj"},
+                                          {Tensor::kExpertDown, "model.layers.{}.mlp.experts.down_proj"}};
+constexpr TensorName kGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"}};
+constexpr std::string_view kIgnored[] = {"mtp.*", "model.visual.*"};
+
+constexpr std::string_view kNextNames[] = {"Qwen3NextForCausalLM"},
+                           kDenseNames[] = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
+                           kMoeNames[] = {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"};
+
+}  // namespace
+
+extern const Family kQwen3Next = {"qwen3_next", kNextNames, {}, moe_hf, nullptr, {kNextHf, place_next, kIgnored}};
+extern const Family kQwen35 = {
+    "qwen3_5", kDenseNames, "qwen35", dense_hf, dense_gguf, {{}, place_35_hf, kIgnored}, {kGguf, place_qkv}};
+extern const Family kQwen35Moe = {
+    "qwen3_5_moe",     kMoeNames, "qwen35moe", moe_hf, moe_gguf, {{}, place_35_hf, kIgnored, kStackedExperts},
+    {kGguf, place_qkv}};
+
+}  // namespace quire

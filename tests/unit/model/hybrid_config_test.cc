@@ -1,0 +1,195 @@
+// Models that mix recurrent layers with attention: what their files say becomes layers, states and rows of tensors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/families.h"
+
+namespace quire {
+namespace {
+
+const Family& family(std::string_view name) {
+  return **std::ranges::find(families(), name, [](const Family* f) { return f->name; });
+}
+
+// A configuration of 4 layers of 64 channels, with these further settings.
+ModelConfig read(std::string_view name, const std::string& more) {
+  const std::string base = R"("num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100,
+                              "intermediate_size": 80, "max_position_embeddings": 512, "head_dim": 16)";
+  const HfConfig files{JsonField::parse(fmt::format("{{{}{}}}", base, more), "config.json"), {}, {}};
+  const HfSettings settings(files);
+  const ModelConfig config = family(name).from_hf(settings);
+  settings.refuse_unread(name);
+  return config;
+}
+
+std::string refusal(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "read";
+}
+
+// "a" for attention, "r" for a recurrent layer.
+std::string pattern(const ModelConfig& c) {
+  std::string text;
+  for (const LayerSpec& layer : c.layers) text += std::holds_alternative<Attention>(layer.mixer) ? 'a' : 'r';
+  return text;
+}
+
+const std::string kDelta = R"(, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+                               "linear_value_head_dim": 12)";
+const std::string kExperts = R"(, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
+                                 "shared_expert_intermediate_size": 12)";
+const std::string kMamba = R"(, "mamba_n_heads": 8, "mamba_d_state": 16, "num_experts_per_tok": 2)";
+
+TEST(QwenHybrids, AttendInEveryFourthLayerUnlessTheFileSaysWhich) {
+  EXPECT_EQ(pattern(read("qwen3_5", kDelta)), "rrra");
+  EXPECT_EQ(pattern(read("qwen3_5", kDelta + R"(, "full_attention_interval": 2)")), "rara");
+  const std::string types =
+      R"(, "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"])";
+  EXPECT_EQ(pattern(read("qwen3_5", kDelta + types)), "arra");
+  EXPECT_EQ(refusal([] { read("qwen3_5", kDelta + R"(, "layer_types": ["full_attention", "conv", "conv", "conv"])"); }),
+            "config.json: layer_types: 'conv' is not supported; supported: linear_attention, full_attention");
+}
+
+TEST(QwenHybrids, AddOneToAllNormsButTheDeltaNets) {
+  const ModelConfig c = read("qwen3_5", kDelta);
+  const auto& attention = std::get<Attention>(c.layers[3].mixer);
+  EXPECT_TRUE(attention.gate && attention.q_norm.plus_one && c.output_norm.plus_one && c.layers[0].ffn_in.plus_one);
+  EXPECT_FALSE(std::get<GatedDelta>(c.layers[0].mixer).norm.plus_one);
+}
+
+TEST(QwenHybrids, HaveExpertsExceptInListedLayers) {
+  const ModelConfig c = read("qwen3_next", kDelta + kExperts + R"(, "mlp_only_layers": [1])");
+  ASSERT_TRUE(std::holds_alternative<Moe>(c.layers[0].ffn));
+  EXPECT_TRUE(std::holds_alternative<Mlp>(c.layers[1].ffn));
+  EXPECT_EQ(std::get<Moe>(c.layers[0].ffn).shared_size, 12);
+}
+
+// The file's rows of each of these tensors, which share one tensor of the file.
+std::vector<int> rows_of(const ModelConfig& c, const Family& f, const std::vector<std::pair<Tensor, int>>& tensors,
+                         int layer) {
+  std::vector<int> rows;
+  std::string name;
+  for (const auto& [tensor, size] : tensors) {
+    const Source source = find_source(c, {tensor, layer}, FileKind::kHf, f.hf);
+    if (name.empty()) name = source.name;
+    EXPECT_EQ(source.name, name);
+    for (int i = 0; i < size; ++i) rows.push_back(source.row(i));
+  }
+  return rows;
+}
+std::vector<int> up_to(int count) {
+  std::vector<int> numbers(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) numbers[static_cast<size_t>(i)] = i;
+  return numbers;
+}
+
+TEST(QwenHybrids, PlaceEachRowOfFusedTensorsOnce) {
+  const ModelConfig next = read("qwen3_next", kDelta + kExperts), c = read("qwen3_5", kDelta);
+  const Family &next_family = family("qwen3_next"), &f = family("qwen3_5");
+  const std::vector<std::pair<Tensor, int>> qkv = {{Tensor::kDeltaQ, 16}, {Tensor::kDeltaK, 16}, {Tensor::kDeltaV, 48}};
+  auto qkvz = qkv;
+  qkvz.emplace_back(Tensor::kDeltaGate, 48);
+  std::vector<int> rows = rows_of(next, next_family, qkvz, 0);
+  // The second key head's group: its query, its key, the values and gates of two heads.
+  EXPECT_EQ(rows[8], 64);
+  EXPECT_EQ(rows[16 + 8], 72);
+  EXPECT_EQ(rows[32 + 24], 80);
+  EXPECT_EQ(rows[80 + 24], 104);
+  std::ranges::sort(rows);
+  EXPECT_EQ(rows, up_to(128));
+  EXPECT_EQ(rows_of(next, next_family, {{Tensor::kDeltaBeta, 4}, {Tensor::kDeltaDecay, 4}}, 0),
+            (std::vector{0, 1, 4, 5, 2, 3, 6, 7}));
+  EXPECT_EQ(rows_of(c, f, qkv, 0), up_to(80));
+  rows = rows_of(c, f, {{Tensor::kQ, 64}, {Tensor::kAttentionGate, 64}}, 3);
+  EXPECT_EQ(rows[16], 32);
+  EXPECT_EQ(rows[64], 16);
+  std::ranges::sort(rows);
+  EXPECT_EQ(rows, up_to(128));
+}
+
+TEST(Lfm2, ReadsTheWidthOfItsMlpsAndItsAttentionLayers) {
+  const ModelConfig c = read("lfm2", R"(, "block_multiple_of": 16, "full_attn_idxs": [1, 2])");
+  EXPECT_EQ(pattern(c), "raar");
+  EXPECT_EQ(std::get<Mlp>(c.layers[0].ffn).size, 64);  // two thirds of 80, rounded up
+  EXPECT_EQ(c.ropes[0].theta, 1e6);
+  EXPECT_TRUE(c.tied_output);
+  const ModelConfig whole = read("lfm2", R"(, "block_auto_adjust_ff_dim": false, "block_ff_dim": 96)");
+  EXPECT_EQ(pattern(whole), "aaaa");
+  EXPECT_EQ(std::get<Mlp>(whole.layers[0].ffn).size, 96);
+}
+
+TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
+  const std::string types = R"(, "layer_types": ["mamba", "attention", "mamba", "mamba"])";
+  const ModelConfig c = read("granitemoehybrid", kMamba + types + R"(, "num_local_experts": 6,
+    "shared_intermediate_size": 24, "residual_multiplier": 0.5, "attention_multiplier": 0.25)");
+  EXPECT_EQ(pattern(c), "rarr");
+  const auto& mamba = std::get<Mamba2>(c.layers[0].mixer);
+  EXPECT_EQ(mamba.head_dim, 16);
+  EXPECT_EQ(mamba.channels(), 128 + 2 * 16);
+  EXPECT_EQ(std::get<Attention>(c.layers[1].mixer).rope, -1);
+  EXPECT_EQ(std::get<Attention>(c.layers[1].mixer).scale, 0.25f);
+  EXPECT_EQ(c.layers[2].residual_scale, 0.5f);
+  EXPECT_EQ(std::get<Moe>(c.layers[1].ffn).shared_size, 24);
+}
+
+TEST(GraniteHybrid, HasOnlyTheSharedMlpWithoutExperts) {
+  const ModelConfig c =
+      read("granitemoehybrid", kMamba + R"(, "num_local_experts": 0, "shared_intermediate_size": 24)");
+  ASSERT_TRUE(std::holds_alternative<Mlp>(c.layers[0].ffn));
+  EXPECT_EQ(std::get<Mlp>(c.layers[0].ffn).size, 24);
+}
+
+TEST(GraniteHybrid, RefusesBoundedStepSizes) {
+  const std::string mamba = kMamba + R"(, "num_local_experts": 0, "time_step_limit": )";
+  EXPECT_EQ(refusal([&] { read("granitemoehybrid", mamba + R"([0.0, {"__float__": "Infinity"}])"); }), "read");
+  EXPECT_EQ(refusal([&] { read("granitemoehybrid", mamba + "[0.0, 0.1]"); }),
+            "config.json: time_step_limit: [0.0,0.1] is not supported; Quire does not bound step sizes");
+}
+
+TEST(Mamba2, HasNeitherAttentionNorMlps) {
+  ModelConfig c = read("mamba2", R"(, "num_heads": 8, "state_size": 16, "n_groups": 2)");
+  EXPECT_EQ(pattern(c), "rrrr");
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[0].ffn));
+  EXPECT_EQ(first_attention(c), nullptr);
+  validate(c, "m");
+  const CacheLayout layout = cache_layout(c, KvType::kBf16);
+  EXPECT_TRUE(layout.groups().empty());
+  EXPECT_EQ(layout.state_bytes(), 4 * std::get<Mamba2>(c.layers[0].mixer).state().bytes());
+}
+
+TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
+  const ModelConfig c = read("qwen3_5", kDelta);
+  const CacheLayout layout = cache_layout(c, KvType::kBf16);
+  ASSERT_EQ(layout.groups().size(), 1u);
+  EXPECT_EQ(layout.groups()[0].layers, std::vector{3});
+  EXPECT_EQ(layout.layers()[0].state_bytes % 64, 0u);
+  EXPECT_GE(layout.layers()[0].state_bytes, sizeof(float) * (3 * 80 + 4 * 8 * 12));
+}
+
+TEST(Validate, RefusesRecurrentLayersOutOfRange) {
+  const auto refused = [](const ModelConfig& c) { return refusal([&] { validate(c, "m"); }); };
+  ModelConfig c = read("qwen3_5", kDelta);
+  for_each_attention(c, [](Attention& a, int) { a.scale = 1; });
+  EXPECT_EQ(refused(c), "read");
+  auto& delta = std::get<GatedDelta>(c.layers[0].mixer);
+  delta.value_heads = 5;
+  EXPECT_EQ(refused(c), "m: 5 value heads are not a multiple of 2 key heads");
+  delta.value_heads = 4;
+  delta.width = 9;
+  EXPECT_EQ(refused(c), "m: the width of the convolution is 9; it must be 2 to 8");
+  delta.width = 4;
+  delta.key_dim = 512;
+  EXPECT_EQ(refused(c), "m: the size of a key head is 512; it must be 1 to 256");
+}
+
+}  // namespace
+}  // namespace quire
