@@ -1,14 +1,19 @@
 // quire list: the models that have a name.
 
+#include "cli/list.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <set>
 #include <string>
 
 #include "cli/commands.h"
+#include "model/families.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -50,10 +55,25 @@ void list_models() {
 
 }  // namespace
 
+std::string families_markdown() {
+  std::string text =
+      "| family | models | `architectures` in config.json | GGUF architecture | cache |\n|---|---|---|---|---|\n";
+  for (size_t i = 0; i < families().size(); ++i) {
+    const Family& f = *families()[i];
+    const FamilyDescription& d = family_descriptions()[i];
+    const std::string gguf = f.gguf_architecture.empty() ? "–" : fmt::format("`{}`", f.gguf_architecture);
+    text += fmt::format("| {} | {} | `{}` | {} | {} |\n", f.name, d.models, fmt::join(f.hf_architectures, "`, `"), gguf,
+                        d.cache);
+  }
+  return text;
+}
+
 void add_list_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("list", "List the models known by name, and what is downloaded");
+  auto families = std::make_shared<bool>(false);
+  command->add_flag("--families", *families, "list the model families that can run, as a Markdown table");
   command->footer("The folder of downloaded models is $QUIRE_MODELS, or else ~/.cache/quire/models.");
-  command->callback([] { list_models(); });
+  command->callback([families] { *families ? fmt::print("{}", families_markdown()) : list_models(); });
 }
 
 }  // namespace quire

@@ -27,6 +27,12 @@ struct Family {
 
 std::span<const Family* const> families();
 
+// What documents say about each of families().
+struct FamilyDescription {
+  std::string_view models, cache;
+};
+std::span<const FamilyDescription> family_descriptions();
+
 // The family of a checkpoint. Throws Error (kUnsupported) that lists the known ones.
 const Family& find_family(const Checkpoint& checkpoint);
 const Spelling& spelling_of(const Checkpoint& checkpoint);

@@ -118,7 +118,13 @@ void show_model(const ordered_json& report, Page& page) {
 
 void show_fit(const ordered_json& report, Page& page) {
   if (const ordered_json& m = report["memory"]; m.is_object()) {
-    page.row("KV cache", fmt::format("{} per token ({})", bytes(m["kv_bytes_per_token"]), shown(m["kv_cache_dtype"])));
+    std::string cache = fmt::format("{} per token ({})", bytes(m["kv_bytes_per_token"]), shown(m["kv_cache_dtype"]));
+    if (m["kv_bytes_per_sequence"] > 0) cache += fmt::format(", {} per sequence", bytes(m["kv_bytes_per_sequence"]));
+    page.row("KV cache", cache);
+    std::vector<std::string> lengths;
+    for (const auto& [tokens, size] : m["kv_bytes_at"].items())
+      lengths.push_back(fmt::format("{}k tokens: {}", std::stoi(tokens) / 1024, bytes(size)));
+    page.row("of a sequence", fmt::format("{}", fmt::join(lengths, ", ")));
     page.row("memory",
              fmt::format("{} weights + {} KV cache for the full context = {}; {} available", bytes(m["weight_bytes"]),
                          bytes(m["kv_bytes_of_context"]), bytes(m["bytes"]), bytes(m["available_bytes"])));
