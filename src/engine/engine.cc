@@ -183,6 +183,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   check(request, info(), s.tokenizer() != nullptr);
   if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
   const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
+  state->rope_variant = rope_variant(s.model.config.ropes, state->prompt_tokens);
   if (s.tokenizer()) prepare_dry(*state, *s.tokenizer());
   if (state->constraint) state->matcher.emplace(s.constraints->vocabulary(), state->constraint);
   Sequences one;

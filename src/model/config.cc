@@ -230,7 +230,9 @@ std::string config_identity(const ModelConfig& c) {
                                  c.learned_positions, c.per_layer_dim, norm_text(c.embedding_norm));
   text += fmt::format(" altup {} {} {}", c.altup.streams, c.altup.active, c.altup.scales_output);
   for (const RopeConfig& rope : c.ropes) {
-    for (const int variant : {0, 1}) {
+    const bool is_dynamic = rope.scaling == RopeConfig::Scaling::kDynamic;  // a variant for every length of a prompt
+    if (is_dynamic) text += fmt::format(" dynamic rope {} {}", rope.factor, rope.original_positions);
+    for (const int variant : {0, is_dynamic ? 0 : 1}) {
       const RopeTable table = make_rope_table(rope, variant);
       text += fmt::format(" rope {} {} {}", static_cast<int>(rope.kind), table.amplitude,
                           fmt::join(table.frequencies, ","));

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -69,12 +71,15 @@ struct Decoder::State {
   }
   static size_t most_spans(const DecoderLimits& l) { return static_cast<size_t>(l.max_rows); }
 
+  // Valid until the next call.
   const std::vector<RopeTable>& rope_tables(int variant) {
-    const auto [at, is_new] = ropes.try_emplace(variant);
-    if (is_new) {
-      for (const RopeConfig& rope : config.ropes) at->second.push_back(make_rope_table(rope, variant));
-    }
-    return at->second;
+    if (const auto known = ropes.find(variant); known != ropes.end()) return known->second;
+    std::vector<RopeTable> tables;
+    for (const RopeConfig& rope : config.ropes) tables.push_back(make_rope_table(rope, variant));
+    // With dynamic scaling, every length of a prompt is a variant.
+    constexpr size_t kMostVariants = 64;
+    if (ropes.size() >= kMostVariants) ropes.erase(std::prev(ropes.end()));
+    return ropes.emplace(variant, std::move(tables)).first->second;
   }
 
   void done(StepOp op) const {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/single_sequence.h"
+#include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"
 
 namespace quire {
@@ -19,15 +20,19 @@ TokenIds random_tokens(int count, unsigned seed) {
   return ids;
 }
 
-EngineOptions options(TensorType type, std::string_view kernels, int threads, std::string activations = "auto") {
+EngineOptions options(std::string model, std::string_view kernels, int threads, std::string activations = "auto") {
   EngineOptions o;
-  o.model = testing::tiny_model(type);
+  o.model = std::move(model);
   o.kernels = kernels;
   o.threads = threads;
   o.activations = std::move(activations);
   o.max_num_batched_tokens = 256;
   o.max_num_seqs = 16;
   return o;
+}
+
+EngineOptions options(TensorType type, std::string_view kernels, int threads, std::string activations = "auto") {
+  return options(testing::tiny_model(type), kernels, threads, std::move(activations));
 }
 
 // Logits of every position, computed in chunks of `chunk`.
@@ -125,6 +130,20 @@ TEST(Exactness, KernelSetsAgreeBitForBitWithTheReference) {
         EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 20)))
             << set->name << " " << name(type) << " " << activations;
       }
+    }
+  }
+}
+
+TEST(Exactness, KernelSetsAgreeBitForBitWithTheReferenceForEveryKindOfLayer) {
+  const TokenIds ids = random_tokens(40, 10);
+  for (const char* kind : testing::kGoldenKinds) {
+    const std::string path = testing::golden_kind(kind);
+    if (!testing::is_known(path)) continue;
+    LoadedModel reference(options(path, "reference", 2), 128);
+    const auto expected = all_logits(reference, ids, 40);
+    for (const KernelSet* set : available_kernels()) {
+      LoadedModel model(options(path, set->name, 2, reference.info.activations), 128);
+      EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 40))) << set->name << " " << kind;
     }
   }
 }

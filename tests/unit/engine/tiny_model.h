@@ -15,7 +15,7 @@ namespace quire::testing {
 
 // Files made by a test program; removed when it ends.
 struct TinyModels {
-  std::map<std::tuple<TensorType, int, int>, std::string> made;
+  std::map<std::tuple<TensorType, int, int, int>, std::string> made;
 
   ~TinyModels() {
     std::error_code ignored;
@@ -24,15 +24,19 @@ struct TinyModels {
 };
 inline TinyModels tiny_models;
 
-// Three query heads a KV head; two layers, 320 tokens of vocabulary. `window`: of all layers; 0: none.
-inline std::string tiny_model(TensorType type = TensorType::Q4_1, int context = 512, int window = 0) {
-  std::string& path = tiny_models.made[{type, context, window}];
+// Three query heads a KV head; two layers, 320 tokens of vocabulary. `window`: of all layers; 0: none. `experts`: of
+// which a token uses two; 0: one MLP.
+inline std::string tiny_model(TensorType type = TensorType::Q4_1, int context = 512, int window = 0, int experts = 0) {
+  std::string& path = tiny_models.made[{type, context, window, experts}];
   if (path.empty()) {
     const std::string file = "quire-tiny-" + std::to_string(::getpid()) + "-" + std::string(name(type)) + "-" +
-                             std::to_string(context) + "-" + std::to_string(window) + ".gguf";
+                             std::to_string(context) + "-" + std::to_string(window) + "-" + std::to_string(experts) +
+                             ".gguf";
     path = (std::filesystem::temp_directory_path() / file).string();
     SynthShape shape{"tiny", 2, 256, 6, 2, 32, 512, 320, context, 10000, false};
     shape.window = window;
+    shape.experts = experts;
+    shape.experts_used = experts > 0 ? 2 : 0;
     write_synthetic_model(path, shape, type, 5);
   }
   return path;

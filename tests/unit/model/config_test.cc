@@ -118,7 +118,7 @@ TEST(GgufConfig, RefusesUnsupportedSettings) {
 TEST(GgufConfig, ReadsTheAttentionScale) {
   const std::string bytes =
       gguf_with([](GgufBytes& b) { b.key("llama.attention.scale", GgufType::F32).number(0.25f); });
-  EXPECT_EQ(first_attention(from_gguf(bytes))->scale, 0.25f);
+  EXPECT_EQ(std::get<Attention>(from_gguf(bytes).layers[0].mixer).scale, 0.25f);
 }
 
 TEST(Validate, RefusesZeroFrequencyFactorsAndNegativeScales) {
@@ -145,6 +145,19 @@ TEST(RopeVariant, IsChosenByTheLengthOfThePrompt) {
   rope.scaling = RopeConfig::Scaling::kDynamic;
   EXPECT_EQ(rope_variant({&rope, 1}, 80), 0);
   EXPECT_EQ(rope_variant({&rope, 1}, 97), 97);
+}
+
+TEST(ConfigIdentity, HoldsWhatDynamicRopeIsMadeOf) {
+  const auto identity = [](double factor, double original) {
+    ModelConfig c = from_hf("");
+    c.ropes[0].scaling = RopeConfig::Scaling::kDynamic;
+    c.ropes[0].factor = factor;
+    c.ropes[0].original_positions = original;
+    return config_identity(c);
+  };
+  EXPECT_EQ(identity(2, 100), identity(2, 100));
+  EXPECT_NE(identity(2, 100), identity(3, 100));
+  EXPECT_NE(identity(2, 100), identity(2, 101));
 }
 
 // transformers' _compute_dynamic_ntk_parameters: theta grows by (factor * length / original - (factor - 1)) to the power
