@@ -159,7 +159,7 @@ TEST(Mamba2, HasNeitherAttentionNorMlps) {
   ModelConfig c = read("mamba2", R"(, "num_heads": 8, "state_size": 16, "n_groups": 2)");
   EXPECT_EQ(pattern(c), "rrrr");
   EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[0].ffn));
-  EXPECT_EQ(first_attention(c), nullptr);
+  EXPECT_FALSE(first_attention(c));
   validate(c, "m");
   const CacheLayout layout = cache_layout(c, KvType::kBf16);
   EXPECT_TRUE(layout.groups().empty());
