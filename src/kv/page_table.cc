@@ -114,6 +114,8 @@ void PageTable::release_before(UnitPool& pool, int group, int page) {
 void PageTable::truncate(UnitPool& pool, int tokens) {
   assert(tokens >= 0 && tokens <= tokens_);
   const int keep = pool.pages_for(tokens);
+  assert((tokens % pool.page_tokens() == 0 || std::ranges::all_of(first_held_, [&](int f) { return f < keep; })) &&
+         "the last page is behind a window");
   for (size_t group = 0; group < units_.size(); ++group) {
     // Last page first, so that the next sequence gets the units in the same order.
     for (int page = pages_; page-- > std::max(keep, first_held_[group]);)

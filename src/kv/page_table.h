@@ -60,7 +60,8 @@ class PageTable {
   // Gives up the group's units of the pages before `page`: they are behind its window.
   void release_before(UnitPool& pool, int group, int page);
 
-  // Keeps the first `tokens` tokens, in [0, tokens()], and releases pages that hold none of them.
+  // Keeps the first `tokens` tokens, in [0, tokens()], and releases pages that hold none of them. If the last page is
+  // kept in part, every group must hold it.
   void truncate(UnitPool& pool, int tokens);
   void release(UnitPool& pool) { truncate(pool, 0); }
 

@@ -40,7 +40,11 @@ class World {
       return;
     }
     if (what == 5) {
-      const int keep = *rc::gen::inRange(0, tokens + 1);
+      int keep = *rc::gen::inRange(0, tokens + 1);
+      // A page that a group gave up cannot be the one that grows next.
+      for (int g = 0; g < groups_; ++g) {
+        if (keep < begin(twin, g)) keep -= keep % pool_.page_tokens();
+      }
       twin.table.truncate(pool_, keep);
       twin.values.resize(keep);
       return;
