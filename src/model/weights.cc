@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
-#include <ranges>
+#include <numeric>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -17,9 +19,18 @@
 namespace quire {
 namespace {
 
-bool same_but_for_ones(std::span<const uint64_t> a, std::span<const uint64_t> b) {
-  const auto whole = std::views::filter([](uint64_t n) { return n != 1; });
-  return std::ranges::equal(a | whole, b | whole);
+uint64_t product(std::span<const uint64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+}
+
+// Converters merge, split and add dimensions of vectors: that changes nothing unless a matrix is to be transposed.
+bool same_vector(std::span<const uint64_t> a, std::span<const uint64_t> b, Change change) {
+  const auto without_ones = [](std::span<const uint64_t> shape) {
+    std::vector<uint64_t> dims(shape.begin(), shape.end());
+    std::erase(dims, 1u);
+    return dims;
+  };
+  return change == Change::kTranspose ? without_ones(a) == without_ones(b) : product(a) == product(b);
 }
 
 std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -191,17 +202,14 @@ class Loader : public TensorVisitor {
   }
 
   void add_vector(const std::string& name, const std::vector<uint64_t>& shape, Vector& to, Change change) {
-    const TensorView& view = tensor(name, shape, true);
-    uint64_t size = 1;
-    for (const uint64_t n : shape) size *= n;
+    const TensorView& view = tensor(name, shape, change);
+    const uint64_t size = product(shape);
     vectors_.push_back({&to, &view, Source{}, static_cast<int>(size), 0, change, static_cast<int>(shape.back())});
     parameters += size;
   }
 
   void read(const VectorJob& job) const {
-    uint64_t elements = 1;
-    for (const uint64_t n : job.view->shape) elements *= n;
-    Vector all(elements);
+    Vector all(product(job.view->shape));
     dequantize(job.view->type, job.view->bytes, all);
     job.values->resize(static_cast<size_t>(job.size));
     for (int i = 0; i < job.size; ++i) {
@@ -254,15 +262,15 @@ class Loader : public TensorVisitor {
     return nullptr;
   }
 
-  // any_ones: the file's shape may have more or fewer dimensions of 1, which converters add and drop.
-  const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape, bool any_ones = false) {
+  const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape,
+                           std::optional<Change> vector = {}) {
     const TensorView* view = find(name);
     if (!view && checkpoint_.hf() && checkpoint_.hf()->config.has("quantization_config"))
       throw unsupported("{}: tensor {} is missing; config.json has a quantization_config, which Quire does not support",
                         checkpoint_.file(), name);
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
     used_.insert(view->name);
-    if (!std::ranges::equal(view->shape, shape) && !(any_ones && same_but_for_ones(view->shape, shape))) {
+    if (!std::ranges::equal(view->shape, shape) && !(vector && same_vector(view->shape, shape, *vector))) {
       throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
                     shape_text(shape));
     }

@@ -206,10 +206,19 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
   }
 }
 
+// A sequence's state follows its steps, even where a test goes back to earlier positions: only the time counts.
+Span ModelBench::span(int sequence, int row, int rows, int position) const {
+  return {.row = row,
+          .rows = rows,
+          .position = position,
+          .tables = tables_[static_cast<size_t>(sequence)],
+          .state = model_.kv->states() > 0 ? sequence : -1};
+}
+
 Batch ModelBench::chunk(int sequence, int from, int count) {
   rows_.clear();
   for (int i = 0; i < count; ++i) rows_.push_back({token(sequence, from + i), from + i, false});
-  spans_.assign(1, Span{0, count, from, tables_[static_cast<size_t>(sequence)]});
+  spans_.assign(1, span(sequence, 0, count, from));
   return {rows_, spans_};
 }
 
@@ -217,7 +226,7 @@ Batch ModelBench::next_tokens(int sequences, int position) {
   rows_.clear();
   spans_.clear();
   for (int s = 0; s < sequences; ++s) {
-    spans_.push_back({s, 1, position, tables_[static_cast<size_t>(s)]});
+    spans_.push_back(span(s, s, 1, position));
     rows_.push_back({token(s, position), position, true});
   }
   return {rows_, spans_};

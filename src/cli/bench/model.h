@@ -63,6 +63,7 @@ class ModelBench {
   void run_test(const BenchTest& test, int tokens);
   template <class Step>
   void for_steps(const BenchTest& test, int tokens, const Step& step);
+  Span span(int sequence, int row, int rows, int position) const;
   Batch chunk(int sequence, int from, int count);
   Batch next_tokens(int sequences, int position);
   TokenId token(int sequence, int position) const;

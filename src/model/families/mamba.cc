@@ -52,7 +52,7 @@ ModelConfig mamba2_hf(const HfSettings& s) {
                      .width = s.get_or<int>("conv_kernel", 4),
                      .conv_bias = s.get_or<bool>("use_conv_bias", true),
                      .norm = gated_norm(c),
-                     .norm_groups = groups};
+                     .norm_groups = groups};  // as mamba_ssm trains; transformers normalises all groups together
   const int layers = s.get<int>("num_hidden_layers");
   if (layers < 1 || layers > 1024)
     throw invalid("{}: the number of layers is {}; it must be 1 to 1024", s.where("num_hidden_layers"), layers);
