@@ -127,6 +127,17 @@ TEST(Lfm2, ReadsTheWidthOfItsMlpsAndItsAttentionLayers) {
   EXPECT_EQ(std::get<Mlp>(whole.layers[0].ffn).size, 96);
 }
 
+TEST(Lfm2, HasExpertsAfterItsDenseLayers) {
+  const ModelConfig c = read("lfm2_moe", R"(, "layer_types": ["conv", "full_attention", "conv", "conv"],
+    "num_dense_layers": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8)");
+  EXPECT_EQ(pattern(c), "rarr");
+  ASSERT_TRUE(std::holds_alternative<Mlp>(c.layers[1].ffn));
+  EXPECT_EQ(std::get<Mlp>(c.layers[1].ffn).size, 80);
+  const auto& moe = std::get<Moe>(c.layers[2].ffn);
+  EXPECT_TRUE(moe.correction);
+  EXPECT_EQ(moe.routing.scores, Routing::Scores::kSigmoid);
+}
+
 TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
   const std::string types = R"(, "layer_types": ["mamba", "attention", "mamba", "mamba"])";
   const ModelConfig c = read("granitemoehybrid", kMamba + types + R"(, "num_local_experts": 6,
