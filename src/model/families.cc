@@ -20,7 +20,7 @@ namespace quire {
   F(kGranite) F(kStarcoder2) F(kStableLm) F(kBitNet)           \
   F(kMixtral) F(kMinimaxM2) F(kGlm4Moe) F(kGptOss)             \
   F(kQwen3Next) F(kQwen35) F(kQwen35Moe)                       \
-  F(kLfm2) F(kLfm2Moe) F(kMamba2) F(kGraniteHybrid)
+  F(kLfm2) F(kLfm2Moe) F(kMamba2) F(kGraniteHybrid) F(kNemotronH)
 // clang-format on
 
 #define QUIRE_DECLARE(family) extern const Family family;

@@ -85,6 +85,8 @@ void set_sparse_layers(const HfSettings& settings, ModelConfig& config, const Mo
 // Granite's multipliers of embeddings, residuals, scores and logits.
 void set_granite_multipliers(const HfSettings& settings, ModelConfig& config);
 void set_granite_multipliers(const GgufSettings& settings, ModelConfig& config);
+// Files can bound the step sizes of Mamba-2 (time_step_limit); those of published models do not.
+void refuse_bounded_steps(const HfSettings& settings);
 
 // Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
 void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);

@@ -177,6 +177,24 @@ TEST(Mamba2, HasNeitherAttentionNorMlps) {
   EXPECT_EQ(layout.state_bytes(), 4 * std::get<Mamba2>(c.layers[0].mixer).state().bytes());
 }
 
+TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
+  const ModelConfig c = read("nemotron_h", R"(, "hybrid_override_pattern": "M-M*-")");
+  EXPECT_EQ(pattern(c), "rra");
+  EXPECT_TRUE(std::holds_alternative<Mlp>(c.layers[0].ffn));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[1].ffn));
+  const auto name = [&](Tensor tensor, int layer) {
+    return find_source(c, {tensor, layer}, FileKind::kHf, family("nemotron_h").hf).name;
+  };
+  EXPECT_EQ(name(Tensor::kMixerNorm, 0), "backbone.layers.0.norm.weight");
+  EXPECT_EQ(name(Tensor::kFfnNorm, 0), "backbone.layers.1.norm.weight");
+  EXPECT_EQ(name(Tensor::kMixIn, 1), "backbone.layers.2.mixer.in_proj.weight");
+  EXPECT_EQ(name(Tensor::kQ, 2), "backbone.layers.3.mixer.q_proj.weight");
+  EXPECT_EQ(name(Tensor::kDown, 2), "backbone.layers.4.mixer.down_proj.weight");
+  EXPECT_EQ(
+      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "ME")"); }),
+      "config.json: hybrid_override_pattern: layer 'E' is not supported here; supported: M, * and a - after each");
+}
+
 TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
   const ModelConfig c = read("qwen3_5", kDelta);
   const CacheLayout layout = cache_layout(c, KvType::kBf16);
