@@ -80,6 +80,8 @@ Nonlinearity nonlinearity_of(const HfSettings& settings);
 // A mixture of experts with the usual keys, for the layers that `is_moe` names.
 Moe read_moe(const HfSettings& settings);
 Moe read_moe(const GgufSettings& settings);
+// Drops the layers for predicting several tokens, which follow the model's. Their tensors are not loaded.
+void drop_predicting_layers(const GgufSettings& settings, ModelConfig& config);
 // Every `decoder_sparse_step`th layer has experts, except those in mlp_only_layers (Qwen).
 void set_sparse_layers(const HfSettings& settings, ModelConfig& config, const Moe& moe);
 // Granite's multipliers of embeddings, residuals, scores and logits.
