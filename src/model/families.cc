@@ -51,8 +51,10 @@ namespace quire {
   F(kQwen35, "Qwen 3.5 (dense)", "every 4th layer; states")                              \
   F(kQwen35Moe, "Qwen 3.5 (experts)", "every 4th layer; states")                         \
   F(kLfm2, "LFM2", "a few layers; short states")                                         \
+  F(kLfm2Moe, "LFM2 (experts)", "a few layers; short states")                              \
   F(kMamba2, "Mamba-2", "states only")                                                   \
-  F(kGraniteHybrid, "Granite 4 (hybrid)", "a few layers; states")
+  F(kGraniteHybrid, "Granite 4 (hybrid)", "a few layers; states")                        \
+  F(kNemotronH, "Nemotron-H, without experts", "a few layers; states")
 // clang-format on
 
 #define QUIRE_DECLARE(family, models, cache) extern const Family family;

@@ -88,11 +88,15 @@ Nonlinearity nonlinearity_of(const HfSettings& settings);
 // A mixture of experts with the usual keys, for the layers that `is_moe` names.
 Moe read_moe(const HfSettings& settings);
 Moe read_moe(const GgufSettings& settings);
+// Drops the layers for predicting several tokens, which follow the model's. Their tensors are not loaded.
+void drop_predicting_layers(const GgufSettings& settings, ModelConfig& config);
 // Every `decoder_sparse_step`th layer has experts, except those in mlp_only_layers (Qwen).
 void set_sparse_layers(const HfSettings& settings, ModelConfig& config, const Moe& moe);
 // Granite's multipliers of embeddings, residuals, scores and logits.
 void set_granite_multipliers(const HfSettings& settings, ModelConfig& config);
 void set_granite_multipliers(const GgufSettings& settings, ModelConfig& config);
+// Files can bound the step sizes of Mamba-2 (time_step_limit); those of published models do not.
+void refuse_bounded_steps(const HfSettings& settings);
 
 // Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
 void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <unordered_set>
 #include <utility>
 
@@ -26,8 +26,12 @@ uint64_t product(std::span<const uint64_t> shape) {
 
 // Converters merge, split and add dimensions of vectors: that changes nothing unless a matrix is to be transposed.
 bool same_vector(std::span<const uint64_t> a, std::span<const uint64_t> b, Change change) {
-  const auto whole = std::views::filter([](uint64_t n) { return n != 1; });
-  return change == Change::kTranspose ? std::ranges::equal(a | whole, b | whole) : product(a) == product(b);
+  const auto without_ones = [](std::span<const uint64_t> shape) {
+    std::vector<uint64_t> dims(shape.begin(), shape.end());
+    std::erase(dims, 1u);
+    return dims;
+  };
+  return change == Change::kTranspose ? without_ones(a) == without_ones(b) : product(a) == product(b);
 }
 
 std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -169,6 +173,17 @@ class Loader : public TensorVisitor {
     return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
   }
 
+  // A GGUF file may have layers for predicting several tokens after those of the model.
+  bool of_dropped_layer(std::string_view name) const {
+    constexpr std::string_view kPrefix = "blk.";
+    if (kind_ != FileKind::kGguf || !name.starts_with(kPrefix)) return false;
+    const Gguf& gguf = *checkpoint_.gguf();
+    const auto layers = gguf.get<int>(gguf.get<std::string>("general.architecture") + ".block_count");
+    int layer = 0;
+    const auto parsed = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+    return parsed.ec == std::errc() && std::cmp_greater_equal(layer, config_.layers.size()) && layer < layers;
+  }
+
   bool ignored(std::string_view name) const {
     const auto matches = [&](std::string_view pattern) {
       if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
@@ -180,6 +195,7 @@ class Loader : public TensorVisitor {
       const std::string_view number = name.substr(mark, name.size() - mark - tail.size());
       return number.find_first_not_of("0123456789") == std::string_view::npos;
     };
+    if (of_dropped_layer(name)) return true;
     if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
     if (kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config") &&
         std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))

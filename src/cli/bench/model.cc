@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// The multiply units that the model's linear layers and attention use.
+// The multiply units that the model's linear layers, attention and states use.
 std::vector<Activations> units_of(const LoadedModel& model) {
   const Activations mode = model.decoder->compute().activations;
   std::array<bool, 3> used{};
@@ -18,6 +18,7 @@ std::vector<Activations> units_of(const LoadedModel& model) {
   for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& m) {
     slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
   });
+  if (model.kv->layout().state_bytes() > 0) used[static_cast<size_t>(Activations::kF32)] = true;
   std::vector<Activations> units;
   for (const Activations a : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
     if (used[static_cast<size_t>(a)]) units.push_back(a);

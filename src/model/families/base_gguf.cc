@@ -127,6 +127,11 @@ Moe read_moe(const GgufSettings& s) {
   return m;
 }
 
+void drop_predicting_layers(const GgufSettings& s, ModelConfig& c) {
+  const int count = s.get_or<int>("nextn_predict_layers", 0);
+  if (count > 0 && std::cmp_less(count, c.layers.size())) c.layers.resize(c.layers.size() - static_cast<size_t>(count));
+}
+
 void use_layer_norm(ModelConfig& c, bool bias) {
   const auto change = [bias](Norm& n) { n = {.kind = NormKind::kLayer, .epsilon = n.epsilon, .bias = bias}; };
   change(c.output_norm);

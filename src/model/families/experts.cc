@@ -71,10 +71,7 @@ ModelConfig glm4_moe_hf(const HfSettings& s) {
 }
 ModelConfig glm4_moe_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
-  // The layers for predicting several tokens follow the model's.
-  const int predicting = s.get_or<int>("nextn_predict_layers", 0);
-  if (predicting > 0 && predicting < static_cast<int>(c.layers.size()))
-    c.layers.resize(c.layers.size() - static_cast<size_t>(predicting));
+  drop_predicting_layers(s, c);
   if (s.file().find_tensor("blk.0.attn_q_norm.weight")) use_qk_norm(c);
   Moe moe = read_moe(s);
   moe.routing.group_by_two = true;

@@ -6,9 +6,7 @@
 #include "model/families.h"
 
 namespace quire {
-namespace {
 
-// Files can bound the step sizes; those of published models do not.
 void refuse_bounded_steps(const HfSettings& s) {
   const auto limits = s.find("time_step_limit");
   if (!limits || !limits->json().is_array() || limits->json().size() != 2) return;
@@ -17,6 +15,8 @@ void refuse_bounded_steps(const HfSettings& s) {
     throw unsupported("{}: {} is not supported; Quire does not bound step sizes", s.where("time_step_limit"),
                       limits->json().dump());
 }
+
+namespace {
 
 Norm gated_norm(const ModelConfig& c) { return {.kind = NormKind::kRms, .epsilon = c.output_norm.epsilon}; }
 

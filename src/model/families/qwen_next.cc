@@ -41,25 +41,35 @@ void place_35_hf(const ModelConfig& c, const Slot& slot, Source& source) {
   source.first = slot.tensor == Tensor::kExpertGate ? 0 : size;
 }
 
-// Qwen3-Next groups the rows by key head: [q; k; v of its value heads; z of them], and [b; a].
-void place_next(const ModelConfig& c, const Slot& slot, Source& source) {
-  place_gate(c, slot, source);
-  const auto place = [&](int first, int run, int step) {
-    source.rows = step * delta_of(c, slot).key_heads;
-    source.first = first;
-    source.run = run;
-    source.step = step;
-  };
-  if (slot.tensor < Tensor::kDeltaQ || slot.tensor > Tensor::kDeltaBeta) return;
+// [b; a] of a key head's value heads, then the next key head's.
+void place_ba(const ModelConfig& c, const Slot& slot, Source& source) {
+  if (slot.tensor != Tensor::kDeltaBeta && slot.tensor != Tensor::kDeltaDecay) return;
   const GatedDelta& m = delta_of(c, slot);
-  const int heads = m.value_heads / m.key_heads, key = m.key_dim, values = heads * m.value_dim,
-            group = 2 * key + 2 * values;
-  if (slot.tensor == Tensor::kDeltaQ) place(0, key, group);
-  if (slot.tensor == Tensor::kDeltaK) place(key, key, group);
-  if (slot.tensor == Tensor::kDeltaV) place(2 * key, values, group);
-  if (slot.tensor == Tensor::kDeltaGate) place(2 * key + values, values, group);
-  if (slot.tensor == Tensor::kDeltaBeta) place(0, heads, 2 * heads);
-  if (slot.tensor == Tensor::kDeltaDecay) place(heads, heads, 2 * heads);
+  const int heads = m.value_heads / m.key_heads;
+  source.rows = 2 * m.value_heads;
+  source.first = slot.tensor == Tensor::kDeltaBeta ? 0 : heads;
+  source.run = heads;
+  source.step = 2 * heads;
+}
+
+// Qwen3-Next groups the rows by key head: [q; k; v of its value heads; z of them].
+void place_next_hf(const ModelConfig& c, const Slot& slot, Source& source) {
+  place_gate(c, slot, source);
+  place_ba(c, slot, source);
+  if (slot.tensor < Tensor::kDeltaQ || slot.tensor > Tensor::kDeltaGate) return;
+  const GatedDelta& m = delta_of(c, slot);
+  const int key = m.key_dim, values = m.value_heads / m.key_heads * m.value_dim;
+  const bool of_key = slot.tensor == Tensor::kDeltaQ || slot.tensor == Tensor::kDeltaK;
+  source.step = 2 * key + 2 * values;
+  source.rows = m.key_heads * source.step;
+  source.run = of_key ? key : values;
+  if (slot.tensor == Tensor::kDeltaK) source.first = key;
+  if (slot.tensor == Tensor::kDeltaV) source.first = 2 * key;
+  if (slot.tensor == Tensor::kDeltaGate) source.first = 2 * key + values;
+}
+void place_next_gguf(const ModelConfig& c, const Slot& slot, Source& source) {
+  place_qkv(c, slot, source);
+  place_ba(c, slot, source);
 }
 
 // Layers that do not attend have a delta net.
@@ -97,9 +107,9 @@ ModelConfig moe_hf(const HfSettings& s) {
   return c;
 }
 
-// llama.cpp's converter interleaves the value heads.
-ModelConfig dense_gguf(const GgufSettings& s) {
+ModelConfig read_gguf(const GgufSettings& s, bool interleaved) {
   ModelConfig c = read_base(s);
+  drop_predicting_layers(s, c);
   use_qk_norm(c);
   for_each_attention(c, [](Attention& a, int) { a.gate = true; });
   std::optional<std::vector<bool>> recurrent;
@@ -112,18 +122,22 @@ ModelConfig dense_gguf(const GgufSettings& s) {
                          .key_dim = s.get<int>("ssm.state_size"),
                          .value_dim = s.get<int>("ssm.inner_size") / std::max(1, value_heads),
                          .width = s.get<int>("ssm.conv_kernel"),
-                         .interleaved = true};
+                         .interleaved = interleaved};
   make_hybrid(c, delta, [&](size_t i) { return recurrent ? !(*recurrent)[i] : (i + 1) % interval == 0; });
   return c;
 }
-ModelConfig moe_gguf(const GgufSettings& s) {
-  ModelConfig c = dense_gguf(s);
+ModelConfig with_experts(const GgufSettings& s, ModelConfig c) {
   Moe moe = read_moe(s);
   moe.shared_size = s.get<int>("expert_shared_feed_forward_length");
   moe.shared_gate = true;
   for (LayerSpec& layer : c.layers) layer.ffn = moe;
   return c;
 }
+
+// llama.cpp's converter interleaves the value heads of Qwen 3.5.
+ModelConfig dense_gguf(const GgufSettings& s) { return read_gguf(s, true); }
+ModelConfig moe_gguf(const GgufSettings& s) { return with_experts(s, read_gguf(s, true)); }
+ModelConfig next_gguf(const GgufSettings& s) { return with_experts(s, read_gguf(s, false)); }
 
 constexpr TensorName kNextHf[] = {{Tensor::kDeltaQ, "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
                                   {Tensor::kDeltaK, "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
@@ -135,6 +149,9 @@ constexpr TensorName kStackedExperts[] = {{Tensor::kExpertGate, "model.layers.{}
                                           {Tensor::kExpertUp, "model.layers.{}.mlp.experts.gate_up_proj"},
                                           {Tensor::kExpertDown, "model.layers.{}.mlp.experts.down_proj"}};
 constexpr TensorName kGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"}};
+constexpr TensorName kNextGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"},
+                                    {Tensor::kDeltaDecay, "blk.{}.ssm_ba.weight"},
+                                    {Tensor::kDeltaBeta, "blk.{}.ssm_ba.weight"}};
 constexpr std::string_view kIgnored[] = {"mtp.*", "model.visual.*"};
 
 constexpr std::string_view kNextNames[] = {"Qwen3NextForCausalLM"},
@@ -143,7 +160,13 @@ constexpr std::string_view kNextNames[] = {"Qwen3NextForCausalLM"},
 
 }  // namespace
 
-extern const Family kQwen3Next = {"qwen3_next", kNextNames, {}, moe_hf, nullptr, {kNextHf, place_next, kIgnored}};
+extern const Family kQwen3Next = {"qwen3_next",
+                                  kNextNames,
+                                  "qwen3next",
+                                  moe_hf,
+                                  next_gguf,
+                                  {kNextHf, place_next_hf, kIgnored},
+                                  {kNextGguf, place_next_gguf}};
 extern const Family kQwen35 = {
     "qwen3_5", kDenseNames, "qwen35", dense_hf, dense_gguf, {{}, place_35_hf, kIgnored}, {kGguf, place_qkv}};
 extern const Family kQwen35Moe = {

@@ -127,6 +127,17 @@ TEST(Lfm2, ReadsTheWidthOfItsMlpsAndItsAttentionLayers) {
   EXPECT_EQ(std::get<Mlp>(whole.layers[0].ffn).size, 96);
 }
 
+TEST(Lfm2, HasExpertsAfterItsDenseLayers) {
+  const ModelConfig c = read("lfm2_moe", R"(, "layer_types": ["conv", "full_attention", "conv", "conv"],
+    "num_dense_layers": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8)");
+  EXPECT_EQ(pattern(c), "rarr");
+  ASSERT_TRUE(std::holds_alternative<Mlp>(c.layers[1].ffn));
+  EXPECT_EQ(std::get<Mlp>(c.layers[1].ffn).size, 80);
+  const auto& moe = std::get<Moe>(c.layers[2].ffn);
+  EXPECT_TRUE(moe.correction);
+  EXPECT_EQ(moe.routing.scores, Routing::Scores::kSigmoid);
+}
+
 TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
   const std::string types = R"(, "layer_types": ["mamba", "attention", "mamba", "mamba"])";
   const ModelConfig c = read("granitemoehybrid", kMamba + types + R"(, "num_local_experts": 6,
@@ -164,6 +175,24 @@ TEST(Mamba2, HasNeitherAttentionNorMlps) {
   const CacheLayout layout = cache_layout(c, KvType::kBf16);
   EXPECT_TRUE(layout.groups().empty());
   EXPECT_EQ(layout.state_bytes(), 4 * std::get<Mamba2>(c.layers[0].mixer).state().bytes());
+}
+
+TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
+  const ModelConfig c = read("nemotron_h", R"(, "hybrid_override_pattern": "M-M*-")");
+  EXPECT_EQ(pattern(c), "rra");
+  EXPECT_TRUE(std::holds_alternative<Mlp>(c.layers[0].ffn));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[1].ffn));
+  const auto name = [&](Tensor tensor, int layer) {
+    return find_source(c, {tensor, layer}, FileKind::kHf, family("nemotron_h").hf).name;
+  };
+  EXPECT_EQ(name(Tensor::kMixerNorm, 0), "backbone.layers.0.norm.weight");
+  EXPECT_EQ(name(Tensor::kFfnNorm, 0), "backbone.layers.1.norm.weight");
+  EXPECT_EQ(name(Tensor::kMixIn, 1), "backbone.layers.2.mixer.in_proj.weight");
+  EXPECT_EQ(name(Tensor::kQ, 2), "backbone.layers.3.mixer.q_proj.weight");
+  EXPECT_EQ(name(Tensor::kDown, 2), "backbone.layers.4.mixer.down_proj.weight");
+  EXPECT_EQ(
+      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "ME")"); }),
+      "config.json: hybrid_override_pattern: layer 'E' is not supported here; supported: M, * and a - after each");
 }
 
 TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
