@@ -1,15 +1,33 @@
 #include "format/hf_config.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <system_error>
+
+#include "base/mapped_file.h"
 
 namespace quire {
 namespace {
 
+constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
+
 std::optional<JsonField> read_if_present(const std::filesystem::path& path) {
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
-  return JsonField::read(path);
+  return JsonField::read(path, kMostBytes);
+}
+
+// Python writes Infinity, which JSON does not have; null of the same length keeps the columns of error messages.
+std::string without_infinities(std::string text) {
+  constexpr std::string_view kInfinity = "Infinity", kNull = "null    ";
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted && text[i] == '\\') ++i;  // skips an escaped quote
+    if (!quoted && text.compare(i, kInfinity.size(), kInfinity) == 0) text.replace(i, kNull.size(), kNull);
+  }
+  return text;
 }
 
 // A number or a list of numbers; some files write a negative one for "none".
@@ -28,8 +46,9 @@ TokenIds token_ids(const JsonField& object, const char* key) {
 }  // namespace
 
 HfConfig HfConfig::open(const std::filesystem::path& directory) {
-  return {JsonField::read(directory / "config.json"), read_if_present(directory / "generation_config.json"),
-          read_if_present(directory / "tokenizer_config.json")};
+  const auto config = directory / "config.json";
+  return {JsonField::parse(without_infinities(read_text_file(config, kMostBytes)), config.string()),
+          read_if_present(directory / "generation_config.json"), read_if_present(directory / "tokenizer_config.json")};
 }
 
 EndTokens end_tokens(const HfConfig& config) {

@@ -31,6 +31,18 @@ TEST(EndTokens, ComeFromTheGenerationConfigFirst) {
   EXPECT_THROW(ends(R"({"eos_token_id":4294967296})", ""), Error);
 }
 
+TEST(HfConfig, ReadsPythonsInfinityAsNull) {
+  const auto folder = std::filesystem::temp_directory_path() / "quire_hf_config_infinity";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"limits": [0.0, Infinity], "name": "to \"Infinity", "last": Infinity})";
+  const JsonField config = HfConfig::open(folder).config;
+  EXPECT_EQ(config.at("limits").json().dump(), "[0.0,null]");
+  EXPECT_EQ(config.get<std::string>("name"), "to \"Infinity");
+  EXPECT_FALSE(config.has("last"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(HfConfig, NeedsOnlyConfigJson) {
   const auto folder = std::filesystem::temp_directory_path() / "quire_hf_config";
   std::filesystem::remove_all(folder);
