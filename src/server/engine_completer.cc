@@ -1,5 +1,7 @@
 #include "server/engine_completer.h"
 
+#include <fmt/format.h>
+
 #include "quire/error.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -69,12 +71,19 @@ TokenIds EngineCompleter::infill_ends() const { return quire::infill_ends(engine
 
 std::string EngineCompleter::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }
 
-std::string EngineCompleter::token_text(TokenId id) const { return std::string(engine_.tokenizer().token_text(id)); }
+// Without a vocabulary, tokens have vLLM's names for token ids.
+std::string EngineCompleter::token_text(TokenId id) const try {
+  return std::string(engine_.tokenizer().token_text(id));
+} catch (const Error&) {
+  return fmt::format("token_id:{}", id);
+}
 
-std::string EngineCompleter::token_bytes(TokenId id) const {
+std::string EngineCompleter::token_bytes(TokenId id) const try {
   const Tokenizer& tokenizer = engine_.tokenizer();
   const std::string_view bytes = tokenizer.token_bytes(id);
   return std::string(bytes.empty() ? tokenizer.token_text(id) : bytes);
+} catch (const Error&) {
+  return fmt::format("token_id:{}", id);
 }
 
 }  // namespace quire

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from conftest import GOLDEN, Server, skip_without_binary
 from test_server import post
 
 
@@ -60,3 +61,16 @@ def test_special_tokens_can_be_shown(client):
     assert client.completions.create(**forced).choices[0].text == ""
     shown = client.completions.create(**forced, extra_body={"skip_special_tokens": False})
     assert shown.choices[0].text == "<|im_start|>" * 2
+
+
+def test_tokens_have_their_ids_as_names_without_a_vocabulary():
+    skip_without_binary()
+    running = Server("--kv-cache-size", "16mb", model=GOLDEN / "models/llama")
+    try:
+        status, answer = post(running, "/v1/completions", {"prompt": [1, 5, 9], "max_tokens": 2, "temperature": 0, "logprobs": 1})
+        assert status == 200, answer
+        names = answer["choices"][0]["logprobs"]["tokens"]
+        assert len(names) == 2 and all(name.startswith("token_id:") for name in names)
+    finally:
+        code, log = running.stop()
+    assert code == 0, log
