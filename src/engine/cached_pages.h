@@ -26,7 +26,7 @@ struct PageLoad {
 };
 
 // A copy of the state of the recurrent layers after `page`.
-struct StateCheckpoint {
+struct PageCheckpoint {
   int page, slot;
 };
 
@@ -52,9 +52,9 @@ struct CachedPages {
   // Recurrent layers.
   int state = -1;                         // slot of the sequence's state; -1: nothing is computed
   std::vector<StateCopy> state_copies;    // of the step being computed
-  std::vector<StateCheckpoint> planned;   // that they become
+  std::vector<PageCheckpoint> planned;   // that they become
   std::vector<int> wanted;                // pages of the prompt that others wait for, with a checkpoint after them
-  std::optional<StateCheckpoint> latest;  // in the answer
+  std::optional<PageCheckpoint> latest;  // in the answer
 
   PageLoad load;
 };

@@ -271,12 +271,12 @@ void PageCache::register_finished(Sequence& s) {
       if (const UnitId unit = tree_.unit(node, group); unit != kNoUnit) keep(key(s, page), group, unit);
     }
   }
-  states_.commit(c, s.request->prompt_tokens, [&](StateCheckpoint planned) { return attach_checkpoint(s, planned); });
+  states_.commit(c, s.request->prompt_tokens, [&](PageCheckpoint planned) { return attach_checkpoint(s, planned); });
   release_behind_windows(s, s.computed);
 }
 
 // Gives the checkpoint to the tree, unless it has one already.
-bool PageCache::attach_checkpoint(Sequence& s, StateCheckpoint checkpoint) {
+bool PageCache::attach_checkpoint(Sequence& s, PageCheckpoint checkpoint) {
   auto node = find(s, checkpoint.page);
   if (node == PrefixTree::kNone && !has_spine()) {
     std::fill(page_.begin(), page_.end(), kNoUnit);
@@ -312,7 +312,7 @@ void PageCache::release(Sequence& s) {
     }
   }
   if (c.last != PrefixTree::kNone) tree_.touch(c.last);
-  states_.release(c, [&](StateCheckpoint latest) { return options_.prefixes && attach_checkpoint(s, latest); });
+  states_.release(c, [&](PageCheckpoint latest) { return options_.prefixes && attach_checkpoint(s, latest); });
   s.pages.release(pool_);
   s.computed = 0;
   c.registered = 0;

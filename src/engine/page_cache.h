@@ -103,7 +103,7 @@ class PageCache {
   void take_over(Sequence& s, int pages);
   void take_tail(Sequence& s);
   void release_behind_windows(Sequence& s, int tokens);
-  bool attach_checkpoint(Sequence& s, StateCheckpoint checkpoint);
+  bool attach_checkpoint(Sequence& s, PageCheckpoint checkpoint);
   void reserve(int units);
   void copy(UnitCopy copy);
   void keep(PageKey key, int group, UnitId unit);

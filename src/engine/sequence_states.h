@@ -48,7 +48,7 @@ class SequenceStates {
   // The step is computed: attach(page, slot) takes over each planned checkpoint of the prompt and returns whether it did.
   template <class Attach>
   void commit(CachedPages& c, int prompt_tokens, Attach attach) {
-    for (const StateCheckpoint& checkpoint : c.planned) {
+    for (const PageCheckpoint& checkpoint : c.planned) {
       if ((checkpoint.page + 1) * kPageTokens >= prompt_tokens) {
         c.latest = checkpoint;
       } else if (!attach(checkpoint)) {
@@ -68,7 +68,7 @@ class SequenceStates {
   // Gives back the sequence's slots; attach() as above for the checkpoint of its answer.
   template <class Attach>
   void release(CachedPages& c, Attach attach) {
-    for (const StateCheckpoint& checkpoint : c.planned) checkpoints_.give_back(checkpoint.slot);
+    for (const PageCheckpoint& checkpoint : c.planned) checkpoints_.give_back(checkpoint.slot);
     if (c.latest && !attach(*c.latest)) checkpoints_.give_back(c.latest->slot);
     if (c.state >= 0) own_.give_back(c.state);
     c.planned.clear();
