@@ -1,6 +1,7 @@
 #include "model/workspace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 namespace quire {
@@ -72,6 +73,18 @@ bool scales_queries(const ModelConfig& c) {
   });
 }
 
+// The slopes of ALiBi (arXiv 2108.12409): 2^(-8i/n) for n heads, a power of two; the heads beyond take every other slope
+// of twice as many.
+std::vector<float> alibi_slopes(int heads) {
+  int power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2)
+    slopes.push_back(static_cast<float>(std::exp2(-4.0 * i / power)));
+  return slopes;
+}
+
 }  // namespace
 
 size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte* memory) {
@@ -128,6 +141,10 @@ Workspace::Workspace(const ModelConfig& c, const DecoderLimits& l) : memory_(mem
   carve(c, l, memory_.data());
   const Widths w = widths_of(c);
   ids.reserve(static_cast<size_t>(std::max(l.max_rows, l.max_logits)));
+  for (const LayerSpec& layer : c.layers) {  // all layers have the same heads
+    const auto* a = std::get_if<Attention>(&layer.mixer);
+    if (a && a->alibi && slopes.empty()) slopes = alibi_slopes(a->heads);
+  }
   if (scales_queries(c)) q_scales.resize(static_cast<size_t>(l.max_rows));
   parts.reserve(static_cast<size_t>(std::max(w.experts, w.heads)));
   if (w.experts > 0) experts = ExpertRows(l.max_rows, w.experts, w.used);

@@ -38,6 +38,7 @@ struct Workspace {
   Rows last;                             // rows that want logits [logits, hidden]
   Rows logits;                           // dense
   std::vector<Rows> cos_sin;             // of each rope
+  std::vector<float> slopes;             // of heads with ALiBi
   std::vector<float> q_scales;           // of rows, if a layer scales queries by their position
   InputMemory inputs;
   ExpertRows experts;

@@ -1,8 +1,6 @@
 // Attention over the cached keys and values (arXiv 1706.03762, in groups of heads: 2305.13245), by online softmax
 // (FlashAttention: 2205.14135).
 
-#include <cmath>
-
 #include "model/blocks/blocks.h"
 
 namespace quire {
@@ -12,18 +10,6 @@ HeadNorm head_norm(const Attention& a, const Norm& norm, const NormWeights& w, i
   return {.norm = view(norm, w),
           .groups = a.whole_norm ? 1 : heads,
           .weight_stride = a.norm_per_head ? static_cast<size_t>(dim) : 0};
-}
-
-// The slopes of ALiBi (arXiv 2108.12409): 2^(-8i/n) for n heads, a power of two; the heads beyond take every other slope
-// of twice as many.
-std::vector<float> alibi_slopes(int heads) {
-  int power = 1;
-  while (2 * power <= heads) power *= 2;
-  std::vector<float> slopes;
-  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
-  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2)
-    slopes.push_back(static_cast<float>(std::exp2(-4.0 * i / power)));
-  return slopes;
 }
 
 }  // namespace
@@ -78,7 +64,6 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   step.done(StepOp::kRopeStore);
 
   const Rows attended = step.work.attended.columns(0, out_cols);
-  const std::vector<float> slopes = a.alibi ? alibi_slopes(a.heads) : std::vector<float>{};
   step.attention.run(compute,
                      {.q = q.data,
                       .q_stride = q.stride,
@@ -90,7 +75,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
                       .window = a.window,
                       .causal = a.causal,
                       .soft_cap = a.soft_cap,
-                      .slopes = a.alibi ? slopes.data() : nullptr,
+                      .slopes = a.alibi ? step.work.slopes.data() : nullptr,
                       .sinks = a.sinks ? w.sinks.data() : nullptr},
                      spans);
   if (a.gate) multiply_gate(compute, attended, gate, Nonlinearity::kSigmoid, rows);
