@@ -114,12 +114,13 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
   config = read_model_config(checkpoint);
   text = load_model_text(checkpoint);
-  if (text.tokenizer && text.tokenizer->vocab_size() > config.vocab) {
-    throw invalid("{}: the tokenizer has {} tokens, but the model has {}", checkpoint.file(),
-                  text.tokenizer->vocab_size(), config.vocab);
+  check_vocabulary(checkpoint, text, config);
+  std::string template_name = checkpoint.file() + ": chat template";
+  if (!options.chat_template.empty()) {
+    text.template_source = options.chat_template;
+    template_name = "--chat-template";
   }
-  if (!options.chat_template.empty()) text.template_source = options.chat_template;
-  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, "chat template");
+  if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
                   config.max_positions);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/half.h"
@@ -265,6 +266,20 @@ WeightParts packed_scales(const PackedMatrix& m, int row, int col) {
   return parts;
 }
 
+// Whether no float has all bits of its exponent set. Adding the lowest of them to the others carries into the sign.
+template <class T>
+bool all_finite(const std::byte* data, size_t bytes, uint64_t exponent) {
+  constexpr uint64_t kEach = ~uint64_t{0} / std::numeric_limits<T>::max();  // 1 in each T of a word
+  constexpr uint64_t kSigns = kEach << (8 * sizeof(T) - 1);
+  const uint64_t mask = exponent * kEach, lowest = (exponent & (~exponent + 1)) * kEach;
+  uint64_t sums[4] = {};  // panels are multiples of 32 bytes
+  assert(bytes % sizeof sums == 0);
+  for (size_t i = 0; i < bytes; i += sizeof sums) {
+    for (size_t j = 0; j < 4; ++j) sums[j] |= (load<uint64_t>(data + i + 8 * j) & mask) + lowest;
+  }
+  return ((sums[0] | sums[1] | sums[2] | sums[3]) & kSigns) == 0;
+}
+
 }  // namespace
 
 PanelLayout panel_layout(TensorType type, int blocks) {
@@ -316,6 +331,25 @@ void pack_panels(const PackedMatrix& m, std::span<const std::byte> source, std::
 void pack_panel(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
   std::memset(panel, 0, m.layout.bytes);
   is_quantized(m.type) ? pack_quantized(m, rows, panel) : pack_floats(m, rows, panel);
+}
+
+bool is_finite(const PackedMatrix& m, int panel) {
+  const std::byte* data = m.panel(panel);
+  const PanelLayout& at = m.layout;
+  constexpr uint64_t kF16 = 0x7C00, kBf16 = 0x7F80, kF32 = 0x7F80'0000;  // exponents
+  const PackedFormat format = packed_format(m.type);
+  const auto blocks = static_cast<size_t>(m.blocks());
+  if (format.group == 0) {
+    const size_t bytes = blocks * at.block_bytes;
+    if (m.type == TensorType::F32) return all_finite<uint32_t>(data + at.quants, bytes, kF32);
+    return all_finite<uint16_t>(data + at.quants, bytes, m.type == TensorType::F16 ? kF16 : kBf16);
+  }
+  const size_t groups = format.super_block ? (blocks * kBlockInputs + kSuperBlock - 1) / kSuperBlock
+                                           : blocks * static_cast<size_t>(kBlockInputs / format.group);
+  const size_t bytes = groups * kPanel * sizeof(uint16_t);
+  return all_finite<uint16_t>(data + (format.super_block ? at.supers : at.scales), bytes, kF16) &&
+         (!format.has_minimum ||
+          all_finite<uint16_t>(data + (format.super_block ? at.super_minima : at.minima), bytes, kF16));
 }
 
 WeightParts packed_parts(const PackedMatrix& m, int row, int col) {

@@ -99,6 +99,10 @@ void pack_panels(const PackedMatrix& matrix, std::span<const std::byte> source, 
 // Packs one panel. rows: its rows in the file, at most kPanel, of any alignment.
 void pack_panel(const PackedMatrix& matrix, std::span<const std::byte* const> rows, std::byte* panel);
 
+// Whether a packed panel has neither NaN nor infinity among its weights or float16 scales. Fast: reads no quants but
+// those of floats.
+bool is_finite(const PackedMatrix& matrix, int panel);
+
 // One weight, with the bits that dequantize() gives. Slow: for the reference kernels and tests.
 float packed_weight(const PackedMatrix& matrix, int row, int col);
 

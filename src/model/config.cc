@@ -47,11 +47,11 @@ void check(const Checker& c, const RopeConfig& r) {
   if (r.dim % 2 != 0) throw invalid("{}: rotary size {} must be even", c.place(), r.dim);
   if (!(r.theta > 1 && std::isfinite(r.theta)))
     throw invalid("{}: rope theta is {}; it must be above 1", c.place(), r.theta);
-  c.positive("the rope scaling factor", r.factor);
   const bool stretched = r.scaling == Scaling::kLlama3 || r.scaling == Scaling::kYarn ||
                          r.scaling == Scaling::kLongRope || r.scaling == Scaling::kDynamic;
   if (stretched && !(r.original_positions > 0))
     throw invalid("{}: this rope scaling needs the original context length", c.place());
+  c.positive("the rope scaling factor", r.factor);
   if (stretched && !(r.low_frequency_factor > 0 && r.high_frequency_factor > r.low_frequency_factor &&
                      r.beta_fast > 0 && r.beta_slow > 0)) {
     throw invalid("{}: the factors of rope scaling are out of range or out of order", c.place());
@@ -85,6 +85,9 @@ void check(const Checker& c, const Attention& a, const ModelConfig& config, size
   }
   c.positive("the attention scale", a.scale);
   c.at_least_zero("the soft cap of scores", a.soft_cap);
+  c.at_least_zero("the bound of queries, keys and values", a.clip);
+  c.finite("the scale of queries by position", a.query_beta);
+  if (a.query_beta != 0) c.range("the context length that scales queries", a.query_positions, 1, int64_t{1} << 30);
   c.range("the sliding window", a.window, 0, int64_t{1} << 30);
   for (const Norm* n : {&a.q_norm, &a.k_norm, &a.v_norm, &a.inner}) c.norm(*n);
   if (a.shares_cache < 0) return;
@@ -151,6 +154,7 @@ void check(const Checker& c, const Moe& m) {
     throw invalid("{}: {} experts per token, but the chosen groups have {}", c.place(), m.routing.used,
                   m.routing.experts / m.routing.groups * m.routing.groups_used);
   c.finite("the scale of the experts' weights", m.routing.scale);
+  if (m.nonlinearity == Nonlinearity::kClampedSwiglu) c.positive("the bound of the experts' gates", m.limit);
 }
 
 std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<int>(n.kind), n.epsilon); }

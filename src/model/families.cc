@@ -1,9 +1,13 @@
 #include "model/families.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
+#include "model/nearest_architecture.h"
 
 namespace quire {
 
@@ -87,24 +91,26 @@ std::span<const Family* const> families() { return kFamilies; }
 std::span<const FamilyDescription> family_descriptions() { return kDescriptions; }
 
 const Family& find_family(const Checkpoint& checkpoint) {
-  std::string wanted, known;
-  const auto add = [&](std::string_view name) { known += (known.empty() ? "" : ", ") + std::string(name); };
+  std::string wanted;
+  std::vector<std::string_view> known;
   if (checkpoint.gguf()) {
     wanted = checkpoint.gguf()->get<std::string>("general.architecture");
     for (const Family* family : kFamilies) {
       if (family->gguf_architecture == wanted) return *family;
-      if (!family->gguf_architecture.empty()) add(family->gguf_architecture);
+      if (!family->gguf_architecture.empty()) known.push_back(family->gguf_architecture);
     }
   } else {
     const auto names = checkpoint.hf()->config.get<std::vector<std::string>>("architectures");
-    if (names.empty()) throw invalid("{}: architectures is empty", checkpoint.file());
+    if (names.empty()) throw invalid("{} is empty", checkpoint.hf()->config.where("architectures"));
     wanted = names.front();
     for (const Family* family : kFamilies) {
       if (std::ranges::find(family->hf_architectures, wanted) != family->hf_architectures.end()) return *family;
-      add(family->hf_architectures.front());
+      known.insert(known.end(), family->hf_architectures.begin(), family->hf_architectures.end());
     }
   }
-  throw unsupported("{}: architecture '{}' is not supported; supported: {}", checkpoint.file(), wanted, known);
+  const std::string_view nearest = nearest_architecture(wanted, known);
+  throw unsupported("{}: architecture '{}' is not supported{}; supported: {}", checkpoint.file(), wanted,
+                    nearest.empty() ? "" : fmt::format(", but {} is", nearest), fmt::join(known, ", "));
 }
 
 const Spelling& spelling_of(const Checkpoint& checkpoint) {

@@ -64,6 +64,12 @@ ModelText load_model_text(const Checkpoint& checkpoint) {
   return checkpoint.gguf() ? from_gguf(*checkpoint.gguf()) : from_hf(checkpoint.path(), *checkpoint.hf());
 }
 
+void check_vocabulary(const Checkpoint& checkpoint, const ModelText& text, const ModelConfig& config) {
+  if (!text.tokenizer || text.tokenizer->vocab_size() <= config.vocab) return;
+  throw invalid("{}: the tokenizer has {} tokens, but the model has {}", checkpoint.file(),
+                text.tokenizer->vocab_size(), config.vocab);
+}
+
 ModelText load_model_text(const std::string& model) {
   const auto path = resolve_model(model);
   if (!std::filesystem::is_directory(path)) return from_gguf(Gguf::open(path));

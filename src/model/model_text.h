@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/checkpoint.h"
+#include "model/config.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -20,6 +21,8 @@ struct ModelText {
 };
 
 ModelText load_model_text(const Checkpoint& checkpoint);
+// Throws Error if the tokenizer has tokens that the model lacks.
+void check_vocabulary(const Checkpoint& checkpoint, const ModelText& text, const ModelConfig& config);
 // model: a path or a registered name, as for -m (registry.h).
 ModelText load_model_text(const std::string& model);
 

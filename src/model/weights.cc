@@ -73,7 +73,7 @@ class Loader : public TensorVisitor {
     parameters += elements;
     const size_t item_bytes = view.bytes.size() / (source.stacked ? static_cast<size_t>(slot.items) : 1);
     const size_t begin = source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0;
-    matrices_.push_back({&to.weight, view.bytes.subspan(begin, item_bytes), source, file_rows, bytes_});
+    matrices_.push_back({&to.weight, view.bytes.subspan(begin, item_bytes), source, file_rows, slot.item, bytes_});
     bytes_ += to.weight.bytes();
     count_decoded(slot, to.weight.bytes());
 
@@ -122,11 +122,20 @@ class Loader : public TensorVisitor {
       for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece)
         pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
     }
+    for (const MatrixJob& job : matrices_) job.matrix->data = memory.data() + job.offset;
+    std::vector<char> is_damaged(pieces.size());
     team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
-      for (int p = piece.begin; p < piece.end; ++p) pack(*piece.job, p, memory.data() + piece.job->offset);
+      for (int p = piece.begin; p < piece.end; ++p) {
+        pack(*piece.job, p, memory.data() + piece.job->offset);
+        if (!is_finite(*piece.job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
+      }
     });
-    for (const MatrixJob& job : matrices_) job.matrix->data = memory.data() + job.offset;
+    const auto damaged = std::ranges::find(is_damaged, 1);
+    if (damaged != is_damaged.end()) {
+      const Piece& piece = pieces[static_cast<size_t>(damaged - is_damaged.begin())];
+      refuse_damaged(*piece.job, piece.begin * kPanel);
+    }
     return memory;
   }
 
@@ -147,7 +156,7 @@ class Loader : public TensorVisitor {
     PackedMatrix* matrix;
     std::span<const std::byte> bytes;  // of the file's matrix
     Source source;
-    int file_rows;
+    int file_rows, item;
     size_t offset;
   };
   struct VectorJob {
@@ -240,6 +249,19 @@ class Loader : public TensorVisitor {
     if (change == Change::kPlusOne) return x + 1;
     // By way of double, so that no C library's rounding changes a bit.
     return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
+  }
+
+  // Names the first weight at or after `row` that is not finite.
+  [[noreturn]] void refuse_damaged(const MatrixJob& job, int row) const {
+    const PackedMatrix& m = *job.matrix;
+    int col = 0;
+    const auto is_sound = [&] { return std::isfinite(packed_weight(m, row, col)); };
+    while (is_sound()) {
+      if (++col == m.cols) col = 0, ++row;
+    }
+    throw invalid("{}: tensor {} has the value {} in {} {}{}; the file is damaged", checkpoint_.file(), job.source.name,
+                  packed_weight(m, row, col), job.source.transposed ? "column" : "row", job.source.row(row),
+                  job.source.stacked ? fmt::format(" of matrix {}", job.item) : "");
   }
 
   static void pack(const MatrixJob& job, int p, std::byte* data) {

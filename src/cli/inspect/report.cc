@@ -236,8 +236,12 @@ void add_tensors(std::span<const TensorView> tensors, ordered_json& report) {
 
 // ---- tokenizer and template
 
-// Returns why the tokenizer or template cannot be used; empty: both can.
-std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
+struct TextPart {
+  ModelText text;
+  std::string problem;  // why the tokenizer or template cannot be used; empty: both can
+};
+TextPart add_text(const Checkpoint& checkpoint, ordered_json& report) {
+  TextPart part;
   report["tokenizer"] = nullptr;
   report["chat_template"] = nullptr;
   const Gguf* gguf = checkpoint.gguf();
@@ -248,7 +252,8 @@ std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
       out["kind"] = gguf_text("tokenizer.ggml.model");
       if (const std::string pre = gguf_text("tokenizer.ggml.pre"); !pre.empty()) out["pre"] = pre;
     }
-    const ModelText text = load_model_text(checkpoint);
+    part.text = load_model_text(checkpoint);
+    const ModelText& text = part.text;
     if (text.tokenizer) {
       const Tokenizer& t = *text.tokenizer;
       if (!gguf) out["kind"] = std::holds_alternative<BpeModel>(t.data().model) ? "BPE" : "unigram";
@@ -267,13 +272,13 @@ std::string add_text(const Checkpoint& checkpoint, ordered_json& report) {
     }
     if (text.template_source) {
       report["chat_template"] = {{"bytes", text.template_source->size()}};
-      ChatTemplate::parse(*text.template_source, "the chat template");
+      ChatTemplate::parse(*text.template_source, checkpoint.file() + ": chat template");
     }
   } catch (const Error& e) {
     report[report["chat_template"].is_null() ? "tokenizer" : "chat_template"]["error"] = e.what();
-    return e.what();
+    part.problem = e.what();
   }
-  return {};
+  return part;
 }
 
 // ---- memory
@@ -335,7 +340,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   report["rope"] = nullptr;
   report["sliding_window"] = nullptr;
   report["tensor_types"] = nullptr;
-  const std::string text_problem = add_text(checkpoint, report);
+  const TextPart text = add_text(checkpoint, report);
   report["memory"] = nullptr;
   report["runs"] = {{"ok", false}, {"why_not", nullptr}};
   try {
@@ -345,12 +350,10 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     if (const auto [tokens, layers] = sliding_layers(config); layers > 0)
       report["sliding_window"] = {{"tokens", tokens}, {"layers", layers}};
     report["memory"] = memory(checkpoint, config);
+    // As loading does, in its order.
+    if (!text.problem.empty()) throw unsupported("{}", text.problem);
+    check_vocabulary(checkpoint, text.text, config);
     check_weights(checkpoint, config);
-    if (!text_problem.empty()) throw unsupported("{}", text_problem);
-    if (const auto& vocabulary = report["tokenizer"];
-        vocabulary.contains("vocab_size") && vocabulary["vocab_size"] > config.vocab) {
-      throw invalid("the tokenizer has {} tokens, the model {}", vocabulary["vocab_size"].get<int>(), config.vocab);
-    }
     report["runs"]["ok"] = true;
   } catch (const Error& e) {
     report["runs"]["why_not"] = e.what();

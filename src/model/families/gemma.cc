@@ -44,6 +44,7 @@ ModelConfig gemma2_hf(const HfSettings& s) {
   add_output_norms(c);
   const auto scale = s.get_or<float>("query_pre_attn_scalar", 256.0f),
              cap = s.get_or<float>("attn_logit_softcapping", 0);
+  if (!(scale > 0)) throw invalid("{}: {} must be positive", s.where("query_pre_attn_scalar"), scale);
   for_each_attention(c, [&](Attention& a, int) {
     a.scale = 1 / std::sqrt(scale);
     a.soft_cap = cap;

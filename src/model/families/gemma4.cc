@@ -2,6 +2,7 @@
 // values, per-layer embeddings; the last layers share the caches of earlier ones.
 
 #include <cmath>
+#include <utility>
 
 #include "model/families.h"
 
@@ -57,6 +58,8 @@ ModelConfig from_hf(const HfSettings& s) {
   });
   c.values_are_keys = s.get_or<bool>("attention_k_eq_v", false);
   const int shared = s.get_or<int>("num_kv_shared_layers", 0);
+  if (shared < 0 || std::cmp_greater_equal(shared, c.layers.size()))
+    throw invalid("{}: {} of {} layers cannot share caches", s.where("num_kv_shared_layers"), shared, c.layers.size());
   if (s.get_or<bool>("use_double_wide_mlp", false)) {
     for (size_t i = c.layers.size(); i-- > 0 && c.layers.size() - i <= static_cast<size_t>(shared);)
       std::get<Mlp>(c.layers[i].ffn).size *= 2;

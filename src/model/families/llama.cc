@@ -59,6 +59,7 @@ ModelConfig ministral3_gguf(const GgufSettings& s) {
 ModelConfig smollm3_hf(const HfSettings& s) {
   ModelConfig c = read_base(s);
   const int interval = s.get_or<int>("no_rope_layer_interval", 4);
+  if (interval < 1) throw invalid("{}: {} must be at least 1", s.where("no_rope_layer_interval"), interval);
   const auto list = s.find("no_rope_layers");
   const auto rotates = list ? list->as<std::vector<int>>() : std::vector<int>{};
   if (list && rotates.size() != c.layers.size())

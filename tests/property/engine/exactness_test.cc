@@ -265,7 +265,7 @@ std::vector<Subject> kinds_of_layers() {
   std::vector<Subject> all;
   for (const std::string name : testing::kGoldenKinds)
     all.push_back({name, [name] { return testing::golden_kind(name); }, 200, true});
-  // The golden models' weights are bf16.
+  // The golden models' weights are not quantized, so their inputs are bf16.
   all.push_back({"quantized_experts", [] { return testing::tiny_model(TensorType::Q4_1, 512, 0, 8); }, 200, true});
   all.push_back({"quantized_window", [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); }, 200, true});
   return all;

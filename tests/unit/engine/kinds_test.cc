@@ -25,6 +25,7 @@ constexpr int kLongest = 128;  // tokens of prompt and answer
 struct Kind {
   std::string name;
   std::function<std::string()> path;
+  std::string activations = "auto";
   friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
 
@@ -33,6 +34,7 @@ class Kinds : public ::testing::TestWithParam<Kind> {
   void SetUp() override {
     if (!testing::is_known(GetParam().path())) GTEST_SKIP() << "Quire does not know this family";
     options_.model = GetParam().path();
+    options_.activations = GetParam().activations;
     options_.threads = 2;
     options_.max_num_seqs = 4;
     options_.max_model_len = kLongest;
@@ -183,8 +185,13 @@ std::vector<Kind> kinds() {
   std::vector<Kind> all;
   for (const std::string name : testing::kGoldenKinds)
     all.push_back({name, [name] { return testing::golden_kind(name); }});
-  // The golden models' weights are bf16.
-  all.push_back({"quantized_experts", [] { return testing::tiny_model(TensorType::Q4_1, 512, 0, 8); }});
+  // The golden models' weights are not quantized, so their inputs are bf16.
+  for (const std::string activations : {"int8", "bf16"}) {
+    all.push_back(
+        {"experts_" + activations, [] { return testing::tiny_model(TensorType::Q4_1, 512, 0, 8); }, activations});
+    all.push_back(
+        {"window_" + activations, [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); }, activations});
+  }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(All, Kinds, ::testing::ValuesIn(kinds()), [](const auto& kind) { return kind.param.name; });
