@@ -83,11 +83,12 @@ std::vector<TensorCase> tensor_cases() {
        "M: tensor model.layers.0.mlp.down_proj.weight has shape [160, 64], expected [64, 160]"},
       {"a flat shape", "llama", [=](EditedModel& m) { m.tensors[q].shape = {64 * 64}; },
        "M: tensor model.layers.1.self_attn.q_proj.weight has shape [4096], expected [64, 64]"},
-      {"a norm with two dimensions", "llama",
+      {"a short norm", "llama",
        [](EditedModel& m) {
-         m.tensors["model.norm.weight"].shape = {1, 64};
+         m.tensors["model.norm.weight"].shape = {1, 63};
+         m.tensors["model.norm.weight"].bytes.resize(63 * 2);
        },
-       "M: tensor model.norm.weight has shape [1, 64], expected [64]"},
+       "M: tensor model.norm.weight has shape [1, 63], expected [64]"},
       {"integers", "llama", [=](EditedModel& m) { convert(m.tensors[q], "I32", 4); },
        "M: tensor model.layers.1.self_attn.q_proj.weight has type I32, which Quire cannot load"},
       {"bytes of float8", "llama", [=](EditedModel& m) { convert(m.tensors[q], "F8_E4M3", 1); },
