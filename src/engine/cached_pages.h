@@ -50,10 +50,10 @@ struct CachedPages {
   double loads_save = 0;                 // seconds that computing those would take
 
   // Recurrent layers.
-  int state = -1;                         // slot of the sequence's state; -1: nothing is computed
-  std::vector<StateCopy> state_copies;    // of the step being computed
+  int state = -1;                        // slot of the sequence's state; -1: nothing is computed
+  std::vector<StateCopy> state_copies;   // of the step being computed
   std::vector<PageCheckpoint> planned;   // that they become
-  std::vector<int> wanted;                // pages of the prompt that others wait for, with a checkpoint after them
+  std::vector<int> wanted;               // pages of the prompt that others wait for, with a checkpoint after them
   std::optional<PageCheckpoint> latest;  // in the answer
 
   PageLoad load;

@@ -72,6 +72,7 @@ constexpr GgufSetting kGgufSettings[] = {
     {"logit_scale", 1},
     {"residual_scale", 1},
     {"embedding_scale", 1},
+    {"rope.scaling.yarn_log_multiplier", 0},
     {"ssm.state_size", 0},
 };
 

@@ -111,22 +111,21 @@ def test_unsupported_rope_settings_are_refused(tiny, tmp_path):
     path, scaling = tmp_path / "rope.gguf", "llama.rope.scaling."
     path.write_bytes(with_floats(tiny("q4_0"), [(scaling + "attn_factor", 1), (scaling + "yarn_beta_fast", 32)]))
     assert report(path)["runs"]["ok"]
-    for name in ["attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier"]:
+    for name in ["attn_factor", "yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier"]:
         path.write_bytes(with_floats(tiny("q4_0"), [(scaling + name, 0.5)]))
         assert name in report(path)["runs"]["why_not"]
 
 
-def test_unsupported_yarn_settings_are_refused(tmp_path):
+def test_yarn_settings_are_read(tmp_path):
     for file in (GOLDEN / "models/llama_yarn").iterdir():
         (tmp_path / file.name).symlink_to(file)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").unlink()
     yarn = config.get("rope_parameters") or config["rope_scaling"]
-    for name, value in [(None, None), ("mscale", 0.7), ("mscale_all_dim", 1.0), ("truncate", False)]:
-        changed = yarn if name is None else yarn | {name: value}
-        (tmp_path / "config.json").write_text(json.dumps(config | {"rope_parameters": changed}))
+    for change, problem in [({}, None), ({"mscale": 0.7, "mscale_all_dim": 1.0}, None), ({"truncate": False}, None), ({"beta_fast": -1}, "factors of rope scaling"), ({"rope_type": "spiral"}, "spiral")]:
+        (tmp_path / "config.json").write_text(json.dumps(config | {"rope_parameters": yarn | change}))
         why_not = report(tmp_path)["runs"]["why_not"]
-        assert why_not is None if name is None else name in why_not
+        assert why_not is None if problem is None else problem in why_not
 
 
 def test_a_file_cannot_write_to_the_terminal(tmp_path):

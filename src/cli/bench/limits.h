@@ -9,11 +9,11 @@
 
 #include "engine/dtype_names.h"
 #include "kernels/kernels.h"
-#include "ops/probe.h"
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
+#include "ops/probe.h"
 
 namespace quire {
 

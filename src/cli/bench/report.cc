@@ -24,6 +24,8 @@ struct Line {
 std::vector<Line> lines_of(const BenchProfile& p) {
   std::vector<Line> lines;
   for (size_t i = 0; i < kStepOps; ++i) {
+    if (p.operations.calls[i] == 0 && static_cast<StepOp>(i) != StepOp::kSampling)
+      continue;  // the model has no such part
     const double seconds = p.operations.seconds[i];
     const Work& work = p.work[i];
     Line line{kStepOpNames[i], seconds / p.steps, seconds / p.seconds, 0, 0, 0, p.operations.calls[i] / p.steps};

@@ -35,7 +35,11 @@ RopeConfig read_rope(const GgufSettings& s, int head_dim, int context) {
     if (const auto value = s.get_or<double>(other, 1.0); value != 1)
       throw unsupported("{} is {}; only 1 is supported", s.where(other), value);
   }
-  if (const auto factor = s.get_or<double>("rope.scaling.attn_factor", 1.0); factor != 1) r.attention_factor = factor;
+  if (const auto factor = s.get_or<double>("rope.scaling.attn_factor", 1.0); factor != 1) {
+    if (r.scaling != Scaling::kYarn && r.scaling != Scaling::kLongRope)
+      throw unsupported("{} is {}; only yarn and longrope have one", s.where("rope.scaling.attn_factor"), factor);
+    r.attention_factor = factor;
+  }
   if (const TensorView* divisors = s.file().find_tensor("rope_freqs.weight")) {
     if (divisors->type != TensorType::F32)
       throw unsupported("{}: rope_freqs.weight is {}, expected F32", s.file().file(), name(divisors->type));
