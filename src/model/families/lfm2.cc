@@ -37,7 +37,8 @@ int ffn_size(const HfSettings& s) {
   const auto multiplier = s.get_or<double>("block_ffn_dim_multiplier", 1.0);
   const int64_t multiple = std::max(1, s.get_or<int>("block_multiple_of", 256));
   if (!adjusted || size < 1) return size;
-  const double wanted = multiplier * static_cast<double>(int64_t{2} * size / 3);
+  const int64_t two_thirds = int64_t{2} * size / 3;
+  const double wanted = multiplier * static_cast<double>(two_thirds);
   if (!(wanted >= 0 && wanted < 1 << 30))
     throw invalid("{}: {} is out of range", s.where("block_ffn_dim_multiplier"), multiplier);
   return static_cast<int>((static_cast<int64_t>(wanted) + multiple - 1) / multiple * multiple);
