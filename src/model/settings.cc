@@ -88,7 +88,9 @@ void HfSettings::refuse_unread(std::string_view family) const {
     const Json& value = json_.at(key).json();
     const bool all_full = key == "layer_types" && value.is_array() &&
                           std::ranges::all_of(value, [](const Json& v) { return v == "full_attention"; });
-    const bool unset = neutral == "null" && (value == false || value == 0 || value.empty());
+    const bool is_zero = value.is_number() && value.get<double>() == 0,
+               is_false = value.is_boolean() && !value.get<bool>();
+    const bool unset = neutral == "null" && (is_zero || is_false || value.empty());
     if (value == Json::parse(neutral) || unset || all_full) continue;
     throw unsupported("{}: {} is not supported; Quire's {} family does not have it", json_.where(key), value.dump(),
                       family);
