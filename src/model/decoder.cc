@@ -115,17 +115,37 @@ struct Decoder::State {
       normalize(compute, work.x, view(config.embedding_norm, weights.embedding_norm), {work.x}, rows);
     }
     if (config.altup.streams > 0) altup_begin(step(rows), weights);
-    for (const Span& span : batch.spans) angles(span);
+    angles(batch);
     done(StepOp::kEmbed);
   }
 
-  void angles(const Span& span) {
-    const std::vector<RopeTable>& tables = rope_tables(span.rope_variant);
-    for (size_t i = 0; i < tables.size(); ++i) {
-      compute.team.for_tiles(span.rows,
-                             [&](int r, int) { tables[i].at(span.position + r, work.cos_sin[i].row(span.row + r)); });
+  // Cosines and sines of all rows, in one loop for the usual variant.
+  void angles(const Batch& batch) {
+    const auto of_rows = [&](const Span& span, const std::vector<RopeTable>& tables, int begin, int end) {
+      for (size_t i = 0; i < tables.size(); ++i) {
+        for (int r = begin; r < end; ++r) tables[i].at(span.position + r, work.cos_sin[i].row(span.row + r));
+      }
+    };
+    const std::vector<RopeTable>& usual = rope_tables(0);
+    if (batch.spans.size() == 1 && batch.spans[0].rope_variant == 0) {
+      constexpr int kRowsPerTile = 8;
+      const Span& span = batch.spans[0];
+      compute.team.for_tiles((span.rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+        of_rows(span, usual, tile * kRowsPerTile, std::min(span.rows, (tile + 1) * kRowsPerTile));
+      });
+    } else {
+      compute.team.for_tiles(static_cast<int>(batch.spans.size()), [&](int i, int) {
+        const Span& span = batch.spans[static_cast<size_t>(i)];
+        if (span.rope_variant == 0) of_rows(span, usual, 0, span.rows);
+      });
     }
-    if (work.q_scales.empty()) return;
+    for (const Span& span : batch.spans) {
+      if (span.rope_variant != 0) of_rows(span, rope_tables(span.rope_variant), 0, span.rows);
+      if (!work.q_scales.empty()) scale_queries(span);
+    }
+  }
+
+  void scale_queries(const Span& span) {
     const auto scaled = std::ranges::find_if(config.layers, [](const LayerSpec& layer) {
       const auto* a = std::get_if<Attention>(&layer.mixer);
       return a && a->query_beta != 0;
