@@ -29,11 +29,11 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
   const size_t states = state * sequences;  // of running sequences
   const size_t checkpoints =
       options.prefix_cache && state > 0 ? std::max(kLeastCheckpoints, kCheckpoints * sequences) : 0;
-  // While a chunk of a prompt is computed, its sequence also holds the chunk's units that windows leave behind.
+  // During a chunk of a prompt, the sequence also holds units that are outside its windows once the chunk is done.
   const size_t of_chunk = layout.sequence_units(length, options.max_num_batched_tokens) - layout.sequence_units(length);
   const size_t wanted = (units_of(length) * sequences + of_chunk) * unit + states + checkpoints * state;
   const size_t least = units_of(length) * unit + states;
-  // Without --memory, the machine is shared: half of it is for others, unless a single sequence needs more.
+  // Without --memory, half of the machine is left to other programs, unless one sequence needs more.
   const size_t share = options.memory_bytes > 0 ? memory : std::max(budget / 2, least);
   const size_t bytes = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : std::min({wanted, memory, share});
 
@@ -54,7 +54,8 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
       (fits(middle) ? length : longer) = middle;
     }
   }
-  // If memory is short, checkpoints get the same part of what is wanted as all that one sequence leaves.
+  // One full sequence comes first. If the rest is too small for all that is wanted, checkpoints get their proportional
+  // share of it.
   const size_t spare = bytes - std::min(bytes, least), wanted_spare = wanted - least;
   const size_t kept = spare >= wanted_spare ? checkpoints : checkpoints * spare / wanted_spare;
 

@@ -61,8 +61,7 @@ class PageCache {
   // Makes room for `rows` more tokens, evicting idle units, and plans the step's checkpoints. The scheduler has checked
   // that there are enough.
   void grow(Sequence& s, int rows);
-  // The first s.computed tokens are computed: adds the pages that they fill to the tree, and gives up what is behind the
-  // windows.
+  // Adds the pages that are full after s.computed tokens to the tree, and releases units that the windows have passed.
   void register_finished(Sequence& s);
   // `other` has the same tokens and no pages yet: it shares all units until one of the two writes to them.
   void share(const Sequence& s, Sequence& other);

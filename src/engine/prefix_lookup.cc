@@ -136,7 +136,7 @@ bool PageCache::checkpoint_for(Sequence& first, Sequence& other) {
 
 // ---- the store ----
 
-// Where the store has the spine of a page, or with a worse tier a part of it.
+// The slowest tier that holds a part of the page's spine; kNone: the store lacks a part.
 PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
   auto worst = PageStore::Tier::kHost;
   for (int group = 0; group < spine_groups_; ++group) {
@@ -202,8 +202,8 @@ bool PageCache::has_stored_checkpoint(Sequence& s, int page, int& read, int& dis
   return true;
 }
 
-// The longest prefix, up to `limit` pages, whose windows and checkpoint are in the tree or the store. `read` and `disk`:
-// what is to be read from the store, and how much of it is on disk.
+// The longest prefix, up to `limit` pages, whose windows and checkpoint are in the tree or the store. Sets
+// `read` to what has to be read from the store, and `disk` to how much of that is on disk.
 int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
   const int found = s.cached.found;
   int checks = kAttachmentChecks;

@@ -36,8 +36,8 @@ struct SequenceView {
   bool operator==(const SequenceView&) const = default;
 };
 
-// What tokens take of the KV cache: a page of tokens takes a unit of each group of layers. A group with a window gives
-// up units that are behind it after each step.
+// How much KV cache tokens need: a page of tokens takes one unit in each group of layers. After each step, a group with
+// a window releases the units that the window has passed.
 struct CacheNeeds {
   int page_tokens = 16;
   int groups = 1;

@@ -15,7 +15,7 @@ namespace quire {
 //   - after every kCheckpointEvery tokens of longer prompts, for prompts that diverge,
 //   - where the prompt of a waiting request parts from this one,
 //   - after each page of an answer, always to the same slot; it is kept when the answer ends, for the next turn.
-// If no slot is free, the least recently used checkpoint goes; if there is none either, no copy is made.
+// If no slot is free, the least recently used checkpoint is evicted. If there is none to evict, no copy is made.
 class SequenceStates {
  public:
   static constexpr int kCheckpointEvery = 1024;  // tokens

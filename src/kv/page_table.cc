@@ -115,7 +115,7 @@ void PageTable::truncate(UnitPool& pool, int tokens) {
   assert(tokens >= 0 && tokens <= tokens_);
   const int keep = pool.pages_for(tokens);
   assert((tokens % pool.page_tokens() == 0 || std::ranges::all_of(first_held_, [&](int f) { return f < keep; })) &&
-         "the last page is behind a window");
+         "the window has not passed the last page");
   for (size_t group = 0; group < units_.size(); ++group) {
     // Last page first, so that the next sequence gets the units in the same order.
     for (int page = pages_; page-- > std::max(keep, first_held_[group]);)

@@ -45,7 +45,7 @@ class PageTable {
   // Makes the next calls allocate no memory up to this many pages.
   void reserve(int pages);
   // Appends a full page that another sequence filled (a prefix hit) and takes references to its units, one per group.
-  // kNoUnit: the page is behind the group's window. tokens() must be at a page boundary.
+  // kNoUnit: the group's window has passed the page. tokens() must be at a page boundary.
   void append_shared(UnitPool& pool, std::span<const UnitId> page);
 
   // The table of another sequence with the same tokens; it shares all units.
@@ -57,7 +57,7 @@ class PageTable {
 
   // Replaces a unit by another with the same content and takes a reference to that.
   void replace(UnitPool& pool, int group, int page, UnitId unit);
-  // Gives up the group's units of the pages before `page`: they are behind its window.
+  // Releases the group's units of the pages before `page`, which its window has passed.
   void release_before(UnitPool& pool, int group, int page);
 
   // Keeps the first `tokens` tokens, in [0, tokens()], and releases pages that hold none of them. If the last page is

@@ -12,7 +12,7 @@ namespace {
 // must be cheap.
 constexpr int kMostChildren = 64;
 
-// Every node holds its spine or, where there is none, at least one unit or checkpoint.
+// Every node holds something: its spine, or in a model without one at least one unit or checkpoint.
 size_t most_nodes(const UnitPool& pool, int spine_groups, const SlotPool* checkpoints) {
   const size_t units = pool.unit_count();
   if (spine_groups > 0) return units / static_cast<size_t>(spine_groups);

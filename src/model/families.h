@@ -40,7 +40,7 @@ const Spelling& spelling_of(const Checkpoint& checkpoint);
 // The validated configuration of a checkpoint. Throws Error: unknown family, or settings that are out of range.
 ModelConfig read_model_config(const Checkpoint& checkpoint);
 
-// ---- for the families' own readers (families/base.cc)
+// ---- for the families' own readers (families/base_hf.cc, base_gguf.cc)
 
 // What most decoders have in common, under any of the usual names: layers that are all alike, with RMS norms before
 // attention and before a gated MLP, and rotary positions.
@@ -85,9 +85,11 @@ RopeConfig read_rope(const HfSettings& settings, const std::optional<JsonField>&
 double yarn_amplitude(double factor, double scale);
 
 Nonlinearity nonlinearity_of(const HfSettings& settings);
-// A mixture of experts with the usual keys, for the layers that `is_moe` names.
+// A mixture of experts with the usual keys.
 Moe read_moe(const HfSettings& settings);
 Moe read_moe(const GgufSettings& settings);
+// The layers from `first` on have experts.
+void set_experts(ModelConfig& config, const Moe& moe, int first = 0);
 // Drops the layers for predicting several tokens, which follow the model's. Their tensors are not loaded.
 void drop_predicting_layers(const GgufSettings& settings, ModelConfig& config);
 // Every `decoder_sparse_step`th layer has experts, except those in mlp_only_layers (Qwen).

@@ -55,16 +55,6 @@ void normalize(const Compute& compute, const Rows& x, const HeadNorm& heads, con
   for_row_tiles(compute, rows, [&](int begin, int end) { compute.kernels.normalize(args, begin, end); });
 }
 
-void normalize_groups(const Compute& compute, const Rows& x, int groups, const NormView& norm, int rows) {
-  NormArgs args = scaling(x, 1, x, false);
-  args.kind = norm.kind;
-  args.weight = norm.weight;
-  args.epsilon = norm.epsilon;
-  args.size = x.cols / groups;
-  args.groups = groups;
-  for_row_tiles(compute, rows, [&](int begin, int end) { compute.kernels.normalize(args, begin, end); });
-}
-
 void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int rows) {
   for_row_tiles(compute, rows,
                 [&](int begin, int end) { compute.kernels.normalize(scaling(x, scale, to, true), begin, end); });

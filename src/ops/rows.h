@@ -61,9 +61,6 @@ struct Target {
 void normalize(const Compute& compute, const Rows& x, const NormView& norm, const Target& target, int rows);
 void normalize(const Compute& compute, const Rows& x, const HeadNorm& norm, const Target& target, int rows);
 
-// In place, `groups` parts of each row on their own, with weights that they share.
-void normalize_groups(const Compute& compute, const Rows& x, int groups, const NormView& norm, int rows);
-
 // to += scale * x.
 void add(const Compute& compute, const Rows& x, float scale, const Rows& to, int rows);
 // to += scale * sigmoid(gate) * x. gate: one number per row, overwritten.

@@ -92,12 +92,8 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
 
   const Rows values = work.queries.columns(0, m.heads * m.value_dim);
   head_linears(step, w.values, attended, m.kv_rank, values, m.value_dim);
-  const Inputs mixed = work.inputs.prepare(compute, values, {}, rows, {&w.o.weight});
-  LinearArgs output = linear_args(compute, mixed, w.o, target.to);
-  output.scale = target.scale;
-  output.accumulate = target.accumulate;
-  linears(compute, {&output, 1}, rows);
   step.done(StepOp::kO);
+  output_projection(step, values, {}, w.o, target, StepOp::kO);
 }
 
 }  // namespace quire

@@ -17,12 +17,7 @@ void sparse_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows&
   cut_below(compute, gate, m.sparsity, step.rows);
   multiply_gate(compute, up, gate, m.nonlinearity, step.rows);
   step.done(StepOp::kGateUp);
-  const Inputs out = step.work.inputs.prepare(compute, up, {}, step.rows, {&w.down.weight});
-  LinearArgs down = linear_args(compute, out, w.down, target.to);
-  down.scale = target.scale;
-  down.accumulate = target.accumulate;
-  linears(compute, {&down, 1}, step.rows);
-  step.done(StepOp::kDown);
+  output_projection(step, up, {}, w.down, target, StepOp::kDown);
 }
 
 }  // namespace

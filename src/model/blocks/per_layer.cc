@@ -15,7 +15,8 @@ void per_layer_embeddings(const Step& step, const Weights& w) {
   LinearArgs project = linear_args(compute, in, w.per_layer_projection, work.per_layer);
   project.scale = 1 / std::sqrt(hidden);
   linears(compute, {&project, 1}, step.rows);
-  normalize_groups(compute, work.per_layer, layers, view(step.config.output_norm, w.per_layer_norm), step.rows);
+  const HeadNorm norm{.norm = view(step.config.output_norm, w.per_layer_norm), .groups = layers};
+  normalize(compute, work.per_layer, norm, {work.per_layer}, step.rows);
   add_embeddings(compute, w.per_layer_embedding.weight, work.ids, std::sqrt(dim), work.per_layer_table, work.per_layer);
   scale(compute, work.per_layer, 1 / std::sqrt(2.0f), step.rows);
 }

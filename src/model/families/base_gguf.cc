@@ -103,6 +103,10 @@ void set_windows(const GgufSettings& s, ModelConfig& c, bool (*slides)(int layer
   });
 }
 
+void set_experts(ModelConfig& c, const Moe& moe, int first) {
+  for (size_t i = static_cast<size_t>(std::max(0, first)); i < c.layers.size(); ++i) c.layers[i].ffn = moe;
+}
+
 Moe read_moe(const GgufSettings& s) {
   Moe m;
   m.routing.experts = s.get<int>("expert_count");

@@ -1,7 +1,6 @@
 // DeepSeek-V2 and V3, and models of their shape (Kimi-K2): latent attention, fine-grained experts chosen within groups,
 // shared experts, dense first layers.
 
-#include <algorithm>
 #include <cmath>
 
 #include "model/families.h"
@@ -34,10 +33,6 @@ void use_mla(ModelConfig& c, Mla mla) {
   if (mla.q_rank > 0) mla.q_norm = c.output_norm;
   for (LayerSpec& layer : c.layers) layer.mixer = mla;
   set_rope_kind(c, RopeKind::kNeighbours);
-}
-
-void set_experts(ModelConfig& c, const Moe& moe, int first) {
-  for (size_t i = static_cast<size_t>(std::max(0, first)); i < c.layers.size(); ++i) c.layers[i].ffn = moe;
 }
 
 ModelConfig base_hf(const HfSettings& s) {

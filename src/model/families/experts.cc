@@ -1,15 +1,9 @@
 // Mixtures of experts that are otherwise Llama-like: Mixtral, MiniMax-M2, GLM-4.5 (GLM-4-MoE), gpt-oss.
 
-#include <algorithm>
-
 #include "model/families.h"
 
 namespace quire {
 namespace {
-
-void set_experts(ModelConfig& c, const Moe& moe, int first_layer = 0) {
-  for (size_t i = static_cast<size_t>(std::max(0, first_layer)); i < c.layers.size(); ++i) c.layers[i].ffn = moe;
-}
 
 // ---- Mixtral
 

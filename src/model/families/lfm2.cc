@@ -70,9 +70,6 @@ ModelConfig dense_hf(const HfSettings& s) {
   return c;
 }
 
-void set_experts(ModelConfig& c, const Moe& moe, int first) {
-  for (size_t i = static_cast<size_t>(std::max(0, first)); i < c.layers.size(); ++i) c.layers[i].ffn = moe;
-}
 ModelConfig moe_hf(const HfSettings& s) {
   ModelConfig c = read_mixers(s);
   Moe moe = read_moe(s);

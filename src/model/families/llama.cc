@@ -20,10 +20,7 @@ ModelConfig llama_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
   set_rope_kind(c, RopeKind::kNeighbours);
   set_windows(s, c, [](int) { return true; });
-  if (s.get_or<int>("expert_count", 0) > 0) {
-    const Moe moe = read_moe(s);
-    for (LayerSpec& layer : c.layers) layer.ffn = moe;
-  }
+  if (s.get_or<int>("expert_count", 0) > 0) set_experts(c, read_moe(s));
   return c;
 }
 

@@ -72,7 +72,7 @@ ModelConfig olmoe_hf(const HfSettings& s) {
   for_each_attention(c, [&](Attention& a, int) { a.clip = s.get_or<float>("clip_qkv", 0); });
   Moe moe = read_moe(s);
   moe.routing.normalise = s.get_or<bool>("norm_topk_prob", false);
-  for (LayerSpec& layer : c.layers) layer.ffn = moe;
+  set_experts(c, moe);
   return c;
 }
 ModelConfig olmoe_gguf(const GgufSettings& s) {
@@ -81,7 +81,7 @@ ModelConfig olmoe_gguf(const GgufSettings& s) {
   for_each_attention(c, [&](Attention& a, int) { a.clip = s.get_or<float>("attention.clamp_kqv", 0); });
   Moe moe = read_moe(s);
   moe.routing.normalise = s.get_or<bool>("expert_weights_norm", false);
-  for (LayerSpec& layer : c.layers) layer.ffn = moe;
+  set_experts(c, moe);
   return c;
 }
 

@@ -43,7 +43,7 @@ ModelConfig qwen2_moe_gguf(const GgufSettings& s) {
   moe.routing.normalise = s.get_or<bool>("expert_weights_norm", false);
   moe.shared_size = s.get<int>("expert_shared_feed_forward_length");
   moe.shared_gate = true;
-  for (LayerSpec& layer : c.layers) layer.ffn = moe;
+  set_experts(c, moe);
   return c;
 }
 
@@ -57,7 +57,7 @@ ModelConfig qwen3_moe_hf(const HfSettings& s) {
 ModelConfig qwen3_moe_gguf(const GgufSettings& s) {
   ModelConfig c = qwen3_gguf(s);
   const Moe moe = read_moe(s);
-  for (LayerSpec& layer : c.layers) layer.ffn = moe;
+  set_experts(c, moe);
   return c;
 }
 

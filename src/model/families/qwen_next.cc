@@ -130,7 +130,7 @@ ModelConfig with_experts(const GgufSettings& s, ModelConfig c) {
   Moe moe = read_moe(s);
   moe.shared_size = s.get<int>("expert_shared_feed_forward_length");
   moe.shared_gate = true;
-  for (LayerSpec& layer : c.layers) layer.ffn = moe;
+  set_experts(c, moe);
   return c;
 }
 
