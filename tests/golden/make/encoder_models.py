@@ -138,7 +138,7 @@ DISTILBERT = {"activation": "gelu", "architectures": ["DistilBertModel"], "atten
 
 NO_TYPES, NO_POSITIONS = with_weights("token_type_embeddings"), with_weights("position_embeddings")
 NO_WINDOW, SAME_ROPE = with_config(local_attention=1000), with_config(local_rope_theta=160000.0)
-LATE_CAUSAL = with_masks(create_bidirectional_mask="create_causal_mask", create_bidirectional_sliding_window_mask="create_sliding_window_causal_mask")
+CAUSAL_WINDOW = with_masks(create_bidirectional_mask="create_causal_mask", create_bidirectional_sliding_window_mask="create_sliding_window_causal_mask")
 POSITION_FEATURES = ["learned positions", "layernorm after the residual", "gelu", "biases"]
 
 SPECS = [
@@ -167,13 +167,13 @@ SPECS = [
     Spec("modernbert", "Alibaba-NLP/gte-modernbert-base", transformers.ModernBertModel, modernbert(), 7, pooling="cls", start=1, end=2,
          features=["bidirectional attention", "local window in layers 1 and 2", "a rope base of its own for local layers", "no norm before the attention of layer 0", "fused Wqkv", "geglu of fused Wi",
                    "layernorm without bias", "final norm", "cls pooling"],
-         ablations={"causal mask": LATE_CAUSAL, "no window": NO_WINDOW, "a window one token narrower on each side": with_config(local_attention=14), "one rope base": SAME_ROPE,
+         ablations={"causal mask": CAUSAL_WINDOW, "no window": NO_WINDOW, "a window one token narrower on each side": with_config(local_attention=14), "one rope base": SAME_ROPE,
                     "all layers global": with_config(global_attn_every_n_layers=1), "gelu by tanh": with_config(hidden_activation="gelu_new"),
                     "attention of layer 0 normed": with_module("layers.0.attn_norm", torch.nn.LayerNorm(48)), "mean pooling": with_pooling("mean")}),
     Spec("modernbert_cross", "Alibaba-NLP/gte-reranker-modernbert-base", transformers.ModernBertForSequenceClassification,
          modernbert(architectures=["ModernBertForSequenceClassification"], **ONE_LABEL), 8, start=1, end=2,
          features=["bidirectional attention", "local window in layers 1 and 2", "a rope base of its own for local layers", "classifier_pooling mean", "head of dense, gelu, norm", "one label", "model. prefix"],
-         ablations={"causal mask": LATE_CAUSAL, "no window": NO_WINDOW, "one rope base": SAME_ROPE, "classifier_pooling cls": with_config(classifier_pooling="cls"),
+         ablations={"causal mask": CAUSAL_WINDOW, "no window": NO_WINDOW, "one rope base": SAME_ROPE, "classifier_pooling cls": with_config(classifier_pooling="cls"),
                     "no gelu in the head": with_module("head.act", torch.nn.Identity()), "no norm in the head": with_module("head.norm", torch.nn.Identity())}),
     Spec("embedding_gemma", "google/embeddinggemma-300m", transformers.Gemma3TextModel, EMBEDDING_GEMMA, 9, pooling="mean", dense=(96, 48), start=2, end=1,
          features=["bidirectional attention", "window of sliding_window / 2 to both sides", "a rope base of its own for local layers", "qk norm", "(1+w) norm", "pre and post norms", "geglu tanh",
