@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import gguf
-import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import MODEL_ARCH as Arch
 from gguf import TokenType as Kind
