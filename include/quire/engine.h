@@ -67,6 +67,11 @@ struct ModelInfo {
   int threads = 0;
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int max_model_len = 0;
+  bool generates = true;             // false: encoders and classifiers, which only pool
+  Pooling pooling = Pooling::kNone;  // of the model's embeddings or scores; kNone: its files do not say
+  int embedding_size = 0;            // numbers in Output::embedding
+  int labels = 0;                    // of a classifier, whose results are scores; 0: embeddings
+  Score score = Score::kRaw;         // of a classifier
   // Pages of the KV cache, each for page_tokens tokens in one group of layers. Layers with equal windows form a group, or
   // several. A model whose layers all keep every token usually has one.
   int kv_pages = 0, page_tokens = 0, kv_groups = 1;
@@ -94,13 +99,6 @@ enum class FinishReason : uint8_t {
 };
 std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, dead_end, error
 
-// Requests for an embedding: one vector for the prompt instead of an answer.
-enum class Pooling : uint8_t {
-  kNone,  // an answer, no vector
-  kMean,  // mean of all tokens' final hidden states
-  kLast,  // the last token's final hidden state
-};
-
 // Ends a thought that becomes too long. Marks are as the answer's text has them with Request::frame_tokens: added tokens
 // between the bytes FF and FE.
 struct ThoughtBudget {
@@ -120,7 +118,8 @@ struct Request {
   int priority = 0;    // lower first; within a priority fair between tenants, within a tenant first come, first served
   double timeout = 0;  // seconds from submit until all answers have ended; 0: none
   Pooling pooling = Pooling::kNone;
-  Constraint constraint = {};  // what the answer matches, if it is not cut short: see Engine::compile()
+  size_t second_text = SIZE_MAX;  // index of the first token of the second text, in a prompt of two
+  Constraint constraint = {};     // what the answer matches, if it is not cut short: see Engine::compile()
   // Added tokens appear in the text, special ones whatever skip_special_tokens says, each in a frame of bytes that UTF-8
   // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
   bool frame_tokens = false;
@@ -159,7 +158,7 @@ struct Output {
   Usage usage;                        // set in the last piece
   // With sampling.prompt_logprobs: the prompt's tokens, in the first output of choice 0. The first logprob is 0.
   std::vector<OutputToken> prompt_logprobs = {};
-  // With pooling: [hidden], normalised to length 1, in the only output.
+  // With pooling, in the only output: [embedding_size], normalised to length 1, or the scores of a classifier [labels].
   std::vector<float> embedding = {};
 };
 
@@ -195,6 +194,7 @@ struct EngineStats {
 class Tokenizer;
 class ChatTemplate;
 struct ChatInput;
+struct TokenPair;
 
 // Thread-safe. Runs one scheduling thread and a team of compute threads.
 class Engine {
@@ -244,6 +244,9 @@ class Engine {
   const ChatTemplate* chat_template() const;  // nullptr: the model has none
   std::string render(ChatInput input) const;
   TokenIds encode_chat(ChatInput input) const;
+  // The prompt with which a classifier scores how well the document fits the query. If most_tokens > 0, the longer text
+  // is cut until the prompt has at most that many. Throws Error if the vocabulary has no template for two texts.
+  TokenPair encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const;
 
  private:
   struct State;

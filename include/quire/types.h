@@ -13,6 +13,17 @@ inline constexpr TokenId kNoToken = -1;
 
 using TokenIds = std::vector<TokenId>;
 
+// How the final hidden states of a prompt become one vector.
+enum class Pooling : uint8_t {
+  kNone,   // they do not: the request wants an answer
+  kMean,   // the mean over all tokens
+  kLast,   // that of the last token
+  kFirst,  // that of the first token ([CLS] of BERT)
+};
+
+// How a classifier's results become scores.
+enum class Score : uint8_t { kRaw, kSigmoid, kSoftmax };
+
 // Returned by Engine::submit, ascending in the order of submission.
 enum class RequestId : uint64_t {};
 

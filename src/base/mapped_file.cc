@@ -51,6 +51,11 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+bool is_plain_file_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find_first_of("/\\") == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
 std::string read_text_file(const std::filesystem::path& path, size_t limit) {
   const MappedFile file(path);
   const auto bytes = file.bytes();

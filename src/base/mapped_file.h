@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace quire {
 
@@ -26,6 +27,9 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// Whether a name from a file stays in its folder: neither . nor .., no separators, not empty.
+bool is_plain_file_name(std::string_view name);
 
 // The whole file as a string, at most `limit` bytes; larger files are an Error.
 std::string read_text_file(const std::filesystem::path& path, size_t limit = size_t{1} << 30);

@@ -15,6 +15,7 @@
 #include "engine/request_state.h"
 #include "json/parse.h"
 #include "text/chat_prompt.h"
+#include "text/rerank_prompt.h"
 
 namespace quire {
 
@@ -57,7 +58,7 @@ struct Engine::State {
   EngineStats stats;
   std::thread thread;
 
-  explicit State(const EngineOptions& o) : model(o), end_tokens(model.config.eos), loop(o, model) {
+  explicit State(const EngineOptions& o) : model(o), end_tokens(model.config.eos), loop(model) {
     if (!o.chat_template_kwargs.empty()) {
       template_kwargs = parse_json(o.chat_template_kwargs, "--chat-template-kwargs");
       if (!template_kwargs.is_object())
@@ -150,6 +151,8 @@ void check(const Request& r, const ModelInfo& model, bool has_tokenizer) {
     throw unsupported("bad words need a vocabulary, which this model does not have");
   if (r.sampling.dry_multiplier != 0 && !r.sampling.dry_sequence_breakers.empty() && !has_tokenizer)
     throw unsupported("dry_sequence_breakers need a vocabulary, which this model does not have; set none");
+  if (r.pooling == Pooling::kNone && !model.generates)
+    throw unsupported("{} does not generate text; it can only embed or score it", model.name);
   if (r.pooling != Pooling::kNone && (r.sampling.n != 1 || r.sampling.prompt_logprobs))
     throw invalid("a request for an embedding has no answers: n must be 1 and prompt_logprobs unset");
   if (r.constraint && r.pooling != Pooling::kNone)
@@ -263,6 +266,14 @@ std::string Engine::render(ChatInput input) const {
 TokenIds Engine::encode_chat(ChatInput input) const {
   const ChatInput whole = with_defaults(std::move(input), state_->model, state_->template_kwargs);
   return encode_chat_prompt(*chat_template(), tokenizer(), whole);
+}
+
+TokenPair Engine::encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const {
+  const auto& pattern = state_->model.text.rerank_template;
+  if (!pattern) return tokenizer().encode_pair(query, document, most_tokens);
+  TokenIds ids = encode_rerank_prompt(tokenizer(), *pattern, query, document, most_tokens);
+  const size_t size = ids.size();
+  return {std::move(ids), size};
 }
 
 TokenIds Engine::encode(std::string_view text) const { return tokenizer().encode(text, {.add_special = true}); }

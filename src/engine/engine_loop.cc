@@ -21,7 +21,8 @@ constexpr std::string_view kDeadEnd =
     "no token satisfies the structured output together with the request's other bans (min_tokens, logit_bias, "
     "allowed_token_ids, bad_words), or the vocabulary cannot spell what must follow";
 
-SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& model) {
+SchedulerLimits scheduler_limits(const LoadedModel& model) {
+  const EngineOptions& o = model.options;
   SchedulerLimits l;
   l.max_rows = o.max_num_batched_tokens;
   l.max_running = o.max_num_seqs;
@@ -35,16 +36,16 @@ SchedulerLimits scheduler_limits(const EngineOptions& o, const LoadedModel& mode
 
 }  // namespace
 
-EngineLoop::EngineLoop(const EngineOptions& options, LoadedModel& model)
-    : options_(options),
+EngineLoop::EngineLoop(LoadedModel& model)
+    : options_(model.options),
       model_(model),
       tokenizer_(model.text.tokenizer ? &*model.text.tokenizer : nullptr),
-      limits_(scheduler_limits(options, model)),
-      cache_(*model.kv, page_cache_options(options, model.cache_identity)),
+      limits_(scheduler_limits(model)),
+      cache_(*model.kv, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, *model.kv),
       roster_(cache_, shares_, limits_.max_running),
       logits_stage_(model.team, model.config.vocab),
-      hidden_(static_cast<size_t>(model.config.hidden)) {
+      pool_stage_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
 }
@@ -198,7 +199,8 @@ std::span<float> EngineLoop::run_model() {
       const int position = chunk.first + i;
       const bool last = position + 1 == static_cast<int>(s.tokens.size());
       const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
-      rows_.push_back({s.tokens[static_cast<size_t>(position)], position, wanted});
+      const int32_t segment = std::cmp_less(position, s.request->second_text) ? 0 : 1;
+      rows_.push_back({s.tokens[static_cast<size_t>(position)], position, wanted, segment});
       if (wanted) logits_stage_.add(s, position, last);
     }
     s.computed += chunk.rows;
@@ -216,14 +218,9 @@ void EngineLoop::take_hidden_states() {
     Sequence& s = *planned_[i];
     RequestState& r = *s.request;
     if (r.pooling == Pooling::kNone) continue;
-    if (chunk.first == 0 || r.hidden.empty()) r.hidden.assign(hidden_.size(), 0.0f);
-    for (int row = 0; row < chunk.rows; ++row) {
-      const bool last = chunk.wants_logits && row + 1 == chunk.rows;
-      if (r.pooling != Pooling::kMean && !last) continue;
-      model_.decoder->final_hidden(spans_[i].row + row, hidden_);
-      for (size_t j = 0; j < hidden_.size(); ++j) r.hidden[j] += hidden_[j];
-    }
+    pool_stage_.add(r, chunk, spans_[i].row);
     if (!chunk.wants_logits) continue;
+    pool_stage_.finish(r);
     count_prompt(s);
     roster_.end(s, FinishReason::kStop);
   }

@@ -11,6 +11,7 @@
 #include "engine/logits_stage.h"
 #include "engine/page_cache.h"
 #include "engine/page_loader.h"
+#include "engine/pool_stage.h"
 #include "engine/roster.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -20,7 +21,7 @@ namespace quire {
 // Used by one thread, which also runs the requests' callbacks.
 class EngineLoop {
  public:
-  EngineLoop(const EngineOptions& options, LoadedModel& model);
+  explicit EngineLoop(LoadedModel& model);
 
   // New requests, each with its first sequence.
   void add(Sequences&& arrived) { roster_.add(std::move(arrived)); }
@@ -53,7 +54,7 @@ class EngineLoop {
   void count_prompt(const Sequence& s);
   void count_step(double seconds);
 
-  const EngineOptions options_;
+  const EngineOptions& options_;
   LoadedModel& model_;
   const Tokenizer* tokenizer_;
   const SchedulerLimits limits_;
@@ -62,6 +63,7 @@ class EngineLoop {
   TenantShares shares_;
   Roster roster_;
   LogitsStage logits_stage_;
+  PoolStage pool_stage_;
   StepCostModel costs_;
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn
   EngineStats stats_;
@@ -77,7 +79,6 @@ class EngineLoop {
   std::vector<size_t> order_;
   std::vector<Row> rows_;
   std::vector<Span> spans_;
-  std::vector<float> hidden_;  // one row
 };
 
 }  // namespace quire

@@ -16,6 +16,7 @@
 #include "model/families.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
+#include "text/rerank_prompt.h"
 
 namespace quire {
 namespace {
@@ -91,7 +92,8 @@ int checked_threads(int threads) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(checked_threads(options.threads)) {
+LoadedModel::LoadedModel(EngineOptions given, int max_logits)
+    : options(std::move(given)), team(checked_threads(options.threads)) {
   check_range("--max-num-seqs", options.max_num_seqs, 1, kMaxNumSeqs);
   check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, kMaxNumBatchedTokens);
   if (options.max_num_batched_tokens < options.max_num_seqs) {
@@ -113,6 +115,11 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
 
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
   config = read_model_config(checkpoint);
+  if (is_bidirectional(config)) {
+    options.chunked_prefill = options.prefix_cache = false;
+    options.host_cache_bytes = 0;
+    options.cache_dir.clear();
+  }
   text = load_model_text(checkpoint);
   check_vocabulary(checkpoint, text, config);
   std::string template_name = checkpoint.file() + ": chat template";
@@ -120,6 +127,8 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
     text.template_source = options.chat_template;
     template_name = "--chat-template";
   }
+  if (!text.rerank_template && config.pooled.labels == 2 && config.pooled.pooling == Pooling::kLast)
+    text.rerank_template = kQwen3RerankPrompt;
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
@@ -141,6 +150,11 @@ LoadedModel::LoadedModel(const EngineOptions& options, int max_logits) : team(ch
     info.kv_heads = attention->kv_heads;
     info.head_dim = attention->key_dim;
   }
+  info.generates = config.has_logits;
+  info.pooling = config.pooled.pooling;
+  info.embedding_size = pooled_size(config);
+  info.labels = config.pooled.labels;
+  info.score = config.pooled.score;
   info.parameters = weights.parameters;
   const SamplingRecommendation sampling = sampling_defaults(checkpoint);
   info.sampling_defaults = sampling.values;

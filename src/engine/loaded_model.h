@@ -20,8 +20,10 @@ namespace quire {
 struct LoadedModel {
   // Throws Error if an option is invalid, the model cannot be loaded, or memory is short. max_logits: rows with logits
   // per step; 0: one per sequence and some for the log-probabilities of prompts.
-  explicit LoadedModel(const EngineOptions& options, int max_logits = 0);
+  explicit LoadedModel(EngineOptions given, int max_logits = 0);
 
+  // As given, but what a bidirectional model cannot use is off: prompts in chunks, and the prefix cache.
+  EngineOptions options;
   ModelConfig config;
   ModelText text;
   std::optional<ChatTemplate> chat_template;

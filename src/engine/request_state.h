@@ -49,7 +49,7 @@ struct RequestState : Request {
   int cached_tokens = 0;  // of the prompt
 
   std::vector<OutputToken> prompt_logprobs;  // by position, filled as the prompt is computed
-  std::vector<float> hidden;                 // with pooling: sum of hidden states, or the last token's
+  std::vector<float> hidden;  // with pooling: the sum of the hidden states that it takes, then the result
 };
 
 // Everything a valid request needs that can be allocated in advance, so that few allocations are left to the engine's

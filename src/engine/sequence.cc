@@ -13,13 +13,6 @@ namespace {
 
 bool contains(const TokenIds& ids, TokenId id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
-void scale_to_length_one(std::vector<float>& vector) {
-  double squares = 0;
-  for (const float x : vector) squares += static_cast<double>(x) * static_cast<double>(x);
-  const auto scale = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
-  for (float& x : vector) x *= scale;
-}
-
 }  // namespace
 
 Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds so_far, const Tokenizer* tokenizer)
@@ -144,7 +137,6 @@ Output Sequence::ending(FinishReason reason, std::string_view error) {
   if (reason != FinishReason::kLength && reason != FinishReason::kStop) return out;
   if (request->pooling != Pooling::kNone) {
     out.embedding = std::move(request->hidden);
-    scale_to_length_one(out.embedding);
     return out;
   }
   if (generated() == 0) attach_prompt_logprobs(out);

@@ -45,7 +45,8 @@ struct Sequence {
   int generated() const { return static_cast<int>(tokens.size()) - request->prompt_tokens; }
   // Every row of the prompt must be computed, so cached pages are of no use.
   bool wants_all_rows() const {
-    return request->sampling.prompt_logprobs ? generated() == 0 && choice == 0 : request->pooling == Pooling::kMean;
+    if (request->sampling.prompt_logprobs) return generated() == 0 && choice == 0;
+    return request->pooling == Pooling::kMean || request->pooling == Pooling::kFirst;
   }
   bool wants_all_logits() const { return request->sampling.prompt_logprobs && wants_all_rows(); }
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/mapped_file.h"
+#include "base/quote.h"
 
 namespace quire {
 namespace {
@@ -43,12 +44,29 @@ TokenIds token_ids(const JsonField& object, const char* key) {
   return unique;
 }
 
+std::vector<SentenceModule> read_modules(const std::filesystem::path& directory) {
+  std::vector<SentenceModule> modules;
+  const auto list = read_if_present(directory / "modules.json");
+  if (!list) return modules;
+  constexpr size_t kMostModules = 64;
+  for (const JsonField& entry : list->elements(kMostModules)) {
+    SentenceModule module{.kind = entry.get<std::string>("type"), .folder = entry.get<std::string>("path")};
+    module.kind.erase(0, module.kind.rfind('.') + 1);
+    if (!module.folder.empty() && !is_plain_file_name(module.folder))
+      throw entry.at("path").error("{} is not the name of a folder", quote(module.folder));
+    if (!module.folder.empty()) module.config = read_if_present(directory / module.folder / "config.json");
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
 }  // namespace
 
 HfConfig HfConfig::open(const std::filesystem::path& directory) {
   const auto config = directory / "config.json";
   return {JsonField::parse(without_infinities(read_text_file(config, kMostBytes)), config.string()),
-          read_if_present(directory / "generation_config.json"), read_if_present(directory / "tokenizer_config.json")};
+          read_if_present(directory / "generation_config.json"), read_if_present(directory / "tokenizer_config.json"),
+          read_modules(directory)};
 }
 
 EndTokens end_tokens(const HfConfig& config) {

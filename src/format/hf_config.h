@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "json/field.h"
@@ -10,10 +11,18 @@
 
 namespace quire {
 
+// A step after the model itself, as sentence-transformers lists them in modules.json.
+struct SentenceModule {
+  std::string kind;                 // the class without its packages: Transformer, Pooling, Dense, Normalize
+  std::string folder;               // in the model's directory; empty: the directory itself
+  std::optional<JsonField> config;  // config.json of the folder
+};
+
 struct HfConfig {
   JsonField config;                     // config.json
   std::optional<JsonField> generation;  // generation_config.json
   std::optional<JsonField> tokenizer;   // tokenizer_config.json
+  std::vector<SentenceModule> modules;  // in their order; empty without modules.json
 
   // Throws Error if config.json is missing; the others are optional.
   static HfConfig open(const std::filesystem::path& directory);

@@ -145,11 +145,8 @@ File read_file(std::span<const std::byte> bytes, const std::string& file) {
 
 // The index may only name files in its own folder.
 void check_shard_name(const std::string& shard, std::string_view tensor, const std::string& index) {
-  const bool plain = !shard.empty() && shard != "." && shard != ".." &&
-                     shard.find_first_of("/\\") == std::string::npos && shard.find('\0') == std::string::npos;
-  if (!plain) {
+  if (!is_plain_file_name(shard))
     throw invalid("{}: weight_map: tensor {}: {} is not a plain file name", index, quote(tensor), quote(shard));
-  }
 }
 
 }  // namespace
@@ -207,7 +204,17 @@ Safetensors Safetensors::open_index(const std::filesystem::path& path) {
   return out;
 }
 
+void Safetensors::append(Safetensors other, const std::string& prefix) {
+  for (TensorView& tensor : other.tensors_) {
+    tensor.name = prefix + tensor.name;
+    tensors_.push_back(std::move(tensor));
+  }
+  for (MappedFile& mapping : other.mappings_) mappings_.push_back(std::move(mapping));
+  index_tensors();
+}
+
 void Safetensors::index_tensors() {
+  tensor_index_.clear();
   for (size_t i = 0; i < tensors_.size(); ++i) tensor_index_.emplace(tensors_[i].name, i);
 }
 

@@ -28,6 +28,9 @@ class Safetensors {
   Safetensors(Safetensors&&) = default;
   Safetensors& operator=(Safetensors&&) = default;
 
+  // Takes the other file's tensors, too, with `prefix` before their names.
+  void append(Safetensors other, const std::string& prefix);
+
   const std::string& file() const { return file_; }  // the file or the index, for messages
 
   // In the order of the data; shards in the order of their names. With an index, exactly the tensors of its weight_map.

@@ -15,6 +15,7 @@ struct Row {
   TokenId token;
   int position;
   bool wants_logits;
+  int32_t segment = 0;  // the text that it belongs to, in models that tell them apart
 };
 
 // The rows of one sequence in a step: consecutive in the batch and in position.

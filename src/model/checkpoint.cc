@@ -13,6 +13,10 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path) {
       throw not_found("{} is not a model directory (no config.json); pass a .gguf file", path.string());
     c.hf_ = HfConfig::open(path);
     c.safetensors_ = Safetensors::open(path);
+    for (const SentenceModule& module : c.hf_->modules) {
+      if (module.kind == "Dense" && !module.folder.empty())
+        c.safetensors_->append(Safetensors::open(path / module.folder), module.folder + ".");
+    }
   } else {
     c.gguf_ = Gguf::open(path);
   }

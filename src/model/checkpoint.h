@@ -15,7 +15,8 @@ namespace quire {
 
 class Checkpoint {
  public:
-  // A .gguf file or a directory with config.json. Throws Error (kNotFound, kInvalid).
+  // A .gguf file, or a directory with config.json. Tensors of sentence-transformers' modules have their folder's name
+  // before their own: "2_Dense.linear.weight". Throws Error (kNotFound, kInvalid).
   static Checkpoint open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }

@@ -213,6 +213,17 @@ std::optional<AttentionShape> first_attention(const ModelConfig& config) {
   return std::nullopt;
 }
 
+bool is_bidirectional(const ModelConfig& config) {
+  return std::ranges::any_of(config.layers, [](const LayerSpec& layer) {
+    const auto* a = std::get_if<Attention>(&layer.mixer);
+    return a && !a->causal;
+  });
+}
+
+int pooled_size(const ModelConfig& config) {
+  return config.pooled.layers.empty() ? config.hidden : config.pooled.layers.back().size;
+}
+
 int widest_ffn(const ModelConfig& config) {
   int widest = 0;
   for (const LayerSpec& layer : config.layers) {
@@ -232,6 +243,7 @@ CacheLayout cache_layout(const ModelConfig& config, KvType type) {
 std::string config_identity(const ModelConfig& c) {
   std::string text = fmt::format("{} hidden {} embedding {} {} {} norm {}", c.architecture, c.hidden, c.embedding_scale,
                                  c.learned_positions, c.per_layer_dim, norm_text(c.embedding_norm));
+  text += fmt::format(" segments {}", c.segments);
   text += fmt::format(" altup {} {} {}", c.altup.streams, c.altup.active, c.altup.scales_output);
   for (const RopeConfig& rope : c.ropes) {
     const bool is_dynamic = rope.scaling == RopeConfig::Scaling::kDynamic;  // a variant for every length of a prompt
@@ -244,8 +256,8 @@ std::string config_identity(const ModelConfig& c) {
   }
   for (const LayerSpec& l : c.layers) {
     text += fmt::format("; laurel {} {}", l.laurel_rank, l.output_scale);
-    text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
-                        norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
+    text += fmt::format("; {} {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
+                        norm_text(l.ffn_out), l.parallel, l.norm_sums, l.shared_norm, l.residual_scale);
     text += std::visit([](const auto& mixer) { return identity(mixer); }, l.mixer);
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
       text += fmt::format(" mlp {} {} {} {} {}", m->size, m->sparsity, static_cast<int>(m->nonlinearity), m->gated,
@@ -275,6 +287,9 @@ void validate(const ModelConfig& config, const std::string& file) {
   c.finite("the scale of logits", config.logit_scale);
   c.at_least_zero("the soft cap of logits", config.logit_soft_cap);
   c.norm(config.output_norm);
+  c.range("the number of segments", config.segments, 0, 1 << 16);
+  for (const PooledLayer& layer : config.pooled.layers)
+    c.range("the results of a linear after pooling", layer.size, 1, 1 << 17);
   for (const RopeConfig& rope : config.ropes) check(c, rope);
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerSpec& layer = config.layers[i];

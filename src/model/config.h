@@ -22,6 +22,26 @@ struct AltUp {
   bool scales_output = false;
 };
 
+// A linear on the pooled vector of a prompt: norm(f(W x + b)).
+struct PooledLayer {
+  std::string name;  // of its weight in the file
+  int size = 0;      // outputs
+  // Output i is row first_row + i * row_step of the file's matrix of file_rows rows; 0: the matrix has `size` rows.
+  int file_rows = 0, first_row = 0, row_step = 1;
+  bool tanh = false;
+  Nonlinearity nonlinearity = Nonlinearity::kNone;  // instead of tanh
+  Norm norm = {};
+  std::string norm_name = {};  // of its weight in the file
+};
+
+// What follows the final hidden states in models for embeddings and classification.
+struct PooledOutput {
+  Pooling pooling = Pooling::kNone;  // kNone: the files do not say
+  std::vector<PooledLayer> layers = {};
+  int labels = 0;  // the last layer's results are scores of so many classes; 0: an embedding
+  Score score = Score::kRaw;
+};
+
 struct ModelConfig {
   std::string architecture;  // the family's name: llama, qwen3, ...
   int hidden = 0, vocab = 0;
@@ -29,6 +49,8 @@ struct ModelConfig {
   std::vector<LayerSpec> layers;
   std::vector<RopeConfig> ropes;   // what Attention::rope refers to
   bool learned_positions = false;  // an embedding per position is added to the token's (GPT-2)
+  int first_position = 0;          // rows of the file's table of positions that no token uses (RoBERTa)
+  int segments = 0;                // likewise for each of so many texts of a prompt (BERT); 0: none
   float embedding_scale = 1;       // multiplies token embeddings
   Norm embedding_norm, output_norm;
   // Each token has a second, small embedding for each layer, which gates a further block (Gemma 3n and 4):
@@ -40,10 +62,17 @@ struct ModelConfig {
   bool tied_output = false;      // the output matrix is the embedding matrix
   float logit_scale = 1;
   float logit_soft_cap = 0;  // logit = cap * tanh(logit / cap); 0: none
+  bool has_logits = true;    // false: encoders and classifiers, which do not predict tokens
+  PooledOutput pooled;
 
   TokenId bos = kNoToken;
   TokenIds eos;  // tokens that end an answer, by the model's configuration files
 };
+
+// Tokens see later ones, so a prompt is computed in one step, and nothing of it is reused.
+bool is_bidirectional(const ModelConfig& config);
+// Numbers in the result for a prompt: of the embedding, or one for each class.
+int pooled_size(const ModelConfig& config);
 
 // What attention reads from the cache; none: the layer has no attention.
 struct AttentionShape {

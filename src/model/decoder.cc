@@ -105,12 +105,13 @@ struct Decoder::State {
     quire::embed(compute, weights.embedding.weight, work.ids, config.embedding_scale, work.x);
     const auto rows = static_cast<int>(batch.rows.size());
     if (config.per_layer_dim > 0) per_layer_embeddings(step(rows), weights);
-    if (config.learned_positions) {
+    const auto add_rows_of = [&](const Linear& table, int32_t Row::*id) {
       work.ids.clear();
-      for (const Row& row : batch.rows) work.ids.push_back(row.position);
-      quire::embed(compute, weights.positions.weight, work.ids, 1, work.branch);
-      add(compute, work.branch, 1, work.x, rows);
-    }
+      for (const Row& row : batch.rows) work.ids.push_back(row.*id);
+      add_embeddings(compute, table.weight, work.ids, 1, work.branch, work.x);
+    };
+    if (config.learned_positions) add_rows_of(weights.positions, &Row::position);
+    if (config.segments > 0) add_rows_of(weights.segments, &Row::segment);
     if (config.embedding_norm) {
       normalize(compute, work.x, view(config.embedding_norm, weights.embedding_norm), {work.x}, rows);
     }
@@ -190,6 +191,10 @@ struct Decoder::State {
     }
     const auto add_branch = [&](const auto& block, const Norm& norm, const NormWeights& norm_weights) {
       if (!norm) return block(residual);
+      if (spec.norm_sums) {
+        block(residual);
+        return normalize(compute, work.x, view(norm, norm_weights), {work.x}, rows);
+      }
       block({work.branch});
       normalize(compute, work.branch, view(norm, norm_weights), residual, rows);
     };
@@ -245,6 +250,26 @@ void Decoder::final_hidden(int row, std::span<float> out) const {
   assert(std::cmp_equal(out.size(), s.config.hidden));
   const Rows to{out.data(), s.config.hidden, out.size()};
   normalize(s.compute, s.work.x.from(row), view(s.config.output_norm, s.weights.output_norm), {to}, 1);
+}
+
+void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {
+  State& s = *state_;
+  assert(std::cmp_equal(hidden.size(), s.config.hidden) && std::cmp_equal(out.size(), pooled_size(s.config)));
+  Rows x = s.work.pooled.columns(0, s.config.hidden);
+  std::ranges::copy(hidden, x.data);
+  for (size_t i = 0; i < s.weights.pooled.size(); ++i) {
+    const PooledLayer& layer = s.config.pooled.layers[i];
+    const PooledWeights& w = s.weights.pooled[i];
+    const Rows y = s.work.pooled.from(static_cast<int>(i + 1) % 2).columns(0, layer.size);
+    const Inputs in = s.work.inputs.prepare(s.compute, x, {}, 1, {&w.linear.weight}, Activations::kF32);
+    LinearArgs args = linear_args(s.compute, in, w.linear, y, Activations::kF32);
+    args.nonlinearity = layer.nonlinearity;
+    linears(s.compute, {&args, 1}, 1);
+    if (layer.tanh) tanh(s.compute, y, 1);
+    if (layer.norm) normalize(s.compute, y, view(layer.norm, w.norm), {y}, 1);
+    x = y;
+  }
+  std::copy_n(x.data, out.size(), out.data());
 }
 
 const DecoderLimits& Decoder::limits() const { return state_->limits; }

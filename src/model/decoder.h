@@ -36,6 +36,9 @@ class Decoder {
   // Writes the normalised final hidden state of a row of the last batch to out [hidden].
   void final_hidden(int row, std::span<float> out) const;
 
+  // From a pooled hidden state [hidden] to an embedding or scores [pooled_size()], in float32.
+  void pool(std::span<const float> hidden, std::span<float> out) const;
+
   const DecoderLimits& limits() const;
   // What a decoder allocates.
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "model/nearest_architecture.h"
+#include "model/pooled_output.h"
 
 namespace quire {
 
@@ -58,7 +59,12 @@ namespace quire {
   F(kLfm2Moe, "LFM2 (experts)", "a few layers; short states")                              \
   F(kMamba2, "Mamba-2", "states only")                                                   \
   F(kGraniteHybrid, "Granite 4 (hybrid)", "a few layers; states")                        \
-  F(kNemotronH, "Nemotron-H, without experts", "a few layers; states")
+  F(kNemotronH, "Nemotron-H, without experts", "a few layers; states")                   \
+  F(kBert, "BERT, BGE, E5, GTE, MiniLM (encoders, cross-encoders)", "none")              \
+  F(kRoberta, "RoBERTa, XLM-R, BGE-M3, multilingual E5 (likewise)", "none")              \
+  F(kDistilBert, "DistilBERT (likewise)", "none")                                        \
+  F(kNomicBert, "Nomic Embed (encoders)", "none")                                        \
+  F(kModernBert, "ModernBERT, GTE-ModernBERT (encoders, cross-encoders)", "none")
 // clang-format on
 
 #define QUIRE_DECLARE(family, models, cache) extern const Family family;
@@ -104,7 +110,9 @@ const Family& find_family(const Checkpoint& checkpoint) {
     if (names.empty()) throw invalid("{} is empty", checkpoint.hf()->config.where("architectures"));
     wanted = names.front();
     for (const Family* family : kFamilies) {
-      if (std::ranges::find(family->hf_architectures, wanted) != family->hf_architectures.end()) return *family;
+      for (const std::string& name : {wanted, decoder_of(wanted)}) {
+        if (std::ranges::find(family->hf_architectures, name) != family->hf_architectures.end()) return *family;
+      }
       known.insert(known.end(), family->hf_architectures.begin(), family->hf_architectures.end());
     }
   }
@@ -131,6 +139,7 @@ ModelConfig read_model_config(const Checkpoint& checkpoint) {
     settings.refuse_unread(family.name);
   }
   fill_defaults(config, family);
+  read_pooled_output(checkpoint, config);
   validate(config, checkpoint.file());
   return config;
 }

@@ -67,6 +67,8 @@ void share_caches(ModelConfig& config, int count);
 void use_post_norms_only(ModelConfig& config);
 // Queries and keys of each head are normalised as the layers' inputs are.
 void use_qk_norm(ModelConfig& config);
+// An embedding for each position instead of ropes.
+void use_learned_positions(ModelConfig& config);
 void set_rope_kind(ModelConfig& config, RopeKind kind);
 void set_nonlinearity(ModelConfig& config, Nonlinearity nonlinearity, bool gated);
 

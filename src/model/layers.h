@@ -137,12 +137,14 @@ inline StateLayout state_of(const Mixer& mixer) {
 using FeedForward = std::variant<std::monostate, Mlp, Moe>;
 
 //   x += scale * mixer_out(mixer(mixer_in(x)));  x += scale * ffn_out(ffn(ffn_in(x)))     one after the other, or
-//   x += scale * mixer(mixer_in(x)) + scale * ffn(ffn_in(x))                               if `parallel`
+//   x += scale * mixer(mixer_in(x)) + scale * ffn(ffn_in(x))                               if `parallel`, or
+//   x = mixer_out(x + mixer(x));  x = ffn_out(x + ffn(x))                                  if `norm_sums`
 struct LayerSpec {
   Mixer mixer;
   FeedForward ffn;
   Norm mixer_in, mixer_out, ffn_in, ffn_out;
   bool parallel = false;
+  bool norm_sums = false;    // mixer_out and ffn_out normalise x with the result added, not the result alone (BERT)
   bool shared_norm = false;  // `parallel`: ffn_in has no tensors of its own, both branches read mixer_in's result
   float residual_scale = 1;
   int laurel_rank = 0;        // a low-rank path beside attention (Gemma 3n); 0: none

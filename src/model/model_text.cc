@@ -22,6 +22,8 @@ ModelText from_gguf(const Gguf& gguf) {
     name_token("unk_token", text.tokenizer->unk());
     name_token("pad_token", text.tokenizer->pad());
   }
+  if (gguf.has("tokenizer.chat_template.rerank"))
+    text.rerank_template = gguf.get<std::string>("tokenizer.chat_template.rerank");
   if (gguf.has("tokenizer.chat_template")) text.template_source = gguf.get<std::string>("tokenizer.chat_template");
   return text;
 }

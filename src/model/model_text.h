@@ -16,6 +16,7 @@ namespace quire {
 struct ModelText {
   std::optional<Tokenizer> tokenizer;          // empty: the checkpoint has no vocabulary
   std::optional<std::string> template_source;  // Jinja
+  std::optional<std::string> rerank_template;  // as encode_rerank_prompt() takes it
   nlohmann::ordered_json special_tokens =
       nlohmann::ordered_json::object();  // template variables: bos_token, eos_token, …
 };

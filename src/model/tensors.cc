@@ -14,6 +14,7 @@ struct Names {
 constexpr Names kNames[] = {
     {Tensor::kEmbedding, "model.embed_tokens.weight", "token_embd.weight"},
     {Tensor::kPositions, "model.embed_positions.weight", "position_embd.weight"},
+    {Tensor::kSegments, "embeddings.token_type_embeddings.weight", "token_types.weight"},
     {Tensor::kEmbeddingNorm, "model.embed_norm.weight", "token_embd_norm.weight"},
     {Tensor::kOutputNorm, "model.norm.weight", "output_norm.weight"},
     {Tensor::kOutput, "lm_head.weight", "output.weight"},
@@ -255,6 +256,7 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
   };
   visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
   if (c.learned_positions) visitor.matrix({Tensor::kPositions}, c.max_positions, c.hidden, w.positions);
+  if (c.segments > 0) visitor.matrix({Tensor::kSegments}, c.segments, c.hidden, w.segments);
   norm(Tensor::kEmbeddingNorm, c.embedding_norm, w.embedding_norm);
   if (c.per_layer_dim > 0) {
     const int all = c.per_layer_dim * static_cast<int>(c.layers.size());
@@ -274,10 +276,27 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
   w.layers.resize(c.layers.size());
   for (size_t i = 0; i < c.layers.size(); ++i) LayerVisit(c, static_cast<int>(i), w.layers[i], visitor).run();
   norm(Tensor::kOutputNorm, c.output_norm, w.output_norm);
-  if (!c.tied_output) visitor.matrix({Tensor::kOutput}, c.vocab, c.hidden, w.output);
+  if (!c.tied_output && c.has_logits) visitor.matrix({Tensor::kOutput}, c.vocab, c.hidden, w.output);
+  const auto pooled = static_cast<int>(c.pooled.layers.size());
+  w.pooled.resize(c.pooled.layers.size());
+  for (int i = 0, cols = c.hidden; i < pooled; ++i) {
+    const PooledLayer& layer = c.pooled.layers[static_cast<size_t>(i)];
+    PooledWeights& weights = w.pooled[static_cast<size_t>(i)];
+    const Slot slot{Tensor::kPooled, -1, i, pooled}, of_norm{Tensor::kPooledNorm, -1, i, pooled};
+    visitor.matrix(slot, layer.size, cols, weights.linear);
+    if (layer.norm) visitor.vector(of_norm, {layer.size}, weights.norm.weight, Change::kNone);
+    if (layer.norm && layer.norm.bias) visitor.bias(of_norm, layer.size, weights.norm.bias);
+    cols = layer.size;
+  }
 }
 
 Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, const Spelling& spelling) {
+  if (slot.tensor == Tensor::kPooled || slot.tensor == Tensor::kPooledNorm) {
+    const PooledLayer& layer = config.pooled.layers[static_cast<size_t>(slot.item)];
+    if (slot.tensor == Tensor::kPooledNorm) return {.name = layer.norm_name};
+    if (layer.file_rows == 0) return {.name = layer.name};
+    return {.name = layer.name, .first = layer.first_row, .run = 1, .step = layer.row_step, .rows = layer.file_rows};
+  }
   const auto usual = std::ranges::find(kNames, slot.tensor, &Names::tensor);
   std::string_view pattern = kind == FileKind::kHf ? usual->hf : usual->gguf;
   if (const auto own = std::ranges::find(spelling.names, slot.tensor, &TensorName::first);

@@ -17,6 +17,7 @@ namespace quire {
 enum class Tensor : uint8_t {
   kEmbedding,
   kPositions,
+  kSegments,
   kEmbeddingNorm,
   kOutputNorm,
   kOutput,
@@ -25,6 +26,8 @@ enum class Tensor : uint8_t {
   kPerLayerNorm,
   kAltUpProjection,
   kAltUpUnembed,
+  kPooled,
+  kPooledNorm,
   // of a layer
   kMixerNorm,
   kMixerOutNorm,
@@ -88,7 +91,8 @@ enum class Tensor : uint8_t {
 
 // Matrices whose rows are looked up; no linear reads them.
 constexpr bool is_table(Tensor t) {
-  return t == Tensor::kEmbedding || t == Tensor::kPositions || t == Tensor::kPerLayerEmbedding;
+  return t == Tensor::kEmbedding || t == Tensor::kPositions || t == Tensor::kSegments ||
+         t == Tensor::kPerLayerEmbedding;
 }
 
 struct Slot {
@@ -159,6 +163,7 @@ struct Spelling {
   void (*place)(const ModelConfig& config, const Slot& slot, Source& source) = nullptr;
   std::span<const std::string_view> ignored = {};  // tensors that the model does not need; {}: the layer; a final *
   std::span<const TensorName> alternatives = {};   // for files that lack the tensor of the name above
+  std::string_view prefix = {};                    // some files have it before every name
 };
 
 enum class FileKind : uint8_t { kHf, kGguf };

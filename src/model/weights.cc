@@ -219,7 +219,7 @@ class Loader : public TensorVisitor {
                slot.tensor == Tensor::kExpertDown) {
       const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
       if (slot.item < moe.routing.used) decoded_ += bytes;  // all experts have the same size
-    } else if (!is_table(slot.tensor)) {
+    } else if (!is_table(slot.tensor) && slot.tensor != Tensor::kPooled) {
       decoded_ += bytes;
     }
   }
@@ -290,6 +290,7 @@ class Loader : public TensorVisitor {
   // their text ("model.language_model.").
   const TensorView* find(const std::string& name) const {
     if (const TensorView* view = checkpoint_.find_tensor(name); view || kind_ == FileKind::kGguf) return view;
+    if (!spelling_.prefix.empty()) return checkpoint_.find_tensor(std::string(spelling_.prefix) + name);
     const size_t dot = name.find('.');
     if (dot == std::string::npos) return nullptr;
     const std::string rest = name.substr(dot + 1);

@@ -93,15 +93,22 @@ struct LayerWeights {
   Vector altup_scale;  // [hidden]
 };
 
+struct PooledWeights {
+  Linear linear;
+  NormWeights norm;
+};
+
 struct Weights {
   Linear embedding;  // [vocab, hidden]; no bias
   Linear positions;  // [max_positions, hidden]
+  Linear segments;   // [segments, hidden]
   NormWeights embedding_norm, output_norm;
   Linear per_layer_embedding;                            // [vocab, layers * per_layer_dim]
   Linear per_layer_projection;                           // [layers * per_layer_dim, hidden]
   NormWeights per_layer_norm;                            // [per_layer_dim]
   std::vector<Linear> altup_projections, altup_unembed;  // of all streams but the first: [hidden, hidden]
   std::vector<LayerWeights> layers;
+  std::vector<PooledWeights> pooled;
   Linear output;       // [vocab, hidden]; shares the embedding's memory if tied
   LargeBuffer memory;  // of all matrices
 

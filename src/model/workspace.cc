@@ -13,6 +13,7 @@ struct Widths {
   int heads = 0, head_inputs = 0;  // of linears per head
   int queries = 0, latent = 0;
   int up = 0;
+  int pooled = 0;
 };
 
 Widths widths_of(const ModelConfig& c) {
@@ -61,6 +62,9 @@ Widths widths_of(const ModelConfig& c) {
       take(w.used, m->routing.used);
     }
   }
+  take(w.pooled, c.hidden);
+  for (const PooledLayer& layer : c.pooled.layers) take(w.pooled, layer.size);
+  take(w.inputs, w.pooled);
   take(w.inner, c.per_layer_dim);
   take(w.inputs, w.inner);
   return w;
@@ -119,7 +123,8 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   up = rows_of(rows, w.up);
   per_layer_table = rows_of(rows, per_layer.cols);
   last = rows_of(l.max_logits, c.hidden);
-  logits = rows_of(l.max_logits, c.vocab, true);
+  logits = rows_of(l.max_logits, c.has_logits ? c.vocab : 0, true);
+  pooled = rows_of(2, w.pooled);
   if (w.experts > 0 || c.altup.streams > 0) normed = rows_of(rows, c.hidden);
   if (w.experts > 0) {
     scores = rows_of(rows, w.scores);

@@ -37,6 +37,7 @@ struct Workspace {
   Rows per_layer, per_layer_table;       // embeddings of all layers [rows, layers * per_layer_dim], and from the table
   Rows last;                             // rows that want logits [logits, hidden]
   Rows logits;                           // dense
+  Rows pooled;                           // inputs and results of the linears after pooling [2, widest]
   std::vector<Rows> cos_sin;             // of each rope
   std::vector<float> slopes;             // of heads with ALiBi
   std::vector<float> q_scales;           // of rows, if a layer scales queries by their position

@@ -59,6 +59,10 @@ TokenIds EngineCompleter::encode(std::string_view text, EncodeOptions options) c
   return engine_.tokenizer().encode(text, options);
 }
 
+TokenPair EngineCompleter::encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const {
+  return engine_.encode_pair(query, document, most_tokens);
+}
+
 bool EngineCompleter::can_infill() const try { return quire::can_infill(engine_.tokenizer()); } catch (const Error&) {
   return false;  // the model has no vocabulary
 }

@@ -24,6 +24,7 @@ class EngineCompleter final : public Completer {
   TokenRuns spellings(const std::vector<std::string>& words) const override;
   Constraint compile(const ConstraintSource& source) const override;
   TokenIds encode(std::string_view text, EncodeOptions options) const override;
+  TokenPair encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const override;
   bool can_infill() const override;
   TokenIds encode_infill(const InfillInput& input) const override;
   TokenIds infill_ends() const override;

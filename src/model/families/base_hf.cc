@@ -99,11 +99,15 @@ RopeConfig read_rope(const HfSettings& s, const std::optional<JsonField>& parame
 }
 
 Nonlinearity nonlinearity_of(const HfSettings& s) {
-  static constexpr std::pair<std::string_view, Nonlinearity> kNames[] = {
-      {"silu", Nonlinearity::kSilu},          {"swish", Nonlinearity::kSilu},
-      {"gelu", Nonlinearity::kGelu},          {"gelu_new", Nonlinearity::kGeluTanh},
-      {"gelu_fast", Nonlinearity::kGeluTanh}, {"gelu_pytorch_tanh", Nonlinearity::kGeluTanh},
-      {"relu", Nonlinearity::kRelu},          {"relu2", Nonlinearity::kRelu2}};
+  static constexpr std::pair<std::string_view, Nonlinearity> kNames[] = {{"silu", Nonlinearity::kSilu},
+                                                                         {"swish", Nonlinearity::kSilu},
+                                                                         {"swiglu", Nonlinearity::kSilu},
+                                                                         {"gelu", Nonlinearity::kGelu},
+                                                                         {"gelu_new", Nonlinearity::kGeluTanh},
+                                                                         {"gelu_fast", Nonlinearity::kGeluTanh},
+                                                                         {"gelu_pytorch_tanh", Nonlinearity::kGeluTanh},
+                                                                         {"relu", Nonlinearity::kRelu},
+                                                                         {"relu2", Nonlinearity::kRelu2}};
   // Gemma's first files say "gelu" in hidden_act and mean what hidden_activation says.
   const HfSettings::Keys keys = {"hidden_activation", "hidden_act", "activation_function", "activation"};
   const auto name = s.get_or<std::string>(keys, "silu");
@@ -116,8 +120,8 @@ Nonlinearity nonlinearity_of(const HfSettings& s) {
 
 ModelConfig read_base(const HfSettings& s) {
   ModelConfig c;
-  const int layers = s.get<int>({"num_hidden_layers", "n_layer", "num_layers"});
-  c.hidden = s.get<int>({"hidden_size", "n_embd", "d_model"});
+  const int layers = s.get<int>({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+  c.hidden = s.get<int>({"hidden_size", "n_embd", "d_model", "dim"});
   c.vocab = s.get<int>("vocab_size");
   c.max_positions =
       s.get_or<int>({"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 2048);
@@ -127,7 +131,7 @@ ModelConfig read_base(const HfSettings& s) {
   c.eos = ends.eos;
 
   Attention a;
-  a.heads = s.get<int>({"num_attention_heads", "n_head"});
+  a.heads = s.get<int>({"num_attention_heads", "n_head", "n_heads"});
   a.kv_heads = s.get_or<int>({"num_key_value_heads", "num_kv_heads"}, a.heads);
   a.key_dim = a.value_dim = s.get_or<int>("head_dim", a.heads > 0 ? c.hidden / a.heads : 0);
   const auto parameters = rope_parameters(s);
@@ -141,7 +145,7 @@ ModelConfig read_base(const HfSettings& s) {
   const auto sizes = s.find("intermediate_size");  // a list if layers differ: the family reads it
   mlp.size = sizes && sizes->json().is_array()
                  ? 1
-                 : s.get_or<int>({"intermediate_size", "ffn_hidden_size", "n_inner"}, 4 * c.hidden);
+                 : s.get_or<int>({"intermediate_size", "ffn_hidden_size", "n_inner", "hidden_dim"}, 4 * c.hidden);
   mlp.nonlinearity = nonlinearity_of(s);
   LayerSpec layer{.mixer = a, .ffn = mlp};
   layer.mixer_in = layer.ffn_in = c.output_norm = {

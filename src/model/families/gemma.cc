@@ -82,7 +82,11 @@ ModelConfig gemma3_hf(const HfSettings& s) {
     c.ropes.push_back(local);
   }
   for_each_attention(c, [](Attention& a, int) { a.window = a.rope = 0; });
-  set_windows(s, c, sliding_window(s, 4096), gemma3_slides);
+  // EmbeddingGemma: a window of n tokens around a query, n / 2 on each side.
+  const bool causal = !s.get_or<bool>("use_bidirectional_attention", false);
+  const int window = sliding_window(s, 4096);
+  set_windows(s, c, causal || window == 0 ? window : window / 2 + 1, gemma3_slides);
+  for_each_attention(c, [&](Attention& a, int) { a.causal = causal; });
   return c;
 }
 

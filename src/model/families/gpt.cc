@@ -3,6 +3,13 @@
 #include "model/families.h"
 
 namespace quire {
+
+void use_learned_positions(ModelConfig& c) {
+  c.learned_positions = true;
+  c.ropes.clear();
+  for_each_attention(c, [](Attention& a, int) { a.rope = -1; });
+}
+
 namespace {
 
 constexpr TensorName kGpt2Hf[] = {
@@ -40,12 +47,6 @@ constexpr std::string_view kIgnoredNeox[] = {"gpt_neox.layers.{}.attention.bias"
 void place_gpt2(const ModelConfig& c, const Slot& slot, Source& source) {
   place_concatenated(c, slot, source);
   source.transposed = slot.layer >= 0;
-}
-
-void use_learned_positions(ModelConfig& c) {
-  c.learned_positions = true;
-  c.ropes.clear();
-  for_each_attention(c, [](Attention& a, int) { a.rope = -1; });
 }
 
 ModelConfig gpt2_hf(const HfSettings& s) {

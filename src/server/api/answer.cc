@@ -10,6 +10,7 @@
 #include "server/endpoints/messages.h"
 #include "server/endpoints/ollama.h"
 #include "server/endpoints/responses.h"
+#include "server/endpoints/scores.h"
 
 namespace quire {
 
@@ -23,6 +24,9 @@ std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes) {
       return message_answer(std::move(head));
     case Api::kEmbedding:
       return embeddings_body(std::move(head));
+    case Api::kRerank:
+    case Api::kScore:
+      return scores_body(std::move(head));
     case Api::kInfill:
       return infill_answer(std::move(head));
     case Api::kOllamaChat:

@@ -68,10 +68,10 @@ void bound_response(const ResponseHead& head, int max_model_len, std::span<Reque
                     of_prompts, of_answers, kMaxExtraBytes);
 }
 
-size_t prompt_output_bytes(std::span<const Request> requests, int hidden) {
+size_t prompt_output_bytes(std::span<const Request> requests, int embedding_size) {
   size_t bytes = 0;
   for (const Request& request : requests) {
-    if (request.pooling != Pooling::kNone) bytes += static_cast<size_t>(hidden) * sizeof(float);
+    if (request.pooling != Pooling::kNone) bytes += static_cast<size_t>(embedding_size) * sizeof(float);
     if (const auto tops = request.sampling.prompt_logprobs) {
       bytes += request.prompt.size() * output_token_bytes(static_cast<size_t>(*tops));
     }

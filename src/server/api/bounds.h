@@ -16,6 +16,6 @@ void bound_parameters(const SamplingParams& sampling, int choices);
 void bound_response(const ResponseHead& head, int max_model_len, std::span<Request> requests);
 
 // Bytes of the outputs that the engine delivers in one piece for the prompts: log-probabilities or vectors.
-size_t prompt_output_bytes(std::span<const Request> requests, int hidden);
+size_t prompt_output_bytes(std::span<const Request> requests, int embedding_size);
 
 }  // namespace quire

@@ -35,7 +35,9 @@ class Completer {
   virtual TokenRuns spellings(const std::vector<std::string>& words) const = 0;  // as Engine::spellings
   virtual Constraint compile(const ConstraintSource& source) const = 0;          // as Engine::compile
   virtual TokenIds encode(std::string_view text, EncodeOptions options) const = 0;
-  virtual bool can_infill() const = 0;  // this and the next two: as in text/infill.h
+  virtual TokenPair encode_pair(std::string_view query, std::string_view document,
+                                size_t most_tokens) const = 0;  // as Engine::encode_pair
+  virtual bool can_infill() const = 0;                          // this and the next two: as in text/infill.h
   virtual TokenIds encode_infill(const InfillInput& input) const = 0;
   virtual TokenIds infill_ends() const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;

@@ -30,6 +30,16 @@ void bound_bytes(const std::vector<std::string>& texts, const JsonField& field) 
   }
 }
 
+// A text or several; in objects, the member `text`.
+std::vector<std::string> read_texts(const JsonField& field) {
+  const auto text_of = [](const JsonField& f) { return f.json().is_object() ? f.at("text").string() : f.string(); };
+  if (!field.json().is_array()) return {text_of(field)};
+  if (field.size() == 0) throw field.error("must not be empty");
+  std::vector<std::string> texts;
+  for (const JsonField& element : field.elements(kMaxPrompts)) texts.push_back(text_of(element));
+  return texts;
+}
+
 }  // namespace
 
 void read_model(ApiDraft& draft, const JsonField& field) {
@@ -231,12 +241,18 @@ void read_tokens(ApiDraft& draft, const JsonField& field) {
 }
 
 void read_pooling(ApiDraft& draft, const JsonField& field) {
-  const std::string& pooling = field.string();
-  if (pooling != "mean" && pooling != "last") {
-    throw field.error("{} is not supported; allowed: \"mean\", \"last\"", describe(field.json()));
-  }
-  draft.pooling = pooling == "last" ? Pooling::kLast : Pooling::kMean;
+  static constexpr std::pair<std::string_view, Pooling> kPoolings[] = {
+      {"mean", Pooling::kMean}, {"last", Pooling::kLast}, {"cls", Pooling::kFirst}};
+  const auto* known = std::ranges::find(kPoolings, field.string(), &std::pair<std::string_view, Pooling>::first);
+  if (known == std::end(kPoolings))
+    throw field.error("{} is not supported; allowed: \"mean\", \"last\", \"cls\"", describe(field.json()));
+  draft.pooling = known->second;
 }
+
+void read_query(ApiDraft& draft, const JsonField& field) { draft.queries = {field.string()}; }
+void read_queries(ApiDraft& draft, const JsonField& field) { draft.queries = read_texts(field); }
+void read_scored_documents(ApiDraft& draft, const JsonField& field) { draft.documents = read_texts(field); }
+void read_top_n(ApiDraft& draft, const JsonField& field) { draft.top_n = static_cast<int>(field.integer(0, kIntMax)); }
 
 void read_encoding_format(ApiDraft& draft, const JsonField& field) {
   const std::string& format = field.string();
@@ -248,8 +264,8 @@ void read_encoding_format(ApiDraft& draft, const JsonField& field) {
 
 void read_dimensions(ApiDraft& draft, const JsonField& field) {
   const int64_t dimensions = field.integer(1, kIntMax);
-  if (dimensions == draft.limits.hidden) return;
-  throw field.error("{} is not supported; this model's vectors have {}", dimensions, draft.limits.hidden);
+  if (dimensions == draft.limits.embedding_size) return;
+  throw field.error("{} is not supported; this model's vectors have {}", dimensions, draft.limits.embedding_size);
 }
 
 }  // namespace quire

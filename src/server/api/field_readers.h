@@ -41,6 +41,10 @@ void read_timeout(ApiDraft& draft, const JsonField& field);
 void read_instructions(ApiDraft& draft, const JsonField& field);
 void read_tokens(ApiDraft& draft, const JsonField& field);
 void read_pooling(ApiDraft& draft, const JsonField& field);
+void read_query(ApiDraft& draft, const JsonField& field);
+void read_queries(ApiDraft& draft, const JsonField& field);
+void read_scored_documents(ApiDraft& draft, const JsonField& field);
+void read_top_n(ApiDraft& draft, const JsonField& field);
 void read_encoding_format(ApiDraft& draft, const JsonField& field);
 void read_dimensions(ApiDraft& draft, const JsonField& field);
 

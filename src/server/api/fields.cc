@@ -16,30 +16,33 @@ namespace quire {
 namespace {
 
 constexpr int kIntMax = std::numeric_limits<int>::max();
-constexpr uint16_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion), kResponse = bits(Api::kResponse),
+constexpr uint32_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion), kResponse = bits(Api::kResponse),
                    kMessage = bits(Api::kMessage), kEmbedding = bits(Api::kEmbedding), kTokenize = bits(Api::kTokenize),
                    kDetokenize = bits(Api::kDetokenize), kCountTokens = bits(Api::kCountTokens),
                    kInfill = bits(Api::kInfill), kOllamaChat = bits(Api::kOllamaChat),
                    kOllamaGenerate = bits(Api::kOllamaGenerate), kOllamaEmbed = bits(Api::kOllamaEmbed),
                    kOllamaEmbeddings = bits(Api::kOllamaEmbeddings), kOllamaShow = bits(Api::kOllamaShow),
-                   kOllamaOptions = bits(Api::kOllamaOptions);
-constexpr uint16_t kBoth = kChat | kCompletion, kMessageInput = kMessage | kCountTokens,
+                   kOllamaOptions = bits(Api::kOllamaOptions), kRerank = bits(Api::kRerank), kScore = bits(Api::kScore);
+constexpr uint32_t kBoth = kChat | kCompletion, kMessageInput = kMessage | kCountTokens,
                    kBodies = kBoth | kResponse | kMessage | kInfill, kOllamaTexts = kOllamaChat | kOllamaGenerate,
-                   kOllamaVectors = kOllamaEmbed | kOllamaEmbeddings,
-                   kEngine = kBodies | kEmbedding | kOllamaTexts | kOllamaVectors,
-                   kAll = kBodies | kEmbedding | kTokenize | kDetokenize | kCountTokens;
-constexpr uint16_t kGenerate = kBodies | kOllamaOptions;  // requests to Ollama's API have these in `options`
+                   kOllamaVectors = kOllamaEmbed | kOllamaEmbeddings, kScores = kRerank | kScore,
+                   kEngine = kBodies | kEmbedding | kScores | kOllamaTexts | kOllamaVectors,
+                   kAll = kBodies | kEmbedding | kScores | kTokenize | kDetokenize | kCountTokens;
+constexpr uint32_t kGenerate = kBodies | kOllamaOptions;  // requests to Ollama's API have these in `options`
 
 #define REF(name) R"({"$ref": "#/components/schemas/)" name R"("})"
-constexpr std::string_view kText = R"({"type": "string"})", kSwitch = R"({"type": "boolean"})",
-                           kLimit = R"({"type": "integer", "minimum": -1, "maximum": 2147483647})",
-                           kPositiveLimit = R"({"anyOf": [{"const": -1},
+constexpr std::string_view
+    kText = R"({"type": "string"})",
+    kSwitch = R"({"type": "boolean"})", kLimit = R"({"type": "integer", "minimum": -1, "maximum": 2147483647})",
+    kPositiveLimit = R"({"anyOf": [{"const": -1},
     {"type": "integer", "minimum": 1, "maximum": 2147483647}]})",
-                           kPositive = R"({"type": "integer", "minimum": 1, "maximum": 2147483647})",
-                           kUpToLogprobs = R"({"type": "integer", "minimum": 0, "maximum": 1024})",
-                           kSchema = R"({"anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]})",
-                           kTokenIds = R"({"type": "array", "items": )" REF("TokenId") "}", kPrompts = REF("Prompts"),
-                           kStop = R"({"anyOf": [{"type": "string", "maxLength": 4096},
+    kPositive = R"({"type": "integer", "minimum": 1, "maximum": 2147483647})",
+    kUpToLogprobs = R"({"type": "integer", "minimum": 0, "maximum": 1024})",
+    kSchema = R"({"anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]})",
+    kDocuments = R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 2048, "items":
+    {"anyOf": [{"type": "string"}, {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}]}}]})",
+    kTokenIds = R"({"type": "array", "items": )" REF("TokenId") "}", kPrompts = REF("Prompts"),
+    kStop = R"({"anyOf": [{"type": "string", "maxLength": 4096},
     {"type": "array", "maxItems": 64, "items": {"type": "string", "minLength": 1, "maxLength": 4096}}]})";
 static_assert(kMaxBadWords == 1024 && kMaxLogprobs == 1024 && kMaxStopStrings == 64 && kMaxStopBytes == 4096 &&
               kMaxChoices == 128 && kMaxBreakers == 64 && kMaxBreakerBytes == 256);
@@ -63,8 +66,17 @@ constexpr ApiField kFields[] = {
     {"encoding_format", kEmbedding, read_encoding_format, 0, 0, R"({"enum": ["float", "base64"]})",
      "base64: float32, little-endian"},
     {"dimensions", kEmbedding, read_dimensions, 0, 0, REF("Dimensions")},
-    {"pooling", kEmbedding, read_pooling, 0, 0, R"({"enum": ["mean", "last"]})",
-     "mean (default) of all tokens' final hidden states, or the last token's"},
+    {"pooling", kEmbedding, read_pooling, 0, 0, R"({"enum": ["mean", "last", "cls"]})",
+     "mean of all tokens' final hidden states, or the last or first token's; by default as the model's files say, or "
+     "mean"},
+    {"query", kRerank, read_query, 0, 0, kText},
+    {"documents", kRerank | kScore, read_scored_documents, 0, 0, kDocuments, "texts, or objects with a text"},
+    {"queries", kScore, read_queries, 0, 0, kDocuments, "one for all documents, or one for each"},
+    {"text_1", kScore, read_queries, 0, 0, kDocuments, "queries"},
+    {"text_2", kScore, read_scored_documents, 0, 0, kDocuments, "documents"},
+    {"top_n", kRerank, read_top_n, 0, 0, R"({"type": "integer", "minimum": 0, "maximum": 2147483647})",
+     "only so many of the best documents; 0: all"},
+    {"return_documents", kRerank, &ApiRequest::return_documents, 0, 0, {}, "with their texts; true by default"},
     {"return_token_strs", kTokenize, &ApiRequest::return_token_strs},
     {"max_tokens", kBoth, read_max_tokens, 0, 0, kLimit, "-1: no limit; 0: only with prompt_logprobs or echo"},
     {"n_predict", kBoth | kInfill, read_max_tokens, 0, 0, kLimit, "llama.cpp's max_tokens"},
@@ -212,6 +224,9 @@ constexpr ApiField kFields[] = {
      {},
      "logprobs name tokens \"token_id:17\""},
     {"return_token_ids", kBoth, &ApiRequest::return_token_ids, 0, 0, {}, "also return prompt_token_ids and token_ids"},
+    {"truncate_prompt_tokens", kScores, read_truncate_prompt_tokens, 0, 0,
+     R"({"anyOf": [{"const": -1}, {"type": "integer", "minimum": 1, "maximum": 2147483647}]})",
+     "cut the document so that it has at most so many tokens with its query; -1: as many as fit"},
     {"truncate_prompt_tokens", kBoth | kEmbedding, read_truncate_prompt_tokens, 0, 0,
      R"({"anyOf": [{"const": -1}, {"type": "integer", "minimum": 1, "maximum": 2147483647}]})",
      "keep only the prompt's last tokens; -1: as many as fit"},
@@ -370,6 +385,9 @@ constexpr RefusedField kRefused[] = {
     {"max_tool_calls", kResponse, "[]", kTools},
     {"template", kOllamaGenerate, R"([""])", kOwnTemplate},
     {"context", kOllamaGenerate, "[[]]", "send the whole conversation to /api/chat"},
+    {"max_tokens_per_doc", kRerank, "[]", "use truncate_prompt_tokens"},
+    {"max_chunks_per_doc", kRerank, "[]", "use truncate_prompt_tokens"},
+    {"rank_fields", kRerank, "[]", "send texts"},
     {"images", kOllamaGenerate, "[[]]", "prompts are text"},
 };
 
@@ -392,9 +410,12 @@ bool is_required(const ApiField& field, Api api) {
       return field.name == "input";
     case Api::kOllamaEmbeddings:
       return field.name == "prompt";
+    case Api::kRerank:
+      return field.name == "query" || field.name == "documents";
     case Api::kInfill:
       return field.name == "input_prefix" || field.name == "input_suffix";
     case Api::kTokenize:  // prompt or messages
+    case Api::kScore:     // text_1 and text_2, or queries and documents
     case Api::kOllamaChat:
     case Api::kOllamaGenerate:
     case Api::kOllamaShow:

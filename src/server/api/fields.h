@@ -32,7 +32,7 @@ using ReadField = void (*)(ApiDraft& draft, const JsonField& field);
 
 struct ApiField {
   std::string_view name;
-  uint16_t apis;  // bits of Api; the other APIs refuse the field. A name can have several rows.
+  uint32_t apis;  // bits of Api; the other APIs refuse the field. A name can have several rows.
   std::variant<float SamplingParams::*, int SamplingParams::*, bool SamplingParams::*, bool ApiRequest::*,
                int Request::*, ReadField>
       read;
@@ -50,12 +50,12 @@ void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonF
 // A parameter that would change the answer and that Quire does not support: refused, unless its value means "no".
 struct RefusedField {
   std::string_view name;
-  uint16_t apis;
+  uint32_t apis;
   std::string_view neutral;  // accepted values besides null: a JSON array
   std::string_view advice;   // what to do instead; may be empty
 };
 std::span<const RefusedField> refused_fields();
 
-constexpr uint16_t bits(Api api) { return static_cast<uint16_t>(api); }
+constexpr uint32_t bits(Api api) { return static_cast<uint32_t>(api); }
 
 }  // namespace quire

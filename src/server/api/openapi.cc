@@ -59,6 +59,10 @@ std::string_view answer_name(Api api) {
       return "MessageAnswer";
     case Api::kEmbedding:
       return "Embeddings";
+    case Api::kRerank:
+      return "Ranking";
+    case Api::kScore:
+      return "Scores";
     case Api::kTokenize:
       return "Tokens";
     case Api::kDetokenize:
@@ -301,6 +305,17 @@ constexpr std::string_view kAnswers = R"json({
         "properties": {"object": {"const": "embedding"}, "index": {"type": "integer"},
           "embedding": {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]}}}},
       "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]}}},
+  "Ranking": {"type": "object", "required": ["id", "model", "usage", "results"],
+    "properties": {"id": {"type": "string"}, "model": {"type": "string"},
+      "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]},
+      "results": {"type": "array", "items": {"type": "object", "required": ["index", "relevance_score"],
+        "properties": {"index": {"type": "integer"}, "relevance_score": {"type": "number"},
+          "document": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}}}}}},
+  "Scores": {"type": "object", "required": ["id", "object", "created", "model", "data", "usage"],
+    "properties": {"id": {"type": "string"}, "object": {"const": "list"}, "created": {"type": "integer"},
+      "model": {"type": "string"}, "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]},
+      "data": {"type": "array", "items": {"type": "object", "required": ["index", "object", "score"],
+        "properties": {"index": {"type": "integer"}, "object": {"const": "score"}, "score": {"type": "number"}}}}}},
   "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens", "token_strs"],
     "properties": {"count": {"type": "integer"}, "max_model_len": {"type": "integer"},
       "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/TokenId"}},
@@ -334,7 +349,7 @@ Json component_schemas(const ApiLimits& limits) {
   components["OllamaModelName"] = components["ModelName"];
   for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
   components["OllamaOptions"] = request_schema(Api::kOllamaOptions);
-  components["Dimensions"] = {{"type", "integer"}, {"const", limits.hidden}};
+  components["Dimensions"] = {{"type", "integer"}, {"const", limits.embedding_size}};
   components.update(Json::parse(kAnswers));
   components.update(Json::parse(ollama_schemas()));
   return components;

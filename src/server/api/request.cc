@@ -122,11 +122,24 @@ void settle_chat(ApiDraft& draft) {
   draft.chat.add_generation_prompt = draft.add_generation_prompt.value_or(!draft.chat.continue_final_message);
 }
 
+void settle_scores(const ApiDraft& draft) {
+  if (draft.api != Api::kScore && draft.api != Api::kRerank) return;
+  const char* const query = draft.api == Api::kRerank ? "query" : "text_1";
+  if (draft.queries.empty()) throw bad_request(query, "is required");
+  if (draft.documents.empty()) throw bad_request(draft.api == Api::kRerank ? "documents" : "text_2", "is required");
+  if (draft.queries.size() != 1 && draft.queries.size() != draft.documents.size()) {
+    throw bad_request(query, "{} texts cannot be compared with {}; give one for all, or as many", draft.queries.size(),
+                      draft.documents.size());
+  }
+}
+
 void require_fields(const ApiDraft& draft) {
   for (const ApiField& field : api_fields()) {
     if (!is_of(field, draft.api) || !is_required(field, draft.api)) continue;
     const bool given = field.name == "max_tokens"     ? draft.sampling.max_tokens.has_value()
                        : field.name == "input_suffix" ? draft.suffix.has_value()
+                       : field.name == "query"        ? !draft.queries.empty()
+                       : draft.api == Api::kRerank    ? !draft.documents.empty()
                                                       : draft.has_messages || draft.has_prompt;
     if (!given) throw bad_request(field.name, "is required");
   }
@@ -161,7 +174,10 @@ void settle(ApiDraft& draft) {
   if (draft.logprobs) sampling.logprobs = draft.top_logprobs.value_or(0);
   const bool embeds =
       draft.api == Api::kEmbedding || draft.api == Api::kOllamaEmbed || draft.api == Api::kOllamaEmbeddings;
-  if (embeds && draft.pooling == Pooling::kNone) draft.pooling = Pooling::kMean;
+  const bool scores = draft.api == Api::kRerank || draft.api == Api::kScore;
+  if ((embeds || scores) && draft.pooling == Pooling::kNone)
+    draft.pooling = draft.limits.pooling != Pooling::kNone ? draft.limits.pooling : Pooling::kMean;
+  settle_scores(draft);
   settle_prompt_logprobs(draft);
   settle_tools(draft);
   settle_chat(draft);

@@ -16,7 +16,7 @@
 namespace quire {
 
 // Endpoints whose bodies have parameters; api_list() has their paths. Bits, so that a parameter can name its APIs.
-enum class Api : uint16_t {
+enum class Api : uint32_t {
   kChat = 1,
   kCompletion = 2,
   kResponse = 4,  // OpenAI's /v1/responses
@@ -32,6 +32,8 @@ enum class Api : uint16_t {
   kOllamaEmbeddings = 4096,
   kOllamaShow = 8192,
   kOllamaOptions = 16384,  // the object `options` of the others; not an endpoint
+  kRerank = 32768,         // Jina's and Cohere's /rerank
+  kScore = 65536,          // vLLM's /score
 };
 
 // Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].
@@ -95,6 +97,12 @@ struct ApiRequest : Request {
   std::optional<int> truncate_prompt_tokens;  // keep only this many tokens, the prompt's last
   bool truncate_end = false;                  // keep the prompt's first tokens instead
 
+  // rerank, score: each document is scored for the query, or for the query of its number if there are several.
+  std::vector<std::string> queries, documents;
+  int top_n = 0;                 // rerank: only so many of the best documents; 0: all
+  bool return_documents = true;  // rerank: with their texts
+  bool scores_pairs = false;     // the model reads a query and a document together; false: it embeds each of them
+
   bool base64 = false;             // embedding: float32, little-endian
   bool return_token_strs = false;  // tokenize
 
@@ -109,8 +117,9 @@ struct ApiLimits {
   std::span<const std::string> models;  // served names; the first is the default
   int vocab_size = 0;
   int max_model_len = 0;
-  int hidden = 0;                  // values in an embedding
-  SamplingDefaults sampling = {};  // for requests that say nothing else
+  int embedding_size = 0;            // numbers in an embedding
+  Pooling pooling = Pooling::kNone;  // of requests that do not say; kNone: mean
+  SamplingDefaults sampling = {};    // for requests that say nothing else
 };
 
 // Throws only ApiError: 400 naming the field, the value found and what is allowed; 404 for an unknown model. Parameters

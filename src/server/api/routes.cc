@@ -14,6 +14,8 @@ constexpr ApiInfo kApis[] = {
     {Api::kMessage, "/v1/messages", "Answer a conversation: Anthropic's Messages API, text only."},
     {Api::kCountTokens, "/v1/messages/count_tokens", "Count the prompt tokens of a request to /v1/messages."},
     {Api::kEmbedding, "/v1/embeddings", "Embed texts: vectors from the final hidden states."},
+    {Api::kRerank, "/v1/rerank", "Order documents by their relevance to a query."},
+    {Api::kScore, "/v1/score", "Score pairs of texts."},
     {Api::kTokenize, "/tokenize", "Tokenize a text or a chat's prompt."},
     {Api::kDetokenize, "/detokenize", "Decode tokens."},
     {Api::kInfill, "/infill", "Fill in the middle: the text between two others, llama.cpp's API."},
@@ -56,7 +58,10 @@ std::string_view bare(std::string_view path) {
 }
 
 const ApiInfo* find_api(std::string_view path) {
-  const auto found = std::ranges::find(kApis, bare(path), [](const ApiInfo& api) { return bare(api.path); });
+  // Names that other servers have for it.
+  const bool reranks = bare(path) == "/v2/rerank" || bare(path) == "/reranking";
+  const auto found =
+      std::ranges::find(kApis, reranks ? "/rerank" : bare(path), [](const ApiInfo& api) { return bare(api.path); });
   return found == std::end(kApis) ? nullptr : found;
 }
 

@@ -62,7 +62,8 @@ ApiLimits Service::limits() const {
   return {.models = options_.model_names,
           .vocab_size = info.vocab_size,
           .max_model_len = info.max_model_len,
-          .hidden = info.hidden,
+          .embedding_size = info.embedding_size,
+          .pooling = info.pooling,
           .sampling = info.sampling_defaults};
 }
 

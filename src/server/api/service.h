@@ -73,6 +73,7 @@ class Service {
   Job tokenization(const ApiRequest& request) const;
   Job detokenization(const ApiRequest& request) const;
   TokenIds encode(const ApiRequest& request, size_t prompt) const;
+  TokenIds encode_pair(ApiRequest& request, size_t document) const;  // sets request.second_text
   void log_once(const std::vector<std::string>& names);
   void log_described_tools();
   Json model_json(const std::string& name) const;

@@ -16,6 +16,12 @@ std::string_view id_prefix(Api api) {
       return "resp_";
     case Api::kMessage:
       return "msg_";
+    case Api::kRerank:
+      return "rerank-";
+    case Api::kScore:
+      return "score-";
+    case Api::kEmbedding:
+      return "embd-";
     default:
       return "cmpl-";
   }
@@ -27,6 +33,9 @@ std::string_view prompt_field(const ApiRequest& request) {
     case Api::kEmbedding:
     case Api::kOllamaEmbed:
       return "input";
+    case Api::kRerank:
+    case Api::kScore:
+      return "documents";
     case Api::kInfill:
       return "input_prefix";
     case Api::kOllamaGenerate:
@@ -55,6 +64,25 @@ Constraint compile_constraint(const ApiRequest& request, const AnswerReading* re
     const std::string field = !request.constraint_field.empty() ? request.constraint_field : "tools";
     throw ApiError(400, e.what(), "invalid_request_error", field, "structured_output_refused");
   }
+}
+
+// Requests that the vocabulary alone answers.
+bool of_tokens(Api api) { return api == Api::kTokenize || api == Api::kDetokenize || api == Api::kCountTokens; }
+
+// A classifier reads each query with its document; a model for embeddings reads all of them alone.
+void settle_scores(ApiRequest& request, const ModelInfo& model) {
+  const bool has_scores = model.labels == 1 || (model.labels == 2 && model.pooling == Pooling::kLast);
+  if (!has_scores && (model.labels > 0 || model.pooling == Pooling::kNone)) {
+    throw bad_request("model", "{} does not score texts; serve a cross-encoder, Qwen3-Reranker or an embedding model",
+                      model.name);
+  }
+  request.scores_pairs = has_scores;
+  request.pooling = model.pooling;
+  if (!request.scores_pairs) request.prompts.assign(request.queries.begin(), request.queries.end());
+  request.prompts.insert(request.prompts.end(), request.documents.begin(), request.documents.end());
+  if (request.prompts.size() > kMaxPrompts)
+    throw bad_request("documents", "{} texts are too many; at most {} are allowed", request.prompts.size(),
+                      kMaxPrompts);
 }
 
 }  // namespace
@@ -87,6 +115,14 @@ Job Service::prepare(Api api, std::string_view body, const std::string& tenant) 
 
 // What a request asks of the model, rather than of the server.
 void Service::settle_for_model(ApiRequest& request) const {
+  const ModelInfo& model = completer_.info();
+  if (request.api == Api::kRerank || request.api == Api::kScore) return settle_scores(request, model);
+  if (request.pooling != Pooling::kNone && model.labels > 0)
+    throw bad_request("model", "{} is a classifier; it has scores, but no embeddings{}", model.name,
+                      model.labels == 1 ? ": use /v1/rerank" : "");
+  if (request.pooling == Pooling::kNone && !model.generates && !of_tokens(request.api))
+    throw bad_request("model", "{} does not generate text; use {}", model.name,
+                      model.labels > 0 ? "/v1/rerank or /v1/score" : "/v1/embeddings");
   if (request.think && !format_.format().reasoning) {
     throw bad_request("think", "this model does not think before it answers; leave think out");
   }
@@ -118,8 +154,10 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   job.places = admit(tenant, answers);  // before tokenizing, so that a refusal costs little
 
   const ModelInfo& model = completer_.info();
-  ResponseHead head{
-      .id = random_id(id_prefix(request.api)), .created = unix_seconds(), .prompts = static_cast<int>(prompts)};
+  ResponseHead head{.id = random_id(id_prefix(request.api)),
+                    .created = unix_seconds(),
+                    .prompts = static_cast<int>(prompts),
+                    .score = model.score};
   const std::vector<std::string> bad_words = std::exchange(request.sampling.bad_words, {});
   if (!bad_words.empty()) request.banned_runs = completer_.spellings(bad_words);  // once for all prompts
   if (!request.prompts.empty()) request.constraint = compile_constraint(request, nullptr, format_, completer_);
@@ -128,7 +166,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   }
   request.tenant = tenant;
   for (size_t i = 0; i < prompts; ++i) {
-    TokenIds ids = encode(request, i);
+    TokenIds ids = request.scores_pairs ? encode_pair(request, i) : encode(request, i);
     const auto keep = request.truncate_prompt_tokens;
     const bool truncated = keep && std::cmp_greater(ids.size(), *keep);
     if (truncated && request.truncate_end) {
@@ -158,10 +196,18 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   request.chat = {};
   head.request = std::move(request);
   bound_response(head, model.max_model_len, job.requests);
-  job.prompt_bytes = prompt_output_bytes(job.requests, model.hidden);
+  job.prompt_bytes = prompt_output_bytes(job.requests, model.embedding_size);
   job.answer =
       make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
   return job;
+}
+
+TokenIds Service::encode_pair(ApiRequest& request, size_t index) const {
+  const std::string& query = request.queries[request.queries.size() > 1 ? index : 0];
+  const auto most = static_cast<size_t>(request.truncate_prompt_tokens.value_or(0));
+  TokenPair pair = completer_.encode_pair(query, request.documents[index], most);
+  request.second_text = pair.second;
+  return std::move(pair.ids);
 }
 
 TokenIds Service::encode(const ApiRequest& request, size_t index) const {

@@ -1,0 +1,22 @@
+// How a checkpoint turns the final hidden states of a prompt into an embedding or scores.
+#pragma once
+
+#include <string>
+
+#include "model/checkpoint.h"
+#include "model/config.h"
+
+namespace quire {
+
+// What the files say beside the family: the modules of sentence-transformers, GGUF's pooling_type and classifier, the
+// number of classes. Throws Error: a module or a kind of pooling that Quire does not have.
+void read_pooled_output(const Checkpoint& checkpoint, ModelConfig& config);
+
+// Decoders are also published without a head (Qwen3Model) and with a classifier (Qwen3ForSequenceClassification): the
+// name of the decoder itself, or `name`.
+std::string decoder_of(const std::string& name);
+
+// Classes of a classifier's config.json.
+int read_labels(const HfConfig& files);
+
+}  // namespace quire

@@ -1,0 +1,166 @@
+// Encoders, embedding models and classifiers compared with transformers.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/mapped_file.h"
+#include "engine/loaded_model.h"
+#include "format/safetensors.h"
+#include "kernels/kernels.h"
+#include "paths.h"
+#include "quire/engine.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class T>
+std::vector<T> values(const Safetensors& file, const std::string& name) {
+  const TensorView* t = file.find_tensor(name);
+  if (!t) return {};
+  std::vector<T> out(t->bytes.size() / sizeof(T));
+  std::memcpy(out.data(), t->bytes.data(), t->bytes.size());
+  return out;
+}
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  if (a.size() != b.size()) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
+  return largest;
+}
+
+std::vector<std::string> entries(const char* folder) {
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(golden_dir() / folder)) {
+    if (entry.is_directory() || entry.path().extension() == ".gguf") found.push_back(entry.path().string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+EngineOptions options(const std::string& path, std::string_view kernels, const char* activations) {
+  EngineOptions o;
+  o.model = path;
+  o.kernels = kernels;
+  o.activations = activations;
+  o.threads = 2;
+  o.max_num_seqs = 4;
+  o.max_num_batched_tokens = 128;
+  return o;
+}
+
+struct Case {
+  TokenIds prompt;
+  size_t second_text = SIZE_MAX;
+  std::vector<float> result;
+};
+
+std::vector<Case> cases_of(const fs::path& folder) {
+  const auto file = Safetensors::open(folder / "expected.safetensors");
+  std::vector<Case> cases;
+  for (int k = 0; file.find_tensor("prompt_" + std::to_string(k)); ++k) {
+    const std::string n = "_" + std::to_string(k);
+    const auto prompt = values<int64_t>(file, "prompt" + n), types = values<int64_t>(file, "type" + n);
+    Case c{.prompt = {prompt.begin(), prompt.end()}, .result = values<float>(file, "embedding" + n)};
+    const auto second = std::ranges::find(types, 1);
+    if (second != types.end()) c.second_text = static_cast<size_t>(second - types.begin());
+    if (c.result.empty()) c.result = values<float>(file, "score" + n);
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+Request request_of(const Engine& engine, const Case& c) {
+  Request r;
+  r.prompt = c.prompt;
+  r.pooling = engine.info().pooling;
+  r.second_text = c.second_text;
+  return r;
+}
+
+std::vector<float> pooled(Engine& engine, const Case& c) {
+  std::vector<float> result;
+  engine.generate(request_of(engine, c), [&](const Output& out) { result = out.embedding; });
+  return result;
+}
+
+void expect_results(const std::string& path, std::string_view kernels, std::span<const Case> cases, double tolerance) {
+  Engine engine(options(path, kernels, "f32"));
+  ASSERT_NE(engine.info().pooling, Pooling::kNone);
+  for (const Case& c : cases) {
+    EXPECT_LE(largest_difference(c.result, pooled(engine, c)), tolerance) << c.prompt.size() << " tokens";
+  }
+}
+
+double tolerance_of(const fs::path& folder) {
+  const auto tolerance = nlohmann::json::parse(read_text_file(folder / "expected.json")).at("tolerance");
+  return tolerance.contains("embedding") ? tolerance.at("embedding") : tolerance.at("score");
+}
+
+class Encoders : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Encoders, HaveTheEmbeddingsAndScoresOfTransformers) {
+  for (const KernelSet* set : available_kernels()) {
+    SCOPED_TRACE(std::string(set->name));
+    expect_results(GetParam(), set->name, cases_of(GetParam()), tolerance_of(GetParam()));
+  }
+}
+
+// Neither other prompts in a step nor kernels, threads or limits change a bit.
+TEST_P(Encoders, GiveTheSameBitsInAnyBatch) {
+  const std::vector<Case> cases = cases_of(GetParam());
+  for (const char* activations : {"int8", "bf16", "f32"}) {
+    std::vector<std::vector<float>> alone;
+    {
+      Engine engine(options(GetParam(), "reference", activations));
+      for (const Case& c : cases) alone.push_back(pooled(engine, c));
+    }
+    for (const KernelSet* set : available_kernels()) {
+      SCOPED_TRACE(std::string(set->name) + " " + activations);
+      EngineOptions small = options(GetParam(), set->name, activations);
+      small.threads = 1;
+      small.max_num_batched_tokens = 4;  // less than the longest prompt, which still runs in one step
+      for (const EngineOptions& o : {options(GetParam(), set->name, activations), small}) {
+        Engine engine(o);
+        std::vector<std::promise<std::vector<float>>> results(2 * cases.size());
+        for (size_t i = 0; i < results.size(); ++i) {
+          engine.submit(request_of(engine, cases[i % cases.size()]),
+                        [&result = results[i]](const Output& out) { result.set_value(out.embedding); });
+        }
+        for (size_t i = 0; i < results.size(); ++i) {
+          EXPECT_EQ(results[i].get_future().get(), alone[i % cases.size()]) << "prompt " << i % cases.size();
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Encoders, ::testing::ValuesIn(entries("encoders")),
+                         [](const auto& info) { return fs::path(info.param).filename().string(); });
+
+class EncoderGgufs : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EncoderGgufs, HaveTheEmbeddingsAndScoresOfTheirDirectories) {
+  const fs::path path = GetParam();
+  const std::string name = path.stem().string();
+  const auto index = nlohmann::json::parse(read_text_file(path.parent_path() / "index.json")).at(name);
+  const fs::path folder = golden_dir() / index.at("expected").get<std::string>();
+  std::vector<Case> cases = cases_of(folder);
+  for (size_t k = 0; index.contains("score") && k < cases.size(); ++k)
+    cases[k].result = index.at("score")[k].get<std::vector<float>>();
+  expect_results(path.string(), available_kernels().back()->name, cases, tolerance_of(folder));
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, EncoderGgufs, ::testing::ValuesIn(entries("encoders-gguf")),
+                         [](const auto& info) { return fs::path(info.param).stem().string(); });
+
+}  // namespace
+}  // namespace quire
