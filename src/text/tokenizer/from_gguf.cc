@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer/build.h"
@@ -34,7 +35,7 @@ TokenKind kind_of(int32_t type) {
   }
 }
 
-enum class ModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram };
+enum class ModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram, kWordPiece };
 
 class Builder {
  public:
@@ -44,6 +45,7 @@ class Builder {
     read_kind();
     read_tokens();
     read_special_ids();
+    read_pair();
     read_end_of_generation();
     index_added_tokens();
     switch (kind_) {
@@ -55,6 +57,9 @@ class Builder {
         break;
       case ModelKind::kUnigram:
         build_unigram();
+        break;
+      case ModelKind::kWordPiece:
+        build_word_piece();
         break;
     }
     spell_bytes();
@@ -77,16 +82,22 @@ class Builder {
       pre_ = gguf_pretokenizer(pre, name());
       whole_line_breaks_ = pre == "gemma4" || pre == "granite-embed-multi-311m";
       add_bos_ = pre_.add_bos;
+      add_sep_ = pre_.add_sep;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else if (from_.model == "t5") {
       kind_ = ModelKind::kUnigram;
       data_.eos = 1, data_.unk = 2, data_.pad = 0;
       add_eos_ = true;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
+    } else if (from_.model == "bert") {
+      kind_ = ModelKind::kWordPiece;
+      data_.bos = 101, data_.unk = 100, data_.pad = 0, sep_ = 102;
+      add_bos_ = add_sep_ = true;
+      data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else {
       throw unsupported(
-          "{}: the tokenizer \"{}\" (tokenizer.ggml.model) is not supported; llama, gpt2, gemma4 and t5 are", name(),
-          from_.model);
+          "{}: the tokenizer \"{}\" (tokenizer.ggml.model) is not supported; llama, gpt2, gemma4, t5 and bert are",
+          name(), from_.model);
     }
     space_prefix_ = from_.add_space_prefix.value_or(space_prefix_);
   }
@@ -131,13 +142,45 @@ class Builder {
     take(data_.pad, from_.pad);
     take(data_.eot, from_.eot);
     take(data_.eom, from_.eom);
+    take(sep_, from_.sep);
     for (const FimNames& fim : fim_names()) take(data_.fim.*fim.token, from_.fim.*fim.token);
     add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp always adds it for Gemma 4
     add_eos_ = from_.add_eos.value_or(add_eos_);
+    add_sep_ = from_.add_sep.value_or(add_sep_);
+    if (kind_ == ModelKind::kWordPiece) return read_frame();
     if (add_bos_ && !data_.bos) throw invalid("{}: tokenizer.ggml.add_bos_token without a BOS token", name());
     if (add_eos_ && !data_.eos) throw invalid("{}: tokenizer.ggml.add_eos_token without an EOS token", name());
     if (add_bos_) data_.prefix = {*data_.bos};
     if (add_eos_) data_.suffix = {*data_.eos};
+  }
+
+  // llama.cpp frames a text in [CLS] and [SEP] whatever add_bos_token and add_eos_token say.
+  void read_frame() {
+    if (!data_.bos) throw invalid("{}: tokenizer.ggml.bos_token_id ([CLS]) is not a token", name());
+    if (!sep_) throw invalid("{}: tokenizer.ggml.seperator_token_id ([SEP]) is not a token", name());
+    data_.prefix = {*data_.bos};
+    data_.suffix = {*sep_};
+  }
+
+  // bos a eos sep b eos, as llama-server's /rerank frames a query and a document. llama.cpp gives all tokens type 0.
+  void read_pair() {
+    PairTemplate& pair = data_.pair;
+    const std::optional<TokenId> end = data_.eos ? data_.eos : sep_;
+    if (!add_eos_ && !add_sep_) {
+      pair.missing = "tokenizer.ggml.add_eos_token and add_sep_token are false, so nothing separates the texts";
+    } else if ((add_eos_ && !end) || (add_sep_ && !sep_) || (add_bos_ && !data_.bos)) {
+      pair.missing = fmt::format("tokenizer.ggml.{}_token_id is missing", add_sep_ && !sep_        ? "seperator"
+                                                                          : add_bos_ && !data_.bos ? "bos"
+                                                                                                   : "eos");
+    } else {
+      if (add_bos_) pair.add(*data_.bos);
+      pair.add(PairTemplate::Kind::kFirst);
+      if (add_eos_) pair.add(*end);
+      if (add_sep_) pair.add(*sep_);
+      pair.add(PairTemplate::Kind::kSecond);
+      if (add_eos_) pair.add(*end);
+      pair.second = pair.pieces.size();
+    }
   }
 
   // The id of the first name that is a token; that token becomes a control token whatever its type.
@@ -389,6 +432,23 @@ class Builder {
     if (space_prefix_) data_.decoding.strip_count = 1;
   }
 
+  // The tokens that begin a word are spelled with ▁, those that continue one without a mark.
+  void build_word_piece() {
+    WordPieceModel model;
+    for (size_t id = 0; id < data_.texts.size(); ++id) {
+      check_token_length(name(), id, data_.texts[id]);
+      model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
+    }
+    model.beginning = model.node_after(kSpaceMark);
+    if (!data_.unk) throw invalid("{}: tokenizer.ggml.unknown_token_id ([UNK]) is not a token", name());
+    model.unk = *data_.unk;
+    const bool lowercase = from_.lowercase.value_or(true);
+    data_.normalizer.steps.emplace_back(BertCleanGguf{from_.strip_accents.value_or(lowercase), lowercase});
+    data_.pretokenizer.steps.emplace_back(SplitByClass{is_white_space, SplitBehavior::kRemoved});
+    data_.pretokenizer.steps.emplace_back(SplitByClass{is_punctuation, SplitBehavior::kIsolated});
+    data_.model = std::move(model);
+  }
+
   void spell_bytes() {
     const bool alphabet = kind_ == ModelKind::kBytePair && std::get<BpeModel>(data_.model).byte_level;
     std::string bytes;
@@ -423,7 +483,8 @@ class Builder {
   TokenizerData& data_;
   ModelKind kind_ = ModelKind::kSentencePiece;
   GgufPreTokenizer pre_;
-  bool add_bos_ = false, add_eos_ = false, space_prefix_ = false, whole_line_breaks_ = false;
+  std::optional<TokenId> sep_;
+  bool add_bos_ = false, add_eos_ = false, add_sep_ = false, space_prefix_ = false, whole_line_breaks_ = false;
   std::unordered_map<std::string, size_t> extra_;
 };
 

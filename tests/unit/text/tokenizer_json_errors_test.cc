@@ -29,7 +29,7 @@ const Broken kBroken[] = {
     {"NoModel", [](json& j) { j.erase("model"); }, "model is missing"},
     {"ModelIsNotAnObject", [](json& j) { j["model"] = 5; }, "model: expected an object, found 5"},
     {"RootIsNotAnObject", [](json& j) { j = json::array(); }, "sample: expected an object"},
-    {"UnknownModel", [](json& j) { j["model"]["type"] = "WordPiece"; }, "the model \"WordPiece\""},
+    {"UnknownModel", [](json& j) { j["model"]["type"] = "WordLevel"; }, "the model \"WordLevel\""},
     {"ModelTypeIsNotAString", [](json& j) { j["model"]["type"] = 3; }, "model.type: expected a string"},
     {"NoTypeNoMergesNoScores",
      [](json& j) {
