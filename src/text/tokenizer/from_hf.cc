@@ -130,7 +130,7 @@ class Builder {
 
   void read_post_processor() {
     if (!root_.has("post_processor")) {
-      data_.pair.missing = root_.where("post_processor") + " is missing";
+      data_.pair.missing = "post_processor is missing";
       return;
     }
     const JsonField field = root_.at("post_processor");

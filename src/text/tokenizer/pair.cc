@@ -18,7 +18,7 @@ PairLengths cut_pair(size_t first, size_t second, size_t most) {
 TokenPair Tokenizer::encode_pair(std::string_view a, std::string_view b, size_t most_tokens, bool parse_special) const {
   const PairTemplate& pair = data_->pair;
   if (pair.pieces.empty()) {
-    throw unsupported("{}: this tokenizer cannot encode a pair of texts: {}", data_->name, pair.missing);
+    throw unsupported("{}: this model has no template for a pair of texts: {}", data_->name, pair.missing);
   }
   const size_t around = pair.tokens();
   if (most_tokens > 0 && most_tokens < around) {

@@ -53,7 +53,7 @@ void read_single(const JsonField& processor, TokenIds& before, TokenIds& after) 
 PairTemplate read_pair(const JsonField& processor) {
   PairTemplate pair;
   const auto lacks = [&](std::string what) { return PairTemplate{.missing = std::move(what)}; };
-  if (!processor.has("pair")) return lacks(processor.where("pair") + " is missing");
+  if (!processor.has("pair")) return lacks(processor.path() + ".pair is missing");
   const JsonField pieces = processor.at("pair").array();
   size_t texts = 0;
   bool second = false;
@@ -62,7 +62,7 @@ PairTemplate read_pair(const JsonField& processor) {
     const bool is_text = piece.has("Sequence");
     const JsonField named = piece.at(is_text ? "Sequence" : "SpecialToken");
     const int64_t type = named.has("type_id") ? named.at("type_id").integer(0, 255) : 0;
-    if (type > 1 || (second && type == 0)) return lacks(piece.where() + ": type ids other than 0, then 1");
+    if (type > 1 || (second && type == 0)) return lacks(piece.path() + ": type ids are not 0, then 1");
     if (type == 1 && !second) {
       pair.second = pair.pieces.size();
       second = true;
@@ -74,10 +74,10 @@ PairTemplate read_pair(const JsonField& processor) {
       continue;
     }
     const std::string& id = named.at("id").string();
-    if (texts == 2 || id != (texts == 0 ? "A" : "B")) return lacks(pieces.where() + " is not A, then B");
+    if (texts == 2 || id != (texts == 0 ? "A" : "B")) return lacks(pieces.path() + ": the texts are not A, then B");
     pair.add(texts++ == 0 ? Kind::kFirst : Kind::kSecond);
   }
-  if (texts != 2) return lacks(pieces.where() + " lacks a text");
+  if (texts != 2) return lacks(pieces.path() + " lacks a text");
   if (!second) pair.second = pair.pieces.size();
   return pair;
 }
@@ -119,8 +119,8 @@ AroundText read_hf_post_processor(const JsonField& field) {
     around.prefix.insert(around.prefix.begin(), before.begin(), before.end());
     around.suffix.insert(around.suffix.end(), after.begin(), after.end());
   });
-  if (processors == 0) around.pair = {.missing = field.where() + " has no template for two texts"};
-  if (processors > 1) around.pair = {.missing = field.where() + " has several templates"};
+  if (processors == 0) around.pair = {.missing = field.path() + " adds no tokens"};
+  if (processors > 1) around.pair = {.missing = field.path() + " has several templates"};
   return around;
 }
 

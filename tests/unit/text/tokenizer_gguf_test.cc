@@ -106,7 +106,7 @@ TEST(GgufTokenizer, RefusesABrokenVocabulary) {
     change(s);
     return error_of(std::move(s));
   };
-  EXPECT_NE(broken([](Sample& s) { s.vocabulary.model = "bert"; }).find("the tokenizer \"bert\""), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.model = "rwkv"; }).find("the tokenizer \"rwkv\""), std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.vocabulary.pre = "new"; }).find("unknown pre-tokenizer \"new\""),
             std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.merges.clear(); }).find("merges is empty"), std::string::npos);
@@ -125,6 +125,21 @@ TEST(GgufTokenizer, RefusesABrokenVocabulary) {
             std::string::npos);
   EXPECT_EQ(broken([](Sample& s) { s.vocabulary.bos = 1 << 20; }), "no error");  // ignored, as in llama.cpp
   EXPECT_EQ(broken([](Sample& s) { s.texts[200] = "\xFF\xFE"; }), "no error");
+}
+
+TEST(GgufTokenizer, RefusesAWordPieceVocabularyWithoutItsTokens) {
+  const auto broken = [](auto change) {
+    Sample s = word_piece({"▁a"});
+    change(s.vocabulary);
+    return error_of(std::move(s));
+  };
+  // The defaults are BERT's: 100, 101 and 102.
+  EXPECT_NE(broken([](GgufVocabulary& v) { v.bos.reset(); }).find("tokenizer.ggml.bos_token_id"), std::string::npos);
+  EXPECT_NE(broken([](GgufVocabulary& v) { v.sep.reset(); }).find("tokenizer.ggml.seperator_token_id"),
+            std::string::npos);
+  EXPECT_NE(broken([](GgufVocabulary& v) { v.unk.reset(); }).find("tokenizer.ggml.unknown_token_id"),
+            std::string::npos);
+  EXPECT_EQ(broken([](GgufVocabulary& v) { v.eos.reset(), v.pad.reset(), v.add_eos = true; }), "no error");
 }
 
 TEST(GgufTokenizer, AcceptsTokensThatAreNotUtf8) {
