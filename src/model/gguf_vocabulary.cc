@@ -9,6 +9,7 @@ namespace quire {
 GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   GgufVocabulary v;
   v.model_name = file.get_or<std::string>("general.name", "");
+  v.architecture = file.get_or<std::string>("general.architecture", "");
   v.model = file.get<std::string>("tokenizer.ggml.model");
   v.pre = file.get_or<std::string>("tokenizer.ggml.pre", "");
   v.tokens = file.strings("tokenizer.ggml.tokens");

@@ -232,15 +232,25 @@ class Builder {
   }
 
   // By the model's name, as llama.cpp does.
-  bool is_phi3() const {
+  bool name_contains(std::string_view part) const {
     std::string lower = from_.model_name;
     for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    return lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+    return lower.find(part) != lower.npos;
+  }
+
+  // The token that includes the white space before it.
+  std::string_view mask_token() const {
+    for (std::string_view pre : {"jina-v2-de", "jina-v2-es", "jina-v2-code"}) {
+      if (from_.pre.find(pre) != from_.pre.npos) return "<mask>";
+    }
+    if (from_.architecture == "nomic-bert-moe" || from_.architecture == "jina-bert-v3") return "<mask>";
+    return name_contains("modern-bert") ? "[MASK]" : "";
   }
 
   void index_added_tokens() {
     // llama.cpp: the special tokens of Phi-3 include the white space after them, except those that begin a text.
-    const bool rstrip = is_phi3();
+    const bool rstrip = name_contains("phi-3") || name_contains("phi3");
+    const std::string_view mask = mask_token();
     constexpr std::string_view kNeverStrip[] = {"<unk>", "<s>", "<|endoftext|>"};
     std::vector<AddedToken> tokens;
     data_.special.assign(data_.kinds.size(), false);
@@ -252,6 +262,7 @@ class Builder {
       tokens.push_back({.content = std::string(data_.texts[id]),
                         .id = static_cast<TokenId>(id),
                         .special = special,
+                        .lstrip = data_.texts[id] == mask,
                         .rstrip = rstrip && std::ranges::find(kNeverStrip, data_.texts[id]) == std::end(kNeverStrip)});
     }
     data_.added = AddedTokens(std::move(tokens), AddedTokens::Order::kLongestFirst);

@@ -29,7 +29,8 @@ struct FimTokens {
 
 // The vocabulary of a GGUF file (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
 struct GgufVocabulary {
-  std::string model_name;                // general.name: some rules apply to Phi-3 alone
+  std::string model_name;    // general.name: some rules apply to Phi-3 and ModernBERT alone
+  std::string architecture;  // general.architecture: some rules apply to Nomic and Jina alone
   std::string model;                     // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4, t5 (unigram), bert
   std::string pre;                       // the pre-tokenizer of gpt2 models; empty: the file names none
   std::vector<std::string_view> tokens;  // the text of each id

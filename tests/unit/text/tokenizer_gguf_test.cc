@@ -83,6 +83,17 @@ TEST(GgufTokenizer, SpecialTokensOfPhi3IncludeTheWhiteSpaceAfterThem) {
   }
 }
 
+TEST(GgufTokenizer, MasksIncludeTheWhiteSpaceBeforeThem) {
+  Sample s = xlm_roberta();
+  const TokenId mask = s.add("<mask>", 3), a = 6;
+  s.vocabulary.remove_extra_whitespaces = false;
+  const TokenIds apart = s.make().encode("a \t<mask> a");
+  EXPECT_EQ(apart.size(), 6u) << "▁a ▁ <unk> <mask> ▁ ▁a";
+  s.vocabulary.architecture = "nomic-bert-moe";
+  EXPECT_EQ(s.make().encode("a \t<mask>a"), (TokenIds{a, mask, a}));
+  EXPECT_EQ(s.make().encode(" <mask> <mask>"), (TokenIds{mask, mask}));
+}
+
 TEST(GgufTokenizer, ShowsTheEndTokenOfHarmony) {
   Sample s = byte_level();
   const TokenId end = s.add("<|end|>", 3);
