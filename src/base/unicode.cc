@@ -50,10 +50,10 @@ bool is_mark(char32_t c) {
   return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
 }
 
-bool is_other(char32_t c) {
+bool is_control(char32_t c) {
   const auto k = category(c);
   return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CS ||
-         k == UTF8PROC_CATEGORY_CO || k == UTF8PROC_CATEGORY_CN;
+         k == UTF8PROC_CATEGORY_CO;
 }
 
 bool is_printable(char32_t c) {

@@ -12,7 +12,7 @@ bool is_numeric(char32_t c);      // Nd, Nl, No
 bool is_punctuation(char32_t c);  // P*, and all ASCII punctuation and symbols
 bool is_word(char32_t c);         // a regex's \w: letters, marks, decimal digits, connectors
 bool is_mark(char32_t c);         // M*
-bool is_other(char32_t c);        // C*: controls, formats, private use, unassigned
+bool is_control(char32_t c);      // C* except unassigned characters: controls, formats, private use
 bool is_printable(char32_t c);    // neither C* nor Z*; the space is printable
 
 }  // namespace quire

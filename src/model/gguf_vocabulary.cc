@@ -9,6 +9,7 @@ namespace quire {
 GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   GgufVocabulary v;
   v.model_name = file.get_or<std::string>("general.name", "");
+  v.architecture = file.get_or<std::string>("general.architecture", "");
   v.model = file.get<std::string>("tokenizer.ggml.model");
   v.pre = file.get_or<std::string>("tokenizer.ggml.pre", "");
   v.tokens = file.strings("tokenizer.ggml.tokens");
@@ -41,6 +42,7 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   v.pad = id("tokenizer.ggml.padding_token_id");
   v.eot = id("tokenizer.ggml.eot_token_id");
   v.eom = id("tokenizer.ggml.eom_token_id");
+  v.sep = id("tokenizer.ggml.seperator_token_id");  // the format's own spelling
   // Files of before 2024-11 have the longer names.
   const auto fim_id = [&](const char* key, const char* old_key) { return file.has(key) ? id(key) : id(old_key); };
   v.fim.prefix = fim_id("tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
@@ -55,8 +57,11 @@ GgufVocabulary read_gguf_vocabulary(const Gguf& file) {
   };
   v.add_bos = flag("tokenizer.ggml.add_bos_token");
   v.add_eos = flag("tokenizer.ggml.add_eos_token");
+  v.add_sep = flag("tokenizer.ggml.add_sep_token");
   v.add_space_prefix = flag("tokenizer.ggml.add_space_prefix");
   v.remove_extra_whitespaces = flag("tokenizer.ggml.remove_extra_whitespaces");
+  v.lowercase = flag("tokenizer.ggml.normalizer.lowercase");
+  v.strip_accents = flag("tokenizer.ggml.normalizer.strip_accents");
   return v;
 }
 

@@ -1,6 +1,7 @@
 #include "text/detokenizer_steps.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/utf8.h"
 #include "text/tokenizer/byte_alphabet.h"
@@ -9,6 +10,11 @@
 
 namespace quire {
 namespace {
+
+// Of a single token, one after the other, as Hugging Face's library cleans up.
+constexpr std::pair<std::string_view, std::string_view> kEnglishCleanup[] = {
+    {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+    {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
 
 struct Apply {
   bool first;
@@ -45,6 +51,13 @@ struct Apply {
   std::string operator()(const DecodeMetaspace& s, const std::string& text) const {
     return replaced(text, s.replacement, first && s.drop_in_first ? "" : " ", most);
   }
+  std::string operator()(const DecodeWordPiece& s, const std::string& text) const {
+    std::string out = text;
+    if (!first) out = text.starts_with(s.prefix) ? text.substr(s.prefix.size()) : " " + text;
+    if (!s.cleanup) return out;
+    for (const auto& [from, to] : kEnglishCleanup) out = replaced(out, from, to, most);
+    return out;
+  }
   std::string operator()(const DecodeJoinBySpaces&, const std::string& text) const { return first ? text : " " + text; }
 };
 
@@ -67,7 +80,8 @@ std::string DecodeRules::bytes_of(std::string_view spelling, bool first, Regex::
 bool DecodeRules::first_differs() const {
   return std::any_of(steps.begin(), steps.end(), [](const DecodeStep& step) {
     const auto* metaspace = std::get_if<DecodeMetaspace>(&step);
-    return std::holds_alternative<DecodeJoinBySpaces>(step) || (metaspace && metaspace->drop_in_first);
+    return std::holds_alternative<DecodeJoinBySpaces>(step) || std::holds_alternative<DecodeWordPiece>(step) ||
+           (metaspace && metaspace->drop_in_first);
   });
 }
 

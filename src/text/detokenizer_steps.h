@@ -27,10 +27,14 @@ struct DecodeMetaspace {
   std::string replacement;
   bool drop_in_first;  // drop the replacement in the first token; elsewhere it is a space
 };
+struct DecodeWordPiece {  // a space before every token but the first and those that continue a word
+  std::string prefix;     // of tokens that continue a word, removed: ##
+  bool cleanup;           // no space before . ? ! , and English contractions
+};
 struct DecodeJoinBySpaces {};  // a space before every token but the first
 
 using DecodeStep = std::variant<DecodeAlphabet, DecodeByteToken, DecodeReplace, DecodeReplaceRegex, DecodeStrip,
-                                DecodeMetaspace, DecodeJoinBySpaces>;
+                                DecodeMetaspace, DecodeWordPiece, DecodeJoinBySpaces>;
 
 struct DecodeRules {
   std::vector<DecodeStep> steps;

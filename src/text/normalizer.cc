@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/unicode.h"
+#include "base/unicode_8.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer/byte_alphabet.h"
@@ -39,6 +40,16 @@ bool is_unchanged(std::string_view text, char32_t limit) {
     }
   }
   return true;
+}
+
+constexpr int kLongestDecomposition = 32;  // the longest one in Unicode has 18 characters
+
+// How many characters `parts` received; negative: the character cannot be decomposed.
+utf8proc_ssize_t decompose(utf8proc_int32_t c, int options, utf8proc_int32_t (&parts)[kLongestDecomposition]) {
+  int boundary = 0;
+  const utf8proc_ssize_t count =
+      utf8proc_decompose_char(c, parts, kLongestDecomposition, static_cast<utf8proc_option_t>(options), &boundary);
+  return count > kLongestDecomposition ? -1 : count;
 }
 
 int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
@@ -79,7 +90,15 @@ bool is_chinese(char32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-bool is_nonspacing(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_MN; }
+char32_t to_lower(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
+
+char32_t first_of_decomposition(char32_t c) {
+  if (c < first_to_change(UnicodeForm::kNfd)) return c;
+  utf8proc_int32_t parts[kLongestDecomposition];
+  return decompose(static_cast<utf8proc_int32_t>(c), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, parts) > 0
+             ? static_cast<char32_t>(parts[0])
+             : c;
+}
 
 std::string strip_space(std::string_view text, bool left, bool right) {
   size_t begin = 0, end = 0;
@@ -134,7 +153,7 @@ struct Step {
     if (s.clean_text) {
       out = map_characters(out, [](char32_t c, std::string& to) {
         const bool blank = c == '\t' || c == '\n' || c == '\r';
-        if (c == 0 || c == 0xFFFD || (!blank && is_other(c))) return;
+        if (c == 0 || c == 0xFFFD || (!blank && is_unicode_8_control(c))) return;
         append_utf8(is_white_space(c) ? U' ' : c, to);
       });
     }
@@ -148,10 +167,23 @@ struct Step {
     }
     if (s.strip_accents) {
       out = map_characters(normalize_form(out, UnicodeForm::kNfd), [](char32_t c, std::string& to) {
-        if (!is_nonspacing(c)) append_utf8(c, to);
+        if (!is_unicode_8_accent(c)) append_utf8(c, to);
       });
     }
     return s.lowercase ? lowercase(out) : out;
+  }
+  std::string operator()(const BertCleanGguf& s, std::string_view text) const {
+    return map_characters(text, [&](char32_t original, std::string& out) {
+      const char32_t c = s.strip_accents ? first_of_decomposition(original) : original;
+      if (is_white_space(c)) {
+        out += ' ';
+      } else if (c != 0xFFFD && !is_control(c) && !(s.strip_accents && is_mark(c))) {
+        const bool alone = is_chinese(c);
+        if (alone) out += ' ';
+        append_utf8(s.lowercase ? to_lower(c) : c, out);
+        if (alone) out += ' ';
+      }
+    });
   }
   std::string operator()(const NormalizeToAlphabet&, std::string_view text) const { return bytes_to_alphabet(text); }
   std::string operator()(const Precompiled& s, std::string_view text) const { return s.map->apply_graphemes(text); }
@@ -187,11 +219,9 @@ std::string normalize_form(std::string_view text, UnicodeForm form) {
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const auto c = static_cast<utf8proc_int32_t>(utf8_next(text, at));
-    utf8proc_int32_t parts[32];  // the longest decomposition has 18 characters
-    int boundary = 0;
-    const utf8proc_ssize_t count =
-        utf8proc_decompose_char(c, parts, 32, static_cast<utf8proc_option_t>(options), &boundary);
-    if (count < 0 || count > 32) {
+    utf8proc_int32_t parts[kLongestDecomposition];
+    const utf8proc_ssize_t count = decompose(c, options, parts);
+    if (count < 0) {
       out.push_back(c);
     } else {
       out.insert(out.end(), parts, parts + count);
@@ -214,7 +244,7 @@ std::string lowercase(std::string_view text) {
     } else if (c == 0x130) {
       out += "i\xCC\x87";  // İ is the only character whose lower case has two
     } else {
-      append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+      append_utf8(to_lower(c), out);
     }
   });
 }

@@ -38,6 +38,11 @@ struct Nmt {};           // SentencePiece's cleaning: removes controls, turns ot
 struct BertClean {
   bool clean_text = true, handle_chinese_chars = true, strip_accents = true, lowercase = true;
 };
+// The same as llama.cpp does it: of a character's decomposition only the first character stays, spaced accents go, too,
+// and unassigned characters stay.
+struct BertCleanGguf {
+  bool strip_accents = true, lowercase = true;
+};
 struct NormalizeToAlphabet {};  // bytes become GPT-2's alphabet
 // SentencePiece's precompiled map, grapheme by grapheme as Hugging Face applies it.
 struct Precompiled {
@@ -49,8 +54,9 @@ struct UnigramSpaces {
   bool prepend_space = false, merge_spaces = false;
 };
 
-using NormalizerStep = std::variant<NormalizeForm, Prepend, ReplaceText, ReplaceRegex, Lowercase, StripSpace,
-                                    StripAccents, Nmt, BertClean, NormalizeToAlphabet, Precompiled, UnigramSpaces>;
+using NormalizerStep =
+    std::variant<NormalizeForm, Prepend, ReplaceText, ReplaceRegex, Lowercase, StripSpace, StripAccents, Nmt, BertClean,
+                 BertCleanGguf, NormalizeToAlphabet, Precompiled, UnigramSpaces>;
 
 struct Normalizer {
   std::vector<NormalizerStep> steps;

@@ -19,6 +19,8 @@ char32_t character_before(std::string_view text, size_t end, size_t& begin) {
   return utf8_next(text, at);
 }
 
+bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(std::move(tokens)), order_(order) {
@@ -141,11 +143,13 @@ void AddedTokens::find_longest(std::string_view text, Specials specials, std::ve
   for (size_t i = 0; i < placed.size(); ++i) {
     const Place& place = placed[i];
     const AddedToken& token = tokens_[static_cast<size_t>(place.token)];
-    if (place.begin > done) fragments.push_back({text.substr(done, place.begin - done)});
+    size_t begin = place.begin;
+    while (token.lstrip && begin > done && is_ascii_space(text[begin - 1])) --begin;
+    if (begin > done) fragments.push_back({text.substr(done, begin - done)});
     done = place.end;
     const size_t limit = i + 1 < placed.size() ? placed[i + 1].begin : text.size();
-    while (token.rstrip && done < limit && (text[done] == ' ' || (text[done] >= '\t' && text[done] <= '\r'))) ++done;
-    fragments.push_back({text.substr(place.begin, done - place.begin), token.id});
+    while (token.rstrip && done < limit && is_ascii_space(text[done])) ++done;
+    fragments.push_back({text.substr(begin, done - begin), token.id});
   }
   if (done < text.size()) fragments.push_back({text.substr(done)});
 }

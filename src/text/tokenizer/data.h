@@ -12,10 +12,12 @@
 #include "text/normalizer.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/bpe.h"
+#include "text/tokenizer/pair.h"
 #include "text/tokenizer/pretokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/trie.h"
 #include "text/tokenizer/unigram.h"
+#include "text/tokenizer/wordpiece.h"
 
 namespace quire {
 
@@ -53,8 +55,9 @@ struct TokenizerData {
   Normalizer normalizer;         // applied to the parts between them
   AddedTokens added_normalized;  // matched in the normalized parts
   PreTokenizer pretokenizer;
-  std::variant<BpeModel, UnigramModel> model;
+  std::variant<BpeModel, UnigramModel, WordPieceModel> model;
   TokenIds prefix, suffix;  // add_special
+  PairTemplate pair;
 
   DecodeRules decoding;
   // Added tokens that the normalizer changes are decoded from the normalized text (Llama 2: "▁<s>").

@@ -4,18 +4,18 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/data.h"
+#include "text/tokenizer/gguf_bpe.h"
 #include "text/tokenizer/text_replace.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // ▁
 
 TokenKind kind_of(int32_t type) {
   switch (type) {
@@ -34,7 +34,7 @@ TokenKind kind_of(int32_t type) {
   }
 }
 
-enum class ModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram };
+enum class ModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram, kWordPiece };
 
 class Builder {
  public:
@@ -44,17 +44,21 @@ class Builder {
     read_kind();
     read_tokens();
     read_special_ids();
+    read_pair();
     read_end_of_generation();
     index_added_tokens();
     switch (kind_) {
       case ModelKind::kSentencePiece:
-        build_sentence_piece();
+        build_sentence_piece(from_, space_prefix_, data_);
         break;
       case ModelKind::kBytePair:
-        build_byte_pair();
+        build_byte_pair(from_, std::move(pre_), whole_line_breaks_, data_);
         break;
       case ModelKind::kUnigram:
         build_unigram();
+        break;
+      case ModelKind::kWordPiece:
+        build_word_piece();
         break;
     }
     spell_bytes();
@@ -77,16 +81,22 @@ class Builder {
       pre_ = gguf_pretokenizer(pre, name());
       whole_line_breaks_ = pre == "gemma4" || pre == "granite-embed-multi-311m";
       add_bos_ = pre_.add_bos;
+      add_sep_ = pre_.add_sep;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else if (from_.model == "t5") {
       kind_ = ModelKind::kUnigram;
       data_.eos = 1, data_.unk = 2, data_.pad = 0;
       add_eos_ = true;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
+    } else if (from_.model == "bert") {
+      kind_ = ModelKind::kWordPiece;
+      data_.bos = 101, data_.unk = 100, data_.pad = 0, sep_ = 102;
+      add_bos_ = add_sep_ = true;
+      data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else {
       throw unsupported(
-          "{}: the tokenizer \"{}\" (tokenizer.ggml.model) is not supported; llama, gpt2, gemma4 and t5 are", name(),
-          from_.model);
+          "{}: the tokenizer \"{}\" (tokenizer.ggml.model) is not supported; llama, gpt2, gemma4, t5 and bert are",
+          name(), from_.model);
     }
     space_prefix_ = from_.add_space_prefix.value_or(space_prefix_);
   }
@@ -131,13 +141,45 @@ class Builder {
     take(data_.pad, from_.pad);
     take(data_.eot, from_.eot);
     take(data_.eom, from_.eom);
+    take(sep_, from_.sep);
     for (const FimNames& fim : fim_names()) take(data_.fim.*fim.token, from_.fim.*fim.token);
     add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp always adds it for Gemma 4
     add_eos_ = from_.add_eos.value_or(add_eos_);
+    add_sep_ = from_.add_sep.value_or(add_sep_);
+    if (kind_ == ModelKind::kWordPiece) return read_frame();
     if (add_bos_ && !data_.bos) throw invalid("{}: tokenizer.ggml.add_bos_token without a BOS token", name());
     if (add_eos_ && !data_.eos) throw invalid("{}: tokenizer.ggml.add_eos_token without an EOS token", name());
     if (add_bos_) data_.prefix = {*data_.bos};
     if (add_eos_) data_.suffix = {*data_.eos};
+  }
+
+  // llama.cpp frames a text in [CLS] and [SEP] whatever add_bos_token and add_eos_token say.
+  void read_frame() {
+    if (!data_.bos) throw invalid("{}: tokenizer.ggml.bos_token_id ([CLS]) is not a token", name());
+    if (!sep_) throw invalid("{}: tokenizer.ggml.seperator_token_id ([SEP]) is not a token", name());
+    data_.prefix = {*data_.bos};
+    data_.suffix = {*sep_};
+  }
+
+  // bos a eos sep b eos, as llama-server's /rerank frames a query and a document. llama.cpp gives all tokens type 0.
+  void read_pair() {
+    PairTemplate& pair = data_.pair;
+    const std::optional<TokenId> end = data_.eos ? data_.eos : sep_;
+    if (!add_eos_ && !add_sep_) {
+      pair.missing = "tokenizer.ggml.add_eos_token and add_sep_token are false, so nothing separates the texts";
+    } else if ((add_eos_ && !end) || (add_sep_ && !sep_) || (add_bos_ && !data_.bos)) {
+      pair.missing = fmt::format("tokenizer.ggml.{}_token_id is missing", add_sep_ && !sep_        ? "seperator"
+                                                                          : add_bos_ && !data_.bos ? "bos"
+                                                                                                   : "eos");
+    } else {
+      if (add_bos_) pair.add(*data_.bos);
+      pair.add(PairTemplate::Kind::kFirst);
+      if (add_eos_) pair.add(*end);
+      if (add_sep_) pair.add(*sep_);
+      pair.add(PairTemplate::Kind::kSecond);
+      if (add_eos_) pair.add(*end);
+      pair.second = pair.pieces.size();
+    }
   }
 
   // The id of the first name that is a token; that token becomes a control token whatever its type.
@@ -190,15 +232,25 @@ class Builder {
   }
 
   // By the model's name, as llama.cpp does.
-  bool is_phi3() const {
+  bool name_contains(std::string_view part) const {
     std::string lower = from_.model_name;
     for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    return lower.find("phi-3") != lower.npos || lower.find("phi3") != lower.npos;
+    return lower.find(part) != lower.npos;
+  }
+
+  // The token that includes the white space before it.
+  std::string_view mask_token() const {
+    for (std::string_view pre : {"jina-v2-de", "jina-v2-es", "jina-v2-code"}) {
+      if (from_.pre.find(pre) != from_.pre.npos) return "<mask>";
+    }
+    if (from_.architecture == "nomic-bert-moe" || from_.architecture == "jina-bert-v3") return "<mask>";
+    return name_contains("modern-bert") ? "[MASK]" : "";
   }
 
   void index_added_tokens() {
     // llama.cpp: the special tokens of Phi-3 include the white space after them, except those that begin a text.
-    const bool rstrip = is_phi3();
+    const bool rstrip = name_contains("phi-3") || name_contains("phi3");
+    const std::string_view mask = mask_token();
     constexpr std::string_view kNeverStrip[] = {"<unk>", "<s>", "<|endoftext|>"};
     std::vector<AddedToken> tokens;
     data_.special.assign(data_.kinds.size(), false);
@@ -210,157 +262,11 @@ class Builder {
       tokens.push_back({.content = std::string(data_.texts[id]),
                         .id = static_cast<TokenId>(id),
                         .special = special,
+                        .lstrip = data_.texts[id] == mask,
                         .rstrip = rstrip && std::ranges::find(kNeverStrip, data_.texts[id]) == std::end(kNeverStrip)});
     }
     data_.added = AddedTokens(std::move(tokens), AddedTokens::Order::kLongestFirst);
     index_special_texts(data_);
-  }
-
-  // The symbol of a text: its token, or an extra symbol.
-  int32_t symbol(BpeModel& model, std::string_view text) {
-    if (const auto token = data_.by_text.find(text); token != data_.by_text.end()) return token->second;
-    const auto [it, is_new] = extra_.try_emplace(std::string(text), model.vocabulary_size + extra_.size());
-    if (is_new) {
-      data_.extra_symbols.add(text);
-      model.extra.push_back(spell_extra(model, text));
-    }
-    return static_cast<int32_t>(it->second);
-  }
-
-  // The tokens of a symbol that is not a token: in a byte-level vocabulary those of its bytes that are tokens
-  // themselves, otherwise its bytes' tokens.
-  TokenIds spell_extra(const BpeModel& model, std::string_view text) const {
-    TokenIds ids;
-    for (char c : text) {
-      if (!model.byte_level) {
-        const TokenId id = model.byte_tokens[static_cast<unsigned char>(c)];
-        if (id >= 0) ids.push_back(id);
-      } else if (const auto found = data_.by_text.find(std::string_view(&c, 1)); found != data_.by_text.end()) {
-        ids.push_back(found->second);
-      }
-    }
-    return ids;
-  }
-
-  // Every way to cut a token in two is a merge. Better scores rank higher, equal scores rank equally.
-  void build_sentence_piece() {
-    BpeModel model;
-    model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
-    model.byte_fallback = model.raw_bytes = true;
-    model.unk = data_.unk;
-    find_sentence_piece_bytes(model.byte_tokens);
-    const size_t count = data_.texts.size();
-    std::vector<float> scores(count);
-    for (size_t id = 0; id < count; ++id) scores[id] = score(id);
-    std::vector<float> order = scores;
-    std::sort(order.begin(), order.end(), std::greater<>());
-    order.erase(std::unique(order.begin(), order.end()), order.end());
-    const auto symbol_of = [&](std::string_view part) -> int32_t {
-      if (const auto token = data_.by_text.find(part); token != data_.by_text.end()) {
-        return data_.kinds[static_cast<size_t>(token->second)] == TokenKind::kByte ? -1 : token->second;
-      }
-      return utf8_length(part[0]) >= part.size() ? symbol(model, part) : -1;
-    };
-    model.merges.reserve(count * 2);
-    for (size_t id = 0; id < count; ++id) {
-      const std::string_view text = data_.texts[id];
-      if (text.size() > kLongestCut) continue;
-      const auto rank = static_cast<uint32_t>(
-          std::lower_bound(order.begin(), order.end(), scores[id], std::greater<>()) - order.begin());
-      for (size_t cut = utf8_length(text[0]); cut < text.size(); cut += utf8_length(text[cut])) {
-        const int32_t left = symbol_of(text.substr(0, cut)), right = left < 0 ? -1 : symbol_of(text.substr(cut));
-        if (right >= 0) model.merges.set(left, right, {rank, static_cast<int32_t>(id)}, true);
-      }
-    }
-    if (space_prefix_) data_.normalizer.steps.emplace_back(Prepend{" "});
-    data_.normalizer.steps.emplace_back(ReplaceText{" ", std::string(kSpaceMark)});
-    finish_text_model(std::move(model));
-    if (space_prefix_) data_.decoding.strip_count = 1;
-  }
-
-  // <0x0A>, or a token that is the byte itself.
-  void find_sentence_piece_bytes(std::array<TokenId, 256>& bytes) const {
-    find_byte_tokens(data_, bytes);
-    for (int b = 0; b < 256; ++b) {
-      const char c = static_cast<char>(b);
-      const auto found = data_.by_text.find(std::string_view(&c, 1));
-      if (bytes[static_cast<size_t>(b)] < 0 && found != data_.by_text.end()) {
-        bytes[static_cast<size_t>(b)] = found->second;
-      }
-    }
-  }
-
-  void build_byte_pair() {
-    BpeModel model;
-    model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
-    model.byte_level = pre_.byte_level;
-    model.ignore_merges = pre_.ignore_merges;
-    model.byte_fallback = !model.byte_level;
-    find_byte_tokens(data_, model.byte_tokens);
-    if (model.byte_level) {
-      for (int b = 0; b < 256; ++b) {
-        std::string character;
-        append_utf8(byte_to_character(static_cast<unsigned char>(b)), character);
-        model.first_symbols[static_cast<size_t>(b)] = symbol(model, character);
-      }
-    }
-    if (from_.merges.empty() && from_.pre != "kimi-k2") throw invalid("{}: tokenizer.ggml.merges is empty", name());
-    model.merges.reserve(from_.merges.size());
-    std::string whole;
-    for (size_t i = 0; i < from_.merges.size(); ++i) {
-      const std::string_view merge = from_.merges[i];
-      const size_t space = merge.find(' ', 1);
-      if (space == merge.npos || space + 1 == merge.size()) continue;  // as in llama.cpp: a side is empty
-      const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
-      whole.assign(left).append(right);
-      const int32_t a = symbol(model, left), b = symbol(model, right);
-      model.merges.set(a, b, {static_cast<uint32_t>(i), symbol(model, whole)}, false);
-    }
-    if (model.ignore_merges) index_whole_words(model);
-    data_.pretokenizer = std::move(pre_.steps);
-    if (model.byte_level) {
-      data_.model = std::move(model);
-      return;
-    }
-    if (whole_line_breaks_) {  // a run of line breaks that is a token becomes that token
-      for (size_t id = 0; id < data_.texts.size(); ++id) {
-        const std::string_view text = data_.texts[id];
-        if (text.find_first_not_of('\n') != text.npos) continue;
-        model.ignore_merges = true;
-        model.whole_words[text] = static_cast<TokenId>(id);
-        model.longest_word = std::max(model.longest_word, text.size());
-      }
-    }
-    data_.normalizer.steps.emplace_back(ReplaceText{" ", std::string(kSpaceMark)});
-    finish_text_model(std::move(model));
-  }
-
-  void index_whole_words(BpeModel& model) {
-    std::vector<TokenId> ids;
-    std::string bytes;
-    for (size_t id = 0; id < data_.texts.size(); ++id) {
-      if (!model.byte_level)
-        bytes = data_.texts[id];
-      else if (!is_utf8(data_.texts[id]) || !alphabet_to_bytes(data_.texts[id], bytes))
-        continue;
-      data_.whole_words.add(bytes);
-      ids.push_back(static_cast<TokenId>(id));
-    }
-    for (size_t i = 0; i < ids.size(); ++i) {
-      model.whole_words[data_.whole_words[i]] = ids[i];
-      model.longest_word = std::max(model.longest_word, data_.whole_words[i].size());
-    }
-  }
-
-  void finish_text_model(BpeModel model) {
-    const size_t count = data_.texts.size();
-    std::vector<std::string_view> texts(count + data_.extra_symbols.size());
-    for (size_t id = 0; id < texts.size(); ++id) {
-      texts[id] = id < count ? data_.texts[id] : data_.extra_symbols[id - count];
-      if (!texts[id].empty()) model.symbols[texts[id]] = static_cast<int32_t>(id);
-    }
-    model.find_joints(texts);
-    data_.model = std::move(model);
   }
 
   void build_unigram() {
@@ -387,6 +293,23 @@ class Builder {
     data_.normalizer.steps.emplace_back(std::move(spaces));
     data_.model = std::move(model);
     if (space_prefix_) data_.decoding.strip_count = 1;
+  }
+
+  // The tokens that begin a word are spelled with ▁, those that continue one without a mark.
+  void build_word_piece() {
+    WordPieceModel model;
+    for (size_t id = 0; id < data_.texts.size(); ++id) {
+      check_token_length(name(), id, data_.texts[id]);
+      model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
+    }
+    model.beginning = model.node_after(kSpaceMark);
+    if (!data_.unk) throw invalid("{}: tokenizer.ggml.unknown_token_id ([UNK]) is not a token", name());
+    model.unk = *data_.unk;
+    const bool lowercase = from_.lowercase.value_or(true);
+    data_.normalizer.steps.emplace_back(BertCleanGguf{from_.strip_accents.value_or(lowercase), lowercase});
+    data_.pretokenizer.steps.emplace_back(SplitByClass{is_white_space, SplitBehavior::kRemoved});
+    data_.pretokenizer.steps.emplace_back(SplitByClass{is_punctuation, SplitBehavior::kIsolated});
+    data_.model = std::move(model);
   }
 
   void spell_bytes() {
@@ -416,15 +339,12 @@ class Builder {
     }
   }
 
-  // No real vocabulary merges longer tokens, and trying all their cuts takes quadratic time.
-  static constexpr size_t kLongestCut = 1024;
-
   const GgufVocabulary& from_;
   TokenizerData& data_;
   ModelKind kind_ = ModelKind::kSentencePiece;
   GgufPreTokenizer pre_;
-  bool add_bos_ = false, add_eos_ = false, space_prefix_ = false, whole_line_breaks_ = false;
-  std::unordered_map<std::string, size_t> extra_;
+  std::optional<TokenId> sep_;
+  bool add_bos_ = false, add_eos_ = false, add_sep_ = false, space_prefix_ = false, whole_line_breaks_ = false;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/data.h"
 #include "text/tokenizer/hf_steps.h"
+#include "text/tokenizer/post_processor.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {
@@ -17,13 +18,15 @@ namespace {
 // Higher ids mean a broken file, and the unused ids below them would take memory.
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 
+enum class ModelKind : uint8_t { kBytePair, kUnigram, kWordPiece };
+
 class Builder {
  public:
   Builder(const JsonField& root, TokenizerData& data) : root_(root), model_(root.at("model")), data_(data) {}
 
   void build(std::string_view config) {
-    const bool unigram = is_unigram();
-    unigram ? collect_unigram_tokens() : collect_bpe_tokens();
+    kind_ = read_kind();
+    kind_ == ModelKind::kUnigram ? collect_unigram_tokens() : collect_tokens();
     collect_added_tokens();
     add_texts();
     if (root_.has("normalizer")) data_.normalizer = read_hf_normalizer(root_.at("normalizer"));
@@ -34,22 +37,24 @@ class Builder {
       data_.decoding.steps.emplace_back(DecodeJoinBySpaces{});
     read_post_processor();
     index_added_tokens();
-    unigram ? build_unigram() : build_bpe();
+    build_model();
     decode_texts(data_);
     name_special_tokens(config);
   }
 
  private:
-  bool is_unigram() const {
+  ModelKind read_kind() const {
     if (model_.has("type")) {
       const std::string& type = model_.at("type").string();
-      if (type == "Unigram") return true;
-      if (type != "BPE") throw unsupported("{}: the model \"{}\" is not supported", model_.where(), type);
-      return false;
+      if (type == "BPE") return ModelKind::kBytePair;
+      if (type == "Unigram") return ModelKind::kUnigram;
+      if (type == "WordPiece") return ModelKind::kWordPiece;
+      throw unsupported("{}: the model \"{}\" is not supported", model_.where(), type);
     }
-    // Old files have no type: BPE has merges, Unigram has a list of tokens with scores.
-    if (model_.has("merges")) return false;
-    if (const auto vocab = model_.find("vocab"); vocab && vocab->json().is_array()) return true;
+    // Old files have no type: BPE has merges, WordPiece limits words, Unigram has a list of tokens with scores.
+    if (model_.has("merges")) return ModelKind::kBytePair;
+    if (model_.has("max_input_chars_per_word")) return ModelKind::kWordPiece;
+    if (const auto vocab = model_.find("vocab"); vocab && vocab->json().is_array()) return ModelKind::kUnigram;
     throw invalid("{} is missing", model_.where("type"));
   }
 
@@ -60,7 +65,7 @@ class Builder {
     slot = std::move(text);
   }
 
-  void collect_bpe_tokens() {
+  void collect_tokens() {
     const JsonField vocab = model_.at("vocab").object();
     if (vocab.size() == 0) throw vocab.error("is empty");
     for (const auto& [text, id] : vocab.members()) place(id.integer(0, kMostTokens - 1), std::string(text), vocab);
@@ -124,7 +129,10 @@ class Builder {
   }
 
   void read_post_processor() {
-    if (!root_.has("post_processor")) return;
+    if (!root_.has("post_processor")) {
+      data_.pair.missing = "post_processor is missing";
+      return;
+    }
     const JsonField field = root_.at("post_processor");
     AroundText around = read_hf_post_processor(field);
     for (const TokenIds* ids : {&around.prefix, &around.suffix}) {
@@ -132,6 +140,11 @@ class Builder {
         if (!data_.contains(id)) throw field.error("token {} is not in the vocabulary", id);
       }
     }
+    for (const PairTemplate::Piece& piece : around.pair.pieces) {
+      if (piece.kind == PairTemplate::Kind::kToken && !data_.contains(piece.token))
+        throw field.error("token {} is not in the vocabulary", piece.token);
+    }
+    data_.pair = std::move(around.pair);
     data_.prefix = std::move(around.prefix);
     data_.suffix = std::move(around.suffix);
   }
@@ -165,6 +178,17 @@ class Builder {
     }
   }
 
+  void build_model() {
+    switch (kind_) {
+      case ModelKind::kBytePair:
+        return build_bpe();
+      case ModelKind::kUnigram:
+        return build_unigram();
+      case ModelKind::kWordPiece:
+        return build_word_piece();
+    }
+  }
+
   void build_unigram() {
     UnigramModel model;
     double lowest = std::numeric_limits<double>::infinity();
@@ -191,6 +215,29 @@ class Builder {
     if (unk) data_.kinds[static_cast<size_t>(*unk)] = TokenKind::kUnknown;
   }
 
+  TokenId read_unk() const {
+    const JsonField field = model_.at("unk_token");
+    const std::optional<TokenId> unk = model_token(field.string());
+    if (!unk) throw field.error("\"{}\" is not in the vocabulary", field.string());
+    return *unk;
+  }
+
+  void build_word_piece() {
+    WordPieceModel model;
+    const std::string where = model_.where();
+    for (size_t id = 0; id < model_tokens_; ++id) {
+      check_token_length(where, id, data_.texts[id]);
+      if (!data_.texts[id].empty()) model.tokens.insert(data_.texts[id], static_cast<int32_t>(id));
+    }
+    const JsonField prefix = model_.at("continuing_subword_prefix");
+    model.continuing = model.node_after(prefix.string());
+    model.longest_word =
+        static_cast<size_t>(model_.at("max_input_chars_per_word").integer(0, std::numeric_limits<int64_t>::max()));
+    model.unk = read_unk();
+    mark_unk(model.unk);
+    data_.model = std::move(model);
+  }
+
   void build_bpe() {
     BpeModel model;
     if (model_.has("dropout") && model_.at("dropout").number() > 0) {
@@ -203,11 +250,7 @@ class Builder {
       model.continuing_prefix = model_.at("continuing_subword_prefix").string();
     }
     if (model_.has("end_of_word_suffix")) model.word_suffix = model_.at("end_of_word_suffix").string();
-    if (model_.has("unk_token")) {
-      const JsonField field = model_.at("unk_token");
-      model.unk = model_token(field.string());
-      if (!model.unk) throw field.error("\"{}\" is not in the vocabulary", field.string());
-    }
+    if (model_.has("unk_token")) model.unk = read_unk();
     model.vocabulary_size = static_cast<int32_t>(data_.texts.size());
     read_merges(model);
     find_byte_tokens(data_, model.byte_tokens);
@@ -341,6 +384,7 @@ class Builder {
 
   JsonField root_, model_;
   TokenizerData& data_;
+  ModelKind kind_ = ModelKind::kBytePair;
   std::vector<std::string> texts_;  // by id; empty after add_texts
   std::vector<double> scores_;
   std::vector<AddedToken> added_;

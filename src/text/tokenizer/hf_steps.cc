@@ -4,17 +4,13 @@
 
 #include "base/error.h"
 #include "base/unicode.h"
+#include "base/unicode_8.h"
 #include "base/utf8.h"
 #include "text/chars_map.h"
+#include "text/tokenizer/hf_component.h"
 
 namespace quire {
 namespace {
-
-constexpr int kDeepest = 16;  // nested sequences
-constexpr int64_t kMostTokens = int64_t{1} << 22;
-constexpr size_t kMostAround = 4096;
-
-const std::string& type_of(const JsonField& component) { return component.at("type").string(); }
 
 char32_t read_character(const JsonField& field) {
   const std::string& text = field.string();
@@ -22,15 +18,6 @@ char32_t read_character(const JsonField& field) {
   const char32_t c = text.empty() ? 0 : utf8_next(text, at);
   if (text.empty() || at != text.size()) throw field.error("expected one character, found {}", describe(field.json()));
   return c;
-}
-
-// Calls read(component) for a component, or for each component of a Sequence, whose list is called `list`.
-template <class Fn>
-void for_each_component(const JsonField& field, const char* list, Fn read, int depth = 0) {
-  if (type_of(field) != "Sequence") return read(field);
-  if (depth == kDeepest) throw unsupported("{}: sequences are nested deeper than {}", field.where(), kDeepest);
-  const JsonField items = field.at(list).array();
-  for (size_t i = 0; i < items.size(); ++i) for_each_component(items.at(i), list, read, depth + 1);
 }
 
 void check_count(const JsonField& field, size_t count) {
@@ -75,7 +62,7 @@ std::string base64(const JsonField& field) {
 }
 
 void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps) {
-  const std::string& type = type_of(field);
+  const std::string& type = component_type(field);
   if (type == "NFC") {
     steps.emplace_back(NormalizeForm{UnicodeForm::kNfc});
   } else if (type == "NFD") {
@@ -148,7 +135,7 @@ MetaspaceFields read_metaspace(const JsonField& field) {
 }
 
 void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& steps) {
-  const std::string& type = type_of(field);
+  const std::string& type = component_type(field);
   if (type == "Split") {
     const Pattern pattern = read_pattern(field.at("pattern"));
     const SplitBehavior behavior = read_behavior(field.at("behavior"));
@@ -168,15 +155,16 @@ void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& st
     const bool each = field.get_or<bool>("individual_digits", false);
     steps.emplace_back(SplitByClass{is_numeric, each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
   } else if (type == "Punctuation") {
-    steps.emplace_back(SplitByClass{
-        is_punctuation, field.has("behavior") ? read_behavior(field.at("behavior")) : SplitBehavior::kIsolated});
+    steps.emplace_back(SplitByClass{is_unicode_8_punctuation, field.has("behavior")
+                                                                  ? read_behavior(field.at("behavior"))
+                                                                  : SplitBehavior::kIsolated});
   } else if (type == "Whitespace") {
     steps.emplace_back(SplitWords{});
   } else if (type == "WhitespaceSplit") {
     steps.emplace_back(SplitByClass{is_white_space, SplitBehavior::kRemoved});
   } else if (type == "BertPreTokenizer") {
     steps.emplace_back(SplitByClass{is_white_space, SplitBehavior::kRemoved});
-    steps.emplace_back(SplitByClass{is_punctuation, SplitBehavior::kIsolated});
+    steps.emplace_back(SplitByClass{is_unicode_8_punctuation, SplitBehavior::kIsolated});
   } else if (type == "CharDelimiterSplit" || type == "Delimiter") {
     std::string delimiter;
     append_utf8(read_character(field.at("delimiter")), delimiter);
@@ -217,7 +205,7 @@ DecodeRules read_hf_decoder(const JsonField& field) {
   bool fused = false;  // the following steps see the whole text as one piece
   for_each_component(field, "decoders", [&](const JsonField& f) {
     check_count(f, rules.steps.size());
-    const std::string& type = type_of(f);
+    const std::string& type = component_type(f);
     if (type == "Fuse") {
       fused = true;
     } else if (type == "Strip") {
@@ -246,6 +234,9 @@ DecodeRules read_hf_decoder(const JsonField& field) {
         rules.steps.emplace_back(DecodeReplaceRegex{Regex(from.text, from.where), to});
       else
         rules.steps.emplace_back(DecodeReplace{from.text, to});
+    } else if (type == "WordPiece") {
+      rules.steps.emplace_back(
+          DecodeWordPiece{f.has("prefix") ? f.at("prefix").string() : "##", f.get_or<bool>("cleanup", true)});
     } else if (type == "Metaspace") {
       const MetaspaceFields m = read_metaspace(f);
       rules.steps.emplace_back(DecodeMetaspace{m.replacement, m.prepend != Metaspace::Prepend::kNever});
@@ -254,48 +245,6 @@ DecodeRules read_hf_decoder(const JsonField& field) {
     }
   });
   return rules;
-}
-
-AroundText read_hf_post_processor(const JsonField& field) {
-  AroundText around;
-  for_each_component(field, "processors", [&](const JsonField& f) {
-    const std::string& type = type_of(f);
-    TokenIds before, after;
-    if (type == "ByteLevel") return;  // changes offsets only
-    if (type == "BertProcessing" || type == "RobertaProcessing") {
-      const auto id = [&](const char* key) {
-        const JsonField pair = f.at(key).array();
-        if (pair.size() != 2) throw pair.error("expected [token, id]");
-        return static_cast<TokenId>(pair.at(1).integer(0, kMostTokens));
-      };
-      before = {id("cls")};
-      after = {id("sep")};
-    } else if (type == "TemplateProcessing") {
-      const JsonField pieces = f.at("single").array();
-      bool seen_text = false;
-      for (size_t i = 0; i < pieces.size(); ++i) {
-        const JsonField piece = pieces.at(i);
-        if (piece.has("Sequence")) {
-          if (seen_text) throw unsupported("{}: a template with two texts is not supported", piece.where());
-          seen_text = true;
-          continue;
-        }
-        const std::string& name = piece.at("SpecialToken").at("id").string();
-        const JsonField ids = f.at("special_tokens").at(name).at("ids").array();
-        for (size_t k = 0; k < ids.size(); ++k) {
-          (seen_text ? after : before).push_back(static_cast<TokenId>(ids.at(k).integer(0, kMostTokens)));
-          if (before.size() + after.size() > kMostAround)
-            throw unsupported("{}: more than {} tokens around a text", pieces.where(), kMostAround);
-        }
-      }
-      if (!seen_text) throw pieces.error("lacks the text ({{\"Sequence\": …}})");
-    } else {
-      throw unsupported("{}: the post-processor \"{}\" is not supported", f.where(), type);
-    }
-    around.prefix.insert(around.prefix.begin(), before.begin(), before.end());
-    around.suffix.insert(around.suffix.end(), after.begin(), after.end());
-  });
-  return around;
 }
 
 }  // namespace quire

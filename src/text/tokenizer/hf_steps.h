@@ -1,9 +1,8 @@
-// The components of a tokenizer.json around the model. Each reader throws Error naming the field: kInvalid if it is
+// The components of a tokenizer.json before and after the model. Each reader throws Error naming the field: kInvalid if it is
 // broken, kUnsupported if Quire lacks the component.
 #pragma once
 
 #include "json/field.h"
-#include "quire/types.h"
 #include "text/detokenizer_steps.h"
 #include "text/normalizer.h"
 #include "text/tokenizer/pretokenizer.h"
@@ -16,10 +15,5 @@ Normalizer read_hf_normalizer(const JsonField& field);
 PreTokenizer read_hf_pretokenizer(const JsonField& field);
 
 DecodeRules read_hf_decoder(const JsonField& field);
-
-struct AroundText {
-  TokenIds prefix, suffix;
-};
-AroundText read_hf_post_processor(const JsonField& field);
 
 }  // namespace quire

@@ -75,7 +75,8 @@ struct GgufPreTokenizer {
   PreTokenizer steps;
   bool byte_level = true;      // false: words are UTF-8 text with ▁ for spaces
   bool ignore_merges = false;  // a word that is a token is encoded as that token, whatever the merges say
-  bool add_bos = false;        // unless the file says otherwise
+  bool add_bos = false;        // unless the file says otherwise, as add_sep
+  bool add_sep = false;        // SEP between two texts
 };
 // Throws Error (kUnsupported) for an unknown name.
 GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& where);

@@ -93,7 +93,7 @@ constexpr Recipe kDefault{{{{R"([\p{P}$+<=>^~|]+)"}, {kGpt2Pattern}, {R"(\p{N}+)
 struct Named {
   std::string_view names;  // separated by spaces
   Recipe recipe;
-  bool ignore_merges = false, add_bos = false;
+  bool ignore_merges = false, add_bos = false, add_sep = false;
 };
 
 const Named kTable[] = {
@@ -105,6 +105,7 @@ const Named kTable[] = {
     {"gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert exaone4 mpt olmo jais "
      "trillion granite-docling",
      kGpt2},
+    {"jina-v1-en jina-v2-code roberta-bpe", kGpt2, false, false, true},
     {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", kDigitsThenGpt2},
     {"falcon", {{{{R"([\p{P}$+<=>^~|`]+)"}, {kGpt2Pattern}, {"[0-9][0-9][0-9]"}}}}},
     {"deepseek-llm",
@@ -163,6 +164,7 @@ GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& wher
     result.byte_level = entry.recipe.byte_level;
     result.ignore_merges = entry.ignore_merges;
     result.add_bos = entry.add_bos;
+    result.add_sep = entry.add_sep;
     for (const Cut& cut : entry.recipe.cuts) {
       if (cut.pattern.empty()) break;
       result.steps.steps.emplace_back(

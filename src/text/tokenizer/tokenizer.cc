@@ -90,6 +90,7 @@ class Encoding {
 
   void word(std::string_view word) {
     if (const auto* unigram = std::get_if<UnigramModel>(&data_.model)) return unigram->encode(word, ids_);
+    if (const auto* word_piece = std::get_if<WordPieceModel>(&data_.model)) return word_piece->encode(word, ids_);
     const auto& bpe = std::get<BpeModel>(data_.model);
     // A word that is a token must not be cut.
     if (bpe.joints.empty() || !well_formed_ || (bpe.ignore_merges && word.size() <= bpe.longest_word)) {

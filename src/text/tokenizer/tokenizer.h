@@ -29,18 +29,20 @@ struct FimTokens {
 
 // The vocabulary of a GGUF file (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
 struct GgufVocabulary {
-  std::string model_name;                 // general.name: some rules apply to Phi-3 alone
-  std::string model;                      // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4, t5 (unigram)
-  std::string pre;                        // the pre-tokenizer of gpt2 models; empty: the file names none
-  std::vector<std::string_view> tokens;   // the text of each id
-  std::vector<float> scores;              // one per token, or empty
-  std::vector<int32_t> token_types;       // one per token (1 normal … 6 byte), or empty: all normal
-  std::vector<std::string_view> merges;   // "left right", best first
+  std::string model_name;    // general.name: some rules apply to Phi-3 and ModernBERT alone
+  std::string architecture;  // general.architecture: some rules apply to Nomic and Jina alone
+  std::string model;                     // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4, t5 (unigram), bert
+  std::string pre;                       // the pre-tokenizer of gpt2 models; empty: the file names none
+  std::vector<std::string_view> tokens;  // the text of each id
+  std::vector<float> scores;             // one per token, or empty
+  std::vector<int32_t> token_types;      // one per token (1 normal … 6 byte), or empty: all normal
+  std::vector<std::string_view> merges;  // "left right", best first
   std::string_view precompiled_charsmap;  // unigram: SentencePiece's normalizer
   // Absent: llama.cpp's default for the kind of model.
-  std::optional<TokenId> bos, eos, unk, pad, eot, eom;
+  std::optional<TokenId> bos, eos, unk, pad, eot, eom, sep;
   FimTokens fim;  // absent ones are found by their names
-  std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> lowercase, strip_accents;  // bert
 };
 
 enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
@@ -51,6 +53,12 @@ struct EncodeOptions {
   // Ascending offsets of bytes that no special token may cover, because they come from a user. The text must be
   // well-formed UTF-8, or all special tokens are plain text.
   std::span<const size_t> plain = {};
+};
+
+// Two texts as a model that compares them expects them: [CLS] a [SEP] b [SEP].
+struct TokenPair {
+  TokenIds ids;
+  size_t second = 0;  // the first token with type id 1; ids.size(): all have type id 0
 };
 
 struct DecodeOptions {
@@ -75,6 +83,13 @@ class Tokenizer {
 
   // Ascending offsets at which the text spells a special token, or ends within one.
   std::vector<size_t> special_starts(std::string_view text) const;
+
+  // The tokens of `a` and `b` within the model's template for a pair. If most_tokens > 0, the longer text is cut at its
+  // end, token by token, until the pair has at most that many (Hugging Face's "longest_first"). Special tokens in the
+  // texts are plain text unless `parse_special`. Throws Error: kUnsupported if the vocabulary has no template for pairs,
+  // kInvalid if the template's own tokens exceed most_tokens.
+  TokenPair encode_pair(std::string_view a, std::string_view b, size_t most_tokens = 0,
+                        bool parse_special = false) const;
 
   // Ids outside the vocabulary are skipped. The result is well-formed UTF-8. Detokenizer produces the same text piece
   // by piece.

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes small GGUF files and what they must give: a random model with a tensor of every weight type, and two vocabularies.
+"""Writes small GGUF files and what they must give: a random model with a tensor of every weight type, and vocabularies.
 
 make_gguf.py DATA_DIR reads DATA_DIR/tokenizers and writes
   formats/gguf-models/every-type.gguf, every-type.ref.safetensors   logits and greedy tokens, computed here in float64 from the weights as gguf-py reads them
   vocab/{byte_level,byte_fallback}.{gguf,jsonl}                     ids of the tokenizers library, with which llama.cpp agrees on these texts
+  vocab/wordpiece_{uncased,cased}.{gguf,jsonl}                      ids of word_pieces() below, which follows llama.cpp's source (llm_tokenizer_wpm_session)
 """
 import json
 import re
 import sys
+import unicodedata
 from pathlib import Path
 
 import gguf
@@ -172,6 +174,76 @@ def write_vocabulary(folder, name, data):
             out.write(json.dumps({"text": text, "ids": ids, "ids_add": bos + ids, "ids_parse": ids, "ids_add_parse": bos + ids, "detok": text.replace("▁", " ") if bos else text}) + "\n")
 
 
+def is_chinese(c):
+    ranges = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)]
+    return any(a <= ord(c) <= b for a, b in ranges)
+
+
+def words_of(text, lowercase, strip_accents):
+    """llm_tokenizer_wpm_session::preprocess: of a decomposition, only the first character stays (that loses vowels of Korean)."""
+    words = [""]
+    for c in text:
+        c = unicodedata.normalize("NFD", c)[0] if strip_accents else c
+        category = unicodedata.category(c)
+        if c.isspace() and c not in "\x1c\x1d\x1e\x1f":
+            words.append("")
+        elif c in "\0\ufffd" or category in ("Cc", "Cf", "Co", "Cs") or (strip_accents and category[0] == "M"):
+            continue
+        else:
+            lower = c.lower()[0] if lowercase else c
+            alone = category[0] == "P" or (ord(c) < 0x7F and category[0] == "S") or is_chinese(c)
+            words += [lower, ""] if alone else []
+            words[-1] += "" if alone else lower
+    return [w for w in words if w]
+
+
+def word_pieces(ids, unknown, text, lowercase, strip_accents):
+    """llm_tokenizer_wpm_session::tokenize. ids: of the tokens' bytes."""
+    out, longest = [], max(map(len, ids))
+    for word in words_of(text, lowercase, strip_accents):
+        word, at, found = ("▁" + word).encode(), 0, []
+        while at < len(word):
+            end = next((e for e in range(min(len(word), at + longest), at, -1) if word[at:e] in ids), None)
+            if end is None:
+                found = []
+                break
+            found.append(ids[word[at:end]])
+            at = end
+        out += found or [unknown]
+    return out
+
+
+def write_word_pieces(folder, name, data):
+    """As convert_hf_to_gguf.py writes them: ▁ before the tokens that begin a word, nothing before the others."""
+    tokenizer = json.loads((data / name / "tokenizer.json").read_text())
+    special = {a["content"]: a["special"] for a in tokenizer["added_tokens"]}
+    vocab = tokenizer["model"]["vocab"] | {a["content"]: a["id"] for a in tokenizer["added_tokens"]}
+    kinds = [3 if special.get(t) else 4 if t in special else 1 for t, _ in sorted(vocab.items(), key=lambda item: item[1])]
+    texts = [t if kind == 3 else t[2:] if t.startswith("##") else "▁" + t for (t, _), kind in zip(sorted(vocab.items(), key=lambda item: item[1]), kinds)]
+    lowercase = tokenizer["normalizer"]["lowercase"]
+    writer = gguf.GGUFWriter(folder / f"{name}.gguf", "bert")
+    writer.add_tokenizer_model("bert")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(texts)
+    writer.add_token_types(kinds)
+    cls, sep = vocab["[CLS]"], vocab["[SEP]"]
+    for key, id in (("bos", cls), ("eos", sep), ("unknown", vocab["[UNK]"]), ("seperator", sep), ("padding", vocab["[PAD]"]), ("cls", cls), ("mask", vocab["[MASK]"])):
+        writer.add_uint32(f"tokenizer.ggml.{key}_token_id", id)
+    for key, value in (("add_bos_token", True), ("add_eos_token", True), ("add_sep_token", False), ("normalizer.lowercase", lowercase)):
+        writer.add_bool(f"tokenizer.ggml.{key}", value)
+    close(writer)
+    ids = {t.encode(): i for i, t in enumerate(texts)}
+    with open(folder / f"{name}.jsonl", "w", newline="\n") as out:
+        for text in strings.uniq(strings.common() + strings.words() + strings.fuzz(60, 5)):
+            # Characters that are assigned later have other classes then. Special tokens and added words are not for word_pieces().
+            if any(unicodedata.category(c) == "Cn" for c in text) or any(t in text for t, kind in zip(texts, kinds) if kind > 1):
+                continue
+            found = word_pieces(ids, vocab["[UNK]"], text, lowercase, lowercase)
+            framed = [cls, *found, sep]
+            detok = "".join(texts[i].replace("▁", " ") if kinds[i] == 1 else texts[i] for i in found)
+            out.write(json.dumps({"text": text, "ids": found, "ids_add": framed, "ids_parse": found, "ids_add_parse": framed, "detok": detok}) + "\n")
+
+
 def main():
     data = Path(sys.argv[1])
     for folder in ("formats/gguf-models", "vocab"):
@@ -179,6 +251,8 @@ def main():
     write_model(data / "formats/gguf-models", json.loads((data / "tokenizers/byte_fallback/tokenizer.json").read_text()))
     for name in ("byte_level", "byte_fallback"):
         write_vocabulary(data / "vocab", name, data / "tokenizers")
+    for name in ("wordpiece_uncased", "wordpiece_cased"):
+        write_word_pieces(data / "vocab", name, data / "tokenizers")
 
 
 if __name__ == "__main__":

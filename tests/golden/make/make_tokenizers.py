@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains small tokenizers and records what Hugging Face's tokenizers library makes of the test strings.
 
-make_tokenizers.py OUT_DIR writes OUT_DIR/NAME/{tokenizer.json, cases.jsonl, stream.jsonl}.
+make_tokenizers.py OUT_DIR [NAME...] writes OUT_DIR/NAME/{tokenizer.json, cases.jsonl, stream.jsonl, pairs.jsonl}; the last one only if the post-processor has a
+template for pairs. Without names: all tokenizers.
 The training text is this repository's documents and sources, so another run gives another vocabulary: regenerate all files of a tokenizer together.
 """
 import codecs, json, os, random, subprocess, sys
@@ -85,8 +86,31 @@ def unigram():
     return j, added("<unk>", "</s>")
 
 
+def wordpiece(vocab_size, normalizer, cleanup, most_characters, *extra):
+    """The kind of BERT."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece(prefix="##", cleanup=cleanup)
+    j = train(t, trainers.WordPieceTrainer(vocab_size=vocab_size, limit_alphabet=300, special_tokens=special, continuing_subword_prefix="##", show_progress=False))
+    j["model"]["max_input_chars_per_word"] = most_characters
+    mask = AddedToken("[MASK]", special=True, normalized=False, lstrip=True)  # as in ModernBERT
+    return j, added(*special) + [mask, *(AddedToken(t, normalized=True) for t in extra)]
+
+
+def wordpiece_uncased():
+    return wordpiece(900, normalizers.BertNormalizer(), True, 100, "Käse")
+
+
+def wordpiece_cased():
+    """Accents stay, Chinese characters form words; longer words than 20 characters are unknown."""
+    return wordpiece(1100, normalizers.BertNormalizer(handle_chinese_chars=False, lowercase=False), False, 20)
+
+
 KINDS = {"byte_level": byte_level, "byte_level_split": byte_level_split, "byte_fallback": lambda: byte_fallback(False),
-         "metaspace": lambda: byte_fallback(True), "unigram": unigram}
+         "metaspace": lambda: byte_fallback(True), "unigram": unigram,
+         "wordpiece_uncased": wordpiece_uncased, "wordpiece_cased": wordpiece_cased}
 
 
 def build(name):
@@ -95,6 +119,11 @@ def build(name):
     t = Tokenizer.from_str(json.dumps(j))
     t.add_tokens([a for a in tokens if not a.special])
     t.add_special_tokens([a for a in tokens if a.special])
+    if name.startswith("wordpiece"):
+        cls, sep = (("[CLS]", t.token_to_id("[CLS]")), ("[SEP]", t.token_to_id("[SEP]")))
+        t.post_processor = processors.BertProcessing(sep, cls) if name == "wordpiece_cased" else processors.TemplateProcessing(
+            single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", special_tokens=[cls, sep])
+        return t
     first = {"byte_level_split": "<|begin|>", "byte_fallback": "<s>", "metaspace": "<s>"}.get(name)
     last = {"unigram": "</s>"}.get(name)
     if first or last:
@@ -112,6 +141,7 @@ def byte_of_character():
 
 
 CHARACTERS = byte_of_character()
+CLEANUP = [(" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"), (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re")]
 
 
 def token_bytes(j):
@@ -119,6 +149,13 @@ def token_bytes(j):
     d = j["decoder"]
     if d["type"] == "ByteLevel":
         return (lambda i, t: bytes(CHARACTERS[c] for c in t) if all(c in CHARACTERS for c in t) else t.encode()), False
+    if d["type"] == "WordPiece":
+        def word_piece(i, t):
+            t = t if i == 0 else t[2:] if t.startswith("##") else " " + t
+            for a, b in CLEANUP if d["cleanup"] else []:
+                t = t.replace(a, b)
+            return t.encode()
+        return word_piece, False
     if d["type"] == "Metaspace":
         return (lambda i, t: (t.replace("▁", "", 1) if i == 0 and t.startswith("▁") else t).replace("▁", " ").encode()), False
     return (lambda i, t: bytes([int(t[3:5], 16)]) if t in BYTES else t.replace("▁", " ").encode()), True
@@ -142,15 +179,34 @@ def write_lines(path, rows):
             out.write(json.dumps(row) + "\n")
 
 
+PAIRS = [("What is a panda?", "The giant panda is a bear of China."), ("", ""), ("a", ""), ("", "b"), ("[SEP]", "x [CLS] </s> y"), (" leading", "trailing "), ("é", "你好，世界！"),
+         ("a b c d e f g h", "one two three four five six seven"), ("one two three four five six seven", "a b c d"), ("a\0b", "\U0010ffff"), ("Hello world", "hello hello world " * 20)]
+
+
+def has_pairs(post_processor):
+    return any(p["type"] != "ByteLevel" for p in (post_processor or {}).get("processors", [post_processor] if post_processor else []))
+
+
+def pair_rows(tokenizer):
+    """Each pair whole, and cut to a few lengths; `second`: where type id 1 begins."""
+    for a, b in PAIRS:
+        for most in (0, 4, 5, 8, 9, 16):
+            tokenizer.enable_truncation(most, strategy="longest_first") if most else tokenizer.no_truncation()
+            encoding = tokenizer.encode(a, b)
+            second = (encoding.type_ids + [1]).index(1)
+            yield {"a": a, "b": b, "most": most, "ids": encoding.ids, "second": second}
+    tokenizer.no_truncation()
+
+
 def main():
-    for name in KINDS:
+    for name in sys.argv[2:] or KINDS:
         folder = Path(sys.argv[1]) / name
         os.makedirs(folder, exist_ok=True)
         tokenizer = build(name)
         j = json.loads(tokenizer.to_str())
         (folder / "tokenizer.json").write_text(json.dumps(j, ensure_ascii=False, separators=(",", ":")) + "\n")
         names = [a["content"] for a in j["added_tokens"]]
-        texts = strings.uniq(strings.common() + strings.special(strings.pick(names)) + strings.fuzz(40))
+        texts = strings.uniq(strings.common() + strings.special(strings.pick(names)) + strings.fuzz(40) + (strings.words() if name.startswith("wordpiece") else []))
 
         def encode(text, special=False):
             return tokenizer.encode(text, add_special_tokens=special).ids
@@ -162,6 +218,8 @@ def main():
         rows += [[random_ids.randrange(tokenizer.get_vocab_size()) for _ in range(24)] for _ in range(8)]
         rows = [(ids, *stream(tokenizer, j, ids)) for ids in rows]
         write_lines(folder / "stream.jsonl", ({"ids": ids, "pieces": pieces, "flush": flush, "decoded": "".join(pieces) + flush} for ids, pieces, flush in rows))
+        if has_pairs(j["post_processor"]):
+            write_lines(folder / "pairs.jsonl", pair_rows(tokenizer))
         differ = sum(tokenizer.decode(ids, skip_special_tokens=False) != "".join(p) + f for ids, p, f in rows)
         print(f"{name}: {tokenizer.get_vocab_size()} tokens, {len(texts)} texts, {differ} streams differ from the library's decode()")
 

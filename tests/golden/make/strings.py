@@ -26,6 +26,13 @@ def common():
     S += ["Once upon a time, in a village by the sea, there lived an old fisherman whose name nobody could remember.\n\nHe mended nets; he told stories, and — on Sundays — he slept.", "The   price\tis\n$1,299.99   (incl.  VAT)\r\n", "   leading and trailing   ", "\n\nleading newlines", "trailing newlines\n\n", "ÀÉÎÕÜ àéîõü ÆØÅ æøå", "e\u0301te\u0301 été", "mixed العربية and English עברית 123", "ａｂｃ ＡＢＣ", "H₂O x² E=mc² ∑∫√∞≠≤≥ ∀∃", "→←↑↓⇒ ■□▲ ★☆ ♠♥", "№ ™ ℃ ㎏ ㍿", "ﷺ", "ᚠᚢᚦ ᐃᓄᒃᑎᑐᑦ ꦗꦮ", " 1", " a b c", "a  b   c    d", "the\u2009thin", "can't've y'all'd've", "o'clock O'Neil d'être l’été", "#hashtag @user :) ;-) <3 xD", "\\ud83d \\x00 \\\\", "%s %d {} {{}} ${x} $(y)", "a,b;c:d|e/f\\g", "end."]
     return S
 
+def words():
+    """Words at the limits of WordPiece vocabularies, and characters that BERT's cleaning treats in ways of its own."""
+    S = ["e" * n for n in (19, 20, 21, 99, 100, 101)] + ["é" * n for n in (20, 21, 100, 101)] + ["the" + "x" * 97, "(" + "e" * 100 + ")"]
+    S += ["un##known", "##ing", "## a", "don't do not isn't", "I'm , you 've ! they 're . 's ' ' ?", "a'b", "$5+3=8<9>7|6~`^", "İstanbul IĞDIR ıI", "ΑΣ ΟΔΟΣ", "Käse KÄSE käse kase", "QUIRE Quire quire",
+          "[MASK] x [MASK]", "x  [MASK] y[MASK]", "[cls] [Sep]", "a\u0300\u0301\u0327", "\u1100\u1161\u11a8", "क्षि ி ொ", "a\u00adb\u200bc\u2060d\ufeffe", "\x7f\x80\x85\x9fx", "𠀀𪜀𫝀𫠠𬺰豈丽", "々〆〇ヶ㐀", "🤦🦙🫠", "Ꭰꭰᏸ", "ẞΩKÅ", "\ue000\U000f0000x"]
+    return S
+
 def fuzz(n=100, seed=20261121):
     R = random.Random(seed); out = []
     blocks = [(0x20, 0x7e), (0x20, 0x7e), (0x0, 0x1f), (0x80, 0x24f), (0x300, 0x36f), (0x370, 0x52f), (0x590, 0x6ff), (0x900, 0xdff), (0xe00, 0xeff), (0x1100, 0x11ff), (0x2000, 0x206f), (0x2070, 0x2bff), (0x3000, 0x30ff), (0x4e00, 0x9fff), (0xac00, 0xd7a3), (0xe000, 0xf8ff), (0xf900, 0xffff), (0x10000, 0x1ffff), (0x1f300, 0x1faff), (0x20000, 0x2a6df), (0xe0000, 0xe01ef), (0x100000, 0x10ffff)]

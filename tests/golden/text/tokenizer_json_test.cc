@@ -77,6 +77,24 @@ TEST_P(TokenizerJson, StreamsPieceByPiece) {
   EXPECT_GT(cases, 20);
 }
 
+class TokenizerJsonPairs : public TokenizerJson {};
+
+TEST_P(TokenizerJsonPairs, AreEncodedLikeTheLibrary) {
+  int cases = 0, of_type_1 = 0;
+  for (const json& line : read_lines(folder_ / "pairs.jsonl")) {
+    ++cases;
+    const TokenPair pair = tokenizer().encode_pair(line["a"].get<std::string>(), line["b"].get<std::string>(),
+                                                   line["most"], /*parse_special=*/true);
+    EXPECT_EQ(pair.ids, line["ids"].get<TokenIds>()) << line;
+    EXPECT_EQ(pair.second, line["second"].get<size_t>()) << line;
+    if (pair.second < pair.ids.size()) ++of_type_1;
+  }
+  EXPECT_GT(cases, 50);
+  if (folder_.filename().string().starts_with("wordpiece")) {
+    EXPECT_GT(of_type_1, 50);
+  }
+}
+
 std::vector<fs::path> tokenizer_folders() {
   std::vector<fs::path> folders;
   for (const fs::path& root : {golden_dir() / "tokenizers", shared_dir() / "data/tokenizers"}) {
@@ -89,13 +107,22 @@ std::vector<fs::path> tokenizer_folders() {
   return folders;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TokenizerJson, testing::ValuesIn(tokenizer_folders()), [](const auto& info) {
+std::vector<fs::path> folders_with_pairs() {
+  std::vector<fs::path> folders = tokenizer_folders();
+  std::erase_if(folders, [](const fs::path& folder) { return !fs::exists(folder / "pairs.jsonl"); });
+  return folders;
+}
+
+std::string test_name(const testing::TestParamInfo<fs::path>& info) {
   std::string name = info.param.filename().string();
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerJson, testing::ValuesIn(tokenizer_folders()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, TokenizerJsonPairs, testing::ValuesIn(folders_with_pairs()), test_name);
 
 // Our own test strings for SmolLM2's vocabulary, which is not ours: where it is at hand.
 class SmolLm2Tokenizer : public testing::TestWithParam<fs::path> {};

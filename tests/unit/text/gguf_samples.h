@@ -51,4 +51,35 @@ inline Sample sentence_piece() {
   return s;
 }
 
+// [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, then `tokens`: ▁ begins a word.
+inline Sample word_piece(const std::vector<std::string>& tokens) {
+  Sample s;
+  s.vocabulary.model = "bert";
+  for (const char* special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]"}) s.add(special, 3);
+  for (const std::string& token : tokens) s.add(token, 1);
+  s.vocabulary.pad = 0;
+  s.vocabulary.unk = 1;
+  s.vocabulary.bos = 2;
+  s.vocabulary.sep = s.vocabulary.eos = 3;
+  return s;
+}
+
+// XLM-RoBERTa: <s> 0, <pad> 1, </s> 2, <unk> 3, then ▁, a, ▁a.
+inline Sample xlm_roberta() {
+  Sample s;
+  s.vocabulary.model = "t5";
+  for (const char* special : {"<s>", "<pad>", "</s>"}) s.add(special, 3);
+  s.add("<unk>", 2);
+  s.add("▁", 1, -2);
+  s.add("a", 1, -3);
+  s.add("▁a", 1, -1);
+  s.vocabulary.bos = 0;
+  s.vocabulary.pad = 1;
+  s.vocabulary.eos = s.vocabulary.sep = 2;
+  s.vocabulary.unk = 3;
+  s.vocabulary.add_bos = s.vocabulary.add_eos = s.vocabulary.add_sep = true;
+  s.vocabulary.add_space_prefix = s.vocabulary.remove_extra_whitespaces = true;
+  return s;
+}
+
 }  // namespace quire

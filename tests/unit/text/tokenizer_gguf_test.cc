@@ -83,6 +83,17 @@ TEST(GgufTokenizer, SpecialTokensOfPhi3IncludeTheWhiteSpaceAfterThem) {
   }
 }
 
+TEST(GgufTokenizer, MasksIncludeTheWhiteSpaceBeforeThem) {
+  Sample s = xlm_roberta();
+  const TokenId mask = s.add("<mask>", 3), a = 6;
+  s.vocabulary.remove_extra_whitespaces = false;
+  const TokenIds apart = s.make().encode("a \t<mask> a");
+  EXPECT_EQ(apart.size(), 6u) << "▁a ▁ <unk> <mask> ▁ ▁a";
+  s.vocabulary.architecture = "nomic-bert-moe";
+  EXPECT_EQ(s.make().encode("a \t<mask>a"), (TokenIds{a, mask, a}));
+  EXPECT_EQ(s.make().encode(" <mask> <mask>"), (TokenIds{mask, mask}));
+}
+
 TEST(GgufTokenizer, ShowsTheEndTokenOfHarmony) {
   Sample s = byte_level();
   const TokenId end = s.add("<|end|>", 3);
@@ -106,7 +117,7 @@ TEST(GgufTokenizer, RefusesABrokenVocabulary) {
     change(s);
     return error_of(std::move(s));
   };
-  EXPECT_NE(broken([](Sample& s) { s.vocabulary.model = "bert"; }).find("the tokenizer \"bert\""), std::string::npos);
+  EXPECT_NE(broken([](Sample& s) { s.vocabulary.model = "rwkv"; }).find("the tokenizer \"rwkv\""), std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.vocabulary.pre = "new"; }).find("unknown pre-tokenizer \"new\""),
             std::string::npos);
   EXPECT_NE(broken([](Sample& s) { s.merges.clear(); }).find("merges is empty"), std::string::npos);
@@ -125,6 +136,21 @@ TEST(GgufTokenizer, RefusesABrokenVocabulary) {
             std::string::npos);
   EXPECT_EQ(broken([](Sample& s) { s.vocabulary.bos = 1 << 20; }), "no error");  // ignored, as in llama.cpp
   EXPECT_EQ(broken([](Sample& s) { s.texts[200] = "\xFF\xFE"; }), "no error");
+}
+
+TEST(GgufTokenizer, RefusesAWordPieceVocabularyWithoutItsTokens) {
+  const auto broken = [](auto change) {
+    Sample s = word_piece({"▁a"});
+    change(s.vocabulary);
+    return error_of(std::move(s));
+  };
+  // The defaults are BERT's: 100, 101 and 102.
+  EXPECT_NE(broken([](GgufVocabulary& v) { v.bos.reset(); }).find("tokenizer.ggml.bos_token_id"), std::string::npos);
+  EXPECT_NE(broken([](GgufVocabulary& v) { v.sep.reset(); }).find("tokenizer.ggml.seperator_token_id"),
+            std::string::npos);
+  EXPECT_NE(broken([](GgufVocabulary& v) { v.unk.reset(); }).find("tokenizer.ggml.unknown_token_id"),
+            std::string::npos);
+  EXPECT_EQ(broken([](GgufVocabulary& v) { v.eos.reset(), v.pad.reset(), v.add_eos = true; }), "no error");
 }
 
 TEST(GgufTokenizer, AcceptsTokensThatAreNotUtf8) {

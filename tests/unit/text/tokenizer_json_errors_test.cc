@@ -29,7 +29,7 @@ const Broken kBroken[] = {
     {"NoModel", [](json& j) { j.erase("model"); }, "model is missing"},
     {"ModelIsNotAnObject", [](json& j) { j["model"] = 5; }, "model: expected an object, found 5"},
     {"RootIsNotAnObject", [](json& j) { j = json::array(); }, "sample: expected an object"},
-    {"UnknownModel", [](json& j) { j["model"]["type"] = "WordPiece"; }, "the model \"WordPiece\""},
+    {"UnknownModel", [](json& j) { j["model"]["type"] = "WordLevel"; }, "the model \"WordLevel\""},
     {"ModelTypeIsNotAString", [](json& j) { j["model"]["type"] = 3; }, "model.type: expected a string"},
     {"NoTypeNoMergesNoScores",
      [](json& j) {
@@ -153,6 +153,42 @@ const Broken kBroken[] = {
        j["decoder"] = {{"type", "Sequence"}, {"decoders", {component("Fuse"), component("Replace")}}};
      },
      "\"Replace\" after Fuse"},
+    {"WordPieceWithoutUnknownToken", [](json& j) { j = word_piece_json({}), j["model"].erase("unk_token"); },
+     "model.unk_token is missing"},
+    {"WordPieceUnknownTokenIsNotInTheVocabulary",
+     [](json& j) { j = word_piece_json({}), j["model"]["unk_token"] = "<unk>"; },
+     "unk_token: \"<unk>\" is not in the vocabulary"},
+    {"WordPieceWithoutPrefix", [](json& j) { j = word_piece_json({}), j["model"].erase("continuing_subword_prefix"); },
+     "continuing_subword_prefix is missing"},
+    {"WordPiecePrefixIsANumber", [](json& j) { j = word_piece_json({}), j["model"]["continuing_subword_prefix"] = 2; },
+     "continuing_subword_prefix: expected a string"},
+    {"WordPieceWithoutLimit", [](json& j) { j = word_piece_json({}), j["model"].erase("max_input_chars_per_word"); },
+     "max_input_chars_per_word is missing"},
+    {"WordPieceLimitIsNegative", [](json& j) { j = word_piece_json({}), j["model"]["max_input_chars_per_word"] = -1; },
+     "max_input_chars_per_word: expected an integer"},
+    {"WordPieceVocabularyIsAnArray", [](json& j) { j = word_piece_json({}), j["model"]["vocab"] = json::array(); },
+     "model.vocab: expected an object"},
+    {"WordPieceTokenIsHuge", [](json& j) { j = word_piece_json({std::string(5000, 'a')}); }, "has 5000 bytes"},
+    {"WordPieceDecoderCleanupIsText", [](json& j) { j = word_piece_json({}), j["decoder"]["cleanup"] = "no"; },
+     "decoder.cleanup: expected true or false"},
+    {"BertNormalizerFlagIsANumber", [](json& j) { j = word_piece_json({}), j["normalizer"]["lowercase"] = 1; },
+     "normalizer.lowercase: expected true or false"},
+    {"BertProcessingWithIdOutside",
+     [](json& j) {
+       j = word_piece_json({}), j["post_processor"]["sep"] = {"[SEP]", 99};
+     },
+     "token 99 is not in the vocabulary"},
+    {"BertProcessingWithoutCls", [](json& j) { j = word_piece_json({}), j["post_processor"].erase("cls"); },
+     "post_processor.cls is missing"},
+    {"PairTemplateWithUnknownToken",
+     [](json& j) {
+       const json a = {{"Sequence", {{"id", "A"}}}}, b = {{"Sequence", {{"id", "B"}}}};
+       j["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", {a}},
+                              {"pair", {a, {{"SpecialToken", {{"id", "<s>"}}}}, b}},
+                              {"special_tokens", json::object()}};
+     },
+     "special_tokens.<s> is missing"},
     {"UnknownPostProcessor", [](json& j) { j["post_processor"] = component("Odd"); }, "the post-processor \"Odd\""},
     {"TemplateWithoutText",
      [](json& j) {

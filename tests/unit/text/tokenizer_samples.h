@@ -58,6 +58,27 @@ inline nlohmann::json byte_fallback_json(const std::vector<std::string>& tokens,
             {"merges", merges}}}};
 }
 
+// BERT: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, then `tokens`; the text's pieces lie in [CLS] … [SEP].
+inline nlohmann::json word_piece_json(const std::vector<std::string>& tokens) {
+  nlohmann::json vocab = {{"[PAD]", 0}, {"[UNK]", 1}, {"[CLS]", 2}, {"[SEP]", 3}}, added = nlohmann::json::array();
+  for (const auto& [token, id] : vocab.items()) {
+    added.push_back({{"id", id}, {"content", token}, {"special", true}, {"normalized", false}});
+  }
+  int next = 4;
+  for (const std::string& token : tokens) vocab[token] = next++;
+  return {{"added_tokens", added},
+          {"normalizer", {{"type", "BertNormalizer"}, {"strip_accents", nullptr}}},
+          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+          {"post_processor", {{"type", "BertProcessing"}, {"sep", {"[SEP]", 3}}, {"cls", {"[CLS]", 2}}}},
+          {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+          {"model",
+           {{"type", "WordPiece"},
+            {"unk_token", "[UNK]"},
+            {"continuing_subword_prefix", "##"},
+            {"max_input_chars_per_word", 6},
+            {"vocab", vocab}}}};
+}
+
 inline Tokenizer tokenizer_of(const nlohmann::json& json) { return Tokenizer::from_hf_json(json.dump(), "sample"); }
 
 }  // namespace quire
