@@ -139,8 +139,9 @@ TEST(ApiRequest, ReadsSchedulingFieldsOfEveryApiThatUsesTheEngine) {
     EXPECT_EQ(request.priority, -3) << api.path;
     EXPECT_EQ(request.cache_salt, "team");
     EXPECT_EQ(request.timeout, 2.5);
-    const bool embeds = api.api == Api::kEmbedding || api.api == Api::kOllamaEmbed || api.api == Api::kOllamaEmbeddings;
-    EXPECT_EQ(request.pooling, embeds ? Pooling::kMean : Pooling::kNone);
+    const bool pools = api.api == Api::kEmbedding || api.api == Api::kOllamaEmbed ||
+                       api.api == Api::kOllamaEmbeddings || api.api == Api::kRerank || api.api == Api::kScore;
+    EXPECT_EQ(request.pooling, pools ? Pooling::kMean : Pooling::kNone);
   }
 }
 

@@ -14,7 +14,7 @@ namespace quire {
 
 inline ApiRequest parse(Api api, std::string_view body) {
   static const std::vector<std::string> models = {"m", "other"};
-  return parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048, .hidden = 16});
+  return parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048, .embedding_size = 16});
 }
 inline ApiRequest parse_chat(std::string_view body) { return parse(Api::kChat, body); }
 inline ApiRequest parse_completion(std::string_view body) { return parse(Api::kCompletion, body); }
@@ -38,6 +38,10 @@ inline std::string body_with(Api api, const std::string& fields) {
       case Api::kEmbedding:
       case Api::kOllamaEmbed:
         return R"("input": "Hi")";
+      case Api::kRerank:
+        return R"("query": "Hi", "documents": ["a", "b"])";
+      case Api::kScore:
+        return R"("text_1": "Hi", "text_2": ["a", "b"])";
       case Api::kDetokenize:
         return R"("tokens": [7, 8])";
       default:

@@ -35,12 +35,16 @@ class ScriptedCompleter final : public Completer {
   bool infills = false;       // whether it can fill in the middle
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
+  // The result for a request with pooling.
+  std::function<std::vector<float>(const Request&)> pooled = [](const Request& r) {
+    return std::vector<float>{3.0f, r.pooling == Pooling::kLast ? -4.0f : 4.0f};
+  };
   mutable std::atomic<int> spelled{0};  // calls of spellings()
 
   ScriptedCompleter() {
     info_.name = "scripted";
     info_.vocab_size = 256;
-    info_.hidden = 2;
+    info_.hidden = info_.embedding_size = 2;
     info_.max_model_len = 100'000;
     thread_ = std::thread([this] { run(); });
   }
@@ -72,6 +76,7 @@ class ScriptedCompleter final : public Completer {
   }
 
   const ModelInfo& info() const override { return info_; }
+  ModelInfo& change_info() { return info_; }  // before the server starts
   EngineStats stats() const override {
     const std::lock_guard lock(mutex_);
     EngineStats stats;
@@ -107,6 +112,12 @@ class ScriptedCompleter final : public Completer {
     TokenIds ids;
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
+  }
+  // The texts with a bar between them.
+  TokenPair encode_pair(std::string_view query, std::string_view document, size_t most) const override {
+    TokenIds ids = encode(std::string(query) + '|' + std::string(document), {});
+    if (most > 0 && ids.size() > most) ids.resize(most);
+    return {std::move(ids), query.size() + 1};
   }
   bool can_infill() const override { return infills; }
   TokenIds encode_infill(const InfillInput& input) const override {
@@ -215,7 +226,7 @@ class ScriptedCompleter final : public Completer {
       output.finish = failure;
       output.error = "the script failed";
     } else if (w.request.pooling != Pooling::kNone) {
-      output.embedding = {3.0f, w.request.pooling == Pooling::kLast ? -4.0f : 4.0f};
+      output.embedding = pooled(w.request);
       output.finish = FinishReason::kStop;
     } else if (sampling.max_tokens == 0) {
       output.finish = FinishReason::kLength;
