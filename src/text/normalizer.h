@@ -38,8 +38,8 @@ struct Nmt {};           // SentencePiece's cleaning: removes controls, turns ot
 struct BertClean {
   bool clean_text = true, handle_chinese_chars = true, strip_accents = true, lowercase = true;
 };
-// The same as llama.cpp does it: of a character's decomposition only the first character stays, spaced accents go, too,
-// and unassigned characters stay.
+// The same as llama.cpp does it, always with clean_text and handle_chinese_chars. To strip accents, it keeps the first
+// character of each decomposition (which loses the vowels of Korean) and removes all marks.
 struct BertCleanGguf {
   bool strip_accents = true, lowercase = true;
 };

@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <variant>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -256,7 +255,7 @@ TextPart add_text(const Checkpoint& checkpoint, ordered_json& report) {
     const ModelText& text = part.text;
     if (text.tokenizer) {
       const Tokenizer& t = *text.tokenizer;
-      if (!gguf) out["kind"] = std::holds_alternative<BpeModel>(t.data().model) ? "BPE" : "unigram";
+      if (!gguf) out["kind"] = std::string(t.data().model_kind());
       out["vocab_size"] = t.vocab_size();
       const auto token = [&](TokenId id) { return ordered_json{{"id", id}, {"text", std::string(t.token_text(id))}}; };
       const std::pair<const char*, std::optional<TokenId>> special[] = {

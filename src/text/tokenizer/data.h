@@ -72,6 +72,10 @@ struct TokenizerData {
     const auto found = normalized_texts.find(id);
     return found == normalized_texts.end() ? texts[static_cast<size_t>(id)] : std::string_view(found->second);
   }
+  std::string_view model_kind() const {
+    constexpr std::string_view kKinds[] = {"BPE", "unigram", "WordPiece"};
+    return kKinds[model.index()];
+  }
   bool contains(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < kinds.size(); }
 };
 

@@ -164,22 +164,22 @@ class Builder {
   // bos a eos sep b eos, as llama-server's /rerank frames a query and a document. llama.cpp gives all tokens type 0.
   void read_pair() {
     PairTemplate& pair = data_.pair;
-    const std::optional<TokenId> end = data_.eos ? data_.eos : sep_;
     if (!add_eos_ && !add_sep_) {
       pair.missing = "tokenizer.ggml.add_eos_token and add_sep_token are false, so nothing separates the texts";
-    } else if ((add_eos_ && !end) || (add_sep_ && !sep_) || (add_bos_ && !data_.bos)) {
-      pair.missing = fmt::format("tokenizer.ggml.{}_token_id is missing", add_sep_ && !sep_        ? "seperator"
-                                                                          : add_bos_ && !data_.bos ? "bos"
-                                                                                                   : "eos");
-    } else {
-      if (add_bos_) pair.add(*data_.bos);
-      pair.add(PairTemplate::Kind::kFirst);
-      if (add_eos_) pair.add(*end);
-      if (add_sep_) pair.add(*sep_);
-      pair.add(PairTemplate::Kind::kSecond);
-      if (add_eos_) pair.add(*end);
-      pair.second = pair.pieces.size();
+      return;
     }
+    if (add_sep_ && !sep_) {
+      pair.missing = "tokenizer.ggml.seperator_token_id is missing";
+      return;
+    }
+    const std::optional<TokenId> end = data_.eos ? data_.eos : sep_;
+    if (add_bos_) pair.add(*data_.bos);
+    pair.add(PairTemplate::Kind::kFirst);
+    if (add_eos_) pair.add(*end);
+    if (add_sep_) pair.add(*sep_);
+    pair.add(PairTemplate::Kind::kSecond);
+    if (add_eos_) pair.add(*end);
+    pair.second = pair.pieces.size();
   }
 
   // The id of the first name that is a token; that token becomes a control token whatever its type.

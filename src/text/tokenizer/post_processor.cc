@@ -1,7 +1,5 @@
 #include "text/tokenizer/post_processor.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "text/tokenizer/hf_component.h"
 
@@ -89,10 +87,10 @@ PairTemplate processing_pair(TokenId cls, TokenId sep, bool roberta) {
   pair.add(Kind::kFirst);
   pair.add(sep);
   if (roberta) pair.add(sep);
-  pair.second = pair.pieces.size();
+  const size_t second = pair.pieces.size();
   pair.add(Kind::kSecond);
   pair.add(sep);
-  if (roberta) pair.second = pair.pieces.size();
+  pair.second = roberta ? pair.pieces.size() : second;
   return pair;
 }
 

@@ -29,14 +29,14 @@ struct FimTokens {
 
 // The vocabulary of a GGUF file (the tokenizer.ggml.* keys). The views must live until from_gguf returns.
 struct GgufVocabulary {
-  std::string model_name;    // general.name: some rules apply to Phi-3 and ModernBERT alone
-  std::string architecture;  // general.architecture: some rules apply to Nomic and Jina alone
-  std::string model;                     // llama (SentencePiece BPE), gpt2 (byte-level BPE), gemma4, t5 (unigram), bert
-  std::string pre;                       // the pre-tokenizer of gpt2 models; empty: the file names none
-  std::vector<std::string_view> tokens;  // the text of each id
-  std::vector<float> scores;             // one per token, or empty
-  std::vector<int32_t> token_types;      // one per token (1 normal … 6 byte), or empty: all normal
-  std::vector<std::string_view> merges;  // "left right", best first
+  std::string model_name;                 // general.name: some rules apply to Phi-3 and ModernBERT alone
+  std::string architecture;               // general.architecture: some rules apply to Nomic and Jina alone
+  std::string model;                      // llama, gpt2 (byte-level BPE), gemma4, t5 (unigram) or bert (WordPiece)
+  std::string pre;                        // the pre-tokenizer of gpt2 models; empty: the file names none
+  std::vector<std::string_view> tokens;   // the text of each id
+  std::vector<float> scores;              // one per token, or empty
+  std::vector<int32_t> token_types;       // one per token (1 normal … 6 byte), or empty: all normal
+  std::vector<std::string_view> merges;   // "left right", best first
   std::string_view precompiled_charsmap;  // unigram: SentencePiece's normalizer
   // Absent: llama.cpp's default for the kind of model.
   std::optional<TokenId> bos, eos, unk, pad, eot, eom, sep;

@@ -27,11 +27,9 @@ void WordPieceModel::encode(std::string_view word, TokenIds& out) const {
   if (has_more_characters(word, longest_word)) return out.push_back(unk);
   const size_t begin_of_output = out.size();
   int32_t start = beginning;
-  for (size_t at = 0; at < word.size(); start = continuing) {
+  TokenId found = start == Trie::kNone ? Trie::kNone : tokens.value(start);  // the mark alone may be a token
+  for (size_t at = 0; at < word.size();) {
     int32_t node = start;
-    // The mark alone may be a token that begins a word.
-    TokenId found =
-        start == beginning && out.size() == begin_of_output && start != Trie::kNone ? tokens.value(start) : Trie::kNone;
     size_t found_end = at;
     for (size_t end = at; end < word.size() && node != Trie::kNone;) {
       node = tokens.next(node, static_cast<unsigned char>(word[end++]));
@@ -45,6 +43,8 @@ void WordPieceModel::encode(std::string_view word, TokenIds& out) const {
     }
     out.push_back(found);
     at = found_end;
+    start = continuing;
+    found = Trie::kNone;
   }
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gguf_samples.h"
-#include "text/detokenizer.h"
+#include "text/tokenizer/data.h"
 #include "tokenizer_samples.h"
 
 namespace quire {
@@ -24,6 +24,7 @@ TEST(WordPiece, TakesTheLongestTokensFromTheLeft) {
   EXPECT_EQ(t.encode("a[SEP]a"), (TokenIds{4, kSep, 4}));
   EXPECT_EQ(t.unk(), kUnk);
   EXPECT_EQ(t.kind(kUnk), TokenKind::kUnknown);
+  EXPECT_EQ(t.data().model_kind(), "WordPiece");
 }
 
 TEST(WordPiece, CountsTheLimitOfAWordInCharacters) {
