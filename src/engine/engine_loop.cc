@@ -199,7 +199,7 @@ std::span<float> EngineLoop::run_model() {
       const int position = chunk.first + i;
       const bool last = position + 1 == static_cast<int>(s.tokens.size());
       const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
-      const int32_t segment = std::cmp_less(position, s.request->second_text) ? 0 : 1;
+      const int32_t segment = model_.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
       rows_.push_back({s.tokens[static_cast<size_t>(position)], position, wanted, segment});
       if (wanted) logits_stage_.add(s, position, last);
     }

@@ -161,7 +161,8 @@ class Builder {
     data_.suffix = {*sep_};
   }
 
-  // bos a eos sep b eos, as llama-server's /rerank frames a query and a document. llama.cpp gives all tokens type 0.
+  // bos a eos sep b eos, as llama-server's /rerank frames a query and a document. llama.cpp gives all tokens type 0; BERT
+  // was trained with type 1 for the second text.
   void read_pair() {
     PairTemplate& pair = data_.pair;
     if (!add_eos_ && !add_sep_) {
@@ -177,9 +178,10 @@ class Builder {
     pair.add(PairTemplate::Kind::kFirst);
     if (add_eos_) pair.add(*end);
     if (add_sep_) pair.add(*sep_);
+    const size_t second = pair.pieces.size();
     pair.add(PairTemplate::Kind::kSecond);
     if (add_eos_) pair.add(*end);
-    pair.second = pair.pieces.size();
+    pair.second = kind_ == ModelKind::kWordPiece ? second : pair.pieces.size();
   }
 
   // The id of the first name that is a token; that token becomes a control token whatever its type.

@@ -6,15 +6,17 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.h"
-#include "engine/loaded_model.h"
+#include "engine/single_sequence.h"
 #include "format/safetensors.h"
 #include "kernels/kernels.h"
 #include "paths.h"
 #include "quire/engine.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
@@ -145,6 +147,39 @@ TEST_P(Encoders, GiveTheSameBitsInAnyBatch) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, Encoders, ::testing::ValuesIn(entries("encoders")),
                          [](const auto& info) { return fs::path(info.param).filename().string(); });
+
+// A Qwen3 that its model card calls a reranker scores by its logits for yes and no.
+TEST(YesNoReranker, HasTheProbabilityThatTheDecoderGivesToYes) {
+  const fs::path decoder = golden_dir() / "encoders/qwen3_embedding",
+                 reranker = fs::temp_directory_path() / "quire-yes-no-reranker";
+  fs::remove_all(reranker);
+  fs::create_directory(reranker);
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy(decoder / file, reranker / file);
+  nlohmann::json vocabulary = {{"yes", 200}, {"no", 100}};
+  for (int id = 0; id < 95; ++id) vocabulary[std::string(1, static_cast<char>('!' + id))] = id;
+  std::ofstream(reranker / "tokenizer.json")
+      << nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
+                        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                        {"decoder", {{"type", "ByteLevel"}}}};
+  std::ofstream(reranker / "README.md") << "# Qwen3-Reranker-0.6B\n";
+
+  LoadedModel plain(options(decoder.string(), "auto", "f32"));
+  SingleSequence sequence(plain);
+  Engine engine(options(reranker.string(), "auto", "f32"));
+  EXPECT_FALSE(engine.info().generates);
+  EXPECT_EQ(engine.info().labels, 2);
+  for (const Case& c : cases_of(decoder)) {
+    sequence.clear();
+    const auto logits = sequence.append(c.prompt, false);
+    const std::vector<float> scores = pooled(engine, c);
+    ASSERT_EQ(scores.size(), 2u);
+    EXPECT_NEAR(scores[0], logits[200], 1e-4);
+    EXPECT_NEAR(scores[1], logits[100], 1e-4);
+  }
+  const TokenPair pair = engine.encode_pair("query", "document", 0);
+  EXPECT_NE(engine.decode(pair.ids).find("<Query>:query<Document>:document"), std::string::npos);
+  fs::remove_all(reranker);
+}
 
 class EncoderGgufs : public ::testing::TestWithParam<std::string> {};
 

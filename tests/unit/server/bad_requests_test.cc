@@ -65,7 +65,7 @@ const std::vector<Bad> kBadValues = {
     {"timeout", {"0", "-1", "\"1\"", "1e7", "true"}},
     {"cache_salt", {"1", "\"\"", "[\"a\"]", "{}"}},
     {"encoding_format", {"\"int8\"", "1", "[]"}},
-    {"pooling", {"\"cls\"", "1", "true"}},
+    {"pooling", {"\"max\"", "1", "true"}},
     {"return_token_strs", {"1", "\"x\""}},
     {"system", {"1", "{}", "true"}},
     {"stop_sequences", {"1", "[\"\"]", "[1]"}},

@@ -14,7 +14,8 @@ namespace quire {
 
 inline ApiRequest parse(Api api, std::string_view body) {
   static const std::vector<std::string> models = {"m", "other"};
-  return parse_api_request(api, body, {.models = models, .vocab_size = 100, .max_model_len = 2048, .embedding_size = 16});
+  return parse_api_request(api, body,
+                           {.models = models, .vocab_size = 100, .max_model_len = 2048, .embedding_size = 16});
 }
 inline ApiRequest parse_chat(std::string_view body) { return parse(Api::kChat, body); }
 inline ApiRequest parse_completion(std::string_view body) { return parse(Api::kCompletion, body); }
