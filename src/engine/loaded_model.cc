@@ -115,6 +115,8 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
 
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
   config = read_model_config(checkpoint);
+  if (max_logits > 0 && !config.has_logits)
+    throw unsupported("{} does not generate text; it can only embed or score it", options.model);
   if (is_bidirectional(config)) {
     options.chunked_prefill = options.prefix_cache = false;
     options.host_cache_bytes = 0;

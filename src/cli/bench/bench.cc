@@ -37,8 +37,7 @@ std::vector<BenchTest> tests_of(const BenchOptions& o) {
   return tests;
 }
 
-void measure_speed(const BenchOptions& o, const std::vector<BenchTest>& tests, Progress& progress,
-                   BenchReport& report) {
+void measure_speed(const BenchOptions& o, std::vector<BenchTest> tests, Progress& progress, BenchReport& report) {
   EngineOptions engine = o.engine;
   engine.max_num_seqs = *std::max_element(o.batches.begin(), o.batches.end());
   engine.max_num_batched_tokens = std::max(engine.max_num_batched_tokens, engine.max_num_seqs);
@@ -47,6 +46,10 @@ void measure_speed(const BenchOptions& o, const std::vector<BenchTest>& tests, P
   }
   progress.stage("loading " + engine.model);
   LoadedModel model(engine);
+  if (!model.info.generates) {
+    std::erase_if(tests, [](const BenchTest& test) { return test.kind == BenchTest::Kind::kDecode; });
+    if (tests.empty()) throw invalid("{} does not generate text; measure prompts (-p)", engine.model);
+  }
   ModelBench bench(model, tests, progress);
   report.model = model.info;
   report.results = bench.run(o.repetitions);

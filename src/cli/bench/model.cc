@@ -202,7 +202,7 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
   for (int at = 0; at < tokens; at += most) {
     const int count = std::min(most, tokens - at);
     const Batch batch = chunk(0, test.depth + at, count);
-    rows_.back().wants_logits = at + count == tokens;
+    rows_.back().wants_logits = model_.config.has_logits && at + count == tokens;
     step(batch);
   }
 }

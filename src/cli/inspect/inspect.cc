@@ -91,6 +91,11 @@ void show_text(const ordered_json& report, Page& page) {
                                                      : bytes(chat["bytes"]));
 }
 
+std::string pooled_from(const ordered_json& pooling) {
+  const std::string tokens = pooling["tokens"];
+  return tokens == "mean" ? "the mean of all tokens" : tokens == "last" ? "the last token" : "the first token";
+}
+
 void show_model(const ordered_json& report, Page& page) {
   page.row("name", cut(shown(report["name"]), 200));
   page.row("format", shown(report["format"]));
@@ -113,6 +118,13 @@ void show_model(const ordered_json& report, Page& page) {
   }
   if (const ordered_json& w = report["sliding_window"]; w.is_object()) {
     page.row("sliding window", fmt::format("{} tokens in {} layers", w["tokens"].get<int>(), w["layers"].get<int>()));
+  }
+  if (const ordered_json& p = report["pooling"]; p.is_object()) {
+    const int labels = p["labels"];
+    page.row("result",
+             labels > 0 ? fmt::format("scores of {} class{}, from {}", labels, labels > 1 ? "es" : "", pooled_from(p))
+                        : fmt::format("embeddings of {} numbers, from {}{}", p["size"].get<int>(), pooled_from(p),
+                                      p["generates"] ? "; also text" : ""));
   }
 }
 

@@ -315,6 +315,15 @@ ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
           {"available_bytes", available_memory()}};
 }
 
+// What a model for embeddings or a classifier makes of a prompt.
+ordered_json pooling(const ModelConfig& c) {
+  static constexpr const char* kNames[] = {"mean", "mean", "last", "cls"};  // by Pooling; kNone: the default
+  return {{"tokens", kNames[static_cast<size_t>(c.pooled.pooling)]},
+          {"labels", c.pooled.labels},
+          {"size", pooled_size(c)},
+          {"generates", c.has_logits}};
+}
+
 // ---- reports
 
 ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
@@ -338,6 +347,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   report["sizes"] = gguf ? sizes(*gguf) : sizes(*checkpoint.hf());
   report["rope"] = nullptr;
   report["sliding_window"] = nullptr;
+  report["pooling"] = nullptr;
   report["tensor_types"] = nullptr;
   const TextPart text = add_text(checkpoint, report);
   report["memory"] = nullptr;
@@ -348,6 +358,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     if (!config.ropes.empty()) report["rope"] = rope(config.ropes[0]);
     if (const auto [tokens, layers] = sliding_layers(config); layers > 0)
       report["sliding_window"] = {{"tokens", tokens}, {"layers", layers}};
+    if (config.pooled.pooling != Pooling::kNone || !config.has_logits) report["pooling"] = pooling(config);
     report["memory"] = memory(checkpoint, config);
     // As loading does, in its order.
     if (!text.problem.empty()) throw unsupported("{}", text.problem);
@@ -369,7 +380,7 @@ ordered_json of_safetensors(const fs::path& path) {
   report["parameters"] = 0;
   report["file_bytes"] = file_bytes(path);
   for (const char* unknown :
-       {"sizes", "rope", "sliding_window", "tensor_types", "tokenizer", "chat_template", "memory"})
+       {"sizes", "rope", "sliding_window", "pooling", "tensor_types", "tokenizer", "chat_template", "memory"})
     report[unknown] = nullptr;
   std::error_code ignored;
   const bool has_config = fs::exists(path.parent_path() / "config.json", ignored);
