@@ -161,10 +161,12 @@ std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<i
 
 std::string identity(const Attention& a) {
   return fmt::format(
-      " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
+      " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} slopes {} {} query {} {} norms {} {} "
+      "{} {} {}{}{}",
       a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
-      int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
-      norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+      int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.alibi_max, a.alibi_scale, a.query_beta,
+      a.query_positions, norm_text(a.q_norm), norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner),
+      int{a.whole_norm}, int{a.norm_per_head}, int{a.norm_after_rope});
 }
 std::string identity(const ShortConv& m) { return fmt::format(" conv {} {}", m.channels, m.width); }
 std::string identity(const GatedDelta& m) {
@@ -252,11 +254,11 @@ std::string config_identity(const ModelConfig& c) {
                           norm_text(m->inner));
     }
     if (const auto* m = std::get_if<Moe>(&l.ffn)) {
-      text +=
-          fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->routing.experts, m->routing.used, m->size,
-                      static_cast<int>(m->nonlinearity), m->alpha, m->limit, static_cast<int>(m->routing.scores),
-                      m->routing.normalise, m->routing.scale, m->correction, m->routing.groups, m->routing.groups_used,
-                      m->routing.group_by_two, m->shared_size, m->shared_gate);
+      text += fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->routing.experts, m->routing.used,
+                          m->size, static_cast<int>(m->nonlinearity), m->alpha, m->limit,
+                          static_cast<int>(m->routing.scores), m->routing.normalise, m->routing.scale, m->correction,
+                          m->routing.groups, m->routing.groups_used, m->routing.group_by_two, m->shared_size,
+                          m->shared_gate, m->gated);
     }
   }
   return text;

@@ -31,16 +31,19 @@ struct Attention {
   float soft_cap = 0;     // of scores (Gemma 2); 0: none
   float clip = 0;         // queries, keys and values are clipped to [-clip, clip] (OLMoE); 0: not
   bool causal = true;
-  bool sinks = false;  // a learned score per head that takes part in the softmax (gpt-oss)
-  bool alibi = false;  // scores fall with the distance, by a slope per head (arXiv 2108.12409)
-  bool gate = false;   // the result is multiplied by the sigmoid of a projection (Qwen3-Next)
+  bool sinks = false;     // a learned score per head that takes part in the softmax (gpt-oss)
+  bool alibi = false;     // scores fall with the distance, by a slope per head (arXiv 2108.12409)
+  float alibi_max = 8;    // the largest exponent of the slopes (MPT)
+  float alibi_scale = 1;  // multiplies the slopes (Falcon)
+  bool gate = false;      // the result is multiplied by the sigmoid of a projection (Qwen3-Next)
   // Llama 4's scaling of queries: 1 + beta * log(1 + floor(position / query_positions)); 0: none
   float query_beta = 0;
   int query_positions = 0;
-  Norm q_norm, k_norm, v_norm;  // of each head
-  bool whole_norm = false;      // q_norm and k_norm normalise all heads together (OLMo 2)
-  bool norm_per_head = false;   // each head has weights of its own (Cohere)
-  Norm inner;                   // of the heads' results, before the output projection (BitNet)
+  Norm q_norm, k_norm, v_norm;   // of each head
+  bool whole_norm = false;       // q_norm and k_norm normalise all heads together (OLMo 2)
+  bool norm_per_head = false;    // each head has weights of its own (Cohere)
+  bool norm_after_rope = false;  // q_norm and k_norm normalise what rope has rotated (Hunyuan)
+  Norm inner;                    // of the heads' results, before the output projection (BitNet)
 
   int group() const { return heads / kv_heads; }
 };
@@ -104,6 +107,7 @@ struct Moe {
   bool correction = false;  // a bias per expert is added to the scores for choosing, not for weighing (DeepSeek-V3)
   int size = 0;             // of an expert
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
+  bool gated = true;           // also of the shared MLP
   float alpha = 0, limit = 0;  // of kClampedSwiglu
   int shared_size = 0;         // an MLP that every token uses; 0: none
   bool shared_gate = false;    // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)

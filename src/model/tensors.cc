@@ -229,12 +229,12 @@ class LayerVisit {
     w.experts.resize(static_cast<size_t>(m.routing.experts));
     for (int e = 0; e < m.routing.experts; ++e) {
       MlpWeights& expert = w.experts[static_cast<size_t>(e)];
-      visit_.matrix({Tensor::kExpertGate, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.gate);
+      if (m.gated) visit_.matrix({Tensor::kExpertGate, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.gate);
       visit_.matrix({Tensor::kExpertUp, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.up);
       visit_.matrix({Tensor::kExpertDown, layer_, e, m.routing.experts}, c_.hidden, m.size, expert.down);
     }
     if (m.shared_size == 0) return;
-    matrix(Tensor::kSharedGate, m.shared_size, c_.hidden, w.shared.gate);
+    if (m.gated) matrix(Tensor::kSharedGate, m.shared_size, c_.hidden, w.shared.gate);
     matrix(Tensor::kSharedUp, m.shared_size, c_.hidden, w.shared.up);
     matrix(Tensor::kSharedDown, c_.hidden, m.shared_size, w.shared.down);
     if (m.shared_gate) matrix(Tensor::kSharedSwitch, 1, c_.hidden, w.shared_gate);

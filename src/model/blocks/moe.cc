@@ -18,7 +18,7 @@ void run_experts(const Step& step, const Weights& part_of) {
 // The MLP that every token uses, weighted by a gate of its own.
 void shared_block(const Step& step, const Moe& m, const MoeWeights& w, const Target& target) {
   Workspace& work = step.work;
-  const Mlp mlp{.size = m.shared_size, .nonlinearity = m.nonlinearity};
+  const Mlp mlp{.size = m.shared_size, .nonlinearity = m.nonlinearity, .gated = m.gated};
   if (!m.shared_gate) return mlp_block(step, mlp, w.shared, work.normed, {}, target);
   const Rows gate = work.scores.columns(0, 1), out = work.expert_out;
   const Inputs in = work.inputs.prepare(step.compute, work.normed, {}, step.rows, {&w.shared_gate.weight});
@@ -46,12 +46,15 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   const Rows inner = work.expert_inner.columns(0, m.size), out = work.expert_out;
   // All experts have matrices of one type.
   const MlpWeights& any = w.experts[0];
-  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, any.gate.weight);
+  const Linear& first = m.gated ? any.gate : any.up;
+  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, first.weight);
   run_experts(step, [&](const ExpertRows::Expert& e) {
     const MlpWeights& expert = w.experts[static_cast<size_t>(e.expert)];
-    LinearArgs gate = linear_args(compute, in, expert.gate, inner);
-    gate.up = &expert.up.weight;
-    gate.up_bias = expert.up.bias_or_null();
+    LinearArgs gate = linear_args(compute, in, m.gated ? expert.gate : expert.up, inner);
+    if (m.gated) {
+      gate.up = &expert.up.weight;
+      gate.up_bias = expert.up.bias_or_null();
+    }
     gate.nonlinearity = m.nonlinearity;
     gate.alpha = m.alpha;
     gate.limit = m.limit;
