@@ -73,10 +73,8 @@ ModelConfig from_hf(const HfSettings& s) {
 ModelConfig from_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
   set_nonlinearity(c, Nonlinearity::kGeluTanh, true);
-  RopeConfig local;
-  local.dim = s.get_or<int>("rope.dimension_count_swa", c.ropes[0].dim);
-  local.theta = s.get_or<double>("rope.freq_base_swa", 10000.0);
-  c.ropes.push_back(local);
+  add_local_rope(c, s.get_or<double>("rope.freq_base_swa", 10000.0));
+  c.ropes[1].dim = s.get_or<int>("rope.dimension_count_swa", c.ropes[0].dim);
   set_windows(s, c, slides);
   for_each_attention(c, [&](Attention& a, int) {
     if (a.window == 0) return;

@@ -88,7 +88,7 @@ ModelConfig gptj_hf(const HfSettings& s) {
   use_layer_norm(c, true);
   set_rope_kind(c, RopeKind::kNeighbours);
   set_nonlinearity(c, nonlinearity_of(s), false);
-  for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
+  use_parallel_layers(c);
   return c;
 }
 

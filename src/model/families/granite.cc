@@ -58,20 +58,11 @@ ModelConfig starcoder2_gguf(const GgufSettings& s) {
 
 // ---- StableLM
 
-ModelConfig stablelm_hf(const HfSettings& s) {
+template <class Settings>
+ModelConfig stablelm(const Settings& s) {
   ModelConfig c = read_base(s);
   use_layer_norm(c, true);
-  if (s.get_or<bool>("use_parallel_residual", false)) {
-    for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
-  }
-  return c;
-}
-ModelConfig stablelm_gguf(const GgufSettings& s) {
-  ModelConfig c = read_base(s);
-  use_layer_norm(c, true);
-  if (s.get_or<bool>("use_parallel_residual", false)) {
-    for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
-  }
+  if (s.template get_or<bool>("use_parallel_residual", false)) use_parallel_layers(c);
   return c;
 }
 
@@ -92,7 +83,7 @@ constexpr std::string_view kGraniteNames[] = {"GraniteForCausalLM"}, kStarcoder2
 extern const Family kGranite = {"granite", kGraniteNames, "granite", granite_hf, granite_gguf};
 extern const Family kStarcoder2 = {"starcoder2",  kStarcoder2Names, "starcoder2",
                                    starcoder2_hf, starcoder2_gguf,  {kStarcoderHf}};
-extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm_hf, stablelm_gguf};
+extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm<HfSettings>, stablelm<GgufSettings>};
 extern const Family kBitNet = {"bitnet", kBitNetNames, {}, bitnet_hf, nullptr};
 
 }  // namespace quire
