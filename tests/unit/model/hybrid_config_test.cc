@@ -191,8 +191,8 @@ TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
   EXPECT_EQ(name(Tensor::kQ, 2), "backbone.layers.3.mixer.q_proj.weight");
   EXPECT_EQ(name(Tensor::kDown, 2), "backbone.layers.4.mixer.down_proj.weight");
   EXPECT_EQ(
-      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "ME")"); }),
-      "config.json: hybrid_override_pattern: layer 'E' is not supported here; supported: M, * and a - after each");
+      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "M--")"); }),
+      "config.json: hybrid_override_pattern: layer '-' is not supported here; supported: M, *, and - or E after each");
 }
 
 TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
