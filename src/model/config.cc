@@ -154,6 +154,8 @@ void check(const Checker& c, const Moe& m) {
     throw invalid("{}: {} experts per token, but the chosen groups have {}", c.place(), m.routing.used,
                   m.routing.experts / m.routing.groups * m.routing.groups_used);
   c.finite("the scale of the experts' weights", m.routing.scale);
+  c.positive("the scale of the router's scores", m.router_scale);
+  for (const Norm* n : {&m.router_in, &m.shared_in, &m.shared_out, &m.experts_out}) c.norm(*n);
   if (m.nonlinearity == Nonlinearity::kClampedSwiglu) c.positive("the bound of the experts' gates", m.limit);
 }
 
@@ -259,6 +261,9 @@ std::string config_identity(const ModelConfig& c) {
                           static_cast<int>(m->routing.scores), m->routing.normalise, m->routing.scale, m->correction,
                           m->routing.groups, m->routing.groups_used, m->routing.group_by_two, m->shared_size,
                           m->shared_gate, m->gated);
+      text +=
+          fmt::format(" {} {} {} {} {} {} {}", m->routing.nearness, norm_text(m->router_in), norm_text(m->shared_in),
+                      norm_text(m->shared_out), norm_text(m->experts_out), m->router_scale, m->expert_scales);
     }
   }
   return text;

@@ -111,6 +111,11 @@ struct Moe {
   float alpha = 0, limit = 0;  // of kClampedSwiglu
   int shared_size = 0;         // an MLP that every token uses; 0: none
   bool shared_gate = false;    // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
+  // Gemma 4 normalises what the router, the shared MLP and the experts read, each for itself, and the results of the latter
+  // two; the layer needs ffn_out. kNone: the router and the shared MLP read what the experts do.
+  Norm router_in = {}, shared_in = {}, shared_out = {}, experts_out = {};
+  float router_scale = 1;      // multiplies the scores
+  bool expert_scales = false;  // a factor per expert multiplies its weight
 };
 
 // Multi-head latent attention (DeepSeek-V2: arXiv 2405.04434): the cache holds one latent vector per token, from which

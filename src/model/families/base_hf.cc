@@ -200,7 +200,7 @@ void set_windows(const HfSettings& s, ModelConfig& c, int window, bool (*slides)
 Moe read_moe(const HfSettings& s) {
   Moe m;
   m.routing.experts = s.get<int>({"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"});
-  m.routing.used = s.get<int>({"num_experts_per_tok", "moe_k", "num_experts_per_token"});
+  m.routing.used = s.get<int>({"num_experts_per_tok", "moe_k", "num_experts_per_token", "top_k_experts"});
   m.size = s.get_or<int>({"moe_intermediate_size", "intermediate_size"}, 0);
   m.routing.normalise = s.get_or<bool>("norm_topk_prob", true);
   m.nonlinearity = nonlinearity_of(s);

@@ -20,6 +20,7 @@ SMALL = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "nu
 QK_NORM = fill(r"(q_norm|k_norm|query_layernorm|key_layernorm|q_layernorm|k_layernorm)\.weight$", 1.0)
 MAMBA = {"decay": fill(r"A_log$", 4.0), "memory without decay": fill(r"A_log$", -20.0), "step biases": fill(r"dt_bias$", 0.0), "skip": fill(r"\.D$", 0.0), "convolution": last_tap, "convolution biases": fill(r"conv1d\.bias$", 0.0)}
 NEMOTRON = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 8, "ssm_state_size": 16, "n_groups": 2, "chunk_size": 8}
+GEMMA4_ROPE = {"sliding_attention": rope(), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}
 YARN = {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "original_max_position_embeddings": 64, "attention_factor": 1.2, "beta_fast": 4.0, "beta_slow": 1.0}
 
 
@@ -67,6 +68,14 @@ def exponents_of_mpt(model):
 def add_alibi_once(model):
     """The eager code of Falcon adds ALiBi twice: to scores and in the mask."""
     model.config._attn_implementation = "sdpa"
+
+
+def first_expert(router):
+    """Phi-3.5-MoE's router without its second expert."""
+    def forward(x):
+        logits, weights, chosen = type(router).forward(router, x)
+        return logits, weights * torch.tensor([1.0, 0.0]), chosen
+    return forward
 
 
 def as_internlm2(folder, config):
@@ -166,6 +175,20 @@ MODELS = {
                              "moe_shared_expert_intermediate_size": 24},
                             {"bias of the choice": fill(r"e_score_correction_bias", 0.0), "scale of experts": {"routed_scaling_factor": 1.0}, "normalised weights": {"norm_topk_prob": False}, "shared expert": fill(r"shared_experts\.down", 0.0)},
                             v4={"time_step_limit": DELETE, "layers_block_type": DELETE, "hybrid_override_pattern": "ME*E", "num_hidden_layers": 4}),
+    "phimoe": Model("Phi-3.5-MoE: layer norms and biases, LongRoPE, and SparseMixer, which weighs each of two experts by the softmax of those that are near it.", T.PhimoeConfig,
+                    {**SMALL, "intermediate_size": 16, "attention_bias": True, "lm_head_bias": True, "num_local_experts": 6, "num_experts_per_tok": 2, "router_jitter_noise": 0.2,
+                     "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 256, "short_factor": [1.0, 1.5, 2.0, 2.0, 3.0, 4.0], "long_factor": [4.0] * 6, "short_mscale": 1.2, "long_mscale": 1.2}},
+                    {"experts that are near": {"router_jitter_noise": 0.01}, "biases of the output": fill(r"lm_head\.bias", 0.0), "biases of norms": fill(r"layernorm\.bias", 0.0), "biases of attention": fill(r"_proj\.bias", 0.0),
+                     "second expert": lambda model: [setattr(layer.mlp.router, "forward", first_expert(layer.mlp.router)) for layer in model.model.layers]}),
+    "gemma4_moe": Model("Gemma 4 with experts: next to each layer's MLP, top 2 of 6 experts, each with norms of its own before and after; the router's input is normalised and scaled, and each expert has a factor. Keys are values in layers that see all tokens.",
+                        T.Gemma4TextConfig,
+                        {**SMALL, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 3, "head_dim": 8, "global_head_dim": 16, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "sliding_window": 8, "num_kv_shared_layers": 0,
+                         "layer_types": ["sliding_attention", "sliding_attention", "full_attention"], "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 16,
+                         "tie_word_embeddings": True, "rope_parameters": GEMMA4_ROPE},
+                        {"factors of experts": fill(r"per_expert_scale", 1.0), "scale of the router": fill(r"router\.scale", 1.0), "norm after experts": fill(r"post_feedforward_layernorm_2", 1.0), "norm after the MLP": fill(r"post_feedforward_layernorm_1", 1.0),
+                         "norm before experts": fill(r"pre_feedforward_layernorm_2", 1.0), "second expert": {"top_k_experts": 1}, "MLP": fill(r"mlp\.down_proj", 0.0), "window": {"sliding_window": 512}},
+                        weights=[(r"layer_scalar", (0.6, 1.2)), (r"per_expert_scale", (0.3, 1.7)), (r"router\.scale", (0.3, 1.7)), (r"router\.proj", 1.0)],
+                        v4={"per_layer_config": DELETE, "global_head_dim": 16, "num_global_key_value_heads": 1, "rope_theta": DELETE, "rope_scaling": DELETE, "partial_rotary_factor": DELETE, "rope_parameters": GEMMA4_ROPE}),
 }
 
 
