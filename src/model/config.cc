@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <utility>
 
@@ -138,6 +139,7 @@ void check(const Checker& c, const Mamba2& m, const ModelConfig&, size_t) {
       throw invalid("{}: {} Mamba heads cannot be cut into {} {}", c.place(), m.heads, groups, what);
   }
   check_convolution(c, m.state());
+  for (const float scale : m.scales) c.finite("a scale of Mamba's projection", scale);
   c.norm(m.norm);
 }
 
@@ -176,8 +178,8 @@ std::string identity(const GatedDelta& m) {
                      m.interleaved, norm_text(m.norm));
 }
 std::string identity(const Mamba2& m) {
-  return fmt::format(" mamba2 {} {} {} {} {} {} {}", m.heads, m.head_dim, m.state_dim, m.groups, m.width,
-                     norm_text(m.norm), m.norm_groups);
+  return fmt::format(" mamba2 {} {} {} {} {} {} {} {}", m.heads, m.head_dim, m.state_dim, m.groups, m.width,
+                     norm_text(m.norm), m.norm_groups, fmt::join(m.scales, " "));
 }
 
 std::string identity(const Mla& m) {
@@ -249,11 +251,13 @@ std::string config_identity(const ModelConfig& c) {
   for (const LayerSpec& l : c.layers) {
     text += fmt::format("; laurel {} {}", l.laurel_rank, l.output_scale);
     text += fmt::format("; {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
-                        norm_text(l.ffn_out), l.parallel, l.shared_norm, l.residual_scale);
+                        norm_text(l.ffn_out), l.parallel, l.shared_norm, l.mixer_scale);
+    text += fmt::format(" {} {}", l.ffn_scale, l.joined);
     text += std::visit([](const auto& mixer) { return identity(mixer); }, l.mixer);
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
       text += fmt::format(" mlp {} {} {} {} {}", m->size, m->sparsity, static_cast<int>(m->nonlinearity), m->gated,
                           norm_text(m->inner));
+      text += fmt::format(" {}", m->gate_scale);
     }
     if (const auto* m = std::get_if<Moe>(&l.ffn)) {
       text += fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->routing.experts, m->routing.used,
@@ -289,7 +293,12 @@ void validate(const ModelConfig& config, const std::string& file) {
     const Checker of_layer(i == 0 ? file : fmt::format("{}: layer {}", file, i));
     std::visit([&](const auto& mixer) { check(of_layer, mixer, config, i); }, layer.mixer);
     for (const Norm* n : {&layer.mixer_in, &layer.mixer_out, &layer.ffn_in, &layer.ffn_out}) of_layer.norm(*n);
-    of_layer.finite("the scale of residuals", layer.residual_scale);
+    for (const float scale : {layer.mixer_scale, layer.ffn_scale}) of_layer.finite("the scale of residuals", scale);
+    // The result waits where norms of results and parallel branches have theirs.
+    const bool joins = i > 0 && config.layers[i - 1].joined;
+    assert(!layer.joined ||
+           (i + 1 < config.layers.size() && !layer.mixer_out && std::holds_alternative<std::monostate>(layer.ffn)));
+    assert(!joins || !(layer.joined || layer.parallel || layer.mixer_out));
     if (const auto* mlp = std::get_if<Mlp>(&layer.ffn)) of_layer.range("the feed-forward size", mlp->size, 1, 1 << 20);
     if (const auto* moe = std::get_if<Moe>(&layer.ffn)) check(of_layer, *moe);
   }

@@ -69,6 +69,7 @@ namespace quire {
   F(kLfm2Moe, "LFM2 (experts)", "a few layers; short states")                       \
   F(kMamba2, "Mamba-2", "states only")                                              \
   F(kGraniteHybrid, "Granite 4 (hybrid)", "a few layers; states")                   \
+  F(kFalconH1, "Falcon-H1", "all tokens, and states")                               \
   F(kNemotronH, "Nemotron-H, Nemotron Nano 2 and 3", "a few layers; states")        \
   F(kNemotronHMoe, "Nemotron-H with experts, as GGUF", "a few layers; states")
 // clang-format on

@@ -110,6 +110,8 @@ Mamba2 read_mamba2(const GgufSettings& settings, const ModelConfig& config);
 
 // Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
 void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);
+// For files that number layers otherwise: the name of a layer's tensor gets that number.
+void renumber_layer(const Slot& slot, int number, Source& source);
 // Queries, keys and values in one tensor, group by group: the queries of a KV head, its key, its value.
 void place_grouped(const ModelConfig& config, const Slot& slot, Source& source);
 inline constexpr TensorName kSharedExpertsHf[] = {

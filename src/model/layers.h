@@ -2,6 +2,7 @@
 // traits are data here, never a branch on its name.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <variant>
@@ -80,8 +81,9 @@ struct Mamba2 {
   int groups = 1;  // of heads that share B and C
   int width = 0;   // of the convolution
   bool conv_bias = false;
-  Norm norm = {};       // of the gated results
-  int norm_groups = 1;  // runs of results that are normalised on their own
+  std::array<float, 5> scales = {1, 1, 1, 1, 1};  // multiply parts of the projection: gate, x, B, C, step (Falcon-H1)
+  Norm norm = {};                                 // of the gated results; kNone: none
+  int norm_groups = 1;                            // runs of results that are normalised on their own
 
   int inner() const { return heads * head_dim; }
   int channels() const { return inner() + 2 * groups * state_dim; }
@@ -98,6 +100,9 @@ struct Mlp {
   Norm inner = {};  // before the down projection (BitNet)
   // Gates below mean + sparsity * deviation of their row count as 0, the others are reduced by it (Gemma 3n); 0: none.
   float sparsity = 0;
+  float gate_scale = 1;  // multiplies the gates (Falcon-H1)
+
+  bool changes_gates() const { return sparsity != 0 || gate_scale != 1; }  // before the nonlinearity
 };
 
 // A router chooses a few of many small MLPs for each token; their weighted results are added. The router computes
@@ -147,13 +152,17 @@ using FeedForward = std::variant<std::monostate, Mlp, Moe>;
 
 //   x += scale * mixer_out(mixer(mixer_in(x)));  x += scale * ffn_out(ffn(ffn_in(x)))     one after the other, or
 //   x += scale * mixer(mixer_in(x)) + scale * ffn(ffn_in(x))                               if `parallel`
+//
+// with mixer_scale and ffn_scale. A layer that is `joined` has a mixer only, and gives its result to the next layer, which
+// adds it together with its own mixer's. So both mixers read the same x (Falcon-H1).
 struct LayerSpec {
   Mixer mixer;
   FeedForward ffn;
   Norm mixer_in, mixer_out, ffn_in, ffn_out;
   bool parallel = false;
   bool shared_norm = false;  // `parallel`: ffn_in has no tensors of its own, both branches read mixer_in's result
-  float residual_scale = 1;
+  bool joined = false;
+  float mixer_scale = 1, ffn_scale = 1;
   int laurel_rank = 0;        // a low-rank path beside attention (Gemma 3n); 0: none
   bool output_scale = false;  // x is multiplied by a learned number after the layer (Gemma 4)
 };

@@ -38,7 +38,7 @@ Widths widths_of(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Mlp>(&layer.ffn)) {
       take(w.inner, m->size);
-      take(w.up, m->sparsity != 0 ? m->size : 0);
+      take(w.up, m->changes_gates() ? m->size : 0);
     }
     take(w.inner, layer.laurel_rank);
     if (const auto* m = std::get_if<ShortConv>(&layer.mixer)) {

@@ -99,6 +99,11 @@ void place_concatenated(const ModelConfig& c, const Slot& slot, Source& source) 
   }
 }
 
+void renumber_layer(const Slot& slot, int number, Source& source) {
+  const std::string old = "." + std::to_string(slot.layer) + ".";
+  source.name.replace(source.name.find(old), old.size(), "." + std::to_string(number) + ".");
+}
+
 void place_grouped(const ModelConfig& c, const Slot& slot, Source& source) {
   if (slot.tensor != Tensor::kQ && slot.tensor != Tensor::kK && slot.tensor != Tensor::kV) return;
   const auto& a = std::get<Attention>(c.layers[static_cast<size_t>(slot.layer)].mixer);

@@ -9,7 +9,7 @@ void set_granite_multipliers(const HfSettings& s, ModelConfig& c) {
   c.embedding_scale = s.get_or<float>("embedding_multiplier", 1);
   c.logit_scale = 1 / s.get_or<float>("logits_scaling", 1);
   const auto residual = s.get_or<float>("residual_multiplier", 1);
-  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  for (LayerSpec& layer : c.layers) layer.mixer_scale = layer.ffn_scale = residual;
   for_each_attention(c, [&](Attention& a, int) { a.scale = s.get_or<float>("attention_multiplier", 1); });
 }
 void set_granite_multipliers(const GgufSettings& s, ModelConfig& c) {
@@ -17,7 +17,7 @@ void set_granite_multipliers(const GgufSettings& s, ModelConfig& c) {
   c.embedding_scale = s.get_or<float>("embedding_scale", 1);
   c.logit_scale = 1 / s.get_or<float>("logit_scale", 1);
   const auto residual = s.get_or<float>("residual_scale", 1);
-  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  for (LayerSpec& layer : c.layers) layer.mixer_scale = layer.ffn_scale = residual;
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// Llama and its closest relatives: SmolLM 1 to 3, Mistral, Ministral, InternLM, Seed-OSS and all files that call
+// Llama and its closest relatives: SmolLM 1 to 3, Mistral, Ministral, Seed-OSS and all files that call
 // themselves Llama.
 
 #include <cmath>

@@ -35,42 +35,15 @@ constexpr TensorName kGguf[] = {{Tensor::kFfnNorm, "blk.{}.attn_norm.weight"}};
 
 bool has_ffn(const LayerSpec& layer) { return !std::holds_alternative<std::monostate>(layer.ffn); }
 
-// The layer's number in the file.
-template <size_t size>
-void place(const char (&prefix)[size], const ModelConfig& c, const Slot& slot, Source& source) {
+void place(const ModelConfig& c, const Slot& slot, Source& source) {
   if (slot.layer < 0) return;
   static constexpr Tensor kOfFfn[] = {Tensor::kFfnNorm,  Tensor::kUp,         Tensor::kDown,
                                       Tensor::kRouter,   Tensor::kExpertUp,   Tensor::kExpertDown,
                                       Tensor::kSharedUp, Tensor::kSharedDown, Tensor::kRouterCorrection};
   const bool of_ffn = std::ranges::find(kOfFfn, slot.tensor) != std::end(kOfFfn);
-  const auto end = c.layers.begin() + slot.layer;
-  const auto number = slot.layer + std::count_if(c.layers.begin(), end, has_ffn) + (of_ffn ? 1 : 0);
-  source.name = prefix + std::to_string(number) + source.name.substr(source.name.find('.', size - 1));
+  const auto before = std::count_if(c.layers.begin(), c.layers.begin() + slot.layer, has_ffn);
+  renumber_layer(slot, slot.layer + static_cast<int>(before) + (of_ffn ? 1 : 0), source);
 }
-void place_hf(const ModelConfig& c, const Slot& slot, Source& source) { place("backbone.layers.", c, slot, source); }
-void place_gguf(const ModelConfig& c, const Slot& slot, Source& source) { place("blk.", c, slot, source); }
-
-// Collects the file's layers: mixers, and what follows each.
-class Pattern {
- public:
-  explicit Pattern(ModelConfig& c) : c_(c) { c.layers.clear(); }
-
-  void mixer(const Mixer& mixer) {
-    LayerSpec& layer = c_.layers.emplace_back();
-    layer.mixer_in = c_.output_norm;
-    layer.mixer = mixer;
-  }
-  // False: no mixer comes before it.
-  bool ffn(const FeedForward& ffn) {
-    if (c_.layers.empty() || has_ffn(c_.layers.back())) return false;
-    c_.layers.back().ffn = ffn;
-    c_.layers.back().ffn_in = c_.output_norm;
-    return true;
-  }
-
- private:
-  ModelConfig& c_;
-};
 
 Mlp plain_mlp(int size) { return {.size = size, .nonlinearity = Nonlinearity::kRelu2, .gated = false}; }
 void make_plain(Moe& moe) {
@@ -99,73 +72,82 @@ std::string read_pattern(const HfSettings& s) {
   return pattern;
 }
 
+// What the letters of the pattern stand for.
+struct Parts {
+  Attention attention;
+  Mamba2 mamba;
+  Mlp mlp;
+  Moe moe;
+};
+void lay_out(ModelConfig& c, const std::string& pattern, Parts parts, const std::string& where) {
+  parts.attention.rope = -1;
+  c.layers.clear();
+  for (const char type : pattern) {
+    if (type == 'M' || type == '*') {
+      LayerSpec& layer = c.layers.emplace_back();
+      layer.mixer_in = c.output_norm;
+      layer.mixer = type == 'M' ? Mixer(parts.mamba) : Mixer(parts.attention);
+    } else if ((type == '-' || type == 'E') && !c.layers.empty() && !has_ffn(c.layers.back())) {
+      c.layers.back().ffn_in = c.output_norm;
+      c.layers.back().ffn = type == '-' ? FeedForward(parts.mlp) : FeedForward(parts.moe);
+    } else {
+      throw unsupported("{}: layer '{}' is not supported here; supported: M, *, and - or E after each", where, type);
+    }
+  }
+}
+
 ModelConfig from_hf(const HfSettings& s) {
   refuse_bounded_steps(s);
   s.ignore({"n_routed_experts"});  // the pattern says whether a layer has them
   ModelConfig c = read_base(s);
-  auto attention = std::get<Attention>(c.layers[0].mixer);
-  attention.rope = -1;
-  attention.key_dim = attention.value_dim = s.get_or<int>({"head_dim", "attention_head_dim"}, 128);
+  const std::string pattern = read_pattern(s);
   if (const auto act = s.get_or<std::string>("mlp_hidden_act", "relu2"); act != "relu2")
     throw unsupported("{}: '{}' is not supported; supported: relu2", s.where("mlp_hidden_act"), act);
-  const std::string pattern = read_pattern(s);
-  const Mlp mlp = plain_mlp(s.get_or<int>("intermediate_size", 21504));
-  Moe moe;
+  Parts parts{.attention = std::get<Attention>(c.layers[0].mixer),
+              .mamba = {},
+              .mlp = plain_mlp(s.get_or<int>("intermediate_size", 21504)),
+              .moe = {}};
+  parts.attention.key_dim = parts.attention.value_dim = s.get_or<int>({"head_dim", "attention_head_dim"}, 128);
   if (pattern.find('E') != std::string::npos) {
-    moe = read_moe(s);
-    moe.routing.scale = s.get_or<float>("routed_scaling_factor", 1);
-    moe.routing.groups = s.get_or<int>("n_group", 1);
-    moe.routing.groups_used = s.get_or<int>("topk_group", 1);
-    moe.shared_size = s.get_or<int>("moe_shared_expert_intermediate_size", 7688);
-    make_plain(moe);
+    parts.moe = read_moe(s);
+    parts.moe.routing.scale = s.get_or<float>("routed_scaling_factor", 1);
+    parts.moe.routing.groups = s.get_or<int>("n_group", 1);
+    parts.moe.routing.groups_used = s.get_or<int>("topk_group", 1);
+    parts.moe.shared_size = s.get_or<int>("moe_shared_expert_intermediate_size", 7688);
+    make_plain(parts.moe);
   }
   const int groups = s.get_or<int>({"n_groups", "mamba_n_groups"}, 8);
-  const Mamba2 mamba{.heads = s.get_or<int>("mamba_num_heads", 128),
-                     .head_dim = s.get_or<int>("mamba_head_dim", 64),
-                     .state_dim = s.get_or<int>("ssm_state_size", 128),
-                     .groups = groups,
-                     .width = s.get_or<int>({"conv_kernel", "mamba_d_conv"}, 4),
-                     .conv_bias = s.get_or<bool>({"use_conv_bias", "mamba_conv_bias"}, true),
-                     .norm = {.kind = NormKind::kRms, .epsilon = c.output_norm.epsilon},
-                     .norm_groups = groups};
-  Pattern layers(c);
-  for (const char type : pattern) {
-    if (type == 'M') {
-      layers.mixer(mamba);
-    } else if (type == '*') {
-      layers.mixer(attention);
-    } else if (!(type == '-' && layers.ffn(mlp)) && !(type == 'E' && layers.ffn(moe))) {
-      throw unsupported("{}: layer '{}' is not supported here; supported: M, *, and - or E after each",
-                        s.where("hybrid_override_pattern"), type);
-    }
-  }
+  parts.mamba = {.heads = s.get_or<int>("mamba_num_heads", 128),
+                 .head_dim = s.get_or<int>("mamba_head_dim", 64),
+                 .state_dim = s.get_or<int>("ssm_state_size", 128),
+                 .groups = groups,
+                 .width = s.get_or<int>({"conv_kernel", "mamba_d_conv"}, 4),
+                 .conv_bias = s.get_or<bool>({"use_conv_bias", "mamba_conv_bias"}, true),
+                 .norm = {.kind = NormKind::kRms, .epsilon = c.output_norm.epsilon},
+                 .norm_groups = groups};
+  lay_out(c, pattern, parts, s.where("hybrid_override_pattern"));
   return c;
 }
 
 ModelConfig from_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
-  const Mamba2 mamba = read_mamba2(s, c);
-  Moe moe;
+  Parts parts{.attention = {}, .mamba = read_mamba2(s, c), .mlp = {}, .moe = {}};
   // Some files of models without experts have a count as well.
   const bool has_experts = s.has("expert_count") && s.get_or<int>("expert_used_count", 0) > 0;
   if (has_experts) {
-    moe = read_moe(s);
-    moe.shared_size = s.get_or<int>("expert_shared_feed_forward_length", 0);
-    make_plain(moe);
+    parts.moe = read_moe(s);
+    parts.moe.shared_size = s.get_or<int>("expert_shared_feed_forward_length", 0);
+    make_plain(parts.moe);
   }
-  Pattern layers(c);
-  for (const LayerSpec& layer : read_base(s).layers) {
-    auto attention = std::get<Attention>(layer.mixer);
-    attention.rope = -1;
+  std::string pattern;
+  for (const LayerSpec& layer : c.layers) {
+    const auto& attention = std::get<Attention>(layer.mixer);
     const int size = std::get<Mlp>(layer.ffn).size;
-    if (size == 0 && attention.kv_heads == 0) {
-      layers.mixer(mamba);
-    } else if (size == 0) {
-      layers.mixer(attention);
-    } else if (!layers.ffn(has_experts ? FeedForward(moe) : FeedForward(plain_mlp(size)))) {
-      throw unsupported("{}: an MLP without a mixer before it is not supported", s.where("feed_forward_length"));
-    }
+    pattern += size > 0 ? (has_experts ? 'E' : '-') : attention.kv_heads > 0 ? '*' : 'M';
+    if (attention.kv_heads > 0) parts.attention = attention;
+    if (size > 0) parts.mlp = plain_mlp(size);
   }
+  lay_out(c, pattern, parts, s.where("feed_forward_length"));
   return c;
 }
 
@@ -173,9 +155,7 @@ constexpr std::string_view kNames[] = {"NemotronHForCausalLM"};
 
 }  // namespace
 
-extern const Family kNemotronH = {"nemotron_h", kNames,          "nemotron_h",       from_hf,
-                                  from_gguf,    {kHf, place_hf}, {kGguf, place_gguf}};
-extern const Family kNemotronHMoe = {"nemotron_h_moe", {}, "nemotron_h_moe",   nullptr,
-                                     from_gguf,        {}, {kGguf, place_gguf}};
+extern const Family kNemotronH = {"nemotron_h", kNames, "nemotron_h", from_hf, from_gguf, {kHf, place}, {kGguf, place}};
+extern const Family kNemotronHMoe = {"nemotron_h_moe", {}, "nemotron_h_moe", nullptr, from_gguf, {}, {kGguf, place}};
 
 }  // namespace quire

@@ -6,6 +6,7 @@ import json
 import sys
 import traceback
 from pathlib import Path
+from types import MethodType
 
 import torch
 import transformers as T
@@ -21,6 +22,8 @@ QK_NORM = fill(r"(q_norm|k_norm|query_layernorm|key_layernorm|q_layernorm|k_laye
 MAMBA = {"decay": fill(r"A_log$", 4.0), "memory without decay": fill(r"A_log$", -20.0), "step biases": fill(r"dt_bias$", 0.0), "skip": fill(r"\.D$", 0.0), "convolution": last_tap, "convolution biases": fill(r"conv1d\.bias$", 0.0)}
 NEMOTRON = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 8, "ssm_state_size": 16, "n_groups": 2, "chunk_size": 8}
 GEMMA4_ROPE = {"sliding_attention": rope(), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}
+FALCON_H1 = {"embedding_multiplier": 3.0, "lm_head_multiplier": 0.6, "attention_in_multiplier": 1.4, "attention_out_multiplier": 0.7, "key_multiplier": 0.6, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.7,
+             "ssm_multipliers": [0.7, 1.2, 0.8, 1.4, 0.5], "mlp_multipliers": [1.7, 0.6]}
 YARN = {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "original_max_position_embeddings": 64, "attention_factor": 1.2, "beta_fast": 4.0, "beta_slow": 1.0}
 
 
@@ -45,6 +48,7 @@ def rotate_halves(model):
 
 
 def no_alibi(function):
+    """The model without the biases that this function of its module builds."""
     def run(model):
         module = sys.modules[type(model).__module__]
         build = getattr(module, function)
@@ -103,13 +107,14 @@ def as_internlm2(folder, config):
 
 def norms_of_groups(model):
     """As mamba_ssm trains; transformers normalises all groups of Mamba-2 together."""
-    for layer in model.backbone.layers:
-        norm, groups = layer.mixer.norm, model.config.n_groups
+    groups = model.config.n_groups
 
-        def forward(x, gate, norm=norm):
-            x = (x * torch.nn.functional.silu(gate)).unflatten(-1, (groups, -1))
-            return norm.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)).flatten(-2)
-        norm.forward = forward
+    def forward(norm, x, gate):
+        x = (x * torch.nn.functional.silu(gate)).unflatten(-1, (groups, -1))
+        return norm.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)).flatten(-2)
+
+    for layer in model.backbone.layers:
+        layer.mixer.norm.forward = MethodType(forward, layer.mixer.norm)
 
 
 MODELS = {
@@ -189,6 +194,11 @@ MODELS = {
                          "norm before experts": fill(r"pre_feedforward_layernorm_2", 1.0), "second expert": {"top_k_experts": 1}, "MLP": fill(r"mlp\.down_proj", 0.0), "window": {"sliding_window": 512}},
                         weights=[(r"layer_scalar", (0.6, 1.2)), (r"per_expert_scale", (0.3, 1.7)), (r"router\.scale", (0.3, 1.7)), (r"router\.proj", 1.0)],
                         v4={"per_layer_config": DELETE, "global_head_dim": 16, "num_global_key_value_heads": 1, "rope_theta": DELETE, "rope_scaling": DELETE, "partial_rotary_factor": DELETE, "rope_parameters": GEMMA4_ROPE}),
+    "falcon_h1": Model("Falcon-H1: attention and Mamba-2 with two groups read the same input, and their results are added; a multiplier for every projection.", T.FalconH1Config,
+                       {**SMALL, "head_dim": 16, "mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_chunk_size": 8, "mamba_rms_norm": False, "mamba_norm_before_gate": False,
+                        "projectors_bias": False, "tie_word_embeddings": False, "rope_parameters": rope(1e6), **FALCON_H1},
+                       {**MAMBA, "attention": fill(r"o_proj", 0.0), "theta": {"rope_parameters": rope()}, **{name: {name: [1.0] * len(value) if isinstance(value, list) else 1.0} for name, value in FALCON_H1.items()}},
+                       v4={"time_step_limit": DELETE}),
 }
 
 

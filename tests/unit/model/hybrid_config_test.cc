@@ -148,7 +148,8 @@ TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
   EXPECT_EQ(mamba.channels(), 128 + 2 * 16);
   EXPECT_EQ(std::get<Attention>(c.layers[1].mixer).rope, -1);
   EXPECT_EQ(std::get<Attention>(c.layers[1].mixer).scale, 0.25f);
-  EXPECT_EQ(c.layers[2].residual_scale, 0.5f);
+  EXPECT_EQ(c.layers[2].mixer_scale, 0.5f);
+  EXPECT_EQ(c.layers[2].ffn_scale, 0.5f);
   EXPECT_EQ(std::get<Moe>(c.layers[1].ffn).shared_size, 24);
 }
 
