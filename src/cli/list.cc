@@ -62,8 +62,9 @@ std::string families_markdown() {
     const Family& f = *families()[i];
     const FamilyDescription& d = family_descriptions()[i];
     const std::string gguf = f.gguf_architecture.empty() ? "–" : fmt::format("`{}`", f.gguf_architecture);
-    text += fmt::format("| {} | {} | `{}` | {} | {} |\n", f.name, d.models, fmt::join(f.hf_architectures, "`, `"), gguf,
-                        d.cache);
+    const std::string hf =
+        f.hf_architectures.empty() ? "–" : fmt::format("`{}`", fmt::join(f.hf_architectures, "`, `"));
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", f.name, d.models, hf, gguf, d.cache);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <utility>
 
@@ -138,6 +139,7 @@ void check(const Checker& c, const Mamba2& m, const ModelConfig&, size_t) {
       throw invalid("{}: {} Mamba heads cannot be cut into {} {}", c.place(), m.heads, groups, what);
   }
   check_convolution(c, m.state());
+  for (const float scale : m.scales) c.finite("a scale of Mamba's projection", scale);
   c.norm(m.norm);
 }
 
@@ -154,6 +156,8 @@ void check(const Checker& c, const Moe& m) {
     throw invalid("{}: {} experts per token, but the chosen groups have {}", c.place(), m.routing.used,
                   m.routing.experts / m.routing.groups * m.routing.groups_used);
   c.finite("the scale of the experts' weights", m.routing.scale);
+  c.positive("the scale of the router's scores", m.router_scale);
+  for (const Norm* n : {&m.router_in, &m.shared_in, &m.shared_out, &m.experts_out}) c.norm(*n);
   if (m.nonlinearity == Nonlinearity::kClampedSwiglu) c.positive("the bound of the experts' gates", m.limit);
 }
 
@@ -161,10 +165,12 @@ std::string norm_text(const Norm& n) { return fmt::format("{}/{}", static_cast<i
 
 std::string identity(const Attention& a) {
   return fmt::format(
-      " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} query {} {} norms {} {} {} {} {}{}",
+      " attention {} {} {} {} rope {} window {} {} scale {} {} {} flags {}{}{}{} slopes {} {} query {} {} norms {} {} "
+      "{} {} {}{}{}",
       a.heads, a.kv_heads, a.key_dim, a.value_dim, a.rope, a.window, a.shares_cache, a.scale, a.soft_cap, a.clip,
-      int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.query_beta, a.query_positions, norm_text(a.q_norm),
-      norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner), int{a.whole_norm}, int{a.norm_per_head});
+      int{a.causal}, int{a.sinks}, int{a.alibi}, int{a.gate}, a.alibi_max, a.alibi_scale, a.query_beta,
+      a.query_positions, norm_text(a.q_norm), norm_text(a.k_norm), norm_text(a.v_norm), norm_text(a.inner),
+      int{a.whole_norm}, int{a.norm_per_head}, int{a.norm_after_rope});
 }
 std::string identity(const ShortConv& m) { return fmt::format(" conv {} {}", m.channels, m.width); }
 std::string identity(const GatedDelta& m) {
@@ -172,8 +178,8 @@ std::string identity(const GatedDelta& m) {
                      m.interleaved, norm_text(m.norm));
 }
 std::string identity(const Mamba2& m) {
-  return fmt::format(" mamba2 {} {} {} {} {} {} {}", m.heads, m.head_dim, m.state_dim, m.groups, m.width,
-                     norm_text(m.norm), m.norm_groups);
+  return fmt::format(" mamba2 {} {} {} {} {} {} {} {}", m.heads, m.head_dim, m.state_dim, m.groups, m.width,
+                     norm_text(m.norm), m.norm_groups, fmt::join(m.scales, " "));
 }
 
 std::string identity(const Mla& m) {
@@ -257,18 +263,23 @@ std::string config_identity(const ModelConfig& c) {
   for (const LayerSpec& l : c.layers) {
     text += fmt::format("; laurel {} {}", l.laurel_rank, l.output_scale);
     text += fmt::format("; {} {} {} {} {} {} {} {}", norm_text(l.mixer_in), norm_text(l.mixer_out), norm_text(l.ffn_in),
-                        norm_text(l.ffn_out), l.parallel, l.norm_sums, l.shared_norm, l.residual_scale);
+                        norm_text(l.ffn_out), l.parallel, l.norm_sums, l.shared_norm, l.mixer_scale);
+    text += fmt::format(" {} {}", l.ffn_scale, l.joined);
     text += std::visit([](const auto& mixer) { return identity(mixer); }, l.mixer);
     if (const auto* m = std::get_if<Mlp>(&l.ffn)) {
       text += fmt::format(" mlp {} {} {} {} {}", m->size, m->sparsity, static_cast<int>(m->nonlinearity), m->gated,
                           norm_text(m->inner));
+      text += fmt::format(" {}", m->gate_scale);
     }
     if (const auto* m = std::get_if<Moe>(&l.ffn)) {
+      text += fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->routing.experts, m->routing.used,
+                          m->size, static_cast<int>(m->nonlinearity), m->alpha, m->limit,
+                          static_cast<int>(m->routing.scores), m->routing.normalise, m->routing.scale, m->correction,
+                          m->routing.groups, m->routing.groups_used, m->routing.group_by_two, m->shared_size,
+                          m->shared_gate, m->gated);
       text +=
-          fmt::format(" moe {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", m->routing.experts, m->routing.used, m->size,
-                      static_cast<int>(m->nonlinearity), m->alpha, m->limit, static_cast<int>(m->routing.scores),
-                      m->routing.normalise, m->routing.scale, m->correction, m->routing.groups, m->routing.groups_used,
-                      m->routing.group_by_two, m->shared_size, m->shared_gate);
+          fmt::format(" {} {} {} {} {} {} {}", m->routing.nearness, norm_text(m->router_in), norm_text(m->shared_in),
+                      norm_text(m->shared_out), norm_text(m->experts_out), m->router_scale, m->expert_scales);
     }
   }
   return text;
@@ -297,7 +308,12 @@ void validate(const ModelConfig& config, const std::string& file) {
     const Checker of_layer(i == 0 ? file : fmt::format("{}: layer {}", file, i));
     std::visit([&](const auto& mixer) { check(of_layer, mixer, config, i); }, layer.mixer);
     for (const Norm* n : {&layer.mixer_in, &layer.mixer_out, &layer.ffn_in, &layer.ffn_out}) of_layer.norm(*n);
-    of_layer.finite("the scale of residuals", layer.residual_scale);
+    for (const float scale : {layer.mixer_scale, layer.ffn_scale}) of_layer.finite("the scale of residuals", scale);
+    // The result waits where norms of results and parallel branches have theirs.
+    const bool joins = i > 0 && config.layers[i - 1].joined;
+    assert(!layer.joined ||
+           (i + 1 < config.layers.size() && !layer.mixer_out && std::holds_alternative<std::monostate>(layer.ffn)));
+    assert(!joins || !(layer.joined || layer.parallel || layer.mixer_out));
     if (const auto* mlp = std::get_if<Mlp>(&layer.ffn)) of_layer.range("the feed-forward size", mlp->size, 1, 1 << 20);
     if (const auto* moe = std::get_if<Moe>(&layer.ffn)) check(of_layer, *moe);
   }

@@ -182,14 +182,15 @@ struct Decoder::State {
       if (const auto* mlp = std::get_if<Mlp>(&spec.ffn)) mlp_block(step, *mlp, w.mlp, work.x, ffn_in, target);
       if (const auto* moe = std::get_if<Moe>(&spec.ffn)) moe_block(step, *moe, w.moe, ffn_in, target);
     };
-    const Target residual{work.x, spec.residual_scale, true};
+    if (spec.joined) return mixer({work.branch, spec.mixer_scale});
     if (spec.parallel) {  // both read x, so the first result waits
-      mixer({work.branch, spec.residual_scale});
-      ffn(residual);
+      mixer({work.branch, spec.mixer_scale});
+      ffn({work.x, spec.ffn_scale, true});
       add(compute, work.branch, 1, work.x, rows);
       return;
     }
-    const auto add_branch = [&](const auto& block, const Norm& norm, const NormWeights& norm_weights) {
+    const auto add_branch = [&](const auto& block, float scale, const Norm& norm, const NormWeights& norm_weights) {
+      const Target residual{work.x, scale, true};
       if (!norm) return block(residual);
       if (spec.norm_sums) {
         block(residual);
@@ -198,8 +199,9 @@ struct Decoder::State {
       block({work.branch});
       normalize(compute, work.branch, view(norm, norm_weights), residual, rows);
     };
-    add_branch(mixer, spec.mixer_out, w.mixer_out);
-    add_branch(ffn, spec.ffn_out, w.ffn_out);
+    add_branch(mixer, spec.mixer_scale, spec.mixer_out, w.mixer_out);
+    if (i > 0 && config.layers[i - 1].joined) add(compute, work.branch, 1, work.x, rows);
+    add_branch(ffn, spec.ffn_scale, spec.ffn_out, w.ffn_out);
     if (config.per_layer_dim > 0) per_layer_block(step, static_cast<int>(i), w, work.x, {work.x, 1, true});
     if (spec.output_scale) scale(compute, work.x, w.output_scale[0], rows);
   }

@@ -40,7 +40,7 @@ const Spelling& spelling_of(const Checkpoint& checkpoint);
 // The validated configuration of a checkpoint. Throws Error: unknown family, or settings that are out of range.
 ModelConfig read_model_config(const Checkpoint& checkpoint);
 
-// ---- for the families' own readers (families/base_hf.cc, base_gguf.cc)
+// ---- for the families' own readers (families/base_hf.cc, base_gguf.cc, changes.cc)
 
 // What most decoders have in common, under any of the usual names: layers that are all alike, with RMS norms before
 // attention and before a gated MLP, and rotary positions.
@@ -71,6 +71,12 @@ void use_qk_norm(ModelConfig& config);
 void use_learned_positions(ModelConfig& config);
 void set_rope_kind(ModelConfig& config, RopeKind kind);
 void set_nonlinearity(ModelConfig& config, Nonlinearity nonlinearity, bool gated);
+// Attention and MLP read the result of one norm, and both are added to the layer's input.
+void use_parallel_layers(ModelConfig& config);
+// Positions lower the scores of attention; no rope.
+void use_alibi(ModelConfig& config);
+// A second rope without scaling, for layers with a window.
+void add_local_rope(ModelConfig& config, double theta);
 
 // What kind of layer each is (layer_types); std::nullopt: the file does not say. Throws Error for one not in `known`.
 std::optional<std::vector<std::string>> layer_types(const HfSettings& settings, const ModelConfig& config,
@@ -102,10 +108,18 @@ void set_granite_multipliers(const GgufSettings& settings, ModelConfig& config);
 // Files can bound the step sizes of Mamba-2 (time_step_limit); those of published models do not.
 void refuse_bounded_steps(const HfSettings& settings);
 
+Mamba2 read_mamba2(const GgufSettings& settings, const ModelConfig& config);
+
 // Tensors that hold several matrices, one after the other: [q; k; v], named as kQ, and [gate; up], named as kGate.
 void place_concatenated(const ModelConfig& config, const Slot& slot, Source& source);
+// For files that number layers otherwise: the name of a layer's tensor gets that number.
+void renumber_layer(const Slot& slot, int number, Source& source);
 // Queries, keys and values in one tensor, group by group: the queries of a KV head, its key, its value.
 void place_grouped(const ModelConfig& config, const Slot& slot, Source& source);
+inline constexpr TensorName kSharedExpertsHf[] = {
+    {Tensor::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
+    {Tensor::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
+    {Tensor::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"}};
 inline constexpr TensorName kFusedQkvGguf[] = {{Tensor::kQ, "blk.{}.attn_qkv.weight"},
                                                {Tensor::kK, "blk.{}.attn_qkv.weight"},
                                                {Tensor::kV, "blk.{}.attn_qkv.weight"}};

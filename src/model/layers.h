@@ -2,6 +2,7 @@
 // traits are data here, never a branch on its name.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <variant>
@@ -31,16 +32,19 @@ struct Attention {
   float soft_cap = 0;     // of scores (Gemma 2); 0: none
   float clip = 0;         // queries, keys and values are clipped to [-clip, clip] (OLMoE); 0: not
   bool causal = true;
-  bool sinks = false;  // a learned score per head that takes part in the softmax (gpt-oss)
-  bool alibi = false;  // scores fall with the distance, by a slope per head (arXiv 2108.12409)
-  bool gate = false;   // the result is multiplied by the sigmoid of a projection (Qwen3-Next)
+  bool sinks = false;     // a learned score per head that takes part in the softmax (gpt-oss)
+  bool alibi = false;     // scores fall with the distance, by a slope per head (arXiv 2108.12409)
+  float alibi_max = 8;    // the largest exponent of the slopes (MPT)
+  float alibi_scale = 1;  // multiplies the slopes (Falcon)
+  bool gate = false;      // the result is multiplied by the sigmoid of a projection (Qwen3-Next)
   // Llama 4's scaling of queries: 1 + beta * log(1 + floor(position / query_positions)); 0: none
   float query_beta = 0;
   int query_positions = 0;
-  Norm q_norm, k_norm, v_norm;  // of each head
-  bool whole_norm = false;      // q_norm and k_norm normalise all heads together (OLMo 2)
-  bool norm_per_head = false;   // each head has weights of its own (Cohere)
-  Norm inner;                   // of the heads' results, before the output projection (BitNet)
+  Norm q_norm, k_norm, v_norm;   // of each head
+  bool whole_norm = false;       // q_norm and k_norm normalise all heads together (OLMo 2)
+  bool norm_per_head = false;    // each head has weights of its own (Cohere)
+  bool norm_after_rope = false;  // q_norm and k_norm normalise what rope has rotated (Hunyuan)
+  Norm inner;                    // of the heads' results, before the output projection (BitNet)
 
   int group() const { return heads / kv_heads; }
 };
@@ -77,8 +81,9 @@ struct Mamba2 {
   int groups = 1;  // of heads that share B and C
   int width = 0;   // of the convolution
   bool conv_bias = false;
-  Norm norm = {};       // of the gated results
-  int norm_groups = 1;  // runs of results that are normalised on their own
+  std::array<float, 5> scales = {1, 1, 1, 1, 1};  // multiply parts of the projection: gate, x, B, C, step (Falcon-H1)
+  Norm norm = {};                                 // of the gated results; kNone: none
+  int norm_groups = 1;                            // runs of results that are normalised on their own
 
   int inner() const { return heads * head_dim; }
   int channels() const { return inner() + 2 * groups * state_dim; }
@@ -95,6 +100,9 @@ struct Mlp {
   Norm inner = {};  // before the down projection (BitNet)
   // Gates below mean + sparsity * deviation of their row count as 0, the others are reduced by it (Gemma 3n); 0: none.
   float sparsity = 0;
+  float gate_scale = 1;  // multiplies the gates (Falcon-H1)
+
+  bool changes_gates() const { return sparsity != 0 || gate_scale != 1; }  // before the nonlinearity
 };
 
 // A router chooses a few of many small MLPs for each token; their weighted results are added. The router computes
@@ -104,9 +112,15 @@ struct Moe {
   bool correction = false;  // a bias per expert is added to the scores for choosing, not for weighing (DeepSeek-V3)
   int size = 0;             // of an expert
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
+  bool gated = true;           // also of the shared MLP
   float alpha = 0, limit = 0;  // of kClampedSwiglu
   int shared_size = 0;         // an MLP that every token uses; 0: none
   bool shared_gate = false;    // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
+  // Gemma 4 normalises what the router, the shared MLP and the experts read, each for itself, and the results of the latter
+  // two; the layer needs ffn_out. kNone: the router and the shared MLP read what the experts do.
+  Norm router_in = {}, shared_in = {}, shared_out = {}, experts_out = {};
+  float router_scale = 1;      // multiplies the scores
+  bool expert_scales = false;  // a factor per expert multiplies its weight
 };
 
 // Multi-head latent attention (DeepSeek-V2: arXiv 2405.04434): the cache holds one latent vector per token, from which
@@ -139,6 +153,9 @@ using FeedForward = std::variant<std::monostate, Mlp, Moe>;
 //   x += scale * mixer_out(mixer(mixer_in(x)));  x += scale * ffn_out(ffn(ffn_in(x)))     one after the other, or
 //   x += scale * mixer(mixer_in(x)) + scale * ffn(ffn_in(x))                               if `parallel`, or
 //   x = mixer_out(x + mixer(x));  x = ffn_out(x + ffn(x))                                  if `norm_sums`
+//
+// with mixer_scale and ffn_scale. A layer that is `joined` has a mixer only, and gives its result to the next layer, which
+// adds it together with its own mixer's. So both mixers read the same x (Falcon-H1).
 struct LayerSpec {
   Mixer mixer;
   FeedForward ffn;
@@ -146,7 +163,8 @@ struct LayerSpec {
   bool parallel = false;
   bool norm_sums = false;    // mixer_out and ffn_out normalise x with the result added, not the result alone (BERT)
   bool shared_norm = false;  // `parallel`: ffn_in has no tensors of its own, both branches read mixer_in's result
-  float residual_scale = 1;
+  bool joined = false;
+  float mixer_scale = 1, ffn_scale = 1;
   int laurel_rank = 0;        // a low-rank path beside attention (Gemma 3n); 0: none
   bool output_scale = false;  // x is multiplied by a learned number after the layer (Gemma 4)
 };

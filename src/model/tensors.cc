@@ -73,10 +73,15 @@ constexpr Names kNames[] = {
     {Tensor::kDown, "model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
     {Tensor::kFfnInnerNorm, "model.layers.{}.mlp.ffn_sub_norm.weight", "blk.{}.ffn_sub_norm.weight"},
     {Tensor::kRouter, "model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {Tensor::kRouterNorm, "model.layers.{}.router.scale", "blk.{}.ffn_gate_inp.scale"},
+    {Tensor::kExpertScale, "model.layers.{}.router.per_expert_scale", "blk.{}.ffn_down_exps.scale"},
     {Tensor::kRouterCorrection, "model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
     {Tensor::kExpertGate, "model.layers.{}.mlp.experts.{e}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight"},
     {Tensor::kExpertUp, "model.layers.{}.mlp.experts.{e}.up_proj.weight", "blk.{}.ffn_up_exps.weight"},
     {Tensor::kExpertDown, "model.layers.{}.mlp.experts.{e}.down_proj.weight", "blk.{}.ffn_down_exps.weight"},
+    {Tensor::kExpertsOutNorm, "model.layers.{}.post_feedforward_layernorm_2.weight", "blk.{}.post_ffw_norm_2.weight"},
+    {Tensor::kSharedNorm, "model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight"},
+    {Tensor::kSharedOutNorm, "model.layers.{}.post_feedforward_layernorm_1.weight", "blk.{}.post_ffw_norm_1.weight"},
     {Tensor::kSharedGate, "model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
     {Tensor::kSharedUp, "model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
     {Tensor::kSharedDown, "model.layers.{}.mlp.shared_expert.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
@@ -226,16 +231,21 @@ class LayerVisit {
   void visit(const Moe& m) {
     MoeWeights& w = w_.moe;
     matrix(Tensor::kRouter, m.routing.experts, c_.hidden, w.router);
+    norm(Tensor::kRouterNorm, m.router_in, c_.hidden, w.router_in);
+    if (m.expert_scales) vector(Tensor::kExpertScale, m.routing.experts, w.scales);
     if (m.correction) vector(Tensor::kRouterCorrection, m.routing.experts, w.correction);
     w.experts.resize(static_cast<size_t>(m.routing.experts));
     for (int e = 0; e < m.routing.experts; ++e) {
       MlpWeights& expert = w.experts[static_cast<size_t>(e)];
-      visit_.matrix({Tensor::kExpertGate, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.gate);
+      if (m.gated) visit_.matrix({Tensor::kExpertGate, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.gate);
       visit_.matrix({Tensor::kExpertUp, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.up);
       visit_.matrix({Tensor::kExpertDown, layer_, e, m.routing.experts}, c_.hidden, m.size, expert.down);
     }
+    norm(Tensor::kExpertsOutNorm, m.experts_out, c_.hidden, w.experts_out);
     if (m.shared_size == 0) return;
-    matrix(Tensor::kSharedGate, m.shared_size, c_.hidden, w.shared.gate);
+    norm(Tensor::kSharedNorm, m.shared_in, c_.hidden, w.shared_in);
+    norm(Tensor::kSharedOutNorm, m.shared_out, c_.hidden, w.shared_out);
+    if (m.gated) matrix(Tensor::kSharedGate, m.shared_size, c_.hidden, w.shared.gate);
     matrix(Tensor::kSharedUp, m.shared_size, c_.hidden, w.shared.up);
     matrix(Tensor::kSharedDown, c_.hidden, m.shared_size, w.shared.down);
     if (m.shared_gate) matrix(Tensor::kSharedSwitch, 1, c_.hidden, w.shared_gate);

@@ -79,14 +79,19 @@ enum class Tensor : uint8_t {
   kDown,
   kFfnInnerNorm,
   kRouter,
+  kRouterNorm,
   kRouterCorrection,
+  kExpertScale,
   kExpertGate,
   kExpertUp,
   kExpertDown,
+  kExpertsOutNorm,
+  kSharedNorm,
   kSharedGate,
   kSharedUp,
   kSharedDown,
   kSharedSwitch,
+  kSharedOutNorm,
 };
 
 // Matrices whose rows are looked up; no linear reads them.

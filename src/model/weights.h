@@ -69,6 +69,8 @@ struct MlpWeights {
 struct MoeWeights {
   Linear router;      // [experts, hidden]
   Vector correction;  // [experts]
+  Vector scales;      // [experts]
+  NormWeights router_in, shared_in, shared_out, experts_out;
   std::vector<MlpWeights> experts;
   MlpWeights shared;
   Linear shared_gate;  // [1, hidden]

@@ -39,7 +39,7 @@ Widths widths_of(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Mlp>(&layer.ffn)) {
       take(w.inner, m->size);
-      take(w.up, m->sparsity != 0 ? m->size : 0);
+      take(w.up, m->changes_gates() ? m->size : 0);
     }
     take(w.inner, layer.laurel_rank);
     if (const auto* m = std::get_if<ShortConv>(&layer.mixer)) {
@@ -79,13 +79,15 @@ bool scales_queries(const ModelConfig& c) {
 
 // The slopes of ALiBi (arXiv 2108.12409): 2^(-8i/n) for n heads, a power of two; the heads beyond take every other slope
 // of twice as many.
-std::vector<float> alibi_slopes(int heads) {
+std::vector<float> alibi_slopes(const Attention& a) {
   int power = 1;
-  while (2 * power <= heads) power *= 2;
+  while (2 * power <= a.heads) power *= 2;
   std::vector<float> slopes;
-  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
-  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2)
-    slopes.push_back(static_cast<float>(std::exp2(-4.0 * i / power)));
+  const auto add = [&](double exponent) {
+    slopes.push_back(a.alibi_scale * static_cast<float>(std::exp2(-exponent * a.alibi_max)));
+  };
+  for (int i = 1; i <= power; ++i) add(double{1} * i / power);
+  for (int i = 1; static_cast<int>(slopes.size()) < a.heads; i += 2) add(0.5 * i / power);
   return slopes;
 }
 
@@ -148,7 +150,7 @@ Workspace::Workspace(const ModelConfig& c, const DecoderLimits& l) : memory_(mem
   ids.reserve(static_cast<size_t>(std::max(l.max_rows, l.max_logits)));
   for (const LayerSpec& layer : c.layers) {  // all layers have the same heads
     const auto* a = std::get_if<Attention>(&layer.mixer);
-    if (a && a->alibi && slopes.empty()) slopes = alibi_slopes(a->heads);
+    if (a && a->alibi && slopes.empty()) slopes = alibi_slopes(*a);
   }
   if (scales_queries(c)) q_scales.resize(static_cast<size_t>(l.max_rows));
   parts.reserve(static_cast<size_t>(std::max(w.experts, w.heads)));

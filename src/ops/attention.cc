@@ -53,8 +53,11 @@ void position_row(const Compute& compute, const PositionArgs& a, int row, int pa
                        .epsilon = n.norm.epsilon},
                       0, 1);
   };
-  norm(q, a.q.cols, a.q_norm);
-  norm(k, a.k.cols, a.k_norm);
+  const auto norm_heads = [&] {
+    norm(q, a.q.cols, a.q_norm);
+    norm(k, a.k.cols, a.k_norm);
+  };
+  if (!a.norm_after_rope) norm_heads();
   norm(v, a.v.cols, a.v_norm);
   if (a.clip > 0) {
     const auto clip = [&](float* x, int cols) {
@@ -77,6 +80,7 @@ void position_row(const Compute& compute, const PositionArgs& a, int row, int pa
   };
   rotate(q, a.q.cols, scale);
   rotate(k, a.k.cols, 1);
+  if (a.norm_after_rope) norm_heads();
   if (k) kernels.store_kv(store);
 }
 

@@ -23,7 +23,8 @@ struct PositionArgs {
   Rows q, k, v;  // k and v: of no columns if another layer has stored them
   int heads, key_dim, value_dim;
   HeadNorm q_norm, k_norm, v_norm;
-  float clip = 0;  // 0: none
+  bool norm_after_rope = false;  // of queries and keys
+  float clip = 0;                // 0: none
   // Rotation: the cosines and sines of each row's position; kNone: none.
   RopeKind kind = RopeKind::kNone;
   int rope_dim = 0, rope_offset = 0;  // elements [offset, offset + dim) of each head
@@ -31,7 +32,8 @@ struct PositionArgs {
   const float* q_scales = nullptr;  // [rows], or nullptr
   const KvLayer* kv;
 };
-// Each row: norms, clipping, rotation, and the key and value into the cache.
+// Each row: norms, clipping, rotation (or rotation before the norms of queries and keys), and the key and value into
+// the cache.
 void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
                         int rows);
 

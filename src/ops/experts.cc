@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 
 namespace quire {
@@ -52,9 +53,27 @@ void limit_groups(const Routing& r, std::span<float> choice) {
   }
 }
 
+// Scores::kSoftmaxOfNear.
+void choose_among_near(const KernelSet& kernels, const Routing& r, std::span<const float> scores,
+                       std::span<float> choice, int32_t* chosen, float* weights) {
+  for (int i = 0; i < r.used; ++i) {
+    std::ranges::copy(scores, choice.begin());
+    for (int before = 0; before < i; ++before) choice[static_cast<size_t>(chosen[before])] = kExcluded;
+    chosen[i] = largest(choice);
+    const float best = choice[static_cast<size_t>(chosen[i])];
+    for (size_t e = 0; e < choice.size(); ++e) {
+      if ((best - scores[e]) / std::max(std::abs(scores[e]), best) > r.nearness) choice[e] = kExcluded;
+    }
+    kernels.softmax(choice.data(), r.experts);
+    weights[i] = choice[static_cast<size_t>(chosen[i])];
+  }
+}
+
 // One row. choice: memory for `experts` numbers.
 void choose(const KernelSet& kernels, const Routing& r, const float* correction, float* scores, std::span<float> choice,
             int32_t* chosen, float* weights) {
+  if (r.scores == Routing::Scores::kSoftmaxOfNear)
+    return choose_among_near(kernels, r, {scores, choice.size()}, choice, chosen, weights);
   const std::span<float> all(scores, static_cast<size_t>(r.experts));
   if (r.scores == Routing::Scores::kSoftmax) kernels.softmax(scores, r.experts);
   if (r.scores == Routing::Scores::kSigmoid) kernels.sigmoid(scores, r.experts);
@@ -101,8 +120,7 @@ size_t ExpertRows::memory_bytes(int max_rows, int experts, int used) {
          static_cast<size_t>(experts) * (sizeof(int32_t) + sizeof(Expert));
 }
 
-void ExpertRows::route(const Compute& compute, const Routing& r, const float* correction, const Rows& scores,
-                       int rows) {
+void ExpertRows::route(const Compute& compute, const Routing& r, const Learned& learned, const Rows& scores, int rows) {
   used_ = r.used;
   assert(scores.cols == 2 * r.experts);
   const auto used = static_cast<size_t>(r.used);
@@ -110,8 +128,10 @@ void ExpertRows::route(const Compute& compute, const Routing& r, const float* co
     for (int row = tile * kRowsPerTile; row < std::min(rows, (tile + 1) * kRowsPerTile); ++row) {
       float* const of_row = scores.row(row);
       const size_t at = static_cast<size_t>(row) * used;
-      choose(compute.kernels, r, correction, of_row, {of_row + r.experts, static_cast<size_t>(r.experts)}, &chosen_[at],
-             &weights_[at]);
+      choose(compute.kernels, r, learned.correction, of_row, {of_row + r.experts, static_cast<size_t>(r.experts)},
+             &chosen_[at], &weights_[at]);
+      for (size_t i = at; learned.scales && i < at + used; ++i)
+        weights_[i] *= learned.scales[static_cast<size_t>(chosen_[i])];
     }
   });
 

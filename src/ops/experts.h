@@ -16,12 +16,16 @@ struct Routing {
     kSoftmax,          // of all experts
     kSigmoid,          // of each
     kSoftmaxOfChosen,  // experts are chosen by the plain scores
+    // The softmax of the experts that are left, and near the best of them: best - score <= nearness * max(|score|, best)
+    // (SparseMixer of Phi-3.5-MoE: arXiv 2409.12136).
+    kSoftmaxOfNear,
   };
   Scores scores = Scores::kSoftmax;
   int experts = 0, used = 0;
   bool normalise = true;            // the chosen weights are divided by their sum
   float scale = 1;                  // multiplies the weights
   int groups = 1, groups_used = 1;  // experts of the best groups may be chosen
+  float nearness = 0;               // of kSoftmaxOfNear
   bool group_by_two = false;        // a group's score is the sum of its two best experts, not its best
 };
 
@@ -31,9 +35,14 @@ class ExpertRows {
   ExpertRows() = default;
   ExpertRows(int max_rows, int experts, int used);
 
+  // Learned numbers of each expert; nullptr: none.
+  struct Learned {
+    const float* correction = nullptr;  // added to the scores for choosing only
+    const float* scales = nullptr;      // multiply the weights
+  };
   // Chooses experts for each row and groups the rows by expert. scores [rows, 2 * experts]: the router's results and as
-  // much memory again; overwritten. correction [experts]: added to the scores for choosing only; nullptr: none.
-  void route(const Compute& compute, const Routing& routing, const float* correction, const Rows& scores, int rows);
+  // much memory again; overwritten.
+  void route(const Compute& compute, const Routing& routing, const Learned& learned, const Rows& scores, int rows);
 
   // Gathered rows [begin, end) go to the expert; begin is a multiple of kRowGroup.
   struct Expert {

@@ -51,6 +51,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
                         .q_norm = head_norm(a, a.q_norm, w.q_norm, a.heads, a.key_dim),
                         .k_norm = head_norm(a, a.k_norm, w.k_norm, a.kv_heads, a.key_dim),
                         .v_norm = {.norm = view(a.v_norm, {}), .groups = a.kv_heads},
+                        .norm_after_rope = a.norm_after_rope,
                         .clip = a.clip,
                         .q_scales = a.query_beta != 0 ? step.work.q_scales.data() : nullptr,
                         .kv = &kv};

@@ -18,6 +18,10 @@ void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weig
   step.done(StepOp::kNormQuantize);
   const LinearArgs project = linear_args(compute, in, w.in, all);
   linears(compute, {&project, 1}, step.rows);
+  const Rows* const parts[] = {&gate, &x, &b, &c, &dt};
+  for (size_t i = 0; i < m.scales.size(); ++i) {
+    if (m.scales[i] != 1) scale(compute, *parts[i], m.scales[i], step.rows);
+  }
   step.done(StepOp::kQkv);
 
   convolve(compute, states,

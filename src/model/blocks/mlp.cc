@@ -6,15 +6,16 @@ namespace quire {
 
 namespace {
 
-// Gates that are cut before the nonlinearity (Gemma 3n), so they cannot be multiplied while they are computed.
-void sparse_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
-                const Target& target) {
+// Gates that change before the nonlinearity, so they cannot be multiplied while they are computed.
+void changed_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
+                       const Target& target) {
   const Compute& compute = step.compute;
   const Rows gate = step.work.inner.columns(0, m.size), up = step.work.up.columns(0, m.size);
   const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&w.gate.weight, &w.up.weight});
   const LinearArgs both[] = {linear_args(compute, in, w.gate, gate), linear_args(compute, in, w.up, up)};
   linears(compute, both, step.rows);
-  cut_below(compute, gate, m.sparsity, step.rows);
+  if (m.gate_scale != 1) scale(compute, gate, m.gate_scale, step.rows);
+  if (m.sparsity != 0) cut_below(compute, gate, m.sparsity, step.rows);
   multiply_gate(compute, up, gate, m.nonlinearity, step.rows);
   step.done(StepOp::kGateUp);
   output_projection(step, up, {}, w.down, target, StepOp::kDown);
@@ -26,7 +27,7 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
                const Target& target) {
   const Compute& compute = step.compute;
   const Rows inner = step.work.inner.columns(0, m.size);
-  if (m.sparsity != 0) return sparse_mlp(step, m, w, x, norm, target);
+  if (m.changes_gates()) return changed_gates_mlp(step, m, w, x, norm, target);
   const Linear& first = m.gated ? w.gate : w.up;
   const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first.weight, &w.up.weight});
   step.done(StepOp::kNormQuantize);

@@ -1,6 +1,8 @@
 // A mixture of experts (arXiv 1701.06538; shared experts: 2401.06066). Rows are gathered by expert, so that the linears of
 // an expert see all its rows at once; only the chosen experts' weights are read.
 
+#include <cassert>
+
 #include "model/blocks/blocks.h"
 
 namespace quire {
@@ -18,13 +20,19 @@ void run_experts(const Step& step, const Weights& part_of) {
 // The MLP that every token uses, weighted by a gate of its own.
 void shared_block(const Step& step, const Moe& m, const MoeWeights& w, const Target& target) {
   Workspace& work = step.work;
-  const Mlp mlp{.size = m.shared_size, .nonlinearity = m.nonlinearity};
-  if (!m.shared_gate) return mlp_block(step, mlp, w.shared, work.normed, {}, target);
-  const Rows gate = work.scores.columns(0, 1), out = work.expert_out;
+  const Mlp mlp{.size = m.shared_size, .nonlinearity = m.nonlinearity, .gated = m.gated};
+  const Rows x = m.shared_in ? work.x : work.normed, out = work.expert_out;
+  const NormView norm = view(m.shared_in, w.shared_in);
+  if (m.shared_out) {
+    mlp_block(step, mlp, w.shared, x, norm, {out});
+    return normalize(step.compute, out, view(m.shared_out, w.shared_out), target, step.rows);
+  }
+  if (!m.shared_gate) return mlp_block(step, mlp, w.shared, x, norm, target);
+  const Rows gate = work.scores.columns(0, 1);
   const Inputs in = work.inputs.prepare(step.compute, work.normed, {}, step.rows, {&w.shared_gate.weight});
   const LinearArgs project = linear_args(step.compute, in, w.shared_gate, gate);
   linears(step.compute, {&project, 1}, step.rows);
-  mlp_block(step, mlp, w.shared, work.normed, {}, {out});
+  mlp_block(step, mlp, w.shared, x, norm, {out});
   add_gated(step.compute, out, gate, target.scale, target.to, step.rows);
 }
 
@@ -33,25 +41,34 @@ void shared_block(const Step& step, const Moe& m, const MoeWeights& w, const Tar
 void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormView& norm, const Target& target) {
   const Compute& compute = step.compute;
   Workspace& work = step.work;
+  assert(!m.shared_in || target.to.data != work.x.data);  // the shared MLP reads x after the experts have written
+  assert(m.shared_in || !m.experts_out);                  // `normed` holds their sum
   const Rows normed = work.normed;
   normalize(compute, work.x, norm, {normed}, step.rows);
   const Rows scores = work.scores.columns(0, 2 * m.routing.experts);
-  const Inputs router_in = work.inputs.prepare(compute, normed, {}, step.rows, {&w.router.weight}, Activations::kF32);
-  const LinearArgs router = linear_args(compute, router_in, w.router, scores, Activations::kF32);
+  const Inputs router_in = work.inputs.prepare(compute, m.router_in ? work.x : normed, view(m.router_in, w.router_in),
+                                               step.rows, {&w.router.weight}, Activations::kF32);
+  LinearArgs router = linear_args(compute, router_in, w.router, scores, Activations::kF32);
+  router.scale = m.router_scale;
   linears(compute, {&router, 1}, step.rows);
-  work.experts.route(compute, m.routing, m.correction ? w.correction.data() : nullptr, scores, step.rows);
+  work.experts.route(compute, m.routing,
+                     {m.correction ? w.correction.data() : nullptr, m.expert_scales ? w.scales.data() : nullptr},
+                     scores, step.rows);
   step.done(StepOp::kRoute);
 
   const auto sources = work.experts.sources();
   const Rows inner = work.expert_inner.columns(0, m.size), out = work.expert_out;
   // All experts have matrices of one type.
   const MlpWeights& any = w.experts[0];
-  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, any.gate.weight);
+  const Linear& first = m.gated ? any.gate : any.up;
+  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, first.weight);
   run_experts(step, [&](const ExpertRows::Expert& e) {
     const MlpWeights& expert = w.experts[static_cast<size_t>(e.expert)];
-    LinearArgs gate = linear_args(compute, in, expert.gate, inner);
-    gate.up = &expert.up.weight;
-    gate.up_bias = expert.up.bias_or_null();
+    LinearArgs gate = linear_args(compute, in, m.gated ? expert.gate : expert.up, inner);
+    if (m.gated) {
+      gate.up = &expert.up.weight;
+      gate.up_bias = expert.up.bias_or_null();
+    }
     gate.nonlinearity = m.nonlinearity;
     gate.alpha = m.alpha;
     gate.limit = m.limit;
@@ -61,8 +78,10 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   run_experts(step, [&](const ExpertRows::Expert& e) {
     return linear_args(compute, mixed, w.experts[static_cast<size_t>(e.expert)].down, out);
   });
-  if (!target.accumulate) clear(compute, target.to, step.rows);
-  work.experts.combine(compute, out, target.scale, target.to, step.rows);
+  const Target sum = m.experts_out ? Target{normed} : target;
+  if (!sum.accumulate) clear(compute, sum.to, step.rows);
+  work.experts.combine(compute, out, sum.scale, sum.to, step.rows);
+  if (m.experts_out) normalize(compute, normed, view(m.experts_out, w.experts_out), target, step.rows);
   step.done(StepOp::kExperts);
 
   if (m.shared_size > 0) shared_block(step, m, w, {target.to, target.scale, true});

@@ -1,4 +1,4 @@
-// What the metadata of most GGUF files have in common, and changes that families make to the base.
+// What the metadata of most GGUF files have in common.
 
 #include <algorithm>
 #include <cmath>
@@ -31,9 +31,13 @@ RopeConfig read_rope(const GgufSettings& s, int head_dim, int context) {
   r.original_positions = s.get_or<int>("rope.scaling.original_context_length", context);
   r.beta_fast = s.get_or<double>("rope.scaling.yarn_beta_fast", r.beta_fast);
   r.beta_slow = s.get_or<double>("rope.scaling.yarn_beta_slow", r.beta_slow);
-  for (const char* other : {"rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"}) {
-    if (const auto value = s.get_or<double>(other, 1.0); value != 1)
-      throw unsupported("{} is {}; only 1 is supported", s.where(other), value);
+  if (const auto value = s.get_or<double>("rope.scaling.yarn_ext_factor", 1.0); value != 1)
+    throw unsupported("{} is {}; only 1 is supported", s.where("rope.scaling.yarn_ext_factor"), value);
+  // The attention_factor of config.json (OLMo 3).
+  if (const auto value = s.get_or<double>("rope.scaling.yarn_attn_factor", 1.0); value != 1) {
+    if (r.scaling != Scaling::kYarn)
+      throw unsupported("{} is {}; only yarn has one", s.where("rope.scaling.yarn_attn_factor"), value);
+    r.attention_factor = value;
   }
   if (const auto factor = s.get_or<double>("rope.scaling.attn_factor", 1.0); factor != 1) {
     if (r.scaling != Scaling::kYarn && r.scaling != Scaling::kLongRope)
@@ -103,15 +107,12 @@ void set_windows(const GgufSettings& s, ModelConfig& c, bool (*slides)(int layer
   });
 }
 
-void set_experts(ModelConfig& c, const Moe& moe, int first) {
-  for (size_t i = static_cast<size_t>(std::max(0, first)); i < c.layers.size(); ++i) c.layers[i].ffn = moe;
-}
-
 Moe read_moe(const GgufSettings& s) {
   Moe m;
   m.routing.experts = s.get<int>("expert_count");
   m.routing.used = s.get<int>("expert_used_count");
-  m.size = s.get_or<int>("expert_feed_forward_length", s.get_or<int>("feed_forward_length", 0));
+  const char* size = s.has("expert_feed_forward_length") ? "expert_feed_forward_length" : "feed_forward_length";
+  m.size = s.get_or<int>(size, 0);
   m.routing.scale = s.get_or<float>("expert_weights_scale", 1.0f);
   if (m.routing.scale == 0) m.routing.scale = 1;  // some writers' spelling of "none"
   m.routing.normalise = s.get_or<bool>("expert_weights_norm", true);
@@ -138,84 +139,6 @@ Moe read_moe(const GgufSettings& s) {
 void drop_predicting_layers(const GgufSettings& s, ModelConfig& c) {
   const int count = s.get_or<int>("nextn_predict_layers", 0);
   if (count > 0 && std::cmp_less(count, c.layers.size())) c.layers.resize(c.layers.size() - static_cast<size_t>(count));
-}
-
-void use_layer_norm(ModelConfig& c, bool bias) {
-  const auto change = [bias](Norm& n) { n = {.kind = NormKind::kLayer, .epsilon = n.epsilon, .bias = bias}; };
-  change(c.output_norm);
-  for (LayerSpec& layer : c.layers) {
-    for (Norm* n : {&layer.mixer_in, &layer.mixer_out, &layer.ffn_in, &layer.ffn_out}) {
-      if (*n) change(*n);
-    }
-  }
-}
-
-void share_caches(ModelConfig& c, int count) {
-  const int layers = static_cast<int>(c.layers.size()), first = layers - std::clamp(count, 0, layers);
-  for_each_attention(c, [&](Attention& a, int layer) {
-    if (layer < first) return;
-    for (int i = first - 1; i >= 0 && a.shares_cache < 0; --i) {
-      const auto* other = std::get_if<Attention>(&c.layers[static_cast<size_t>(i)].mixer);
-      if (other && (other->window > 0) == (a.window > 0)) a.shares_cache = i;
-    }
-  });
-}
-
-void use_post_norms_only(ModelConfig& c) {
-  for (LayerSpec& layer : c.layers) {
-    layer.mixer_out = std::exchange(layer.mixer_in, {});
-    layer.ffn_out = std::exchange(layer.ffn_in, {});
-  }
-}
-
-void use_qk_norm(ModelConfig& c) {
-  for_each_attention(c, [&](Attention& a, int) { a.q_norm = a.k_norm = c.output_norm; });
-}
-
-void set_rope_kind(ModelConfig& c, RopeKind kind) {
-  for (RopeConfig& rope : c.ropes) rope.kind = kind;
-}
-
-void set_nonlinearity(ModelConfig& c, Nonlinearity nonlinearity, bool gated) {
-  for_each_mlp(c, [&](Mlp& mlp) {
-    mlp.nonlinearity = nonlinearity;
-    mlp.gated = gated;
-  });
-}
-
-void place_concatenated(const ModelConfig& c, const Slot& slot, Source& source) {
-  const LayerSpec& layer = c.layers[static_cast<size_t>(std::max(0, slot.layer))];
-  switch (slot.tensor) {
-    case Tensor::kQ:
-    case Tensor::kK:
-    case Tensor::kV: {
-      const auto& a = std::get<Attention>(layer.mixer);
-      const int q = a.heads * a.key_dim, k = a.kv_heads * a.key_dim, v = a.kv_heads * a.value_dim;
-      source.rows = q + k + v;
-      source.first = slot.tensor == Tensor::kQ ? 0 : slot.tensor == Tensor::kK ? q : q + k;
-      break;
-    }
-    case Tensor::kGate:
-    case Tensor::kUp: {
-      const auto& mlp = std::get<Mlp>(layer.ffn);
-      if (!mlp.gated) break;
-      source.rows = 2 * mlp.size;
-      source.first = slot.tensor == Tensor::kGate ? 0 : mlp.size;
-      break;
-    }
-    default:
-      break;
-  }
-}
-
-void place_grouped(const ModelConfig& c, const Slot& slot, Source& source) {
-  if (slot.tensor != Tensor::kQ && slot.tensor != Tensor::kK && slot.tensor != Tensor::kV) return;
-  const auto& a = std::get<Attention>(c.layers[static_cast<size_t>(slot.layer)].mixer);
-  const int q = a.group() * a.key_dim, group = q + a.key_dim + a.value_dim;
-  source.rows = a.kv_heads * group;
-  source.step = group;
-  source.first = slot.tensor == Tensor::kQ ? 0 : slot.tensor == Tensor::kK ? q : q + a.key_dim;
-  source.run = slot.tensor == Tensor::kQ ? q : slot.tensor == Tensor::kK ? a.key_dim : a.value_dim;
 }
 
 }  // namespace quire

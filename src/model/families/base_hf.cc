@@ -41,6 +41,13 @@ double partial_rotary(const HfSettings& s, const std::optional<JsonField>& param
   return parameters ? parameters->get_or<double>("partial_rotary_factor", whole) : whole;
 }
 
+// Files of Nemotron-H name the kind of each layer and leave the number out.
+int count_layers(const HfSettings& s) {
+  const auto kinds = s.find("layers_block_type");
+  if (kinds && !s.has("num_hidden_layers")) return static_cast<int>(kinds->json().size());
+  return s.get<int>({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+}
+
 bool is_nested(const JsonField& parameters) {
   return std::ranges::any_of(parameters.members(), [](const auto& m) { return m.second.json().is_object(); });
 }
@@ -74,6 +81,12 @@ RopeConfig read_rope(const HfSettings& s, const std::optional<JsonField>& parame
   const char* key = p.has("rope_type") ? "rope_type" : "type";
   rope.scaling = scaling_of(p.get_or<std::string>(key, "default"), p.where(key));
   if (rope.scaling == Scaling::kNone) return rope;
+  if (const auto alpha = p.get_or<double>("alpha", 0.0); rope.scaling == Scaling::kDynamic && alpha > 0) {
+    // Hunyuan: stretched by a fixed amount, whatever the length.
+    rope.theta *= std::pow(alpha, rope.dim / (rope.dim - 2.0));
+    rope.scaling = Scaling::kNone;
+    return rope;
+  }
   if (rope.scaling == Scaling::kProportional) {
     rope.rotated = static_cast<int>(part * head_dim / 2) * 2;
     rope.dim = head_dim;
@@ -120,11 +133,11 @@ Nonlinearity nonlinearity_of(const HfSettings& s) {
 
 ModelConfig read_base(const HfSettings& s) {
   ModelConfig c;
-  const int layers = s.get<int>({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
-  c.hidden = s.get<int>({"hidden_size", "n_embd", "d_model", "dim"});
+  const int layers = count_layers(s);
+  c.hidden = s.get<int>({"hidden_size", "n_embd", "n_embed", "d_model", "dim"});
   c.vocab = s.get<int>("vocab_size");
-  c.max_positions =
-      s.get_or<int>({"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 2048);
+  c.max_positions = s.get_or<int>(
+      {"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_seq_len"}, 2048);
   c.tied_output = s.get_or<bool>("tie_word_embeddings", false);
   const EndTokens ends = end_tokens(s.files());
   c.bos = ends.bos;
@@ -190,8 +203,8 @@ void set_windows(const HfSettings& s, ModelConfig& c, int window, bool (*slides)
 
 Moe read_moe(const HfSettings& s) {
   Moe m;
-  m.routing.experts = s.get<int>({"num_experts", "num_local_experts", "n_routed_experts"});
-  m.routing.used = s.get<int>({"num_experts_per_tok", "moe_k", "num_experts_per_token"});
+  m.routing.experts = s.get<int>({"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"});
+  m.routing.used = s.get<int>({"num_experts_per_tok", "moe_k", "num_experts_per_token", "top_k_experts"});
   m.size = s.get_or<int>({"moe_intermediate_size", "intermediate_size"}, 0);
   m.routing.normalise = s.get_or<bool>("norm_topk_prob", true);
   m.nonlinearity = nonlinearity_of(s);

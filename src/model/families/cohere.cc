@@ -9,7 +9,7 @@ namespace {
 void make_parallel(ModelConfig& c) {
   use_layer_norm(c, false);
   set_rope_kind(c, RopeKind::kNeighbours);
-  for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
+  use_parallel_layers(c);
 }
 
 void use_norms_of_heads(ModelConfig& c) {

@@ -8,10 +8,6 @@
 namespace quire {
 namespace {
 
-constexpr TensorName kHfNames[] = {{Tensor::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
-                                   {Tensor::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
-                                   {Tensor::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"}};
-
 // kv_b_proj has, head by head, the projections to keys [nope, rank] and to values [value, rank].
 void place_hf(const ModelConfig& c, const Slot& slot, Source& source) {
   if (slot.tensor != Tensor::kKeyOfHead && slot.tensor != Tensor::kValueOfHead) return;
@@ -121,7 +117,8 @@ constexpr std::string_view kV2Names[] = {"DeepseekV2ForCausalLM"}, kV3Names[] = 
 
 }  // namespace
 
-extern const Family kDeepseekV2 = {"deepseek_v2", kV2Names, "deepseek2", v2_hf, from_gguf, {kHfNames, place_hf}};
-extern const Family kDeepseekV3 = {"deepseek_v3", kV3Names, {}, v3_hf, nullptr, {kHfNames, place_hf}};
+extern const Family kDeepseekV2 = {"deepseek_v2", kV2Names,  "deepseek2",
+                                   v2_hf,         from_gguf, {kSharedExpertsHf, place_hf}};
+extern const Family kDeepseekV3 = {"deepseek_v3", kV3Names, {}, v3_hf, nullptr, {kSharedExpertsHf, place_hf}};
 
 }  // namespace quire

@@ -44,9 +44,6 @@ ModelConfig minimax_gguf(const GgufSettings& s) {
 
 // ---- GLM-4.5
 
-constexpr TensorName kGlmHf[] = {{Tensor::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
-                                 {Tensor::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
-                                 {Tensor::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"}};
 constexpr TensorName kGlmGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"}};
 
 ModelConfig glm4_moe_hf(const HfSettings& s) {
@@ -125,7 +122,8 @@ constexpr std::string_view kMixtralNames[] = {"MixtralForCausalLM"}, kMinimaxNam
 
 extern const Family kMixtral = {"mixtral", kMixtralNames, {}, mixtral_hf, nullptr, {kMixtralHf}};
 extern const Family kMinimaxM2 = {"minimax_m2", kMinimaxNames, "minimax-m2", minimax_hf, minimax_gguf, {kMixtralHf}};
-extern const Family kGlm4Moe = {"glm4_moe", kGlmNames, "glm4moe", glm4_moe_hf, glm4_moe_gguf, {kGlmHf}, {kGlmGguf}};
+extern const Family kGlm4Moe = {"glm4_moe",    kGlmNames,          "glm4moe", glm4_moe_hf,
+                                glm4_moe_gguf, {kSharedExpertsHf}, {kGlmGguf}};
 extern const Family kGptOss = {"gpt_oss", kOssNames, "gpt-oss", oss_hf, oss_gguf, {kOssHf, place_oss}, {kGlmGguf}};
 
 }  // namespace quire

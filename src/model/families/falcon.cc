@@ -1,6 +1,8 @@
 // Falcon: attention and MLP in parallel; queries, keys and values in one matrix, group by group. The 1-billion models
 // use ALiBi.
 
+#include <cmath>
+
 #include "model/families.h"
 
 namespace quire {
@@ -51,9 +53,9 @@ ModelConfig from_hf(const HfSettings& s) {
   }
   for_each_attention(c, [&](Attention& a, int) {
     if (!is_new) a.kv_heads = s.get_or<bool>("multi_query", true) ? 1 : a.heads;
-    a.alibi = alibi;
-    if (alibi) a.rope = -1;
+    a.alibi_scale = 1 / std::sqrt(static_cast<float>(a.key_dim));  // slopes are scaled like scores
   });
+  if (alibi) use_alibi(c);
   return c;
 }
 

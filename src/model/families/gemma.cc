@@ -75,12 +75,8 @@ ModelConfig gemma3_hf(const HfSettings& s) {
   s.ignore({"sliding_window_pattern"});
   ModelConfig c = gemma2_hf(s);
   use_qk_norm(c);
-  if (c.ropes.size() == 1) {  // transformers 4: only the rope of full layers is scaled
-    RopeConfig local;
-    local.dim = c.ropes[0].dim;
-    local.theta = s.get_or<double>("rope_local_base_freq", 10000.0);
-    c.ropes.push_back(local);
-  }
+  // transformers 4: only the rope of full layers is scaled
+  if (c.ropes.size() == 1) add_local_rope(c, s.get_or<double>("rope_local_base_freq", 10000.0));
   for_each_attention(c, [](Attention& a, int) { a.window = a.rope = 0; });
   // EmbeddingGemma: a window of n tokens around a query, n / 2 on each side.
   const bool causal = !s.get_or<bool>("use_bidirectional_attention", false);
@@ -100,10 +96,7 @@ ModelConfig gemma3_gguf(const GgufSettings& s) {
     });
   }
   c.logit_soft_cap = s.get_or<float>("final_logit_softcapping", 0);
-  RopeConfig local;
-  local.dim = c.ropes[0].dim;
-  local.theta = s.get_or<double>("rope.freq_base_swa", 10000.0);
-  c.ropes.push_back(local);
+  add_local_rope(c, s.get_or<double>("rope.freq_base_swa", 10000.0));
   set_windows(s, c, gemma3_slides);
   return c;
 }

@@ -53,11 +53,7 @@ ModelConfig from_hf(const HfSettings& s) {
     if (sparsity[i] > 0) mlp.sparsity = deviations(sparsity[i]);
   }
   use_qk_norm(c);
-  if (c.ropes.size() == 1) {
-    RopeConfig local = c.ropes[0];
-    local.theta = s.get_or<double>("rope_local_base_freq", 10000.0);
-    c.ropes.push_back(local);
-  }
+  if (c.ropes.size() == 1) add_local_rope(c, s.get_or<double>("rope_local_base_freq", 10000.0));
   for_each_attention(c, [&](Attention& a, int) {
     a.v_norm = c.output_norm;
     a.v_norm.weight = false;

@@ -1,5 +1,6 @@
 // Gemma 4: Gemma 3's windows and norms, larger heads in layers that see all tokens, unit attention scale, normalised
-// values, per-layer embeddings; the last layers share the caches of earlier ones.
+// values, per-layer embeddings; the last layers share the caches of earlier ones. Models with experts have them next to
+// an MLP that every token uses.
 
 #include <cmath>
 #include <utility>
@@ -9,14 +10,54 @@
 namespace quire {
 namespace {
 
-constexpr TensorName kHf[] = {{Tensor::kFfnNorm, "model.layers.{}.pre_feedforward_layernorm.weight"}};
+constexpr TensorName kHf[] = {{Tensor::kFfnNorm, "model.layers.{}.pre_feedforward_layernorm.weight"},
+                              {Tensor::kRouter, "model.layers.{}.router.proj.weight"},
+                              {Tensor::kExpertGate, "model.layers.{}.experts.gate_up_proj"},
+                              {Tensor::kExpertUp, "model.layers.{}.experts.gate_up_proj"},
+                              {Tensor::kExpertDown, "model.layers.{}.experts.down_proj"},
+                              {Tensor::kSharedGate, "model.layers.{}.mlp.gate_proj.weight"},
+                              {Tensor::kSharedUp, "model.layers.{}.mlp.up_proj.weight"},
+                              {Tensor::kSharedDown, "model.layers.{}.mlp.down_proj.weight"}};
+constexpr TensorName kGguf[] = {{Tensor::kExpertGate, "blk.{}.ffn_gate_up_exps.weight"},
+                                {Tensor::kExpertUp, "blk.{}.ffn_gate_up_exps.weight"},
+                                {Tensor::kSharedGate, "blk.{}.ffn_gate.weight"},
+                                {Tensor::kSharedUp, "blk.{}.ffn_up.weight"},
+                                {Tensor::kSharedDown, "blk.{}.ffn_down.weight"}};
+constexpr TensorName kKeysAsValuesGguf[] = {{Tensor::kV, "blk.{}.attn_k.weight"}};
 constexpr std::string_view kIgnored[] = {"rope_freqs.weight"};
 
+// The experts' matrices are [gate; up]; the norm before them is not that of a plain MLP.
+void place_experts(const ModelConfig& c, const Slot& slot, Source& source, const std::string& norm) {
+  const auto* moe = slot.layer < 0 ? nullptr : std::get_if<Moe>(&c.layers[static_cast<size_t>(slot.layer)].ffn);
+  if (!moe) return;
+  if (slot.tensor == Tensor::kFfnNorm) source.name = norm;
+  if (slot.tensor != Tensor::kExpertGate && slot.tensor != Tensor::kExpertUp) return;
+  source.rows = 2 * moe->size;
+  source.first = slot.tensor == Tensor::kExpertUp ? moe->size : 0;
+}
+void place_gguf(const ModelConfig& c, const Slot& slot, Source& source) {
+  place_experts(c, slot, source, "blk." + std::to_string(slot.layer) + ".pre_ffw_norm_2.weight");
+}
 // Models without a projection to values in layers that see all tokens use the keys' (before their norm and rotation).
 void place_hf(const ModelConfig& c, const Slot& slot, Source& source) {
+  const std::string prefix = "model.layers." + std::to_string(slot.layer);
+  place_experts(c, slot, source, prefix + ".pre_feedforward_layernorm_2.weight");
   if (slot.tensor != Tensor::kV || !c.values_are_keys) return;
   if (std::get<Attention>(c.layers[static_cast<size_t>(slot.layer)].mixer).window == 0)
-    source.name = "model.layers." + std::to_string(slot.layer) + ".self_attn.k_proj.weight";
+    source.name = prefix + ".self_attn.k_proj.weight";
+}
+
+// Each layer's MLP becomes the one that all tokens share.
+void add_experts(ModelConfig& c, Moe moe) {
+  moe.router_in = moe.shared_in = moe.shared_out = moe.experts_out = c.output_norm;
+  moe.router_scale = 1 / std::sqrt(static_cast<float>(c.hidden));
+  moe.expert_scales = true;
+  for (LayerSpec& layer : c.layers) {
+    const Mlp mlp = std::get<Mlp>(layer.ffn);
+    moe.shared_size = mlp.size;
+    moe.nonlinearity = mlp.nonlinearity;
+    layer.ffn = moe;
+  }
 }
 
 void finish(ModelConfig& c, int shared) {
@@ -37,8 +78,6 @@ void finish(ModelConfig& c, int shared) {
 bool slides(int layer) { return (layer + 1) % 6 != 0; }
 
 ModelConfig from_hf(const HfSettings& s) {
-  if (s.get_or<bool>("enable_moe_block", false))
-    throw unsupported("{}: Gemma 4's experts are not supported", s.where("enable_moe_block"));
   ModelConfig c = read_base(s);
   c.tied_output = s.get_or<bool>("tie_word_embeddings", true);
   set_windows(s, c, sliding_window(s, 512), slides);
@@ -64,6 +103,7 @@ ModelConfig from_hf(const HfSettings& s) {
     for (size_t i = c.layers.size(); i-- > 0 && c.layers.size() - i <= static_cast<size_t>(shared);)
       std::get<Mlp>(c.layers[i].ffn).size *= 2;
   }
+  if (s.get_or<bool>("enable_moe_block", false)) add_experts(c, read_moe(s));
   c.per_layer_dim = s.get_or<int>("hidden_size_per_layer_input", 0);
   c.logit_soft_cap = s.get_or<float>("final_logit_softcapping", 0);
   finish(c, shared);
@@ -73,16 +113,15 @@ ModelConfig from_hf(const HfSettings& s) {
 ModelConfig from_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
   set_nonlinearity(c, Nonlinearity::kGeluTanh, true);
-  RopeConfig local;
-  local.dim = s.get_or<int>("rope.dimension_count_swa", c.ropes[0].dim);
-  local.theta = s.get_or<double>("rope.freq_base_swa", 10000.0);
-  c.ropes.push_back(local);
+  add_local_rope(c, s.get_or<double>("rope.freq_base_swa", 10000.0));
+  c.ropes[1].dim = s.get_or<int>("rope.dimension_count_swa", c.ropes[0].dim);
   set_windows(s, c, slides);
   for_each_attention(c, [&](Attention& a, int) {
     if (a.window == 0) return;
     a.key_dim = s.get_or<int>("attention.key_length_swa", a.key_dim);
     a.value_dim = s.get_or<int>("attention.value_length_swa", a.value_dim);
   });
+  if (s.get_or<int>("expert_count", 0) > 0) add_experts(c, read_moe(s));
   c.per_layer_dim = s.get_or<int>("embedding_length_per_layer_input", 0);
   c.logit_soft_cap = s.get_or<float>("final_logit_softcapping", 0);
   finish(c, s.get_or<int>("attention.shared_kv_layers", 0));
@@ -93,6 +132,7 @@ constexpr std::string_view kNames[] = {"Gemma4ForCausalLM", "Gemma4ForConditiona
 
 }  // namespace
 
-extern const Family kGemma4 = {"gemma4", kNames, "gemma4", from_hf, from_gguf, {kHf, place_hf}, {.ignored = kIgnored}};
+extern const Family kGemma4 = {
+    "gemma4", kNames, "gemma4", from_hf, from_gguf, {kHf, place_hf}, {kGguf, place_gguf, kIgnored, kKeysAsValuesGguf}};
 
 }  // namespace quire

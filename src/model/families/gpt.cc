@@ -4,12 +4,6 @@
 
 namespace quire {
 
-void use_learned_positions(ModelConfig& c) {
-  c.learned_positions = true;
-  c.ropes.clear();
-  for_each_attention(c, [](Attention& a, int) { a.rope = -1; });
-}
-
 namespace {
 
 constexpr TensorName kGpt2Hf[] = {
@@ -89,7 +83,7 @@ ModelConfig gptj_hf(const HfSettings& s) {
   use_layer_norm(c, true);
   set_rope_kind(c, RopeKind::kNeighbours);
   set_nonlinearity(c, nonlinearity_of(s), false);
-  for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
+  use_parallel_layers(c);
   return c;
 }
 

@@ -9,7 +9,7 @@ void set_granite_multipliers(const HfSettings& s, ModelConfig& c) {
   c.embedding_scale = s.get_or<float>("embedding_multiplier", 1);
   c.logit_scale = 1 / s.get_or<float>("logits_scaling", 1);
   const auto residual = s.get_or<float>("residual_multiplier", 1);
-  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  for (LayerSpec& layer : c.layers) layer.mixer_scale = layer.ffn_scale = residual;
   for_each_attention(c, [&](Attention& a, int) { a.scale = s.get_or<float>("attention_multiplier", 1); });
 }
 void set_granite_multipliers(const GgufSettings& s, ModelConfig& c) {
@@ -17,7 +17,7 @@ void set_granite_multipliers(const GgufSettings& s, ModelConfig& c) {
   c.embedding_scale = s.get_or<float>("embedding_scale", 1);
   c.logit_scale = 1 / s.get_or<float>("logit_scale", 1);
   const auto residual = s.get_or<float>("residual_scale", 1);
-  for (LayerSpec& layer : c.layers) layer.residual_scale = residual;
+  for (LayerSpec& layer : c.layers) layer.mixer_scale = layer.ffn_scale = residual;
 }
 
 namespace {
@@ -58,20 +58,11 @@ ModelConfig starcoder2_gguf(const GgufSettings& s) {
 
 // ---- StableLM
 
-ModelConfig stablelm_hf(const HfSettings& s) {
+template <class Settings>
+ModelConfig stablelm(const Settings& s) {
   ModelConfig c = read_base(s);
   use_layer_norm(c, true);
-  if (s.get_or<bool>("use_parallel_residual", false)) {
-    for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
-  }
-  return c;
-}
-ModelConfig stablelm_gguf(const GgufSettings& s) {
-  ModelConfig c = read_base(s);
-  use_layer_norm(c, true);
-  if (s.get_or<bool>("use_parallel_residual", false)) {
-    for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
-  }
+  if (s.template get_or<bool>("use_parallel_residual", false)) use_parallel_layers(c);
   return c;
 }
 
@@ -92,7 +83,7 @@ constexpr std::string_view kGraniteNames[] = {"GraniteForCausalLM"}, kStarcoder2
 extern const Family kGranite = {"granite", kGraniteNames, "granite", granite_hf, granite_gguf};
 extern const Family kStarcoder2 = {"starcoder2",  kStarcoder2Names, "starcoder2",
                                    starcoder2_hf, starcoder2_gguf,  {kStarcoderHf}};
-extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm_hf, stablelm_gguf};
+extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm<HfSettings>, stablelm<GgufSettings>};
 extern const Family kBitNet = {"bitnet", kBitNetNames, {}, bitnet_hf, nullptr};
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Llama and its closest relatives: SmolLM 1 to 3, Mistral, Ministral, InternLM, Seed-OSS and all files that call
+// Llama and its closest relatives: SmolLM 1 to 3, Mistral, Ministral, Seed-OSS and all files that call
 // themselves Llama.
 
 #include <cmath>
@@ -11,6 +11,7 @@ namespace {
 constexpr std::string_view kIgnoredHf[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq"};
 constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight", "blk.{}.attn_rot_embd",
                                              "blk.{}.attn_rot_embd.weight"};
+constexpr TensorName kSeedGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"}};
 constexpr Spelling kHf{.ignored = kIgnoredHf}, kGguf{.ignored = kIgnoredGguf};
 
 ModelConfig llama_hf(const HfSettings& s) { return read_base(s); }
@@ -84,6 +85,6 @@ extern const Family kMistral = {"mistral", kMistralNames, {}, mistral_hf, nullpt
 extern const Family kMinistral3 = {"ministral3", kMinistral3Names, "mistral3", ministral3_hf, ministral3_gguf, kHf,
                                    kGguf};
 extern const Family kSmolLm3 = {"smollm3", kSmolLm3Names, "smollm3", smollm3_hf, smollm3_gguf, kHf, kGguf};
-extern const Family kSeedOss = {"seed_oss", kSeedOssNames, "seed_oss", llama_hf, read_base, kHf, kGguf};
+extern const Family kSeedOss = {"seed_oss", kSeedOssNames, "seed_oss", llama_hf, read_base, kHf, {kSeedGguf}};
 
 }  // namespace quire

@@ -20,6 +20,22 @@ namespace {
 
 Norm gated_norm(const ModelConfig& c) { return {.kind = NormKind::kRms, .epsilon = c.output_norm.epsilon}; }
 
+}  // namespace
+
+Mamba2 read_mamba2(const GgufSettings& s, const ModelConfig& c) {
+  const int heads = s.get<int>("ssm.time_step_rank"), groups = s.get<int>("ssm.group_count");
+  return {.heads = heads,
+          .head_dim = s.get<int>("ssm.inner_size") / std::max(1, heads),
+          .state_dim = s.get<int>("ssm.state_size"),
+          .groups = groups,
+          .width = s.get<int>("ssm.conv_kernel"),
+          .conv_bias = true,
+          .norm = gated_norm(c),
+          .norm_groups = groups};
+}
+
+namespace {
+
 // ---- Mamba-2
 
 constexpr TensorName kMambaHf[] = {{Tensor::kEmbedding, "backbone.embeddings.weight"},
@@ -60,6 +76,18 @@ ModelConfig mamba2_hf(const HfSettings& s) {
   layer.mixer = mamba;
   layer.mixer_in = c.output_norm;
   c.layers.assign(static_cast<size_t>(layers), layer);
+  return c;
+}
+
+ModelConfig mamba2_gguf(const GgufSettings& s) {
+  ModelConfig c = read_base(s);
+  const Mamba2 mamba = read_mamba2(s, c);
+  for (LayerSpec& layer : c.layers) {
+    layer.mixer = mamba;
+    layer.ffn = {};
+    layer.ffn_in = {};
+  }
+  c.ropes.clear();
   return c;
 }
 
@@ -135,15 +163,7 @@ ModelConfig granite_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
   set_granite_multipliers(s, c);
   const bool rotates = s.get_or<bool>("rope.scaling.finetuned", true);  // llama.cpp's switch
-  const int heads = s.get<int>("ssm.time_step_rank"), groups = s.get<int>("ssm.group_count");
-  const Mamba2 mamba{.heads = heads,
-                     .head_dim = s.get<int>("ssm.inner_size") / std::max(1, heads),
-                     .state_dim = s.get<int>("ssm.state_size"),
-                     .groups = groups,
-                     .width = s.get<int>("ssm.conv_kernel"),
-                     .conv_bias = true,
-                     .norm = gated_norm(c),
-                     .norm_groups = groups};
+  const Mamba2 mamba = read_mamba2(s, c);
   const bool has_experts = s.get_or<int>("expert_count", 0) > 0;
   Moe moe;
   if (has_experts) {
@@ -164,7 +184,7 @@ constexpr std::string_view kMambaNames[] = {"Mamba2ForCausalLM"}, kGraniteNames[
 
 }  // namespace
 
-extern const Family kMamba2 = {"mamba2", kMambaNames, {}, mamba2_hf, nullptr, {kMambaHf}};
+extern const Family kMamba2 = {"mamba2", kMambaNames, "mamba2", mamba2_hf, mamba2_gguf, {kMambaHf}};
 extern const Family kGraniteHybrid = {"granitemoehybrid", kGraniteNames, "granitehybrid",
                                       granite_hf,         granite_gguf,  {kGraniteHf, place_granite}};
 

@@ -36,12 +36,7 @@ ModelConfig olmo_gguf(const GgufSettings& s) {
 // Three layers of four see a window, and use no scaled rope.
 bool olmo3_slides(int layer) { return (layer + 1) % 4 != 0; }
 void add_unscaled_rope(ModelConfig& c) {
-  if (c.ropes.size() > 1) return;
-  RopeConfig local;
-  local.kind = c.ropes[0].kind;
-  local.dim = c.ropes[0].dim;
-  local.theta = c.ropes[0].theta;
-  c.ropes.push_back(local);
+  if (c.ropes.size() == 1) add_local_rope(c, c.ropes[0].theta);
 }
 
 ModelConfig olmo2_hf(const HfSettings& s) {

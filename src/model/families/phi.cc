@@ -24,7 +24,7 @@ constexpr std::string_view kIgnoredPhi3[] = {"rope_factors_long.weight", "rope_f
 void make_parallel(ModelConfig& c, Nonlinearity nonlinearity) {
   use_layer_norm(c, true);
   set_nonlinearity(c, nonlinearity, false);
-  for (LayerSpec& layer : c.layers) layer.parallel = layer.shared_norm = true;
+  use_parallel_layers(c);
 }
 
 ModelConfig phi_hf(const HfSettings& s) {

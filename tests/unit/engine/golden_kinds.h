@@ -27,6 +27,12 @@ inline constexpr const char* kGoldenKinds[] = {
     "qwen3_5_moe_nested",  // the same with experts in every layer
     "lfm2",                // short convolutions
     "granitemoehybrid",    // Mamba 2
+    "hunyuan",             // norms of heads after rope
+    "bloom",               // ALiBi
+    "nemotron_h_moe",      // experts without gates
+    "gemma4_moe",          // experts with norms of their own
+    "phimoe",              // experts weighed among those that are near
+    "falcon_h1",           // two mixers in a layer
 };
 
 inline std::string golden_kind(const std::string& name) { return (golden_dir() / "models" / name).string(); }

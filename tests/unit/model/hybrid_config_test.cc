@@ -148,7 +148,8 @@ TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
   EXPECT_EQ(mamba.channels(), 128 + 2 * 16);
   EXPECT_EQ(std::get<Attention>(c.layers[1].mixer).rope, -1);
   EXPECT_EQ(std::get<Attention>(c.layers[1].mixer).scale, 0.25f);
-  EXPECT_EQ(c.layers[2].residual_scale, 0.5f);
+  EXPECT_EQ(c.layers[2].mixer_scale, 0.5f);
+  EXPECT_EQ(c.layers[2].ffn_scale, 0.5f);
   EXPECT_EQ(std::get<Moe>(c.layers[1].ffn).shared_size, 24);
 }
 
@@ -191,8 +192,8 @@ TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
   EXPECT_EQ(name(Tensor::kQ, 2), "backbone.layers.3.mixer.q_proj.weight");
   EXPECT_EQ(name(Tensor::kDown, 2), "backbone.layers.4.mixer.down_proj.weight");
   EXPECT_EQ(
-      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "ME")"); }),
-      "config.json: hybrid_override_pattern: layer 'E' is not supported here; supported: M, * and a - after each");
+      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "M--")"); }),
+      "config.json: hybrid_override_pattern: layer '-' is not supported here; supported: M, *, and - or E after each");
 }
 
 TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
