@@ -184,7 +184,7 @@ struct EngineStats {
   uint64_t store_damaged = 0;                           // damaged files found and removed
 
   // Time and number of steps that only decode, and of steps with prompt rows. decode_bytes: what the decode steps read,
-  // the weights once per step and the cached keys, values and states of each row.
+  // the weights once per step, of experts only the chosen ones, and the cached keys, values and states of each row.
   double decode_seconds = 0, prompt_seconds = 0;
   uint64_t decode_steps = 0, prompt_steps = 0;
   double decode_bytes = 0;

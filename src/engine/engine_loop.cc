@@ -306,7 +306,9 @@ void EngineLoop::count_step(double seconds) {
   (prompts ? stats_.prompt_seconds : stats_.decode_seconds) += seconds;
   ++(prompts ? stats_.prompt_steps : stats_.decode_steps);
   if (!prompts) {
-    stats_.decode_bytes += static_cast<double>(model_.info.decode_bytes) +
+    const Weights& weights = model_.weights;
+    stats_.decode_bytes += static_cast<double>(weights.decode_bytes - weights.expert_bytes) +
+                           static_cast<double>(model_.decoder->expert_bytes()) +
                            static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);
     for (const Chunk& c : plan_.chunks)
       stats_.decode_bytes += static_cast<double>(model_.kv->layout().bounded_bytes(c.first + 1));

@@ -236,6 +236,7 @@ std::span<float> Decoder::forward(const Batch& batch) {
   State& s = *state_;
   assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
   if (s.profile) s.profile->start();
+  s.work.expert_bytes = 0;
   s.begin(batch);
   s.embed(batch);
   for (size_t layer = 0; layer < s.config.layers.size(); ++layer) s.layer(layer, static_cast<int>(batch.rows.size()));
@@ -245,6 +246,7 @@ std::span<float> Decoder::forward(const Batch& batch) {
 }
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
+uint64_t Decoder::expert_bytes() const { return state_->work.expert_bytes; }
 const Compute& Decoder::compute() const { return state_->compute; }
 
 void Decoder::final_hidden(int row, std::span<float> out) const {

@@ -31,6 +31,9 @@ class Decoder {
   // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);
 
+  // Weights of experts that the last forward() has read: those that at least one row has chosen.
+  uint64_t expert_bytes() const;
+
   const Compute& compute() const;
 
   // Writes the normalised final hidden state of a row of the last batch to out [hidden].

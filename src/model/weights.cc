@@ -148,8 +148,9 @@ class Loader : public TensorVisitor {
   uint64_t parameters = 0;
   uint64_t decode_bytes() const {
     // The experts that a token does not use are not read. A tied embedding is read as the output matrix.
-    return decoded_ + (config_.tied_output ? embedding_ : 0);
+    return decoded_ + experts_ + (config_.tied_output ? embedding_ : 0);
   }
+  uint64_t expert_bytes() const { return experts_; }
 
  private:
   struct MatrixJob {
@@ -218,7 +219,7 @@ class Loader : public TensorVisitor {
     } else if (slot.tensor == Tensor::kExpertGate || slot.tensor == Tensor::kExpertUp ||
                slot.tensor == Tensor::kExpertDown) {
       const auto& moe = std::get<Moe>(config_.layers[static_cast<size_t>(slot.layer)].ffn);
-      if (slot.item < moe.routing.used) decoded_ += bytes;  // all experts have the same size
+      if (slot.item < moe.routing.used) experts_ += bytes;  // all experts have the same size
     } else if (!is_table(slot.tensor) && slot.tensor != Tensor::kPooled) {
       decoded_ += bytes;
     }
@@ -325,7 +326,7 @@ class Loader : public TensorVisitor {
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;
   size_t bytes_ = 0;  // of the packed matrices, each a multiple of 64
-  uint64_t decoded_ = 0, embedding_ = 0;
+  uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
   std::map<TensorType, uint64_t> elements_;
 };
@@ -373,6 +374,7 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Te
   if (config.tied_output) w.output.weight = w.embedding.weight;
   w.parameters = load.parameters;
   w.decode_bytes = load.decode_bytes();
+  w.expert_bytes = load.expert_bytes();
   w.main_type = load.main_type();
   return w;
 }

@@ -116,6 +116,7 @@ struct Weights {
 
   uint64_t parameters = 0;
   uint64_t decode_bytes = 0;               // of the matrices that a token reads: of experts, only the chosen ones
+  uint64_t expert_bytes = 0;               // of them: of the chosen experts
   TensorType main_type = TensorType::F32;  // of most matrix elements
 };
 

@@ -1,6 +1,7 @@
 // The activations of a step, allocated once.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/memory.h"
@@ -43,6 +44,7 @@ struct Workspace {
   std::vector<float> q_scales;           // of rows, if a layer scales queries by their position
   InputMemory inputs;
   ExpertRows experts;
+  uint64_t expert_bytes = 0;      // weights of experts that the step has read
   std::vector<LinearPart> parts;  // of grouped linears
   std::vector<LinearTile> tiles;
   std::vector<int32_t> ids;  // tokens, positions or rows

@@ -60,6 +60,8 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   const Rows inner = work.expert_inner.columns(0, m.size), out = work.expert_out;
   // All experts have matrices of one type.
   const MlpWeights& any = w.experts[0];
+  const size_t expert_bytes = any.gate.weight.bytes() + any.up.weight.bytes() + any.down.weight.bytes();
+  work.expert_bytes += work.experts.experts().size() * expert_bytes;
   const Linear& first = m.gated ? any.gate : any.up;
   const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, first.weight);
   run_experts(step, [&](const ExpertRows::Expert& e) {

@@ -29,6 +29,11 @@ Connection::~Connection() {
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
+  // Also if answering throws: no client waits for a connection that nobody serves.
+  struct Closing {
+    ByteStream& stream;
+    ~Closing() { stream.close(); }
+  } closing{channel_->stream()};
   bool more = co_await handshake();
   while (more) {
     more = co_await wait_for_request();
@@ -36,7 +41,6 @@ asio::awaitable<void> Connection::run() {
     more = co_await serve();
     request_.reset();
   }
-  channel_->stream().close();
 }
 
 asio::awaitable<bool> Connection::handshake() {

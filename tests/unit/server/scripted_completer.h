@@ -35,6 +35,7 @@ class ScriptedCompleter final : public Completer {
   bool infills = false;       // whether it can fill in the middle
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
+  std::function<void()> on_token_bytes;  // may throw
   // The result for a request with pooling.
   std::function<std::vector<float>(const Request&)> pooled = [](const Request& r) {
     return std::vector<float>{3.0f, r.pooling == Pooling::kLast ? -4.0f : 4.0f};
@@ -132,7 +133,10 @@ class ScriptedCompleter final : public Completer {
     return text;
   }
   std::string token_text(TokenId id) const override { return token_bytes(id); }
-  std::string token_bytes(TokenId id) const override { return std::string(1, static_cast<char>(id)); }
+  std::string token_bytes(TokenId id) const override {
+    if (on_token_bytes) on_token_bytes();
+    return std::string(1, static_cast<char>(id));
+  }
 
   uint64_t submitted() const { return locked(submitted_); }
   int cancels() const { return locked(cancels_); }

@@ -331,5 +331,16 @@ TEST(Server, AnswersSmallRequestsWhileALargeBodyIsPrepared) {
   EXPECT_EQ(large.read_answer().status, 200);
 }
 
+TEST(Server, ClosesTheConnectionIfAnsweringFails) {
+  RunningServer running;
+  running.model.on_token_bytes = [] { throw std::runtime_error("the vocabulary is gone"); };
+  HttpClient client(running.port());
+  EXPECT_EQ(client.post(kCompletionPath, R"({"prompt": "a", "logprobs": 1})").status, 0);
+  EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
+  running.model.on_token_bytes = {};
+  HttpClient other(running.port());
+  EXPECT_EQ(other.post(kCompletionPath, R"({"prompt": "a", "logprobs": 1})").status, 200);
+}
+
 }  // namespace
 }  // namespace quire
