@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -73,6 +74,19 @@ TEST(Hunyuan, TakesOneNumberOfExpertsForAllLayers) {
   EXPECT_EQ(moe.shared_size, 80);
   EXPECT_EQ(refusal([] { read("hunyuan_moe", R"(, "num_experts": 6, "moe_topk": [2, 2, 1, 2])"); }),
             "config.json: moe_topk: Quire supports the same number for all layers only");
+}
+
+TEST(Hunyuan, IgnoresSettingsThatItsFilesHaveInVain) {
+  const ModelConfig c =
+      read("hunyuan", R"(, "num_experts": 1, "kv_lora_rank": 512, "q_lora_rank": 1536, "use_mla": false,
+    "use_qk_norm": true, "use_cla": false, "moe_layer_num_skipped": 0, "rope_theta": 10000.0, "rope_scaling":
+    {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "type": "dynamic"})");
+  EXPECT_TRUE(std::get<Attention>(c.layers[0].mixer).norm_after_rope);
+  EXPECT_EQ(c.ropes[0].scaling, RopeConfig::Scaling::kNone);
+  EXPECT_NEAR(c.ropes[0].theta, 10000 * std::pow(1000, 16 / 14.0), 1);
+  EXPECT_EQ(refusal([] { read("hunyuan", R"(, "use_mla": true)"); }), "config.json: use_mla: true is not supported");
+  EXPECT_EQ(refusal([] { read("hunyuan", R"(, "num_experts": 4)"); }),
+            "config.json: num_experts: 4 is not supported; Quire's hunyuan family has no experts");
 }
 
 TEST(Ernie, HasExpertsInEveryNthLayerOfARange) {
