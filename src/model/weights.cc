@@ -188,10 +188,12 @@ class Loader : public TensorVisitor {
     constexpr std::string_view kPrefix = "blk.";
     if (kind_ != FileKind::kGguf || !name.starts_with(kPrefix)) return false;
     const Gguf& gguf = *checkpoint_.gguf();
-    const auto layers = gguf.get<int>(gguf.get<std::string>("general.architecture") + ".block_count");
+    const auto architecture = gguf.get<std::string>("general.architecture");
+    const auto layers = gguf.get<int>(architecture + ".block_count"),
+               predicting = std::max(0, gguf.get_or<int>(architecture + ".nextn_predict_layers", 0));
     int layer = 0;
     const auto parsed = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
-    return parsed.ec == std::errc() && std::cmp_greater_equal(layer, config_.layers.size()) && layer < layers;
+    return parsed.ec == std::errc() && layer >= layers - predicting && layer < layers;
   }
 
   bool ignored(std::string_view name) const {

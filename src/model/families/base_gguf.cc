@@ -40,7 +40,9 @@ RopeConfig read_rope(const GgufSettings& s, int head_dim, int context) {
     r.attention_factor = value;
   }
   if (const auto factor = s.get_or<double>("rope.scaling.attn_factor", 1.0); factor != 1) {
-    if (r.scaling != Scaling::kYarn && r.scaling != Scaling::kLongRope)
+    // Files of Phi-3 do not name their scaling: it is in two tensors.
+    if (r.scaling != Scaling::kYarn && r.scaling != Scaling::kLongRope &&
+        !s.file().find_tensor("rope_factors_long.weight"))
       throw unsupported("{} is {}; only yarn and longrope have one", s.where("rope.scaling.attn_factor"), factor);
     r.attention_factor = factor;
   }

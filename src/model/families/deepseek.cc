@@ -105,6 +105,7 @@ ModelConfig from_gguf(const GgufSettings& s) {
   c.ropes[0].attention_factor = 1;
   use_mla(c, mla);
   Moe moe = read_moe(s);
+  moe.routing.normalise = s.get_or<bool>("expert_weights_norm", false);  // V2's files leave it out
   const int first = s.get_or<int>("leading_dense_block_count", 0);
   moe.correction = s.file().find_tensor("blk." + std::to_string(first) + ".exp_probs_b.bias") != nullptr;
   moe.routing.group_by_two = moe.correction;

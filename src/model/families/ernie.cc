@@ -8,11 +8,10 @@
 namespace quire {
 namespace {
 
-constexpr TensorName kMoeHf[] = {
-    {Tensor::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
-    {Tensor::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
-    {Tensor::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"},
-    {Tensor::kRouterCorrection, "model.layers.{}.mlp.moe_statics.e_score_correction_bias"}};
+void place_moe(const ModelConfig&, const Slot& slot, Source& source) {
+  if (slot.tensor == Tensor::kRouterCorrection)
+    source.name = "model.layers." + std::to_string(slot.layer) + ".mlp.moe_statics.e_score_correction_bias";
+}
 constexpr std::string_view kPredicting[] = {"model.mtp_*"};  // layers for predicting several tokens
 
 ModelConfig dense_hf(const HfSettings& s) {
@@ -60,6 +59,6 @@ constexpr std::string_view kNames[] = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausa
 
 extern const Family kErnie = {"ernie4_5", kNames, "ernie4_5", dense_hf, dense_gguf};
 extern const Family kErnieMoe = {"ernie4_5_moe", kMoeNames, "ernie4_5-moe",
-                                 moe_hf,         moe_gguf,  {kMoeHf, nullptr, kPredicting}};
+                                 moe_hf,         moe_gguf,  {kSharedExpertsHf, place_moe, kPredicting}};
 
 }  // namespace quire

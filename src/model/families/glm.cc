@@ -6,12 +6,10 @@
 namespace quire {
 namespace {
 
-constexpr TensorName kGlmHf[] = {{Tensor::kGate, "model.layers.{}.mlp.gate_up_proj.weight"},
-                                 {Tensor::kUp, "model.layers.{}.mlp.gate_up_proj.weight"}};
-constexpr TensorName kGlm4Hf[] = {{Tensor::kGate, "model.layers.{}.mlp.gate_up_proj.weight"},
-                                  {Tensor::kUp, "model.layers.{}.mlp.gate_up_proj.weight"},
-                                  {Tensor::kMixerOutNorm, "model.layers.{}.post_self_attn_layernorm.weight"},
-                                  {Tensor::kFfnOutNorm, "model.layers.{}.post_mlp_layernorm.weight"}};
+constexpr TensorName kHf[] = {{Tensor::kGate, "model.layers.{}.mlp.gate_up_proj.weight"},
+                              {Tensor::kUp, "model.layers.{}.mlp.gate_up_proj.weight"},
+                              {Tensor::kMixerOutNorm, "model.layers.{}.post_self_attn_layernorm.weight"},
+                              {Tensor::kFfnOutNorm, "model.layers.{}.post_mlp_layernorm.weight"}};
 constexpr TensorName kGguf[] = {{Tensor::kGate, "blk.{}.ffn_up.weight"}, {Tensor::kUp, "blk.{}.ffn_up.weight"}};
 constexpr std::string_view kIgnored[] = {"rope_freqs.weight"};
 
@@ -53,7 +51,7 @@ constexpr std::string_view kGlmNames[] = {"GlmForCausalLM"}, kGlm4Names[] = {"Gl
 }  // namespace
 
 extern const Family kGlm = {
-    "glm", kGlmNames, "chatglm", glm_hf, glm_gguf, {kGlmHf, place}, {kGguf, place, kIgnored, kFusedQkvGguf}};
-extern const Family kGlm4 = {"glm4", kGlm4Names, "glm4", glm4_hf, glm4_gguf, {kGlm4Hf, place}, {kGguf, place}};
+    "glm", kGlmNames, "chatglm", glm_hf, glm_gguf, {kHf, place}, {kGguf, place, kIgnored, kFusedQkvGguf}};
+extern const Family kGlm4 = {"glm4", kGlm4Names, "glm4", glm4_hf, glm4_gguf, {kHf, place}, {kGguf, place}};
 
 }  // namespace quire

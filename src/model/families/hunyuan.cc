@@ -19,11 +19,6 @@ void normalise_after_rope(ModelConfig& c) {
   for_each_attention(c, [](Attention& a, int) { a.norm_after_rope = true; });
 }
 
-ModelConfig dense_hf(const HfSettings& s) {
-  ModelConfig c = read_base(s);
-  normalise_after_rope(c);
-  return c;
-}
 ModelConfig dense_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
   normalise_after_rope(c);
@@ -40,8 +35,22 @@ int same_for_all(const HfSettings& s, std::string_view key, int fallback) {
   return numbers[0];
 }
 
+// Published files have settings of the published code for other models: latents without use_mla, one expert.
+ModelConfig base_hf(const HfSettings& s) {
+  s.ignore({"kv_lora_rank", "q_lora_rank"});
+  if (s.get_or<bool>("use_mla", false)) throw unsupported("{}: true is not supported", s.where("use_mla"));
+  ModelConfig c = read_base(s);
+  if (s.get_or<bool>("use_qk_norm", true)) normalise_after_rope(c);
+  return c;
+}
+ModelConfig dense_hf(const HfSettings& s) {
+  if (const int experts = same_for_all(s, "num_experts", 1); experts > 1)
+    throw unsupported("{}: {} is not supported; Quire's hunyuan family has no experts", s.where("num_experts"),
+                      experts);
+  return base_hf(s);
+}
 ModelConfig moe_hf(const HfSettings& s) {
-  ModelConfig c = dense_hf(s);
+  ModelConfig c = base_hf(s);
   const auto size = s.get<int>("intermediate_size");
   Moe moe;
   moe.routing.experts = same_for_all(s, "num_experts", 1);

@@ -131,6 +131,7 @@ ModelConfig from_hf(const HfSettings& s) {
 
 ModelConfig from_gguf(const GgufSettings& s) {
   ModelConfig c = read_base(s);
+  drop_predicting_layers(s, c);
   Parts parts{.attention = {}, .mamba = read_mamba2(s, c), .mlp = {}, .moe = {}};
   // Some files of models without experts have a count as well.
   const bool has_experts = s.has("expert_count") && s.get_or<int>("expert_used_count", 0) > 0;

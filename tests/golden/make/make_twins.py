@@ -56,7 +56,9 @@ def convert(folder, target, file_type, exact=()):
     ModelBase.load_hparams = staticmethod(adapted_hparams)
     with torch.inference_mode():
         hparams = ModelBase.load_hparams(adapted, False)
-        model = get_model_class(get_model_architecture(hparams, ModelType.TEXT))(adapted, file_type, target, model_name="golden")
+        kind = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+        kind.no_mtp = True  # these models have no layers for predicting several tokens
+        model = kind(adapted, file_type, target, model_name="golden")
         writer, force = model.gguf_writer, model.tensor_force_quant
 
         def stub():

@@ -1,13 +1,15 @@
-// What families read of config.json beyond the reference data of tests/golden: lists, defaults and refusals.
+// What families read of their files beyond the reference data of tests/golden: lists, defaults and refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "model/families.h"
+#include "unit/model/tiny_gguf.h"
 
 namespace quire {
 namespace {
@@ -24,6 +26,26 @@ ModelConfig read(std::string_view name, const std::string& more) {
   const HfSettings settings(files);
   const ModelConfig config = family(name).from_hf(settings);
   settings.refuse_unread(name);
+  return config;
+}
+
+// A GGUF file of one layer of 32 channels, with these further keys.
+ModelConfig read_gguf(const std::string& architecture, std::map<std::string, testing::TinyGguf::Value> more,
+                      std::vector<testing::TensorSpec> tensors = {}) {
+  testing::TinyGguf file;
+  auto keys = std::exchange(file.keys, {{"general.architecture", architecture}});
+  keys.merge(more);
+  for (const auto& [key, value] : keys) {
+    if (key != "general.architecture")
+      file.keys[architecture + "." + key.substr(key.rfind("llama.", 0) == 0 ? 6 : 0)] = value;
+  }
+  file.tensors.insert(file.tensors.end(), tensors.begin(), tensors.end());
+  const std::string bytes = file.bytes();
+  const Gguf gguf = Gguf::parse(std::as_bytes(std::span(bytes)), "m.gguf");
+  const GgufSettings settings(gguf);
+  const auto known = std::ranges::find(families(), architecture, [](const Family* f) { return f->gguf_architecture; });
+  const ModelConfig config = (*known)->from_gguf(settings);
+  settings.refuse_unread();
   return config;
 }
 
@@ -52,6 +74,19 @@ TEST(Hunyuan, TakesOneNumberOfExpertsForAllLayers) {
   EXPECT_EQ(moe.shared_size, 80);
   EXPECT_EQ(refusal([] { read("hunyuan_moe", R"(, "num_experts": 6, "moe_topk": [2, 2, 1, 2])"); }),
             "config.json: moe_topk: Quire supports the same number for all layers only");
+}
+
+TEST(Hunyuan, IgnoresSettingsThatItsFilesHaveInVain) {
+  const ModelConfig c =
+      read("hunyuan", R"(, "num_experts": 1, "kv_lora_rank": 512, "q_lora_rank": 1536, "use_mla": false,
+    "use_qk_norm": true, "use_cla": false, "moe_layer_num_skipped": 0, "rope_theta": 10000.0, "rope_scaling":
+    {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "type": "dynamic"})");
+  EXPECT_TRUE(std::get<Attention>(c.layers[0].mixer).norm_after_rope);
+  EXPECT_EQ(c.ropes[0].scaling, RopeConfig::Scaling::kNone);
+  EXPECT_NEAR(c.ropes[0].theta, 10000 * std::pow(1000, 16 / 14.0), 1);
+  EXPECT_EQ(refusal([] { read("hunyuan", R"(, "use_mla": true)"); }), "config.json: use_mla: true is not supported");
+  EXPECT_EQ(refusal([] { read("hunyuan", R"(, "num_experts": 4)"); }),
+            "config.json: num_experts: 4 is not supported; Quire's hunyuan family has no experts");
 }
 
 TEST(Ernie, HasExpertsInEveryNthLayerOfARange) {
@@ -88,6 +123,40 @@ TEST(PhiMoe, RefusesTwoAmplitudesOfRope) {
   EXPECT_EQ(read("phimoe", experts + "1.5}, \"original_max_position_embeddings\": 64").ropes[0].attention_factor, 1.5);
   EXPECT_EQ(refusal([&] { read("phimoe", experts + "2}, \"original_max_position_embeddings\": 64"); }),
             "config.json: rope_scaling.long_mscale: Quire supports one amplitude only, that of short_mscale");
+}
+
+TEST(Phi3Gguf, TakesTheAmplitudeOfLongRopeFromTheFile) {
+  const std::vector<testing::TensorSpec> factors = {{"rope_factors_long.weight", {16}},
+                                                    {"rope_factors_short.weight", {16}}};
+  const RopeConfig rope = read_gguf("phi3", {{"rope.scaling.attn_factor", 1.25f}}, factors).ropes[0];
+  EXPECT_EQ(rope.scaling, RopeConfig::Scaling::kLongRope);
+  EXPECT_EQ(rope.attention_factor, 1.25);
+  EXPECT_EQ(refusal([] {
+              read_gguf("phi3", {{"rope.scaling.attn_factor", 1.25f}});
+            }),
+            "m.gguf: key phi3.rope.scaling.attn_factor is 1.25; only yarn and longrope have one");
+}
+
+TEST(DeepseekGguf, NormalisesTheWeightsOfExpertsIfTheFileSaysSo) {
+  const std::map<std::string, testing::TinyGguf::Value> keys = {{"attention.kv_lora_rank", 8u},
+                                                                {"attention.key_length_mla", 12u},
+                                                                {"attention.value_length_mla", 8u},
+                                                                {"rope.dimension_count", 4u},
+                                                                {"expert_count", 4u},
+                                                                {"expert_used_count", 2u}};
+  EXPECT_FALSE(std::get<Moe>(read_gguf("deepseek2", keys).layers[0].ffn).routing.normalise);
+  auto more = keys;
+  more["expert_weights_norm"] = true;
+  EXPECT_TRUE(std::get<Moe>(read_gguf("deepseek2", more).layers[0].ffn).routing.normalise);
+}
+
+TEST(Olmo2Gguf, TakesTheAmplitudeOfYarnFromTheFile) {
+  const std::map<std::string, testing::TinyGguf::Value> factor = {{"rope.scaling.yarn_attn_factor", 1.25f}};
+  auto yarn = factor;
+  yarn["rope.scaling.type"] = "yarn";
+  EXPECT_EQ(read_gguf("olmo2", yarn).ropes[0].attention_factor, 1.25);
+  EXPECT_EQ(refusal([&] { read_gguf("olmo2", factor); }),
+            "m.gguf: key olmo2.rope.scaling.yarn_attn_factor is 1.25; only yarn has one");
 }
 
 TEST(FalconH1, HasTwoLayersForEachOfTheFile) {
