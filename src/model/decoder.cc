@@ -207,6 +207,7 @@ struct Decoder::State {
   }
 
   int output(const Batch& batch) {
+    assert(config.has_logits || std::ranges::none_of(batch.rows, &Row::wants_logits));
     work.ids.clear();
     for (size_t r = 0; r < batch.rows.size(); ++r) {
       if (batch.rows[r].wants_logits) work.ids.push_back(static_cast<int32_t>(r));

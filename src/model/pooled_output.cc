@@ -144,6 +144,7 @@ int read_labels(const HfConfig& files) {
 }
 
 std::string decoder_of(const std::string& name) {
+  if (name.ends_with("LMHeadModel")) return name;
   for (const std::string_view ending : {kClassifier, std::string_view("TextModel"), std::string_view("Model")}) {
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + "ForCausalLM";
   }

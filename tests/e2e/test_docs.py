@@ -24,7 +24,7 @@ def test_documented_flags_exist():
     for script in [[ROOT / "dev"], *([sys.executable, script] for script in (ROOT / "scripts").glob("*.py") if "argparse" in script.read_text())]:
         known |= set(FLAG.findall(subprocess.run([*script, "--help"], capture_output=True, text=True, check=True).stdout))
     assert {"--max-num-seqs", "--kernel-sets", "--shared-prefix", "--minutes"} <= known
-    known |= {"--install", "--now", "--unix-socket"}  # of cmake, systemctl, curl
+    known |= {"--install", "--now", "--unix-socket", "--gtest"}  # of cmake, systemctl, curl, GoogleTest
     for document in DOCUMENTS:
         assert set(FLAG.findall(document.read_text())) <= known, document
 

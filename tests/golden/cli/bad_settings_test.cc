@@ -159,7 +159,7 @@ const Setting kSettings[] = {
      "M/config.json: rope_parameters.sliding_attention is missing"},
     {"gemma4_text",
      {{"enable_moe_block", true}},
-     "M/config.json: enable_moe_block: Gemma 4's experts are not supported"},
+     "M/config.json: num_experts is missing"},
     {"gemma4_text",
      {{"num_kv_shared_layers", 5}},
      "M/config.json: num_kv_shared_layers: 5 of 5 layers cannot share caches"},
