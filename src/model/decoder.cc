@@ -27,8 +27,7 @@ AttentionOp::Limits attention_limits(const ModelConfig& config, const DecoderLim
 
 }  // namespace
 
-void output_projection(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target,
-                       StepOp op) {
+void project(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target, StepOp op) {
   const Inputs in = step.work.inputs.prepare(step.compute, x, norm, step.rows, {&w.weight});
   step.done(StepOp::kNormQuantize);
   LinearArgs args = linear_args(step.compute, in, w, target.to);
@@ -129,11 +128,8 @@ struct Decoder::State {
     };
     const std::vector<RopeTable>& usual = rope_tables(0);
     if (batch.spans.size() == 1 && batch.spans[0].rope_variant == 0) {
-      constexpr int kRowsPerTile = 8;
       const Span& span = batch.spans[0];
-      compute.team.for_tiles((span.rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
-        of_rows(span, usual, tile * kRowsPerTile, std::min(span.rows, (tile + 1) * kRowsPerTile));
-      });
+      for_row_tiles(compute, span.rows, [&](int begin, int end) { of_rows(span, usual, begin, end); });
     } else {
       compute.team.for_tiles(static_cast<int>(batch.spans.size()), [&](int i, int) {
         const Span& span = batch.spans[static_cast<size_t>(i)];

@@ -57,14 +57,14 @@ PooledLayer read_dense(const SentenceModule& module, const JsonField& config) {
   return layer;
 }
 
-void read_modules(const HfConfig& files, ModelConfig& c) {
-  for (const SentenceModule& module : files.modules) {
+void read_modules(const Checkpoint& checkpoint, ModelConfig& c) {
+  for (const SentenceModule& module : checkpoint.hf()->modules) {
     if (module.kind == "Transformer" || module.kind == "Normalize") continue;  // embeddings are always normalised
     const bool is_pooling = module.kind == "Pooling", is_dense = module.kind == "Dense";
     if (!is_pooling && !is_dense)
       throw unsupported("{}: the module {} is not supported; supported: Transformer, Pooling, Dense, Normalize",
-                        files.config.where() + ": modules.json", quote(module.kind));
-    if (!module.config) throw invalid("{}: config.json is missing", module.folder);
+                        (checkpoint.path() / "modules.json").string(), quote(module.kind));
+    if (!module.config) throw invalid("{} is missing", (checkpoint.path() / module.folder / "config.json").string());
     if (is_pooling) c.pooled.pooling = read_pooling(*module.config);
     if (is_dense) c.pooled.layers.push_back(read_dense(module, *module.config));
   }
@@ -110,8 +110,10 @@ void read_gguf(const Gguf& gguf, ModelConfig& c) {
 // or by vLLM's classifier_from_token.
 bool is_yes_no_reranker(const Checkpoint& checkpoint) {
   const JsonField& config = checkpoint.hf()->config;
-  if (config.has("classifier_from_token"))
-    return config.get<std::vector<std::string>>("classifier_from_token") == std::vector<std::string>{"no", "yes"};
+  if (const auto tokens = config.find("classifier_from_token")) {
+    if (tokens->as<std::vector<std::string>>() == std::vector<std::string>{"no", "yes"}) return true;
+    throw unsupported("{}: {} is not supported; supported: [\"no\", \"yes\"]", tokens->where(), tokens->json().dump());
+  }
   const auto card = checkpoint.path() / "README.md";
   std::error_code unreadable;
   return std::filesystem::exists(card, unreadable) &&
@@ -162,7 +164,7 @@ void read_pooled_output(const Checkpoint& checkpoint, ModelConfig& c) {
     c.pooled = {.pooling = Pooling::kLast, .labels = read_labels(files)};
     c.pooled.layers.push_back({.name = "score.weight", .size = c.pooled.labels});
   }
-  read_modules(files, c);
+  read_modules(checkpoint, c);
   if (c.pooled.labels == 0) return;
   // A score is a probability unless the files say that it is not.
   c.pooled.score = c.pooled.labels == 1 ? Score::kSigmoid : Score::kSoftmax;

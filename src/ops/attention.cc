@@ -6,8 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsPerTile = 8;
-
 // Splits whose results are kept at a time: at least those of one tile, and enough to keep all threads busy.
 int most_partials(int threads, int max_positions) {
   return (max_positions + kAttentionSplit - 1) / kAttentionSplit + 8 * threads;
@@ -101,9 +99,7 @@ void position_and_store(const Compute& compute, const PositionArgs& args, std::s
     });
     return;
   }
-  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
-    span_rows(spans[0], tile * kRowsPerTile, std::min(rows, (tile + 1) * kRowsPerTile));
-  });
+  for_row_tiles(compute, rows, [&](int begin, int end) { span_rows(spans[0], begin, end); });
 }
 
 // Each row and KV head may need tiles of its own, one for each kMaxTileQueries query heads.

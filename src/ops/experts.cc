@@ -8,7 +8,6 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsPerTile = 8;
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 
 // The index of the largest number; the lowest of equals. NaN is never chosen while there is a number.
@@ -124,8 +123,8 @@ void ExpertRows::route(const Compute& compute, const Routing& r, const Learned& 
   used_ = r.used;
   assert(scores.cols == 2 * r.experts);
   const auto used = static_cast<size_t>(r.used);
-  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
-    for (int row = tile * kRowsPerTile; row < std::min(rows, (tile + 1) * kRowsPerTile); ++row) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int row = begin; row < end; ++row) {
       float* const of_row = scores.row(row);
       const size_t at = static_cast<size_t>(row) * used;
       choose(compute.kernels, r, learned.correction, of_row, {of_row + r.experts, static_cast<size_t>(r.experts)},
@@ -156,8 +155,8 @@ void ExpertRows::route(const Compute& compute, const Routing& r, const Learned& 
 }
 
 void ExpertRows::combine(const Compute& compute, const Rows& results, float scale, const Rows& to, int rows) const {
-  compute.team.for_tiles((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
-    for (int row = tile * kRowsPerTile; row < std::min(rows, (tile + 1) * kRowsPerTile); ++row) {
+  for_row_tiles(compute, rows, [&](int begin, int end) {
+    for (int row = begin; row < end; ++row) {
       for (int i = 0; i < used_; ++i) {
         const auto at = static_cast<size_t>(row * used_ + i);
         compute.kernels.normalize({.kind = NormKind::kNone,

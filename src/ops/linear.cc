@@ -23,10 +23,6 @@ int panels_together(const Compute& compute, int panels) {
   return panels >= 2 * together * compute.team.size() ? together : 1;
 }
 
-}  // namespace
-
-namespace {
-
 // The memory of each form, and of norms that are not fused.
 struct Regions {
   size_t int8 = 0, floats = 0, scratch = 0;
@@ -57,10 +53,13 @@ size_t InputMemory::bytes(std::span<const Need> needs) {
   return regions.int8 + regions.floats + regions.scratch;
 }
 
+Inputs InputMemory::of_cols(int cols) const {
+  return {int8_, floats_, input_stride(Activations::kInt8, cols), input_stride(Activations::kF32, cols)};
+}
+
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
                             std::span<const PackedMatrix* const> matrices, std::optional<Activations> as) const {
-  const Inputs inputs{int8_, floats_, input_stride(Activations::kInt8, x.cols),
-                      input_stride(Activations::kF32, x.cols)};
+  const Inputs inputs = of_cols(x.cols);
   Rows from = x;
   const bool fused = norm.kind == NormKind::kRms && norm.weight;
   if (!fused && norm.kind != NormKind::kNone) {
@@ -87,8 +86,7 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
 
 Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources,
                                      bool gathered, const PackedMatrix& matrix) const {
-  const Inputs inputs{int8_, floats_, input_stride(Activations::kInt8, x.cols),
-                      input_stride(Activations::kF32, x.cols)};
+  const Inputs inputs = of_cols(x.cols);
   const Rows from = gathered ? x : Rows{scratch_, x.cols, row_stride(x.cols)};
   const Activations to = activations_for(compute.activations, matrix.type);
   const QuantizeArgs args{.x = from.data,
@@ -120,9 +118,7 @@ Inputs InputMemory::HeadInputs::at(int head) const {
 
 InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
                                                    int cols, int rows, const PackedMatrix& matrix) const {
-  const HeadInputs inputs{
-      {int8_, floats_, input_stride(Activations::kInt8, cols), input_stride(Activations::kF32, cols)},
-      head_rows(1, rows)};
+  const HeadInputs inputs{of_cols(cols), head_rows(1, rows)};
   const Activations to = activations_for(compute.activations, matrix.type);
   const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
   compute.team.for_tiles(heads * row_tiles, [&](int tile, int) {

@@ -67,6 +67,8 @@ class InputMemory {
   static int head_rows(int heads, int rows) { return heads * static_cast<int>(padded_rows(rows)); }
 
  private:
+  Inputs of_cols(int cols) const;  // of a linear with so many inputs
+
   std::byte *int8_ = nullptr, *floats_ = nullptr;
   float* scratch_ = nullptr;  // [rows] of the widest: results of norms that quantizing does not fuse
 };

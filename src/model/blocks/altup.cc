@@ -27,16 +27,11 @@ void coefficients_of(const Step& step, const LayerWeights& w, const Rows& x, con
 }
 
 void laurel(const Step& step, const LayerSpec& spec, const LayerWeights& w, const Rows& to) {
-  const Compute& compute = step.compute;
   Workspace& work = step.work;
   const Rows low = work.inner.columns(0, spec.laurel_rank);
-  const Inputs in = work.inputs.prepare(compute, work.normed, {}, step.rows, {&w.laurel_left.weight});
-  const LinearArgs left = linear_args(compute, in, w.laurel_left, low);
-  linears(compute, {&left, 1}, step.rows);
-  const Inputs mid = work.inputs.prepare(compute, low, {}, step.rows, {&w.laurel_right.weight});
-  const LinearArgs right = linear_args(compute, mid, w.laurel_right, work.branch);
-  linears(compute, {&right, 1}, step.rows);
-  normalize(compute, work.branch, view(step.config.output_norm, w.laurel_norm), {to, 1, true}, step.rows);
+  project(step, work.normed, {}, w.laurel_left, {low}, StepOp::kO);
+  project(step, low, {}, w.laurel_right, {work.branch}, StepOp::kO);
+  normalize(step.compute, work.branch, view(step.config.output_norm, w.laurel_norm), {to, 1, true}, step.rows);
   step.done(StepOp::kO);
 }
 
@@ -47,10 +42,7 @@ void altup_begin(const Step& step, const Weights& w) {
   Workspace& work = step.work;
   copy(compute, work.x, work.streams[0], step.rows);
   for (size_t i = 1; i < work.streams.size(); ++i) {
-    const Linear& projection = w.altup_projections[i - 1];
-    const Inputs in = work.inputs.prepare(compute, work.x, {}, step.rows, {&projection.weight});
-    const LinearArgs args = linear_args(compute, in, projection, work.streams[i]);
-    linears(compute, {&args, 1}, step.rows);
+    project(step, work.x, {}, w.altup_projections[i - 1], {work.streams[i]}, StepOp::kEmbed);
     match_magnitude(compute, work.streams[i], work.x, step.rows);
   }
 }
@@ -60,10 +52,7 @@ void altup_end(const Step& step, const Weights& w) {
   Workspace& work = step.work;
   copy(compute, work.streams[0], work.x, step.rows);
   for (size_t i = 1; i < work.streams.size(); ++i) {
-    const Linear& projection = w.altup_unembed[i - 1];
-    const Inputs in = work.inputs.prepare(compute, work.streams[i], {}, step.rows, {&projection.weight});
-    const LinearArgs args = linear_args(compute, in, projection, work.branch);
-    linears(compute, {&args, 1}, step.rows);
+    project(step, work.streams[i], {}, w.altup_unembed[i - 1], {work.branch}, StepOp::kHead);
     match_magnitude(compute, work.branch, work.streams[0], step.rows);
     add(compute, work.branch, 1, work.x, step.rows);
   }

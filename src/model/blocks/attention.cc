@@ -82,7 +82,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   if (a.gate) multiply_gate(compute, attended, gate, Nonlinearity::kSigmoid, rows);
   step.done(StepOp::kAttention);
 
-  output_projection(step, attended, view(a.inner, w.inner), w.o, target, StepOp::kO);
+  project(step, attended, view(a.inner, w.inner), w.o, target, StepOp::kO);
 }
 
 }  // namespace quire

@@ -30,9 +30,8 @@ struct Step {
   }
 };
 
-// target = w x, for the normalised x.
-void output_projection(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target,
-                       StepOp op);
+// target = w x, for the normalised x: a linear on its own. Its time counts as that of `op`.
+void project(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target, StepOp op);
 // A norm as kernels take it.
 NormView view(const Norm& norm, const NormWeights& weights);
 

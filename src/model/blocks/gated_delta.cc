@@ -39,7 +39,7 @@ void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const G
   normalize(compute, v, {.norm = view(m.norm, w.norm), .groups = m.value_heads}, {v}, step.rows);
   multiply_gate(compute, v, gate, Nonlinearity::kSilu, step.rows);
   step.done(StepOp::kRecurrent);
-  output_projection(step, v, {}, w.out, target, StepOp::kO);
+  project(step, v, {}, w.out, target, StepOp::kO);
 }
 
 }  // namespace quire

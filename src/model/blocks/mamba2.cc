@@ -14,10 +14,7 @@ void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weig
              x = convolved.columns(0, inner), b = convolved.columns(inner, vectors),
              c = convolved.columns(inner + vectors, vectors), dt = all.columns(inner + m.channels(), m.heads);
 
-  const Inputs in = step.work.inputs.prepare(compute, step.work.x, norm, step.rows, {&w.in.weight});
-  step.done(StepOp::kNormQuantize);
-  const LinearArgs project = linear_args(compute, in, w.in, all);
-  linears(compute, {&project, 1}, step.rows);
+  project(step, step.work.x, norm, w.in, {all}, StepOp::kQkv);
   const Rows* const parts[] = {&gate, &x, &b, &c, &dt};
   for (size_t i = 0; i < m.scales.size(); ++i) {
     if (m.scales[i] != 1) scale(compute, *parts[i], m.scales[i], step.rows);
@@ -38,7 +35,7 @@ void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weig
               step.rows);
   }
   step.done(StepOp::kRecurrent);
-  output_projection(step, x, {}, w.out, target, StepOp::kO);
+  project(step, x, {}, w.out, target, StepOp::kO);
 }
 
 }  // namespace quire

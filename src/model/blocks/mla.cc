@@ -93,7 +93,7 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
   const Rows values = work.queries.columns(0, m.heads * m.value_dim);
   head_linears(step, w.values, attended, m.kv_rank, values, m.value_dim);
   step.done(StepOp::kO);
-  output_projection(step, values, {}, w.o, target, StepOp::kO);
+  project(step, values, {}, w.o, target, StepOp::kO);
 }
 
 }  // namespace quire

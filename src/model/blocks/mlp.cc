@@ -18,7 +18,7 @@ void changed_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, cons
   if (m.sparsity != 0) cut_below(compute, gate, m.sparsity, step.rows);
   multiply_gate(compute, up, gate, m.nonlinearity, step.rows);
   step.done(StepOp::kGateUp);
-  output_projection(step, up, {}, w.down, target, StepOp::kDown);
+  project(step, up, {}, w.down, target, StepOp::kDown);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
   linears(compute, {&gate, 1}, step.rows);
   step.done(StepOp::kGateUp);
 
-  output_projection(step, inner, view(m.inner, w.inner), w.down, target, StepOp::kDown);
+  project(step, inner, view(m.inner, w.inner), w.down, target, StepOp::kDown);
 }
 
 }  // namespace quire

@@ -29,9 +29,7 @@ void shared_block(const Step& step, const Moe& m, const MoeWeights& w, const Tar
   }
   if (!m.shared_gate) return mlp_block(step, mlp, w.shared, x, norm, target);
   const Rows gate = work.scores.columns(0, 1);
-  const Inputs in = work.inputs.prepare(step.compute, work.normed, {}, step.rows, {&w.shared_gate.weight});
-  const LinearArgs project = linear_args(step.compute, in, w.shared_gate, gate);
-  linears(step.compute, {&project, 1}, step.rows);
+  project(step, work.normed, {}, w.shared_gate, {gate}, StepOp::kRoute);
   mlp_block(step, mlp, w.shared, x, norm, {out});
   add_gated(step.compute, out, gate, target.scale, target.to, step.rows);
 }

@@ -11,10 +11,7 @@ void per_layer_embeddings(const Step& step, const Weights& w) {
   Workspace& work = step.work;
   const auto layers = static_cast<int>(step.config.layers.size());
   const auto dim = static_cast<float>(step.config.per_layer_dim), hidden = static_cast<float>(step.config.hidden);
-  const Inputs in = work.inputs.prepare(compute, work.x, {}, step.rows, {&w.per_layer_projection.weight});
-  LinearArgs project = linear_args(compute, in, w.per_layer_projection, work.per_layer);
-  project.scale = 1 / std::sqrt(hidden);
-  linears(compute, {&project, 1}, step.rows);
+  project(step, work.x, {}, w.per_layer_projection, {work.per_layer, 1 / std::sqrt(hidden)}, StepOp::kEmbed);
   const HeadNorm norm{.norm = view(step.config.output_norm, w.per_layer_norm), .groups = layers};
   normalize(compute, work.per_layer, norm, {work.per_layer}, step.rows);
   add_embeddings(compute, w.per_layer_embedding.weight, work.ids, std::sqrt(dim), work.per_layer_table, work.per_layer);
@@ -26,13 +23,9 @@ void per_layer_block(const Step& step, int layer, const LayerWeights& w, const R
   Workspace& work = step.work;
   const int dim = step.config.per_layer_dim;
   const Rows gate = work.inner.columns(0, dim), mine = work.per_layer.columns(layer * dim, dim);
-  const Inputs in = work.inputs.prepare(compute, x, {}, step.rows, {&w.per_layer_gate.weight});
-  const LinearArgs project = linear_args(compute, in, w.per_layer_gate, gate);
-  linears(compute, {&project, 1}, step.rows);
+  project(step, x, {}, w.per_layer_gate, {gate}, StepOp::kGateUp);
   multiply_gate(compute, mine, gate, Nonlinearity::kGeluTanh, step.rows);
-  const Inputs gated = work.inputs.prepare(compute, mine, {}, step.rows, {&w.per_layer_out.weight});
-  const LinearArgs out = linear_args(compute, gated, w.per_layer_out, work.branch);
-  linears(compute, {&out, 1}, step.rows);
+  project(step, mine, {}, w.per_layer_out, {work.branch}, StepOp::kDown);
   normalize(compute, work.branch, view(step.config.output_norm, w.per_layer_norm), target, step.rows);
   step.done(StepOp::kDown);
 }

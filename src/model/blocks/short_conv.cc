@@ -10,18 +10,14 @@ void short_conv_block(const Step& step, int layer, const ShortConv& m, const Sho
   const Rows all = step.work.projections.columns(0, 3 * m.channels);
   const Rows b = all.columns(0, m.channels), c = all.columns(m.channels, m.channels),
              x = all.columns(2 * m.channels, m.channels);
-  const Inputs in = step.work.inputs.prepare(compute, step.work.x, norm, step.rows, {&w.in.weight});
-  step.done(StepOp::kNormQuantize);
-  const LinearArgs project = linear_args(compute, in, w.in, all);
-  linears(compute, {&project, 1}, step.rows);
-  step.done(StepOp::kQkv);
+  project(step, step.work.x, norm, w.in, {all}, StepOp::kQkv);
 
   multiply_gate(compute, x, b, Nonlinearity::kNone, step.rows);
   convolve(compute, {step.cache, layer, m.state()},
            {.x = x, .weight = w.weight.data(), .bias = m.bias ? w.bias.data() : nullptr}, step.states);
   multiply_gate(compute, x, c, Nonlinearity::kNone, step.rows);
   step.done(StepOp::kRecurrent);
-  output_projection(step, x, {}, w.out, target, StepOp::kO);
+  project(step, x, {}, w.out, target, StepOp::kO);
 }
 
 }  // namespace quire

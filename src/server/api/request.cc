@@ -122,14 +122,14 @@ void settle_chat(ApiDraft& draft) {
   draft.chat.add_generation_prompt = draft.add_generation_prompt.value_or(!draft.chat.continue_final_message);
 }
 
-void settle_scores(const ApiDraft& draft) {
-  if (draft.api != Api::kScore && draft.api != Api::kRerank) return;
-  const char* const query = draft.api == Api::kRerank ? "query" : "text_1";
-  if (draft.queries.empty()) throw bad_request(query, "is required");
-  if (draft.documents.empty()) throw bad_request(draft.api == Api::kRerank ? "documents" : "text_2", "is required");
+// The pairs of kScore have two names each, so no field of theirs is required in itself.
+void check_pairs(const ApiDraft& draft) {
+  if (draft.api != Api::kScore) return;
+  if (draft.queries.empty()) throw bad_request("text_1", "is required");
+  if (draft.documents.empty()) throw bad_request("text_2", "is required");
   if (draft.queries.size() != 1 && draft.queries.size() != draft.documents.size()) {
-    throw bad_request(query, "{} texts cannot be compared with {}; give one for all, or as many", draft.queries.size(),
-                      draft.documents.size());
+    throw bad_request("text_1", "{} texts cannot be compared with {}; give one for all, or as many",
+                      draft.queries.size(), draft.documents.size());
   }
 }
 
@@ -177,7 +177,7 @@ void settle(ApiDraft& draft) {
   const bool scores = draft.api == Api::kRerank || draft.api == Api::kScore;
   if ((embeds || scores) && draft.pooling == Pooling::kNone)
     draft.pooling = draft.limits.pooling != Pooling::kNone ? draft.limits.pooling : Pooling::kMean;
-  settle_scores(draft);
+  check_pairs(draft);
   settle_prompt_logprobs(draft);
   settle_tools(draft);
   settle_chat(draft);

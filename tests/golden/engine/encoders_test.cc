@@ -12,7 +12,7 @@
 
 #include "base/mapped_file.h"
 #include "engine/single_sequence.h"
-#include "format/safetensors.h"
+#include "golden/engine/expected_tensors.h"
 #include "kernels/kernels.h"
 #include "paths.h"
 #include "quire/engine.h"
@@ -22,22 +22,6 @@ namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class T>
-std::vector<T> values(const Safetensors& file, const std::string& name) {
-  const TensorView* t = file.find_tensor(name);
-  if (!t) return {};
-  std::vector<T> out(t->bytes.size() / sizeof(T));
-  std::memcpy(out.data(), t->bytes.data(), t->bytes.size());
-  return out;
-}
-
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return INFINITY;
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
-  return largest;
-}
 
 std::vector<std::string> entries(const char* folder) {
   std::vector<std::string> found;

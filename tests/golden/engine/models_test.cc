@@ -13,7 +13,7 @@
 #include "base/mapped_file.h"
 #include "base/tensor_type.h"
 #include "engine/single_sequence.h"
-#include "format/safetensors.h"
+#include "golden/engine/expected_tensors.h"
 #include "model/registry.h"
 #include "paths.h"
 
@@ -22,14 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class T>
-std::vector<T> values(const Safetensors& file, const std::string& name) {
-  const TensorView* t = file.find_tensor(name);
-  if (!t) return {};
-  std::vector<T> out(t->bytes.size() / sizeof(T));
-  std::memcpy(out.data(), t->bytes.data(), t->bytes.size());
-  return out;
-}
 TokenIds ids(const Safetensors& file, const std::string& name) {
   if (const TensorView* t = file.find_tensor(name); t && t->type == TensorType::I32) return values<int32_t>(file, name);
   const auto wide = values<int64_t>(file, name);
@@ -53,12 +45,6 @@ struct Loaded {
             }(),
             128) {}
 };
-
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - b[i]));
-  return largest;
-}
 
 // The folders of models that Quire can run: those here, and others where they are at hand.
 std::vector<std::string> model_folders() {

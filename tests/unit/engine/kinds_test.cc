@@ -8,6 +8,7 @@
 
 #include "engine/single_sequence.h"
 #include "unit/engine/golden_kinds.h"
+#include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {
@@ -57,22 +58,11 @@ class Kinds : public ::testing::TestWithParam<Kind> {
   EngineOptions options_, alone_;
 };
 
-Request request(TokenIds prompt, int max_tokens = 12) {
-  Request r;
-  r.prompt = std::move(prompt);
-  r.sampling.temperature = 0.8f;
-  r.sampling.seed = 7;
-  r.sampling.max_tokens = max_tokens;
-  r.sampling.ignore_eos = true;
-  r.sampling.logprobs = 0;
-  return r;
-}
-
 std::vector<Request> mixed_requests() {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 10; ++i) {
     constexpr int kPrompts[] = {1, 15, 16, 17, 30, 33, 5, 64, 90, 40};
-    Request r = request(random_tokens(i, kPrompts[i]), i % 3 == 0 ? 36 : 9);
+    Request r = seeded_request(random_tokens(i, kPrompts[i]), i % 3 == 0 ? 36 : 9);
     r.sampling.seed = i;
     r.sampling.n = i == 4 ? 3 : 1;
     if (i == 5) r.sampling.prompt_logprobs = 0;
@@ -94,7 +84,7 @@ void expect_all_same(const std::vector<Answers>& a, const std::vector<Answers>& 
 
 TEST_P(Kinds, AnswerAsASingleSequenceDoes) {
   const TokenIds prompt = random_tokens(1, 70);
-  Request r = request(prompt, 40);
+  Request r = seeded_request(prompt, 40);
   r.sampling.temperature = 0;
   LoadedModel model(alone_);
   SingleSequence sequence(model);
@@ -121,7 +111,7 @@ TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
   options_.max_num_batched_tokens = 24;
   std::vector<Request> requests;
   for (unsigned i = 0; i < 8; ++i) {
-    requests.push_back(request(random_tokens(i, 3 + 7 * static_cast<int>(i % 3)), 90));
+    requests.push_back(seeded_request(random_tokens(i, 3 + 7 * static_cast<int>(i % 3)), 90));
     requests.back().sampling.n = i == 3 ? 2 : 1;
   }
   Engine engine(options_);
@@ -131,7 +121,7 @@ TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
 
 TEST_P(Kinds, ChangeNoAnswerAfterAPrefixHit) {
   Engine engine(options_);
-  const Request first = request(random_tokens(1, 70), 20);
+  const Request first = seeded_request(random_tokens(1, 70), 20);
   const Answer cold = answer(engine, first);
   expect_same(alone(first)[0], cold);
   const Answer again = answer(engine, first);
@@ -141,26 +131,27 @@ TEST_P(Kinds, ChangeNoAnswerAfterAPrefixHit) {
   TokenIds turn = first.prompt;
   turn.insert(turn.end(), cold.tokens.begin(), cold.tokens.end());
   turn.push_back(3);
-  const Answer next = answer(engine, request(turn));
-  expect_same(alone(request(turn))[0], next, "the next turn");
+  const Answer next = answer(engine, seeded_request(turn));
+  expect_same(alone(seeded_request(turn))[0], next, "the next turn");
   EXPECT_GT(next.last.usage.cached_tokens, 64);
 
   TokenIds other = random_tokens(2, 80);
   std::copy_n(first.prompt.begin(), 40, other.begin());
-  expect_same(alone(request(other))[0], answer(engine, request(other)), "a prompt that parts from the first");
+  expect_same(alone(seeded_request(other))[0], answer(engine, seeded_request(other)),
+              "a prompt that parts from the first");
 }
 
 TEST_P(Kinds, ChangeNoAnswerAfterARestart) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-kinds-" + std::to_string(::getpid()));
   options_.cache_dir = folder.string();
-  const Request r = request(random_tokens(3, 100));
+  const Request r = seeded_request(random_tokens(3, 100));
   const Answer cold = [&] {
     Engine engine(options_);
     return answer(engine, r);
   }();
   {
     Engine engine(options_);
-    answer(engine, request(random_tokens(4, 20)));  // the first steps tell what loading costs
+    answer(engine, seeded_request(random_tokens(4, 20)));  // the first steps tell what loading costs
     const Answer warm = answer(engine, r);
     expect_same(cold, warm);
     EXPECT_EQ(warm.last.usage.cached_tokens, 96);
@@ -170,7 +161,7 @@ TEST_P(Kinds, ChangeNoAnswerAfterARestart) {
 }
 
 TEST_P(Kinds, ChangeNoAnswerBesideOtherChoices) {
-  Request r = request(random_tokens(5, 37), 25);
+  Request r = seeded_request(random_tokens(5, 37), 25);
   const Answer single = alone(r)[0];
   r.sampling.n = 4;
   const Answers without = alone(r);

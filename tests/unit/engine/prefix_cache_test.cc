@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {
@@ -23,17 +24,6 @@ using testing::kTinyPageBytes;
 using testing::random_tokens;
 using testing::tiny_options;
 
-Request request(TokenIds prompt, int max_tokens = 20) {
-  Request r;
-  r.prompt = std::move(prompt);
-  r.sampling.temperature = 0.8f;
-  r.sampling.seed = 7;
-  r.sampling.max_tokens = max_tokens;
-  r.sampling.ignore_eos = true;
-  r.sampling.logprobs = 0;
-  return r;
-}
-
 // The answer without any cache.
 Answer plain(const Request& r) {
   EngineOptions o = tiny_options();
@@ -45,35 +35,35 @@ Answer plain(const Request& r) {
 TEST(PrefixCache, FindsPrefixesAtPageBoundariesAndInsidePages) {
   Engine engine(tiny_options());
   const TokenIds base = random_tokens(1, 150);
-  EXPECT_EQ(answer(engine, request(base)).last.usage.cached_tokens, 0);
+  EXPECT_EQ(answer(engine, seeded_request(base)).last.usage.cached_tokens, 0);
   // The same again: all but the last token, which must be computed for its logits.
-  EXPECT_EQ(answer(engine, request(base)).last.usage.cached_tokens, 149);
+  EXPECT_EQ(answer(engine, seeded_request(base)).last.usage.cached_tokens, 149);
   for (const int common : {0, 3, 15, 16, 17, 64, 71, 144, 149}) {
     TokenIds other = random_tokens(2, 150);
     std::copy_n(base.begin(), common, other.begin());
     other[static_cast<size_t>(common)] = (base[static_cast<size_t>(common)] + 1) % 256;
-    const Answer a = answer(engine, request(other));
+    const Answer a = answer(engine, seeded_request(other));
     const int found = a.last.usage.cached_tokens;
     EXPECT_GE(found, common / 16 * 16) << common;
     EXPECT_LE(found, common) << common;
     if (common % 16 >= 4) {
       EXPECT_EQ(found, common) << "copied inside a page";
     }
-    expect_same(a, plain(request(other)));
+    expect_same(a, plain(seeded_request(other)));
   }
   // The next turn of a conversation finds the answer of the last.
-  const Answer first = answer(engine, request(random_tokens(3, 40), 30));
+  const Answer first = answer(engine, seeded_request(random_tokens(3, 40), 30));
   TokenIds next = random_tokens(3, 40);
   next.insert(next.end(), first.tokens.begin(), first.tokens.end());
   next.push_back(5);
-  const Answer second = answer(engine, request(next));
+  const Answer second = answer(engine, seeded_request(next));
   EXPECT_GE(second.last.usage.cached_tokens, 64);
-  expect_same(second, plain(request(next)));
+  expect_same(second, plain(seeded_request(next)));
 }
 
 TEST(PrefixCache, SaltsAndTenantsKeepPrefixesApart) {
   Engine engine(tiny_options());
-  Request r = request(random_tokens(4, 100));
+  Request r = seeded_request(random_tokens(4, 100));
   r.cache_salt = "a";
   answer(engine, r);
   r.cache_salt = "b";
@@ -99,7 +89,7 @@ TEST(PrefixCache, ConcurrentRequestsComputeTheirPrefixOnce) {
   for (int i = 0; i < 8; ++i) {
     TokenIds prompt = base;
     prompt.push_back(static_cast<TokenId>(i));
-    requests.push_back(request(prompt));
+    requests.push_back(seeded_request(prompt));
   }
   const std::vector<Answers> together = testing::answers_together(engine, requests);
   int cached = 0;
@@ -114,7 +104,7 @@ TEST(PrefixCache, EvictsPagesWhenTheyAreNeeded) {
   o.kv_cache_bytes = 14 * kTinyPageBytes;  // 14 pages
   Engine engine(o);
   for (unsigned i = 0; i < 12; ++i) {
-    const Request r = request(random_tokens(100 + i % 4, 60 + static_cast<int>(i)), 40);
+    const Request r = seeded_request(random_tokens(100 + i % 4, 60 + static_cast<int>(i)), 40);
     expect_same(answer(engine, r), plain(r));
   }
   EXPECT_GT(engine.stats().pages_evicted, 0u);
@@ -126,16 +116,16 @@ TEST(PrefixCache, ReadsEvictedPagesBackFromHostMemory) {
   o.kv_cache_bytes = 18 * kTinyPageBytes;
   o.host_cache_bytes = size_t{1} << 20;
   Engine engine(o);
-  const Request r = request(random_tokens(6, 200));
+  const Request r = seeded_request(random_tokens(6, 200));
   const Answer cold = answer(engine, r);
-  for (unsigned i = 0; i < 4; ++i) answer(engine, request(random_tokens(200 + i, 200)));
+  for (unsigned i = 0; i < 4; ++i) answer(engine, seeded_request(random_tokens(200 + i, 200)));
   // Whether reading beats computing is measured: ask until the costs are known.
   int found = 0;
   for (int i = 0; i < 5 && found < 192; ++i) {
     const Answer warm = answer(engine, r);
     expect_same(warm, cold);
     found = warm.last.usage.cached_tokens;
-    for (unsigned j = 0; j < 4; ++j) answer(engine, request(random_tokens(300 + j, 200)));
+    for (unsigned j = 0; j < 4; ++j) answer(engine, seeded_request(random_tokens(300 + j, 200)));
   }
   EXPECT_GE(found, 192);
   EXPECT_GT(engine.stats().pages_loaded, 0u);
@@ -156,7 +146,7 @@ TEST(PrefixCache, SurvivesARestart) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-prefixes-" + std::to_string(::getpid()));
   EngineOptions o = tiny_options();
   o.cache_dir = folder.string();
-  const Request r = request(random_tokens(8, 300));
+  const Request r = seeded_request(random_tokens(8, 300));
   Answer cold;
   std::string usual;  // the default activations: int8, or bf16 with tiles
   {
@@ -166,7 +156,7 @@ TEST(PrefixCache, SurvivesARestart) {
   }
   {
     Engine engine(o);
-    answer(engine, request(random_tokens(9, 20)));
+    answer(engine, seeded_request(random_tokens(9, 20)));
     const Answer warm = answer(engine, r);
     EXPECT_GE(warm.last.usage.cached_tokens, 288);
     EXPECT_GT(engine.stats().pages_loaded, 0u);
@@ -186,7 +176,7 @@ TEST(PrefixCache, CountsOnlyPagesThatWereRead) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-damaged-" + std::to_string(::getpid()));
   EngineOptions o = tiny_options();
   o.cache_dir = folder.string();
-  const Request r = request(random_tokens(8, 300));
+  const Request r = seeded_request(random_tokens(8, 300));
   Answer cold;
   {
     Engine engine(o);
@@ -208,7 +198,7 @@ TEST(PrefixCache, CountsOnlyPagesThatWereRead) {
 }
 
 TEST(PromptLogprobs, DoNotDependOnChunks) {
-  Request r = request(random_tokens(10, 90), 0);
+  Request r = seeded_request(random_tokens(10, 90), 0);
   r.sampling.prompt_logprobs = 3;
   Engine engine(tiny_options());
   const Answer whole = answer(engine, r);
@@ -225,7 +215,7 @@ TEST(PromptLogprobs, DoNotDependOnChunks) {
   const Answer chunked = answer(narrow, r);
   for (size_t i = 0; i < 90; ++i) EXPECT_EQ(whole.prompt[i].logprob, chunked.prompt[i].logprob) << i;
   // A token's logprob is the one that generating it reports.
-  Request g = request(TokenIds(r.prompt.begin(), r.prompt.begin() + 50), 1);
+  Request g = seeded_request(TokenIds(r.prompt.begin(), r.prompt.begin() + 50), 1);
   g.sampling.temperature = 0;
   g.sampling.logprobs = 3;
   TokenId next = kNoToken;
@@ -246,7 +236,7 @@ TEST(PromptLogprobs, DoNotDependOnChunks) {
 TEST(PromptLogprobs, WorkForAPromptOfOneToken) {
   Engine engine(tiny_options());
   for (const int max_tokens : {0, 2}) {
-    Request r = request({65}, max_tokens);
+    Request r = seeded_request({65}, max_tokens);
     r.sampling.prompt_logprobs = 1;
     const Answer a = answer(engine, r);
     ASSERT_EQ(a.prompt.size(), 1u);
@@ -259,7 +249,7 @@ TEST(PromptLogprobs, WorkForAPromptOfOneToken) {
 TEST(PromptLogprobs, DoNotDependOnOtherPromptsOrChunkedPrefill) {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 6; ++i) {
-    requests.push_back(request(random_tokens(40 + i, 120), 3));
+    requests.push_back(seeded_request(random_tokens(40 + i, 120), 3));
     requests.back().sampling.prompt_logprobs = 0;
   }
   Engine engine(tiny_options());
@@ -306,7 +296,7 @@ TEST(Embeddings, AndLogprobsWorkForPromptsThatFillTheContext) {
   o.kv_cache_bytes = 4 * kTinyPageBytes;
   Engine engine(o);
   for (const bool embeds : {true, false, true, false}) {
-    Request r = request(random_tokens(14, 64), embeds ? 16 : 0);
+    Request r = seeded_request(random_tokens(14, 64), embeds ? 16 : 0);
     r.pooling = embeds ? Pooling::kLast : Pooling::kNone;
     if (!embeds) r.sampling.prompt_logprobs = 0;
     const Answer a = answer(engine, r);
@@ -315,8 +305,8 @@ TEST(Embeddings, AndLogprobsWorkForPromptsThatFillTheContext) {
     EXPECT_TRUE(a.tokens.empty());
   }
   const auto ignore = [](const Output&) { FAIL(); };
-  EXPECT_THROW(engine.submit(request(random_tokens(14, 64), 1), ignore), Error);
-  Request r = request(random_tokens(14, 65), 0);
+  EXPECT_THROW(engine.submit(seeded_request(random_tokens(14, 64), 1), ignore), Error);
+  Request r = seeded_request(random_tokens(14, 65), 0);
   r.sampling.prompt_logprobs = 0;
   EXPECT_THROW(engine.submit(r, ignore), Error);
 }
@@ -325,7 +315,7 @@ TEST(Deadlines, EndOnlyTheirOwnRequest) {
   EngineOptions o = tiny_options();
   o.max_num_seqs = 1;
   Engine engine(o);
-  Request slow = request(random_tokens(12, 10), 300), late = request(random_tokens(13, 10), 300);
+  Request slow = seeded_request(random_tokens(12, 10), 300), late = seeded_request(random_tokens(13, 10), 300);
   late.timeout = 1e-4;
   std::promise<FinishReason> slow_end, late_end;
   engine.submit(slow, [&](const Output& out) {
@@ -344,7 +334,7 @@ TEST(Choices, MayEndWithTheirFirstToken) {
   o.max_num_seqs = 2;
   Engine engine(o);
   for (int i = 0; i < 3; ++i) {
-    Request r = request(random_tokens(20, 30), 1);
+    Request r = seeded_request(random_tokens(20, 30), 1);
     r.sampling.n = 6;
     int ends = 0;
     engine.generate(r, [&](const Output& out) { ends += out.finish == FinishReason::kLength; });
@@ -365,7 +355,7 @@ TEST(Pages, WasteLittleAndHoldManySequences) {
   std::promise<void> done;
   int left = 60;
   for (unsigned i = 0; i < 60; ++i) {
-    engine.submit(request(random_tokens(500 + i, 150 + static_cast<int>(i % 50)), 60), [&](const Output& out) {
+    engine.submit(seeded_request(random_tokens(500 + i, 150 + static_cast<int>(i % 50)), 60), [&](const Output& out) {
       const EngineStats stats = engine.stats();
       unused += stats.kv_slots_unused;
       taken += stats.kv_pages_used * 16;
@@ -386,7 +376,7 @@ TEST(EqualityUnderLoad, FiveHundredRequestsGetTheirSoloAnswers) {
     TokenIds prompt = random_tokens(random() % 5, static_cast<int>(random() % 100));  // five families of prefixes
     const TokenIds own = random_tokens(1000 + i, 1 + static_cast<int>(random() % 60));
     prompt.insert(prompt.end(), own.begin(), own.end());
-    Request r = request(std::move(prompt), 1 + static_cast<int>(random() % 12));
+    Request r = seeded_request(std::move(prompt), 1 + static_cast<int>(random() % 12));
     r.sampling.seed = i;
     r.sampling.temperature = random() % 3 == 0 ? 0.0f : 1.0f;
     r.sampling.n = random() % 10 == 0 ? 6 : 1;
@@ -441,7 +431,7 @@ TEST(EqualityUnderLoad, HoldsInEveryMode) {
   for (unsigned i = 0; i < 40; ++i) {
     constexpr int kLengths[] = {1, 15, 16, 17, 32, 48, 64, kContext - 1};
     const int length = kLengths[random() % std::size(kLengths)];
-    Request r = request(random_tokens(random() % 2, length), 1 + static_cast<int>(random() % 24));
+    Request r = seeded_request(random_tokens(random() % 2, length), 1 + static_cast<int>(random() % 24));
     if (random() % 3 == 0) r.prompt.back() = static_cast<TokenId>(i);
     r.sampling.seed = i;
     r.sampling.n = random() % 6 == 0 ? 3 : 1;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 
+#include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {
@@ -26,17 +27,6 @@ EngineOptions window_options() {
   return o;
 }
 
-Request request(TokenIds prompt, int max_tokens = 20) {
-  Request r;
-  r.prompt = std::move(prompt);
-  r.sampling.temperature = 0.8f;
-  r.sampling.seed = 7;
-  r.sampling.max_tokens = max_tokens;
-  r.sampling.ignore_eos = true;
-  r.sampling.logprobs = 0;
-  return r;
-}
-
 TEST(Windows, KeepMemoryFlatOverALongAnswer) {
   EngineOptions o = window_options();
   o.max_num_seqs = 1;
@@ -47,11 +37,11 @@ TEST(Windows, KeepMemoryFlatOverALongAnswer) {
   EXPECT_EQ(engine.info().kv_pages, 5);
   EXPECT_EQ(engine.info().kv_bytes_per_token, 0u);
   EXPECT_EQ(engine.info().kv_bytes_per_sequence, 5 * kTinyPageBytes);
-  const Answer small = answer(engine, request(random_tokens(1, 300), 1000));
+  const Answer small = answer(engine, seeded_request(random_tokens(1, 300), 1000));
   EXPECT_EQ(small.last.finish, FinishReason::kLength);
   EXPECT_EQ(engine.stats().preemptions, 0u);
   Engine large(window_options());
-  expect_same(answer(large, request(random_tokens(1, 300), 1000)), small);
+  expect_same(answer(large, seeded_request(random_tokens(1, 300), 1000)), small);
 }
 
 TEST(Windows, HitPrefixesAtPages) {
@@ -60,14 +50,14 @@ TEST(Windows, HitPrefixesAtPages) {
   EngineOptions o = window_options();
   o.prefix_cache = false;
   Engine without(o);
-  answer(engine, request(base, 100));
+  answer(engine, seeded_request(base, 100));
   for (const int common : {0, 15, 16, 71, 100, 149}) {
     TokenIds other = random_tokens(3, 170);
     std::copy_n(base.begin(), common, other.begin());
     other[static_cast<size_t>(common)] = (base[static_cast<size_t>(common)] + 1) % 256;
-    const Answer a = answer(engine, request(other));
+    const Answer a = answer(engine, seeded_request(other));
     EXPECT_EQ(a.last.usage.cached_tokens, common / 16 * 16);
-    expect_same(a, answer(without, request(other)));
+    expect_same(a, answer(without, seeded_request(other)));
   }
 }
 
@@ -75,7 +65,7 @@ TEST(Windows, SurviveARestartOnDisk) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-windows-" + std::to_string(::getpid()));
   EngineOptions o = window_options();
   o.cache_dir = folder.string();
-  const Request r = request(random_tokens(8, 300));
+  const Request r = seeded_request(random_tokens(8, 300));
   Answer cold;
   {
     Engine engine(o);
@@ -83,7 +73,7 @@ TEST(Windows, SurviveARestartOnDisk) {
   }
   {
     Engine engine(o);
-    answer(engine, request(random_tokens(9, 20)));
+    answer(engine, seeded_request(random_tokens(9, 20)));
     const Answer warm = answer(engine, r);
     EXPECT_EQ(warm.last.usage.cached_tokens, 288);
     EXPECT_GT(engine.stats().pages_loaded, 0u);
@@ -99,8 +89,8 @@ TEST(Windows, ChangeNoAnswerInAnyMode) {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 24; ++i) {
     constexpr int kLengths[] = {1, 15, 16, 17, 49, 50, 51, 64, 100, kShort - 1};
-    Request r = request(random_tokens(random() % 2, kLengths[random() % std::size(kLengths)]),
-                        1 + static_cast<int>(random() % 24));
+    Request r = seeded_request(random_tokens(random() % 2, kLengths[random() % std::size(kLengths)]),
+                               1 + static_cast<int>(random() % 24));
     if (random() % 3 == 0) r.prompt.back() = static_cast<TokenId>(i);
     r.sampling.seed = i;
     r.sampling.n = random() % 6 == 0 ? 3 : 1;
@@ -142,7 +132,7 @@ TEST(Windows, ChangeNoAnswerUnderLoad) {
     TokenIds prompt = random_tokens(random() % 4, static_cast<int>(random() % (i % 2 ? 150 : 10)));
     const TokenIds own = random_tokens(1000 + i, 1 + static_cast<int>(random() % 60));
     prompt.insert(prompt.end(), own.begin(), own.end());
-    requests.push_back(request(std::move(prompt), 1 + static_cast<int>(random() % 40)));
+    requests.push_back(seeded_request(std::move(prompt), 1 + static_cast<int>(random() % 40)));
     requests.back().sampling.seed = i;
     requests.back().sampling.n = random() % 10 == 0 ? 4 : 1;
   }

@@ -6,35 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "model/families.h"
+#include "error_of.h"
+#include "unit/model/read_settings.h"
 
 namespace quire {
 namespace {
-
-const Family& family(std::string_view name) {
-  return **std::ranges::find(families(), name, [](const Family* f) { return f->name; });
-}
-
-// A configuration of 4 layers of 64 channels, with these further settings.
-ModelConfig read(std::string_view name, const std::string& more) {
-  const std::string base = R"("num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100,
-                              "intermediate_size": 80, "max_position_embeddings": 512, "head_dim": 16)";
-  const HfConfig files{JsonField::parse(fmt::format("{{{}{}}}", base, more), "config.json"), {}, {}};
-  const HfSettings settings(files);
-  const ModelConfig config = family(name).from_hf(settings);
-  settings.refuse_unread(name);
-  return config;
-}
-
-std::string refusal(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "read";
-}
 
 // "a" for attention, "r" for a recurrent layer.
 std::string pattern(const ModelConfig& c) {
@@ -50,24 +26,26 @@ const std::string kExperts = R"(, "num_experts": 6, "num_experts_per_tok": 2, "m
 const std::string kMamba = R"(, "mamba_n_heads": 8, "mamba_d_state": 16, "num_experts_per_tok": 2)";
 
 TEST(QwenHybrids, AttendInEveryFourthLayerUnlessTheFileSaysWhich) {
-  EXPECT_EQ(pattern(read("qwen3_5", kDelta)), "rrra");
-  EXPECT_EQ(pattern(read("qwen3_5", kDelta + R"(, "full_attention_interval": 2)")), "rara");
+  EXPECT_EQ(pattern(read_settings("qwen3_5", kDelta)), "rrra");
+  EXPECT_EQ(pattern(read_settings("qwen3_5", kDelta + R"(, "full_attention_interval": 2)")), "rara");
   const std::string types =
       R"(, "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"])";
-  EXPECT_EQ(pattern(read("qwen3_5", kDelta + types)), "arra");
-  EXPECT_EQ(refusal([] { read("qwen3_5", kDelta + R"(, "layer_types": ["full_attention", "conv", "conv", "conv"])"); }),
+  EXPECT_EQ(pattern(read_settings("qwen3_5", kDelta + types)), "arra");
+  EXPECT_EQ(error_of([] {
+              read_settings("qwen3_5", kDelta + R"(, "layer_types": ["full_attention", "conv", "conv", "conv"])");
+            }),
             "config.json: layer_types: 'conv' is not supported; supported: linear_attention, full_attention");
 }
 
 TEST(QwenHybrids, AddOneToAllNormsButTheDeltaNets) {
-  const ModelConfig c = read("qwen3_5", kDelta);
+  const ModelConfig c = read_settings("qwen3_5", kDelta);
   const auto& attention = std::get<Attention>(c.layers[3].mixer);
   EXPECT_TRUE(attention.gate && attention.q_norm.plus_one && c.output_norm.plus_one && c.layers[0].ffn_in.plus_one);
   EXPECT_FALSE(std::get<GatedDelta>(c.layers[0].mixer).norm.plus_one);
 }
 
 TEST(QwenHybrids, HaveExpertsExceptInListedLayers) {
-  const ModelConfig c = read("qwen3_next", kDelta + kExperts + R"(, "mlp_only_layers": [1])");
+  const ModelConfig c = read_settings("qwen3_next", kDelta + kExperts + R"(, "mlp_only_layers": [1])");
   ASSERT_TRUE(std::holds_alternative<Moe>(c.layers[0].ffn));
   EXPECT_TRUE(std::holds_alternative<Mlp>(c.layers[1].ffn));
   EXPECT_EQ(std::get<Moe>(c.layers[0].ffn).shared_size, 12);
@@ -93,7 +71,7 @@ std::vector<int> up_to(int count) {
 }
 
 TEST(QwenHybrids, PlaceEachRowOfFusedTensorsOnce) {
-  const ModelConfig next = read("qwen3_next", kDelta + kExperts), c = read("qwen3_5", kDelta);
+  const ModelConfig next = read_settings("qwen3_next", kDelta + kExperts), c = read_settings("qwen3_5", kDelta);
   const Family &next_family = family("qwen3_next"), &f = family("qwen3_5");
   const std::vector<std::pair<Tensor, int>> qkv = {{Tensor::kDeltaQ, 16}, {Tensor::kDeltaK, 16}, {Tensor::kDeltaV, 48}};
   auto qkvz = qkv;
@@ -117,18 +95,18 @@ TEST(QwenHybrids, PlaceEachRowOfFusedTensorsOnce) {
 }
 
 TEST(Lfm2, ReadsTheWidthOfItsMlpsAndItsAttentionLayers) {
-  const ModelConfig c = read("lfm2", R"(, "block_multiple_of": 16, "full_attn_idxs": [1, 2])");
+  const ModelConfig c = read_settings("lfm2", R"(, "block_multiple_of": 16, "full_attn_idxs": [1, 2])");
   EXPECT_EQ(pattern(c), "raar");
   EXPECT_EQ(std::get<Mlp>(c.layers[0].ffn).size, 64);  // two thirds of 80, rounded up
   EXPECT_EQ(c.ropes[0].theta, 1e6);
   EXPECT_TRUE(c.tied_output);
-  const ModelConfig whole = read("lfm2", R"(, "block_auto_adjust_ff_dim": false, "block_ff_dim": 96)");
+  const ModelConfig whole = read_settings("lfm2", R"(, "block_auto_adjust_ff_dim": false, "block_ff_dim": 96)");
   EXPECT_EQ(pattern(whole), "aaaa");
   EXPECT_EQ(std::get<Mlp>(whole.layers[0].ffn).size, 96);
 }
 
 TEST(Lfm2, HasExpertsAfterItsDenseLayers) {
-  const ModelConfig c = read("lfm2_moe", R"(, "layer_types": ["conv", "full_attention", "conv", "conv"],
+  const ModelConfig c = read_settings("lfm2_moe", R"(, "layer_types": ["conv", "full_attention", "conv", "conv"],
     "num_dense_layers": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8)");
   EXPECT_EQ(pattern(c), "rarr");
   ASSERT_TRUE(std::holds_alternative<Mlp>(c.layers[1].ffn));
@@ -140,7 +118,7 @@ TEST(Lfm2, HasExpertsAfterItsDenseLayers) {
 
 TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
   const std::string types = R"(, "layer_types": ["mamba", "attention", "mamba", "mamba"])";
-  const ModelConfig c = read("granitemoehybrid", kMamba + types + R"(, "num_local_experts": 6,
+  const ModelConfig c = read_settings("granitemoehybrid", kMamba + types + R"(, "num_local_experts": 6,
     "shared_intermediate_size": 24, "residual_multiplier": 0.5, "attention_multiplier": 0.25)");
   EXPECT_EQ(pattern(c), "rarr");
   const auto& mamba = std::get<Mamba2>(c.layers[0].mixer);
@@ -155,20 +133,20 @@ TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
 
 TEST(GraniteHybrid, HasOnlyTheSharedMlpWithoutExperts) {
   const ModelConfig c =
-      read("granitemoehybrid", kMamba + R"(, "num_local_experts": 0, "shared_intermediate_size": 24)");
+      read_settings("granitemoehybrid", kMamba + R"(, "num_local_experts": 0, "shared_intermediate_size": 24)");
   ASSERT_TRUE(std::holds_alternative<Mlp>(c.layers[0].ffn));
   EXPECT_EQ(std::get<Mlp>(c.layers[0].ffn).size, 24);
 }
 
 TEST(GraniteHybrid, RefusesBoundedStepSizes) {
   const std::string mamba = kMamba + R"(, "num_local_experts": 0, "time_step_limit": )";
-  EXPECT_EQ(refusal([&] { read("granitemoehybrid", mamba + R"([0.0, {"__float__": "Infinity"}])"); }), "read");
-  EXPECT_EQ(refusal([&] { read("granitemoehybrid", mamba + "[0.0, 0.1]"); }),
+  EXPECT_EQ(error_of([&] { read_settings("granitemoehybrid", mamba + R"([0.0, {"__float__": "Infinity"}])"); }), "");
+  EXPECT_EQ(error_of([&] { read_settings("granitemoehybrid", mamba + "[0.0, 0.1]"); }),
             "config.json: time_step_limit: [0.0,0.1] is not supported; Quire does not bound step sizes");
 }
 
 TEST(Mamba2, HasNeitherAttentionNorMlps) {
-  ModelConfig c = read("mamba2", R"(, "num_heads": 8, "state_size": 16, "n_groups": 2)");
+  ModelConfig c = read_settings("mamba2", R"(, "num_heads": 8, "state_size": 16, "n_groups": 2)");
   EXPECT_EQ(pattern(c), "rrrr");
   EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[0].ffn));
   EXPECT_FALSE(first_attention(c));
@@ -179,7 +157,7 @@ TEST(Mamba2, HasNeitherAttentionNorMlps) {
 }
 
 TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
-  const ModelConfig c = read("nemotron_h", R"(, "hybrid_override_pattern": "M-M*-")");
+  const ModelConfig c = read_settings("nemotron_h", R"(, "hybrid_override_pattern": "M-M*-")");
   EXPECT_EQ(pattern(c), "rra");
   EXPECT_TRUE(std::holds_alternative<Mlp>(c.layers[0].ffn));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[1].ffn));
@@ -192,12 +170,12 @@ TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
   EXPECT_EQ(name(Tensor::kQ, 2), "backbone.layers.3.mixer.q_proj.weight");
   EXPECT_EQ(name(Tensor::kDown, 2), "backbone.layers.4.mixer.down_proj.weight");
   EXPECT_EQ(
-      refusal([] { read("nemotron_h", R"(, "hybrid_override_pattern": "M--")"); }),
+      error_of([] { read_settings("nemotron_h", R"(, "hybrid_override_pattern": "M--")"); }),
       "config.json: hybrid_override_pattern: layer '-' is not supported here; supported: M, *, and - or E after each");
 }
 
 TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
-  const ModelConfig c = read("qwen3_5", kDelta);
+  const ModelConfig c = read_settings("qwen3_5", kDelta);
   const CacheLayout layout = cache_layout(c, KvType::kBf16);
   ASSERT_EQ(layout.groups().size(), 1u);
   EXPECT_EQ(layout.groups()[0].layers, std::vector{3});
@@ -206,10 +184,10 @@ TEST(CacheLayout, KeepsPagesForAttentionAndAStateForTheOtherLayers) {
 }
 
 TEST(Validate, RefusesRecurrentLayersOutOfRange) {
-  const auto refused = [](const ModelConfig& c) { return refusal([&] { validate(c, "m"); }); };
-  ModelConfig c = read("qwen3_5", kDelta);
+  const auto refused = [](const ModelConfig& c) { return error_of([&] { validate(c, "m"); }); };
+  ModelConfig c = read_settings("qwen3_5", kDelta);
   for_each_attention(c, [](Attention& a, int) { a.scale = 1; });
-  EXPECT_EQ(refused(c), "read");
+  EXPECT_EQ(refused(c), "");
   auto& delta = std::get<GatedDelta>(c.layers[0].mixer);
   delta.value_heads = 5;
   EXPECT_EQ(refused(c), "m: 5 value heads are not a multiple of 2 key heads");
