@@ -21,8 +21,12 @@ enum class Pooling : uint8_t {
   kFirst,  // that of the first token ([CLS] of BERT)
 };
 
-// How a classifier's results become scores.
-enum class Score : uint8_t { kRaw, kSigmoid, kSoftmax };
+// How a classifier's results become the score of a pair of texts.
+enum class Score : uint8_t {
+  kRaw,      // the first result
+  kSigmoid,  // its sigmoid
+  kYesNo,    // the probability of the first of two answers, by softmax
+};
 
 // Returned by Engine::submit, ascending in the order of submission.
 enum class RequestId : uint64_t {};

@@ -129,8 +129,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
     text.template_source = options.chat_template;
     template_name = "--chat-template";
   }
-  if (!text.rerank_template && config.pooled.labels == 2 && config.pooled.pooling == Pooling::kLast)
-    text.rerank_template = kQwen3RerankPrompt;
+  if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,

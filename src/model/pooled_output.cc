@@ -72,23 +72,21 @@ void read_modules(const Checkpoint& checkpoint, ModelConfig& c) {
 
 // The classifier of a GGUF file: a linear with a nonlinearity, which some lack, and one with a result for each class.
 void read_gguf_classifier(const Gguf& gguf, const TensorView& output, ModelConfig& c) {
-  const bool is_modern_bert = c.architecture == "modernbert";
-  PooledLayer first{.name = "cls.weight", .size = c.hidden};
-  if (is_modern_bert) {
+  PooledLayer first{.name = "cls.weight", .size = c.hidden, .tanh = true};
+  if (gguf.find_tensor("cls.norm.weight")) {  // ModernBERT
+    first.tanh = false;
     first.nonlinearity = Nonlinearity::kGelu;
-  } else {
-    first.tanh = true;
-  }
-  if (gguf.find_tensor("cls.norm.weight")) {
     first.norm = c.output_norm;
     first.norm_name = "cls.norm.weight";
   }
-  c.pooled.pooling = !is_bidirectional(c) ? Pooling::kLast : is_modern_bert ? Pooling::kMean : Pooling::kFirst;
+  if (c.pooled.pooling == Pooling::kNone) c.pooled.pooling = is_bidirectional(c) ? Pooling::kFirst : Pooling::kLast;
   if (gguf.find_tensor(first.name)) c.pooled.layers.push_back(first);
   if (output.shape.size() != 2) throw invalid("{}: tensor {} is not a matrix", gguf.file(), output.name);
   c.pooled.labels = static_cast<int>(std::min<uint64_t>(output.shape[0], 1u << 17));
   c.pooled.layers.push_back({.name = output.name, .size = c.pooled.labels});
-  c.pooled.score = c.pooled.labels == 1 ? Score::kSigmoid : Score::kSoftmax;
+  const std::string names = gguf.get<std::string>("general.architecture") + ".classifier.output_labels";
+  const bool yes_no = gguf.has(names) && gguf.strings(names) == std::vector<std::string_view>{"yes", "no"};
+  c.pooled.score = yes_no ? Score::kYesNo : c.pooled.labels == 1 ? Score::kSigmoid : Score::kRaw;
   c.has_logits = c.tied_output = false;
 }
 
@@ -128,7 +126,7 @@ void classify_yes_no(const Checkpoint& checkpoint, ModelConfig& c) {
   for (const int id : {yes, no}) {
     if (id < 0 || id >= c.vocab) throw invalid("{}: id {} is outside the model's vocabulary", vocabulary.where(), id);
   }
-  c.pooled = {.pooling = Pooling::kLast, .labels = 2, .score = Score::kSoftmax};
+  c.pooled = {.pooling = Pooling::kLast, .labels = 2, .score = Score::kYesNo};
   c.pooled.layers.push_back({.name = c.tied_output ? "model.embed_tokens.weight" : "lm_head.weight",
                              .size = 2,
                              .file_rows = c.vocab,
@@ -138,6 +136,10 @@ void classify_yes_no(const Checkpoint& checkpoint, ModelConfig& c) {
 }
 
 }  // namespace
+
+bool is_classifier(const HfConfig& files) {
+  return files.config.get<std::vector<std::string>>("architectures").front().ends_with(kClassifier);
+}
 
 int read_labels(const HfConfig& files) {
   const JsonField& config = files.config;
@@ -160,14 +162,14 @@ void read_pooled_output(const Checkpoint& checkpoint, ModelConfig& c) {
   const bool is_decoder = c.has_logits;
   if (name == "Qwen3ForCausalLM" && is_yes_no_reranker(checkpoint)) return classify_yes_no(checkpoint, c);
   if (is_decoder && decoder_of(name) != name) c.has_logits = c.tied_output = false;
-  if (is_decoder && name.ends_with(kClassifier)) {
+  if (is_decoder && is_classifier(files)) {
     c.pooled = {.pooling = Pooling::kLast, .labels = read_labels(files)};
     c.pooled.layers.push_back({.name = "score.weight", .size = c.pooled.labels});
   }
   read_modules(checkpoint, c);
-  if (c.pooled.labels == 0) return;
+  if (c.pooled.labels != 1) return;
   // A score is a probability unless the files say that it is not.
-  c.pooled.score = c.pooled.labels == 1 ? Score::kSigmoid : Score::kSoftmax;
+  c.pooled.score = Score::kSigmoid;
   std::string function = files.config.get_or<std::string>("sbert_ce_default_activation_function", "");
   if (const auto section = files.config.find("sentence_transformers"))
     function = section->get_or<std::string>("activation_fn", function);

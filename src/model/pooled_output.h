@@ -16,7 +16,8 @@ void read_pooled_output(const Checkpoint& checkpoint, ModelConfig& config);
 // name of the decoder itself, or `name`.
 std::string decoder_of(const std::string& name);
 
-// Classes of a classifier's config.json.
+// Whether config.json names a class for sequence classification, and the number of its classes.
+bool is_classifier(const HfConfig& files);
 int read_labels(const HfConfig& files);
 
 }  // namespace quire

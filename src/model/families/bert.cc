@@ -73,13 +73,9 @@ void make_encoder(ModelConfig& c, float epsilon, bool gated) {
   c.has_logits = c.tied_output = false;
 }
 
-bool classifies(const HfSettings& s) {
-  return s.files().config.get<std::vector<std::string>>("architectures").front().ends_with("ForSequenceClassification");
-}
-
 // The classifier: a linear with a nonlinearity on the first token, then one with a result for each class.
 void add_classifier(const HfSettings& s, ModelConfig& c, PooledLayer first, const char* last) {
-  if (!classifies(s)) return;
+  if (!is_classifier(s.files())) return;
   c.pooled = {.pooling = Pooling::kFirst, .labels = read_labels(s.files())};
   first.size = c.hidden;
   c.pooled.layers = {first, {.name = last, .size = c.pooled.labels}};

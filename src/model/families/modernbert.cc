@@ -59,8 +59,7 @@ ModelConfig from_hf(const HfSettings& s) {
   }
   set_local_layers(c, layer_types(s, c, {"full_attention", "sliding_attention"}), s.get_or<int>("local_attention", 128),
                    s.get_or<int>("global_attn_every_n_layers", 3));
-  if (!s.files().config.get<std::vector<std::string>>("architectures").front().ends_with("ForSequenceClassification"))
-    return c;
+  if (!is_classifier(s.files())) return c;
   const auto pooling = s.get_or<std::string>("classifier_pooling", "cls");
   if (pooling != "cls" && pooling != "mean")
     throw unsupported("{}: only cls and mean are supported", s.where("classifier_pooling"));
@@ -83,6 +82,7 @@ ModelConfig from_gguf(const GgufSettings& s) {
   c.ropes.push_back(local);
   set_local_layers(c, {}, s.get_or<int>("attention.sliding_window", 128),
                    s.get_or<int>("attention.sliding_window_pattern", 3));
+  if (s.file().find_tensor("cls.output.weight")) c.pooled.pooling = Pooling::kMean;  // nothing else says so
   return c;
 }
 

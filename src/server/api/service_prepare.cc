@@ -71,7 +71,7 @@ bool of_tokens(Api api) { return api == Api::kTokenize || api == Api::kDetokeniz
 
 // A classifier reads each query with its document; a model for embeddings reads all of them alone.
 void settle_scores(ApiRequest& request, const ModelInfo& model) {
-  const bool has_scores = model.labels == 1 || (model.labels == 2 && model.pooling == Pooling::kLast);
+  const bool has_scores = model.labels == 1 || model.score == Score::kYesNo;
   if (!has_scores && (model.labels > 0 || model.pooling == Pooling::kNone)) {
     throw bad_request("model", "{} does not score texts; serve a cross-encoder, Qwen3-Reranker or an embedding model",
                       model.name);

@@ -8,13 +8,16 @@
 namespace quire {
 namespace {
 
-// The score of a classifier's results; of several classes, the first one means that the document fits.
 double score_of(std::span<const float> results, Score score) {
-  if (score == Score::kSigmoid) return 1 / (1 + std::exp(-double{results[0]}));
-  if (score == Score::kRaw) return results[0];
-  double sum = 0;
-  for (const float x : results) sum += std::exp(double{x} - double{results[0]});
-  return 1 / sum;
+  switch (score) {
+    case Score::kSigmoid:
+      return 1 / (1 + std::exp(-double{results[0]}));
+    case Score::kYesNo:
+      return 1 / (1 + std::exp(double{results[1]} - double{results[0]}));
+    case Score::kRaw:
+      break;
+  }
+  return results[0];
 }
 
 // Of vectors of length 1.

@@ -119,7 +119,7 @@ TEST(PooledOutput, OfAClassifierIsAScore) {
   config.erase("sentence_transformers");
   bert.write("config.json", config);
   EXPECT_EQ(bert.config().pooled.labels, 3);
-  EXPECT_EQ(bert.config().pooled.score, Score::kSoftmax);
+  EXPECT_EQ(bert.config().pooled.score, Score::kRaw);
   EXPECT_NE(error_of([&] {
               const Checkpoint checkpoint = Checkpoint::open(golden_dir() / "encoders/bert_cross");
               check_weights(checkpoint, bert.config());

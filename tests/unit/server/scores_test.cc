@@ -89,7 +89,7 @@ TEST(Scores, AreTheProbabilityOfYesForTwoAnswers) {
   ModelInfo& info = model.running.model.change_info();
   info.pooling = Pooling::kLast;
   info.labels = info.embedding_size = 2;
-  info.score = Score::kSoftmax;
+  info.score = Score::kYesNo;
   model.running.model.pooled = [](const Request&) { return std::vector<float>{1.0f, -1.0f}; };
   EXPECT_DOUBLE_EQ(model.client.post("/score", R"({"text_1": "ab", "text_2": "c"})").json()["data"][0]["score"],
                    sigmoid(2));
