@@ -96,7 +96,8 @@ TEST(Pair, NeedsATemplate) {
   j["post_processor"] = {{"type", "ByteLevel"}};
   EXPECT_NE(error_of_pair(tokenizer_of(j)).find("post_processor adds no tokens"), std::string::npos);
   EXPECT_NE(error_of_pair(with_pair(nullptr)).find("post_processor.pair is missing"), std::string::npos);
-  EXPECT_NE(error_of_pair(with_pair({sequence("A", 0)})).find("post_processor.pair lacks a text"), std::string::npos);
+  EXPECT_NE(error_of_pair(with_pair(json::array({sequence("A", 0)}))).find("post_processor.pair lacks a text"),
+            std::string::npos);
   EXPECT_NE(error_of_pair(with_pair({sequence("B", 0), sequence("A", 0)})).find("not A, then B"), std::string::npos);
   EXPECT_NE(error_of_pair(with_pair({sequence("A", 0), sequence("A", 0)})).find("not A, then B"), std::string::npos);
   EXPECT_NE(error_of_pair(with_pair({sequence("A", 1), sequence("B", 0)})).find("pair[1]: type ids are not 0, then 1"),
