@@ -39,7 +39,9 @@ class EmbeddingsBody final : public Answer {
       }
       data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(json)}});
     }
-    out += dump({{"object", "list"},
+    out += dump({{"id", head_.id},
+                 {"object", "list"},
+                 {"created", head_.created},
                  {"data", std::move(data)},
                  {"model", head_.request.model},
                  {"usage", {{"prompt_tokens", head_.prompt_tokens}, {"total_tokens", head_.prompt_tokens}}}});
