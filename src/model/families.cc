@@ -122,10 +122,10 @@ const Family& find_family(const Checkpoint& checkpoint) {
     const auto names = checkpoint.hf()->config.get<std::vector<std::string>>("architectures");
     if (names.empty()) throw invalid("{} is empty", checkpoint.hf()->config.where("architectures"));
     wanted = names.front();
+    const std::string decoder = decoder_of(wanted);
     for (const Family* family : kFamilies) {
-      for (const std::string& name : {wanted, decoder_of(wanted)}) {
-        if (std::ranges::find(family->hf_architectures, name) != family->hf_architectures.end()) return *family;
-      }
+      const auto is_it = [&](std::string_view name) { return name == wanted || name == decoder; };
+      if (std::ranges::any_of(family->hf_architectures, is_it)) return *family;
       known.insert(known.end(), family->hf_architectures.begin(), family->hf_architectures.end());
     }
   }

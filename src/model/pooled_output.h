@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// What the files say beside the family: the modules of sentence-transformers, GGUF's pooling_type and classifier, the
+// Reads what the files say in addition to the family: the modules of sentence-transformers, GGUF's pooling_type and classifier, the
 // number of classes. Throws Error: a module or a kind of pooling that Quire does not have.
 void read_pooled_output(const Checkpoint& checkpoint, ModelConfig& config);
 

@@ -1,9 +1,9 @@
-"""Encoders and rerankers behind the server: tiny random models with vocabularies that spell ASCII text."""
+"""Serves encoders and rerankers: tiny random models whose vocabularies spell ASCII text."""
 
 import math
 
+import httpx
 import pytest
-import requests
 from conftest import GOLDEN, Server, quire, skip_without_binary
 
 FILES = GOLDEN / "encoders-gguf"
@@ -24,7 +24,7 @@ def serve():
 
 
 def post(server, path, **body):
-    return requests.post(server.base + path, json=body, timeout=60)
+    return httpx.post(server.base + path, json=body, timeout=60)
 
 
 def embeddings(server, *texts, **fields):

@@ -226,7 +226,8 @@ constexpr ApiField kFields[] = {
     {"return_token_ids", kBoth, &ApiRequest::return_token_ids, 0, 0, {}, "also return prompt_token_ids and token_ids"},
     {"truncate_prompt_tokens", kScores, read_truncate_prompt_tokens, 0, 0,
      R"({"anyOf": [{"const": -1}, {"type": "integer", "minimum": 1, "maximum": 2147483647}]})",
-     "cut the document so that it has at most so many tokens with its query; -1: as many as fit"},
+     "cut the longer text, in prompts of decoders the document, until the pair has at most so many tokens; -1: as many "
+     "as fit"},
     {"truncate_prompt_tokens", kBoth | kEmbedding, read_truncate_prompt_tokens, 0, 0,
      R"({"anyOf": [{"const": -1}, {"type": "integer", "minimum": 1, "maximum": 2147483647}]})",
      "keep only the prompt's last tokens; -1: as many as fit"},

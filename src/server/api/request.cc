@@ -122,7 +122,7 @@ void settle_chat(ApiDraft& draft) {
   draft.chat.add_generation_prompt = draft.add_generation_prompt.value_or(!draft.chat.continue_final_message);
 }
 
-// The pairs of kScore have two names each, so no field of theirs is required in itself.
+// /v1/score takes each list under either of two names, so neither field is required by itself.
 void check_pairs(const ApiDraft& draft) {
   if (draft.api != Api::kScore) return;
   if (draft.queries.empty()) throw bad_request("text_1", "is required");

@@ -58,7 +58,7 @@ std::string_view bare(std::string_view path) {
 }
 
 const ApiInfo* find_api(std::string_view path) {
-  // Names that other servers have for it.
+  // Other servers' paths for the same endpoint.
   const bool reranks = bare(path) == "/v2/rerank" || bare(path) == "/reranking";
   const auto found =
       std::ranges::find(kApis, reranks ? "/rerank" : bare(path), [](const ApiInfo& api) { return bare(api.path); });

@@ -77,7 +77,6 @@ void settle_scores(ApiRequest& request, const ModelInfo& model) {
                       model.name);
   }
   request.scores_pairs = has_scores;
-  request.pooling = model.pooling;
   if (!request.scores_pairs) request.prompts.assign(request.queries.begin(), request.queries.end());
   request.prompts.insert(request.prompts.end(), request.documents.begin(), request.documents.end());
   if (request.prompts.size() > kMaxPrompts)

@@ -119,7 +119,7 @@ Json ollama_show_json(const OllamaModel& model) {
            {{"general.architecture", info.architecture},
             {"general.parameter_count", info.parameters},
             {key("context_length"), info.max_model_len},
-            {key("embedding_length"), info.embedding_size},
+            {key("embedding_length"), info.hidden},
             {key("block_count"), info.layers},
             {key("attention.head_count"), info.heads},
             {key("attention.head_count_kv"), info.kv_heads}}},

@@ -29,7 +29,7 @@ Connection::~Connection() {
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
-  // Also if answering throws: no client waits for a connection that nobody serves.
+  // Closes the stream even if answering throws, so that no client waits for an answer that never comes.
   struct Closing {
     ByteStream& stream;
     ~Closing() { stream.close(); }
