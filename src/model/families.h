@@ -63,6 +63,8 @@ void for_each_mlp(ModelConfig& config, F f) {
 void use_layer_norm(ModelConfig& config, bool bias);
 // The last `count` layers read the cache of the last layer before them that has the same window (Gemma 3n and 4).
 void share_caches(ModelConfig& config, int count);
+// Norms like those before attention and MLP also follow them (Gemma 2).
+void add_output_norms(ModelConfig& config);
 // Norms come after attention and MLP, not before (OLMo 2).
 void use_post_norms_only(ModelConfig& config);
 // Queries and keys of each head are normalised as the layers' inputs are.

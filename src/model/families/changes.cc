@@ -32,6 +32,10 @@ void share_caches(ModelConfig& c, int count) {
   });
 }
 
+void add_output_norms(ModelConfig& c) {
+  for (LayerSpec& layer : c.layers) layer.mixer_out = layer.ffn_out = layer.mixer_in;
+}
+
 void use_post_norms_only(ModelConfig& c) {
   for (LayerSpec& layer : c.layers) {
     layer.mixer_out = std::exchange(layer.mixer_in, {});

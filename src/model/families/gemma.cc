@@ -13,10 +13,6 @@ constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight"};
 
 void scale_embeddings(ModelConfig& c) { c.embedding_scale = std::sqrt(static_cast<float>(c.hidden)); }
 
-void add_output_norms(ModelConfig& c) {
-  for (LayerSpec& layer : c.layers) layer.mixer_out = layer.ffn_out = layer.mixer_in;
-}
-
 ModelConfig base_hf(const HfSettings& s) {
   ModelConfig c = read_base(s);
   c.tied_output = s.get_or<bool>("tie_word_embeddings", true);

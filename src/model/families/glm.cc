@@ -32,17 +32,14 @@ ModelConfig glm_gguf(const GgufSettings& s) {
   return c;
 }
 
-void normalise_results(ModelConfig& c) {
-  for (LayerSpec& layer : c.layers) layer.mixer_out = layer.ffn_out = layer.mixer_in;
-}
 ModelConfig glm4_hf(const HfSettings& s) {
   ModelConfig c = glm_hf(s);
-  normalise_results(c);
+  add_output_norms(c);
   return c;
 }
 ModelConfig glm4_gguf(const GgufSettings& s) {
   ModelConfig c = glm_gguf(s);
-  normalise_results(c);
+  add_output_norms(c);
   return c;
 }
 
