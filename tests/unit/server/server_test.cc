@@ -332,12 +332,15 @@ TEST(Server, AnswersSmallRequestsWhileALargeBodyIsPrepared) {
 }
 
 TEST(Server, ClosesTheConnectionIfAnsweringFails) {
+  std::atomic<bool> gone{true};
   RunningServer running;
-  running.model.on_token_bytes = [] { throw std::runtime_error("the vocabulary is gone"); };
+  running.model.on_token_bytes = [&] {
+    if (gone) throw std::runtime_error("the vocabulary is gone");
+  };
   HttpClient client(running.port());
   EXPECT_EQ(client.post(kCompletionPath, R"({"prompt": "a", "logprobs": 1})").status, 0);
   EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
-  running.model.on_token_bytes = {};
+  gone = false;
   HttpClient other(running.port());
   EXPECT_EQ(other.post(kCompletionPath, R"({"prompt": "a", "logprobs": 1})").status, 200);
 }
