@@ -1,0 +1,73 @@
+// What packed weights are made of, whatever file they come from.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace quire {
+
+// How one weight is coded.
+enum class Codes : uint8_t {
+  kU2,  // unsigned integers of so many bits
+  kU3,
+  kU4,
+  kU5,
+  kU6,
+  kI8,      // signed
+  kTable4,  // 4 bits that index a table of integers in -127 .. 127
+  kFloat4,  // 4 bits that index a table of float32 numbers
+  kE4M3,    // 8-bit floats with 4 bits of exponent, without infinities (OCP "E4M3FN")
+  kBf16,    // the weight itself, without scale
+  kF16,
+  kF32,
+};
+
+enum class ScaleKind : uint8_t {
+  kNone,   // of kBf16, kF16 and kF32
+  kF16,    // float16
+  kF32,    // float32
+  kE8M0,   // a byte e for 2^(e - 128): its tables hold doubled numbers
+  kE4M3,   // an unsigned 8-bit float, times the matrix's factor
+  kSuper,  // an int8, times a float16 for every 256 inputs
+};
+
+enum class ZeroKind : uint8_t {
+  kConstant,  // PanelFormat::zero, for all weights
+  kF16,       // a float16 minimum is added
+  kSuper,     // an int8, times a float16 for every 256 inputs, is subtracted
+  kInteger,   // an int8 zero point: scale * zero is subtracted
+};
+
+// weight = scale * (code - zero) + minimum, with a scale and a minimum for each `group` inputs of an output. Computed in
+// float32, without fused multiply-adds: first scale * (code - zero), then the minimum is added, if there is one.
+struct PanelFormat {
+  Codes codes = Codes::kF32;
+  ScaleKind scale = ScaleKind::kNone;
+  ZeroKind zeros = ZeroKind::kConstant;
+  int zero = 0;                   // of kU2 .. kU6
+  int group = 0;                  // 16, or a multiple of 32; 0: no scales
+  std::array<float, 16> table{};  // of kTable4 and kFloat4
+
+  bool operator==(const PanelFormat&) const = default;
+};
+
+inline constexpr int kSuperInputs = 256;  // inputs under one float16 of kSuper
+
+constexpr bool has_scales(const PanelFormat& f) { return f.scale != ScaleKind::kNone; }
+constexpr bool has_minima(const PanelFormat& f) { return f.zeros != ZeroKind::kConstant; }
+
+// One output's weights, taken apart: what packing puts into panels. The caller owns the memory, in whole groups: a last
+// group that is partial has its own scale, and codes beyond the row's end are not read.
+struct CodedRow {
+  std::span<uint8_t> codes;          // [inputs]; kI8: two's complement
+  std::span<uint32_t> scales;        // [groups]: the bits of each: of a float16, float32, byte or int8
+  std::span<uint32_t> minima;        // [groups], likewise; empty: the format has none
+  std::span<uint16_t> supers;        // [inputs / 256, rounded up], float16; empty: none
+  std::span<uint16_t> super_minima;  // likewise
+};
+
+// The numbers that a row stands for. factor: of kE4M3 scales. out: [codes.size()].
+void decode_row(const PanelFormat& format, float factor, const CodedRow& row, std::span<float> out);
+
+}  // namespace quire
