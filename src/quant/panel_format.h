@@ -28,7 +28,7 @@ enum class ScaleKind : uint8_t {
   kF16,    // float16
   kF32,    // float32
   kE8M0,   // a byte e for 2^(e - 128): its tables hold doubled numbers
-  kE4M3,   // an unsigned 8-bit float, times the matrix's factor
+  kE4M3,   // an 8-bit float that is not negative, times the matrix's factor
   kSuper,  // an int8, times a float16 for every 256 inputs
 };
 
@@ -36,7 +36,7 @@ enum class ZeroKind : uint8_t {
   kConstant,  // PanelFormat::zero, for all weights
   kF16,       // a float16 minimum is added
   kSuper,     // an int8, times a float16 for every 256 inputs, is subtracted
-  kInteger,   // an int8 zero point: scale * zero is subtracted
+  kInteger,   // an int8 zero point: scale * zero, rounded to float32, is subtracted
 };
 
 // weight = scale * (code - zero) + minimum, with a scale and a minimum for each `group` inputs of an output. Computed in
@@ -58,7 +58,7 @@ constexpr bool has_scales(const PanelFormat& f) { return f.scale != ScaleKind::k
 constexpr bool has_minima(const PanelFormat& f) { return f.zeros != ZeroKind::kConstant; }
 
 // One output's weights, taken apart: what packing puts into panels. The caller owns the memory, in whole groups: a last
-// group that is partial has its own scale, and codes beyond the row's end are not read.
+// group that is partial has its own scale, and codes beyond the row's end are not read. Bits are zero-extended.
 struct CodedRow {
   std::span<uint8_t> codes;          // [inputs]; kI8: two's complement
   std::span<uint32_t> scales;        // [groups]: the bits of each: of a float16, float32, byte or int8
@@ -67,7 +67,8 @@ struct CodedRow {
   std::span<uint16_t> super_minima;  // likewise
 };
 
-// The numbers that a row stands for. factor: of kE4M3 scales. out: [codes.size()].
+// The numbers that a row stands for. format: any but the floats, which have no codes. factor: of kE4M3 scales. out:
+// [codes.size()].
 void decode_row(const PanelFormat& format, float factor, const CodedRow& row, std::span<float> out);
 
 }  // namespace quire
