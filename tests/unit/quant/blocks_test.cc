@@ -80,15 +80,15 @@ TEST(TensorType, DetectsOverflowingSizes) {
   EXPECT_EQ(tensor_bytes(TensorType::F64, Shape{0, 5}), 0u);
 }
 
-TEST(Dequantize, RefusesUnloadableTypes) {
-  const std::array<std::byte, 84> block{};
+TEST(Dequantize, RefusesTypesWithoutAFormat) {
+  const std::array<std::byte, 1024> block{};
   std::array<float, 256> out;
   try {
-    dequantize(TensorType::Q2_K, block, out);
+    dequantize(TensorType::I32, block, out);
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUnsupported);
-    EXPECT_NE(std::string(e.what()).find("Q2_K"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("I32"), std::string::npos);
   }
 }
 

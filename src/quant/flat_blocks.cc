@@ -1,0 +1,150 @@
+// Block types with one level of scales. Layouts: ggml-common.h of ggml.
+#include <cstring>
+
+#include "quant/block_type.h"
+
+namespace quire {
+namespace {
+
+// Integers of E2M1, doubled: the sign is the top bit.
+constexpr std::array<float, 16> kDoubledE2M1 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// 32 elements: low nibbles are the first 16, high nibbles the last 16. {d, nibbles} or {d, m, nibbles}.
+void q4_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  extract_nibbles<16>(b + 2, out.codes);
+}
+
+void q4_1(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  *out.minima = load16(b + 2);
+  extract_nibbles<16>(b + 4, out.codes);
+}
+
+// Bit j of a 32-bit word is the fifth bit of element j.
+void add_fifth_bits(const uint8_t* word, uint8_t* codes) {
+  for (int j = 0; j < 4; ++j) {
+    uint64_t eight;
+    std::memcpy(&eight, codes + 8 * j, sizeof eight);
+    eight |= spread_bits<4>(word[j]);
+    std::memcpy(codes + 8 * j, &eight, sizeof eight);
+  }
+}
+
+// As Q4. {d, word, nibbles} or {d, m, word, nibbles}.
+void q5_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  extract_nibbles<16>(b + 6, out.codes);
+  add_fifth_bits(b + 2, out.codes);
+}
+
+void q5_1(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  *out.minima = load16(b + 2);
+  extract_nibbles<16>(b + 8, out.codes);
+  add_fifth_bits(b + 4, out.codes);
+}
+
+void q8_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  std::memcpy(out.codes, b + 2, 32);
+}
+
+// {d, bits[16]}: a bit is the sign, 1 for +d and 0 for -d: the codes 2 and 0 around 1.
+void q1_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  for (int j = 0; j < 16; ++j) {
+    const uint64_t eight = spread_bits<1>(b[2 + j]);
+    std::memcpy(out.codes + 8 * j, &eight, sizeof eight);
+  }
+}
+
+// {d, pairs[16]}: a byte holds four neighbours, the first in its low bits.
+void q2_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b);
+  for (int j = 0; j < 16; ++j) {
+    const uint32_t byte = b[2 + j], four = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303u;
+    std::memcpy(out.codes + 4 * j, &four, sizeof four);
+  }
+}
+
+// {e, nibbles}, in the order of Q4_0.
+void mxfp4(const uint8_t* b, const BlockParts& out) {
+  *out.scales = b[0];
+  extract_nibbles<16>(b + 1, out.codes);
+}
+
+// {scales[4], nibbles[32]}: in each group of 16, low nibbles are the first 8. ggml ignores the sign of a scale and reads
+// NaN as 0; 0xff, which it reads as 480, is NaN here.
+void nvfp4(const uint8_t* b, const BlockParts& out) {
+  for (int group = 0; group < 4; ++group) {
+    out.scales[group] = b[group] == 0x7f ? 0 : b[group] & 0x7fu;
+    extract_nibbles<8>(b + 4 + 8 * group, out.codes + 16 * group);
+  }
+}
+
+// n bytes of base-3 digits become the n digits at `power` of 3. A byte is the fraction of the digits in 256ths, rounded
+// up: multiplied by 3 it moves the next digit above the byte.
+template <int n, int power>
+void extract_digits(const uint8_t* __restrict from, uint8_t* __restrict to) {
+  for (int j = 0; j < n; ++j) to[j] = static_cast<uint8_t>(static_cast<uint8_t>(from[j] * power) * 3 >> 8);
+}
+
+template <int n>
+void extract_five_digits(const uint8_t* from, uint8_t* to) {
+  extract_digits<n, 1>(from, to);
+  extract_digits<n, 3>(from, to + n);
+  extract_digits<n, 9>(from, to + 2 * n);
+  extract_digits<n, 27>(from, to + 3 * n);
+  extract_digits<n, 81>(from, to + 4 * n);
+}
+
+// {five digits[48], four digits[4], d}: 32 and 16 bytes with five digits of 160 and 80 elements, 4 with four of 16.
+void tq1_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b + 52);
+  extract_five_digits<32>(b, out.codes);
+  extract_five_digits<16>(b + 32, out.codes + 160);
+  extract_digits<4, 1>(b + 48, out.codes + 240);
+  extract_digits<4, 3>(b + 48, out.codes + 244);
+  extract_digits<4, 9>(b + 48, out.codes + 248);
+  extract_digits<4, 27>(b + 48, out.codes + 252);
+}
+
+// {pairs[64], d}: 32 bytes hold four runs of 32, the first in their low bits.
+void tq2_0(const uint8_t* b, const BlockParts& out) {
+  *out.scales = load16(b + 64);
+  for (int half = 0; half < 2; ++half) {
+    unroll<4>([&](auto run) { extract<32, 2 * run, 2>(b + 32 * half, out.codes + 128 * half + 32 * run); });
+  }
+}
+
+constexpr PanelFormat around(int zero, Codes codes, int group) {
+  return {.codes = codes, .scale = ScaleKind::kF16, .zero = zero, .group = group};
+}
+constexpr PanelFormat with_minima(Codes codes, int group) {
+  return {.codes = codes, .scale = ScaleKind::kF16, .zeros = ZeroKind::kF16, .group = group};
+}
+constexpr PanelFormat of_table(const std::array<float, 16>& table, ScaleKind scale, int group) {
+  return {.codes = Codes::kTable4, .scale = scale, .group = group, .table = table};
+}
+
+constexpr BlockType kTypes[] = {
+    {TensorType::Q4_0, around(8, Codes::kU4, 32), read_blocks<q4_0>},
+    {TensorType::Q4_1, with_minima(Codes::kU4, 32), read_blocks<q4_1>},
+    {TensorType::Q5_0, around(16, Codes::kU5, 32), read_blocks<q5_0>},
+    {TensorType::Q5_1, with_minima(Codes::kU5, 32), read_blocks<q5_1>},
+    {TensorType::Q8_0, around(0, Codes::kI8, 32), read_blocks<q8_0>},
+    {TensorType::Q1_0, around(1, Codes::kU2, 128), read_blocks<q1_0>},
+    {TensorType::Q2_0, around(1, Codes::kU2, 64), read_blocks<q2_0>},
+    {TensorType::TQ1_0, around(1, Codes::kU2, 256), read_blocks<tq1_0>},
+    {TensorType::TQ2_0, around(1, Codes::kU2, 256), read_blocks<tq2_0>},
+    {TensorType::IQ4_NL, of_table(kIq4Table, ScaleKind::kF16, 32), read_blocks<q4_0>},
+    {TensorType::MXFP4, of_table(kDoubledE2M1, ScaleKind::kE8M0, 32), read_blocks<mxfp4>},
+    {TensorType::NVFP4, of_table(kDoubledE2M1, ScaleKind::kE4M3, 16), read_blocks<nvfp4>, 0.5F},
+};
+
+}  // namespace
+
+std::span<const BlockType> flat_block_types() { return kTypes; }
+
+}  // namespace quire
