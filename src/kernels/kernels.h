@@ -27,9 +27,10 @@ struct Mamba2Args;
 // comparing with other implementations.
 enum class Activations : uint8_t { kF32, kBf16, kInt8 };
 
-// The definition in force for weights of `type`: unquantized weights have no int8 definition and use bf16 inputs.
-constexpr Activations activations_for(Activations mode, TensorType type) {
-  return mode == Activations::kInt8 && !is_quantized(type) ? Activations::kBf16 : mode;
+// The definition in force for weights of a format: without integer codes there is no int8 definition, and inputs are
+// rounded to bf16.
+constexpr Activations activations_for(Activations mode, const PanelFormat& format) {
+  return mode == Activations::kInt8 && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
 }
 
 // quantize() turns each row of inputs into an array of blocks of 32, padded with zeros; linear() reads them. A kernel
@@ -43,13 +44,14 @@ inline constexpr float kSmallestInt8 = 0x1p-121f;  // blocks of smaller inputs b
 struct Int8Block {
   int8_t q[kBlockInputs];  // input = scale * q, in kPairOrder within each eight; |q| <= 127
   float scale;             // max |input| / 127; NaN if an input is NaN
-  float sum;               // scale * (sum of q): the factor of the minimum
-  int32_t half_sums[2];    // of q over inputs 0..15 and 16..31
+  float sum;               // scale * (sum of q): the factor of a minimum
+  int32_t half_sums[2];    // of q over inputs 0..15 and 16..31; a group's of 16 is scale * its half
 };
 struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
   float x[kBlockInputs];
-  float sum;  // kBf16: (x0 + x2 + ...) + (x1 + x3 + ...), each in order
-  float unused[3];
+  float sum;           // kBf16: half_sums[0] + half_sums[1]
+  float half_sums[2];  // kBf16: of inputs 0..15 and 16..31: (x0 + x2 + ...) + (x1 + x3 + ...), each in order
+  float unused;
 };
 constexpr size_t activation_block_bytes(Activations a) {
   return a == Activations::kInt8 ? sizeof(Int8Block) : sizeof(FloatBlock);
@@ -77,23 +79,24 @@ struct QuantizeArgs {
 //
 // Without bias nothing is added; with scale 1 nothing is multiplied.
 //
-// Each output of x W^T is a sum over blocks (kInt8, kBf16: over the groups that share a scale) in the order of K:
+// Each output of x W^T is a sum over blocks (kInt8, kBf16: halves of blocks, where 16 inputs share a scale) in the order
+// of K:
 //
-//   kInt8  acc = fma(float(sum of q_w * q_x), scale_w * scale_x, acc)    low = fma(minimum, sum_x, low)
-//   kBf16  acc = fma(even + odd, scale_w, acc)                           low = fma(minimum, sum_x, low)
+//   kInt8  acc = fma(float(sum of code * q_x), scale_w * scale_x, acc)    low = fma(minimum, sum_x, low)
+//   kBf16  acc = fma(even + odd, scale_w, acc)                            low = fma(minimum, sum_x, low)
 //   kF32   acc = acc + (even + odd)
 //
-// and finally acc + low (if the type has minima). `even` and `odd` start at 0 in each group (kF32: in each block) and
-// are chains over its even and odd inputs:
+// and finally acc + low (if the format has minima). A code is less its zero point. `even` and `odd` start at 0 in each
+// half or block and are chains over its even and odd inputs:
 //
-//   kBf16  fma(x, q_w, .); unquantized weights: fma(x, w, .) with scale 1
-//   kF32   fma(x, dequantized w, .)
+//   kBf16  fma(x, code, .), with the entries of float tables rounded to bf16; unquantized: acc = acc + (even + odd)
+//   kF32   fma(x, weight, .)
 //
 // kBf16 treats subnormal numbers as zero throughout (kernels/denormals.h).
 struct LinearArgs {
   const PackedMatrix* weights;
   const PackedMatrix* up = nullptr;
-  Activations activations;  // of x: activations_for(mode, weights->type)
+  Activations activations;  // of x: activations_for(mode, weights->format)
   const std::byte* x;       // of row 0
   size_t x_stride;          // bytes
   float* y;

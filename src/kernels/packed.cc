@@ -1,17 +1,18 @@
 #include "kernels/packed.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "base/float8.h"
 #include "base/half.h"
+#include "quant/gguf_blocks.h"
 
 namespace quire {
 namespace {
-
-constexpr int kSuperBlock = 256;
 
 constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -22,180 +23,113 @@ T load(const std::byte* p) {
   return value;
 }
 
-// One block of 32 quantized inputs of one output, as it is packed.
-struct Block {
-  uint8_t q[kBlockInputs] = {};
-  uint16_t scale = 0, minimum = 0;              // float16, or
-  uint8_t scales[2] = {}, minimum_integer = 0;  // integers under super_scale, super_minimum
-  uint16_t super_scale = 0, super_minimum = 0;
+size_t scale_bytes(ScaleKind kind) {
+  switch (kind) {
+    case ScaleKind::kNone:
+      return 0;
+    case ScaleKind::kF16:
+      return 2;
+    case ScaleKind::kF32:
+      return 4;
+    case ScaleKind::kE8M0:
+    case ScaleKind::kE4M3:
+    case ScaleKind::kSuper:
+      return 1;
+  }
+  return 0;
+}
+size_t minimum_bytes(ZeroKind kind) { return kind == ZeroKind::kConstant ? 0 : kind == ZeroKind::kF16 ? 2 : 1; }
+
+struct Counts {
+  size_t supers, groups;
 };
-
-// Byte 4 bits wide: element j in the low nibble of byte j, element j + 16 in the high one.
-void read_nibbles(const std::byte* p, uint8_t* q) {
-  for (int j = 0; j < 16; ++j) {
-    q[j] = static_cast<uint8_t>(p[j]) & 15;
-    q[j + 16] = static_cast<uint8_t>(p[j]) >> 4;
-  }
+Counts counts_of(const PanelFormat& format, int blocks) {
+  const auto entries = [&](int inputs) { return static_cast<size_t>((blocks * kBlockInputs + inputs - 1) / inputs); };
+  return {entries(kSuperInputs), format.group == 0 ? 0 : entries(format.group)};
 }
 
-void add_fifth_bits(uint32_t bits, uint8_t* q) {
-  for (int j = 0; j < kBlockInputs; ++j) q[j] = static_cast<uint8_t>(q[j] | (bits >> j & 1) << 4);
+// Eight codes in the order of kPairOrder.
+uint64_t in_pair_order(uint64_t codes) {
+  const auto spread = [](uint64_t x) {  // four bytes to the even bytes
+    x = (x | x << 16) & 0x0000ffff0000ffff;
+    return (x | x << 8) & 0x00ff00ff00ff00ff;
+  };
+  return spread(codes & 0xffffffff) | spread(codes >> 32) << 8;
 }
 
-// The 6-bit scale and minimum of group j in the 12 bytes of a Q4_K or Q5_K super-block.
-void read_k_scale(const std::byte* scales, int j, Block& block) {
-  const auto s = [&](int i) { return static_cast<unsigned>(scales[i]); };
-  if (j < 4) {
-    block.scales[0] = static_cast<uint8_t>(s(j) & 63);
-    block.minimum_integer = static_cast<uint8_t>(s(j + 4) & 63);
-  } else {
-    block.scales[0] = static_cast<uint8_t>((s(j + 4) & 15) | (s(j - 4) >> 6) << 4);
-    block.minimum_integer = static_cast<uint8_t>(s(j + 4) >> 4 | (s(j) >> 6) << 4);
-  }
+// The bits that `mask` has in each of eight bytes, gathered: bit i is that of byte i.
+uint8_t gather_bits(uint64_t bytes, int bit) {
+  return static_cast<uint8_t>(((bytes >> bit & 0x0101010101010101) * 0x0102040810204080) >> 56);
 }
 
-// Block `b` of a row that starts at `row`. Layouts: ggml-common.h of ggml.
-Block read_block(TensorType type, const std::byte* row, int b) {
-  Block out;
-  const size_t block_bytes = info(type).block_bytes;
-  if (!packed_format(type).super_block) {
-    const std::byte* p = row + static_cast<size_t>(b) * block_bytes;
-    out.scale = load<uint16_t>(p);
-    switch (type) {
-      case TensorType::Q4_0:
-        read_nibbles(p + 2, out.q);
-        break;
-      case TensorType::Q4_1:
-        out.minimum = load<uint16_t>(p + 2);
-        read_nibbles(p + 4, out.q);
-        break;
-      case TensorType::Q5_0:
-        read_nibbles(p + 6, out.q);
-        add_fifth_bits(load<uint32_t>(p + 2), out.q);
-        break;
-      case TensorType::Q5_1:
-        out.minimum = load<uint16_t>(p + 2);
-        read_nibbles(p + 8, out.q);
-        add_fifth_bits(load<uint32_t>(p + 4), out.q);
-        break;
-      default:
-        std::memcpy(out.q, p + 2, kBlockInputs);
-        break;  // Q8_0
-    }
-    return out;
-  }
-  const std::byte* p = row + static_cast<size_t>(b / 8) * block_bytes;
-  const int j = b % 8;  // block in the super-block
-  const auto byte = [&](int i) { return static_cast<unsigned>(p[i]); };
-  if (type == TensorType::Q6_K) {  // ql[128] qh[64] scales[16] d
-    const int half = j / 4, quarter = j % 4;
-    for (int l = 0; l < kBlockInputs; ++l) {
-      const unsigned low = byte(64 * half + 32 * (quarter % 2) + l) >> (quarter / 2 * 4) & 15;
-      const unsigned high = byte(128 + 32 * half + l) >> (2 * quarter) & 3;
-      out.q[l] = static_cast<uint8_t>(low | high << 4);
-    }
-    out.scales[0] = static_cast<uint8_t>(p[192 + 2 * j]);
-    out.scales[1] = static_cast<uint8_t>(p[192 + 2 * j + 1]);
-    out.super_scale = load<uint16_t>(p + 208);
-    return out;
-  }
-  // Q4_K: d dmin scales[12] qs[128]; Q5_K has qh[32] before qs.
-  out.super_scale = load<uint16_t>(p);
-  out.super_minimum = load<uint16_t>(p + 2);
-  read_k_scale(p + 4, j, out);
-  const int quants = type == TensorType::Q5_K ? 48 : 16;
-  for (int l = 0; l < kBlockInputs; ++l) {
-    unsigned q = byte(quants + 32 * (j / 2) + l) >> (j % 2 * 4) & 15;
-    if (type == TensorType::Q5_K) q |= (byte(16 + l) >> j & 1) << 4;
-    out.q[l] = static_cast<uint8_t>(q);
-  }
-  return out;
-}
-
-// Input of byte `b` of the low or high nibbles (or 8-bit line 2l, 2l + 1) of line l.
-constexpr int input_of(int line, int high, int b) { return 8 * line + kPairOrder[static_cast<size_t>(4 * high + b)]; }
-
-// Where input k of output n lies: line, half (0 low, 1 high) and byte of the line.
-struct Place {
-  int line, high, byte;
-};
-constexpr Place place_of(int k, int n) {
-  constexpr int kInverse[8] = {0, 2, 4, 6, 1, 3, 5, 7};  // position of input i in kPairOrder
-  const int position = kInverse[k % 8];
-  return {k / 8, position / 4, 4 * n + position % 4};
-}
-
-void write_quants(int bits, const Block& block, int n, std::byte* out) {
-  auto* bytes = reinterpret_cast<uint8_t*>(out);
+// Writes 32 codes of output n to a block. The block is zero where the output's codes go.
+void write_codes(int bits, const uint8_t* codes, int n, std::byte* block) {
+  auto* out = reinterpret_cast<uint8_t*>(block);
+  const int low_bits = bits == 2 || bits == 3 ? 0 : 256;  // where the plane of two bits, or the masks, begin
   for (int line = 0; line < 4; ++line) {
-    for (int high = 0; high < 2; ++high) {
-      for (int b = 0; b < 4; ++b) {
-        const unsigned q = block.q[input_of(line, high, b)];
-        const int at = 4 * n + b;
-        if (bits == 8) {
-          bytes[64 * (2 * line + high) + at] = static_cast<uint8_t>(q);
-          continue;
-        }
-        bytes[64 * line + at] = static_cast<uint8_t>(bytes[64 * line + at] | (q & 15) << (4 * high));
-        if (bits == 5) {
-          uint8_t& mask = bytes[256 + 8 * (2 * line + high) + at / 8];
-          mask = static_cast<uint8_t>(mask | (q >> 4) << (at % 8));
-        }
-        if (bits == 6) {
-          uint8_t& plane = bytes[256 + 64 * (line / 2) + at];
-          plane = static_cast<uint8_t>(plane | (q >> 4) << (4 * (line % 2) + 2 * high));
-        }
-      }
+    uint64_t eight;
+    std::memcpy(&eight, codes + 8 * line, sizeof eight);
+    eight = in_pair_order(eight);
+    const auto low = static_cast<uint32_t>(eight), high = static_cast<uint32_t>(eight >> 32);
+    if (bits == 8) {
+      std::memcpy(out + 128 * line + 4 * n, &low, 4);
+      std::memcpy(out + 128 * line + 64 + 4 * n, &high, 4);
+      continue;
+    }
+    if (bits >= 4) {
+      const uint32_t nibbles = (low & 0x0f0f0f0f) | (high & 0x0f0f0f0f) << 4;
+      std::memcpy(out + 64 * line + 4 * n, &nibbles, 4);
+    }
+    if (bits != 4 && bits != 5) {  // two bits of each: all, or those above the nibble
+      const int shift = bits == 6 ? 4 : 0;
+      const uint32_t pairs = (low >> shift & 0x03030303) | (high >> shift & 0x03030303) << 2;
+      uint32_t plane;
+      std::memcpy(&plane, out + low_bits + 64 * (line / 2) + 4 * n, 4);
+      plane |= pairs << (4 * (line % 2));
+      std::memcpy(out + low_bits + 64 * (line / 2) + 4 * n, &plane, 4);
+    }
+    if (bits == 3 || bits == 5) {
+      const uint8_t top = gather_bits(eight, bits - 1);  // four of low codes, four of high ones
+      uint8_t* masks = out + (bits == 3 ? 128 : 256) + 16 * line + n / 2;
+      masks[0] = static_cast<uint8_t>(masks[0] | (top & 15) << (4 * (n % 2)));
+      masks[8] = static_cast<uint8_t>(masks[8] | (top >> 4) << (4 * (n % 2)));
     }
   }
 }
 
-unsigned read_quant(int bits, const std::byte* in, int k, int n) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(in);
-  const auto [line, high, at] = place_of(k, n);
-  if (bits == 8) return bytes[64 * (2 * line + high) + at];
-  unsigned q = bytes[64 * line + at] >> (4 * high) & 15u;
-  if (bits == 5) q |= (bytes[256 + 8 * (2 * line + high) + at / 8] >> (at % 8) & 1u) << 4;
-  if (bits == 6) q |= (bytes[256 + 64 * (line / 2) + at] >> (4 * (line % 2) + 2 * high) & 3u) << 4;
-  return q;
-}
-
-void pack_quantized(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
-  const PackedFormat format = packed_format(m.type);
-  const PanelLayout& at = m.layout;
-  for (int n = 0; std::cmp_less(n, rows.size()); ++n) {
-    const std::byte* row = rows[static_cast<size_t>(n)];
-    const auto u16 = [&](size_t offset, int entry) {
-      return reinterpret_cast<uint16_t*>(panel + offset) + entry * kPanel + n;
-    };
-    const auto u8 = [&](size_t offset, int entry) {
-      return reinterpret_cast<uint8_t*>(panel + offset) + entry * kPanel + n;
-    };
-    for (int b = 0; b < m.blocks(); ++b) {
-      const Block block = read_block(m.type, row, b);
-      write_quants(format.bits, block, n, panel + at.quants + static_cast<size_t>(b) * at.block_bytes);
-      if (format.super_block) {
-        *u16(at.supers, b / 8) = block.super_scale;
-        const int groups = kBlockInputs / format.group;
-        for (int g = 0; g < groups; ++g) *u8(at.scales, b * groups + g) = block.scales[g];
-        if (format.has_minimum) {
-          *u16(at.super_minima, b / 8) = block.super_minimum;
-          *u8(at.minima, b) = block.minimum_integer;
-        }
-      } else {
-        *u16(at.scales, b) = block.scale;
-        if (format.has_minimum) *u16(at.minima, b) = block.minimum;
+// Line `line` of output n: eight codes in the order of the inputs.
+std::array<uint8_t, 8> read_line(int bits, const std::byte* block, int line, int n) {
+  const auto* in = reinterpret_cast<const uint8_t*>(block);
+  std::array<uint8_t, 8> codes{};
+  for (size_t i = 0; i < 4; ++i) {
+    const int at = 4 * n + static_cast<int>(i);
+    unsigned low = 0, high = 0;
+    if (bits == 8) {
+      low = in[128 * line + at], high = in[128 * line + 64 + at];
+    } else {
+      if (bits >= 4) low = in[64 * line + at] & 15u, high = in[64 * line + at] >> 4;
+      if (bits != 4 && bits != 5) {
+        const unsigned plane = in[(bits == 6 ? 256 : 0) + 64 * (line / 2) + at] >> (4 * (line % 2));
+        const int shift = bits == 6 ? 4 : 0;
+        low |= (plane & 3u) << shift, high |= (plane >> 2 & 3u) << shift;
+      }
+      if (bits == 3 || bits == 5) {
+        const uint8_t* masks = in + (bits == 3 ? 128 : 256) + 16 * line + at / 8;
+        low |= (masks[0] >> (at % 8) & 1u) << (bits - 1), high |= (masks[8] >> (at % 8) & 1u) << (bits - 1);
       }
     }
+    codes[static_cast<size_t>(kPairOrder[i])] = static_cast<uint8_t>(low);
+    codes[static_cast<size_t>(kPairOrder[i + 4])] = static_cast<uint8_t>(high);
   }
+  return codes;
 }
 
 void pack_floats(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
-  const size_t size = info(m.type).block_bytes;  // of one value
+  const auto size = static_cast<size_t>(code_bits(m.format.codes) / 8);  // of one value
   for (int n = 0; std::cmp_less(n, rows.size()); ++n) {
     const std::byte* row = rows[static_cast<size_t>(n)];
     for (int k = 0; k < m.cols; ++k) {
-      const int index = m.type == TensorType::BF16 ? k / 2 * 32 + 2 * n + k % 2 : k * kPanel + n;
+      const int index = m.format.codes == Codes::kBf16 ? k / 2 * 32 + 2 * n + k % 2 : k * kPanel + n;
       std::memcpy(panel + static_cast<size_t>(index) * size, row + static_cast<size_t>(k) * size, size);
     }
   }
@@ -204,66 +138,76 @@ void pack_floats(const PackedMatrix& m, std::span<const std::byte* const> rows, 
 float packed_float(const PackedMatrix& m, int row, int col) {
   const int n = row % kPanel;
   const std::byte* panel = m.panel(row / kPanel);
-  switch (m.type) {
-    case TensorType::BF16:
+  switch (m.format.codes) {
+    case Codes::kBf16:
       return bf16_to_f32(load<uint16_t>(panel + (col / 2 * 32 + 2 * n + col % 2) * 2));
-    case TensorType::F16:
+    case Codes::kF16:
       return f16_to_f32(load<uint16_t>(panel + (col * kPanel + n) * 2));
     default:
       return load<float>(panel + (static_cast<ptrdiff_t>(col) * kPanel + n) * 4);
   }
 }
 
-// The 8 quants of line `line` of output n, in the order of the inputs, signed if they have 8 bits.
-std::array<int, 8> read_line(int bits, const std::byte* in, int line, int n) {
-  const std::byte* low = in + 64 * (bits == 8 ? 2 * line : line) + 4 * n;
-  std::array<int, 8> q;
-  for (size_t i = 0; i < 4; ++i) {
-    const auto a = static_cast<size_t>(kPairOrder[i]), b = static_cast<size_t>(kPairOrder[i + 4]);
-    if (bits == 8) {
-      q[a] = (static_cast<int>(low[i]) ^ 128) - 128;  // two's complement
-      q[b] = (static_cast<int>(low[64 + i]) ^ 128) - 128;
-      continue;
-    }
-    const auto byte = static_cast<unsigned>(low[i]);
-    unsigned high_bits[2] = {};
-    if (bits == 5) {
-      const std::byte* masks = in + 256 + 16 * line + n / 2;
-      for (size_t h = 0; h < 2; ++h)
-        high_bits[h] = (static_cast<unsigned>(masks[8 * h]) >> (4 * (n % 2) + static_cast<int>(i)) & 1u) << 4;
-    } else if (bits == 6) {
-      const auto plane = static_cast<unsigned>(in[256 + 64 * (line / 2) + 4 * n + static_cast<int>(i)]);
-      for (int h = 0; h < 2; ++h) high_bits[h] = (plane >> (4 * (line % 2) + 2 * h) & 3u) << 4;
-    }
-    q[a] = static_cast<int>((byte & 15u) | high_bits[0]);
-    q[b] = static_cast<int>(byte >> 4 | high_bits[1]);
-  }
-  return q;
-}
-
-// The scale and minimum of the group that input `col` is in; q is left 0.
+// The scale and minimum of the group that input `col` is in; the code is left 0.
 WeightParts packed_scales(const PackedMatrix& m, int row, int col) {
   const PanelLayout& at = m.layout;
   const std::byte* panel = m.panel(row / kPanel);
-  const int n = row % kPanel, b = col / kBlockInputs;
-  const auto f16 = [&](size_t offset, int entry) {
-    return f16_to_f32(
-        load<uint16_t>(panel + offset + (static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)) * 2));
+  const auto n = static_cast<size_t>(row % kPanel), group = static_cast<size_t>(col / m.format.group),
+             super = static_cast<size_t>(col / kSuperInputs);
+  const auto f16 = [&](size_t part, size_t entry) {
+    return f16_to_f32(load<uint16_t>(panel + part + (entry * kPanel + n) * 2));
   };
-  const auto u8 = [&](size_t offset, int entry) {
-    return static_cast<unsigned>(panel[offset + static_cast<size_t>(entry) * kPanel + static_cast<size_t>(n)]);
+  const auto i8 = [&](size_t part, size_t entry) {
+    return static_cast<float>(load<int8_t>(panel + part + entry * kPanel + n));
   };
   WeightParts parts{};
-  if (!packed_format(m.type).super_block) {
-    parts.scale = f16(at.scales, b);
-    if (packed_format(m.type).has_minimum) parts.minimum = f16(at.minima, b);
-  } else if (m.type == TensorType::Q6_K) {
-    parts.scale = f16(at.supers, b / 8) * static_cast<float>(static_cast<int8_t>(u8(at.scales, col / 16)));
-  } else {
-    parts.scale = f16(at.supers, b / 8) * static_cast<float>(u8(at.scales, b));
-    parts.minimum = -(f16(at.super_minima, b / 8) * static_cast<float>(u8(at.minima, b)));
+  switch (m.format.scale) {
+    case ScaleKind::kNone:
+      break;
+    case ScaleKind::kF16:
+      parts.scale = f16(at.scales, group);
+      break;
+    case ScaleKind::kF32:
+      parts.scale = load<float>(panel + at.scales + (group * kPanel + n) * 4);
+      break;
+    case ScaleKind::kE8M0:
+      parts.scale = half_e8m0_to_f32(load<uint8_t>(panel + at.scales + group * kPanel + n));
+      break;
+    case ScaleKind::kE4M3:
+      parts.scale = e4m3_to_f32(load<uint8_t>(panel + at.scales + group * kPanel + n)) * m.factor;
+      break;
+    case ScaleKind::kSuper:
+      parts.scale = f16(at.supers, super) * i8(at.scales, group);
+      break;
+  }
+  switch (m.format.zeros) {
+    case ZeroKind::kConstant:
+      break;
+    case ZeroKind::kF16:
+      parts.minimum = f16(at.minima, group);
+      break;
+    case ZeroKind::kSuper:
+      parts.minimum = -(f16(at.super_minima, super) * i8(at.minima, group));
+      break;
+    case ZeroKind::kInteger:
+      parts.minimum = -(parts.scale * i8(at.minima, group));
+      break;
   }
   return parts;
+}
+
+float code_value(const PanelFormat& format, uint8_t code) {
+  switch (format.codes) {
+    case Codes::kI8:
+      return static_cast<float>(static_cast<int8_t>(code));
+    case Codes::kTable4:
+    case Codes::kFloat4:
+      return format.table[code];
+    case Codes::kE4M3:
+      return e4m3_to_f32(code);
+    default:
+      return static_cast<float>(code - format.zero);
+  }
 }
 
 // Whether no float has all bits of its exponent set. Adding the lowest of them to the others carries into the sign.
@@ -282,9 +226,8 @@ bool all_finite(const std::byte* data, size_t bytes, uint64_t exponent) {
 
 }  // namespace
 
-PanelLayout panel_layout(TensorType type, int blocks) {
-  const PackedFormat format = packed_format(type);
-  const auto count = static_cast<size_t>(blocks);
+PanelLayout panel_layout(const PanelFormat& format, int blocks) {
+  const Counts counts = counts_of(format, blocks);
   PanelLayout at{};
   size_t end = 0;
   const auto part = [&end](size_t entries, size_t entry_bytes) {
@@ -292,100 +235,180 @@ PanelLayout panel_layout(TensorType type, int blocks) {
     end = round_up(end + entries * entry_bytes * kPanel, 64);
     return begin;
   };
-  if (format.group == 0) {
-    at.block_bytes = kBlockInputs * kPanel * static_cast<size_t>(format.bits) / 8;
-  } else {
-    const size_t supers = (count * kBlockInputs + kSuperBlock - 1) / kSuperBlock;
-    const size_t groups = count * static_cast<size_t>(kBlockInputs / format.group);
-    const size_t scale_bytes = format.super_block ? 1 : 2;
-    at.supers = part(format.super_block ? supers : 0, 2);
-    at.super_minima = part(format.super_block && format.has_minimum ? supers : 0, 2);
-    at.scales = part(groups, scale_bytes);
-    at.minima = part(format.has_minimum ? groups : 0, scale_bytes);
-    at.block_bytes = format.bits == 4 ? 256 : format.bits == 5 ? 320 : format.bits == 6 ? 384 : 512;
-  }
-  at.quants = end;
-  at.bytes = round_up(end + count * at.block_bytes, 64);
+  at.supers = part(format.scale == ScaleKind::kSuper ? counts.supers : 0, 2);
+  at.super_minima = part(format.zeros == ZeroKind::kSuper ? counts.supers : 0, 2);
+  at.scales = part(counts.groups, scale_bytes(format.scale));
+  at.minima = part(counts.groups, minimum_bytes(format.zeros));
+  at.block_bytes = code_block_bytes(format.codes);
+  at.codes = end;
+  at.bytes = round_up(end + static_cast<size_t>(blocks) * at.block_bytes, 64);
   return at;
 }
 
-PackedMatrix describe_packed(TensorType type, int rows, int cols) {
-  assert(info(type).loadable);
-  PackedMatrix m{.type = type, .rows = rows, .cols = cols};
-  m.layout = panel_layout(type, m.blocks());
+PackedMatrix describe_packed(const PanelFormat& format, float factor, int rows, int cols) {
+  assert(has_scales(format) ? format.group == 16 || (format.group > 0 && format.group % kBlockInputs == 0)
+                            : format.group == 0);
+  PackedMatrix m{.format = format, .factor = factor, .rows = rows, .cols = cols};
+  m.layout = panel_layout(format, m.blocks());
   return m;
 }
 
-void pack_panels(const PackedMatrix& m, std::span<const std::byte> source, std::byte* data, int begin, int end) {
-  const TensorTypeInfo& type = info(m.type);
-  const size_t row_bytes = static_cast<size_t>(m.cols) / type.block_elements * type.block_bytes;
+PackedMatrix describe_packed(TensorType type, int rows, int cols) {
+  return describe_packed(panel_format(type), panel_factor(type), rows, cols);
+}
+
+PanelRows::PanelRows(const PanelFormat& format, int cols) {
+  const Counts counts = counts_of(format, (cols + kBlockInputs - 1) / kBlockInputs);
+  const auto inputs = round_up(static_cast<size_t>(cols), kSuperInputs);
+  const bool has_supers = format.scale == ScaleKind::kSuper;
+  codes_.resize(has_scales(format) ? kPanel * inputs : 0);
+  scales_.resize(kPanel * counts.groups);
+  minima_.resize(has_minima(format) ? kPanel * counts.groups : 0);
+  supers_.resize(has_supers ? kPanel * counts.supers : 0);
+  super_minima_.resize(format.zeros == ZeroKind::kSuper ? kPanel * counts.supers : 0);
+  for (size_t n = 0; n < kPanel; ++n) {
+    const auto part = [n](auto& all) { return std::span(all).subspan(n * (all.size() / kPanel), all.size() / kPanel); };
+    rows_[n] = {part(codes_), part(scales_), part(minima_), part(supers_), part(super_minima_)};
+    if (!rows_[n].codes.empty()) rows_[n].codes = rows_[n].codes.first(static_cast<size_t>(cols));
+  }
+}
+
+void pack_panel(const PackedMatrix& m, std::span<const CodedRow> rows, std::byte* panel) {
+  const PanelLayout& at = m.layout;
+  std::memset(panel, 0, at.bytes);
+  const int bits = code_bits(m.format.codes);
+  const auto put = [panel](size_t part, size_t entry_bytes, size_t n, const auto& values) {
+    std::byte* out = panel + part + n * entry_bytes;
+    for (const auto value : values) {
+      std::memcpy(out, &value, entry_bytes);  // little-endian: the low bytes
+      out += kPanel * entry_bytes;
+    }
+  };
+  for (size_t n = 0; n < rows.size(); ++n) {
+    const CodedRow& row = rows[n];
+    put(at.supers, 2, n, row.supers);
+    put(at.super_minima, 2, n, row.super_minima);
+    put(at.scales, scale_bytes(m.format.scale), n, row.scales);
+    put(at.minima, minimum_bytes(m.format.zeros), n, row.minima);
+  }
+  for (int b = 0; b < m.blocks(); ++b) {
+    std::byte* block = panel + at.codes + static_cast<size_t>(b) * at.block_bytes;
+    const auto begin = static_cast<size_t>(b) * kBlockInputs;
+    for (size_t n = 0; n < rows.size(); ++n) {
+      const auto codes = rows[n].codes.subspan(begin);
+      if (codes.size() >= kBlockInputs) {
+        write_codes(bits, codes.data(), static_cast<int>(n), block);
+      } else {
+        uint8_t last[kBlockInputs] = {};
+        std::ranges::copy(codes, last);
+        write_codes(bits, last, static_cast<int>(n), block);
+      }
+    }
+  }
+}
+
+void pack_panel(const PackedMatrix& m, TensorType type, std::span<const std::byte* const> rows, PanelRows& scratch,
+                std::byte* panel) {
+  if (!has_scales(m.format)) {
+    std::memset(panel, 0, m.layout.bytes);
+    return pack_floats(m, rows, panel);
+  }
+  const std::span<const CodedRow> coded = scratch.first(rows.size());
+  for (size_t n = 0; n < rows.size(); ++n) read_row(type, rows[n], coded[n]);
+  pack_panel(m, coded, panel);
+}
+
+void pack_panels(const PackedMatrix& m, TensorType type, std::span<const std::byte> source, std::byte* data, int begin,
+                 int end) {
+  const TensorTypeInfo& t = info(type);
+  const size_t row_bytes = static_cast<size_t>(m.cols) / t.block_elements * t.block_bytes;
   assert(source.size() == row_bytes * static_cast<size_t>(m.rows));
+  PanelRows scratch(m.format, m.cols);
   for (int p = begin; p < end; ++p) {
     std::array<const std::byte*, kPanel> rows;
     const auto count = static_cast<size_t>(std::min(kPanel, m.rows - p * kPanel));
     for (size_t n = 0; n < count; ++n) rows[n] = source.data() + (static_cast<size_t>(p) * kPanel + n) * row_bytes;
-    pack_panel(m, std::span(rows).first(count), data + static_cast<size_t>(p) * m.layout.bytes);
+    pack_panel(m, type, std::span(rows).first(count), scratch, data + static_cast<size_t>(p) * m.layout.bytes);
   }
-}
-
-void pack_panel(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
-  std::memset(panel, 0, m.layout.bytes);
-  is_quantized(m.type) ? pack_quantized(m, rows, panel) : pack_floats(m, rows, panel);
 }
 
 bool is_finite(const PackedMatrix& m, int panel) {
   const std::byte* data = m.panel(panel);
   const PanelLayout& at = m.layout;
   constexpr uint64_t kF16 = 0x7C00, kBf16 = 0x7F80, kF32 = 0x7F80'0000;  // exponents
-  const PackedFormat format = packed_format(m.type);
-  const auto blocks = static_cast<size_t>(m.blocks());
-  if (format.group == 0) {
-    const size_t bytes = blocks * at.block_bytes;
-    if (m.type == TensorType::F32) return all_finite<uint32_t>(data + at.quants, bytes, kF32);
-    return all_finite<uint16_t>(data + at.quants, bytes, m.type == TensorType::F16 ? kF16 : kBf16);
+  const size_t code_bytes = static_cast<size_t>(m.blocks()) * at.block_bytes;
+  const Counts counts = counts_of(m.format, m.blocks());
+  const auto f16s = [&](size_t part, size_t entries) {
+    return all_finite<uint16_t>(data + part, entries * kPanel * sizeof(uint16_t), kF16);
+  };
+  const auto no_byte = [&](size_t part, size_t bytes, uint8_t mask, uint8_t bad) {
+    return std::none_of(data + part, data + part + bytes,
+                        [=](std::byte b) { return (static_cast<uint8_t>(b) & mask) == bad; });
+  };
+  switch (m.format.codes) {
+    case Codes::kF32:
+      return all_finite<uint32_t>(data + at.codes, code_bytes, kF32);
+    case Codes::kF16:
+      return all_finite<uint16_t>(data + at.codes, code_bytes, kF16);
+    case Codes::kBf16:
+      return all_finite<uint16_t>(data + at.codes, code_bytes, kBf16);
+    case Codes::kE4M3:
+      if (!no_byte(at.codes, code_bytes, 0x7F, 0x7F)) return false;
+      break;
+    default:
+      break;
   }
-  const size_t groups = format.super_block ? (blocks * kBlockInputs + kSuperBlock - 1) / kSuperBlock
-                                           : blocks * static_cast<size_t>(kBlockInputs / format.group);
-  const size_t bytes = groups * kPanel * sizeof(uint16_t);
-  return all_finite<uint16_t>(data + (format.super_block ? at.supers : at.scales), bytes, kF16) &&
-         (!format.has_minimum ||
-          all_finite<uint16_t>(data + (format.super_block ? at.super_minima : at.minima), bytes, kF16));
+  if (m.format.zeros == ZeroKind::kF16 && !f16s(at.minima, counts.groups)) return false;
+  if (m.format.zeros == ZeroKind::kSuper && !f16s(at.super_minima, counts.supers)) return false;
+  switch (m.format.scale) {
+    case ScaleKind::kF16:
+      return f16s(at.scales, counts.groups);
+    case ScaleKind::kSuper:
+      return f16s(at.supers, counts.supers);
+    case ScaleKind::kF32:
+      return all_finite<uint32_t>(data + at.scales, counts.groups * kPanel * sizeof(float), kF32);
+    case ScaleKind::kE8M0:
+      return no_byte(at.scales, counts.groups * kPanel, 0xFF, 0xFF);
+    case ScaleKind::kE4M3:
+      return no_byte(at.scales, counts.groups * kPanel, 0x7F, 0x7F);
+    case ScaleKind::kNone:
+      break;
+  }
+  return true;
 }
 
 WeightParts packed_parts(const PackedMatrix& m, int row, int col) {
-  const PackedFormat format = packed_format(m.type);
-  const std::byte* block =
-      m.panel(row / kPanel) + m.layout.quants + static_cast<size_t>(col / kBlockInputs) * m.layout.block_bytes;
-  const unsigned q = read_quant(format.bits, block, col % kBlockInputs, row % kPanel);
   WeightParts parts = packed_scales(m, row, col);
-  parts.q = format.bits == 8 ? static_cast<int8_t>(q) : static_cast<int>(q) - format.zero;
+  const std::byte* block =
+      m.panel(row / kPanel) + m.layout.codes + static_cast<size_t>(col / kBlockInputs) * m.layout.block_bytes;
+  const auto line = read_line(code_bits(m.format.codes), block, col % kBlockInputs / 8, row % kPanel);
+  parts.code = code_value(m.format, line[static_cast<size_t>(col % 8)]);
   return parts;
 }
 
 float packed_weight(const PackedMatrix& m, int row, int col) {
-  if (!is_quantized(m.type)) return packed_float(m, row, col);
+  if (!has_scales(m.format)) return packed_float(m, row, col);
   const WeightParts parts = packed_parts(m, row, col);
-  const float value = parts.scale * static_cast<float>(parts.q);
-  return packed_format(m.type).has_minimum ? value + parts.minimum : value;
+  const float value = parts.scale * parts.code;
+  return has_minima(m.format) ? value + parts.minimum : value;
 }
 
 void unpack_row(const PackedMatrix& m, int row, float* out) {
-  if (!is_quantized(m.type)) {
+  if (!has_scales(m.format)) {
     for (int col = 0; col < m.cols; ++col) out[col] = packed_float(m, row, col);
     return;
   }
-  // A prompt's embeddings: block by block, so that scales are read once and quants a line at a time.
-  const PackedFormat format = packed_format(m.type);
-  const std::byte* quants = m.panel(row / kPanel) + m.layout.quants;
-  for (int b = 0; b < m.blocks(); ++b, quants += m.layout.block_bytes) {
-    const int begin = b * kBlockInputs, end = std::min(m.cols, begin + kBlockInputs);
-    for (int col = begin; col < end; col += 8) {
-      const WeightParts parts = packed_scales(m, row, col);
-      std::array<int, 8> q = read_line(format.bits, quants, (col - begin) / 8, row % kPanel);
-      for (int i = 0; i < 8 && col + i < end; ++i) {
-        const float value = parts.scale * static_cast<float>(q[static_cast<size_t>(i)] - format.zero);
-        out[col + i] = format.has_minimum ? value + parts.minimum : value;
-      }
+  // A prompt's embeddings: scales are read once for 16 inputs, codes a line at a time.
+  const std::byte* block = m.panel(row / kPanel) + m.layout.codes;
+  const int bits = code_bits(m.format.codes);
+  WeightParts parts{};
+  for (int col = 0; col < m.cols; col += 8) {
+    if (col % 16 == 0) parts = packed_scales(m, row, col);
+    const auto codes = read_line(bits, block + static_cast<size_t>(col / kBlockInputs) * m.layout.block_bytes,
+                                 col % kBlockInputs / 8, row % kPanel);
+    for (int i = 0; i < 8 && col + i < m.cols; ++i) {
+      const float value = parts.scale * code_value(m.format, codes[static_cast<size_t>(i)]);
+      out[col + i] = has_minima(m.format) ? value + parts.minimum : value;
     }
   }
 }

@@ -5,81 +5,81 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/tensor_type.h"
+#include "quant/panel_format.h"
 
 namespace quire {
 
 inline constexpr int kPanel = 16;  // outputs in a panel: the lanes of one AVX-512 register, the columns of one AMX tile
-inline constexpr int kBlockInputs = 32;  // inputs in a block: the group of most types, the depth of a bf16 tile
-
-// A quantized type: weight = scale * (q - zero) + minimum, in groups of inputs.
-struct PackedFormat {
-  int bits;          // of q: 4, 5, 6 or 8; floats: 16 or 32
-  int group;         // inputs that share a scale: 16 or 32; floats: 0
-  int zero;          // what q stands for 0; 8-bit q are signed, so 0
-  bool has_minimum;  // the type stores a minimum (or zero point) for each group
-  bool super_block;  // scales and minima are small integers times a float16 per 256 inputs
-};
-constexpr PackedFormat packed_format(TensorType type) {
-  switch (type) {
-    case TensorType::Q4_0:
-      return {4, 32, 8, false, false};
-    case TensorType::Q4_1:
-      return {4, 32, 0, true, false};
-    case TensorType::Q5_0:
-      return {5, 32, 16, false, false};
-    case TensorType::Q5_1:
-      return {5, 32, 0, true, false};
-    case TensorType::Q8_0:
-      return {8, 32, 0, false, false};
-    case TensorType::Q4_K:
-      return {4, 32, 0, true, true};
-    case TensorType::Q5_K:
-      return {5, 32, 0, true, true};
-    case TensorType::Q6_K:
-      return {6, 16, 32, false, true};
-    case TensorType::F16:
-    case TensorType::BF16:
-      return {16, 0, 0, false, false};
-    default:
-      return {32, 0, 0, false, false};  // F32
-  }
-}
-constexpr bool is_quantized(TensorType type) { return packed_format(type).group != 0; }
+inline constexpr int kBlockInputs = 32;  // inputs in a block: the group of most formats, the depth of a bf16 tile
 
 // The parts of one panel, in this order. Each is an array over blocks (or groups, or 256-input super-blocks) whose
 // entries hold something for each of the 16 outputs.
 //
-//   supers        float16[16] per 256 inputs: multiplies the integer scales                     (K types)
-//   super_minima  float16[16] per 256 inputs: multiplies the integer minima                     (K types)
-//   scales        per group: float16[16], or int8[16] (Q6_K), uint8[16] (Q4_K, Q5_K)
-//   minima        per block: float16[16], to be added; or uint8[16], to be subtracted (K types)
-//   quants        per block, by the bits of an element:
+//   supers        float16[16] per 256 inputs        (ScaleKind::kSuper)
+//   super_minima  float16[16] per 256 inputs        (ZeroKind::kSuper)
+//   scales        per group: float16, float32, uint8 or int8 [16]
+//   minima        per group: float16 or int8 [16]
+//   codes         per block, by the bits of a code:
 //     4     4 lines of 64 bytes. Bytes 4n .. 4n+3 of line l belong to output n:
 //             as 16-bit words w0, w1:  nibble i of word p is input 8l + 2i + p
 //             as bytes:                low nibbles are inputs 8l + {0, 4, 1, 5}, high ones 8l + {2, 6, 3, 7}
 //           The words serve bf16 tiles (pairs of neighbouring inputs), the bytes int8 dot products, whose activations
 //           are stored in the same order (kPairOrder).
-//     5     as 4, then 64 bytes: for each line, for low and high nibbles, 64 bits: the fifth bit of each byte's element
-//     6     as 4, then 2 lines of 64 bytes. In line l/2, from bit 4(l%2) of each byte:
-//             2 bits: bits 4, 5 of line l's low nibble;  2 bits: of its high nibble
-//     8     8 lines: line 2l has inputs 8l + {0, 4, 1, 5}, line 2l+1 inputs 8l + {2, 6, 3, 7}, signed
+//     2     2 lines of 64 bytes. In line l/2, from bit 4(l%2) of each byte:
+//             2 bits of what line l has as its low nibble in 4 bits;  2 bits of its high nibble
+//     3, 5  as 2 and 4, then 64 bytes: for each line, for low and high nibbles, 64 bits: the top bit of each byte's code
+//     6     as 4, then as 2: bits 4 and 5
+//     8     8 lines: line 2l has inputs 8l + {0, 4, 1, 5}, line 2l+1 inputs 8l + {2, 6, 3, 7}
 //     bf16  16 lines: dword n of line r has inputs 2r (low half) and 2r+1 of output n, as in an AMX tile
 //     f16, f32  32 lines of 16 values: one line per input
 struct PanelLayout {
-  size_t supers, super_minima, scales, minima, quants;  // offsets
-  size_t block_bytes;                                   // of quants
-  size_t bytes;                                         // of a whole panel, a multiple of 64
+  size_t supers, super_minima, scales, minima, codes;  // offsets
+  size_t block_bytes;                                  // of codes
+  size_t bytes;                                        // of a whole panel, a multiple of 64
 };
-PanelLayout panel_layout(TensorType type, int blocks);
+PanelLayout panel_layout(const PanelFormat& format, int blocks);
+
+constexpr int code_bits(Codes codes) {
+  switch (codes) {
+    case Codes::kU2:
+      return 2;
+    case Codes::kU3:
+      return 3;
+    case Codes::kU4:
+    case Codes::kTable4:
+    case Codes::kFloat4:
+      return 4;
+    case Codes::kU5:
+      return 5;
+    case Codes::kU6:
+      return 6;
+    case Codes::kI8:
+    case Codes::kE4M3:
+      return 8;
+    case Codes::kBf16:
+    case Codes::kF16:
+      return 16;
+    case Codes::kF32:
+      return 32;
+  }
+  return 0;
+}
+constexpr size_t code_block_bytes(Codes codes) {
+  return static_cast<size_t>(code_bits(codes)) * kBlockInputs * kPanel / 8;
+}
+// Codes that stand for integers, which int8 inputs can be multiplied with exactly.
+constexpr bool has_integer_codes(Codes codes) { return codes <= Codes::kTable4; }
 
 inline constexpr std::array<int, 8> kPairOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
 // A packed matrix of [rows, cols] weights; does not own its memory. Rows are padded with zeros to whole panels, columns
-// to whole blocks.
+// to whole blocks: padded inputs are zeros.
 struct PackedMatrix {
-  TensorType type = TensorType::F32;
+  PanelFormat format;
+  float factor = 1;        // of kE4M3 scales
   int rows = 0, cols = 0;  // outputs, inputs
   const std::byte* data = nullptr;
   PanelLayout layout{};
@@ -91,29 +91,46 @@ struct PackedMatrix {
 };
 
 // A matrix without data; the caller sets `data` (64-byte aligned, bytes() long).
+PackedMatrix describe_packed(const PanelFormat& format, float factor, int rows, int cols);
 PackedMatrix describe_packed(TensorType type, int rows, int cols);
 
+// Memory for up to kPanel rows of weights that are taken apart.
+class PanelRows {
+ public:
+  PanelRows(const PanelFormat& format, int cols);
+  std::span<const CodedRow> first(size_t rows) const { return std::span(rows_).first(rows); }
+
+ private:
+  std::array<CodedRow, kPanel> rows_;
+  std::vector<uint8_t> codes_;
+  std::vector<uint32_t> scales_, minima_;
+  std::vector<uint16_t> supers_, super_minima_;
+};
+
+// Packs one panel of at most kPanel rows.
+void pack_panel(const PackedMatrix& matrix, std::span<const CodedRow> rows, std::byte* panel);
+// rows: as in a file, of any alignment. `scratch` is overwritten.
+void pack_panel(const PackedMatrix& matrix, TensorType type, std::span<const std::byte* const> rows, PanelRows& scratch,
+                std::byte* panel);
 // Packs panels [begin, end) into `data`, the matrix's memory. source: the whole matrix as in the file, row after row,
 // of any alignment.
-void pack_panels(const PackedMatrix& matrix, std::span<const std::byte> source, std::byte* data, int begin, int end);
-// Packs one panel. rows: its rows in the file, at most kPanel, of any alignment.
-void pack_panel(const PackedMatrix& matrix, std::span<const std::byte* const> rows, std::byte* panel);
+void pack_panels(const PackedMatrix& matrix, TensorType type, std::span<const std::byte> source, std::byte* data,
+                 int begin, int end);
 
-// Whether a packed panel has neither NaN nor infinity among its weights or float16 scales. Fast: reads no quants but
-// those of floats.
+// Whether a packed panel has neither NaN nor infinity among its weights or scales. Fast: reads only those codes that
+// can be NaN.
 bool is_finite(const PackedMatrix& matrix, int panel);
 
-// One weight, with the bits that dequantize() gives. Slow: for the reference kernels and tests.
+// The parts of one weight: weight = scale * code + minimum; the zero point is already subtracted from the code.
+struct WeightParts {
+  float code, scale, minimum;
+};
+WeightParts packed_parts(const PackedMatrix& matrix, int row, int col);
+
+// One weight, with the bits that decode_row() gives. Slow: for the reference kernels and tests.
 float packed_weight(const PackedMatrix& matrix, int row, int col);
 
 // A row of weights to out [cols], such as a token's embedding.
 void unpack_row(const PackedMatrix& matrix, int row, float* out);
-
-// The parts of one weight: weight = scale * (q - zero) + minimum. Only for quantized types.
-struct WeightParts {
-  int q;  // zero already subtracted
-  float scale, minimum;
-};
-WeightParts packed_parts(const PackedMatrix& matrix, int row, int col);
 
 }  // namespace quire

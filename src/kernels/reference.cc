@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/half.h"
@@ -19,74 +21,97 @@ namespace quire {
 namespace reference {
 namespace {
 
-float dot_int8(const PackedMatrix& w, int n, const Int8Block* x) {
-  const PackedFormat format = packed_format(w.type);
+// One output's weights, taken apart once for all rows. Padded to whole blocks.
+struct Output {
+  const PackedMatrix& matrix;
+  std::vector<WeightParts> parts;  // of matrices with scales
+  std::vector<float> weights;
+
+  Output(const PackedMatrix& m, int n) : matrix(m), weights(static_cast<size_t>(m.blocks()) * kBlockInputs) {
+    for (int k = 0; k < m.cols; ++k) weights[static_cast<size_t>(k)] = packed_weight(m, n, k);
+    if (!has_scales(m.format)) return;
+    for (int k = 0; std::cmp_less(k, weights.size()); ++k) parts.push_back(packed_parts(m, n, k));
+  }
+  const WeightParts& part(int b, int i) const { return parts[static_cast<size_t>(b * kBlockInputs + i)]; }
+  float weight(int b, int i) const { return weights[static_cast<size_t>(b * kBlockInputs + i)]; }
+  // Inputs of a block that share a scale. Larger groups count in each of their blocks.
+  int length() const { return std::min(matrix.format.group, kBlockInputs); }
+};
+
+float dot_int8(const Output& w, const Int8Block* x) {
+  const int length = w.length();
   float acc = 0, low = 0;
-  for (int b = 0; b < w.blocks(); ++b) {
-    for (int begin = 0; begin < kBlockInputs; begin += format.group) {
+  for (int b = 0; b < w.matrix.blocks(); ++b) {
+    for (int begin = 0; begin < kBlockInputs; begin += length) {
       int32_t dot = 0;
       for (int i = 0; i < kBlockInputs; ++i) {
         const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-        if (k / format.group == begin / format.group) dot += packed_parts(w, n, b * kBlockInputs + k).q * x[b].q[i];
+        if (k / length == begin / length) dot += static_cast<int>(w.part(b, k).code) * x[b].q[i];
       }
-      const WeightParts group = packed_parts(w, n, b * kBlockInputs + begin);
+      const WeightParts& group = w.part(b, begin);
+      const float sum = length == 16 ? x[b].scale * static_cast<float>(x[b].half_sums[begin / 16]) : x[b].sum;
       acc = std::fma(static_cast<float>(dot), group.scale * x[b].scale, acc);
-      if (format.has_minimum) low = std::fma(group.minimum, x[b].sum, low);
+      if (has_minima(w.matrix.format)) low = std::fma(group.minimum, sum, low);
     }
   }
-  return format.has_minimum ? acc + low : acc;
+  return has_minima(w.matrix.format) ? acc + low : acc;
 }
 
-float dot_bf16(const PackedMatrix& w, int n, const FloatBlock* x) {
-  const PackedFormat format = packed_format(w.type);
+float dot_bf16(const Output& w, const FloatBlock* x) {
+  const int length = w.length();
   float acc = 0, low = 0;
-  for (int b = 0; b < w.blocks(); ++b) {
-    for (int begin = 0; begin < kBlockInputs; begin += format.group) {
+  for (int b = 0; b < w.matrix.blocks(); ++b) {
+    for (int begin = 0; begin < kBlockInputs; begin += length) {
       float even = 0, odd = 0;
-      for (int k = begin; k < begin + format.group; k += 2) {
-        even = std::fma(x[b].x[k], static_cast<float>(packed_parts(w, n, b * kBlockInputs + k).q), even);
-        odd = std::fma(x[b].x[k + 1], static_cast<float>(packed_parts(w, n, b * kBlockInputs + k + 1).q), odd);
+      const auto code = [&](int k) {
+        const float value = w.part(b, k).code;
+        return w.matrix.format.codes == Codes::kFloat4 ? bf16_to_f32(f32_to_bf16(value)) : value;
+      };
+      for (int k = begin; k < begin + length; k += 2) {
+        even = std::fma(x[b].x[k], code(k), even);
+        odd = std::fma(x[b].x[k + 1], code(k + 1), odd);
       }
-      const WeightParts group = packed_parts(w, n, b * kBlockInputs + begin);
+      const WeightParts& group = w.part(b, begin);
+      const float sum = length == 16 ? x[b].half_sums[begin / 16] : x[b].sum;
       acc = std::fma(even + odd, group.scale, acc);
-      if (format.has_minimum) low = std::fma(group.minimum, x[b].sum, low);
+      if (has_minima(w.matrix.format)) low = std::fma(group.minimum, sum, low);
     }
   }
-  return format.has_minimum ? acc + low : acc;
+  return has_minima(w.matrix.format) ? acc + low : acc;
 }
 
-// Dequantized weights: kF32, and kBf16 for weights that have no scale.
-float dot_float(const PackedMatrix& w, int n, const FloatBlock* x) {
+// Whole weights: kF32, and kBf16 for weights that have no scale.
+float dot_float(const Output& w, const FloatBlock* x) {
   float acc = 0;
-  for (int b = 0; b < w.blocks(); ++b) {
+  for (int b = 0; b < w.matrix.blocks(); ++b) {
     float even = 0, odd = 0;
     for (int k = 0; k < kBlockInputs; k += 2) {
-      const auto weight = [&](int i) {
-        return b * kBlockInputs + i < w.cols ? packed_weight(w, n, b * kBlockInputs + i) : 0.0f;
-      };
-      even = std::fma(x[b].x[k], weight(k), even);
-      odd = std::fma(x[b].x[k + 1], weight(k + 1), odd);
+      even = std::fma(x[b].x[k], w.weight(b, k), even);
+      odd = std::fma(x[b].x[k + 1], w.weight(b, k + 1), odd);
     }
     acc += even + odd;
   }
   return acc;
 }
 
-float dot(const LinearArgs& a, const PackedMatrix& w, int n, int row) {
+float dot(const LinearArgs& a, const Output& w, int row) {
   const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
-  if (a.activations == Activations::kInt8) return dot_int8(w, n, reinterpret_cast<const Int8Block*>(x));
+  if (a.activations == Activations::kInt8) return dot_int8(w, reinterpret_cast<const Int8Block*>(x));
   const auto* floats = reinterpret_cast<const FloatBlock*>(x);
-  return a.activations == Activations::kBf16 && is_quantized(w.type) ? dot_bf16(w, n, floats) : dot_float(w, n, floats);
+  return a.activations == Activations::kBf16 && has_scales(w.matrix.format) ? dot_bf16(w, floats)
+                                                                            : dot_float(w, floats);
 }
 
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   const FlushDenormals flush(a.activations == Activations::kBf16);
-  for (int row = row_begin; row < row_end; ++row) {
-    for (int n = panel_begin * kPanel; n < std::min(panel_end * kPanel, a.weights->rows); ++n) {
-      float value = dot(a, *a.weights, n, row);
+  for (int n = panel_begin * kPanel; n < std::min(panel_end * kPanel, a.weights->rows); ++n) {
+    const Output output(*a.weights, n);
+    const std::optional<Output> up_output = a.up ? std::optional<Output>(std::in_place, *a.up, n) : std::nullopt;
+    for (int row = row_begin; row < row_end; ++row) {
+      float value = dot(a, output, row);
       if (a.bias) value += a.bias[n];
       if (a.up) {
-        float up = dot(a, *a.up, n, row);
+        float up = dot(a, *up_output, row);
         if (a.up_bias) up += a.up_bias[n];
         value = gated_lane(a.nonlinearity, value, up, a.alpha, a.limit);
       } else {

@@ -51,14 +51,17 @@ void write_int8(const float* x, Int8Block& out) {
 }
 
 void write_floats(const float* x, bool round, FloatBlock& out) {
-  float even = 0, odd = 0;
-  for (int i = 0; i < kBlockInputs; i += 2) {
-    out.x[i] = round ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
-    out.x[i + 1] = round ? bf16_to_f32(f32_to_bf16(x[i + 1])) : x[i + 1];
-    even += out.x[i];
-    odd += out.x[i + 1];
+  for (int half = 0; half < 2; ++half) {
+    float even = 0, odd = 0;
+    for (int i = 16 * half; i < 16 * (half + 1); i += 2) {
+      out.x[i] = round ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
+      out.x[i + 1] = round ? bf16_to_f32(f32_to_bf16(x[i + 1])) : x[i + 1];
+      even += out.x[i];
+      odd += out.x[i + 1];
+    }
+    out.half_sums[half] = even + odd;
   }
-  out.sum = even + odd;
+  out.sum = out.half_sums[0] + out.half_sums[1];
 }
 
 }  // namespace

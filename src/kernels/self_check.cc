@@ -73,9 +73,9 @@ bool gives_defined_bits(const KernelSet& kernels) {
         for (int i = 0; i < kBlockInputs / 2; ++i) source.push_back(static_cast<std::byte>(numbers.bits() >> 24));
       }
     }
-    pack_panels(matrix, source, memory.data(), 0, 1);
+    pack_panels(matrix, type, source, memory.data(), 0, 1);
     for (const Activations activations : {Activations::kBf16, Activations::kInt8}) {
-      if (activations_for(activations, type) != activations) continue;
+      if (activations_for(activations, matrix.format) != activations) continue;
       if (products(kernels, matrix, activations, x) != products(reference_kernels(), matrix, activations, x))
         return false;
     }

@@ -11,6 +11,7 @@
 #include "format/gguf.h"
 #include "kernels/packed.h"
 #include "model/tensors.h"
+#include "quant/synthetic.h"
 #include "text/tokenizer/byte_alphabet.h"
 
 namespace quire {
@@ -139,45 +140,6 @@ std::vector<FileTensor> list_tensors(const SynthShape& s, TensorType type) {
   return std::move(list.tensors);
 }
 
-// One block: random quants under a scale that gives weights of deviation `sigma`, centred on zero.
-void random_block(TensorType type, float sigma, std::mt19937_64& random, std::byte* out) {
-  const auto put = [&](size_t at, float value) {
-    const uint16_t half = type == TensorType::BF16 ? f32_to_bf16(value) : f32_to_f16(value);
-    std::memcpy(out + at, &half, 2);
-  };
-  if (!is_quantized(type)) {
-    const float value = std::normal_distribution<float>(0, sigma)(random);
-    if (type == TensorType::F32)
-      std::memcpy(out, &value, 4);
-    else
-      put(0, value);
-    return;
-  }
-  const size_t bytes = info(type).block_bytes;
-  for (size_t i = 0; i < bytes; i += 8) {
-    const uint64_t word = random();
-    std::memcpy(out + i, &word, std::min<size_t>(8, bytes - i));
-  }
-  const PackedFormat format = packed_format(type);
-  const float levels = static_cast<float>(1 << format.bits),
-              deviation = levels / std::sqrt(12.0f);  // of uniform quants
-  const float scale = sigma / deviation;
-  switch (type) {
-    case TensorType::Q6_K:
-      put(208, scale / 74);  // int8 scales of any sign have a deviation of 74
-      break;
-    case TensorType::Q4_K:
-    case TensorType::Q5_K:
-      put(0,
-          scale / 32);  // 6-bit scales and minima of mean 32: sc * q - m is centred where dmin = d * (levels - 1) / 2
-      put(2, scale / 32 * (levels - 1) / 2);
-      break;
-    default:
-      put(0, scale);
-      if (format.has_minimum) put(2, -scale * (levels - 1) / 2);
-  }
-}
-
 void write_tensor(std::ofstream& file, const FileTensor& t, uint64_t seed) {
   std::vector<std::byte> bytes;
   if (t.rows == 0) {
@@ -213,14 +175,6 @@ const SynthShape& find_synth_shape(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(shape.name);
   }
   throw invalid("shape '{}': there are {}", name, names);
-}
-
-std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, float sigma, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const size_t elements = static_cast<size_t>(rows) * static_cast<size_t>(cols), block = info(type).block_bytes;
-  std::vector<std::byte> bytes(elements / info(type).block_elements * block);
-  for (size_t at = 0; at < bytes.size(); at += block) random_block(type, sigma, random, bytes.data() + at);
-  return bytes;
 }
 
 void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed,

@@ -25,9 +25,6 @@ struct SynthShape {
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
 
-// A matrix as a file holds it: random blocks that give weights of deviation `sigma`, centred on zero.
-std::vector<std::byte> synthetic_matrix(TensorType type, int rows, int cols, float sigma, uint64_t seed);
-
 // Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0),
 // norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks
 // scaled so that activations keep their size. The same arguments give the same bytes. Calls `progress` after each

@@ -16,6 +16,7 @@
 #include "model/families.h"
 #include "model/tensors.h"
 #include "quant/blocks.h"
+#include "quant/gguf_blocks.h"
 
 namespace quire {
 namespace {
@@ -64,7 +65,7 @@ class Loader : public TensorVisitor {
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_cols : file_rows));
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : file_cols));
     const TensorView& view = tensor(source.name, shape);
-    if (source.transposed && is_quantized(view.type))
+    if (source.transposed && has_scales(panel_format(view.type)))
       throw unsupported("{}: tensor {} is transposed, so it cannot have the quantized type {}", checkpoint_.file(),
                         source.name, quire::name(view.type));
     to.weight = describe_packed(view.type, rows, cols);
@@ -73,7 +74,8 @@ class Loader : public TensorVisitor {
     parameters += elements;
     const size_t item_bytes = view.bytes.size() / (source.stacked ? static_cast<size_t>(slot.items) : 1);
     const size_t begin = source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0;
-    matrices_.push_back({&to.weight, view.bytes.subspan(begin, item_bytes), source, file_rows, slot.item, bytes_});
+    matrices_.push_back(
+        {&to.weight, view.type, view.bytes.subspan(begin, item_bytes), source, file_rows, slot.item, bytes_});
     bytes_ += to.weight.bytes();
     count_decoded(slot, to.weight.bytes());
 
@@ -126,8 +128,9 @@ class Loader : public TensorVisitor {
     std::vector<char> is_damaged(pieces.size());
     team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
+      PanelRows scratch(piece.job->matrix->format, piece.job->matrix->cols);
       for (int p = piece.begin; p < piece.end; ++p) {
-        pack(*piece.job, p, memory.data() + piece.job->offset);
+        pack(*piece.job, p, scratch, memory.data() + piece.job->offset);
         if (!is_finite(*piece.job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
       }
     });
@@ -155,6 +158,7 @@ class Loader : public TensorVisitor {
  private:
   struct MatrixJob {
     PackedMatrix* matrix;
+    TensorType type;
     std::span<const std::byte> bytes;  // of the file's matrix
     Source source;
     int file_rows, item;
@@ -267,9 +271,9 @@ class Loader : public TensorVisitor {
                   job.source.stacked ? fmt::format(" of matrix {}", job.item) : "");
   }
 
-  static void pack(const MatrixJob& job, int p, std::byte* data) {
+  static void pack(const MatrixJob& job, int p, PanelRows& scratch, std::byte* data) {
     const PackedMatrix& m = *job.matrix;
-    const TensorTypeInfo& type = info(m.type);
+    const TensorTypeInfo& type = info(job.type);
     const size_t row_bytes = static_cast<size_t>(m.cols) / type.block_elements * type.block_bytes;
     std::array<const std::byte*, kPanel> rows;
     const auto count = static_cast<size_t>(std::min(kPanel, m.rows - p * kPanel));
@@ -286,7 +290,7 @@ class Loader : public TensorVisitor {
         std::memcpy(gathered.data() + n * row_bytes + col * size,
                     job.bytes.data() + (col + static_cast<size_t>(job.source.first_col)) * file_row + row * size, size);
     }
-    pack_panel(m, std::span(rows).first(count), data + static_cast<size_t>(p) * m.layout.bytes);
+    pack_panel(m, job.type, std::span(rows).first(count), scratch, data + static_cast<size_t>(p) * m.layout.bytes);
   }
 
   // Some HF files leave out the first part of a name ("transformer."), and models that also see or hear add one for
@@ -337,13 +341,12 @@ class Loader : public TensorVisitor {
 void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const Weights& weights) {
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layers[i];
-    const auto differ = [](const MlpWeights& m) {
-      return m.gate.weight.rows > 0 && is_quantized(m.gate.weight.type) != is_quantized(m.up.weight.type);
-    };
+    const auto form = [](const Linear& w) { return activations_for(Activations::kInt8, w.weight.format); };
+    const auto differ = [&](const MlpWeights& m) { return m.gate.weight.rows > 0 && form(m.gate) != form(m.up); };
     const auto unlike_first = [&](const MlpWeights& e) {
       const MlpWeights& first = w.moe.experts[0];
-      return e.gate.weight.type != first.gate.weight.type || e.up.weight.type != first.up.weight.type ||
-             e.down.weight.type != first.down.weight.type;
+      return e.gate.weight.format != first.gate.weight.format || e.up.weight.format != first.up.weight.format ||
+             e.down.weight.format != first.down.weight.format;
     };
     if (std::ranges::any_of(w.moe.experts, unlike_first))
       throw unsupported("{}: layer {}: the experts' matrices must have one type", checkpoint.file(), i);

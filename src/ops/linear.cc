@@ -68,7 +68,7 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
   }
   bool made[3] = {};
   for (const PackedMatrix* m : matrices) {
-    const Activations to = as.value_or(activations_for(compute.activations, m->type));
+    const Activations to = as.value_or(activations_for(compute.activations, m->format));
     if (std::exchange(made[static_cast<size_t>(to)], true)) continue;
     quantize_rows(compute,
                   {.x = from.data,
@@ -88,7 +88,7 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
                                      bool gathered, const PackedMatrix& matrix) const {
   const Inputs inputs = of_cols(x.cols);
   const Rows from = gathered ? x : Rows{scratch_, x.cols, row_stride(x.cols)};
-  const Activations to = activations_for(compute.activations, matrix.type);
+  const Activations to = activations_for(compute.activations, matrix.format);
   const QuantizeArgs args{.x = from.data,
                           .x_stride = from.stride,
                           .cols = x.cols,
@@ -119,7 +119,7 @@ Inputs InputMemory::HeadInputs::at(int head) const {
 InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
                                                    int cols, int rows, const PackedMatrix& matrix) const {
   const HeadInputs inputs{of_cols(cols), head_rows(1, rows)};
-  const Activations to = activations_for(compute.activations, matrix.type);
+  const Activations to = activations_for(compute.activations, matrix.format);
   const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
   compute.team.for_tiles(heads * row_tiles, [&](int tile, int) {
     const int head = tile / row_tiles, row = tile % row_tiles * kRowGroup;
@@ -137,7 +137,7 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
 
 LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y,
                        std::optional<Activations> as) {
-  const Activations a = as.value_or(activations_for(compute.activations, w.weight.type));
+  const Activations a = as.value_or(activations_for(compute.activations, w.weight.format));
   return {.weights = &w.weight,
           .activations = a,
           .x = x.data(a),

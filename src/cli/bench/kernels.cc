@@ -18,7 +18,8 @@
 #include "cli/text_table.h"
 #include "cli/weight_type.h"
 #include "engine/dtype_names.h"
-#include "model/synth.h"
+#include "quant/gguf_blocks.h"
+#include "quant/synthetic.h"
 
 namespace quire {
 namespace {
@@ -69,7 +70,7 @@ class Copies {
       team.for_tiles(pieces, [&](int i, int) {
         const int begin = panels * i / pieces, end = panels * (i + 1) / pieces;
         if (copy == 0) {
-          pack_panels(matrix_, source, data, begin, end);
+          pack_panels(matrix_, type, source, data, begin, end);
         } else {
           const size_t from = matrix_.layout.bytes * static_cast<size_t>(begin),
                        size = matrix_.layout.bytes * static_cast<size_t>(end - begin);
@@ -137,7 +138,7 @@ constexpr double kSampleSeconds = 0.005;
 
 std::vector<KernelResult> measure(const KernelsOptions& o, const Compute& compute, TensorType type, Shape shape,
                                   MachineProbe& machine, std::vector<MachineRates>& probed) {
-  const Activations definition = activations_for(compute.activations, type);
+  const Activations definition = activations_for(compute.activations, panel_format(type));
   Copies weights(type, shape, static_cast<size_t>(o.megabytes) << 20, compute.team);
   std::vector<KernelResult> results;
   std::vector<Operands> operands;
@@ -204,7 +205,7 @@ void run_kernels(const KernelsOptions& o) {
   for (const std::string& text : o.shapes) shapes.push_back(parse_shape(text));
   std::vector<Activations> units;
   for (const TensorType type : types) {
-    const Activations unit = activations_for(compute.activations, type);
+    const Activations unit = activations_for(compute.activations, panel_format(type));
     if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
     for (const Shape& shape : shapes) {
       if (static_cast<uint32_t>(shape.inputs) % info(type).block_elements != 0)

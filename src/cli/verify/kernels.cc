@@ -92,7 +92,7 @@ std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<cons
     const int random_panel = static_cast<int>(random() % static_cast<unsigned>(matrix.panels()));
     bool done[3] = {};
     for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-      const Activations to = activations_for(mode, matrix.type);
+      const Activations to = activations_for(mode, matrix.format);
       if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
       const auto compare = [&](int panel, Nonlinearity nonlinearity, std::span<const int> row_counts) {
         const auto expected = panel_outputs(*sets[0], matrix, panel, to, x, row_counts.back(), nonlinearity);

@@ -20,18 +20,12 @@ constexpr int kMostPanels = 16;
 // Prefetch distance in bytes for a panel that is read once, as in vector kernels (Prefetch).
 constexpr size_t kAhead = 8192;
 
-// How a type is multiplied by one kind of inputs: decoding, product, scaled addition.
-template <TensorType kTensorType>
+// How codes are multiplied by one kind of inputs: decoding, product, scaled addition.
+template <int kGroupOf>
 struct Bf16Product {
-  static constexpr TensorType kType = kTensorType;
-  static constexpr int kInputBytes = 2;
-  static constexpr bool kFewRows = true;  // used for fewer than kInt8TileRows
+  static constexpr int kGroup = kGroupOf, kInputBytes = 2;
   using Inputs = Bf16Inputs;
 
-  template <int kLine>
-  QUIRE_INLINE void decode(const Packed<kType>& panel, int b, std::byte* out) {
-    decode_bf16_line<kType, kLine>(panel, b, out);
-  }
   static const void* inputs(const Inputs& x, int k) { return &x.x[0][k]; }
   static size_t row_stride(size_t /*x_stride*/) { return sizeof Inputs::x[0]; }
   template <int kSums, int kIn, int kWeights, class Tiles>
@@ -42,17 +36,11 @@ struct Bf16Product {
     return fma(Floats::load(reinterpret_cast<const float*>(sums)), scale, acc);
   }
 };
-template <TensorType kTensorType>
+template <int kGroupOf>
 struct Int8Product {
-  static constexpr TensorType kType = kTensorType;
-  static constexpr int kInputBytes = 1;
-  static constexpr bool kFewRows = false;
+  static constexpr int kGroup = kGroupOf, kInputBytes = 1;
   using Inputs = Int8Block;  // of a group's first row
 
-  template <int kLine>
-  QUIRE_INLINE void decode(const Packed<kType>& panel, int b, std::byte* out) {
-    decode_int8_line<kType, kLine>(panel, b, out);
-  }
   static const void* inputs(const Inputs& x, int k) { return &x.q[k]; }
   static size_t row_stride(size_t x_stride) { return x_stride; }
   template <int kSums, int kIn, int kWeights, class Tiles>
@@ -64,10 +52,41 @@ struct Int8Product {
   }
 };
 
+// Writes blocks of a panel as tiles want them.
+template <class P, Codes kCodes>
+class Decode {
+ public:
+  Decode(const PackedMatrix& m, int p, const TileDecoder& decoder)
+      : decoder_(decoder), codes_(m, p, 0), floats_(m, p, 0) {}
+
+  QUIRE_INLINE constexpr size_t block_bytes() { return code_block_bytes(kCodes); }
+  [[gnu::always_inline]] void operator()(int b, std::byte* out) const {
+    line<0>(b, out), line<1>(b, out), line<2>(b, out), line<3>(b, out);
+  }
+
+ private:
+  template <int kLine>
+  [[gnu::always_inline]] void line(int b, std::byte* out) const {
+    if constexpr (P::kInputBytes == 2) {
+      decode_bf16_line<kCodes, kLine>(decoder_, codes_, floats_, b, out);
+    } else {
+      decode_int8_line<kCodes, kLine>(codes_, b, out);
+    }
+  }
+
+  const TileDecoder& decoder_;
+  const PackedCodes<kCodes> codes_;
+  const FloatCodes<kCodes, true> floats_;
+};
+// For blocks that an earlier pass has decoded.
+struct Decoded {
+  Decoded(const PackedMatrix&, int, const TileDecoder&) {}
+};
+
 // Memory of a call. Rows of `sums` beyond those that tiles store are zero.
 struct alignas(64) TileMemory {
   std::byte weights[kChunk][2 * kBlockInputs * kPanel];  // decoded, block b at slot(b)
-  float scales[kChunk][2][kPanel];
+  float scales[2][kChunk * 2][kPanel];                   // of two chunks of blocks, [blocks * groups]
   std::byte sums[4][kRowGroup * kPanel * 4];
 };
 
@@ -98,29 +117,33 @@ struct Region {
 };
 
 // One panel by one group of rows, of which the first kRows count. A software pipeline: each group of weights is decoded
-// two blocks ahead (if kDecode), multiplied, stored two groups later (a product takes 52 cycles), and scaled and added
-// one group after that.
-template <class P, int kRows, bool kDecode, class Tiles>
-void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int p, int group) {
-  constexpr int kGroup = packed_format(P::kType).group, kGroups = kBlockInputs / kGroup;
+// two blocks ahead (unless it is Decoded), multiplied, stored two groups later (a product takes 52 cycles), and scaled
+// and added one group after that.
+template <class P, class From, int kRows, class Tiles>
+void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder, const Region& region, int p,
+                    int group) {
+  constexpr int kGroup = P::kGroup, kGroups = kBlockInputs / kGroup;
+  constexpr bool kDecode = !std::is_same_v<From, Decoded>;
   const PackedMatrix& m = region.m;
-  const Packed<P::kType> panel(m, p);
+  const From from(m, p, decoder);
   const auto* x = region.inputs<typename P::Inputs>(group);
   const size_t row_stride = P::row_stride(region.x_stride);
   const int begin = region.block_begin, end = region.block_end, count = (end - begin) * kGroups;
+  // Chunks begin at multiples of kChunk.
+  const auto scales_of = [&](int b) __attribute__((always_inline)) {
+    return memory.scales[b / kChunk % 2] + b % kChunk * kGroups;
+  };
   // What to prefetch: bytes further on in this panel, or the same chunk of the next.
-  const std::byte* next = m.panel(p) + m.layout.quants + (region.groups() == 1 ? kAhead : m.layout.bytes);
+  const std::byte* next = m.panel(p) + m.layout.codes + (region.groups() == 1 ? kAhead : m.layout.bytes);
   const auto decode = [&](int b) __attribute__((always_inline)) {
-    if (b < begin || b >= end) return;
-    for (size_t i = 0; i < m.layout.block_bytes; i += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(next + static_cast<size_t>(b) * m.layout.block_bytes + i),
-                   _MM_HINT_T0);
-    std::byte* out = memory.weights[slot(b)];
-    P::template decode<0>(panel, b, out);
-    P::template decode<1>(panel, b, out);
-    P::template decode<2>(panel, b, out);
-    P::template decode<3>(panel, b, out);
-    for (int g = 0; g < kGroups; ++g) store(memory.scales[slot(b)][g], panel.scale(b, g, 0));
+    if constexpr (kDecode) {
+      if (b < begin || b >= end) return;
+      for (size_t i = 0; i < From::block_bytes(); i += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(next + static_cast<size_t>(b) * From::block_bytes() + i),
+                     _MM_HINT_T0);
+      if (b % kChunk == 0) decode_scales(m, p, b, b + kChunk < end ? b + kChunk : end, *scales_of(b));
+      from(b, memory.weights[slot(b)]);
+    }
   };
   Floats acc[kRows];
   float* const sums = region.sums(p, group);
@@ -140,7 +163,7 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int 
       tiles.template store<(kTile + 2) % 4>(memory.sums[(kTile + 2) % 4], 64);
     if (const int done = i - 3; done >= 0 && done < count) {
       const std::byte* line = memory.sums[(kTile + 1) % 4];
-      const Floats scale = Floats::load(memory.scales[slot(begin + done / kGroups)][done % kGroups]);
+      const Floats scale = Floats::load(scales_of(begin + done / kGroups)[done % kGroups]);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const auto* row = reinterpret_cast<const std::byte*>(x + done / kGroups) + static_cast<size_t>(r) * row_stride;
@@ -159,20 +182,22 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const Region& region, int 
 }
 
 // Weights in groups with a scale. The first group of rows decodes; the others reuse its decoded weights.
-template <class P, class Tiles>
+template <class P, Codes kCodes, class Tiles>
 void multiply_groups(TileMemory& memory, const Region& region) {
   const int rows = region.rows < kRowGroup ? region.rows : kRowGroup;
-  Tiles tiles({rows, packed_format(P::kType).group * P::kInputBytes});
-  auto* first = multiply_panel<P, 16, true, Tiles>;
-  if constexpr (P::kFewRows) {
+  const TileDecoder decoder(region.m.format);
+  Tiles tiles({rows, P::kGroup * P::kInputBytes});
+  using From = Decode<P, kCodes>;
+  auto* first = multiply_panel<P, From, 16, Tiles>;
+  if constexpr (P::kInputBytes == 2) {  // tiles of int8 are used from kInt8TileRows on
     if (rows <= 8)
-      first = rows == 1   ? multiply_panel<P, 1, true, Tiles>
-              : rows <= 4 ? multiply_panel<P, 4, true, Tiles>
-                          : multiply_panel<P, 8, true, Tiles>;
+      first = rows == 1   ? multiply_panel<P, From, 1, Tiles>
+              : rows <= 4 ? multiply_panel<P, From, 4, Tiles>
+                          : multiply_panel<P, From, 8, Tiles>;
   }
   for (int p = region.panel_begin; p < region.panel_end; ++p) {
-    first(tiles, memory, region, p, 0);
-    for (int g = 1; g < region.groups(); ++g) multiply_panel<P, 16, false>(tiles, memory, region, p, g);
+    first(tiles, memory, decoder, region, p, 0);
+    for (int g = 1; g < region.groups(); ++g) multiply_panel<P, Decoded, 16>(tiles, memory, decoder, region, p, g);
   }
 }
 
@@ -186,7 +211,7 @@ void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
   float* sums[4];
   for (int i = 0; i < kPanels; ++i) {
     const int p = panel + i < region.panel_end ? panel + i : region.panel_end - 1;
-    w[i] = region.m.panel(p) + region.m.layout.quants + static_cast<size_t>(region.block_begin) * 64 * kBlockInputs / 2;
+    w[i] = region.m.panel(p) + region.m.layout.codes + static_cast<size_t>(region.block_begin) * 64 * kBlockInputs / 2;
     for (int j = 0; j < kGroups; ++j) {
       const int g = group + j < region.groups() ? group + j : region.groups() - 1;
       x[j] = region.inputs<Bf16Inputs>(g);
@@ -236,15 +261,16 @@ void multiply_bf16_panels(TileMemory&, const Region& region) {
 }
 
 // Weights that bf16 cannot represent: FMAs in vector registers.
-template <TensorType kType>
+template <Codes kCodes>
 void multiply_floats(TileMemory&, const Region& region) {
   for (int p = region.panel_begin; p < region.panel_end; ++p) {
+    const FloatCodes<kCodes, false> from(region.m, p, 0);
     for (int b = region.block_begin; b < region.block_end; ++b) {
       Floats w[4][8];
-      float_line<kType, true, 0>(region.m, p, b, 0, w[0]);
-      float_line<kType, true, 1>(region.m, p, b, 0, w[1]);
-      float_line<kType, true, 2>(region.m, p, b, 0, w[2]);
-      float_line<kType, true, 3>(region.m, p, b, 0, w[3]);
+      from.template line<0>(b, 0, w[0]);
+      from.template line<1>(b, 0, w[1]);
+      from.template line<2>(b, 0, w[2]);
+      from.template line<3>(b, 0, w[3]);
       for (int row = 0; row < region.rows; ++row) {
         const Bf16Inputs& block = region.inputs<Bf16Inputs>(row / kRowGroup)[b - region.block_begin];
         const uint16_t* x = block.x[row % kRowGroup];
@@ -260,93 +286,50 @@ void multiply_floats(TileMemory&, const Region& region) {
   }
 }
 
-template <class Tiles, TensorType kType>
-void multiply_region(TileMemory& memory, const Region& region, Activations activations) {
-  if constexpr (!is_quantized(kType)) {
-    kType == TensorType::BF16 ? multiply_bf16_panels<Tiles>(memory, region) : multiply_floats<kType>(memory, region);
-  } else if (activations == Activations::kInt8) {
-    multiply_groups<Int8Product<kType>, Tiles>(memory, region);
-  } else {
-    multiply_groups<Bf16Product<kType>, Tiles>(memory, region);
-  }
-}
-
-// Adds `low`, the chain of minima times sums of inputs, to acc of kRows rows.
-template <TensorType kType, int kRows, class Sum>
-QUIRE_INLINE void add_low_rows(const PackedMatrix& m, int p, float* acc, Sum sum) {
-  const Packed<kType> panel(m, p);
-  Floats low[kRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) low[r] = Floats::all(0.0f);
-  for (int b = 0; b < m.blocks(); ++b) {
-    const Floats minimum = panel.minimum(b, 0);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) low[r] = fma(minimum, Floats::all(sum(b, r)), low[r]);
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) store(acc + r * kPanel, add(Floats::load(acc + r * kPanel), low[r]));
-}
-// For rows [row, row + rows), all of one group.
-template <TensorType kType>
-void add_low(const LinearArgs& a, const PackedMatrix& m, int p, int row, int rows, float* acc) {
-  if constexpr (packed_format(kType).has_minimum) {
-    const auto run = [&]<int kRows>() __attribute__((always_inline)) {
-      for (; rows >= kRows; rows -= kRows, row += kRows, acc += kRows * kPanel) {
-        if (a.activations == Activations::kInt8) {
-          const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
-          add_low_rows<kType, kRows>(
-              m, p, acc, [&](int b, int r) __attribute__((always_inline)) {
-                return reinterpret_cast<const Int8Block*>(x + static_cast<size_t>(r) * a.x_stride)[b].sum;
-              });
-        } else {
-          const auto* x = reinterpret_cast<const Bf16Inputs*>(row_group(a.x, a.x_stride, row));
-          const int first = row % kRowGroup;
-          add_low_rows<kType, kRows>(
-              m, p, acc, [&](int b, int r) __attribute__((always_inline)) { return x[b].sums[first + r]; });
-        }
-      }
-    };
-    run.template operator()<16>();
-    run.template operator()<4>();
-    run.template operator()<1>();
-  }
-}
-
-// The functions for one type of weights.
-struct TypeKernels {
-  void (*multiply)(TileMemory&, const Region&, Activations);
-  void (*add_low)(const LinearArgs&, const PackedMatrix&, int p, int row, int rows, float* acc);
-};
-template <class Tiles, TensorType kType>
-constexpr TypeKernels kernels_for() {
-  return {multiply_region<Tiles, kType>, add_low<kType>};
-}
+// Adds a panel's products with the rows of a region to its sums.
+using Multiply = void (*)(TileMemory&, const Region&);
 template <class Tiles>
-TypeKernels kernels_of(TensorType type) {
-  switch (type) {
-    case TensorType::Q4_0:
-      return kernels_for<Tiles, TensorType::Q4_0>();
-    case TensorType::Q4_1:
-      return kernels_for<Tiles, TensorType::Q4_1>();
-    case TensorType::Q5_0:
-      return kernels_for<Tiles, TensorType::Q5_0>();
-    case TensorType::Q5_1:
-      return kernels_for<Tiles, TensorType::Q5_1>();
-    case TensorType::Q8_0:
-      return kernels_for<Tiles, TensorType::Q8_0>();
-    case TensorType::Q4_K:
-      return kernels_for<Tiles, TensorType::Q4_K>();
-    case TensorType::Q5_K:
-      return kernels_for<Tiles, TensorType::Q5_K>();
-    case TensorType::Q6_K:
-      return kernels_for<Tiles, TensorType::Q6_K>();
-    case TensorType::F16:
-      return kernels_for<Tiles, TensorType::F16>();
-    case TensorType::BF16:
-      return kernels_for<Tiles, TensorType::BF16>();
-    default:
-      return kernels_for<Tiles, TensorType::F32>();
+Multiply find_multiply(const PanelFormat& format, Activations activations) {
+  return with_format(format, [&]<Codes kCodes, int kGroup>() -> Multiply {
+    if constexpr (kGroup == 0) {
+      return kCodes == Codes::kBf16 ? multiply_bf16_panels<Tiles> : multiply_floats<kCodes>;
+    } else {
+      if constexpr (has_integer_codes(kCodes)) {
+        if (activations == Activations::kInt8) return multiply_groups<Int8Product<kGroup>, kCodes, Tiles>;
+      }
+      return multiply_groups<Bf16Product<kGroup>, kCodes, Tiles>;
+    }
+  });
+}
+
+// Adds `low`, the chain of minima times sums of inputs, to acc [groups of rows][kRowGroup][kPanel] of panel p.
+void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin, int rows, float* acc) {
+  if (!has_minima(m.format)) return;
+  alignas(64) float scales[2 * kScaleBlocks * kPanel], minima[2 * kScaleBlocks * kPanel], low[kMostRows * kPanel];
+  const int groups = groups_in_block(m.format);
+  __builtin_memset(low, 0, sizeof(float) * static_cast<size_t>(rows * kPanel));
+  for (int begin = 0; begin < m.blocks(); begin += kScaleBlocks) {
+    const int end = begin + kScaleBlocks < m.blocks() ? begin + kScaleBlocks : m.blocks();
+    decode_scales(m, p, begin, end, scales);
+    decode_minima(m, p, begin, end, scales, minima);
+    if (a.activations == Activations::kInt8) {
+      const std::byte* x = a.x + static_cast<size_t>(row_begin) * a.x_stride;
+      add_low(
+          minima, end - begin, groups, rows, low, [&](int b, int g, int r) __attribute__((always_inline)) {
+            const auto& input = reinterpret_cast<const Int8Block*>(x + static_cast<size_t>(r) * a.x_stride)[begin + b];
+            return groups == 2 ? input.scale * static_cast<float>(input.half_sums[g]) : input.sum;
+          });
+    } else {
+      add_low(
+          minima, end - begin, groups, rows, low, [&](int b, int g, int r) __attribute__((always_inline)) {
+            const int row = row_begin + r;
+            const auto& halves =
+                reinterpret_cast<const Bf16Inputs*>(row_group(a.x, a.x_stride, row))[begin + b].half_sums;
+            return groups == 2 ? halves[g][row % kRowGroup] : halves[0][row % kRowGroup] + halves[1][row % kRowGroup];
+          });
+    }
   }
+  for (int i = 0; i < rows * kPanel; i += kPanel) store(acc + i, add(Floats::load(acc + i), Floats::load(low + i)));
 }
 
 // At most kMostRows rows. Panels are processed in groups and K in chunks, so that reused data stays in a near cache.
@@ -361,8 +344,8 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
   const size_t block_bytes = a.activations == Activations::kInt8 ? sizeof(Int8Block) : sizeof(Bf16Inputs);
   const Finish finish = find_finish(a.nonlinearity);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
-  const TypeKernels kernels = kernels_of<Tiles>(a.weights->type),
-                    up_kernels = a.up ? kernels_of<Tiles>(a.up->type) : kernels;
+  const Multiply multiply = find_multiply<Tiles>(a.weights->format, a.activations),
+                 multiply_up = a.up ? find_multiply<Tiles>(a.up->format, a.activations) : nullptr;
   float* const up_acc = acc + most_panels * groups * kRowGroup * kPanel;
   for (int first = panel_begin; first < panel_end; first += most_panels) {
     const int last = first + most_panels < panel_end ? first + most_panels : panel_end;
@@ -372,16 +355,17 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
     for (int b = 0; b < blocks; b += chunk) {
       const int end = b + chunk < blocks ? b + chunk : blocks;
       const std::byte* x = row_group(a.x, a.x_stride, row_begin) + static_cast<size_t>(b) * block_bytes;
-      kernels.multiply(memory, {*a.weights, first, last, b, end, rows, x, a.x_stride, acc}, a.activations);
-      if (a.up) up_kernels.multiply(memory, {*a.up, first, last, b, end, rows, x, a.x_stride, up_acc}, a.activations);
+      multiply(memory, {*a.weights, first, last, b, end, rows, x, a.x_stride, acc});
+      if (a.up) multiply_up(memory, {*a.up, first, last, b, end, rows, x, a.x_stride, up_acc});
     }
     for (int p = first; p < last; ++p) {
+      const int of_panel = (p - first) * groups * kRowGroup * kPanel;
+      add_minima(a, *a.weights, p, row_begin, rows, acc + of_panel);
+      if (a.up) add_minima(a, *a.up, p, row_begin, rows, up_acc + of_panel);
       for (int g = 0; g < groups; ++g) {
         const int row = row_begin + g * kRowGroup,
                   count = rows - g * kRowGroup < kRowGroup ? rows - g * kRowGroup : kRowGroup;
-        const int at = ((p - first) * groups + g) * kRowGroup * kPanel;
-        kernels.add_low(a, *a.weights, p, row, count, acc + at);
-        if (a.up) up_kernels.add_low(a, *a.up, p, row, count, up_acc + at);
+        const int at = of_panel + g * kRowGroup * kPanel;
         finish(a, p, row, count, acc + at, a.up ? up_acc + at : nullptr);
       }
     }

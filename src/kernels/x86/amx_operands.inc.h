@@ -1,7 +1,5 @@
 // What tile loads read: inputs in groups of 16 rows, and blocks of packed weights decoded to lines of a tile.
 
-#include <array>
-
 #include "base/half.h"
 #include "kernels/kernels.h"
 #include "kernels/x86/linear.inc.h"
@@ -20,7 +18,7 @@ constexpr int kChunk = 16;
 // Int8Blocks of rows x_stride apart: copying them to tile order took a third of the time of two panels.
 struct Bf16Inputs {
   uint16_t x[kRowGroup][kBlockInputs];
-  float sums[kRowGroup];  // FloatBlock::sum
+  float half_sums[2][kRowGroup];  // FloatBlock::half_sums
 };
 static_assert(sizeof(Bf16Inputs) <= kRowGroup * sizeof(FloatBlock));
 static_assert(sizeof(Bf16Inputs) % 64 == 0);
@@ -30,7 +28,7 @@ QUIRE_INLINE const std::byte* row_group(const std::byte* x, size_t x_stride, int
   return x + static_cast<size_t>(row / kRowGroup * kRowGroup) * x_stride;
 }
 
-QUIRE_INLINE void write_bf16(Floats16 x0, Floats16 x1, uint16_t* x, float& sum) {
+QUIRE_INLINE void write_bf16(Floats16 x0, Floats16 x1, uint16_t* x, float (&half_sums)[2]) {
   const Floats16 halves[2] = {to_bf16(x0), to_bf16(x1)};
   alignas(64) float rounded[kBlockInputs];
   for (int half = 0; half < 2; ++half) {
@@ -38,7 +36,8 @@ QUIRE_INLINE void write_bf16(Floats16 x0, Floats16 x1, uint16_t* x, float& sum) 
                        _mm512_cvtepi32_epi16(shift_right<16>(bits(halves[half])).v));
     store(rounded + half * kLanes, halves[half]);
   }
-  sum = sum_even_odd(rounded);
+  float sum;
+  write_sums(rounded, sum, half_sums);
 }
 
 void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {
@@ -48,39 +47,45 @@ void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     for_each_block(
         a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
           Bf16Inputs& block = reinterpret_cast<Bf16Inputs*>(group)[b];
-          write_bf16(x0, x1, block.x[row % kRowGroup], block.sums[row % kRowGroup]);
+          float half_sums[2];
+          write_bf16(x0, x1, block.x[row % kRowGroup], half_sums);
+          for (int half = 0; half < 2; ++half) block.half_sums[half][row % kRowGroup] = half_sums[half];
         });
   }
 }
 
-// bf16 of q - zero for each q of a format, repeated to fill the table of a permutation of 16-bit words.
-template <TensorType kType>
-constexpr std::array<uint16_t, 64> bf16_integers() {
-  constexpr PackedFormat kFormat = packed_format(kType);
-  std::array<uint16_t, 64> table{};
-  for (size_t i = 0; i < table.size(); ++i)
-    table[i] = f32_to_bf16(static_cast<float>(static_cast<int>(i % (size_t{1} << kFormat.bits)) - kFormat.zero));
-  return table;
-}
+// What decode_bf16_line() needs of a format: for codes of up to 6 bits, bf16 of what each stands for, repeated to fill
+// the table of a permutation of 16-bit words.
+struct TileDecoder {
+  alignas(64) uint16_t words[64];
+
+  explicit TileDecoder(const PanelFormat& f) {
+    const auto value = [&f](int code) {
+      return f.codes == Codes::kTable4 || f.codes == Codes::kFloat4 ? f.table[static_cast<size_t>(code % 16)]
+                                                                    : static_cast<float>(code - f.zero);
+    };
+    const int bits = code_bits(f.codes);
+    if (bits > 6) return;
+    for (int i = 0; i < 64; ++i) words[i] = f32_to_bf16(value(i & ((1 << bits) - 1)));
+  }
+};
 
 // Line kLine of a block (8 inputs) as lines of a bf16 tile: inputs 2r and 2r + 1 of 16 outputs.
-template <TensorType kType, int kLine>
-QUIRE_INLINE void decode_bf16_line(const Packed<kType>& panel, int b, std::byte* out) {
-  constexpr int kBits = packed_format(kType).bits;
+template <Codes kCodes, int kLine>
+QUIRE_INLINE void decode_bf16_line(const TileDecoder& decoder, const PackedCodes<kCodes>& codes,
+                                   const FloatCodes<kCodes, true>& floats, int b, std::byte* out) {
+  constexpr int kBits = code_bits(kCodes);
   std::byte* lines = out + 4 * 64 * kLine;
-  const LinePair w = panel.template line<kLine>(b, 0);  // bytes of inputs 0, 4, 1, 5 and 2, 6, 3, 7
   if constexpr (kBits == 8) {
-    const auto put = [&](int r, Floats even, Floats odd) __attribute__((always_inline)) {
-      const __m512i high = _mm512_and_si512(_mm512_castps_si512(odd.v), _mm512_set1_epi32(-65536));
-      _mm512_store_si512(lines + 64 * r, _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16), high));
-    };
-    put(0, widen_byte<kType, 0>(w.low), widen_byte<kType, 2>(w.low));
-    put(1, widen_byte<kType, 0>(w.high), widen_byte<kType, 2>(w.high));
-    put(2, widen_byte<kType, 1>(w.low), widen_byte<kType, 3>(w.low));
-    put(3, widen_byte<kType, 1>(w.high), widen_byte<kType, 3>(w.high));
+    Floats w[8];
+    floats.template line<kLine>(b, 0, w);
+    for (int r = 0; r < 4; ++r) {
+      const __m512i high = _mm512_and_si512(_mm512_castps_si512(w[2 * r + 1].v), _mm512_set1_epi32(-65536));
+      _mm512_store_si512(lines + 64 * r, _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(w[2 * r].v), 16), high));
+    }
   } else {
-    static constexpr auto kTable = bf16_integers<kType>();
-    const __m512i low = _mm512_loadu_si512(kTable.data()), high = _mm512_loadu_si512(kTable.data() + 32);
+    const LinePair w = codes.template raw<kLine>(b, 0);  // bytes of inputs 0, 4, 1, 5 and 2, 6, 3, 7
+    const __m512i low = _mm512_load_si512(decoder.words), high = _mm512_load_si512(decoder.words + 32);
     const auto put = [&](int r, __m512i words) __attribute__((always_inline)) {  // the low 5 or 6 bits of each count
       _mm512_store_si512(lines + 64 * r, kBits == 6 ? _mm512_permutex2var_epi16(low, words, high)
                                                     : _mm512_permutexvar_epi16(words, low));
@@ -93,10 +98,10 @@ QUIRE_INLINE void decode_bf16_line(const Packed<kType>& panel, int b, std::byte*
 }
 
 // As lines of an int8 tile: four inputs, in kPairOrder, of 16 outputs.
-template <TensorType kType, int kLine>
-QUIRE_INLINE void decode_int8_line(const Packed<kType>& panel, int b, std::byte* out) {
-  const LinePair w = panel.template line<kLine>(b, 0);
-  const __m512i zero = _mm512_set1_epi8(static_cast<char>(kZero<kType>));
+template <Codes kCodes, int kLine>
+QUIRE_INLINE void decode_int8_line(const PackedCodes<kCodes>& codes, int b, std::byte* out) {
+  const LinePair w = codes.template line<kLine>(b, 0);
+  const __m512i zero = _mm512_set1_epi8(static_cast<char>(codes.zero()));
   _mm512_store_si512(out + 128 * kLine, _mm512_sub_epi8(w.low.v, zero));
   _mm512_store_si512(out + 128 * kLine + 64, _mm512_sub_epi8(w.high.v, zero));
 }

@@ -15,7 +15,7 @@ QUIRE_INLINE void write_pairs(Floats16 x0, Floats16 x1, PairBlock& out) {
   _mm512_storeu_si512(out.pairs, links(halves[0], halves[1]).v);
   alignas(64) float rounded[kBlockInputs];
   store(rounded, halves[0]), store(rounded + kLanes, halves[1]);
-  out.sum = sum_even_odd(rounded);
+  write_sums(rounded, out.sum, out.half_sums);
 }
 
 void quantize_pairs(const QuantizeArgs& a, int row_begin, int row_end) {

@@ -16,42 +16,53 @@ namespace {
 using Product = void (*)(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
                          float* out);
 
-template <TensorType kType>
-Product product_of(Activations activations) {
-  if constexpr (is_quantized(kType)) {
-    if (activations == Activations::kInt8) return int8_panels<kType>;
-    if (activations == Activations::kBf16) return float_panels<Pairs, kType, false>;
-  } else if constexpr (kBf16Pairs) {
-    if (activations == Activations::kBf16)
-      return float_panels<std::conditional_t<kType == TensorType::BF16, Pairs, SinglesOfPairs>, kType, true>;
+// Calls run.operator()<codes, group>() for a format's codes and the groups that kernels tell apart: of 16 inputs, of
+// whole blocks (kBlockInputs), or none (0).
+template <class Run>
+QUIRE_INLINE auto with_format(const PanelFormat& f, const Run& run) {
+  switch (f.codes) {
+    case Codes::kU2:
+      return f.group == 16 ? run.template operator()<Codes::kU2, 16>() : run.template operator()<Codes::kU2, 32>();
+    case Codes::kU3:
+      return f.group == 16 ? run.template operator()<Codes::kU3, 16>() : run.template operator()<Codes::kU3, 32>();
+    case Codes::kU4:
+      return run.template operator()<Codes::kU4, 32>();
+    case Codes::kU5:
+      return run.template operator()<Codes::kU5, 32>();
+    case Codes::kU6:
+      return run.template operator()<Codes::kU6, 16>();
+    case Codes::kI8:
+      return f.group == 16 ? run.template operator()<Codes::kI8, 16>() : run.template operator()<Codes::kI8, 32>();
+    case Codes::kTable4:
+      return f.group == 16 ? run.template operator()<Codes::kTable4, 16>()
+                           : run.template operator()<Codes::kTable4, 32>();
+    case Codes::kFloat4:
+      return run.template operator()<Codes::kFloat4, 32>();
+    case Codes::kE4M3:
+      return run.template operator()<Codes::kE4M3, 32>();
+    case Codes::kBf16:
+      return run.template operator()<Codes::kBf16, 0>();
+    case Codes::kF16:
+      return run.template operator()<Codes::kF16, 0>();
+    case Codes::kF32:
+      break;
   }
-  return float_panels<Singles, kType, true>;
+  return run.template operator()<Codes::kF32, 0>();
 }
-Product find_product(TensorType type, Activations activations) {
-  switch (type) {
-    case TensorType::Q4_0:
-      return product_of<TensorType::Q4_0>(activations);
-    case TensorType::Q4_1:
-      return product_of<TensorType::Q4_1>(activations);
-    case TensorType::Q5_0:
-      return product_of<TensorType::Q5_0>(activations);
-    case TensorType::Q5_1:
-      return product_of<TensorType::Q5_1>(activations);
-    case TensorType::Q8_0:
-      return product_of<TensorType::Q8_0>(activations);
-    case TensorType::Q4_K:
-      return product_of<TensorType::Q4_K>(activations);
-    case TensorType::Q5_K:
-      return product_of<TensorType::Q5_K>(activations);
-    case TensorType::Q6_K:
-      return product_of<TensorType::Q6_K>(activations);
-    case TensorType::F16:
-      return product_of<TensorType::F16>(activations);
-    case TensorType::BF16:
-      return product_of<TensorType::BF16>(activations);
-    default:
-      return product_of<TensorType::F32>(activations);
-  }
+
+Product find_product(const PanelFormat& format, Activations activations) {
+  return with_format(format, [&]<Codes kCodes, int kGroup>() -> Product {
+    if constexpr (kGroup != 0) {
+      if constexpr (has_integer_codes(kCodes)) {
+        if (activations == Activations::kInt8) return int8_panels<kCodes, kGroup>;
+      }
+      if (activations == Activations::kBf16) return float_panels<Pairs, kCodes, kGroup>;
+    } else if constexpr (kBf16Pairs) {
+      if (activations == Activations::kBf16)
+        return float_panels<std::conditional_t<kCodes == Codes::kBf16, Pairs, SinglesOfPairs>, kCodes, 0>;
+    }
+    return float_panels<Singles, kCodes, 0>;
+  });
 }
 
 // The rest of a linear for one panel: bias, nonlinearity, gate, scale, residual.
@@ -102,9 +113,9 @@ void prefetch_outputs(const LinearArgs& a, int p, int panels, int row_begin, int
 
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   const FlushDenormals flush(a.activations == Activations::kBf16);
-  const Product product = find_product(a.weights->type, a.activations);
+  const Product product = find_product(a.weights->format, a.activations);
   const Finish finish = find_finish(a.nonlinearity);
-  const Product up_product = a.up ? find_product(a.up->type, a.activations) : nullptr;
+  const Product up_product = a.up ? find_product(a.up->format, a.activations) : nullptr;
   alignas(64) float out[kFloatPanels * kTileRows * kPanel], up[kFloatPanels * kTileRows * kPanel];
   for (int row = row_begin; row < row_end; row += kTileRows) {
     const int rows = row_end - row < kTileRows ? row_end - row : kTileRows;

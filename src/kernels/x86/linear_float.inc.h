@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/x86/panel_source.inc.h"
+#include "kernels/x86/scales.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
@@ -20,8 +21,8 @@ struct Singles {  // one input, in float32
 struct PairBlock {
   uint32_t pairs[kBlockInputs / 2];
   float unused[kBlockInputs / 2];
-  float sum;  // as FloatBlock::sum
-  float unused_too[3];
+  float sum, half_sums[2];  // as in FloatBlock
+  float unused_too;
 };
 static_assert(sizeof(PairBlock) == sizeof(FloatBlock) && offsetof(PairBlock, sum) == offsetof(FloatBlock, sum));
 inline constexpr bool kBf16Pairs = true;
@@ -55,66 +56,88 @@ inline constexpr int kFloatRows = kWidth == 16 ? 6 : 3;
 inline constexpr int kFloatPanels = 2 / kHalves;
 inline constexpr int kFloatBlocks = 4;  // decoded together: 8 KiB per panel
 
-// Decoded blocks of one panel: quants (or dequantized weights) [inputs][outputs], scales and minima.
+// Decoded blocks of one panel: codes (or weights) [inputs][outputs], and scales.
 struct FloatBlocks {
   alignas(64) float w[kFloatBlocks][kBlockInputs][kPanel];  // or pairs of bf16 [kBlockInputs / 2]
-  alignas(64) float scales[kFloatBlocks][2][kPanel];
-  alignas(64) float minima[kFloatBlocks][kPanel];
+  alignas(64) float scales[kFloatBlocks * 2][kPanel];       // [blocks * groups]
 };
 
-// Byte kByte of each dword as a float, minus the zero point.
-template <TensorType kType, int kByte>
-QUIRE_INLINE Floats widen_byte(Ints bytes) {
-  constexpr PackedFormat kFormat = packed_format(kType);
-  if constexpr (kFormat.bits == 8 && kSignedOffset == 0)
-    return Floats::of(shift_right_signed<24>(shift_left<24 - 8 * kByte>(bytes)));
-  const Ints q = band(shift_right<8 * kByte>(bytes), Ints::all(255));
-  return Floats::of(kZero<kType> == 0 ? q : sub(q, Ints::all(kZero<kType>)));
-}
-
-// Line kLine (8 inputs) of block b of a panel as floats: unquantized weights, quants or, if kDequantize, dequantized
-// weights.
-template <TensorType kType, bool kDequantize, int kLine>
-QUIRE_INLINE void float_line(const PackedMatrix& m, int p, int b, int half, Floats (&w)[8]) {
-  const std::byte* block = m.panel(p) + m.layout.quants + static_cast<size_t>(b) * m.layout.block_bytes;
-  const int outputs = half * kWidth;
-  if constexpr (kType == TensorType::F32) {
-    for (int i = 0; i < 8; ++i)
-      w[i] = Floats::load(reinterpret_cast<const float*>(block) + (8 * kLine + i) * kPanel + outputs);
-  } else if constexpr (kType == TensorType::F16) {
-    for (int i = 0; i < 8; ++i) w[i] = scales_f16(block + ((8 * kLine + i) * kPanel + outputs) * 2);
-  } else if constexpr (kType == TensorType::BF16) {
-    for (int i = 0; i < 8; i += 2) {
-      const Ints pair = Ints::load(block + ((8 * kLine + i) * kPanel + 2 * outputs) * 2);
-      w[i] = bits(shift_left<16>(pair));
-      w[i + 1] = bits(band(pair, Ints::all(static_cast<int32_t>(0xffff0000))));
+// The codes of a panel as floats, less the zero point; of unquantized panels, the weights. kRounded: table entries are
+// rounded to bf16.
+template <Codes kCodes, bool kRounded>
+class FloatCodes {
+ public:
+  [[gnu::always_inline]] FloatCodes(const PackedMatrix& m, int p, int block) : codes_(m, p, block) {
+    if constexpr (kCodes == Codes::kTable4) bytes_ = byte_table(m.format.table, 0);
+    if constexpr (kCodes == Codes::kFloat4) {
+      table_ = Floats16::load(m.format.table.data());
+      if (kRounded) table_ = to_bf16(table_);
     }
-  } else {
-    const Packed<kType> from(m, p);
-    const LinePair pair = from.template line<kLine>(b, half);  // bytes hold inputs 0, 4, 1, 5 and 2, 6, 3, 7
-    w[0] = widen_byte<kType, 0>(pair.low), w[4] = widen_byte<kType, 1>(pair.low);
-    w[1] = widen_byte<kType, 2>(pair.low), w[5] = widen_byte<kType, 3>(pair.low);
-    w[2] = widen_byte<kType, 0>(pair.high), w[6] = widen_byte<kType, 1>(pair.high);
-    w[3] = widen_byte<kType, 2>(pair.high), w[7] = widen_byte<kType, 3>(pair.high);
-    if constexpr (kDequantize) {
-      const Floats scale = from.scale(b, 8 * kLine / from.kGroup, half);
-      for (Floats& value : w) value = mul(scale, value);
-      if constexpr (from.kHasMinimum) {
-        const Floats minimum = from.minimum(b, half);
-        for (Floats& value : w) value = add(value, minimum);
+    zero_ = Ints::all(m.format.zero);
+  }
+
+  template <int kLine>
+  [[gnu::always_inline]] void line(int b, int half, Floats (&w)[8]) const {
+    LinePair pair = codes_.template raw<kLine>(b, half);  // bytes hold inputs 0, 4, 1, 5 and 2, 6, 3, 7
+    if constexpr (kCodes == Codes::kTable4) pair = {look_up(bytes_, pair.low), look_up(bytes_, pair.high)};
+    w[0] = byte<0>(pair.low), w[4] = byte<1>(pair.low), w[1] = byte<2>(pair.low), w[5] = byte<3>(pair.low);
+    w[2] = byte<0>(pair.high), w[6] = byte<1>(pair.high), w[3] = byte<2>(pair.high), w[7] = byte<3>(pair.high);
+  }
+
+ private:
+  template <int kByte>
+  [[gnu::always_inline]] Floats byte(Ints bytes) const {
+    if constexpr (kCodes == Codes::kE4M3) {
+      return e4m3_byte<kByte>(bytes);
+    } else if constexpr (PackedCodes<kCodes>::kSigned) {
+      return Floats::of(shift_right_signed<24>(shift_left<24 - 8 * kByte>(bytes)));
+    } else {
+      const Ints code = band(shift_right<8 * kByte>(bytes), Ints::all(255));
+      if constexpr (kCodes == Codes::kFloat4) return look_up(table_, code);
+      return Floats::of(sub(code, zero_));
+    }
+  }
+
+  PackedCodes<kCodes> codes_;
+  Ints bytes_{}, zero_;
+  Floats16 table_{};
+};
+template <Codes kCodes, bool kRounded>
+requires(code_bits(kCodes) > 8) class FloatCodes<kCodes, kRounded> {
+ public:
+  [[gnu::always_inline]] FloatCodes(const PackedMatrix& m, int p, int block)
+      : weights_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)) {}
+
+  template <int kLine>
+  [[gnu::always_inline]] void line(int b, int half, Floats (&w)[8]) const {
+    const std::byte* block = weights_ + static_cast<size_t>(b) * code_block_bytes(kCodes);
+    const int outputs = half * kWidth;
+    if constexpr (kCodes == Codes::kF32) {
+      for (int i = 0; i < 8; ++i)
+        w[i] = Floats::load(reinterpret_cast<const float*>(block) + (8 * kLine + i) * kPanel + outputs);
+    } else if constexpr (kCodes == Codes::kF16) {
+      for (int i = 0; i < 8; ++i) w[i] = scales_f16(block + ((8 * kLine + i) * kPanel + outputs) * 2);
+    } else {
+      for (int i = 0; i < 8; i += 2) {
+        const Ints pair = Ints::load(block + ((8 * kLine + i) * kPanel + 2 * outputs) * 2);
+        w[i] = bits(shift_left<16>(pair));
+        w[i + 1] = bits(band(pair, Ints::all(static_cast<int32_t>(0xffff0000))));
       }
     }
   }
-}
 
-// The same as steps of the chains.
-template <class Steps, TensorType kType, bool kDequantize, int kLine>
-QUIRE_INLINE void step_line(const PackedMatrix& m, int p, int b, int half, Floats (&steps)[Steps::kLine]) {
+ private:
+  const std::byte* weights_;
+};
+
+// A line as steps of the chains.
+template <class Steps, int kLine, class From>
+QUIRE_INLINE void step_line(const From& from, int b, int half, Floats (&steps)[Steps::kLine]) {
   if constexpr (Steps::kLine == 8) {
-    float_line<kType, kDequantize, kLine>(m, p, b, half, steps);
+    from.template line<kLine>(b, half, steps);
   } else {  // bf16 numbers: their lower halves are zero
     Floats w[8];
-    float_line<kType, kDequantize, kLine>(m, p, b, half, w);
+    from.template line<kLine>(b, half, w);
     for (int i = 0; i < 4; ++i) {
       const int first = i / 2 * 4 + i % 2;
       steps[i] = bits(bor(bits(w[first]), shift_right<16>(bits(w[first + 2]))));
@@ -122,16 +145,15 @@ QUIRE_INLINE void step_line(const PackedMatrix& m, int p, int b, int half, Float
   }
 }
 
-// Few rows: half h of panel p, decoded in registers. out, low: [kRows][kPanel].
-template <class Steps, TensorType kType, bool kDequantize, int kRows>
-QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byte* x, size_t x_stride, float* out,
-                             Prefetch& prefetch) {
-  constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr int kLength = kDequantize ? kBlockInputs : kFormat.group;
-  constexpr bool kMinima = !kDequantize && kFormat.has_minimum;
-  Floats acc[kRows], low[kRows];
-  for (int r = 0; r < kRows; ++r) acc[r] = low[r] = Floats::all(0.0f);
-  for (int b = 0; b < m.blocks(); ++b) {
+// Few rows: half h of blocks [0, blocks) of a panel, decoded in registers. kGroup 0: weights without scales. Adds to
+// acc [kRows][kPanel].
+template <class Steps, int kGroup, int kRows, class From>
+QUIRE_INLINE void float_half(const From& from, const float* scales, int h, int blocks, const std::byte* x,
+                             size_t x_stride, float* out, Prefetch& prefetch) {
+  constexpr int kGroups = kGroup == 16 ? 2 : 1;
+  Floats acc[kRows];
+  for (int r = 0; r < kRows; ++r) acc[r] = Floats::load(out + r * kPanel + h * kWidth);
+  for (int b = 0; b < blocks; ++b) {
     prefetch.next();
     const auto row = [&](int r) __attribute__((always_inline)) {
       return reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride) + b;
@@ -142,7 +164,7 @@ QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byt
     };
     const auto add_line = [&]<int kLine>() __attribute__((always_inline)) {
       Floats w[Steps::kLine];
-      step_line<Steps, kType, kDequantize, kLine>(m, p, b, h, w);
+      step_line<Steps, kLine>(from, b, h, w);
       for (int r = 0; r < kRows; ++r) {
         for (int i = 0; i < Steps::kLine; i += 2) {
           const int step = Steps::kLine * kLine + i;
@@ -154,65 +176,97 @@ QUIRE_INLINE void float_half(const PackedMatrix& m, int p, int h, const std::byt
     const auto end_group = [&](int g) __attribute__((always_inline)) {
       for (int r = 0; r < kRows; ++r) {
         const Floats sum = add(even[r], odd[r]);
-        if constexpr (kDequantize) {
+        if constexpr (kGroup == 0) {
           acc[r] = add(acc[r], sum);
         } else {
-          acc[r] = fma(sum, Packed<kType>(m, p).scale(b, g, h), acc[r]);
+          acc[r] = fma(sum, Floats::load(scales + (b * kGroups + g) * kPanel + h * kWidth), acc[r]);
         }
       }
     };
     begin_group();
     add_line.template operator()<0>();
     add_line.template operator()<1>();
-    if constexpr (kLength == 16) end_group(0), begin_group();
+    if constexpr (kGroups == 2) end_group(0), begin_group();
     add_line.template operator()<2>();
     add_line.template operator()<3>();
-    end_group(kLength == 16 ? 1 : 0);
-    if constexpr (kMinima) {
-      const Floats minimum = Packed<kType>(m, p).minimum(b, h);
-      for (int r = 0; r < kRows; ++r) low[r] = fma(minimum, Floats::all(row(r)->sum), low[r]);
-    }
+    end_group(kGroups - 1);
   }
-  for (int r = 0; r < kRows; ++r) store(out + r * kPanel + h * kWidth, kMinima ? add(acc[r], low[r]) : acc[r]);
+  for (int r = 0; r < kRows; ++r) store(out + r * kPanel + h * kWidth, acc[r]);
+}
+
+// low [rows][kPanel] += minima of blocks [begin, end) times the sums of the inputs x.
+QUIRE_INLINE void add_float_low(const PackedMatrix& m, int p, int begin, int end, const float* scales,
+                                const std::byte* x, size_t x_stride, int rows, float* low) {
+  alignas(64) float minima[2 * kScaleBlocks * kPanel];
+  const int groups = groups_in_block(m.format);
+  decode_minima(m, p, begin, end, scales, minima);
+  add_low(
+      minima, end - begin, groups, rows, low, [&](int b, int g, int r) __attribute__((always_inline)) {
+        const auto& input = reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride)[b];
+        return groups == 2 ? input.half_sums[g] : input.sum;
+      });
 }
 
 // Up to this many rows, decoding the weights again for every four rows is cheaper than storing them decoded.
 inline constexpr int kFewFloatRows = 8;
-template <class Steps, TensorType kType, bool kDequantize>
-void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
-  const int groups = (rows + 3) / 4;
-  const int calls = m.blocks() * groups * kHalves;
+template <class Steps, Codes kCodes, int kGroup>
+QUIRE_INLINE void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out,
+                            float* low) {
+  alignas(64) float scales[kGroup == 0 ? 1 : 2 * kScaleBlocks * kPanel];
+  const int groups = (rows + 3) / 4, blocks = m.blocks(), calls = blocks * groups * kHalves;
   Prefetch prefetch = groups * kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
-  for (int i = 0; i < groups; ++i) {
-    const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
-    const auto take = [&]<int kRows>() {
-      for (int h = 0; h < kHalves; ++h) {
-        float_half<Steps, kType, kDequantize, kRows>(m, p, h, x + static_cast<size_t>(row) * x_stride, x_stride,
-                                                     out + row * kPanel, prefetch);
-      }
-    };
-    with_count<4>(count, take);
+  for (int b = 0; b < blocks; b += kScaleBlocks) {
+    const int end = b + kScaleBlocks < blocks ? b + kScaleBlocks : blocks;
+    const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
+    if constexpr (kGroup != 0) {
+      decode_scales(m, p, b, end, scales);
+      if (has_minima(m.format)) add_float_low(m, p, b, end, scales, inputs, x_stride, rows, low);
+    }
+    const FloatCodes<kCodes, kGroup != 0> from(m, p, b);
+    for (int i = 0; i < groups; ++i) {
+      const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
+      with_count<4>(count, [&]<int kRows>() {
+        for (int h = 0; h < kHalves; ++h) {
+          float_half<Steps, kGroup, kRows>(from, scales, h, end - b, inputs + static_cast<size_t>(row) * x_stride,
+                                           x_stride, out + row * kPanel, prefetch);
+        }
+      });
+    }
   }
 }
 
-// Decodes blocks [begin, end) of panel p.
-template <class Steps, TensorType kType, bool kDequantize>
+// Decodes blocks [begin, end) of panel p; with kDequantize, to weights.
+template <class Steps, Codes kCodes, bool kDequantize>
 void decode_blocks(const PackedMatrix& m, int p, int begin, int end, FloatBlocks& out) {
-  for (int b = begin; b < end; ++b) {
+  constexpr bool kScaled = code_bits(kCodes) <= 8;
+  alignas(64) float minima[kScaled && kDequantize ? 2 * kFloatBlocks : 1][kPanel];
+  const int groups = groups_in_block(m.format);
+  if constexpr (kScaled) {
+    decode_scales(m, p, begin, end, out.scales[0]);
+    if constexpr (kDequantize) {
+      if (has_minima(m.format)) decode_minima(m, p, begin, end, out.scales[0], minima[0]);
+    }
+  }
+  const FloatCodes<kCodes, !kDequantize> from(m, p, begin);
+  for (int b = 0; b < end - begin; ++b) {
     for (int h = 0; h < kHalves; ++h) {
       const auto put = [&]<int kLine>() __attribute__((always_inline)) {
         Floats w[Steps::kLine];
-        step_line<Steps, kType, kDequantize, kLine>(m, p, b, h, w);
-        for (int i = 0; i < Steps::kLine; ++i) store(out.w[b - begin][Steps::kLine * kLine + i] + h * kWidth, w[i]);
+        step_line<Steps, kLine>(from, b, h, w);
+        if constexpr (kScaled && kDequantize) {
+          static_assert(Steps::kLine == 8);
+          const int group = b * groups + kLine / 2 * (groups - 1);
+          const Floats scale = Floats::load(out.scales[group] + h * kWidth);
+          for (Floats& value : w) value = mul(scale, value);
+          if (has_minima(m.format)) {
+            const Floats minimum = Floats::load(minima[group] + h * kWidth);
+            for (Floats& value : w) value = add(value, minimum);
+          }
+        }
+        for (int i = 0; i < Steps::kLine; ++i) store(out.w[b][Steps::kLine * kLine + i] + h * kWidth, w[i]);
       };
       put.template operator()<0>(), put.template operator()<1>();
       put.template operator()<2>(), put.template operator()<3>();
-      if constexpr (!kDequantize) {
-        const Packed<kType> from(m, p);
-        for (int g = 0; g < kBlockInputs / from.kGroup; ++g)
-          store(out.scales[b - begin][g] + h * kWidth, from.scale(b, g, h));
-        if constexpr (from.kHasMinimum) store(out.minima[b - begin] + h * kWidth, from.minimum(b, h));
-      }
     }
   }
 }
@@ -248,7 +302,8 @@ QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::b
       }
       for (int j = 0; j < kRegisters; ++j) {
         Floats scale{};
-        if constexpr (kGroup != 0) scale = Floats::load(panels->scales[b][begin / kLength] + j * kNextInput);
+        if constexpr (kGroup != 0)
+          scale = Floats::load(panels->scales[b * (kSteps / kLength) + begin / kLength] + j * kNextInput);
         for (int r = 0; r < kRows; ++r) {
           float* at = acc + r * kPanel + j * kNextSum;
           const Floats sum = add(even[r][j], odd[r][j]);
@@ -274,54 +329,43 @@ void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_
   }
 }
 
-// low [rows][kPanel] += minima times the sums of the inputs.
-void add_minima(const FloatBlocks& panel, int blocks, const std::byte* x, size_t x_stride, int rows, float* low) {
-  for (int r = 0; r < rows; ++r) {
-    const auto* row = reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride);
-    for (int h = 0; h < kHalves; ++h) {
-      float* at = low + r * kPanel + h * kWidth;
-      Floats sum = Floats::load(at);
-      for (int b = 0; b < blocks; ++b)
-        sum = fma(Floats::load(panel.minima[b] + h * kWidth), Floats::all(row[b].sum), sum);
-      store(at, sum);
-    }
-  }
-}
-
-// out [panels][kTileRows][kPanel] = panel p (and p + 1, if `panels` is 2) times the rows.
-template <class Steps, TensorType kType, bool kDequantize>
+// out [panels][kTileRows][kPanel] = panel p (and p + 1, if `panels` is 2) times the rows. kGroup 0: of weights; else of
+// codes with scales.
+template <class Steps, Codes kCodes, int kGroup>
 void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
-  constexpr PackedFormat kFormat = packed_format(kType);
-  constexpr int kGroup = kDequantize ? 0 : kFormat.group;
-  constexpr bool kMinima = !kDequantize && kFormat.has_minimum;
-  alignas(64) float lows[kMinima ? kFloatPanels * kTileRows * kPanel : 1];
-  if (rows <= kFewFloatRows) {
-    for (int i = 0; i < panels; ++i)
-      float_few<Steps, kType, kDequantize>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel);
-    return;
-  }
-  const size_t bytes = sizeof(float) * static_cast<size_t>(panels * kTileRows * kPanel);
+  constexpr bool kDequantize = kGroup == 0;
+  alignas(64) float lows[kDequantize ? 1 : kFloatPanels * kTileRows * kPanel];
+  const bool minima = !kDequantize && has_minima(m.format);
+  const size_t bytes = sizeof(float) * static_cast<size_t>(((panels - 1) * kTileRows + rows) * kPanel);
   __builtin_memset(out, 0, bytes);
-  if (kMinima) __builtin_memset(lows, 0, bytes);
-  FloatBlocks decoded[kFloatPanels];
-  const int calls = (m.blocks() + kFloatBlocks - 1) / kFloatBlocks * float_tiles(rows) * 2 / panels;
-  Prefetch prefetch[2] = {Prefetch::ahead(m, p, calls), Prefetch::ahead(m, p + panels - 1, calls)};
-  for (int b = 0; b < m.blocks(); b += kFloatBlocks) {
-    const int end = b + kFloatBlocks < m.blocks() ? b + kFloatBlocks : m.blocks();
-    const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
+  if (minima) __builtin_memset(lows, 0, bytes);
+  if (rows <= kFewFloatRows && (!kDequantize || code_bits(kCodes) > 8)) {
     for (int i = 0; i < panels; ++i) {
-      decode_blocks<Steps, kType, kDequantize>(m, p + i, b, end, decoded[i]);
-      if constexpr (kMinima) add_minima(decoded[i], end - b, inputs, x_stride, rows, lows + i * kTileRows * kPanel);
+      float_few<Steps, kCodes, kGroup>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel,
+                                       minima ? lows + i * kTileRows * kPanel : nullptr);
     }
-    if (panels == kFloatPanels) {
-      float_rows<Steps, kGroup, 2>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
-    } else if constexpr (kHalves == 1) {
-      float_rows<Steps, kGroup, 1>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
+  } else {
+    FloatBlocks decoded[kFloatPanels];
+    const int calls = (m.blocks() + kFloatBlocks - 1) / kFloatBlocks * float_tiles(rows) * 2 / panels;
+    Prefetch prefetch[2] = {Prefetch::ahead(m, p, calls), Prefetch::ahead(m, p + panels - 1, calls)};
+    for (int b = 0; b < m.blocks(); b += kFloatBlocks) {
+      const int end = b + kFloatBlocks < m.blocks() ? b + kFloatBlocks : m.blocks();
+      const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
+      for (int i = 0; i < panels; ++i) {
+        decode_blocks<Steps, kCodes, kDequantize>(m, p + i, b, end, decoded[i]);
+        if (minima)
+          add_float_low(m, p + i, b, end, decoded[i].scales[0], inputs, x_stride, rows, lows + i * kTileRows * kPanel);
+      }
+      if (panels == kFloatPanels) {
+        float_rows<Steps, kGroup, 2>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
+      } else if constexpr (kHalves == 1) {
+        float_rows<Steps, kGroup, 1>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
+      }
     }
   }
-  if constexpr (kMinima) {
-    for (int i = 0; i < panels * kTileRows * kPanel; i += kWidth)
-      store(out + i, add(Floats::load(out + i), Floats::load(lows + i)));
+  for (int i = 0; minima && i < panels; ++i) {
+    for (int at = i * kTileRows * kPanel, r = 0; r < rows * kPanel; r += kWidth)
+      store(out + at + r, add(Floats::load(out + at + r), Floats::load(lows + at + r)));
   }
 }
 

@@ -1,61 +1,51 @@
 // Products of panels with int8 activations.
 
 #include "kernels/x86/panel_source.inc.h"
+#include "kernels/x86/scales.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
 
 // A tile: rows and panels whose sums stay in registers. AVX-512: two adjacent panels share each broadcast input,
-// because one panel needs as many loads as products; 8 dots, 8 sums, 8 minima and 5 others fill the registers. AVX2:
-// one register of outputs.
+// because one panel needs as many loads as products; 12 dots, 12 sums and 6 others fill the registers. AVX2: one
+// register of outputs.
 inline constexpr int kMostInt8Rows = 8;  // of a tile of one panel
 inline constexpr int kFewestBeside = 5;  // rows from which two panels pay off: fewer are bound by memory
 #if defined(__AVX512F__)
-inline constexpr int kPanelsBeside = 2;
-template <class Source>
-inline constexpr int kRowsBeside = Source::kHasMinimum ? 4 : 6;  // of a tile of two
+inline constexpr int kPanelsBeside = 2, kRowsBeside = 6;
 #else
-inline constexpr int kPanelsBeside = 1;
-template <class Source>
-inline constexpr int kRowsBeside = kMostInt8Rows;
+inline constexpr int kPanelsBeside = 1, kRowsBeside = kMostInt8Rows;
 #endif
 
-// Sums [rows][kPanel] of each panel, carried from one part of K to the next.
-struct Int8Sums {
-  float *acc, *low;  // low: nullptr if K is not cut
-  bool begin, end;   // first part: start from zero; last part: acc becomes acc + low
-  static constexpr size_t kPanelStride = kTileRows * kPanel;
-};
+// The scales of one panel's blocks, [blocks * groups][kPanel].
+using ScaleMemory = float[2 * kScaleBlocks * kPanel];
 
-// Adds to `out` one register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of
-// `sources`. x: the rows' inputs of block 0.
-template <int kRows, int kPanels, class Source>
-QUIRE_INLINE void int8_tile(const Source* sources, int h, int blocks, const std::byte* x, size_t x_stride,
-                            const Int8Sums& out, Prefetch& prefetch) {
+// Adds to acc [kPanels][kTileRows][kPanel] one register of outputs (half h) of kPanels panels times kRows rows, over
+// blocks [0, blocks) of `sources`. x: the rows' inputs of block 0.
+template <int kRows, int kPanels, int kGroup, class Source>
+QUIRE_INLINE void int8_tile(const Source* sources, const ScaleMemory* scales, int h, int blocks, const std::byte* x,
+                            size_t x_stride, float* out, Prefetch& prefetch) {
   const std::byte* rows[kRows];
-  Floats acc[kRows][kPanels], low[kRows][kPanels];
-  const auto place = [h](int r, int p) {
-    return p * Int8Sums::kPanelStride + static_cast<size_t>(r * kPanel + h * kWidth);
-  };
+  Floats acc[kRows][kPanels];
+  const auto place = [h](int r, int p) { return p * kTileRows * kPanel + r * kPanel + h * kWidth; };
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     rows[r] = x + static_cast<size_t>(r) * x_stride;
     QUIRE_UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      acc[r][p] = out.begin ? Floats::all(0.0f) : Floats::load(out.acc + place(r, p));
-      if constexpr (Source::kHasMinimum)
-        low[r][p] = out.begin ? Floats::all(0.0f) : Floats::load(out.low + place(r, p));
-    }
+    for (int p = 0; p < kPanels; ++p) acc[r][p] = Floats::load(out + place(r, p));
   }
+  const int zero = sources[0].zero();
   const auto row = [&](int r) __attribute__((always_inline)) { return reinterpret_cast<const Int8Block*>(rows[r]); };
   for (int b = 0; b < blocks; ++b) {
     prefetch.next();
     Sums sums[kRows][kPanels];
-    const auto clear = [&]() __attribute__((always_inline)) {
+    const auto begin_group = [&](int g) __attribute__((always_inline)) {
       QUIRE_UNROLL
-      for (auto& of_row : sums) {
+      for (int r = 0; r < kRows; ++r) {
+        const int32_t* halves = row(r)->half_sums;
+        const Ints start = Ints::all(-zero * (kGroup == 16 ? halves[g] : halves[0] + halves[1]));
         QUIRE_UNROLL
-        for (Sums& s : of_row) s = no_sums();
+        for (int p = 0; p < kPanels; ++p) sums[r][p] = sums_from(start);
       }
     };
     const auto add_line = [&]<int kLine>() __attribute__((always_inline)) {
@@ -66,120 +56,130 @@ QUIRE_INLINE void int8_tile(const Source* sources, int h, int blocks, const std:
       for (int r = 0; r < kRows; ++r) {
         const Ints first = four_inputs(row(r)->q + 8 * kLine), second = four_inputs(row(r)->q + 8 * kLine + 4);
         QUIRE_UNROLL
-        for (int p = 0; p < kPanels; ++p) multiply<Source::kBits>(sums[r][p], w[p].low, first);
+        for (int p = 0; p < kPanels; ++p) multiply<Source::kByteBits>(sums[r][p], w[p].low, first);
         QUIRE_UNROLL
-        for (int p = 0; p < kPanels; ++p) multiply<Source::kBits>(sums[r][p], w[p].high, second);
+        for (int p = 0; p < kPanels; ++p) multiply<Source::kByteBits>(sums[r][p], w[p].high, second);
       }
-      if constexpr (kLine % kLinesToWiden<Source::kBits> == kLinesToWiden<Source::kBits> - 1) {
+      if constexpr (kLine % kLinesToWiden<Source::kByteBits> == kLinesToWiden<Source::kByteBits> - 1 ||
+                    (kGroup == 16 && kLine % 2 == 1)) {
         QUIRE_UNROLL
         for (auto& of_row : sums) {
           QUIRE_UNROLL
-          for (Sums& s : of_row) widen<Source::kBits>(s);
+          for (Sums& s : of_row) widen<Source::kByteBits>(s);
         }
       }
     };
-    const auto add_group = [&](int g) __attribute__((always_inline)) {
+    const auto end_group = [&](int g) __attribute__((always_inline)) {
       Floats scale[kPanels];
       QUIRE_UNROLL
-      for (int p = 0; p < kPanels; ++p) scale[p] = sources[p].scale(b, g, h);
+      for (int p = 0; p < kPanels; ++p)
+        scale[p] = Floats::load(scales[p] + (b * (kBlockInputs / kGroup) + g) * kPanel + h * kWidth);
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const int32_t* halves = row(r)->half_sums;
-        const int32_t total = Source::kGroup == 16 ? halves[g] : halves[0] + halves[1];
-        const Ints excess = Ints::all(total * sources[0].zero());
         QUIRE_UNROLL
-        for (int p = 0; p < kPanels; ++p) {
-          const Ints sum = sources[p].zero() != 0 ? sub(sums[r][p].wide, excess) : sums[r][p].wide;
-          acc[r][p] = fma(Floats::of(sum), mul(scale[p], Floats::all(row(r)->scale)), acc[r][p]);
-        }
+        for (int p = 0; p < kPanels; ++p)
+          acc[r][p] = fma(Floats::of(sums[r][p].wide), mul(scale[p], Floats::all(row(r)->scale)), acc[r][p]);
       }
     };
-    clear();
+    begin_group(0);
     add_line.template operator()<0>();
     add_line.template operator()<1>();
-    if constexpr (Source::kGroup == 16) {
-      add_group(0);
-      clear();
+    if constexpr (kGroup == 16) {
+      end_group(0);
+      begin_group(1);
     }
     add_line.template operator()<2>();
     add_line.template operator()<3>();
-    add_group(Source::kGroup == 16 ? 1 : 0);
-    QUIRE_UNROLL
-    for (int p = 0; Source::kHasMinimum && p < kPanels; ++p) {
-      const Floats minimum = sources[p].minimum(b, h);
-      QUIRE_UNROLL
-      for (int r = 0; r < kRows; ++r) low[r][p] = fma(minimum, Floats::all(row(r)->sum), low[r][p]);
-    }
+    end_group(kGroup == 16 ? 1 : 0);
     for (const std::byte*& at : rows) at += sizeof(Int8Block);
   }
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     QUIRE_UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      if (!Source::kHasMinimum) {
-        store(out.acc + place(r, p), acc[r][p]);
-      } else if (out.end) {
-        store(out.acc + place(r, p), add(acc[r][p], low[r][p]));
-      } else {
-        store(out.acc + place(r, p), acc[r][p]), store(out.low + place(r, p), low[r][p]);
-      }
-    }
+    for (int p = 0; p < kPanels; ++p) store(out + place(r, p), acc[r][p]);
   }
 }
 
-// The rows are cut into `groups` groups of nearly equal size; this is group i.
-template <int kPanels, class Source>
-QUIRE_INLINE void int8_group(const Source* sources, int blocks, const std::byte* x, size_t x_stride, int rows, int i,
-                             int groups, const Int8Sums& sums, Prefetch& prefetch) {
-  const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
-  Int8Sums from = sums;
-  from.acc += row * kPanel;
-  if (from.low) from.low += row * kPanel;
-  const auto take = [&]<int kRows>() {
-    for (int h = 0; h < kHalves; ++h) {
-      int8_tile<kRows, kPanels>(sources, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride, from, prefetch);
-    }
-  };
-  with_count<kPanels == 1 ? kMostInt8Rows : kRowsBeside<Source>>(count, take);
+// All rows, in tiles of nearly equal size.
+template <int kPanels, int kMostRows, int kGroup, class Source>
+QUIRE_INLINE void int8_rows(const Source* sources, const ScaleMemory* scales, int blocks, const std::byte* x,
+                            size_t x_stride, int rows, float* out, Prefetch& prefetch) {
+  const int tiles = (rows + kMostRows - 1) / kMostRows;
+  for (int i = 0; i < tiles; ++i) {
+    const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
+    with_count<kMostRows>(count, [&]<int kRows>() {
+      for (int h = 0; h < kHalves; ++h)
+        int8_tile<kRows, kPanels, kGroup>(sources, scales, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
+                                          out + row * kPanel, prefetch);
+    });
+  }
 }
 
-// out [kPanels][kTileRows][kPanel] = panels p .. p + kPanels - 1 times the rows.
-template <TensorType kType, int kPanels>
-void int8_beside(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out) {
-  using From = Packed<kType>;
-  // Instructions that multiply bytes into 32 bits work for quants of any number of bits.
-  using Bytes = Expanded<kSignedOffset != 0 ? 8 : From::kBits, From::kGroup, From::kHasMinimum>;
-  const From from[] = {{m, p}, {m, p + kPanels - 1}};
-  constexpr int kRows = kPanels == 1 ? kMostInt8Rows : kRowsBeside<From>;
-  const int blocks = m.blocks(), groups = (rows + kRows - 1) / kRows;
-  Prefetch prefetch = groups * kHalves * kPanels == 1 ? Prefetch::ahead(m, p, blocks)
-                                                      : Prefetch::next_panels(m, p, kPanels, blocks * groups * kHalves);
-  // 4 and 8 bits are cheaper to decode again than to load decoded.
-  if (groups == 1 || From::kBits == 4 || From::kBits == 8) {
-    for (int i = 0; i < groups; ++i)
-      int8_group<kPanels>(from, blocks, x, x_stride, rows, i, groups, {out, nullptr, true, true}, prefetch);
-    return;
-  }
-  Bytes expanded[kPanels];
-  alignas(64) float low[From::kHasMinimum ? kPanels * Int8Sums::kPanelStride : 1];
-  for (int b = 0; b < blocks; b += kExpandedBlocks) {
-    const int end = b + kExpandedBlocks < blocks ? b + kExpandedBlocks : blocks;
-    for (int i = 0; i < kPanels; ++i) expanded[i].fill(from[i], b, end);
-    for (int i = 0; i < groups; ++i) {
-      int8_group<kPanels>(expanded, end - b, x + static_cast<size_t>(b) * sizeof(Int8Block), x_stride, rows, i, groups,
-                          {out, low, b == 0, end == blocks}, prefetch);
+// out += panels p .. p + kPanels - 1 times the rows; low += their minima times the sums of the inputs. At most kMostRows
+// rows at a time; kExpand: over bytes that are decoded once for all of them.
+template <Codes kCodes, int kGroup, int kPanels, int kMostRows, bool kExpand>
+QUIRE_INLINE void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out,
+                              float* low) {
+  // Instructions that multiply bytes into 32 bits work for codes of any number of bits.
+  using From = PackedCodes<kCodes>;
+  using Bytes = ByteBlocks<kSignedOffset != 0 ? 8 : From::kByteBits>;
+  constexpr int kBlocks = kExpand ? kExpandedBlocks : kScaleBlocks;
+  alignas(64) ScaleMemory scales[kPanels], minima;
+  Bytes expanded[kExpand ? kPanels : 1];
+  const int blocks = m.blocks(), calls = blocks * ((rows + kMostRows - 1) / kMostRows) * kHalves;
+  Prefetch prefetch =
+      calls == blocks && kPanels == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, kPanels, calls);
+  for (int b = 0; b < blocks; b += kBlocks) {
+    const int end = b + kBlocks < blocks ? b + kBlocks : blocks;
+    const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(Int8Block);
+    for (int i = 0; i < kPanels; ++i) {
+      decode_scales(m, p + i, b, end, scales[i]);
+      if (!has_minima(m.format)) continue;
+      decode_minima(m, p + i, b, end, scales[i], minima);
+      add_low(
+          minima, end - b, kBlockInputs / kGroup, rows,
+          low + i * kTileRows * kPanel, [&](int block, int g, int r) __attribute__((always_inline)) {
+            const auto& input = reinterpret_cast<const Int8Block*>(inputs + static_cast<size_t>(r) * x_stride)[block];
+            return kGroup == 16 ? input.scale * static_cast<float>(input.half_sums[g]) : input.sum;
+          });
+    }
+    const From from[] = {{m, p, b}, {m, p + kPanels - 1, b}};
+    if constexpr (kExpand) {
+      for (int i = 0; i < kPanels; ++i) expanded[i].fill(from[i], end - b);
+      int8_rows<kPanels, kMostRows, kGroup>(expanded, scales, end - b, inputs, x_stride, rows, out, prefetch);
+    } else {
+      int8_rows<kPanels, kMostRows, kGroup>(from, scales, end - b, inputs, x_stride, rows, out, prefetch);
     }
   }
 }
 
 // out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows; panels <= kFloatPanels.
-template <TensorType kType>
+template <Codes kCodes, int kGroup>
 void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
   static_assert(kFloatPanels == kPanelsBeside);
-  if (panels == kPanelsBeside && rows >= kFewestBeside)
-    return int8_beside<kType, kPanelsBeside>(m, p, x, x_stride, rows, out);
-  for (int i = 0; i < panels; ++i)
-    int8_beside<kType, 1>(m, p + i, x, x_stride, rows, out + static_cast<size_t>(i) * Int8Sums::kPanelStride);
+  // Plain 4 and 8 bits are cheaper to decode again than to load decoded.
+  constexpr bool kExpand = !((kCodes == Codes::kU4 || kCodes == Codes::kI8) && kGroup == kBlockInputs);
+  alignas(64) float low[kPanelsBeside * kTileRows * kPanel];
+  const size_t bytes = sizeof(float) * static_cast<size_t>(((panels - 1) * kTileRows + rows) * kPanel);
+  __builtin_memset(out, 0, bytes);
+  if (has_minima(m.format)) __builtin_memset(low, 0, bytes);
+  if (panels == kPanelsBeside && rows >= kFewestBeside) {
+    int8_blocks<kCodes, kGroup, kPanelsBeside, kRowsBeside, kExpand>(m, p, x, x_stride, rows, out, low);
+  } else {
+    for (int i = 0; i < panels; ++i) {
+      float *const to = out + i * kTileRows * kPanel, *const to_low = low + i * kTileRows * kPanel;
+      if (rows < kFewestBeside) {
+        int8_blocks<kCodes, kGroup, 1, kFewestBeside - 1, false>(m, p + i, x, x_stride, rows, to, to_low);
+      } else {
+        int8_blocks<kCodes, kGroup, 1, kMostInt8Rows, kExpand>(m, p + i, x, x_stride, rows, to, to_low);
+      }
+    }
+  }
+  if (!has_minima(m.format)) return;
+  for (int i = 0; i < panels; ++i) {
+    for (int at = i * kTileRows * kPanel, r = 0; r < rows * kPanel; r += kWidth)
+      store(out + at + r, add(Floats::load(out + at + r), Floats::load(low + at + r)));
+  }
 }
 
 }  // namespace

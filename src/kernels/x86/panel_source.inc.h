@@ -1,9 +1,9 @@
-// The weights of a product: a packed panel, decoded register by register (Packed), or some of its blocks, decoded in
-// advance for many rows (Expanded). Also the prefetching of panels.
+// The codes of a product: those of a packed panel, decoded register by register (PackedCodes), or some of its blocks,
+// decoded in advance for many rows (ByteBlocks). Also the prefetching of panels.
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/x86/quants.h"
+#include "kernels/x86/codes.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
@@ -11,99 +11,99 @@ namespace {
 // Rows whose sums a product keeps in memory while it reads a panel: those of two panels take 8 KiB of the L1 cache.
 inline constexpr int kTileRows = 64;
 
-// The quants of a line of a block for kWidth outputs: from low and high nibbles (8 bits: from two lines).
+// A line of a block for kWidth outputs: bytes of inputs {0, 4, 1, 5} and {2, 6, 3, 7}.
 struct LinePair {
   Ints low, high;
 };
 
-// The zero point of a type's unsigned bytes: sums of products are too large by kZero times the sum of the inputs.
-template <TensorType kType>
-inline constexpr int kZero = packed_format(kType).bits == 8 ? kSignedOffset : packed_format(kType).zero;
+// The integers of a table as bytes, plus `offset`.
+QUIRE_INLINE Ints byte_table(const std::array<float, 16>& table, int offset) {
+  return repeat(to_bytes(add(to_int(Floats16::load(table.data())), Ints16::all(offset))));
+}
 
-// A packed panel of a quantized type.
-template <TensorType kType>
-class Packed {
+// The codes of a packed panel, from a block on.
+template <Codes kCodesOf>
+class PackedCodes {
  public:
-  static constexpr PackedFormat kFormat = packed_format(kType);
-  static constexpr int kBits = kFormat.bits, kGroup = kFormat.group;
-  static constexpr bool kHasMinimum = kFormat.has_minimum;
+  static constexpr Codes kCodes = kCodesOf;
+  static constexpr int kBits = code_bits(kCodes);
+  // Bytes are signed, or have kSignedOffset added.
+  static constexpr bool kSigned = kCodes == Codes::kI8 || kCodes == Codes::kTable4;
+  static constexpr int kByteBits = kSigned ? 8 : kBits < 4 ? 4 : kBits;  // of products: multiply()
 
-  [[gnu::always_inline]] Packed(const PackedMatrix& m, int p)
-      : panel_(m.panel(p)),
-        supers_(panel_ + m.layout.supers),
-        super_minima_(panel_ + m.layout.super_minima),
-        scales_(panel_ + m.layout.scales),
-        minima_(panel_ + m.layout.minima),
-        quants_(panel_ + m.layout.quants) {}
+  [[gnu::always_inline]] PackedCodes(const PackedMatrix& m, int p, int block)
+      : codes_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)),
+        zero_(kSigned ? kSignedOffset : m.format.zero) {
+    if constexpr (kCodes == Codes::kTable4) table_ = byte_table(m.format.table, kSignedOffset);
+  }
 
-  [[gnu::always_inline]] int zero() const { return kZero<kType>; }
+  // Sums of products with these bytes are too large by zero() times the sum of the inputs.
+  [[gnu::always_inline]] int zero() const { return zero_; }
 
+  // The codes as they are.
   template <int kLine>
-  [[gnu::always_inline]] LinePair line(int b, int half) const {
-    constexpr int kBlockBytes = kBits == 4 ? 256 : kBits == 5 ? 320 : kBits == 6 ? 384 : 512;
-    const std::byte* block = quants_ + static_cast<ptrdiff_t>(b) * kBlockBytes;
+  [[gnu::always_inline]] LinePair raw(int b, int half) const {
+    const std::byte* block = codes_ + static_cast<ptrdiff_t>(b) * static_cast<ptrdiff_t>(code_block_bytes(kCodes));
     const int at = half * kWidth * 4;
     if constexpr (kBits == 8) {
-      const LinePair pair{Ints::load(block + 128 * kLine + at), Ints::load(block + 128 * kLine + 64 + at)};
-      if constexpr (kSignedOffset == 0) return pair;
-      return {flip_signs(pair.low), flip_signs(pair.high)};
+      return {Ints::load(block + 128 * kLine + at), Ints::load(block + 128 * kLine + 64 + at)};
+    } else if constexpr (kBits < 4) {
+      const Ints plane = Ints::load(block + 64 * (kLine / 2) + at);
+      LinePair pair{two_bits<4 * (kLine % 2), 0>(plane), two_bits<4 * (kLine % 2) + 2, 0>(plane)};
+      if constexpr (kBits == 3) pair = add_masks<4>(pair, block + 128 + 16 * kLine + at / 8);
+      return pair;
+    } else {
+      const Ints nibbles = Ints::load(block + 64 * kLine + at);
+      LinePair pair{low_nibbles(nibbles), high_nibbles(nibbles)};
+      if constexpr (kBits == 5) pair = add_masks<16>(pair, block + 256 + 16 * kLine + at / 8);
+      if constexpr (kBits == 6) {
+        const Ints plane = Ints::load(block + 256 + 64 * (kLine / 2) + at);
+        pair.low = bor(pair.low, two_bits<4 * (kLine % 2), 4>(plane));
+        pair.high = bor(pair.high, two_bits<4 * (kLine % 2) + 2, 4>(plane));
+      }
+      return pair;
     }
-    const Ints raw = Ints::load(block + 64 * kLine + at);
-    LinePair pair{low_nibbles(raw), high_nibbles(raw)};
-    if constexpr (kBits == 5) {
-      pair.low = add_fifth_bits(pair.low, block + 256 + 16 * kLine + at / 8);
-      pair.high = add_fifth_bits(pair.high, block + 256 + 16 * kLine + 8 + at / 8);
-    } else if constexpr (kBits == 6) {
-      const Ints plane = Ints::load(block + 256 + 64 * (kLine / 2) + at);
-      pair.low = add_top_bits<4 * (kLine % 2)>(pair.low, plane);
-      pair.high = add_top_bits<4 * (kLine % 2) + 2>(pair.high, plane);
-    }
+  }
+  // As multiply() takes them: with kSignedOffset, if signed.
+  template <int kLine>
+  [[gnu::always_inline]] LinePair line(int b, int half) const {
+    const LinePair pair = raw<kLine>(b, half);
+    if constexpr (kCodes == Codes::kTable4) return {look_up(table_, pair.low), look_up(table_, pair.high)};
+    if constexpr (kCodes == Codes::kI8 && kSignedOffset != 0) return {flip_signs(pair.low), flip_signs(pair.high)};
     return pair;
-  }
-  // Of group g of block b.
-  [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
-    if constexpr (!kFormat.super_block) return scales_f16(entry(scales_, b, half, 2));
-    const Floats super = scales_f16(entry(supers_, b / 8, half, 2));
-    if constexpr (kGroup == 16) return mul(super, scales_i8(entry(scales_, 2 * b + g, half, 1)));
-    return mul(super, scales_u8(entry(scales_, b, half, 1)));
-  }
-  [[gnu::always_inline]] Floats minimum(int b, int half) const {
-    if constexpr (!kFormat.super_block) return scales_f16(entry(minima_, b, half, 2));
-    const Floats m = mul(scales_f16(entry(super_minima_, b / 8, half, 2)), scales_u8(entry(minima_, b, half, 1)));
-    return negate(m);
   }
 
  private:
-  [[gnu::always_inline]] static const std::byte* entry(const std::byte* part, int i, int half, int bytes) {
-    return part + static_cast<ptrdiff_t>((i * kPanel + half * kWidth) * bytes);
+  template <int kAdd>
+  [[gnu::always_inline]] static LinePair add_masks(LinePair pair, const std::byte* masks) {
+    return {add_where<kAdd>(pair.low, masks), add_where<kAdd>(pair.high, masks + 8)};
   }
 
-  const std::byte *panel_, *supers_, *super_minima_, *scales_, *minima_, *quants_;
+  const std::byte* codes_;
+  int zero_;
+  Ints table_{};
 };
 
-inline constexpr int kExpandedBlocks = 16;  // 13 KiB: together with eight rows of inputs, a quarter of an L1 cache
+inline constexpr int kExpandedBlocks = 16;  // 8 KiB: together with eight rows of inputs, a quarter of an L1 cache
 
-// Decoded blocks of a panel: quants as bytes, scales and minima as floats. kBitsOf: the bits of a quant.
-template <int kBitsOf, int kGroupOf, bool kHasMinimumOf>
-class Expanded {
+// Decoded blocks of a panel, as bytes. kByteBitsOf: what multiply() is told of them.
+template <int kByteBitsOf>
+class ByteBlocks {
  public:
-  static constexpr int kBits = kBitsOf, kGroup = kGroupOf, kGroups = kBlockInputs / kGroup;
-  static constexpr bool kHasMinimum = kHasMinimumOf;
+  static constexpr int kByteBits = kByteBitsOf;
 
-  template <TensorType kType>
-  [[gnu::always_inline]] void fill(const Packed<kType>& from, int begin, int end) {
+  template <Codes kCodes>
+  [[gnu::always_inline]] void fill(const PackedCodes<kCodes>& from, int blocks) {
     zero_ = from.zero();
-    for (int b = begin; b < end; ++b) {
+    for (int b = 0; b < blocks; ++b) {
       for (int half = 0; half < kHalves; ++half) {
-        std::byte* out = quants_[b - begin] + half * kWidth * 4;
+        std::byte* out = bytes_[b] + half * kWidth * 4;
         const auto put = [&]<int kLine>() __attribute__((always_inline)) {
           const LinePair pair = from.template line<kLine>(b, half);
           store(out + 128 * kLine, pair.low), store(out + 128 * kLine + 64, pair.high);
         };
         put.template operator()<0>(), put.template operator()<1>();
         put.template operator()<2>(), put.template operator()<3>();
-        for (int g = 0; g < kGroups; ++g) store(scales_[b - begin][g] + half * kWidth, from.scale(b, g, half));
-        if constexpr (kHasMinimum) store(minima_[b - begin] + half * kWidth, from.minimum(b, half));
       }
     }
   }
@@ -111,18 +111,12 @@ class Expanded {
   [[gnu::always_inline]] int zero() const { return zero_; }
   template <int kLine>
   [[gnu::always_inline]] LinePair line(int b, int half) const {
-    const std::byte* at = quants_[b] + 128 * kLine + half * kWidth * 4;
+    const std::byte* at = bytes_[b] + 128 * kLine + half * kWidth * 4;
     return {Ints::load(at), Ints::load(at + 64)};
   }
-  [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
-    return Floats::load(scales_[b][g] + half * kWidth);
-  }
-  [[gnu::always_inline]] Floats minimum(int b, int half) const { return Floats::load(minima_[b] + half * kWidth); }
 
  private:
-  alignas(64) std::byte quants_[kExpandedBlocks][kBlockInputs * kPanel];
-  alignas(64) float scales_[kExpandedBlocks][kGroups][kPanel];
-  alignas(64) float minima_[kHasMinimum ? kExpandedBlocks : 1][kPanel];
+  alignas(64) std::byte bytes_[kExpandedBlocks][kBlockInputs * kPanel];
   int zero_ = 0;
 };
 
@@ -131,9 +125,9 @@ class Expanded {
 class Prefetch {
  public:
   // For a product that reads the panel once: a constant distance ahead. Near the end this reaches the next panel's
-  // scales and first quants.
+  // scales and first codes.
   QUIRE_INLINE Prefetch ahead(const PackedMatrix& m, int p, int calls) {
-    return {m.panel(p) + m.layout.quants + kAhead, m.layout.bytes, calls};
+    return {m.panel(p) + m.layout.codes + kAhead, m.layout.bytes, calls};
   }
   // For a product that reads its panels several times: the next panels.
   QUIRE_INLINE Prefetch next_panels(const PackedMatrix& m, int p, int panels, int calls) {

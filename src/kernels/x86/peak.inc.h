@@ -17,7 +17,7 @@ double peak_of(std::index_sequence<kChain...>, Activations activations, int64_t 
   const auto opaque = [](auto& a) __attribute__((always_inline)) { asm volatile("" : "+x"(a.v)); };
   constexpr int64_t kChains = sizeof...(kChain);
   if (activations == Activations::kInt8) {
-    Sums sums[kChains] = {(static_cast<void>(kChain), no_sums())...};
+    Sums sums[kChains] = {(static_cast<void>(kChain), sums_from(Ints::all(0)))...};
     Ints w = Ints::all(0x01010101), x = w;
     for (int64_t i = 0; i < rounds; ++i) ((opaque(x), multiply<4>(sums[kChain], w, x)), ...);
     (widen<4>(sums[kChain]), ...);

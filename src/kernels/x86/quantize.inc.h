@@ -24,21 +24,24 @@ QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 
-// FloatBlock::sum of a block of rounded inputs.
-QUIRE_INLINE float sum_even_odd(const float* x) {
-  __m128 sums = _mm_setzero_ps();
-  for (int i = 0; i < kBlockInputs; i += 2)
-    sums = _mm_add_ps(sums, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(x + i)));
-  return sums[0] + sums[1];
+// FloatBlock::half_sums and sum of a block of rounded inputs.
+QUIRE_INLINE void write_sums(const float* x, float& sum, float (&half_sums)[2]) {
+  for (int half = 0; half < 2; ++half) {
+    __m128 sums = _mm_setzero_ps();
+    for (int i = 0; i < kBlockInputs / 2; i += 2)
+      sums = _mm_add_ps(sums, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(x + 16 * half + i)));
+    half_sums[half] = sums[0] + sums[1];
+  }
+  sum = half_sums[0] + half_sums[1];
 }
 
 QUIRE_INLINE void write_floats(Floats16 x0, Floats16 x1, bool round_to_bf16, FloatBlock& out) {
   store(out.x, x0);
   store(out.x + kLanes, x1);
-  if (!round_to_bf16) return;  // only bf16 uses the sum
+  if (!round_to_bf16) return;  // only bf16 uses the sums
   store(out.x, to_bf16(x0));
   store(out.x + kLanes, to_bf16(x1));
-  out.sum = sum_even_odd(out.x);
+  write_sums(out.x, out.sum, out.half_sums);
 }
 
 // Calls write(b, x0, x1) for each block of a row: its inputs, normalised.

@@ -16,7 +16,6 @@
 #include "engine/loaded_model.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"
-#include "unit/kernels/random_blocks.h"
 
 namespace quire {
 namespace {
@@ -257,8 +256,12 @@ TEST_P(RandomSchedules, ChangeNoBitOfALogit) {
 
 std::vector<Subject> weight_types() {
   std::vector<Subject> all;
-  for (const TensorType type : testing::kLoadable)
-    all.push_back({std::string(name(type)), [type] { return testing::tiny_model(type, 1024); }, 200});
+  for (const TensorTypeInfo& t : tensor_types()) {
+    if (!t.loadable) continue;
+    const bool common = t.type <= TensorType::Q8_K || t.type == TensorType::BF16;
+    all.push_back(
+        {std::string(t.name), [type = t.type] { return testing::tiny_model(type, 1024); }, common ? 200 : 60});
+  }
   return all;
 }
 std::vector<Subject> kinds_of_layers() {

@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "unit/kernels/emulated_amx.h"
-#include "unit/kernels/random_blocks.h"
+#include "unit/kernels/random_panels.h"
 
 namespace quire {
 namespace {
@@ -58,7 +58,7 @@ TEST_P(Tiles, KeepInputsInTileOrderWithTheVectorKernelsValues) {
         FloatBlock block;
         std::memcpy(&block, expected.memory.data() + static_cast<size_t>(r) * expected.stride + b * sizeof block,
                     sizeof block);
-        const std::byte* group = got.memory.data() + static_cast<size_t>(r / 16 * 16) * got.stride + b * 1088;
+        const std::byte* group = got.memory.data() + static_cast<size_t>(r / 16 * 16) * got.stride + b * 1152;
         for (int k = 0; k < kBlockInputs; ++k) {
           uint16_t value;
           std::memcpy(&value, group + r % 16 * 64 + k * 2, 2);
@@ -66,7 +66,10 @@ TEST_P(Tiles, KeepInputsInTileOrderWithTheVectorKernelsValues) {
           EXPECT_EQ(std::memcmp(&wide, &block.x[k], 4), 0) << "row " << r << " input " << b * kBlockInputs + k;
         }
         if (r == 1) continue;  // NaN
-        EXPECT_EQ(std::memcmp(group + 1024 + r % 16 * 4, &block.sum, 4), 0) << "row " << r << " block " << b;
+        for (size_t half = 0; half < 2; ++half) {
+          EXPECT_EQ(std::memcmp(group + 1024 + half * 64 + r % 16 * 4, &block.half_sums[half], 4), 0)
+              << "row " << r << " block " << b;
+        }
       }
     }
   }
@@ -74,16 +77,17 @@ TEST_P(Tiles, KeepInputsInTileOrderWithTheVectorKernelsValues) {
 
 TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
   std::mt19937 random(6);
-  constexpr TensorType kTypes[] = {TensorType::Q4_1, TensorType::Q5_0, TensorType::Q6_K,
-                                   TensorType::Q8_0, TensorType::BF16, TensorType::F16};
+  constexpr TensorType kTypes[] = {TensorType::Q4_1,  TensorType::Q5_0, TensorType::Q6_K,
+                                   TensorType::Q8_0,  TensorType::Q2_K, TensorType::Q3_K,
+                                   TensorType::MXFP4, TensorType::BF16, TensorType::F16};
   for (const TensorType type : kTypes) {
-    const int outputs = 19 * kPanel + 5, cols = packed_format(type).super_block ? 1280 : 1088, most_rows = 275;
+    const int outputs = 19 * kPanel + 5, cols = info(type).block_elements == 256 ? 1280 : 1088, most_rows = 275;
     const TensorType up_type = type == TensorType::Q4_1 ? TensorType::Q5_0 : type;
-    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
-    const auto up = testing::pack(up_type, outputs, cols, testing::random_matrix(up_type, outputs, cols, random));
+    const auto weights = testing::random_matrix(type, outputs, cols, random);
+    const auto up = testing::random_matrix(up_type, outputs, cols, random);
     const std::vector<float> all = random_floats(most_rows * cols, random);
     for (const Activations mode : {Activations::kBf16, Activations::kInt8}) {
-      const Activations to = activations_for(mode, type);
+      const Activations to = activations_for(mode, weights.matrix.format);
       if (to != mode) continue;
       for (const int rows : {1, 3, 12, 33, most_rows}) {
         const std::vector<float> x(all.begin(), all.begin() + rows * cols);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -11,30 +13,36 @@
 #include "kernels/self_check.h"
 #include "quant/blocks.h"
 #include "unit/kernels/emulated_amx.h"
-#include "unit/kernels/random_blocks.h"
+#include "unit/kernels/random_panels.h"
 
 namespace quire {
 namespace {
 
-using testing::kLoadable;
-
 TEST(Packing, KeepsEveryWeight) {
   std::mt19937 random(1);
-  for (const TensorType type : kLoadable) {
-    const int rows = 35, cols = is_quantized(type) ? 512 : 77;
-    const auto source = testing::random_matrix(type, rows, cols, random);
-    const auto packed = testing::pack(type, rows, cols, source);
+  for (const testing::Weights& w : testing::all_weights()) {
+    const int rows = 35, cols = w.least_cols() == 1 ? 77 : w.type ? 512 : 528;
     std::vector<float> expected(static_cast<size_t>(rows * cols));
-    dequantize(type, source, expected);
+    testing::OwnedMatrix packed;
+    if (w.type) {
+      const auto source = testing::random_source(*w.type, rows, cols, random);
+      packed = testing::pack(*w.type, rows, cols, source);
+      dequantize(*w.type, source, expected);
+    } else {
+      packed = testing::random_coded(w, rows, cols, random, [&](int row, const CodedRow& coded) {
+        decode_row(w.format, w.factor, coded,
+                   std::span(expected).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols)));
+      });
+    }
     std::vector<float> whole(static_cast<size_t>(cols));
     for (int n = 0; n < rows; ++n) {
       unpack_row(packed.matrix, n, whole.data());
       ASSERT_EQ(std::memcmp(whole.data(), &expected[static_cast<size_t>(n * cols)], sizeof(float) * whole.size()), 0)
-          << name(type) << " row " << n;
+          << w.name << " row " << n;
       for (int k = 0; k < cols; ++k) {
         const float value = packed_weight(packed.matrix, n, k);
         ASSERT_EQ(std::memcmp(&value, &expected[static_cast<size_t>(n * cols + k)], 4), 0)
-            << name(type) << " row " << n << " column " << k << ": " << value << " instead of "
+            << w.name << " row " << n << " column " << k << ": " << value << " instead of "
             << expected[static_cast<size_t>(n * cols + k)];
       }
     }
@@ -77,18 +85,21 @@ std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vec
 struct Shape {
   int outputs, cols;
 };
-// Odd numbers of outputs, of blocks (or super-blocks), and of inputs where blocks need not be whole.
-std::vector<Shape> shapes_of(TensorType type) {
-  if (packed_format(type).super_block) return {{37, 256}, {5, 768}};
-  if (is_quantized(type)) return {{37, 96}, {5, 32}, {49, 160}};
-  return {{37, 77}, {5, 1}, {49, 97}};
+// Odd numbers of outputs, of blocks (or super-blocks), and of inputs where blocks need not be whole. Some are longer than
+// what kernels decode at a time.
+std::vector<Shape> shapes_of(const testing::Weights& w) {
+  if (!has_scales(w.format)) return {{37, 77}, {5, 1}, {49, 97}};
+  if (w.least_cols() == 256) return {{37, 256}, {5, 1280}};
+  if (w.type) return {{37, 128}, {5, 384}, {49, 1152}};
+  return {{37, 80}, {5, 48}, {49, 1136}};
 }
 
 constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64};
 constexpr int kMostRows = 64;
 
 // Compares each row count with the first rows of the reference's result, which is computed once because it is slow.
-void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, const std::vector<float>& x) {
+void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, const std::vector<float>& x,
+                           const std::string& about) {
   const std::vector<float> expected = run(reference_kernels(), args, x, kMostRows);
   const auto outputs = static_cast<size_t>(args.weights->rows);
   for (const int rows : kRowCounts) {
@@ -96,10 +107,9 @@ void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, con
       const std::vector<float> got = run(kernels, args, x, rows, tiled);
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
-            << name(args.weights->type) << " activations " << static_cast<int>(args.activations) << " outputs "
-            << outputs << " inputs " << args.weights->cols << " rows " << rows << " gated " << (args.up != nullptr)
-            << " tiled " << tiled << " row " << i / outputs << " output " << i % outputs << ": " << got[i]
-            << " instead of " << expected[i];
+            << about << " activations " << static_cast<int>(args.activations) << " outputs " << outputs << " inputs "
+            << args.weights->cols << " rows " << rows << " gated " << (args.up != nullptr) << " tiled " << tiled
+            << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
       }
     }
     if (&kernels == &reference_kernels() && rows == 5) return;  // it loops over rows
@@ -122,22 +132,23 @@ class Linear : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(Linear, GivesTheReferencesBits) {
   std::mt19937 random(2);
-  for (const TensorType type : kLoadable) {
-    for (const auto [outputs, cols] : shapes_of(type)) {
-      const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
-      const auto up = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+  for (const testing::Weights& w : testing::all_weights()) {
+    for (const auto [outputs, cols] : shapes_of(w)) {
+      const auto weights = testing::random_matrix(w, outputs, cols, random);
+      const auto up = testing::random_matrix(w, outputs, cols, random);
       const std::vector<float> x = random_inputs(kMostRows, cols, random);
       std::vector<float> bias(static_cast<size_t>(outputs));
       for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
       for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-        const Activations to = activations_for(mode, type);
+        const Activations to = activations_for(mode, w.format);
+        if (to != mode) continue;
         LinearArgs added = linear_of(weights.matrix, to), gated = added;
         added.bias = bias.data();
         added.accumulate = true;
         gated.up = &up.matrix;
         gated.nonlinearity = Nonlinearity::kSilu;
-        expect_reference_bits(*GetParam(), added, x);
-        expect_reference_bits(*GetParam(), gated, x);
+        expect_reference_bits(*GetParam(), added, x, w.name);
+        expect_reference_bits(*GetParam(), gated, x, w.name);
         if (HasFatalFailure()) return;
       }
     }
@@ -154,8 +165,8 @@ TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
   std::mt19937 random(12);
   for (const TensorType type : {TensorType::F32, TensorType::BF16, TensorType::Q4_1}) {
     const int outputs = 37, cols = 96, rows = 19;
-    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
-    const auto up = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    const auto weights = testing::random_matrix(type, outputs, cols, random);
+    const auto up = testing::random_matrix(type, outputs, cols, random);
     std::vector<float> x = random_inputs(rows, cols, random);
     for (size_t i = 0; i < x.size(); ++i) x[i] *= i / static_cast<size_t>(cols) % 4 == 3 ? 200.0f : 5.0f;
     std::vector<float> bias = random_inputs(1, outputs, random), up_bias = random_inputs(1, outputs, random);
@@ -165,7 +176,7 @@ TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
         for (const int extras : {0, 1, 2, 3}) {
           for (const bool gated : {false, true}) {
             if (!gated && nonlinearity == Nonlinearity::kClampedSwiglu) continue;
-            LinearArgs args = linear_of(weights.matrix, activations_for(mode, type));
+            LinearArgs args = linear_of(weights.matrix, activations_for(mode, weights.matrix.format));
             args.nonlinearity = nonlinearity;
             args.alpha = 1.702f, args.limit = 7;
             if (gated) args.up = &up.matrix;
@@ -190,10 +201,8 @@ TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
 TEST_P(Linear, ComputesRoutersInFloat32BetweenOtherLinears) {
   std::mt19937 random(13);
   const int outputs = 60, cols = 128, rows = 33;
-  const auto router =
-      testing::pack(TensorType::F32, outputs, cols, testing::random_matrix(TensorType::F32, outputs, cols, random));
-  const auto other =
-      testing::pack(TensorType::Q8_0, outputs, cols, testing::random_matrix(TensorType::Q8_0, outputs, cols, random));
+  const auto router = testing::random_matrix(TensorType::F32, outputs, cols, random);
+  const auto other = testing::random_matrix(TensorType::Q8_0, outputs, cols, random);
   std::vector<float> x = random_inputs(rows, cols, random);
   for (float& value : x) value *= 0x1p-120f;  // products and sums are subnormal, and stay so
   const LinearArgs args = linear_of(router.matrix, Activations::kF32);
@@ -238,7 +247,7 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
         } else {
           for (size_t b = 0; b < expected.size(); b += activation_block_bytes(to)) {
             if (to == Activations::kBf16) undo_pairs(*GetParam(), *reinterpret_cast<FloatBlock*>(&got[b]));
-            const size_t used = to == Activations::kBf16 ? sizeof(float) * (kBlockInputs + 1) : sizeof(Int8Block);
+            const size_t used = to == Activations::kBf16 ? offsetof(FloatBlock, unused) : sizeof(Int8Block);
             ASSERT_EQ(std::memcmp(&expected[b], &got[b], used), 0) << cols << " columns, to " << static_cast<int>(to);
           }
         }
@@ -252,7 +261,7 @@ TEST_P(Linear, TreatsSubnormalNumbersAsZeroInBf16) {
   std::mt19937 random(4);
   for (const TensorType type : {TensorType::BF16, TensorType::Q4_0, TensorType::Q6_K, TensorType::F32}) {
     const int outputs = 16, cols = 256, rows = 17;
-    const auto weights = testing::pack(type, outputs, cols, testing::random_matrix(type, outputs, cols, random));
+    const auto weights = testing::random_matrix(type, outputs, cols, random);
     std::vector<float> x = random_inputs(rows, cols, random);
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = std::ldexp(x[i], -110 - static_cast<int>(i / static_cast<size_t>(cols)) * 2);
@@ -329,21 +338,29 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
     const size_t row = i / static_cast<size_t>(cols);
     x[i] = row % 3 == 0 || (row % 3 == 1 && i % 2 == 0) ? 1.0f : -1.0f;
   }
-  for (const TensorType type : testing::kLoadable) {
-    if (!is_quantized(type)) continue;
-    const TensorTypeInfo& t = info(type);
-    std::vector<std::byte> source(static_cast<size_t>(outputs * cols) / t.block_elements * t.block_bytes);
+  for (const testing::Weights& w : testing::all_weights()) {
+    if (!has_scales(w.format)) continue;
     constexpr uint16_t kScales[] = {0x0001, 0x83ff, 0x0000, 0x8000, 0x7bff, 0x3c00, 0x7c00, 0xfe00};
-    for (const int fill : {0x00, 0xff, 0x80, 0x7f}) {
-      std::fill(source.begin(), source.end(), static_cast<std::byte>(fill));
-      const size_t row_bytes = source.size() / outputs;
-      for (size_t at = 0; at < source.size(); at += t.block_bytes) {  // one kind per row
-        const size_t row = at / row_bytes;
-        std::memcpy(&source[at + (type == TensorType::Q6_K ? 208 : 0)], &kScales[row % 8], 2);
-        if (packed_format(type).has_minimum) std::memcpy(&source[at + 2], &kScales[row / 8], 2);
-      }
-      const auto weights = testing::pack(type, outputs, cols, source);
+    const int bits = code_bits(w.format.codes);
+    for (int fill : {0x00, 0xff, 0x80, 0x7f}) {
+      if (w.format.codes == Codes::kE4M3) fill &= 0xfe;  // not NaN: packing refuses it
+      std::mt19937 random(6);
+      const auto weights = testing::random_coded(w, outputs, cols, random, [&](int row, const CodedRow& coded) {
+        std::ranges::fill(coded.codes, static_cast<uint8_t>(fill & ((1 << bits) - 1)));
+        const uint16_t half = kScales[row % 8], minimum = kScales[row / 8];  // one kind per row
+        const uint32_t single = std::bit_cast<uint32_t>(f16_to_f32(half));
+        if (w.format.scale == ScaleKind::kF16) std::ranges::fill(coded.scales, half);
+        if (w.format.scale == ScaleKind::kF32) std::ranges::fill(coded.scales, row % 8 == 0 ? 1u : single);
+        if (w.format.scale == ScaleKind::kE8M0) std::ranges::fill(coded.scales, static_cast<uint32_t>(row % 4 * 84));
+        if (w.format.scale == ScaleKind::kE4M3) std::ranges::fill(coded.scales, static_cast<uint32_t>(row % 3 * 0x3f));
+        if (w.format.scale == ScaleKind::kSuper) std::ranges::fill(coded.scales, static_cast<uint32_t>(fill));
+        if (w.format.zeros == ZeroKind::kF16) std::ranges::fill(coded.minima, minimum);
+        if (w.format.zeros == ZeroKind::kSuper) std::ranges::fill(coded.minima, static_cast<uint32_t>(fill));
+        std::ranges::fill(coded.supers, half);
+        std::ranges::fill(coded.super_minima, minimum);
+      });
       for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+        if (activations_for(to, w.format) != to) continue;
         const LinearArgs args = linear_of(weights.matrix, to);
         const auto expected = run(reference_kernels(), args, x, rows);
         for (const int count : {1, 9, rows}) {
@@ -351,9 +368,8 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
           for (size_t i = 0; i < got.size(); ++i) {
             if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
             ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
-                << name(type) << " of " << fill << " activations " << static_cast<int>(to) << " rows " << count
-                << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of "
-                << expected[i];
+                << w.name << " of " << fill << " activations " << static_cast<int>(to) << " rows " << count << " row "
+                << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
           }
         }
       }

@@ -1,4 +1,4 @@
-// Packed quants in registers: unpacking bits, loading scales, multiplying bytes with activations.
+// Packed codes in registers: unpacking bits, looking them up, multiplying bytes with activations.
 #pragma once
 
 #include "kernels/packed.h"
@@ -11,18 +11,31 @@ namespace {
 
 QUIRE_INLINE Ints low_nibbles(Ints a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
 QUIRE_INLINE Ints high_nibbles(Ints a) { return low_nibbles(Ints{_mm512_srli_epi16(a.v, 4)}); }
-// Adds 16 to the bytes whose bit is set in the 64 bits at p.
-QUIRE_INLINE Ints add_fifth_bits(Ints a, const std::byte* p) {
+// Adds kAdd to the bytes whose bit is set in the 64 bits at p.
+template <int kAdd>
+QUIRE_INLINE Ints add_where(Ints a, const std::byte* p) {
   uint64_t mask;
   __builtin_memcpy(&mask, p, sizeof mask);
-  return {_mm512_mask_add_epi8(a.v, mask, a.v, _mm512_set1_epi8(16))};
+  return {_mm512_mask_add_epi8(a.v, mask, a.v, _mm512_set1_epi8(kAdd))};
 }
-// Adds bits kShift, kShift + 1 of each byte of `plane` as bits 4 and 5.
-template <int kShift>
-QUIRE_INLINE Ints add_top_bits(Ints a, Ints plane) {
-  const __m512i moved = kShift < 4 ? _mm512_slli_epi16(plane.v, (4 - kShift) & 15)  // & 15: of the branch not taken
-                                   : _mm512_srli_epi16(plane.v, (kShift - 4) & 15);
-  return {_mm512_or_si512(a.v, _mm512_and_si512(moved, _mm512_set1_epi8(0x30)))};
+// Bits kShift, kShift + 1 of each byte, moved to kTo, kTo + 1.
+template <int kShift, int kTo>
+QUIRE_INLINE Ints two_bits(Ints plane) {
+  const __m512i moved = kShift < kTo ? _mm512_slli_epi16(plane.v, (kTo - kShift) & 15)  // & 15: of the branch not taken
+                                     : _mm512_srli_epi16(plane.v, (kShift - kTo) & 15);
+  return {_mm512_and_si512(moved, _mm512_set1_epi8(3 << kTo))};
+}
+// The bytes that 4-bit indices choose from the 16 of a table, which is repeated in the register.
+QUIRE_INLINE Ints look_up(Ints table, Ints indices) { return {_mm512_shuffle_epi8(table.v, indices.v)}; }
+QUIRE_INLINE Ints repeat(__m128i bytes) { return {_mm512_broadcast_i32x4(bytes)}; }
+QUIRE_INLINE Floats look_up(Floats16 table, Ints indices) { return {_mm512_permutexvar_ps(indices.v, table.v)}; }
+// Four bytes to floats. kByte: of each dword.
+template <int kByte>
+QUIRE_INLINE Floats e4m3_byte(Ints bytes) {  // f16's exponent is 8 above e4m3's
+  const __m256i sixteen = _mm512_cvtepi32_epi16(_mm512_srli_epi32(bytes.v, 8 * kByte));
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(sixteen, _mm256_set1_epi16(0x80)), 8),
+                rest = _mm256_slli_epi16(_mm256_and_si256(sixteen, _mm256_set1_epi16(0x7f)), 7);
+  return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(256.0f))};
 }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm512_set1_epi8(-128))}; }
 
@@ -30,21 +43,37 @@ QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm
 
 QUIRE_INLINE Ints low_nibbles(Ints a) { return {_mm256_and_si256(a.v, _mm256_set1_epi8(15))}; }
 QUIRE_INLINE Ints high_nibbles(Ints a) { return low_nibbles(Ints{_mm256_srli_epi16(a.v, 4)}); }
-// Adds 16 to the bytes whose bit is set in the 32 bits at p.
-QUIRE_INLINE Ints add_fifth_bits(Ints a, const std::byte* p) {
+// Adds kAdd to the bytes whose bit is set in the 32 bits at p.
+template <int kAdd>
+QUIRE_INLINE Ints add_where(Ints a, const std::byte* p) {
   int32_t word;
   __builtin_memcpy(&word, p, sizeof word);
   const __m256i spread = _mm256_shuffle_epi8(
       _mm256_set1_epi32(word), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
   const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
   const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
-  return {_mm256_or_si256(a.v, _mm256_and_si256(set, _mm256_set1_epi8(16)))};
+  return {_mm256_or_si256(a.v, _mm256_and_si256(set, _mm256_set1_epi8(kAdd)))};
 }
-template <int kShift>
-QUIRE_INLINE Ints add_top_bits(Ints a, Ints plane) {
+template <int kShift, int kTo>
+QUIRE_INLINE Ints two_bits(Ints plane) {
   const __m256i moved =
-      kShift < 4 ? _mm256_slli_epi16(plane.v, (4 - kShift) & 15) : _mm256_srli_epi16(plane.v, (kShift - 4) & 15);
-  return {_mm256_or_si256(a.v, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)))};
+      kShift < kTo ? _mm256_slli_epi16(plane.v, (kTo - kShift) & 15) : _mm256_srli_epi16(plane.v, (kShift - kTo) & 15);
+  return {_mm256_and_si256(moved, _mm256_set1_epi8(3 << kTo))};
+}
+QUIRE_INLINE Ints look_up(Ints table, Ints indices) { return {_mm256_shuffle_epi8(table.v, indices.v)}; }
+QUIRE_INLINE Ints repeat(__m128i bytes) { return {_mm256_broadcastsi128_si256(bytes)}; }
+QUIRE_INLINE Floats look_up(Floats16 table, Ints indices) {  // the permutation reads three bits
+  const __m256 low = _mm256_permutevar8x32_ps(table.lo.v, indices.v),
+               high = _mm256_permutevar8x32_ps(table.hi.v, indices.v);
+  return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(indices.v, 28)))};
+}
+template <int kByte>
+QUIRE_INLINE Floats e4m3_byte(Ints bytes) {
+  const __m256i wide = _mm256_and_si256(_mm256_srli_epi32(bytes.v, 8 * kByte), _mm256_set1_epi32(255));
+  const __m128i sixteen = _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+  const __m128i sign = _mm_slli_epi16(_mm_and_si128(sixteen, _mm_set1_epi16(0x80)), 8),
+                rest = _mm_slli_epi16(_mm_and_si128(sixteen, _mm_set1_epi16(0x7f)), 7);
+  return {_mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, rest)), _mm256_set1_ps(256.0f))};
 }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm256_xor_si256(bytes.v, _mm256_set1_epi8(-128))}; }
 
@@ -60,11 +89,11 @@ QUIRE_INLINE Floats scales_f16(const std::byte* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 #endif
 }
-QUIRE_INLINE Floats scales_u8(const std::byte* p) {
+QUIRE_INLINE Ints scales_u8(const std::byte* p) {
 #if defined(__AVX512F__)
-  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 #else
-  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
 #endif
 }
 QUIRE_INLINE Floats scales_i8(const std::byte* p) {
@@ -86,11 +115,11 @@ QUIRE_INLINE Ints four_inputs(const int8_t* q) {
 // widen() must be called after every kLinesToWiden lines (of two registers) and makes the 32-bit sums.
 #if defined(__AVX512F__) || defined(__AVXVNNI__)
 
-inline constexpr int kSignedOffset = 128;  // added to 8-bit weights, which the instruction wants unsigned
+inline constexpr int kSignedOffset = 128;  // added to signed bytes, which the instruction wants unsigned
 struct Sums {
   Ints wide;
 };
-QUIRE_INLINE Sums no_sums() { return {Ints::all(0)}; }
+QUIRE_INLINE Sums sums_from(Ints start) { return {start}; }
 template <int kBits>
 inline constexpr int kLinesToWiden = 4;
 template <int kBits>
@@ -111,11 +140,12 @@ struct Sums {
   Ints wide;
   Ints narrow;  // pairs of 16 bits
 };
-QUIRE_INLINE Sums no_sums() { return {Ints::all(0), Ints::all(0)}; }
+QUIRE_INLINE Sums sums_from(Ints start) { return {start, Ints::all(0)}; }
 // As many products as fit into 16 bits:
 //   4 bits  8 * 2 * 15 * 127 = 30,480
 //   5 bits  4 * 2 * 31 * 127 = 31,496
 //   6 bits  2 * 2 * 63 * 127 = 32,004
+// kBits: 4, 5 or 6 of unsigned bytes, or 8 of signed ones.
 template <int kBits>
 inline constexpr int kLinesToWiden = kBits == 4   ? 4
                                      : kBits == 5 ? 2

@@ -1,0 +1,135 @@
+// The scales and minima of panels as floats. A product decodes those of some blocks at a time, so that its loops know
+// nothing of how they are stored.
+#pragma once
+
+#include "kernels/kernels.h"
+#include "kernels/x86/codes.h"
+
+namespace quire::QUIRE_ISA {
+namespace {
+
+inline constexpr int kScaleBlocks = 32;  // blocks whose scales are decoded together: at most 4 KiB
+
+// Groups that begin in a block: one or two; groups of several blocks count in each of them.
+QUIRE_INLINE int groups_in_block(const PanelFormat& f) { return f.group == 16 ? 2 : 1; }
+
+// out [blocks * groups][kPanel] = decode(group, half) for each group of blocks [begin, end).
+template <class Decode>
+QUIRE_INLINE void for_each_group(const PanelFormat& f, int begin, int end, float* out, Decode decode) {
+  const auto put = [&](int group) __attribute__((always_inline)) {
+    for (int half = 0; half < kHalves; ++half, out += kWidth) store(out, decode(group, half));
+  };
+  if (f.group <= kBlockInputs) {
+    const int groups = groups_in_block(f);
+    for (int group = begin * groups; group < end * groups; ++group) put(group);
+    return;
+  }
+  const int blocks = f.group / kBlockInputs;
+  int group = begin / blocks, left = blocks - begin % blocks;
+  for (int b = begin; b < end; ++b) {
+    put(group);
+    if (--left == 0) ++group, left = blocks;
+  }
+}
+
+// Of panel p, blocks [begin, end).
+[[gnu::noinline]] void decode_scales(const PackedMatrix& m, int p, int begin, int end, float* out) {
+  const std::byte *scales = m.panel(p) + m.layout.scales, *supers = m.panel(p) + m.layout.supers;
+  const auto at = [](const std::byte* part, int entry, int half, int bytes) __attribute__((always_inline)) {
+    return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
+  };
+  switch (m.format.scale) {
+    case ScaleKind::kNone:
+      return;
+    case ScaleKind::kF16:
+      return for_each_group(
+          m.format, begin, end,
+          out, [=](int g, int half) __attribute__((always_inline)) { return scales_f16(at(scales, g, half, 2)); });
+    case ScaleKind::kF32:
+      return for_each_group(
+          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
+            return Floats::load(reinterpret_cast<const float*>(at(scales, g, half, 4)));
+          });
+    case ScaleKind::kE8M0:  // half_e8m0_to_f32()
+      return for_each_group(
+          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
+            const Ints e = scales_u8(at(scales, g, half, 1)), one = Ints::all(1);
+            return choose(bits(shift_left<23>(sub(e, one))), bits(shift_left<21>(add(e, one))), Floats::of(e),
+                          Floats::all(2.0f));
+          });
+    case ScaleKind::kE4M3: {
+      const Floats factor = Floats::all(m.factor);
+      return for_each_group(
+          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
+            return mul(e4m3_byte<0>(scales_u8(at(scales, g, half, 1))), factor);
+          });
+    }
+    case ScaleKind::kSuper: {
+      const int shift = m.format.group == 16 ? 4 : 3;  // 16 or 8 groups under a float16
+      return for_each_group(
+          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
+            return mul(scales_f16(at(supers, g >> shift, half, 2)), scales_i8(at(scales, g, half, 1)));
+          });
+    }
+  }
+}
+
+// Likewise the minima, in formats that have them. scales: decoded.
+[[gnu::noinline]] void decode_minima(const PackedMatrix& m, int p, int begin, int end, const float* scales,
+                                     float* out) {
+  const std::byte *minima = m.panel(p) + m.layout.minima, *supers = m.panel(p) + m.layout.super_minima;
+  const auto at = [](const std::byte* part, int entry, int half, int bytes) __attribute__((always_inline)) {
+    return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
+  };
+  switch (m.format.zeros) {
+    case ZeroKind::kConstant:
+      return;
+    case ZeroKind::kF16:
+      return for_each_group(
+          m.format, begin, end,
+          out, [=](int g, int half) __attribute__((always_inline)) { return scales_f16(at(minima, g, half, 2)); });
+    case ZeroKind::kSuper: {
+      const int shift = m.format.group == 16 ? 4 : 3;
+      return for_each_group(
+          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
+            return negate(mul(scales_f16(at(supers, g >> shift, half, 2)), scales_i8(at(minima, g, half, 1))));
+          });
+    }
+    case ZeroKind::kInteger:
+      return for_each_group(
+          m.format, begin, end, out, [ =, &scales ](int g, int half) __attribute__((always_inline)) {
+            const Floats minimum = negate(mul(Floats::load(scales), scales_i8(at(minima, g, half, 1))));
+            scales += kWidth;
+            return minimum;
+          });
+  }
+}
+
+// low [rows][kPanel] += minima [blocks * groups][kPanel] times the sums of the inputs: sum(block, group, row).
+template <class Sum>
+QUIRE_INLINE void add_low(const float* minima, int blocks, int groups, int rows, float* low, Sum sum) {
+  const auto run = [&]<int kRows>(int row) __attribute__((always_inline)) {
+    for (int half = 0; half < kHalves; ++half) {
+      Floats acc[kRows];
+      float* out = low + row * kPanel + half * kWidth;
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[r] = Floats::load(out + r * kPanel);
+      const float* at = minima + half * kWidth;
+      for (int b = 0; b < blocks; ++b) {
+        for (int g = 0; g < groups; ++g, at += kPanel) {
+          const Floats minimum = Floats::load(at);
+          QUIRE_UNROLL
+          for (int r = 0; r < kRows; ++r) acc[r] = fma(minimum, Floats::all(sum(b, g, row + r)), acc[r]);
+        }
+      }
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) store(out + r * kPanel, acc[r]);
+    }
+  };
+  int row = 0;
+  for (; row + 8 <= rows; row += 8) run.template operator()<8>(row);
+  for (; row < rows; ++row) run.template operator()<1>(row);
+}
+
+}  // namespace
+}  // namespace quire::QUIRE_ISA
