@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -25,12 +26,20 @@ struct Mamba2Args;
 
 // What the inputs of a linear are rounded to. kF32 multiplies float32 inputs by dequantized weights: the path for
 // comparing with other implementations.
-enum class Activations : uint8_t { kF32, kBf16, kInt8 };
+//
+// kInt8Row is for models that were made for it (W8A8, LLM.int8): int8 with one scale for a whole row of inputs.
+enum class Activations : uint8_t { kF32, kBf16, kInt8, kInt8Row };
 
 // The definition in force for weights of a format: without integer codes there is no int8 definition, and inputs are
 // rounded to bf16.
 constexpr Activations activations_for(Activations mode, const PanelFormat& format) {
   return mode == Activations::kInt8 && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
+}
+
+inline constexpr int kMostInt8RowInputs = 1 << 17;  // 127 * 127 of each fit in 31 bits
+constexpr bool takes_int8_rows(const PackedMatrix& w) {
+  return w.format.codes == Codes::kI8 && w.format.scale == ScaleKind::kF32 && !has_minima(w.format) &&
+         w.format.group >= w.cols && w.cols <= kMostInt8RowInputs;
 }
 
 // quantize() turns each row of inputs into an array of blocks of 32, padded with zeros; linear() reads them. A kernel
@@ -53,8 +62,26 @@ struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
   float half_sums[2];  // kBf16: of inputs 0..15 and 16..31: (x0 + x2 + ...) + (x1 + x3 + ...), each in order
   float unused;
 };
+// kInt8Row. Inputs of a magnitude of at least QuantizeArgs::threshold are outliers: they stay as they are, and do not count for the
+// scale (LLM.int8(): arXiv 2208.07339; there the columns of a whole batch are outliers, here those of each row, so that
+// a row does not depend on its neighbours).
+struct Int8RowBlock {
+  int8_t q[kBlockInputs];  // input = scale * q, in kPairOrder within each eight; |q| <= 127; of outliers 0
+  float scale;             // of the row: max |input| / 127; NaN if an input is NaN
+  int32_t sum;             // of q
+  uint32_t outliers;       // bit i: input i is one
+  float unused;
+  uint16_t x[kBlockInputs];  // of outliers: outlier_f16() of the input; of others undefined
+};
 constexpr size_t activation_block_bytes(Activations a) {
-  return a == Activations::kInt8 ? sizeof(Int8Block) : sizeof(FloatBlock);
+  switch (a) {
+    case Activations::kInt8:
+      return sizeof(Int8Block);
+    case Activations::kInt8Row:
+      return sizeof(Int8RowBlock);
+    default:
+      return sizeof(FloatBlock);
+  }
 }
 
 // x [rows, cols] float32, optionally RMS-normalised row by row, to blocks:
@@ -67,6 +94,7 @@ struct QuantizeArgs {
   const float* norm_weight = nullptr;  // [cols]; nullptr: no norm
   float epsilon = 0;
   Activations to;
+  float threshold = std::numeric_limits<float>::infinity();  // of kInt8Row: of outliers
   std::byte* out;     // of row 0, whichever rows are quantized; 64-byte aligned
   size_t out_stride;  // bytes: blocks * activation_block_bytes(to)
 };
@@ -93,10 +121,15 @@ struct QuantizeArgs {
 //   kF32   fma(x, weight, .)
 //
 // kBf16 treats subnormal numbers as zero throughout (kernels/denormals.h).
+//
+// kInt8Row is for codes kI8 with one scale for each output and no minima (takes_int8_rows()). Sums are exact, of at most
+// 2^17 inputs:
+//
+//   x W^T = float(sum of code * q_x) * (scale_w * scale_x), then for each outlier in order:  fma(x, scale_w * code, .)
 struct LinearArgs {
   const PackedMatrix* weights;
   const PackedMatrix* up = nullptr;
-  Activations activations;  // of x: activations_for(mode, weights->format)
+  Activations activations;  // of x: activations_for(mode, weights->format), or kInt8Row
   const std::byte* x;       // of row 0
   size_t x_stride;          // bytes
   float* y;

@@ -173,4 +173,10 @@ inline float gated_lane(Nonlinearity f, float gate, float up, float alpha, float
   return (clamped + 1.0f) * (g / (1.0f + exp_lane(-(alpha * g))));
 }
 
+// An outlier of int8 rows in float16: what is too large becomes the largest number, but infinities stay.
+constexpr uint16_t outlier_f16(float x) {
+  constexpr float kLargest = 65504, kInfinity = std::numeric_limits<float>::infinity();
+  return f32_to_f16(x == kInfinity || x == -kInfinity ? x : x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+}
+
 }  // namespace quire

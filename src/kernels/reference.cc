@@ -80,6 +80,22 @@ float dot_bf16(const Output& w, const FloatBlock* x) {
   return has_minima(w.matrix.format) ? acc + low : acc;
 }
 
+float dot_int8_row(const Output& w, const Int8RowBlock* x) {
+  int32_t dot = 0;
+  for (int b = 0; b < w.matrix.blocks(); ++b) {
+    for (int i = 0; i < kBlockInputs; ++i) {
+      const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+      dot += static_cast<int>(w.part(b, k).code) * x[b].q[i];
+    }
+  }
+  float value = static_cast<float>(dot) * (w.part(0, 0).scale * x[0].scale);
+  for (int b = 0; b < w.matrix.blocks(); ++b) {
+    for (int i = 0; i < kBlockInputs; ++i)
+      if (x[b].outliers >> i & 1) value = std::fma(f16_to_f32(x[b].x[i]), w.weight(b, i), value);
+  }
+  return value;
+}
+
 // Whole weights: kF32, and kBf16 for weights that have no scale.
 float dot_float(const Output& w, const FloatBlock* x) {
   float acc = 0;
@@ -97,6 +113,7 @@ float dot_float(const Output& w, const FloatBlock* x) {
 float dot(const LinearArgs& a, const Output& w, int row) {
   const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
   if (a.activations == Activations::kInt8) return dot_int8(w, reinterpret_cast<const Int8Block*>(x));
+  if (a.activations == Activations::kInt8Row) return dot_int8_row(w, reinterpret_cast<const Int8RowBlock*>(x));
   const auto* floats = reinterpret_cast<const FloatBlock*>(x);
   return a.activations == Activations::kBf16 && has_scales(w.matrix.format) ? dot_bf16(w, floats)
                                                                             : dot_float(w, floats);

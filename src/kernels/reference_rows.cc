@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "base/half.h"
 #include "kernels/lanes.h"
@@ -33,21 +34,46 @@ float mean_of(const float* x, int count) {
   return sum_lanes(sums) / static_cast<float>(count);
 }
 
-void write_int8(const float* x, Int8Block& out) {
+// The largest magnitude below the threshold, or NaN if there is one.
+float largest_below(const float* x, int count, float threshold) {
   uint32_t bits = 0;  // magnitudes have the order of their bits, and NaN is the largest
-  for (int i = 0; i < kBlockInputs; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
-  const auto largest = std::bit_cast<float>(bits);
+  for (int i = 0; i < count; ++i)
+    if (!(std::abs(x[i]) >= threshold)) bits = std::max(bits, std::bit_cast<uint32_t>(std::abs(x[i])));
+  return std::bit_cast<float>(bits);
+}
+
+float inverse_scale(float largest) { return largest >= kSmallestInt8 ? 127.0f / largest : 0.0f; }
+
+int8_t round_to_int8(float value) {  // NaN is -127
+  return static_cast<int8_t>(std::nearbyint(value > -127.0f ? value : -127.0f));
+}
+
+void write_int8(const float* x, Int8Block& out) {
+  const float largest = largest_below(x, kBlockInputs, std::numeric_limits<float>::quiet_NaN());
   out.scale = largest / 127.0f;
-  const float inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
   out.half_sums[0] = out.half_sums[1] = 0;
   for (int i = 0; i < kBlockInputs; ++i) {
     const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-    const float value = x[k] * inverse;
-    const int q = static_cast<int>(std::nearbyint(value > -127.0f ? value : -127.0f));  // NaN is -127
-    out.q[i] = static_cast<int8_t>(q);
-    out.half_sums[k / 16] += q;
+    out.q[i] = round_to_int8(x[k] * inverse_scale(largest));
+    out.half_sums[k / 16] += out.q[i];
   }
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
+}
+
+void write_int8_row(const float* x, float largest, float threshold, Int8RowBlock& out) {
+  out.scale = largest / 127.0f;
+  out.sum = 0;
+  out.outliers = 0;
+  for (int i = 0; i < kBlockInputs; ++i) {
+    const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+    const bool outlier = std::abs(x[k]) >= threshold;
+    out.q[i] = outlier ? int8_t{0} : round_to_int8(x[k] * inverse_scale(largest));
+    out.sum += out.q[i];
+    if (outlier) {
+      out.outliers |= 1u << k;
+      out.x[k] = outlier_f16(x[k]);
+    }
+  }
 }
 
 void write_floats(const float* x, bool round, FloatBlock& out) {
@@ -71,14 +97,18 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
     const float factor = a.norm_weight ? rms_factor(x, a.cols, a.epsilon) : 1.0f;
-    for (int b = 0; b * kBlockInputs < a.cols; ++b) {
-      float block[kBlockInputs] = {};
-      for (int i = 0; i < kBlockInputs && b * kBlockInputs + i < a.cols; ++i) {
-        const float value = x[b * kBlockInputs + i];
-        block[i] = a.norm_weight ? value * factor * a.norm_weight[b * kBlockInputs + i] : value;
-      }
+    const int blocks = (a.cols + kBlockInputs - 1) / kBlockInputs;
+    std::vector<float> padded(static_cast<size_t>(blocks * kBlockInputs));
+    for (int i = 0; i < a.cols; ++i)
+      padded[static_cast<size_t>(i)] = a.norm_weight ? x[i] * factor * a.norm_weight[i] : x[i];
+    const float largest =
+        a.to == Activations::kInt8Row ? largest_below(padded.data(), blocks * kBlockInputs, a.threshold) : 0;
+    for (int b = 0; b < blocks; ++b) {
+      const float* block = &padded[static_cast<size_t>(b * kBlockInputs)];
       if (a.to == Activations::kInt8) {
         write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
+      } else if (a.to == Activations::kInt8Row) {
+        write_int8_row(block, largest, a.threshold, reinterpret_cast<Int8RowBlock*>(out)[b]);
       } else {
         write_floats(block, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
       }

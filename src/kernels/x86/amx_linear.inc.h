@@ -374,7 +374,7 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
 
 template <class Tiles>
 void tile_linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
-  if (a.activations == Activations::kF32 ||
+  if (a.activations == Activations::kF32 || a.activations == Activations::kInt8Row ||
       (a.activations == Activations::kInt8 && row_end - row_begin < kInt8TileRows)) {
     return linear(a, panel_begin, panel_end, row_begin, row_end);
   }

@@ -51,6 +51,7 @@ QUIRE_INLINE auto with_format(const PanelFormat& f, const Run& run) {
 }
 
 Product find_product(const PanelFormat& format, Activations activations) {
+  if (activations == Activations::kInt8Row) return int8_row_panels;
   return with_format(format, [&]<Codes kCodes, int kGroup>() -> Product {
     if constexpr (kGroup != 0) {
       if constexpr (has_integer_codes(kCodes)) {

@@ -9,19 +9,57 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
+// Bytes of 16 inputs in kPairOrder.
+QUIRE_INLINE __m128i in_pair_order(__m128i bytes) {
+  return _mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
+}
+
 QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
   const float largest = largest_magnitude(x0, x1);
   out.scale = largest / 127.0f;
   const Floats16 inverse = Floats16::all(largest >= kSmallestInt8 ? 127.0f / largest : 0.0f),
                  bottom = Floats16::all(-127.0f);
-  const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);  // kPairOrder, twice
   const Floats16 halves[2] = {x0, x1};
   for (int half = 0; half < 2; ++half) {
     const __m128i bytes = to_bytes(to_int(max(mul(halves[half], inverse), bottom)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), _mm_shuffle_epi8(bytes, order));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), in_pair_order(bytes));
     out.half_sums[half] = sum_bytes(bytes);
   }
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
+}
+
+// One row to Int8RowBlocks; `for_each(write)` calls write(b, x0, x1) for each of its blocks.
+template <class ForEach>
+QUIRE_INLINE void write_int8_row(float threshold, Int8RowBlock* out, ForEach for_each) {
+  const Floats16 limit = Floats16::all(threshold), zero = Floats16::all(0.0f);
+  const auto below = [=](Floats16 x) __attribute__((always_inline)) { return choose(zero, x, abs(x), limit); };
+  Ints16 most0 = Ints16::all(0), most1 = most0;
+  for_each([&](int, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+    most0 = max(most0, bits(abs(below(x0)))), most1 = max(most1, bits(abs(below(x1))));
+  });
+  const float largest = largest_magnitude(bits(most0), bits(most1));
+  const float scale = largest / 127.0f, inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
+  for_each([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+    Int8RowBlock& block = out[b];
+    const Floats16 halves[2] = {x0, x1};
+    block.scale = scale;
+    block.sum = 0;
+    block.outliers = 0;
+    alignas(64) float x[kLanes];
+    for (int half = 0; half < 2; ++half) {
+      const __m128i bytes =
+          to_bytes(to_int(max(mul(below(halves[half]), Floats16::all(inverse)), Floats16::all(-127.0f))));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * half), in_pair_order(bytes));
+      block.sum += sum_bytes(bytes);
+      if (!(max_lanes(abs(halves[half])) >= threshold)) continue;
+      store(x, halves[half]);
+      for (int i = 0; i < kLanes; ++i) {
+        if (!(__builtin_fabsf(x[i]) >= threshold)) continue;
+        block.outliers |= 1u << (16 * half + i);
+        block.x[16 * half + i] = outlier_f16(x[i]);
+      }
+    }
+  });
 }
 
 // FloatBlock::half_sums and sum of a block of rounded inputs.
@@ -69,6 +107,12 @@ QUIRE_INLINE void for_each_block(const QuantizeArgs& a, int row, Write write) {
 void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
+    if (a.to == Activations::kInt8Row) {
+      write_int8_row(
+          a.threshold, reinterpret_cast<Int8RowBlock*>(out),
+          [&](auto write) __attribute__((always_inline)) { for_each_block(a, row, write); });
+      continue;
+    }
     for_each_block(
         a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
           if (a.to == Activations::kInt8) {

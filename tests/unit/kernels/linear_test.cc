@@ -68,8 +68,14 @@ std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vec
   const int cols = args.weights->cols, outputs = args.weights->rows;
   args.x_stride = static_cast<size_t>(args.weights->blocks()) * activation_block_bytes(args.activations);
   LargeBuffer blocks(args.x_stride * padded_rows(rows));
-  kernels.quantize(
-      {x.data(), static_cast<size_t>(cols), cols, nullptr, 0, args.activations, blocks.data(), args.x_stride}, 0, rows);
+  kernels.quantize({.x = x.data(),
+                    .x_stride = static_cast<size_t>(cols),
+                    .cols = cols,
+                    .to = args.activations,
+                    .threshold = 25,  // of kInt8Row
+                    .out = blocks.data(),
+                    .out_stride = args.x_stride},
+                   0, rows);
   args.x = blocks.data();
   std::vector<float> y(static_cast<size_t>(rows * outputs), 0.25f);
   args.y = y.data();
@@ -139,10 +145,11 @@ TEST_P(Linear, GivesTheReferencesBits) {
       const std::vector<float> x = random_inputs(kMostRows, cols, random);
       std::vector<float> bias(static_cast<size_t>(outputs));
       for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
-      for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-        const Activations to = activations_for(mode, w.format);
-        if (to != mode) continue;
-        LinearArgs added = linear_of(weights.matrix, to), gated = added;
+      for (const Activations mode :
+           {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8Row}) {
+        if (mode == Activations::kInt8Row ? !takes_int8_rows(weights.matrix) : activations_for(mode, w.format) != mode)
+          continue;
+        LinearArgs added = linear_of(weights.matrix, mode), gated = added;
         added.bias = bias.data();
         added.accumulate = true;
         gated.up = &up.matrix;
@@ -252,6 +259,46 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
           }
         }
       }
+    }
+  }
+}
+
+// Rows with many outliers, none, infinities and NaN.
+TEST_P(Linear, QuantizesRowsWithOutliersToTheReferencesBits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(14);
+  for (const int cols : {32, 77, 576}) {
+    for (const float threshold : {kInfinity, 6.0f, 0.5f}) {
+      std::vector<float> x = random_inputs(3, cols, random);
+      const auto at = [&](int row, int col) -> float& { return x[static_cast<size_t>(row * cols + col)]; };
+      at(1, 5) = threshold, at(1, 6) = -threshold, at(1, 20) = -70000, at(1, 31) = kInfinity;
+      at(2, 3) = std::numeric_limits<float>::quiet_NaN();
+      const size_t stride = static_cast<size_t>((cols + 31) / 32) * sizeof(Int8RowBlock);
+      std::vector<Int8RowBlock> expected(3 * stride / sizeof(Int8RowBlock)), got(expected.size());
+      QuantizeArgs args{.x = x.data(),
+                        .x_stride = static_cast<size_t>(cols),
+                        .cols = cols,
+                        .to = Activations::kInt8Row,
+                        .threshold = threshold,
+                        .out = reinterpret_cast<std::byte*>(expected.data()),
+                        .out_stride = stride};
+      reference_kernels().quantize(args, 0, 3);
+      args.out = reinterpret_cast<std::byte*>(got.data());
+      GetParam()->quantize(args, 0, 3);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const Int8RowBlock &a = expected[i], &b = got[i];
+        if (i / (expected.size() / 3) == 2) {
+          EXPECT_TRUE(std::isnan(a.scale) && std::isnan(b.scale));
+          continue;
+        }
+        ASSERT_EQ(std::memcmp(a.q, b.q, sizeof a.q), 0) << cols << " threshold " << threshold << " block " << i;
+        ASSERT_EQ(a.scale, b.scale);
+        ASSERT_EQ(a.sum, b.sum);
+        ASSERT_EQ(a.outliers, b.outliers);
+        for (size_t k = 0; k < kBlockInputs; ++k)
+          if (a.outliers >> k & 1) ASSERT_EQ(a.x[k], b.x[k]);
+      }
+      EXPECT_NE(expected[stride / sizeof(Int8RowBlock)].outliers & 0x80000060, 0u);
     }
   }
 }
