@@ -54,6 +54,9 @@ std::optional<CodedMatrix> open_coded_matrix(const Quantization& quantization, c
   const CodedScheme* scheme = quantization.find_scheme(full_name);
   if (!scheme)
     throw module.error(*codes, "is quantized, but no group of config_groups in config.json targets {}", full_name);
+  // Of inputs that are used as they are (InputCodes).
+  for (const char* unread : {".input_scale", ".input_zero_point", ".input_global_scale", ".activation_scale"})
+    module.find(unread);
   return open_form(module, *scheme);
 }
 

@@ -50,10 +50,7 @@ CodedMatrix open_fp4(const ModuleTensors& module, const CodedScheme& scheme) {
   m.format.group = static_cast<int>(group);
   m.format.table = kTable;
   m.inputs = scheme.inputs;
-  if (scheme.form == CodedForm::kNvfp4) {
-    m.factor = 0.5f / read_global_scale(module);
-    module.find(".input_global_scale");
-  }
+  if (scheme.form == CodedForm::kNvfp4) m.factor = 0.5f / read_global_scale(module);
   const uint8_t largest = scheme.form == CodedForm::kNvfp4 ? kLargestE4M3 : kLargestE8M0;
   const size_t before = static_cast<size_t>(item * rows);  // rows of the stack
   m.read_rows = each_row([=, codes = codes.bytes, scales = scales.bytes, label = TensorLabel(module, scales)](

@@ -23,8 +23,8 @@ bool has_nan(std::span<const uint8_t> codes) {
 CodedMatrix open_fp8(const ModuleTensors& module, const CodedScheme& scheme) {
   const TensorView& weights =
       module.get(".weight", {TensorType::F8_E4M3}, ModuleTensors::Shape{module.rows(), module.cols()});
-  for (const char* unused : {".input_scale", ".input_zero_point"}) module.find(unused);
-  ScaleGrid scales(module, scheme.block_scales, scheme, Sign::kNotNegative);
+  constexpr std::string_view kInverse = ".weight_scale_inv";  // some writers use it for tensors, too
+  ScaleGrid scales(module, module.find(kInverse) ? kInverse : scheme.scale_ending, scheme, Sign::kNotNegative);
   CodedMatrix m;
   m.format.codes = Codes::kE4M3;
   m.format.scale = ScaleKind::kF32;

@@ -1,4 +1,6 @@
 // A weight of int8 with scales in tensors next to it: compressed-tensors "int-quantized", bitsandbytes LLM.int8.
+#include <cmath>
+
 #include "model/quantized/methods.h"
 #include "model/quantized/scales.h"
 
@@ -11,14 +13,11 @@ CodedMatrix int8_matrix(const ModuleTensors& module, const CodedScheme& scheme, 
   m.format.scale = ScaleKind::kF32;
   m.format.group = group;
   m.inputs = scheme.inputs;
-  if (m.inputs.kind != InputCodes::Kind::kStatic) {
-    for (const char* unused : {".input_scale", ".input_zero_point"}) module.find(unused);
-    return m;
-  }
+  if (m.inputs.kind != InputCodes::Kind::kStatic) return m;
   using Shape = ModuleTensors::Shape;
   const TensorView& scale = module.get(".input_scale", kFloatTypes, {Shape{1}, Shape{}});
   m.inputs.scale = read_float(scale, 0);
-  if (!(m.inputs.scale > 0 && m.inputs.scale - m.inputs.scale == 0))
+  if (!(m.inputs.scale > 0 && std::isfinite(m.inputs.scale)))
     throw module.error(scale, "is {}, expected a positive number", m.inputs.scale);
   return m;
 }

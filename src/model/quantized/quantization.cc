@@ -53,7 +53,7 @@ void read_fp8(const JsonField& config, Quantization& to) {
   read_word(config, "activation_scheme", "fp8", {"dynamic", "static"});
   if (const auto block = config.find("weight_block_size")) {
     scheme.scales = CodedScheme::Scales::kBlock;
-    scheme.block_scales = ".weight_scale_inv";
+    scheme.scale_ending = ".weight_scale_inv";
     read_block(*block, "fp8", scheme);
   } else {
     scheme.scales = CodedScheme::Scales::kTensor;

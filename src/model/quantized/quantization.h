@@ -53,7 +53,7 @@ struct CodedScheme {
   bool zeros_minus_one = false;                // kGptq: the file holds zero points less one
   Scales scales = Scales::kGroup;              // kPackedInt, kInt8, kFp8
   int row_block = 0, col_block = 0;            // of Scales::kBlock
-  std::string block_scales = ".weight_scale";  // kFp8: what follows the module in the name of the scales
+  std::string scale_ending = ".weight_scale";  // kFp8: what follows the module in the name of its scales
   InputCodes inputs;                           // kStatic: its scale is in the file
 };
 

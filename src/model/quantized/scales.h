@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <initializer_list>
 #include <span>
 
@@ -21,9 +22,7 @@ enum class Sign : uint8_t { kAny, kNotNegative };
 
 // Throws if a scale is no number that the method can make.
 inline void check_scale(float scale, Sign sign, const TensorLabel& label, int row) {
-  // False for NaN and infinities, too.
-  const bool sound = scale - scale == 0 && (sign == Sign::kAny || scale >= 0);
-  if (!sound) throw label.damaged("scale", scale, row);
+  if (!std::isfinite(scale) || (sign == Sign::kNotNegative && scale < 0)) throw label.damaged("scale", scale, row);
 }
 
 class ScaleGrid {

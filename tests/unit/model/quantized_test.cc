@@ -234,6 +234,14 @@ TEST(Float8, ReadsScalesOfTensorsRowsAndBlocks) {
   Module tensor = fp8_static();
   EXPECT_EQ(decoded(tensor), expected(tensor, [&](size_t row, size_t i) { return weight(tensor, row, i, 0.5f); }));
   EXPECT_EQ(OpenedModule(tensor).used.size(), 3u);
+  // As Mistral's files spell it.
+  Module inverse = tensor;
+  inverse.tensors.erase("m.weight_scale");
+  inverse.tensors.erase("m.input_scale");
+  inverse.add_scales("m.weight_scale_inv", {});
+  inverse.add_scales("m.activation_scale", {});
+  EXPECT_EQ(decoded(inverse), decoded(tensor));
+  EXPECT_EQ(OpenedModule(inverse).used.size(), 3u);
   Module channel = float8();
   EXPECT_EQ(decoded(channel), expected(channel, [&](size_t row, size_t i) {
               return weight(channel, row, i, channel.get<float>("m.weight_scale", row));
