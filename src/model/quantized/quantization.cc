@@ -1,0 +1,169 @@
+#include "model/quantized/quantization.h"
+
+#include <algorithm>
+
+#include "base/quote.h"
+#include "model/quantized/config_values.h"
+
+namespace quire {
+namespace {
+
+void use_for_all(const CodedScheme& scheme, Quantization& to) {
+  to.parts.push_back(Quantization::Part{{}, {}, true, scheme});
+}
+
+void read_gptq(const JsonField& config, Quantization& to) {
+  CodedScheme scheme;
+  scheme.form = CodedForm::kGptq;
+  scheme.bits = read_choice(config, "bits", "gptq", {2, 3, 4, 8});
+  scheme.group = read_group_size(config, "group_size", "gptq");
+  scheme.symmetric = config.get_or<bool>("sym", true);
+  scheme.act_order = config.get_or<bool>("desc_act", false);
+  const char* const layout = config.has("checkpoint_format") ? "checkpoint_format" : "format";
+  scheme.zeros_minus_one = read_word(config, layout, "gptq", {"gptq", "gptq_v2"}) == "gptq";
+  read_word(config, "pack_dtype", "gptq", {"int32"});
+  if (config.get_or<bool>("is_marlin_format", false))
+    throw not_supported(config.at("is_marlin_format"), "gptq", "the layout must be gptq or gptq_v2");
+  if (const auto dynamic = config.find("dynamic")) {  // "-:PATTERN": modules that are left alone
+    for (const auto& [pattern, setting] : dynamic->object().members()) {
+      if (!pattern.starts_with("-:"))
+        throw unsupported("{}: other settings for some modules are not supported for gptq", setting.where());
+    }
+  }
+  use_for_all(scheme, to);
+}
+
+void read_awq(const JsonField& config, Quantization& to) {
+  CodedScheme scheme;
+  scheme.form = CodedForm::kAwq;
+  scheme.bits = read_choice(config, "bits", "awq", {4});
+  scheme.group = read_group_size(config, "group_size", "awq");
+  scheme.symmetric = !config.get_or<bool>("zero_point", true);
+  if (scheme.symmetric) throw not_supported(config.at("zero_point"), "awq", "use true");
+  read_word(config, "version", "awq", {"gemm"});
+  check_names(config, "modules_to_not_convert");
+  use_for_all(scheme, to);
+}
+
+void read_fp8(const JsonField& config, Quantization& to) {
+  CodedScheme scheme;
+  scheme.form = CodedForm::kFp8;
+  scheme.bits = 8;
+  read_word(config, "fmt", "fp8", {"e4m3", "float8_e4m3fn"});
+  read_word(config, "activation_scheme", "fp8", {"dynamic", "static"});
+  if (const auto block = config.find("weight_block_size")) {
+    scheme.scales = CodedScheme::Scales::kBlock;
+    scheme.scale_ending = ".weight_scale_inv";
+    read_block(*block, "fp8", scheme);
+  } else {
+    scheme.scales = CodedScheme::Scales::kTensor;
+  }
+  check_names(config, "modules_to_not_convert");
+  check_names(config, "ignored_layers");
+  to.ignores_scales = true;
+  use_for_all(scheme, to);
+}
+
+void read_bitsandbytes(const JsonField& config, Quantization& to) {
+  const auto is_set = [&](std::string_view key, std::string_view hidden) {
+    return config.get_or<bool>(key, config.get_or<bool>(hidden, false));
+  };
+  const bool four = is_set("load_in_4bit", "_load_in_4bit"), eight = is_set("load_in_8bit", "_load_in_8bit");
+  if (four == eight)
+    throw unsupported("{}: load_in_4bit and load_in_8bit are both {}; exactly one must be true", config.where(), four);
+  CodedScheme scheme;
+  scheme.form = four ? CodedForm::kBnb4 : CodedForm::kBnb8;
+  scheme.bits = four ? 4 : 8;
+  if (four) read_word(config, "bnb_4bit_quant_type", "bitsandbytes", {"fp4", "nf4"});
+  if (eight) {
+    constexpr double kUsual = 6, kMost = 65504;
+    const auto threshold = config.find("llm_int8_threshold");
+    const double at = threshold ? threshold->number(0, kMost) : kUsual;
+    // 0: no input is an outlier.
+    scheme.inputs.kind = at > 0 ? InputCodes::Kind::kOutliers : InputCodes::Kind::kPerToken;
+    scheme.inputs.threshold = static_cast<float>(at);
+  }
+  check_names(config, "llm_int8_skip_modules");
+  use_for_all(scheme, to);
+}
+
+void read_mxfp4(const JsonField& config, Quantization& to) {
+  CodedScheme scheme;
+  scheme.form = CodedForm::kMxfp4Blocks;
+  scheme.bits = 4;
+  scheme.group = 32;
+  check_names(config, "modules_to_not_convert");
+  use_for_all(scheme, to);
+}
+
+struct Method {
+  std::string_view name;
+  void (*read)(const JsonField& config, Quantization& to);
+};
+constexpr Method kMethods[] = {{"gptq", read_gptq},
+                               {"awq", read_awq},
+                               {"compressed-tensors", read_compressed_config},
+                               {"fp8", read_fp8},
+                               {"bitsandbytes", read_bitsandbytes},
+                               {"mxfp4", read_mxfp4}};
+
+// Older files lack quant_method.
+std::string method_of(const JsonField& config) {
+  if (config.has("quant_method")) return config.get<std::string>("quant_method");
+  if (config.has("config_groups")) return "compressed-tensors";
+  if (config.has("load_in_4bit") || config.has("load_in_8bit")) return "bitsandbytes";
+  return config.get<std::string>("quant_method");  // throws
+}
+
+std::optional<JsonField> find_config(const JsonField& config) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    if (const auto found = config.find(key)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const CodedScheme* Quantization::find_scheme(std::string_view module) const {
+  const auto has_name = [&](const Part& p) { return std::ranges::find(p.modules, module) != p.modules.end(); };
+  if (const auto part = std::ranges::find_if(parts, has_name); part != parts.end()) return &part->scheme;
+  Regex::Matcher matcher;
+  const auto matches = [&](const Part& p) {
+    return std::ranges::any_of(p.patterns, [&](const Regex& pattern) {
+      bool at_start = false;
+      matcher.for_each_match(pattern, module, [&](size_t begin, size_t) { at_start |= begin == 0; });
+      return at_start;
+    });
+  };
+  if (const auto part = std::ranges::find_if(parts, matches); part != parts.end()) return &part->scheme;
+  const auto part = std::ranges::find_if(parts, &Part::all);
+  return part == parts.end() ? nullptr : &part->scheme;
+}
+
+bool Quantization::ignores(std::string_view tensor) const {
+  constexpr std::string_view kEndings[] = {
+      ".k_scale",        ".v_scale",        ".q_scale",       ".kv_scale",          ".output_scale",
+      ".k_zero_point",   ".v_zero_point",   ".q_zero_point",  ".output_zero_point", ".prob_output_scale",
+      ".q_global_scale", ".k_global_scale", ".v_global_scale"};
+  return ignores_scales && std::ranges::any_of(kEndings, [&](std::string_view e) { return tensor.ends_with(e); });
+}
+
+std::optional<Quantization> read_quantization(const JsonField& config) {
+  auto found = find_config(config);
+  if (const auto inner = config.find("text_config"); inner && !found) found = find_config(*inner);
+  if (!found) return std::nullopt;
+  const JsonField settings = found->object();
+  Quantization q;
+  q.method = method_of(settings);
+  const auto* method = std::ranges::find(kMethods, q.method, &Method::name);
+  if (method == std::end(kMethods)) {
+    std::vector<std::string_view> names;
+    for (const Method& m : kMethods) names.push_back(m.name);
+    throw unsupported("{}: {} is not supported; Quire reads {}", settings.where("quant_method"), quote(q.method),
+                      fmt::join(names, ", "));
+  }
+  method->read(settings, q);
+  return q;
+}
+
+}  // namespace quire

@@ -1,0 +1,84 @@
+// How a Hugging Face checkpoint's matrices are quantized: what quantization_config in config.json says, checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "json/field.h"
+#include "text/tokenizer/pretokenizer_regex.h"
+
+namespace quire {
+
+// How the codes of a matrix lie in a file.
+enum class CodedForm : uint8_t {
+  kGptq,         // qweight [inputs, outputs], packed along the inputs; qzeros, scales, g_idx
+  kAwq,          // qweight [inputs, outputs], packed along the outputs; qzeros, scales
+  kPackedInt,    // compressed-tensors "pack-quantized": weight_packed [outputs, inputs]
+  kInt8,         // compressed-tensors "int-quantized": weight of int8
+  kFp8,          // weight of E4M3, with scales of the tensor, its rows or its blocks
+  kNvfp4,        // compressed-tensors "nvfp4-pack-quantized"
+  kMxfp4,        // compressed-tensors "mxfp4-pack-quantized"
+  kMxfp4Blocks,  // gpt-oss: NAME_blocks and NAME_scales, of all experts
+  kBnb4,         // bitsandbytes NF4 and FP4
+  kBnb8,         // bitsandbytes LLM.int8
+};
+
+// The inputs that int8 weights were made for. Other schemes (FP8, FP4, int8 with zero points) are dropped on purpose:
+// the inputs that Quire uses instead are closer to the unquantized ones.
+struct InputCodes {
+  enum class Kind : uint8_t {
+    kNone,      // of any precision
+    kPerToken,  // int8; a token's scale is its greatest magnitude / 127
+    kStatic,    // int8, with `scale`
+    kOutliers,  // LLM.int8: kPerToken, but inputs of at least `threshold` stay as they are
+  };
+  Kind kind = Kind::kNone;
+  float scale = 0, threshold = 0;
+
+  bool operator==(const InputCodes&) const = default;
+};
+
+// What many matrices share.
+struct CodedScheme {
+  enum class Scales : uint8_t { kTensor, kChannel, kGroup, kBlock };
+
+  CodedForm form = CodedForm::kGptq;
+  int bits = 0;
+  int group = 0;  // inputs under a scale; 0: all
+  bool symmetric = true;
+  bool act_order = false;                      // the file must say which group an input is in
+  bool zeros_minus_one = false;                // kGptq: the file holds zero points less one
+  Scales scales = Scales::kGroup;              // kPackedInt, kInt8, kFp8
+  int row_block = 0, col_block = 0;            // of Scales::kBlock
+  std::string scale_ending = ".weight_scale";  // kFp8: what follows the module in the name of its scales
+  InputCodes inputs;                           // kStatic: its scale is in the file
+};
+
+struct Quantization {
+  // Modules of one scheme.
+  struct Part {
+    std::vector<std::string> modules;
+    std::vector<Regex> patterns;  // that match the beginning of a module's name
+    bool all = false;             // all modules that no other part has
+    CodedScheme scheme;
+  };
+
+  std::string method;  // as config.json spells it
+  std::vector<Part> parts;
+  bool ignores_scales = false;
+
+  // Of this module; null: config.json has none for it. A module may still be left unquantized: its tensors tell.
+  const CodedScheme* find_scheme(std::string_view module) const;
+
+  // Scales of quantized caches and outputs, which Quire does not quantize, or not that way.
+  bool ignores(std::string_view tensor) const;
+};
+
+// config: config.json. Nothing without a quantization_config or compression_config. Throws Error: the field, its value,
+// and which values Quire supports.
+std::optional<Quantization> read_quantization(const JsonField& config);
+
+}  // namespace quire
