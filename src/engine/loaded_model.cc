@@ -110,11 +110,13 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
     throw invalid("--scheduler {} is not supported; use continuous or static", quote(options.scheduler));
   const size_t budget = memory_budget(options), before = anonymous_memory();
   const KernelSet& kernels = choose_kernels(options.kernels);
-  const Activations activations = parse_activations(options.activations, kernels);
+  Activations activations = parse_activations(options.activations, kernels);
   const KvType kv_type = parse_kv_type(options.kv_cache_dtype, activations);
 
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
   config = read_model_config(checkpoint);
+  // A model that was made for int8 inputs gets them.
+  if (options.activations == "auto" && config.input_forms.int8_rows) activations = Activations::kInt8;
   if (max_logits > 0 && !config.has_logits)
     throw unsupported("{} does not generate text; it can only embed or score it", options.model);
   if (is_bidirectional(config)) {
@@ -138,7 +140,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
 
   info.name = options.model;
   info.architecture = config.architecture;
-  info.quantization = name(weights.main_type);
+  info.quantization = weights.main_type;
   info.kernels = kernels.name;
   info.activations = name(activations);
   info.kv_cache_dtype = name(kv_type);

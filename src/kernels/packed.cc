@@ -261,7 +261,8 @@ PanelRows::PanelRows(const PanelFormat& format, int cols) {
   const Counts counts = counts_of(format, (cols + kBlockInputs - 1) / kBlockInputs);
   const auto inputs = round_up(static_cast<size_t>(cols), kSuperInputs);
   const bool has_supers = format.scale == ScaleKind::kSuper;
-  codes_.resize(has_scales(format) ? kPanel * inputs : 0);
+  const size_t code_bytes = std::max(1, code_bits(format.codes) / 8);
+  codes_.resize(kPanel * inputs * code_bytes);
   scales_.resize(kPanel * counts.groups);
   minima_.resize(has_minima(format) ? kPanel * counts.groups : 0);
   supers_.resize(has_supers ? kPanel * counts.supers : 0);
@@ -269,13 +270,18 @@ PanelRows::PanelRows(const PanelFormat& format, int cols) {
   for (size_t n = 0; n < kPanel; ++n) {
     const auto part = [n](auto& all) { return std::span(all).subspan(n * (all.size() / kPanel), all.size() / kPanel); };
     rows_[n] = {part(codes_), part(scales_), part(minima_), part(supers_), part(super_minima_)};
-    if (!rows_[n].codes.empty()) rows_[n].codes = rows_[n].codes.first(static_cast<size_t>(cols));
+    rows_[n].codes = rows_[n].codes.first(static_cast<size_t>(cols) * code_bytes);
   }
 }
 
 void pack_panel(const PackedMatrix& m, std::span<const CodedRow> rows, std::byte* panel) {
   const PanelLayout& at = m.layout;
   std::memset(panel, 0, at.bytes);
+  if (!has_scales(m.format)) {
+    std::array<const std::byte*, kPanel> bytes;
+    for (size_t n = 0; n < rows.size(); ++n) bytes[n] = std::as_bytes(rows[n].codes).data();
+    return pack_floats(m, std::span(bytes).first(rows.size()), panel);
+  }
   const int bits = code_bits(m.format.codes);
   const auto put = [panel](size_t part, size_t entry_bytes, size_t n, const auto& values) {
     std::byte* out = panel + part + n * entry_bytes;

@@ -58,6 +58,7 @@ struct ModelConfig {
   //   x += norm(V (gelu(U x) * e[layer]))                                          after each layer's MLP
   int per_layer_dim = 0;  // 0: none
   AltUp altup;
+  InputForms input_forms;        // of quantized weights
   bool values_are_keys = false;  // Gemma 4: one projection for keys and values in layers that see all tokens
   bool tied_output = false;      // the output matrix is the embedding matrix
   float logit_scale = 1;

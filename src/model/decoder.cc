@@ -28,7 +28,7 @@ AttentionOp::Limits attention_limits(const ModelConfig& config, const DecoderLim
 }  // namespace
 
 void project(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target, StepOp op) {
-  const Inputs in = step.work.inputs.prepare(step.compute, x, norm, step.rows, {&w.weight});
+  const Inputs in = step.work.inputs.prepare(step.compute, x, norm, step.rows, {&w});
   step.done(StepOp::kNormQuantize);
   LinearArgs args = linear_args(step.compute, in, w, target.to);
   args.scale = target.scale;
@@ -213,7 +213,7 @@ struct Decoder::State {
     if (count == 0) return 0;
     gather(compute, work.x, work.ids, work.last);
     const Inputs in = work.inputs.prepare(compute, work.last, view(config.output_norm, weights.output_norm), count,
-                                          {&weights.output.weight});
+                                          {&weights.output});
     done(StepOp::kNormQuantize);
     LinearArgs head = linear_args(compute, in, weights.output, work.logits);
     head.scale = config.logit_scale;
@@ -262,7 +262,7 @@ void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {
     const PooledLayer& layer = s.config.pooled.layers[i];
     const PooledWeights& w = s.weights.pooled[i];
     const Rows y = s.work.pooled.from(static_cast<int>(i + 1) % 2).columns(0, layer.size);
-    const Inputs in = s.work.inputs.prepare(s.compute, x, {}, 1, {&w.linear.weight}, Activations::kF32);
+    const Inputs in = s.work.inputs.prepare(s.compute, x, {}, 1, {&w.linear}, Activations::kF32);
     LinearArgs args = linear_args(s.compute, in, w.linear, y, Activations::kF32);
     args.nonlinearity = layer.nonlinearity;
     linears(s.compute, {&args, 1}, 1);

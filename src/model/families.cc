@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/nearest_architecture.h"
 #include "model/pooled_output.h"
+#include "model/quantized/quantization.h"
 
 namespace quire {
 
@@ -139,6 +140,21 @@ const Spelling& spelling_of(const Checkpoint& checkpoint) {
   return checkpoint.gguf() ? family.gguf : family.hf;
 }
 
+namespace {
+
+InputForms input_forms(const HfConfig& hf) {
+  InputForms forms;
+  const auto quantization = read_quantization(hf.config);
+  if (!quantization) return forms;
+  for (const Quantization::Part& part : quantization->parts) {
+    forms.orders |= part.scheme.act_order;
+    forms.int8_rows |= part.scheme.inputs.kind != InputCodes::Kind::kNone;
+  }
+  return forms;
+}
+
+}  // namespace
+
 ModelConfig read_model_config(const Checkpoint& checkpoint) {
   const Family& family = find_family(checkpoint);
   ModelConfig config;
@@ -151,6 +167,7 @@ ModelConfig read_model_config(const Checkpoint& checkpoint) {
     config = family.from_hf(settings);
     settings.refuse_unread(family.name);
   }
+  if (checkpoint.hf()) config.input_forms = input_forms(*checkpoint.hf());
   fill_defaults(config, family);
   read_pooled_output(checkpoint, config);
   validate(config, checkpoint.file());

@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <exception>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -14,6 +14,8 @@
 
 #include "base/error.h"
 #include "model/families.h"
+#include "model/matrix_source.h"
+#include "model/quantized/quantization.h"
 #include "model/tensors.h"
 #include "quant/blocks.h"
 #include "quant/gguf_blocks.h"
@@ -55,7 +57,8 @@ class Loader : public TensorVisitor {
       : checkpoint_(checkpoint),
         config_(config),
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
-        spelling_(spelling_of(checkpoint)) {}
+        spelling_(spelling_of(checkpoint)),
+        quantization_(checkpoint.hf() ? read_quantization(checkpoint.hf()->config) : std::nullopt) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
     const Source source = source_of(slot);
@@ -64,18 +67,24 @@ class Loader : public TensorVisitor {
     if (source.stacked) shape.push_back(static_cast<uint64_t>(slot.items));
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_cols : file_rows));
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : file_cols));
-    const TensorView& view = tensor(source.name, shape);
-    if (source.transposed && has_scales(panel_format(view.type)))
-      throw unsupported("{}: tensor {} is transposed, so it cannot have the quantized type {}", checkpoint_.file(),
-                        source.name, quire::name(view.type));
-    to.weight = describe_packed(view.type, rows, cols);
+    MatrixJob job{&to.weight, {source, file_rows, slot.item}, bytes_};
+    if (quantization_ && find_codes(slot, file_rows, file_cols, job.from)) {
+      take_codes(*job.from.coded, source, to);
+    } else {
+      const TensorView& view = tensor(source.name, shape);
+      if (source.transposed && has_scales(panel_format(view.type)))
+        throw unsupported("{}: tensor {} is transposed, so it cannot have the quantized type {}", checkpoint_.file(),
+                          source.name, quire::name(view.type));
+      const size_t item_bytes = view.bytes.size() / (source.stacked ? static_cast<size_t>(slot.items) : 1);
+      job.from.type = view.type;
+      job.from.bytes = view.bytes.subspan(source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0, item_bytes);
+    }
+    to.weight = job.from.describe(rows, cols);
+    to.int8_rows = to.int8_rows && takes_int8_rows(to.weight);
     const uint64_t elements = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
-    elements_[view.type] += elements;
+    elements_[job.from.coded ? quantization_->method : std::string(name(job.from.type))] += elements;
     parameters += elements;
-    const size_t item_bytes = view.bytes.size() / (source.stacked ? static_cast<size_t>(slot.items) : 1);
-    const size_t begin = source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0;
-    matrices_.push_back(
-        {&to.weight, view.type, view.bytes.subspan(begin, item_bytes), source, file_rows, slot.item, bytes_});
+    matrices_.push_back(std::move(job));
     bytes_ += to.weight.bytes();
     count_decoded(slot, to.weight.bytes());
 
@@ -126,14 +135,19 @@ class Loader : public TensorVisitor {
     }
     for (const MatrixJob& job : matrices_) job.matrix->data = memory.data() + job.offset;
     std::vector<char> is_damaged(pieces.size());
+    std::vector<std::exception_ptr> errors(pieces.size());
     team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int) {
-      const Piece& piece = pieces[static_cast<size_t>(i)];
-      PanelRows scratch(piece.job->matrix->format, piece.job->matrix->cols);
-      for (int p = piece.begin; p < piece.end; ++p) {
-        pack(*piece.job, p, scratch, memory.data() + piece.job->offset);
-        if (!is_finite(*piece.job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
+      const auto [job, begin, end] = pieces[static_cast<size_t>(i)];
+      try {
+        job->from.pack(*job->matrix, begin, end, memory.data() + job->offset);
+      } catch (...) {
+        errors[static_cast<size_t>(i)] = std::current_exception();
       }
+      for (int p = begin; p < end; ++p)
+        if (!is_finite(*job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
     });
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
     const auto damaged = std::ranges::find(is_damaged, 1);
     if (damaged != is_damaged.end()) {
       const Piece& piece = pieces[static_cast<size_t>(damaged - is_damaged.begin())];
@@ -142,7 +156,7 @@ class Loader : public TensorVisitor {
     return memory;
   }
 
-  TensorType main_type() const {
+  std::string main_type() const {
     return std::max_element(elements_.begin(), elements_.end(),
                             [](const auto& a, const auto& b) { return a.second < b.second; })
         ->first;
@@ -158,10 +172,7 @@ class Loader : public TensorVisitor {
  private:
   struct MatrixJob {
     PackedMatrix* matrix;
-    TensorType type;
-    std::span<const std::byte> bytes;  // of the file's matrix
-    Source source;
-    int file_rows, item;
+    MatrixSource from;
     size_t offset;
   };
   struct VectorJob {
@@ -176,11 +187,15 @@ class Loader : public TensorVisitor {
 
   Source source_of(const Slot& slot) const {
     const Source usual = find_source(config_, slot, kind_, spelling_);
-    if (spelling_.alternatives.empty() || find(usual.name)) return usual;
+    const auto exists = [this](const std::string& name) {
+      const std::string module = name.substr(0, name.rfind('.'));
+      return find(name) || (quantization_ && (find(module + ".qweight") || find(module + ".weight_packed")));
+    };
+    if (spelling_.alternatives.empty() || exists(usual.name)) return usual;
     Spelling other = spelling_;
     other.names = spelling_.alternatives;
     const Source alternative = find_source(config_, slot, kind_, other);
-    return find(alternative.name) ? alternative : usual;
+    return exists(alternative.name) ? alternative : usual;
   }
 
   static std::string bias_of(const Source& source) {
@@ -211,7 +226,7 @@ class Loader : public TensorVisitor {
       const std::string_view number = name.substr(mark, name.size() - mark - tail.size());
       return number.find_first_not_of("0123456789") == std::string_view::npos;
     };
-    if (of_dropped_layer(name)) return true;
+    if (of_dropped_layer(name) || (quantization_ && quantization_->ignores(name))) return true;
     if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
     if (kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config") &&
         std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
@@ -266,31 +281,51 @@ class Loader : public TensorVisitor {
     while (is_sound()) {
       if (++col == m.cols) col = 0, ++row;
     }
-    throw invalid("{}: tensor {} has the value {} in {} {}{}; the file is damaged", checkpoint_.file(), job.source.name,
-                  packed_weight(m, row, col), job.source.transposed ? "column" : "row", job.source.row(row),
-                  job.source.stacked ? fmt::format(" of matrix {}", job.item) : "");
+    throw invalid("{}: tensor {} has the value {} in {}; the file is damaged", checkpoint_.file(), job.from.source.name,
+                  packed_weight(m, row, col), job.from.place(row));
   }
 
-  static void pack(const MatrixJob& job, int p, PanelRows& scratch, std::byte* data) {
-    const PackedMatrix& m = *job.matrix;
-    const TensorTypeInfo& type = info(job.type);
-    const size_t row_bytes = static_cast<size_t>(m.cols) / type.block_elements * type.block_bytes;
-    std::array<const std::byte*, kPanel> rows;
-    const auto count = static_cast<size_t>(std::min(kPanel, m.rows - p * kPanel));
-    std::vector<std::byte> gathered(job.source.transposed ? count * row_bytes : 0);
-    for (size_t n = 0; n < count; ++n) {
-      const auto row = static_cast<size_t>(job.source.row(p * kPanel + static_cast<int>(n)));
-      if (!job.source.transposed) {
-        rows[n] = job.bytes.data() + row * row_bytes;
-        continue;
-      }
-      const size_t size = type.block_bytes, file_row = static_cast<size_t>(job.file_rows) * size;
-      rows[n] = gathered.data() + n * row_bytes;
-      for (size_t col = 0; std::cmp_less(col, m.cols); ++col)
-        std::memcpy(gathered.data() + n * row_bytes + col * size,
-                    job.bytes.data() + (col + static_cast<size_t>(job.source.first_col)) * file_row + row * size, size);
+  // Whether the checkpoint holds codes for this matrix, which go to `from`.
+  bool find_codes(const Slot& slot, int rows, int cols, MatrixSource& from) {
+    const Source& source = from.source;
+    const std::string_view name = source.name;
+    const std::string module(name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name);
+    const auto used = [this](const std::string& wanted) {
+      const TensorView* view = find(wanted);
+      if (view) used_.insert(view->name);
+      return view;
+    };
+    // A stack of codes is not transposed: MXFP4 has [experts, outputs, inputs].
+    const bool transposed = source.transposed && !source.stacked;
+    auto coded = open_coded_matrix(*quantization_, checkpoint_.file(), used,
+                                   {.module = module,
+                                    .rows = transposed ? cols : rows,
+                                    .cols = transposed ? rows : cols,
+                                    .item = source.stacked ? slot.item : 0,
+                                    .items = source.stacked ? slot.items : 0});
+    if (!coded) return false;
+    from.source.transposed = transposed;
+    from.coded = std::make_shared<const CodedMatrix>(std::move(*coded));
+    from.coded_cols = transposed ? rows : cols;
+    if (source.first_col != 0 && !transposed)
+      throw unsupported("{}: tensor {}: Quire cannot take part of the inputs of a quantized matrix", checkpoint_.file(),
+                        source.name);
+    return true;
+  }
+
+  // How the inputs of a coded matrix are prepared.
+  void take_codes(const CodedMatrix& coded, const Source& source, Linear& to) {
+    if (!coded.permutation.empty() && !source.transposed) {
+      if (!config_.input_forms.orders)
+        throw invalid("{}: tensor {} has groups that are not neighbours, but config.json does not announce an order",
+                      checkpoint_.file(), source.name);
+      const auto same = std::ranges::find_if(orders_, [&](const auto& order) { return *order == coded.permutation; });
+      to.order = same != orders_.end() ? *same : orders_.emplace_back(std::make_shared<InputOrder>(coded.permutation));
+      constexpr size_t kRecent = 8;  // linears of equal order share their inputs, so they lie together
+      if (orders_.size() > kRecent) orders_.erase(orders_.begin());
     }
-    pack_panel(m, job.type, std::span(rows).first(count), scratch, data + static_cast<size_t>(p) * m.layout.bytes);
+    to.int8_rows = coded.inputs.kind != InputCodes::Kind::kNone;
+    if (coded.inputs.kind == InputCodes::Kind::kOutliers) to.threshold = coded.inputs.threshold;
   }
 
   // Some HF files leave out the first part of a name ("transformer."), and models that also see or hear add one for
@@ -310,9 +345,6 @@ class Loader : public TensorVisitor {
   const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape,
                            std::optional<Change> vector = {}) {
     const TensorView* view = find(name);
-    if (!view && checkpoint_.hf() && checkpoint_.hf()->config.has("quantization_config"))
-      throw unsupported("{}: tensor {} is missing; config.json has a quantization_config, which Quire does not support",
-                        checkpoint_.file(), name);
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
     used_.insert(view->name);
     if (!std::ranges::equal(view->shape, shape) && !(vector && same_vector(view->shape, shape, *vector))) {
@@ -329,20 +361,23 @@ class Loader : public TensorVisitor {
   const ModelConfig& config_;
   const FileKind kind_;
   const Spelling& spelling_;
+  const std::optional<Quantization> quantization_;
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;
   size_t bytes_ = 0;  // of the packed matrices, each a multiple of 64
   uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
-  std::map<TensorType, uint64_t> elements_;
+  std::map<std::string, uint64_t> elements_;               // by type, or quantization method
+  std::vector<std::shared_ptr<const InputOrder>> orders_;  // the last ones
 };
 
 // Both halves of a gated MLP are multiplied in one pass over their inputs, so they need inputs of one form.
 void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const Weights& weights) {
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layers[i];
-    const auto form = [](const Linear& w) { return activations_for(Activations::kInt8, w.weight.format); };
+    const auto form = [](const Linear& w) { return input_form(Activations::kInt8, w); };
     const auto differ = [&](const MlpWeights& m) { return m.gate.weight.rows > 0 && form(m.gate) != form(m.up); };
+    const auto gates_differ = [](const MlpWeights& e) { return e.gate.weight.rows > 0 && e.gate.order != e.up.order; };
     const auto unlike_first = [&](const MlpWeights& e) {
       const MlpWeights& first = w.moe.experts[0];
       return e.gate.weight.format != first.gate.weight.format || e.up.weight.format != first.up.weight.format ||
@@ -350,8 +385,13 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
     };
     if (std::ranges::any_of(w.moe.experts, unlike_first))
       throw unsupported("{}: layer {}: the experts' matrices must have one type", checkpoint.file(), i);
+    const auto* mlp = std::get_if<Mlp>(&config.layers[i].ffn);
+    if (std::ranges::any_of(w.moe.experts, gates_differ) ||
+        (mlp && mlp->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.mlp)))
+      throw unsupported("{}: layer {}: the gate and up projections must have their inputs in one order (g_idx)",
+                        checkpoint.file(), i);
     if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
-      throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
+      throw unsupported("{}: layer {}: the gate and up projections must both have integer codes, or neither",
                         checkpoint.file(), i);
     }
   }

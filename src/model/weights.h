@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/memory.h"
@@ -115,9 +116,9 @@ struct Weights {
   LargeBuffer memory;  // of all matrices
 
   uint64_t parameters = 0;
-  uint64_t decode_bytes = 0;               // of the matrices that a token reads: of experts, only the chosen ones
-  uint64_t expert_bytes = 0;               // of them: of the chosen experts
-  TensorType main_type = TensorType::F32;  // of most matrix elements
+  uint64_t decode_bytes = 0;  // of the matrices that a token reads: of experts, only the chosen ones
+  uint64_t expert_bytes = 0;  // of them: of the chosen experts
+  std::string main_type;      // of most matrix elements: a type, or a quantization method
 };
 
 // Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, of the wrong

@@ -39,7 +39,7 @@ Widths widths_of(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Mlp>(&layer.ffn)) {
       take(w.inner, m->size);
-      take(w.up, m->changes_gates() ? m->size : 0);
+      take(w.up, m->changes_gates() || c.input_forms.orders ? m->size : 0);
     }
     take(w.inner, layer.laurel_rank);
     if (const auto* m = std::get_if<ShortConv>(&layer.mixer)) {
@@ -140,7 +140,7 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
       {w.experts > 0 ? gathered : 0, std::max(c.hidden, w.expert_inner)},
       {InputMemory::head_rows(w.heads, rows), w.head_inputs},
   };
-  inputs = InputMemory(part(InputMemory::bytes(needs)), needs);
+  inputs = InputMemory(part(InputMemory::bytes(needs, c.input_forms)), needs, c.input_forms);
   return bytes;
 }
 

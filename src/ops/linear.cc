@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -23,125 +24,174 @@ int panels_together(const Compute& compute, int panels) {
   return panels >= 2 * together * compute.team.size() ? together : 1;
 }
 
-// The memory of each form, and of norms that are not fused.
-struct Regions {
-  size_t int8 = 0, floats = 0, scratch = 0;
-};
-Regions regions_of(std::span<const InputMemory::Need> needs) {
-  Regions r;
-  for (const InputMemory::Need& need : needs) {
-    const size_t rows = padded_rows(need.rows);
-    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8, need.cols));
-    r.floats = std::max(r.floats, rows * input_stride(Activations::kF32, need.cols));
-    r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
-  }
-  return r;
+// Row `row` of x in another order.
+void permute(const float* x, const InputOrder& order, float* to) {
+  for (size_t i = 0; i < order.size(); ++i) to[i] = x[order[i]];
+}
+
+QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, float threshold) {
+  return {.x = x.data,
+          .x_stride = x.stride,
+          .cols = cols,
+          .to = to.form,
+          .threshold = threshold,
+          .out = to.data,
+          .out_stride = to.stride};
 }
 
 }  // namespace
 
-InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs) {
+const Inputs::Entry& Inputs::of(Activations form, const Linear& w) const {
+  if (count_ == 1) return assert(entries_[0].form == form), entries_[0];
+  const auto found = std::ranges::find_if(
+      entries_, [&](const Entry& e) { return e.data && e.form == form && e.order == w.order.get(); });
+  assert(found != entries_.end());
+  return *found;
+}
+
+const Inputs::Entry* Inputs::add(const Entry& entry) {
+  for (size_t i = 0; i < count_; ++i)
+    if (entries_[i].form == entry.form && entries_[i].order == entry.order) return nullptr;
+  assert(count_ < kMost);
+  entries_[count_] = entry;
+  return &entries_[count_++];
+}
+
+Inputs Inputs::from_row(int row) const {
+  Inputs from = *this;
+  for (size_t i = 0; i < count_; ++i) from.entries_[i].data += static_cast<size_t>(row) * from.entries_[i].stride;
+  return from;
+}
+
+InputMemory::Regions InputMemory::regions_of(std::span<const Need> needs, const InputForms& forms) {
+  Regions r;
+  for (const Need& need : needs) {
+    const size_t rows = padded_rows(need.rows);
+    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8, need.cols));
+    r.floats = std::max(r.floats, rows * input_stride(Activations::kF32, need.cols));
+    r.int8_rows = std::max(r.int8_rows, rows * input_stride(Activations::kInt8Row, need.cols));
+    r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
+  }
+  r.ordered = forms.orders ? r.floats : 0;  // the largest form
+  if (!forms.int8_rows) r.int8_rows = 0;
+  return r;
+}
+
+size_t InputMemory::bytes(std::span<const Need> needs, const InputForms& forms) {
+  const Regions r = regions_of(needs, forms);
+  return r.int8 + r.floats + r.int8_rows + r.scratch * (forms.orders ? 2 : 1) + r.ordered * kMostOrders;
+}
+
+InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs, const InputForms& forms) {
   if (!memory) return;
-  const Regions regions = regions_of(needs);
-  int8_ = memory;
-  floats_ = int8_ + regions.int8;
-  scratch_ = reinterpret_cast<float*>(floats_ + regions.floats);
+  const Regions r = regions_of(needs, forms);
+  const auto take = [&memory](size_t bytes) { return std::exchange(memory, memory + bytes); };
+  int8_ = take(r.int8);
+  floats_ = take(r.floats);
+  int8_rows_ = take(r.int8_rows);
+  normed_ = reinterpret_cast<float*>(take(r.scratch));
+  permuted_ = reinterpret_cast<float*>(take(forms.orders ? r.scratch : 0));
+  ordered_ = take(r.ordered * kMostOrders);
+  ordered_bytes_ = r.ordered;
 }
 
-size_t InputMemory::bytes(std::span<const Need> needs) {
-  const Regions regions = regions_of(needs);
-  return regions.int8 + regions.floats + regions.scratch;
-}
-
-Inputs InputMemory::of_cols(int cols) const {
-  return {int8_, floats_, input_stride(Activations::kInt8, cols), input_stride(Activations::kF32, cols)};
+std::byte* InputMemory::region(Activations form) const {
+  return form == Activations::kInt8 ? int8_ : form == Activations::kInt8Row ? int8_rows_ : floats_;
 }
 
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
-                            std::span<const PackedMatrix* const> matrices, std::optional<Activations> as) const {
-  const Inputs inputs = of_cols(x.cols);
+                            std::initializer_list<const Linear*> linears, std::optional<Activations> as) const {
+  Inputs inputs;
   Rows from = x;
-  const bool fused = norm.kind == NormKind::kRms && norm.weight;
+  const bool ordered = std::ranges::any_of(linears, [](const Linear* w) { return w->order != nullptr; });
+  const bool fused = norm.kind == NormKind::kRms && norm.weight && !ordered;
   if (!fused && norm.kind != NormKind::kNone) {
-    from = {scratch_, x.cols, row_stride(x.cols)};
+    from = {normed_, x.cols, row_stride(x.cols)};
     normalize(compute, x, norm, {from}, rows);
   }
-  bool made[3] = {};
-  for (const PackedMatrix* m : matrices) {
-    const Activations to = as.value_or(activations_for(compute.activations, m->format));
-    if (std::exchange(made[static_cast<size_t>(to)], true)) continue;
-    quantize_rows(compute,
-                  {.x = from.data,
-                   .x_stride = from.stride,
-                   .cols = x.cols,
-                   .norm_weight = fused ? norm.weight : nullptr,
-                   .epsilon = norm.epsilon,
-                   .to = to,
-                   .out = inputs.data(to),
-                   .out_stride = inputs.stride(to)},
-                  rows);
+  size_t orders = 0;
+  for (const Linear* w : linears) {
+    const Activations form = as.value_or(input_form(compute.activations, *w));
+    const size_t stride = input_stride(form, x.cols);
+    if (w->order) {
+      assert(orders < kMostOrders);
+      const Inputs::Entry* to = inputs.add({form, w->order.get(), ordered_ + orders * ordered_bytes_, stride});
+      if (!to) continue;
+      ++orders;
+      const Rows permuted{permuted_, x.cols, row_stride(x.cols)};
+      const QuantizeArgs args = quantize_args(permuted, x.cols, *to, w->threshold);
+      compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
+        const int begin = tile * kRowGroup, end = std::min(rows, begin + kRowGroup);
+        for (int row = begin; row < end; ++row) permute(from.row(row), *w->order, permuted.row(row));
+        compute.kernels.quantize(args, begin, end);
+      });
+      continue;
+    }
+    const Inputs::Entry* to = inputs.add({form, nullptr, region(form), stride});
+    if (!to) continue;
+    QuantizeArgs args = quantize_args(from, x.cols, *to, w->threshold);
+    args.norm_weight = fused ? norm.weight : nullptr;
+    args.epsilon = norm.epsilon;
+    quantize_rows(compute, args, rows);
   }
   return inputs;
 }
 
 Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources,
-                                     bool gathered, const PackedMatrix& matrix) const {
-  const Inputs inputs = of_cols(x.cols);
-  const Rows from = gathered ? x : Rows{scratch_, x.cols, row_stride(x.cols)};
-  const Activations to = activations_for(compute.activations, matrix.format);
-  const QuantizeArgs args{.x = from.data,
-                          .x_stride = from.stride,
-                          .cols = x.cols,
-                          .to = to,
-                          .out = inputs.data(to),
-                          .out_stride = inputs.stride(to)};
+                                     bool gathered, const std::function<const Linear&(int row)>& linear_of) const {
+  Inputs inputs;
+  if (sources.empty()) return inputs;
+  const Linear& any = linear_of(0);
+  const Activations form = input_form(compute.activations, any);
+  const Inputs::Entry to = *inputs.add({form, nullptr, region(form), input_stride(form, x.cols)});
+  const Rows from = gathered ? x : Rows{normed_, x.cols, row_stride(x.cols)};
   // Tiles of whole groups: rows of one group may share cache lines.
   const auto rows = static_cast<int>(sources.size());
   compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
-    for (int row = tile * kRowGroup; row < std::min(rows, (tile + 1) * kRowGroup); ++row) {
+    const int begin = tile * kRowGroup;
+    const Linear& w = linear_of(begin);
+    const Rows ordered = w.order ? Rows{permuted_, x.cols, row_stride(x.cols)} : from;
+    const QuantizeArgs args = quantize_args(ordered, x.cols, to, w.threshold);
+    for (int row = begin; row < std::min(rows, begin + kRowGroup); ++row) {
       const int32_t source = sources[static_cast<size_t>(row)];
       if (source < 0) continue;
-      if (!gathered) std::memcpy(from.row(row), x.row(source), sizeof(float) * static_cast<size_t>(x.cols));
+      const float* row_of_x = x.row(gathered ? row : source);
+      if (w.order) {
+        permute(row_of_x, *w.order, ordered.row(row));
+      } else if (!gathered) {
+        std::memcpy(from.row(row), row_of_x, sizeof(float) * static_cast<size_t>(x.cols));
+      }
       compute.kernels.quantize(args, row, row + 1);
     }
   });
   return inputs;
 }
 
-Inputs InputMemory::HeadInputs::at(int head) const {
-  Inputs inputs = first;
-  const auto row = static_cast<size_t>(head) * static_cast<size_t>(padded_rows);
-  inputs.int8 += row * inputs.int8_stride;
-  inputs.floats += row * inputs.float_stride;
-  return inputs;
-}
-
 InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
-                                                   int cols, int rows, const PackedMatrix& matrix) const {
-  const HeadInputs inputs{of_cols(cols), head_rows(1, rows)};
-  const Activations to = activations_for(compute.activations, matrix.format);
+                                                   int cols, int rows, const Linear& any) const {
+  assert(!any.order);
+  HeadInputs inputs{{}, head_rows(1, rows)};
+  const Activations form = input_form(compute.activations, any);
+  const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), input_stride(form, cols)});
   const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
   compute.team.for_tiles(heads * row_tiles, [&](int tile, int) {
     const int head = tile / row_tiles, row = tile % row_tiles * kRowGroup;
-    const Inputs out = inputs.at(head);
-    compute.kernels.quantize({.x = x.data + static_cast<ptrdiff_t>(head) * stride,
-                              .x_stride = x.stride,
-                              .cols = cols,
-                              .to = to,
-                              .out = out.data(to),
-                              .out_stride = out.stride(to)},
-                             row, std::min(rows, row + kRowGroup));
+    Inputs::Entry of_head = to;
+    of_head.data += static_cast<size_t>(head) * static_cast<size_t>(inputs.padded_rows) * to.stride;
+    const Rows columns{x.data + static_cast<ptrdiff_t>(head) * stride, cols, x.stride};
+    compute.kernels.quantize(quantize_args(columns, cols, of_head, any.threshold), row,
+                             std::min(rows, row + kRowGroup));
   });
   return inputs;
 }
 
 LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y,
                        std::optional<Activations> as) {
-  const Activations a = as.value_or(activations_for(compute.activations, w.weight.format));
+  const Inputs::Entry& in = x.of(as.value_or(input_form(compute.activations, w)), w);
   return {.weights = &w.weight,
-          .activations = a,
-          .x = x.data(a),
-          .x_stride = x.stride(a),
+          .activations = in.form,
+          .x = in.data,
+          .x_stride = in.stride,
           .y = y.data,
           .y_stride = y.stride,
           .bias = w.bias_or_null()};

@@ -1,9 +1,13 @@
 // Linear layers over a team: rounding of inputs, and products with packed weights.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,60 +21,96 @@ namespace quire {
 struct Rows;
 struct NormView;
 
+// Input i of a matrix is input order[i] of the model: GPTQ's act-order, by which the inputs of a group are neighbours.
+using InputOrder = std::vector<int32_t>;
+
 struct Linear {
   PackedMatrix weight;
-  std::vector<float> bias;  // [weight.rows], or empty
+  std::vector<float> bias;                  // [weight.rows], or empty
+  std::shared_ptr<const InputOrder> order;  // null: the model's. Linears of equal order share it
+  // The model was made for int8 inputs with one scale a row (W8A8): takes_int8_rows(weight).
+  bool int8_rows = false;
+  float threshold = std::numeric_limits<float>::infinity();  // of outliers of such rows
 
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
-// Rows of inputs as kernels read them, in each form that the weights need.
-struct Inputs {
-  std::byte *int8, *floats;
-  size_t int8_stride, float_stride;  // bytes from row to row
+// The form that a linear's inputs are rounded to.
+constexpr Activations input_form(Activations mode, const Linear& w) {
+  return mode == Activations::kInt8 && w.int8_rows ? Activations::kInt8Row : activations_for(mode, w.weight.format);
+}
 
-  std::byte* data(Activations a) const { return a == Activations::kInt8 ? int8 : floats; }
-  size_t stride(Activations a) const { return a == Activations::kInt8 ? int8_stride : float_stride; }
+// What a model's linears need beyond int8 blocks and floats in the model's order.
+struct InputForms {
+  bool int8_rows = false, orders = false;
+
+  bool operator==(const InputForms&) const = default;
 };
 
-// Memory for the inputs of one linear at a time.
+// Rows of inputs as kernels read them: in each form and order that the linears need.
+class Inputs {
+ public:
+  struct Entry {
+    Activations form;
+    const InputOrder* order;  // nullptr: the model's
+    std::byte* data;
+    size_t stride;  // bytes from row to row
+  };
+  // A single entry serves all linears: with those of prepare_gathered(), each row is in its own linear's order.
+  const Entry& of(Activations form, const Linear& w) const;
+  // Nothing if it is there already.
+  const Entry* add(const Entry& entry);
+  Inputs from_row(int row) const;
+
+ private:
+  static constexpr size_t kMost = 8;
+  std::array<Entry, kMost> entries_{};
+  size_t count_ = 0;
+};
+
+// Memory for the inputs of some linears at a time.
 class InputMemory {
  public:
   struct Need {  // the inputs of one linear
     int rows, cols;
   };
   InputMemory() = default;
-  // memory: bytes(needs), 64-byte aligned. Any one of the needs fits.
-  InputMemory(std::byte* memory, std::span<const Need> needs);
-  static size_t bytes(std::span<const Need> needs);
+  // memory: bytes(needs, forms), 64-byte aligned. Any one of the needs fits.
+  InputMemory(std::byte* memory, std::span<const Need> needs, const InputForms& forms);
+  static size_t bytes(std::span<const Need> needs, const InputForms& forms);
 
-  // The normalised rows of x, rounded as the matrices need them. They are valid until the next call.
-  // `as`: the form for all matrices, whatever the model's.
+  // The normalised rows of x, rounded as the linears need them: at most kMostOrders orders. They are valid until the
+  // next call. `as`: the form for all linears, whatever the model's.
   Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
-                 std::span<const PackedMatrix* const> matrices, std::optional<Activations> as = {}) const;
-  Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
-                 std::initializer_list<const PackedMatrix*> matrices, std::optional<Activations> as = {}) const {
-    return prepare(compute, x, norm, rows, std::span(matrices.begin(), matrices.size()), as);
-  }
-  // Row i is row sources[i] of x (`gathered`: row i), or nothing if sources[i] is negative.
+                 std::initializer_list<const Linear*> linears, std::optional<Activations> as = {}) const;
+  // Row i is row sources[i] of x (`gathered`: row i), or nothing if sources[i] is negative. It is for the linear that
+  // linear_of(i) gives; rows of one kRowGroup have one, and all have one form.
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
-                          const PackedMatrix& matrix) const;
-  // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h).
+                          const std::function<const Linear&(int row)>& linear_of) const;
+  // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h). They
+  // are like `any`, and in the model's order.
   struct HeadInputs {
     Inputs first;
     int padded_rows;
-    Inputs at(int head) const;
+    Inputs at(int head) const { return first.from_row(head * padded_rows); }
   };
   HeadInputs prepare_heads(const Compute& compute, const Rows& x, int heads, int stride, int cols, int rows,
-                           const PackedMatrix& matrix) const;
+                           const Linear& any) const;
   // Rows that inputs of this many heads take.
   static int head_rows(int heads, int rows) { return heads * static_cast<int>(padded_rows(rows)); }
 
- private:
-  Inputs of_cols(int cols) const;  // of a linear with so many inputs
+  static constexpr int kMostOrders = 4;  // queries, keys, values and a gate
 
-  std::byte *int8_ = nullptr, *floats_ = nullptr;
-  float* scratch_ = nullptr;  // [rows] of the widest: results of norms that quantizing does not fuse
+ private:
+  struct Regions {
+    size_t int8 = 0, floats = 0, int8_rows = 0, ordered = 0, scratch = 0;  // bytes; `ordered`: of each order
+  };
+  static Regions regions_of(std::span<const Need> needs, const InputForms& forms);
+  std::byte* region(Activations form) const;
+
+  std::byte *int8_ = nullptr, *floats_ = nullptr, *int8_rows_ = nullptr, *ordered_ = nullptr;
+  float *normed_ = nullptr, *permuted_ = nullptr;  // [rows] of the widest
+  size_t ordered_bytes_ = 0;
 };
 
 // y = x W^T + b, to be completed by the caller: gates, scales, accumulation.

@@ -113,7 +113,12 @@ class Operands {
     std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(shape.inputs));
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 2001) / 1000 - 1;
     quantize_rows(compute,
-                  {x.data(), static_cast<size_t>(shape.inputs), shape.inputs, nullptr, 0, to, blocks_.data(), stride_},
+                  {.x = x.data(),
+                   .x_stride = static_cast<size_t>(shape.inputs),
+                   .cols = shape.inputs,
+                   .to = to,
+                   .out = blocks_.data(),
+                   .out_stride = stride_},
                   rows);
   }
 

@@ -59,7 +59,13 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
   void* aligned = memory.data();
   size_t space = memory.size();
   auto* blocks = static_cast<std::byte*>(std::align(64, space - 64, aligned, space));
-  kernels.quantize({x.data(), static_cast<size_t>(matrix.cols), matrix.cols, nullptr, 0, to, blocks, stride}, 0, rows);
+  kernels.quantize({.x = x.data(),
+                    .x_stride = static_cast<size_t>(matrix.cols),
+                    .cols = matrix.cols,
+                    .to = to,
+                    .out = blocks,
+                    .out_stride = stride},
+                   0, rows);
   // The panel as a matrix of its own, to compute only its outputs.
   PackedMatrix one = matrix;
   one.data = matrix.panel(panel);

@@ -24,10 +24,8 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   const Rows q = all.columns(0, q_cols), k = all.columns(q_cols, k_cols), v = all.columns(q_cols + k_cols, v_cols),
              gate = all.columns(q_cols + k_cols + v_cols, a.gate ? out_cols : 0);
 
-  const Inputs in =
-      step.work.inputs.prepare(compute, step.work.x, norm, rows,
-                               {&w.q.weight, stores ? &w.k.weight : &w.q.weight, stores ? &w.v.weight : &w.q.weight,
-                                a.gate ? &w.gate.weight : &w.q.weight});
+  const Inputs in = step.work.inputs.prepare(
+      compute, step.work.x, norm, rows, {&w.q, stores ? &w.k : &w.q, stores ? &w.v : &w.q, a.gate ? &w.gate : &w.q});
   step.done(StepOp::kNormQuantize);
   LinearArgs projections[4] = {linear_args(compute, in, w.q, q)};
   size_t count = 1;

@@ -14,9 +14,8 @@ void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const G
              gate = all.columns(channels, values), decay = all.columns(channels + values, m.value_heads),
              beta = all.columns(channels + values + m.value_heads, m.value_heads);
 
-  const Inputs in = step.work.inputs.prepare(
-      compute, step.work.x, norm, step.rows,
-      {&w.q.weight, &w.k.weight, &w.v.weight, &w.gate.weight, &w.decay.weight, &w.beta.weight});
+  const Inputs in =
+      step.work.inputs.prepare(compute, step.work.x, norm, step.rows, {&w.q, &w.k, &w.v, &w.gate, &w.decay, &w.beta});
   step.done(StepOp::kNormQuantize);
   const LinearArgs projections[] = {linear_args(compute, in, w.q, q),         linear_args(compute, in, w.k, k),
                                     linear_args(compute, in, w.v, v),         linear_args(compute, in, w.gate, gate),

@@ -12,7 +12,7 @@ void head_linears(const Step& step, const std::vector<Linear>& matrices, const R
   const auto heads = static_cast<int>(matrices.size());
   const PackedMatrix& any = matrices[0].weight;
   const InputMemory::HeadInputs in =
-      work.inputs.prepare_heads(step.compute, x, heads, x_step, any.cols, step.rows, any);
+      work.inputs.prepare_heads(step.compute, x, heads, x_step, any.cols, step.rows, matrices[0]);
   step.done(StepOp::kNormQuantize);
   work.parts.clear();
   for (int h = 0; h < heads; ++h) {
@@ -36,13 +36,13 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
   // The latents: of keys and values with the shared rotary key, and of queries.
   const Linear& first_q = m.q_rank > 0 ? w.q_latent : w.q;
   const Rows q_latent = m.q_rank > 0 ? work.latent.columns(0, m.q_rank) : queries;
-  const Inputs in = work.inputs.prepare(compute, work.x, norm, rows, {&first_q.weight, &w.kv_latent.weight});
+  const Inputs in = work.inputs.prepare(compute, work.x, norm, rows, {&first_q, &w.kv_latent});
   step.done(StepOp::kNormQuantize);
   const LinearArgs down[] = {linear_args(compute, in, first_q, q_latent),
                              linear_args(compute, in, w.kv_latent, latent)};
   linears(compute, down, rows);
   if (m.q_rank > 0) {
-    const Inputs q_in = work.inputs.prepare(compute, q_latent, view(m.q_norm, w.q_norm), rows, {&w.q.weight});
+    const Inputs q_in = work.inputs.prepare(compute, q_latent, view(m.q_norm, w.q_norm), rows, {&w.q});
     const LinearArgs up = linear_args(compute, q_in, w.q, queries);
     linears(compute, {&up, 1}, rows);
   }

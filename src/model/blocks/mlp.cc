@@ -6,12 +6,13 @@ namespace quire {
 
 namespace {
 
-// Gates that change before the nonlinearity, so they cannot be multiplied while they are computed.
-void changed_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
-                       const Target& target) {
+// For gates that cannot be multiplied while they are computed: they change before the nonlinearity, or their matrices want
+// their inputs in different orders.
+void separate_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
+                        const Target& target) {
   const Compute& compute = step.compute;
   const Rows gate = step.work.inner.columns(0, m.size), up = step.work.up.columns(0, m.size);
-  const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&w.gate.weight, &w.up.weight});
+  const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&w.gate, &w.up});
   const LinearArgs both[] = {linear_args(compute, in, w.gate, gate), linear_args(compute, in, w.up, up)};
   linears(compute, both, step.rows);
   if (m.gate_scale != 1) scale(compute, gate, m.gate_scale, step.rows);
@@ -27,9 +28,10 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
                const Target& target) {
   const Compute& compute = step.compute;
   const Rows inner = step.work.inner.columns(0, m.size);
-  if (m.changes_gates()) return changed_gates_mlp(step, m, w, x, norm, target);
+  if (m.changes_gates() || (m.gated && w.gate.order != w.up.order))
+    return separate_gates_mlp(step, m, w, x, norm, target);
   const Linear& first = m.gated ? w.gate : w.up;
-  const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first.weight, &w.up.weight});
+  const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first, &w.up});
   step.done(StepOp::kNormQuantize);
   LinearArgs gate = linear_args(compute, in, first, inner);
   gate.nonlinearity = m.nonlinearity;

@@ -1,7 +1,9 @@
 // A mixture of experts (arXiv 1701.06538; shared experts: 2401.06066). Rows are gathered by expert, so that the linears of
 // an expert see all its rows at once; only the chosen experts' weights are read.
 
+#include <algorithm>
 #include <cassert>
+#include <iterator>
 
 #include "model/blocks/blocks.h"
 
@@ -45,7 +47,7 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   normalize(compute, work.x, norm, {normed}, step.rows);
   const Rows scores = work.scores.columns(0, 2 * m.routing.experts);
   const Inputs router_in = work.inputs.prepare(compute, m.router_in ? work.x : normed, view(m.router_in, w.router_in),
-                                               step.rows, {&w.router.weight}, Activations::kF32);
+                                               step.rows, {&w.router}, Activations::kF32);
   LinearArgs router = linear_args(compute, router_in, w.router, scores, Activations::kF32);
   router.scale = m.router_scale;
   linears(compute, {&router, 1}, step.rows);
@@ -60,8 +62,14 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   const MlpWeights& any = w.experts[0];
   const size_t expert_bytes = any.gate.weight.bytes() + any.up.weight.bytes() + any.down.weight.bytes();
   work.expert_bytes += work.experts.experts().size() * expert_bytes;
-  const Linear& first = m.gated ? any.gate : any.up;
-  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, first.weight);
+  const auto expert_of = [&](int row) -> const MlpWeights& {  // experts begin at groups of rows
+    const auto experts = work.experts.experts();
+    const auto after = std::ranges::upper_bound(experts, row, {}, &ExpertRows::Expert::begin);
+    return w.experts[static_cast<size_t>(std::prev(after)->expert)];
+  };
+  const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, [&](int row) -> const Linear& {
+    return m.gated ? expert_of(row).gate : expert_of(row).up;
+  });
   run_experts(step, [&](const ExpertRows::Expert& e) {
     const MlpWeights& expert = w.experts[static_cast<size_t>(e.expert)];
     LinearArgs gate = linear_args(compute, in, m.gated ? expert.gate : expert.up, inner);
@@ -74,7 +82,8 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
     gate.limit = m.limit;
     return gate;
   });
-  const Inputs mixed = work.inputs.prepare_gathered(compute, inner, sources, true, any.down.weight);
+  const Inputs mixed = work.inputs.prepare_gathered(compute, inner, sources, true,
+                                                    [&](int row) -> const Linear& { return expert_of(row).down; });
   run_experts(step, [&](const ExpertRows::Expert& e) {
     return linear_args(compute, mixed, w.experts[static_cast<size_t>(e.expert)].down, out);
   });
