@@ -391,7 +391,7 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
       throw unsupported("{}: layer {}: the gate and up projections must have their inputs in one order (g_idx)",
                         checkpoint.file(), i);
     if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
-      throw unsupported("{}: layer {}: the gate and up projections must both have integer codes, or neither",
+      throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
                         checkpoint.file(), i);
     }
   }
