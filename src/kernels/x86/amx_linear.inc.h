@@ -315,17 +315,22 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
     if (a.activations == Activations::kInt8) {
       const std::byte* x = a.x + static_cast<size_t>(row_begin) * a.x_stride;
       add_low(
-          minima, end - begin, groups, rows, low, [&](int b, int g, int r) __attribute__((always_inline)) {
-            const auto& input = reinterpret_cast<const Int8Block*>(x + static_cast<size_t>(r) * a.x_stride)[begin + b];
-            return groups == 2 ? input.scale * static_cast<float>(input.half_sums[g]) : input.sum;
+          minima, end - begin, groups, x + static_cast<size_t>(begin) * sizeof(Int8Block), a.x_stride,
+          sizeof(Int8Block), rows, low, [groups](const std::byte* block, int g) __attribute__((always_inline)) {
+            const auto& input = *reinterpret_cast<const Int8Block*>(block);
+            return groups == 2 ? group_sum<16>(input, g) : group_sum<kBlockInputs>(input, g);
           });
-    } else {
+      continue;
+    }
+    for (int row = 0; row < rows; row += kRowGroup) {  // the sums of a group's rows lie side by side
+      const std::byte* x = row_group(a.x, a.x_stride, row_begin + row) +
+                           static_cast<size_t>(begin) * sizeof(Bf16Inputs) + offsetof(Bf16Inputs, half_sums);
       add_low(
-          minima, end - begin, groups, rows, low, [&](int b, int g, int r) __attribute__((always_inline)) {
-            const int row = row_begin + r;
-            const auto& halves =
-                reinterpret_cast<const Bf16Inputs*>(row_group(a.x, a.x_stride, row))[begin + b].half_sums;
-            return groups == 2 ? halves[g][row % kRowGroup] : halves[0][row % kRowGroup] + halves[1][row % kRowGroup];
+          minima, end - begin, groups, x, sizeof(float), sizeof(Bf16Inputs),
+          rows - row < kRowGroup ? rows - row : kRowGroup,
+          low + row * kPanel, [groups](const std::byte* sums, int g) __attribute__((always_inline)) {
+            const auto* halves = reinterpret_cast<const float*>(sums);
+            return groups == 2 ? halves[g * kRowGroup] : halves[0] + halves[kRowGroup];
           });
     }
   }

@@ -55,7 +55,11 @@ Product find_product(const PanelFormat& format, Activations activations) {
   return with_format(format, [&]<Codes kCodes, int kGroup>() -> Product {
     if constexpr (kGroup != 0) {
       if constexpr (has_integer_codes(kCodes)) {
-        if (activations == Activations::kInt8) return int8_panels<kCodes, kGroup>;
+        if (activations == Activations::kInt8) {
+          constexpr bool kMinimaExist = kCodes != Codes::kU6 && kCodes != Codes::kTable4;
+          return kMinimaExist && has_minima(format) ? int8_panels<kCodes, kGroup, kMinimaExist>
+                                                    : int8_panels<kCodes, kGroup, false>;
+        }
       }
       if (activations == Activations::kBf16) return float_panels<Pairs, kCodes, kGroup>;
     } else if constexpr (kBf16Pairs) {

@@ -145,14 +145,22 @@ QUIRE_INLINE void step_line(const From& from, int b, int half, Floats (&steps)[S
   }
 }
 
+template <int kGroup>
+QUIRE_INLINE float group_sum(const FloatBlock& x, int g) {
+  return kGroup == 16 ? x.half_sums[g] : x.sum;
+}
+
 // Few rows: half h of blocks [0, blocks) of a panel, decoded in registers. kGroup 0: weights without scales. Adds to
 // acc [kRows][kPanel].
-template <class Steps, int kGroup, int kRows, class From>
-QUIRE_INLINE void float_half(const From& from, const float* scales, int h, int blocks, const std::byte* x,
+template <class Steps, int kGroup, int kRows, class From, class Scales>
+QUIRE_INLINE void float_half(const From& from, const Scales& scales, int h, int blocks, const std::byte* x,
                              size_t x_stride, float* out, Prefetch& prefetch) {
   constexpr int kGroups = kGroup == 16 ? 2 : 1;
-  Floats acc[kRows];
-  for (int r = 0; r < kRows; ++r) acc[r] = Floats::load(out + r * kPanel + h * kWidth);
+  Floats acc[kRows], low[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    acc[r] = Floats::load(out + r * kPanel + h * kWidth);
+    low[r] = Floats::all(0.0f);
+  }
   for (int b = 0; b < blocks; ++b) {
     prefetch.next();
     const auto row = [&](int r) __attribute__((always_inline)) {
@@ -179,8 +187,12 @@ QUIRE_INLINE void float_half(const From& from, const float* scales, int h, int b
         if constexpr (kGroup == 0) {
           acc[r] = add(acc[r], sum);
         } else {
-          acc[r] = fma(sum, Floats::load(scales + (b * kGroups + g) * kPanel + h * kWidth), acc[r]);
+          acc[r] = fma(sum, scales.template scale<kGroup>(b, g, h), acc[r]);
         }
+      }
+      if constexpr (Scales::kMinima) {
+        const Floats minimum = scales.template minimum<kGroup>(b, g, h);
+        for (int r = 0; r < kRows; ++r) low[r] = fma(minimum, Floats::all(group_sum<kGroup>(*row(r), g)), low[r]);
       }
     };
     begin_group();
@@ -191,7 +203,7 @@ QUIRE_INLINE void float_half(const From& from, const float* scales, int h, int b
     add_line.template operator()<3>();
     end_group(kGroups - 1);
   }
-  for (int r = 0; r < kRows; ++r) store(out + r * kPanel + h * kWidth, acc[r]);
+  for (int r = 0; r < kRows; ++r) store(out + r * kPanel + h * kWidth, Scales::kMinima ? add(acc[r], low[r]) : acc[r]);
 }
 
 // low [rows][kPanel] += minima of blocks [begin, end) times the sums of the inputs x.
@@ -201,8 +213,9 @@ QUIRE_INLINE void add_float_low(const PackedMatrix& m, int p, int begin, int end
   const int groups = groups_in_block(m.format);
   decode_minima(m, p, begin, end, scales, minima);
   add_low(
-      minima, end - begin, groups, rows, low, [&](int b, int g, int r) __attribute__((always_inline)) {
-        const auto& input = reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride)[b];
+      minima, end - begin, groups, x, x_stride, sizeof(FloatBlock), rows,
+      low, [groups](const std::byte* block, int g) __attribute__((always_inline)) {
+        const auto& input = *reinterpret_cast<const FloatBlock*>(block);
         return groups == 2 ? input.half_sums[g] : input.sum;
       });
 }
@@ -215,23 +228,33 @@ QUIRE_INLINE void float_few(const PackedMatrix& m, int p, const std::byte* x, si
   alignas(64) float scales[kGroup == 0 ? 1 : 2 * kScaleBlocks * kPanel];
   const int groups = (rows + 3) / 4, blocks = m.blocks(), calls = blocks * groups * kHalves;
   Prefetch prefetch = groups * kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
-  for (int b = 0; b < blocks; b += kScaleBlocks) {
-    const int end = b + kScaleBlocks < blocks ? b + kScaleBlocks : blocks;
-    const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
-    if constexpr (kGroup != 0) {
-      decode_scales(m, p, b, end, scales);
-      if (has_minima(m.format)) add_float_low(m, p, b, end, scales, inputs, x_stride, rows, low);
-    }
-    const FloatCodes<kCodes, kGroup != 0> from(m, p, b);
+  const auto run = [&](const auto& of, int begin, int end) __attribute__((always_inline)) {
+    const FloatCodes<kCodes, kGroup != 0> from(m, p, begin);
+    const std::byte* inputs = x + static_cast<size_t>(begin) * sizeof(FloatBlock);
     for (int i = 0; i < groups; ++i) {
       const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
       with_count<4>(count, [&]<int kRows>() {
         for (int h = 0; h < kHalves; ++h) {
-          float_half<Steps, kGroup, kRows>(from, scales, h, end - b, inputs + static_cast<size_t>(row) * x_stride,
+          float_half<Steps, kGroup, kRows>(from, of, h, end - begin, inputs + static_cast<size_t>(row) * x_stride,
                                            x_stride, out + row * kPanel, prefetch);
         }
       });
     }
+  };
+  if constexpr (kGroup != 0) {
+    if (with_panel_scales<kCodes, kGroup>(
+            m, p, [&](const auto& of) __attribute__((always_inline)) { run(of, 0, blocks); }))
+      return;
+  }
+  constexpr bool kDone = kCodes == Codes::kU5 || kCodes == Codes::kU6;  // all formats with these codes
+  for (int b = 0; !kDone && b < blocks; b += kScaleBlocks) {
+    const int end = b + kScaleBlocks < blocks ? b + kScaleBlocks : blocks;
+    if constexpr (kGroup != 0 && !kDone) {
+      decode_scales(m, p, b, end, scales);
+      if (has_minima(m.format))
+        add_float_low(m, p, b, end, scales, x + static_cast<size_t>(b) * sizeof(FloatBlock), x_stride, rows, low);
+    }
+    if constexpr (!kDone) run(DecodedScales<false>{scales, nullptr}, b, end);
   }
 }
 

@@ -7,32 +7,56 @@ namespace quire::QUIRE_ISA {
 namespace {
 
 // A tile: rows and panels whose sums stay in registers. AVX-512: two adjacent panels share each broadcast input,
-// because one panel needs as many loads as products; 12 dots, 12 sums and 6 others fill the registers. AVX2: one
-// register of outputs.
+// because one panel needs as many loads as products; 12 dots, 12 sums and 6 others fill the registers, or 8 of each with
+// minima. AVX2: one register of outputs.
 inline constexpr int kMostInt8Rows = 8;  // of a tile of one panel
 inline constexpr int kFewestBeside = 5;  // rows from which two panels pay off: fewer are bound by memory
 #if defined(__AVX512F__)
-inline constexpr int kPanelsBeside = 2, kRowsBeside = 6;
+inline constexpr int kPanelsBeside = 2;
+template <bool kMinima>
+inline constexpr int kRowsBeside = kMinima ? 4 : 6;
 #else
-inline constexpr int kPanelsBeside = 1, kRowsBeside = kMostInt8Rows;
+inline constexpr int kPanelsBeside = 1;
+template <bool kMinima>
+inline constexpr int kRowsBeside = kMostInt8Rows;
 #endif
+
+// The sum of a group's inputs.
+template <int kGroup>
+QUIRE_INLINE float group_sum(const Int8Block& x, int g) {
+  return kGroup == 16 ? x.scale * static_cast<float>(x.half_sums[g]) : x.sum;
+}
 
 // The scales of one panel's blocks, [blocks * groups][kPanel].
 using ScaleMemory = float[2 * kScaleBlocks * kPanel];
 
-// Adds to acc [kPanels][kTileRows][kPanel] one register of outputs (half h) of kPanels panels times kRows rows, over
-// blocks [0, blocks) of `sources`. x: the rows' inputs of block 0.
-template <int kRows, int kPanels, int kGroup, class Source>
-QUIRE_INLINE void int8_tile(const Source* sources, const ScaleMemory* scales, int h, int blocks, const std::byte* x,
-                            size_t x_stride, float* out, Prefetch& prefetch) {
+// Sums [rows][kPanel] of each panel, kTileRows * kPanel apart: of products, and of minima times inputs.
+struct Int8Sums {
+  float *acc, *low;
+  Int8Sums from(int panel, int row) const {
+    const int at = panel * kTileRows * kPanel + row * kPanel;
+    return {acc + at, low + at};
+  }
+};
+
+// Adds to the sums one register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of
+// `sources`. x: the rows' inputs of block 0.
+template <int kRows, int kPanels, int kGroup, class Source, class Scales>
+QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, int blocks, const std::byte* x,
+                            size_t x_stride, const Int8Sums& out, Prefetch& prefetch) {
+  // With minima, unsigned codes have no zero point.
+  constexpr bool kZeros = !(Scales::kMinima && Source::kUnsigned);
   const std::byte* rows[kRows];
-  Floats acc[kRows][kPanels];
+  Floats acc[kRows][kPanels], low[kRows][kPanels];
   const auto place = [h](int r, int p) { return p * kTileRows * kPanel + r * kPanel + h * kWidth; };
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     rows[r] = x + static_cast<size_t>(r) * x_stride;
     QUIRE_UNROLL
-    for (int p = 0; p < kPanels; ++p) acc[r][p] = Floats::load(out + place(r, p));
+    for (int p = 0; p < kPanels; ++p) {
+      acc[r][p] = Floats::load(out.acc + place(r, p));
+      if constexpr (Scales::kMinima) low[r][p] = Floats::load(out.low + place(r, p));
+    }
   }
   const int zero = sources[0].zero();
   const auto row = [&](int r) __attribute__((always_inline)) { return reinterpret_cast<const Int8Block*>(rows[r]); };
@@ -43,7 +67,7 @@ QUIRE_INLINE void int8_tile(const Source* sources, const ScaleMemory* scales, in
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const int32_t* halves = row(r)->half_sums;
-        const Ints start = Ints::all(-zero * (kGroup == 16 ? halves[g] : halves[0] + halves[1]));
+        const Ints start = Ints::all(kZeros ? -zero * (kGroup == 16 ? halves[g] : halves[0] + halves[1]) : 0);
         QUIRE_UNROLL
         for (int p = 0; p < kPanels; ++p) sums[r][p] = sums_from(start);
       }
@@ -72,13 +96,21 @@ QUIRE_INLINE void int8_tile(const Source* sources, const ScaleMemory* scales, in
     const auto end_group = [&](int g) __attribute__((always_inline)) {
       Floats scale[kPanels];
       QUIRE_UNROLL
-      for (int p = 0; p < kPanels; ++p)
-        scale[p] = Floats::load(scales[p] + (b * (kBlockInputs / kGroup) + g) * kPanel + h * kWidth);
+      for (int p = 0; p < kPanels; ++p) scale[p] = scales[p].template scale<kGroup>(b, g, h);
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         QUIRE_UNROLL
         for (int p = 0; p < kPanels; ++p)
           acc[r][p] = fma(Floats::of(sums[r][p].wide), mul(scale[p], Floats::all(row(r)->scale)), acc[r][p]);
+      }
+      if constexpr (Scales::kMinima) {
+        QUIRE_UNROLL
+        for (int p = 0; p < kPanels; ++p) {
+          const Floats minimum = scales[p].template minimum<kGroup>(b, g, h);
+          QUIRE_UNROLL
+          for (int r = 0; r < kRows; ++r)
+            low[r][p] = fma(minimum, Floats::all(group_sum<kGroup>(*row(r), g)), low[r][p]);
+        }
       }
     };
     begin_group(0);
@@ -96,35 +128,37 @@ QUIRE_INLINE void int8_tile(const Source* sources, const ScaleMemory* scales, in
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     QUIRE_UNROLL
-    for (int p = 0; p < kPanels; ++p) store(out + place(r, p), acc[r][p]);
+    for (int p = 0; p < kPanels; ++p) {
+      store(out.acc + place(r, p), acc[r][p]);
+      if constexpr (Scales::kMinima) store(out.low + place(r, p), low[r][p]);
+    }
   }
 }
 
-// All rows, in tiles of nearly equal size.
-template <int kPanels, int kMostRows, int kGroup, class Source>
-QUIRE_INLINE void int8_rows(const Source* sources, const ScaleMemory* scales, int blocks, const std::byte* x,
-                            size_t x_stride, int rows, float* out, Prefetch& prefetch) {
+// All rows, in tiles of nearly equal size. Not inlined: codes that are decoded to bytes first share it.
+template <int kPanels, int kMostRows, int kGroup, class Source, class Scales>
+[[gnu::noinline]] void int8_rows(const Source* sources, const Scales* scales, int blocks, const std::byte* x,
+                                 size_t x_stride, int rows, const Int8Sums& out, Prefetch& prefetch) {
   const int tiles = (rows + kMostRows - 1) / kMostRows;
   for (int i = 0; i < tiles; ++i) {
     const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
     with_count<kMostRows>(count, [&]<int kRows>() {
       for (int h = 0; h < kHalves; ++h)
         int8_tile<kRows, kPanels, kGroup>(sources, scales, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
-                                          out + row * kPanel, prefetch);
+                                          out.from(0, row), prefetch);
     });
   }
 }
 
-// out += panels p .. p + kPanels - 1 times the rows; low += their minima times the sums of the inputs. At most kMostRows
-// rows at a time; kExpand: over bytes that are decoded once for all of them.
-template <Codes kCodes, int kGroup, int kPanels, int kMostRows, bool kExpand>
-QUIRE_INLINE void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out,
-                              float* low) {
+// Adds panels p .. p + kPanels - 1 times the rows to the sums. At most kMostRows rows at a time; kExpand: over bytes that
+// are decoded once for all of them.
+template <Codes kCodes, int kGroup, int kPanels, int kMostRows, bool kExpand, bool kMinima>
+void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, const Int8Sums& out) {
   // Instructions that multiply bytes into 32 bits work for codes of any number of bits.
   using From = PackedCodes<kCodes>;
-  using Bytes = ByteBlocks<kSignedOffset != 0 ? 8 : From::kByteBits>;
+  using Bytes = ByteBlocks<kSignedOffset != 0 ? 8 : From::kByteBits, From::kUnsigned>;
   constexpr int kBlocks = kExpand ? kExpandedBlocks : kScaleBlocks;
-  alignas(64) ScaleMemory scales[kPanels], minima;
+  alignas(64) ScaleMemory scales[kPanels], minima[kMinima ? kPanels : 1];
   Bytes expanded[kExpand ? kPanels : 1];
   const int blocks = m.blocks(), calls = blocks * ((rows + kMostRows - 1) / kMostRows) * kHalves;
   Prefetch prefetch =
@@ -132,25 +166,32 @@ QUIRE_INLINE void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, 
   for (int b = 0; b < blocks; b += kBlocks) {
     const int end = b + kBlocks < blocks ? b + kBlocks : blocks;
     const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(Int8Block);
+    DecodedScales<kMinima> decoded[kPanels];
     for (int i = 0; i < kPanels; ++i) {
       decode_scales(m, p + i, b, end, scales[i]);
-      if (!has_minima(m.format)) continue;
-      decode_minima(m, p + i, b, end, scales[i], minima);
-      add_low(
-          minima, end - b, kBlockInputs / kGroup, rows,
-          low + i * kTileRows * kPanel, [&](int block, int g, int r) __attribute__((always_inline)) {
-            const auto& input = reinterpret_cast<const Int8Block*>(inputs + static_cast<size_t>(r) * x_stride)[block];
-            return kGroup == 16 ? input.scale * static_cast<float>(input.half_sums[g]) : input.sum;
-          });
+      if constexpr (kMinima) decode_minima(m, p + i, b, end, scales[i], minima[i]);
+      decoded[i] = {scales[i], minima[kMinima ? i : 0]};
     }
     const From from[] = {{m, p, b}, {m, p + kPanels - 1, b}};
     if constexpr (kExpand) {
       for (int i = 0; i < kPanels; ++i) expanded[i].fill(from[i], end - b);
-      int8_rows<kPanels, kMostRows, kGroup>(expanded, scales, end - b, inputs, x_stride, rows, out, prefetch);
+      int8_rows<kPanels, kMostRows, kGroup>(expanded, decoded, end - b, inputs, x_stride, rows, out, prefetch);
     } else {
-      int8_rows<kPanels, kMostRows, kGroup>(from, scales, end - b, inputs, x_stride, rows, out, prefetch);
+      int8_rows<kPanels, kMostRows, kGroup>(from, decoded, end - b, inputs, x_stride, rows, out, prefetch);
     }
   }
+}
+
+// Few rows of one panel, with the scales as they are in it; false: they are of a kind that must be decoded first.
+template <Codes kCodes, int kGroup>
+bool int8_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, const Int8Sums& out) {
+  return with_panel_scales<kCodes, kGroup>(
+      m, p, [&](const auto& scales) __attribute__((always_inline)) {
+        const PackedCodes<kCodes> from(m, p, 0);
+        const int calls = m.blocks() * kHalves;
+        Prefetch prefetch = kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
+        int8_rows<1, kFewestBeside - 1, kGroup>(&from, &scales, m.blocks(), x, x_stride, rows, out, prefetch);
+      });
 }
 
 // Rows of one scale: half h of kPanels panels times kRows rows, to out [kPanels][kTileRows][kPanel].
@@ -179,7 +220,8 @@ QUIRE_INLINE void int8_row_tile(const PackedCodes<Codes::kI8>* sources, const Sc
       for (int r = 0; r < kRows; ++r) {
         const Ints first = four_inputs(rows[r][b].q + 8 * kLine), second = four_inputs(rows[r][b].q + 8 * kLine + 4);
         QUIRE_UNROLL
-        for (int p = 0; p < kPanels; ++p) multiply<8>(sums[r][p], w[p].low, first), multiply<8>(sums[r][p], w[p].high, second);
+        for (int p = 0; p < kPanels; ++p)
+          multiply<8>(sums[r][p], w[p].low, first), multiply<8>(sums[r][p], w[p].high, second);
       }
     };
     add_line.template operator()<0>(), add_line.template operator()<1>();
@@ -238,7 +280,7 @@ void int8_row_panels(const PackedMatrix& m, int p, int panels, const std::byte* 
     }
   };
   if (panels == kPanelsBeside && rows >= kFewestBeside) {
-    run.template operator()<kPanelsBeside, kRowsBeside>(0);
+    run.template operator()<kPanelsBeside, kRowsBeside<false>>(0);
   } else {
     for (int i = 0; i < panels; ++i) run.template operator()<1, kMostInt8Rows>(i);
   }
@@ -246,29 +288,32 @@ void int8_row_panels(const PackedMatrix& m, int p, int panels, const std::byte* 
 }
 
 // out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows; panels <= kFloatPanels.
-template <Codes kCodes, int kGroup>
+template <Codes kCodes, int kGroup, bool kMinima>
 void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
   static_assert(kFloatPanels == kPanelsBeside);
   // Plain 4 and 8 bits are cheaper to decode again than to load decoded.
   constexpr bool kExpand = !((kCodes == Codes::kU4 || kCodes == Codes::kI8) && kGroup == kBlockInputs);
-  alignas(64) float low[kPanelsBeside * kTileRows * kPanel];
+  // All formats with these codes are usual ones.
+  constexpr bool kUsual = kCodes == Codes::kU5 || kCodes == Codes::kU6;
+  alignas(64) float low[kMinima ? kPanelsBeside * kTileRows * kPanel : 1];
   const size_t bytes = sizeof(float) * static_cast<size_t>(((panels - 1) * kTileRows + rows) * kPanel);
   __builtin_memset(out, 0, bytes);
-  if (has_minima(m.format)) __builtin_memset(low, 0, bytes);
+  if constexpr (kMinima) __builtin_memset(low, 0, bytes);
+  const Int8Sums sums{out, low};
   if (panels == kPanelsBeside && rows >= kFewestBeside) {
-    int8_blocks<kCodes, kGroup, kPanelsBeside, kRowsBeside, kExpand>(m, p, x, x_stride, rows, out, low);
+    int8_blocks<kCodes, kGroup, kPanelsBeside, kRowsBeside<kMinima>, kExpand, kMinima>(m, p, x, x_stride, rows, sums);
   } else {
     for (int i = 0; i < panels; ++i) {
-      float *const to = out + i * kTileRows * kPanel, *const to_low = low + i * kTileRows * kPanel;
-      if (rows < kFewestBeside) {
-        int8_blocks<kCodes, kGroup, 1, kFewestBeside - 1, false>(m, p + i, x, x_stride, rows, to, to_low);
-      } else {
-        int8_blocks<kCodes, kGroup, 1, kMostInt8Rows, kExpand>(m, p + i, x, x_stride, rows, to, to_low);
+      const Int8Sums of_panel = sums.from(i, 0);
+      if (rows >= kFewestBeside) {
+        int8_blocks<kCodes, kGroup, 1, kMostInt8Rows, kExpand, kMinima>(m, p + i, x, x_stride, rows, of_panel);
+      } else if (!int8_few<kCodes, kGroup>(m, p + i, x, x_stride, rows, of_panel)) {
+        if constexpr (!kUsual)
+          int8_blocks<kCodes, kGroup, 1, kFewestBeside - 1, false, kMinima>(m, p + i, x, x_stride, rows, of_panel);
       }
     }
   }
-  if (!has_minima(m.format)) return;
-  for (int i = 0; i < panels; ++i) {
+  for (int i = 0; kMinima && i < panels; ++i) {
     for (int at = i * kTileRows * kPanel, r = 0; r < rows * kPanel; r += kWidth)
       store(out + at + r, add(Floats::load(out + at + r), Floats::load(low + at + r)));
   }

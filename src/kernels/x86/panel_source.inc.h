@@ -29,6 +29,7 @@ class PackedCodes {
   static constexpr int kBits = code_bits(kCodes);
   // Bytes are signed, or have kSignedOffset added.
   static constexpr bool kSigned = kCodes == Codes::kI8 || kCodes == Codes::kTable4;
+  static constexpr bool kUnsigned = !kSigned;
   static constexpr int kByteBits = kSigned ? 8 : kBits < 4 ? 4 : kBits;  // of products: multiply()
 
   [[gnu::always_inline]] PackedCodes(const PackedMatrix& m, int p, int block)
@@ -86,11 +87,12 @@ class PackedCodes {
 
 inline constexpr int kExpandedBlocks = 16;  // 8 KiB: together with eight rows of inputs, a quarter of an L1 cache
 
-// Decoded blocks of a panel, as bytes. kByteBitsOf: what multiply() is told of them.
-template <int kByteBitsOf>
+// Decoded blocks of a panel, as bytes of PackedCodes. kByteBitsOf: what multiply() is told of them.
+template <int kByteBitsOf, bool kUnsignedOf>
 class ByteBlocks {
  public:
   static constexpr int kByteBits = kByteBitsOf;
+  static constexpr bool kUnsigned = kUnsignedOf;
 
   template <Codes kCodes>
   [[gnu::always_inline]] void fill(const PackedCodes<kCodes>& from, int blocks) {

@@ -109,8 +109,9 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
     if (a.to == Activations::kInt8Row) {
       write_int8_row(
-          a.threshold, reinterpret_cast<Int8RowBlock*>(out),
-          [&](auto write) __attribute__((always_inline)) { for_each_block(a, row, write); });
+          a.threshold, reinterpret_cast<Int8RowBlock*>(out), [&](auto write) __attribute__((always_inline)) {
+            for_each_block(a, row, write);
+          });
       continue;
     }
     for_each_block(

@@ -105,22 +105,30 @@ QUIRE_INLINE void for_each_group(const PanelFormat& f, int begin, int end, float
   }
 }
 
-// low [rows][kPanel] += minima [blocks * groups][kPanel] times the sums of the inputs: sum(block, group, row).
+// low [rows][kPanel] += minima [blocks * groups][kPanel] times the sums of the inputs: sum(block of a row, group). x: the
+// rows' first blocks, of block_bytes each.
 template <class Sum>
-QUIRE_INLINE void add_low(const float* minima, int blocks, int groups, int rows, float* low, Sum sum) {
+QUIRE_INLINE void add_low(const float* minima, int blocks, int groups, const std::byte* x, size_t x_stride,
+                          size_t block_bytes, int rows, float* low, Sum sum) {
   const auto run = [&]<int kRows>(int row) __attribute__((always_inline)) {
     for (int half = 0; half < kHalves; ++half) {
       Floats acc[kRows];
+      const std::byte* inputs[kRows];
       float* out = low + row * kPanel + half * kWidth;
       QUIRE_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r] = Floats::load(out + r * kPanel);
+      for (int r = 0; r < kRows; ++r) {
+        acc[r] = Floats::load(out + r * kPanel);
+        inputs[r] = x + static_cast<size_t>(row + r) * x_stride;
+      }
       const float* at = minima + half * kWidth;
       for (int b = 0; b < blocks; ++b) {
         for (int g = 0; g < groups; ++g, at += kPanel) {
           const Floats minimum = Floats::load(at);
           QUIRE_UNROLL
-          for (int r = 0; r < kRows; ++r) acc[r] = fma(minimum, Floats::all(sum(b, g, row + r)), acc[r]);
+          for (int r = 0; r < kRows; ++r) acc[r] = fma(minimum, Floats::all(sum(inputs[r], g)), acc[r]);
         }
+        QUIRE_UNROLL
+        for (int r = 0; r < kRows; ++r) inputs[r] += block_bytes;
       }
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) store(out + r * kPanel, acc[r]);
@@ -128,7 +136,85 @@ QUIRE_INLINE void add_low(const float* minima, int blocks, int groups, int rows,
   };
   int row = 0;
   for (; row + 8 <= rows; row += 8) run.template operator()<8>(row);
+  for (; row + 4 <= rows; row += 4) run.template operator()<4>(row);
   for (; row < rows; ++row) run.template operator()<1>(row);
+}
+
+// Where a product finds the scales and minima of its panel: decoded before, or, for few rows, in the panel itself. Few
+// rows are bound by the instructions of decoding, if not by memory, and need each scale but once.
+template <bool kMinimaOf>
+struct DecodedScales {
+  static constexpr bool kMinima = kMinimaOf;
+  const float *scales, *minima;
+
+  template <int kGroup>
+  [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
+    return Floats::load(scales + (b * (kGroup == 16 ? 2 : 1) + g) * kPanel + half * kWidth);
+  }
+  template <int kGroup>
+  [[gnu::always_inline]] Floats minimum(int b, int g, int half) const {
+    return Floats::load(minima + (b * (kGroup == 16 ? 2 : 1) + g) * kPanel + half * kWidth);
+  }
+};
+template <ScaleKind kScale, ZeroKind kZeros>
+class PanelScales {
+ public:
+  static constexpr bool kMinima = kZeros != ZeroKind::kConstant;
+
+  [[gnu::always_inline]] PanelScales(const PackedMatrix& m, int p)
+      : panel_(m.panel(p)),
+        scales_(panel_ + m.layout.scales),
+        minima_(panel_ + m.layout.minima),
+        supers_(panel_ + m.layout.supers),
+        super_minima_(panel_ + m.layout.super_minima) {}
+
+  template <int kGroup>
+  [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
+    const int group = kGroup == 16 ? 2 * b + g : b;
+    if constexpr (kScale == ScaleKind::kF16) return scales_f16(at(scales_, group, half, 2));
+    return mul(scales_f16(at(supers_, b / 8, half, 2)), scales_i8(at(scales_, group, half, 1)));
+  }
+  template <int kGroup>
+  [[gnu::always_inline]] Floats minimum(int b, int g, int half) const {
+    const int group = kGroup == 16 ? 2 * b + g : b;
+    if constexpr (kZeros == ZeroKind::kF16) return scales_f16(at(minima_, group, half, 2));
+    return negate(mul(scales_f16(at(super_minima_, b / 8, half, 2)), scales_i8(at(minima_, group, half, 1))));
+  }
+
+ private:
+  [[gnu::always_inline]] static const std::byte* at(const std::byte* part, int entry, int half, int bytes) {
+    return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
+  }
+
+  const std::byte *panel_, *scales_, *minima_, *supers_, *super_minima_;
+};
+
+// Calls run(scales of panel p), if the format is one of the usual for its codes; otherwise returns false.
+template <Codes kCodes, int kGroup, class Run>
+QUIRE_INLINE bool with_panel_scales(const PackedMatrix& m, int p, const Run& run) {
+  constexpr bool kTwoLevels = kGroup == 16 ? kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6
+                                           : kCodes == Codes::kU4 || kCodes == Codes::kU5 || kCodes == Codes::kTable4;
+  constexpr bool kOneLevel = kGroup == kBlockInputs && (kCodes == Codes::kU4 || kCodes == Codes::kU5 ||
+                                                        kCodes == Codes::kI8 || kCodes == Codes::kTable4);
+  constexpr bool kWithMinima = kCodes == Codes::kU2 || kCodes == Codes::kU4 || kCodes == Codes::kU5;
+  const PanelFormat& f = m.format;
+  if (f.group != kGroup) return false;
+  if constexpr (kOneLevel) {
+    if (f.scale == ScaleKind::kF16 && f.zeros == ZeroKind::kConstant)
+      return run(PanelScales<ScaleKind::kF16, ZeroKind::kConstant>(m, p)), true;
+    if constexpr (kWithMinima) {
+      if (f.scale == ScaleKind::kF16 && f.zeros == ZeroKind::kF16)
+        return run(PanelScales<ScaleKind::kF16, ZeroKind::kF16>(m, p)), true;
+    }
+  }
+  if constexpr (kTwoLevels && kWithMinima) {
+    if (f.scale == ScaleKind::kSuper && f.zeros == ZeroKind::kSuper)
+      return run(PanelScales<ScaleKind::kSuper, ZeroKind::kSuper>(m, p)), true;
+  } else if constexpr (kTwoLevels) {
+    if (f.scale == ScaleKind::kSuper && f.zeros == ZeroKind::kConstant)
+      return run(PanelScales<ScaleKind::kSuper, ZeroKind::kConstant>(m, p)), true;
+  }
+  return false;
 }
 
 }  // namespace
