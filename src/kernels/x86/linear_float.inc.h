@@ -359,9 +359,8 @@ void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, 
   constexpr bool kDequantize = kGroup == 0;
   alignas(64) float lows[kDequantize ? 1 : kFloatPanels * kTileRows * kPanel];
   const bool minima = !kDequantize && has_minima(m.format);
-  const size_t bytes = sizeof(float) * static_cast<size_t>(((panels - 1) * kTileRows + rows) * kPanel);
-  __builtin_memset(out, 0, bytes);
-  if (minima) __builtin_memset(lows, 0, bytes);
+  clear_sums(out, panels, rows);
+  if (minima) clear_sums(lows, panels, rows);
   if (rows <= kFewFloatRows && (!kDequantize || code_bits(kCodes) > 8)) {
     for (int i = 0; i < panels; ++i) {
       float_few<Steps, kCodes, kGroup>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel,

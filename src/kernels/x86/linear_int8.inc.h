@@ -296,9 +296,8 @@ void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, s
   // All formats with these codes are usual ones.
   constexpr bool kUsual = kCodes == Codes::kU5 || kCodes == Codes::kU6;
   alignas(64) float low[kMinima ? kPanelsBeside * kTileRows * kPanel : 1];
-  const size_t bytes = sizeof(float) * static_cast<size_t>(((panels - 1) * kTileRows + rows) * kPanel);
-  __builtin_memset(out, 0, bytes);
-  if constexpr (kMinima) __builtin_memset(low, 0, bytes);
+  clear_sums(out, panels, rows);
+  if constexpr (kMinima) clear_sums(low, panels, rows);
   const Int8Sums sums{out, low};
   if (panels == kPanelsBeside && rows >= kFewestBeside) {
     int8_blocks<kCodes, kGroup, kPanelsBeside, kRowsBeside<kMinima>, kExpand, kMinima>(m, p, x, x_stride, rows, sums);

@@ -11,6 +11,13 @@ namespace {
 // Rows whose sums a product keeps in memory while it reads a panel: those of two panels take 8 KiB of the L1 cache.
 inline constexpr int kTileRows = 64;
 
+// Clears the sums [panels][kTileRows][kPanel] of `rows` rows.
+QUIRE_INLINE void clear_sums(float* sums, int panels, int rows) {
+  for (int p = 0; p < panels; ++p) {
+    for (int i = 0; i < rows * kPanel; i += kWidth) store(sums + p * kTileRows * kPanel + i, Floats::all(0.0f));
+  }
+}
+
 // A line of a block for kWidth outputs: bytes of inputs {0, 4, 1, 5} and {2, 6, 3, 7}.
 struct LinePair {
   Ints low, high;
