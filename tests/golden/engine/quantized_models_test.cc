@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "golden/engine/expected_tensors.h"
@@ -52,6 +53,21 @@ TEST_P(QuantizedModels, StayNearThoseWithRoundedInputs) {
     Loaded loaded(folder_.string(), "auto", activations);
     SingleSequence sequence(loaded.model);
     EXPECT_LE(relative_distance(logits_, sequence.append(prompt_, true)), bound);
+  }
+}
+
+TEST_P(QuantizedModels, HaveTheSameBitsOnEveryKernelSet) {
+  for (const char* activations : {"f32", "bf16", "int8"}) {
+    std::vector<float> first;
+    for (const KernelSet* set : available_kernels()) {
+      SCOPED_TRACE(std::string(set->name) + " " + activations);
+      Loaded loaded(folder_.string(), set->name, activations);
+      SingleSequence sequence(loaded.model);
+      const auto logits = sequence.append(prompt_, true);
+      if (first.empty()) first.assign(logits.begin(), logits.end());
+      ASSERT_EQ(logits.size(), first.size());
+      EXPECT_EQ(std::memcmp(logits.data(), first.data(), logits.size_bytes()), 0);
+    }
   }
 }
 
