@@ -71,10 +71,16 @@ std::string families_markdown() {
 
 void add_list_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("list", "List the models known by name, and what is downloaded");
-  auto families = std::make_shared<bool>(false);
+  auto families = std::make_shared<bool>(false), formats = std::make_shared<bool>(false);
   command->add_flag("--families", *families, "list the model families that can run, as a Markdown table");
+  command->add_flag("--formats", *formats, "list the weight formats that can be loaded, as Markdown tables")
+      ->excludes("--families");
   command->footer("The folder of downloaded models is $QUIRE_MODELS, or else ~/.cache/quire/models.");
-  command->callback([families] { *families ? fmt::print("{}", families_markdown()) : list_models(); });
+  command->callback([families, formats] {
+    if (*families) return fmt::print("{}", families_markdown());
+    if (*formats) return fmt::print("{}\n{}", gguf_types_markdown(), quantization_methods_markdown());
+    list_models();
+  });
 }
 
 }  // namespace quire

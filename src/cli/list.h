@@ -1,4 +1,4 @@
-// What `quire list --families` prints, which docs/models.md repeats.
+// What `quire list --families` and `quire list --formats` print, which docs/models.md and docs/formats.md repeat.
 #pragma once
 
 #include <string>
@@ -6,5 +6,7 @@
 namespace quire {
 
 std::string families_markdown();
+std::string gguf_types_markdown();
+std::string quantization_methods_markdown();
 
 }  // namespace quire

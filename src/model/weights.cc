@@ -163,6 +163,10 @@ class Loader : public TensorVisitor {
   }
 
   uint64_t parameters = 0;
+  uint64_t bytes() const {
+    const auto elements = [](uint64_t sum, const VectorJob& job) { return sum + static_cast<uint64_t>(job.size); };
+    return bytes_ + std::accumulate(vectors_.begin(), vectors_.end(), uint64_t{0}, elements) * sizeof(float);
+  }
   uint64_t decode_bytes() const {
     // The experts that a token does not use are not read. A tied embedding is read as the output matrix.
     return decoded_ + experts_ + (config_.tied_output ? embedding_ : 0);
@@ -317,7 +321,7 @@ class Loader : public TensorVisitor {
   void take_codes(const CodedMatrix& coded, const Source& source, Linear& to) {
     if (!coded.permutation.empty() && !source.transposed) {
       if (!config_.input_forms.orders)
-        throw invalid("{}: tensor {} has groups that are not neighbours, but config.json does not announce an order",
+        throw invalid("{}: {} has an order of inputs (g_idx), but config.json has neither desc_act nor actorder",
                       checkpoint_.file(), source.name);
       const auto same = std::ranges::find_if(orders_, [&](const auto& order) { return *order == coded.permutation; });
       to.order = same != orders_.end() ? *same : orders_.emplace_back(std::make_shared<InputOrder>(coded.permutation));
@@ -405,10 +409,11 @@ void list_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Loade
 
 }  // namespace
 
-void check_weights(const Checkpoint& checkpoint, const ModelConfig& config) {
+WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& config) {
   Loader load(checkpoint, config);
   Weights unread;
   list_tensors(checkpoint, config, load, unread);
+  return {load.parameters, load.bytes(), load.main_type()};
 }
 
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, size_t memory) {

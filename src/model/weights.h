@@ -126,7 +126,14 @@ struct Weights {
 // or more than `memory` bytes in all.
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, size_t memory);
 
-// Throws what load_weights would throw because of names, shapes and types, without reading any data.
-void check_weights(const Checkpoint& checkpoint, const ModelConfig& config);
+// What a model's weights take once loaded.
+struct WeightTotals {
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;     // matrices as packed, vectors in float32
+  std::string main_type;  // as Weights::main_type
+};
+
+// Throws what load_weights would throw because of names, shapes and types, without reading the data.
+WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& config);
 
 }  // namespace quire

@@ -169,7 +169,6 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
 
 InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
                                                    int cols, int rows, const Linear& any) const {
-  assert(!any.order);
   HeadInputs inputs{{}, head_rows(1, rows)};
   const Activations form = input_form(compute.activations, any);
   const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), input_stride(form, cols)});
@@ -178,9 +177,15 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
     const int head = tile / row_tiles, row = tile % row_tiles * kRowGroup;
     Inputs::Entry of_head = to;
     of_head.data += static_cast<size_t>(head) * static_cast<size_t>(inputs.padded_rows) * to.stride;
-    const Rows columns{x.data + static_cast<ptrdiff_t>(head) * stride, cols, x.stride};
-    compute.kernels.quantize(quantize_args(columns, cols, of_head, any.threshold), row,
-                             std::min(rows, row + kRowGroup));
+    const int end = std::min(rows, row + kRowGroup);
+    Rows columns{x.data + static_cast<ptrdiff_t>(head) * stride, cols, x.stride};
+    if (any.order) {
+      const Rows ordered{permuted_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols,
+                         row_stride(cols)};
+      for (int r = row; r < end; ++r) permute(columns.row(r), *any.order, ordered.row(r));
+      columns = ordered;
+    }
+    compute.kernels.quantize(quantize_args(columns, cols, of_head, any.threshold), row, end);
   });
   return inputs;
 }

@@ -87,8 +87,8 @@ class InputMemory {
   // linear_of(i) gives; rows of one kRowGroup have one, and all have one form.
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
                           const std::function<const Linear&(int row)>& linear_of) const;
-  // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h). They
-  // are like `any`, and in the model's order.
+  // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h). All
+  // linears have the form and the order of `any`.
   struct HeadInputs {
     Inputs first;
     int padded_rows;

@@ -60,9 +60,31 @@ def test_a_hugging_face_directory():
     assert weights["parameters"] == r["parameters"] and not weights["runs"]["ok"]
 
 
+def test_a_quantized_directory(tmp_path):
+    model = GOLDEN / "formats/hf-models/llama-gptq-orders"
+    r = report(model)
+    assert r["runs"]["ok"] and r["quantization"] == "gptq" and {t["type"] for t in r["tensor_types"]} == {"I32", "F16", "BF16"}
+    # 256 tokens twice; 2 layers of q, o, k and v for half the heads, gate, up and down; norms. 4 bits, with a float32 scale and a zero point for 32 weights.
+    linears = 2 * (3 * 64 * 64 + 3 * 64 * 128)
+    assert r["parameters"] == 2 * 256 * 64 + linears + 5 * 64
+    packed = 2 * 256 * 64 * 2 + linears * 21 // 32 + 5 * 64 * 4
+    assert packed <= r["memory"]["weight_bytes"] <= 1.02 * packed  # panels are whole cache lines
+    assert "\nquantization:     gptq\n" in inspect(model).stdout
+
+    for file in model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"]["bits"] = 5
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "quantization_config.bits" in report(tmp_path)["runs"]["why_not"]
+    loaded = quire("run", "-m", tmp_path, "-p", "hello")
+    assert loaded.returncode == 1 and len(loaded.stderr.splitlines()) == 1
+    assert "config.json" in loaded.stderr and "quantization_config.bits" in loaded.stderr
+
+
 def test_every_model_of_the_references_is_described():
     models = [d for d in sorted((GOLDEN / "models").iterdir()) if (d / "config.json").exists()]
-    models += sorted((GOLDEN / "formats/gguf-models").glob("*.gguf"))
+    models += sorted((GOLDEN / "formats/gguf-models").glob("*.gguf")) + sorted((GOLDEN / "formats/hf-models").iterdir())
     assert models
     for model in models:
         r = report(model)

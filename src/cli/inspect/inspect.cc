@@ -102,6 +102,7 @@ void show_model(const ordered_json& report, Page& page) {
   if (report["architecture"] != "") page.row("architecture", cut(shown(report["architecture"]), 200));
   page.row("parameters", count(report["parameters"]));
   page.row("file size", bytes(report["file_bytes"]));
+  if (report["quantization"].is_string()) page.row("quantization", shown(report["quantization"]));
   std::vector<std::string> types;
   for (const ordered_json& t : report["tensor_types"])
     types.push_back(fmt::format("{} {} ({})", t["tensors"].get<uint64_t>(), shown(t["type"]), bytes(t["bytes"])));

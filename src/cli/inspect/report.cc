@@ -13,6 +13,7 @@
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/model_text.h"
+#include "model/quantized/quantization.h"
 #include "model/weights.h"
 #include "ops/cache_memory.h"
 #include "text/tokenizer/data.h"
@@ -282,8 +283,8 @@ TextPart add_text(const Checkpoint& checkpoint, ordered_json& report) {
 
 // ---- memory
 
-// Matrices packed as for the kernels, vectors in float32. Tensors that cannot be loaded count with their size in the
-// file.
+// Of a model that does not run: matrices packed as for the kernels, vectors in float32. Tensors that cannot be loaded
+// count with their size in the file.
 uint64_t packed_bytes(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;
   for (const TensorView& view : checkpoint.tensors()) {
@@ -300,9 +301,9 @@ uint64_t packed_bytes(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
+ordered_json memory(uint64_t weights, const ModelConfig& c) {
   const CacheLayout layout = cache_layout(c, KvType::kBf16);
-  const uint64_t weights = packed_bytes(checkpoint), context = layout.sequence_bytes(c.max_positions);
+  const uint64_t context = layout.sequence_bytes(c.max_positions);
   ordered_json of_length = ordered_json::object();
   for (const int tokens : {4096, 32768, 131072}) of_length[std::to_string(tokens)] = layout.sequence_bytes(tokens);
   return {{"weight_bytes", weights},
@@ -313,6 +314,12 @@ ordered_json memory(const Checkpoint& checkpoint, const ModelConfig& c) {
           {"kv_bytes_of_context", context},
           {"bytes", weights + context},
           {"available_bytes", available_memory()}};
+}
+
+// The method of config.json; null: the weights are not quantized.
+ordered_json quantization(const HfConfig& hf) {
+  const auto found = read_quantization(hf.config);
+  return found ? ordered_json(found->method) : ordered_json();
 }
 
 // What a model for embeddings or a classifier makes of a prompt.
@@ -348,28 +355,33 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   report["rope"] = nullptr;
   report["sliding_window"] = nullptr;
   report["pooling"] = nullptr;
+  report["quantization"] = nullptr;
   report["tensor_types"] = nullptr;
   const TextPart text = add_text(checkpoint, report);
   report["memory"] = nullptr;
   report["runs"] = {{"ok", false}, {"why_not", nullptr}};
+  std::optional<WeightTotals> totals;
   try {
+    if (!gguf) report["quantization"] = quantization(*checkpoint.hf());
     const ModelConfig config = read_model_config(checkpoint);
     report["sizes"] = sizes(config);
     if (!config.ropes.empty()) report["rope"] = rope(config.ropes[0]);
     if (const auto [tokens, layers] = sliding_layers(config); layers > 0)
       report["sliding_window"] = {{"tokens", tokens}, {"layers", layers}};
     if (config.pooled.pooling != Pooling::kNone || !config.has_logits) report["pooling"] = pooling(config);
-    report["memory"] = memory(checkpoint, config);
+    report["memory"] = memory(packed_bytes(checkpoint), config);
     // As loading does, in its order.
     if (!text.problem.empty()) throw unsupported("{}", text.problem);
     check_vocabulary(checkpoint, text.text, config);
-    check_weights(checkpoint, config);
+    totals = check_weights(checkpoint, config);
+    report["memory"] = memory(totals->bytes, config);
     report["runs"]["ok"] = true;
   } catch (const Error& e) {
     report["runs"]["why_not"] = e.what();
   }
   report["metadata"] = gguf ? metadata(*gguf, longest_array) : ordered_json(checkpoint.hf()->config.json());
   add_tensors(checkpoint.tensors(), report);
+  if (totals) report["parameters"] = totals->parameters;  // those of a quantized model are not its tensors' elements
   return report;
 }
 
@@ -379,8 +391,8 @@ ordered_json of_safetensors(const fs::path& path) {
       {"file", path.string()}, {"format", "safetensors"}, {"name", path.stem().string()}, {"architecture", ""}};
   report["parameters"] = 0;
   report["file_bytes"] = file_bytes(path);
-  for (const char* unknown :
-       {"sizes", "rope", "sliding_window", "pooling", "tensor_types", "tokenizer", "chat_template", "memory"})
+  for (const char* unknown : {"sizes", "rope", "sliding_window", "pooling", "quantization", "tensor_types", "tokenizer",
+                              "chat_template", "memory"})
     report[unknown] = nullptr;
   std::error_code ignored;
   const bool has_config = fs::exists(path.parent_path() / "config.json", ignored);

@@ -11,8 +11,9 @@ namespace quire {
 // "runs".
 //   {"file", "format", "name", "architecture", "parameters", "file_bytes",
 //    "sizes": {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context"},
-//    "rope", "sliding_window", "tensor_types": [{"type", "tensors", "elements", "bytes"}], "tokenizer",
-//    "chat_template", "memory", "runs": {"ok", "why_not"}, "metadata", "tensors"}
+//    "rope", "sliding_window", "pooling", "quantization",
+//    "tensor_types": [{"type", "tensors", "elements", "bytes"}], "tokenizer", "chat_template", "memory",
+//    "runs": {"ok", "why_not"}, "metadata", "tensors"}
 // Metadata arrays longer than `longest_array` are {"array_of": "STRING", "count": 49152}.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, size_t longest_array);
 

@@ -97,15 +97,32 @@ void read_mxfp4(const JsonField& config, Quantization& to) {
 }
 
 struct Method {
-  std::string_view name;
+  QuantizationMethod about;
   void (*read)(const JsonField& config, Quantization& to);
 };
-constexpr Method kMethods[] = {{"gptq", read_gptq},
-                               {"awq", read_awq},
-                               {"compressed-tensors", read_compressed_config},
-                               {"fp8", read_fp8},
-                               {"bitsandbytes", read_bitsandbytes},
-                               {"mxfp4", read_mxfp4}};
+constexpr Method kMethods[] = {
+    {{"gptq",
+      "2, 3, 4 and 8 bits; groups of 16, of a multiple of 32, or whole rows; with and without zero points; act-order "
+      "(`desc_act`); `gptq` and `gptq_v2`",
+      "Marlin's layout; settings of their own for some modules (`dynamic`), except modules that are left out",
+      "as for GGUF"},
+     read_gptq},
+    {{"awq", "4 bits with zero points, version `gemm`; groups as above", "`gemv`, Marlin's layout, no zero points",
+      "as for GGUF"},
+     read_awq},
+    {{"compressed-tensors",
+      "`pack-quantized` of 4 and 8 bits, `int-quantized`, `float-quantized`, `naive-quantized`, "
+      "`nvfp4-pack-quantized`, `mxfp4-pack-quantized`; scales of the tensor, outputs, groups or blocks",
+      "sparse weights; transformed inputs (`transform_config`)",
+      "int8 rows for `int-quantized` with symmetric int8 inputs (W8A8); else as for GGUF"},
+     read_compressed_config},
+    {{"fp8", "E4M3 with scales of the tensor, outputs or blocks (DeepSeek)", "other 8-bit floats", "as for GGUF"},
+     read_fp8},
+    {{"bitsandbytes", "NF4 and FP4, with and without double quantization; LLM.int8", "LLM.int8 in tiles",
+      "int8 rows with outliers for LLM.int8; else as for GGUF"},
+     read_bitsandbytes},
+    {{"mxfp4", "experts as in gpt-oss (`_blocks`, `_scales`)", "–", "as for GGUF"}, read_mxfp4},
+};
 
 // Older files lack quant_method.
 std::string method_of(const JsonField& config) {
@@ -148,6 +165,12 @@ bool Quantization::ignores(std::string_view tensor) const {
   return ignores_scales && std::ranges::any_of(kEndings, [&](std::string_view e) { return tensor.ends_with(e); });
 }
 
+std::vector<QuantizationMethod> quantization_methods() {
+  std::vector<QuantizationMethod> all;
+  for (const Method& m : kMethods) all.push_back(m.about);
+  return all;
+}
+
 std::optional<Quantization> read_quantization(const JsonField& config) {
   auto found = find_config(config);
   if (const auto inner = config.find("text_config"); inner && !found) found = find_config(*inner);
@@ -155,10 +178,10 @@ std::optional<Quantization> read_quantization(const JsonField& config) {
   const JsonField settings = found->object();
   Quantization q;
   q.method = method_of(settings);
-  const auto* method = std::ranges::find(kMethods, q.method, &Method::name);
+  const auto* method = std::ranges::find(kMethods, q.method, [](const Method& m) { return m.about.name; });
   if (method == std::end(kMethods)) {
     std::vector<std::string_view> names;
-    for (const Method& m : kMethods) names.push_back(m.name);
+    for (const Method& m : kMethods) names.push_back(m.about.name);
     throw unsupported("{}: {} is not supported; Quire reads {}", settings.where("quant_method"), quote(q.method),
                       fmt::join(names, ", "));
   }

@@ -77,6 +77,13 @@ struct Quantization {
   bool ignores(std::string_view tensor) const;
 };
 
+// What `quire list --formats` says of a method.
+struct QuantizationMethod {
+  std::string_view name;  // quant_method
+  std::string_view loads, refuses, inputs;
+};
+std::vector<QuantizationMethod> quantization_methods();
+
 // config: config.json. Nothing without a quantization_config or compression_config. Throws Error: the field, its value,
 // and which values Quire supports.
 std::optional<Quantization> read_quantization(const JsonField& config);

@@ -63,10 +63,9 @@ std::vector<TensorCase> tensor_cases() {
       {"a missing matrix of a quantized model", "llama",
        [=](EditedModel& m) {
          m.tensors.erase(q);
-         m.config["quantization_config"] = {{"quant_method", "gptq"}};
+         m.config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}};
        },
-       "M: tensor model.layers.1.self_attn.q_proj.weight is missing; config.json has a quantization_config, which "
-       "Quire does not support"},
+       "M: tensor model.layers.1.self_attn.q_proj.weight is missing"},
       {"another name", "llama",
        [=](EditedModel& m) { m.tensors["model.layers.1.self_attn.query.weight"] = m.tensors.extract(q).mapped(); },
        "M: tensor model.layers.1.self_attn.q_proj.weight is missing"},

@@ -30,4 +30,15 @@ inline double largest_difference(std::span<const float> a, std::span<const float
   return largest;
 }
 
+// The root mean square of the difference, in those of `wanted`. Infinity if the sizes differ.
+inline double relative_distance(std::span<const float> wanted, std::span<const float> found) {
+  if (wanted.size() != found.size()) return INFINITY;
+  double error = 0, size = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const double difference = double{wanted[i]} - double{found[i]};
+    error += difference * difference, size += double{wanted[i]} * double{wanted[i]};
+  }
+  return std::sqrt(error / size);
+}
+
 }  // namespace quire

@@ -14,6 +14,7 @@
 #include "base/tensor_type.h"
 #include "engine/single_sequence.h"
 #include "golden/engine/expected_tensors.h"
+#include "golden/engine/loaded.h"
 #include "model/registry.h"
 #include "paths.h"
 
@@ -21,30 +22,6 @@ namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-
-TokenIds ids(const Safetensors& file, const std::string& name) {
-  if (const TensorView* t = file.find_tensor(name); t && t->type == TensorType::I32) return values<int32_t>(file, name);
-  const auto wide = values<int64_t>(file, name);
-  return {wide.begin(), wide.end()};
-}
-
-struct Loaded {
-  LoadedModel model;
-  Loaded(const std::string& path, std::string_view kernels, const std::string& activations)
-      : model(
-            [&] {
-              EngineOptions o;
-              o.model = path;
-              o.kernels = kernels;
-              o.activations = activations;
-              o.threads = 2;
-              o.max_num_seqs = 1;
-              o.max_num_batched_tokens = 128;
-              o.max_model_len = 0;
-              return o;
-            }(),
-            128) {}
-};
 
 // The folders of models that Quire can run: those here, and others where they are at hand.
 std::vector<std::string> model_folders() {
@@ -160,10 +137,7 @@ void expect_reference_logits_and_tokens(const fs::path& folder, const std::strin
     if (activations == "f32") {
       EXPECT_LE(largest_difference(wanted, logits), 2e-4 + 1e-4 * top);
     } else {
-      double error = 0, size = 0;
-      for (size_t i = 0; i < wanted.size(); ++i)
-        error += std::pow(double{wanted[i]} - logits[i], 2), size += std::pow(double{wanted[i]}, 2);
-      EXPECT_LE(std::sqrt(error / size), 0.1);
+      EXPECT_LE(relative_distance(wanted, logits), 0.1);
       if (!name.starts_with("stories")) continue;  // random weights magnify rounding
     }
     auto last = logits.last(static_cast<size_t>(loaded.model.config.vocab));
@@ -195,12 +169,13 @@ TEST_P(OutsideGgufModels, HaveTorchsLogits) {
 }
 
 std::vector<std::string> outside_gguf_models() {
+  const fs::path folder = shared_dir() / "golden/formats/gguf-models";
   std::vector<std::string> found;
-  for (const char* name :
-       {"tiny256-F16", "tiny256-BF16", "tiny256-Q4_0", "tiny256-Q4_1", "tiny256-Q5_0", "tiny256-Q5_1", "tiny256-Q8_0",
-        "tiny256-Q4_K_S", "tiny256-Q4_K_M", "tiny256-Q5_K_M", "tiny256-Q6_K", "stories260K-F32", "stories260K-Q8_0"}) {
-    if (fs::exists(shared_dir() / "golden/formats/gguf-models" / (std::string(name) + ".gguf"))) found.push_back(name);
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path().stem().string());
   }
+  std::ranges::sort(found);
   return found;
 }
 INSTANTIATE_TEST_SUITE_P(Files, OutsideGgufModels, ::testing::ValuesIn(outside_gguf_models()));

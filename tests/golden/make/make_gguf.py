@@ -21,35 +21,68 @@ from tokenizers import Tokenizer
 
 import strings
 
-HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, CONTEXT, EPSILON, THETA = 256, 256, 2, 8, 2, 256, 1e-5, 10000.0
-TYPES = {"token_embd": T.Q8_0, "output": T.Q6_K,
-         "blk.0.attn_q": T.Q4_0, "blk.0.attn_k": T.F32, "blk.0.attn_v": T.F16, "blk.0.attn_output": T.Q4_1, "blk.0.ffn_gate": T.Q5_0, "blk.0.ffn_up": T.Q5_1, "blk.0.ffn_down": T.Q4_K,
-         "blk.1.attn_q": T.Q5_K, "blk.1.attn_k": T.BF16, "blk.1.attn_v": T.Q8_0, "blk.1.attn_output": T.Q6_K, "blk.1.ffn_gate": T.Q4_K, "blk.1.ffn_up": T.Q5_K, "blk.1.ffn_down": T.Q4_0}
+HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, CONTEXT, EPSILON, THETA = 256, 64, 4, 16, 2, 256, 1e-5, 10000.0
+SEED = 21  # no step of the greedy continuation is nearly a tie
+Q1_0, Q2_0 = 41, 42  # gguf-py does not know them
+gguf.GGML_QUANT_SIZES |= {Q1_0: (128, 18), Q2_0: (64, 18)}
+# Rows of down projections have a quarter of a K block, so they get types of small blocks. Floats are in the smallest matrices.
+TYPES = {"token_embd": T.Q2_K, "output": T.IQ3_XXS,
+         "blk.0.attn_q": T.Q4_0, "blk.0.attn_k": T.F32, "blk.0.attn_v": T.F16, "blk.0.attn_output": T.Q4_1, "blk.0.ffn_gate": T.Q5_0, "blk.0.ffn_up": T.Q5_1, "blk.0.ffn_down": T.MXFP4,
+         "blk.1.attn_q": T.Q5_K, "blk.1.attn_k": T.BF16, "blk.1.attn_v": T.Q8_0, "blk.1.attn_output": T.Q3_K, "blk.1.ffn_gate": T.Q4_K, "blk.1.ffn_up": T.Q6_K, "blk.1.ffn_down": T.NVFP4,
+         "blk.2.attn_q": T.IQ2_XXS, "blk.2.attn_k": T.IQ4_XS, "blk.2.attn_v": T.TQ1_0, "blk.2.attn_output": T.IQ2_S, "blk.2.ffn_gate": T.Q4_K, "blk.2.ffn_up": T.IQ3_S, "blk.2.ffn_down": T.IQ4_NL,
+         "blk.3.attn_q": T.IQ1_M, "blk.3.attn_k": T.IQ2_XS, "blk.3.attn_v": T.TQ2_0, "blk.3.attn_output": T.IQ1_S, "blk.3.ffn_gate": Q1_0, "blk.3.ffn_up": T.Q6_K, "blk.3.ffn_down": Q2_0}
+NAMES = {Q1_0: "Q1_0", Q2_0: "Q2_0"}
 
 
-def random_k_blocks(random, type, rows, columns, deviation):
-    """Random bits with scales that give the weights a mean near zero and the deviation asked for. gguf-py cannot quantize to K types, only read them."""
+def half(x):
+    return np.frombuffer(np.array(x, np.float16).tobytes(), np.uint8)
+
+
+def place_scale(blocks, type, d):
+    """Gives all blocks this scale, and the minimum that makes the mean of random codes 0."""
+    minima = {T.Q2_K: (80, 1.5), T.Q4_K: (0, 7.5), T.Q5_K: (0, 15.5)}  # value = d * scale * code - dmin * minimum, of equal means
+    if type in minima:
+        at, middle = minima[type]
+        blocks[:, at:at + 4] = np.concatenate([half(d), half(d * middle)])
+    elif type == T.IQ1_M:  # the top nibbles of four words
+        nibbles = [int(np.float16(d).view(np.uint16)) >> 4 * i & 15 for i in range(4)]
+        blocks[:, 49:56:2] = blocks[:, 49:56:2] & 15 | np.array(nibbles, np.uint8) << 4
+    else:
+        at = blocks.shape[1] - 2 if type in (T.Q3_K, T.Q6_K) else 0
+        blocks[:, at:at + 2] = half(d)
+
+
+def random_blocks(random, type, rows, columns, deviation):
+    """Random bits with scales that give the weights the deviation asked for: gguf-py can read these types, but not quantize to them."""
     elements, size = gguf.GGML_QUANT_SIZES[type]
     blocks = random.integers(0, 256, (rows * columns // elements, size), dtype=np.uint8)
-
-    def scale(d):
-        half = lambda x: np.frombuffer(np.array(x, np.float16).tobytes(), np.uint8)
-        if type == T.Q6_K:
-            blocks[:, -2:] = half(d)
-        else:  # value = d * scale * q - dmin * min, of the same scales on average
-            blocks[:, :2], blocks[:, 2:4] = half(d), half(d * (7.5 if type == T.Q4_K else 15.5))
-
-    scale(2.0**-10)
-    found = quants.dequantize(blocks, type).std()
-    scale(2.0**-10 * deviation / found)
+    if type == T.NVFP4:
+        blocks[:, :4] = random.integers(0x08, 0x10, (len(blocks), 4))  # 2^-6 to 2^-5, which comes near
+        return blocks.reshape(rows, -1)
+    if type == Q2_0:  # -1, 0, 1, 2: few of the last, for a mean near 0
+        codes = random.choice(4, (len(blocks), 16, 4), p=[0.35, 0.35, 0.2, 0.1])
+        blocks[:, 2:] = (codes << np.array([0, 2, 4, 6])).sum(-1)
+    place_scale(blocks, type, 2.0**-8)
+    place_scale(blocks, type, 2.0**-8 * deviation / dequantized(blocks, type).std())
     return blocks.reshape(rows, -1)
 
 
+def dequantized(data, type):
+    if type not in NAMES:
+        return quants.dequantize(data, type)
+    blocks = data.reshape(-1, 18)
+    scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+    if type == Q1_0:  # a bit: +d or -d
+        codes = 2.0 * np.unpackbits(blocks[:, 2:], axis=1, bitorder="little") - 1
+    else:  # two bits, the first in the low ones: -d, 0, d, 2d
+        codes = (blocks[:, 2:, None] >> np.array([0, 2, 4, 6]) & 3).reshape(len(blocks), -1) - 1.0
+    return (scale * codes.astype(np.float32)).reshape(len(data), -1)
+
+
 def quantized(random, type, rows, columns, deviation):
-    if type in (T.Q4_K, T.Q5_K, T.Q6_K):
-        return random_k_blocks(random, type, rows, columns, deviation)
-    weights = (random.standard_normal((rows, columns)) * deviation).astype(np.float32)
-    return quants.quantize(weights, type)
+    if type in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.TQ1_0, T.TQ2_0, T.MXFP4):
+        return quants.quantize((random.standard_normal((rows, columns)) * deviation).astype(np.float32), type)
+    return random_blocks(random, type, rows, columns, deviation)
 
 
 def forward(weights, tokens):
@@ -116,7 +149,7 @@ def close(writer):
 
 
 def write_model(folder, tokenizer):
-    random = np.random.default_rng(20)
+    random = np.random.default_rng(SEED)
     path = folder / "every-type.gguf"
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("every-type")
@@ -131,19 +164,21 @@ def write_model(folder, tokenizer):
     writer.add_rope_dimension_count(HIDDEN // HEADS)
     writer.add_rope_freq_base(THETA)
     writer.add_vocab_size(vocab)
+    head, weights, types = HIDDEN // HEADS, {}, {}
     for name, type in TYPES.items():
-        rows = {"token_embd": vocab, "output": vocab}.get(name, HIDDEN // HEADS * KV_HEADS if re.search("attn_[kv]", name) else HIDDEN)
+        rows = vocab if "." not in name else head * KV_HEADS if re.search("attn_[kv]", name) else FFN if re.search("gate|up", name) else HIDDEN
+        columns = FFN if "ffn_down" in name else HIDDEN
         gain = 11.0 if name == "token_embd" else 3.0 if name == "output" else 1.8 if re.search("attn_[qk]", name) else 1.1
-        writer.add_tensor(name + ".weight", quantized(random, type, rows, HIDDEN, gain / 16), raw_dtype=type)
+        data = quantized(random, type, rows, columns, gain / np.sqrt(columns))
+        writer.add_tensor(name + ".weight", data, raw_dtype=type)
+        weights[name] = np.array(dequantized(data, type), np.float64).reshape(rows, columns)
+        types[NAMES.get(type) or type.name] = types.get(NAMES.get(type) or type.name, 0) + 1
     for name in ["output_norm", *(f"blk.{i}.{kind}_norm" for i in range(LAYERS) for kind in ("attn", "ffn"))]:
-        writer.add_tensor(name + ".weight", (1 + 0.2 * random.standard_normal(HIDDEN)).astype(np.float32))
+        weights[name] = (1 + 0.2 * random.standard_normal(HIDDEN)).astype(np.float32)
+        writer.add_tensor(name + ".weight", weights[name])
+        types["F32"] += 1
     close(writer)
 
-    weights, types = {}, {}
-    for t in gguf.GGUFReader(path).tensors:
-        shape = [int(n) for n in reversed(t.shape)]
-        weights[t.name.removesuffix(".weight")] = np.array(quants.dequantize(t.data, t.tensor_type), np.float64).reshape(shape)
-        types[t.tensor_type.name] = types.get(t.tensor_type.name, 0) + 1
     prompt = [1, *random.integers(259, vocab, 19).tolist()]
     tokens, logits, margin = list(prompt), [], []
     for _ in range(32):

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "engine/loaded_model.h"
+#include "paths.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"
 
@@ -273,9 +275,21 @@ std::vector<Subject> kinds_of_layers() {
   all.push_back({"quantized_window", [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); }, 200, true});
   return all;
 }
+// Hugging Face's methods: inputs in other orders (GPTQ), int8 rows (W8A8), with outliers (LLM.int8), coded experts.
+std::vector<Subject> quantized_models() {
+  std::vector<Subject> all;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_dir() / "formats/hf-models")) {
+    std::string name = entry.path().filename().string();
+    std::ranges::replace(name, '-', '_');
+    all.push_back({name, [path = entry.path().string()] { return path; }, 60});
+  }
+  std::ranges::sort(all, {}, &Subject::name);
+  return all;
+}
 const auto name_of = [](const auto& subject) { return subject.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(WeightTypes, RandomSchedules, ::testing::ValuesIn(weight_types()), name_of);
+INSTANTIATE_TEST_SUITE_P(QuantizedModels, RandomSchedules, ::testing::ValuesIn(quantized_models()), name_of);
 INSTANTIATE_TEST_SUITE_P(Kinds, RandomSchedules, ::testing::ValuesIn(kinds_of_layers()), name_of);
 
 }  // namespace

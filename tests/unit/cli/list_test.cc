@@ -14,5 +14,14 @@ TEST(ListOfFamilies, IsTheTableInTheDocuments) {
       << families_markdown();
 }
 
+TEST(ListOfFormats, IsTheTablesInTheDocuments) {
+  const std::string page = read_text_file(source_dir() / "docs/formats.md");
+  for (const std::string& table : {gguf_types_markdown(), quantization_methods_markdown()}) {
+    EXPECT_NE(page.find(table), std::string::npos)
+        << "replace the table of docs/formats.md by this one of `quire list --formats`:\n"
+        << table;
+  }
+}
+
 }  // namespace
 }  // namespace quire
