@@ -206,17 +206,17 @@ struct StoreKvArgs {
 // With a bf16 cache, queries are rounded by attention_bf16() like keys and values, and weights are rounded to bf16
 // before they are summed, so that they normalise exactly. With an f32 or f16 cache both stay float32.
 //
-// With an int8 cache, queries are rounded as with bf16, and codes are what they multiply: so the sums are those of a
-// bf16 unit, and scales cost one multiplication per token. Weights are rounded once, after multiplication by the
-// value's scale. Their sum is that of the unrounded weights: the roundings that it does not know of are unbiased and at
-// most 2^-9 each, less than those of the codes. Codes are finite, so a token that a query does not see leaves no trace
-// even if its scales are NaN.
+// With an int8 cache, queries are rounded as with bf16 and multiply codes. So a bf16 unit computes the sums, and a scale
+// costs one multiplication per token. Weights are rounded once, after multiplication by the value's scale, but they
+// normalise unrounded: each rounding is unbiased and at most 2^-9 of its weight, less than the rounding of the codes.
+// Codes are finite, so a token that a query does not see leaves no trace, even if its scales are NaN.
 //
-// Splits are merged
-// in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0. So the result does
-// not depend on which rows share a tile or which thread computes which split. No sum is ever -0 or denormal
-// (kSmallestSum: 2^-100 has 23 bits above 2^-123; a weight is 0 or at least 2^-56 and an int8 scale 0 or at least
-// 2^-63, so their product is a multiple of 2^-126), so chunks whose weights are all zero may be skipped.
+// Splits are merged in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0.
+// So the result does not depend on which rows share a tile or which thread computes which split.
+//
+// No sum is ever -0 or denormal, so chunks whose weights are all zero may be skipped. (kSmallestSum: 2^-100 has 23 bits
+// above 2^-123. A weight is 0 or at least 2^-56 and an int8 scale 0 or at least 2^-63, so their product, rounded to
+// bf16, is a multiple of 2^-126.)
 inline constexpr int kAttentionChunk = 32;
 inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;

@@ -1,5 +1,5 @@
-// Attention over a bf16 or int8 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h): a chunk of attention.inc.h is one
-// product of 16 lanes (tokens or dimensions) for all queries of a tile.
+// Attention over a bf16 or int8 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h): a chunk of
+// attention.inc.h is one product of 16 lanes (tokens or dimensions) for all queries of a tile.
 
 #include "kernels/x86/attention.inc.h"
 #include "kernels/x86/tiles.h"

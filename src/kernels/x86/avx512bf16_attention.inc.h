@@ -1,5 +1,5 @@
-// Attention over a bf16 or int8 cache with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of every
-// four elements, the first and third share a dword, and so do the second and fourth.
+// Attention over a bf16 or int8 cache with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of
+// every four elements, the first and third share a dword, and so do the second and fourth.
 #pragma once
 
 #include "kernels/x86/attention.inc.h"
