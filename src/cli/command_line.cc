@@ -16,6 +16,7 @@ namespace {
 const std::vector<std::pair<std::regex, const char*>>& rewrites() {
   static const std::vector<std::pair<std::regex, const char*>> table = {
       {std::regex(R"(^(\S+): (must .*)$)"), "$1 $2"},
+      {std::regex(R"(^(\S+): (.* is not supported; use .*)$)"), "$1 $2"},
       {std::regex(R"(^(\S+): Value (.*) not in range \[?(\S+) (?:to|-) ([^\]]+)\]?$)"),
        "$1 must be between $3 and $4, not $2"},
       {std::regex(R"(^(\S+): (.*) not in \{(.*)\}.*$)"), "$1 must be one of $3, not $2"},

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/team.h"
+#include "engine/dtype_names.h"
 #include "json/parse.h"
 #include "model/model_text.h"
 #include "ops/probe.h"
@@ -38,6 +39,18 @@ CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const cha
       ->check([](const std::string& text) { return text.size() > 15 ? "must be at most 10^15 bytes" : ""; }, "", "")
       ->type_name("SIZE")
       ->capture_default_str();
+}
+
+// "auto" or a name of the table, which must outlive the option.
+template <class Enum, size_t N>
+CLI::Validator auto_or_one_of(const NameTable<Enum, N>& table) {
+  const auto check = [&table](const std::string& text) {
+    const bool known = text == "auto" || find_value(table, text);
+    return known ? "" : fmt::format("{} is not supported; use auto, {}", text, list_names(table));
+  };
+  std::string names = "auto";
+  for (const auto& [value, name] : table) names += fmt::format(",{}", name);
+  return {check, "{" + names + "}", ""};
 }
 
 // The template that --chat-template means: of a file, of this name, or of another model.
@@ -126,8 +139,9 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
            "memory for everything; 0: what the machine or its cgroup has available, minus a margin")
       ->group(kMemoryGroup);
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype,
-                 "data type of the KV cache; auto: bf16, or f32 with --activations f32")
-      ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}))
+                 "data type of the KV cache; int8: half the memory of bf16 (docs/serving.md); auto: bf16, or f32 with "
+                 "--activations f32")
+      ->check(auto_or_one_of(kKvTypeNames))
       ->group(kMemoryGroup)
       ->capture_default_str();
   app.add_option("-t,--threads", o.threads, "threads; 0: all usable cores")
@@ -138,7 +152,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
   app.add_option("--activations", o.activations,
                  "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8 "
                  "(docs/exactness.md)")
-      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
+      ->check(auto_or_one_of(kActivationsNames))
       ->group(kComputeGroup)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,

@@ -16,8 +16,8 @@ using NameTable = std::array<std::pair<Enum, std::string_view>, N>;
 
 inline constexpr NameTable<Activations, 3> kActivationsNames = {
     {{Activations::kF32, "f32"}, {Activations::kBf16, "bf16"}, {Activations::kInt8, "int8"}}};
-inline constexpr NameTable<KvType, 3> kKvTypeNames = {
-    {{KvType::kF32, "f32"}, {KvType::kF16, "f16"}, {KvType::kBf16, "bf16"}}};
+inline constexpr NameTable<KvType, 4> kKvTypeNames = {
+    {{KvType::kBf16, "bf16"}, {KvType::kF16, "f16"}, {KvType::kF32, "f32"}, {KvType::kInt8, "int8"}}};
 
 template <class Enum, size_t N>
 constexpr std::string_view find_name(const NameTable<Enum, N>& table, Enum value) {

@@ -142,18 +142,29 @@ struct LinearArgs {
   bool accumulate = false;
 };
 
-enum class KvType : uint8_t { kF32, kBf16, kF16 };
-constexpr size_t kv_value_bytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+enum class KvType : uint8_t { kF32, kBf16, kF16, kInt8 };
+constexpr size_t kv_number_bytes(KvType type) { return type == KvType::kF32 ? 4 : type == KvType::kInt8 ? 1 : 2; }
+// Attention multiplies bf16 numbers: it rounds queries and weights to bf16. Int8 codes are exact in bf16.
+constexpr bool multiplies_bf16(KvType type) { return type == KvType::kBf16 || type == KvType::kInt8; }
 
 // The KV cache of one layer, in pages of 16 tokens. Page p of KV head h begins at
 //   data + p * page_stride + h * head_stride
-// with its keys; its values follow. Dimensions d are padded to a multiple of 16, those of keys with zeros. Layouts:
+// with its keys; its values follow, then its scales. Dimensions d are padded to a multiple of 16, those of keys with
+// zeros. Layouts:
 //
 //   f32, f16   keys [d][16 tokens]         values [16 tokens][d]
 //   bf16       keys [d/2][16 tokens][2]    values [d/16][8 token pairs][16 d][2]
+//   int8       keys [d][16 tokens]         values [d/16][16 tokens][16 d]    scales [keys, values][16 tokens] float32
 //
 // The bf16 layouts are what a matrix tile or a pair of FMAs reads; values are rounded by attention_bf16(). Slots after
 // a sequence's last token may hold anything: they never affect a result.
+//
+// Int8: the key of a token and head is code * scale, and so is its value, with a scale of its own:
+//
+//   largest = the largest magnitude; 0 if it is below kSmallestRounded, NaN if a number is NaN
+//   scale   = largest / 127
+//   code    = x * (127 / largest), rounded to the nearest integer, ties to even
+//             if the scale is 0, infinite or NaN:  127 for infinity, -127 for -infinity, else 0
 inline constexpr int kPageTokens = 16;
 constexpr int padded_head(int dim) { return (dim + 15) / 16 * 16; }
 struct KvLayer {
@@ -164,9 +175,16 @@ struct KvLayer {
 
   int padded_key() const { return padded_head(key_dim); }
   int padded_value() const { return padded_head(value_dim); }
+  // Bytes from the beginning of a head's page.
+  size_t values_offset() const { return kPageTokens * static_cast<size_t>(padded_key()) * kv_number_bytes(type); }
+  size_t scales_offset() const {
+    return values_offset() + kPageTokens * static_cast<size_t>(padded_value()) * kv_number_bytes(type);
+  }
 };
 constexpr size_t kv_head_bytes(KvType type, int key_dim, int value_dim) {
-  return kPageTokens * static_cast<size_t>(padded_head(key_dim) + padded_head(value_dim)) * kv_value_bytes(type);
+  const size_t scales = type == KvType::kInt8 ? 2 * sizeof(float) : 0;
+  return kPageTokens *
+         (static_cast<size_t>(padded_head(key_dim) + padded_head(value_dim)) * kv_number_bytes(type) + scales);
 }
 
 enum class RopeKind : uint8_t {
@@ -210,20 +228,31 @@ struct StoreKvArgs {
 // For each block of a split, in order:
 //
 //   score   = scale * (sum over the chunks of the dimensions, from 0)
+//             int8 cache:       scale * (sum * the key's scale)
 //             with a soft cap:  cap * tanh(score / cap)
 //             with a slope:     fma(slope, -|token - p|, score)      (ALiBi)
 //   m'      = max(m, the block's scores)
 //             if it grew: all sums so far are multiplied by exp(m - m'), and values below kSmallestSum become 0
-//   weight  = exp(score - m'); weight_lane() for a bf16 cache
+//   weight  = exp(score - m'); weight_lane() for a bf16 cache, unrounded_weight_lane() for an int8 cache
 //   sums    : 16 lanes (token % 16) of weights, added as a tree at the end of the split
 //   values  = acc over the two chunks of the block's weights, continuing from the previous block;
-//             tokens that the query does not see have weight 0
+//             int8 cache: weight * the value's scale, rounded to bf16, takes the place of the weight
+//             tokens that the query does not see have weight 0, also after multiplication by a scale
 //
 // With a bf16 cache, queries are rounded by attention_bf16() like keys and values, and weights are rounded to bf16
-// before they are summed, so that they normalise exactly. With an f32 or f16 cache both stay float32. Splits are merged
-// in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0. So the result does
-// not depend on which rows share a tile or which thread computes which split. No sum is ever -0 or denormal
-// (kSmallestSum: 2^-100 has 23 bits above 2^-123), so chunks whose weights are all zero may be skipped.
+// before they are summed, so that they normalise exactly. With an f32 or f16 cache both stay float32.
+//
+// With an int8 cache, queries are rounded as with bf16 and multiply codes. So a bf16 unit computes the sums, and a scale
+// costs one multiplication per token. Weights are rounded once, after multiplication by the value's scale, but they
+// normalise unrounded: each rounding is unbiased and at most 2^-9 of its weight, less than the rounding of the codes.
+// Codes are finite, so a token that a query does not see leaves no trace, even if its scales are NaN.
+//
+// Splits are merged in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0.
+// So the result does not depend on which rows share a tile or which thread computes which split.
+//
+// No sum is ever -0 or denormal, so chunks whose weights are all zero may be skipped. (kSmallestSum: 2^-100 has 23 bits
+// above 2^-123. A weight is 0 or at least 2^-56 and an int8 scale 0 or at least 2^-63, so their product, rounded to
+// bf16, is a multiple of 2^-126.)
 inline constexpr int kAttentionChunk = 32;
 inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;

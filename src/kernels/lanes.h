@@ -60,15 +60,19 @@ inline constexpr float kWhole = 0x1.8p23f, kRound = 0x1.8p16f;
 inline constexpr float kPolynomial[] = {0.013534167781472206f, 0.07907979935407639f, 0.3397611975669861f,
                                         0.9802222847938538f, 1.4142124652862549f};  // of 2^(r + 1/2), |r| <= 1/2
 }  // namespace weight_constants
-inline float weight_lane(float x) {
+template <bool kRounded>
+inline float bounded_weight_lane(float x) {
   namespace c = weight_constants;
   if (!(x >= c::kLowest)) return 0.0f;
   const float u = std::fma(x, c::kLog2E, -0.5f), whole = u + c::kWhole, r = u - (whole - c::kWhole);
   float p = c::kPolynomial[0];
   for (int i = 1; i < 5; ++i) p = std::fma(p, r, c::kPolynomial[i]);
-  p = (p + c::kRound) - c::kRound;
+  if constexpr (kRounded) p = (p + c::kRound) - c::kRound;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(whole) << 23));
 }
+inline float weight_lane(float x) { return bounded_weight_lane<true>(x); }
+// Those with an int8 cache: not yet rounded, because a value's scale multiplies them first.
+inline float unrounded_weight_lane(float x) { return bounded_weight_lane<false>(x); }
 
 inline float silu_lane(float x) { return x / (1.0f + exp_lane(-x)); }
 inline float sigmoid_lane(float x) { return std::isnan(x) ? x : 1.0f / (1.0f + exp_lane(-x)); }

@@ -147,6 +147,8 @@ float key(const KvLayer& kv, const std::byte* page, int t, int d) {
       return reinterpret_cast<const float*>(page)[d * kPageTokens + t];
     case KvType::kF16:
       return f16_to_f32(reinterpret_cast<const uint16_t*>(page)[d * kPageTokens + t]);
+    case KvType::kInt8:  // the code
+      return static_cast<float>(reinterpret_cast<const int8_t*>(page)[d * kPageTokens + t]);
     case KvType::kBf16:
       break;
   }
@@ -155,16 +157,39 @@ float key(const KvLayer& kv, const std::byte* page, int t, int d) {
 
 float value(const KvLayer& kv, const std::byte* page, int t, int d) {
   const int padded = kv.padded_value();
-  const std::byte* values = page + static_cast<size_t>(kv.padded_key() * kPageTokens) * kv_value_bytes(kv.type);
+  const std::byte* values = page + kv.values_offset();
   switch (kv.type) {
     case KvType::kF32:
       return reinterpret_cast<const float*>(values)[t * padded + d];
     case KvType::kF16:
       return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[t * padded + d]);
+    case KvType::kInt8:
+      return static_cast<float>(reinterpret_cast<const int8_t*>(values)[d / 16 * 16 * kPageTokens + t * 16 + d % 16]);
     case KvType::kBf16:
       break;
   }
   return bf16_to_f32(reinterpret_cast<const uint16_t*>(values)[d / 16 * 256 + t / 2 * 32 + d % 16 * 2 + t % 2]);
+}
+
+// What multiplies the codes of a token's key and value.
+struct Scales {
+  float key = 1, value = 1;
+};
+Scales scales(const KvLayer& kv, const std::byte* page, int t) {
+  if (kv.type != KvType::kInt8) return {};
+  const auto* scales = reinterpret_cast<const float*>(page + kv.scales_offset());
+  return {scales[t], scales[kPageTokens + t]};
+}
+
+float weight_of(KvType type, float x) {
+  switch (type) {
+    case KvType::kBf16:
+      return weight_lane(x);
+    case KvType::kInt8:
+      return unrounded_weight_lane(x);
+    default:
+      return exp_lane(x);
+  }
 }
 
 // acc + the products of x and y over one chunk of n elements.
@@ -222,7 +247,7 @@ float score_of(const AttentionArgs& a, const Query& query, int token, float prod
 Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* pages, int first, int end) {
   const KvLayer& kv = *a.kv;
   const int kv_head = query.head / (a.heads / kv.kv_heads);
-  const auto rounded = [&](float x) { return kv.type == KvType::kBf16 ? bf16_to_f32(attention_bf16(x)) : x; };
+  const auto rounded = [&](float x) { return multiplies_bf16(kv.type) ? bf16_to_f32(attention_bf16(x)) : x; };
   const auto page = [&](int token) {
     return kv.data + static_cast<size_t>(pages[token / kPageTokens]) * kv.page_stride +
            static_cast<size_t>(kv_head) * kv.head_stride;
@@ -239,15 +264,18 @@ Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* 
             score, std::min(kAttentionChunk, kv.key_dim - d), [&](int i) { return rounded(query.numbers[d + i]); },
             [&](int i) { return key(kv, page(t), t % kPageTokens, d + i); });
       }
-      scores[t - block] = score_of(a, query, t, score);
+      scores[t - block] = score_of(a, query, t, score * scales(kv, page(t), t % kPageTokens).key);
       largest = std::max(largest, scores[t - block]);
     }
     if (largest > part.max) part.grow(largest);
     float weights[kAttentionBlock] = {};
     for (int t = begin; t < stop; ++t) {
       const float x = scores[t - block] - part.max;
-      weights[t - block] = kv.type == KvType::kBf16 ? weight_lane(x) : exp_lane(x);
-      part.sums[static_cast<size_t>(t % kLanes)] += weights[t - block];
+      float& weight = weights[t - block];
+      weight = weight_of(kv.type, x);
+      part.sums[static_cast<size_t>(t % kLanes)] += weight;
+      if (kv.type == KvType::kInt8)
+        weight = bf16_to_f32(f32_to_bf16(weight * scales(kv, page(t), t % kPageTokens).value));
     }
     for (int chunk = block; chunk < stop; chunk += kAttentionChunk) {
       for (int d = 0; d < kv.value_dim; ++d) {

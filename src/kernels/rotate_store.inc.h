@@ -2,6 +2,7 @@
 // file includes it once and so compiles it for that set. No reductions, and every product-sum is an explicit FMA: gcc
 // 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under -ffp-contract=off, and results would differ.
 
+#include <bit>
 #include <cstdint>
 
 #include "base/half.h"
@@ -59,16 +60,60 @@ void store_bf16(const float* k, const float* v, const KvLayer& kv, int slot, uin
   for (int i = 0; i < kv.value_dim; ++i) values[i / 16 * 256 + i % 16 * 2] = rounded[i];
 }
 
+// Writes the codes of `count` numbers and returns their scale. Magnitudes have the order of their bits, NaN the largest.
+float quantize_codes(const float* __restrict x, int count, int8_t* __restrict codes) {
+  constexpr uint32_t kInfinity = 0x7f800000;
+  uint32_t bits = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffff;
+    bits = magnitude > bits ? magnitude : bits;
+  }
+  const auto largest = std::bit_cast<float>(bits);
+  if (largest < kSmallestRounded || bits >= kInfinity) {
+    for (int i = 0; i < count; ++i) {
+      const auto one = std::bit_cast<uint32_t>(x[i]);
+      codes[i] = static_cast<int8_t>((one & 0x7fffffff) != kInfinity ? 0 : one >> 31 ? -127 : 127);
+    }
+    return bits >= kInfinity ? largest : 0.0f;
+  }
+  const float inverse = 127.0f / largest;
+  for (int i = 0; i < count; ++i) {  // the last bit of 1.5 * 2^23 is worth 1, so the sum's low byte is the code
+    codes[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(__builtin_fmaf(x[i], inverse, 0x1.8p23f)));
+  }
+  return largest / 127.0f;
+}
+
+void store_int8(const float* k, const float* v, const KvLayer& kv, int slot, std::byte* page) {
+  alignas(16) int8_t codes[kMaxHeadDim];
+  auto* keys = reinterpret_cast<int8_t*>(page);
+  auto* values = reinterpret_cast<int8_t*>(page + kv.values_offset());
+  auto* scales = reinterpret_cast<float*>(page + kv.scales_offset());
+  scales[slot] = quantize_codes(k, kv.key_dim, codes);
+  for (int i = kv.key_dim; i < kv.padded_key(); ++i) codes[i] = 0;
+  for (int i = 0; i < kv.padded_key(); ++i) keys[i * kPageTokens + slot] = codes[i];
+  scales[kPageTokens + slot] = quantize_codes(v, kv.value_dim, codes);
+  for (int i = kv.value_dim; i < kv.padded_value(); ++i) codes[i] = 0;
+  for (int i = 0; i < kv.padded_value(); i += 16) __builtin_memcpy(values + i * kPageTokens + slot * 16, codes + i, 16);
+}
+
 std::byte* page_of(const StoreKvArgs& a, int head) {
   return a.kv->data + static_cast<size_t>(a.page) * a.kv->page_stride + static_cast<size_t>(head) * a.kv->head_stride;
 }
 
 void prefetch_kv(const StoreKvArgs& a) {
-  if (a.kv->type != KvType::kBf16) return;
-  for (int h = 0; h < a.kv->kv_heads; ++h) {  // 36 lines for a head of 64
-    const std::byte *keys = page_of(a, h), *values = keys + a.kv->padded_key() * 32 + a.slot / 2 * 64;
-    for (int i = 0; i < a.kv->padded_key(); i += 2) __builtin_prefetch(keys + i * 32, 1);
-    for (int i = 0; i < a.kv->padded_value(); i += 16) __builtin_prefetch(values + i * 32, 1);
+  const KvLayer& kv = *a.kv;
+  if (!multiplies_bf16(kv.type)) return;
+  const size_t column = kPageTokens * kv_number_bytes(kv.type);  // of one dimension of keys or values
+  const size_t keys_end = kv.values_offset(), values_end = kv.scales_offset();
+  // A head of 64: bf16 32 + 4 lines, int8 16 + 4 + 2.
+  for (int h = 0; h < kv.kv_heads; ++h) {
+    const std::byte* page = page_of(a, h);
+    for (size_t at = 0; at < keys_end; at += 64) __builtin_prefetch(page + at, 1);
+    const size_t first = keys_end + static_cast<size_t>(a.slot) * column / 64 * 64;  // the line of the slot
+    for (size_t at = first; at < values_end; at += 16 * column) __builtin_prefetch(page + at, 1);
+    if (kv.type != KvType::kInt8) continue;
+    __builtin_prefetch(page + values_end, 1);
+    __builtin_prefetch(page + values_end + 64, 1);
   }
 }
 
@@ -86,6 +131,9 @@ void store_kv(const StoreKvArgs& a) {
         break;
       case KvType::kBf16:
         store_bf16(key, value, kv, a.slot, reinterpret_cast<uint16_t*>(page));
+        break;
+      case KvType::kInt8:
+        store_int8(key, value, kv, a.slot, page);
         break;
     }
   }

@@ -57,7 +57,7 @@ Work linear_work(const PackedMatrix& weights, Activations mode, int rows);
 
 // The unit that attention over a cache of this type multiplies with.
 constexpr Activations attention_unit(KvType type) {
-  return type == KvType::kBf16 ? Activations::kBf16 : Activations::kF32;
+  return multiplies_bf16(type) ? Activations::kBf16 : Activations::kF32;
 }
 
 // Work of each operation of a step. Operations on activations alone have none, as activations stay in the CPU's caches.

@@ -132,6 +132,8 @@ void show_model(const ordered_json& report, Page& page) {
 void show_fit(const ordered_json& report, Page& page) {
   if (const ordered_json& m = report["memory"]; m.is_object()) {
     std::string cache = fmt::format("{} per token ({})", bytes(m["kv_bytes_per_token"]), shown(m["kv_cache_dtype"]));
+    if (m["kv_bytes_per_token"] > 0)
+      cache += fmt::format(", {} (int8)", bytes(m["kv_bytes_per_token_by_dtype"]["int8"]));
     if (m["kv_bytes_per_sequence"] > 0) cache += fmt::format(", {} per sequence", bytes(m["kv_bytes_per_sequence"]));
     page.row("KV cache", cache);
     std::vector<std::string> lengths;

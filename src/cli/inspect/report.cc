@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "engine/dtype_names.h"
 #include "kernels/packed.h"
 #include "model/checkpoint.h"
 #include "model/families.h"
@@ -306,9 +307,12 @@ ordered_json memory(uint64_t weights, const ModelConfig& c) {
   const uint64_t context = layout.sequence_bytes(c.max_positions);
   ordered_json of_length = ordered_json::object();
   for (const int tokens : {4096, 32768, 131072}) of_length[std::to_string(tokens)] = layout.sequence_bytes(tokens);
+  ordered_json of_type = ordered_json::object();
+  for (const auto& [type, name] : kKvTypeNames) of_type[std::string(name)] = cache_layout(c, type).token_bytes();
   return {{"weight_bytes", weights},
           {"kv_cache_dtype", "bf16"},
           {"kv_bytes_per_token", layout.token_bytes()},
+          {"kv_bytes_per_token_by_dtype", std::move(of_type)},
           {"kv_bytes_per_sequence", layout.state_bytes()},
           {"kv_bytes_at", std::move(of_length)},
           {"kv_bytes_of_context", context},

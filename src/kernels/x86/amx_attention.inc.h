@@ -1,5 +1,5 @@
-// Attention over a bf16 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h): a chunk of attention.inc.h is one
-// product of 16 lanes (tokens or dimensions) for all queries of a tile.
+// Attention over a bf16 or int8 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h): a chunk of
+// attention.inc.h is one product of 16 lanes (tokens or dimensions) for all queries of a tile.
 
 #include "kernels/x86/attention.inc.h"
 #include "kernels/x86/tiles.h"
@@ -17,10 +17,10 @@ class TileUnit {
 
   template <KvType kType>
   void add(const Chunk& c, int queries, int columns) {
-    if constexpr (kType != KvType::kBf16) {
+    if constexpr (!multiplies_bf16(kType)) {
       VectorUnit().add<kType>(c, queries, columns);
     } else {
-      add_bf16(c, columns);
+      add_tiles<kType>(c, columns);
     }
   }
   // A row of a tile: the numbers in order, as bf16.
@@ -33,11 +33,15 @@ class TileUnit {
  private:
   static constexpr int kPlaceBytes = 8 * 64;  // the lines of one place
 
-  void add_bf16(const Chunk& c, int columns) {
+  template <KvType kType>
+  void add_tiles(const Chunk& c, int columns) {
     tiles_.template load<4>(c.numbers, sizeof(*c.numbers)[0]);
     for (int column = 0; column < columns; column += 4) {
       const std::byte* weights[4];  // gathered before the first load, so that no load waits for stores
-      for (int i = 0; i < 4 && column + i < columns; ++i) weights[i] = lines(c, c.columns[column + i], gathered_[i]);
+      for (int i = 0; i < 4 && column + i < columns; ++i) {
+        const Column& of_lines = c.columns[column + i];
+        weights[i] = kType == KvType::kInt8 ? widened(c, of_lines, gathered_[i]) : lines(c, of_lines, gathered_[i]);
+      }
       const auto multiply = [&]<int kTile>() __attribute__((always_inline)) {
         if (column + kTile >= columns) return;
         if (c.fresh) {
@@ -81,6 +85,21 @@ class TileUnit {
     return gathered;
   }
 
+  // The same lines of a column of codes, widened to bf16.
+  static const std::byte* widened(const Chunk& c, const Column& column, std::byte* gathered) {
+    for (int place = 0; place < 2; ++place) {
+      const std::byte* at = column.at[place];
+      for (int line = 0; line < 8; ++line) {
+        Ints16 pair = Ints16::all(0);
+        if (c.elements[place] > 0) pair = upper_halves(bits(codes(at + 32 * line + 16)), bits(codes(at + 32 * line)));
+        _mm512_store_si512(gathered + place * kPlaceBytes + 64 * line, pair.v);
+      }
+      if (column.ahead[place] == 0) continue;
+      for (int line = 0; line < 4; ++line) __builtin_prefetch(at + column.ahead[place] + 64 * line);
+    }
+    return gathered;
+  }
+
   Tiles tiles_;
   alignas(64) std::byte gathered_[4][2 * kPlaceBytes];
 };
@@ -88,7 +107,7 @@ class TileUnit {
 template <class Tiles>
 void tile_attention(const AttentionArgs& a, const AttentionTile& tile) {
   const int queries = tile.rows * tile.heads;
-  if (a.kv->type != KvType::kBf16 || queries < kTileQueries) return attention(a, tile);
+  if (!multiplies_bf16(a.kv->type) || queries < kTileQueries) return attention(a, tile);
   TileUnit<Tiles> unit(queries);
   attend(a, tile, unit);
 }

@@ -15,14 +15,15 @@ QUIRE_INLINE float minus_infinity() { return -__builtin_inff(); }
 // attention_bf16() as float32.
 QUIRE_INLINE Floats16 round_bf16(Floats16 x) { return to_bf16(without_small(x, Floats16::all(kSmallestRounded))); }
 
-// weight_lane().
+// bounded_weight_lane().
+template <bool kRounded>
 QUIRE_INLINE Floats16 weight(Floats16 x) {
   namespace c = weight_constants;
   const Floats16 u = fma(x, Floats16::all(c::kLog2E), Floats16::all(-0.5f)), whole = add(u, Floats16::all(c::kWhole)),
                  r = sub(u, sub(whole, Floats16::all(c::kWhole)));
   Floats16 p = Floats16::all(c::kPolynomial[0]);
   for (int i = 1; i < 5; ++i) p = fma(p, r, Floats16::all(c::kPolynomial[i]));
-  p = sub(add(p, Floats16::all(c::kRound)), Floats16::all(c::kRound));
+  if constexpr (kRounded) p = sub(add(p, Floats16::all(c::kRound)), Floats16::all(c::kRound));
   return where_at_least(bits(add(bits(p), shift_left<23>(bits(whole)))), x, Floats16::all(c::kLowest));
 }
 
@@ -57,10 +58,23 @@ struct Queries {
   }
 }
 
-// Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0.
+// The pages of a block.
+inline constexpr int kBlockPages = kAttentionBlock / kPageTokens;
+
+// Multiplies a query's scores of pages [begin, end) of a block by the scales of their keys.
+QUIRE_INLINE void scale_scores(float* scores, const float* const* key_scales, int begin, int end) {
+  for (int p = begin; p < end; ++p) {
+    float* of_page = scores + p * kPageTokens;
+    store(of_page, mul(Floats16::load(of_page), Floats16::load(key_scales[p])));
+  }
+}
+
+// Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0. value_scales: of each
+// page of the block, for an int8 cache.
 template <KvType kType, class Unit>
-void weigh(Queries& s, int query, int from, int to, float scale) {
+void weigh(Queries& s, int query, int from, int to, float scale, const float* const* value_scales) {
   constexpr int kGroups = kAttentionBlock / kLanes;
+  constexpr bool kBf16 = multiplies_bf16(kType);
   const float* scores = s.scores[query];
   if (from >= kAttentionBlock || to <= 0 || from >= to) {
     for (Numbers& chunk : s.weights) __builtin_memset(chunk[query], 0, sizeof chunk[query]);
@@ -89,13 +103,16 @@ void weigh(Queries& s, int query, int from, int to, float scale) {
   const Floats16 m = Floats16::all(s.max[query]);
   QUIRE_UNROLL
   for (int g = 0; g < kGroups; ++g) {
-    x[g] = kType == KvType::kBf16 ? weight(sub(x[g], m)) : exp(sub(x[g], m));
-    if (kType != KvType::kBf16) store(s.weights[g / 2][query] + g % 2 * kLanes, x[g]);
+    x[g] = kBf16 ? weight<kType == KvType::kBf16>(sub(x[g], m)) : exp(sub(x[g], m));
+    if (!kBf16) store(s.weights[g / 2][query] + g % 2 * kLanes, x[g]);
     sums = add(sums, x[g]);
+    if (kType != KvType::kInt8) continue;
+    x[g] = to_bf16(mul(x[g], Floats16::load(value_scales[g])));
+    // Scales of tokens that are not seen may be NaN.
+    if (!all) x[g] = within(x[g], Floats16::all(0.0f), from - g * kLanes, to - g * kLanes);
   }
   QUIRE_UNROLL
-  for (int g = 0; g < kGroups && kType == KvType::kBf16; g += 2)
-    Unit::put_bf16(x[g], x[g + 1], s.weights[g / 2][query]);
+  for (int g = 0; g < kGroups && kBf16; g += 2) Unit::put_bf16(x[g], x[g + 1], s.weights[g / 2][query]);
   store(s.sums[query], sums);
 }
 
@@ -137,11 +154,12 @@ struct Pages {
 // One split of all queries: tokens first[i] .. end[i] of query i.
 template <KvType kType, class Unit>
 void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages& kv, Queries& s, Unit& unit) {
-  constexpr size_t kBytes = kv_value_bytes(kType);
-  constexpr int kBlockPages = kAttentionBlock / kPageTokens, kMostColumns = kMaxHeadDim / kLanes;
+  constexpr size_t kBytes = kv_number_bytes(kType);
+  constexpr int kMostColumns = kMaxHeadDim / kLanes;
   const auto padded_key = static_cast<size_t>(a.kv->padded_key());
-  const size_t padded = s.stride, keys = padded_key * kPageTokens * kBytes;
-  const bool adjusted = a.soft_cap != 0 || a.slopes;  // adjust_scores() then scales
+  const size_t padded = s.stride, keys = a.kv->values_offset(), scales = a.kv->scales_offset();
+  const size_t value_line = (kType == KvType::kInt8 ? kLanes : padded) * kBytes;  // of one token
+  const bool adjusted = a.soft_cap != 0 || a.slopes;                              // adjust_scores() then scales
   const float scale = adjusted ? 1.0f : a.scale;
   int first = INT32_MAX, end = 0;
   for (int i = 0; i < s.count; ++i) {
@@ -166,6 +184,15 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       page[p - block_page] = kv.page(p);
       ahead[p - block_page] = kv.page(p + kBlockPages) - kv.page(p);
     }
+    const float *key_scales[kBlockPages] = {}, *value_scales[kBlockPages] = {};
+    if (kType == KvType::kInt8) {
+      for (int p = 0; p < kBlockPages; ++p) {
+        key_scales[p] = reinterpret_cast<const float*>(page[p] + scales);
+        value_scales[p] = key_scales[p] + kPageTokens;
+        __builtin_prefetch(page[p] + ahead[p] + scales);
+        __builtin_prefetch(page[p] + ahead[p] + scales + kPageTokens * sizeof(float));
+      }
+    }
 
     Column columns[kMostColumns];
     for (size_t d = 0; d < padded_key; d += kAttentionChunk) {
@@ -185,15 +212,22 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
+    if (kType == KvType::kInt8) {
+      for (int i = 0; i < s.count; ++i)
+        scale_scores(s.scores[i], key_scales, page_begin - block_page, page_end - block_page);
+    }
     if (adjusted) {
       for (int i = 0; i < s.count; ++i)
         adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
     }
-    for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale);
+    for (int i = 0; i < s.count; ++i)
+      weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale, value_scales);
 
     const auto tokens_of = [&](int p) {  // tokens of the page that some query sees
       const int tokens = stop - (block_page + p) * kPageTokens;
-      return block_page + p < page_begin || tokens <= 0 ? 0 : tokens < kPageTokens ? tokens : kPageTokens;
+      if (block_page + p < page_begin || tokens <= 0) return 0;
+      // Any code times a weight of 0 is 0, so a page of codes is read whole.
+      return tokens < kPageTokens && kType != KvType::kInt8 ? tokens : kPageTokens;
     };
     for (int p = 0; p < kBlockPages; p += 2) {
       const int elements[2] = {tokens_of(p), tokens_of(p + 1)};
@@ -201,14 +235,13 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       for (size_t d = 0; d < padded; d += kLanes) {
         Column& column = columns[d / kLanes];
         for (int place = 0; place < 2; ++place) {
-          // bf16: a line of 16 dimensions per pair of tokens, the lines of a column contiguous
-          column.at[place] = page[p + place] + keys + (kType == KvType::kBf16 ? d * kPageTokens * kBytes : d * kBytes);
+          // bf16, int8: a line of 16 dimensions per pair of tokens or token, the lines of a column contiguous
+          column.at[place] = page[p + place] + keys + (multiplies_bf16(kType) ? d * kPageTokens * kBytes : d * kBytes);
           column.ahead[place] = ahead[p + place];
         }
       }
       const Chunk chunk{
-          columns, {elements[0], elements[1]}, 2 * padded * kBytes, padded * kBytes, &s.weights[p / 2], s.acc, s.stride,
-          false};
+          columns, {elements[0], elements[1]}, 2 * value_line, value_line, &s.weights[p / 2], s.acc, s.stride, false};
       unit.template add<kType>(chunk, s.count, static_cast<int>(padded / kLanes));
     }
   }
@@ -260,7 +293,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
       const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
       __builtin_memset(chunk, 0, sizeof(float) * kAttentionChunk);
       __builtin_memcpy(chunk, q + d, sizeof(float) * static_cast<size_t>(count));
-      if (kv.type == KvType::kBf16)
+      if (multiplies_bf16(kv.type))
         Unit::put_bf16(round_bf16(Floats16::load(chunk)), round_bf16(Floats16::load(chunk + kLanes)), chunk);
     }
   }
@@ -288,6 +321,9 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
         break;
       case KvType::kBf16:
         attend_split<KvType::kBf16>(a, tile, pages, s, unit);
+        break;
+      case KvType::kInt8:
+        attend_split<KvType::kInt8>(a, tile, pages, s, unit);
         break;
     }
     for (int i = 0; i < s.count; ++i) {

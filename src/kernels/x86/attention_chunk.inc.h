@@ -27,12 +27,12 @@ struct Column {
   const std::byte* at[2];
   ptrdiff_t ahead[2];  // from `at` to the same place one block later: the prefetch distance
 };
-// Each query's numbers for a chunk, at a fixed stride that fits into addressing modes. For a bf16 cache, in the layout
-// of the unit's put_bf16().
+// Each query's numbers for a chunk, at a fixed stride that fits into addressing modes. For a bf16 or int8 cache, in the
+// layout of the unit's put_bf16().
 using Numbers = float[kMaxTileQueries][kAttentionChunk];
 struct Chunk {
   const Column* columns;
-  int elements[2];                 // in each place, at most 16
+  int elements[2];                 // in each place, at most 16; int8: 0 or 16
   size_t pair_stride, odd_offset;  // bytes; bf16 pairs lie in one line
   const Numbers* numbers;
   float* sums;  // 16 per column of each query
@@ -40,10 +40,14 @@ struct Chunk {
   bool fresh;  // sums start at 0
 };
 
+// The line of 16 codes at p as float32, whose upper halves are the same numbers as bf16.
+QUIRE_INLINE Floats16 codes(const std::byte* p) { return Floats16::of(load_int8(reinterpret_cast<const int8_t*>(p))); }
+
 template <KvType kType>
 QUIRE_INLINE Floats16 even_line(const std::byte* p) {
   if constexpr (kType == KvType::kF32) return Floats16::load(reinterpret_cast<const float*>(p));
   if constexpr (kType == KvType::kF16) return load_f16(reinterpret_cast<const uint16_t*>(p));
+  if constexpr (kType == KvType::kInt8) return codes(p);
   return bits(shift_left<16>(Ints16::load(p)));
 }
 template <KvType kType>
@@ -60,7 +64,7 @@ template <KvType kType, int kQueries, int kColumns>
     QUIRE_UNROLL
     for (int i = 0; i < kColumns; ++i) even[q][i] = odd[q][i] = Floats16::all(0.0f);
   }
-  const size_t pair_stride = kType == KvType::kBf16 ? 64 : c.pair_stride;
+  const size_t pair_stride = kType == KvType::kBf16 ? 64 : kType == KvType::kInt8 ? 32 : c.pair_stride;
   for (int place = 0; place < 2; ++place) {
     const std::byte* at[kColumns];
     QUIRE_UNROLL

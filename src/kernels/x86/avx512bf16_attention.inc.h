@@ -1,5 +1,5 @@
-// Attention over a bf16 cache with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of every
-// four elements, the first and third share a dword, and so do the second and fourth.
+// Attention over a bf16 or int8 cache with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of
+// every four elements, the first and third share a dword, and so do the second and fourth.
 #pragma once
 
 #include "kernels/x86/attention.inc.h"
@@ -27,9 +27,22 @@ QUIRE_INLINE Floats16 add_links(Ints16 x, Ints16 line, Floats16 sum) {
   return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)line.v)};
 }
 
+// The links of the four elements at p.
+template <KvType kType>
+QUIRE_INLINE Ints16 whole_even(const std::byte* p) {
+  if constexpr (kType == KvType::kInt8) return upper_halves(bits(codes(p)), bits(codes(p + 32)));
+  return even_links(Ints16::load(p), Ints16::load(p + 64));
+}
+template <KvType kType>
+QUIRE_INLINE Ints16 whole_odd(const std::byte* p) {
+  if constexpr (kType == KvType::kInt8) return upper_halves(bits(codes(p + 16)), bits(codes(p + 48)));
+  return odd_links(Ints16::load(p), Ints16::load(p + 64));
+}
+
 // As add_products(). kWhole: 16 elements in both places, a compile-time constant.
-template <bool kWhole, int kQueries, int kColumns>
+template <KvType kType, bool kWhole, int kQueries, int kColumns>
 [[gnu::noinline]] void add_linked(const Chunk& c, int column, int query) {
+  constexpr int kFour = 4 * kLanes * static_cast<int>(kv_number_bytes(kType));  // bytes of four elements
   Floats16 even[kQueries][kColumns], odd[kQueries][kColumns];
   QUIRE_UNROLL
   for (int q = 0; q < kQueries; ++q) {
@@ -48,14 +61,14 @@ template <bool kWhole, int kQueries, int kColumns>
       for (int i = 0; i < kColumns; ++i) {
         const std::byte* next = at[i] + c.columns[column + i].ahead[place];
         QUIRE_UNROLL
-        for (int line = 0; line < kPageTokens / 2; ++line) __builtin_prefetch(next + 64 * line);
+        for (int line = 0; line < kPageTokens / 4 * kFour; line += 64) __builtin_prefetch(next + line);
       }
     }
-    // load_a and load_b load the two lines of four elements.
-    const auto step = [&](int link, const auto& load_a, const auto& load_b) __attribute__((always_inline)) {
+    // even_of and odd_of give the links of the four elements at a place.
+    const auto step = [&](int link, const auto& even_of, const auto& odd_of) __attribute__((always_inline)) {
       Ints16 line[kColumns];
       QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) line[i] = even_links(load_a(at[i]), load_b(at[i] + 64));
+      for (int i = 0; i < kColumns; ++i) line[i] = even_of(at[i]);
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
         const Ints16 x = bits(Floats16::all(numbers[q * kAttentionChunk + link]));
@@ -63,7 +76,7 @@ template <bool kWhole, int kQueries, int kColumns>
         for (int i = 0; i < kColumns; ++i) even[q][i] = add_links(x, line[i], even[q][i]);
       }
       QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) line[i] = odd_links(load_a(at[i]), load_b(at[i] + 64));
+      for (int i = 0; i < kColumns; ++i) line[i] = odd_of(at[i]);
       QUIRE_UNROLL
       for (int q = 0; q < kQueries; ++q) {
         const Ints16 x = bits(Floats16::all(numbers[q * kAttentionChunk + link + 1]));
@@ -71,21 +84,25 @@ template <bool kWhole, int kQueries, int kColumns>
         for (int i = 0; i < kColumns; ++i) odd[q][i] = add_links(x, line[i], odd[q][i]);
       }
     };
-    const auto whole = [](const std::byte* p) __attribute__((always_inline)) { return Ints16::load(p); };
     int link = 0;
     QUIRE_UNROLL
     for (; 2 * link + 4 <= elements; link += 2) {
-      step(link, whole, whole);
+      step(
+          link, [](const std::byte* p) __attribute__((always_inline)) { return whole_even<kType>(p); },
+          [](const std::byte* p) __attribute__((always_inline)) { return whole_odd<kType>(p); });
       QUIRE_UNROLL
-      for (int i = 0; i < kColumns; ++i) at[i] += 128;
+      for (int i = 0; i < kColumns; ++i) at[i] += kFour;
     }
-    // Up to three elements remain; the slots of missing ones may hold anything.
-    if (const int left = elements % 4; left != 0) {
+    // Up to three elements of bf16 remain; the slots of missing ones may hold anything.
+    if (const int left = elements % 4; kType == KvType::kBf16 && left != 0) {
       const __mmask32 a = left == 1 ? 0x55555555 : 0xffffffff, b = left == 3 ? 0x55555555 : 0;
+      const auto load = [](__mmask32 mask, const std::byte* p) __attribute__((always_inline)) {
+        return Ints16{_mm512_maskz_loadu_epi16(mask, p)};
+      };
       step(
           link,
-          [&](const std::byte* p) __attribute__((always_inline)) { return Ints16{_mm512_maskz_loadu_epi16(a, p)}; },
-          [&](const std::byte* p) __attribute__((always_inline)) { return Ints16{_mm512_maskz_loadu_epi16(b, p)}; });
+          [&](const std::byte* p) __attribute__((always_inline)) { return even_links(load(a, p), load(b, p + 64)); },
+          [&](const std::byte* p) __attribute__((always_inline)) { return odd_links(load(a, p), load(b, p + 64)); });
     }
   }
   float* sums = c.sums + static_cast<size_t>(query) * c.sums_stride + column * kLanes;
@@ -103,16 +120,16 @@ template <bool kWhole, int kQueries, int kColumns>
 struct PairUnit {
   template <KvType kType>
   void add(const Chunk& c, int queries, int columns) {
-    if constexpr (kType != KvType::kBf16) {
+    if constexpr (!multiplies_bf16(kType)) {
       VectorUnit().add<kType>(c, queries, columns);
     } else {
       const bool whole = c.elements[0] == kPageTokens && c.elements[1] == kPageTokens;
       for_each_tile(
           queries, columns, [&]<int kQueries, int kColumns>(int column, int query) __attribute__((always_inline)) {
             if (whole) {
-              add_linked<true, kQueries, kColumns>(c, column, query);
+              add_linked<kType, true, kQueries, kColumns>(c, column, query);
             } else {
-              add_linked<false, kQueries, kColumns>(c, column, query);
+              add_linked<kType, false, kQueries, kColumns>(c, column, query);
             }
           });
     }

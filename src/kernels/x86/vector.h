@@ -115,8 +115,16 @@ QUIRE_INLINE Ints shift_right_signed(Ints a) {
 QUIRE_INLINE Floats16 load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+QUIRE_INLINE Ints16 load_int8(const int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
 // The lanes (in -128 .. 127) as 16 bytes.
 QUIRE_INLINE __m128i to_bytes(Ints16 a) { return _mm512_cvtepi32_epi8(a.v); }
+// The upper 16 bits of each lane: those of `a` stay, those of `b` come below them.
+QUIRE_INLINE Ints16 upper_halves(Ints16 a, Ints16 b) {
+  const __m512i down = _mm512_set4_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302);
+  return {_mm512_mask_shuffle_epi8(a.v, 0x3333333333333333, b.v, down)};
+}
 QUIRE_INLINE __m256 low(Floats16 a) { return _mm512_castps512_ps256(a.v); }
 QUIRE_INLINE __m256 high(Floats16 a) { return _mm512_extractf32x8_ps(a.v, 1); }
 
@@ -190,6 +198,7 @@ struct Floats16 {
   Floats lo, hi;
   QUIRE_INLINE Floats16 load(const float* p) { return {Floats::load(p), Floats::load(p + 8)}; }
   QUIRE_INLINE Floats16 all(float x) { return {Floats::all(x), Floats::all(x)}; }
+  QUIRE_INLINE Floats16 of(Ints16 a) { return {Floats::of(a.lo), Floats::of(a.hi)}; }
 };
 #define QUIRE_UNARY(result, f, type) \
   QUIRE_INLINE result f(type a) { return {f(a.lo), f(a.hi)}; }
@@ -243,6 +252,12 @@ QUIRE_INLINE Floats16 within(Floats16 a, Floats16 b, int first, int end) {
 QUIRE_INLINE Floats16 load_f16(const uint16_t* p) {
   const auto eight = [](const uint16_t* at) __attribute__((always_inline)) {
     return Floats{_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)))};
+  };
+  return {eight(p), eight(p + 8)};
+}
+QUIRE_INLINE Ints16 load_int8(const int8_t* p) {
+  const auto eight = [](const int8_t* at) __attribute__((always_inline)) {
+    return Ints{_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)))};
   };
   return {eight(p), eight(p + 8)};
 }

@@ -105,7 +105,7 @@ std::string_view finished_reason(FinishReason reason) {
 }
 
 struct Metrics::Series {
-  Series(const std::string& model, int max_model_len, const std::string& prefix, double read_bandwidth)
+  Series(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth)
       : labels{{"model_name", model}} {
     const auto counter = [&](const char* name, const char* help) -> prometheus::Counter& {
       return prometheus::BuildCounter().Name(prefix + name).Help(help).Labels(labels).Register(registry).Add({});
@@ -133,9 +133,10 @@ struct Metrics::Series {
     decode = &histogram("request_decode_time_seconds", "From the first token to the last.", kWholeRequest);
     inference = &histogram("request_inference_time_seconds", "From the first step to the last token.", kWholeRequest);
     whole = &histogram("e2e_request_latency_seconds", "From submit to the last token.", kWholeRequest);
-    prompt_length = &histogram("request_prompt_tokens", "Prompt tokens of each answer.", one_two_five(max_model_len));
+    prompt_length =
+        &histogram("request_prompt_tokens", "Prompt tokens of each answer.", one_two_five(info.max_model_len));
     answer_length =
-        &histogram("request_generation_tokens", "Generated tokens of each answer.", one_two_five(max_model_len));
+        &histogram("request_generation_tokens", "Generated tokens of each answer.", one_two_five(info.max_model_len));
     success = &prometheus::BuildCounter()
                    .Name(prefix + "request_success_total")
                    .Help("Ended answers.")
@@ -156,6 +157,15 @@ struct Metrics::Series {
         gauged.push_back({&metric, &family.Add(all)});
       }
     }
+    prometheus::BuildGauge()
+        .Name(prefix + "cache_config_info")
+        .Help("The KV cache: data type, tokens per page, bytes per token; always 1.")
+        .Labels(labels)
+        .Register(registry)
+        .Add({{"cache_dtype", info.kv_cache_dtype},
+              {"block_size", std::to_string(info.page_tokens)},
+              {"bytes_per_token", std::to_string(info.kv_bytes_per_token)}})
+        .Set(1);
     if (read_bandwidth > 0) {
       gauge("read_bandwidth_limit_bytes_per_second", "Memory read bandwidth of this machine, measured at start.")
           .Set(read_bandwidth);
@@ -177,8 +187,8 @@ struct Metrics::Series {
   std::mutex scraping;
 };
 
-Metrics::Metrics(const std::string& model, int max_model_len, const std::string& prefix, double read_bandwidth)
-    : series_(std::make_unique<Series>(model, max_model_len, prefix, read_bandwidth)) {}
+Metrics::Metrics(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth)
+    : series_(std::make_unique<Series>(model, info, prefix, read_bandwidth)) {}
 Metrics::~Metrics() = default;
 
 void Metrics::prompt_admitted(int tokens) { series_->prompt_tokens->Increment(tokens); }

@@ -15,8 +15,8 @@ std::string_view finished_reason(FinishReason reason);
 // Every member may be called from any thread.
 class Metrics {
  public:
-  // read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported.
-  explicit Metrics(const std::string& model, int max_model_len,
+  // model: its served name. read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported.
+  explicit Metrics(const std::string& model, const ModelInfo& info,
                    const std::string& prefix = "quire:", double read_bandwidth = 0);
   ~Metrics();
 

@@ -52,7 +52,7 @@ Service::Service(Completer& completer, ServiceOptions options)
                  format.reasoning ? format.reasoning->name : "none");
   }
   if (options_.model_names.empty()) options_.model_names = default_names(info.name);
-  metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info.max_model_len, options_.metrics_prefix,
+  metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info, options_.metrics_prefix,
                                        completer_.read_bandwidth());
   admission_ = std::make_shared<Admission>(options_.max_running + options_.max_queue, options_.needs_key);
 }

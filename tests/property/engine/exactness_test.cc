@@ -22,6 +22,7 @@
 namespace quire {
 namespace {
 
+constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kBf16, KvType::kF16, KvType::kInt8};
 constexpr int kMaxRows = 512;
 constexpr int kPages = 160;  // of each group of layers
 constexpr int kMaxSequences = 6;
@@ -32,7 +33,7 @@ struct Subject {
   std::string name;
   std::function<std::string()> path;
   int schedules;
-  bool default_numerics = false;  // only these
+  bool default_numerics = false;  // only these, and int8 caches
   friend std::ostream& operator<<(std::ostream& out, const Subject& s) { return out << s.name; }
 };
 
@@ -73,8 +74,8 @@ class SmallModel {
       for (TokenId& id : ids) id = static_cast<TokenId>(random() % 256);
     }
     for (int threads = 1; threads <= 4; ++threads) teams_.push_back(std::make_unique<Team>(threads));
-    for (const KvType kv : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
-      if (subject.default_numerics && kv != KvType::kBf16) continue;
+    for (const KvType kv : kKvTypes) {
+      if (subject.default_numerics && !multiplies_bf16(kv)) continue;
       CacheLayout layout = cache_layout(loaded_.config, kv);
       const auto groups = static_cast<int>(layout.groups().size());
       const int states = layout.state_bytes() > 0 ? kStates : 0;
@@ -241,9 +242,9 @@ TEST_P(RandomSchedules, ChangeNoBitOfALogit) {
     Random random(static_cast<unsigned>(seed));
     Numerics numerics{sets[random() % sets.size()],
                       std::array{Activations::kF32, Activations::kBf16, Activations::kInt8}[random() % 3],
-                      std::array{KvType::kF32, KvType::kBf16, KvType::kF16}[random() % 3]};
+                      kKvTypes[random() % 4]};
     if (subject.default_numerics) {
-      numerics.kv = KvType::kBf16;
+      numerics.kv = random() % 2 ? KvType::kInt8 : KvType::kBf16;
       numerics.activations = seed % 2 ? Activations::kInt8 : Activations::kBf16;
     }
     const int threads = between(random, 1, 4);

@@ -12,12 +12,14 @@
 namespace quire {
 namespace {
 
-std::vector<float> logits(TensorType type, const char* kernels, const char* activations, int threads, int chunk) {
+std::vector<float> logits(TensorType type, const char* kernels, const char* activations, int threads, int chunk,
+                          const char* kv = "bf16") {
   EngineOptions o;
   o.model = testing::tiny_model(type);
   o.kernels = kernels;
   o.threads = threads;
   o.activations = activations;
+  o.kv_cache_dtype = kv;
   o.max_num_batched_tokens = 64;
   o.max_num_seqs = 1;
   LoadedModel model(o, 64);
@@ -47,6 +49,14 @@ TEST(AmxModel, GivesTheReferencesLogitsInAnyChunksAndThreads) {
       }
     }
   }
+}
+
+TEST(AmxModel, GivesTheReferencesLogitsWithAnInt8Cache) {
+  if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512, which its emulation needs";
+  const auto expected = logits(TensorType::Q4_1, "reference", "bf16", 2, 26, "int8"),
+             got = logits(TensorType::Q4_1, "amx", "bf16", 3, 15, "int8");
+  ASSERT_EQ(got.size(), expected.size());
+  EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
 }
 
 }  // namespace

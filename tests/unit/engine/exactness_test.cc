@@ -20,19 +20,22 @@ TokenIds random_tokens(int count, unsigned seed) {
   return ids;
 }
 
-EngineOptions options(std::string model, std::string_view kernels, int threads, std::string activations = "auto") {
+EngineOptions options(std::string model, std::string_view kernels, int threads, std::string activations = "auto",
+                      std::string kv = "auto") {
   EngineOptions o;
   o.model = std::move(model);
   o.kernels = kernels;
   o.threads = threads;
   o.activations = std::move(activations);
+  o.kv_cache_dtype = std::move(kv);
   o.max_num_batched_tokens = 256;
   o.max_num_seqs = 16;
   return o;
 }
 
-EngineOptions options(TensorType type, std::string_view kernels, int threads, std::string activations = "auto") {
-  return options(testing::tiny_model(type), kernels, threads, std::move(activations));
+EngineOptions options(TensorType type, std::string_view kernels, int threads, std::string activations = "auto",
+                      std::string kv = "auto") {
+  return options(testing::tiny_model(type), kernels, threads, std::move(activations), std::move(kv));
 }
 
 // Logits of every position, computed in chunks of `chunk`.
@@ -72,6 +75,17 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
               << name(type) << " " << activations << " threads " << threads;
       }
     }
+  }
+}
+
+TEST_P(Exactness, ChunksAndThreadsChangeNoBitWithAnyCache) {
+  const TokenIds ids = random_tokens(GetParam()->name == "reference" ? 20 : 90, 2);
+  for (const char* kv : {"f32", "f16", "int8"}) {
+    LoadedModel one(options(TensorType::Q4_1, GetParam()->name, 1, "auto", kv), 128);
+    LoadedModel more(options(TensorType::Q4_1, GetParam()->name, 3, "auto", kv), 128);
+    const auto expected = all_logits(one, ids, 1);
+    for (const int chunk : {13, 64})
+      EXPECT_TRUE(same_bits(expected, all_logits(more, ids, chunk))) << kv << " " << chunk;
   }
 }
 
@@ -139,11 +153,13 @@ TEST(Exactness, KernelSetsAgreeBitForBitWithTheReferenceForEveryKindOfLayer) {
   for (const char* kind : testing::kGoldenKinds) {
     const std::string path = testing::golden_kind(kind);
     if (!testing::is_known(path)) continue;
-    LoadedModel reference(options(path, "reference", 2), 128);
-    const auto expected = all_logits(reference, ids, 40);
-    for (const KernelSet* set : available_kernels()) {
-      LoadedModel model(options(path, set->name, 2, reference.info.activations), 128);
-      EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 40))) << set->name << " " << kind;
+    for (const char* kv : {"bf16", "int8"}) {
+      LoadedModel reference(options(path, "reference", 2, "auto", kv), 128);
+      const auto expected = all_logits(reference, ids, 40);
+      for (const KernelSet* set : available_kernels()) {
+        LoadedModel model(options(path, set->name, 2, reference.info.activations, kv), 128);
+        EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 40))) << set->name << " " << kind << " " << kv;
+      }
     }
   }
 }

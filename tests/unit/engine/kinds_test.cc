@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "engine/dtype_names.h"
 #include "engine/single_sequence.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/seeded_request.h"
@@ -26,7 +27,7 @@ constexpr int kLongest = 128;  // tokens of prompt and answer
 struct Kind {
   std::string name;
   std::function<std::string()> path;
-  std::string activations = "auto";
+  std::string activations = "auto", kv = "auto";
   friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
 
@@ -36,6 +37,7 @@ class Kinds : public ::testing::TestWithParam<Kind> {
     if (!testing::is_known(GetParam().path())) GTEST_SKIP() << "Quire does not know this family";
     options_.model = GetParam().path();
     options_.activations = GetParam().activations;
+    options_.kv_cache_dtype = GetParam().kv;
     options_.threads = 2;
     options_.max_num_seqs = 4;
     options_.max_model_len = kLongest;
@@ -106,7 +108,8 @@ TEST_P(Kinds, ChangeNoAnswerInABatch) {
 
 TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
   // One of the longest sequences fits, and four shorter ones until they grow.
-  const CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), KvType::kBf16);
+  const KvType type = find_value(kKvTypeNames, GetParam().kv).value_or(KvType::kBf16);
+  const CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), type);
   options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() + 5 * layout.state_bytes();
   options_.max_num_batched_tokens = 24;
   std::vector<Request> requests;
@@ -174,14 +177,18 @@ TEST_P(Kinds, ChangeNoAnswerBesideOtherChoices) {
 
 std::vector<Kind> kinds() {
   std::vector<Kind> all;
-  for (const std::string name : testing::kGoldenKinds)
+  for (const std::string name : testing::kGoldenKinds) {
     all.push_back({name, [name] { return testing::golden_kind(name); }});
+    all.push_back({name + "_int8_cache", [name] { return testing::golden_kind(name); }, "auto", "int8"});
+  }
   // The golden models' weights are not quantized, so their inputs are bf16.
   for (const std::string activations : {"int8", "bf16"}) {
     all.push_back(
         {"experts_" + activations, [] { return testing::tiny_model(TensorType::Q4_1, 512, 0, 8); }, activations});
     all.push_back(
         {"window_" + activations, [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); }, activations});
+    all.push_back({"window_int8_cache_" + activations, [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); },
+                   activations, "int8"});
   }
   return all;
 }

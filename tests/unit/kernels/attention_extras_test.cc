@@ -20,10 +20,10 @@ namespace {
 using testing::Case;
 using testing::Sequence;
 
-// The three types share all cases.
+// All types share all cases.
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+  for (const KvType type : testing::kKvTypes) {
     const Case plain{type, 4, 2, 32, 200, 0};
     const auto with = [&](auto set) {
       Case c = plain;
@@ -78,7 +78,7 @@ TEST_P(AttentionExtras, GiveTheReferencesBitsInAnyTiling) {
 
 TEST(AttentionExtrasReference, DependsOnlyOnItsQueryNotOnItsTile) {
   for (const Case& c : cases()) {
-    if (c.type != KvType::kBf16) continue;
+    if (!multiplies_bf16(c.type)) continue;
     Sequence s(c, reference_kernels(), 1);
     const auto expected = s.run(reference_kernels(), 1, false);
     expect_equal(expected, s.run(reference_kernels(), 2, true), describe(c));
@@ -125,7 +125,7 @@ TEST(AttentionExtrasReference, ComputesTheTextbookFormulas) {
 // A sink of -inf is none, and a large one takes all weight. Extreme ones touch no other head.
 TEST_P(AttentionExtras, TreatExtremeSinksAsTheReferenceDoes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const KvType type : {KvType::kF32, KvType::kBf16}) {
+  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8}) {
     Case c{type, 4, 1, 16, 40, 0};
     const auto without = Sequence(c, *GetParam(), 1).run(*GetParam(), 2, false);
     c.sinking = true;

@@ -12,6 +12,8 @@
 
 namespace quire::testing {
 
+inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kBf16, KvType::kF16, KvType::kInt8};
+
 struct Case {
   KvType type;
   int heads, kv_heads, dim, tokens, window;

@@ -22,9 +22,11 @@ using testing::Case;
 using testing::Sequence;
 
 const Case kCases[] = {
-    {KvType::kF32, 4, 2, 16, 40, 0},     {KvType::kBf16, 9, 3, 64, 200, 0}, {KvType::kF16, 8, 8, 8, 70, 0},
-    {KvType::kBf16, 4, 2, 32, 150, 24},  {KvType::kF32, 3, 1, 48, 700, 0},  {KvType::kF32, 2, 1, 16, 1100, 600},
-    {KvType::kBf16, 2, 1, 80, 560, 100}, {KvType::kBf16, 4, 1, 64, 600, 0}, {KvType::kF16, 4, 1, 40, 131, 17},
+    {KvType::kF32, 4, 2, 16, 40, 0},     {KvType::kBf16, 9, 3, 64, 200, 0},  {KvType::kF16, 8, 8, 8, 70, 0},
+    {KvType::kBf16, 4, 2, 32, 150, 24},  {KvType::kF32, 3, 1, 48, 700, 0},   {KvType::kF32, 2, 1, 16, 1100, 600},
+    {KvType::kBf16, 2, 1, 80, 560, 100}, {KvType::kBf16, 4, 1, 64, 600, 0},  {KvType::kF16, 4, 1, 40, 131, 17},
+    {KvType::kInt8, 9, 3, 64, 200, 0},   {KvType::kInt8, 4, 2, 40, 150, 24}, {KvType::kInt8, 2, 1, 80, 560, 100},
+    {KvType::kInt8, 4, 1, 64, 600, 0},   {KvType::kInt8, 16, 1, 128, 90, 0},
 };
 
 class Attention : public ::testing::TestWithParam<const KernelSet*> {};
@@ -50,7 +52,7 @@ TEST_P(Attention, GivesTheReferencesBitsInAnyTiling) {
 
 // Pages are reused with their old contents: a query sees only its own sequence's tokens.
 TEST_P(Attention, SeesNothingOfTokensAfterAQuery) {
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+  for (const KvType type : testing::kKvTypes) {
     const Case c{type, 4, 2, 48, 90, 0};
     Sequence whole(c, *GetParam(), 4);
     const auto expected = whole.run(*GetParam(), 1, false);
@@ -68,7 +70,7 @@ TEST_P(Attention, SeesNothingOfTokensAfterAQuery) {
 
 // Small numbers: products that would be denormal, sums that vanish when the maximum grows.
 TEST_P(Attention, KeepsTheReferencesBitsForTinyNumbers) {
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+  for (const KvType type : testing::kKvTypes) {
     const Case c{type, 2, 1, 32, 300, 0};
     Sequence reference(c, reference_kernels(), 1), other(c, *GetParam(), 2);
     std::mt19937 random(11);
@@ -91,7 +93,7 @@ TEST_P(Attention, KeepsTheReferencesBitsForTinyNumbers) {
 // NaN and infinity have the same effect as in the reference: an overflow does not turn into a plausible answer.
 TEST_P(Attention, PropagatesNanAndInfinityAsTheReferenceDoes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+  for (const KvType type : testing::kKvTypes) {
     for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
       for (int which = 0; which < 3; ++which) {
         const Case c{type, 10, 1, 32, 90, 0};
@@ -119,10 +121,27 @@ TEST_P(Attention, PropagatesNanAndInfinityAsTheReferenceDoes) {
   }
 }
 
+// Codes are finite and scales of unseen tokens are masked, so an overflow stays in the rows that see it.
+TEST_P(Attention, KeepsAnOverflowInAnInt8CacheFromEarlierRows) {
+  constexpr float kBad[] = {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  constexpr int kToken = 53;
+  const Case c{KvType::kInt8, 2, 1, 32, 90, 0};
+  const size_t before = static_cast<size_t>(kToken * c.heads * c.dim);
+  const auto expected = Sequence(c, *GetParam(), 1).run(*GetParam(), 8, false);
+  for (const float bad : kBad) {
+    Sequence s(c, *GetParam(), 1);
+    s.k[kToken * 32 + 3] = s.v[kToken * 32 + 20] = bad;
+    s.put(*GetParam(), kToken, s);
+    const auto got = s.run(*GetParam(), 8, false);
+    EXPECT_EQ(std::memcmp(got.data(), expected.data(), before * sizeof(float)), 0) << bad;
+    for (size_t i = before; i < got.size(); ++i) ASSERT_TRUE(std::isnan(got[i])) << bad << " at " << i;
+  }
+}
+
 // Every query of random batches (several sequences, chunks at any depth, teams of any size) has the bits that the
 // reference gives it alone.
 TEST_P(Attention, GivesEachQueryOfABatchTheSameBitsAsAlone) {
-  constexpr KvType kTypes[] = {KvType::kBf16, KvType::kBf16, KvType::kF32, KvType::kF16};
+  constexpr KvType kTypes[] = {KvType::kBf16, KvType::kInt8, KvType::kF32, KvType::kF16};
   constexpr int kDims[] = {8, 16, 40, 64, 80, 96, 128};
   std::mt19937 random(static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed()) + 99);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };

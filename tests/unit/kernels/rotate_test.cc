@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 
 #include "base/half.h"
 #include "kernels/kernels.h"
+#include "unit/kernels/attention_sequence.h"
 #include "unit/kernels/emulated_amx.h"
 
 namespace quire {
@@ -98,7 +100,7 @@ TEST(RotateReference, TurnsPairsOfEachHeadAndLeavesTheRest) {
 
 TEST_P(Rotate, StoresTheReferencesBits) {
   constexpr int kKvHeads = 2, kSlot = 5;
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+  for (const KvType type : testing::kKvTypes) {
     for (const auto& [key_dim, value_dim] : {std::pair{32, 32}, {64, 16}, {7, 9}, {576, 512}, {192, 128}}) {
       const int k_stride = key_dim + 3, v_stride = value_dim + 1;
       auto k = random_floats(kKvHeads * k_stride, 8), v = random_floats(kKvHeads * v_stride, 9);
@@ -136,6 +138,71 @@ TEST_P(Rotate, StoresTheReferencesBits) {
       }
     }
   }
+}
+
+// One page with one key and value of `numbers` in slot 3.
+struct Int8Page {
+  std::vector<std::byte> memory;
+  KvLayer kv;
+
+  Int8Page(const KernelSet& kernels, const std::vector<float>& numbers) {
+    const auto dim = static_cast<int>(numbers.size());
+    const size_t head = kv_head_bytes(KvType::kInt8, dim, dim);
+    memory.assign(head, std::byte{0x55});
+    kv = {memory.data(), head, head, KvType::kInt8, 1, dim, dim};
+    kernels.store_kv({.k = numbers.data(),
+                      .v = numbers.data(),
+                      .k_stride = numbers.size(),
+                      .v_stride = numbers.size(),
+                      .kv = &kv,
+                      .page = 0,
+                      .slot = 3});
+  }
+  int8_t key_code(int d) const { return static_cast<int8_t>(memory[static_cast<size_t>(d * kPageTokens + 3)]); }
+  int8_t value_code(int d) const {
+    return static_cast<int8_t>(memory[kv.values_offset() + static_cast<size_t>(d / 16 * 256 + 3 * 16 + d % 16)]);
+  }
+  float scale(bool of_value) const {
+    float scale;
+    std::memcpy(&scale, &memory[kv.scales_offset() + (of_value ? 64 : 0) + 3 * sizeof(float)], sizeof scale);
+    return scale;
+  }
+};
+
+TEST_P(Rotate, StoresInt8CodesWithinHalfAStepOfTheNumbers) {
+  for (const float size : {1.0f, 0x1p-50f, 3e30f}) {
+    auto numbers = random_floats(40, 11);
+    for (float& x : numbers) x *= size;
+    const Int8Page page(*GetParam(), numbers);
+    float largest = 0;
+    for (const float x : numbers) largest = std::max(largest, std::abs(x));
+    EXPECT_EQ(page.scale(false), largest / 127.0f);
+    EXPECT_EQ(page.scale(true), largest / 127.0f);
+    for (int d = 0; d < 40; ++d) {
+      const double x = numbers[static_cast<size_t>(d)] / double{largest} * 127;
+      EXPECT_NEAR(page.key_code(d), x, 0.500001) << d;
+      EXPECT_EQ(page.value_code(d), page.key_code(d)) << d;
+    }
+    for (int d = 40; d < 48; ++d) EXPECT_EQ(page.key_code(d), 0) << d;
+  }
+}
+
+TEST_P(Rotate, StoresExtremeNumbersAsInt8AsDefined) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto with = [&](float number) {
+    auto numbers = random_floats(16, 12);
+    numbers[2] = number;
+    return Int8Page(*GetParam(), numbers);
+  };
+  EXPECT_TRUE(std::isnan(with(-std::nanf("")).scale(true)));
+  EXPECT_EQ(with(std::nanf("")).key_code(2), 0);
+  EXPECT_EQ(with(-kInfinity).scale(false), kInfinity);
+  EXPECT_EQ(with(-kInfinity).key_code(2), -127);
+  EXPECT_EQ(with(kInfinity).value_code(2), 127);
+  EXPECT_EQ(with(kInfinity).value_code(3), 0);
+  const Int8Page tiny(*GetParam(), std::vector<float>(16, 0x1p-57f));
+  EXPECT_EQ(tiny.scale(false), 0);
+  EXPECT_EQ(tiny.key_code(0), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, Rotate, ::testing::ValuesIn(testing::testable_kernels()),

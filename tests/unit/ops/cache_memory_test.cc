@@ -22,6 +22,14 @@ TEST(CacheLayout, PutsEqualLayersIntoOneGroup) {
   EXPECT_EQ(layout.offset_of(3), 3 * 2 * kv_head_bytes(KvType::kBf16, 32, 32));
 }
 
+TEST(CacheLayout, HalvesTheMemoryOfBf16WithInt8) {
+  for (const int dim : {8, 40, 64, 96, 128, 256}) {
+    const auto bytes = [&](KvType type) { return CacheLayout(type, {keys_values(3, dim)}).unit_bytes(); };
+    EXPECT_EQ(bytes(KvType::kInt8), bytes(KvType::kBf16) / 2 + 3 * kPageTokens * 2 * sizeof(float)) << dim;
+    EXPECT_EQ(bytes(KvType::kInt8) % 64, 0u) << dim;  // heads begin at cache lines
+  }
+}
+
 TEST(CacheLayout, CutsLayersOfDifferentWindowsIntoGroupsOfEqualSize) {
   std::vector<LayerCache> layers;  // Gemma 3's pattern: five layers with a window, one without
   for (int i = 0; i < 18; ++i) layers.push_back(keys_values(1, 256, i % 6 == 5 ? 0 : 512));
@@ -78,6 +86,7 @@ TEST(CacheLayout, HasAnIdentityThatDependsOnEveryField) {
   const CacheLayout layout(KvType::kBf16, {keys_values(2, 16, 64), state(64)});
   EXPECT_EQ(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kF16, {keys_values(2, 16, 64), state(64)}).identity());
+  EXPECT_NE(layout.identity(), CacheLayout(KvType::kInt8, {keys_values(2, 16, 64), state(64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 65), state(64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(128)}).identity());
 }

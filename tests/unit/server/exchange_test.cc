@@ -12,7 +12,7 @@ namespace {
 
 struct Parts {
   ScriptedCompleter model;
-  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>("m", 100);
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>("m", ModelInfo{});
   std::shared_ptr<Admission> admission = std::make_shared<Admission>(10);
   std::atomic<int> wakes{0};
   ByteBudget replies{1 << 30};

@@ -47,6 +47,9 @@ class ScriptedCompleter final : public Completer {
     info_.vocab_size = 256;
     info_.hidden = info_.embedding_size = 2;
     info_.max_model_len = 100'000;
+    info_.kv_cache_dtype = "int8";
+    info_.page_tokens = 16;
+    info_.kv_bytes_per_token = 1088;
     thread_ = std::thread([this] { run(); });
   }
 

@@ -162,6 +162,8 @@ TEST(Server, ReportsHealthAndMetrics) {
            "quire:request_queue_time_seconds_sum{model_name=\"scripted\"} 0.0015\n",
            "quire:request_prefill_time_seconds_count{model_name=\"scripted\"} 3\n",
            "quire:request_decode_time_seconds_bucket{model_name=\"scripted\",le=\"0.3\"} 3\n",
+           "quire:cache_config_info{model_name=\"scripted\",block_size=\"16\",bytes_per_token=\"1088\",cache_dtype="
+           "\"int8\"} 1\n",
            "quire:num_requests_waiting{model_name=\"scripted\"} 0\n",
        }) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
