@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "model/convert/settings.h"
 #include "model/convert/tensor_plan.h"
 #include "model/convert/vocabulary.h"
@@ -21,17 +21,49 @@ namespace {
 struct Row {
   std::string_view family, architecture;
 };
+// clang-format off
 constexpr Row kRows[] = {
-    {"llama", "llama"},           {"mistral", "llama"},      {"smollm3", "smollm3"}, {"seed_oss", "seed_oss"},
-    {"internlm2", "internlm2"},   {"arcee", "arcee"},        {"qwen2", "qwen2"},     {"qwen3", "qwen3"},
-    {"qwen2_moe", "qwen2moe"},    {"qwen3_moe", "qwen3moe"}, {"gemma", "gemma"},     {"gemma2", "gemma2"},
-    {"gemma3", "gemma3"},         {"phi", "phi2"},           {"phi3", "phi3"},       {"glm4", "glm4"},
-    {"hunyuan", "hunyuan-dense"}, {"ernie4_5", "ernie4_5"},  {"gpt2", "gpt2"},       {"gpt_neox", "gptneox"},
-    {"falcon", "falcon"},         {"bloom", "bloom"},        {"mpt", "mpt"},         {"cohere", "command-r"},
-    {"cohere2", "cohere2"},       {"olmo", "olmo"},          {"olmo2", "olmo2"},     {"olmo3", "olmo2"},
-    {"olmoe", "olmoe"},           {"exaone4", "exaone4"},    {"granite", "granite"}, {"starcoder2", "starcoder2"},
-    {"stablelm", "stablelm"},     {"mixtral", "llama"},
+    {"llama", "llama"},
+    {"mistral", "llama"},
+    {"mixtral", "llama"},
+    {"smollm3", "smollm3"},
+    {"seed_oss", "seed_oss"},
+    {"internlm2", "internlm2"},
+    {"arcee", "arcee"},
+    {"qwen2", "qwen2"},
+    {"qwen3", "qwen3"},
+    {"qwen2_moe", "qwen2moe"},
+    {"qwen3_moe", "qwen3moe"},
+    {"gemma", "gemma"},
+    {"gemma2", "gemma2"},
+    {"gemma3", "gemma3"},
+    {"phi", "phi2"},
+    {"phi3", "phi3"},
+    {"glm", "chatglm"},
+    {"glm4", "glm4"},
+    {"glm4_moe", "glm4moe"},
+    {"hunyuan", "hunyuan-dense"},
+    {"hunyuan_moe", "hunyuan-moe"},
+    {"ernie4_5", "ernie4_5"},
+    {"ernie4_5_moe", "ernie4_5-moe"},
+    {"minimax_m2", "minimax-m2"},
+    {"gpt2", "gpt2"},
+    {"gpt_neox", "gptneox"},
+    {"falcon", "falcon"},
+    {"bloom", "bloom"},
+    {"mpt", "mpt"},
+    {"cohere", "command-r"},
+    {"cohere2", "cohere2"},
+    {"olmo", "olmo"},
+    {"olmo2", "olmo2"},
+    {"olmo3", "olmo2"},
+    {"olmoe", "olmoe"},
+    {"exaone4", "exaone4"},
+    {"granite", "granite"},
+    {"starcoder2", "starcoder2"},
+    {"stablelm", "stablelm"},
 };
+// clang-format on
 
 const Family& family_of_gguf(std::string_view architecture) {
   return **std::ranges::find(families(), architecture, &Family::gguf_architecture);
@@ -150,6 +182,8 @@ Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path
   const std::vector<RopeTensor> ropes = rope_tensors(config);
 
   Converted result{.type = main_type(tensors), .tensors = tensors.size() + ropes.size(), .warnings = {}};
+  for (const std::string& omission : llama_cpp_omissions(config, target.gguf_architecture))
+    result.warnings.push_back(fmt::format("llama.cpp ignores {} in such files, so its results will differ", omission));
   GgufHeader header;
   header.string("general.architecture", target.gguf_architecture);
   header.string("general.type", "model");

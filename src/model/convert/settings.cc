@@ -1,7 +1,10 @@
 #include "model/convert/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 #include <optional>
 
@@ -112,9 +115,10 @@ void add_experts(const ModelConfig& c, Keys& keys) {
     keys.u32("expert_group_count", r.groups);
     keys.u32("expert_group_used_count", r.groups_used);
   }
+  if (!keys.is("glm4moe") && !keys.is("ernie4_5-moe")) return;
   const auto has_experts = [](const LayerSpec& layer) { return std::holds_alternative<Moe>(layer.ffn); };
   const auto dense = std::ranges::find_if(c.layers, has_experts) - c.layers.begin();
-  if (dense > 0) keys.u32("leading_dense_block_count", dense);
+  keys.u32("leading_dense_block_count", dense);
   if (keys.is("ernie4_5-moe")) keys.u32("interleave_moe_layer_step", 1);
 }
 
@@ -208,14 +212,45 @@ std::string difference_between(const ModelConfig& wanted, const ModelConfig& wri
   a.ropes = written.ropes;
   a.architecture = written.architecture;
   for (size_t i = 0; i < a.layers.size(); ++i) {
-    // Scales of scores are derived from numbers that the file holds as float32.
     auto* x = std::get_if<Attention>(&a.layers[i].mixer);
     const auto* y = std::get_if<Attention>(&written.layers[i].mixer);
-    if (x && y && near(x->scale, y->scale)) x->scale = y->scale;
+    if (!x || !y) continue;
+    if (x->rope != y->rope) return "choice of layers with rotary positions";
+    if (x->window != y->window) return "sliding windows";
+    if (!near(x->scale, y->scale)) return "scale of attention";
+    x->scale = y->scale;  // derived from numbers that the file holds as float32
+    if (!x->alibi) x->alibi_scale = y->alibi_scale;
+    const auto* moe = std::get_if<Moe>(&a.layers[i].ffn);
+    const auto* other = std::get_if<Moe>(&written.layers[i].ffn);
+    if ((moe == nullptr) != (other == nullptr)) return "choice of layers with experts";
+    if (moe && moe->routing.normalise != other->routing.normalise) return "weights of experts";
   }
   if (a.output_norm.kind != written.output_norm.kind || a.output_norm.epsilon != written.output_norm.epsilon)
     return "norms";
   return config_identity(a) == config_identity(written) ? "" : "layers";
+}
+
+std::vector<std::string> llama_cpp_omissions(const ModelConfig& c, std::string_view architecture) {
+  std::vector<std::string> omissions;
+  const Attention* first = first_mixer(c);
+  int window = 0;
+  for (const LayerSpec& layer : c.layers) {
+    if (const auto* a = std::get_if<Attention>(&layer.mixer)) window = std::max(window, a->window);
+  }
+  const auto is_any = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, architecture) != names.end();
+  };
+  // EXAONE 4: windows, and layers without rotary positions, in the model of 32 billion parameters only.
+  const bool knows_windows =
+      is_any({"gemma2", "gemma3", "cohere2", "olmo2"}) || (architecture == "exaone4" && c.layers.size() == 64);
+  if (window > 0 && !knows_windows) omissions.push_back(fmt::format("the sliding window of {} tokens", window));
+  if (first && first->clip != 0 && !is_any({"olmo", "mpt"}))
+    omissions.push_back(fmt::format("the clipping of queries, keys and values at {}", first->clip));
+  const RopeConfig usual;
+  const bool is_yarn = !c.ropes.empty() && c.ropes[0].scaling == RopeConfig::Scaling::kYarn;
+  if (is_yarn && (c.ropes[0].beta_fast != usual.beta_fast || c.ropes[0].beta_slow != usual.beta_slow))
+    omissions.push_back("YaRN's beta_fast and beta_slow");
+  return omissions;
 }
 
 }  // namespace quire

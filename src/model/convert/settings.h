@@ -26,4 +26,7 @@ std::vector<RopeTensor> rope_tensors(const ModelConfig& config);
 // changes the tensors.
 std::string difference_between(const ModelConfig& wanted, const ModelConfig& written);
 
+// What llama.cpp leaves out of such a model though the file says it and Quire reads it.
+std::vector<std::string> llama_cpp_omissions(const ModelConfig& config, std::string_view architecture);
+
 }  // namespace quire

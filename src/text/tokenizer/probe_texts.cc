@@ -5,14 +5,14 @@ namespace {
 
 constexpr std::string_view kOrdinary[] = {
     "Hello, world! How are you today?",
-    " leading space, and trailing spaces   ",
+    "trailing spaces   ",
     "I've been told that he's there; we'll see, they're late, I'd go, I'm in. Don't!",
     "'s 't're 'quoted' \"double\" `code` ''nested''",
     "1 12 123 1234 12345 123456 1234567 3.14159 1,000,000 -42 v1.2.3 2026-11-22 10:30",
     "a1b2 abc123def 3rd x86_64 utf8 f16 2x",
     "two  spaces   three    four\tone tab\t\ttwo",
     "lines\nbreak\n\nparagraph\r\nwindows\r\n\r\n\n\n\nmany",
-    "   \n  indented\n    more\n\tthen a tab\n",
+    "text:\n   \n  indented\n    more\n\tthen a tab\n",
     "trailing newline\n",
     "int main(int argc, char** argv) { return argc > 1 ? 0 : -1; }  // comment\n",
     "def f(x):\n    if x == 0:\n        return [1, 2, 3]\n    return {'a': x ** 2, \"b\": x // 3}\n",
@@ -33,12 +33,14 @@ constexpr std::string_view kOrdinary[] = {
     "emoji 😀 😃🚀 and ✅ marks",
     "a\nb\nc\n1\n2\n3\n",
     "",
-    " ",
     "\n",
     "x",
 };
 
 constexpr std::string_view kUnusual[] = {
+    " a leading space",
+    " ",
+    "   \n  an indented start",
     "हिन्दी में लिखा हुआ एक वाक्य।",
     "ฉันกินกระจกได้ แต่มันไม่ทำให้ฉันเจ็บ",
     "أنا قادر على أكل الزجاج و هذا لا يؤلمني. ١٢٣",
