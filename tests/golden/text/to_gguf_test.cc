@@ -1,0 +1,161 @@
+// A tokenizer.json as a GGUF vocabulary gives the same tokens.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/gunzip.h"
+#include "base/mapped_file.h"
+#include "error_of.h"
+#include "paths.h"
+#include "text/tokenizer/to_gguf.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string read_packed(const fs::path& path) {
+  if (fs::exists(path)) return read_text_file(path);
+  const MappedFile file(path.string() + ".gz");
+  return gunzip(file.bytes(), file.path().string());
+}
+
+struct Pair {
+  Tokenizer hf, gguf;
+  GgufVocabularyData data;
+};
+
+GgufVocabulary view_of(const GgufVocabularyData& d) {
+  GgufVocabulary v;
+  v.model = d.model;
+  v.pre = d.pre;
+  v.tokens.assign(d.tokens.begin(), d.tokens.end());
+  v.scores = d.scores;
+  v.token_types = d.types;
+  v.merges.assign(d.merges.begin(), d.merges.end());
+  v.bos = d.bos, v.eos = d.eos, v.unk = d.unk, v.pad = d.pad, v.eot = d.eot;
+  v.add_bos = d.add_bos, v.add_eos = d.add_eos, v.add_space_prefix = d.add_space_prefix;
+  return v;
+}
+
+Pair convert(const std::string& text, const std::string& name) {
+  const Tokenizer hf = Tokenizer::from_hf_json(text, name);
+  GgufVocabularyData data =
+      gguf_vocabulary(hf, JsonField::parse(text, name), {hf.vocab_size() + 5, kNoToken, TokenIds{}});
+  const Tokenizer gguf = Tokenizer::from_gguf(view_of(data), name);
+  return {hf, gguf, std::move(data)};
+}
+
+// What llama.cpp does otherwise than the tokenizer.json says: it always puts a space before a text, and it does not
+// normalise.
+struct Known {
+  const char* name;
+  const char* pre;
+  bool (*differs)(std::string_view text);
+};
+bool never(std::string_view) { return false; }
+bool has_space_mark(std::string_view text) { return text.find("\xE2\x96\x81") != text.npos; }
+bool starts_with_space(std::string_view text) { return text.starts_with(' ') || has_space_mark(text); }
+const Known kKnown[] = {
+    {"byte_level", "gpt-2", never},
+    {"byte_level_split", "llama-bpe", never},
+    {"byte_fallback", "default", has_space_mark},
+    {"metaspace", "default", starts_with_space},
+    {"gpt2", "gpt-2", never},
+    {"llama-3.1", "llama-bpe", never},
+    {"smollm2", "starcoder", never},
+    {"gemma-3", "default", has_space_mark},
+    {"llama-2", "default", has_space_mark},
+    {"mistral-7b-v0.3", "default", starts_with_space},
+};
+
+fs::path folder_of(const std::string& name) {
+  for (const fs::path& parent : {golden_dir() / "tokenizers", shared_dir() / "data/tokenizers"}) {
+    if (fs::exists(parent / name)) return parent / name;
+  }
+  return {};
+}
+
+class ToGguf : public testing::TestWithParam<Known> {};
+
+TEST_P(ToGguf, GivesTheSameTokens) {
+  const fs::path folder = folder_of(GetParam().name);
+  if (folder.empty()) GTEST_SKIP() << "no tokenizer " << GetParam().name;
+  const Pair pair = convert(read_packed(folder / "tokenizer.json"), GetParam().name);
+  EXPECT_EQ(pair.data.pre, GetParam().pre);
+  EXPECT_EQ(compare_tokenizers(pair.hf, pair.gguf).ordinary, "");
+  std::ifstream in(folder / "cases.jsonl");
+  int compared = 0;
+  for (std::string line; std::getline(in, line);) {
+    const std::string text = json::parse(line)["text"];
+    // Special tokens in a text are another matter: llama.cpp and Hugging Face treat the white space next to them
+    // differently.
+    if (text.find('<') != text.npos || GetParam().differs(text)) continue;
+    const TokenIds ids = pair.hf.encode(text);
+    EXPECT_EQ(pair.gguf.encode(text), ids) << line;
+    EXPECT_EQ(pair.gguf.encode(text, {.add_special = true}), pair.hf.encode(text, {.add_special = true})) << line;
+    EXPECT_EQ(pair.gguf.decode(ids), pair.hf.decode(ids)) << line;
+    ++compared;
+  }
+  EXPECT_GT(compared, 100);
+}
+
+TEST_P(ToGguf, KeepsTheKindsOfTokens) {
+  const fs::path folder = folder_of(GetParam().name);
+  if (folder.empty()) GTEST_SKIP() << "no tokenizer " << GetParam().name;
+  const Pair pair = convert(read_packed(folder / "tokenizer.json"), GetParam().name);
+  EXPECT_EQ(pair.gguf.vocab_size(), pair.hf.vocab_size() + 5);
+  EXPECT_EQ(pair.gguf.kind(pair.hf.vocab_size()), TokenKind::kUnused);
+  for (TokenId id = 0; id < pair.hf.vocab_size(); ++id) {
+    if (pair.hf.kind(id) == TokenKind::kUnused) continue;
+    // llama.cpp makes end-of-turn tokens control tokens by their names.
+    if (pair.gguf.kind(id) != TokenKind::kControl) EXPECT_EQ(pair.gguf.kind(id), pair.hf.kind(id)) << id;
+    if (pair.hf.kind(id) == TokenKind::kNormal) EXPECT_EQ(pair.gguf.token_text(id), pair.hf.token_text(id)) << id;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokenizers, ToGguf, testing::ValuesIn(kKnown), [](const auto& known) {
+  std::string name = known.param.name;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+json tokenizer_json(const std::string& name) {
+  return json::parse(read_packed(golden_dir() / "tokenizers" / name / "tokenizer.json"));
+}
+
+TEST(ToGgufRefusals, NameWhatLlamaCppLacks) {
+  const auto refusal = [](const json& changed) { return error_of([&] { convert(changed.dump(), "T"); }); };
+  EXPECT_EQ(refusal(tokenizer_json("unigram")), "T: unigram tokenizers cannot be written as GGUF yet; BPE can");
+  EXPECT_EQ(refusal(tokenizer_json("wordpiece_cased")),
+            "T: WordPiece tokenizers cannot be written as GGUF yet; BPE can");
+  json odd = tokenizer_json("byte_level");
+  odd["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"Regex", "[a-m]+"}}}, {"behavior", "Isolated"}}, odd["pre_tokenizer"]}}};
+  EXPECT_EQ(refusal(odd), "T: pre_tokenizer: llama.cpp has no pre-tokenizer that splits texts in this way");
+}
+
+TEST(ToGgufWarnings, TellOfFramesThatCannotBeWritten) {
+  json framed = tokenizer_json("byte_level");
+  const auto special = framed["added_tokens"][0];
+  const std::string text = special["content"];
+  framed["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", text}, {"type_id", 0}}}},
+        {{"SpecialToken", {{"id", text}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"pair", {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "B"}, {"type_id", 0}}}}}},
+      {"special_tokens", {{text, {{"id", text}, {"ids", {special["id"]}}, {"tokens", {text}}}}}}};
+  const Pair pair = convert(framed.dump(), "T");
+  ASSERT_EQ(pair.data.warnings.size(), 1u);
+  EXPECT_EQ(pair.data.add_bos, false);
+}
+
+}  // namespace
+}  // namespace quire
