@@ -60,9 +60,11 @@ void run_convert(const ConvertFlags& o) {
 void add_convert_command(CLI::App& app) {
   auto o = std::make_shared<ConvertFlags>();
   CLI::App* command = app.add_subcommand("convert", "Write a Hugging Face model as a GGUF file, with its tokenizer");
-  command->add_option("IN", o->input, "directory with config.json, safetensors and tokenizer.json")->required();
-  command->add_option("OUT", o->output, "GGUF file to write")->required();
-  command->add_option("--type", o->type, "type of the matrices: f32, f16, bf16, q8_0; default: as in IN")
+  command->add_option("IN", o->input, "directory with config.json, safetensors and tokenizer.json")
+      ->type_name("DIRECTORY")
+      ->required();
+  command->add_option("OUT", o->output, "GGUF file to write")->type_name("FILE")->required();
+  command->add_option("--type", o->type, "type of the matrices; default: as in IN")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}, CLI::ignore_case))
       ->type_name("TYPE");
   command->add_option("--name", o->name, "name of the model in the file; default: that of the directory")

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "model/model_text.h"
-#include "text/tokenizer/to_gguf.h"
+#include "text/convert/to_gguf.h"
 
 namespace quire {
 namespace {

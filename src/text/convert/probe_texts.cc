@@ -1,4 +1,4 @@
-#include "text/tokenizer/probe_texts.h"
+#include "text/convert/probe_texts.h"
 
 namespace quire {
 namespace {

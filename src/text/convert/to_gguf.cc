@@ -1,15 +1,15 @@
-#include "text/tokenizer/to_gguf.h"
+#include "text/convert/to_gguf.h"
 
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "text/convert/probe_texts.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/data.h"
 #include "text/tokenizer/gguf_bpe.h"
-#include "text/tokenizer/probe_texts.h"
 #include "text/tokenizer/text_replace.h"
 
 namespace quire {
@@ -61,7 +61,7 @@ std::string find_pretokenizer(const PreTokenizer& steps, bool ignore_merges, con
 class Writer {
  public:
   Writer(const Tokenizer& tokenizer, const JsonField& json, const ModelTokens& model)
-      : data_(tokenizer.data()), json_(json.at("model")), model_(model) {}
+      : data_(tokenizer.data()), root_(json), json_(json.at("model")), model_(model) {}
 
   GgufVocabularyData write() {
     const auto* bpe = std::get_if<BpeModel>(&data_.model);
@@ -79,6 +79,7 @@ class Writer {
       for (const auto& [left, right] : merges()) v_.merges.push_back(left + " " + right);
     }
     name_special_tokens();
+    warn_of_white_space();
     return std::move(v_);
   }
 
@@ -145,6 +146,16 @@ class Writer {
     return !words.empty() && words[0].starts_with(kSpaceMark);
   }
 
+  void warn_of_white_space() {
+    if (!root_.has("added_tokens")) return;
+    for (const JsonField& token : root_.at("added_tokens").elements()) {
+      if (!token.get_or<bool>("lstrip", false) && !token.get_or<bool>("rstrip", false)) continue;
+      v_.warnings.push_back(fmt::format("a GGUF file cannot say that the token \"{}\" includes white space next to it",
+                                        token.get<std::string>("content")));
+      return;  // one is enough
+    }
+  }
+
   void name_special_tokens() {
     const auto ends = [&](TokenId id) { return std::ranges::find(model_.eos, id) != model_.eos.end(); };
     v_.eos = data_.eos;
@@ -173,7 +184,7 @@ class Writer {
   }
 
   const TokenizerData& data_;
-  const JsonField json_;
+  const JsonField root_, json_;
   const ModelTokens& model_;
   GgufVocabularyData v_;
 };
