@@ -26,6 +26,7 @@ constexpr Row kRows[] = {
     {"llama", "llama"},
     {"mistral", "llama"},
     {"mixtral", "llama"},
+    {"ministral3", "mistral3"},
     {"smollm3", "smollm3"},
     {"seed_oss", "seed_oss"},
     {"internlm2", "internlm2"},
@@ -47,6 +48,8 @@ constexpr Row kRows[] = {
     {"ernie4_5", "ernie4_5"},
     {"ernie4_5_moe", "ernie4_5-moe"},
     {"minimax_m2", "minimax-m2"},
+    {"deepseek_v2", "deepseek2"},
+    {"deepseek_v3", "deepseek2"},
     {"gpt2", "gpt2"},
     {"gpt_neox", "gptneox"},
     {"falcon", "falcon"},
@@ -182,8 +185,8 @@ Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path
   const std::vector<RopeTensor> ropes = rope_tensors(config);
 
   Converted result{.type = main_type(tensors), .tensors = tensors.size() + ropes.size(), .warnings = {}};
-  for (const std::string& omission : llama_cpp_omissions(config, target.gguf_architecture))
-    result.warnings.push_back(fmt::format("llama.cpp ignores {} in such files, so its results will differ", omission));
+  for (const std::string& difference : llama_cpp_differences(config, target.gguf_architecture))
+    result.warnings.push_back(fmt::format("llama.cpp {}, so its results will differ", difference));
   GgufHeader header;
   header.string("general.architecture", target.gguf_architecture);
   header.string("general.type", "model");

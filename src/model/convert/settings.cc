@@ -64,6 +64,8 @@ void add_rope(const ModelConfig& c, Keys& keys) {
   if (rope.scaling == Scaling::kYarn) {
     keys.f32("rope.scaling.yarn_beta_fast", rope.beta_fast);
     keys.f32("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    // Ministral 3: any number but 0 turns off the growth of cosines and sines.
+    if (keys.is("mistral3") && rope.attention_factor == 1.0) keys.f32("rope.scaling.yarn_log_multiplier", 1);
   }
   if (rope.scaling == Scaling::kLongRope) keys.f32("rope.scaling.attn_factor", make_rope_table(rope).amplitude);
 }
@@ -93,29 +95,49 @@ void add_attention(const ModelConfig& c, Keys& keys) {
   if (a->clip != 0) keys.f32("attention.clamp_kqv", a->clip);
   if (a->alibi && keys.is("mpt")) keys.f32("attention.max_alibi_bias", a->alibi_max);
   if (keys.is("granite")) keys.f32("attention.scale", a->scale);
+  if (a->query_beta != 0) keys.f32("attention.temperature_scale", a->query_beta);
+}
+
+// llama.cpp sees latent attention as one KV head that all heads share.
+void add_latent_attention(const ModelConfig& c, Keys& keys) {
+  const auto* m = std::get_if<Mla>(&c.layers[0].mixer);
+  if (!m) return;
+  const int key = m->nope_dim + m->rope_dim;
+  keys.u32("attention.head_count", m->heads);
+  keys.u32("attention.head_count_kv", 1);
+  keys.u32("attention.key_length", m->key_dim());
+  keys.u32("attention.value_length", m->kv_rank);
+  keys.u32("attention.key_length_mla", key);
+  keys.u32("attention.value_length_mla", m->value_dim);
+  keys.u32("attention.kv_lora_rank", m->kv_rank);
+  if (m->q_rank > 0) keys.u32("attention.q_lora_rank", m->q_rank);
+  if (c.ropes[0].scaling != RopeConfig::Scaling::kYarn) return;
+  // The scale of scores is amplitude^2 / sqrt(key), for amplitude = 1 + multiplier * log(factor).
+  const double amplitude = std::sqrt(m->scale * std::sqrt(key));
+  keys.f32("rope.scaling.yarn_log_multiplier", (amplitude - 1) / std::log(c.ropes[0].factor));
 }
 
 void add_experts(const ModelConfig& c, Keys& keys) {
   const Moe* moe = first_moe(c);
   if (!moe) return;
   const Routing& r = moe->routing;
+  const bool grouped = keys.is("glm4moe") || keys.is("deepseek2"), counts_shared = grouped || keys.is("ernie4_5-moe");
   keys.u32("expert_count", r.experts);
   keys.u32("expert_used_count", r.used);
   if (!keys.is("llama")) keys.u32("expert_feed_forward_length", moe->size);
   if (moe->shared_size > 0) {
-    if (keys.is("glm4moe") || keys.is("ernie4_5-moe"))
-      keys.u32("expert_shared_count", moe->shared_size / std::max(1, moe->size));
+    if (counts_shared) keys.u32("expert_shared_count", moe->shared_size / std::max(1, moe->size));
     keys.u32("expert_shared_feed_forward_length", moe->shared_size);
   }
   if (r.scores != Routing::Scores::kSoftmax)
     keys.u32("expert_gating_func", r.scores == Routing::Scores::kSigmoid ? 2 : 3);
-  if (keys.is("glm4moe")) {
+  if (grouped) {
     keys.flag("expert_weights_norm", r.normalise);
     keys.f32("expert_weights_scale", r.scale);
     keys.u32("expert_group_count", r.groups);
     keys.u32("expert_group_used_count", r.groups_used);
   }
-  if (!keys.is("glm4moe") && !keys.is("ernie4_5-moe")) return;
+  if (!counts_shared) return;
   const auto has_experts = [](const LayerSpec& layer) { return std::holds_alternative<Moe>(layer.ffn); };
   const auto dense = std::ranges::find_if(c.layers, has_experts) - c.layers.begin();
   keys.u32("leading_dense_block_count", dense);
@@ -158,6 +180,7 @@ void add_settings(const ModelConfig& c, std::string_view architecture, GgufHeade
   const bool rms = c.output_norm.kind == NormKind::kRms;
   keys.f32(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", c.output_norm.epsilon);
   add_attention(c, keys);
+  add_latent_attention(c, keys);
   add_rope(c, keys);
   add_experts(c, keys);
   if (c.logit_soft_cap != 0) keys.f32("final_logit_softcapping", c.logit_soft_cap);
@@ -212,6 +235,9 @@ std::string difference_between(const ModelConfig& wanted, const ModelConfig& wri
   a.ropes = written.ropes;
   a.architecture = written.architecture;
   for (size_t i = 0; i < a.layers.size(); ++i) {
+    auto* mla = std::get_if<Mla>(&a.layers[i].mixer);
+    const auto* other_mla = std::get_if<Mla>(&written.layers[i].mixer);
+    if (mla && other_mla && near(mla->scale, other_mla->scale)) mla->scale = other_mla->scale;
     auto* x = std::get_if<Attention>(&a.layers[i].mixer);
     const auto* y = std::get_if<Attention>(&written.layers[i].mixer);
     if (!x || !y) continue;
@@ -230,8 +256,8 @@ std::string difference_between(const ModelConfig& wanted, const ModelConfig& wri
   return config_identity(a) == config_identity(written) ? "" : "layers";
 }
 
-std::vector<std::string> llama_cpp_omissions(const ModelConfig& c, std::string_view architecture) {
-  std::vector<std::string> omissions;
+std::vector<std::string> llama_cpp_differences(const ModelConfig& c, std::string_view architecture) {
+  std::vector<std::string> differences;
   const Attention* first = first_mixer(c);
   int window = 0;
   for (const LayerSpec& layer : c.layers) {
@@ -243,14 +269,19 @@ std::vector<std::string> llama_cpp_omissions(const ModelConfig& c, std::string_v
   // EXAONE 4: windows, and layers without rotary positions, in the model of 32 billion parameters only.
   const bool knows_windows =
       is_any({"gemma2", "gemma3", "cohere2", "olmo2"}) || (architecture == "exaone4" && c.layers.size() == 64);
-  if (window > 0 && !knows_windows) omissions.push_back(fmt::format("the sliding window of {} tokens", window));
+  if (window > 0 && !knows_windows)
+    differences.push_back(fmt::format("ignores the sliding window of {} tokens", window));
   if (first && first->clip != 0 && !is_any({"olmo", "mpt"}))
-    omissions.push_back(fmt::format("the clipping of queries, keys and values at {}", first->clip));
+    differences.push_back(fmt::format("ignores the clipping of queries, keys and values at {}", first->clip));
   const RopeConfig usual;
   const bool is_yarn = !c.ropes.empty() && c.ropes[0].scaling == RopeConfig::Scaling::kYarn;
-  if (is_yarn && (c.ropes[0].beta_fast != usual.beta_fast || c.ropes[0].beta_slow != usual.beta_slow))
-    omissions.push_back("YaRN's beta_fast and beta_slow");
-  return omissions;
+  if (is_yarn && architecture != "mistral3" &&
+      (c.ropes[0].beta_fast != usual.beta_fast || c.ropes[0].beta_slow != usual.beta_slow))
+    differences.push_back("ignores YaRN's beta_fast and beta_slow");
+  const Moe* moe = first_moe(c);
+  if (moe && moe->routing.groups > 1 && !moe->routing.group_by_two)
+    differences.push_back("ranks groups of experts by their two best experts instead of the best");
+  return differences;
 }
 
 }  // namespace quire

@@ -26,7 +26,8 @@ std::vector<RopeTensor> rope_tensors(const ModelConfig& config);
 // changes the tensors.
 std::string difference_between(const ModelConfig& wanted, const ModelConfig& written);
 
-// What llama.cpp leaves out of such a model though the file says it and Quire reads it.
-std::vector<std::string> llama_cpp_omissions(const ModelConfig& config, std::string_view architecture);
+// What llama.cpp does otherwise with such a file than the model's configuration says, and Quire: "ignores the sliding
+// window of 4096 tokens".
+std::vector<std::string> llama_cpp_differences(const ModelConfig& config, std::string_view architecture);
 
 }  // namespace quire

@@ -187,5 +187,23 @@ TEST(Conversion, RefusesWhatItCannotWriteAndLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(folder.file("model.gguf").parent_path()));
 }
 
+TEST(Conversion, WarnsOfWhatLlamaCppDoesOtherwise) {
+  const Folder folder;
+  const auto warning = [&](const char* name) {
+    return convert(golden_dir() / "models" / name, folder.file("model.gguf"), std::nullopt).warnings.front();
+  };
+  EXPECT_EQ(warning("mistral"), "llama.cpp ignores the sliding window of 24 tokens, so its results will differ");
+  EXPECT_EQ(warning("llama_yarn"), "llama.cpp ignores YaRN's beta_fast and beta_slow, so its results will differ");
+  EXPECT_EQ(warning("olmoe"),
+            "llama.cpp ignores the clipping of queries, keys and values at 1.2, so its results will differ");
+  EXPECT_TRUE(warning("llama").ends_with("has no tokenizer.json, so the file has no vocabulary"));
+}
+
+TEST(Conversion, IsDocumentedForEachArchitecture) {
+  const std::string page = read_text_file(source_dir() / "docs/convert.md");
+  for (const std::string_view name : convertible_architectures())
+    EXPECT_NE(page.find(fmt::format("`{}`", name)), page.npos) << name;
+}
+
 }  // namespace
 }  // namespace quire
