@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -65,6 +66,10 @@ constexpr Row kRows[] = {
     {"granite", "granite"},
     {"starcoder2", "starcoder2"},
     {"stablelm", "stablelm"},
+    {"bert", "bert"},
+    {"roberta", "bert"},
+    {"distilbert", "bert"},
+    {"nomic_bert", "nomic-bert"},
 };
 // clang-format on
 
@@ -169,7 +174,8 @@ std::vector<std::string_view> convertible_architectures() {
   std::vector<std::string_view> names;
   for (const Row& row : kRows) {
     const Family& family = **std::ranges::find(families(), row.family, &Family::name);
-    names.insert(names.end(), family.hf_architectures.begin(), family.hf_architectures.end());
+    std::ranges::copy_if(family.hf_architectures, std::back_inserter(names),
+                         [](std::string_view name) { return !name.ends_with("ForSequenceClassification"); });
   }
   return names;
 }
@@ -179,8 +185,9 @@ Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path
   const Family& target = target_of(from);
   const ModelConfig config = read_model_config(from);
   check_weights(from, config);
-  if (!config.has_logits || !config.pooled.layers.empty())
-    throw unsupported("{}: models for embeddings or classification cannot be written yet", from.file());
+  if (!config.pooled.layers.empty())
+    throw unsupported("{}: layers on pooled vectors (classifiers, Dense modules) cannot be written as GGUF yet",
+                      from.file());
   std::vector<PlannedTensor> tensors = plan_tensors(from, config, target, options.type);
   const std::vector<RopeTensor> ropes = rope_tensors(config);
 

@@ -177,8 +177,9 @@ void add_settings(const ModelConfig& c, std::string_view architecture, GgufHeade
   if (const Moe* moe = first_moe(c); moe && dense != c.layers.end())
     sizes.assign(sizes.size(), std::get<Mlp>(dense->ffn).size);
   keys.per_layer("feed_forward_length", sizes);
-  const bool rms = c.output_norm.kind == NormKind::kRms;
-  keys.f32(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", c.output_norm.epsilon);
+  const Norm& norm = c.output_norm ? c.output_norm : c.embedding_norm;  // encoders have no norm at the end
+  keys.f32(norm.kind == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+           norm.epsilon);
   add_attention(c, keys);
   add_latent_attention(c, keys);
   add_rope(c, keys);
@@ -192,6 +193,8 @@ void add_settings(const ModelConfig& c, std::string_view architecture, GgufHeade
   } else if (c.logit_scale != 1 || keys.is("cohere2")) {
     keys.f32("logit_scale", c.logit_scale);
   }
+  if (c.pooled.pooling != Pooling::kNone)
+    keys.u32("pooling_type", c.pooled.pooling == Pooling::kMean ? 1 : c.pooled.pooling == Pooling::kFirst ? 2 : 3);
   if (keys.is("gptneox") || keys.is("stablelm")) keys.flag("use_parallel_residual", layer.parallel);
 }
 
@@ -232,6 +235,8 @@ std::string difference_between(const ModelConfig& wanted, const ModelConfig& wri
   if (!near(a.logit_scale, written.logit_scale) || a.logit_soft_cap != written.logit_soft_cap)
     return "scaling of logits";
   if (a.tied_output != written.tied_output || a.has_logits != written.has_logits) return "output matrix";
+  if (a.pooled.pooling != written.pooled.pooling || a.pooled.layers.size() != written.pooled.layers.size())
+    return "pooling";
   a.ropes = written.ropes;
   a.architecture = written.architecture;
   for (size_t i = 0; i < a.layers.size(); ++i) {

@@ -30,7 +30,7 @@ class Planner : public TensorVisitor {
     if (tensor.parts.empty()) {
       tensor.type = type_.value_or(view.type);
       if (to.stacked) tensor.shape.push_back(static_cast<uint64_t>(items_to));
-      if (rows_of_item > 1 || to.stacked) tensor.shape.push_back(static_cast<uint64_t>(rows_of_item));
+      if (slot.tensor != Tensor::kSharedSwitch) tensor.shape.push_back(static_cast<uint64_t>(rows_of_item));
       tensor.shape.push_back(static_cast<uint64_t>(cols));
     }
     if (is_small_table(slot.tensor) || (!type_ && tensor.type != view.type)) tensor.type = TensorType::F32;

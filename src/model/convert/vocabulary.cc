@@ -1,5 +1,7 @@
 #include "model/convert/vocabulary.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/model_text.h"
 #include "text/convert/to_gguf.h"
@@ -30,6 +32,7 @@ void add(const GgufVocabularyData& v, GgufHeader& header) {
   if (!v.scores.empty()) header.numbers("tokenizer.ggml.scores", v.scores);
   header.numbers("tokenizer.ggml.token_type", v.types);
   if (!v.merges.empty()) header.strings("tokenizer.ggml.merges", v.merges);
+  if (!v.charsmap.empty()) header.bytes("tokenizer.ggml.precompiled_charsmap", v.charsmap);
   const auto id = [&](const char* key, std::optional<TokenId> token) {
     if (token) header.u32(key, *token);
   };
@@ -38,12 +41,17 @@ void add(const GgufVocabularyData& v, GgufHeader& header) {
   id("tokenizer.ggml.unknown_token_id", v.unk);
   id("tokenizer.ggml.padding_token_id", v.pad);
   id("tokenizer.ggml.eot_token_id", v.eot);
+  id("tokenizer.ggml.seperator_token_id", v.sep);  // the format's own spelling
   const auto flag = [&](const char* key, std::optional<bool> value) {
     if (value) header.flag(key, *value);
   };
   flag("tokenizer.ggml.add_bos_token", v.add_bos);
   flag("tokenizer.ggml.add_eos_token", v.add_eos);
+  flag("tokenizer.ggml.add_sep_token", v.add_sep);
   flag("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
+  flag("tokenizer.ggml.remove_extra_whitespaces", v.remove_extra_whitespaces);
+  flag("tokenizer.ggml.normalizer.lowercase", v.lowercase);
+  flag("tokenizer.ggml.normalizer.strip_accents", v.strip_accents);
 }
 
 }  // namespace
@@ -51,6 +59,8 @@ void add(const GgufVocabularyData& v, GgufHeader& header) {
 void add_vocabulary(const Checkpoint& from, const ModelConfig& config, GgufHeader& header,
                     std::vector<std::string>& warnings) {
   const ModelText text = load_model_text(from);
+  // llama.cpp wants this of every encoder, also of those without segments.
+  if (!config.has_logits) header.u32("tokenizer.ggml.token_type_count", std::max(1, config.segments));
   if (!text.tokenizer) {
     header.string("tokenizer.ggml.model", "none");
     warnings.push_back(from.file() + " has no tokenizer.json, so the file has no vocabulary");

@@ -29,7 +29,6 @@ constexpr std::string_view kOrdinary[] = {
     "Η γρήγορη καφέ αλεπού πηδάει πάνω από το τεμπέλικο σκυλί.",
     "我能吞下玻璃而不伤身体。今天是2026年11月22日，天气很好！",
     "いろはにほへと ちりぬるを。カタカナもあります。",
-    "나는 유리를 먹을 수 있어요. 그래도 아프지 않아요.",
     "emoji 😀 😃🚀 and ✅ marks",
     "a\nb\nc\n1\n2\n3\n",
     "",
@@ -38,6 +37,7 @@ constexpr std::string_view kOrdinary[] = {
 };
 
 constexpr std::string_view kUnusual[] = {
+    "나는 유리를 먹을 수 있어요. 그래도 아프지 않아요.",
     " a leading space",
     " ",
     "   \n  an indented start",

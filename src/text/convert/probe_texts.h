@@ -8,7 +8,7 @@ namespace quire {
 
 // What people write in many languages, and code: pre-tokenizers that agree here are the same for most purposes.
 std::span<const std::string_view> ordinary_texts();
-// Spaces before a text, letters with marks, cases outside of ASCII: here llama.cpp differs from some models' tokenizers.
+// Spaces before a text, Korean, letters with marks, cases outside of ASCII: here llama.cpp differs from some models' tokenizers.
 std::span<const std::string_view> unusual_texts();
 
 }  // namespace quire

@@ -10,6 +10,8 @@
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/data.h"
 #include "text/tokenizer/gguf_bpe.h"
+#include "text/tokenizer/hf_component.h"
+#include "text/tokenizer/hf_steps.h"
 #include "text/tokenizer/text_replace.h"
 
 namespace quire {
@@ -65,10 +67,12 @@ class Writer {
 
   GgufVocabularyData write() {
     const auto* bpe = std::get_if<BpeModel>(&data_.model);
-    if (!bpe)
-      throw unsupported("{}: {} tokenizers cannot be written as GGUF yet; BPE can", data_.name, data_.model_kind());
     list_tokens();
-    if (bpe->byte_fallback && !bpe->byte_level) {
+    if (std::holds_alternative<WordPieceModel>(data_.model)) {
+      write_word_piece();
+    } else if (const auto* unigram = std::get_if<UnigramModel>(&data_.model)) {
+      write_unigram(*unigram);
+    } else if (bpe->byte_fallback && !bpe->byte_level) {
       v_.model = "llama";
       v_.pre = "default";
       v_.add_space_prefix = adds_space();
@@ -139,11 +143,55 @@ class Writer {
     }
   }
 
+  // Tokens that begin a word are marked in a GGUF file, in a tokenizer.json those that continue one.
+  void write_word_piece() {
+    v_.model = "bert";
+    v_.pre = "default";
+    const std::string continuing = json_.at("continuing_subword_prefix").string();
+    for (size_t id = 0; id < v_.tokens.size(); ++id) {
+      if (v_.types[id] != 1) continue;
+      std::string& token = v_.tokens[id];
+      token = token.starts_with(continuing) ? token.substr(continuing.size()) : std::string(kSpaceMark) + token;
+    }
+    for (const NormalizerStep& step : data_.normalizer.steps) {
+      const auto* clean = std::get_if<BertClean>(&step);
+      if (!clean || !clean->clean_text || !clean->handle_chinese_chars)
+        throw unsupported("{}: normalizer: llama.cpp has BertNormalizer only, with clean_text and handle_chinese_chars",
+                          data_.name);
+      v_.lowercase = clean->lowercase;
+      v_.strip_accents = clean->strip_accents;
+    }
+  }
+
+  void write_unigram(const UnigramModel& model) {
+    v_.model = "t5";
+    v_.pre = "default";
+    v_.scores.assign(model.scores.begin(), model.scores.end());
+    v_.scores.resize(v_.tokens.size(), 0);
+    v_.add_space_prefix = adds_space();
+    Regex::Matcher matcher;
+    v_.remove_extra_whitespaces = data_.normalizer.apply("a  b", matcher) != "a  b";
+    if (root_.has("normalizer")) {
+      for_each_component(root_.at("normalizer"), "normalizers", [&](const JsonField& step) {
+        if (component_type(step) == "Precompiled") v_.charsmap = decode_base64(step.at("precompiled_charsmap"));
+      });
+    }
+  }
+
   bool adds_space() const {
     Regex::Matcher matcher;
     const std::string normalized = data_.normalizer.apply("x", matcher);
     const Words words = words_of(data_.pretokenizer, normalized);
     return !words.empty() && words[0].starts_with(kSpaceMark);
+  }
+
+  // The model's own tokens between two texts that it compares.
+  ptrdiff_t tokens_between() const {
+    const auto& pieces = data_.pair.pieces;
+    const auto place = [&](PairTemplate::Kind kind) {
+      return std::ranges::find(pieces, kind, &PairTemplate::Piece::kind);
+    };
+    return place(PairTemplate::Kind::kSecond) - place(PairTemplate::Kind::kFirst) - 1;
   }
 
   void warn_of_white_space() {
@@ -165,6 +213,10 @@ class Writer {
     if (!v_.bos) v_.bos = v_.eos;  // llama.cpp's default is any token
     v_.unk = data_.unk;
     v_.pad = data_.pad;
+    if (!data_.suffix.empty()) {
+      v_.sep = data_.suffix.back();
+      v_.add_sep = tokens_between() == 2;
+    }
     // llama.cpp knows most ends of a turn by their names; one further id can be given.
     const auto known = end_of_generation_names();
     for (const TokenId id : model_.eos) {

@@ -17,8 +17,10 @@ struct GgufVocabularyData {
   std::vector<float> scores;
   std::vector<int32_t> types;
   std::vector<std::string> merges;
-  std::optional<TokenId> bos, eos, unk, pad, eot;
-  std::optional<bool> add_bos, add_eos, add_space_prefix;
+  std::string charsmap;
+  std::optional<TokenId> bos, eos, unk, pad, eot, sep;
+  std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> lowercase, strip_accents;
   std::vector<std::string> warnings;  // what a GGUF file cannot say
 };
 
@@ -29,8 +31,8 @@ struct ModelTokens {
   TokenIds eos;
 };
 
-// json: the text that `tokenizer` was read from. Throws Error (kUnsupported): unigram, WordPiece, or a pre-tokenizer that
-// llama.cpp does not have.
+// json: the text that `tokenizer` was read from. Throws Error (kUnsupported) for a pre-tokenizer or
+// a normalizer that llama.cpp does not have.
 GgufVocabularyData gguf_vocabulary(const Tokenizer& tokenizer, const JsonField& json, const ModelTokens& model);
 
 // The first text of each kind that two tokenizers split otherwise; "" if there is none. Ordinary: what people write in

@@ -106,16 +106,21 @@ std::vector<fs::path> convertible_folders() {
 INSTANTIATE_TEST_SUITE_P(Families, ConvertedModels, ::testing::ValuesIn(convertible_folders()),
                          [](const auto& folder) { return folder.param.filename().string(); });
 
-// llama.cpp's converter has written the same models: all tensors are the same numbers.
+// llama.cpp's converter, or its names, have made files of the same models: all tensors are the same numbers.
 TEST(ConvertedTensors, AreThoseOfLlamaCppsConverter) {
   const Folder folder;
-  int files = 0;
-  for (const auto& entry : fs::directory_iterator(golden_dir() / "models-gguf")) {
-    const fs::path from = golden_dir() / "models" / entry.path().stem();
-    if (!is_convertible(from)) continue;
+  std::vector<std::pair<fs::path, fs::path>> pairs;
+  for (const char* kind : {"models", "encoders"}) {
+    for (const auto& entry : fs::directory_iterator(golden_dir() / (std::string(kind) + "-gguf"))) {
+      const fs::path folder_of_twin = golden_dir() / kind / entry.path().stem();
+      if (entry.path().extension() == ".gguf" && is_convertible(folder_of_twin))
+        pairs.emplace_back(folder_of_twin, entry.path());
+    }
+  }
+  for (const auto& [from, twin] : pairs) {
     SCOPED_TRACE(from.filename().string());
     convert(from, folder.file("model.gguf"), TensorType::F32);
-    const Gguf ours = Gguf::open(folder.file("model.gguf")), theirs = Gguf::open(entry.path());
+    const Gguf ours = Gguf::open(folder.file("model.gguf")), theirs = Gguf::open(twin);
     EXPECT_EQ(ours.tensors().size(), theirs.tensors().size());
     for (const TensorView& wanted : theirs.tensors()) {
       const TensorView* got = ours.find_tensor(wanted.name);
@@ -126,9 +131,8 @@ TEST(ConvertedTensors, AreThoseOfLlamaCppsConverter) {
       std::memcpy(values.data(), got->bytes.data(), got->bytes.size());
       EXPECT_EQ(values, expected) << wanted.name;
     }
-    ++files;
   }
-  EXPECT_GE(files, 8);
+  EXPECT_GE(pairs.size(), 13u);
 }
 
 // gguf-py and llama.cpp have read this file; gguf-py quantizes the weights to the same blocks.
@@ -185,6 +189,19 @@ TEST(Conversion, RefusesWhatItCannotWriteAndLeavesNothing) {
   EXPECT_NE(message.find("tensor model.layers.1.mlp.up_proj.weight has a value that is not finite"), std::string::npos)
       << message;
   EXPECT_TRUE(fs::is_empty(folder.file("model.gguf").parent_path()));
+}
+
+TEST(Conversion, KeepsThePoolingOfEncoders) {
+  const Folder folder;
+  const auto pooling = [&](const char* name, const char* key) {
+    convert(golden_dir() / "encoders" / name, folder.file("model.gguf"), std::nullopt);
+    return Gguf::open(folder.file("model.gguf")).get<int>(key);
+  };
+  EXPECT_EQ(pooling("bert_mean", "bert.pooling_type"), 1);
+  EXPECT_EQ(pooling("bert", "bert.pooling_type"), 2);
+  EXPECT_EQ(pooling("qwen3_embedding", "qwen3.pooling_type"), 3);
+  const std::string classifier = error_of([&] { pooling("bert_cross", ""); });
+  EXPECT_TRUE(classifier.ends_with("(classifiers, Dense modules) cannot be written as GGUF yet")) << classifier;
 }
 
 TEST(Conversion, WarnsOfWhatLlamaCppDoesOtherwise) {
