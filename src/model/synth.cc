@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <random>
+#include <span>
 
 #include "base/error.h"
 #include "base/half.h"
-#include "format/gguf.h"
+#include "format/gguf_writer.h"
 #include "kernels/packed.h"
 #include "model/tensors.h"
 #include "quant/synthetic.h"
@@ -17,68 +17,36 @@
 namespace quire {
 namespace {
 
-constexpr size_t kAlignment = 32;
-
-// Writes GGUF's little-endian pieces; text is built in memory, tensors are streamed.
-class Header {
- public:
-  template <class T>
-  void number(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void text(std::string_view s) {
-    number<uint64_t>(s.size());
-    bytes_ += s;
-  }
-  void key(std::string_view name, GgufType type) {
-    text(name);
-    number(static_cast<uint32_t>(type));
-    ++keys;
-  }
-  void u32(std::string_view name, int64_t value) { key(name, GgufType::U32), number(static_cast<uint32_t>(value)); }
-  void f32(std::string_view name, double value) { key(name, GgufType::F32), number(static_cast<float>(value)); }
-  void string(std::string_view name, std::string_view value) { key(name, GgufType::STRING), text(value); }
-  void flag(std::string_view name, bool value) { key(name, GgufType::BOOL), number(static_cast<uint8_t>(value)); }
-
-  const std::string& bytes() const { return bytes_; }
-  uint64_t keys = 0;
-
- private:
-  std::string bytes_;
-};
-
 struct FileTensor {
   std::string name;
   TensorType type;
   int items, rows, cols;  // items: matrices in one tensor; rows 0: a vector
-  uint64_t offset = 0;
 
-  uint64_t elements() const {
-    return static_cast<uint64_t>(items) * static_cast<uint64_t>(std::max(rows, 1)) * static_cast<uint64_t>(cols);
+  std::vector<uint64_t> shape() const {
+    std::vector<uint64_t> shape;
+    if (items > 1) shape.push_back(static_cast<uint64_t>(items));
+    if (rows > 0) shape.push_back(static_cast<uint64_t>(rows));
+    shape.push_back(static_cast<uint64_t>(cols));
+    return shape;
   }
-  uint64_t bytes() const { return elements() / info(type).block_elements * info(type).block_bytes; }
 };
 
-void add_vocabulary(Header& h, int vocab) {
+void add_vocabulary(GgufHeader& h, int vocab) {
   const std::string words[] = {"<s>", "</s>", "he", "th"};
+  std::vector<std::string> tokens;
+  std::vector<int32_t> types;
+  for (int i = 0; i < vocab; ++i) {
+    tokens.push_back(i < 256   ? bytes_to_alphabet(std::string(1, static_cast<char>(i)))
+                     : i < 260 ? words[i - 256]
+                               : fmt::format("<filler_{}>", i));
+    types.push_back(i == 256 || i == 257 ? 3 : 1);  // control, normal
+  }
+  const std::string merges[] = {"h e", "t h"};
   h.string("tokenizer.ggml.model", "gpt2");
   h.string("tokenizer.ggml.pre", "default");
-  h.key("tokenizer.ggml.tokens", GgufType::ARRAY);
-  h.number(static_cast<uint32_t>(GgufType::STRING));
-  h.number(static_cast<uint64_t>(vocab));
-  for (int i = 0; i < vocab; ++i)
-    h.text(i < 256   ? bytes_to_alphabet(std::string(1, static_cast<char>(i)))
-           : i < 260 ? words[i - 256]
-                     : fmt::format("<filler_{}>", i));
-  h.key("tokenizer.ggml.token_type", GgufType::ARRAY);
-  h.number(static_cast<uint32_t>(GgufType::I32));
-  h.number(static_cast<uint64_t>(vocab));
-  for (int i = 0; i < vocab; ++i) h.number<int32_t>(i == 256 || i == 257 ? 3 : 1);  // control, normal
-  h.key("tokenizer.ggml.merges", GgufType::ARRAY);
-  h.number(static_cast<uint32_t>(GgufType::STRING));
-  h.number<uint64_t>(2);
-  h.text("h e");
-  h.text("t h");
+  h.strings("tokenizer.ggml.tokens", tokens);
+  h.numbers("tokenizer.ggml.token_type", types);
+  h.strings("tokenizer.ggml.merges", merges);
   h.u32("tokenizer.ggml.bos_token_id", 256);
   h.u32("tokenizer.ggml.eos_token_id", 257);
   h.flag("tokenizer.ggml.add_bos_token", true);
@@ -132,26 +100,17 @@ std::vector<FileTensor> list_tensors(const SynthShape& s, TensorType type) {
   TensorList list(config, type);
   Weights unused;
   visit_tensors(config, unused, list);
-  uint64_t end = 0;
-  for (FileTensor& t : list.tensors) {
-    t.offset = end;
-    end = (end + t.bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  }
   return std::move(list.tensors);
 }
 
-void write_tensor(std::ofstream& file, const FileTensor& t, uint64_t seed) {
-  std::vector<std::byte> bytes;
+std::vector<std::byte> bytes_of(const FileTensor& t, uint64_t seed) {
   if (t.rows == 0) {
     const std::vector<float> ones(static_cast<size_t>(t.cols), 1.0f);
-    bytes.resize(t.bytes());
-    std::memcpy(bytes.data(), ones.data(), bytes.size());
-  } else {
-    const float sigma = t.name == "token_embd.weight" ? 0.5f : 1.0f / std::sqrt(static_cast<float>(t.cols));
-    bytes = synthetic_matrix(t.type, t.items * t.rows, t.cols, sigma, seed);
+    const auto bytes = std::as_bytes(std::span(ones));
+    return {bytes.begin(), bytes.end()};
   }
-  bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
-  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const float sigma = t.name == "token_embd.weight" ? 0.5f : 1.0f / std::sqrt(static_cast<float>(t.cols));
+  return synthetic_matrix(t.type, t.items * t.rows, t.cols, sigma, seed);
 }
 
 }  // namespace
@@ -181,7 +140,7 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
                            const std::function<void(size_t written, size_t total)>& progress) {
   if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
   const std::vector<FileTensor> tensors = list_tensors(s, type);
-  Header h;
+  GgufHeader h;
   h.string("general.architecture", "llama");
   h.string("general.name", fmt::format("synthetic {} {}", s.name, name(type)));
   h.u32("llama.block_count", s.layers);
@@ -201,34 +160,14 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
     h.u32("llama.expert_count", s.experts);
     h.u32("llama.expert_used_count", s.experts_used);
   }
-  h.u32("general.alignment", kAlignment);
   add_vocabulary(h, s.vocab);
-  const uint64_t keys = h.keys;
-  for (const FileTensor& t : tensors) {
-    h.text(t.name);
-    h.number<uint32_t>(t.rows == 0 ? 1 : t.items == 1 ? 2 : 3);
-    h.number(static_cast<uint64_t>(t.cols));
-    if (t.rows > 0) h.number(static_cast<uint64_t>(t.rows));
-    if (t.items > 1) h.number(static_cast<uint64_t>(t.items));
-    h.number(static_cast<uint32_t>(info(t.type).ggml_id));
-    h.number(t.offset);
-  }
-  Header start;
-  start.number<uint32_t>(0x46554747);  // "GGUF"
-  start.number<uint32_t>(3);
-  start.number<uint64_t>(tensors.size());
-  start.number(keys);
-  std::string header = start.bytes() + h.bytes();
-  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
-
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (size_t i = 0; i < tensors.size() && file; ++i) {
-    write_tensor(file, tensors[i], seed * 1'000'003 + i);
+  for (const FileTensor& t : tensors) h.tensor(t.name, t.type, t.shape());
+  GgufFile file(path, h);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    file.write(h.tensors()[i], bytes_of(tensors[i], seed * 1'000'003 + i));
     if (progress) progress(i + 1, tensors.size());
   }
-  file.close();
-  if (!file) throw invalid("cannot write {}", path.string());
+  file.commit();
 }
 
 }  // namespace quire

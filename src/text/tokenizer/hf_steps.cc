@@ -41,26 +41,6 @@ Pattern read_pattern(const JsonField& field) {
   throw field.error("has neither \"String\" nor \"Regex\"");
 }
 
-std::string base64(const JsonField& field) {
-  const auto value = [](char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-  };
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  for (char c : field.string()) {
-    if (c == '=') break;
-    const int v = value(c);
-    if (v < 0) throw field.error("not base64");
-    bits = (bits << 6) | static_cast<uint32_t>(v);
-    if ((count += 6) >= 8) out.push_back(static_cast<char>((bits >> (count -= 8)) & 0xFF));
-  }
-  return out;
-}
-
 void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps) {
   const std::string& type = component_type(field);
   if (type == "NFC") {
@@ -97,7 +77,7 @@ void read_normalizer(const JsonField& field, std::vector<NormalizerStep>& steps)
     steps.emplace_back(NormalizeToAlphabet{});
   } else if (type == "Precompiled") {
     const JsonField map = field.at("precompiled_charsmap");
-    steps.emplace_back(Precompiled{std::make_shared<const CharsMap>(base64(map), map.where())});
+    steps.emplace_back(Precompiled{std::make_shared<const CharsMap>(decode_base64(map), map.where())});
   } else {
     throw unsupported("{}: the normalizer \"{}\" is not supported", field.where(), type);
   }
@@ -181,6 +161,26 @@ void read_pretokenizer(const JsonField& field, std::vector<PreTokenizerStep>& st
 }
 
 }  // namespace
+
+std::string decode_base64(const JsonField& field) {
+  const auto value = [](char c) {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+  };
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (char c : field.string()) {
+    if (c == '=') break;
+    const int v = value(c);
+    if (v < 0) throw field.error("not base64");
+    bits = (bits << 6) | static_cast<uint32_t>(v);
+    if ((count += 6) >= 8) out.push_back(static_cast<char>((bits >> (count -= 8)) & 0xFF));
+  }
+  return out;
+}
 
 Normalizer read_hf_normalizer(const JsonField& field) {
   Normalizer result;

@@ -9,6 +9,8 @@
 
 namespace quire {
 
+// A string of base64, as bytes.
+std::string decode_base64(const JsonField& field);
 Normalizer read_hf_normalizer(const JsonField& field);
 
 // A ByteLevel component becomes a ToAlphabet step.

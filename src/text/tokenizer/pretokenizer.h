@@ -78,6 +78,8 @@ struct GgufPreTokenizer {
   bool add_bos = false;        // unless the file says otherwise, as add_sep
   bool add_sep = false;        // SEP between two texts
 };
+// One name for each pre-tokenizer that llama.cpp has.
+std::vector<std::string_view> gguf_pretokenizer_names();
 // Throws Error (kUnsupported) for an unknown name.
 GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& where);
 

@@ -98,8 +98,8 @@ struct Named {
 
 const Named kTable[] = {
     {"default", kDefault},
-    {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", {{{{kLlama3}}}}, true, true},
-    {"dbrx smaug-bpe glm4 chatglm-bpe", {{{{kLlama3}}}}},
+    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", {{{{kLlama3}}}}, true, true},
+    {"smaug-bpe dbrx glm4 chatglm-bpe", {{{{kLlama3}}}}},
     {"qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2", {{{{kQwen2}}}}},
     {"qwen35", {{{{kQwen35}}}}},
     {"gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert exaone4 mpt olmo jais "
@@ -155,6 +155,12 @@ bool names_contain(std::string_view names, std::string_view name) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> gguf_pretokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const Named& entry : kTable) names.push_back(entry.names.substr(0, entry.names.find(' ')));
+  return names;
+}
 
 GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& where) {
   const std::string_view wanted = pre.empty() ? "default" : pre;

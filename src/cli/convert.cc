@@ -1,0 +1,79 @@
+// quire convert: writes a Hugging Face directory as a GGUF file.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/engine_options.h"
+#include "cli/progress.h"
+#include "cli/weight_type.h"
+#include "model/convert/convert.h"
+
+namespace quire {
+namespace {
+
+struct ConvertFlags {
+  std::string input, output, type, name;
+  int threads = 0;
+  bool force = false;
+};
+
+// Opening a FIFO would wait for a reader forever, and a device is not a model file.
+void check_output(const ConvertFlags& o) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(o.output, error);
+  if (!std::filesystem::exists(status)) return;
+  if (!std::filesystem::is_regular_file(status)) throw invalid("{} is not a regular file", o.output);
+  if (!o.force) throw invalid("{} exists; overwrite it with --force or choose another name", o.output);
+}
+
+std::string name_of(const std::string& directory) {
+  const auto path = std::filesystem::weakly_canonical(directory);
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+void run_convert(const ConvertFlags& o) {
+  ConvertOptions options{.type = std::nullopt, .name = o.name.empty() ? name_of(o.input) : o.name};
+  if (!o.type.empty()) options.type = parse_weight_type("--type", o.type);
+  check_output(o);
+  Converted converted;
+  {
+    Progress progress;
+    progress.stage("reading " + o.input);
+    const Checkpoint checkpoint = Checkpoint::open(o.input);
+    Team team(o.threads > 0 ? o.threads : usable_cores());
+    progress.stage("writing tensors");
+    options.progress = [&](size_t written, size_t total) { progress.step(written, total); };
+    converted = convert_checkpoint(checkpoint, o.output, options, team);
+  }
+  for (const std::string& warning : converted.warnings) std::fprintf(stderr, "quire: warning: %s\n", warning.c_str());
+  std::fprintf(stderr, "wrote %s: %zu tensors, mostly %s, %.1f MB\n", o.output.c_str(), converted.tensors,
+               std::string(name(converted.type)).c_str(),
+               static_cast<double>(std::filesystem::file_size(o.output)) / 1e6);
+}
+
+}  // namespace
+
+void add_convert_command(CLI::App& app) {
+  auto o = std::make_shared<ConvertFlags>();
+  CLI::App* command = app.add_subcommand("convert", "Write a Hugging Face model as a GGUF file, with its tokenizer");
+  command->add_option("IN", o->input, "directory with config.json, safetensors and tokenizer.json")
+      ->type_name("DIRECTORY")
+      ->required();
+  command->add_option("OUT", o->output, "GGUF file to write")->type_name("FILE")->required();
+  command->add_option("--type", o->type, "type of the matrices; default: as in IN")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}, CLI::ignore_case))
+      ->type_name("TYPE");
+  command->add_option("--name", o->name, "name of the model in the file; default: that of the directory")
+      ->type_name("TEXT");
+  command->add_option("-t,--threads", o->threads, "threads; 0: all usable cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_flag("--force", o->force, "overwrite an existing file");
+  command->callback([o] { run_convert(*o); });
+}
+
+}  // namespace quire

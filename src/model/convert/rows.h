@@ -1,0 +1,28 @@
+// Rows of matrices on their way from one file to another: float32 in between.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "format/tensor_view.h"
+#include "model/tensors.h"
+
+namespace quire {
+
+// One matrix inside a tensor of a file: `item` of `items` (1: the tensor is the matrix), [rows, cols] or, if transposed,
+// [cols, rows].
+struct FileMatrix {
+  const TensorView* view;
+  int item, items, rows, cols;
+  bool transposed;
+};
+// out: its columns from first_col on. Types that dequantize() can read. Allocates nothing unless the type is quantized.
+void read_row(const FileMatrix& matrix, int row, int first_col, std::span<float> out);
+
+// Whether encode_row() can write the type: F32, F16, BF16, Q8_0.
+bool is_writable(TensorType type);
+// Converts a row of whole blocks; F16 and BF16 round to nearest even, Q8_0 as ggml's reference does: the scale is the
+// largest magnitude / 127, and codes round half away from zero. False if a value is not finite, or becomes so in F16.
+bool encode_row(TensorType type, std::span<const float> row, std::span<std::byte> out);
+
+}  // namespace quire

@@ -1,0 +1,165 @@
+#include "model/convert/tensor_plan.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+bool is_small_table(Tensor t) {
+  return t == Tensor::kPositions || t == Tensor::kSegments || t == Tensor::kRouter || t == Tensor::kSharedSwitch;
+}
+
+class Planner : public TensorVisitor {
+ public:
+  Planner(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target, std::optional<TensorType> type)
+      : checkpoint_(checkpoint), config_(config), spelling_(spelling_of(checkpoint)), target_(target), type_(type) {}
+
+  void matrix(const Slot& slot, int rows, int cols, Linear&) override {
+    const Source from = source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
+    const TensorView& view = get(from.name);
+    const int file_rows = from.rows > 0 ? from.rows : rows, file_cols = from.cols > 0 ? from.cols : cols,
+              items = from.stacked ? slot.items : 1, item = from.stacked ? slot.item : 0;
+    const int rows_of_item = to.rows > 0 ? to.rows : rows, items_to = to.stacked ? slot.items : 1;
+    assert(!to.transposed && to.cols == 0);
+    PlannedTensor& tensor = planned(to.name);
+    if (tensor.parts.empty()) {
+      tensor.type = type_.value_or(view.type);
+      if (to.stacked) tensor.shape.push_back(static_cast<uint64_t>(items_to));
+      if (slot.tensor != Tensor::kSharedSwitch) tensor.shape.push_back(static_cast<uint64_t>(rows_of_item));
+      tensor.shape.push_back(static_cast<uint64_t>(cols));
+    }
+    if (is_small_table(slot.tensor) || (!type_ && tensor.type != view.type)) tensor.type = TensorType::F32;
+    if (cols % static_cast<int>(info(tensor.type).block_elements) != 0) tensor.type = TensorType::F16;
+    PlannedPart part{slot, {&view, item, items, file_rows, file_cols, from.transposed}, from, to, rows, cols};
+    part.row_offset = to.stacked ? slot.item * rows_of_item : 0;
+    tensor.parts.push_back(part);
+
+    const TensorView* bias = find(bias_of(from));
+    if (!bias) return;
+    PlannedTensor& biases = planned(bias_of(to));
+    if (biases.parts.empty()) {
+      if (to.stacked) biases.shape.push_back(static_cast<uint64_t>(items_to));
+      biases.shape.push_back(static_cast<uint64_t>(rows_of_item));
+    }
+    part.from = {bias, item, items, file_rows, 1, false};
+    part.rows_from.first_col = 0;
+    part.cols = 1;
+    biases.parts.push_back(part);
+  }
+
+  void vector(const Slot& slot, const std::vector<int>& shape, Vector&, Change change) override {
+    const Source from = source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
+    // Convolutions are transposed when they are loaded, from either kind of file.
+    if (change == Change::kNone) change = from.change;
+    if (change == Change::kTranspose) change = Change::kNone;
+    add_vector(slot, get(from.name), to.name, {shape.begin(), shape.end()}, change);
+  }
+  void bias(const Slot& slot, int size, Vector&) override {
+    const Source from = source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
+    add_vector(slot, get(bias_of(from)), bias_of(to), {static_cast<uint64_t>(size)}, Change::kNone);
+  }
+
+  std::vector<PlannedTensor> tensors;
+
+ private:
+  // A vector is a matrix of one column, so that its elements can be moved as rows are.
+  void add_vector(const Slot& slot, const TensorView& view, const std::string& name, std::vector<uint64_t> shape,
+                  Change change) {
+    int size = 1;
+    for (const uint64_t extent : shape) size *= static_cast<int>(extent);
+    PlannedTensor& tensor = planned(name);
+    tensor.shape = std::move(shape);
+    tensor.parts.push_back(PlannedPart{.slot = slot,
+                                       .from = {&view, 0, 1, size, 1, false},
+                                       .rows_from = {},
+                                       .rows_to = {},
+                                       .rows = size,
+                                       .cols = 1,
+                                       .change = change});
+  }
+
+  PlannedTensor& planned(const std::string& name) {
+    const auto [it, is_new] = index_.try_emplace(name, tensors.size());
+    if (is_new) tensors.push_back(PlannedTensor{name, TensorType::F32, {}, {}});
+    return tensors[it->second];
+  }
+
+  // The names of load_weights().
+  Source source_of(const Slot& slot) const {
+    const Source usual = find_source(config_, slot, FileKind::kHf, spelling_);
+    if (spelling_.alternatives.empty() || find(usual.name)) return usual;
+    Spelling other = spelling_;
+    other.names = spelling_.alternatives;
+    const Source alternative = find_source(config_, slot, FileKind::kHf, other);
+    return find(alternative.name) ? alternative : usual;
+  }
+  static std::string bias_of(const Source& source) {
+    return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
+  }
+  const TensorView* find(const std::string& name) const {
+    if (const TensorView* view = checkpoint_.find_tensor(name)) return view;
+    if (!spelling_.prefix.empty()) return checkpoint_.find_tensor(std::string(spelling_.prefix) + name);
+    const size_t dot = name.find('.');
+    if (dot == std::string::npos) return nullptr;
+    const std::string rest = name.substr(dot + 1);
+    for (const std::string& other : {rest, "model.language_model." + rest, "language_model." + name}) {
+      if (const TensorView* view = checkpoint_.find_tensor(other)) return view;
+    }
+    return nullptr;
+  }
+  const TensorView& get(const std::string& name) const {
+    const TensorView* view = find(name);
+    assert(view && "check_weights() has found it");
+    return *view;
+  }
+
+  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const Spelling& spelling_;
+  const Family& target_;
+  const std::optional<TensorType> type_;
+  std::map<std::string, size_t> index_;
+};
+
+}  // namespace
+
+std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target,
+                                        std::optional<TensorType> type) {
+  Planner planner(checkpoint, config, target, type);
+  Weights unused;
+  visit_tensors(config, unused, planner);
+  return std::move(planner.tensors);
+}
+
+void reorder_rotated_rows(const ModelConfig& from, const ModelConfig& to, std::vector<PlannedTensor>& tensors) {
+  if (from.ropes.empty() || from.ropes[0].kind == to.ropes[0].kind) return;
+  for (PlannedTensor& tensor : tensors) {
+    for (PlannedPart& part : tensor.parts) {
+      const Tensor kind = part.slot.tensor;
+      if (kind != Tensor::kQ && kind != Tensor::kK && kind != Tensor::kQNorm && kind != Tensor::kKNorm) continue;
+      part.head = std::get<Attention>(from.layers[static_cast<size_t>(part.slot.layer)].mixer).key_dim;
+      part.rotated = from.ropes[0].dim;
+      part.order = to.ropes[0].kind;
+    }
+  }
+}
+
+int PlannedPart::row_to(int i) const {
+  const int j = head > 0 ? i % head : 0;
+  int moved = i;
+  if (j < rotated) {
+    const int half = rotated / 2;
+    if (order == RopeKind::kNeighbours)
+      moved = i - j + (j < half ? 2 * j : 2 * (j - half) + 1);
+    else
+      moved = i - j + j % 2 * half + j / 2;
+  }
+  return row_offset + rows_to.row(moved);
+}
+
+}  // namespace quire
