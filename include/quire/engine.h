@@ -55,6 +55,11 @@ struct EngineOptions {
   std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;       // size limit of cache_dir; 0: 4 GiB
 
+  // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
+  std::string pack_cache = {};
+  // Called at most ten times a second while weights are loaded, by the thread that constructs the engine. Must not throw.
+  std::function<void(const LoadProgress&)> on_load = {};
+
   std::string chat_template = {};         // Jinja source that replaces the model's own; empty: the model's
   std::string chat_template_kwargs = {};  // a JSON object: variables of every chat template; a request's own win
 };

@@ -1,6 +1,7 @@
 // Ids. Types that must not be mixed up do not convert into each other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +27,16 @@ enum class Score : uint8_t {
   kRaw,      // the first result
   kSigmoid,  // its sigmoid
   kYesNo,    // the probability of the first of two answers, by softmax
+};
+
+// How far loading a model's weights is, in bytes of the packed weights.
+struct LoadProgress {
+  enum class Stage : uint8_t {
+    kPacking,   // into the layout of the kernels
+    kChecking,  // a file of the pack cache
+    kSaving,    // to the pack cache
+  } stage;
+  size_t done, total;
 };
 
 // Returned by Engine::submit, ascending in the order of submission.

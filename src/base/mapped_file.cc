@@ -31,6 +31,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   if (::fstat(file.fd, &info) != 0) throw invalid("cannot stat {}: {}", path_.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) throw invalid("{} is not a regular file", path_.string());
   size_ = static_cast<size_t>(info.st_size);
+  modified_ = info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (mapped == MAP_FAILED) throw invalid("cannot map {}: {}", path_.string(), std::strerror(errno));
@@ -42,13 +43,22 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      modified_(other.modified_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(modified_, other.modified_);
   return *this;
+}
+
+void MappedFile::advise(Access access) const {
+  if (data_ == nullptr) return;
+  ::madvise(const_cast<std::byte*>(data_), size_, access == Access::kRandom ? MADV_RANDOM : MADV_NORMAL);
 }
 
 bool is_plain_file_name(std::string_view name) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -21,11 +22,16 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
+  // How the file will be read: kRandom keeps the system from reading ahead.
+  enum class Access : uint8_t { kUsual, kRandom };
+  void advise(Access access) const;
+  int64_t modified() const { return modified_; }  // when it was opened: ns since the epoch
 
  private:
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int64_t modified_ = 0;
 };
 
 // Whether a name from a file stays in its folder: neither . nor .., no separators, not empty.

@@ -149,6 +149,11 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->group(kComputeGroup)
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
+  app.add_option("--pack-cache", o.pack_cache,
+                 "private directory that keeps packed weights, which the next start maps (docs/serving.md)")
+      ->type_name("DIR")
+      ->group(kMemoryGroup)
+      ->capture_default_str();
   app.add_option("--activations", o.activations,
                  "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8 "
                  "(docs/exactness.md)")

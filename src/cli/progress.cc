@@ -37,14 +37,22 @@ void Progress::stage(std::string name) {
 }
 
 void Progress::step(size_t done, size_t total, std::string_view note) {
-  const auto now = Clock::now();
-  if (!terminal_ || now - painted_ < kRepaint) return;
-  std::string line = fmt::format("{}: {} of {}", stage_, done, total);
-  const double elapsed = std::chrono::duration<double>(now - began_).count();
-  if (done > 0 && done < total && elapsed >= kLeastElapsed)
-    line += fmt::format(", {} left", duration(elapsed / static_cast<double>(done) * static_cast<double>(total - done)));
+  if (!is_due()) return;
+  std::string line = fmt::format("{}: {} of {}{}", stage_, done, total, time_left(done, total));
   if (!note.empty()) line += fmt::format("; {}", note);
   paint(std::move(line));
+}
+
+void Progress::step_bytes(size_t done, size_t total) {
+  if (is_due()) paint(fmt::format("{}: {} of {} MiB{}", stage_, done >> 20, total >> 20, time_left(done, total)));
+}
+
+bool Progress::is_due() const { return terminal_ && Clock::now() - painted_ >= kRepaint; }
+
+std::string Progress::time_left(size_t done, size_t total) const {
+  const double elapsed = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (done == 0 || done >= total || elapsed < kLeastElapsed) return "";
+  return fmt::format(", {} left", duration(elapsed / static_cast<double>(done) * static_cast<double>(total - done)));
 }
 
 void Progress::clear() {

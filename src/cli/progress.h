@@ -24,12 +24,16 @@ class Progress {
   void stage(std::string name);
   // "measuring: 3 of 40, 25 s left; NOTE". The time left assumes that steps of a stage take equally long.
   void step(size_t done, size_t total, std::string_view note = {});
+  // The same in bytes: "loading smollm2: 30 of 92 MiB, 2 s left".
+  void step_bytes(size_t done, size_t total);
   // Erases the line, for other output on the terminal.
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
   void paint(std::string line);
+  bool is_due() const;
+  std::string time_left(size_t done, size_t total) const;  // ", 2 s left", or nothing
 
   const int descriptor_;
   const bool terminal_;

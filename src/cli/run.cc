@@ -22,7 +22,7 @@
 #include "cli/chat/timings.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
-#include "cli/progress.h"
+#include "cli/load_progress.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -164,9 +164,10 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
 // The engine, and how long it took to load.
 std::pair<std::unique_ptr<Engine>, double> load(const RunOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  Progress progress;
-  progress.stage("loading " + escape_controls(options.engine.model, true));
-  auto engine = std::make_unique<Engine>(options.engine);
+  LoadLine line(escape_controls(options.engine.model, true));
+  EngineOptions engine_options = options.engine;
+  if (!options.json) engine_options.on_load = [&line](const LoadProgress& progress) { line.show(progress); };
+  auto engine = std::make_unique<Engine>(engine_options);
   return {std::move(engine), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cli/engine_options.h"
+#include "cli/load_progress.h"
 #include "cli/sampling_flags.h"
 #include "cli/sd_notify.h"
 #include "model/checkpoint.h"
@@ -79,7 +80,10 @@ class Loading {
           block_ends();
           try {
             const double read_bandwidth = measure_read_bandwidth(options.threads);
-            engine_ = std::make_unique<Engine>(options);
+            LoadLog log(options.model);
+            EngineOptions with_log = options;
+            with_log.on_load = [&log](const LoadProgress& progress) { log.note(progress); };
+            engine_ = std::make_unique<Engine>(with_log);
             for (const std::string& line : memory_table(engine_->info())) spdlog::info("memory: {}", line);
             const std::string sampling = describe_defaults(engine_->info().sampling_defaults);
             spdlog::info("sampling of requests that do not set it: {}",

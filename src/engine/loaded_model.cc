@@ -136,7 +136,13 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   if (options.max_model_len > config.max_positions)
     throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
                   config.max_positions);
-  weights = load_weights(checkpoint, config, team, budget);
+  weights = load_weights(checkpoint, config, team,
+                         {.memory = budget,
+                          .pack_cache = options.pack_cache,
+                          .warn = [](const std::string& text) { spdlog::warn("{}", text); },
+                          .report = options.on_load});
+  if (weights.mapped) spdlog::debug("weights: mapped {}", weights.mapped->file.path().string());
+  options.on_load = nullptr;  // it may refer to what ends with the caller
 
   info.name = options.model;
   info.architecture = config.architecture;
@@ -162,7 +168,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   const SamplingRecommendation sampling = sampling_defaults(checkpoint);
   info.sampling_defaults = sampling.values;
   for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
-  info.weight_bytes = weights.memory.size();
+  info.weight_bytes = weights.matrix_bytes;
   info.decode_bytes = weights.decode_bytes;
   const CacheLayout layout = cache_layout(config, kv_type);
   if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info, layout);

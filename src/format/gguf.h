@@ -71,6 +71,7 @@ class Gguf {
   // Tensors of all parts, in the file's order. A vocabulary-only file has none.
   std::span<const TensorView> tensors() const { return tensors_; }
   const TensorView* find_tensor(std::string_view name) const;
+  std::span<const MappedFile> mappings() const { return mappings_; }  // of all parts; none after parse()
 
  private:
   Gguf() = default;

@@ -48,51 +48,69 @@ Counts counts_of(const PanelFormat& format, int blocks) {
   return {entries(kSuperInputs), format.group == 0 ? 0 : entries(format.group)};
 }
 
-// Eight codes in the order of kPairOrder.
-uint64_t in_pair_order(uint64_t codes) {
-  const auto spread = [](uint64_t x) {  // four bytes to the even bytes
-    x = (x | x << 16) & 0x0000ffff0000ffff;
-    return (x | x << 8) & 0x00ff00ff00ff00ff;
-  };
-  return spread(codes & 0xffffffff) | spread(codes >> 32) << 8;
+// Bytes 0, 4, 1 and 5: the order of kPairOrder in one dword of a line. Those of x >> 16 are its second half.
+uint32_t paired(uint64_t x) {
+  return static_cast<uint32_t>((x & 0xff) | (x >> 24 & 0xff00) | (x << 8 & 0xff0000) | (x >> 16 & 0xff000000));
 }
 
-// The bits that `mask` has in each of eight bytes, gathered: bit i is that of byte i.
-uint8_t gather_bits(uint64_t bytes, int bit) {
-  return static_cast<uint8_t>(((bytes >> bit & 0x0101010101010101) * 0x0102040810204080) >> 56);
+// Bit 0 of eight bytes, in kPairOrder. Every byte is moved by its own multiple of two, and no two meet.
+uint8_t paired_bits(uint64_t x) {
+  constexpr uint64_t kMoves = 1ull << 56 | 1ull << 50 | 1ull << 44 | 1ull << 38 | 1 << 25 | 1 << 19 | 1 << 13 | 1 << 7;
+  return static_cast<uint8_t>((x & 0x0101010101010101) * kMoves >> 56);
 }
 
 // Writes 32 codes of output n to a block. The block is zero where the output's codes go.
-void write_codes(int bits, const uint8_t* codes, int n, std::byte* block) {
-  auto* out = reinterpret_cast<uint8_t*>(block);
-  const int low_bits = bits == 2 || bits == 3 ? 0 : 256;  // where the plane of two bits, or the masks, begin
-  for (int line = 0; line < 4; ++line) {
-    uint64_t eight;
-    std::memcpy(&eight, codes + 8 * line, sizeof eight);
-    eight = in_pair_order(eight);
-    const auto low = static_cast<uint32_t>(eight), high = static_cast<uint32_t>(eight >> 32);
-    if (bits == 8) {
-      std::memcpy(out + 128 * line + 4 * n, &low, 4);
-      std::memcpy(out + 128 * line + 64 + 4 * n, &high, 4);
-      continue;
+template <int kBits>
+void write_codes(const uint8_t* codes, size_t n, std::byte* block) {
+  std::array<uint64_t, 4> lines;
+  std::memcpy(lines.data(), codes, sizeof lines);
+  auto* out = reinterpret_cast<uint8_t*>(block) + 4 * n;
+  const auto put = [](uint8_t* to, uint32_t dword) { std::memcpy(to, &dword, sizeof dword); };
+  if constexpr (kBits == 8) {
+    for (size_t l = 0; l < 4; ++l) {
+      put(out + 128 * l, paired(lines[l]));
+      put(out + 128 * l + 64, paired(lines[l] >> 16));
     }
-    if (bits >= 4) {
-      const uint32_t nibbles = (low & 0x0f0f0f0f) | (high & 0x0f0f0f0f) << 4;
-      std::memcpy(out + 64 * line + 4 * n, &nibbles, 4);
+  }
+  if constexpr (kBits >= 4 && kBits <= 6) {
+    for (size_t l = 0; l < 4; ++l) {
+      const uint64_t low = lines[l] & 0x0f0f0f0f0f0f0f0f;
+      put(out + 64 * l, paired(low | low >> 12));  // a nibble and that of the input after the next
     }
-    if (bits != 4 && bits != 5) {  // two bits of each: all, or those above the nibble
-      const int shift = bits == 6 ? 4 : 0;
-      const uint32_t pairs = (low >> shift & 0x03030303) | (high >> shift & 0x03030303) << 2;
-      uint32_t plane;
-      std::memcpy(&plane, out + low_bits + 64 * (line / 2) + 4 * n, 4);
-      plane |= pairs << (4 * (line % 2));
-      std::memcpy(out + low_bits + 64 * (line / 2) + 4 * n, &plane, 4);
+  }
+  if constexpr (kBits == 2 || kBits == 3 || kBits == 6) {  // two bits of each: all, or those above the nibble
+    constexpr int kShift = kBits == 6 ? 4 : 0;
+    constexpr size_t kPlane = kBits == 6 ? 256 : 0;
+    for (size_t l = 0; l < 4; l += 2) {
+      const uint64_t even = lines[l] >> kShift & 0x0303030303030303, odd = lines[l + 1] >> kShift & 0x0303030303030303;
+      const uint64_t four = even | odd << 4;
+      put(out + kPlane + 32 * l, paired(four | four >> 14));
     }
-    if (bits == 3 || bits == 5) {
-      const uint8_t top = gather_bits(eight, bits - 1);  // four of low codes, four of high ones
-      uint8_t* masks = out + (bits == 3 ? 128 : 256) + 16 * line + n / 2;
+  }
+  if constexpr (kBits == 3 || kBits == 5) {
+    constexpr size_t kMasks = kBits == 3 ? 128 : 256;
+    for (size_t l = 0; l < 4; ++l) {
+      const int top = paired_bits(lines[l] >> (kBits - 1));  // four of low codes, four of high ones
+      uint8_t* masks = reinterpret_cast<uint8_t*>(block) + kMasks + 16 * l + n / 2;
       masks[0] = static_cast<uint8_t>(masks[0] | (top & 15) << (4 * (n % 2)));
       masks[8] = static_cast<uint8_t>(masks[8] | (top >> 4) << (4 * (n % 2)));
+    }
+  }
+}
+
+template <int kBits>
+void pack_codes(const PackedMatrix& m, std::span<const CodedRow> rows, std::byte* block) {
+  const auto cols = static_cast<size_t>(m.cols);
+  for (size_t begin = 0; begin < cols; begin += kBlockInputs, block += m.layout.block_bytes) {
+    for (size_t n = 0; n < rows.size(); ++n) {
+      const std::span<const uint8_t> codes = rows[n].codes.subspan(begin);
+      if (codes.size() >= kBlockInputs) {
+        write_codes<kBits>(codes.data(), n, block);
+      } else {
+        std::array<uint8_t, kBlockInputs> last{};
+        std::ranges::copy(codes, last.begin());
+        write_codes<kBits>(last.data(), n, block);
+      }
     }
   }
 }
@@ -124,15 +142,24 @@ std::array<uint8_t, 8> read_line(int bits, const std::byte* block, int line, int
   return codes;
 }
 
-void pack_floats(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
-  const auto size = static_cast<size_t>(code_bits(m.format.codes) / 8);  // of one value
-  for (int n = 0; std::cmp_less(n, rows.size()); ++n) {
-    const std::byte* row = rows[static_cast<size_t>(n)];
-    for (int k = 0; k < m.cols; ++k) {
-      const int index = m.format.codes == Codes::kBf16 ? k / 2 * 32 + 2 * n + k % 2 : k * kPanel + n;
-      std::memcpy(panel + static_cast<size_t>(index) * size, row + static_cast<size_t>(k) * size, size);
+// T: as wide as a value.
+template <class T>
+void pack_values(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
+  const bool pairs = m.format.codes == Codes::kBf16;
+  const size_t cols = static_cast<size_t>(m.cols);
+  const auto index = [&](size_t k, size_t n) { return pairs ? k / 2 * 32 + 2 * n + k % 2 : k * kPanel + n; };
+  constexpr size_t kTile = 64 / sizeof(T);  // a cache line of each row
+  for (size_t begin = 0; begin < cols; begin += kTile) {
+    for (size_t n = 0; n < rows.size(); ++n) {
+      for (size_t k = begin; k < std::min(cols, begin + kTile); ++k)
+        std::memcpy(panel + index(k, n) * sizeof(T), rows[n] + k * sizeof(T), sizeof(T));
     }
   }
+}
+
+void pack_floats(const PackedMatrix& m, std::span<const std::byte* const> rows, std::byte* panel) {
+  if (m.format.codes == Codes::kF32) return pack_values<uint32_t>(m, rows, panel);
+  pack_values<uint16_t>(m, rows, panel);
 }
 
 float packed_float(const PackedMatrix& m, int row, int col) {
@@ -282,7 +309,6 @@ void pack_panel(const PackedMatrix& m, std::span<const CodedRow> rows, std::byte
     for (size_t n = 0; n < rows.size(); ++n) bytes[n] = std::as_bytes(rows[n].codes).data();
     return pack_floats(m, std::span(bytes).first(rows.size()), panel);
   }
-  const int bits = code_bits(m.format.codes);
   const auto put = [panel](size_t part, size_t entry_bytes, size_t n, const auto& values) {
     std::byte* out = panel + part + n * entry_bytes;
     for (const auto value : values) {
@@ -297,19 +323,20 @@ void pack_panel(const PackedMatrix& m, std::span<const CodedRow> rows, std::byte
     put(at.scales, scale_bytes(m.format.scale), n, row.scales);
     put(at.minima, minimum_bytes(m.format.zeros), n, row.minima);
   }
-  for (int b = 0; b < m.blocks(); ++b) {
-    std::byte* block = panel + at.codes + static_cast<size_t>(b) * at.block_bytes;
-    const auto begin = static_cast<size_t>(b) * kBlockInputs;
-    for (size_t n = 0; n < rows.size(); ++n) {
-      const auto codes = rows[n].codes.subspan(begin);
-      if (codes.size() >= kBlockInputs) {
-        write_codes(bits, codes.data(), static_cast<int>(n), block);
-      } else {
-        uint8_t last[kBlockInputs] = {};
-        std::ranges::copy(codes, last);
-        write_codes(bits, last, static_cast<int>(n), block);
-      }
-    }
+  std::byte* codes = panel + at.codes;
+  switch (code_bits(m.format.codes)) {
+    case 2:
+      return pack_codes<2>(m, rows, codes);
+    case 3:
+      return pack_codes<3>(m, rows, codes);
+    case 4:
+      return pack_codes<4>(m, rows, codes);
+    case 5:
+      return pack_codes<5>(m, rows, codes);
+    case 6:
+      return pack_codes<6>(m, rows, codes);
+    default:
+      return pack_codes<8>(m, rows, codes);
   }
 }
 

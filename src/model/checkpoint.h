@@ -28,6 +28,7 @@ class Checkpoint {
   const TensorView* find_tensor(std::string_view name) const {
     return gguf_ ? gguf_->find_tensor(name) : safetensors_->find_tensor(name);
   }
+  std::span<const MappedFile> mappings() const { return gguf_ ? gguf_->mappings() : safetensors_->mappings(); }
 
  private:
   std::filesystem::path path_;

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <exception>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -14,7 +13,7 @@
 
 #include "base/error.h"
 #include "model/families.h"
-#include "model/matrix_source.h"
+#include "model/packing/pack_matrices.h"
 #include "model/quantized/quantization.h"
 #include "model/tensors.h"
 #include "quant/blocks.h"
@@ -115,45 +114,28 @@ class Loader : public TensorVisitor {
     }
   }
 
-  // Reads all listed tensors. Matrices go into the returned memory, of at most `limit` bytes.
-  LargeBuffer read(Team& team, size_t limit) {
-    if (bytes_ > limit) {
+  // Reads all listed tensors. Matrices lie in memory of at most options.memory bytes, or in a file of the pack cache.
+  void read(Team& team, const WeightOptions& options, Weights& to) {
+    if (bytes_ > options.memory) {
       throw no_resource("{}: the weights need {} MiB of memory, but only {} MiB are available (--memory)",
-                        checkpoint_.file(), (bytes_ + (1 << 20) - 1) >> 20, limit >> 20);
+                        checkpoint_.file(), (bytes_ + (1 << 20) - 1) >> 20, options.memory >> 20);
     }
+    to.matrix_bytes = bytes_;
     for (const VectorJob& job : vectors_) read(job);
-    LargeBuffer memory(bytes_);
-    struct Piece {
-      const MatrixJob* job;
-      int begin, end;  // panels
-    };
-    std::vector<Piece> pieces;
-    constexpr int kPanelsPerPiece = 16;
-    for (const MatrixJob& job : matrices_) {
-      for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece)
-        pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
+    std::optional<PackFile> file;
+    if (!options.pack_cache.empty()) {
+      file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_), bytes_, options.warn);
+      to.mapped = file->open(team, options.report);
+      if (to.mapped && to.mapped->is_fast()) return place(to.mapped->bytes().data());
     }
-    for (const MatrixJob& job : matrices_) job.matrix->data = memory.data() + job.offset;
-    std::vector<char> is_damaged(pieces.size());
-    std::vector<std::exception_ptr> errors(pieces.size());
-    team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int) {
-      const auto [job, begin, end] = pieces[static_cast<size_t>(i)];
-      try {
-        job->from.pack(*job->matrix, begin, end, memory.data() + job->offset);
-      } catch (...) {
-        errors[static_cast<size_t>(i)] = std::current_exception();
-      }
-      for (int p = begin; p < end; ++p)
-        if (!is_finite(*job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
-    });
-    for (const std::exception_ptr& error : errors)
-      if (error) std::rethrow_exception(error);
-    const auto damaged = std::ranges::find(is_damaged, 1);
-    if (damaged != is_damaged.end()) {
-      const Piece& piece = pieces[static_cast<size_t>(damaged - is_damaged.begin())];
-      refuse_damaged(*piece.job, piece.begin * kPanel);
+    to.memory = LargeBuffer(bytes_);
+    if (to.mapped) {
+      to.mapped->copy_to(to.memory.data(), team);
+      to.mapped.reset();
+      return place(to.memory.data());
     }
-    return memory;
+    pack_matrices(matrices_, to.memory.data(), checkpoint_.file(), team, options.report);
+    if (file) file->save({to.memory.data(), bytes_}, team, options.report);
   }
 
   std::string main_type() const {
@@ -174,11 +156,6 @@ class Loader : public TensorVisitor {
   uint64_t expert_bytes() const { return experts_; }
 
  private:
-  struct MatrixJob {
-    PackedMatrix* matrix;
-    MatrixSource from;
-    size_t offset;
-  };
   struct VectorJob {
     Vector* values;
     const TensorView* view;
@@ -188,6 +165,10 @@ class Loader : public TensorVisitor {
     Change change;
     int cols;  // kTranspose: of the file's matrix
   };
+
+  void place(const std::byte* memory) {
+    for (const MatrixJob& job : matrices_) job.matrix->data = memory + job.offset;
+  }
 
   Source source_of(const Slot& slot) const {
     const Source usual = find_source(config_, slot, kind_, spelling_);
@@ -275,18 +256,6 @@ class Loader : public TensorVisitor {
     if (change == Change::kPlusOne) return x + 1;
     // By way of double, so that no C library's rounding changes a bit.
     return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
-  }
-
-  // Names the first weight at or after `row` that is not finite.
-  [[noreturn]] void refuse_damaged(const MatrixJob& job, int row) const {
-    const PackedMatrix& m = *job.matrix;
-    int col = 0;
-    const auto is_sound = [&] { return std::isfinite(packed_weight(m, row, col)); };
-    while (is_sound()) {
-      if (++col == m.cols) col = 0, ++row;
-    }
-    throw invalid("{}: tensor {} has the value {} in {}; the file is damaged", checkpoint_.file(), job.from.source.name,
-                  packed_weight(m, row, col), job.from.place(row));
   }
 
   // Whether the checkpoint holds codes for this matrix, which go to `from`.
@@ -416,11 +385,12 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
   return {load.parameters, load.bytes(), load.main_type()};
 }
 
-Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, size_t memory) {
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team,
+                     const WeightOptions& options) {
   Loader load(checkpoint, config);
   Weights w;
   list_tensors(checkpoint, config, load, w);
-  w.memory = load.read(team, memory);
+  load.read(team, options, w);
   if (config.tied_output) w.output.weight = w.embedding.weight;
   w.parameters = load.parameters;
   w.decode_bytes = load.decode_bytes();

@@ -1,7 +1,9 @@
-// A model's weights: packed once at load, into one allocation.
+// A model's weights: packed once at load, into one allocation or one file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,8 @@
 #include "base/team.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/packing/load_meter.h"
+#include "model/packing/pack_file.h"
 #include "ops/linear.h"
 
 namespace quire {
@@ -113,7 +117,9 @@ struct Weights {
   std::vector<LayerWeights> layers;
   std::vector<PooledWeights> pooled;
   Linear output;       // [vocab, hidden]; shares the embedding's memory if tied
-  LargeBuffer memory;  // of all matrices
+  LargeBuffer memory;  // of all matrices, unless they are mapped
+  std::optional<MappedPack> mapped;
+  size_t matrix_bytes = 0;
 
   uint64_t parameters = 0;
   uint64_t decode_bytes = 0;  // of the matrices that a token reads: of experts, only the chosen ones
@@ -121,10 +127,19 @@ struct Weights {
   std::string main_type;      // of most matrix elements: a type, or a quantization method
 };
 
-// Reads and packs all tensors, on all threads of the team. Throws Error naming file and tensor: missing, of the wrong
-// shape, of a type that cannot be loaded, unknown to the model's family (ignoring it would silently run another model),
-// or more than `memory` bytes in all.
-Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, size_t memory);
+struct WeightOptions {
+  size_t memory = 0;            // most bytes of all matrices together
+  std::string pack_cache = {};  // a folder of pack files; empty: none
+  PackFile::Warn warn = {};     // about that folder
+  OnLoad report = {};           // called on this thread
+};
+
+// Reads and packs all tensors, on all threads of the team, or maps what an earlier start has packed (pack_file.h). Throws
+// Error naming file and tensor: missing, of the wrong shape, of a type that cannot be loaded, unknown to the model's
+// family (ignoring it would silently run another model), or more than `memory` bytes in all.
+//
+// Takes as much memory as the packed matrices, and buffers of 16 rows for each thread: a checkpoint is mapped, not read.
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, const WeightOptions& options);
 
 // What a model's weights take once loaded.
 struct WeightTotals {

@@ -42,6 +42,26 @@ def test_the_models_recommended_sampling_is_used_and_printed():
 
 
 @needs_model
+def test_a_pack_cache_changes_no_answer(tmp_path):
+    def tokens(*flags):
+        result = quire_run("-p", "Tell me about the sea.", "--seed", "1", "-n", "20", "--json", *flags)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)["tokens"], result.stderr
+
+    cached = ("--pack-cache", str(tmp_path / "packs"))
+    right, _ = tokens()
+    assert tokens(*cached) == (right, "")
+    assert tokens(*cached) == (right, "")
+    (pack,) = (tmp_path / "packs").iterdir()
+    content = bytearray(pack.read_bytes())
+    content[-1] ^= 1
+    pack.write_bytes(content)
+    again, warning = tokens(*cached)
+    assert again == right and warning.count("\n") == 1 and f"{pack} has a wrong checksum" in warning
+    assert tokens(*cached) == (right, "")
+
+
+@needs_model
 def test_answers_are_limited_to_512_tokens_unless_n_says_otherwise():
     answer = json.loads(quire_run("-p", "x", "--ignore-eos", "--json", "--temp", "1").stdout)
     assert (answer["usage"]["completion_tokens"], answer["finish_reason"]) == (512, "length")

@@ -53,6 +53,15 @@ TEST_F(Progressing, RewritesOneLineAndErasesIt) {
   EXPECT_EQ(written(), "\r\x1b[K");
 }
 
+TEST_F(Progressing, CountsBytesInMiB) {
+  Progress progress(terminal_);
+  progress.stage("loading");
+  EXPECT_EQ(written(), "\r\x1b[Kloading ...");
+  std::this_thread::sleep_for(110ms);
+  progress.step_bytes(size_t{30} << 20, size_t{92} << 20);
+  EXPECT_EQ(written(), "\r\x1b[Kloading: 30 of 92 MiB");
+}
+
 TEST_F(Progressing, StaysOnOneLineOfTheTerminal) {
   const winsize narrow{.ws_row = 24, .ws_col = 10, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(ioctl(terminal_, TIOCSWINSZ, &narrow), 0);

@@ -40,7 +40,7 @@ std::string problem_with(const std::vector<TensorSpec>& tensors) {
     const ModelConfig config = read_model_config(checkpoint);
     Team team(1);
     found = message_of([&] { check_weights(checkpoint, config); });
-    EXPECT_EQ(found, message_of([&] { load_weights(checkpoint, config, team, size_t{1} << 30); }));
+    EXPECT_EQ(found, message_of([&] { load_weights(checkpoint, config, team, {.memory = size_t{1} << 30}); }));
   }
   std::filesystem::remove(path);
   const std::string prefix = path.string() + ": ";

@@ -1,0 +1,260 @@
+#include "model/packing/pack_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "pack files are little-endian");
+
+constexpr size_t kChunk = size_t{4} << 20;  // bytes of data under one checksum
+// Data begins at a huge page, so that file systems with large folios can map huge pages.
+constexpr size_t kAlignment = size_t{2} << 20;
+
+struct Header {
+  // The first byte is not text, and the last two reveal line-ending conversion.
+  char magic[8] = {'\x8b', 'Q', 'P', 'A', 'C', 'K', '\r', '\n'};
+  uint32_t version = 1;
+  uint32_t header_bytes = sizeof(Header);
+  uint64_t identity_high = 0, identity_low = 0;
+  uint64_t data_bytes = 0, data_offset = 0, chunk_bytes = kChunk;
+  uint64_t reserved = 0;
+  uint64_t checksum_low = 0, checksum_high = 0;
+};
+static_assert(sizeof(Header) == 80 && offsetof(Header, checksum_low) == 64);
+
+size_t chunks_of(size_t data_bytes) { return (data_bytes + kChunk - 1) / kChunk; }
+size_t data_offset(size_t data_bytes) {
+  const size_t head = sizeof(Header) + chunks_of(data_bytes) * sizeof(uint64_t);
+  return (head + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::span<const std::byte> chunk(std::span<const std::byte> data, int i) {
+  const size_t begin = static_cast<size_t>(i) * kChunk;
+  return data.subspan(begin, std::min(kChunk, data.size() - begin));
+}
+uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+// Everything before the data, for these checksums of its chunks. A file is right if it begins with just these bytes.
+std::vector<std::byte> make_head(const PackIdentity& identity, size_t data_bytes, std::span<const uint64_t> checksums) {
+  Header header;
+  header.identity_high = identity.high;
+  header.identity_low = identity.low;
+  header.data_bytes = data_bytes;
+  header.data_offset = data_offset(data_bytes);
+  std::vector<std::byte> head(header.data_offset);
+  std::memcpy(head.data(), &header, sizeof header);
+  std::memcpy(head.data() + sizeof header, checksums.data(), checksums.size_bytes());
+  // The checksum's own bytes are still zeros.
+  const XXH128_hash_t sum = XXH3_128bits(head.data(), head.size());
+  header.checksum_low = sum.low64;
+  header.checksum_high = sum.high64;
+  std::memcpy(head.data(), &header, sizeof header);
+  return head;
+}
+
+// Closes the file when it dies, and removes it unless it was renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string path) : path_(std::move(path)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX | LOCK_NB);  // marks the file as not abandoned
+  }
+  ~TemporaryFile() {
+    if (fd_ < 0) return;
+    if (!renamed_) ::unlink(path_.c_str());
+    ::close(fd_);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int fd() const { return fd_; }
+  bool rename_to(const std::string& path) {
+    renamed_ = std::rename(path_.c_str(), path.c_str()) == 0;
+    return renamed_;
+  }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  bool renamed_ = false;
+};
+
+bool is_temporary(std::string_view name) { return name.starts_with("packing-") && name.ends_with(".tmp"); }
+
+std::string temporary_name() {
+  std::random_device random;  // process ids are not unique across containers
+  return fmt::format("packing-{:08x}{:08x}.tmp", random(), random());
+}
+
+// A file being written is locked by its process. If it is not locked, nobody will finish it.
+void remove_abandoned(const std::string& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
+    if (!is_temporary(at->path().filename().string())) continue;
+    const int fd = ::open(at->path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(at->path().c_str());
+    ::close(fd);
+  }
+}
+
+// Returns 0 or an error of errno.
+int write_at(int fd, std::span<const std::byte> bytes, size_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+const char* remedy(int error) {
+  if (error == ENOSPC || error == EDQUOT) return "free some space";
+  return error == EACCES || error == EPERM || error == EROFS ? "make it writable" : "check the disk";
+}
+
+// Bytes of the mapping at `address` that are mapped as huge pages.
+size_t huge_bytes(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string begin = fmt::format("{:x}-", reinterpret_cast<uintptr_t>(address));
+  constexpr std::string_view kField = "FilePmdMapped:";
+  bool found = false;
+  for (std::string line; std::getline(maps, line);) {
+    found = found || line.starts_with(begin);
+    if (found && line.starts_with(kField)) return std::strtoull(line.c_str() + kField.size(), nullptr, 10) << 10;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool MappedPack::is_fast() const {
+  constexpr size_t kSmall = size_t{16} << 20;  // about what the caches hold, and few entries of the TLB
+  return bytes().size() <= kSmall || huge_bytes(file.bytes().data()) >= bytes().size() / 4 * 3;
+}
+
+void MappedPack::copy_to(std::byte* memory, Team& team) const {
+  team.for_tiles(static_cast<int>(chunks_of(bytes().size())), [&](int i, int) {
+    const std::span<const std::byte> part = chunk(bytes(), i);
+    std::memcpy(memory + static_cast<size_t>(i) * kChunk, part.data(), part.size());
+  });
+}
+
+PackFile::PackFile(std::string folder, PackIdentity identity, size_t data_bytes, Warn warn)
+    : folder_(std::move(folder)),
+      path_(
+          (std::filesystem::path(folder_) / fmt::format("{:016x}{:016x}.pack", identity.high, identity.low)).string()),
+      identity_(identity),
+      data_bytes_(data_bytes),
+      warn_(std::move(warn)) {}
+
+bool PackFile::warn(const std::string& text) const {
+  if (warn_) warn_("pack cache " + text);
+  return false;
+}
+
+std::optional<MappedPack> PackFile::open(Team& team, const OnLoad& report) const {
+  const auto refuse = [this](std::string_view why) {
+    warn(fmt::format("{} {}; the model is packed again", path_, why));
+    return std::nullopt;
+  };
+  std::error_code ignored;
+  if (!std::filesystem::exists(path_, ignored) && !ignored) return std::nullopt;
+  std::optional<MappedPack> pack;
+  try {
+    pack.emplace(MappedPack{MappedFile(path_), data_offset(data_bytes_)});
+  } catch (const Error& e) {
+    warn(fmt::format("{}; the model is packed again", e.what()));
+    return std::nullopt;
+  }
+  const std::span<const std::byte> file = pack->file.bytes();
+  if (file.size() != pack->offset + data_bytes_) return refuse("has the wrong size");
+  std::vector<uint64_t> checksums(chunks_of(data_bytes_));
+  std::memcpy(checksums.data(), file.data() + sizeof(Header), checksums.size() * sizeof(uint64_t));
+  const std::vector<std::byte> head = make_head(identity_, data_bytes_, checksums);
+  if (!std::ranges::equal(file.first(pack->offset), head))
+    return refuse("has the header of another model or version, or a damaged one");
+
+  const std::span<const std::byte> data = pack->bytes();
+  // Makes the system read large folios, where the file system has them, and map them as huge pages.
+  ::madvise(const_cast<std::byte*>(file.data()), file.size(), MADV_HUGEPAGE);
+  std::atomic<bool> damaged{false};
+  LoadMeter meter(report, LoadProgress::Stage::kChecking, data_bytes_);
+  team.for_tiles(static_cast<int>(checksums.size()), [&](int i, int thread) {
+    const std::span<const std::byte> part = chunk(data, i);
+    // Maps all pages at once, and reports what the disk cannot read instead of raising SIGBUS. Old kernels lack it.
+    const bool unreadable =
+        ::madvise(const_cast<std::byte*>(part.data()), part.size(), MADV_POPULATE_READ) != 0 && errno == EFAULT;
+    if (unreadable || checksum(part) != checksums[static_cast<size_t>(i)]) damaged = true;
+    meter.add(part.size(), thread);
+  });
+  if (damaged) return refuse("has a wrong checksum");
+  ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);  // records the use, for those who remove old files; may fail
+  return pack;
+}
+
+bool PackFile::save(std::span<const std::byte> data, Team& team, const OnLoad& report) const {
+  assert(data.size() == data_bytes_);
+  const auto fail = [this](const char* action, int error) {
+    return warn(fmt::format("{}: cannot {}: {}; {}. The model runs, but its next start packs it again", folder_, action,
+                            std::generic_category().message(error), remedy(error)));
+  };
+  std::error_code error;
+  std::filesystem::path parent = std::filesystem::absolute(folder_, error);
+  if (!parent.has_filename()) parent = parent.parent_path();  // "name/"
+  std::filesystem::create_directories(parent.parent_path(), error);
+  if (::mkdir(folder_.c_str(), S_IRWXU) != 0 && errno != EEXIST) return fail("create the folder", errno);
+  remove_abandoned(folder_);
+
+  TemporaryFile file((std::filesystem::path(folder_) / temporary_name()).string());
+  if (file.fd() < 0) return fail("create a file", errno);
+  const size_t offset = data_offset(data_bytes_);
+  // Finds out now whether the disk has the space, if its file system can tell.
+  if (::fallocate(file.fd(), 0, 0, static_cast<off_t>(offset + data_bytes_)) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+    return fail("write a file", errno);
+
+  std::vector<uint64_t> checksums(chunks_of(data_bytes_));
+  std::atomic<int> failure{0};
+  LoadMeter meter(report, LoadProgress::Stage::kSaving, data_bytes_);
+  team.for_tiles(static_cast<int>(checksums.size()), [&](int i, int thread) {
+    if (failure != 0) return;
+    const std::span<const std::byte> part = chunk(data, i);
+    checksums[static_cast<size_t>(i)] = checksum(part);
+    const int written = write_at(file.fd(), part, offset + static_cast<size_t>(i) * kChunk);
+    if (written != 0) failure = written;
+    meter.add(part.size(), thread);
+  });
+  if (failure == 0) failure = write_at(file.fd(), make_head(identity_, data_bytes_, checksums), 0);
+  if (failure == 0 && ::fsync(file.fd()) != 0) failure = errno;
+  if (failure != 0) return fail("write a file", failure);
+  if (!file.rename_to(path_)) return fail("rename a file", errno);
+  return true;
+}
+
+}  // namespace quire

@@ -1,0 +1,126 @@
+#include "model/packing/pack_matrices.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/packing_version.h"
+
+namespace quire {
+namespace {
+
+// Names the first weight at or after `row` that is not finite.
+[[noreturn]] void refuse_damaged(const MatrixJob& job, int row, const std::string& file) {
+  const PackedMatrix& m = *job.matrix;
+  int col = 0;
+  const auto is_sound = [&] { return std::isfinite(packed_weight(m, row, col)); };
+  while (is_sound()) {
+    if (++col == m.cols) col = 0, ++row;
+  }
+  throw invalid("{}: tensor {} has the value {} in {}; the file is damaged", file, job.from.source.name,
+                packed_weight(m, row, col), job.from.place(row));
+}
+
+std::string describe(const MatrixJob& job) {
+  const PackedMatrix& m = *job.matrix;
+  const PanelFormat& f = m.format;
+  const MatrixSource& from = job.from;
+  const Source& s = from.source;
+  return fmt::format("{} from {} {} {} {} {} {} {} {} {} {} {} {} {} {}; {} {} {} {} {} {} {} {} {}\n", job.offset,
+                     s.name, s.first, s.run, s.step, s.rows, s.first_col, s.cols, s.transposed, s.stacked,
+                     from.file_rows, from.item, name(from.type), from.coded != nullptr, from.coded_cols,
+                     static_cast<int>(f.codes), static_cast<int>(f.scale), static_cast<int>(f.zeros), f.zero, f.group,
+                     fmt::join(f.table, ","), m.factor, m.rows, m.cols);
+}
+
+class Hash {
+ public:
+  Hash() : state_(XXH3_createState()) { XXH3_128bits_reset(state_.get()); }
+  void add(std::span<const std::byte> bytes) { XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()); }
+  void add(const std::string& text) { add(std::as_bytes(std::span(text))); }
+  PackIdentity digest() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+    return {hash.high64, hash.low64};
+  }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> state_;
+};
+
+// What precedes a file's tensors.
+std::span<const std::byte> header_of(const MappedFile& file, std::span<const TensorView> tensors) {
+  const std::byte *begin = file.bytes().data(), *end = begin + file.bytes().size(), *first = end;
+  for (const TensorView& t : tensors) {
+    if (t.bytes.data() >= begin && t.bytes.data() < first) first = t.bytes.data();
+  }
+  return {begin, first};
+}
+
+}  // namespace
+
+void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file, Team& team,
+                   const OnLoad& report) {
+  struct Piece {
+    const MatrixJob* job;
+    int begin, end;  // panels
+  };
+  std::vector<Piece> pieces;
+  constexpr int kPanelsPerPiece = 16;
+  size_t bytes = 0;
+  for (const MatrixJob& job : jobs) {
+    for (int p = 0; p < job.matrix->panels(); p += kPanelsPerPiece)
+      pieces.push_back({&job, p, std::min(p + kPanelsPerPiece, job.matrix->panels())});
+    job.matrix->data = memory + job.offset;
+    bytes += job.matrix->bytes();
+  }
+  std::vector<char> is_damaged(pieces.size());
+  std::vector<std::exception_ptr> errors(pieces.size());
+  LoadMeter meter(report, LoadProgress::Stage::kPacking, bytes);
+  team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int thread) {
+    const auto [job, begin, end] = pieces[static_cast<size_t>(i)];
+    try {
+      job->from.pack(*job->matrix, begin, end, memory + job->offset);
+    } catch (...) {
+      errors[static_cast<size_t>(i)] = std::current_exception();
+    }
+    for (int p = begin; p < end; ++p)
+      if (!is_finite(*job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
+    meter.add(static_cast<size_t>(end - begin) * job->matrix->layout.bytes, thread);
+  });
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  const auto damaged = std::ranges::find(is_damaged, 1);
+  if (damaged == is_damaged.end()) return;
+  const Piece& piece = pieces[static_cast<size_t>(damaged - is_damaged.begin())];
+  refuse_damaged(*piece.job, piece.begin * kPanel, file);
+}
+
+PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJob> jobs) {
+  Hash hash;
+  hash.add(fmt::format("packing {}\n", kPackingVersion));
+  for (const MappedFile& file : checkpoint.mappings()) {
+    hash.add(fmt::format("file {} {}\n", file.bytes().size(), file.modified()));
+    hash.add(header_of(file, checkpoint.tensors()));
+  }
+  if (checkpoint.hf()) hash.add(checkpoint.hf()->config.json().dump());
+  // Images and archives often give all files one time, and models trained from one another have equal sizes and headers.
+  // Their numbers differ in every tensor.
+  constexpr size_t kSample = 256;
+  for (const MappedFile& file : checkpoint.mappings()) file.advise(MappedFile::Access::kRandom);
+  for (const TensorView& t : checkpoint.tensors())
+    hash.add(t.bytes.subspan(t.bytes.size() / 2, std::min(kSample, t.bytes.size() - t.bytes.size() / 2)));
+  for (const MappedFile& file : checkpoint.mappings()) file.advise(MappedFile::Access::kUsual);
+  for (const MatrixJob& job : jobs) hash.add(describe(job));
+  return hash.digest();
+}
+
+}  // namespace quire

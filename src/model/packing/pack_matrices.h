@@ -1,0 +1,31 @@
+// A model's matrices: which ones, where they come from, and where they go.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/team.h"
+#include "model/checkpoint.h"
+#include "model/matrix_source.h"
+#include "model/packing/load_meter.h"
+#include "model/packing/pack_file.h"
+
+namespace quire {
+
+struct MatrixJob {
+  PackedMatrix* matrix;
+  MatrixSource from;
+  size_t offset;  // of the memory for all matrices; a multiple of 64
+};
+
+// Packs all matrices on all threads of the team. Throws Error naming `file` and tensor if a weight is not finite or a
+// coded matrix is damaged. memory: zeroed.
+void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file, Team& team,
+                   const OnLoad& report);
+
+// Identifies the bytes that pack_matrices() gives, without reading all of the checkpoint: its headers, sizes and times of
+// change, part of each tensor, and what becomes of each matrix. Paths and names of files do not matter.
+PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJob> jobs);
+
+}  // namespace quire
