@@ -135,6 +135,7 @@ int write_at(int fd, std::span<const std::byte> bytes, size_t offset) {
 
 const char* remedy(int error) {
   if (error == ENOSPC || error == EDQUOT) return "free some space";
+  if (error == ENOTDIR) return "choose a directory";
   return error == EACCES || error == EPERM || error == EROFS ? "make it writable" : "check the disk";
 }
 

@@ -79,6 +79,16 @@ TEST_F(PackFiles, GiveBackWhatWasSaved) {
   EXPECT_EQ(fs::status(pack.path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST_F(PackFiles, CanBeCopied) {
+  ASSERT_TRUE(save(file()));
+  const auto pack = file().open(team_, {});
+  ASSERT_TRUE(pack);
+  EXPECT_TRUE(pack->is_fast());  // it is small
+  std::vector<std::byte> copy(data_.size());
+  pack->copy_to(copy.data(), team_);
+  EXPECT_EQ(copy, data_);
+}
+
 TEST_F(PackFiles, OfOtherIdentitiesAreNotSeen) {
   EXPECT_TRUE(save(file({1, 2})));
   EXPECT_FALSE(opens(file({1, 3})));
@@ -127,7 +137,8 @@ TEST_F(PackFiles, WarnOnceIfTheFolderCannotBeMade) {
   std::ofstream(folder_) << "a file";
   EXPECT_FALSE(save(file()));
   ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_NE(warnings_[0].find("pack cache " + folder_.string() + ": cannot create a file: Not a directory"),
+  EXPECT_NE(warnings_[0].find("pack cache " + folder_.string() +
+                              ": cannot create a file: Not a directory; choose a directory"),
             std::string::npos)
       << warnings_[0];
 }
