@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <random>
 #include <span>
 
 #include "base/error.h"
-#include "base/half.h"
 #include "format/gguf_writer.h"
-#include "kernels/packed.h"
 #include "model/tensors.h"
 #include "quant/synthetic.h"
 #include "text/tokenizer/byte_alphabet.h"
