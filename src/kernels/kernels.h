@@ -94,7 +94,8 @@ struct QuantizeArgs {
   const float* norm_weight = nullptr;  // [cols]; nullptr: no norm
   float epsilon = 0;
   Activations to;
-  float threshold = std::numeric_limits<float>::infinity();  // of kInt8Row: of outliers
+  // Of outliers in kInt8Row.
+  float threshold = std::numeric_limits<float>::infinity();
   std::byte* out;     // of row 0, whichever rows are quantized; 64-byte aligned
   size_t out_stride;  // bytes: blocks * activation_block_bytes(to)
 };

@@ -191,38 +191,5 @@ TEST(GoldenLayers, WantInt8InputsWhereTheirMethodComputesSo) {
   EXPECT_EQ(inputs_of("compressed-tensors/w8a16-pack", 192, 256), InputCodes{});
 }
 
-// Of ../shared, if it is there.
-TEST(GoldenModels, HaveNoTensorThatIsNotRead) {
-  for (const auto& root : golden_folders("formats/hf-models")) {
-    if (!std::filesystem::exists(root)) continue;
-    for (const auto& entry : std::filesystem::directory_iterator(root)) {
-      SCOPED_TRACE(entry.path().string());
-      const auto q = read_quantization(JsonField::read(entry.path() / "config.json")).value();
-      const auto file = Safetensors::open(entry.path());
-      std::set<std::string> used;
-      const FindTensor find = [&](const std::string& tensor) {
-        used.insert(tensor);
-        return file.find_tensor(tensor);
-      };
-      int matrices = 0;
-      for (int layer = 0; layer < 2; ++layer) {
-        const auto open = [&](const std::string& name, int rows, int cols) {
-          const std::string module = "model.layers." + std::to_string(layer) + "." + name;
-          if (open_coded_matrix(q, file.file(), find, {.module = module, .rows = rows, .cols = cols})) ++matrices;
-        };
-        for (const char* name : {"q", "o"}) open("self_attn." + std::string(name) + "_proj", 128, 128);
-        for (const char* name : {"k", "v"}) open("self_attn." + std::string(name) + "_proj", 64, 128);
-        for (const char* name : {"gate", "up"}) open("mlp." + std::string(name) + "_proj", 256, 128);
-        open("mlp.down_proj", 128, 256);
-      }
-      EXPECT_EQ(matrices, 14);
-      for (const char* name : {"lm_head", "model.embed_tokens"})
-        EXPECT_FALSE(open_coded_matrix(q, file.file(), find, {.module = name, .rows = 320, .cols = 128}));
-      for (const TensorView& tensor : file.tensors())
-        EXPECT_TRUE(used.contains(tensor.name) || tensor.name.find("norm") != std::string::npos) << tensor.name;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace quire
