@@ -49,7 +49,8 @@ float dot_int8(const Output& w, const Int8Block* x) {
         if (k / length == begin / length) dot += static_cast<int>(w.part(b, k).code) * x[b].q[i];
       }
       const WeightParts& group = w.part(b, begin);
-      const float sum = length == 16 ? x[b].scale * static_cast<float>(x[b].half_sums[begin / 16]) : x[b].sum;
+      const int32_t half_sum = x[b].half_sums[begin / 16];
+      const float sum = length == 16 ? x[b].scale * static_cast<float>(half_sum) : x[b].sum;
       acc = std::fma(static_cast<float>(dot), group.scale * x[b].scale, acc);
       if (has_minima(w.matrix.format)) low = std::fma(group.minimum, sum, low);
     }
@@ -163,8 +164,10 @@ float value(const KvLayer& kv, const std::byte* page, int t, int d) {
       return reinterpret_cast<const float*>(values)[t * padded + d];
     case KvType::kF16:
       return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[t * padded + d]);
-    case KvType::kInt8:
-      return static_cast<float>(reinterpret_cast<const int8_t*>(values)[d / 16 * 16 * kPageTokens + t * 16 + d % 16]);
+    case KvType::kInt8: {
+      const int at = d / 16 * 16 * kPageTokens + t * 16 + d % 16;
+      return static_cast<float>(reinterpret_cast<const int8_t*>(values)[at]);
+    }
     case KvType::kBf16:
       break;
   }

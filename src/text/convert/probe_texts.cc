@@ -48,9 +48,7 @@ constexpr std::string_view kUnusual[] = {
     "ÄÖÜ ÉCOLE ЖУРНАЛ ΑΒΓ ǅ ŁÓDŹ İstanbul ẞ",
     "e\xCC\x81 decomposed, a\xCC\x88o\xCC\x88",
     "I'VE HE'S WE'LL DON'T You'Re",
-    "no\xC2\xA0"
-    "break\xE2\x80\x83"
-    "em\xE3\x80\x80ideographic\xE2\x80\x8Bzero",
+    "no\u00A0break\u2003em\u3000ideographic\u200Bzero",
     "½ ² ③ Ⅷ ٣ ४ 万",
     "👩‍👩‍👧‍👦 🏳️‍🌈 🌫️",
     "a/b//c///d ./e ../f \\g",
