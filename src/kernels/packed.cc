@@ -275,6 +275,7 @@ PanelLayout panel_layout(const PanelFormat& format, int blocks) {
 PackedMatrix describe_packed(const PanelFormat& format, float factor, int rows, int cols) {
   assert(has_scales(format) ? format.group == 16 || (format.group > 0 && format.group % kBlockInputs == 0)
                             : format.group == 0);
+  assert(!has_minima(format) || format.zero == 0);
   PackedMatrix m{.format = format, .factor = factor, .rows = rows, .cols = cols};
   m.layout = panel_layout(format, m.blocks());
   return m;
