@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -359,10 +360,20 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
     if (std::ranges::any_of(w.moe.experts, unlike_first))
       throw unsupported("{}: layer {}: the experts' matrices must have one type", checkpoint.file(), i);
     const auto* mlp = std::get_if<Mlp>(&config.layers[i].ffn);
+    const auto* moe = std::get_if<Moe>(&config.layers[i].ffn);
     if (std::ranges::any_of(w.moe.experts, gates_differ) ||
-        (mlp && mlp->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.mlp)))
+        (mlp && mlp->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.mlp)) ||
+        (moe && moe->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.moe.shared)))
       throw unsupported("{}: layer {}: the gate and up projections must have their inputs in one order (g_idx)",
                         checkpoint.file(), i);
+    const GatedDeltaWeights& delta = w.gated_delta;
+    const std::set<const InputOrder*> orders = {delta.q.order.get(),     delta.k.order.get(),
+                                                delta.v.order.get(),     delta.gate.order.get(),
+                                                delta.decay.order.get(), delta.beta.order.get()};
+    if (orders.size() > InputMemory::kMostOrders)
+      throw unsupported(
+          "{}: layer {}: its projections have their inputs in {} orders (g_idx), but at most {} can differ",
+          checkpoint.file(), i, orders.size(), +InputMemory::kMostOrders);
     if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
       throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
                         checkpoint.file(), i);
