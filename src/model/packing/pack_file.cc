@@ -75,12 +75,27 @@ std::vector<std::byte> make_head(const PackIdentity& identity, size_t data_bytes
   return head;
 }
 
+bool is_temporary(std::string_view name) { return name.starts_with("packing-") && name.ends_with(".tmp"); }
+
+std::string temporary_name() {
+  std::random_device random;  // process ids are not unique across containers
+  return fmt::format("packing-{:08x}{:08x}.tmp", random(), random());
+}
+
 // Closes the file when it dies, and removes it unless it was renamed.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (fd_ >= 0) ::flock(fd_, LOCK_EX | LOCK_NB);  // marks the file as not abandoned
+  // In this folder. The lock marks the file as not abandoned. Another process may take it for abandoned before it is
+  // locked (remove_abandoned()): then the next one is tried.
+  explicit TemporaryFile(const std::filesystem::path& folder) {
+    for (struct stat status{}; fd_ < 0 || status.st_nlink == 0;) {
+      if (fd_ >= 0) ::close(fd_);
+      path_ = (folder / temporary_name()).string();
+      fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+      if (fd_ < 0) return;
+      ::flock(fd_, LOCK_EX);
+      if (::fstat(fd_, &status) != 0) return;
+    }
   }
   ~TemporaryFile() {
     if (fd_ < 0) return;
@@ -101,13 +116,6 @@ class TemporaryFile {
   int fd_ = -1;
   bool renamed_ = false;
 };
-
-bool is_temporary(std::string_view name) { return name.starts_with("packing-") && name.ends_with(".tmp"); }
-
-std::string temporary_name() {
-  std::random_device random;  // process ids are not unique across containers
-  return fmt::format("packing-{:08x}{:08x}.tmp", random(), random());
-}
 
 // A file being written is locked by its process. If it is not locked, nobody will finish it.
 void remove_abandoned(const std::string& folder) {
@@ -232,7 +240,7 @@ bool PackFile::save(std::span<const std::byte> data, Team& team, const OnLoad& r
   if (::mkdir(folder_.c_str(), S_IRWXU) != 0 && errno != EEXIST) return fail("create the folder", errno);
   remove_abandoned(folder_);
 
-  TemporaryFile file((std::filesystem::path(folder_) / temporary_name()).string());
+  TemporaryFile file(folder_);
   if (file.fd() < 0) return fail("create a file", errno);
   const size_t offset = data_offset(data_bytes_);
   // Finds out now whether the disk has the space, if its file system can tell.
