@@ -62,7 +62,7 @@ class GgufFile {
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  // For reading what is written so far; tensors not yet written are zeros.
+  // For reading the file before it is complete: tensors that are not written yet are zeros.
   const std::filesystem::path& unfinished_path() const { return unfinished_; }
   void write(const GgufHeader::Tensor& tensor, std::span<const std::byte> bytes);
   void commit();

@@ -16,6 +16,7 @@
 #include "model/families.h"
 #include "model/packing/pack_matrices.h"
 #include "model/quantized/quantization.h"
+#include "model/tensor_finder.h"
 #include "model/tensors.h"
 #include "quant/blocks.h"
 #include "quant/gguf_blocks.h"
@@ -58,6 +59,7 @@ class Loader : public TensorVisitor {
         config_(config),
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
         spelling_(spelling_of(checkpoint)),
+        finder_(checkpoint, config, spelling_),
         quantization_(checkpoint.hf() ? read_quantization(checkpoint.hf()->config) : std::nullopt) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
@@ -88,7 +90,7 @@ class Loader : public TensorVisitor {
     bytes_ += to.weight.bytes();
     count_decoded(slot, to.weight.bytes());
 
-    const std::string bias = bias_of(source);
+    const std::string bias = bias_name(source);
     if (!find(bias)) return;
     shape.assign(source.stacked ? 1 : 0, static_cast<uint64_t>(slot.items));
     shape.push_back(static_cast<uint64_t>(file_rows));
@@ -103,7 +105,7 @@ class Loader : public TensorVisitor {
     add_vector(source.name, {shape.begin(), shape.end()}, to, change == Change::kNone ? source.change : change);
   }
   void bias(const Slot& slot, int size, Vector& to) override {
-    add_vector(bias_of(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
+    add_vector(bias_name(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
   }
 
   void check_all_used() const {
@@ -172,21 +174,12 @@ class Loader : public TensorVisitor {
   }
 
   Source source_of(const Slot& slot) const {
-    const Source usual = find_source(config_, slot, kind_, spelling_);
-    const auto exists = [this](const std::string& name) {
+    return finder_.source_of(slot, [this](const std::string& name) {
       const std::string module = name.substr(0, name.rfind('.'));
       return find(name) || (quantization_ && (find(module + ".qweight") || find(module + ".weight_packed")));
-    };
-    if (spelling_.alternatives.empty() || exists(usual.name)) return usual;
-    Spelling other = spelling_;
-    other.names = spelling_.alternatives;
-    const Source alternative = find_source(config_, slot, kind_, other);
-    return exists(alternative.name) ? alternative : usual;
+    });
   }
-
-  static std::string bias_of(const Source& source) {
-    return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
-  }
+  const TensorView* find(const std::string& name) const { return finder_.find(name); }
 
   // A GGUF file may have layers for predicting several tokens after those of the model.
   bool of_dropped_layer(std::string_view name) const {
@@ -302,20 +295,6 @@ class Loader : public TensorVisitor {
     if (coded.inputs.kind == InputCodes::Kind::kOutliers) to.threshold = coded.inputs.threshold;
   }
 
-  // Some HF files leave out the first part of a name ("transformer."), and models that also see or hear add one for
-  // their text ("model.language_model.").
-  const TensorView* find(const std::string& name) const {
-    if (const TensorView* view = checkpoint_.find_tensor(name); view || kind_ == FileKind::kGguf) return view;
-    if (!spelling_.prefix.empty()) return checkpoint_.find_tensor(std::string(spelling_.prefix) + name);
-    const size_t dot = name.find('.');
-    if (dot == std::string::npos) return nullptr;
-    const std::string rest = name.substr(dot + 1);
-    for (const std::string& other : {rest, "model.language_model." + rest, "language_model." + name}) {
-      if (const TensorView* view = checkpoint_.find_tensor(other)) return view;
-    }
-    return nullptr;
-  }
-
   const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape,
                            std::optional<Change> vector = {}) {
     const TensorView* view = find(name);
@@ -335,6 +314,7 @@ class Loader : public TensorVisitor {
   const ModelConfig& config_;
   const FileKind kind_;
   const Spelling& spelling_;
+  const TensorFinder finder_;
   const std::optional<Quantization> quantization_;
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;

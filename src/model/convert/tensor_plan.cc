@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/tensor_finder.h"
 
 namespace quire {
 namespace {
@@ -17,10 +18,10 @@ bool is_small_table(Tensor t) {
 class Planner : public TensorVisitor {
  public:
   Planner(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target, std::optional<TensorType> type)
-      : checkpoint_(checkpoint), config_(config), spelling_(spelling_of(checkpoint)), target_(target), type_(type) {}
+      : config_(config), finder_(checkpoint, config, spelling_of(checkpoint)), target_(target), type_(type) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear&) override {
-    const Source from = source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
+    const Source from = finder_.source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
     const TensorView& view = get(from.name);
     const int file_rows = from.rows > 0 ? from.rows : rows, file_cols = from.cols > 0 ? from.cols : cols,
               items = from.stacked ? slot.items : 1, item = from.stacked ? slot.item : 0;
@@ -39,9 +40,9 @@ class Planner : public TensorVisitor {
     part.row_offset = to.stacked ? slot.item * rows_of_item : 0;
     tensor.parts.push_back(part);
 
-    const TensorView* bias = find(bias_of(from));
+    const TensorView* bias = finder_.find(bias_name(from));
     if (!bias) return;
-    PlannedTensor& biases = planned(bias_of(to));
+    PlannedTensor& biases = planned(bias_name(to));
     if (biases.parts.empty()) {
       if (to.stacked) biases.shape.push_back(static_cast<uint64_t>(items_to));
       biases.shape.push_back(static_cast<uint64_t>(rows_of_item));
@@ -53,15 +54,15 @@ class Planner : public TensorVisitor {
   }
 
   void vector(const Slot& slot, const std::vector<int>& shape, Vector&, Change change) override {
-    const Source from = source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
+    const Source from = finder_.source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
     // Convolutions are transposed when they are loaded, from either kind of file.
     if (change == Change::kNone) change = from.change;
     if (change == Change::kTranspose) change = Change::kNone;
     add_vector(slot, get(from.name), to.name, {shape.begin(), shape.end()}, change);
   }
   void bias(const Slot& slot, int size, Vector&) override {
-    const Source from = source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
-    add_vector(slot, get(bias_of(from)), bias_of(to), {static_cast<uint64_t>(size)}, Change::kNone);
+    const Source from = finder_.source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
+    add_vector(slot, get(bias_name(from)), bias_name(to), {static_cast<uint64_t>(size)}, Change::kNone);
   }
 
   std::vector<PlannedTensor> tensors;
@@ -89,38 +90,14 @@ class Planner : public TensorVisitor {
     return tensors[it->second];
   }
 
-  // The names of load_weights().
-  Source source_of(const Slot& slot) const {
-    const Source usual = find_source(config_, slot, FileKind::kHf, spelling_);
-    if (spelling_.alternatives.empty() || find(usual.name)) return usual;
-    Spelling other = spelling_;
-    other.names = spelling_.alternatives;
-    const Source alternative = find_source(config_, slot, FileKind::kHf, other);
-    return find(alternative.name) ? alternative : usual;
-  }
-  static std::string bias_of(const Source& source) {
-    return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
-  }
-  const TensorView* find(const std::string& name) const {
-    if (const TensorView* view = checkpoint_.find_tensor(name)) return view;
-    if (!spelling_.prefix.empty()) return checkpoint_.find_tensor(std::string(spelling_.prefix) + name);
-    const size_t dot = name.find('.');
-    if (dot == std::string::npos) return nullptr;
-    const std::string rest = name.substr(dot + 1);
-    for (const std::string& other : {rest, "model.language_model." + rest, "language_model." + name}) {
-      if (const TensorView* view = checkpoint_.find_tensor(other)) return view;
-    }
-    return nullptr;
-  }
   const TensorView& get(const std::string& name) const {
-    const TensorView* view = find(name);
+    const TensorView* view = finder_.find(name);
     assert(view && "check_weights() has found it");
     return *view;
   }
 
-  const Checkpoint& checkpoint_;
   const ModelConfig& config_;
-  const Spelling& spelling_;
+  const TensorFinder finder_;
   const Family& target_;
   const std::optional<TensorType> type_;
   std::map<std::string, size_t> index_;

@@ -7,8 +7,8 @@
 
 #include "base/team.h"
 #include "model/checkpoint.h"
-#include "model/matrix_source.h"
 #include "model/packing/load_meter.h"
+#include "model/packing/matrix_source.h"
 #include "model/packing/pack_file.h"
 
 namespace quire {

@@ -35,7 +35,7 @@ struct CodedMatrixName {
   int item = 0, items = 0;  // items 0: no stack
 };
 
-// Finds a tensor of the file; null: there is none. Those that it returns are used.
+// Finds a tensor of the file, and counts it as used; null: there is none.
 using FindTensor = std::function<const TensorView*(const std::string& name)>;
 
 // Nothing: the module has no codes, only a plain weight or none at all. Reads no data but g_idx, zero points and what

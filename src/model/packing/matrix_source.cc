@@ -1,4 +1,4 @@
-#include "model/matrix_source.h"
+#include "model/packing/matrix_source.h"
 
 #include <fmt/format.h>
 
