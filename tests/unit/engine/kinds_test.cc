@@ -110,7 +110,8 @@ TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
   // One of the longest sequences fits, and four shorter ones until they grow.
   const KvType type = find_value(kKvTypeNames, GetParam().kv).value_or(KvType::kBf16);
   const CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), type);
-  options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() + 5 * layout.state_bytes();
+  const size_t states = static_cast<size_t>(options_.max_num_seqs) * layout.state_bytes();
+  options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() + states;
   options_.max_num_batched_tokens = 24;
   std::vector<Request> requests;
   for (unsigned i = 0; i < 8; ++i) {
