@@ -62,9 +62,9 @@ struct FloatBlocks {
   alignas(64) float scales[kFloatBlocks * 2][kPanel];       // [blocks * groups]
 };
 
-// The codes of a panel as floats, less the zero point; of unquantized panels, the weights. kRounded: table entries are
-// rounded to bf16.
-template <Codes kCodes, bool kRounded>
+// The codes of a panel as floats, less the zero point if kHasZero; of unquantized panels, the weights. kRounded: table
+// entries are rounded to bf16.
+template <Codes kCodes, bool kRounded, bool kHasZero = true>
 class FloatCodes {
  public:
   [[gnu::always_inline]] FloatCodes(const PackedMatrix& m, int p, int block) : codes_(m, p, block) {
@@ -94,7 +94,7 @@ class FloatCodes {
     } else {
       const Ints code = band(shift_right<8 * kByte>(bytes), Ints::all(255));
       if constexpr (kCodes == Codes::kFloat4) return look_up(table_, code);
-      return Floats::of(sub(code, zero_));
+      return Floats::of(kHasZero ? sub(code, zero_) : code);
     }
   }
 
@@ -102,8 +102,8 @@ class FloatCodes {
   Ints bytes_{}, zero_;
   Floats16 table_{};
 };
-template <Codes kCodes, bool kRounded>
-requires(code_bits(kCodes) > 8) class FloatCodes<kCodes, kRounded> {
+template <Codes kCodes, bool kRounded, bool kHasZero>
+requires(code_bits(kCodes) > 8) class FloatCodes<kCodes, kRounded, kHasZero> {
  public:
   [[gnu::always_inline]] FloatCodes(const PackedMatrix& m, int p, int block)
       : weights_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)) {}
@@ -228,8 +228,8 @@ QUIRE_INLINE void float_few(const PackedMatrix& m, int p, const std::byte* x, si
   alignas(64) float scales[kGroup == 0 ? 1 : 2 * kScaleBlocks * kPanel];
   const int groups = (rows + 3) / 4, blocks = m.blocks(), calls = blocks * groups * kHalves;
   Prefetch prefetch = groups * kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
-  const auto run = [&](const auto& of, int begin, int end) __attribute__((always_inline)) {
-    const FloatCodes<kCodes, kGroup != 0> from(m, p, begin);
+  const auto run = [&]<class Scales>(const Scales& of, int begin, int end) __attribute__((always_inline)) {
+    const FloatCodes<kCodes, kGroup != 0, !Scales::kMinima> from(m, p, begin);  // with minima, zero is 0
     const std::byte* inputs = x + static_cast<size_t>(begin) * sizeof(FloatBlock);
     for (int i = 0; i < groups; ++i) {
       const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
@@ -242,7 +242,7 @@ QUIRE_INLINE void float_few(const PackedMatrix& m, int p, const std::byte* x, si
     }
   };
   if constexpr (kGroup != 0) {
-    if (with_panel_scales<kCodes, kGroup>(
+    if (with_panel_scales<kCodes, kGroup, true>(
             m, p, [&](const auto& of) __attribute__((always_inline)) { run(of, 0, blocks); }))
       return;
   }

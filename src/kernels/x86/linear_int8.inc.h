@@ -30,12 +30,15 @@ QUIRE_INLINE float group_sum(const Int8Block& x, int g) {
 // The scales of one panel's blocks, [blocks * groups][kPanel].
 using ScaleMemory = float[2 * kScaleBlocks * kPanel];
 
-// Sums [rows][kPanel] of each panel, kTileRows * kPanel apart: of products, and of minima times inputs.
+// Sums [rows][kPanel] of each panel, kTileRows * kPanel apart: of products, and of minima times inputs. They are carried
+// from one part of the blocks to the next; after the last part, acc holds their sum.
 struct Int8Sums {
   float *acc, *low;
+  bool first = true, last = true;  // of the parts
+
   Int8Sums from(int panel, int row) const {
     const int at = panel * kTileRows * kPanel + row * kPanel;
-    return {acc + at, low + at};
+    return {acc + at, low + at, first, last};
   }
 };
 
@@ -54,14 +57,15 @@ QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, 
     rows[r] = x + static_cast<size_t>(r) * x_stride;
     QUIRE_UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      acc[r][p] = Floats::load(out.acc + place(r, p));
-      if constexpr (Scales::kMinima) low[r][p] = Floats::load(out.low + place(r, p));
+      acc[r][p] = out.first ? Floats::all(0.0f) : Floats::load(out.acc + place(r, p));
+      if constexpr (Scales::kMinima) low[r][p] = out.first ? Floats::all(0.0f) : Floats::load(out.low + place(r, p));
     }
   }
   const int zero = sources[0].zero();
+  Prefetch ahead = prefetch;  // in registers
   const auto row = [&](int r) __attribute__((always_inline)) { return reinterpret_cast<const Int8Block*>(rows[r]); };
   for (int b = 0; b < blocks; ++b) {
-    prefetch.next();
+    ahead.next();
     Sums sums[kRows][kPanels];
     const auto begin_group = [&](int g) __attribute__((always_inline)) {
       QUIRE_UNROLL
@@ -125,20 +129,26 @@ QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, 
     end_group(kGroup == 16 ? 1 : 0);
     for (const std::byte*& at : rows) at += sizeof(Int8Block);
   }
+  prefetch = ahead;
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     QUIRE_UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      store(out.acc + place(r, p), acc[r][p]);
-      if constexpr (Scales::kMinima) store(out.low + place(r, p), low[r][p]);
+      if constexpr (!Scales::kMinima) {
+        store(out.acc + place(r, p), acc[r][p]);
+      } else if (out.last) {
+        store(out.acc + place(r, p), add(acc[r][p], low[r][p]));
+      } else {
+        store(out.acc + place(r, p), acc[r][p]), store(out.low + place(r, p), low[r][p]);
+      }
     }
   }
 }
 
-// All rows, in tiles of nearly equal size. Not inlined: codes that are decoded to bytes first share it.
+// All rows, in tiles of nearly equal size.
 template <int kPanels, int kMostRows, int kGroup, class Source, class Scales>
-[[gnu::noinline]] void int8_rows(const Source* sources, const Scales* scales, int blocks, const std::byte* x,
-                                 size_t x_stride, int rows, const Int8Sums& out, Prefetch& prefetch) {
+QUIRE_INLINE void int8_rows(const Source* sources, const Scales* scales, int blocks, const std::byte* x,
+                            size_t x_stride, int rows, const Int8Sums& out, Prefetch& prefetch) {
   const int tiles = (rows + kMostRows - 1) / kMostRows;
   for (int i = 0; i < tiles; ++i) {
     const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
@@ -148,6 +158,13 @@ template <int kPanels, int kMostRows, int kGroup, class Source, class Scales>
                                           out.from(0, row), prefetch);
     });
   }
+}
+
+// Not inlined: codes that are decoded to bytes first share it.
+template <int kPanels, int kMostRows, int kGroup, class Source, class Scales>
+[[gnu::noinline]] void shared_int8_rows(const Source* sources, const Scales* scales, int blocks, const std::byte* x,
+                                        size_t x_stride, int rows, const Int8Sums& out, Prefetch& prefetch) {
+  int8_rows<kPanels, kMostRows, kGroup>(sources, scales, blocks, x, x_stride, rows, out, prefetch);
 }
 
 // Adds panels p .. p + kPanels - 1 times the rows to the sums. At most kMostRows rows at a time; kExpand: over bytes that
@@ -173,24 +190,30 @@ void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stri
       decoded[i] = {scales[i], minima[kMinima ? i : 0]};
     }
     const From from[] = {{m, p, b}, {m, p + kPanels - 1, b}};
+    const Int8Sums sums{out.acc, out.low, b == 0, end == blocks};
     if constexpr (kExpand) {
       for (int i = 0; i < kPanels; ++i) expanded[i].fill(from[i], end - b);
-      int8_rows<kPanels, kMostRows, kGroup>(expanded, decoded, end - b, inputs, x_stride, rows, out, prefetch);
+      shared_int8_rows<kPanels, kMostRows, kGroup>(expanded, decoded, end - b, inputs, x_stride, rows, sums, prefetch);
     } else {
-      int8_rows<kPanels, kMostRows, kGroup>(from, decoded, end - b, inputs, x_stride, rows, out, prefetch);
+      shared_int8_rows<kPanels, kMostRows, kGroup>(from, decoded, end - b, inputs, x_stride, rows, sums, prefetch);
     }
   }
 }
 
-// Few rows of one panel, with the scales as they are in it; false: they are of a kind that must be decoded first.
-template <Codes kCodes, int kGroup>
-bool int8_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, const Int8Sums& out) {
-  return with_panel_scales<kCodes, kGroup>(
-      m, p, [&](const auto& scales) __attribute__((always_inline)) {
-        const PackedCodes<kCodes> from(m, p, 0);
-        const int calls = m.blocks() * kHalves;
-        Prefetch prefetch = kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
-        int8_rows<1, kFewestBeside - 1, kGroup>(&from, &scales, m.blocks(), x, x_stride, rows, out, prefetch);
+// With the scales as they are in the panels; false: they are of a kind that is decoded first. Two-level scales take so
+// many instructions that only few rows do without decoding them.
+template <Codes kCodes, int kGroup, bool kFew>
+bool int8_direct(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, const Int8Sums& out) {
+  constexpr int kPanels = kFew ? 1 : kPanelsBeside;
+  return with_panel_scales<kCodes, kGroup, kFew>(
+      m, p, [&]<class Scales>(const Scales& first) __attribute__((always_inline)) {
+        constexpr int kMostRows = kFew ? kFewestBeside - 1 : kRowsBeside<Scales::kMinima>;
+        const Scales scales[] = {first, {m, p + kPanels - 1}};
+        const PackedCodes<kCodes> from[] = {{m, p, 0}, {m, p + kPanels - 1, 0}};
+        const int calls = m.blocks() * ((rows + kMostRows - 1) / kMostRows) * kHalves;
+        Prefetch prefetch =
+            kFew && kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, kPanels, calls);
+        int8_rows<kPanels, kMostRows, kGroup>(from, scales, m.blocks(), x, x_stride, rows, out, prefetch);
       });
 }
 
@@ -296,25 +319,22 @@ void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, s
   // All formats with these codes are usual ones.
   constexpr bool kUsual = kCodes == Codes::kU5 || kCodes == Codes::kU6;
   alignas(64) float low[kMinima ? kPanelsBeside * kTileRows * kPanel : 1];
-  clear_sums(out, panels, rows);
-  if constexpr (kMinima) clear_sums(low, panels, rows);
   const Int8Sums sums{out, low};
   if (panels == kPanelsBeside && rows >= kFewestBeside) {
-    int8_blocks<kCodes, kGroup, kPanelsBeside, kRowsBeside<kMinima>, kExpand, kMinima>(m, p, x, x_stride, rows, sums);
+    bool done = false;
+    if constexpr (!kExpand) done = int8_direct<kCodes, kGroup, false>(m, p, x, x_stride, rows, sums);
+    if (!done)
+      int8_blocks<kCodes, kGroup, kPanelsBeside, kRowsBeside<kMinima>, kExpand, kMinima>(m, p, x, x_stride, rows, sums);
   } else {
     for (int i = 0; i < panels; ++i) {
       const Int8Sums of_panel = sums.from(i, 0);
       if (rows >= kFewestBeside) {
         int8_blocks<kCodes, kGroup, 1, kMostInt8Rows, kExpand, kMinima>(m, p + i, x, x_stride, rows, of_panel);
-      } else if (!int8_few<kCodes, kGroup>(m, p + i, x, x_stride, rows, of_panel)) {
+      } else if (!int8_direct<kCodes, kGroup, true>(m, p + i, x, x_stride, rows, of_panel)) {
         if constexpr (!kUsual)
           int8_blocks<kCodes, kGroup, 1, kFewestBeside - 1, false, kMinima>(m, p + i, x, x_stride, rows, of_panel);
       }
     }
-  }
-  for (int i = 0; kMinima && i < panels; ++i) {
-    for (int at = i * kTileRows * kPanel, r = 0; r < rows * kPanel; r += kWidth)
-      store(out + at + r, add(Floats::load(out + at + r), Floats::load(low + at + r)));
   }
 }
 

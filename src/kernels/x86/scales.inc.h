@@ -8,7 +8,7 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-inline constexpr int kScaleBlocks = 32;  // blocks whose scales are decoded together: at most 4 KiB
+inline constexpr int kScaleBlocks = 64;  // blocks whose scales are decoded together: at most 8 KiB
 
 // Groups that begin in a block: one or two; groups of several blocks count in each of them.
 QUIRE_INLINE int groups_in_block(const PanelFormat& f) { return f.group == 16 ? 2 : 1; }
@@ -190,7 +190,7 @@ class PanelScales {
 };
 
 // Calls run(scales of panel p), if the format is one of the usual for its codes; otherwise returns false.
-template <Codes kCodes, int kGroup, class Run>
+template <Codes kCodes, int kGroup, bool kSupers, class Run>
 QUIRE_INLINE bool with_panel_scales(const PackedMatrix& m, int p, const Run& run) {
   constexpr bool kTwoLevels = kGroup == 16 ? kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6
                                            : kCodes == Codes::kU4 || kCodes == Codes::kU5 || kCodes == Codes::kTable4;
@@ -207,10 +207,10 @@ QUIRE_INLINE bool with_panel_scales(const PackedMatrix& m, int p, const Run& run
         return run(PanelScales<ScaleKind::kF16, ZeroKind::kF16>(m, p)), true;
     }
   }
-  if constexpr (kTwoLevels && kWithMinima) {
+  if constexpr (kSupers && kTwoLevels && kWithMinima) {
     if (f.scale == ScaleKind::kSuper && f.zeros == ZeroKind::kSuper)
       return run(PanelScales<ScaleKind::kSuper, ZeroKind::kSuper>(m, p)), true;
-  } else if constexpr (kTwoLevels) {
+  } else if constexpr (kSupers && kTwoLevels) {
     if (f.scale == ScaleKind::kSuper && f.zeros == ZeroKind::kConstant)
       return run(PanelScales<ScaleKind::kSuper, ZeroKind::kConstant>(m, p)), true;
   }
