@@ -10,9 +10,9 @@
 namespace quire {
 namespace {
 
-// Sorts the suffixes of `text` by their first `tokens` tokens (a power of two), equal ones by position. Prefix doubling
-// (Manber and Myers, "Suffix arrays", 1990): the rank of 2k tokens is that of the first k, then that of the k after them.
-// A suffix that ends is less than one that goes on.
+// Sorts the suffixes of `text` by their first `tokens` tokens (a power of two), equal ones by position. Prefix
+// doubling (Manber and Myers, "Suffix arrays", 1990): the rank of 2k tokens is that of the first k, then that of the
+// k after them. A suffix that ends is less than one that goes on.
 std::vector<uint32_t> sort_suffixes(const TokenIds& text, size_t tokens) {
   const size_t n = text.size();
   std::vector<uint32_t> order(n), rank(n), other(n), starts(n + 1);

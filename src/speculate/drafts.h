@@ -9,12 +9,12 @@
 
 namespace quire {
 
-// Guesses of the next tokens of one sequence, best first. No two begin with the same token. Keeps its memory when cleared,
-// so a step allocates nothing.
+// Guesses of the next tokens of one sequence, best first. No two begin with the same token. Keeps its memory when
+// cleared, so a step allocates nothing.
 class Drafts {
  public:
   struct Draft {
-    int match;  // the number of last tokens that the drafter recognized; more promise a better draft
+    int match;  // the number of last tokens that the drafter recognized: the more, the likelier the draft is right
     std::span<const TokenId> tokens;
   };
 

@@ -11,12 +11,12 @@
 
 namespace quire {
 
-// Jacobi iteration guesses the next `window` tokens of a sequence at once, and each step replaces each guess by what the
-// target predicts after the guesses before it. Guesses that have become right are accepted; n-grams that appear on the
-// way are collected in a pool, because they often appear again.
+// Jacobi iteration guesses the next `window` tokens of a sequence at once, and each step replaces each guess by what
+// the target predicts after the guesses before it. Guesses that have become right are accepted; n-grams that appear
+// on the way are collected in a pool, because they often appear again.
 //
-// It differs from the paper, since here a row sees all rows before it of its sequence, and no others (KV rows are keyed by
-// position; there are no tree masks):
+// It differs from the paper, since here a row sees all rows before it of its sequence, and no others (KV rows are
+// keyed by position; there are no tree masks):
 //   - The paper computes a lookahead branch, window * (n - 1) guesses of n - 1 iterations, and a verification branch, the
 //     pool's n-grams, in the same step, apart by a mask. Here a step has one chain of drafted rows, and is both: rows
 //     that are accepted were verified, and the rejected rows' predictions are the Jacobi iteration, for nothing.
@@ -30,7 +30,8 @@ namespace quire {
 // Memory: that of the pool, and 8 (window + n) bytes. Allocates in the constructor only. Not thread-safe.
 class Lookahead {
  public:
-  // The paper's choice for a 7B model is n = 5 and a window of 15; its pool has as many n-grams a first token as the window.
+  // The paper's choice for a 7B model is n = 5 and a window of 15; its pool has as many n-grams a first token as the
+  // window.
   struct Options {
     int n = 4, window = 8;
     size_t sets = 256, ways = 8;  // of the pool: about 40 KiB
@@ -41,12 +42,12 @@ class Lookahead {
   void append(std::span<const TokenId> tokens);
 
   // A step of the target: guessed[0] is the sequence's last token, the others are drafted tokens after it, from any
-  // drafter; predicted[i] is the target's token after guessed[0..i]. The tokens accepted, which the sequence has grown by,
-  // are predicted[0..a], where a is the number of drafted tokens that were right.
+  // drafter; predicted[i] is the target's token after guessed[0..i]. The tokens accepted, which the sequence has
+  // grown by, are predicted[0..a], where a is the number of drafted tokens that were right.
   void observe(std::span<const TokenId> guessed, std::span<const TokenId> predicted);
 
-  // Replaces `out` by one draft of at most `depth` tokens (at most the window where the pool knows nothing). Its match is
-  // 1 if the pool knew its first token, else 0. No draft: no token was observed yet.
+  // Replaces `out` by one draft of at most `depth` tokens (at most the window where the pool knows nothing). Its
+  // match is 1 if the pool knew its first token, else 0. No draft: no token was observed yet.
   void draft(int depth, Drafts& out) const;
 
   const NgramPool& pool() const { return pool_; }

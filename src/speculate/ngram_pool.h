@@ -10,8 +10,9 @@
 
 namespace quire {
 
-// Built like a cache of a processor: the first token's hash picks a set of n-grams, in which the least recently inserted
-// one is replaced. All memory is allocated by the constructor: sets * ways * (4 n + 4) bytes. Not thread-safe.
+// Built like a cache of a processor: the first token's hash picks a set of n-grams, in which the least recently
+// inserted one is replaced. All memory is allocated by the constructor: sets * ways * (4 n + 4) bytes. Not
+// thread-safe.
 class NgramPool {
  public:
   // n >= 2; sets: a power of two.

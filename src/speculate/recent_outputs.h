@@ -1,4 +1,4 @@
-// Drafts from what the server answered lately.
+// Drafts from the server's recent answers.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace quire {
 
-// The latest answers of one tenant, in a ring. Positions with the same hash of their last `min_match` tokens are chained,
-// latest first, as in deflate (RFC 1951, 4); a chain ends where the ring has been overwritten, so nothing is ever removed
-// from it. Memory: at most 28 bytes a token of the limit, allocated by the constructor. Not thread-safe.
+// The latest answers of one tenant, in a ring. Positions with the same hash of their last `min_match` tokens are
+// chained, latest first, as in deflate (RFC 1951, 4); a chain ends where the ring has been overwritten, so nothing is
+// ever removed from it. Memory: at most 28 bytes a token of the limit, allocated by the constructor. Not thread-safe.
 class AnswerRing {
  public:
   static constexpr size_t kLongestMatch = 32;
@@ -25,10 +25,10 @@ class AnswerRing {
   // limit: tokens, counting one for the end of each answer; at least 2.
   AnswerRing(size_t limit, int min_match);
 
-  // The oldest answers leave, as a whole, until this one fits. Of an answer longer than the ring, the end is kept.
+  // Removes whole answers, oldest first, until this one fits. Of an answer longer than the ring, the end is kept.
   void add(std::span<const TokenId> answer);
-  // Replaces `out` by at most `breadth` drafts of at most `depth` tokens, which end where the answer ended: those of the
-  // longest match first, then the latest.
+  // Replaces `out` by at most `breadth` drafts of at most `depth` tokens, which end where the answer ended: those of
+  // the longest match first, then the latest.
   void draft(std::span<const TokenId> context, int depth, int breadth, Drafts& out) const;
 
   size_t size() const { return end_ - begin_; }  // tokens, with the ends

@@ -10,13 +10,13 @@
 
 namespace quire {
 
-// The suffix automaton of a text (Blumer et al., "The smallest automaton recognizing the subwords of a text", 1985). A
-// state is a set of substrings that end at the same positions; its link leads to the longest of their suffixes that also
-// ends elsewhere. So the link of the whole text's state is the longest suffix that occurs earlier, and the links after it
-// are the shorter suffixes with more occurrences.
+// The suffix automaton of a text (Blumer et al., "The smallest automaton recognizing the subwords of a text", 1985).
+// A state is a set of substrings that end at the same positions; its link leads to the longest of their suffixes that
+// also ends elsewhere. So the link of the whole text's state is the longest suffix that occurs earlier, and the links
+// after it are the shorter suffixes with more occurrences.
 //
-// append() takes amortized constant time. Memory: at most 84 bytes a token (two states of 24, one further edge of 16 and
-// 16 of hash table, 4 of text); usual texts need about 60. Vectors may hold twice that unless reserve() was called.
+// append() takes amortized constant time. Memory: at most 84 bytes a token (two states of 24, one further edge of 16
+// and 16 of hash table, 4 of text); chats need about 55. Vectors may hold twice that unless reserve() was called.
 class SuffixAutomaton {
  public:
   // text[end - length, end) equals the last `length` tokens of the text, and end < text.size().
@@ -37,8 +37,8 @@ class SuffixAutomaton {
   std::span<const TokenId> text() const { return text_; }
   // The longest suffix that occurs earlier, at its latest earlier occurrence. Length 0: none.
   Match longest() const;
-  // Replaces `out` by at most `most` matches of at least `min_length` (>= 1) tokens, followed by different tokens: longest
-  // first; of the same length, latest first. Considers at most kEdges tokens after each suffix.
+  // Replaces `out` by at most `most` matches of at least `min_length` (>= 1) tokens, followed by different tokens:
+  // longest first; of the same length, latest first. Considers at most kEdges tokens after each suffix.
   void matches(size_t min_length, size_t most, std::vector<Match>& out) const;
   static constexpr size_t kEdges = 64;
 

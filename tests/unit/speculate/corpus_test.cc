@@ -56,6 +56,8 @@ TEST(Corpus, EndsDraftsAtTheEndOfADocument) {
   EXPECT_EQ(guesses("abcd|xyz", "z", 5, 1), Guesses{});
 }
 
+TEST(Corpus, SortsTheEndOfTheTextBeforeAllTokens) { EXPECT_EQ(guesses("bab", "b", 2, 1), (Guesses{{1, "ab"}})); }
+
 TEST(Corpus, MatchesNothingOverTheEndOfADocument) {
   EXPECT_EQ(guesses("ab|cd", "ab|c", 1, 1), (Guesses{{1, "d"}}));
   EXPECT_EQ(guesses("ab|cd", "ab|", 1, 1), Guesses{});
@@ -119,7 +121,7 @@ Guesses slow_guesses(const TokenIds& text, const TokenIds& context, size_t min_m
 TEST(Corpus, DraftsWhatASearchOfAllPositionsFinds) {
   std::mt19937 random(11);
   for (int i = 0; i < 300; ++i) {
-    const std::string alphabet = std::string("abcdefg").substr(0, 2 + random() % 6) + "|";
+    const std::string alphabet = std::string("abcdefg").substr(0, 2 + random() % 6) + (i % 2 == 0 ? "|" : "h");
     std::string corpus(1 + random() % 64, ' '), context(1 + random() % 8, ' ');
     for (char& c : corpus) c = alphabet[random() % alphabet.size()];
     for (char& c : context) c = alphabet[random() % (alphabet.size() - 1)];

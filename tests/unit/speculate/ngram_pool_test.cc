@@ -28,8 +28,10 @@ TEST(NgramPool, ReplacesTheLeastRecentlyInserted) {
   NgramPool pool(2, 1, 3);
   pool.insert(TokenIds{1, 10});
   pool.insert(TokenIds{2, 20});
+  pool.insert(TokenIds{2, 20});  // takes no second place
   pool.insert(TokenIds{3, 30});
-  pool.insert(TokenIds{1, 10});  // not a second time
+  EXPECT_EQ(after(pool, 1), TokenIds{10});
+  pool.insert(TokenIds{1, 10});
   pool.insert(TokenIds{4, 40});
   EXPECT_EQ(after(pool, 1), TokenIds{10});
   EXPECT_EQ(after(pool, 2), TokenIds{});

@@ -43,6 +43,15 @@ TEST(AnswerRing, DraftsWhatFollowedTheLongestMatchThenTheLatest) {
   EXPECT_EQ(guesses(ring, "a cat", 4, 3), (Guesses{{4, "s ra"}, {4, " sat"}}));
 }
 
+TEST(AnswerRing, MatchesNothingBeforeTheFirstAnswer) {
+  AnswerRing ring(100, 2);
+  ring.add(TokenIds{5, 6, 7});
+  Drafts drafts;
+  ring.draft(TokenIds{0, 5, 6}, 1, 1, drafts);
+  ASSERT_EQ(drafts.size(), 1u);
+  EXPECT_EQ(drafts[0].match, 2);
+}
+
 TEST(AnswerRing, EndsDraftsWhereAnAnswerEnded) {
   AnswerRing ring(100, 2);
   ring.add(letters("abcd"));
