@@ -63,6 +63,8 @@ Corpus::Corpus(TokenIds text) : text_(std::move(text)) {
   order_ = sort_suffixes(text_, kSorted);
 }
 
+size_t Corpus::bytes() const { return text_.capacity() * sizeof(TokenId) + order_.capacity() * sizeof(uint32_t); }
+
 TokenId Corpus::token_at(size_t suffix, size_t length) const {
   const size_t position = order_[suffix] + length;
   return position < text_.size() ? text_[position] : kNoToken;

@@ -26,9 +26,7 @@ class Corpus {
   explicit Corpus(TokenIds text);
 
   size_t size() const { return text_.size(); }
-  size_t bytes() const {
-    return text_.capacity() * sizeof(TokenId) + order_.capacity() * sizeof(uint32_t);
-  }  // allocated
+  size_t bytes() const;  // allocated
 
   // Replaces `out` by at most `breadth` drafts of at most `depth` tokens. The last tokens of `context` are looked up:
   // the longest suffix that occurs, of min_match (>= 1) to kLongestMatch tokens, and then shorter ones. Each token of

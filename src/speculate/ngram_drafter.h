@@ -17,7 +17,7 @@ class NgramDrafter {
  public:
   // Matches of one token pay on chats: SmolLM2 on MT-bench's first turns (greedy, without a penalty, 128 tokens,
   // depth 5) takes 1.48 tokens a step, and 1.38 or 1.29 with matches of at least 2 or 3. But a draft's first token is
-  // right after 20 % of the matches of one token, 53 % of two, 59 % of three, and 97 % of twelve or more. 2026-11
+  // right after 20 % of the matches of one token, 53 % of two, 59 % of three, and 96 % of twelve or more. 2026-11
   explicit NgramDrafter(int min_match = 1);
   // Allocates memory for a sequence of this many tokens.
   void reserve(size_t tokens) { text_.reserve(tokens); }
