@@ -29,8 +29,8 @@ struct Judged {
   bool operator==(const Judged&) const = default;
 };
 
-// Keeps or replaces one draft. p: of the target (weigh_tokens), with a positive total. q: what the draft was drawn from;
-// no weights mean that the drafter is deterministic, so q is 1 for the draft. Reads each weight at most twice and
+// Keeps or replaces one draft. p: of the target (weigh_tokens), with a positive total. q: what the draft was drawn
+// from; no weights mean that the drafter is deterministic, so q is 1 for the draft. Reads each weight at most twice and
 // allocates nothing.
 Judged judge_draft(TokenId draft, const TokenWeights& q, const TokenWeights& p, DrawKey key);
 
