@@ -7,7 +7,8 @@ namespace {
 
 constexpr double kLeast = 1e-5;   // seconds that errors are relative to, at least
 constexpr double kForget = 0.98;  // weight of a draft after each following one
-constexpr double kOutlier = 4;    // larger deviations count as this factor
+constexpr double kOutlier = 2;    // larger deviations count as this factor,
+constexpr int kEarly = 16;        // and as its square in the first drafts, because the guess may be far off
 // How far the first costs may be off, relative to a millisecond; beyond it nothing is forgotten, because the drafts
 // seen cannot tell the terms apart.
 constexpr double kScale = 1e-3, kMostSpread = 100;
@@ -31,7 +32,9 @@ void DraftCosts::learn(DraftWork work, double seconds) {
   }
   const bool tells = spread_[0][0] + spread_[1][1] < kMostSpread * kScale * kScale;
   const double forget = tells ? kForget : 1;
-  const double error = std::clamp(seconds / expected, 1 / kOutlier, kOutlier) - estimate;
+  const double most = seen_ < kEarly ? kOutlier * kOutlier : kOutlier;
+  seen_ = std::min(seen_ + 1, kEarly);
+  const double error = std::clamp(seconds / expected, 1 / most, most) - estimate;
   for (size_t i = 0; i < 2; ++i) costs_[i] += px[i] / (forget + power) * error;
   for (size_t i = 0; i < 2; ++i) {
     for (size_t j = 0; j < 2; ++j) spread_[i][j] = (spread_[i][j] - px[i] * px[j] / (forget + power)) / forget;

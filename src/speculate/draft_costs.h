@@ -25,6 +25,7 @@ class DraftCosts {
  private:
   using Pair = std::array<double, 2>;
   Pair costs_;
+  int seen_ = 0;                // drafts, up to a bound
   std::array<Pair, 2> spread_;  // inverse correlation of the terms seen
 };
 
