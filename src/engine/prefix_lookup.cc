@@ -236,7 +236,7 @@ void PageCache::plan_loads(Sequence& s, const StepCosts& costs, int limit, bool 
   const double seconds = from_disk * store_->disk_read_seconds_per_page() + from_host * host_seconds;
   StepWork work;
   work.add((end - c.found) * kPageTokens, c.found * kPageTokens);
-  c.loads_save = costs.seconds(work) - costs.fixed;
+  c.loads_save = costs.seconds(work) - costs.seconds_at(0);
   if (seconds >= c.loads_save || (disk_hangs && from_disk > 0)) return;
   c.loads = end - c.found;
   for (const int window : windows_)

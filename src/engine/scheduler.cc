@@ -89,7 +89,7 @@ class Planner {
   int chunk_rows(const SequenceView& s) const {
     const int left = s.tokens - s.computed;
     if (!limits_.chunked_prefill && !s.all_logits) return rows_ > 0 && grow(s, left) <= free_ ? left : 0;
-    const int in_time = costs_.rows_within(time_, s.computed) / kChunkStep * kChunkStep;
+    const int in_time = costs_.rows_within(time_, s.computed, work_.rows) / kChunkStep * kChunkStep;
     int count = std::min({left, rows_, prompts_ == 0 ? std::max(in_time, kSmallestChunk) : in_time});
     if (s.all_logits) count = std::min(count, 1 + extra_logits_);
     if (page() == 0) return count;

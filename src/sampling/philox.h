@@ -23,7 +23,9 @@ constexpr PhiloxCounter philox4x32(PhiloxCounter c, PhiloxKey k) {
 }
 
 // What a draw decides. The draws of one do not change those of another.
-enum class Draw : uint32_t { kToken, kXtc };
+// kDraft: a token from a drafter's distribution. kAccept, kResidual: whether the draft stays, and what replaces it
+// (speculate/rejection.h).
+enum class Draw : uint32_t { kToken, kXtc, kDraft, kAccept, kResidual };
 
 // Uniform in [0, 1), a multiple of 2^-53: the draw of choice `choice` at absolute position `position`.
 constexpr double uniform_at(uint64_t seed, uint32_t choice, uint64_t position, Draw draw = Draw::kToken) {

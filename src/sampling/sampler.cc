@@ -83,7 +83,8 @@ float dynamic_temperature(const Distribution& d, float peak, const SamplingParam
   return std::max(static_cast<float>(temperature), std::numeric_limits<float>::min());
 }
 
-TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, SamplerScratch& scratch) {
+// The tokens that the parameters leave, after the temperature.
+Distribution cut(const SamplingParams& params, const SampleRow& row, float peak, SamplerScratch& scratch) {
   const bool dynamic = params.dynatemp_range > 0.0f;
   const float temperature = dynamic ? 1.0f : params.temperature;
   Distribution d(row.logits, peak, temperature, scratch);
@@ -97,7 +98,15 @@ TokenId draw(const SamplingParams& params, const SampleRow& row, float peak, Sam
   if (uniform_at(params.seed, row.choice, row.position, Draw::kXtc) < static_cast<double>(params.xtc_probability))
     exclude_top_choices(d, params.xtc_threshold);
   if (dynamic) d.set_temperature(dynamic_temperature(d, peak, params));
-  return d.draw(uniform_at(params.seed, row.choice, row.position));
+  return d;
+}
+
+// The best token once the logits are adjusted; nothing if the request allows none.
+std::optional<Peak> find_best(const SamplingParams& params, const SampleRow& row) {
+  const Peak peak = find_peak(row.logits);
+  if (peak.logit > -kInfinity) return peak;
+  if (!params.allowed_token_ids.empty() || !row.mask.empty() || !row.banned_runs.empty()) return std::nullopt;
+  throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
 }
 
 std::vector<std::pair<TokenId, float>> most_probable(std::span<const float> logits, size_t count) {
@@ -151,24 +160,35 @@ Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratc
     find_peak(scratch.raw);  // NaN is an error even if a ban would hide it
   }
   adjust_logits(params, row, scratch);
-  const Peak peak = find_peak(row.logits);
+  const std::optional<Peak> best = find_best(params, row);
   Sampled sampled;
-  if (peak.logit == -kInfinity) {
-    if (!params.allowed_token_ids.empty() || !row.mask.empty() || !row.banned_runs.empty()) return sampled;
-    throw invalid("no token can follow: all {} logits are -infinity", row.logits.size());
-  }
+  if (!best) return sampled;
+  const auto uniform = [&] { return uniform_at(params.seed, row.choice, row.position); };
   if (params.temperature == 0.0f) {
-    sampled.token = peak.token;
+    sampled.token = best->token;
   } else if (uses_mirostat(params)) {
-    Distribution d(row.logits, peak.logit, params.temperature, scratch);
+    Distribution d(row.logits, best->logit, params.temperature, scratch);
     sampled.mirostat_mu = row.mirostat_mu;
-    sampled.token =
-        draw_by_mirostat(d, params, uniform_at(params.seed, row.choice, row.position), sampled.mirostat_mu, scratch);
+    sampled.token = draw_by_mirostat(d, params, uniform(), sampled.mirostat_mu, scratch);
   } else {
-    sampled.token = draw(params, row, peak.logit, scratch);
+    sampled.token = cut(params, row, best->logit, scratch).draw(uniform());
   }
   if (params.logprobs) add_logprobs(scratch.raw, *params.logprobs, sampled);
   return sampled;
+}
+
+TokenWeights weigh_tokens(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
+  assert(!row.logits.empty() && row.logits.size() <= kMaxVocab && !uses_mirostat(params));
+  adjust_logits(params, row, scratch);
+  const std::optional<Peak> best = find_best(params, row);
+  if (!best) return {};
+  if (params.temperature > 0.0f) {
+    const Distribution d = cut(params, row, best->logit, scratch);
+    return {d.weights, d.total};
+  }
+  scratch.weights.assign(row.logits.size(), 0.0f);
+  scratch.weights[static_cast<size_t>(best->token)] = 1;
+  return {scratch.weights, 1};
 }
 
 }  // namespace quire

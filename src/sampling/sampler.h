@@ -88,6 +88,18 @@ class SamplerScratch {
 // banned runs leave no token, the result is kNoToken.
 Sampled sample(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);
 
+// The probabilities of tokens, times a factor.
+struct TokenWeights {
+  std::span<const float> weights;  // [vocab]
+  double total = 0;                // their sum; positive
+};
+
+// What sample() draws from: the weights of all tokens after step 6, or at temperature 0 all weight on the chosen one.
+// Overwrites row.logits. The weights lie in the scratch, until it is used again; `total` is 0 where sample() gives
+// kNoToken. Throws the same errors. Mirostat has no such weights, because its cut depends on earlier draws:
+// uses_mirostat(params) must be false.
+TokenWeights weigh_tokens(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);
+
 // The logprob of a given token and the `top` most probable tokens, as sample() reports them. Throws the same errors.
 Sampled describe_token(std::span<const float> logits, TokenId token, int top);
 

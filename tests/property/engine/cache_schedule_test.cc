@@ -135,7 +135,7 @@ class SmallEngine {
   int units_;
   TinyCache cache_;
   SchedulerLimits limits_;
-  StepCosts costs_{.fixed = 0.001, .per_row = 0.001, .per_attended = 0};
+  StepCosts costs_ = StepCosts::line(0.001, 0.001, 0);
   SchedulerState state_;
   StepPlan plan_;
   Sequences running_, waiting_;

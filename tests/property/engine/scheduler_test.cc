@@ -30,7 +30,7 @@ struct Scenario {
   int groups = 1;            // of layers
   std::vector<int> windows;  // of the groups that have one, in tokens
   double arrivals = 0.3;     // a step
-  StepCosts costs;
+  StepCosts costs = StepCosts::line(0.005, 0.0005, 0);
 };
 
 // Executes plans as the engine does, but only counts units.
@@ -322,8 +322,12 @@ Scenario random_scenario(unsigned seed) {
   s.units = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
   s.tenants = static_cast<int>(1 + random() % 4);
   s.priorities = static_cast<int>(1 + random() % 3);
-  s.costs = {0.001 * static_cast<double>(random() % 20), 0.0001 * static_cast<double>(random() % 30),
-             1e-7 * static_cast<double>(random() % 10)};
+  s.costs = StepCosts::line(0.001 * static_cast<double>(random() % 20), 0.0001 * static_cast<double>(random() % 30), 0);
+  s.costs.per_attended = 1e-7 * static_cast<double>(random() % 10);
+  if (seed % 3 == 0) {  // stairs
+    double rise = 0;
+    for (double& seconds : s.costs.table) seconds += rise += random() % 3 == 0 ? 0.001 : 0;
+  }
   if (seed % 5 < 2) {  // groups with windows
     s.groups = static_cast<int>(2 + random() % 3);
     s.units = (s.units + 2) * s.groups;
@@ -451,22 +455,6 @@ TEST(FairQueue, APauseEarnsNoCredit) {
   std::vector<double> served;
   shares.copy_served(served);
   EXPECT_EQ(served[static_cast<size_t>(idle)], 5000);
-}
-
-TEST(StepCosts, LearnsTheDurationOfSteps) {
-  StepCostModel model;
-  std::mt19937 random(1);
-  const StepCosts truth{0.002, 0.0003, 2e-8};
-  std::uniform_real_distribution<double> noise(0.95, 1.05);
-  for (int i = 0; i < 2000; ++i) {
-    const int rows = i % 3 ? 1 + static_cast<int>(random() % 32) : 16 + static_cast<int>(random() % 500);
-    const StepWork work{rows, int64_t{rows} * static_cast<int>(random() % 8000)};
-    model.learn(work, truth.seconds(work) * noise(random) * (i % 50 == 0 ? 20 : 1));  // and outliers
-  }
-  for (const StepWork work : {StepWork{1, 1000}, StepWork{32, 32 * 4000}, StepWork{512, 512 * 256}})
-    EXPECT_NEAR(model.costs().seconds(work), truth.seconds(work), 0.35 * truth.seconds(work));
-  const int rows = truth.rows_within(0.05, 3000);
-  EXPECT_NEAR(truth.seconds({rows, int64_t{rows} * 3000 + int64_t{rows} * rows / 2}) - truth.fixed, 0.05, 0.001);
 }
 
 }  // namespace

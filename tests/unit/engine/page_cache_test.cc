@@ -250,7 +250,7 @@ class Hang : public spdlog::sinks::base_sink<std::mutex> {
 TEST(PageCache, ComputesPagesThatTheDiskDoesNotReturnInTime) {
   const auto folder = std::filesystem::temp_directory_path() / ("quire-hang-" + std::to_string(::getpid()));
   const TokenIds prompt = numbers(0, 3), other = numbers(1000, 3);
-  constexpr StepCosts kCosts{.fixed = 0, .per_row = 1e-3, .per_attended = 0};
+  constexpr StepCosts kCosts = StepCosts::line(0, 1e-3, 0);
   {
     TinyCache c(20, 0, folder.string());
     const auto s = c.waiting(prompt);

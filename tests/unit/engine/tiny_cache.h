@@ -16,7 +16,7 @@ inline CacheLayout tiny_layout() { return {KvType::kBf16, {tiny_layer()}}; }
 inline LayerCache tiny_state() { return {.kind = LayerCache::Kind::kState, .state_bytes = 1280}; }  // more than a unit
 inline constexpr int kTinySequences = 8;  // that have a state at a time
 // Computing is so slow that reading a page is always faster.
-inline constexpr StepCosts kSlow{.fixed = 0, .per_row = 1, .per_attended = 0};
+inline constexpr StepCosts kSlow = StepCosts::line(0, 1, 0);
 
 class TinyCache {
  public:

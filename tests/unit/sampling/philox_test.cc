@@ -22,11 +22,12 @@ TEST(Philox, DiffersBySeedChoicePositionAndPurpose) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
     for (const uint32_t choice : {0u, 1u}) {
       for (const uint64_t position : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
-        for (const Draw draw : {Draw::kToken, Draw::kXtc}) seen.insert(uniform_at(seed, choice, position, draw));
+        for (const Draw draw : {Draw::kToken, Draw::kXtc, Draw::kDraft, Draw::kAccept, Draw::kResidual})
+          seen.insert(uniform_at(seed, choice, position, draw));
       }
     }
   }
-  EXPECT_EQ(seen.size(), 36u);
+  EXPECT_EQ(seen.size(), 90u);
 }
 
 TEST(Philox, IsUniform) {

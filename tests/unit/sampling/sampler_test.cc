@@ -63,6 +63,22 @@ TEST(Sampler, ChoosesOnlyAllowedTokens) {
   EXPECT_EQ(sample_from({.logits = logits, .banned = {3, 4}}, params), Sampled{}) << "none may follow";
 }
 
+TEST(Sampler, WeighsTheTokensThatItDrawsFrom) {
+  using Weighed = std::pair<std::vector<float>, double>;
+  const auto weigh = [](std::vector<float> logits, const SamplingParams& params, const TokenIds& banned = {}) {
+    SamplerScratch scratch;
+    const TokenWeights w =
+        weigh_tokens(params, {.logits = logits, .prompt = {}, .generated = {}, .banned = banned}, scratch);
+    return Weighed(std::vector<float>(w.weights.begin(), w.weights.end()), w.total);
+  };
+  EXPECT_EQ(weigh({1, 3, 2, 3}, {.temperature = 0}), Weighed({0, 1, 0, 0}, 1));
+  EXPECT_EQ(weigh({1, 3, -kInfinity, 3}, {.temperature = 1, .top_k = 2}), Weighed({0, 1, 0, 1}, 2));
+  EXPECT_EQ(weigh({1, 3, -kInfinity, 3}, {.temperature = 0.5f}, {1, 3}), Weighed({1, 0, 0, 0}, 1));
+  EXPECT_EQ(weigh({1, 2}, {.allowed_token_ids = {0}}), Weighed({1, 0}, 1));
+  EXPECT_EQ(weigh({1, 2}, {.allowed_token_ids = {0}}, {0}).second, 0) << "none may follow";
+  EXPECT_THROW(weigh({-kInfinity, -kInfinity}, {}), Error);
+}
+
 TEST(Sampler, DoesNotCompleteABannedRun) {
   const std::vector<float> logits{0, 9, 8, 7, 6};
   const SamplingParams greedy{.temperature = 0};
