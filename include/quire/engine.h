@@ -24,7 +24,8 @@
 namespace quire {
 
 // Bounds of EngineOptions. Times are in seconds.
-inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20;
+inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20,
+                     kMostSpeculativeTokens = 64;
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
@@ -45,6 +46,11 @@ struct EngineOptions {
   std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
+  // Speculative decoding: off, or the drafter: ngram (docs/speculative.md). The same answers, in fewer steps.
+  std::string speculative = "off";
+  int num_speculative_tokens = 8;  // most drafted tokens of a sequence in a step
+  bool speculate_always = false;   // draft as much as allowed, whether it pays or not (for comparison)
+
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
   double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)
 
@@ -148,6 +154,8 @@ struct Usage {
   double ttft_seconds = 0;    // from submit to the first token
   double seconds = 0;         // from submit to the last token
   double queue_seconds = 0;   // from submit to the first step that computed some of it
+  int drafted_tokens = 0;     // of this choice: drafted tokens that were verified
+  int accepted_tokens = 0;    // of them, those that were right
 };
 
 // A piece of one answer. Concatenating the texts of a choice gives the answer. A piece may carry tokens without text:
@@ -173,6 +181,7 @@ struct EngineStats {
   int kv_pages = 0, kv_pages_used = 0;  // used: by running sequences
   uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
   uint64_t forced_tokens = 0;  // of the generated ones: constraints left no choice, so they were not sampled
+  uint64_t drafted_tokens = 0, accepted_tokens = 0;  // drafted tokens that were verified, and those that were right
 
   // The prefix cache.
   uint64_t prefix_query_tokens = 0;  // prompt tokens looked up

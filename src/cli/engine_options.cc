@@ -191,6 +191,22 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
   app.add_flag_callback(
          "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as a single chunk")
       ->group(kSchedulingGroup);
+  app.add_option(
+         "--speculative", o.speculative,
+         "guess tokens and verify several at once: the same answers, in fewer steps. ngram: guess what followed "
+         "the same tokens earlier (docs/speculative.md)")
+      ->check(CLI::IsMember({"off", "ngram"}))
+      ->group(kSchedulingGroup)
+      ->capture_default_str();
+  app.add_option("--num-speculative-tokens,--draft-max", o.num_speculative_tokens,
+                 "most tokens to guess for a sequence in one step")
+      ->check(between(1, kMostSpeculativeTokens))
+      ->group(kSchedulingGroup)
+      ->capture_default_str();
+  app.add_flag_callback(
+         "--speculate-always", [&o] { o.speculate_always = true; },
+         "guess as many tokens as allowed, whether it pays or not (for comparison)")
+      ->group(kSchedulingGroup);
   app.add_flag_callback(
          "--no-forced-tokens", [&o] { o.forced_tokens = false; },
          "sample also where structured output leaves only one token")

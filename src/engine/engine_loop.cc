@@ -17,10 +17,6 @@ constexpr size_t kCandidates = 16;
 // batch.
 constexpr double kGeneratedTokenWeight = 2;
 
-constexpr std::string_view kDeadEnd =
-    "no token satisfies the structured output together with the request's other bans (min_tokens, logit_bias, "
-    "allowed_token_ids, bad_words), or the vocabulary cannot spell what must follow";
-
 SchedulerLimits scheduler_limits(const LoadedModel& model) {
   const EngineOptions& o = model.options;
   SchedulerLimits l;
@@ -44,7 +40,8 @@ EngineLoop::EngineLoop(LoadedModel& model)
       cache_(*model.kv, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, *model.kv),
       roster_(cache_, shares_, limits_.max_running),
-      logits_stage_(model.team, model.config.vocab),
+      draft_stage_(model.options, model.draft_tokens),
+      logits_stage_(model.team, model.config.vocab, model.options.forced_tokens),
       pool_stage_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
@@ -85,6 +82,8 @@ void EngineLoop::observe() {
   for (Sequence& s : running) {
     if (!s.cached.load.active) cache_.advance(s);  // may take idle units
   }
+  draft_stage_.draft(running, costs_.costs(), std::min(limits_.max_rows, limits_.max_logits) - limits_.max_running,
+                     model_.info.max_model_len);
   observed_.clear();
   state_.free_units = cache_.available_units();
   state_.running.clear();
@@ -127,7 +126,7 @@ void EngineLoop::wait_for_checkpoints() {
     SequenceView& view = state_.waiting[i];
     Sequence& s = *queued_[order_[i]];
     for (Sequence& first : roster_.running()) {
-      if (first.cached.load.active || first.tokens.size() == static_cast<size_t>(first.computed) + 1) continue;
+      if (first.cached.load.active || first.decodes) continue;
       const uint64_t page = cache_.next_page(first);
       if (page != 0 && cache_.checkpoint_for(first, s)) view.next_page = page;
     }
@@ -186,9 +185,9 @@ std::span<float> EngineLoop::run_model() {
     if (!s.begun) begin_computing(s);
     chunk.first = s.computed;  // less than planned if admitting another sequence evicted pages that were found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
-    cache_.grow(s, chunk.rows);
+    cache_.grow(s, chunk.rows, chunk.drafts);
     spans_.push_back({.row = static_cast<int>(rows_.size()),
-                      .rows = chunk.rows,
+                      .rows = chunk.rows + chunk.drafts,
                       .position = chunk.first,
                       .tables = s.pages.units(),
                       .state = s.cached.state,
@@ -201,9 +200,12 @@ std::span<float> EngineLoop::run_model() {
       const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
       const int32_t segment = model_.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
       rows_.push_back({s.tokens[static_cast<size_t>(position)], position, wanted, segment});
-      if (wanted) logits_stage_.add(s, position, last);
+      if (wanted) logits_stage_.add(s, position, last, last ? chunk.drafts : 0);
     }
+    for (int i = 0; i < chunk.drafts; ++i)
+      rows_.push_back({s.drafts[static_cast<size_t>(i)], chunk.first + chunk.rows + i, true});
     s.computed += chunk.rows;
+    s.decodes |= chunk.wants_logits;
   }
   const auto logits = model_.decoder->forward({rows_, spans_});
   for (Sequence* s : planned_) cache_.register_finished(*s);
@@ -227,29 +229,30 @@ void EngineLoop::take_hidden_states() {
 }
 
 void EngineLoop::take_logits(std::span<float> logits) {
-  for (size_t i = 0; i < logits_stage_.rows().size(); ++i) {
-    const LogitsStage::Row& row = logits_stage_.rows()[i];
-    const Sequence& s = *row.sequence;
-    if (!row.samples || !s.forks_pending || s.request->max_new_tokens == 0) continue;
-    roster_.attempt(*row.sequence, [&] { fork(i, logits); });
+  for (const LogitsStage::Task& task : logits_stage_.tasks()) {
+    const Sequence& s = *task.sequence;
+    if (!task.samples || !s.forks_pending || s.request->max_new_tokens == 0) continue;
+    roster_.attempt(*task.sequence, [&] { fork(task, logits); });
   }
   logits_stage_.sample(logits);
-  for (LogitsStage::Row& row : logits_stage_.rows()) {
-    Sequence& s = *row.sequence;
+  for (LogitsStage::Task& task : logits_stage_.tasks()) {
+    Sequence& s = *task.sequence;
     if (s.ended()) continue;
-    if (row.samples || row.failure) count_prompt(s);
+    if (task.samples || task.failure) count_prompt(s, task.chosen.outputs.size());
     roster_.attempt(s, [&] {
-      std::optional<Sampled>& result = row.result();
-      if (row.samples) return take_token(s, result);
-      s.request->prompt_logprobs[static_cast<size_t>(row.position) + 1] = {result->token, result->logprob,
-                                                                           std::move(result->top_logprobs)};
+      task.rethrow_failure();
+      if (task.drafts > 0) take_drafts(task);
+      if (task.samples) return deliver(s, task.chosen);
+      Sampled& described = task.described;
+      s.request->prompt_logprobs[static_cast<size_t>(task.position) + 1] = {described.token, described.logprob,
+                                                                            std::move(described.top_logprobs)};
     });
   }
 }
 
 // For n > 1, when the prompt of choice 0 has been computed: the other choices share its pages and its logits.
-void EngineLoop::fork(size_t row, std::span<const float> logits) {
-  Sequence& first = *logits_stage_.rows()[row].sequence;
+void EngineLoop::fork(const LogitsStage::Task& task, std::span<const float> logits) {
+  Sequence& first = *task.sequence;
   Sequences choices;
   for (int choice = 1; choice < first.request->sampling.n; ++choice) {
     cache_.begin(choices.emplace_back(first.request, choice, first.tokens, tokenizer_));
@@ -260,47 +263,53 @@ void EngineLoop::fork(size_t row, std::span<const float> logits) {
     const bool runs = roster_.add_choice(choices, options_.kv_cache);
     roster_.attempt(s, [&] {
       if (runs) cache_.share(first, s);
-      take_token(s, logits_stage_.sample_choice(row, s, logits));
+      Chosen chosen = logits_stage_.sample_choice(task, s, logits);
+      deliver(s, chosen);
     });
   }
 }
 
-void EngineLoop::take_token(Sequence& s, const std::optional<Sampled>& token) {
-  if (!token) return roster_.end(s, FinishReason::kLength);  // max_tokens is 0
-  if (token->token == kNoToken && s.matcher) return roster_.end(s, FinishReason::kDeadEnd, kDeadEnd);
-  if (token->token == kNoToken) return roster_.end(s, FinishReason::kStop);  // the request allows no token here
-  bool ended = accept(s, *token);
-  while (!ended && options_.forced_tokens) {
-    const std::optional<TokenId> forced = s.forced_token();
-    if (!forced) break;
-    ended = accept(s, {.token = *forced});
-    ++stats_.forced_tokens;
-  }
-  if (ended) {
-    roster_.leave(s);
-  } else if (!options_.kv_cache) {
-    cache_.release(s);
-  }
+void EngineLoop::take_drafts(const LogitsStage::Task& task) {
+  Sequence& s = *task.sequence;
+  cache_.keep_drafts(s, task.chosen.accepted);
+  draft_stage_.learn(s, task.drafts, task.chosen.accepted);
+  stats_.drafted_tokens += static_cast<uint64_t>(task.drafts);
+  stats_.accepted_tokens += static_cast<uint64_t>(task.chosen.accepted);
 }
 
-bool EngineLoop::accept(Sequence& s, const Sampled& token) {
-  const bool ended = s.accept(token);
-  ++stats_.generated_tokens;
-  shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
-  return ended;
+// Tells the client.
+void EngineLoop::deliver(Sequence& s, Chosen& chosen) {
+  stats_.forced_tokens += static_cast<uint64_t>(chosen.forced);
+  for (Output& out : chosen.outputs) {
+    ++stats_.generated_tokens;
+    shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
+    s.tell(out);
+    if (out.finish != FinishReason::kNone) return roster_.leave(s);
+  }
+  if (chosen.end) return roster_.end(s, *chosen.end, chosen.error);
+  if (!options_.kv_cache) cache_.release(s);
 }
 
-void EngineLoop::count_prompt(const Sequence& s) {
-  if (s.choice == 0 && s.generated() == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
+// chosen: tokens that the step has given it.
+void EngineLoop::count_prompt(const Sequence& s, size_t chosen) {
+  const bool first = s.choice == 0 && std::cmp_equal(s.generated(), chosen);
+  if (first) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
 }
 
 void EngineLoop::count_step(double seconds) {
   ++stats_.steps;
-  StepWork work;
+  StepWork work, decoding;
   bool prompts = false;
   for (const Chunk& c : plan_.chunks) {
-    work.add(c.rows, c.first);
-    prompts |= c.rows > 1 || !c.wants_logits;
+    work.add(c.rows + c.drafts, c.first);
+    if (c.decodes) decoding.add(c.rows + c.drafts, c.first);
+    prompts |= !c.decodes;
+  }
+  if (draft_stage_.on()) {
+    int tokens = 0;
+    for (const LogitsStage::Task& task : logits_stage_.tasks()) tokens += static_cast<int>(task.chosen.outputs.size());
+    const StepCosts& costs = costs_.costs();
+    draft_stage_.finish(seconds - (prompts ? costs.seconds(work) - costs.seconds(decoding) : 0), tokens);
   }
   costs_.learn(work, seconds);
   (prompts ? stats_.prompt_seconds : stats_.decode_seconds) += seconds;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/draft_stage.h"
 #include "engine/fair_queue.h"
 #include "engine/loaded_model.h"
 #include "engine/logits_stage.h"
@@ -47,11 +48,10 @@ class EngineLoop {
   // Take the results.
   void take_hidden_states();
   void take_logits(std::span<float> logits);
-  void fork(size_t row, std::span<const float> logits);
-  void take_token(Sequence& s, const std::optional<Sampled>& token);
-  // Returns whether the answer has ended.
-  bool accept(Sequence& s, const Sampled& token);
-  void count_prompt(const Sequence& s);
+  void fork(const LogitsStage::Task& task, std::span<const float> logits);
+  void take_drafts(const LogitsStage::Task& task);
+  void deliver(Sequence& s, Chosen& chosen);
+  void count_prompt(const Sequence& s, size_t chosen = 0);
   void count_step(double seconds);
 
   const EngineOptions& options_;
@@ -62,6 +62,7 @@ class EngineLoop {
   PageLoader loader_;
   TenantShares shares_;
   Roster roster_;
+  DraftStage draft_stage_;
   LogitsStage logits_stage_;
   PoolStage pool_stage_;
   StepCostModel costs_;

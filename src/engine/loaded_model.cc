@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/quote.h"
 #include "engine/cache_size.h"
+#include "engine/draft_stage.h"
 #include "engine/dtype_names.h"
 #include "engine/page_cache.h"
 #include "model/families.h"
@@ -46,6 +47,8 @@ constexpr size_t kRequestMemory = 64 * kMiB;
 
 // Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.
 constexpr int kExtraLogits = 32;
+// Drafted rows of a step.
+constexpr int kDraftLogits = 64;
 
 // Memory of this process that is not backed by files.
 size_t anonymous_memory() {
@@ -176,12 +179,19 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
   const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
   const int rows = options.max_num_batched_tokens + (options.chunked_prefill && options.kv_cache ? 0 : longest);
-  DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + kExtraLogits, longest};
+  const int extra_logits = DraftStage::check(options) ? kDraftLogits : kExtraLogits;
+  DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + extra_logits, longest};
   constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
   info.activation_bytes = Decoder::memory_bytes(config, limits, team.size()) +
                           static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
+  if (DraftStage::check(options)) {
+    // As many tokens as the cache may come to hold, about.
+    const size_t all = static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(longest);
+    draft_tokens = std::min(all, budget / std::max<size_t>(1, layout.token_bytes()));
+    info.other_bytes += DraftStage::memory_bytes(draft_tokens);
+  }
   info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout);
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;

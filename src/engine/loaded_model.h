@@ -31,6 +31,7 @@ struct LoadedModel {
   Weights weights;
   ModelInfo info;
   std::string cache_identity;  // everything a cached unit's bytes depend on besides its tokens; empty without cache_dir
+  size_t draft_tokens = 0;     // of all sequences, that drafters have memory for
   std::unique_ptr<CacheMemory> kv;
   std::unique_ptr<Decoder> decoder;
 };

@@ -5,6 +5,10 @@
 namespace quire {
 namespace {
 
+constexpr std::string_view kDeadEnd =
+    "no token satisfies the structured output together with the request's other bans (min_tokens, logit_bias, "
+    "allowed_token_ids, bad_words), or the vocabulary cannot spell what must follow";
+
 // If a thought must end here, narrows `mask` to the token that ends it. Returns whether it did.
 bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
   const std::optional<TokenId> token = thoughts.forced();
@@ -20,8 +24,7 @@ bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
   return true;
 }
 
-std::optional<Sampled> next_token(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
-  if (s.request->max_new_tokens == 0) return std::nullopt;
+Sampled next_token(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
   SampleRow row = s.sample_row(logits, s.choice);
   scratch.mask.resize((logits.size() + 31) / 32);
   if (!s.matcher && s.thoughts) std::ranges::fill(scratch.mask, ~0u);
@@ -33,33 +36,76 @@ std::optional<Sampled> next_token(Sequence& s, std::span<float> logits, SamplerS
   return quire::sample(s.request->sampling, row, scratch);
 }
 
+// Chooses the token after the last one, and further ones as long as the drafts are right: each token is that of its own
+// position, whether it was drafted or not. logits: [1 + drafts][vocab].
+void choose(Sequence& s, std::span<float> logits, size_t vocab, std::span<const TokenId> drafts, bool force,
+            SamplerScratch& scratch, Chosen& chosen) {
+  if (s.request->max_new_tokens == 0) {
+    chosen.end = FinishReason::kLength;
+    return;
+  }
+  const size_t known = s.tokens.size();
+  // Returns whether the answer goes on.
+  const auto append = [&](const Sampled& token) {
+    const size_t place = s.tokens.size() - known;
+    if (std::cmp_equal(chosen.accepted, place) && place < drafts.size() && drafts[place] == token.token) {
+      ++chosen.accepted;
+      ++s.accepted;
+    }
+    return chosen.outputs.emplace_back(s.append(token)).finish == FinishReason::kNone;
+  };
+  s.drafted += static_cast<int>(drafts.size());
+  for (size_t row = 0; std::cmp_less_equal(row, chosen.accepted); row = s.tokens.size() - known) {
+    const Sampled token = next_token(s, logits.subspan(row * vocab, vocab), scratch);
+    if (token.token == kNoToken) {  // nothing is allowed here
+      chosen.end = s.matcher ? FinishReason::kDeadEnd : FinishReason::kStop;
+      if (s.matcher) chosen.error = kDeadEnd;
+      return;
+    }
+    if (!append(token)) return;
+    while (force) {
+      const std::optional<TokenId> forced = s.forced_token();
+      if (!forced) break;
+      ++chosen.forced;
+      if (!append({.token = *forced})) return;
+    }
+  }
+}
+
 }  // namespace
 
-LogitsStage::LogitsStage(Team& team, int vocab)
-    : team_(team), vocab_(static_cast<size_t>(vocab)), scratch_(static_cast<size_t>(team.size())) {}
+LogitsStage::LogitsStage(Team& team, int vocab, bool force)
+    : team_(team), vocab_(static_cast<size_t>(vocab)), force_(force), scratch_(static_cast<size_t>(team.size())) {}
 
-std::optional<Sampled> LogitsStage::sample_choice(size_t i, Sequence& choice, std::span<const float> logits) {
-  const auto row = logits.subspan(i * vocab_, vocab_);
+void LogitsStage::add(Sequence& s, int position, bool samples, int drafts) {
+  tasks_.push_back({.sequence = &s, .row = rows_, .position = position, .samples = samples, .drafts = drafts});
+  rows_ += 1 + static_cast<size_t>(drafts);
+}
+
+Chosen LogitsStage::sample_choice(const Task& task, Sequence& choice, std::span<const float> logits) {
+  const auto row = logits.subspan(task.row * vocab_, vocab_);
   copy_.assign(row.begin(), row.end());
-  return next_token(choice, copy_, scratch_[0]);
+  Chosen chosen;
+  choose(choice, copy_, vocab_, {}, force_, scratch_[0], chosen);
+  return chosen;
 }
 
 void LogitsStage::sample(std::span<float> logits) {
-  team_.for_tiles(static_cast<int>(rows_.size()), [&](int tile, int thread) {
-    const auto i = static_cast<size_t>(tile);
-    Row& row = rows_[i];
-    Sequence& s = *row.sequence;
+  team_.for_tiles(static_cast<int>(tasks_.size()), [&](int tile, int thread) {
+    Task& task = tasks_[static_cast<size_t>(tile)];
+    Sequence& s = *task.sequence;
     if (s.ended()) return;
-    const auto row_logits = logits.subspan(i * vocab_, vocab_);
+    const auto rows = logits.subspan(task.row * vocab_, (1 + static_cast<size_t>(task.drafts)) * vocab_);
     try {
-      if (row.samples) {
-        row.sampled = next_token(s, row_logits, scratch_[static_cast<size_t>(thread)]);
+      if (task.samples) {
+        const auto drafts = std::span<const TokenId>(s.drafts).first(static_cast<size_t>(task.drafts));
+        choose(s, rows, vocab_, drafts, force_, scratch_[static_cast<size_t>(thread)], task.chosen);
       } else {
-        row.sampled = describe_token(row_logits, s.tokens[static_cast<size_t>(row.position) + 1],
-                                     *s.request->sampling.prompt_logprobs);
+        task.described = describe_token(rows, s.tokens[static_cast<size_t>(task.position) + 1],
+                                        *s.request->sampling.prompt_logprobs);
       }
     } catch (...) {
-      row.failure = std::current_exception();
+      task.failure = std::current_exception();
     }
   });
 }

@@ -12,41 +12,54 @@
 
 namespace quire {
 
-// Samples all rows of a step in parallel; what is done with the results is the caller's business.
+// What a sequence has got from a step. Its tokens are appended, and the client is to be told.
+struct Chosen {
+  std::vector<Output> outputs;      // one for each token; the last one may end the answer
+  std::optional<FinishReason> end;  // the answer ends without a further token
+  std::string_view error;           // with `end`
+  int forced = 0;                   // tokens that were not sampled
+  int accepted = 0;                 // drafted tokens that were right
+};
+
+// Samples all sequences of a step in parallel; what is done with the results is the caller's business.
 class LogitsStage {
  public:
-  // One row of logits and its result.
-  struct Row {
-    Sequence* sequence;
-    int position;  // of the row's token
-    bool samples;  // chooses the next token; otherwise describes the prompt's token at position + 1
-    std::optional<Sampled> sampled = {};  // none if the row samples and the request wants no tokens
-    std::exception_ptr failure = {};      // of sampling it
+  // Rows of logits of one sequence, and their result.
+  struct Task {
+    Sequence* sequence = nullptr;
+    size_t row = 0;        // the first row of logits
+    int position = 0;      // of its token
+    bool samples = false;  // chooses tokens; otherwise describes the prompt's token at position + 1
+    int drafts = 0;        // that many rows follow, of the sequence's drafts
+    Chosen chosen = {};
+    Sampled described = {};
+    std::exception_ptr failure = {};  // of sampling
 
-    // Rethrows the failure, if there is one.
-    std::optional<Sampled>& result() {
+    void rethrow_failure() const {
       if (failure) std::rethrow_exception(failure);
-      return sampled;
     }
   };
 
-  LogitsStage(Team& team, int vocab);
+  // force: take tokens that a constraint leaves no choice about without sampling them.
+  LogitsStage(Team& team, int vocab, bool force);
 
-  // Starts a new step. Rows are added in the order of the decoder's logits.
-  void clear() { rows_.clear(); }
-  void add(Sequence& s, int position, bool samples) { rows_.push_back({&s, position, samples}); }
-  std::span<Row> rows() { return rows_; }
+  // Starts a new step. Tasks are added in the order of the decoder's logits.
+  void clear() { tasks_.clear(), rows_ = 0; }
+  void add(Sequence& s, int position, bool samples, int drafts = 0);
+  std::span<Task> tasks() { return tasks_; }
 
-  // The first token of a choice forked from the sequence of row `i`. Leaves the row's logits as they are, so it comes
+  // The first tokens of a choice forked from the sequence of a task. Leaves the task's logits as they are, so it comes
   // before sample(). Throws Error and std::bad_alloc.
-  std::optional<Sampled> sample_choice(size_t i, Sequence& choice, std::span<const float> logits);
+  Chosen sample_choice(const Task& task, Sequence& choice, std::span<const float> logits);
   // Fills the results. logits: [rows][vocab], overwritten.
   void sample(std::span<float> logits);
 
  private:
   Team& team_;
   const size_t vocab_;
-  std::vector<Row> rows_;
+  const bool force_;
+  std::vector<Task> tasks_;
+  size_t rows_ = 0;                      // of logits
   std::vector<SamplerScratch> scratch_;  // one per thread
   std::vector<float> copy_;              // one row
 };

@@ -211,9 +211,9 @@ void PageCache::evict_checkpoint() {
   tree_.evict_checkpoint([&](PageKey key, int slot) { keep_checkpoint(key, slot); });
 }
 
-void PageCache::grow(Sequence& s, int rows) {
+void PageCache::grow(Sequence& s, int rows, int drafts) {
   CachedPages& c = s.cached;
-  const int more = s.computed + rows - s.pages.tokens();
+  const int more = s.computed + rows + drafts - s.pages.tokens();
   reserve(s.pages.units_to_grow(pool_, more));
   [[maybe_unused]] const bool grown = s.pages.grow(pool_, more);
   assert(grown);
@@ -233,6 +233,12 @@ void PageCache::grow(Sequence& s, int rows) {
         return node != PrefixTree::kNone && tree_.checkpoint(node);
       },
       [&] { evict_checkpoint(); });
+}
+
+void PageCache::keep_drafts(Sequence& s, int accepted) {
+  s.computed += accepted;
+  s.pages.truncate(pool_, s.computed);
+  register_finished(s);
 }
 
 // The node of a finished page; kNone if there is nothing that it could hold.
@@ -315,6 +321,8 @@ void PageCache::release(Sequence& s) {
   states_.release(c, [&](PageCheckpoint latest) { return options_.prefixes && attach_checkpoint(s, latest); });
   s.pages.release(pool_);
   s.computed = 0;
+  s.decodes = false;
+  s.drafts.clear();
   c.registered = 0;
   c.last = PrefixTree::kNone;
   c.load.active = false;

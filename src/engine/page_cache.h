@@ -58,9 +58,11 @@ class PageCache {
   void adopt(Sequence& s);
   // Lets a running sequence skip pages that others have finished meanwhile.
   void advance(Sequence& s);
-  // Makes room for `rows` more tokens, evicting idle units, and plans the step's checkpoints. The scheduler has checked
-  // that there are enough.
-  void grow(Sequence& s, int rows);
+  // Makes room for `rows` more tokens and `drafts` after them, evicting idle units, and plans the step's checkpoints. The
+  // scheduler has checked that there are enough.
+  void grow(Sequence& s, int rows, int drafts);
+  // After the step: of its drafts, the first `accepted` were right; gives up the room of the others.
+  void keep_drafts(Sequence& s, int accepted);
   // Adds the pages that are full after s.computed tokens to the tree, and releases units that the windows have passed.
   void register_finished(Sequence& s);
   // `other` has the same tokens and no pages yet: it shares all units until one of the two writes to them.

@@ -42,6 +42,7 @@ void Roster::admit(Sequences::iterator s) { running_.splice(running_.end(), wait
 
 void Roster::preempt(Sequences::iterator s) {
   cache_.release(*s);
+  s->drafting.reset();
   insert_waiting(running_, s);
 }
 

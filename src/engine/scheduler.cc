@@ -35,6 +35,7 @@ class Planner {
 
   void make() {
     decode();
+    draft();
     set_time_for_prompts();
     prompts();
     if (plan_.preempted.empty()) admit();
@@ -51,7 +52,11 @@ class Planner {
     free_ -= grow(s, rows);
     rows_ -= rows;
     work_.add(rows, s.computed);
-    plan_.chunks.push_back({s.id, s.computed, rows, s.computed + rows == s.tokens});
+    plan_.chunks.push_back({.id = s.id,
+                            .first = s.computed,
+                            .rows = rows,
+                            .wants_logits = s.computed + rows == s.tokens,
+                            .decodes = s.decodes});
   }
 
   void preempt_last() {
@@ -60,17 +65,36 @@ class Planner {
     plan_.preempted.push_back(last.id);
   }
 
-  // One row each. A sequence without units for it preempts from the end.
+  // A sequence without units for its rows preempts from the end.
   void decode() {
     for (size_t i = 0; i < running_ && rows_ > 0; ++i) {
       const SequenceView& s = state_.running[i];
-      if (!s.decodes() || s.loading) continue;
-      while (free_ < grow(s, 1) && running_ > i + 1) preempt_last();
-      if (free_ < grow(s, 1)) {  // it is the last one itself
+      if (!s.decodes || s.loading) continue;
+      const int rows = std::min({s.tokens - s.computed, kSmallestChunk, rows_});
+      while (free_ < grow(s, rows) && running_ > i + 1) preempt_last();
+      if (free_ < grow(s, rows)) {  // it is the last one itself
         preempt_last();
         return;
       }
-      take(s, 1);
+      take(s, rows);
+    }
+  }
+
+  void draft() {
+    size_t next = 0;  // of state_.running; chunks are in its order
+    for (Chunk& chunk : plan_.chunks) {
+      while (state_.running[next].id != chunk.id) ++next;
+      const SequenceView& s = state_.running[next];
+      if (!chunk.wants_logits) continue;
+      const auto more = [&](int drafts) { return grow(s, chunk.rows + drafts) - grow(s, chunk.rows); };
+      int drafts = std::min({s.drafts, rows_, extra_logits_});
+      while (drafts > 0 && more(drafts) > free_) --drafts;
+      if (drafts <= 0) continue;
+      free_ -= more(drafts);
+      rows_ -= drafts;
+      extra_logits_ -= drafts;
+      work_.add(drafts, chunk.first + chunk.rows);
+      chunk.drafts = drafts;
     }
   }
 
@@ -79,7 +103,7 @@ class Planner {
     const double decoding = costs_.seconds(work_), most = std::max(limits_.tpot_target, 1.5 * decoding);
     const auto pending =
         state_.waiting.size() + static_cast<size_t>(std::count_if(state_.running.begin(), state_.running.end(),
-                                                                  [](const SequenceView& s) { return !s.decodes(); }));
+                                                                  [](const SequenceView& s) { return !s.decodes; }));
     const bool late = std::any_of(state_.waiting.begin(), state_.waiting.end(),
                                   [&](const SequenceView& s) { return s.waited > limits_.ttft_target; });
     time_ = (late ? most : std::min(most, (1 + static_cast<double>(pending)) * decoding)) - decoding;
@@ -108,7 +132,7 @@ class Planner {
   void prompts() {
     for (size_t i = 0; i < running_ && rows_ > 0; ++i) {
       const SequenceView& s = state_.running[i];
-      if (s.decodes() || s.loading) continue;
+      if (s.decodes || s.loading) continue;
       if (const int count = chunk_rows(s); count > 0) take_prompt(s, count);
     }
   }
@@ -121,7 +145,7 @@ class Planner {
   }
 
   bool someone_computes(uint64_t page) const {
-    const auto computes = [&](const SequenceView& s) { return s.next_page == page && !s.decodes(); };
+    const auto computes = [&](const SequenceView& s) { return s.next_page == page && !s.decodes; };
     return page != 0 && (std::any_of(state_.running.begin(),
                                      state_.running.begin() + static_cast<std::ptrdiff_t>(running_), computes) ||
                          std::any_of(state_.waiting.begin(), state_.waiting.end(), [&](const SequenceView& s) {

@@ -24,6 +24,8 @@ struct SequenceView {
   bool shared_tail = false;  // its next token goes to a shared page, whose units must be copied first
   bool loading = false;      // its units are being read from the page store; it gets no rows
   bool all_logits = false;   // every row of its prompt wants logits
+  bool decodes = false;      // all its tokens were computed once, but for those that it has generated since
+  int drafts = 0;            // decoding: drafted tokens, which get rows if there is room
   uint64_t next_page = 0;    // identifies the content of the next page its prompt fills; 0: nothing to share
 
   // Only for waiting sequences.
@@ -32,7 +34,6 @@ struct SequenceView {
   int load_units = 0;  // of these pages
   double waited = 0;   // seconds since submission
 
-  bool decodes() const { return tokens - computed == 1; }
   bool operator==(const SequenceView&) const = default;
 };
 
@@ -66,7 +67,7 @@ void sort_running(std::vector<SequenceView>& running);
 struct SchedulerLimits {
   int max_rows = 512;  // per step; at least max_running
   int max_running = 64;
-  int max_logits = 64;  // rows with logits per step; at least max_running
+  int max_logits = 64;  // rows with logits per step, drafted ones included; at least max_running
   // false: a prompt is computed in one step, even if it exceeds max_rows; except prompts that want all logits.
   bool chunked_prefill = true;
   bool static_batches = false;  // admit only when nothing runs: the classic baseline
@@ -76,11 +77,13 @@ struct SchedulerLimits {
   double tpot_target = 0.05, ttft_target = 1.0;
 };
 
-// Tokens [first, first + rows) of one sequence. It wants logits if they are its last known tokens.
+// Tokens [first, first + rows) of one sequence, and after them its first `drafts` drafted tokens. It wants logits if they
+// are its last known tokens.
 struct Chunk {
   SequenceId id{};
-  int first = 0, rows = 0;
+  int first = 0, rows = 0, drafts = 0;
   bool wants_logits = false;
+  bool decodes = false;  // the sequence was decoding
   bool operator==(const Chunk&) const = default;
 };
 
@@ -94,8 +97,9 @@ struct StepPlan {
   bool operator==(const StepPlan&) const = default;
 };
 
-// Each decoding sequence gets a row first, so a long prompt delays a running answer by one bounded step at most. The
-// remaining rows and time of the step go to prompts of running sequences, then to waiting ones.
+// Each decoding sequence gets its rows first (one, unless a constraint has forced further tokens), so a long prompt delays
+// a running answer by one bounded step at most. Drafts come next: they preempt nothing. The remaining rows and time of
+// the step go to prompts of running sequences, then to waiting ones.
 //
 // When units run out, the last of `running` is preempted. A waiting sequence is admitted only if, after all running
 // ones have computed their tokens, its own still fit and each has one page to grow into. So a sequence that runs alone

@@ -57,16 +57,21 @@ std::optional<TokenId> Sequence::forced_token() {
 
 Usage Sequence::usage() const {
   Usage u{request->prompt_tokens, request->cached_tokens, generated(), 0, seconds(Clock::now() - request->submitted)};
+  u.drafted_tokens = drafted;
+  u.accepted_tokens = accepted;
   if (generated() > 0) u.ttft_seconds = seconds(first_token - request->submitted);
   u.queue_seconds = request->begun ? seconds(request->started - request->submitted) : u.seconds;
   return u;
 }
 
 void Sequence::attach_prompt_logprobs(Output& out) const {
-  if (choice == 0 && request->sampling.prompt_logprobs) out.prompt_logprobs = std::move(request->prompt_logprobs);
+  if (choice == 0 && request->sampling.prompt_logprobs) {
+    out.prompt_logprobs = std::move(request->prompt_logprobs);
+    request->prompt_logprobs.clear();
+  }
 }
 
-bool Sequence::accept(const Sampled& sampled) {
+Output Sequence::append(const Sampled& sampled) {
   const SamplingParams& params = request->sampling;
   if (generated() == 0) first_token = Clock::now();
   tokens.push_back(sampled.token);
@@ -79,7 +84,6 @@ bool Sequence::accept(const Sampled& sampled) {
 
   Output out;
   out.choice = choice;
-  if (generated() == 1) attach_prompt_logprobs(out);
   out.tokens.push_back({sampled.token, sampled.logprob, sampled.top_logprobs});
   const bool own_stop = contains(params.stop_token_ids, sampled.token);
   if (generated() > params.min_tokens && (own_stop || contains(request->end_tokens, sampled.token))) {
@@ -108,8 +112,12 @@ bool Sequence::accept(const Sampled& sampled) {
     out.finish = FinishReason::kLength;
   }
   if (out.finish != FinishReason::kNone) out.usage = usage();
+  return out;
+}
+
+void Sequence::tell(Output& out) {
+  attach_prompt_logprobs(out);
   request->callback(out);
-  return out.finish != FinishReason::kNone;
 }
 
 void Sequence::finish(FinishReason reason, std::string_view error) {

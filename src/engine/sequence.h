@@ -9,6 +9,7 @@
 #include "engine/cached_pages.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
+#include "engine/sequence_drafting.h"
 #include "engine/thought_watch.h"
 #include "kv/page_table.h"
 #include "sampling/dry.h"
@@ -24,9 +25,13 @@ struct Sequence {
   int choice = 0;
   bool forks_pending = false;  // choice 0 of n > 1: the other choices fork where its prompt ends
 
-  TokenIds tokens;    // prompt and answer
-  int computed = 0;   // tokens whose keys and values are in the pages
-  bool begun = true;  // false from admission to the first step that computes it
+  TokenIds tokens;       // prompt and answer
+  int computed = 0;      // tokens whose keys and values are in the pages
+  bool begun = true;     // false from admission to the first step that computes it
+  bool decodes = false;  // its tokens have been computed since admission, but for those generated since
+  TokenIds drafts;       // guesses of its next tokens, for the next step
+  std::unique_ptr<SequenceDrafting> drafting;  // the draft stage's own
+  int drafted = 0, accepted = 0;               // drafted tokens that were verified, and those of them that were right
   PageTable pages;
   CachedPages cached;  // the page cache's own
 
@@ -55,15 +60,16 @@ struct Sequence {
   // The only token that the constraint allows, if nothing else in the request depends on the logits or on each draw: it
   // need not be sampled.
   std::optional<TokenId> forced_token();
-  // Appends a sampled token and tells the client. Returns true if the answer has ended.
-  bool accept(const Sampled& sampled);
+  // Appends a sampled token. The result is for tell(); its finish reason says whether the answer has ended.
+  Output append(const Sampled& sampled);
+  void tell(Output& out);  // the client
   // Tells the client that the answer has ended; with pooling and kStop this delivers the embedding. Never throws
   // std::bad_alloc: without memory the client gets kError, and if its callback fails again, nothing.
   void finish(FinishReason reason, std::string_view error = {});
 
  private:
   Usage usage() const;
-  void attach_prompt_logprobs(Output& out) const;
+  void attach_prompt_logprobs(Output& out) const;  // to the first one
   Output ending(FinishReason reason, std::string_view error);
 };
 

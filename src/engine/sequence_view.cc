@@ -11,6 +11,7 @@ SequenceView view(Sequence& s, const PageCache& cache) {
   v.tokens = static_cast<int>(s.tokens.size());
   v.computed = s.computed;
   v.all_logits = s.wants_all_logits();
+  v.decodes = s.decodes;
   v.next_page = cache.next_page(s);
   return v;
 }
@@ -30,6 +31,7 @@ SequenceView view_running(Sequence& s, const PageCache& cache, bool own_units) {
     v.shared_tail |= next >= first && next < v.pages && cache.pool().shared(s.pages.unit(group, next));
   }
   v.loading = s.cached.load.active;
+  v.drafts = static_cast<int>(s.drafts.size());
   return v;
 }
 

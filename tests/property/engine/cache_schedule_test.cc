@@ -113,7 +113,7 @@ class SmallEngine {
       ASSERT_LE(s.computed, chunk.first);
       ASSERT_TRUE(cache_.is_right(s));
       from.push_back(s.computed);
-      cache_.cache.grow(s, chunk.rows);
+      cache_.cache.grow(s, chunk.rows, 0);
       s.computed += chunk.rows;
     }
     for (size_t i = 0; i < plan_.chunks.size(); ++i) cache_.forward(**find(running_, plan_.chunks[i].id), from[i]);

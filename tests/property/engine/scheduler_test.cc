@@ -165,7 +165,7 @@ class Simulation {
       ASSERT_GT(c.rows, 0);
       rows += c.rows;
       const SequenceView* s = find(state_.running, c.id);
-      const bool is_decode = s && s->decodes();
+      const bool is_decode = s && s->decodes;
       if (!s) {
         s = find(state_.waiting, c.id);
         ASSERT_TRUE(s && contains(plan_.admitted, c.id));
@@ -199,7 +199,7 @@ class Simulation {
                                       [&](const auto& s) { return s.waited > limits.ttft_target; });
         if (!late) {
           double pending = static_cast<double>(state_.waiting.size());
-          for (const auto& s : state_.running) pending += !s.decodes();
+          for (const auto& s : state_.running) pending += !s.decodes;
           ASSERT_LE(whole, (1 + pending) * alone + 1e-9);
         }
       }
@@ -231,15 +231,15 @@ class Simulation {
     }
     for (size_t i = 0; i < left; ++i) {
       const SequenceView& s = state_.running[i];
-      if (!s.decodes() && pages.contains(s.next_page)) ++pages[s.next_page];
+      if (!s.decodes && pages.contains(s.next_page)) ++pages[s.next_page];
     }
     for (const auto& [page, count] : pages) ASSERT_LE(count, 1) << "computed twice";
     // A decoding sequence that stays gets its row, if the rows suffice for all.
-    for (const SequenceView& s : state_.running) decoding += s.decodes();
+    for (const SequenceView& s : state_.running) decoding += s.decodes;
     if (decoding <= limits.max_rows) {
       for (size_t i = 0; i < left; ++i) {
         const SequenceView& s = state_.running[i];
-        if (s.decodes()) {
+        if (s.decodes) {
           ASSERT_TRUE(planned.contains(s.id)) << "a running answer stalls";
         }
       }
@@ -261,6 +261,7 @@ class Simulation {
       Simulated s = take(running_, id);
       free_ += s.view.units;
       s.view.pages = s.view.units = s.view.own_units = s.view.computed = 0;
+      s.view.decodes = false;
       waiting_.push_back(s);
       std::sort(waiting_.begin(), waiting_.end(),
                 [](const auto& a, const auto& b) { return a.view.arrival < b.view.arrival; });
@@ -283,6 +284,7 @@ class Simulation {
       s.view.units = s.view.own_units = held_units(pages, s.view.computed);
       freed += during - s.view.units;
       if (c.wants_logits) {
+        s.view.decodes = true;
         s.view.all_logits = false;  // those of the prompt are known
         ++s.view.tokens;
         shares_.charge(s.tenant, 1);

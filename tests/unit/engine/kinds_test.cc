@@ -120,7 +120,9 @@ TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
   }
   Engine engine(options_);
   expect_all_same(each_alone(requests), testing::answers_together(engine, requests));
-  if (layout.unit_bytes() > 0) EXPECT_GT(engine.stats().preemptions, 0u);
+  if (layout.unit_bytes() > 0) {
+    EXPECT_GT(engine.stats().preemptions, 0u);
+  }
 }
 
 TEST_P(Kinds, ChangeNoAnswerAfterAPrefixHit) {

@@ -66,7 +66,7 @@ TEST(PageCache, RepeatedLookUpsAreCheapHoweverLongThePrompt) {
   const auto other = c.waiting(prompt);  // computes them again, some at a time
   c.cache.adopt(*other);
   for (int pages = 300; pages < 900; pages += 20) {
-    c.cache.grow(*other, 20 * kPageTokens);
+    c.cache.grow(*other, 20 * kPageTokens, 0);
     other->computed += 20 * kPageTokens;
     c.cache.register_finished(*other);
     c.look_up(*s);
@@ -110,7 +110,7 @@ TEST(PageCache, CopiesNoMoreOfAPageThanItFound) {
   c.look_up(*s);
   ASSERT_EQ(found_pages(*s), "0 found, 0 idle, 5 tail, 0 loads");
   const auto other = c.waiting(numbers(100'000, 19));
-  c.cache.grow(*other, 19 * kPageTokens);  // evicts some of them
+  c.cache.grow(*other, 19 * kPageTokens, 0);  // evicts some of them
   c.cache.adopt(*s);
   EXPECT_EQ(s->computed, 5);
 }

@@ -41,7 +41,7 @@ class TinyCache {
   // "Computes" up to token `end`, as a step does.
   void compute(Sequence& s, int end) {
     const int from = s.computed;
-    cache.grow(s, end - from);
+    cache.grow(s, end - from, 0);
     s.computed = end;
     forward(s, from);
     cache.register_finished(s);
