@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/page_cache.h"
 
 namespace quire {
 namespace {
@@ -21,12 +22,13 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
     throw no_resource("--kv-cache-size is {} MiB, but --memory leaves {} MiB for it; lower it or raise --memory",
                       options.kv_cache_bytes / kMiB, memory / kMiB);
   const size_t unit = layout.unit_bytes(), state = layout.state_bytes();
-  const auto sequences = static_cast<size_t>(options.max_num_seqs);
+  const auto sequences = static_cast<size_t>(options.max_num_seqs),
+             running = static_cast<size_t>(running_states(options));
   const bool chunks = options.chunked_prefill && options.kv_cache;
   const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, chunks ? 1 : tokens); };
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
 
-  const size_t states = state * sequences;  // of running sequences
+  const size_t states = state * running;  // of running sequences
   const size_t checkpoints =
       options.prefix_cache && state > 0 ? std::max(kLeastCheckpoints, kCheckpoints * sequences) : 0;
   // During a chunk of a prompt, the sequence also holds units that are outside its windows once the chunk is done.
@@ -61,7 +63,7 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
 
   CacheSize size;
   size.units = static_cast<int>(units_in(bytes - kept * state));
-  size.states = state > 0 ? static_cast<int>(sequences + kept) : 0;
+  size.states = state > 0 ? static_cast<int>(running + kept) : 0;
   size.max_model_len = length;
   size.bytes = static_cast<size_t>(size.units) * unit + static_cast<size_t>(size.states) * state;
   size.bytes_per_sequence = layout.bounded_bytes(length);

@@ -51,6 +51,7 @@ struct CachedPages {
 
   // Recurrent layers.
   int state = -1;                        // slot of the sequence's state; -1: nothing is computed
+  int undrafted = -1;                    // slot for its state before the drafts of a step; -1: it has never had drafts
   std::vector<StateCopy> state_copies;   // of the step being computed
   std::vector<PageCheckpoint> planned;   // that they become
   std::vector<int> wanted;               // pages of the prompt that others wait for, with a checkpoint after them

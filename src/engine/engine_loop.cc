@@ -271,7 +271,7 @@ void EngineLoop::fork(const LogitsStage::Task& task, std::span<const float> logi
 
 void EngineLoop::take_drafts(const LogitsStage::Task& task) {
   Sequence& s = *task.sequence;
-  cache_.keep_drafts(s, task.chosen.accepted);
+  cache_.keep_drafts(s, task.drafts, task.chosen.accepted);
   draft_stage_.learn(s, task.drafts, task.chosen.accepted);
   stats_.drafted_tokens += static_cast<uint64_t>(task.drafts);
   stats_.accepted_tokens += static_cast<uint64_t>(task.chosen.accepted);

@@ -38,9 +38,11 @@ std::vector<int> windows_of(const CacheLayout& layout) {
 
 }  // namespace
 
+int running_states(const EngineOptions& o) { return o.max_num_seqs * (o.speculative == "off" ? 1 : 2); }
+
 PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity) {
   return {.prefixes = o.prefix_cache && o.kv_cache,
-          .sequences = o.max_num_seqs,
+          .states = running_states(o),
           .host_bytes = o.host_cache_bytes,
           .directory = o.cache_dir,
           .disk_bytes = o.cache_bytes > 0 ? o.cache_bytes : size_t{4} << 30,
@@ -59,9 +61,9 @@ PageCache::PageCache(CacheMemory& kv, const PageCacheOptions& options)
       windows_(windows_of(kv.layout())),
       spine_groups_(static_cast<int>(std::count(windows_.begin(), windows_.end(), 0))),
       pool_(static_cast<uint32_t>(kv.units()), kPageTokens),
-      checkpoints_(options.sequences, std::max(0, kv.states() - options.sequences)),
+      checkpoints_(options.states, std::max(0, kv.states() - options.states)),
       tree_(pool_, spine_groups_, groups() - spine_groups_, &checkpoints_),
-      states_(kv, checkpoints_, options.sequences),
+      states_(kv, checkpoints_, options.states),
       blob_bytes_(blob_bytes_of(kv.layout())),
       page_(windows_.size()) {
   assert(std::is_sorted(windows_.begin(), windows_.begin() + spine_groups_ + (spine_groups_ < groups())));
@@ -225,9 +227,13 @@ void PageCache::grow(Sequence& s, int rows, int drafts) {
     assert(s.computed == 0);
     states_.set(c, std::nullopt);
   }
-  if (!options_.prefixes) return;
+  if (options_.prefixes) plan_checkpoints(s, rows);
+  if (drafts > 0) states_.plan_return(c, rows - 1);
+}
+
+void PageCache::plan_checkpoints(Sequence& s, int rows) {
   states_.plan(
-      c, s.computed, s.computed + rows, s.request->prompt_tokens,
+      s.cached, s.computed, s.computed + rows, s.request->prompt_tokens,
       [&](int page) {
         const auto node = find(s, page);
         return node != PrefixTree::kNone && tree_.checkpoint(node);
@@ -235,7 +241,11 @@ void PageCache::grow(Sequence& s, int rows, int drafts) {
       [&] { evict_checkpoint(); });
 }
 
-void PageCache::keep_drafts(Sequence& s, int accepted) {
+void PageCache::keep_drafts(Sequence& s, int drafts, int accepted) {
+  if (!states_.none() && accepted < drafts) {
+    states_.go_back(s.cached);
+    accepted = 0;
+  }
   s.computed += accepted;
   s.pages.truncate(pool_, s.computed);
   register_finished(s);

@@ -18,12 +18,15 @@ namespace quire {
 
 struct PageCacheOptions {
   bool prefixes = true;   // keep finished pages for prompts with the same beginning
-  int sequences = 1;      // that run at a time, at most
+  int states = 1;         // of running sequences, at most: running_states()
   size_t host_bytes = 0;  // host memory of the page store, for evicted units
   std::string directory;  // folder of the page store, to keep units across restarts; empty: none
   size_t disk_bytes = 0;  // size limit of the folder
   std::string identity;   // everything a unit's bytes depend on besides its tokens
 };
+
+// States of recurrent layers that running sequences need: with drafts, also those before the drafts of a step.
+int running_states(const EngineOptions& options);
 
 PageCacheOptions page_cache_options(const EngineOptions& options, std::string identity = {});
 
@@ -61,8 +64,9 @@ class PageCache {
   // Makes room for `rows` more tokens and `drafts` after them, evicting idle units, and plans the step's checkpoints. The
   // scheduler has checked that there are enough.
   void grow(Sequence& s, int rows, int drafts);
-  // After the step: of its drafts, the first `accepted` were right; gives up the room of the others.
-  void keep_drafts(Sequence& s, int accepted);
+  // After the step: of its drafts, the first `accepted` were right; gives up the room of the others. A state cannot lose
+  // some of its tokens, so with recurrent layers it is all drafts or none: right ones are then computed again.
+  void keep_drafts(Sequence& s, int drafts, int accepted);
   // Adds the pages that are full after s.computed tokens to the tree, and releases units that the windows have passed.
   void register_finished(Sequence& s);
   // `other` has the same tokens and no pages yet: it shares all units until one of the two writes to them.
@@ -107,6 +111,7 @@ class PageCache {
   bool attach_checkpoint(Sequence& s, PageCheckpoint checkpoint);
   void reserve(int units);
   void copy(UnitCopy copy);
+  void plan_checkpoints(Sequence& s, int rows);
   void keep(PageKey key, int group, UnitId unit);
   int state_parts() const;
   void keep_checkpoint(PageKey key, int slot);

@@ -10,12 +10,12 @@ constexpr size_t kMostWanted = 4;  // prompts in a queue usually part at one or 
 
 }  // namespace
 
-SequenceStates::SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int sequences)
-    : kv_(kv), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? sequences : 0) {}
+SequenceStates::SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int own)
+    : kv_(kv), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? own : 0) {}
 
 void SequenceStates::prepare(CachedPages& c, int prompt_tokens) const {
   if (none()) return;
-  const auto most = static_cast<size_t>(prompt_tokens / kCheckpointEvery + 2) + kMostWanted;
+  const auto most = static_cast<size_t>(prompt_tokens / kCheckpointEvery + 3) + kMostWanted;
   c.planned.reserve(most);
   c.state_copies.reserve(most);
   c.wanted.reserve(kMostWanted);
@@ -32,6 +32,15 @@ void SequenceStates::set(CachedPages& c, std::optional<int> from) {
   } else {
     kv_.clear_state(c.state);
   }
+}
+
+void SequenceStates::plan_return(CachedPages& c, int row) {
+  if (c.undrafted < 0) {
+    const auto slot = own_.take();
+    assert(slot && "drafts need two states for each running sequence");
+    c.undrafted = *slot;
+  }
+  c.state_copies.push_back({row, c.undrafted});
 }
 
 bool SequenceStates::is_wanted(const CachedPages& c, int pages) {

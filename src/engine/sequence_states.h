@@ -20,8 +20,8 @@ class SequenceStates {
  public:
   static constexpr int kCheckpointEvery = 1024;  // tokens
 
-  // The first `sequences` slots of `kv` are for running sequences, `checkpoints` has the others.
-  SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int sequences);
+  // The first `own` slots of `kv` are for running sequences, `checkpoints` has the others.
+  SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int own);
 
   bool none() const { return kv_.states() == 0; }  // the model has no recurrent layers
   // Reserves memory for the sequence's plans.
@@ -45,6 +45,10 @@ class SequenceStates {
       if (slot) add(c, end / kPageTokens - 1, end - from - 1, *slot);
     }
   }
+  // Before a step with drafts, after plan(): remembers the state after its row `row`, the last one before the drafts.
+  void plan_return(CachedPages& c, int row);
+  // After the step: that is the sequence's state.
+  static void go_back(CachedPages& c) { std::swap(c.state, c.undrafted); }
   // The step is computed: attach(page, slot) takes over each planned checkpoint of the prompt and returns whether it did.
   template <class Attach>
   void commit(CachedPages& c, int prompt_tokens, Attach attach) {
@@ -71,10 +75,11 @@ class SequenceStates {
     for (const PageCheckpoint& checkpoint : c.planned) checkpoints_.give_back(checkpoint.slot);
     if (c.latest && !attach(*c.latest)) checkpoints_.give_back(c.latest->slot);
     if (c.state >= 0) own_.give_back(c.state);
+    if (c.undrafted >= 0) own_.give_back(c.undrafted);
     c.planned.clear();
     c.state_copies.clear();
     c.latest.reset();
-    c.state = -1;
+    c.state = c.undrafted = -1;
   }
 
  private:

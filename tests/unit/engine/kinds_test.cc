@@ -125,6 +125,42 @@ TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
   }
 }
 
+// Every third answer is greedy: those of random weights soon repeat themselves, so that drafts are right.
+TEST_P(Kinds, ChangeNoAnswerWithDrafts) {
+  std::vector<Request> requests = mixed_requests();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling.temperature = i % 3 == 0 ? 0 : 1;
+    if (i % 2 == 0) requests[i].sampling.logprobs = 3;
+  }
+  const std::vector<Answers> expected = each_alone(requests);
+  options_.speculative = "ngram";
+  options_.speculate_always = true;
+  options_.num_speculative_tokens = 5;
+  options_.max_num_batched_tokens = 40;
+  Engine engine(options_);
+  expect_all_same(expected, testing::answers_together(engine, requests));
+  expect_all_same(expected, testing::answers_together(engine, requests));  // after prefix hits
+  EXPECT_GT(engine.stats().accepted_tokens, 0u);
+  EXPECT_LT(engine.stats().accepted_tokens, engine.stats().drafted_tokens);
+}
+
+TEST_P(Kinds, ChangeNoAnswerWithDraftsThatIsPreempted) {
+  const KvType type = find_value(kKvTypeNames, GetParam().kv).value_or(KvType::kBf16);
+  const CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), type);
+  options_.speculative = "ngram";
+  options_.speculate_always = true;
+  const size_t states = 2 * static_cast<size_t>(options_.max_num_seqs) * layout.state_bytes();
+  options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() + states;
+  options_.max_num_batched_tokens = 40;
+  std::vector<Request> requests;
+  for (unsigned i = 0; i < 8; ++i) {
+    requests.push_back(seeded_request(random_tokens(i, 3 + 7 * static_cast<int>(i % 3)), 90));
+    requests.back().sampling.temperature = i % 2 == 0 ? 0 : 1;
+  }
+  Engine engine(options_);
+  expect_all_same(each_alone(requests), testing::answers_together(engine, requests));
+}
+
 TEST_P(Kinds, ChangeNoAnswerAfterAPrefixHit) {
   Engine engine(options_);
   const Request first = seeded_request(random_tokens(1, 70), 20);

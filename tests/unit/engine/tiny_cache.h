@@ -89,7 +89,7 @@ class TinyCache {
  private:
   static PageCacheOptions options(const CacheLayout& layout, size_t stored_units, const std::string& folder) {
     PageCacheOptions o;
-    o.sequences = kTinySequences;
+    o.states = kTinySequences;
     o.host_bytes = stored_units * (layout.unit_bytes() > 0 ? layout.unit_bytes() : layout.state_bytes());
     o.directory = folder;
     o.disk_bytes = size_t{1} << 20;
