@@ -16,38 +16,31 @@ bool is_before(const Ranked& a, const Ranked& b) {
   return a.value != b.value ? a.value > b.value : a.column < b.column;
 }
 
-// `best` is sorted. Most numbers of a vocabulary are below all of it, so they are compared 16 at a time.
-void top_of_row(const float* x, int cols, std::span<Ranked> best) {
-  const auto count = static_cast<int>(best.size());
-  for (int col = 0; col < count; ++col) best[static_cast<size_t>(col)] = {col, x[col]};
+}  // namespace
+
+// Most numbers of a vocabulary are below all of the best, so they are compared 16 at a time.
+void top(std::span<const float> x, std::span<Ranked> best) {
+  assert(!best.empty() && best.size() <= x.size());
+  const auto cols = static_cast<int>(x.size()), count = static_cast<int>(best.size());
+  const auto at = [x](int col) { return Ranked{col, x[static_cast<size_t>(col)]}; };
+  for (int col = 0; col < count; ++col) best[static_cast<size_t>(col)] = at(col);
   std::ranges::sort(best, is_before);
-  const auto take = [&](int col) {
-    const Ranked found{col, x[col]};
+  const auto take = [&](const Ranked& found) {
     if (!is_before(found, best.back())) return;
-    const auto at = std::ranges::upper_bound(best, found, is_before);
-    std::copy_backward(at, best.end() - 1, best.end());
-    *at = found;
+    const auto place = std::ranges::upper_bound(best, found, is_before);
+    std::copy_backward(place, best.end() - 1, best.end());
+    *place = found;
   };
   constexpr int kLanes = 16;
   int col = count;
   for (; col + kLanes <= cols; col += kLanes) {
-    const float least = best.back().value;
+    const float least = best.back().value, *lanes = &x[static_cast<size_t>(col)];
     bool any = std::isnan(least);
-    for (int i = 0; i < kLanes; ++i) any |= x[col + i] > least;
+    for (int i = 0; i < kLanes; ++i) any |= lanes[i] > least;
     if (!any) continue;
-    for (int i = 0; i < kLanes; ++i) take(col + i);
+    for (int i = 0; i < kLanes; ++i) take(at(col + i));
   }
-  for (; col < cols; ++col) take(col);
-}
-
-}  // namespace
-
-void top(const Compute& compute, const Rows& x, int rows, int count, std::span<Ranked> out) {
-  assert(count >= 1 && count <= x.cols && out.size() >= static_cast<size_t>(rows) * static_cast<size_t>(count));
-  compute.team.for_tiles(rows, [&](int row, int) {
-    const auto size = static_cast<size_t>(count);
-    top_of_row(x.row(row), x.cols, out.subspan(static_cast<size_t>(row) * size, size));
-  });
+  for (; col < cols; ++col) take(at(col));
 }
 
 }  // namespace quire

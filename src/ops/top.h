@@ -1,11 +1,8 @@
-// The best tokens of rows of logits, for drafts.
+// The best tokens of a row of logits, for drafts.
 #pragma once
 
 #include <cstdint>
 #include <span>
-
-#include "ops/compute.h"
-#include "ops/rows.h"
 
 namespace quire {
 
@@ -16,8 +13,8 @@ struct Ranked {
   bool operator==(const Ranked&) const = default;
 };
 
-// The `count` largest numbers of each row of x, largest first; of equal ones the first. NaN is smaller than all numbers. out
-// [rows][count]; count: at most x.cols.
-void top(const Compute& compute, const Rows& x, int rows, int count, std::span<Ranked> out);
+// The best.size() largest numbers of x, largest first; of equal ones the first. NaN is smaller than all numbers. x has at
+// least so many.
+void top(std::span<const float> x, std::span<Ranked> best);
 
 }  // namespace quire

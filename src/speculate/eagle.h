@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/team.h"
 #include "model/decoder.h"
+#include "speculate/chains.h"
 
 namespace quire {
 
@@ -33,7 +34,7 @@ EagleHead read_eagle(const std::filesystem::path& path, const ModelConfig& targe
 // cache_layout(target, type, {&head.config}). So a prefix that the target finds in the cache serves the head as well. Row t
 // also depends on token t + 1, which the last token of a shared page does not know; it is then the row of another text,
 // which can cost a draft's acceptance and nothing else.
-class Eagle {
+class Eagle : public ChainModel {
  public:
   // The target's configuration and weights, the cache, and what `compute` names must outlive it. first_layer: the head's
   // in the cache layout. limits.max_hidden: 0 becomes max_rows.
@@ -47,9 +48,10 @@ class Eagle {
   // target's or predicted. Any number of sequences and rows each, so a prompt, the rows to redo after a verification and the
   // next row of a chain are all one call. output: the target's output matrix, or some of its rows. Returns logits as
   // Decoder::forward does.
-  std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output);
+  std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output) override;
   // The predicted features of the rows that wanted their hidden state, in row order; valid until the next call.
-  Rows predicted() const { return decoder_.hidden(); }
+  Rows predicted() const override { return decoder_.hidden(); }
+  bool reads_features() const override { return true; }
 
   // What the constructor allocates.
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);

@@ -88,9 +88,8 @@ size_t Medusa::memory_bytes(int heads, const ModelConfig& target, int max_rows) 
   return carve(heads, target, max_rows, nullptr).bytes;
 }
 
-std::span<float> Medusa::forward(const Rows& features, int rows, const Linear& output) {
-  assert(rows > 0 && rows <= max_rows_ && output.weight.rows <= target_.vocab);
-  const int count = heads();
+std::span<float> Medusa::forward(const Rows& features, int rows, int count, const Linear& output) {
+  assert(rows > 0 && rows <= max_rows_ && count > 0 && count <= heads() && output.weight.rows <= target_.vocab);
   // Row r * heads + k is head k of feature r, so the rows of one head are far apart.
   const auto of_head = [&](int k) {
     return Rows{hidden_.row(k), hidden_.cols, hidden_.stride * static_cast<size_t>(count)};
@@ -107,6 +106,11 @@ std::span<float> Medusa::forward(const Rows& features, int rows, const Linear& o
   linears(compute_, std::span(args).first(static_cast<size_t>(count)), rows);
   const Inputs hidden = inputs_.prepare(compute_, hidden_, {}, rows * count, {&output});
   return output_logits(compute_, target_, hidden, output, rows * count, logits_.data);
+}
+
+void Medusa::draft(const Rows& features, int rows, int heads, int breadth, const Linear& output,
+                   std::span<const TokenId> ids, std::span<DraftedToken> out) {
+  best_tokens(compute_, forward(features, rows, heads, output), rows * heads, breadth, ids, out);
 }
 
 }  // namespace quire

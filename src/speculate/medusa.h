@@ -12,6 +12,7 @@
 #include "ops/compute.h"
 #include "ops/linear.h"
 #include "ops/rows.h"
+#include "speculate/best_tokens.h"
 
 namespace quire {
 
@@ -33,9 +34,15 @@ class Medusa {
   Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& compute, int max_rows);
 
   int heads() const { return static_cast<int>(heads_.heads.size()); }
-  // The logits [rows][heads][output.weight.rows] of the first `rows` features [.., hidden]: all heads of all sequences
-  // in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next call.
-  std::span<float> forward(const Rows& features, int rows, const Linear& output);
+  // The logits [rows][heads][output.weight.rows] of the first `heads` heads for the first `rows` features [.., hidden]: all
+  // of them in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next
+  // call.
+  std::span<float> forward(const Rows& features, int rows, int heads, const Linear& output);
+
+  // The `breadth` most probable tokens of each of those heads, best first: out [rows][heads][breadth]. ids: of the output
+  // matrix's rows; empty: all.
+  void draft(const Rows& features, int rows, int heads, int breadth, const Linear& output, std::span<const TokenId> ids,
+             std::span<DraftedToken> out);
 
   // What the constructor allocates.
   static size_t memory_bytes(int heads, const ModelConfig& target, int max_rows);

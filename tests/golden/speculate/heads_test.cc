@@ -192,6 +192,27 @@ TEST_P(Heads, OfEagleDraftTheChainsOfTheirCardForAllSequencesAtOnce) {
       EXPECT_EQ(drafts, expected.ids(n, "chain.tokens"));
       expect_best(expected, n, "chain.", "", chain[n]);
     }
+
+    // The same, as drafting does it.
+    Chains chains(*run.eagle, run.m.compute, kLimits, hidden);
+    std::vector<ChainRequest> requests;
+    int feature = 0;
+    for (int n = 0; n < kPrompts; ++n) {
+      const auto rows = std::span(tokens[n]).subspan(1, tokens[n].size() - 6);
+      requests.push_back({.tables = run.cache->tables_of[static_cast<size_t>(n)],
+                          .position = 0,
+                          .tokens = rows,
+                          .feature = feature,
+                          .depth = 5});
+      feature += static_cast<int>(rows.size());
+    }
+    std::vector<DraftedToken> drafts[kPrompts];
+    chains.draft(requests, rows_of(features, hidden).rows, run.m.weights.output, {}, drafts);
+    for (int n = 0; n < kPrompts; ++n) {
+      TokenIds found;
+      for (const DraftedToken& draft : drafts[n]) found.push_back(draft.token);
+      EXPECT_EQ(found, expected.ids(n, "chain.tokens"));
+    }
   }
 }
 
@@ -241,7 +262,7 @@ TEST_P(Heads, OfMedusaGiveTheLogitsOfTheirCard) {
       features.insert(features.end(), f.end() - 8 * m.config.hidden, f.end());
     }
     const OwnedRows f = rows_of(features, m.config.hidden);
-    const auto logits = copied(medusa.forward(f.rows, 16, m.weights.output));
+    const auto logits = copied(medusa.forward(f.rows, 16, medusa.heads(), m.weights.output));
     const auto vocab = static_cast<size_t>(m.config.vocab), heads = static_cast<size_t>(medusa.heads());
     ASSERT_EQ(logits.size(), 16 * heads * vocab);
     const auto of_head = [&](int prompt, size_t head, size_t first, size_t rows) {
@@ -260,10 +281,20 @@ TEST_P(Heads, OfMedusaGiveTheLogitsOfTheirCard) {
     }
     // A row on its own, over some of the vocabulary.
     const OutputRows some = take_output_rows(m.weights, {3, 200, 17}, m.team);
-    const auto alone = medusa.forward(f.rows.from(11), 1, some.matrix);
-    for (size_t k = 0; k < heads; ++k) {
-      for (size_t i = 0; i < 3; ++i)
-        EXPECT_EQ(alone[k * 3 + i], logits[(11 * heads + k) * vocab + static_cast<size_t>(some.ids[i])]);
+    const auto alone = medusa.forward(f.rows.from(11), 1, medusa.heads() - 1, some.matrix);
+    ASSERT_EQ(alone.size(), (heads - 1) * 3);
+    for (size_t i = 0; i < alone.size(); ++i)
+      EXPECT_EQ(alone[i], logits[(11 * heads + i / 3) * vocab + static_cast<size_t>(some.ids[i % 3])]);
+    // The best tokens of the first two heads.
+    std::vector<DraftedToken> drafts(2 * 2 * 3);
+    medusa.draft(f.rows.from(7), 2, 2, 3, m.weights.output, {}, drafts);
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      const auto row = std::span(logits).subspan(((7 + i / 6) * heads + i / 3 % 2) * vocab, vocab);
+      const float logit = row[static_cast<size_t>(drafts[i].token)];
+      EXPECT_EQ(std::ranges::count_if(row, [&](float x) { return x > logit; }), static_cast<ptrdiff_t>(i % 3));
+      double sum = 0;
+      for (const float x : row) sum += std::exp(double{x} - logit);
+      EXPECT_NEAR(drafts[i].probability, 1 / sum, 1e-5);
     }
   }
 }
