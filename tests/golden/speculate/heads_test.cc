@@ -36,6 +36,7 @@ struct Pair {
   double tolerance;    // of logits and features
   bool on_all_kernels;
 };
+void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }
 std::vector<Pair> pairs() {
   return {{"tiny", golden_dir() / "drafters/", golden_dir() / "models/llama", 5e-5, true},
           // Its queries and keys are in another order, for another kind of rope; the head's are not.
