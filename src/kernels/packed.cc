@@ -9,6 +9,7 @@
 
 #include "base/float8.h"
 #include "base/half.h"
+#include "kernels/panel_parts.h"
 #include "quant/gguf_blocks.h"
 
 namespace quire {
@@ -21,31 +22,6 @@ T load(const std::byte* p) {
   T value;
   std::memcpy(&value, p, sizeof value);
   return value;
-}
-
-size_t scale_bytes(ScaleKind kind) {
-  switch (kind) {
-    case ScaleKind::kNone:
-      return 0;
-    case ScaleKind::kF16:
-      return 2;
-    case ScaleKind::kF32:
-      return 4;
-    case ScaleKind::kE8M0:
-    case ScaleKind::kE4M3:
-    case ScaleKind::kSuper:
-      return 1;
-  }
-  return 0;
-}
-size_t minimum_bytes(ZeroKind kind) { return kind == ZeroKind::kConstant ? 0 : kind == ZeroKind::kF16 ? 2 : 1; }
-
-struct Counts {
-  size_t supers, groups;
-};
-Counts counts_of(const PanelFormat& format, int blocks) {
-  const auto entries = [&](int inputs) { return static_cast<size_t>((blocks * kBlockInputs + inputs - 1) / inputs); };
-  return {entries(kSuperInputs), format.group == 0 ? 0 : entries(format.group)};
 }
 
 // Bytes 0, 4, 1 and 5: the order of kPairOrder in one dword of a line. Those of x >> 16 are its second half.
@@ -254,7 +230,7 @@ bool all_finite(const std::byte* data, size_t bytes, uint64_t exponent) {
 }  // namespace
 
 PanelLayout panel_layout(const PanelFormat& format, int blocks) {
-  const Counts counts = counts_of(format, blocks);
+  const PanelCounts counts = panel_counts(format, blocks);
   PanelLayout at{};
   size_t end = 0;
   const auto part = [&end](size_t entries, size_t entry_bytes) {
@@ -286,7 +262,7 @@ PackedMatrix describe_packed(TensorType type, int rows, int cols) {
 }
 
 PanelRows::PanelRows(const PanelFormat& format, int cols) {
-  const Counts counts = counts_of(format, (cols + kBlockInputs - 1) / kBlockInputs);
+  const PanelCounts counts = panel_counts(format, (cols + kBlockInputs - 1) / kBlockInputs);
   const auto inputs = round_up(static_cast<size_t>(cols), kSuperInputs);
   const bool has_supers = format.scale == ScaleKind::kSuper;
   const size_t code_bytes = std::max(1, code_bits(format.codes) / 8);
@@ -371,7 +347,7 @@ bool is_finite(const PackedMatrix& m, int panel) {
   const PanelLayout& at = m.layout;
   constexpr uint64_t kF16 = 0x7C00, kBf16 = 0x7F80, kF32 = 0x7F80'0000;  // exponents
   const size_t code_bytes = static_cast<size_t>(m.blocks()) * at.block_bytes;
-  const Counts counts = counts_of(m.format, m.blocks());
+  const PanelCounts counts = panel_counts(m.format, m.blocks());
   const auto f16s = [&](size_t part, size_t entries) {
     return all_finite<uint16_t>(data + part, entries * kPanel * sizeof(uint16_t), kF16);
   };

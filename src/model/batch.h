@@ -6,16 +6,18 @@
 #include <vector>
 
 #include "ops/recurrent.h"
+#include "ops/rows.h"
 #include "quire/types.h"
 
 namespace quire {
 
 // One token of one sequence.
 struct Row {
-  TokenId token;
+  TokenId token;  // kNoToken: the row brings a vector instead (Batch::vectors)
   int position;
   bool wants_logits;
   int32_t segment = 0;  // the text that it belongs to, in models that tell them apart
+  bool wants_hidden = false;
 };
 
 // The rows of one sequence in a step: consecutive in the batch and in position.
@@ -32,6 +34,7 @@ struct Span {
 struct Batch {
   std::span<const Row> rows;
   std::span<const Span> spans;  // cover all rows, in their order
+  Rows vectors = {};            // what takes the place of embeddings, in the order of the rows without a token
 };
 
 }  // namespace quire

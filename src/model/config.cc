@@ -239,10 +239,19 @@ int widest_ffn(const ModelConfig& config) {
   return widest;
 }
 
-CacheLayout cache_layout(const ModelConfig& config, KvType type) {
+bool can_exit_after(const ModelConfig& config, int layers) {
+  return layers >= 1 && std::cmp_less_equal(layers, config.layers.size()) &&
+         !config.layers[static_cast<size_t>(layers) - 1].joined;
+}
+
+CacheLayout cache_layout(const ModelConfig& config, KvType type, std::span<const ModelConfig* const> drafters) {
   std::vector<LayerCache> layers;
-  for (const LayerSpec& layer : config.layers)
-    layers.push_back(std::visit([](const auto& mixer) { return cache_of(mixer); }, layer.mixer));
+  const auto add = [&layers](const ModelConfig& model) {
+    for (const LayerSpec& layer : model.layers)
+      layers.push_back(std::visit([](const auto& mixer) { return cache_of(mixer); }, layer.mixer));
+  };
+  add(config);
+  for (const ModelConfig* drafter : drafters) add(*drafter);
   return {type, std::move(layers)};
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,8 +86,13 @@ std::optional<AttentionShape> first_attention(const ModelConfig& config);
 // Rows of the widest feed-forward layer.
 int widest_ffn(const ModelConfig& config);
 
-// What the layers keep of past tokens.
-CacheLayout cache_layout(const ModelConfig& config, KvType type);
+// Whether the first so many layers can be run without the others: 1 to all, and none whose result the next layer adds.
+bool can_exit_after(const ModelConfig& config, int layers);
+
+// What the layers keep of past tokens. drafters: further models whose layers follow, in the same units and states, so that
+// a sequence's page tables serve them all: a page that is shared, copied or stored has what the drafters know of its
+// tokens, too.
+CacheLayout cache_layout(const ModelConfig& config, KvType type, std::span<const ModelConfig* const> drafters = {});
 
 // Everything in the configuration that changes a computed number, as text: for the keys of persisted pages.
 std::string config_identity(const ModelConfig& config);

@@ -48,6 +48,7 @@ struct Decoder::State {
   CacheMemory& cache;
   Compute compute;
   DecoderLimits limits;
+  int first_layer;
   Workspace work;
   AttentionOp attention;
   std::vector<std::vector<AttentionSpan>> spans;  // per group of the cache layout
@@ -55,12 +56,13 @@ struct Decoder::State {
   std::map<int, std::vector<RopeTable>> ropes;    // by variant, of each rope
   StepProfile* profile = nullptr;
 
-  State(const ModelConfig& c, const Weights& w, CacheMemory& k, const Compute& comp, DecoderLimits l)
+  State(const ModelConfig& c, const Weights& w, CacheMemory& k, const Compute& comp, DecoderLimits l, int first)
       : config(c),
         weights(w),
         cache(k),
         compute(comp),
         limits(l),
+        first_layer(first),
         work(c, l),
         attention(comp.team, attention_limits(c, l)),
         spans(k.layout().groups().size()) {
@@ -97,11 +99,12 @@ struct Decoder::State {
       states.push_back({span.row, span.rows, span.position, span.state, span.state_copies});
   }
 
-  // x = the tokens' embeddings; and what depends on the rows' positions alone.
+  // x = the tokens' embeddings, or the vectors that rows bring instead; and what depends on the rows' positions alone.
   void embed(const Batch& batch) {
     work.ids.clear();
     for (const Row& row : batch.rows) work.ids.push_back(row.token);
     quire::embed(compute, weights.embedding.weight, work.ids, config.embedding_scale, work.x);
+    take_vectors(batch);
     const auto rows = static_cast<int>(batch.rows.size());
     if (config.per_layer_dim > 0) per_layer_embeddings(step(rows), weights);
     const auto add_rows_of = [&](const Linear& table, int32_t Row::*id) {
@@ -117,6 +120,16 @@ struct Decoder::State {
     if (config.altup.streams > 0) altup_begin(step(rows), weights);
     angles(batch);
     done(StepOp::kEmbed);
+  }
+
+  // In place of embeddings. Tables of embeddings per layer have none for them: they count as the padding token, 0.
+  void take_vectors(const Batch& batch) {
+    for (int row = 0, taken = 0; std::cmp_less(row, work.ids.size()); ++row) {
+      int32_t& id = work.ids[static_cast<size_t>(row)];
+      if (id != kNoToken) continue;
+      std::copy_n(batch.vectors.row(taken++), config.hidden, work.x.row(row));
+      id = 0;
+    }
   }
 
   // Cosines and sines of all rows, in one loop for the usual variant.
@@ -154,7 +167,7 @@ struct Decoder::State {
     }
   }
 
-  Step step(int rows) { return {config, compute, cache, work, attention, spans, states, rows, profile}; }
+  Step step(int rows) { return {config, compute, cache, work, attention, spans, states, rows, first_layer, profile}; }
 
   void layer(size_t i, int rows) {
     const LayerSpec& spec = config.layers[i];
@@ -202,45 +215,58 @@ struct Decoder::State {
     if (spec.output_scale) scale(compute, work.x, w.output_scale[0], rows);
   }
 
-  int output(const Batch& batch) {
-    assert(config.has_logits || std::ranges::none_of(batch.rows, &Row::wants_logits));
+  // The rows of x that want something, to the first rows of `to`. Returns their number.
+  int gather_rows(const Batch& batch, bool Row::*wants, const Rows& to) {
     work.ids.clear();
     for (size_t r = 0; r < batch.rows.size(); ++r) {
-      if (batch.rows[r].wants_logits) work.ids.push_back(static_cast<int32_t>(r));
+      if (batch.rows[r].*wants) work.ids.push_back(static_cast<int32_t>(r));
     }
-    const auto count = static_cast<int>(work.ids.size());
-    assert(count <= limits.max_logits);
-    if (count == 0) return 0;
-    gather(compute, work.x, work.ids, work.last);
-    const Inputs in = work.inputs.prepare(compute, work.last, view(config.output_norm, weights.output_norm), count,
-                                          {&weights.output});
+    if (!work.ids.empty()) gather(compute, work.x, work.ids, to);
+    return static_cast<int>(work.ids.size());
+  }
+
+  NormView output_norm() const { return view(config.output_norm, weights.output_norm); }
+
+  void take_hidden(const Batch& batch) {
+    assert(std::ranges::count(batch.rows, true, &Row::wants_hidden) <= limits.max_hidden);
+    const int count = gather_rows(batch, &Row::wants_hidden, work.hidden);
+    if (count > 0) normalize(compute, work.hidden, output_norm(), {work.hidden}, count);
+  }
+
+  std::span<float> logits(const Batch& batch, const Linear& matrix) {
+    assert(config.has_logits || std::ranges::none_of(batch.rows, &Row::wants_logits));
+    assert(std::ranges::count(batch.rows, true, &Row::wants_logits) <= limits.max_logits);
+    const int count = gather_rows(batch, &Row::wants_logits, work.last);
+    if (count == 0) return {};
+    const Inputs in = work.inputs.prepare(compute, work.last, output_norm(), count, {&matrix});
     done(StepOp::kNormQuantize);
-    LinearArgs head = linear_args(compute, in, weights.output, work.logits);
-    head.scale = config.logit_scale;
-    linears(compute, {&head, 1}, count);
-    if (config.logit_soft_cap > 0) soft_cap(compute, work.logits, config.logit_soft_cap, count);
+    const std::span<float> logits = output_logits(compute, config, in, matrix, count, work.logits.data);
     done(StepOp::kHead);
-    return count;
+    return logits;
   }
 };
 
 Decoder::Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, const Compute& compute,
-                 DecoderLimits limits)
-    : state_(std::make_unique<State>(config, weights, cache, compute, limits)) {}
+                 DecoderLimits limits, int first_layer)
+    : state_(std::make_unique<State>(config, weights, cache, compute, limits, first_layer)) {}
 Decoder::~Decoder() = default;
 
-std::span<float> Decoder::forward(const Batch& batch) {
+std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   State& s = *state_;
   assert(!batch.rows.empty() && static_cast<int>(batch.rows.size()) <= s.limits.max_rows);
+  assert(pass.layers == 0 || can_exit_after(s.config, pass.layers));
+  const size_t layers = pass.layers > 0 ? static_cast<size_t>(pass.layers) : s.config.layers.size();
   if (s.profile) s.profile->start();
   s.work.expert_bytes = 0;
   s.begin(batch);
   s.embed(batch);
-  for (size_t layer = 0; layer < s.config.layers.size(); ++layer) s.layer(layer, static_cast<int>(batch.rows.size()));
+  for (size_t layer = 0; layer < layers; ++layer) s.layer(layer, static_cast<int>(batch.rows.size()));
   if (s.config.altup.streams > 0) altup_end(s.step(static_cast<int>(batch.rows.size())), s.weights);
-  const auto count = static_cast<size_t>(s.output(batch));
-  return {s.work.logits.data, count * static_cast<size_t>(s.config.vocab)};
+  s.take_hidden(batch);
+  return s.logits(batch, pass.output ? *pass.output : s.weights.output);
 }
+
+Rows Decoder::hidden() const { return state_->work.hidden; }
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
 uint64_t Decoder::expert_bytes() const { return state_->work.expert_bytes; }
@@ -250,7 +276,7 @@ void Decoder::final_hidden(int row, std::span<float> out) const {
   State& s = *state_;
   assert(std::cmp_equal(out.size(), s.config.hidden));
   const Rows to{out.data(), s.config.hidden, out.size()};
-  normalize(s.compute, s.work.x.from(row), view(s.config.output_norm, s.weights.output_norm), {to}, 1);
+  normalize(s.compute, s.work.x.from(row), s.output_norm(), {to}, 1);
 }
 
 void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {

@@ -15,18 +15,31 @@
 
 namespace quire {
 
+// The part of a model that forward() runs.
+struct Pass {
+  int layers = 0;                  // the first ones, then the output norm and the output matrix; 0: all
+  const Linear* output = nullptr;  // instead of the output matrix: some of its rows (model/packing/output_rows.h)
+};
+
 // Allocates the activations of a step once. A row's logits depend on its sequence's tokens alone, not on the batch, the
 // chunks, the pages or the threads (docs/exactness.md).
 class Decoder {
  public:
-  // All arguments must outlive the decoder.
+  // All arguments must outlive the decoder. first_layer: of the cache layout; a drafter's layers follow its target's.
   Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, const Compute& compute,
-          DecoderLimits limits);
+          DecoderLimits limits, int first_layer = 0);
   ~Decoder();
 
   // Stores the keys and values of all rows in their pages and returns the logits [rows that want them][vocab], in row
   // order. They are valid until the next call; the caller may change them.
-  std::span<float> forward(const Batch& batch);
+  //
+  // With fewer layers, it stores the keys and values of those layers: the bits that a pass of all layers stores. So a
+  // model can draft with its first layers, and verifying the drafts overwrites nothing with other numbers. The layers
+  // must be those of can_exit_after().
+  std::span<float> forward(const Batch& batch, const Pass& pass = {});
+
+  // The normalised final hidden states of the last batch [rows that wanted them], in row order; valid until the next call.
+  Rows hidden() const;
 
   // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);

@@ -127,6 +127,7 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   per_layer_table = rows_of(rows, per_layer.cols);
   last = rows_of(l.max_logits, c.hidden);
   logits = rows_of(l.max_logits, c.has_logits ? c.vocab : 0, true);
+  hidden = rows_of(l.max_hidden, c.hidden);
   pooled = rows_of(2, w.pooled);
   if (w.experts > 0 || c.altup.streams > 0) normed = rows_of(rows, c.hidden);
   if (w.experts > 0) {

@@ -13,9 +13,10 @@
 namespace quire {
 
 struct DecoderLimits {
-  int max_rows;       // of a batch
-  int max_logits;     // rows of a batch that want logits
-  int max_positions;  // tokens of a sequence
+  int max_rows;        // of a batch
+  int max_logits;      // rows of a batch that want logits
+  int max_positions;   // tokens of a sequence
+  int max_hidden = 0;  // rows of a batch that want hidden states
 };
 
 // Each member has room for the largest layer; blocks take the columns that they need.
@@ -38,6 +39,7 @@ struct Workspace {
   Rows per_layer, per_layer_table;       // embeddings of all layers [rows, layers * per_layer_dim], and from the table
   Rows last;                             // rows that want logits [logits, hidden]
   Rows logits;                           // dense
+  Rows hidden;                           // of rows that want it, normalised
   Rows pooled;                           // inputs and results of the linears after pooling [2, widest]
   std::vector<Rows> cos_sin;             // of each rope
   std::vector<float> slopes;             // of heads with ALiBi

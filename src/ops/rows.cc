@@ -25,8 +25,12 @@ NormArgs scaling(const Rows& x, float scale, const Rows& to, bool accumulate) {
 void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
            const Rows& x) {
   for_row_tiles(compute, static_cast<int>(ids.size()), [&](int begin, int end) {
-    for (int r = begin; r < end; ++r) unpack_row(matrix, ids[static_cast<size_t>(r)], x.row(r));
-    if (scale != 1) compute.kernels.normalize(scaling(x, scale, x, false), begin, end);
+    for (int r = begin; r < end; ++r) {
+      const int32_t id = ids[static_cast<size_t>(r)];
+      if (id < 0) continue;
+      unpack_row(matrix, id, x.row(r));
+      if (scale != 1) compute.kernels.normalize(scaling(x, scale, x, false), r, r + 1);
+    }
   });
 }
 

@@ -42,7 +42,7 @@ struct HeadNorm {
   size_t weight_stride = 0;  // floats from a group's weights to the next group's; 0: they share them
 };
 
-// x = scale * matrix[ids].
+// x = scale * matrix[ids]. Rows with a negative id are left as they are.
 void embed(const Compute& compute, const PackedMatrix& matrix, std::span<const int32_t> ids, float scale,
            const Rows& x);
 

@@ -37,7 +37,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   linears(compute, std::span(projections).first(count), rows);
   step.done(StepOp::kQkv);
 
-  const int cached = stores ? layer : a.shares_cache;
+  const int cached = step.first_layer + (stores ? layer : a.shares_cache);
   const KvLayer kv = step.cache.layer(cached);
   const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(cached))];
   PositionArgs position{.q = q,

@@ -1,4 +1,5 @@
-// The parts of a layer. Each reads the residual stream (mlp_block: x) through a norm, and adds or writes its result to a target.
+// The parts of a layer, and the output. A part of a layer reads the residual stream (mlp_block: x) through a norm, and adds
+// or writes its result to a target.
 #pragma once
 
 #include <span>
@@ -22,6 +23,7 @@ struct Step {
   std::span<const std::vector<AttentionSpan>> spans;  // per group of the cache layout
   std::span<const StateSpan> states;                  // of recurrent layers
   int rows;
+  int first_layer;  // of the cache layout
   StepProfile* profile;
 
   // Attributes the time since the last call to `op`.
@@ -59,5 +61,10 @@ void per_layer_block(const Step& step, int layer, const LayerWeights& w, const R
 void altup_begin(const Step& step, const Weights& w);
 void altup_end(const Step& step, const Weights& w);
 void altup_layer(const Step& step, int layer, const LayerSpec& spec, const LayerWeights& w);
+
+// logits [rows][matrix.weight.rows] of prepared, normalised hidden states, with the model's scale and soft cap. matrix:
+// the output matrix, or some of its rows. Returns the first so many numbers of `memory`.
+std::span<float> output_logits(const Compute& compute, const ModelConfig& config, const Inputs& hidden,
+                               const Linear& matrix, int rows, float* memory);
 
 }  // namespace quire

@@ -7,7 +7,7 @@ namespace quire {
 void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWeights& w,
                        const NormView& norm, const Target& target) {
   const Compute& compute = step.compute;
-  const LayerStates states{step.cache, layer, m.state()};
+  const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const Rows& all = step.work.projections;
   const int keys = m.keys(), values = m.values(), channels = m.channels();
   const Rows q = all.columns(0, keys), k = all.columns(keys, keys), v = all.columns(2 * keys, values),

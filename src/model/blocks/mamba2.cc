@@ -7,7 +7,7 @@ namespace quire {
 void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const NormView& norm,
                   const Target& target) {
   const Compute& compute = step.compute;
-  const LayerStates states{step.cache, layer, m.state()};
+  const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const int inner = m.inner(), vectors = m.groups * m.state_dim;
   const Rows all = step.work.projections.columns(0, inner + m.channels() + m.heads);
   const Rows gate = all.columns(0, inner), convolved = all.columns(inner, m.channels()),

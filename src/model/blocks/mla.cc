@@ -61,8 +61,9 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
              query, rows);
   step.done(StepOp::kQkv);
 
-  const KvLayer cache = step.cache.layer(layer);
-  const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(layer))];
+  const int cached = step.first_layer + layer;
+  const KvLayer cache = step.cache.layer(cached);
+  const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(cached))];
   const RopeConfig& rope = step.config.ropes[static_cast<size_t>(m.rope)];
   position_and_store(compute,
                      {.q = query,

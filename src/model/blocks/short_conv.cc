@@ -13,7 +13,7 @@ void short_conv_block(const Step& step, int layer, const ShortConv& m, const Sho
   project(step, step.work.x, norm, w.in, {all}, StepOp::kQkv);
 
   multiply_gate(compute, x, b, Nonlinearity::kNone, step.rows);
-  convolve(compute, {step.cache, layer, m.state()},
+  convolve(compute, {step.cache, step.first_layer + layer, m.state()},
            {.x = x, .weight = w.weight.data(), .bias = m.bias ? w.bias.data() : nullptr}, step.states);
   multiply_gate(compute, x, c, Nonlinearity::kNone, step.rows);
   step.done(StepOp::kRecurrent);

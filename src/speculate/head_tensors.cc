@@ -1,0 +1,92 @@
+#include "speculate/head_tensors.h"
+
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "quant/blocks.h"
+
+namespace quire {
+namespace {
+
+constexpr int kMostRows = 1 << 20;
+
+std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+}  // namespace
+
+HeadTensors::HeadTensors(const std::filesystem::path& path) : file_(Safetensors::open(path)) {}
+
+std::string HeadTensors::identity() const {
+  uint64_t hash = 0;
+  for (const TensorView& view : file_.tensors()) {
+    hash = XXH3_64bits_withSeed(view.name.data(), view.name.size(), hash);
+    hash = XXH3_64bits_withSeed(view.bytes.data(), view.bytes.size(), hash);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+const TensorView& HeadTensors::tensor(const std::string& name) {
+  const TensorView* view = file_.find_tensor(name);
+  if (!view) throw invalid("{}: tensor {} is missing", file(), name);
+  used_.insert(name);
+  if (view->type != TensorType::BF16 && view->type != TensorType::F16 && view->type != TensorType::F32)
+    throw unsupported("{}: tensor {} has type {}; a head must have BF16, F16 or F32", file(), name,
+                      quire::name(view->type));
+  return *view;
+}
+
+const TensorView& HeadTensors::tensor(const std::string& name, const std::vector<uint64_t>& shape) {
+  const TensorView& view = tensor(name);
+  if (view.shape != shape)
+    throw invalid("{}: tensor {} has shape {}, but for this target it must have {}", file(), name,
+                  shape_text(view.shape), shape_text(shape));
+  return view;
+}
+
+int HeadTensors::rows(const std::string& name, int cols) {
+  const TensorView& view = tensor(name);
+  if (view.shape.size() != 2 || view.shape[0] < 1 || view.shape[0] > kMostRows ||
+      view.shape[1] != static_cast<uint64_t>(cols))
+    throw invalid("{}: tensor {} has shape {}, but for this target it must have [1 to {}, {}]", file(), name,
+                  shape_text(view.shape), kMostRows, cols);
+  return static_cast<int>(view.shape[0]);
+}
+
+void HeadTensors::matrix(const std::string& name, int rows, int cols, Linear& to) {
+  const TensorView& view = tensor(name, {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)});
+  MatrixJob job{&to.weight, {}, bytes_};
+  job.from.source.name = name;
+  job.from.file_rows = rows;
+  job.from.type = view.type;
+  job.from.bytes = view.bytes;
+  to.weight = job.from.describe(rows, cols);
+  bytes_ += to.weight.bytes();
+  matrices_.push_back(std::move(job));
+}
+
+void HeadTensors::vector(const std::string& name, int size, Vector& to) {
+  vectors_.push_back({&tensor(name, {static_cast<uint64_t>(size)}), &to});
+}
+
+LargeBuffer HeadTensors::read(Team& team) {
+  for (const TensorView& view : file_.tensors()) {
+    if (!used_.contains(view.name)) throw unsupported("{}: unexpected tensor {}", file(), view.name);
+  }
+  for (const VectorJob& job : vectors_) {
+    job.to->resize(job.view->shape[0]);
+    dequantize(job.view->type, job.view->bytes, *job.to);
+    const auto bad = std::ranges::find_if(*job.to, [](float x) { return !std::isfinite(x); });
+    if (bad != job.to->end())
+      throw invalid("{}: tensor {} has the value {} at index {}; the file is damaged", file(), job.view->name, *bad,
+                    bad - job.to->begin());
+  }
+  LargeBuffer memory(bytes_);
+  pack_matrices(matrices_, memory.data(), file(), team, {});
+  return memory;
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+// Medusa (arXiv 2401.10774): heads that each predict one of the next tokens from the last hidden state of the target.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "base/memory.h"
+#include "base/team.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "ops/rows.h"
+#include "speculate/best_tokens.h"
+
+namespace quire {
+
+// Head k = 0, 1, ... predicts token t + 2 + k from the feature f of position t, which is the target's hidden state after its
+// output norm (the target's own logits predict token t + 1):
+//
+//   logits = output matrix * (f + silu(weight * f + bias))
+struct MedusaHeads {
+  std::vector<Linear> heads;  // [hidden, hidden]
+  LargeBuffer memory;
+};
+// path: a safetensors file with heads.K.weight and heads.K.bias, or a folder with one. Throws Error naming file and
+// tensor.
+MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Team& team);
+
+class Medusa {
+ public:
+  // max_rows: features of a call. The target must outlive it.
+  Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& compute, int max_rows);
+
+  int heads() const { return static_cast<int>(heads_.heads.size()); }
+  // The logits [rows][heads][output.weight.rows] of the first `heads` heads for the first `rows` features [.., hidden]: all
+  // of them in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next
+  // call.
+  std::span<float> forward(const Rows& features, int rows, int heads, const Linear& output);
+
+  // The `breadth` most probable tokens of each of those heads, best first: out [rows][heads][breadth]. ids: of the output
+  // matrix's rows; empty: all.
+  void draft(const Rows& features, int rows, int heads, int breadth, const Linear& output, std::span<const TokenId> ids,
+             std::span<DraftedToken> out);
+
+  // What the constructor allocates.
+  static size_t memory_bytes(int heads, const ModelConfig& target, int max_rows);
+
+ private:
+  MedusaHeads heads_;
+  const ModelConfig& target_;
+  Compute compute_;
+  int max_rows_;
+  Rows hidden_, logits_;  // [rows * heads]
+  InputMemory inputs_;
+  LargeBuffer memory_;
+};
+
+}  // namespace quire
