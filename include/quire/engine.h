@@ -46,10 +46,16 @@ struct EngineOptions {
   std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
-  // Speculative decoding: off, or the drafter: ngram (docs/speculative.md). The same answers, in fewer steps.
+  // Speculative decoding (docs/speculative.md): the same answers, in fewer steps. off, or the drafter: ngram, corpus,
+  // lookahead, draft, early-exit, medusa, eagle; auto: ngram, recent answers, and what the following options name.
   std::string speculative = "off";
-  int num_speculative_tokens = 8;  // most drafted tokens of a sequence in a step
-  bool speculate_always = false;   // draft as much as allowed, whether it pays or not (for comparison)
+  std::string draft_model = {};                    // as `model`, with the same vocabulary
+  std::string eagle_head = {}, medusa_heads = {};  // a safetensors file, or a folder with one
+  std::string speculative_corpus = {};             // a text file
+  std::string draft_vocabulary = {};  // a safetensors file of token ids by frequency; drafters use the first 8192
+  int early_exit_layers = 0;          // 0: four fifths of the model's
+  int num_speculative_tokens = 8;     // most drafted tokens of a sequence in a step
+  bool speculate_always = false;      // draft as much as allowed, whether it pays or not (for comparison)
 
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
   double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)

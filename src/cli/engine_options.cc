@@ -23,6 +23,7 @@ constexpr const char* kDigits = "0123456789";
 constexpr const char* kMemoryGroup = "Memory";
 constexpr const char* kComputeGroup = "Computation";
 constexpr const char* kSchedulingGroup = "Scheduling";
+constexpr const char* kSpeculationGroup = "Speculative decoding";
 constexpr const char* kCacheGroup = "Prefix cache";
 constexpr const char* kTemplateGroup = "Chat template";
 constexpr size_t kMaxTemplateBytes = size_t{16} << 20;
@@ -167,8 +168,54 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
 }
 
+namespace {
+
+void add_speculation_options(CLI::App& app, EngineOptions& o) {
+  app.add_option(
+         "--speculative", o.speculative,
+         "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
+         "from the text so far; corpus: from --speculative-corpus and recent answers; lookahead, draft, "
+         "early-exit, medusa, eagle; auto: whichever pays")
+      ->check(CLI::IsMember({"off", "auto", "ngram", "corpus", "lookahead", "draft", "early-exit", "medusa", "eagle"}))
+      ->group(kSpeculationGroup)
+      ->capture_default_str();
+  app.add_option("--num-speculative-tokens,--draft-max", o.num_speculative_tokens,
+                 "most tokens to guess for a sequence in one step")
+      ->check(between(1, kMostSpeculativeTokens))
+      ->group(kSpeculationGroup)
+      ->capture_default_str();
+  app.add_option("--draft-model,--model-draft", o.draft_model, "a small model with the same vocabulary, which guesses")
+      ->type_name("MODEL")
+      ->group(kSpeculationGroup);
+  app.add_option("--eagle-head", o.eagle_head, "an EAGLE head of this model: a safetensors file or its directory")
+      ->type_name("PATH")
+      ->group(kSpeculationGroup);
+  app.add_option("--medusa-heads", o.medusa_heads, "Medusa heads of this model: a safetensors file or its directory")
+      ->type_name("PATH")
+      ->group(kSpeculationGroup);
+  app.add_option("--early-exit-layers", o.early_exit_layers,
+                 "layers that guess with --speculative early-exit; 0: four fifths of the model's")
+      ->check(between(0, 10000))
+      ->group(kSpeculationGroup)
+      ->capture_default_str();
+  app.add_option("--speculative-corpus", o.speculative_corpus, "a text that answers resemble, to guess from")
+      ->type_name("FILE")
+      ->group(kSpeculationGroup);
+  app.add_option("--draft-vocabulary", o.draft_vocabulary,
+                 "a safetensors file of token ids by frequency; guesses are among the first 8192")
+      ->type_name("FILE")
+      ->group(kSpeculationGroup);
+  app.add_flag_callback(
+         "--speculate-always", [&o] { o.speculate_always = true; },
+         "guess as many tokens as allowed, whether it pays or not (for comparison)")
+      ->group(kSpeculationGroup);
+}
+
+}  // namespace
+
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
+  add_speculation_options(app, o);
   app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "most sequences that run together")
       ->check(between(1, kMaxNumSeqs))
       ->group(kSchedulingGroup)
@@ -190,22 +237,6 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
   app.add_flag_callback(
          "--no-chunked-prefill", [&o] { o.chunked_prefill = false; }, "compute each prompt as a single chunk")
-      ->group(kSchedulingGroup);
-  app.add_option(
-         "--speculative", o.speculative,
-         "guess tokens and verify several at once: the same answers, in fewer steps. ngram: guess what followed "
-         "the same tokens earlier (docs/speculative.md)")
-      ->check(CLI::IsMember({"off", "ngram"}))
-      ->group(kSchedulingGroup)
-      ->capture_default_str();
-  app.add_option("--num-speculative-tokens,--draft-max", o.num_speculative_tokens,
-                 "most tokens to guess for a sequence in one step")
-      ->check(between(1, kMostSpeculativeTokens))
-      ->group(kSchedulingGroup)
-      ->capture_default_str();
-  app.add_flag_callback(
-         "--speculate-always", [&o] { o.speculate_always = true; },
-         "guess as many tokens as allowed, whether it pays or not (for comparison)")
       ->group(kSchedulingGroup);
   app.add_flag_callback(
          "--no-forced-tokens", [&o] { o.forced_tokens = false; },

@@ -40,8 +40,8 @@ EngineLoop::EngineLoop(LoadedModel& model)
       cache_(*model.kv, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, *model.kv),
       roster_(cache_, shares_, limits_.max_running),
-      draft_stage_(model.options, model.draft_tokens),
-      logits_stage_(model.team, model.config.vocab, model.options.forced_tokens),
+      draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get()),
+      logits_stage_(model.team, model.config.vocab, model.options.forced_tokens, draft_stage_.wants_predictions()),
       pool_stage_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
@@ -70,6 +70,7 @@ void EngineLoop::try_step() {
   const auto logits = run_model();
   take_hidden_states();
   take_logits(logits);
+  take_features();
   roster_.remove_ended();
   count_step(seconds(Clock::now() - start));
 }
@@ -82,8 +83,8 @@ void EngineLoop::observe() {
   for (Sequence& s : running) {
     if (!s.cached.load.active) cache_.advance(s);  // may take idle units
   }
-  draft_stage_.draft(running, costs_.costs(), std::min(limits_.max_rows, limits_.max_logits) - limits_.max_running,
-                     model_.info.max_model_len);
+  draft_stage_.choose(running, costs_.costs(), std::min(limits_.max_rows, limits_.max_logits) - limits_.max_running,
+                      model_.info.max_model_len);
   observed_.clear();
   state_.free_units = cache_.available_units();
   state_.running.clear();
@@ -175,10 +176,7 @@ void EngineLoop::begin_computing(Sequence& s) {
 
 // Returns the logits of the rows in logits_stage_.
 std::span<float> EngineLoop::run_model() {
-  rows_.clear();
-  spans_.clear();
   planned_.clear();
-  logits_stage_.clear();
   for (Chunk& chunk : plan_.chunks) {
     Sequence& s = *planned_.emplace_back(&*observed(chunk.id));
     assert(s.computed <= chunk.first);
@@ -186,30 +184,49 @@ std::span<float> EngineLoop::run_model() {
     chunk.first = s.computed;  // less than planned if admitting another sequence evicted pages that were found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows, chunk.drafts);
-    spans_.push_back({.row = static_cast<int>(rows_.size()),
-                      .rows = chunk.rows + chunk.drafts,
-                      .position = chunk.first,
-                      .tables = s.pages.units(),
-                      .state = s.cached.state,
-                      .state_copies = s.cached.state_copies,
-                      .rope_variant = s.request->rope_variant});
-    const bool all = s.wants_all_logits();
-    for (int i = 0; i < chunk.rows; ++i) {
-      const int position = chunk.first + i;
-      const bool last = position + 1 == static_cast<int>(s.tokens.size());
-      const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
-      const int32_t segment = model_.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
-      rows_.push_back({s.tokens[static_cast<size_t>(position)], position, wanted, segment});
-      if (wanted) logits_stage_.add(s, position, last, last ? chunk.drafts : 0);
-    }
-    for (int i = 0; i < chunk.drafts; ++i)
-      rows_.push_back({s.drafts[static_cast<size_t>(i)], chunk.first + chunk.rows + i, true});
-    s.computed += chunk.rows;
-    s.decodes |= chunk.wants_logits;
   }
+  draft_stage_.draft(planned_, plan_.chunks);
+  rows_.clear();
+  spans_.clear();
+  logits_stage_.clear();
+  for (size_t i = 0; i < planned_.size(); ++i) add_rows(*planned_[i], plan_.chunks[i]);
   const auto logits = model_.decoder->forward({rows_, spans_});
   for (Sequence* s : planned_) cache_.register_finished(*s);
   return logits;
+}
+
+void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
+  spans_.push_back({.row = static_cast<int>(rows_.size()),
+                    .rows = chunk.rows + chunk.drafts,
+                    .position = chunk.first,
+                    .tables = s.pages.units(),
+                    .state = s.cached.state,
+                    .state_copies = s.cached.state_copies,
+                    .rope_variant = s.request->rope_variant});
+  const bool all = s.wants_all_logits();
+  for (int i = 0; i < chunk.rows; ++i) {
+    const int position = chunk.first + i;
+    const bool last = position + 1 == static_cast<int>(s.tokens.size());
+    const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
+    const int32_t segment = model_.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
+    rows_.push_back({.token = s.tokens[static_cast<size_t>(position)],
+                     .position = position,
+                     .wants_logits = wanted,
+                     .segment = segment});
+    if (wanted) logits_stage_.add(s, position, last, last ? chunk.drafts : 0);
+  }
+  for (int i = 0; i < chunk.drafts; ++i) {
+    rows_.push_back(
+        {.token = s.drafts[static_cast<size_t>(i)], .position = chunk.first + chunk.rows + i, .wants_logits = true});
+  }
+  const auto of_chunk = std::span(rows_).last(static_cast<size_t>(chunk.rows + chunk.drafts));
+  if (draft_stage_.reads() == DraftModel::Reads::kAllRows) {
+    for (Row& row : of_chunk) row.wants_hidden = true;
+  } else if (draft_stage_.reads() == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
+    for (Row& row : of_chunk.last(static_cast<size_t>(1 + chunk.drafts))) row.wants_hidden = true;
+  }
+  s.computed += chunk.rows;
+  s.decodes |= chunk.wants_logits;
 }
 
 // ---- take the results ----
@@ -225,6 +242,22 @@ void EngineLoop::take_hidden_states() {
     pool_stage_.finish(r);
     count_prompt(s);
     roster_.end(s, FinishReason::kStop);
+  }
+}
+
+// Which of the target's hidden states are those of tokens that stay.
+void EngineLoop::take_features() {
+  const DraftModel::Reads reads = draft_stage_.reads();
+  if (reads == DraftModel::Reads::kNothing) return;
+  int row = 0;
+  for (size_t i = 0; i < plan_.chunks.size(); ++i) {
+    const Chunk& chunk = plan_.chunks[i];
+    Sequence& s = *planned_[i];
+    const bool all = reads == DraftModel::Reads::kAllRows;
+    if (!all && !chunk.wants_logits) continue;
+    const int first = all ? chunk.first : chunk.first + chunk.rows - 1;
+    if (!s.ended()) draft_stage_.take_features(s, row, first, std::max(0, s.computed - first));
+    row += (all ? chunk.rows : 1) + chunk.drafts;
   }
 }
 
@@ -272,7 +305,7 @@ void EngineLoop::fork(const LogitsStage::Task& task, std::span<const float> logi
 void EngineLoop::take_drafts(const LogitsStage::Task& task) {
   Sequence& s = *task.sequence;
   cache_.keep_drafts(s, task.drafts, task.chosen.accepted);
-  draft_stage_.learn(s, task.drafts, task.chosen.accepted);
+  draft_stage_.learn(s, task.drafts, task.chosen.accepted, task.chosen.predicted);
   stats_.drafted_tokens += static_cast<uint64_t>(task.drafts);
   stats_.accepted_tokens += static_cast<uint64_t>(task.chosen.accepted);
 }
@@ -284,7 +317,9 @@ void EngineLoop::deliver(Sequence& s, Chosen& chosen) {
     ++stats_.generated_tokens;
     shares_.charge(s.request->tenant_number, kGeneratedTokenWeight);
     s.tell(out);
-    if (out.finish != FinishReason::kNone) return roster_.leave(s);
+    if (out.finish == FinishReason::kNone) continue;
+    draft_stage_.remember(s);
+    return roster_.leave(s);
   }
   if (chosen.end) return roster_.end(s, *chosen.end, chosen.error);
   if (!options_.kv_cache) cache_.release(s);

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/draft_stage.h"
+#include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
 #include "engine/loaded_model.h"
 #include "engine/logits_stage.h"
@@ -45,8 +45,10 @@ class EngineLoop {
   // Run.
   void begin_computing(Sequence& s);
   std::span<float> run_model();
+  void add_rows(Sequence& s, const Chunk& chunk);
   // Take the results.
   void take_hidden_states();
+  void take_features();
   void take_logits(std::span<float> logits);
   void fork(const LogitsStage::Task& task, std::span<const float> logits);
   void take_drafts(const LogitsStage::Task& task);

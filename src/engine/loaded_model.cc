@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/quote.h"
 #include "engine/cache_size.h"
-#include "engine/draft_stage.h"
+#include "engine/drafting/draft_stage.h"
 #include "engine/dtype_names.h"
 #include "engine/page_cache.h"
 #include "model/families.h"
@@ -146,6 +146,10 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
                           .report = options.on_load});
   if (weights.mapped) spdlog::debug("weights: mapped {}", weights.mapped->file.path().string());
   options.on_load = nullptr;  // it may refer to what ends with the caller
+  if (DraftStage::check(options)) {
+    text_drafters = std::make_unique<TextDrafters>(options, text.tokenizer ? &*text.tokenizer : nullptr);
+    draft_model = DraftModel::load(options, config, text, team, budget);
+  }
 
   info.name = options.model;
   info.architecture = config.architecture;
@@ -173,25 +177,34 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
   info.weight_bytes = weights.matrix_bytes;
   info.decode_bytes = weights.decode_bytes;
-  const CacheLayout layout = cache_layout(config, kv_type);
-  if (!options.cache_dir.empty()) cache_identity = identity_of(checkpoint, config, info, layout);
+  std::vector<const ModelConfig*> drafters;
+  if (draft_model && draft_model->layers()) drafters.push_back(draft_model->layers());
+  const CacheLayout layout = cache_layout(config, kv_type, drafters);
+  if (!options.cache_dir.empty()) {
+    cache_identity = identity_of(checkpoint, config, info, layout);
+    if (draft_model) cache_identity += draft_model->identity();
+  }
 
   // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
   const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
   const int rows = options.max_num_batched_tokens + (options.chunked_prefill && options.kv_cache ? 0 : longest);
-  const int extra_logits = DraftStage::check(options) ? kDraftLogits : kExtraLogits;
+  const int extra_logits = text_drafters ? kDraftLogits : kExtraLogits;
   DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + extra_logits, longest};
+  if (draft_model && draft_model->reads() == DraftModel::Reads::kAllRows) limits.max_hidden = limits.max_rows;
+  if (draft_model && draft_model->reads() == DraftModel::Reads::kSampledRows) limits.max_hidden = limits.max_logits;
   constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
   info.activation_bytes = Decoder::memory_bytes(config, limits, team.size()) +
                           static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
-  if (DraftStage::check(options)) {
+  if (text_drafters) {
     // As many tokens as the cache may come to hold, about.
-    const size_t all = static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(longest);
-    draft_tokens = std::min(all, budget / std::max<size_t>(1, layout.token_bytes()));
-    info.other_bytes += DraftStage::memory_bytes(draft_tokens);
+    const size_t all = static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(longest),
+                 tokens = std::min(all, budget / std::max<size_t>(1, layout.token_bytes()));
+    text_drafters->limit(tokens);
+    info.other_bytes += text_drafters->memory_bytes(tokens, options.max_num_seqs);
   }
+  if (draft_model) info.activation_bytes += draft_model->activation_bytes(config, limits, team.size());
   info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout);
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
@@ -212,6 +225,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
   limits.max_positions = info.max_model_len;
   decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, limits);
+  if (draft_model) draft_model->start(config, weights, *kv, decoder->compute(), *decoder, limits);
 }
 
 }  // namespace quire

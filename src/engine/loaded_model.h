@@ -6,6 +6,8 @@
 #include <string>
 
 #include "base/team.h"
+#include "engine/drafting/draft_model.h"
+#include "engine/drafting/text_drafters.h"
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/model_text.h"
@@ -31,7 +33,8 @@ struct LoadedModel {
   Weights weights;
   ModelInfo info;
   std::string cache_identity;  // everything a cached unit's bytes depend on besides its tokens; empty without cache_dir
-  size_t draft_tokens = 0;     // of all sequences, that drafters have memory for
+  std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
+  std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
   std::unique_ptr<CacheMemory> kv;
   std::unique_ptr<Decoder> decoder;
 };

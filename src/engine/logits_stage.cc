@@ -72,10 +72,28 @@ void choose(Sequence& s, std::span<float> logits, size_t vocab, std::span<const 
   }
 }
 
+// The most probable token of each row.
+void most_probable(std::span<const float> logits, size_t vocab, TokenIds& out) {
+  for (; !logits.empty(); logits = logits.subspan(vocab)) {
+    const auto row = logits.first(vocab);
+    out.push_back(static_cast<TokenId>(std::ranges::max_element(row) - row.begin()));
+  }
+}
+
+// Those that were chosen instead.
+void take_predicted(const Sequence& s, Chosen& chosen) {
+  const size_t count = std::min(chosen.predicted.size(), chosen.outputs.size());
+  for (size_t i = 0; i < count; ++i) chosen.predicted[i] = s.tokens[s.tokens.size() - chosen.outputs.size() + i];
+}
+
 }  // namespace
 
-LogitsStage::LogitsStage(Team& team, int vocab, bool force)
-    : team_(team), vocab_(static_cast<size_t>(vocab)), force_(force), scratch_(static_cast<size_t>(team.size())) {}
+LogitsStage::LogitsStage(Team& team, int vocab, bool force, bool predict)
+    : team_(team),
+      vocab_(static_cast<size_t>(vocab)),
+      force_(force),
+      predict_(predict),
+      scratch_(static_cast<size_t>(team.size())) {}
 
 void LogitsStage::add(Sequence& s, int position, bool samples, int drafts) {
   tasks_.push_back({.sequence = &s, .row = rows_, .position = position, .samples = samples, .drafts = drafts});
@@ -99,7 +117,9 @@ void LogitsStage::sample(std::span<float> logits) {
     try {
       if (task.samples) {
         const auto drafts = std::span<const TokenId>(s.drafts).first(static_cast<size_t>(task.drafts));
+        if (predict_ && task.drafts > 0) most_probable(rows, vocab_, task.chosen.predicted);
         choose(s, rows, vocab_, drafts, force_, scratch_[static_cast<size_t>(thread)], task.chosen);
+        take_predicted(s, task.chosen);
       } else {
         task.described = describe_token(rows, s.tokens[static_cast<size_t>(task.position) + 1],
                                         *s.request->sampling.prompt_logprobs);

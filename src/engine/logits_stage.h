@@ -19,6 +19,7 @@ struct Chosen {
   std::string_view error;           // with `end`
   int forced = 0;                   // tokens that were not sampled
   int accepted = 0;                 // drafted tokens that were right
+  TokenIds predicted;               // on request: the token after each row, chosen or most probable
 };
 
 // Samples all sequences of a step in parallel; what is done with the results is the caller's business.
@@ -40,8 +41,9 @@ class LogitsStage {
     }
   };
 
-  // force: take tokens that a constraint leaves no choice about without sampling them.
-  LogitsStage(Team& team, int vocab, bool force);
+  // force: take tokens that a constraint leaves no choice about without sampling them. predict: fill Chosen::predicted of
+  // sequences with drafts.
+  LogitsStage(Team& team, int vocab, bool force, bool predict);
 
   // Starts a new step. Tasks are added in the order of the decoder's logits.
   void clear() { tasks_.clear(), rows_ = 0; }
@@ -57,7 +59,7 @@ class LogitsStage {
  private:
   Team& team_;
   const size_t vocab_;
-  const bool force_;
+  const bool force_, predict_;
   std::vector<Task> tasks_;
   size_t rows_ = 0;                      // of logits
   std::vector<SamplerScratch> scratch_;  // one per thread

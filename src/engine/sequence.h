@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "engine/cached_pages.h"
+#include "engine/drafting/sequence_drafting.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
-#include "engine/sequence_drafting.h"
 #include "engine/thought_watch.h"
 #include "kv/page_table.h"
 #include "sampling/dry.h"
