@@ -14,6 +14,8 @@ void ChatTimings::add(const Usage& usage) {
   prefilled_tokens += usage.prompt_tokens - usage.cached_tokens;
   ttft_seconds += usage.ttft_seconds;
   decoded_tokens += usage.completion_tokens - 1;
+  drafted_tokens += usage.drafted_tokens;
+  accepted_tokens += usage.accepted_tokens;
   decode_seconds += std::max(usage.seconds - usage.ttft_seconds, 0.0);
 }
 
@@ -42,6 +44,10 @@ std::string to_text(const ChatTimings& t, const ModelInfo& model) {
                           100 * rate / t.bandwidth);
     }
   }
+  if (t.drafted_tokens > 0) {
+    text += fmt::format("\ndrafts: {} of {} tokens right, {:.2f} tokens a step", t.accepted_tokens, t.drafted_tokens,
+                        t.decoded_tokens / std::max(1.0, static_cast<double>(t.decoded_tokens - t.accepted_tokens)));
+  }
   return text + "\n";
 }
 
@@ -54,6 +60,8 @@ nlohmann::ordered_json to_json(const ChatTimings& t, const ModelInfo& model) {
       {"decode_bytes_per_token", model.decode_bytes},
       {"decode_bytes_per_second", t.read_rate(model)},
       {"read_bandwidth", t.bandwidth},
+      {"drafted_tokens", t.drafted_tokens},
+      {"accepted_tokens", t.accepted_tokens},
   };
 }
 

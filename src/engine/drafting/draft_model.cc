@@ -103,7 +103,13 @@ void DraftModel::start(const ModelConfig& target, const Weights& weights, CacheM
   target_ = &decoder;
   target_weights_ = &weights;
   most_rows_ = limits.max_rows;
+  const CacheLayout& layout = cache.layout();
   const int first_layer = static_cast<int>(target.layers.size());
+  for (size_t layer = target.layers.size(); layer < layout.layers().size(); ++layer) {
+    const int group = layout.group_of(static_cast<int>(layer));
+    const int window = group >= 0 ? layout.groups()[static_cast<size_t>(group)].window : 0;
+    if (window > 0) windows_.push_back({group, window});
+  }
   int hidden = target.hidden;
   switch (kind_) {
     case Kind::kModel:
@@ -141,10 +147,22 @@ void DraftModel::keep_features(Sequence& s, uint64_t step, int row, int position
   d.features = count;
 }
 
+// The first token that is not computed and sees no token whose memory a window has given up. If the draft model has not
+// computed the tokens before it, its drafts suffer.
+int DraftModel::first_to_compute(const Sequence& s) const {
+  int first = s.drafting->computed;
+  for (const Window& w : windows_) {
+    const int held = s.pages.first_held(w.group) * kPageTokens;
+    if (held > 0) first = std::max(first, held + w.tokens - 1);
+  }
+  return first;
+}
+
 // Computes all but the last tokens, if they are more than one pass takes.
 void DraftModel::catch_up(Sequence& s) {
   SequenceDrafting& d = *s.drafting;
   const std::span<const TokenId> tokens(s.tokens);
+  d.computed = first_to_compute(s);
   while (static_cast<int>(tokens.size()) - d.computed > most_rows_ / 2) {
     const int rows = std::min(static_cast<int>(tokens.size()) - 1 - d.computed, most_rows_);
     const ChainRequest request{.tables = s.pages.units(),
@@ -173,9 +191,9 @@ ChainRequest DraftModel::request(Sequence& s, int depth, uint64_t step) {
       break;
     case Kind::kFirstLayers:
       if (depth == 0) break;
-      r.position = last;
+      r.position = s.computed;
       r.rope_variant = s.request->rope_variant;
-      r.tokens = tokens.last(1);
+      r.tokens = tokens.subspan(static_cast<size_t>(s.computed));
       break;
     case Kind::kEagle: {
       if (d.step != step || d.features == 0) break;

@@ -56,6 +56,7 @@ class DraftModel {
     return subset_ ? std::span<const TokenId>(subset_->ids) : std::span<const TokenId>();
   }
   ChainRequest request(Sequence& s, int depth, uint64_t step);
+  int first_to_compute(const Sequence& s) const;
   void catch_up(Sequence& s);
   void draft_by_heads(std::span<const DraftTask> tasks, uint64_t step);
 
@@ -74,6 +75,10 @@ class DraftModel {
   Decoder* target_ = nullptr;
   const Weights* target_weights_ = nullptr;
   int most_rows_ = 0;
+  struct Window {
+    int group, tokens;
+  };
+  std::vector<Window> windows_;  // of layers of the draft model
   std::unique_ptr<ChainModel> chain_;
   std::optional<Chains> chains_;
   std::optional<Medusa> medusa_;

@@ -116,7 +116,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
   } else {
     seconds_.clear();
     const int most = std::min(most_rows, depth_ * decoding);
-    for (int rows = 0; rows <= most; ++rows) seconds_.push_back(costs.seconds_at(decoding + rows));
+    for (int rows = 0; rows <= most; ++rows) seconds_.push_back(std::max(costs.seconds_at(decoding + rows), 1e-9));
     controller_.choose({decoding, candidates_, seconds_}, choice_);
   }
   for (size_t i = 0; i < candidates_.size(); ++i) {

@@ -96,6 +96,8 @@ void UsageSum::add(size_t choice, const Output& output) {
   if (output.finish == FinishReason::kNone) return;
   completion[choice] = output.usage.completion_tokens;
   cached[choice] = output.usage.cached_tokens;
+  drafted += output.usage.drafted_tokens;
+  accepted += output.usage.accepted_tokens;
 }
 
 int UsageSum::completion_tokens() const { return std::accumulate(completion.begin(), completion.end(), 0); }
@@ -113,6 +115,8 @@ Json usage_json(const ResponseHead& head, const UsageSum& sum, std::optional<int
                 {"total_tokens", head.prompt_tokens + completion},
                 {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n())}}}};
   if (reasoning_tokens) usage["completion_tokens_details"] = {{"reasoning_tokens", *reasoning_tokens}};
+  if (sum.drafted > 0)
+    usage["speculative"] = {{"drafted_tokens", sum.drafted}, {"accepted_tokens", sum.accepted}};
   return usage;
 }
 

@@ -83,6 +83,7 @@ struct UsageSum {
   int cached_tokens(int n) const;  // counted once for the n choices of a prompt
 
   std::vector<int> completion, cached;
+  int drafted = 0, accepted = 0;  // by speculative decoding
 };
 // `reasoning_tokens`: of answers that are read for reasoning.
 Json usage_json(const ResponseHead& head, const UsageSum& sum, std::optional<int> reasoning_tokens = {});

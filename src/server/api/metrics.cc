@@ -81,6 +81,10 @@ const EngineMetric kEngineMetrics[] = {
      "phase", "prompt"},
     {"forced_tokens_total", "Generated tokens that structured output left no choice about, so they were not sampled.",
      true, [](const EngineStats& s) { return static_cast<double>(s.forced_tokens); }},
+    {"spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.drafted_tokens); }},
+    {"spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.", true,
+     [](const EngineStats& s) { return static_cast<double>(s.accepted_tokens); }},
     {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,
      [](const EngineStats& s) { return s.decode_bytes; }},
 };

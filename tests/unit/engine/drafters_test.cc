@@ -1,0 +1,198 @@
+// Drafters that compute: the same answers and log-probabilities as without them, to the bit.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "paths.h"
+#include "unit/engine/seeded_request.h"
+#include "unit/engine/tiny_engine.h"
+
+namespace quire {
+namespace {
+
+using testing::Answers;
+using testing::answers;
+using testing::answers_together;
+using testing::expect_same;
+using testing::random_tokens;
+
+std::string golden(const std::string& name) { return (golden_dir() / name).string(); }
+
+EngineOptions base() {
+  EngineOptions o;
+  o.model = golden("models/llama");
+  o.threads = 2;
+  o.max_num_seqs = 4;
+  o.max_model_len = 128;
+  return o;
+}
+
+struct Drafter {
+  std::string name;
+  std::function<void(EngineOptions&)> choose;
+  friend std::ostream& operator<<(std::ostream& out, const Drafter& d) { return out << d.name; }
+};
+
+class Drafters : public ::testing::TestWithParam<Drafter> {
+ protected:
+  Drafters() {
+    GetParam().choose(options_);
+    options_.speculative = options_.speculative == "off" ? "auto" : options_.speculative;
+    options_.speculate_always = true;
+    options_.num_speculative_tokens = 3;
+  }
+
+  // 300 prompts in all, over the drafters and modes.
+  static std::vector<Request> requests(unsigned seed) {
+    std::vector<Request> all;
+    for (unsigned i = 0; i < 12; ++i) {
+      Request r =
+          seeded_request(random_tokens(100 * seed + i, 1 + static_cast<int>(7 * i + seed) % 60), i % 4 == 0 ? 40 : 12);
+      r.sampling.seed = i;
+      r.sampling.temperature = i % 3 == 0 ? 0.0f : 0.5f * static_cast<float>(i % 3);
+      r.sampling.n = i == 4 ? 3 : 1;
+      if (i == 5) r.sampling.prompt_logprobs = 0;
+      if (i == 6) r.sampling.presence_penalty = 1;
+      if (i == 7) r.sampling.stop_token_ids = {5, 9, 11, 17, 23, 40};
+      all.push_back(std::move(r));
+    }
+    return all;
+  }
+  static std::vector<Answers> without(const std::vector<Request>& requests) {
+    EngineOptions o = base();
+    o.max_num_seqs = 1;
+    o.prefix_cache = false;
+    Engine engine(o);
+    std::vector<Answers> all;
+    for (const Request& r : requests) all.push_back(answers(engine, r));
+    return all;
+  }
+  static void expect_all_same(const std::vector<Answers>& a, const std::vector<Answers>& b) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      for (size_t choice = 0; choice < a[i].size(); ++choice)
+        expect_same(a[i][choice], b[i][choice], "request " + std::to_string(i) + ", choice " + std::to_string(choice));
+    }
+  }
+
+  EngineOptions options_ = base();
+};
+
+TEST_P(Drafters, ChangeNoAnswer) {
+  const auto all = requests(1);
+  const auto expected = without(all);
+  Engine engine(options_);
+  expect_all_same(expected, answers_together(engine, all));
+  expect_all_same(expected, answers_together(engine, all));  // after prefix hits
+  EXPECT_GT(engine.stats().drafted_tokens, 0u);
+}
+
+TEST_P(Drafters, ChangeNoAnswerInSmallChunks) {
+  options_.max_num_batched_tokens = 12;
+  const auto all = requests(2);
+  Engine engine(options_);
+  expect_all_same(without(all), answers_together(engine, all));
+}
+
+// The cache holds one of the longest sequences.
+TEST_P(Drafters, ChangeNoAnswerThatIsPreempted) {
+  options_.kv_cache_bytes = [&] {
+    const Engine engine(options_);
+    const ModelInfo& info = engine.info();
+    return info.kv_cache_bytes / static_cast<size_t>(info.kv_pages) *
+           static_cast<size_t>(info.kv_groups * (info.max_model_len / info.page_tokens + 1));
+  }();
+  std::vector<Request> all;
+  for (unsigned i = 0; i < 8; ++i) {
+    all.push_back(seeded_request(random_tokens(i, 3 + 7 * static_cast<int>(i % 3)), 90));
+    all.back().sampling.temperature = i % 2 == 0 ? 0 : 1;
+  }
+  Engine engine(options_);
+  expect_all_same(without(all), answers_together(engine, all));
+  EXPECT_GT(engine.stats().preemptions, 0u);
+}
+
+TEST_P(Drafters, ChangeNoAnswerWhenTheControllerChooses) {
+  options_.speculate_always = false;
+  const auto all = requests(4);
+  Engine engine(options_);
+  expect_all_same(without(all), answers_together(engine, all));
+}
+
+TEST(DraftModel, IsRightIfItIsTheTarget) {
+  EngineOptions o = base();
+  o.speculative = "draft";
+  o.draft_model = o.model;
+  o.speculate_always = true;
+  o.num_speculative_tokens = 3;
+  Request r = seeded_request(random_tokens(9, 40), 41);
+  r.sampling.temperature = 0;
+  Engine engine(o);
+  const Answers all = answers(engine, r);
+  EXPECT_EQ(all[0].last.usage.drafted_tokens, 30);
+  EXPECT_EQ(all[0].last.usage.accepted_tokens, 30);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Drafters,
+    ::testing::Values(Drafter{"same_model", [](EngineOptions& o) { o.draft_model = golden("models/llama"); }},
+                      Drafter{"other_model", [](EngineOptions& o) { o.draft_model = golden("models/mistral"); }},
+                      Drafter{"eagle", [](EngineOptions& o) { o.eagle_head = golden("drafters/eagle"); }},
+                      Drafter{"medusa", [](EngineOptions& o) { o.medusa_heads = golden("drafters/medusa"); }},
+                      Drafter{"early_exit",
+                              [](EngineOptions& o) {
+                                o.speculative = "early-exit";
+                                o.early_exit_layers = 1;
+                              }},
+                      Drafter{"lookahead", [](EngineOptions& o) { o.speculative = "lookahead"; }},
+                      Drafter{"ngram", [](EngineOptions& o) { o.speculative = "ngram"; }},
+                      Drafter{"recent", [](EngineOptions& o) { o.speculative = "corpus"; }}),
+    [](const auto& drafter) { return drafter.param.name; });
+
+std::string error_of(const std::function<void(EngineOptions&)>& change) {
+  EngineOptions o = base();
+  change(o);
+  try {
+    const Engine engine(o);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(DrafterOptions, MustFitTogether) {
+  EXPECT_EQ(error_of([](auto& o) { o.speculative = "draft"; }), "--speculative draft needs --draft-model");
+  EXPECT_EQ(error_of([](auto& o) { o.speculative = "eagle"; }), "--speculative eagle needs --eagle-head");
+  EXPECT_EQ(error_of([](auto& o) { o.speculative = "medusa"; }), "--speculative medusa needs --medusa-heads");
+  EXPECT_EQ(error_of([](auto& o) { o.speculative = "magic"; }),
+            "--speculative \"magic\" is not supported; use auto, off, ngram, corpus, lookahead, draft, early-exit, "
+            "medusa, eagle");
+  EXPECT_EQ(error_of([](auto& o) {
+              o.speculative = "ngram";
+              o.num_speculative_tokens = 65;
+            }),
+            "--num-speculative-tokens must be between 1 and 64, not 65");
+  EXPECT_EQ(error_of([](auto& o) {
+              o.speculative = "ngram";
+              o.kv_cache = false;
+            }),
+            "--speculative ngram needs the KV cache; leave out --no-kv-cache");
+  EXPECT_EQ(error_of([](auto& o) {
+              o.speculative = "ngram";
+              o.speculative_corpus = "x";
+            }),
+            "--speculative-corpus needs --speculative corpus or auto");
+  EXPECT_EQ(error_of([](auto& o) {
+              o.speculative = "early-exit";
+              o.early_exit_layers = 99;
+            }).find("--early-exit-layers 99 is not possible; the model has "),
+            0u);
+}
+
+}  // namespace
+}  // namespace quire
