@@ -186,6 +186,8 @@ std::span<float> EngineLoop::run_model() {
     cache_.grow(s, chunk.rows, chunk.drafts);
   }
   draft_stage_.draft(planned_, plan_.chunks);
+  for (size_t i = 0; i < planned_.size(); ++i)
+    cache_.shrink(*planned_[i], plan_.chunks[i].rows, plan_.chunks[i].drafts);
   rows_.clear();
   spans_.clear();
   logits_stage_.clear();

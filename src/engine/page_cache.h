@@ -64,6 +64,8 @@ class PageCache {
   // Makes room for `rows` more tokens and `drafts` after them, evicting idle units, and plans the step's checkpoints. The
   // scheduler has checked that there are enough.
   void grow(Sequence& s, int rows, int drafts);
+  // Before the step: there are only so many drafts after the `rows` tokens.
+  void shrink(Sequence& s, int rows, int drafts) { s.pages.truncate(pool_, s.computed + rows + drafts); }
   // After the step: of its drafts, the first `accepted` were right; gives up the room of the others. A state cannot lose
   // some of its tokens, so with recurrent layers it is all drafts or none: right ones are then computed again.
   void keep_drafts(Sequence& s, int drafts, int accepted);
