@@ -70,6 +70,12 @@ std::string template_source(const std::string& argument) {
   return *text.template_source;
 }
 
+std::vector<std::string> speculative_values() {
+  std::vector<std::string> names{"off", "auto"};
+  names.insert(names.end(), kDrafters.begin(), kDrafters.end());
+  return names;
+}
+
 void set_template_kwargs(EngineOptions& options, const std::string& text) {
   if (!Json::accept(text) || !parse_json(text, "").is_object())
     throw invalid("must be a JSON object such as {{\"enable_thinking\": false}}, not {}", text);
@@ -176,7 +182,7 @@ void add_speculation_options(CLI::App& app, EngineOptions& o) {
          "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
          "from the text so far; corpus: from --speculative-corpus and recent answers; lookahead, draft, "
          "early-exit, medusa, eagle; auto: whichever pays")
-      ->check(CLI::IsMember({"off", "auto", "ngram", "corpus", "lookahead", "draft", "early-exit", "medusa", "eagle"}))
+      ->check(CLI::IsMember(speculative_values()))
       ->group(kSpeculationGroup)
       ->capture_default_str();
   app.add_option("--num-speculative-tokens,--draft-max", o.num_speculative_tokens,

@@ -77,6 +77,20 @@ const ModelConfig* DraftModel::layers() const {
   return eagle_head_ ? &eagle_head_->config : nullptr;
 }
 
+std::string_view DraftModel::name() const {
+  switch (kind_) {
+    case Kind::kModel:
+      return "draft";
+    case Kind::kFirstLayers:
+      return "early-exit";
+    case Kind::kEagle:
+      return "eagle";
+    case Kind::kMedusa:
+      return "medusa";
+  }
+  return "draft";
+}
+
 DraftModel::Reads DraftModel::reads() const {
   if (kind_ == Kind::kEagle) return Reads::kAllRows;
   return kind_ == Kind::kMedusa ? Reads::kSampledRows : Reads::kNothing;

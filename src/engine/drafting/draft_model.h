@@ -34,6 +34,7 @@ class DraftModel {
   // The layers that follow the target's in the cache; nullptr: none.
   const ModelConfig* layers() const;
   Reads reads() const;
+  std::string_view name() const;                             // one of kDrafters
   bool sequential() const { return !medusa_heads_; }         // a pass for each further token
   const std::string& identity() const { return identity_; }  // of what it keeps in the cache's pages
   size_t weight_bytes() const;

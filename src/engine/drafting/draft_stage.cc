@@ -4,14 +4,13 @@
 #include <array>
 #include <iterator>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/quote.h"
 
 namespace quire {
 namespace {
-
-constexpr std::array<std::string_view, 8> kSpeculative{"off",   "ngram",      "corpus", "lookahead",
-                                                       "draft", "early-exit", "medusa", "eagle"};
 
 // By the length of the match. SmolLM2 on MT-bench: the first token is right after 20 % of the matches of one token, 53 %
 // of two, 59 % of three, 96 % of twelve or more.
@@ -33,9 +32,9 @@ std::vector<DrafterTraits> traits(const DraftModel* model, const TextDrafters* t
 
 bool DraftStage::check(const EngineOptions& o) {
   if (o.speculative == "off") return false;
-  if (o.speculative != "auto" && std::ranges::find(kSpeculative, o.speculative) == kSpeculative.end())
-    throw invalid("--speculative {} is not supported; use auto, {}", quote(o.speculative),
-                  fmt::join(kSpeculative, ", "));
+  if (o.speculative != "auto" && std::ranges::find(kDrafters, o.speculative) == kDrafters.end())
+    throw invalid("--speculative {} is not supported; use off, auto, {}", quote(o.speculative),
+                  fmt::join(kDrafters, ", "));
   if (o.num_speculative_tokens < 1 || o.num_speculative_tokens > kMostSpeculativeTokens)
     throw invalid("--num-speculative-tokens must be between 1 and {}, not {}", kMostSpeculativeTokens,
                   o.num_speculative_tokens);
@@ -82,17 +81,28 @@ void DraftStage::propose(Sequence& s, int index, int depth) {
       {.sequence = index, .drafter = static_cast<int>(kinds.size()), .depth = depth, .request = &d.acceptance});
 }
 
+DrafterStats& DraftStage::stats_of(int drafter) {
+  const auto kinds = texts_->kinds();
+  const auto i = static_cast<size_t>(drafter);
+  const std::string_view name = i < kinds.size() ? drafter_name(kinds[i]) : model_->name();
+  return stats_[static_cast<size_t>(std::ranges::find(kDrafters, name) - kDrafters.begin())];
+}
+
 void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_rows, int most_tokens) {
   if (!on()) return;
   ++step_;
-  drafting_ = 0;
   proposed_.clear();
   tokens_.clear();
   candidates_.clear();
   texts_->begin_step(running);
+  const auto start = Clock::now();
   int decoding = 0;
   for (Sequence& s : running) {
     s.drafts.clear();
+    if (!s.request->speculate) {
+      decoding += s.decodes;
+      continue;
+    }
     if (!s.drafting && (s.decodes || model_)) {
       s.drafting = std::make_unique<SequenceDrafting>();
       s.drafting->proposals.resize(texts_->kinds().size());
@@ -107,18 +117,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
   }
   choice_ = {};
   if (candidates_.empty()) return;
-  if (always_) {  // the last candidate of each sequence
-    choice_.depths.assign(candidates_.size(), 0);
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (i + 1 == candidates_.size() || candidates_[i + 1].sequence != candidates_[i].sequence)
-        choice_.depths[i] = candidates_[i].depth;
-    }
-  } else {
-    seconds_.clear();
-    const int most = std::min(most_rows, depth_ * decoding);
-    for (int rows = 0; rows <= most; ++rows) seconds_.push_back(std::max(costs.seconds_at(decoding + rows), 1e-9));
-    controller_.choose({decoding, candidates_, seconds_}, choice_);
-  }
+  choose_depths(costs, decoding, most_rows);
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const auto depth = static_cast<size_t>(choice_.depths[i]);
     if (depth == 0) continue;
@@ -132,6 +131,22 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
       s.drafts.assign(depth, kNoToken);
     }
   }
+  stats_of(0).seconds += seconds(Clock::now() - start);
+}
+
+void DraftStage::choose_depths(const StepCosts& costs, int decoding, int most_rows) {
+  if (always_) {  // the last candidate of each sequence
+    choice_.depths.assign(candidates_.size(), 0);
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (i + 1 == candidates_.size() || candidates_[i + 1].sequence != candidates_[i].sequence)
+        choice_.depths[i] = candidates_[i].depth;
+    }
+    return;
+  }
+  seconds_.clear();
+  const int most = std::min(most_rows, depth_ * decoding);
+  for (int rows = 0; rows <= most; ++rows) seconds_.push_back(std::max(costs.seconds_at(decoding + rows), 1e-9));
+  controller_.choose({decoding, candidates_, seconds_}, choice_);
 }
 
 void DraftStage::draft(std::span<Sequence* const> sequences, std::span<Chunk> chunks) {
@@ -150,8 +165,10 @@ void DraftStage::draft(std::span<Sequence* const> sequences, std::span<Chunk> ch
   }
   const auto start = Clock::now();
   model_->draft(tasks_, step_ - 1);
-  drafting_ = seconds(Clock::now() - start);
-  if (work.rows > 0) controller_.learn_cost(static_cast<int>(texts_->kinds().size()), work, drafting_);
+  const double took = seconds(Clock::now() - start);
+  const auto drafter = static_cast<int>(texts_->kinds().size());
+  stats_of(drafter).seconds += took;
+  if (work.rows > 0) controller_.learn_cost(drafter, work, took);
   for (size_t i = 0; i < chunks.size(); ++i) {
     Sequence& s = *sequences[i];
     if (chunks[i].drafts == 0) continue;
@@ -169,6 +186,7 @@ void DraftStage::take_features(Sequence& s, int row, int position, int count) {
 void DraftStage::learn(Sequence& s, int verified, int accepted, std::span<const TokenId> predicted) {
   SequenceDrafting& d = *s.drafting;
   controller_.learn(d.drafter, d.confidence, verified, accepted, d.acceptance);
+  stats_of(d.drafter).count(verified, accepted);
   if (std::cmp_less(d.drafter, d.proposals.size())) d.proposals[static_cast<size_t>(d.drafter)].first = kNoToken;
   d.computed = std::min(d.computed, s.computed);
   texts_->observe(s, accepted, predicted);

@@ -49,8 +49,11 @@ class DraftStage {
   }
   // The step took so long, rows of prompts excluded, and gave so many tokens to the sequences that decode.
   void finish(double seconds, int tokens);
+  void add_stats(EngineStats& stats) const { stats.drafters = stats_; }
 
  private:
+  DrafterStats& stats_of(int drafter);
+  void choose_depths(const StepCosts& costs, int decoding, int most_rows);
   void propose(Sequence& s, int index, int depth);
 
   const bool always_;
@@ -59,7 +62,7 @@ class DraftStage {
   TextDrafters* const texts_;
   SpeculationController controller_;
   uint64_t step_ = 0;
-  double drafting_ = 0;  // seconds, in this step
+  decltype(EngineStats::drafters) stats_;
 
   // Reused from step to step.
   struct Proposed {

@@ -30,6 +30,20 @@ Corpus read_corpus(const std::string& path, const Tokenizer* tokenizer) {
 
 }  // namespace
 
+std::string_view drafter_name(TextDrafters::Kind kind) {
+  switch (kind) {
+    case TextDrafters::kNgram:
+      return "ngram";
+    case TextDrafters::kCorpus:
+      return "corpus";
+    case TextDrafters::kRecent:
+      return "recent";
+    case TextDrafters::kLookahead:
+      return "lookahead";
+  }
+  return "ngram";
+}
+
 TextDrafters::TextDrafters(const EngineOptions& o, const Tokenizer* tokenizer) {
   const bool automatic = o.speculative == "auto", corpus = o.speculative == "corpus";
   if (!o.speculative_corpus.empty() && !automatic && !corpus)
@@ -39,7 +53,7 @@ TextDrafters::TextDrafters(const EngineOptions& o, const Tokenizer* tokenizer) {
     corpus_ = read_corpus(o.speculative_corpus, tokenizer);
     kinds_.push_back(kCorpus);
   }
-  if (automatic || corpus) {
+  if (automatic || corpus || o.speculative == "recent") {
     recent_.emplace(kRecentTokens, kRecentTenants, kLeastMatch);
     kinds_.push_back(kRecent);
   }

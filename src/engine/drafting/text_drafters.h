@@ -52,4 +52,6 @@ class TextDrafters {
   size_t tokens_ = 0, most_tokens_ = 0;  // of n-gram drafters
 };
 
+std::string_view drafter_name(TextDrafters::Kind kind);  // one of kDrafters
+
 }  // namespace quire

@@ -169,9 +169,10 @@ TEST(DrafterOptions, MustFitTogether) {
   EXPECT_EQ(error_of([](auto& o) { o.speculative = "draft"; }), "--speculative draft needs --draft-model");
   EXPECT_EQ(error_of([](auto& o) { o.speculative = "eagle"; }), "--speculative eagle needs --eagle-head");
   EXPECT_EQ(error_of([](auto& o) { o.speculative = "medusa"; }), "--speculative medusa needs --medusa-heads");
-  EXPECT_EQ(error_of([](auto& o) { o.speculative = "magic"; }),
-            "--speculative \"magic\" is not supported; use auto, off, ngram, corpus, lookahead, draft, early-exit, "
-            "medusa, eagle");
+  EXPECT_EQ(
+      error_of([](auto& o) { o.speculative = "magic"; }),
+      "--speculative \"magic\" is not supported; use off, auto, ngram, corpus, recent, lookahead, draft, early-exit, "
+      "medusa, eagle");
   EXPECT_EQ(error_of([](auto& o) {
               o.speculative = "ngram";
               o.num_speculative_tokens = 65;
