@@ -5,6 +5,7 @@
 //   engine.generate(request, [](const quire::Output& out) { std::cout << out.text; });
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,9 @@ namespace quire {
 // Bounds of EngineOptions. Times are in seconds.
 inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTokens = 1 << 20,
                      kMostSpeculativeTokens = 64;
+
+// What drafts tokens in speculative decoding: values of EngineOptions::speculative besides "off".
+inline constexpr std::array<std::string_view, 1> kDrafters{"ngram"};
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
@@ -46,7 +50,7 @@ struct EngineOptions {
   std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
-  // Speculative decoding: off, or the drafter: ngram (docs/speculative.md). The same answers, in fewer steps.
+  // Speculative decoding: off, or one of kDrafters (docs/speculative.md). The same answers, in fewer steps.
   std::string speculative = "off";
   int num_speculative_tokens = 8;  // most drafted tokens of a sequence in a step
   bool speculate_always = false;   // draft as much as allowed, whether it pays or not (for comparison)
@@ -136,6 +140,7 @@ struct Request {
   bool frame_tokens = false;
   std::optional<ThoughtBudget> thought_budget = {};  // needs frame_tokens
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
+  bool speculate = true;       // false: no drafts for this request, whatever EngineOptions::speculative says
 };
 
 // The most prompt tokens that this request may have: its answer, if it has one, needs room for a token.
@@ -175,8 +180,20 @@ struct Output {
   std::vector<float> embedding = {};
 };
 
+// What a drafter did. Drafts count once they are verified.
+struct DrafterStats {
+  uint64_t complete = 0;  // drafts whose tokens were all right
+  // [i]: drafts of more than i tokens, and those of them whose first i + 1 tokens were right. The first counts drafts.
+  std::array<uint64_t, kMostSpeculativeTokens> drafted{}, accepted{};
+  double seconds = 0;  // spent drafting, whether the drafts were verified or not
+
+  void count(int tokens, int right);  // a draft of which the first `right` tokens were right
+};
+
 // Counters run since the engine started; the others are current values.
 struct EngineStats {
+  static constexpr int kMostCountedRows = 256;
+
   int running = 0, waiting = 0;         // sequences
   int kv_pages = 0, kv_pages_used = 0;  // used: by running sequences
   uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
@@ -202,6 +219,14 @@ struct EngineStats {
   double decode_seconds = 0, prompt_seconds = 0;
   uint64_t decode_steps = 0, prompt_steps = 0;
   double decode_bytes = 0;
+
+  // The decode steps: tokens that they gave, their sequences added up, how many had so many rows (the last: or more),
+  // and number and time of those that verified drafts.
+  uint64_t decode_tokens = 0, decode_sequences = 0;
+  std::array<uint64_t, 1 + kMostCountedRows> decode_steps_by_rows{};
+  uint64_t verify_steps = 0;
+  double verify_seconds = 0;
+  std::array<DrafterStats, kDrafters.size()> drafters{};  // in the order of kDrafters
 };
 
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h.

@@ -69,6 +69,12 @@ std::string template_source(const std::string& argument) {
   return *text.template_source;
 }
 
+std::vector<std::string> drafters_and_off() {
+  std::vector<std::string> names{"off"};
+  names.insert(names.end(), kDrafters.begin(), kDrafters.end());
+  return names;
+}
+
 void set_template_kwargs(EngineOptions& options, const std::string& text) {
   if (!Json::accept(text) || !parse_json(text, "").is_object())
     throw invalid("must be a JSON object such as {{\"enable_thinking\": false}}, not {}", text);
@@ -195,7 +201,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "--speculative", o.speculative,
          "guess tokens and verify several at once: the same answers, in fewer steps. ngram: guess what followed "
          "the same tokens earlier (docs/speculative.md)")
-      ->check(CLI::IsMember({"off", "ngram"}))
+      ->check(CLI::IsMember(drafters_and_off()))
       ->group(kSchedulingGroup)
       ->capture_default_str();
   app.add_option("--num-speculative-tokens,--draft-max", o.num_speculative_tokens,

@@ -1,5 +1,7 @@
 #include "engine/draft_stage.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -22,8 +24,8 @@ int confidence_of(int match) {
 
 bool DraftStage::check(const EngineOptions& o) {
   if (o.speculative == "off") return false;
-  if (o.speculative != "ngram")
-    throw invalid("--speculative {} is not supported; use off or ngram", quote(o.speculative));
+  if (std::ranges::find(kDrafters, o.speculative) == kDrafters.end())
+    throw invalid("--speculative {} is not supported; use off, {}", quote(o.speculative), fmt::join(kDrafters, ", "));
   if (o.num_speculative_tokens < 1 || o.num_speculative_tokens > kMostSpeculativeTokens)
     throw invalid("--num-speculative-tokens must be between 1 and {}, not {}", kMostSpeculativeTokens,
                   o.num_speculative_tokens);
@@ -75,12 +77,15 @@ void DraftStage::draft(Sequences& running, const StepCosts& costs, int most_rows
   int decoding = 0;
   tokens_ = 0;
   for (const Sequence& s : running) tokens_ += s.drafting ? s.tokens.capacity() : 0;
+  const auto start = Clock::now();
+  bool drafts = false;
   for (Sequence& s : running) {
     s.drafts.clear();
     if (!s.decodes || s.cached.load.active) continue;
+    drafts |= s.request->speculate;
     const int left = std::min(most_tokens - static_cast<int>(s.tokens.size()),
                               s.request->max_new_tokens - s.generated() - 1);  // the step gives one more
-    const int depth = std::min({depth_, left, most_rows});
+    const int depth = s.request->speculate ? std::min({depth_, left, most_rows}) : 0;
     if (depth > 0) {
       const auto tokens = propose(s, depth);
       s.drafts.assign(tokens.begin(), tokens.end());
@@ -96,8 +101,11 @@ void DraftStage::draft(Sequences& running, const StepCosts& costs, int most_rows
     }
     ++decoding;
   }
-  choice_ = {};
-  if (candidates_.empty() || always_) return;
+  if (!candidates_.empty() && !always_) choose(costs, decoding, most_rows);
+  if (drafts) stats_.seconds += seconds(Clock::now() - start);
+}
+
+void DraftStage::choose(const StepCosts& costs, int decoding, int most_rows) {
   seconds_.clear();
   const int most = std::min(most_rows, depth_ * static_cast<int>(candidates_.size()));
   for (int rows = 0; rows <= most; ++rows) seconds_.push_back(costs.seconds_at(decoding + rows));
@@ -108,6 +116,7 @@ void DraftStage::draft(Sequences& running, const StepCosts& costs, int most_rows
 void DraftStage::learn(Sequence& s, int verified, int accepted) {
   SequenceDrafting& d = *s.drafting;
   controller_.learn(0, d.confidence, verified, accepted, d.acceptance);
+  stats_.count(verified, accepted);
   d.first = kNoToken;
 }
 

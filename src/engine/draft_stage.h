@@ -15,8 +15,6 @@ namespace quire {
 // drafted row is sampled like any other row of its position, and counts only if the tokens before it were right.
 class DraftStage {
  public:
-  static constexpr int kMostSpeculativeTokens = 64;  // --num-speculative-tokens
-
   // most_tokens: of all sequences together that drafters may keep; further sequences get no drafts.
   DraftStage(const EngineOptions& options, size_t most_tokens);
 
@@ -31,9 +29,11 @@ class DraftStage {
   void learn(Sequence& s, int verified, int accepted);
   // The step took so long, rows of prompts excluded, and gave so many tokens to the sequences that decode.
   void finish(double seconds, int tokens);
+  const DrafterStats& stats() const { return stats_; }
 
  private:
   bool follow(Sequence& s);
+  void choose(const StepCosts& costs, int decoding, int most_rows);
   // Proposes a draft, in drafts_. Returns its tokens.
   std::span<const TokenId> propose(Sequence& s, int depth);
 
@@ -42,6 +42,7 @@ class DraftStage {
   const size_t most_tokens_;
   size_t tokens_ = 0;  // that drafters have memory for
   SpeculationController controller_;
+  DrafterStats stats_;
 
   // Reused from step to step.
   std::vector<Sequence*> sequences_;  // of the candidates

@@ -173,6 +173,14 @@ void prepare_dry(RequestState& r, const Tokenizer& tokenizer) {
 
 }  // namespace
 
+void DrafterStats::count(int tokens, int right) {
+  for (int i = 0; i < tokens; ++i) {
+    ++drafted[static_cast<size_t>(i)];
+    if (i < right) ++accepted[static_cast<size_t>(i)];
+  }
+  if (right == tokens) ++complete;
+}
+
 int longest_prompt(const Request& request, const ModelInfo& model) {
   const bool answers = request.pooling == Pooling::kNone && request.sampling.max_tokens != 0;
   return model.max_model_len - (answers ? 1 : 0);

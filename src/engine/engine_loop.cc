@@ -305,9 +305,9 @@ void EngineLoop::count_step(double seconds) {
     if (c.decodes) decoding.add(c.rows + c.drafts, c.first);
     prompts |= !c.decodes;
   }
+  int tokens = 0;
+  for (const LogitsStage::Task& task : logits_stage_.tasks()) tokens += static_cast<int>(task.chosen.outputs.size());
   if (draft_stage_.on()) {
-    int tokens = 0;
-    for (const LogitsStage::Task& task : logits_stage_.tasks()) tokens += static_cast<int>(task.chosen.outputs.size());
     const StepCosts& costs = costs_.costs();
     draft_stage_.finish(seconds - (prompts ? costs.seconds(work) - costs.seconds(decoding) : 0), tokens);
   }
@@ -321,6 +321,13 @@ void EngineLoop::count_step(double seconds) {
                            static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);
     for (const Chunk& c : plan_.chunks)
       stats_.decode_bytes += static_cast<double>(model_.kv->layout().bounded_bytes(c.first + 1));
+    stats_.decode_tokens += static_cast<uint64_t>(tokens);
+    stats_.decode_sequences += plan_.chunks.size();
+    ++stats_.decode_steps_by_rows[static_cast<size_t>(std::min(work.rows, EngineStats::kMostCountedRows))];
+    if (std::cmp_greater(work.rows, plan_.chunks.size())) {
+      ++stats_.verify_steps;
+      stats_.verify_seconds += seconds;
+    }
   }
 }
 
@@ -333,6 +340,7 @@ EngineStats EngineLoop::stats() const {
     stats.kv_slots_unused += s.pages.pages() * kPageTokens - s.computed;
   }
   stats.pages_loaded = loader_.loaded_pages();
+  stats.drafters[0] = draft_stage_.stats();
   cache_.add_stats(stats);
   return stats;
 }
