@@ -83,6 +83,64 @@ def test_impossible_measurements_are_refused(arguments):
     assert done.returncode in (1, 2) and done.stderr and not done.stdout
 
 
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    turns = [{"turns": ["say it again and again and again and again", "shorter"]}, {"prompt": "one two three one two three one two"}, {"prompt": "x"}]
+    path.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
+    return path
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_speculation_is_measured_with_the_same_answers(model, prompts, parallel):
+    flags = ("--speculative", "ngram", "--num-speculative-tokens", 4, "--speculate-always", "--prompts", prompts, "-n", 24, "--parallel", parallel, "-c", 256)
+    report = quire_json("bench", "speculative", "-m", model, *flags)
+    assert (report["suite"], report["prompts"], report["parallel"], report["num_speculative_tokens"]) == (str(prompts), 3, parallel, 4)
+    (r,) = report["results"]
+    assert r["drafter"] == "ngram" and len(r["samples"]) == (3 if parallel == 1 else 2)
+    assert r["off"]["tokens_per_step"] == 1 <= r["on"]["tokens_per_step"]
+    assert r["ratio"] == pytest.approx(r["on"]["tokens_per_second"] / r["off"]["tokens_per_second"])
+    assert sum(r["shares"].values()) == pytest.approx(1) and all(0 <= share <= 1 for share in r["shares"].values())
+    assert [d["depth"] for d in r["acceptance"]] == [1, 2, 3, 4] and r["drafts"] == r["acceptance"][0]["drafted"] > 0
+    assert all(0 <= d["right"] <= d["drafted"] and d["share"] == d["right"] / d["drafted"] for d in r["acceptance"])
+    assert [c["rows"] for c in r["step_costs"]] == ([1, 2, 3, 4, 5] if parallel == 1 else [1, 2, 3, 4, 5, 6, 7, 8, 10])
+    assert all(c["seconds"] > 0 for c in r["step_costs"])
+    expected = r["expected"]
+    assert 0 <= expected["acceptance"] <= 1 and 1 <= expected["depth"] <= 4 and 1 <= expected["tokens_per_step"] <= 5
+    assert expected["tokens_per_second"] > 0 and expected["tokens_per_second_by_depth"] > 0
+    if parallel == 1:  # no step has rows of prompts and of answers
+        assert r["on"]["tokens"] == r["off"]["tokens"] == sum(s["tokens"] - 1 for s in r["samples"])
+        assert r["verify_steps"] == r["drafts"] <= r["on"]["steps"]
+
+
+def test_speculation_is_reported_on_a_page(model, prompts):
+    done = quire("bench", "speculative", "-m", model, "--prompts", prompts, "-n", 8, "-t", 2)
+    assert done.returncode == 0, done.stderr
+    assert ": 3 prompts, 1 at a time, up to 8 tokens each, greedy; drafts of up to 8" in done.stdout
+    assert "\ndrafter " in done.stdout and "\nexpected " in done.stdout and "\nright to depth " in done.stdout
+    assert len(re.findall("^ngram ", done.stdout, re.M)) == 3
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if str(model) not in line and str(prompts) not in line), done.stdout
+
+
+@pytest.mark.parametrize("flags, code, words", [
+    (["--speculative", "psychic"], 2, ["--speculative", "psychic", "ngram"]),
+    (["--num-speculative-tokens", "0"], 2, ["--num-speculative-tokens", "between 1 and 64"]),
+    (["-n", "1"], 2, ["--generate", "between 2"]),
+    (["--suite", "prose"], 2, ["--suite"]),
+    (["--suite", "chat"], 2, ["--prompts"]),
+    (["--suite", "copy", "--prompts", "x"], 2, ["--suite copy"]),
+    (["--prompts", "{tmp}/none.jsonl"], 1, ["none.jsonl"]),
+    (["--prompts", "{tmp}"], 1, ["regular file"]),
+    (["--prompts", "{tmp}/broken.jsonl"], 1, ["broken.jsonl:2: turns[0]: expected a string, found 7"]),
+    (["--suite", "copy", "-c", "64"], 1, ["prompt quote a paragraph has", "--max-model-len 64"]),
+])
+def test_bad_flags_of_speculation_are_explained(model, tmp_path, flags, code, words):
+    (tmp_path / "broken.jsonl").write_text('{"prompt": "a"}\n{"turns": [7]}\n')
+    done = quire("bench", "speculative", "-m", model, *(flag.format(tmp=tmp_path) for flag in flags))
+    assert done.returncode == code and not done.stdout, (done.returncode, done.stderr)
+    assert all(word in done.stderr for word in words), done.stderr
+
+
 def test_a_report_is_one_page_with_charts_of_all_results(model, tmp_path):
     flags = ("-p", "16", "-n", "4", "-b", "1,2", "-d", "32", "-r", "1", "--types", "q4_0,q8_0", "--shapes", "64x64", "-M", "1,4", "-o", str(tmp_path))
     command = [sys.executable, ROOT / "scripts/bench_report.py", "--quire", str(QUIRE), "-m", model, *flags]

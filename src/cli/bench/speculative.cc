@@ -1,0 +1,88 @@
+// quire bench speculative: what each drafter of speculative decoding gains, compared with what theory expects.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/bench/bench.h"
+#include "cli/bench/speculation_report.h"
+#include "cli/engine_options.h"
+
+namespace quire {
+namespace {
+
+struct SpeculativeFlags {
+  SpeculationOptions options;
+  std::vector<std::string> drafters{kDrafters.begin(), kDrafters.end()};
+  std::string suite, prompts;
+  bool json = false;
+};
+
+void check(SpeculativeFlags& f) {
+  if (f.suite.empty()) f.suite = f.prompts.empty() ? "copy" : "chat";
+  if (f.suite == "chat" && f.prompts.empty()) throw CLI::RequiredError("--prompts (for --suite chat)");
+  if (f.suite == "copy" && !f.prompts.empty())
+    throw CLI::ValidationError("--suite copy has its own prompts; leave out --prompts");
+}
+
+void run(SpeculativeFlags& f) {
+  check(f);
+  SpeculationReport report{
+      .suite = f.prompts.empty() ? f.suite : f.prompts, .prompts = 0, .options = f.options, .drafters = {}};
+  const std::vector<BenchPrompt> prompts = f.prompts.empty() ? copy_prompts() : read_prompts(f.prompts);
+  report.prompts = prompts.size();
+  {
+    Progress progress;
+    for (const std::string& drafter : f.drafters)
+      report.drafters.push_back(measure_drafter(drafter, f.options, prompts, progress));
+  }
+  if (f.json)
+    std::printf("%s\n", to_json(report).dump(2).c_str());
+  else
+    print_tables(report);
+}
+
+}  // namespace
+
+void add_bench_speculative_command(CLI::App& bench) {
+  const auto f = std::make_shared<SpeculativeFlags>();
+  EngineOptions& engine = f->options.engine;
+  CLI::App* command = bench.add_subcommand("speculative",
+                                           "Measure what each drafter of speculative decoding gains, compared with "
+                                           "what its acceptance and the cost of steps "
+                                           "predict. Exit code 1 if an answer changes");
+  add_model_options(*command, engine);
+  add_chat_template_options(*command, engine);
+  command
+      ->add_option("--speculative", f->drafters,
+                   "drafters to measure, one after the other, separated by commas (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(kDrafters.begin(), kDrafters.end())))
+      ->type_name("LIST");
+  command
+      ->add_option("--num-speculative-tokens,--draft-max", engine.num_speculative_tokens,
+                   "most tokens to guess for a sequence in one step")
+      ->check(between(1, kMostSpeculativeTokens))
+      ->capture_default_str();
+  command->add_flag("--speculate-always", engine.speculate_always,
+                    "guess as many tokens as allowed, whether it pays or not");
+  command
+      ->add_option("--suite", f->suite,
+                   "copy: 20 built-in prompts whose answers repeat much of them; chat: those of --prompts (default: "
+                   "chat with --prompts, otherwise copy)")
+      ->check(CLI::IsMember({"copy", "chat"}));
+  command
+      ->add_option("--prompts", f->prompts,
+                   "file of JSON lines: {\"prompt\": \"...\"}, or {\"turns\": [\"...\"]} as in MT-bench, of which the "
+                   "first turn counts")
+      ->type_name("FILE");
+  command->add_option("-n,--generate", f->options.tokens, "most tokens of an answer")
+      ->check(between(2, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--parallel", f->options.parallel, "prompts that run together")
+      ->check(between(1, kMaxNumSeqs))
+      ->capture_default_str();
+  command->add_flag("--json", f->json, "print the results as a JSON object");
+  command->callback([f] { run(*f); });
+}
+
+}  // namespace quire
