@@ -108,7 +108,7 @@ void DraftStage::draft(Sequences& running, const StepCosts& costs, int most_rows
 void DraftStage::choose(const StepCosts& costs, int decoding, int most_rows) {
   seconds_.clear();
   const int most = std::min(most_rows, depth_ * static_cast<int>(candidates_.size()));
-  for (int rows = 0; rows <= most; ++rows) seconds_.push_back(costs.seconds_at(decoding + rows));
+  for (int rows = 0; rows <= most; ++rows) seconds_.push_back(std::max(costs.seconds_at(decoding + rows), 1e-9));
   controller_.choose({decoding, candidates_, seconds_}, choice_);
   for (size_t i = 0; i < sequences_.size(); ++i) sequences_[i]->drafts.resize(static_cast<size_t>(choice_.depths[i]));
 }
