@@ -100,6 +100,7 @@ def test_speculation_is_measured_with_the_same_answers(model, prompts, parallel)
     assert r["drafter"] == "ngram" and len(r["samples"]) == (3 if parallel == 1 else 2)
     assert r["off"]["tokens_per_step"] == 1 <= r["on"]["tokens_per_step"]
     assert r["ratio"] == pytest.approx(r["on"]["tokens_per_second"] / r["off"]["tokens_per_second"])
+    assert r["median_ratio"] > 0
     assert sum(r["shares"].values()) == pytest.approx(1) and all(0 <= share <= 1 for share in r["shares"].values())
     assert [d["depth"] for d in r["acceptance"]] == [1, 2, 3, 4] and r["drafts"] == r["acceptance"][0]["drafted"] > 0
     assert all(0 <= d["right"] <= d["drafted"] and d["share"] == d["right"] / d["drafted"] for d in r["acceptance"])

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/cpu.h"
+#include "cli/bench/limits.h"
 #include "cli/text_table.h"
 
 namespace quire {
@@ -29,6 +30,15 @@ Shares shares_of(const DecodeCounts& on) {
 }
 
 double speed_up(const DrafterResult& r) { return ratio(r.on.tokens_per_second(), r.off.tokens_per_second()); }
+
+// Of the samples: one slow moment of the machine does not change it.
+double median_ratio(const DrafterResult& r) {
+  Samples ratios;
+  for (const SpeculationSample& s : r.samples) {
+    if (s.on_seconds > 0) ratios.add(s.off_seconds / s.on_seconds);
+  }
+  return ratios.values.empty() ? 0 : ratios.median();
+}
 
 std::string percent(double share, int decimals = 0) { return fmt::format("{:.{}f} %", 100 * share, decimals); }
 std::string speed(double rate) { return fmt::format("{:.{}f}", rate, rate < 1000 ? 1 : 0); }
@@ -112,6 +122,7 @@ Json to_json(const DrafterResult& r) {
           {"off", speed_json(r.off)},
           {"on", speed_json(r.on)},
           {"ratio", speed_up(r)},
+          {"median_ratio", median_ratio(r)},
           {"verify_steps", r.on.verify_steps},
           {"shares", {{"drafting", shares.drafting}, {"verifying", shares.verifying}, {"rest", shares.rest}}},
           {"drafts", d.drafted[0]},

@@ -12,7 +12,7 @@ namespace {
 
 struct SpeculativeFlags {
   SpeculationOptions options;
-  std::vector<std::string> drafters{kDrafters.begin(), kDrafters.end()};
+  std::vector<std::string> drafters{"ngram"};
   std::string suite, prompts;
   bool json = false;
 };
@@ -54,7 +54,7 @@ void add_bench_speculative_command(CLI::App& bench) {
   add_chat_template_options(*command, engine);
   command
       ->add_option("--speculative", f->drafters,
-                   "drafters to measure, one after the other, separated by commas (default: all)")
+                   "drafters to measure, one after the other, separated by commas (default: ngram)")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(kDrafters.begin(), kDrafters.end())))
       ->type_name("LIST");

@@ -116,8 +116,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
     ++decoding;
   }
   choice_ = {};
-  if (candidates_.empty()) return;
-  choose_depths(costs, decoding, most_rows);
+  if (!candidates_.empty()) choose_depths(costs, decoding, most_rows);
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const auto depth = static_cast<size_t>(choice_.depths[i]);
     if (depth == 0) continue;

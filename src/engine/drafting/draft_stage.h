@@ -45,7 +45,7 @@ class DraftStage {
   bool wants_predictions() const { return texts_ && texts_->has(TextDrafters::kLookahead); }
   // An answer has ended.
   void remember(const Sequence& s) {
-    if (texts_) texts_->remember(s);
+    if (texts_ && s.request->speculate) texts_->remember(s);
   }
   // The step took so long, rows of prompts excluded, and gave so many tokens to the sequences that decode.
   void finish(double seconds, int tokens);
