@@ -174,17 +174,7 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
 }
 
-namespace {
-
-void add_speculation_options(CLI::App& app, EngineOptions& o) {
-  app.add_option(
-         "--speculative", o.speculative,
-         "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
-         "from the text so far; corpus: from --speculative-corpus and recent answers; lookahead, draft, "
-         "early-exit, medusa, eagle; auto: whichever pays")
-      ->check(CLI::IsMember(speculative_values()))
-      ->group(kSpeculationGroup)
-      ->capture_default_str();
+void add_drafter_options(CLI::App& app, EngineOptions& o) {
   app.add_option("--num-speculative-tokens,--draft-max", o.num_speculative_tokens,
                  "most tokens to guess for a sequence in one step")
       ->check(between(1, kMostSpeculativeTokens))
@@ -217,11 +207,17 @@ void add_speculation_options(CLI::App& app, EngineOptions& o) {
       ->group(kSpeculationGroup);
 }
 
-}  // namespace
-
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
-  add_speculation_options(app, o);
+  app.add_option(
+         "--speculative", o.speculative,
+         "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
+         "from the text so far; corpus: from --speculative-corpus and recent answers; lookahead, draft, "
+         "early-exit, medusa, eagle; auto: whichever pays")
+      ->check(CLI::IsMember(speculative_values()))
+      ->group(kSpeculationGroup)
+      ->capture_default_str();
+  add_drafter_options(app, o);
   app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "most sequences that run together")
       ->check(between(1, kMaxNumSeqs))
       ->group(kSchedulingGroup)

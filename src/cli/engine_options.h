@@ -13,7 +13,10 @@ namespace quire {
 // Defaults are those of EngineOptions. $QUIRE_KERNELS is the default of --kernels.
 void add_model_options(CLI::App& app, EngineOptions& options);
 
-// add_model_options, and the flags of the scheduler and the prefix cache.
+// Depth and material of drafters, without --speculative.
+void add_drafter_options(CLI::App& app, EngineOptions& options);
+
+// add_model_options, and the flags of the scheduler, of speculative decoding and the prefix cache.
 void add_engine_options(CLI::App& app, EngineOptions& options);
 
 // --chat-template and --chat-template-kwargs, for commands that answer chats. Reads the file while parsing the command

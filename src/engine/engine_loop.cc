@@ -363,7 +363,7 @@ void EngineLoop::count_step(double seconds) {
     ++stats_.decode_steps_by_rows[static_cast<size_t>(std::min(work.rows, EngineStats::kMostCountedRows))];
     if (std::cmp_greater(work.rows, plan_.chunks.size())) {
       ++stats_.verify_steps;
-      stats_.verify_seconds += seconds;
+      stats_.verify_seconds += seconds - draft_stage_.model_seconds();
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "engine/fair_queue.h"
-#include "engine/page_cache.h"
+#include "engine/cache/page_cache.h"
 #include "engine/sequence.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/cached_pages.h"
+#include "engine/cache/cached_pages.h"
 #include "engine/drafting/sequence_drafting.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"

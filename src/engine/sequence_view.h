@@ -1,7 +1,7 @@
 // What the scheduler is shown of the engine's sequences.
 #pragma once
 
-#include "engine/page_cache.h"
+#include "engine/cache/page_cache.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 

@@ -32,6 +32,7 @@ std::vector<int> timed_rows(const SpeculationOptions& o) {
 EngineOptions engine_options(const std::string& drafter, const SpeculationOptions& o) {
   EngineOptions e = o.engine;
   e.speculative = drafter;
+  if (drafter != "corpus" && drafter != "auto") e.speculative_corpus.clear();
   e.prefix_cache = false;  // the second run of a prompt would begin later
   e.max_num_seqs = std::max(o.parallel, timed_rows(o).back());
   e.max_num_batched_tokens = std::max(e.max_num_batched_tokens, e.max_num_seqs);

@@ -17,6 +17,12 @@ struct SpeculativeFlags {
   bool json = false;
 };
 
+std::vector<std::string> drafters_and_auto() {
+  std::vector<std::string> names{"auto"};
+  names.insert(names.end(), kDrafters.begin(), kDrafters.end());
+  return names;
+}
+
 void check(SpeculativeFlags& f) {
   if (f.suite.empty()) f.suite = f.prompts.empty() ? "copy" : "chat";
   if (f.suite == "chat" && f.prompts.empty()) throw CLI::RequiredError("--prompts (for --suite chat)");
@@ -56,15 +62,9 @@ void add_bench_speculative_command(CLI::App& bench) {
       ->add_option("--speculative", f->drafters,
                    "drafters to measure, one after the other, separated by commas (default: ngram)")
       ->delimiter(',')
-      ->check(CLI::IsMember(std::vector<std::string>(kDrafters.begin(), kDrafters.end())))
+      ->check(CLI::IsMember(drafters_and_auto()))
       ->type_name("LIST");
-  command
-      ->add_option("--num-speculative-tokens,--draft-max", engine.num_speculative_tokens,
-                   "most tokens to guess for a sequence in one step")
-      ->check(between(1, kMostSpeculativeTokens))
-      ->capture_default_str();
-  command->add_flag("--speculate-always", engine.speculate_always,
-                    "guess as many tokens as allowed, whether it pays or not");
+  add_drafter_options(*command, engine);
   command
       ->add_option("--suite", f->suite,
                    "copy: 20 built-in prompts whose answers repeat much of them; chat: those of --prompts (default: "

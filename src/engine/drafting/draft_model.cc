@@ -193,7 +193,7 @@ void DraftModel::catch_up(Sequence& s) {
 ChainRequest DraftModel::request(Sequence& s, int depth, uint64_t step) {
   SequenceDrafting& d = *s.drafting;
   const std::span<const TokenId> tokens(s.tokens);
-  ChainRequest r{.tables = s.pages.units(), .depth = depth};
+  ChainRequest r{.tables = s.pages.units(), .position = 0, .tokens = {}, .depth = depth};
   const auto last = static_cast<int>(tokens.size()) - 1;
   switch (kind_) {
     case Kind::kModel:

@@ -91,6 +91,7 @@ DrafterStats& DraftStage::stats_of(int drafter) {
 void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_rows, int most_tokens) {
   if (!on()) return;
   ++step_;
+  model_seconds_ = 0;
   proposed_.clear();
   tokens_.clear();
   candidates_.clear();
@@ -164,10 +165,10 @@ void DraftStage::draft(std::span<Sequence* const> sequences, std::span<Chunk> ch
   }
   const auto start = Clock::now();
   model_->draft(tasks_, step_ - 1);
-  const double took = seconds(Clock::now() - start);
+  model_seconds_ = seconds(Clock::now() - start);
   const auto drafter = static_cast<int>(texts_->kinds().size());
-  stats_of(drafter).seconds += took;
-  if (work.rows > 0) controller_.learn_cost(drafter, work, took);
+  stats_of(drafter).seconds += model_seconds_;
+  if (work.rows > 0) controller_.learn_cost(drafter, work, model_seconds_);
   for (size_t i = 0; i < chunks.size(); ++i) {
     Sequence& s = *sequences[i];
     if (chunks[i].drafts == 0) continue;

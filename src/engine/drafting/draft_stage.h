@@ -26,6 +26,7 @@ class DraftStage {
   // model: the drafter that computes; nullptr: none. texts: the others; nullptr: speculation is off.
   DraftStage(const EngineOptions& options, DraftModel* model, TextDrafters* texts);
 
+  double model_seconds() const { return model_seconds_; }  // spent in this step's draft()
   bool on() const { return texts_ != nullptr; }
   // Whether speculation is on. Throws Error if a setting is not supported.
   static bool check(const EngineOptions& options);
@@ -62,6 +63,7 @@ class DraftStage {
   TextDrafters* const texts_;
   SpeculationController controller_;
   uint64_t step_ = 0;
+  double model_seconds_ = 0;
   decltype(EngineStats::drafters) stats_;
 
   // Reused from step to step.

@@ -1,4 +1,4 @@
-#include "engine/cache_size.h"
+#include "engine/cache/cache_size.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/page_loader.h"
+#include "engine/cache/page_loader.h"
 
 namespace quire::testing {
 

@@ -1,9 +1,9 @@
-#include "engine/cache_size.h"
+#include "engine/cache/cache_size.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/page_cache.h"
+#include "engine/cache/page_cache.h"
 
 namespace quire {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/sequence_states.h"
+#include "engine/cache/sequence_states.h"
 
 #include <algorithm>
 #include <cassert>

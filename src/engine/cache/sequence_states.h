@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/cached_pages.h"
+#include "engine/cache/cached_pages.h"
 #include "kv/slot_pool.h"
 #include "ops/cache_memory.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/memory.h"
+#include "engine/cache/sequence_states.h"
 #include "engine/sequence.h"
-#include "engine/sequence_states.h"
 #include "engine/step_costs.h"
 #include "kv/page_store.h"
 #include "kv/prefix_tree.h"

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <optional>
 
-#include "engine/page_cache.h"
+#include "engine/cache/page_cache.h"
 
 namespace quire {
 namespace {

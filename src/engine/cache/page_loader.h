@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/memory.h"
-#include "engine/page_cache.h"
+#include "engine/cache/page_cache.h"
 
 namespace quire {
 

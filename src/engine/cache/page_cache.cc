@@ -1,4 +1,4 @@
-#include "engine/page_cache.h"
+#include "engine/cache/page_cache.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/page_loader.h"
+#include "engine/cache/page_loader.h"
 
 namespace quire {
 namespace {

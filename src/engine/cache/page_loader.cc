@@ -1,4 +1,4 @@
-#include "engine/page_loader.h"
+#include "engine/cache/page_loader.h"
 
 #include <algorithm>
 #include <chrono>
