@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/cache/page_cache.h"
+#include "engine/cache/page_loader.h"
 #include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
 #include "engine/loaded_model.h"
 #include "engine/logits_stage.h"
-#include "engine/cache/page_cache.h"
-#include "engine/cache/page_loader.h"
 #include "engine/pool_stage.h"
 #include "engine/roster.h"
 #include "engine/scheduler.h"

@@ -5,8 +5,8 @@
 #include <new>
 #include <string_view>
 
-#include "engine/fair_queue.h"
 #include "engine/cache/page_cache.h"
+#include "engine/fair_queue.h"
 #include "engine/sequence.h"
 
 namespace quire {

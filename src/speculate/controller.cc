@@ -159,7 +159,8 @@ bool SpeculationController::choose_trial(const DraftBatch& batch, DraftChoice& c
     const Drafter& d = drafters_[static_cast<size_t>(c.drafter)];
     if (c.depth <= 0 || d.idle < d.interval) continue;
     // First the drafter that has waited for the most intervals, then the draft that is most likely right.
-    const double urgency = d.idle / d.interval + chance(static_cast<int>(i), 1);
+    const int waits = d.idle / d.interval;
+    const double urgency = waits + chance(static_cast<int>(i), 1);
     if (urgency > most_urgent) tried = static_cast<int>(i), most_urgent = urgency;
   }
   if (tried < 0) return false;

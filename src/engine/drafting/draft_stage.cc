@@ -97,6 +97,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
   candidates_.clear();
   texts_->begin_step(running);
   const auto start = Clock::now();
+  bool any = false;
   int decoding = 0;
   for (Sequence& s : running) {
     s.drafts.clear();
@@ -110,6 +111,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
       s.drafting->computed = s.request->begun ? s.request->cached_tokens : 0;
     }
     if (!s.decodes || s.cached.load.active) continue;
+    any = true;
     texts_->follow(s);
     const int left = std::min(most_tokens - static_cast<int>(s.tokens.size()),
                               s.request->max_new_tokens - s.generated() - 1);  // the step gives one more
@@ -131,7 +133,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
       s.drafts.assign(depth, kNoToken);
     }
   }
-  stats_of(0).seconds += seconds(Clock::now() - start);
+  if (any) stats_of(0).seconds += seconds(Clock::now() - start);
 }
 
 void DraftStage::choose_depths(const StepCosts& costs, int decoding, int most_rows) {

@@ -115,8 +115,7 @@ Json usage_json(const ResponseHead& head, const UsageSum& sum, std::optional<int
                 {"total_tokens", head.prompt_tokens + completion},
                 {"prompt_tokens_details", {{"cached_tokens", sum.cached_tokens(head.n())}}}};
   if (reasoning_tokens) usage["completion_tokens_details"] = {{"reasoning_tokens", *reasoning_tokens}};
-  if (sum.drafted > 0)
-    usage["speculative"] = {{"drafted_tokens", sum.drafted}, {"accepted_tokens", sum.accepted}};
+  if (sum.drafted > 0) usage["speculative"] = {{"drafted_tokens", sum.drafted}, {"accepted_tokens", sum.accepted}};
   return usage;
 }
 

@@ -22,7 +22,6 @@
 namespace quire {
 namespace {
 
-using testing::kSlow;
 using testing::numbers;
 using testing::TinyCache;
 
