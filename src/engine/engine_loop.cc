@@ -337,13 +337,16 @@ void EngineLoop::count_step(double seconds) {
   ++stats_.steps;
   StepWork work, decoding;
   bool prompts = false;
-  for (const Chunk& c : plan_.chunks) {
+  int tokens = 0;  // of the sequences that decode
+  auto task = logits_stage_.tasks().begin();
+  for (size_t i = 0; i < plan_.chunks.size(); ++i) {
+    const Chunk& c = plan_.chunks[i];
     work.add(c.rows + c.drafts, c.first);
     if (c.decodes) decoding.add(c.rows + c.drafts, c.first);
     prompts |= !c.decodes;
+    for (; task != logits_stage_.tasks().end() && task->sequence == planned_[i]; ++task)
+      tokens += c.decodes ? static_cast<int>(task->chosen.outputs.size()) : 0;
   }
-  int tokens = 0;
-  for (const LogitsStage::Task& task : logits_stage_.tasks()) tokens += static_cast<int>(task.chosen.outputs.size());
   if (draft_stage_.on()) {
     const StepCosts& costs = costs_.costs();
     draft_stage_.finish(seconds - (prompts ? costs.seconds(work) - costs.seconds(decoding) : 0), tokens);
