@@ -70,8 +70,10 @@ TEST(SpeculationCosts, FindThatRowsAreDearThoughTheGuessIsNot) {
 }
 
 TEST(SpeculationCosts, FillTheTileThatIsPaidFor) {
-  const Outcome run = simulate(
-      1, 0.6, [](int rows) { return rows == 1 ? 0.002 : 0.0022 + 0.001 * static_cast<double>((rows - 1) / 4); });
+  const Outcome run = simulate(1, 0.6, [](int rows) {
+    const int tiles = (rows - 1) / 4;
+    return rows == 1 ? 0.002 : 0.0022 + 0.001 * tiles;
+  });
   EXPECT_NEAR(run.rows, 3, 0.3);
   EXPECT_GT(run.late_speed, 1.85);
 }

@@ -21,10 +21,8 @@ void teach(StepCostModel& model, int steps, Seconds seconds, Rows row_count, uns
 
 // Kernels with tiles of 1, 4, 8 and 16 rows.
 double stairs(int rows) {
-  return rows == 1   ? 0.002
-         : rows <= 4 ? 0.0023
-         : rows <= 8 ? 0.0034
-                     : 0.001 * static_cast<double>((rows + 15) / 16) + 0.004;
+  const int tiles = (rows + 15) / 16;
+  return rows == 1 ? 0.002 : rows <= 4 ? 0.0023 : rows <= 8 ? 0.0034 : 0.001 * tiles + 0.004;
 }
 
 void expect_never_decreasing(const StepCosts& costs) {

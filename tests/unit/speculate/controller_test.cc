@@ -21,7 +21,10 @@ using Curve = std::function<double(int rows)>;
 double flat(int rows) { return kPlain * (1 + 0.002 * (rows - 1)); }
 double linear(int rows) { return kPlain * rows; }
 double mild(int rows) { return kPlain * (1 + 0.15 * (rows - 1)); }
-double tiles(int rows) { return kPlain * (rows == 1 ? 1 : 1.1 + 0.5 * static_cast<double>((rows - 1) / 4)); }
+double tiles(int rows) {
+  const int further = (rows - 1) / 4;
+  return kPlain * (rows == 1 ? 1 : 1.1 + 0.5 * further);
+}
 
 // What a drafter is and does.
 struct Tool {
@@ -332,7 +335,11 @@ TEST(SpeculationController, NeverLosesMoreThanItsBudget) {
       tools.push_back(tool);
     }
     Simulation s(
-        sequences, tools, [=](int rows) { return kPlain * (1 + slope * rows + step * static_cast<double>(rows / 4)); },
+        sequences, tools,
+        [=](int rows) {
+          const int tiles = rows / 4;
+          return kPlain * (1 + slope * rows + step * tiles);
+        },
         seed);
     std::vector<double> chances(8);
     s.chance = [&](int, int drafter) { return chances[static_cast<size_t>(drafter)]; };
