@@ -22,7 +22,7 @@ struct Chosen {
   TokenIds predicted;               // on request: the token after each row, chosen or most probable
 };
 
-// Samples all sequences of a step in parallel; what is done with the results is the caller's business.
+// Samples all sequences of a step in parallel. The caller delivers the results.
 class LogitsStage {
  public:
   // Rows of logits of one sequence, and their result.

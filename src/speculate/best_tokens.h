@@ -17,8 +17,8 @@ struct DraftedToken {
 
 inline constexpr int kMostBranches = 64;
 
-// The `count` most probable tokens of each row of logits, best first; at most kMostBranches. logits [rows][cols]: they become probabilities. ids:
-// of the columns; empty: the columns are the ids. out [rows][count].
+// The `count` most probable tokens of each row of logits, best first; at most kMostBranches. logits [rows][cols]: they
+// become probabilities. ids: of the columns; empty: the columns are the ids. out [rows][count].
 void best_tokens(const Compute& compute, std::span<float> logits, int rows, int count, std::span<const TokenId> ids,
                  std::span<DraftedToken> out);
 

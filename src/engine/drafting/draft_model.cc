@@ -96,8 +96,6 @@ DraftModel::Reads DraftModel::reads() const {
   return kind_ == Kind::kMedusa ? Reads::kSampledRows : Reads::kNothing;
 }
 
-size_t DraftModel::weight_bytes() const { return weights_.matrix_bytes; }
-
 size_t DraftModel::activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const {
   switch (kind_) {
     case Kind::kModel:

@@ -37,7 +37,6 @@ class DraftModel {
   std::string_view name() const;                             // one of kDrafters
   bool sequential() const { return !medusa_heads_; }         // a pass for each further token
   const std::string& identity() const { return identity_; }  // of what it keeps in the cache's pages
-  size_t weight_bytes() const;
   // Of activations, for this target and the limits of its decoder.
   size_t activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const;
 
@@ -90,7 +89,6 @@ class DraftModel {
   std::vector<std::vector<DraftedToken>> drafted_;
   std::vector<DraftedToken> best_;
   std::vector<float> features_;
-  TokenIds tokens_;
 };
 
 }  // namespace quire

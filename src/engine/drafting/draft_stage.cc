@@ -1,10 +1,10 @@
 #include "engine/drafting/draft_stage.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <iterator>
-
-#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/quote.h"

@@ -29,14 +29,14 @@ class TextDrafters {
   std::span<const Kind> kinds() const { return kinds_; }
   bool has(Kind kind) const;
 
-  // Memory beside that of the corpus: for sequences of so many tokens together, of which at most `sequences` run.
+  // Memory in addition to the corpus: for sequences with this many tokens in total, of which at most `sequences` run.
   size_t memory_bytes(size_t tokens, int sequences) const;
   // Sequences beyond that many tokens get no drafts from themselves.
   void limit(size_t tokens) { most_tokens_ = tokens; }
 
   // Before a step: `running` are the sequences with a SequenceDrafting.
   void begin_step(const Sequences& running);
-  // Shows the drafters what is new in the sequence.
+  // Gives the drafters the sequence's new tokens.
   void follow(Sequence& s);
   // Replaces `out` by at most one draft of the sequence.
   void propose(Kind kind, Sequence& s, int depth, Drafts& out);

@@ -57,6 +57,15 @@ class Kinds : public ::testing::TestWithParam<Kind> {
     return all;
   }
 
+  // One of the longest sequences fits, and four shorter ones until they grow. states: of each running sequence.
+  CacheLayout shrink_cache(size_t states) {
+    const KvType type = find_value(kKvTypeNames, GetParam().kv).value_or(KvType::kBf16);
+    CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), type);
+    options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() +
+                              states * static_cast<size_t>(options_.max_num_seqs) * layout.state_bytes();
+    return layout;
+  }
+
   EngineOptions options_, alone_;
 };
 
@@ -107,11 +116,7 @@ TEST_P(Kinds, ChangeNoAnswerInABatch) {
 }
 
 TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
-  // One of the longest sequences fits, and four shorter ones until they grow.
-  const KvType type = find_value(kKvTypeNames, GetParam().kv).value_or(KvType::kBf16);
-  const CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), type);
-  const size_t states = static_cast<size_t>(options_.max_num_seqs) * layout.state_bytes();
-  options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() + states;
+  const CacheLayout layout = shrink_cache(1);
   options_.max_num_batched_tokens = 24;
   std::vector<Request> requests;
   for (unsigned i = 0; i < 8; ++i) {
@@ -145,12 +150,9 @@ TEST_P(Kinds, ChangeNoAnswerWithDrafts) {
 }
 
 TEST_P(Kinds, ChangeNoAnswerWithDraftsThatIsPreempted) {
-  const KvType type = find_value(kKvTypeNames, GetParam().kv).value_or(KvType::kBf16);
-  const CacheLayout layout = cache_layout(read_model_config(Checkpoint::open(GetParam().path())), type);
   options_.speculative = "ngram";
   options_.speculate_always = true;
-  const size_t states = 2 * static_cast<size_t>(options_.max_num_seqs) * layout.state_bytes();
-  options_.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes() + states;
+  shrink_cache(2);
   options_.max_num_batched_tokens = 40;
   std::vector<Request> requests;
   for (unsigned i = 0; i < 8; ++i) {
