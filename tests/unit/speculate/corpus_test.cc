@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "unit/speculate/guess.h"
+
 namespace quire {
 namespace {
 
@@ -16,12 +18,6 @@ TokenIds letters(std::string_view text) {
   return tokens;
 }
 
-struct Guess {
-  int match;
-  std::string tokens;
-  bool operator==(const Guess&) const = default;
-};
-void PrintTo(const Guess& guess, std::ostream* out) { *out << guess.match << ":" << guess.tokens; }
 using Guesses = std::vector<Guess>;
 
 Guesses guesses(std::string_view corpus, std::string_view context, int depth, int breadth, int min_match = 1) {

@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <random>
 
+#include "unit/speculate/guess.h"
+
 namespace quire {
 namespace {
 
 // Tokens are letters.
 TokenIds letters(std::string_view text) { return {text.begin(), text.end()}; }
-
-struct Guess {
-  int match;
-  std::string tokens;
-  bool operator==(const Guess&) const = default;
-};
-void PrintTo(const Guess& guess, std::ostream* out) { *out << guess.match << ":" << guess.tokens; }
 
 std::vector<Guess> guesses(std::string_view text, int depth, int breadth, int min_match = 1) {
   NgramDrafter drafter(min_match);

@@ -6,18 +6,14 @@
 #include <deque>
 #include <random>
 
+#include "unit/speculate/guess.h"
+
 namespace quire {
 namespace {
 
 // Tokens are letters.
 TokenIds letters(std::string_view text) { return {text.begin(), text.end()}; }
 
-struct Guess {
-  int match;
-  std::string tokens;
-  bool operator==(const Guess&) const = default;
-};
-void PrintTo(const Guess& guess, std::ostream* out) { *out << guess.match << ":" << guess.tokens; }
 using Guesses = std::vector<Guess>;
 
 Guesses guesses(const Drafts& drafts) {
