@@ -47,9 +47,9 @@ inline std::string chat_body(const std::string& fields = "") {
 }
 inline constexpr std::string_view kChatPath = "/v1/chat/completions", kCompletionPath = "/v1/completions";
 
-// Whether the condition becomes true within ten seconds, so that tests do not depend on the speed of the machine.
+// Whether the condition becomes true within a minute, so that tests do not depend on the speed of the machine.
 inline bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

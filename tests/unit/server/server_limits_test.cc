@@ -80,7 +80,8 @@ TEST(ServerLimits, ASlowReaderIsCancelledAtTheBufferLimit) {
   RunningServer running(options);
   running.model.endless = true;
   running.model.token_time = 10us;  // so that the stream begins
-  HttpClient client(running.port(), 4096);
+  // Not smaller: emptying megabytes through a window of 2 KiB can take minutes, and the server's write times out.
+  HttpClient client(running.port(), 64 << 10);
   client.send(HttpClient::request("POST", kChatPath, chat_body(R"("stream": true, "max_tokens": 100000000)")));
   EXPECT_TRUE(eventually(
       [&] { return running.model.submitted() == 1 && running.model.cancels() > 0 && running.model.running() == 0; }));

@@ -86,7 +86,7 @@ TEST_F(TlsTest, ASlowReaderIsCancelledAtTheBufferLimit) {
   RunningServer running(limited);
   running.model.endless = true;
   running.model.token_time = 10us;
-  HttpClient client(running.port(), 4096);
+  HttpClient client(running.port(), 64 << 10);
   ASSERT_TRUE(client.start_tls());
   client.send(HttpClient::request("POST", kChatPath, chat_body(R"("stream": true, "max_tokens": 100000000)")));
   EXPECT_TRUE(eventually([&] { return running.model.cancels() > 0 && running.model.running() == 0; }));
