@@ -40,8 +40,8 @@ void run_perplexity(PerplexityOptions& o) {
   Progress progress;
   progress.stage("loading " + o.engine.model);
   LoadedModel model(o.engine, kLogitRows);
-  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", o.engine.model);
-  const Tokenizer& tokenizer = *model.text.tokenizer;
+  if (!model.target.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", o.engine.model);
+  const Tokenizer& tokenizer = *model.target.text.tokenizer;
   const TokenIds ids = tokenizer.encode(read_text_file(o.file), {.add_special = true, .parse_special = false});
   const auto context = static_cast<size_t>(o.context);
   size_t chunks = ids.size() / context;
@@ -49,7 +49,7 @@ void run_perplexity(PerplexityOptions& o) {
   if (chunks == 0) throw invalid("{} has {} tokens, too few for one chunk of {}", o.file, ids.size(), o.context);
 
   SingleSequence sequence(model);
-  const auto vocab = static_cast<size_t>(model.config.vocab);
+  const auto vocab = static_cast<size_t>(model.target.config.vocab);
   // llama.cpp scores the second half of a chunk: positions first .. context - 2 predict their successors.
   const size_t first = context / 2;
   double sum = 0, squares = 0;

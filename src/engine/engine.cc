@@ -58,18 +58,18 @@ struct Engine::State {
   EngineStats stats;
   std::thread thread;
 
-  explicit State(const EngineOptions& o) : model(o), end_tokens(model.config.eos), loop(model) {
+  explicit State(const EngineOptions& o) : model(o), end_tokens(model.target.config.eos), loop(model) {
     if (!o.chat_template_kwargs.empty()) {
       template_kwargs = parse_json(o.chat_template_kwargs, "--chat-template-kwargs");
       if (!template_kwargs.is_object())
         throw invalid("--chat-template-kwargs must be a JSON object, not {}", o.chat_template_kwargs);
     }
-    if (model.text.tokenizer) {
-      for (const TokenId id : model.text.tokenizer->end_of_generation()) {
+    if (model.target.text.tokenizer) {
+      for (const TokenId id : model.target.text.tokenizer->end_of_generation()) {
         if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
       }
     }
-    constraints.emplace(tokenizer(), model.config.vocab, end_tokens);
+    constraints.emplace(tokenizer(), model.target.config.vocab, end_tokens);
     stats = loop.stats();
     const BlockSignals leave_signals_to_the_caller;
     thread = std::thread([this] { run(); });
@@ -84,7 +84,7 @@ struct Engine::State {
     thread.join();
   }
 
-  const Tokenizer* tokenizer() const { return model.text.tokenizer ? &*model.text.tokenizer : nullptr; }
+  const Tokenizer* tokenizer() const { return model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr; }
 
   void run() {
     std::vector<RequestId> unwanted;
@@ -194,7 +194,7 @@ RequestId Engine::submit(Request request, Callback callback) {
   check(request, info(), s.tokenizer() != nullptr);
   if (!request.sampling.bad_words.empty()) request.banned_runs = spellings(request.sampling.bad_words);
   const auto state = prepare(std::move(request), std::move(callback), s.end_tokens, info().max_model_len);
-  state->rope_variant = rope_variant(s.model.config.ropes, state->prompt_tokens);
+  state->rope_variant = rope_variant(s.model.target.config.ropes, state->prompt_tokens);
   if (s.tokenizer()) prepare_dry(*state, *s.tokenizer());
   if (state->constraint) state->matcher.emplace(s.constraints->vocabulary(), state->constraint);
   Sequences one;
@@ -255,7 +255,7 @@ namespace {
 
 ChatInput with_defaults(ChatInput input, const LoadedModel& model, const Json& template_kwargs) {
   if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
-  for (const auto& [name, token] : model.text.special_tokens.items()) {
+  for (const auto& [name, token] : model.target.text.special_tokens.items()) {
     if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
   }
   for (const auto& [name, value] : template_kwargs.items()) {
@@ -277,7 +277,7 @@ TokenIds Engine::encode_chat(ChatInput input) const {
 }
 
 TokenPair Engine::encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const {
-  const auto& pattern = state_->model.text.rerank_template;
+  const auto& pattern = state_->model.target.text.rerank_template;
   if (!pattern) return tokenizer().encode_pair(query, document, most_tokens);
   TokenIds ids = encode_rerank_prompt(tokenizer(), *pattern, query, document, most_tokens);
   const size_t size = ids.size();

@@ -35,13 +35,14 @@ SchedulerLimits scheduler_limits(const LoadedModel& model) {
 EngineLoop::EngineLoop(LoadedModel& model)
     : options_(model.options),
       model_(model),
-      tokenizer_(model.text.tokenizer ? &*model.text.tokenizer : nullptr),
+      tokenizer_(model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr),
       limits_(scheduler_limits(model)),
       cache_(*model.kv, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, *model.kv),
       roster_(cache_, shares_, limits_.max_running),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get()),
-      logits_stage_(model.team, model.config.vocab, model.options.forced_tokens, draft_stage_.wants_predictions()),
+      logits_stage_(model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
+                    draft_stage_.wants_predictions()),
       pool_stage_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
@@ -210,7 +211,8 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
     const int position = chunk.first + i;
     const bool last = position + 1 == static_cast<int>(s.tokens.size());
     const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
-    const int32_t segment = model_.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
+    const int32_t segment =
+        model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
     rows_.push_back({.token = s.tokens[static_cast<size_t>(position)],
                      .position = position,
                      .wants_logits = wanted,
@@ -355,7 +357,7 @@ void EngineLoop::count_step(double seconds) {
   (prompts ? stats_.prompt_seconds : stats_.decode_seconds) += seconds;
   ++(prompts ? stats_.prompt_steps : stats_.decode_steps);
   if (!prompts) {
-    const Weights& weights = model_.weights;
+    const Weights& weights = model_.target.weights;
     stats_.decode_bytes += static_cast<double>(weights.decode_bytes - weights.expert_bytes) +
                            static_cast<double>(model_.decoder->expert_bytes()) +
                            static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);

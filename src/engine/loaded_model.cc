@@ -4,10 +4,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/quote.h"
 #include "engine/cache/cache_size.h"
@@ -50,25 +48,6 @@ constexpr int kExtraLogits = 32;
 // Drafted rows of a step.
 constexpr int kDraftLogits = 64;
 
-// Memory of this process that is not backed by files.
-size_t anonymous_memory() {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) * 1024;
-  }
-  return 0;
-}
-
-// --memory, or the available memory less a margin for the rest of the machine.
-size_t memory_budget(const EngineOptions& options) {
-  const size_t available = available_memory();
-  if (options.memory_bytes == 0) return available - std::min(available, std::max(256 * kMiB, available / 20));
-  if (options.memory_bytes > available)
-    throw no_resource("--memory is {} MiB, but only {} MiB are free; lower it", options.memory_bytes / kMiB,
-                      available / kMiB);
-  return options.memory_bytes;
-}
-
 // Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
 constexpr int kNumerics = 2;
 
@@ -87,46 +66,75 @@ std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, cons
                      config_identity(c), layout.identity(), info.activations);
 }
 
-int checked_threads(int threads) {
-  if (threads < 0 || threads > kMaxThreads)
-    throw invalid("--threads must be between 0 (all cores) and {}, not {}", kMaxThreads, threads);
-  return threads > 0 ? threads : usable_cores();
+// Throws Error.
+void check_options(const EngineOptions& o) {
+  check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs);
+  check_range("--max-num-batched-tokens", o.max_num_batched_tokens, 1, kMaxNumBatchedTokens);
+  if (o.max_num_batched_tokens < o.max_num_seqs) {
+    throw invalid(
+        "--max-num-batched-tokens {} is less than --max-num-seqs {}, so running answers would starve; raise the first "
+        "or lower the second",
+        o.max_num_batched_tokens, o.max_num_seqs);
+  }
+  check_range("--max-model-len", o.max_model_len, 0, std::numeric_limits<int>::max());
+  check_range("--tpot-target", o.tpot_target, kMinTpotTarget, kMaxTpotTarget);
+  check_range("--ttft-target", o.ttft_target, 0.0, kMaxTtftTarget);
+  if (o.scheduler != "continuous" && o.scheduler != "static")
+    throw invalid("--scheduler {} is not supported; use continuous or static", quote(o.scheduler));
+}
+
+// Longest sequence that may be asked for, whatever fits into the cache.
+int longest_sequence(const EngineOptions& o, const ModelConfig& config) {
+  return o.max_model_len > 0 ? o.max_model_len : config.max_positions;
 }
 
 }  // namespace
 
-LoadedModel::LoadedModel(EngineOptions given, int max_logits)
-    : options(std::move(given)), team(checked_threads(options.threads)) {
-  check_range("--max-num-seqs", options.max_num_seqs, 1, kMaxNumSeqs);
-  check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, kMaxNumBatchedTokens);
-  if (options.max_num_batched_tokens < options.max_num_seqs) {
-    throw invalid(
-        "--max-num-batched-tokens {} is less than --max-num-seqs {}, so running answers would starve; raise the first "
-        "or "
-        "lower the second",
-        options.max_num_batched_tokens, options.max_num_seqs);
-  }
-  check_range("--max-model-len", options.max_model_len, 0, std::numeric_limits<int>::max());
-  check_range("--tpot-target", options.tpot_target, kMinTpotTarget, kMaxTpotTarget);
-  check_range("--ttft-target", options.ttft_target, 0.0, kMaxTtftTarget);
-  if (options.scheduler != "continuous" && options.scheduler != "static")
-    throw invalid("--scheduler {} is not supported; use continuous or static", quote(options.scheduler));
-  const size_t budget = memory_budget(options), before = anonymous_memory();
-  const KernelSet& kernels = choose_kernels(options.kernels);
-  Activations activations = parse_activations(options.activations, kernels);
+LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::move(given)), runtime(options) {
+  check_options(options);
+  const size_t memory_before = anonymous_memory();
+  Activations activations = parse_activations(options.activations, runtime.kernels);
   const KvType kv_type = parse_kv_type(options.kv_cache_dtype, activations);
-
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(options.model));
-  config = read_model_config(checkpoint);
-  // A model that was made for int8 inputs gets them.
-  if (options.activations == "auto" && config.input_forms.int8_rows) activations = Activations::kInt8;
+  load(checkpoint);
+  const ModelConfig& config = target.config;
   if (max_logits > 0 && !config.has_logits)
     throw unsupported("{} does not generate text; it can only embed or score it", options.model);
+  // A model that was made for int8 inputs gets them.
+  if (options.activations == "auto" && config.input_forms.int8_rows) activations = Activations::kInt8;
+  load_drafters();
+
+  info.activations = name(activations);
+  info.kv_cache_dtype = name(kv_type);
+  describe(checkpoint);
+  std::vector<const ModelConfig*> drafters;
+  if (draft_model && draft_model->layers()) drafters.push_back(draft_model->layers());
+  const CacheLayout layout = cache_layout(config, kv_type, drafters);
+  if (!options.cache_dir.empty()) {
+    cache_identity = identity_of(checkpoint, config, info, layout);
+    if (draft_model) cache_identity += draft_model->identity();
+  }
+  DecoderLimits limits = size_steps(max_logits);
+  size_memory(layout, limits, memory_before);
+  kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
+  limits.max_positions = info.max_model_len;
+  const Compute compute{runtime.kernels, runtime.team, activations};
+  decoder = std::make_unique<Decoder>(config, target.weights, *kv, compute, limits);
+  if (draft_model) draft_model->start(config, target.weights, *kv, decoder->compute(), *decoder, limits);
+}
+
+void LoadedModel::load(const Checkpoint& checkpoint) {
+  target.config = read_model_config(checkpoint);
+  const ModelConfig& config = target.config;
+  if (options.max_model_len > config.max_positions)
+    throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
+                  config.max_positions);
   if (is_bidirectional(config)) {
     options.chunked_prefill = options.prefix_cache = false;
     options.host_cache_bytes = 0;
     options.cache_dir.clear();
   }
+  ModelText& text = target.text;
   text = load_model_text(checkpoint);
   check_vocabulary(checkpoint, text, config);
   std::string template_name = checkpoint.file() + ": chat template";
@@ -136,28 +144,30 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   }
   if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
-  if (options.max_model_len > config.max_positions)
-    throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", options.max_model_len,
-                  config.max_positions);
-  weights = load_weights(checkpoint, config, team,
-                         {.memory = budget,
-                          .pack_cache = options.pack_cache,
-                          .warn = [](const std::string& text) { spdlog::warn("{}", text); },
-                          .report = options.on_load});
-  if (weights.mapped) spdlog::debug("weights: mapped {}", weights.mapped->file.path().string());
+  target.weights = load_weights(checkpoint, config, runtime.team,
+                                {.memory = runtime.memory,
+                                 .pack_cache = options.pack_cache,
+                                 .warn = [](const std::string& warning) { spdlog::warn("{}", warning); },
+                                 .report = options.on_load});
+  if (target.weights.mapped) spdlog::debug("weights: mapped {}", target.weights.mapped->file.path().string());
   options.on_load = nullptr;  // it may refer to what ends with the caller
-  if (DraftStage::check(options)) {
-    text_drafters = std::make_unique<TextDrafters>(options, text.tokenizer ? &*text.tokenizer : nullptr);
-    draft_model = DraftModel::load(options, config, text, team, budget);
-  }
+}
 
+void LoadedModel::load_drafters() {
+  if (!DraftStage::check(options)) return;
+  text_drafters = std::make_unique<TextDrafters>(options, target.text.tokenizer ? &*target.text.tokenizer : nullptr);
+  draft_model = DraftModel::load(options, target, runtime);
+}
+
+// What `info` says of the model itself.
+void LoadedModel::describe(const Checkpoint& checkpoint) {
+  const ModelConfig& config = target.config;
+  const Weights& weights = target.weights;
   info.name = options.model;
   info.architecture = config.architecture;
   info.quantization = weights.main_type;
-  info.kernels = kernels.name;
-  info.activations = name(activations);
-  info.kv_cache_dtype = name(kv_type);
-  info.threads = team.size();
+  info.kernels = runtime.kernels.name;
+  info.threads = runtime.team.size();
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());
   info.hidden = config.hidden;
@@ -172,39 +182,43 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   info.labels = config.pooled.labels;
   info.score = config.pooled.score;
   info.parameters = weights.parameters;
+  info.weight_bytes = weights.matrix_bytes;
+  info.decode_bytes = weights.decode_bytes;
   const SamplingRecommendation sampling = sampling_defaults(checkpoint);
   info.sampling_defaults = sampling.values;
   for (const std::string& warning : sampling.warnings) spdlog::warn("{}", warning);
-  info.weight_bytes = weights.matrix_bytes;
-  info.decode_bytes = weights.decode_bytes;
-  std::vector<const ModelConfig*> drafters;
-  if (draft_model && draft_model->layers()) drafters.push_back(draft_model->layers());
-  const CacheLayout layout = cache_layout(config, kv_type, drafters);
-  if (!options.cache_dir.empty()) {
-    cache_identity = identity_of(checkpoint, config, info, layout);
-    if (draft_model) cache_identity += draft_model->identity();
-  }
+}
 
+DecoderLimits LoadedModel::size_steps(int max_logits) const {
   // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
-  const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
+  const int longest = longest_sequence(options, target.config);
   const int rows = options.max_num_batched_tokens + (options.chunked_prefill && options.kv_cache ? 0 : longest);
   const int extra_logits = text_drafters ? kDraftLogits : kExtraLogits;
   DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + extra_logits, longest};
   if (draft_model && draft_model->reads() == DraftModel::Reads::kAllRows) limits.max_hidden = limits.max_rows;
   if (draft_model && draft_model->reads() == DraftModel::Reads::kSampledRows) limits.max_hidden = limits.max_logits;
+  return limits;
+}
+
+// Divides the budget: what is left is the cache's. Throws Error if that is nothing.
+void LoadedModel::size_memory(const CacheLayout& layout, const DecoderLimits& limits, size_t memory_before) {
   constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
-  info.activation_bytes = Decoder::memory_bytes(config, limits, team.size()) +
-                          static_cast<size_t>(team.size()) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
-  const size_t now = anonymous_memory(), loaded = now - std::min(now, before + weights.memory.size());
+  const ModelConfig& config = target.config;
+  const size_t budget = runtime.memory;
+  const int threads = runtime.team.size();
+  info.activation_bytes = Decoder::memory_bytes(config, limits, threads) +
+                          static_cast<size_t>(threads) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
+  const size_t now = anonymous_memory(), loaded = now - std::min(now, memory_before + target.weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
   if (text_drafters) {
     // As many tokens as the cache may come to hold, about.
-    const size_t all = static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(longest),
-                 tokens = std::min(all, budget / std::max<size_t>(1, layout.token_bytes()));
+    const size_t all =
+        static_cast<size_t>(options.max_num_seqs) * static_cast<size_t>(longest_sequence(options, config));
+    const size_t tokens = std::min(all, budget / std::max<size_t>(1, layout.token_bytes()));
     text_drafters->limit(tokens);
     info.other_bytes += text_drafters->memory_bytes(tokens, options.max_num_seqs);
   }
-  if (draft_model) info.activation_bytes += draft_model->activation_bytes(config, limits, team.size());
+  if (draft_model) info.activation_bytes += draft_model->activation_bytes(config, limits, threads);
   info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout);
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;
@@ -222,10 +236,6 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits)
   info.kv_bytes_per_token = layout.token_bytes();
   info.kv_bytes_per_sequence = cache.bytes_per_sequence;
   info.kv_cache_bytes = cache.bytes;
-  kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
-  limits.max_positions = info.max_model_len;
-  decoder = std::make_unique<Decoder>(config, weights, *kv, Compute{kernels, team, activations}, limits);
-  if (draft_model) draft_model->start(config, weights, *kv, decoder->compute(), *decoder, limits);
 }
 
 }  // namespace quire

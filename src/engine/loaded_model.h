@@ -5,19 +5,16 @@
 #include <optional>
 #include <string>
 
-#include "base/team.h"
 #include "engine/drafting/draft_model.h"
 #include "engine/drafting/text_drafters.h"
-#include "model/config.h"
+#include "engine/runtime.h"
 #include "model/decoder.h"
-#include "model/model_text.h"
-#include "model/weights.h"
 #include "ops/cache_memory.h"
 #include "quire/engine.h"
 
 namespace quire {
 
-// Owns weights, KV cache, threads and activations. Commands that need no scheduler (verify, perplexity, bench) use it
+// Owns threads, weights, KV cache and activations. Commands that need no scheduler (verify, perplexity, bench) use it
 // directly.
 struct LoadedModel {
   // Throws Error if an option is invalid, the model cannot be loaded, or memory is short. max_logits: rows with logits
@@ -26,17 +23,22 @@ struct LoadedModel {
 
   // As given, but what a bidirectional model cannot use is off: prompts in chunks, and the prefix cache.
   EngineOptions options;
-  ModelConfig config;
-  ModelText text;
+  Runtime runtime;
+  Model target;  // of options.model; the draft model belongs to its drafter
   std::optional<ChatTemplate> chat_template;
-  Team team;
-  Weights weights;
   ModelInfo info;
   std::string cache_identity;  // everything a cached unit's bytes depend on besides its tokens; empty without cache_dir
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
   std::unique_ptr<CacheMemory> kv;
   std::unique_ptr<Decoder> decoder;
+
+ private:
+  void load(const Checkpoint& checkpoint);
+  void load_drafters();
+  void describe(const Checkpoint& checkpoint);
+  DecoderLimits size_steps(int max_logits) const;
+  void size_memory(const CacheLayout& layout, const DecoderLimits& limits, size_t memory_before);
 };
 
 }  // namespace quire

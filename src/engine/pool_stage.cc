@@ -19,7 +19,8 @@ bool takes(Pooling pooling, bool is_first, bool is_last) {
 
 }  // namespace
 
-PoolStage::PoolStage(const LoadedModel& model) : model_(model), hidden_(static_cast<size_t>(model.config.hidden)) {}
+PoolStage::PoolStage(const LoadedModel& model)
+    : model_(model), hidden_(static_cast<size_t>(model.target.config.hidden)) {}
 
 void PoolStage::add(RequestState& r, const Chunk& chunk, int row) {
   if (chunk.first == 0 || r.hidden.empty()) r.hidden.assign(hidden_.size(), 0.0f);
@@ -32,7 +33,7 @@ void PoolStage::add(RequestState& r, const Chunk& chunk, int row) {
 }
 
 void PoolStage::finish(RequestState& r) const {
-  if (!model_.config.pooled.layers.empty()) {
+  if (!model_.target.config.pooled.layers.empty()) {
     if (r.pooling == Pooling::kMean) {
       for (float& x : r.hidden) x /= static_cast<float>(r.prompt_tokens);
     }

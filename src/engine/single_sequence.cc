@@ -26,8 +26,8 @@ std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_l
   rows_.clear();
   for (int i = 0; i < count; ++i) {
     const TokenId id = ids[static_cast<size_t>(i)];
-    if (id < 0 || id >= model_.config.vocab)
-      throw invalid("token id {} is outside the vocabulary of {}", id, model_.config.vocab);
+    if (id < 0 || id >= model_.target.config.vocab)
+      throw invalid("token id {} is outside the vocabulary of {}", id, model_.target.config.vocab);
     rows_.push_back({id, position + i, all_logits || i + 1 == count});
   }
   const auto groups = model_.kv->layout().groups();
@@ -37,7 +37,7 @@ std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_l
   }
   if (!pages_.grow(pool_, count))
     throw no_resource("{} tokens at once do not fit into the KV cache; raise --kv-cache-size or compute fewer", count);
-  if (position == 0) rope_variant_ = rope_variant(model_.config.ropes, count);
+  if (position == 0) rope_variant_ = rope_variant(model_.target.config.ropes, count);
   const Span span{.row = 0,
                   .rows = count,
                   .position = position,

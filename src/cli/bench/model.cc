@@ -15,7 +15,7 @@ std::vector<Activations> units_of(const LoadedModel& model) {
   std::array<bool, 3> used{};
   used[static_cast<size_t>(attention_unit(model.kv->layout().type()))] = true;
   const auto use = [&](const Linear& m) { used[static_cast<size_t>(activations_for(mode, m.weight.format))] = true; };
-  for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& m) {
+  for_each_matrix(model.target.config, model.target.weights, [&](const Slot& slot, const Linear& m) {
     slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
   });
   if (model.kv->layout().state_bytes() > 0) used[static_cast<size_t>(Activations::kF32)] = true;
@@ -57,7 +57,7 @@ ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progres
       compute_(model.decoder->compute()),
       tests_(std::move(tests)),
       machine_(compute_, units_of(model)),
-      scratch_(static_cast<size_t>(model.team.size())),
+      scratch_(static_cast<size_t>(model.runtime.team.size())),
       progress_(progress) {
   reserve();
   progress_.stage("filling the KV cache");
@@ -84,8 +84,8 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       double least = 0, bytes = 0;
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {
-        const Work work =
-            total(step_work(model_.config, model_.weights, compute_.activations, model_.kv->layout().type(), batch));
+        const Work work = total(step_work(model_.target.config, model_.target.weights, compute_.activations,
+                                          model_.kv->layout().type(), batch));
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;
@@ -133,7 +133,8 @@ void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
   profile.seconds += seconds_of([&] { sample_greedily(model_.decoder->forward(batch), profile.operations); });
   model_.decoder->profile(nullptr);
   ++profile.steps;
-  const auto work = step_work(model_.config, model_.weights, compute_.activations, model_.kv->layout().type(), batch);
+  const auto work =
+      step_work(model_.target.config, model_.target.weights, compute_.activations, model_.kv->layout().type(), batch);
   for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
 }
 
@@ -143,7 +144,7 @@ double ModelBench::empty_loop_seconds() {
   for (int i = 0; i < 5; ++i) {
     samples.add(seconds_of([&] {
                   for (int loop = 0; loop < kLoops; ++loop)
-                    model_.team.for_tiles(8 * model_.team.size(), [](int, int) {});
+                    model_.runtime.team.for_tiles(8 * model_.runtime.team.size(), [](int, int) {});
                 }) /
                 kLoops);
   }
@@ -202,7 +203,7 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
   for (int at = 0; at < tokens; at += most) {
     const int count = std::min(most, tokens - at);
     const Batch batch = chunk(0, test.depth + at, count);
-    rows_.back().wants_logits = model_.config.has_logits && at + count == tokens;
+    rows_.back().wants_logits = model_.target.config.has_logits && at + count == tokens;
     step(batch);
   }
 }
@@ -237,16 +238,16 @@ Batch ModelBench::next_tokens(int sequences, int position) {
 
 TokenId ModelBench::token(int sequence, int position) const {
   return static_cast<TokenId>((static_cast<uint64_t>(sequence) * 7919 + static_cast<uint64_t>(position) * 104729 + 17) %
-                              static_cast<uint64_t>(model_.config.vocab));
+                              static_cast<uint64_t>(model_.target.config.vocab));
 }
 
 void ModelBench::sample_greedily(std::span<float> logits, StepProfile& profile) {
   if (logits.empty()) return;
-  const auto vocab = static_cast<size_t>(model_.config.vocab);
+  const auto vocab = static_cast<size_t>(model_.target.config.vocab);
   SamplingParams greedy;
   greedy.temperature = 0;
   profile.start();
-  model_.team.for_tiles(static_cast<int>(logits.size() / vocab), [&](int i, int thread) {
+  model_.runtime.team.for_tiles(static_cast<int>(logits.size() / vocab), [&](int i, int thread) {
     sample(
         greedy,
         {.logits = logits.subspan(static_cast<size_t>(i) * vocab, vocab), .prompt = {}, .generated = {}, .banned = {}},

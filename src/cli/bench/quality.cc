@@ -18,8 +18,9 @@ constexpr size_t kWindow = 512;
 constexpr int kLogitRows = 64;
 
 TokenIds read_tokens(const LoadedModel& model, const std::string& file, size_t count) {
-  if (!model.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", model.info.name);
-  const Tokenizer& tokenizer = *model.text.tokenizer;
+  if (!model.target.text.tokenizer)
+    throw unsupported("{} has no vocabulary, so it cannot read a text", model.info.name);
+  const Tokenizer& tokenizer = *model.target.text.tokenizer;
   TokenIds ids = tokenizer.encode(read_text_file(file), {.add_special = true, .parse_special = false});
   if (ids.size() < count)
     throw invalid("{} has only {} tokens; lower --quality-tokens from {}", file, ids.size(), count);
@@ -34,7 +35,7 @@ TokenIds read_tokens(const LoadedModel& model, const std::string& file, size_t c
 void for_logits(LoadedModel& model, const TokenIds& ids, Progress& progress,
                 const std::function<void(size_t, std::span<const float>, TokenId)>& body) {
   SingleSequence sequence(model);
-  const auto vocab = static_cast<size_t>(model.config.vocab);
+  const auto vocab = static_cast<size_t>(model.target.config.vocab);
   for (size_t at = 0; at < ids.size();) {
     progress.step(at, ids.size());
     if (at % kWindow == 0) sequence.clear();
@@ -78,7 +79,7 @@ Quality measure_quality(EngineOptions options, const std::string& file, int toke
     quality.activations = model.info.activations;
     quality.kv_cache_dtype = model.info.kv_cache_dtype;
     ids = read_tokens(model, file, static_cast<size_t>(tokens));
-    const size_t values = ids.size() * static_cast<size_t>(model.config.vocab);
+    const size_t values = ids.size() * static_cast<size_t>(model.target.config.vocab);
     if (values * sizeof(float) > available_memory())
       throw no_resource("the logits of {} tokens need {} MiB of memory; lower --quality-tokens", tokens,
                         values * sizeof(float) >> 20);
@@ -92,7 +93,7 @@ Quality measure_quality(EngineOptions options, const std::string& file, int toke
   options.activations = options.kv_cache_dtype = "f32";
   progress.stage("loading " + options.model + " again, in float32");
   LoadedModel model(options, kLogitRows);
-  const auto vocab = static_cast<size_t>(model.config.vocab);
+  const auto vocab = static_cast<size_t>(model.target.config.vocab);
   std::vector<double> divergences;
   int agreeing = 0;
   progress.stage("computing logits in float32");

@@ -87,9 +87,9 @@ std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& m
 
 // Checks two panels of each matrix: a random one, also with a nonlinearity, and the last, which may be partial.
 std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<const KernelSet* const> sets) {
-  const std::vector<const PackedMatrix*> matrices = matrices_of(model.config, model.weights);
+  const std::vector<const PackedMatrix*> matrices = matrices_of(model.target.config, model.target.weights);
   std::vector<std::atomic<int64_t>> compared(sets.size()), differing(sets.size());
-  model.team.for_tiles(static_cast<int>(matrices.size()), [&](int tile, int) {
+  model.runtime.team.for_tiles(static_cast<int>(matrices.size()), [&](int tile, int) {
     const PackedMatrix& matrix = *matrices[static_cast<size_t>(tile)];
     std::mt19937 random(static_cast<unsigned>(tile));
     std::normal_distribution<float> normal;
@@ -126,9 +126,10 @@ std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<cons
 
 TokenIds prompt_of(const LoadedModel& model, size_t count) {
   TokenIds ids;
-  if (model.text.tokenizer) ids = model.text.tokenizer->encode(kText, {.add_special = true, .parse_special = false});
+  if (model.target.text.tokenizer)
+    ids = model.target.text.tokenizer->encode(kText, {.add_special = true, .parse_special = false});
   for (size_t i = ids.size(); i < count; ++i)
-    ids.push_back(static_cast<TokenId>((i * 104729 + 17) % static_cast<size_t>(model.config.vocab)));
+    ids.push_back(static_cast<TokenId>((i * 104729 + 17) % static_cast<size_t>(model.target.config.vocab)));
   ids.resize(count);
   return ids;
 }
@@ -137,8 +138,8 @@ TokenIds prompt_of(const LoadedModel& model, size_t count) {
 void use_kernels(LoadedModel& model, const KernelSet& kernels, Activations activations) {
   const DecoderLimits limits = model.decoder->limits();
   model.decoder.reset();
-  model.decoder = std::make_unique<Decoder>(model.config, model.weights, *model.kv,
-                                            Compute{kernels, model.team, activations}, limits);
+  model.decoder = std::make_unique<Decoder>(model.target.config, model.target.weights, *model.kv,
+                                            Compute{kernels, model.runtime.team, activations}, limits);
   model.info.kernels = kernels.name;
 }
 
@@ -148,7 +149,7 @@ Expected run(LoadedModel& model, const TokenIds& prompt, int greedy_tokens) {
   std::span<const float> logits = sequence.append(prompt, true);
   e.logits.assign(logits.begin(), logits.end());
   for (int step = 0; step < greedy_tokens; ++step) {
-    e.greedy.push_back(argmax(logits.last(static_cast<size_t>(model.config.vocab))));
+    e.greedy.push_back(argmax(logits.last(static_cast<size_t>(model.target.config.vocab))));
     if (step + 1 < greedy_tokens) logits = sequence.append({&e.greedy.back(), 1}, false);
   }
   return e;

@@ -21,7 +21,7 @@ double margin_of(std::span<const float> logits, TokenId best) {
 }  // namespace
 
 Verifier::Verifier(LoadedModel& model, double tolerance)
-    : model_(model), sequence_(model), vocab_(static_cast<size_t>(model.config.vocab)), tolerance_(tolerance) {}
+    : model_(model), sequence_(model), vocab_(static_cast<size_t>(model.target.config.vocab)), tolerance_(tolerance) {}
 
 Comparison Verifier::compare(const Expected& e) {
   Comparison c{.name = e.name, .prompt_tokens = static_cast<int>(e.prompt.size())};
@@ -30,7 +30,7 @@ Comparison Verifier::compare(const Expected& e) {
                   e.logits.size(), vocab_);
   }
   for (const TokenId id : e.prompt) {
-    if (id < 0 || id >= model_.config.vocab)
+    if (id < 0 || id >= model_.target.config.vocab)
       throw invalid("{}: token {} is outside the vocabulary of {}", e.name, id, vocab_);
   }
   if (!e.margins.empty() && e.margins.size() != e.greedy.size())

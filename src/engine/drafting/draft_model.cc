@@ -16,14 +16,15 @@ namespace {
 constexpr int kFrequentTokens = 8192;  // SmolLM2: 97 % of the tokens of its answers
 
 // The drafter's tokens must be the target's.
-void check_same_vocabulary(const ModelConfig& draft, const ModelText& text, const ModelConfig& target,
-                           const ModelText& target_text, const std::string& name) {
-  if (draft.vocab != target.vocab)
+void check_same_vocabulary(const Model& draft, const Model& target, const std::string& name) {
+  const int tokens = target.config.vocab;
+  if (draft.config.vocab != tokens)
     throw invalid("--draft-model {} has {} tokens, but the model has {}; use one with the same vocabulary", quote(name),
-                  draft.vocab, target.vocab);
-  if (!text.tokenizer || !target_text.tokenizer) return;
-  for (TokenId id = 0; id < target.vocab; ++id) {
-    const std::string_view mine = text.tokenizer->token_bytes(id), theirs = target_text.tokenizer->token_bytes(id);
+                  draft.config.vocab, tokens);
+  if (!draft.text.tokenizer || !target.text.tokenizer) return;
+  for (TokenId id = 0; id < tokens; ++id) {
+    const std::string_view mine = draft.text.tokenizer->token_bytes(id);
+    const std::string_view theirs = target.text.tokenizer->token_bytes(id);
     if (mine != theirs)
       throw invalid("--draft-model {}: token {} is {}, but {} in the model; use one with the same vocabulary",
                     quote(name), id, quote(mine), quote(theirs));
@@ -32,8 +33,7 @@ void check_same_vocabulary(const ModelConfig& draft, const ModelText& text, cons
 
 }  // namespace
 
-std::unique_ptr<DraftModel> DraftModel::load(const EngineOptions& o, const ModelConfig& target,
-                                             const ModelText& target_text, Team& team, size_t memory) {
+std::unique_ptr<DraftModel> DraftModel::load(const EngineOptions& o, const Model& target, Runtime& runtime) {
   const bool automatic = o.speculative == "auto";
   const auto named = [&](const char* kind, const std::string& path, const char* flag) {
     if (o.speculative == kind && path.empty()) throw invalid("--speculative {} needs {}", kind, flag);
@@ -43,37 +43,40 @@ std::unique_ptr<DraftModel> DraftModel::load(const EngineOptions& o, const Model
   if (named("draft", o.draft_model, "--draft-model")) {
     const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.draft_model));
     d.reset(new DraftModel(Kind::kModel));
-    d->config_ = read_model_config(checkpoint);
-    check_same_vocabulary(d->config_, load_model_text(checkpoint), target, target_text, o.draft_model);
-    if (!d->config_.has_logits || cache_layout(d->config_, KvType::kBf16).state_bytes() > 0)
+    Model& m = d->model_;
+    m.config = read_model_config(checkpoint);
+    m.text = load_model_text(checkpoint);
+    check_same_vocabulary(m, target, o.draft_model);
+    if (!m.config.has_logits || cache_layout(m.config, KvType::kBf16).state_bytes() > 0)
       throw unsupported("--draft-model {}: its layers must all be attention, and it must generate text",
                         quote(o.draft_model));
-    d->weights_ = load_weights(checkpoint, d->config_, team, {.memory = memory});
+    m.weights = load_weights(checkpoint, m.config, runtime.team, {.memory = runtime.memory});
     d->identity_ = "draft " + o.draft_model;
   } else if (named("eagle", o.eagle_head, "--eagle-head")) {
     d.reset(new DraftModel(Kind::kEagle));
-    d->eagle_head_ = read_eagle(o.eagle_head, target, team);
+    d->eagle_head_ = read_eagle(o.eagle_head, target.config, runtime.team);
     d->identity_ = "eagle " + d->eagle_head_->identity;
   } else if (named("medusa", o.medusa_heads, "--medusa-heads")) {
     d.reset(new DraftModel(Kind::kMedusa));
-    d->medusa_heads_ = read_medusa(o.medusa_heads, target, team);
+    d->medusa_heads_ = read_medusa(o.medusa_heads, target.config, runtime.team);
   } else if (o.speculative == "early-exit") {
     d.reset(new DraftModel(Kind::kFirstLayers));
-    const int layers = static_cast<int>(target.layers.size());
+    const int layers = static_cast<int>(target.config.layers.size());
     d->first_layers_ = o.early_exit_layers > 0 ? o.early_exit_layers : layers * 4 / 5;
-    if (d->first_layers_ >= layers || !can_exit_after(target, d->first_layers_))
+    if (d->first_layers_ >= layers || !can_exit_after(target.config, d->first_layers_))
       throw invalid("--early-exit-layers {} is not possible; the model has {} layers{}", d->first_layers_, layers,
                     d->first_layers_ < layers ? ", and the next one needs more than this one's result" : "");
-    if (cache_layout(target, KvType::kBf16).state_bytes() > 0)
+    if (cache_layout(target.config, KvType::kBf16).state_bytes() > 0)
       throw unsupported("--speculative early-exit does not support models with recurrent layers; use ngram");
   }
   if (d && !o.draft_vocabulary.empty())
-    d->frequent_ = read_token_frequency(o.draft_vocabulary, target.vocab, std::min(kFrequentTokens, target.vocab));
+    d->frequent_ =
+        read_token_frequency(o.draft_vocabulary, target.config.vocab, std::min(kFrequentTokens, target.config.vocab));
   return d;
 }
 
 const ModelConfig* DraftModel::layers() const {
-  if (kind_ == Kind::kModel) return &config_;
+  if (kind_ == Kind::kModel) return &model_.config;
   return eagle_head_ ? &eagle_head_->config : nullptr;
 }
 
@@ -99,7 +102,7 @@ DraftModel::Reads DraftModel::reads() const {
 size_t DraftModel::activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const {
   switch (kind_) {
     case Kind::kModel:
-      return Decoder::memory_bytes(config_, limits, threads);
+      return Decoder::memory_bytes(model_.config, limits, threads);
     case Kind::kFirstLayers:
       return 0;
     case Kind::kEagle:
@@ -125,9 +128,9 @@ void DraftModel::start(const ModelConfig& target, const Weights& weights, CacheM
   int hidden = target.hidden;
   switch (kind_) {
     case Kind::kModel:
-      decoder_ = std::make_unique<Decoder>(config_, weights_, cache, compute, limits, first_layer);
+      decoder_ = std::make_unique<Decoder>(model_.config, model_.weights, cache, compute, limits, first_layer);
       chain_ = std::make_unique<TokenChainModel>(*decoder_);
-      hidden = config_.hidden;
+      hidden = model_.config.hidden;
       break;
     case Kind::kFirstLayers:
       chain_ = std::make_unique<TokenChainModel>(decoder, first_layers_);
@@ -140,7 +143,7 @@ void DraftModel::start(const ModelConfig& target, const Weights& weights, CacheM
       break;
   }
   if (!frequent_.empty()) {
-    const Weights& of = kind_ == Kind::kModel ? weights_ : weights;
+    const Weights& of = kind_ == Kind::kModel ? model_.weights : weights;
     subset_ = take_output_rows(of, std::move(frequent_), compute.team);
   }
   if (chain_) chains_.emplace(*chain_, compute, limits, hidden);
@@ -148,7 +151,7 @@ void DraftModel::start(const ModelConfig& target, const Weights& weights, CacheM
 
 const Linear& DraftModel::output() const {
   if (subset_) return subset_->matrix;
-  return kind_ == Kind::kModel ? weights_.output : target_weights_->output;
+  return kind_ == Kind::kModel ? model_.weights.output : target_weights_->output;
 }
 
 void DraftModel::keep_features(Sequence& s, uint64_t step, int row, int position, int count) {
@@ -180,7 +183,7 @@ void DraftModel::catch_up(Sequence& s) {
     const ChainRequest request{.tables = s.pages.units(),
                                .position = d.computed,
                                .tokens = tokens.subspan(static_cast<size_t>(d.computed), static_cast<size_t>(rows)),
-                               .rope_variant = rope_variant(config_.ropes, s.request->prompt_tokens)};
+                               .rope_variant = rope_variant(model_.config.ropes, s.request->prompt_tokens)};
     drafted_.resize(std::max<size_t>(drafted_.size(), 1));
     chains_->draft({&request, 1}, {}, output(), output_ids(), drafted_);
     d.computed += rows;
@@ -197,7 +200,7 @@ ChainRequest DraftModel::request(Sequence& s, int depth, uint64_t step) {
     case Kind::kModel:
       if (depth == 0) break;
       r.position = d.computed;
-      r.rope_variant = rope_variant(config_.ropes, s.request->prompt_tokens);
+      r.rope_variant = rope_variant(model_.config.ropes, s.request->prompt_tokens);
       r.tokens = tokens.subspan(static_cast<size_t>(r.position));
       d.computed = last + depth;
       break;

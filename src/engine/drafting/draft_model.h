@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime.h"
 #include "engine/sequence.h"
-#include "model/model_text.h"
 #include "model/packing/output_rows.h"
 #include "speculate/chains.h"
 #include "speculate/eagle.h"
@@ -28,8 +28,7 @@ class DraftModel {
   enum class Reads : uint8_t { kNothing, kSampledRows, kAllRows };
 
   // What the options name; null: they name no such drafter. Throws Error.
-  static std::unique_ptr<DraftModel> load(const EngineOptions& options, const ModelConfig& target,
-                                          const ModelText& text, Team& team, size_t memory);
+  static std::unique_ptr<DraftModel> load(const EngineOptions& options, const Model& target, Runtime& runtime);
 
   // The layers that follow the target's in the cache; nullptr: none.
   const ModelConfig* layers() const;
@@ -62,9 +61,7 @@ class DraftModel {
 
   Kind kind_;
   std::string identity_;
-  // The draft model.
-  ModelConfig config_;
-  Weights weights_;
+  Model model_;  // of kModel
   std::unique_ptr<Decoder> decoder_;
   int first_layers_ = 0;
   std::optional<EagleHead> eagle_head_;

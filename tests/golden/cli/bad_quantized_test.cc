@@ -200,7 +200,7 @@ TEST(QuantizedFiles, AreInspectedAsTheyAreLoaded) {
     EXPECT_EQ(report.at("parameters"), loaded.info.parameters);
     EXPECT_EQ(report.at("quantization"), loaded.info.quantization);
     // All matrices; tokens use half of the experts.
-    const Weights& w = loaded.weights;
+    const Weights& w = loaded.target.weights;
     const uint64_t matrices = w.decode_bytes + w.expert_bytes + w.embedding.weight.bytes(),
                    all = report.at("memory").at("weight_bytes");
     EXPECT_GE(all, matrices);

@@ -86,9 +86,10 @@ TEST_P(ConvertedModels, HaveTheLogitsOfTheirDirectory) {
   const TokenIds prompt = prompt_of(expected);
   SingleSequence one(hf), other(gguf);
   const auto a = one.append(prompt, true), b = other.append(prompt, true);
-  const bool same_order = hf.config.ropes.empty() || hf.config.ropes[0].kind == gguf.config.ropes[0].kind;
+  const bool same_order =
+      hf.target.config.ropes.empty() || hf.target.config.ropes[0].kind == gguf.target.config.ropes[0].kind;
   // Neither the order of rotated pairs nor 1 + w in float32 may be the same sum to the last bit.
-  if (same_order && !hf.config.output_norm.plus_one) {
+  if (same_order && !hf.target.config.output_norm.plus_one) {
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size_bytes()), 0);
   } else {
     EXPECT_LE(largest_difference(a, b), 1e-4);

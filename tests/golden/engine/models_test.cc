@@ -54,7 +54,7 @@ void expect_reference(LoadedModel& model, const fs::path& folder) {
     ASSERT_EQ(greedy.size(), 48u);
     auto logits = sequence.append(prompt, true);
     EXPECT_LE(largest_difference(values<float>(expected, "logits" + n), logits), tolerance_of(folder));
-    logits = logits.last(static_cast<size_t>(model.config.vocab));
+    logits = logits.last(static_cast<size_t>(model.target.config.vocab));
     for (const TokenId token : greedy) {
       const TokenId best = argmax(logits);
       ASSERT_EQ(best, token);
@@ -140,7 +140,7 @@ void expect_reference_logits_and_tokens(const fs::path& folder, const std::strin
       EXPECT_LE(relative_distance(wanted, logits), 0.1);
       if (!name.starts_with("stories")) continue;  // random weights magnify rounding
     }
-    auto last = logits.last(static_cast<size_t>(loaded.model.config.vocab));
+    auto last = logits.last(static_cast<size_t>(loaded.model.target.config.vocab));
     for (const TokenId token : tokens) {
       const TokenId best = argmax(last);
       ASSERT_EQ(best, token);
@@ -242,9 +242,9 @@ TEST_P(SmolLm2OnText, HasTheReferencesPerplexity) {
   const std::string all = read_text_file(GetParam());
   for (const char* activations : {"f32", "int8", "bf16"}) {
     Loaded loaded(path_, "auto", activations);
-    const TokenIds tokens = loaded.model.text.tokenizer->encode(std::string_view(all).substr(0, 20'000),
-                                                                {.add_special = false, .parse_special = false});
-    const auto vocab = static_cast<size_t>(loaded.model.config.vocab);
+    const TokenIds tokens = loaded.model.target.text.tokenizer->encode(std::string_view(all).substr(0, 20'000),
+                                                                       {.add_special = false, .parse_special = false});
+    const auto vocab = static_cast<size_t>(loaded.model.target.config.vocab);
     double total = 0, wanted = 0;
     constexpr size_t kChunks = 4, kContext = 512;
     ASSERT_GE(tokens.size(), kChunks * kContext);

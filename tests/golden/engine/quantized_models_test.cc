@@ -37,7 +37,7 @@ TEST_P(QuantizedModels, HaveTheLogitsAndTokensOfTheirDequantizedWeights) {
     SingleSequence sequence(loaded.model);
     auto logits = sequence.append(prompt_, true);
     EXPECT_LE(largest_difference(logits_, logits), 2e-4 + 1e-4 * top);
-    logits = logits.last(static_cast<size_t>(loaded.model.config.vocab));
+    logits = logits.last(static_cast<size_t>(loaded.model.target.config.vocab));
     for (const TokenId token : greedy) {
       const TokenId best = argmax(logits);
       ASSERT_EQ(best, token);
@@ -75,7 +75,7 @@ TEST_P(QuantizedModels, HaveTheSameBitsOnEveryKernelSet) {
 TEST_P(QuantizedModels, HaveTheLogitsOfInt8RowsIfMadeForThem) {
   const auto wanted = values<float>(expected_, "int8_logits");
   Loaded loaded(folder_.string(), "auto", "int8", "f32");
-  EXPECT_EQ(loaded.model.config.input_forms.int8_rows, !wanted.empty());
+  EXPECT_EQ(loaded.model.target.config.input_forms.int8_rows, !wanted.empty());
   if (wanted.empty()) return;
   SingleSequence sequence(loaded.model);
   EXPECT_LE(relative_distance(wanted, sequence.append(prompt_, true)), 1e-4);

@@ -76,7 +76,7 @@ class SmallModel {
     for (int threads = 1; threads <= 4; ++threads) teams_.push_back(std::make_unique<Team>(threads));
     for (const KvType kv : kKvTypes) {
       if (subject.default_numerics && !multiplies_bf16(kv)) continue;
-      CacheLayout layout = cache_layout(loaded_.config, kv);
+      CacheLayout layout = cache_layout(loaded_.target.config, kv);
       const auto groups = static_cast<int>(layout.groups().size());
       const int states = layout.state_bytes() > 0 ? kStates : 0;
       caches_.emplace(kv, CacheMemory(std::move(layout), kPages * groups, states));
@@ -84,19 +84,19 @@ class SmallModel {
   }
 
   // The longest prompt is too long for some.
-  int prompts() const { return loaded_.config.max_positions < kPromptTokens[3] ? 3 : 4; }
+  int prompts() const { return loaded_.target.config.max_positions < kPromptTokens[3] ? 3 : 4; }
   CacheMemory& cache(const Numerics& n) { return caches_.at(n.kv); }
 
   const TokenIds& prompt(int index) const { return prompts_[static_cast<size_t>(index)]; }
-  size_t vocab() const { return static_cast<size_t>(loaded_.config.vocab); }
+  size_t vocab() const { return static_cast<size_t>(loaded_.target.config.vocab); }
 
   // Its cache still holds the pages of earlier schedules.
   Decoder decoder(const Numerics& n, int threads) {
-    return {loaded_.config,
-            loaded_.weights,
+    return {loaded_.target.config,
+            loaded_.target.weights,
             caches_.at(n.kv),
             {*n.kernels, *teams_[static_cast<size_t>(threads - 1)], n.activations},
-            {kMaxRows, kMaxRows, loaded_.config.max_positions}};
+            {kMaxRows, kMaxRows, loaded_.target.config.max_positions}};
   }
 
   // Logits of every position of a prompt, computed alone: by one thread, in order, in pages 0, 1, ...

@@ -91,7 +91,7 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBitWithAnyCache) {
 
 TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
   LoadedModel model(options(TensorType::Q4_1, GetParam()->name, 2), 128);
-  const auto vocab = static_cast<size_t>(model.config.vocab);
+  const auto vocab = static_cast<size_t>(model.target.config.vocab);
   const int count = 16;
   std::vector<TokenIds> prompts;
   for (int s = 0; s < count; ++s) prompts.push_back(random_tokens(5 + 7 * s % 40, 100 + static_cast<unsigned>(s)));

@@ -40,7 +40,7 @@ class PackCache : public ::testing::Test {
     if (cached) o.pack_cache = (folder_ / "packs").string();
     return o;
   }
-  bool maps(const fs::path& model) { return LoadedModel(options(model)).weights.mapped.has_value(); }
+  bool maps(const fs::path& model) { return LoadedModel(options(model)).target.weights.mapped.has_value(); }
   Answer ask(const EngineOptions& o) {
     Engine engine(o);
     return answer(engine, {.prompt = testing::random_tokens(1, 40),
@@ -113,10 +113,10 @@ TEST_F(PackCache, ThatCannotBeWrittenIsDoneWithout) {
 
 TEST_F(PackCache, TakesNoMemoryOfItsOwn) {
   const std::string model = testing::tiny_model();
-  EXPECT_GT(LoadedModel(options(model)).weights.memory.size(), 0u);
+  EXPECT_GT(LoadedModel(options(model)).target.weights.memory.size(), 0u);
   const LoadedModel mapped(options(model));
-  EXPECT_EQ(mapped.weights.memory.size(), 0u);
-  EXPECT_EQ(mapped.info.weight_bytes, mapped.weights.mapped->bytes().size());
+  EXPECT_EQ(mapped.target.weights.memory.size(), 0u);
+  EXPECT_EQ(mapped.info.weight_bytes, mapped.target.weights.mapped->bytes().size());
 }
 
 }  // namespace

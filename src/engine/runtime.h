@@ -1,0 +1,34 @@
+// What the models of a process share: threads, kernels, and a budget of memory.
+#pragma once
+
+#include <cstddef>
+
+#include "base/team.h"
+#include "kernels/kernels.h"
+#include "model/config.h"
+#include "model/model_text.h"
+#include "model/weights.h"
+#include "quire/engine.h"
+
+namespace quire {
+
+struct Runtime {
+  // Throws Error: an option is invalid, the CPU lacks the kernels, or less memory is free than asked for.
+  explicit Runtime(const EngineOptions& options);
+
+  Team team;
+  const KernelSet& kernels;
+  size_t memory;  // budget, in bytes: weights, caches, activations and all else that is allocated from now on
+};
+
+// Memory of this process that is not backed by files.
+size_t anonymous_memory();
+
+// A checkpoint, ready to compute. A target and its draft model share one Runtime.
+struct Model {
+  ModelConfig config;
+  ModelText text;
+  Weights weights;
+};
+
+}  // namespace quire
