@@ -72,6 +72,8 @@ struct EngineOptions {
   std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;       // size limit of cache_dir; 0: 4 GiB
 
+  std::string record = {};  // a file that gets every step, for `quire replay`; empty: none
+
   // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
   std::string pack_cache = {};
   // Called at most ten times a second while weights are loaded, by the thread that constructs the engine. Must not throw.

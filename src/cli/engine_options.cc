@@ -227,6 +227,9 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->check(CLI::IsMember({"continuous", "static"}))
       ->group(kSchedulingGroup)
       ->capture_default_str();
+  app.add_option("--record", o.record, "write every step to a file, which `quire replay` computes again")
+      ->type_name("FILE")
+      ->group(kSchedulingGroup);
   app.add_option("--tpot-target", o.tpot_target,
                  "longest step in seconds while answers are being generated; limits their prompt chunks")
       ->check(between(kMinTpotTarget, kMaxTpotTarget))

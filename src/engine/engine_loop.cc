@@ -30,6 +30,20 @@ SchedulerLimits scheduler_limits(const LoadedModel& model) {
   return l;
 }
 
+std::unique_ptr<StepRecorder> open_recorder(const LoadedModel& model) {
+  const EngineOptions& o = model.options;
+  if (o.record.empty()) return nullptr;
+  const ModelInfo& info = model.info;
+  return std::make_unique<StepRecorder>(o.record, RecordingHeader{.model = info.name,
+                                                                  .identity = model.identity,
+                                                                  .kernels = info.kernels,
+                                                                  .activations = info.activations,
+                                                                  .kv_cache_dtype = info.kv_cache_dtype,
+                                                                  .units = info.kv_pages,
+                                                                  .states = info.kv_states,
+                                                                  .limits = model.decoder->limits()});
+}
+
 }  // namespace
 
 EngineLoop::EngineLoop(LoadedModel& model)
@@ -41,11 +55,14 @@ EngineLoop::EngineLoop(LoadedModel& model)
       loader_(cache_, *model.kv),
       roster_(cache_, shares_, limits_.max_running),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get()),
-      logits_stage_(model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
-                    draft_stage_.wants_predictions()),
+      executor_(*model.decoder,
+                {model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
+                 draft_stage_.wants_predictions()},
+                open_recorder(model)),
       pool_stage_(model) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
+  model.kv->log_copies(&input_.copies);
 }
 
 void EngineLoop::step() {
@@ -68,9 +85,12 @@ void EngineLoop::try_step() {
     return;
   }
   const auto start = Clock::now();
-  const auto logits = run_model();
+  make_step();
+  executor_.run(input_, output_);
+  input_.copies.clear();
+  for (Sequence* s : planned_) cache_.register_finished(*s);
   take_hidden_states();
-  take_logits(logits);
+  take_samples();
   take_features();
   roster_.remove_ended();
   count_step(seconds(Clock::now() - start));
@@ -175,8 +195,8 @@ void EngineLoop::begin_computing(Sequence& s) {
   stats_.prefix_hit_tokens += static_cast<uint64_t>(r.cached_tokens);
 }
 
-// Returns the logits of the rows in logits_stage_.
-std::span<float> EngineLoop::run_model() {
+// Turns the plan into input_.
+void EngineLoop::make_step() {
   planned_.clear();
   for (Chunk& chunk : plan_.chunks) {
     Sequence& s = *planned_.emplace_back(&*observed(chunk.id));
@@ -189,23 +209,24 @@ std::span<float> EngineLoop::run_model() {
   draft_stage_.draft(planned_, plan_.chunks);
   for (size_t i = 0; i < planned_.size(); ++i)
     cache_.shrink(*planned_[i], plan_.chunks[i].rows, plan_.chunks[i].drafts);
-  rows_.clear();
-  spans_.clear();
-  logits_stage_.clear();
+  input_.rows.clear();
+  input_.spans.clear();
+  input_.sequences.clear();
+  input_.samples.clear();
+  forks_.clear();  // left by a step that failed
+  logits_ = 0;
   for (size_t i = 0; i < planned_.size(); ++i) add_rows(*planned_[i], plan_.chunks[i]);
-  const auto logits = model_.decoder->forward({rows_, spans_});
-  for (Sequence* s : planned_) cache_.register_finished(*s);
-  return logits;
 }
 
 void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
-  spans_.push_back({.row = static_cast<int>(rows_.size()),
-                    .rows = chunk.rows + chunk.drafts,
-                    .position = chunk.first,
-                    .tables = s.pages.units(),
-                    .state = s.cached.state,
-                    .state_copies = s.cached.state_copies,
-                    .rope_variant = s.request->rope_variant});
+  input_.sequences.push_back(s.id);
+  input_.spans.push_back({.row = static_cast<int>(input_.rows.size()),
+                          .rows = chunk.rows + chunk.drafts,
+                          .position = chunk.first,
+                          .tables = s.pages.units(),
+                          .state = s.cached.state,
+                          .state_copies = s.cached.state_copies,
+                          .rope_variant = s.request->rope_variant});
   const bool all = s.wants_all_logits();
   for (int i = 0; i < chunk.rows; ++i) {
     const int position = chunk.first + i;
@@ -213,17 +234,22 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
     const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
     const int32_t segment =
         model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
-    rows_.push_back({.token = s.tokens[static_cast<size_t>(position)],
-                     .position = position,
-                     .wants_logits = wanted,
-                     .segment = segment});
-    if (wanted) logits_stage_.add(s, position, last, last ? chunk.drafts : 0);
+    input_.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
+                           .position = position,
+                           .wants_logits = wanted,
+                           .segment = segment});
+    if (wanted)
+      add_sample({.sequence = &s,
+                  .position = position,
+                  .samples = last,
+                  .drafts = last ? chunk.drafts : 0,
+                  .decodes = chunk.decodes});
   }
   for (int i = 0; i < chunk.drafts; ++i) {
-    rows_.push_back(
+    input_.rows.push_back(
         {.token = s.drafts[static_cast<size_t>(i)], .position = chunk.first + chunk.rows + i, .wants_logits = true});
   }
-  const auto of_chunk = std::span(rows_).last(static_cast<size_t>(chunk.rows + chunk.drafts));
+  const auto of_chunk = std::span(input_.rows).last(static_cast<size_t>(chunk.rows + chunk.drafts));
   if (draft_stage_.reads() == DraftModel::Reads::kAllRows) {
     for (Row& row : of_chunk) row.wants_hidden = true;
   } else if (draft_stage_.reads() == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
@@ -231,6 +257,35 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
   }
   s.computed += chunk.rows;
   s.decodes |= chunk.wants_logits;
+}
+
+void EngineLoop::add_sample(SampleRequest request) {
+  Sequence& s = *request.sequence;
+  request.row = logits_;
+  logits_ += 1 + static_cast<size_t>(request.drafts);
+  if (request.samples && s.forks_pending && s.request->max_new_tokens > 0) {
+    try {
+      request.shares_row = true;
+      fork(request);
+    } catch (const std::bad_alloc&) {
+      request.failure = std::current_exception();
+    }
+  }
+  input_.samples.push_back(request);
+}
+
+// For n > 1, where the prompt of choice 0 ends: the other choices sample from its logits, too.
+void EngineLoop::fork(SampleRequest request) {
+  const Sequence& first = *request.sequence;
+  Sequences choices;
+  for (int choice = 1; choice < first.request->sampling.n; ++choice)
+    cache_.begin(choices.emplace_back(first.request, choice, first.tokens, tokenizer_));
+  input_.samples.reserve(input_.samples.size() + choices.size());
+  for (Sequence& choice : choices) {
+    request.sequence = &choice;
+    input_.samples.push_back(request);
+  }
+  forks_.splice(forks_.end(), choices);
 }
 
 // ---- take the results ----
@@ -241,7 +296,7 @@ void EngineLoop::take_hidden_states() {
     Sequence& s = *planned_[i];
     RequestState& r = *s.request;
     if (r.pooling == Pooling::kNone) continue;
-    pool_stage_.add(r, chunk, spans_[i].row);
+    pool_stage_.add(r, chunk, input_.spans[i].row);
     if (!chunk.wants_logits) continue;
     pool_stage_.finish(r);
     count_prompt(s);
@@ -265,53 +320,45 @@ void EngineLoop::take_features() {
   }
 }
 
-void EngineLoop::take_logits(std::span<float> logits) {
-  for (const LogitsStage::Task& task : logits_stage_.tasks()) {
-    const Sequence& s = *task.sequence;
-    if (!task.samples || !s.forks_pending || s.request->max_new_tokens == 0) continue;
-    roster_.attempt(*task.sequence, [&] { fork(task, logits); });
-  }
-  logits_stage_.sample(logits);
-  for (LogitsStage::Task& task : logits_stage_.tasks()) {
-    Sequence& s = *task.sequence;
+void EngineLoop::take_samples() {
+  for (size_t i = 0; i < input_.samples.size(); ++i) {
+    const SampleRequest& request = input_.samples[i];
+    SampleResult& result = output_.results[i];
+    Sequence& s = *request.sequence;
+    if (!forks_.empty() && &s == &forks_.front() && !begin_fork(s)) continue;
     if (s.ended()) continue;
-    if (task.samples || task.failure) count_prompt(s, task.chosen.outputs.size());
+    if (request.samples || result.failure) count_prompt(s, result.chosen.outputs.size());
     roster_.attempt(s, [&] {
-      task.rethrow_failure();
-      if (task.drafts > 0) take_drafts(task);
-      if (task.samples) return deliver(s, task.chosen);
-      Sampled& described = task.described;
-      s.request->prompt_logprobs[static_cast<size_t>(task.position) + 1] = {described.token, described.logprob,
-                                                                            std::move(described.top_logprobs)};
+      result.rethrow_failure();
+      if (request.drafts > 0) take_drafts(request, result.chosen);
+      if (request.samples) return deliver(s, result.chosen);
+      Sampled& described = result.described;
+      s.request->prompt_logprobs[static_cast<size_t>(request.position) + 1] = {described.token, described.logprob,
+                                                                               std::move(described.top_logprobs)};
     });
   }
 }
 
-// For n > 1, when the prompt of choice 0 has been computed: the other choices share its pages and its logits.
-void EngineLoop::fork(const LogitsStage::Task& task, std::span<const float> logits) {
-  Sequence& first = *task.sequence;
-  Sequences choices;
-  for (int choice = 1; choice < first.request->sampling.n; ++choice) {
-    cache_.begin(choices.emplace_back(first.request, choice, first.tokens, tokenizer_));
+// The first of forks_ joins the others and shares the pages of choice 0. Returns false, and drops it, if choice 0 has
+// failed, and its other choices with it.
+bool EngineLoop::begin_fork(Sequence& fork) {
+  const auto first = std::ranges::find(planned_, fork.request, &Sequence::request);
+  if (first == planned_.end()) {
+    forks_.pop_front();
+    return false;
   }
-  first.forks_pending = false;  // from here on each choice ends for itself
-  while (!choices.empty()) {
-    Sequence& s = choices.front();
-    const bool runs = roster_.add_choice(choices, options_.kv_cache);
-    roster_.attempt(s, [&] {
-      if (runs) cache_.share(first, s);
-      Chosen chosen = logits_stage_.sample_choice(task, s, logits);
-      deliver(s, chosen);
-    });
-  }
+  (*first)->forks_pending = false;  // from here on each choice ends for itself
+  const bool runs = roster_.add_choice(forks_, options_.kv_cache);
+  if (runs) roster_.attempt(fork, [&] { cache_.share(**first, fork); });
+  return true;
 }
 
-void EngineLoop::take_drafts(const LogitsStage::Task& task) {
-  Sequence& s = *task.sequence;
-  cache_.keep_drafts(s, task.drafts, task.chosen.accepted);
-  draft_stage_.learn(s, task.drafts, task.chosen.accepted, task.chosen.predicted);
-  stats_.drafted_tokens += static_cast<uint64_t>(task.drafts);
-  stats_.accepted_tokens += static_cast<uint64_t>(task.chosen.accepted);
+void EngineLoop::take_drafts(const SampleRequest& request, const Chosen& chosen) {
+  Sequence& s = *request.sequence;
+  cache_.keep_drafts(s, request.drafts, chosen.accepted);
+  draft_stage_.learn(s, request.drafts, chosen.accepted, chosen.predicted);
+  stats_.drafted_tokens += static_cast<uint64_t>(request.drafts);
+  stats_.accepted_tokens += static_cast<uint64_t>(chosen.accepted);
 }
 
 // Tells the client.
@@ -340,15 +387,13 @@ void EngineLoop::count_step(double seconds) {
   StepWork work, decoding;
   bool prompts = false;
   int tokens = 0;  // of the sequences that decode
-  auto task = logits_stage_.tasks().begin();
-  for (size_t i = 0; i < plan_.chunks.size(); ++i) {
-    const Chunk& c = plan_.chunks[i];
+  for (const Chunk& c : plan_.chunks) {
     work.add(c.rows + c.drafts, c.first);
     if (c.decodes) decoding.add(c.rows + c.drafts, c.first);
     prompts |= !c.decodes;
-    for (; task != logits_stage_.tasks().end() && task->sequence == planned_[i]; ++task)
-      tokens += c.decodes ? static_cast<int>(task->chosen.outputs.size()) : 0;
   }
+  for (size_t i = 0; i < input_.samples.size(); ++i)
+    tokens += input_.samples[i].decodes ? static_cast<int>(output_.results[i].chosen.outputs.size()) : 0;
   if (draft_stage_.on()) {
     const StepCosts& costs = costs_.costs();
     draft_stage_.finish(seconds - (prompts ? costs.seconds(work) - costs.seconds(decoding) : 0), tokens);

@@ -11,11 +11,11 @@
 #include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
 #include "engine/loaded_model.h"
-#include "engine/logits_stage.h"
 #include "engine/pool_stage.h"
 #include "engine/roster.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
+#include "engine/step/executor.h"
 
 namespace quire {
 
@@ -44,14 +44,16 @@ class EngineLoop {
   Sequences::iterator observed(SequenceId id) const;
   // Run.
   void begin_computing(Sequence& s);
-  std::span<float> run_model();
+  void make_step();
   void add_rows(Sequence& s, const Chunk& chunk);
+  void add_sample(SampleRequest request);
+  void fork(SampleRequest request);
   // Take the results.
   void take_hidden_states();
   void take_features();
-  void take_logits(std::span<float> logits);
-  void fork(const LogitsStage::Task& task, std::span<const float> logits);
-  void take_drafts(const LogitsStage::Task& task);
+  void take_samples();
+  bool begin_fork(Sequence& fork);
+  void take_drafts(const SampleRequest& request, const Chosen& chosen);
   void deliver(Sequence& s, Chosen& chosen);
   void count_prompt(const Sequence& s, size_t chosen = 0);
   void count_step(double seconds);
@@ -65,7 +67,7 @@ class EngineLoop {
   TenantShares shares_;
   Roster roster_;
   DraftStage draft_stage_;
-  LogitsStage logits_stage_;
+  Executor executor_;
   PoolStage pool_stage_;
   StepCostModel costs_;
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn
@@ -80,8 +82,10 @@ class EngineLoop {
   std::vector<Sequences::iterator> queued_;  // the sequences of queue_
   std::vector<double> served_;
   std::vector<size_t> order_;
-  std::vector<Row> rows_;
-  std::vector<Span> spans_;
+  StepInput input_;
+  StepOutput output_;
+  size_t logits_ = 0;  // rows of input_ that want them
+  Sequences forks_;    // choices whose first token the step samples; they are not in the roster yet
 };
 
 }  // namespace quire

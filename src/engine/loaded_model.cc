@@ -1,7 +1,6 @@
 #include "engine/loaded_model.h"
 
 #include <spdlog/spdlog.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <limits>
@@ -48,24 +47,6 @@ constexpr int kExtraLogits = 32;
 // Drafted rows of a step.
 constexpr int kDraftLogits = 64;
 
-// Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
-constexpr int kNumerics = 2;
-
-// Identifies the content of stored pages: a hash of the weights, and the layout and definitions in force by name.
-std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info,
-                        const CacheLayout& layout) {
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_128bits_reset(state);
-  for (const TensorView& tensor : checkpoint.tensors()) {
-    XXH3_128bits_update(state, tensor.name.data(), tensor.name.size());
-    XXH3_128bits_update(state, tensor.bytes.data(), tensor.bytes.size());
-  }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  return fmt::format("{:016x}{:016x} numerics {} {} cache {} activations {}", hash.high64, hash.low64, kNumerics,
-                     config_identity(c), layout.identity(), info.activations);
-}
-
 // Throws Error.
 void check_options(const EngineOptions& o) {
   check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs);
@@ -79,6 +60,9 @@ void check_options(const EngineOptions& o) {
   check_range("--max-model-len", o.max_model_len, 0, std::numeric_limits<int>::max());
   check_range("--tpot-target", o.tpot_target, kMinTpotTarget, kMaxTpotTarget);
   check_range("--ttft-target", o.ttft_target, 0.0, kMaxTtftTarget);
+  if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty()))
+    throw unsupported(
+        "--record cannot be combined with --host-cache-size or --cache-dir, whose pages a replay does not have");
   if (o.scheduler != "continuous" && o.scheduler != "static")
     throw invalid("--scheduler {} is not supported; use continuous or static", quote(o.scheduler));
 }
@@ -110,10 +94,10 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::mov
   std::vector<const ModelConfig*> drafters;
   if (draft_model && draft_model->layers()) drafters.push_back(draft_model->layers());
   const CacheLayout layout = cache_layout(config, kv_type, drafters);
-  if (!options.cache_dir.empty()) {
-    cache_identity = identity_of(checkpoint, config, info, layout);
-    if (draft_model) cache_identity += draft_model->identity();
-  }
+  if (!options.cache_dir.empty() || !options.record.empty())
+    identity = model_identity(checkpoint, config, info.activations);
+  cache_identity = identity + " cache " + layout.identity();
+  if (draft_model) cache_identity += draft_model->identity();
   DecoderLimits limits = size_steps(max_logits);
   size_memory(layout, limits, memory_before);
   kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);

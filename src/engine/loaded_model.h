@@ -27,7 +27,8 @@ struct LoadedModel {
   Model target;  // of options.model; the draft model belongs to its drafter
   std::optional<ChatTemplate> chat_template;
   ModelInfo info;
-  std::string cache_identity;  // everything a cached unit's bytes depend on besides its tokens; empty without cache_dir
+  std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
+  std::string cache_identity;  // likewise of the bytes of a cached unit
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
   std::unique_ptr<CacheMemory> kv;

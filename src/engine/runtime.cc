@@ -1,11 +1,15 @@
 #include "engine/runtime.h"
 
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <fstream>
 #include <string>
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "model/families.h"
 
 namespace quire {
 namespace {
@@ -21,6 +25,9 @@ size_t memory_budget(const EngineOptions& options) {
                       available / kMiB);
   return options.memory_bytes;
 }
+
+// Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
+constexpr int kNumerics = 2;
 
 int checked_threads(int threads) {
   if (threads < 0 || threads > kMaxThreads)
@@ -42,5 +49,24 @@ Runtime::Runtime(const EngineOptions& options)
     : team(checked_threads(options.threads)),
       kernels(choose_kernels(options.kernels)),
       memory(memory_budget(options)) {}
+
+Model load_model(const Checkpoint& checkpoint, Runtime& runtime) {
+  Model model{.config = read_model_config(checkpoint), .text = load_model_text(checkpoint), .weights = {}};
+  model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory});
+  return model;
+}
+
+std::string model_identity(const Checkpoint& checkpoint, const ModelConfig& config, std::string_view activations) {
+  XXH3_state_t* const state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (const TensorView& tensor : checkpoint.tensors()) {
+    XXH3_128bits_update(state, tensor.name.data(), tensor.name.size());
+    XXH3_128bits_update(state, tensor.bytes.data(), tensor.bytes.size());
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  return fmt::format("{:016x}{:016x} numerics {} {} activations {}", hash.high64, hash.low64, kNumerics,
+                     config_identity(config), activations);
+}
 
 }  // namespace quire

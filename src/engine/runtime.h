@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 
 #include "base/team.h"
 #include "kernels/kernels.h"
+#include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/model_text.h"
 #include "model/weights.h"
@@ -30,5 +33,12 @@ struct Model {
   ModelText text;
   Weights weights;
 };
+
+// Throws Error as its parts do.
+Model load_model(const Checkpoint& checkpoint, Runtime& runtime);
+
+// Everything the model's results depend on besides its input: a hash of the weights, and the definitions in force by
+// name. Reads the whole checkpoint.
+std::string model_identity(const Checkpoint& checkpoint, const ModelConfig& config, std::string_view activations);
 
 }  // namespace quire

@@ -35,14 +35,17 @@ std::span<std::byte> CacheMemory::unit(int unit) const {
   assert(unit >= 0 && unit < units_);
   return {memory_.data() + static_cast<size_t>(unit) * layout_.unit_bytes(), layout_.unit_bytes()};
 }
-void CacheMemory::copy_unit(int from, int to) { std::memcpy(unit(to).data(), unit(from).data(), layout_.unit_bytes()); }
+
+void CacheMemory::copy(CacheCopy copy) {
+  const auto from = copy.of_state ? state(copy.from) : unit(copy.from);
+  const auto to = copy.of_state ? state(copy.to) : unit(copy.to);
+  std::memcpy(to.data(), from.data(), from.size());
+  if (log_) log_->push_back(copy);
+}
 
 std::span<std::byte> CacheMemory::state(int slot) const {
   assert(slot >= 0 && slot < states_);
   return {state_memory_.data() + static_cast<size_t>(slot) * layout_.state_bytes(), layout_.state_bytes()};
-}
-void CacheMemory::copy_state(int from, int to) {
-  std::memcpy(state(to).data(), state(from).data(), layout_.state_bytes());
 }
 void CacheMemory::clear_state(int slot) { std::memset(state(slot).data(), 0, layout_.state_bytes()); }
 

@@ -3,12 +3,19 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "base/memory.h"
 #include "kernels/kernels.h"
 #include "ops/cache_layout.h"
 
 namespace quire {
+
+// A copy from one unit, or one state, to another.
+struct CacheCopy {
+  bool of_state;
+  int from, to;
+};
 
 // Two allocations. The folder kv/ decides which sequence owns which unit and state.
 class CacheMemory {
@@ -19,9 +26,10 @@ class CacheMemory {
   KvLayer layer(int index) const;
   std::span<std::byte> state(int index, int slot) const;  // of one layer
 
-  void copy_unit(int from, int to);
+  void copy(CacheCopy copy);
+  // From now on copies are appended to `log`, which must outlive this; nullptr: to nothing.
+  void log_copies(std::vector<CacheCopy>* log) { log_ = log; }
   std::span<std::byte> unit(int unit) const;
-  void copy_state(int from, int to);
   void clear_state(int slot);
   std::span<std::byte> state(int slot) const;  // of all layers
 
@@ -35,6 +43,7 @@ class CacheMemory {
   int units_, states_;
   LargeBuffer memory_;        // [units][unit_bytes]
   LargeBuffer state_memory_;  // [states][state_bytes]
+  std::vector<CacheCopy>* log_ = nullptr;
 };
 
 }  // namespace quire

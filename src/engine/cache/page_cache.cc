@@ -168,7 +168,9 @@ void PageCache::take_tail(Sequence& s) {
 // ---- steps ----
 
 // Copies immediately, because `from` may be evicted next.
-void PageCache::copy(UnitCopy copy) { kv_.copy_unit(kernel_unit(copy.from), kernel_unit(copy.to)); }
+void PageCache::copy(UnitCopy copy) {
+  kv_.copy({.of_state = false, .from = kernel_unit(copy.from), .to = kernel_unit(copy.to)});
+}
 
 void PageCache::reserve(int units) {
   while (static_cast<int>(pool_.free_units()) < units) {

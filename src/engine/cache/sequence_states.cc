@@ -28,7 +28,7 @@ void SequenceStates::set(CachedPages& c, std::optional<int> from) {
     c.state = *slot;
   }
   if (from) {
-    kv_.copy_state(*from, c.state);
+    kv_.copy({.of_state = true, .from = *from, .to = c.state});
   } else {
     kv_.clear_state(c.state);
   }

@@ -66,7 +66,7 @@ class SequenceStates {
   template <class Evict>
   std::optional<int> copy(const CachedPages& c, Evict evict) {
     const auto slot = take(evict);
-    if (slot) kv_.copy_state(c.state, *slot);
+    if (slot) kv_.copy({.of_state = true, .from = c.state, .to = *slot});
     return slot;
   }
   // Gives back the sequence's slots; attach() as above for the checkpoint of its answer.

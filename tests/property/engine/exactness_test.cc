@@ -196,7 +196,7 @@ Outcome run_schedule(SmallModel& model, const Numerics& numerics, int threads, R
       Scheduled& s = sequences[i];
       const int state = has_states ? static_cast<int>(i) : -1, checkpoint = state + kMaxSequences;
       if (s.checkpoint > 0 && random() % 4 == 0) {  // it was preempted, and goes on at its checkpoint
-        cache.copy_state(checkpoint, state);
+        cache.copy({.of_state = true, .from = checkpoint, .to = state});
         s.done = std::exchange(s.checkpoint, 0);
       } else if (!has_states) {
         give_up_behind_windows(cache, s);

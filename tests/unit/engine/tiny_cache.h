@@ -56,7 +56,7 @@ class TinyCache {
       if (s.cached.state < 0) continue;
       state(s).front() = state(s).back() = value;
       for (; copy != s.cached.state_copies.end() && copy->row == i - from; ++copy)
-        memory_.copy_state(s.cached.state, copy->slot);
+        memory_.copy({.of_state = true, .from = s.cached.state, .to = copy->slot});
     }
   }
   // Whether the sequence has what its next token sees.

@@ -94,7 +94,7 @@ TEST(CacheLayout, HasAnIdentityThatDependsOnEveryField) {
 TEST(CacheMemory, CopiesAUnitOfAllLayersAndNoOther) {
   CacheMemory memory({KvType::kBf16, std::vector(3, keys_values(2, 32))}, 4);
   for (int u = 0; u < 4; ++u) std::ranges::fill(memory.unit(u), static_cast<std::byte>(u + 1));
-  memory.copy_unit(1, 3);
+  memory.copy({.of_state = false, .from = 1, .to = 3});
   for (int u = 0; u < 4; ++u) {
     const auto value = static_cast<std::byte>(u == 3 ? 2 : u + 1);
     EXPECT_TRUE(std::ranges::all_of(memory.unit(u), [&](std::byte b) { return b == value; })) << u;
@@ -112,7 +112,7 @@ TEST(CacheMemory, GivesEachLayerItsPartOfAUnit) {
 TEST(CacheMemory, KeepsStatesApartFromUnits) {
   CacheMemory memory({KvType::kBf16, {state(64), keys_values(1, 16), state(128)}}, 1, 3);
   for (int s = 0; s < 3; ++s) std::ranges::fill(memory.state(s), static_cast<std::byte>(s + 1));
-  memory.copy_state(0, 2);
+  memory.copy({.of_state = true, .from = 0, .to = 2});
   memory.clear_state(1);
   EXPECT_EQ(memory.state(2, 2)[127], std::byte{1});
   EXPECT_EQ(memory.state(2, 2).size(), 128u);

@@ -1,4 +1,4 @@
-#include "engine/logits_stage.h"
+#include "engine/step/logits_stage.h"
 
 #include <algorithm>
 
@@ -93,39 +93,38 @@ LogitsStage::LogitsStage(Team& team, int vocab, bool force, bool predict)
       vocab_(static_cast<size_t>(vocab)),
       force_(force),
       predict_(predict),
-      scratch_(static_cast<size_t>(team.size())) {}
+      memory_(static_cast<size_t>(team.size())) {}
 
-void LogitsStage::add(Sequence& s, int position, bool samples, int drafts) {
-  tasks_.push_back({.sequence = &s, .row = rows_, .position = position, .samples = samples, .drafts = drafts});
-  rows_ += 1 + static_cast<size_t>(drafts);
+void LogitsStage::sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory,
+                         SampleResult& result) const {
+  if (request.failure) std::rethrow_exception(request.failure);
+  Sequence& s = *request.sequence;
+  auto rows = logits.subspan(request.row * vocab_, (1 + static_cast<size_t>(request.drafts)) * vocab_);
+  if (!request.samples) {
+    result.described =
+        describe_token(rows, s.tokens[static_cast<size_t>(request.position) + 1], *s.request->sampling.prompt_logprobs);
+    return;
+  }
+  if (request.shares_row) {
+    memory.row.assign(rows.begin(), rows.end());
+    rows = memory.row;
+  }
+  const auto drafts = std::span<const TokenId>(s.drafts).first(static_cast<size_t>(request.drafts));
+  if (predict_ && request.drafts > 0) most_probable(rows, vocab_, result.chosen.predicted);
+  choose(s, rows, vocab_, drafts, force_, memory.scratch, result.chosen);
+  take_predicted(s, result.chosen);
 }
 
-Chosen LogitsStage::sample_choice(const Task& task, Sequence& choice, std::span<const float> logits) {
-  const auto row = logits.subspan(task.row * vocab_, vocab_);
-  copy_.assign(row.begin(), row.end());
-  Chosen chosen;
-  choose(choice, copy_, vocab_, {}, force_, scratch_[0], chosen);
-  return chosen;
-}
-
-void LogitsStage::sample(std::span<float> logits) {
-  team_.for_tiles(static_cast<int>(tasks_.size()), [&](int tile, int thread) {
-    Task& task = tasks_[static_cast<size_t>(tile)];
-    Sequence& s = *task.sequence;
-    if (s.ended()) return;
-    const auto rows = logits.subspan(task.row * vocab_, (1 + static_cast<size_t>(task.drafts)) * vocab_);
+void LogitsStage::sample(std::span<const SampleRequest> requests, std::span<float> logits,
+                         std::vector<SampleResult>& results) {
+  results.clear();
+  results.resize(requests.size());
+  team_.for_tiles(static_cast<int>(requests.size()), [&](int tile, int thread) {
+    SampleResult& result = results[static_cast<size_t>(tile)];
     try {
-      if (task.samples) {
-        const auto drafts = std::span<const TokenId>(s.drafts).first(static_cast<size_t>(task.drafts));
-        if (predict_ && task.drafts > 0) most_probable(rows, vocab_, task.chosen.predicted);
-        choose(s, rows, vocab_, drafts, force_, scratch_[static_cast<size_t>(thread)], task.chosen);
-        take_predicted(s, task.chosen);
-      } else {
-        task.described = describe_token(rows, s.tokens[static_cast<size_t>(task.position) + 1],
-                                        *s.request->sampling.prompt_logprobs);
-      }
+      sample(requests[static_cast<size_t>(tile)], logits, memory_[static_cast<size_t>(thread)], result);
     } catch (...) {
-      task.failure = std::current_exception();
+      result.failure = std::current_exception();
     }
   });
 }

@@ -1,0 +1,84 @@
+// A recorded run: every step as it was computed, and what came of it. `quire replay` computes it again.
+//
+// A file of JSON lines: a RecordingHeader, then a step on each line. Of the logits it keeps hashes, so it shows that a
+// replay differs, and where, but not by how much.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/step/step.h"
+#include "model/decoder.h"
+
+namespace quire {
+
+// What a replay must share with the recorded run. Its kernel set and threads may differ.
+struct RecordingHeader {
+  std::string model;     // EngineOptions::model
+  std::string identity;  // of its weights and numerics
+  std::string kernels, activations, kv_cache_dtype;
+  int units = 0, states = 0;  // of the KV cache
+  DecoderLimits limits;
+};
+
+// A step in its own memory.
+struct RecordedStep {
+  struct Part {
+    SequenceId sequence{};
+    Span span;  // its views are of `tables` and `state_copies`
+    std::vector<std::vector<int32_t>> tables;
+    std::vector<StateCopy> state_copies;
+  };
+  struct Sampled {
+    SequenceId sequence{};
+    TokenIds tokens;
+  };
+
+  std::vector<CacheCopy> copies;
+  std::vector<Row> rows;
+  std::vector<Part> parts;
+  std::vector<std::string> logits;  // a hash of each row that wanted them
+  std::vector<Sampled> sampled;
+
+  std::vector<Span> spans() const;
+};
+
+std::string hash_of(std::span<const float> logits);
+
+class StepRecorder {
+ public:
+  // Throws Error: the file cannot be written.
+  StepRecorder(const std::string& path, const RecordingHeader& header);
+
+  // logits: [rows that want them][vocab], before they are sampled.
+  void begin(const StepInput& input, std::span<const float> logits);
+  // A step that cannot be written ends the recording with a warning.
+  void end(const StepInput& input, const StepOutput& output);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+  std::vector<std::string> logits_;
+};
+
+class RecordingReader {
+ public:
+  // Throws Error: the file cannot be read, or is no recording.
+  explicit RecordingReader(const std::string& path);
+  const RecordingHeader& header() const { return header_; }
+  // The next step; nothing at the end. Throws Error that names the line: it is damaged, or does not fit the header.
+  std::optional<RecordedStep> next();
+
+ private:
+  std::string path_;
+  std::ifstream file_;
+  RecordingHeader header_;
+  int line_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,101 @@
+#include "engine/step/replay.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/dtype_names.h"
+#include "kv/unit_pool.h"
+
+namespace quire {
+namespace {
+
+template <class Names>
+auto value_of(const Names& names, const std::string& name, const char* field) {
+  const auto value = find_value(names, name);
+  if (!value) throw invalid("the recording's {} is {}, which is not known", field, name);
+  return *value;
+}
+
+}  // namespace
+
+Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runtime)
+    : header_(header),
+      config_(model.config),
+      kv_(cache_layout(model.config, value_of(kKvTypeNames, header.kv_cache_dtype, "kv_cache_dtype")), header.units,
+          header.states),
+      decoder_(model.config, model.weights, kv_,
+               Compute{runtime.kernels, runtime.team, value_of(kActivationsNames, header.activations, "activations")},
+               header.limits) {}
+
+void Replay::check(const RecordedStep::Part& part) const {
+  const Span& span = part.span;
+  const auto refuse = [&](const char* what) {
+    return invalid("sequence {} of a recorded step: {}", static_cast<uint64_t>(part.sequence), what);
+  };
+  const int end = span.position + span.rows;
+  if (end > header_.limits.max_positions) throw refuse("its positions exceed max_positions");
+  const auto groups = kv_.layout().groups();
+  if (part.tables.size() != groups.size()) throw refuse("it needs a page table for each group of layers");
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const std::vector<int32_t>& table = part.tables[group];
+    const auto pages = static_cast<size_t>((end + kPageTokens - 1) / kPageTokens);
+    if (table.size() < pages) throw refuse("its page table is shorter than its tokens");
+    for (auto page = static_cast<size_t>(first_visible_page(groups[group].window, span.position)); page < pages; ++page)
+      if (table[page] < 0 || table[page] >= header_.units) throw refuse("its page table names a unit that is none");
+  }
+  if ((span.state >= 0) != (header_.states > 0) || span.state >= header_.states)
+    throw refuse("its state is none of the cache's");
+  int before = -1;
+  for (const StateCopy& copy : part.state_copies) {
+    if (copy.slot < 0 || copy.slot >= header_.states || copy.row < before || copy.row >= span.rows)
+      throw refuse("a copy of its state is out of range");
+    before = copy.row;
+  }
+  if (span.rope_variant > header_.limits.max_positions) throw refuse("its rope_variant is out of range");
+}
+
+void Replay::check(const RecordedStep& step) const {
+  if (step.rows.empty() || std::cmp_greater(step.rows.size(), header_.limits.max_rows))
+    throw invalid("a recorded step has {} rows; it must have 1 to {}", step.rows.size(), header_.limits.max_rows);
+  const auto wanted = static_cast<size_t>(std::ranges::count_if(step.rows, &Row::wants_logits));
+  if (wanted != step.logits.size() || std::cmp_greater(wanted, header_.limits.max_logits))
+    throw invalid("a recorded step has {} rows with logits, and hashes of {}", wanted, step.logits.size());
+  if (wanted > 0 && !config_.has_logits) throw invalid("a recorded step wants logits, which the model does not have");
+  for (const Row& row : step.rows) {
+    if (row.token < 0 || row.token >= config_.vocab)
+      throw invalid("a recorded step has the token {}; the model's are 0 to {}", row.token, config_.vocab - 1);
+    if (row.segment >= std::max(1, config_.segments)) throw invalid("a recorded step has a row of a second text");
+  }
+  for (const CacheCopy& copy : step.copies) {
+    const int most = copy.of_state ? header_.states : header_.units;
+    if (copy.from >= most || copy.to >= most || copy.from == copy.to)
+      throw invalid("a recorded step copies from {} to {} in a cache of {}", copy.from, copy.to, most);
+  }
+  for (const RecordedStep::Part& part : step.parts) check(part);
+}
+
+std::optional<ReplayDifference> Replay::run(const RecordedStep& step) {
+  check(step);
+  for (const CacheCopy& copy : step.copies) kv_.copy(copy);
+  const std::vector<Span> spans = step.spans();
+  const auto logits = decoder_.forward({step.rows, spans});
+  rows_ += step.rows.size();
+  logits_ += step.logits.size();
+  const auto vocab = static_cast<size_t>(config_.vocab);
+  size_t row = 0;  // of logits
+  for (const RecordedStep::Part& part : step.parts) {
+    for (int i = 0; i < part.span.rows; ++i) {
+      if (!step.rows[static_cast<size_t>(part.span.row + i)].wants_logits) continue;
+      const auto now = logits.subspan(row * vocab, vocab);
+      if (hash_of(now) == step.logits[row++]) continue;
+      const auto sampled = std::ranges::find(step.sampled, part.sequence, &RecordedStep::Sampled::sequence);
+      return ReplayDifference{.sequence = part.sequence,
+                              .position = part.span.position + i,
+                              .recorded = sampled != step.sampled.end() ? sampled->tokens : TokenIds{},
+                              .most_probable = static_cast<TokenId>(std::ranges::max_element(now) - now.begin())};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace quire

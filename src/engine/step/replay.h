@@ -1,0 +1,46 @@
+// Computes the steps of a recording again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/runtime.h"
+#include "engine/step/recording.h"
+#include "model/decoder.h"
+#include "ops/cache_memory.h"
+
+namespace quire {
+
+// A row whose logits are not the recorded ones.
+struct ReplayDifference {
+  SequenceId sequence{};
+  int position = 0;                  // of the row's token
+  TokenIds recorded;                 // the tokens that the sequence got from the step
+  TokenId most_probable = kNoToken;  // after the row, now
+};
+
+class Replay {
+ public:
+  // With a cache of its own, of the recorded size. The arguments must outlive it. Throws Error if the memory is short.
+  Replay(const RecordingHeader& header, const Model& model, Runtime& runtime);
+
+  // Returns the first row that differs. Throws Error if the step does not fit the model or the header.
+  std::optional<ReplayDifference> run(const RecordedStep& step);
+
+  uint64_t rows() const { return rows_; }      // computed so far
+  uint64_t logits() const { return logits_; }  // compared so far
+
+ private:
+  void check(const RecordedStep& step) const;
+  void check(const RecordedStep::Part& part) const;
+
+  const RecordingHeader header_;
+  const ModelConfig& config_;
+  CacheMemory kv_;
+  Decoder decoder_;
+  uint64_t rows_ = 0, logits_ = 0;
+};
+
+}  // namespace quire
