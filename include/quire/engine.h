@@ -60,7 +60,10 @@ struct EngineOptions {
   std::string draft_vocabulary = {};  // a safetensors file of token ids by frequency; drafters use the first 8192
   int early_exit_layers = 0;          // 0: four fifths of the model's
   int num_speculative_tokens = 8;     // most drafted tokens of a sequence in a step
-  bool speculate_always = false;      // draft as much as allowed, whether it pays or not (for comparison)
+  // exact: the answers are those without speculation, to the bit. rejection: sampled answers follow the same distribution
+  // with other random numbers, and drafts of models and heads are right more often (docs/speculative.md).
+  std::string speculative_acceptance = "exact";
+  bool speculate_always = false;  // draft as much as allowed, whether it pays or not (for comparison)
 
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
   double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)
@@ -191,10 +194,12 @@ struct Output {
 
 // What a drafter did. Drafts count once they are verified.
 struct DrafterStats {
+  std::string_view name;  // one of kDrafters
   uint64_t complete = 0;  // drafts whose tokens were all right
   // [i]: drafts of more than i tokens, and those of them whose first i + 1 tokens were right. The first counts drafts.
   std::array<uint64_t, kMostSpeculativeTokens> drafted{}, accepted{};
-  double seconds = 0;  // spent drafting, whether the drafts were verified or not
+  double seconds = 0;   // spent drafting, whether the drafts were verified or not
+  uint64_t errors = 0;  // times that it failed; the answers went on without its drafts
 
   void count(int tokens, int right);  // a draft of which the first `right` tokens were right
 };
@@ -235,7 +240,7 @@ struct EngineStats {
   std::array<uint64_t, 1 + kMostCountedRows> decode_steps_by_rows{};
   uint64_t verify_steps = 0;
   double verify_seconds = 0;
-  std::array<DrafterStats, kDrafters.size()> drafters{};  // in the order of kDrafters
+  std::vector<DrafterStats> drafters;  // those in use
 };
 
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h.

@@ -201,6 +201,12 @@ void add_drafter_options(CLI::App& app, EngineOptions& o) {
                  "a safetensors file of token ids by frequency; guesses are among the first 8192")
       ->type_name("FILE")
       ->group(kSpeculationGroup);
+  app.add_option("--speculative-acceptance", o.speculative_acceptance,
+                 "exact: the answers are those without speculation; rejection: sampled answers follow the same "
+                 "distribution with other draws, and more guesses of models and heads are right")
+      ->check(CLI::IsMember({"exact", "rejection"}))
+      ->group(kSpeculationGroup)
+      ->capture_default_str();
   app.add_flag_callback(
          "--speculate-always", [&o] { o.speculate_always = true; },
          "guess as many tokens as allowed, whether it pays or not (for comparison)")
@@ -212,8 +218,9 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
   app.add_option(
          "--speculative", o.speculative,
          "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
-         "from the text so far; corpus: from --speculative-corpus and recent answers; lookahead, draft, "
-         "early-exit, medusa, eagle; auto: whichever pays")
+         "from the text so far; recent: from recent answers; corpus: from --speculative-corpus and recent answers; "
+         "lookahead: from the model's wrong guesses; draft, early-exit, medusa, eagle: by a small model, the first "
+         "layers or heads; auto: whichever pays")
       ->check(CLI::IsMember(speculative_values()))
       ->group(kSpeculationGroup)
       ->capture_default_str();

@@ -140,6 +140,7 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
   if (answer.reader_gone) return false;
   ChatTimings timings{.bandwidth = bandwidth};
   timings.add(answer.usage);
+  timings.read_drafters(engine);
   if (answer.failed()) {
     if (!options.json && !answer.text.empty()) write_out(STDOUT_FILENO, "\n");
     throw invalid("{}", answer.error);

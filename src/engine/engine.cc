@@ -70,7 +70,7 @@ struct Engine::State {
       }
     }
     constraints.emplace(tokenizer(), model.target.config.vocab, end_tokens);
-    stats = loop.stats();
+    loop.write_stats(stats);
     const BlockSignals leave_signals_to_the_caller;
     thread = std::thread([this] { run(); });
   }
@@ -107,9 +107,8 @@ struct Engine::State {
       } else {
         loop.step();
       }
-      const EngineStats now = loop.stats();
       const std::lock_guard lock(stats_mutex);
-      stats = now;
+      loop.write_stats(stats);
     }
   }
 };

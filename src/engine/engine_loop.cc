@@ -54,7 +54,8 @@ EngineLoop::EngineLoop(LoadedModel& model)
       cache_(*model.kv, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, *model.kv),
       roster_(cache_, shares_, limits_.max_running),
-      draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get()),
+      draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
+                   model.target.config.vocab),
       executor_(*model.decoder,
                 {model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
                  draft_stage_.wants_predictions()},
@@ -418,8 +419,8 @@ void EngineLoop::count_step(double seconds) {
   }
 }
 
-EngineStats EngineLoop::stats() const {
-  EngineStats stats = stats_;
+void EngineLoop::write_stats(EngineStats& stats) const {
+  stats = stats_;
   stats.running = static_cast<int>(roster_.running().size());
   stats.waiting = static_cast<int>(roster_.waiting().size());
   stats.finished_requests = roster_.finished();
@@ -429,7 +430,6 @@ EngineStats EngineLoop::stats() const {
   stats.pages_loaded = loader_.loaded_pages();
   draft_stage_.add_stats(stats);
   cache_.add_stats(stats);
-  return stats;
 }
 
 }  // namespace quire

@@ -32,7 +32,8 @@ class EngineLoop {
   // sequence ends with an error; without memory for the step itself, all do.
   void step();
   void end_all(FinishReason reason) { roster_.end_all(reason); }
-  EngineStats stats() const;
+  // Reuses the memory of `stats`, so only the first call allocates.
+  void write_stats(EngineStats& stats) const;
 
  private:
   void try_step();

@@ -44,8 +44,6 @@ constexpr size_t kRequestMemory = 64 * kMiB;
 
 // Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.
 constexpr int kExtraLogits = 32;
-// Drafted rows of a step.
-constexpr int kDraftLogits = 64;
 
 // Throws Error.
 void check_options(const EngineOptions& o) {
@@ -104,7 +102,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::mov
   limits.max_positions = info.max_model_len;
   const Compute compute{runtime.kernels, runtime.team, activations};
   decoder = std::make_unique<Decoder>(config, target.weights, *kv, compute, limits);
-  if (draft_model) draft_model->start(config, target.weights, *kv, decoder->compute(), *decoder, limits);
+  if (draft_model) draft_model->start({config, target.weights, *kv, decoder->compute(), *decoder, limits});
 }
 
 void LoadedModel::load(const Checkpoint& checkpoint) {
@@ -138,9 +136,11 @@ void LoadedModel::load(const Checkpoint& checkpoint) {
 }
 
 void LoadedModel::load_drafters() {
-  if (!DraftStage::check(options)) return;
-  text_drafters = std::make_unique<TextDrafters>(options, target.text.tokenizer ? &*target.text.tokenizer : nullptr);
-  draft_model = DraftModel::load(options, target, runtime);
+  NamedDrafters drafters = named_drafters(options);
+  if (!drafters.any()) return;
+  const Tokenizer* const tokenizer = target.text.tokenizer ? &*target.text.tokenizer : nullptr;
+  text_drafters = std::make_unique<TextDrafters>(std::move(drafters.texts), options, tokenizer);
+  if (drafters.model) draft_model = DraftModel::load(*drafters.model, options, target, runtime);
 }
 
 // What `info` says of the model itself.
@@ -177,7 +177,7 @@ DecoderLimits LoadedModel::size_steps(int max_logits) const {
   // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
   const int longest = longest_sequence(options, target.config);
   const int rows = options.max_num_batched_tokens + (options.chunked_prefill && options.kv_cache ? 0 : longest);
-  const int extra_logits = text_drafters ? kDraftLogits : kExtraLogits;
+  const int extra_logits = text_drafters ? DraftStage::kMostRows : kExtraLogits;
   DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + extra_logits, longest};
   if (draft_model && draft_model->reads() == DraftModel::Reads::kAllRows) limits.max_hidden = limits.max_rows;
   if (draft_model && draft_model->reads() == DraftModel::Reads::kSampledRows) limits.max_hidden = limits.max_logits;
@@ -203,6 +203,7 @@ void LoadedModel::size_memory(const CacheLayout& layout, const DecoderLimits& li
     info.other_bytes += text_drafters->memory_bytes(tokens, options.max_num_seqs);
   }
   if (draft_model) info.activation_bytes += draft_model->activation_bytes(config, limits, threads);
+  info.activation_bytes += DraftStage::memory_bytes(options, draft_model.get(), config.vocab, threads);
   info.page_store_bytes = PageCache::store_bytes(page_cache_options(options), layout);
   info.memory_bytes = budget;
   const size_t taken = info.weight_bytes + info.activation_bytes + info.other_bytes + info.page_store_bytes;

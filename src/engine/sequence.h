@@ -30,6 +30,9 @@ struct Sequence {
   bool begun = true;     // false from admission to the first step that computes it
   bool decodes = false;  // its tokens have been computed since admission, but for those generated since
   TokenIds drafts;       // guesses of its next tokens, for the next step
+  // What the drafts were drawn from, for the rejection rule (speculate/rejection.h); valid in the step. Empty: each draft
+  // is judged by the token that is sampled at its place. Weights without tokens: the draft was certain.
+  std::vector<TokenWeights> draft_weights;
   std::unique_ptr<SequenceDrafting> drafting;  // the draft stage's own
   int drafted = 0, accepted = 0;               // drafted tokens that were verified, and those of them that were right
   PageTable pages;

@@ -6,14 +6,15 @@
 
 namespace quire {
 
-Chains::Chains(ChainModel& model, const Compute& compute, const DecoderLimits& limits, int hidden)
-    : model_(model), compute_(compute), hidden_(static_cast<size_t>(hidden)) {
+Chains::Chains(ChainModel& model, const DecoderLimits& limits, int hidden)
+    : model_(model), hidden_(static_cast<size_t>(hidden)) {
   const auto rows = static_cast<size_t>(limits.max_rows);
   if (model.reads_features()) features_.resize(rows * hidden_);
   rows_.reserve(rows);
   spans_.reserve(rows);
   drafting_.reserve(rows);
-  best_.reserve(rows);
+  choices_.reserve(rows);
+  picked_.reserve(rows);
 }
 
 // depth: drafts still wanted, that after these rows included.
@@ -39,8 +40,16 @@ Rows Chains::gather_features(std::span<const ChainRequest> requests, const Rows&
   return {features_.data(), static_cast<int>(hidden_), hidden_};
 }
 
+void Chains::compute(const ChainRequest& request, const Linear& output) {
+  assert(!model_.reads_features() && request.depth == 0);
+  rows_.clear();
+  spans_.clear();
+  add(request, request.position, request.tokens, 0);
+  model_.forward({rows_, spans_}, {}, output);
+}
+
 void Chains::draft(std::span<const ChainRequest> requests, const Rows& features, const Linear& output,
-                   std::span<const TokenId> ids, std::span<std::vector<DraftedToken>> out) {
+                   std::span<const TokenId> ids, DraftPicker& picker, std::span<TokenIds> out) {
   assert(out.size() >= requests.size() && (ids.empty() || std::cmp_equal(ids.size(), output.weight.rows)));
   for (size_t i = 0; i < requests.size(); ++i) out[i].clear();
   Rows from = gather_features(requests, features);
@@ -48,6 +57,7 @@ void Chains::draft(std::span<const ChainRequest> requests, const Rows& features,
     rows_.clear();
     spans_.clear();
     drafting_.clear();
+    choices_.clear();
     for (size_t i = 0; i < requests.size(); ++i) {
       const ChainRequest& request = requests[i];
       assert(!request.tokens.empty());
@@ -55,16 +65,18 @@ void Chains::draft(std::span<const ChainRequest> requests, const Rows& features,
         add(request, request.position, request.tokens, request.depth);
       } else if (request.depth > drafted) {
         const int position = request.position + static_cast<int>(request.tokens.size()) + drafted - 1;
-        add(request, position, {&out[i].back().token, 1}, request.depth - drafted);
+        add(request, position, {&out[i].back(), 1}, request.depth - drafted);
       }
-      if (request.depth > drafted) drafting_.push_back(i);
+      if (request.depth <= drafted) continue;
+      drafting_.push_back(i);
+      choices_.push_back({.task = request.task, .depth = drafted});
     }
     if (rows_.empty()) return;
     const std::span<float> logits = model_.forward({rows_, spans_}, from, output);
     if (drafting_.empty()) return;
-    best_.resize(drafting_.size());
-    best_tokens(compute_, logits, static_cast<int>(drafting_.size()), 1, ids, best_);
-    for (size_t i = 0; i < drafting_.size(); ++i) out[drafting_[i]].push_back(best_[i]);
+    picked_.resize(drafting_.size());
+    picker.pick(logits, choices_, ids, picked_);
+    for (size_t i = 0; i < drafting_.size(); ++i) out[drafting_[i]].push_back(picked_[i]);
     from = model_.predicted();
   }
 }

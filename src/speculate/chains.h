@@ -7,7 +7,7 @@
 
 #include "model/decoder.h"
 #include "quire/types.h"
-#include "speculate/best_tokens.h"
+#include "speculate/draft_picker.h"
 
 namespace quire {
 
@@ -44,31 +44,34 @@ struct ChainRequest {
   int feature = 0;  // the row of `features` that the first row reads; the others follow
   int depth = 0;    // 0: the rows are only computed
   int rope_variant = 0;
+  size_t task = 0;  // what the picker calls it
 };
 
 class Chains {
  public:
-  // The model and what `compute` names must outlive it. limits: the model's; hidden: its size.
-  Chains(ChainModel& model, const Compute& compute, const DecoderLimits& limits, int hidden);
+  // The model must outlive it. limits: the model's; hidden: its size.
+  Chains(ChainModel& model, const DecoderLimits& limits, int hidden);
 
-  // The most probable token after each row, one after the other. out[i]: of request i; as many as it wants. output: the
-  // target's or drafter's output matrix, or some of its rows, with the tokens `ids` (empty: all). features: of the
-  // target, [.., hidden], if the model reads them. All rows together fit the limits.
+  // A token after each row, one after the other, as `picker` chooses them. out[i]: of request i; as many as it wants.
+  // output: the target's or drafter's output matrix, or some of its rows, with the tokens `ids` (empty: all). features: of
+  // the target, [.., hidden], if the model reads them. All rows together fit the limits.
   void draft(std::span<const ChainRequest> requests, const Rows& features, const Linear& output,
-             std::span<const TokenId> ids, std::span<std::vector<DraftedToken>> out);
+             std::span<const TokenId> ids, DraftPicker& picker, std::span<TokenIds> out);
+  // Only computes the rows of a request. Not for models that read features.
+  void compute(const ChainRequest& request, const Linear& output);
 
  private:
   void add(const ChainRequest& request, int position, std::span<const TokenId> tokens, int depth);
   Rows gather_features(std::span<const ChainRequest> requests, const Rows& features);
 
   ChainModel& model_;
-  Compute compute_;
   size_t hidden_;
   std::vector<float> features_;  // [max_rows, hidden], if the model reads them
   std::vector<Row> rows_;
   std::vector<Span> spans_;
-  std::vector<size_t> drafting_;    // requests with logits in this pass
-  std::vector<DraftedToken> best_;  // of them
+  std::vector<size_t> drafting_;   // requests with logits in this pass
+  std::vector<DraftRow> choices_;  // of them
+  TokenIds picked_;
 };
 
 }  // namespace quire

@@ -27,28 +27,33 @@ ModelConfig eagle_config(const ModelConfig& target, const std::string& file) {
     throw unsupported(
         "{}: the target, of the {} architecture, has no layer with attention that an EAGLE head could be like", file,
         target.architecture);
-  Attention attention{.heads = like->heads,
-                      .kv_heads = like->kv_heads,
-                      .key_dim = like->key_dim,
-                      .value_dim = like->value_dim,
-                      .rope = like->rope >= 0 ? 0 : -1,
-                      // Where all of the target's layers forget, so does the head: its pages are freed with theirs.
-                      .window = sees_all ? 0 : window,
-                      .scale = 1 / std::sqrt(static_cast<float>(like->key_dim))};
-  ModelConfig c{.architecture = "eagle",
-                .hidden = target.hidden,
-                .vocab = target.vocab,
-                .max_positions = target.max_positions,
-                .output_norm = target.output_norm,
-                .input_forms = target.input_forms,
-                .logit_scale = target.logit_scale,
-                .logit_soft_cap = target.logit_soft_cap};
+  Attention attention;
+  attention.heads = like->heads;
+  attention.kv_heads = like->kv_heads;
+  attention.key_dim = like->key_dim;
+  attention.value_dim = like->value_dim;
+  attention.rope = like->rope >= 0 ? 0 : -1;
+  // Where all of the target's layers forget, so does the head: its pages are freed with theirs.
+  attention.window = sees_all ? 0 : window;
+  attention.scale = 1 / std::sqrt(static_cast<float>(like->key_dim));
+  ModelConfig c;
+  c.architecture = "eagle";
+  c.hidden = target.hidden;
+  c.vocab = target.vocab;
+  c.max_positions = target.max_positions;
+  c.output_norm = target.output_norm;
+  c.input_forms = target.input_forms;
+  c.logit_scale = target.logit_scale;
+  c.logit_soft_cap = target.logit_soft_cap;
   if (like->rope >= 0) {
     c.ropes.push_back(target.ropes[static_cast<size_t>(like->rope)]);
     c.ropes[0].kind = RopeKind::kHalves;  // as in Hugging Face, whatever the target's file
   }
   const Norm norm{.kind = NormKind::kRms, .epsilon = target.output_norm.epsilon};
-  c.layers.push_back({.mixer = attention, .ffn = Mlp{}, .mixer_in = norm, .ffn_in = norm});
+  LayerSpec& layer = c.layers.emplace_back();
+  layer.mixer = attention;
+  layer.ffn = Mlp{};
+  layer.mixer_in = layer.ffn_in = norm;
   return c;
 }
 

@@ -108,9 +108,4 @@ std::span<float> Medusa::forward(const Rows& features, int rows, int count, cons
   return output_logits(compute_, target_, hidden, output, rows * count, logits_.data);
 }
 
-void Medusa::draft(const Rows& features, int rows, int heads, int breadth, const Linear& output,
-                   std::span<const TokenId> ids, std::span<DraftedToken> out) {
-  best_tokens(compute_, forward(features, rows, heads, output), rows * heads, breadth, ids, out);
-}
-
 }  // namespace quire

@@ -12,7 +12,6 @@
 #include "ops/compute.h"
 #include "ops/linear.h"
 #include "ops/rows.h"
-#include "speculate/best_tokens.h"
 
 namespace quire {
 
@@ -38,11 +37,6 @@ class Medusa {
   // of them in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next
   // call.
   std::span<float> forward(const Rows& features, int rows, int heads, const Linear& output);
-
-  // The `breadth` most probable tokens of each of those heads, best first: out [rows][heads][breadth]. ids: of the output
-  // matrix's rows; empty: all.
-  void draft(const Rows& features, int rows, int heads, int breadth, const Linear& output, std::span<const TokenId> ids,
-             std::span<DraftedToken> out);
 
   // What the constructor allocates.
   static size_t memory_bytes(int heads, const ModelConfig& target, int max_rows);

@@ -195,6 +195,7 @@ class Chat {
   }
 
   void stats() {
+    timings_.read_drafters(engine_);
     note(fmt::format("{}context: {} of {} tokens\nseed {}", to_text(timings_, engine_.info()), context_tokens_,
                      engine_.info().max_model_len, options_.sampling.seed));
   }

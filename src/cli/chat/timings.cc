@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <thread>
+#include <utility>
 
 namespace quire {
 
@@ -19,6 +25,16 @@ void ChatTimings::add(const Usage& usage) {
   decode_seconds += std::max(usage.seconds - usage.ttft_seconds, 0.0);
 }
 
+void ChatTimings::read_drafters(const Engine& engine) {
+  // The engine counts a step after it has told the clients.
+  EngineStats stats = engine.stats();
+  for (int waits = 0; waits < 100 && std::cmp_less(stats.finished_requests, answers); ++waits) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stats = engine.stats();
+  }
+  drafters = std::move(stats.drafters);
+}
+
 double ChatTimings::prefill_rate() const { return ttft_seconds > 0 ? prefilled_tokens / ttft_seconds : 0; }
 double ChatTimings::decode_rate() const {
   return decoded_tokens > 0 && decode_seconds > 0 ? decoded_tokens / decode_seconds : 0;
@@ -26,6 +42,12 @@ double ChatTimings::decode_rate() const {
 double ChatTimings::read_rate(const ModelInfo& model) const {
   return decode_rate() * static_cast<double>(model.decode_bytes);
 }
+
+namespace {
+
+uint64_t sum(std::span<const uint64_t> counts) { return std::accumulate(counts.begin(), counts.end(), uint64_t{0}); }
+
+}  // namespace
 
 std::string to_text(const ChatTimings& t, const ModelInfo& model) {
   std::string text = fmt::format("prompt: {} tokens", t.prompt_tokens);
@@ -48,10 +70,25 @@ std::string to_text(const ChatTimings& t, const ModelInfo& model) {
     text += fmt::format("\ndrafts: {} of {} tokens right, {:.2f} tokens a step", t.accepted_tokens, t.drafted_tokens,
                         t.decoded_tokens / std::max(1.0, static_cast<double>(t.decoded_tokens - t.accepted_tokens)));
   }
+  for (const DrafterStats& d : t.drafters) {
+    if (d.drafted[0] == 0 && d.errors == 0) continue;
+    text += fmt::format("\n  {}: {} drafts, {} of {} tokens right, {:.1f} ms drafting", d.name, d.drafted[0],
+                        sum(d.accepted), sum(d.drafted), 1e3 * d.seconds);
+    if (d.errors > 0) text += fmt::format(", {} errors", d.errors);
+  }
   return text + "\n";
 }
 
 nlohmann::ordered_json to_json(const ChatTimings& t, const ModelInfo& model) {
+  auto drafters = nlohmann::ordered_json::array();
+  for (const DrafterStats& d : t.drafters) {
+    drafters.push_back({{"name", d.name},
+                        {"drafts", d.drafted[0]},
+                        {"drafted_tokens", sum(d.drafted)},
+                        {"accepted_tokens", sum(d.accepted)},
+                        {"seconds", d.seconds},
+                        {"errors", d.errors}});
+  }
   return {
       {"ttft_seconds", t.ttft_seconds},
       {"decode_seconds", t.decode_seconds},
@@ -62,6 +99,7 @@ nlohmann::ordered_json to_json(const ChatTimings& t, const ModelInfo& model) {
       {"read_bandwidth", t.bandwidth},
       {"drafted_tokens", t.drafted_tokens},
       {"accepted_tokens", t.accepted_tokens},
+      {"drafters", drafters},
   };
 }
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "quire/engine.h"
 
@@ -16,17 +17,21 @@ struct ChatTimings {
   int decoded_tokens = 0;    // without the first of each answer, which prefill computes
   int drafted_tokens = 0, accepted_tokens = 0;  // by speculative decoding
   double ttft_seconds = 0, decode_seconds = 0;
+  std::vector<DrafterStats> drafters = {};  // of all requests of the engine
 
   double bandwidth = 0;  // bytes per second that this machine can read; 0: not measured
 
   void add(const Usage& usage);
+  // Takes the drafters' counters, once they include the answers.
+  void read_drafters(const Engine& engine);
 
   double prefill_rate() const;  // prompt tokens computed per second, until the first token; 0: not measured
   double decode_rate() const;   // tokens per second after the first; 0: not measured
   double read_rate(const ModelInfo& model) const;  // weight bytes that decoding read per second
 };
 
-// Two lines for a person: prompt tokens and time to first token, answer tokens and decoding speed.
+// Lines for a person: prompt tokens and time to first token, answer tokens and decoding speed, and with speculative
+// decoding the drafts.
 std::string to_text(const ChatTimings& timings, const ModelInfo& model);
 nlohmann::ordered_json to_json(const ChatTimings& timings, const ModelInfo& model);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/cache/page_loader.h"
+#include "engine/drafting/drafter_kinds.h"
 
 namespace quire {
 namespace {
@@ -38,7 +39,7 @@ std::vector<int> windows_of(const CacheLayout& layout) {
 
 }  // namespace
 
-int running_states(const EngineOptions& o) { return o.max_num_seqs * (o.speculative == "off" ? 1 : 2); }
+int running_states(const EngineOptions& o) { return o.max_num_seqs * (speculates(o) ? 2 : 1); }
 
 PageCacheOptions page_cache_options(const EngineOptions& o, std::string identity) {
   return {.prefixes = o.prefix_cache && o.kv_cache,

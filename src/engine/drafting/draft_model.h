@@ -1,18 +1,18 @@
-// The drafter that computes: a draft model, the target's first layers, or heads on its hidden states.
+// The drafters that compute: a small model, the target's first layers, or heads on its hidden states.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "engine/drafting/drafter_kinds.h"
 #include "engine/runtime.h"
 #include "engine/sequence.h"
+#include "model/decoder.h"
 #include "model/packing/output_rows.h"
-#include "speculate/chains.h"
-#include "speculate/eagle.h"
-#include "speculate/medusa.h"
+#include "ops/cache_memory.h"
+#include "speculate/draft_picker.h"
 
 namespace quire {
 
@@ -22,70 +22,57 @@ struct DraftTask {
   int depth;  // most tokens; 0: none, but the drafter may look at the last step's
 };
 
+// The model whose tokens are drafted, ready to run.
+struct DraftTarget {
+  const ModelConfig& config;
+  const Weights& weights;
+  CacheMemory& cache;
+  const Compute& compute;
+  Decoder& decoder;
+  DecoderLimits limits;
+};
+
 class DraftModel {
  public:
   // Hidden states of the target that the drafter reads.
   enum class Reads : uint8_t { kNothing, kSampledRows, kAllRows };
 
-  // What the options name; null: they name no such drafter. Throws Error.
-  static std::unique_ptr<DraftModel> load(const EngineOptions& options, const Model& target, Runtime& runtime);
+  // Throws Error: its files cannot be used with this target.
+  static std::unique_ptr<DraftModel> load(DrafterKind kind, const EngineOptions& options, const Model& target,
+                                          Runtime& runtime);
+  virtual ~DraftModel() = default;
 
-  // The layers that follow the target's in the cache; nullptr: none.
-  const ModelConfig* layers() const;
-  Reads reads() const;
-  std::string_view name() const;                             // one of kDrafters
-  bool sequential() const { return !medusa_heads_; }         // a pass for each further token
-  const std::string& identity() const { return identity_; }  // of what it keeps in the cache's pages
+  virtual DrafterKind kind() const = 0;
+  virtual Reads reads() const { return Reads::kNothing; }
+  virtual bool sequential() const { return true; }               // a pass for each further token
+  virtual const ModelConfig* layers() const { return nullptr; }  // that follow the target's in the cache
+  virtual std::string identity() const { return {}; }            // of what it keeps in the cache's pages
   // Of activations, for this target and the limits of its decoder.
-  size_t activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const;
+  virtual size_t activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const = 0;
 
-  // Before the first draft(). All arguments must outlive it.
-  void start(const ModelConfig& target, const Weights& weights, CacheMemory& cache, const Compute& compute,
-             Decoder& decoder, const DecoderLimits& limits);
+  // Before the first draft(). What `target` names must outlive the drafter.
+  virtual void start(const DraftTarget& target) = 0;
+  // Sets the drafts of the tasks with a depth. step: the target's last one. Each sequence takes part, if only with
+  // depth 0. `picker` counts requests as tasks. May throw; then no sequence of the tasks may draft again.
+  virtual void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) = 0;
+
   // The target's step number `step` had these hidden states: `count` rows from `row` on, of the tokens from `position` on.
   static void keep_features(Sequence& s, uint64_t step, int row, int position, int count);
-  // Sets the tasks' drafts. step: the target's last one. Each sequence takes part, if only with depth 0.
-  void draft(std::span<const DraftTask> tasks, uint64_t step);
+};
+
+// The output matrix of a drafter, or its rows of frequent tokens.
+class DraftOutput {
+ public:
+  explicit DraftOutput(TokenIds frequent = {}) : frequent_(std::move(frequent)) {}  // none: all tokens
+  // Takes the rows. The weights must outlive this.
+  void start(const Weights& weights, Team& team);
+  const Linear& matrix() const { return subset_ ? subset_->matrix : whole_->output; }
+  std::span<const TokenId> ids() const { return subset_ ? subset_->ids : std::span<const TokenId>(); }
 
  private:
-  enum class Kind : uint8_t { kModel, kFirstLayers, kEagle, kMedusa };
-  explicit DraftModel(Kind kind) : kind_(kind) {}
-  const Linear& output() const;
-  std::span<const TokenId> output_ids() const {
-    return subset_ ? std::span<const TokenId>(subset_->ids) : std::span<const TokenId>();
-  }
-  ChainRequest request(Sequence& s, int depth, uint64_t step);
-  int first_to_compute(const Sequence& s) const;
-  void catch_up(Sequence& s);
-  void draft_by_heads(std::span<const DraftTask> tasks, uint64_t step);
-
-  Kind kind_;
-  std::string identity_;
-  Model model_;  // of kModel
-  std::unique_ptr<Decoder> decoder_;
-  int first_layers_ = 0;
-  std::optional<EagleHead> eagle_head_;
-  std::optional<MedusaHeads> medusa_heads_;
-  TokenIds frequent_;  // the drafter's vocabulary; empty: the target's
+  TokenIds frequent_;
+  const Weights* whole_ = nullptr;
   std::optional<OutputRows> subset_;
-
-  Decoder* target_ = nullptr;
-  const Weights* target_weights_ = nullptr;
-  int most_rows_ = 0;
-  struct Window {
-    int group, tokens;
-  };
-  std::vector<Window> windows_;  // of layers of the draft model
-  std::unique_ptr<ChainModel> chain_;
-  std::optional<Chains> chains_;
-  std::optional<Medusa> medusa_;
-
-  // Reused from step to step.
-  std::vector<ChainRequest> requests_;
-  std::vector<Sequence*> sequences_;
-  std::vector<std::vector<DraftedToken>> drafted_;
-  std::vector<DraftedToken> best_;
-  std::vector<float> features_;
 };
 
 }  // namespace quire

@@ -1,7 +1,9 @@
 #include "engine/drafting/text_drafters.h"
 
 #include <algorithm>
+#include <cassert>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -30,92 +32,76 @@ Corpus read_corpus(const std::string& path, const Tokenizer* tokenizer) {
 
 }  // namespace
 
-std::string_view drafter_name(TextDrafters::Kind kind) {
-  switch (kind) {
-    case TextDrafters::kNgram:
-      return "ngram";
-    case TextDrafters::kCorpus:
-      return "corpus";
-    case TextDrafters::kRecent:
-      return "recent";
-    case TextDrafters::kLookahead:
-      return "lookahead";
-  }
-  return "ngram";
+TextDrafters::TextDrafters(std::vector<DrafterKind> kinds, const EngineOptions& o, const Tokenizer* tokenizer)
+    : kinds_(std::move(kinds)) {
+  if (has(DrafterKind::kCorpus)) corpus_ = read_corpus(o.speculative_corpus, tokenizer);
+  if (has(DrafterKind::kRecent)) recent_.emplace(kRecentTokens, kRecentTenants, kLeastMatch);
 }
 
-TextDrafters::TextDrafters(const EngineOptions& o, const Tokenizer* tokenizer) {
-  const bool automatic = o.speculative == "auto", corpus = o.speculative == "corpus";
-  if (!o.speculative_corpus.empty() && !automatic && !corpus)
-    throw invalid("--speculative-corpus needs --speculative corpus or auto");
-  if (automatic || o.speculative == "ngram") kinds_.push_back(kNgram);
-  if (!o.speculative_corpus.empty()) {
-    corpus_ = read_corpus(o.speculative_corpus, tokenizer);
-    kinds_.push_back(kCorpus);
-  }
-  if (automatic || corpus || o.speculative == "recent") {
-    recent_.emplace(kRecentTokens, kRecentTenants, kLeastMatch);
-    kinds_.push_back(kRecent);
-  }
-  if (o.speculative == "lookahead") kinds_.push_back(kLookahead);
-}
-
-bool TextDrafters::has(Kind kind) const { return std::ranges::find(kinds_, kind) != kinds_.end(); }
+bool TextDrafters::has(DrafterKind kind) const { return std::ranges::find(kinds_, kind) != kinds_.end(); }
 
 size_t TextDrafters::memory_bytes(size_t tokens, int sequences) const {
-  return (has(kNgram) ? tokens * kNgramBytes : 0) + (has(kRecent) ? kRecentBytes : 0) +
-         (has(kLookahead) ? static_cast<size_t>(sequences) * kLookaheadBytes : 0);
+  return (has(DrafterKind::kNgram) ? tokens * kNgramBytes : 0) + (has(DrafterKind::kRecent) ? kRecentBytes : 0) +
+         (has(DrafterKind::kLookahead) ? static_cast<size_t>(sequences) * kLookaheadBytes : 0);
 }
 
 void TextDrafters::begin_step(const Sequences& running) {
   tokens_ = 0;
-  for (const Sequence& s : running) tokens_ += s.drafting && s.drafting->ngram ? s.tokens.capacity() : 0;
+  for (const Sequence& s : running) tokens_ += s.drafting && s.drafting->text.ngram ? s.tokens.capacity() : 0;
 }
 
-void TextDrafters::follow(Sequence& s) {
-  SequenceDrafting& d = *s.drafting;
-  if (d.seen == 0) {
-    if (has(kNgram) && tokens_ + s.tokens.capacity() <= most_tokens_) {
-      tokens_ += s.tokens.capacity();
-      d.ngram.emplace().reserve(s.tokens.capacity());
-    }
-    if (has(kLookahead)) d.lookahead.emplace(Lookahead::Options{});
+void TextDrafters::follow_ngrams(Sequence& s) {
+  TextDrafting& d = s.drafting->text;
+  if (d.ngram_seen == 0 && tokens_ + s.tokens.capacity() <= most_tokens_) {
+    tokens_ += s.tokens.capacity();
+    d.ngram.emplace().reserve(s.tokens.capacity());
   }
-  const auto news = std::span<const TokenId>(s.tokens).subspan(d.seen);
-  if (d.ngram) d.ngram->append(news);
-  if (d.lookahead) d.lookahead->append(news);
-  d.seen = s.tokens.size();
+  if (d.ngram) d.ngram->append(std::span<const TokenId>(s.tokens).subspan(d.ngram_seen));
+  d.ngram_seen = s.tokens.size();
 }
 
-void TextDrafters::propose(Kind kind, Sequence& s, int depth, Drafts& out) {
-  SequenceDrafting& d = *s.drafting;
+void TextDrafters::propose(DrafterKind kind, Sequence& s, int depth, Drafts& out) {
+  TextDrafting& d = s.drafting->text;
   out.clear();
   switch (kind) {
-    case kNgram:
+    case DrafterKind::kNgram:
+      follow_ngrams(s);
       if (d.ngram) d.ngram->draft(depth, 1, out);
       return;
-    case kCorpus:
+    case DrafterKind::kCorpus:
       return corpus_->draft(s.tokens, kLeastMatch, depth, 1, out);
-    case kRecent:
+    case DrafterKind::kRecent:
       return recent_->draft(owner(s), s.tokens, depth, 1, out);
-    case kLookahead:
+    case DrafterKind::kLookahead:
+      if (!d.lookahead) d.lookahead.emplace(Lookahead::Options{});
+      d.lookahead->append(std::span<const TokenId>(s.tokens).subspan(d.lookahead_seen));
+      d.lookahead_seen = s.tokens.size();
       return d.lookahead->draft(depth, out);
+    default:
+      assert(false && "it does not look at tokens alone");
   }
 }
 
 void TextDrafters::observe(Sequence& s, int accepted, std::span<const TokenId> predicted) {
-  SequenceDrafting& d = *s.drafting;
+  TextDrafting& d = s.drafting->text;
   // Forced tokens may have followed, or the answer has ended.
-  if (!d.lookahead || predicted.empty() || s.tokens.size() != d.seen + static_cast<size_t>(accepted) + 1) return;
-  TokenIds guessed{s.tokens[d.seen - 1]};
+  if (!d.lookahead || predicted.empty() || s.tokens.size() != d.lookahead_seen + static_cast<size_t>(accepted) + 1)
+    return;
+  TokenIds guessed{s.tokens[d.lookahead_seen - 1]};
   guessed.insert(guessed.end(), s.drafts.begin(), s.drafts.begin() + static_cast<std::ptrdiff_t>(predicted.size()) - 1);
   d.lookahead->observe(guessed, predicted);
-  d.seen = s.tokens.size();
+  d.lookahead_seen = s.tokens.size();
 }
 
 void TextDrafters::remember(const Sequence& s) {
   if (!recent_) return;
   recent_->add(owner(s), std::span<const TokenId>(s.tokens).subspan(static_cast<size_t>(s.request->prompt_tokens)));
+}
+
+void TextDrafters::drop(DrafterKind kind, Sequence& s) {
+  TextDrafting& d = s.drafting->text;
+  if (kind == DrafterKind::kNgram) d.ngram.reset();
+  if (kind == DrafterKind::kLookahead) d.lookahead.reset();
 }
 
 }  // namespace quire

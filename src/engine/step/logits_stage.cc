@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "speculate/rejection.h"
+
 namespace quire {
 namespace {
 
@@ -24,7 +26,8 @@ bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
   return true;
 }
 
-Sampled next_token(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
+// What the next token is sampled from.
+SampleRow next_row(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
   SampleRow row = s.sample_row(logits, s.choice);
   scratch.mask.resize((logits.size() + 31) / 32);
   if (!s.matcher && s.thoughts) std::ranges::fill(scratch.mask, ~0u);
@@ -33,11 +36,22 @@ Sampled next_token(Sequence& s, std::span<float> logits, SamplerScratch& scratch
     row.mask = scratch.mask;
   }
   if (s.thoughts && close_thought(*s.thoughts, scratch.mask)) row.mask = scratch.mask;
-  return quire::sample(s.request->sampling, row, scratch);
+  return row;
+}
+
+// The next token by the rejection rule, for a draft that was drawn from q.
+Sampled judge(Sequence& s, std::span<float> logits, TokenId draft, const TokenWeights& q, SamplerScratch& scratch) {
+  const SamplingParams& params = s.request->sampling;
+  const SampleRow row = next_row(s, logits, scratch);
+  if (params.logprobs) scratch.raw.assign(logits.begin(), logits.end());
+  const TokenWeights p = weigh_tokens(params, row, scratch);
+  if (p.total <= 0) return {};
+  const TokenId token = judge_draft(draft, q, p, {params.seed, row.choice, row.position}).token;
+  return params.logprobs ? describe_token(scratch.raw, token, *params.logprobs) : Sampled{.token = token};
 }
 
 // Chooses the token after the last one, and further ones as long as the drafts are right: each token is that of its own
-// position, whether it was drafted or not. logits: [1 + drafts][vocab].
+// position, whether it was drafted or not, unless drafts are judged. logits: [1 + drafts][vocab].
 void choose(Sequence& s, std::span<float> logits, size_t vocab, std::span<const TokenId> drafts, bool force,
             SamplerScratch& scratch, Chosen& chosen) {
   if (s.request->max_new_tokens == 0) {
@@ -56,7 +70,10 @@ void choose(Sequence& s, std::span<float> logits, size_t vocab, std::span<const 
   };
   s.drafted += static_cast<int>(drafts.size());
   for (size_t row = 0; std::cmp_less_equal(row, chosen.accepted); row = s.tokens.size() - known) {
-    const Sampled token = next_token(s, logits.subspan(row * vocab, vocab), scratch);
+    const auto of_row = logits.subspan(row * vocab, vocab);
+    const bool judged = row < drafts.size() && !s.draft_weights.empty();
+    const Sampled token = judged ? judge(s, of_row, drafts[row], s.draft_weights[row], scratch)
+                                 : quire::sample(s.request->sampling, next_row(s, of_row, scratch), scratch);
     if (token.token == kNoToken) {  // nothing is allowed here
       chosen.end = s.matcher ? FinishReason::kDeadEnd : FinishReason::kStop;
       if (s.matcher) chosen.error = kDeadEnd;

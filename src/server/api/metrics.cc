@@ -7,6 +7,8 @@
 #include <prometheus/text_serializer.h>
 
 #include <mutex>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -81,12 +83,29 @@ const EngineMetric kEngineMetrics[] = {
      "phase", "prompt"},
     {"forced_tokens_total", "Generated tokens that structured output left no choice about, so they were not sampled.",
      true, [](const EngineStats& s) { return static_cast<double>(s.forced_tokens); }},
-    {"spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.", true,
-     [](const EngineStats& s) { return static_cast<double>(s.drafted_tokens); }},
-    {"spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.", true,
-     [](const EngineStats& s) { return static_cast<double>(s.accepted_tokens); }},
     {"decode_read_bytes_total", "Bytes of weights, keys and values read by steps that only decode.", true,
      [](const EngineStats& s) { return s.decode_bytes; }},
+};
+
+// Of one drafter. Most have vLLM's names.
+struct DrafterMetric {
+  std::string name, help;
+  double (*value)(const DrafterStats&);
+};
+double sum(std::span<const uint64_t> counts) {
+  return static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
+}
+const DrafterMetric kDrafterMetrics[] = {
+    {"spec_decode_num_drafts_total", "Verified drafts.",
+     [](const DrafterStats& d) { return static_cast<double>(d.drafted[0]); }},
+    {"spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
+     [](const DrafterStats& d) { return sum(d.drafted); }},
+    {"spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.",
+     [](const DrafterStats& d) { return sum(d.accepted); }},
+    {"spec_decode_draft_seconds_total", "Time spent drafting, whether the drafts were verified or not.",
+     [](const DrafterStats& d) { return d.seconds; }},
+    {"spec_decode_drafter_errors_total", "Times that a drafter failed; the answers went on without its drafts.",
+     [](const DrafterStats& d) { return static_cast<double>(d.errors); }},
 };
 
 }  // namespace
@@ -161,6 +180,15 @@ struct Metrics::Series {
         gauged.push_back({&metric, &family.Add(all)});
       }
     }
+    for (const DrafterMetric& metric : kDrafterMetrics) {
+      drafters.push_back(
+          &prometheus::BuildCounter().Name(prefix + metric.name).Help(metric.help).Labels(labels).Register(registry));
+    }
+    accepted_at = &prometheus::BuildCounter()
+                       .Name(prefix + "spec_decode_num_accepted_tokens_per_pos_total")
+                       .Help("Drafted tokens that were right, by their place in the draft.")
+                       .Labels(labels)
+                       .Register(registry);
     prometheus::BuildGauge()
         .Name(prefix + "cache_config_info")
         .Help("The KV cache: data type, tokens per page, bytes per token; always 1.")
@@ -180,6 +208,8 @@ struct Metrics::Series {
                 .Register(registry);
   }
 
+  void set(const DrafterStats& drafter);
+
   prometheus::Labels labels;
   prometheus::Registry registry;
   prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
@@ -187,7 +217,8 @@ struct Metrics::Series {
       *prompt_length, *answer_length;
   std::vector<std::pair<const EngineMetric*, prometheus::Counter*>> counted;
   std::vector<std::pair<const EngineMetric*, prometheus::Gauge*>> gauged;
-  prometheus::Family<prometheus::Counter>*success, *http;
+  std::vector<prometheus::Family<prometheus::Counter>*> drafters;  // of kDrafterMetrics
+  prometheus::Family<prometheus::Counter>*success, *http, *accepted_at;
   std::mutex scraping;
 };
 
@@ -228,13 +259,29 @@ void Metrics::http_answered(std::string_view route, int status) {
 
 void Metrics::request_rejected() { series_->rejected->Increment(); }
 
+namespace {
+
+void raise_to(prometheus::Counter& counter, double value) {
+  if (const double more = value - counter.Value(); more > 0) counter.Increment(more);
+}
+
+}  // namespace
+
+void Metrics::Series::set(const DrafterStats& drafter) {
+  const std::string name(drafter.name);
+  for (size_t i = 0; i < drafters.size(); ++i)
+    raise_to(drafters[i]->Add({{"drafter", name}}), kDrafterMetrics[i].value(drafter));
+  for (size_t i = 0; i < drafter.drafted.size() && drafter.drafted[i] > 0; ++i) {
+    raise_to(accepted_at->Add({{"drafter", name}, {"position", std::to_string(i)}}),
+             static_cast<double>(drafter.accepted[i]));
+  }
+}
+
 std::string Metrics::scrape(const EngineStats& engine) {
   const std::lock_guard lock(series_->scraping);
   for (const auto& [metric, gauge] : series_->gauged) gauge->Set(metric->value(engine));
-  for (const auto& [metric, counter] : series_->counted) {
-    const double more = metric->value(engine) - counter->Value();
-    if (more > 0) counter->Increment(more);
-  }
+  for (const auto& [metric, counter] : series_->counted) raise_to(*counter, metric->value(engine));
+  for (const DrafterStats& drafter : engine.drafters) series_->set(drafter);
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
 }
 

@@ -45,6 +45,24 @@ TEST(ChatTimings, CompareDecodingWithTheMemoryBandwidth) {
             std::string::npos);
 }
 
+TEST(ChatTimings, NameTheDraftersThatDrafted) {
+  ChatTimings timings;
+  timings.add({.completion_tokens = 11, .drafted_tokens = 6, .accepted_tokens = 5});
+  timings.drafters.resize(3);
+  timings.drafters[0].name = "ngram";
+  timings.drafters[0].seconds = 0.0015;
+  timings.drafters[0].count(4, 4);
+  timings.drafters[0].count(2, 1);
+  timings.drafters[1].name = "recent";  // nothing to say
+  timings.drafters[2].name = "eagle";
+  timings.drafters[2].errors = 2;
+  EXPECT_EQ(to_text(timings, {}),
+            "prompt: 0 tokens\nanswer: 11 tokens\ndrafts: 5 of 6 tokens right, 2.00 tokens a step\n"
+            "  ngram: 2 drafts, 5 of 6 tokens right, 1.5 ms drafting\n"
+            "  eagle: 0 drafts, 0 of 0 tokens right, 0.0 ms drafting, 2 errors\n");
+  EXPECT_EQ(to_json(timings, {})["drafters"][2]["errors"], 2);
+}
+
 TEST(ChatTimings, OmitRatesThatWereNotMeasured) {
   ChatTimings timings;
   timings.add({.prompt_tokens = 10, .completion_tokens = 0, .ttft_seconds = 0, .seconds = 3});

@@ -47,7 +47,10 @@ TEST(DraftCounts, AddUpToTheTokens) {
   int tokens = 0;
   for (unsigned i = 0; i < 3; ++i) tokens += static_cast<int>(answer(engine, repetitive_request(i)).tokens.size());
   const EngineStats s = settled(engine, 3);
+  ASSERT_EQ(s.drafters.size(), 1u);
   const DrafterStats& d = s.drafters[0];
+  EXPECT_EQ(d.name, "ngram");
+  EXPECT_EQ(d.errors, 0u);
   EXPECT_GT(s.accepted_tokens, 0u);
   EXPECT_EQ(sum(d.drafted), s.drafted_tokens);
   EXPECT_EQ(sum(d.accepted), s.accepted_tokens);

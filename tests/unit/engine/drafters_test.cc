@@ -138,6 +138,19 @@ TEST(DraftModel, IsRightIfItIsTheTarget) {
   EXPECT_EQ(all[0].last.usage.accepted_tokens, 30);
 }
 
+// Heads need the hidden states of the step that computed the prompt.
+TEST(DraftHeads, DraftFromTheFirstToken) {
+  for (const std::string drafter : {"eagle", "medusa"}) {
+    EngineOptions o = base();
+    o.speculative = drafter;
+    (drafter == "eagle" ? o.eagle_head : o.medusa_heads) = golden("drafters/" + drafter);
+    o.speculate_always = true;
+    Engine engine(o);
+    const Answers all = answers(engine, seeded_request(random_tokens(9, 40), 3));
+    EXPECT_EQ(all[0].last.usage.drafted_tokens, 1) << drafter;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Drafters,
     ::testing::Values(Drafter{"same_model", [](EngineOptions& o) { o.draft_model = golden("models/llama"); }},
@@ -178,6 +191,11 @@ TEST(DrafterOptions, MustFitTogether) {
               o.num_speculative_tokens = 65;
             }),
             "--num-speculative-tokens must be between 1 and 64, not 65");
+  EXPECT_EQ(error_of([](auto& o) {
+              o.speculative = "ngram";
+              o.speculative_acceptance = "typical";
+            }),
+            "--speculative-acceptance \"typical\" is not supported; use exact or rejection");
   EXPECT_EQ(error_of([](auto& o) {
               o.speculative = "ngram";
               o.kv_cache = false;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
 #include "unit/engine/tiny_cache.h"
 #include "unit/engine/tiny_engine.h"
@@ -96,6 +97,51 @@ TEST(OutOfMemory, EndsAtMostTheRequestThatAllocates) {
   request.prompt[0] = 0;
   request.sampling.prompt_logprobs.reset();
   EXPECT_EQ(answer(-1).first, right);
+}
+
+// A drafter without memory costs its drafts, and no answer.
+TEST(OutOfMemory, InADrafterCostsItsDrafts) {
+  EngineOptions o;
+  o.speculate_always = true;
+  Team team(1);
+  TokenIds prompt = testing::random_tokens(1, 12);
+  prompt.insert(prompt.end(), prompt.begin(), prompt.begin() + 12);
+  const TokenId predicted[] = {1, 2, 3};
+  uint64_t errors = 0;
+  for (const DrafterKind kind : {DrafterKind::kNgram, DrafterKind::kRecent, DrafterKind::kLookahead}) {
+    bool failed = true;
+    for (int fail_at = 0; failed; ++fail_at) {
+      ASSERT_LT(fail_at, 1000);
+      TextDrafters texts({kind}, o, nullptr);
+      texts.limit(1000);
+      DraftStage stage(o, nullptr, &texts, team, 320);
+      auto request = std::make_shared<RequestState>();
+      request->prompt_tokens = static_cast<int>(prompt.size());
+      request->max_new_tokens = 100;
+      Sequences running;
+      Sequence& s = running.emplace_back(request, 0, prompt, nullptr);
+      s.decodes = true;
+      s.tokens.push_back(prompt[0]);
+      allocations_left = fail_at;
+      EXPECT_NO_THROW({
+        stage.remember(s);
+        stage.choose(running, testing::kSlow, 16, 512);
+        if (!s.drafts.empty()) {
+          s.tokens.push_back(predicted[0]);
+          stage.learn(s, 2, 0, predicted);
+        }
+        stage.choose(running, testing::kSlow, 16, 512);
+      });
+      failed = allocations_left < 0;
+      allocations_left = -1;
+      EngineStats stats;
+      stage.add_stats(stats);
+      EXPECT_LE(stats.drafters[0].errors, 1u);
+      EXPECT_TRUE(failed || stats.drafters[0].errors == 0);
+      errors += stats.drafters[0].errors;
+    }
+  }
+  EXPECT_GT(errors, 10u);
 }
 
 // If a callback throws std::bad_alloc, only its own answer ends.

@@ -95,6 +95,12 @@ class ScriptedCompleter final : public Completer {
     stats.store_damaged = 6;
     stats.decode_seconds = 1.5;
     stats.decode_bytes = 6e9;
+    DrafterStats& drafter = stats.drafters.emplace_back();
+    drafter.name = "ngram";
+    drafter.count(2, 1);
+    drafter.count(1, 1);
+    drafter.seconds = 0.25;
+    drafter.errors = 7;
     return stats;
   }
   double read_bandwidth() const override { return 1e10; }

@@ -165,6 +165,17 @@ TEST(Server, ReportsHealthAndMetrics) {
            "quire:cache_config_info{model_name=\"scripted\",block_size=\"16\",bytes_per_token=\"1088\",cache_dtype="
            "\"int8\"} 1\n",
            "quire:num_requests_waiting{model_name=\"scripted\"} 0\n",
+           "quire:spec_decode_num_drafts_total{model_name=\"scripted\",drafter=\"ngram\"} 2\n",
+           "quire:spec_decode_num_draft_tokens_total{model_name=\"scripted\",drafter=\"ngram\"} 3\n",
+           "quire:spec_decode_num_accepted_tokens_total{model_name=\"scripted\",drafter=\"ngram\"} 2\n",
+           "quire:spec_decode_num_accepted_tokens_per_pos_total{model_name=\"scripted\",drafter=\"ngram\",position="
+           "\"0\"} "
+           "2\n",
+           "quire:spec_decode_num_accepted_tokens_per_pos_total{model_name=\"scripted\",drafter=\"ngram\",position="
+           "\"1\"} "
+           "0\n",
+           "quire:spec_decode_draft_seconds_total{model_name=\"scripted\",drafter=\"ngram\"} 0.25\n",
+           "quire:spec_decode_drafter_errors_total{model_name=\"scripted\",drafter=\"ngram\"} 7\n",
        }) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   }

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "model/packing/output_rows.h"
 #include "paths.h"
 #include "speculate/eagle.h"
@@ -22,12 +20,6 @@ using testing::some_tokens;
 
 constexpr DecoderLimits kLimits{.max_rows = 64, .max_logits = 16, .max_positions = 64, .max_hidden = 64};
 constexpr int kSequences = 3;
-
-TokenIds tokens_of(std::span<const DraftedToken> drafts) {
-  TokenIds tokens;
-  for (const DraftedToken& draft : drafts) tokens.push_back(draft.token);
-  return tokens;
-}
 
 struct Target {
   Target() : m(golden_dir() / "models/llama"), cache(layout(), kSequences, 64) {
@@ -64,6 +56,7 @@ struct Drafting : Target {
   }
 
   Decoder decoder;
+  BestTokenPicker best{m.team};
 };
 
 class TokenChains : public ::testing::TestWithParam<int> {};  // the layers that draft
@@ -74,18 +67,18 @@ TEST_P(TokenChains, AreTheGreedyContinuationsOfEachSequence) {
   const int depths[] = {4, 1, 3};
   for (int s = 0; s < kSequences; ++s) wanted[s] = d.plain(s, depths[s], GetParam());
   TokenChainModel model(d.decoder, GetParam());
-  Chains chains(model, d.m.compute, kLimits, d.m.config.hidden);
-  std::vector<DraftedToken> drafts[kSequences];
+  Chains chains(model, kLimits, d.m.config.hidden);
+  TokenIds drafts[kSequences];
   std::vector<ChainRequest> requests;
   for (int s = 0; s < kSequences; ++s) requests.push_back(d.request(s, 0, depths[s]));
-  chains.draft(requests, {}, d.m.weights.output, {}, drafts);
-  for (int s = 0; s < kSequences; ++s) EXPECT_EQ(tokens_of(drafts[s]), wanted[s]) << s;
+  chains.draft(requests, {}, d.m.weights.output, {}, d.best, drafts);
+  for (int s = 0; s < kSequences; ++s) EXPECT_EQ(drafts[s], wanted[s]) << s;
   // Again, from the newest token alone.
   for (int s = 0; s < kSequences; ++s)
     requests[static_cast<size_t>(s)] =
         d.request(s, static_cast<int>(d.texts[static_cast<size_t>(s)].size()) - 1, depths[s]);
-  chains.draft(requests, {}, d.m.weights.output, {}, drafts);
-  for (int s = 0; s < kSequences; ++s) EXPECT_EQ(tokens_of(drafts[s]), wanted[s]) << s;
+  chains.draft(requests, {}, d.m.weights.output, {}, d.best, drafts);
+  for (int s = 0; s < kSequences; ++s) EXPECT_EQ(drafts[s], wanted[s]) << s;
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, TokenChains, ::testing::Values(0, 1, 2));
@@ -93,10 +86,10 @@ INSTANTIATE_TEST_SUITE_P(Layers, TokenChains, ::testing::Values(0, 1, 2));
 TEST(Chains, OfDepthZeroOnlyComputeTheirRows) {
   Drafting computed, plain;
   TokenChainModel model(computed.decoder);
-  Chains chains(model, computed.m.compute, kLimits, computed.m.config.hidden);
-  std::vector<DraftedToken> drafts[1] = {{{1, 1.0f}}};
+  Chains chains(model, kLimits, computed.m.config.hidden);
+  TokenIds drafts[1] = {{1}};
   const ChainRequest rows = computed.request(1, 0, 0);
-  chains.draft({&rows, 1}, {}, computed.m.weights.output, {}, drafts);
+  chains.draft({&rows, 1}, {}, computed.m.weights.output, {}, computed.best, drafts);
   EXPECT_TRUE(drafts[0].empty());
   const auto& text = plain.texts[1];
   const int last = static_cast<int>(text.size());
@@ -113,18 +106,14 @@ TEST(Chains, DraftAmongTheRowsOfTheOutputMatrixAlone) {
   std::erase(ids, whole);
   const OutputRows some = take_output_rows(d.m.weights, ids, d.m.team);
   TokenChainModel model(d.decoder);
-  Chains chains(model, d.m.compute, kLimits, d.m.config.hidden);
-  std::vector<DraftedToken> drafts[1];
+  Chains chains(model, kLimits, d.m.config.hidden);
+  TokenIds drafts[1];
   const ChainRequest request = d.request(0, 0, 1);
-  chains.draft({&request, 1}, {}, some.matrix, some.ids, drafts);
+  chains.draft({&request, 1}, {}, some.matrix, some.ids, d.best, drafts);
   const auto logits = copied(d.decoder.forward(BareBatch(d.cache).add(0, 0, d.texts[0], 1)));
   const auto logit = [&](TokenId id) { return logits[static_cast<size_t>(id)]; };
   const TokenId wanted = *std::ranges::max_element(some.ids, {}, logit);
-  double sum = 0;
-  for (const TokenId id : some.ids) sum += std::exp(double{logit(id)} - logit(wanted));
-  ASSERT_EQ(drafts[0].size(), 1u);
-  EXPECT_EQ(drafts[0][0].token, wanted);
-  EXPECT_NEAR(drafts[0][0].probability, 1 / sum, 1e-5);
+  EXPECT_EQ(drafts[0], TokenIds{wanted});
 }
 
 // ---- an EAGLE head
@@ -137,13 +126,14 @@ struct EagleDrafting {
     decoder = std::make_unique<Decoder>(m.config, m.weights, cache->memory, m.compute, kLimits);
     eagle = std::make_unique<Eagle>(std::move(head), m.config, m.weights, cache->memory, m.compute, kLimits,
                                     static_cast<int>(m.config.layers.size()));
-    chains = std::make_unique<Chains>(*eagle, m.compute, kLimits, m.config.hidden);
+    chains = std::make_unique<Chains>(*eagle, kLimits, m.config.hidden);
   }
   BareModel m;
   std::unique_ptr<BareCache> cache;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<Eagle> eagle;
   std::unique_ptr<Chains> chains;
+  BestTokenPicker best{m.team};
 };
 
 // As a server uses it: prompts, then steps that accept some tokens of each sequence.
@@ -152,7 +142,7 @@ TEST(EagleChains, OfManySequencesAreThoseOfEachAlone) {
   const int prompts[] = {5, 12, 9}, accepted[] = {3, 1, 2}, depths[] = {2, 0, 4};
   for (int s = 0; s < kSequences; ++s) texts.push_back(some_tokens(20, 320, s));
   const auto run = [&](EagleDrafting& d, std::span<const int> sequences) {
-    std::vector<std::vector<DraftedToken>> all;
+    std::vector<TokenIds> all;
     std::vector<int> begins(kSequences, 0);
     for (int step = 0; step < 3; ++step) {
       BareBatch rows(*d.cache);
@@ -172,8 +162,8 @@ TEST(EagleChains, OfManySequencesAreThoseOfEachAlone) {
         begins[at] += count;
       }
       d.decoder->forward(rows);
-      std::vector<std::vector<DraftedToken>> drafts(sequences.size());
-      d.chains->draft(requests, d.decoder->hidden(), d.m.weights.output, {}, drafts);
+      std::vector<TokenIds> drafts(sequences.size());
+      d.chains->draft(requests, d.decoder->hidden(), d.m.weights.output, {}, d.best, drafts);
       all.insert(all.end(), drafts.begin(), drafts.end());
     }
     return all;

@@ -1,0 +1,105 @@
+// Drafters that draft token after token: a small model, the target's first layers, an EAGLE head.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/drafting/draft_model.h"
+#include "speculate/chains.h"
+#include "speculate/eagle.h"
+
+namespace quire {
+
+class ChainDrafter : public DraftModel {
+ public:
+  void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) override;
+
+ protected:
+  explicit ChainDrafter(DraftOutput output) : output_(std::move(output)) {}
+  // weights: whose output matrix it uses. hidden: size of its hidden states.
+  void start_chains(const DraftTarget& target, std::unique_ptr<ChainModel> model, const Weights& weights, int hidden);
+  // The rows to compute, and where; without tokens the sequence takes no part. depth: of the task. most_rows: of this
+  // request.
+  virtual ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) = 0;
+
+  Decoder* target_ = nullptr;
+  int most_rows_ = 0;  // of a pass
+  DraftOutput output_;
+  std::unique_ptr<ChainModel> model_;
+  std::optional<Chains> chains_;
+
+ private:
+  // Reused from step to step.
+  std::vector<ChainRequest> requests_;
+  std::vector<Sequence*> sequences_;
+  std::vector<TokenIds> drafted_;
+};
+
+// Its layers follow the target's in the cache.
+class SmallModelDrafter : public ChainDrafter {
+ public:
+  SmallModelDrafter(Model model, std::string identity, DraftOutput output);
+  DrafterKind kind() const override { return DrafterKind::kDraft; }
+  const ModelConfig* layers() const override { return &small_.config; }
+  std::string identity() const override { return identity_; }
+  size_t activation_bytes(const ModelConfig&, const DecoderLimits& limits, int threads) const override {
+    return Decoder::memory_bytes(small_.config, limits, threads);
+  }
+  void start(const DraftTarget& target) override;
+
+ protected:
+  ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
+
+ private:
+  int first_to_compute(const Sequence& s) const;
+  void catch_up(Sequence& s);
+
+  Model small_;
+  std::string identity_;
+  std::unique_ptr<Decoder> decoder_;
+  struct Window {
+    int group, tokens;
+  };
+  std::vector<Window> windows_;  // of its layers
+};
+
+// What its layers store is what the target stores there.
+class FirstLayersDrafter : public ChainDrafter {
+ public:
+  FirstLayersDrafter(int layers, DraftOutput output) : ChainDrafter(std::move(output)), layers_(layers) {}
+  DrafterKind kind() const override { return DrafterKind::kEarlyExit; }
+  size_t activation_bytes(const ModelConfig&, const DecoderLimits&, int) const override { return 0; }
+  void start(const DraftTarget& target) override;
+
+ protected:
+  ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
+
+ private:
+  int layers_;
+};
+
+// Its layer follows the target's in the cache, and has a row for each of the target's.
+class EagleDrafter : public ChainDrafter {
+ public:
+  EagleDrafter(EagleHead head, DraftOutput output);
+  DrafterKind kind() const override { return DrafterKind::kEagle; }
+  Reads reads() const override { return Reads::kAllRows; }
+  const ModelConfig* layers() const override { return &config_; }
+  std::string identity() const override { return identity_; }
+  size_t activation_bytes(const ModelConfig&, const DecoderLimits& limits, int threads) const override {
+    return Eagle::memory_bytes(config_, limits, threads);
+  }
+  void start(const DraftTarget& target) override;
+
+ protected:
+  ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
+
+ private:
+  ModelConfig config_;
+  std::string identity_;
+  std::optional<EagleHead> head_;  // until start()
+};
+
+}  // namespace quire

@@ -1,0 +1,35 @@
+// Which drafters the options name.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "quire/engine.h"
+
+namespace quire {
+
+// In the order of kDrafters.
+enum class DrafterKind : uint8_t {
+  kNgram,      // earlier in the sequence
+  kCorpus,     // the user's corpus
+  kRecent,     // the tenant's recent answers
+  kLookahead,  // n-grams of the target's own guesses
+  kDraft,      // a small model
+  kEarlyExit,  // the target's first layers
+  kMedusa,     // heads on the target's hidden states
+  kEagle,      // a layer that predicts hidden states
+};
+constexpr std::string_view name(DrafterKind kind) { return kDrafters[static_cast<size_t>(kind)]; }
+
+struct NamedDrafters {
+  std::vector<DrafterKind> texts;    // that look only at tokens
+  std::optional<DrafterKind> model;  // that computes; auto: the first one that has its material
+  bool any() const { return !texts.empty() || model; }
+};
+// None: speculation is off. Throws Error if a value is not supported, or the drafter lacks its material.
+NamedDrafters named_drafters(const EngineOptions& options);
+inline bool speculates(const EngineOptions& options) { return options.speculative != "off"; }
+
+}  // namespace quire
