@@ -70,7 +70,7 @@ size_t memory_budget(const EngineOptions& options) {
 }
 
 // Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
-constexpr int kNumerics = 2;
+constexpr int kNumerics = 3;
 
 // Identifies the content of stored pages: a hash of the weights, and the layout and definitions in force by name.
 std::string identity_of(const Checkpoint& checkpoint, const ModelConfig& c, const ModelInfo& info,
