@@ -54,7 +54,8 @@ struct Int8Block {
   int8_t q[kBlockInputs];  // input = scale * q, in kPairOrder within each eight; |q| <= 127
   float scale;             // max |input| / 127; NaN if an input is NaN
   float sum;               // scale * (sum of q): the factor of a minimum
-  int32_t half_sums[2];    // of q over inputs 0..15 and 16..31; a group's of 16 is scale * its half
+  int16_t half_sums[2];    // of q over inputs 0..15 and 16..31; a group's of 16 is scale * its half
+  uint32_t unused;
 };
 struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
   float x[kBlockInputs];
@@ -111,12 +112,22 @@ struct QuantizeArgs {
 // Each output of x W^T is a sum over blocks (kInt8, kBf16: halves of blocks, where 16 inputs share a scale) in the order
 // of K:
 //
-//   kInt8  acc = fma(float(sum of code * q_x), scale_w * scale_x, acc)    low = fma(minimum, sum_x, low)
+//   kInt8  acc = fma(float(dot), scale_w * scale_x, acc)                  low = fma(minimum, sum_x, low)
 //   kBf16  acc = fma(even + odd, scale_w, acc)                            low = fma(minimum, sum_x, low)
 //   kF32   acc = acc + (even + odd)
 //
-// and finally acc + low (if the format has minima). A code is less its zero point. `even` and `odd` start at 0 in each
-// half or block and are chains over its even and odd inputs:
+// and finally acc + low (if the format has minima). A code is less its zero point; dot, the sum of code * q_x, is exact.
+// With kInt8, the two halves of a block are added before they are scaled, and the integers of two-level scales
+// (has_two_levels()) before the float16 above them, `super`:
+//
+//   16 inputs a scale  sum = fma(float(dot of 16 .. 31), scale_w of these, float(dot of 0 .. 15) * scale_w of these)
+//                      acc = fma(sum, scale_x, acc)
+//   two levels         per 256 inputs, with the integers in place of scale_w:  part = fma(sum, scale_x, part), from 0
+//                      acc = fma(part, super, acc)                  likewise low, with half_sums and minima
+//
+// The sum of integers is exact for codes of up to 6 bits, so kernels may take it in any way.
+//
+// `even` and `odd` start at 0 in each half or block and are chains over its even and odd inputs:
 //
 //   kBf16  fma(x, code, .), with the entries of float tables rounded to bf16; unquantized: acc = acc + (even + odd)
 //   kF32   fma(x, weight, .)

@@ -42,36 +42,9 @@ struct PanelLayout {
 };
 PanelLayout panel_layout(const PanelFormat& format, int blocks);
 
-constexpr int code_bits(Codes codes) {
-  switch (codes) {
-    case Codes::kU2:
-      return 2;
-    case Codes::kU3:
-      return 3;
-    case Codes::kU4:
-    case Codes::kTable4:
-    case Codes::kFloat4:
-      return 4;
-    case Codes::kU5:
-      return 5;
-    case Codes::kU6:
-      return 6;
-    case Codes::kI8:
-    case Codes::kE4M3:
-      return 8;
-    case Codes::kBf16:
-    case Codes::kF16:
-      return 16;
-    case Codes::kF32:
-      return 32;
-  }
-  return 0;
-}
 constexpr size_t code_block_bytes(Codes codes) {
   return static_cast<size_t>(code_bits(codes)) * kBlockInputs * kPanel / 8;
 }
-// Codes that stand for integers, which int8 inputs can be multiplied with exactly.
-constexpr bool has_integer_codes(Codes codes) { return codes <= Codes::kTable4; }
 
 inline constexpr std::array<int, 8> kPairOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -79,7 +52,7 @@ inline constexpr std::array<int, 8> kPairOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 // to whole blocks: padded inputs are zeros.
 struct PackedMatrix {
   PanelFormat format;
-  float factor = 1;        // of kE4M3 scales
+  float factor = 1;        // of kE4M3 and kSuper scales
   int rows = 0, cols = 0;  // outputs, inputs
   const std::byte* data = nullptr;
   PanelLayout layout{};
@@ -126,6 +99,13 @@ struct WeightParts {
   float code, scale, minimum;
 };
 WeightParts packed_parts(const PackedMatrix& matrix, int row, int col);
+
+// Scales and minima of ScaleKind::kSuper and ZeroKind::kSuper before they are multiplied: scale = part * super.
+struct TwoLevels {
+  float part, super;
+  float minimum_part = 0, super_minimum = 0;
+};
+TwoLevels packed_two_levels(const PackedMatrix& matrix, int row, int col);
 
 // One weight, with the bits that decode_row() gives. Slow: for the reference kernels and tests.
 float packed_weight(const PackedMatrix& matrix, int row, int col);

@@ -24,38 +24,67 @@ namespace {
 // One output's weights, taken apart once for all rows. Padded to whole blocks.
 struct Output {
   const PackedMatrix& matrix;
+  int output;
   std::vector<WeightParts> parts;  // of matrices with scales
   std::vector<float> weights;
 
-  Output(const PackedMatrix& m, int n) : matrix(m), weights(static_cast<size_t>(m.blocks()) * kBlockInputs) {
+  Output(const PackedMatrix& m, int n) : matrix(m), output(n), weights(static_cast<size_t>(m.blocks()) * kBlockInputs) {
     for (int k = 0; k < m.cols; ++k) weights[static_cast<size_t>(k)] = packed_weight(m, n, k);
     if (!has_scales(m.format)) return;
     for (int k = 0; std::cmp_less(k, weights.size()); ++k) parts.push_back(packed_parts(m, n, k));
   }
   const WeightParts& part(int b, int i) const { return parts[static_cast<size_t>(b * kBlockInputs + i)]; }
   float weight(int b, int i) const { return weights[static_cast<size_t>(b * kBlockInputs + i)]; }
+  TwoLevels two_levels(int b, int i) const { return packed_two_levels(matrix, output, b * kBlockInputs + i); }
   // Inputs of a block that share a scale. Larger groups count in each of their blocks.
   int length() const { return std::min(matrix.format.group, kBlockInputs); }
 };
 
-float dot_int8(const Output& w, const Int8Block* x) {
-  const int length = w.length();
-  float acc = 0, low = 0;
+// Of codes with inputs [begin, end) of a block.
+float integer_dot(const Output& w, const Int8Block* x, int b, int begin, int end) {
+  int32_t dot = 0;
+  for (int i = 0; i < kBlockInputs; ++i) {
+    const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+    if (k >= begin && k < end) dot += static_cast<int>(w.part(b, k).code) * x[b].q[i];
+  }
+  return static_cast<float>(dot);
+}
+
+float dot_two_levels(const Output& w, const Int8Block* x) {
+  float acc = 0, low = 0, part = 0, low_part = 0;
   for (int b = 0; b < w.matrix.blocks(); ++b) {
-    for (int begin = 0; begin < kBlockInputs; begin += length) {
-      int32_t dot = 0;
-      for (int i = 0; i < kBlockInputs; ++i) {
-        const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-        if (k / length == begin / length) dot += static_cast<int>(w.part(b, k).code) * x[b].q[i];
-      }
-      const WeightParts& group = w.part(b, begin);
-      const int32_t half_sum = x[b].half_sums[begin / 16];
-      const float sum = length == 16 ? x[b].scale * static_cast<float>(half_sum) : x[b].sum;
-      acc = std::fma(static_cast<float>(dot), group.scale * x[b].scale, acc);
-      if (has_minima(w.matrix.format)) low = std::fma(group.minimum, sum, low);
-    }
+    const TwoLevels first = w.two_levels(b, 0), second = w.two_levels(b, 16);
+    const float sum = std::fma(integer_dot(w, x, b, 16, 32), second.part, integer_dot(w, x, b, 0, 16) * first.part);
+    part = std::fma(sum, x[b].scale, part);
+    const auto half_sum = [&](int g) { return static_cast<float>(x[b].half_sums[g]); };
+    const float minimum = std::fma(half_sum(1), second.minimum_part, half_sum(0) * first.minimum_part);
+    low_part = std::fma(minimum, x[b].scale, low_part);
+    if ((b + 1) * kBlockInputs % kSuperInputs != 0 && b + 1 < w.matrix.blocks()) continue;
+    acc = std::fma(std::exchange(part, 0.0f), first.super, acc);
+    low = std::fma(std::exchange(low_part, 0.0f), first.super_minimum, low);
   }
   return has_minima(w.matrix.format) ? acc + low : acc;
+}
+
+float dot_int8(const Output& w, const Int8Block* x) {
+  if (has_two_levels(w.matrix.format)) return dot_two_levels(w, x);
+  const bool minima = has_minima(w.matrix.format);
+  float acc = 0, low = 0;
+  for (int b = 0; b < w.matrix.blocks(); ++b) {
+    const WeightParts &first = w.part(b, 0), &second = w.part(b, 16);
+    if (w.length() == kBlockInputs) {
+      acc = std::fma(integer_dot(w, x, b, 0, 32), first.scale * x[b].scale, acc);
+      if (minima) low = std::fma(first.minimum, x[b].sum, low);
+      continue;
+    }
+    const float sum = std::fma(integer_dot(w, x, b, 16, 32), second.scale, integer_dot(w, x, b, 0, 16) * first.scale);
+    acc = std::fma(sum, x[b].scale, acc);
+    if (minima) {
+      low = std::fma(first.minimum, x[b].scale * static_cast<float>(x[b].half_sums[0]), low);
+      low = std::fma(second.minimum, x[b].scale * static_cast<float>(x[b].half_sums[1]), low);
+    }
+  }
+  return minima ? acc + low : acc;
 }
 
 float dot_bf16(const Output& w, const FloatBlock* x) {

@@ -55,7 +55,7 @@ void write_int8(const float* x, Int8Block& out) {
   for (int i = 0; i < kBlockInputs; ++i) {
     const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
     out.q[i] = round_to_int8(x[k] * inverse_scale(largest));
-    out.half_sums[k / 16] += out.q[i];
+    out.half_sums[k / 16] = static_cast<int16_t>(out.half_sums[k / 16] + out.q[i]);
   }
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }

@@ -12,10 +12,11 @@ namespace quire {
 // Whether `type` is one of blocks that this file reads, or F32, F16 or BF16.
 bool has_panel_format(TensorType type);
 
-// Requires has_panel_format(type). The IQ1, IQ2 and IQ3 types are expanded: their codes are kI8.
+// Requires has_panel_format(type). The vectors of the IQ1, IQ2 and IQ3 types are expanded to codes of a table.
 const PanelFormat& panel_format(TensorType type);
 
-// What decode_row() takes for blocks of this type: 0.5 for NVFP4, whose table holds doubled numbers; else 1.
+// What decode_row() takes for blocks of this type: below 1 where tables hold multiples of the numbers (NVFP4, IQ1 to
+// IQ3).
 float panel_factor(TensorType type);
 
 // Takes a row of blocks apart. type: any with a format but F32, F16 and BF16. row: out.codes.size() elements in whole

@@ -25,7 +25,7 @@ float scale_of(const PanelFormat& format, float factor, const CodedRow& row, siz
     case ScaleKind::kE4M3:
       return e4m3_to_f32(static_cast<uint8_t>(bits)) * factor;
     case ScaleKind::kSuper:
-      return f16_to_f32(row.supers[super]) * as_int8(bits);
+      return f16_to_f32(row.supers[super]) * factor * as_int8(bits);
     case ScaleKind::kNone:
       break;
   }

@@ -11,12 +11,14 @@ namespace {
 
 QUIRE_INLINE Ints low_nibbles(Ints a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
 QUIRE_INLINE Ints high_nibbles(Ints a) { return low_nibbles(Ints{_mm512_srli_epi16(a.v, 4)}); }
-// Adds kAdd to the bytes whose bit is set in the 64 bits at p.
-template <int kAdd>
-QUIRE_INLINE Ints add_where(Ints a, const std::byte* p) {
+QUIRE_INLINE Ints all_bytes(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+QUIRE_INLINE Ints add_bytes(Ints a, Ints b) { return {_mm512_add_epi8(a.v, b.v)}; }
+QUIRE_INLINE Ints sub_bytes(Ints a, Ints b) { return {_mm512_sub_epi8(a.v, b.v)}; }
+// Adds those bytes of b whose bit is set in the 64 bits at p.
+QUIRE_INLINE Ints add_where(Ints a, Ints b, const std::byte* p) {
   uint64_t mask;
   __builtin_memcpy(&mask, p, sizeof mask);
-  return {_mm512_mask_add_epi8(a.v, mask, a.v, _mm512_set1_epi8(kAdd))};
+  return {_mm512_mask_add_epi8(a.v, mask, a.v, b.v)};
 }
 // Bits kShift, kShift + 1 of each byte, moved to kTo, kTo + 1.
 template <int kShift, int kTo>
@@ -25,7 +27,7 @@ QUIRE_INLINE Ints two_bits(Ints plane) {
                                      : _mm512_srli_epi16(plane.v, (kShift - kTo) & 15);
   return {_mm512_and_si512(moved, _mm512_set1_epi8(3 << kTo))};
 }
-// The bytes that 4-bit indices choose from the 16 of a table, which is repeated in the register.
+// The bytes that 4-bit indices choose from the 16 of a table: each 16 bytes of the register have their own.
 QUIRE_INLINE Ints look_up(Ints table, Ints indices) { return {_mm512_shuffle_epi8(table.v, indices.v)}; }
 QUIRE_INLINE Ints repeat(__m128i bytes) { return {_mm512_broadcast_i32x4(bytes)}; }
 QUIRE_INLINE Floats look_up(Floats16 table, Ints indices) { return {_mm512_permutexvar_ps(indices.v, table.v)}; }
@@ -43,16 +45,18 @@ QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm
 
 QUIRE_INLINE Ints low_nibbles(Ints a) { return {_mm256_and_si256(a.v, _mm256_set1_epi8(15))}; }
 QUIRE_INLINE Ints high_nibbles(Ints a) { return low_nibbles(Ints{_mm256_srli_epi16(a.v, 4)}); }
-// Adds kAdd to the bytes whose bit is set in the 32 bits at p.
-template <int kAdd>
-QUIRE_INLINE Ints add_where(Ints a, const std::byte* p) {
+QUIRE_INLINE Ints all_bytes(int x) { return {_mm256_set1_epi8(static_cast<char>(x))}; }
+QUIRE_INLINE Ints add_bytes(Ints a, Ints b) { return {_mm256_add_epi8(a.v, b.v)}; }
+QUIRE_INLINE Ints sub_bytes(Ints a, Ints b) { return {_mm256_sub_epi8(a.v, b.v)}; }
+// Adds those bytes of b whose bit is set in the 32 bits at p.
+QUIRE_INLINE Ints add_where(Ints a, Ints b, const std::byte* p) {
   int32_t word;
   __builtin_memcpy(&word, p, sizeof word);
   const __m256i spread = _mm256_shuffle_epi8(
       _mm256_set1_epi32(word), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
   const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
   const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
-  return {_mm256_or_si256(a.v, _mm256_and_si256(set, _mm256_set1_epi8(kAdd)))};
+  return {_mm256_add_epi8(a.v, _mm256_and_si256(set, b.v))};
 }
 template <int kShift, int kTo>
 QUIRE_INLINE Ints two_bits(Ints plane) {
@@ -96,19 +100,35 @@ QUIRE_INLINE Ints scales_u8(const std::byte* p) {
   return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
 #endif
 }
-QUIRE_INLINE Floats scales_i8(const std::byte* p) {
+QUIRE_INLINE Ints integers_i8(const std::byte* p) {
 #if defined(__AVX512F__)
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 #else
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
 #endif
 }
+QUIRE_INLINE Floats scales_i8(const std::byte* p) { return Floats::of(integers_i8(p)); }
 
 // Four activations in every lane.
 QUIRE_INLINE Ints four_inputs(const int8_t* q) {
   int32_t four;
   __builtin_memcpy(&four, q, sizeof four);
   return Ints::all(four);
+}
+
+// Two integers of 16 bits in every lane, such as Int8Block::half_sums.
+QUIRE_INLINE Ints all_pairs(const int16_t (&pair)[2]) {
+  int32_t both;
+  __builtin_memcpy(&both, pair, sizeof both);
+  return Ints::all(both);
+}
+// The sum of the products of two such pairs, lane by lane.
+QUIRE_INLINE Ints dot_pairs(Ints a, Ints b) {
+#if defined(__AVX512F__)
+  return {_mm512_madd_epi16(a.v, b.v)};
+#else
+  return {_mm256_madd_epi16(a.v, b.v)};
+#endif
 }
 
 // Sums of products of weight bytes with activations, formed as is fastest on the instruction set. `Sums` accumulates;

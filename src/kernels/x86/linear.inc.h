@@ -8,6 +8,7 @@
 #include "kernels/x86/functions.h"
 #include "kernels/x86/linear_float.inc.h"
 #include "kernels/x86/linear_int8.inc.h"
+#include "kernels/x86/linear_int8_row.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
@@ -26,7 +27,7 @@ QUIRE_INLINE auto with_format(const PanelFormat& f, const Run& run) {
     case Codes::kU3:
       return f.group == 16 ? run.template operator()<Codes::kU3, 16>() : run.template operator()<Codes::kU3, 32>();
     case Codes::kU4:
-      return run.template operator()<Codes::kU4, 32>();
+      return f.group == 16 ? run.template operator()<Codes::kU4, 16>() : run.template operator()<Codes::kU4, 32>();
     case Codes::kU5:
       return run.template operator()<Codes::kU5, 32>();
     case Codes::kU6:
@@ -56,6 +57,11 @@ Product find_product(const PanelFormat& format, Activations activations) {
     if constexpr (kGroup != 0) {
       if constexpr (has_integer_codes(kCodes)) {
         if (activations == Activations::kInt8) {
+          constexpr bool kTwoLevelsExist = kGroup == 16 && (kCodes == Codes::kU2 || kCodes == Codes::kU3 ||
+                                                            kCodes == Codes::kU6 || kCodes == Codes::kTable4);
+          if constexpr (kTwoLevelsExist) {
+            if (has_two_levels(format)) return int8_panels<kCodes, kGroup, kCodes == Codes::kU2, true>;
+          }
           constexpr bool kMinimaExist = kCodes != Codes::kU6 && kCodes != Codes::kTable4;
           return kMinimaExist && has_minima(format) ? int8_panels<kCodes, kGroup, kMinimaExist>
                                                     : int8_panels<kCodes, kGroup, false>;

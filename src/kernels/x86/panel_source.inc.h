@@ -28,6 +28,26 @@ QUIRE_INLINE Ints byte_table(const std::array<float, 16>& table, int offset) {
   return repeat(to_bytes(add(to_int(Floats16::load(table.data())), Ints16::all(offset))));
 }
 
+inline constexpr int kFoldedZero = 124;  // 31 * 4: codes of 3 bits times scales, plus this, are at most 252
+
+// The integer scales of 16 inputs of a panel's outputs, times what codes of 2 or 3 bits stand for, as bytes plus zero().
+// All of them fit in a byte (PanelFormat::scale_range()).
+struct ScaledCodes {
+  Ints low;   // 4 bytes for each output: of codes 0 .. 3
+  Ints four;  // 4 times the scale: what bit 2 adds
+
+  // scales: 16 int8s. code_zero: the zero point of the codes.
+  ScaledCodes(const std::byte* scales, int half, int code_zero, int zero) {
+    const Ints scale = integers_i8(scales + half * kWidth);
+    const Ints all = look_up(scale, repeat(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12)));
+    const Ints once = band(all, Ints::all(static_cast<int32_t>(0xff00ff00))),
+               twice = band(all, Ints::all(static_cast<int32_t>(0xffff0000)));
+    four = add_bytes(add_bytes(all, all), add_bytes(all, all));
+    low = add_bytes(add_bytes(once, all_bytes(zero)), add_bytes(twice, twice));
+    if (code_zero == 4) low = sub_bytes(low, four);
+  }
+};
+
 // The codes of a packed panel, from a block on.
 template <Codes kCodesOf>
 class PackedCodes {
@@ -37,6 +57,7 @@ class PackedCodes {
   // Bytes are signed, or have kSignedOffset added.
   static constexpr bool kSigned = kCodes == Codes::kI8 || kCodes == Codes::kTable4;
   static constexpr bool kUnsigned = !kSigned;
+  static constexpr bool kFolded = false;                                 // scales are not part of the bytes
   static constexpr int kByteBits = kSigned ? 8 : kBits < 4 ? 4 : kBits;  // of products: multiply()
 
   [[gnu::always_inline]] PackedCodes(const PackedMatrix& m, int p, int block)
@@ -58,12 +79,12 @@ class PackedCodes {
     } else if constexpr (kBits < 4) {
       const Ints plane = Ints::load(block + 64 * (kLine / 2) + at);
       LinePair pair{two_bits<4 * (kLine % 2), 0>(plane), two_bits<4 * (kLine % 2) + 2, 0>(plane)};
-      if constexpr (kBits == 3) pair = add_masks<4>(pair, block + 128 + 16 * kLine + at / 8);
+      if constexpr (kBits == 3) pair = add_masks(pair, all_bytes(4), block + 128 + 16 * kLine + at / 8);
       return pair;
     } else {
       const Ints nibbles = Ints::load(block + 64 * kLine + at);
       LinePair pair{low_nibbles(nibbles), high_nibbles(nibbles)};
-      if constexpr (kBits == 5) pair = add_masks<16>(pair, block + 256 + 16 * kLine + at / 8);
+      if constexpr (kBits == 5) pair = add_masks(pair, all_bytes(16), block + 256 + 16 * kLine + at / 8);
       if constexpr (kBits == 6) {
         const Ints plane = Ints::load(block + 256 + 64 * (kLine / 2) + at);
         pair.low = bor(pair.low, two_bits<4 * (kLine % 2), 4>(plane));
@@ -81,10 +102,21 @@ class PackedCodes {
     return pair;
   }
 
+  // Codes of 2 or 3 bits, times the scales of their 16 inputs.
+  template <int kLine>
+  [[gnu::always_inline]] LinePair scaled(int b, int half, const ScaledCodes& of) const {
+    const std::byte* block = codes_ + static_cast<ptrdiff_t>(b) * static_cast<ptrdiff_t>(code_block_bytes(kCodes));
+    const Ints outputs = repeat(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c));  // where each's 4 bytes begin
+    const int at = half * kWidth * 4;
+    const Ints plane = Ints::load(block + 64 * (kLine / 2) + at);
+    const LinePair pair{look_up(of.low, bor(two_bits<4 * (kLine % 2), 0>(plane), outputs)),
+                        look_up(of.low, bor(two_bits<4 * (kLine % 2) + 2, 0>(plane), outputs))};
+    return kBits == 3 ? add_masks(pair, of.four, block + 128 + 16 * kLine + at / 8) : pair;
+  }
+
  private:
-  template <int kAdd>
-  [[gnu::always_inline]] static LinePair add_masks(LinePair pair, const std::byte* masks) {
-    return {add_where<kAdd>(pair.low, masks), add_where<kAdd>(pair.high, masks + 8)};
+  [[gnu::always_inline]] static LinePair add_masks(LinePair pair, Ints bytes, const std::byte* masks) {
+    return {add_where(pair.low, bytes, masks), add_where(pair.high, bytes, masks + 8)};
   }
 
   const std::byte* codes_;
@@ -100,6 +132,7 @@ class ByteBlocks {
  public:
   static constexpr int kByteBits = kByteBitsOf;
   static constexpr bool kUnsigned = kUnsignedOf;
+  static constexpr bool kFolded = false;
 
   template <Codes kCodes>
   [[gnu::always_inline]] void fill(const PackedCodes<kCodes>& from, int blocks) {
@@ -124,9 +157,35 @@ class ByteBlocks {
     return {Ints::load(at), Ints::load(at + 64)};
   }
 
- private:
+ protected:
   alignas(64) std::byte bytes_[kExpandedBlocks][kBlockInputs * kPanel];
   int zero_ = 0;
+};
+
+// Decoded blocks of codes that are multiplied by their integer scales.
+class FoldedBlocks : public ByteBlocks<8, true> {
+ public:
+  static constexpr bool kFolded = true;
+
+  // begin: the block of the panel that `from` begins with, the first under a float16.
+  template <Codes kCodes>
+  [[gnu::always_inline]] void fill(const PackedMatrix& m, int p, int begin, const PackedCodes<kCodes>& from,
+                                   int blocks) {
+    zero_ = kCodes == Codes::kU3 ? kFoldedZero : 0;
+    const std::byte* scales = m.panel(p) + m.layout.scales + static_cast<ptrdiff_t>(begin) * 2 * kPanel;
+    for (int b = 0; b < blocks; ++b, scales += ptrdiff_t{2} * kPanel) {
+      for (int half = 0; half < kHalves; ++half) {
+        const ScaledCodes first(scales, half, from.zero(), zero_), second(scales + kPanel, half, from.zero(), zero_);
+        std::byte* out = bytes_[b] + half * kWidth * 4;
+        const auto put = [&]<int kLine>() __attribute__((always_inline)) {
+          const LinePair pair = from.template scaled<kLine>(b, half, kLine < 2 ? first : second);
+          store(out + 128 * kLine, pair.low), store(out + 128 * kLine + 64, pair.high);
+        };
+        put.template operator()<0>(), put.template operator()<1>();
+        put.template operator()<2>(), put.template operator()<3>();
+      }
+    }
+  }
 };
 
 // Prefetches the bytes of a panel, spread evenly over `calls` calls of next() during a product. So reads and

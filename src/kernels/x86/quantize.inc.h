@@ -23,8 +23,9 @@ QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
   for (int half = 0; half < 2; ++half) {
     const __m128i bytes = to_bytes(to_int(max(mul(halves[half], inverse), bottom)));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), in_pair_order(bytes));
-    out.half_sums[half] = sum_bytes(bytes);
+    out.half_sums[half] = static_cast<int16_t>(sum_bytes(bytes));
   }
+  out.unused = 0;
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 

@@ -9,6 +9,7 @@ namespace quire::QUIRE_ISA {
 namespace {
 
 inline constexpr int kScaleBlocks = 64;  // blocks whose scales are decoded together: at most 8 KiB
+inline constexpr int kSuperBlocks = kSuperInputs / kBlockInputs;
 
 // Groups that begin in a block: one or two; groups of several blocks count in each of them.
 QUIRE_INLINE int groups_in_block(const PanelFormat& f) { return f.group == 16 ? 2 : 1; }
@@ -66,12 +67,47 @@ QUIRE_INLINE void for_each_group(const PanelFormat& f, int begin, int end, float
     }
     case ScaleKind::kSuper: {
       const int shift = m.format.group == 16 ? 4 : 3;  // 16 or 8 groups under a float16
+      const Floats factor = Floats::all(m.factor);
       return for_each_group(
           m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            return mul(scales_f16(at(supers, g >> shift, half, 2)), scales_i8(at(scales, g, half, 1)));
+            const Floats super = mul(scales_f16(at(supers, g >> shift, half, 2)), factor);
+            return mul(super, scales_i8(at(scales, g, half, 1)));
           });
     }
   }
+}
+
+// What follows takes scales of two levels apart, in groups of 16: of blocks [begin, end), which begin with a float16 of
+// their own. The float16s of `part`, times `factor`, go to out [of 256 inputs][kPanel].
+QUIRE_INLINE void decode_supers(const std::byte* part, float factor, int begin, int end, float* out) {
+  const int first = begin / kSuperBlocks * kHalves, last = (end + kSuperBlocks - 1) / kSuperBlocks * kHalves;
+  for (int i = first; i < last; ++i, out += kWidth)
+    store(out, mul(scales_f16(part + static_cast<ptrdiff_t>(i) * kWidth * 2), Floats::all(factor)));
+}
+
+// out: the integers, [blocks][2][kPanel]; nullptr: not needed.
+[[gnu::noinline]] void decode_two_levels(const PackedMatrix& m, int p, int begin, int end, float* out, float* supers) {
+  const std::byte* from = m.panel(p) + m.layout.scales;
+  for (int i = begin * 2 * kHalves; out && i < end * 2 * kHalves; ++i, out += kWidth)
+    store(out, scales_i8(from + static_cast<ptrdiff_t>(i) * kWidth));
+  decode_supers(m.panel(p) + m.layout.supers, m.factor, begin, end, supers);
+}
+
+// The minima of a block's groups as pairs of 16 bits, for dot_pairs().
+QUIRE_INLINE Ints minimum_pair(const std::byte* minima, int b, int half) {
+  const auto of_group = [&](int g) __attribute__((always_inline)) {
+    return integers_i8(minima + static_cast<ptrdiff_t>((2 * b + g) * kPanel + half * kWidth));
+  };
+  return bor(band(of_group(0), Ints::all(0xffff)), shift_left<16>(of_group(1)));
+}
+// pairs: [blocks][kPanel], in the memory of floats.
+[[gnu::noinline]] void decode_minimum_pairs(const PackedMatrix& m, int p, int begin, int end, float* pairs,
+                                            float* supers) {
+  for (int b = begin; b < end; ++b) {
+    for (int half = 0; half < kHalves; ++half, pairs += kWidth)
+      store(pairs, bits(minimum_pair(m.panel(p) + m.layout.minima, b, half)));
+  }
+  decode_supers(m.panel(p) + m.layout.super_minima, -1.0f, begin, end, supers);
 }
 
 // Likewise the minima, in formats that have them. scales: decoded.
@@ -140,13 +176,50 @@ QUIRE_INLINE void add_low(const float* minima, int blocks, int groups, const std
   for (; row < rows; ++row) run.template operator()<1>(row);
 }
 
+// Likewise where scales have two levels. pairs: minimum_pair() of each block; supers: of each 256 inputs.
+QUIRE_INLINE void add_two_level_low(const float* pairs, const float* supers, int blocks, const std::byte* x,
+                                    size_t x_stride, int rows, float* low) {
+  for (int r = 0; r < rows; ++r) {
+    const auto* row = reinterpret_cast<const Int8Block*>(x + static_cast<size_t>(r) * x_stride);
+    for (int half = 0; half < kHalves; ++half) {
+      float* out = low + r * kPanel + half * kWidth;
+      Floats sum = Floats::load(out);
+      for (int begin = 0; begin < blocks; begin += kSuperBlocks) {
+        Floats part = Floats::all(0.0f);
+        for (int b = begin; b < begin + kSuperBlocks && b < blocks; ++b) {
+          const Ints minimum = dot_pairs(Ints::load(pairs + b * kPanel + half * kWidth), all_pairs(row[b].half_sums));
+          part = fma(Floats::of(minimum), Floats::all(row[b].scale), part);
+        }
+        sum = fma(part, Floats::load(supers + begin / kSuperBlocks * kPanel + half * kWidth), sum);
+      }
+      store(out, sum);
+    }
+  }
+}
+
 // Where a product finds the scales and minima of its panel: decoded before, or, for few rows, in the panel itself. Few
 // rows are bound by the instructions of decoding, if not by memory, and need each scale but once.
-template <bool kMinimaOf>
+//
+// In groups of 16, part() is the scale, or its integer if there are two levels (kTwoLevels): super() is what multiplies
+// the sum of 256 inputs. Likewise minimum_pair() and super_minimum().
+template <bool kMinimaOf, bool kTwoLevelsOf = false>
 struct DecodedScales {
-  static constexpr bool kMinima = kMinimaOf;
-  const float *scales, *minima;
+  static constexpr bool kMinima = kMinimaOf, kTwoLevels = kTwoLevelsOf;
+  const float *scales, *minima, *supers = nullptr, *super_minima = nullptr;
 
+  template <int kGroup>
+  [[gnu::always_inline]] Floats part(int b, int g, int half) const {
+    return scale<kGroup>(b, g, half);
+  }
+  [[gnu::always_inline]] Floats super(int b, int half) const {
+    return Floats::load(supers + b / kSuperBlocks * kPanel + half * kWidth);
+  }
+  [[gnu::always_inline]] Ints minimum_pair(int b, int half) const {
+    return Ints::load(minima + b * kPanel + half * kWidth);
+  }
+  [[gnu::always_inline]] Floats super_minimum(int b, int half) const {
+    return Floats::load(super_minima + b / kSuperBlocks * kPanel + half * kWidth);
+  }
   template <int kGroup>
   [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
     return Floats::load(scales + (b * (kGroup == 16 ? 2 : 1) + g) * kPanel + half * kWidth);
@@ -159,26 +232,38 @@ struct DecodedScales {
 template <ScaleKind kScale, ZeroKind kZeros>
 class PanelScales {
  public:
-  static constexpr bool kMinima = kZeros != ZeroKind::kConstant;
+  static constexpr bool kMinima = kZeros != ZeroKind::kConstant, kTwoLevels = kScale == ScaleKind::kSuper;
 
   [[gnu::always_inline]] PanelScales(const PackedMatrix& m, int p)
       : panel_(m.panel(p)),
         scales_(panel_ + m.layout.scales),
         minima_(panel_ + m.layout.minima),
         supers_(panel_ + m.layout.supers),
-        super_minima_(panel_ + m.layout.super_minima) {}
+        super_minima_(panel_ + m.layout.super_minima),
+        factor_(m.factor) {}
 
   template <int kGroup>
   [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
     const int group = kGroup == 16 ? 2 * b + g : b;
     if constexpr (kScale == ScaleKind::kF16) return scales_f16(at(scales_, group, half, 2));
-    return mul(scales_f16(at(supers_, b / 8, half, 2)), scales_i8(at(scales_, group, half, 1)));
+    return mul(super(b, half), scales_i8(at(scales_, group, half, 1)));
+  }
+  template <int kGroup>
+  [[gnu::always_inline]] Floats part(int b, int g, int half) const {
+    return scales_i8(at(scales_, kGroup == 16 ? 2 * b + g : b, half, 1));
+  }
+  [[gnu::always_inline]] Floats super(int b, int half) const {
+    return mul(scales_f16(at(supers_, b / kSuperBlocks, half, 2)), Floats::all(factor_));
+  }
+  [[gnu::always_inline]] Ints minimum_pair(int b, int half) const { return QUIRE_ISA::minimum_pair(minima_, b, half); }
+  [[gnu::always_inline]] Floats super_minimum(int b, int half) const {
+    return negate(scales_f16(at(super_minima_, b / kSuperBlocks, half, 2)));
   }
   template <int kGroup>
   [[gnu::always_inline]] Floats minimum(int b, int g, int half) const {
     const int group = kGroup == 16 ? 2 * b + g : b;
     if constexpr (kZeros == ZeroKind::kF16) return scales_f16(at(minima_, group, half, 2));
-    return negate(mul(scales_f16(at(super_minima_, b / 8, half, 2)), scales_i8(at(minima_, group, half, 1))));
+    return mul(super_minimum(b, half), scales_i8(at(minima_, group, half, 1)));
   }
 
  private:
@@ -187,13 +272,15 @@ class PanelScales {
   }
 
   const std::byte *panel_, *scales_, *minima_, *supers_, *super_minima_;
+  float factor_;
 };
 
 // Calls run(scales of panel p), if the format is one of the usual for its codes; otherwise returns false.
 template <Codes kCodes, int kGroup, bool kSupers, class Run>
 QUIRE_INLINE bool with_panel_scales(const PackedMatrix& m, int p, const Run& run) {
-  constexpr bool kTwoLevels = kGroup == 16 ? kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6
-                                           : kCodes == Codes::kU4 || kCodes == Codes::kU5 || kCodes == Codes::kTable4;
+  constexpr bool kTwoLevels =
+      kGroup == 16 ? kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6 || kCodes == Codes::kTable4
+                   : kCodes == Codes::kU4 || kCodes == Codes::kU5 || kCodes == Codes::kTable4;
   constexpr bool kOneLevel = kGroup == kBlockInputs && (kCodes == Codes::kU4 || kCodes == Codes::kU5 ||
                                                         kCodes == Codes::kI8 || kCodes == Codes::kTable4);
   constexpr bool kWithMinima = kCodes == Codes::kU2 || kCodes == Codes::kU4 || kCodes == Codes::kU5;

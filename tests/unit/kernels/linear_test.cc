@@ -400,7 +400,9 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
         if (w.format.scale == ScaleKind::kF32) std::ranges::fill(coded.scales, row % 8 == 0 ? 1u : single);
         if (w.format.scale == ScaleKind::kE8M0) std::ranges::fill(coded.scales, static_cast<uint32_t>(row % 4 * 84));
         if (w.format.scale == ScaleKind::kE4M3) std::ranges::fill(coded.scales, static_cast<uint32_t>(row % 3 * 0x3f));
-        if (w.format.scale == ScaleKind::kSuper) std::ranges::fill(coded.scales, static_cast<uint32_t>(fill));
+        const IntegerRange range = scale_range(w.format);
+        const int integer = std::clamp<int>(static_cast<int8_t>(fill), range.least, range.most);
+        if (w.format.scale == ScaleKind::kSuper) std::ranges::fill(coded.scales, static_cast<uint32_t>(integer & 0xff));
         if (w.format.zeros == ZeroKind::kF16) std::ranges::fill(coded.minima, minimum);
         if (w.format.zeros == ZeroKind::kSuper) std::ranges::fill(coded.minima, static_cast<uint32_t>(fill));
         std::ranges::fill(coded.supers, half);

@@ -45,6 +45,10 @@ inline std::vector<Weights> all_weights() {
   add("Gptq3", Codes::kU3, 32, ZeroKind::kInteger, 0);
   add("Gptq3Symmetric", Codes::kU3, 4096, ZeroKind::kConstant, 4);
   add("Gptq2", Codes::kU2, 64, ZeroKind::kInteger, 0);
+  add("Gptq2Groups16", Codes::kU2, 16, ZeroKind::kInteger, 0);
+  add("Gptq3Groups16", Codes::kU3, 16, ZeroKind::kConstant, 4);
+  add("Gptq4Groups16", Codes::kU4, 16, ZeroKind::kInteger, 0);
+  add("Gptq8Groups16", Codes::kI8, 16, ZeroKind::kInteger, 0);
   add("Gptq8", Codes::kI8, 128, ZeroKind::kInteger, 0);
   add("Int8", Codes::kI8, 4096, ZeroKind::kConstant, 0);
   add("Nf4", Codes::kFloat4, 64, ZeroKind::kConstant, 0);
@@ -91,7 +95,7 @@ inline void fill_random(const PanelFormat& format, const CodedRow& row, std::mt1
         scale = byte(1, 0x40);
         break;
       case ScaleKind::kSuper:
-        scale = byte(-128, 128);
+        scale = byte(scale_range(format).least, scale_range(format).most + 1);
         break;
       default:
         scale = std::bit_cast<uint32_t>(normal(random));

@@ -45,24 +45,6 @@ std::vector<std::byte> random_bytes(size_t size) {
   return bytes;
 }
 
-int code_bits(Codes codes) {
-  switch (codes) {
-    case Codes::kU2:
-      return 2;
-    case Codes::kU3:
-      return 3;
-    case Codes::kU4:
-    case Codes::kTable4:
-      return 4;
-    case Codes::kU5:
-      return 5;
-    case Codes::kU6:
-      return 6;
-    default:
-      return 8;
-  }
-}
-
 class EveryBlockType : public testing::TestWithParam<TensorType> {
  protected:
   const TensorTypeInfo& type = info(GetParam());
