@@ -108,7 +108,7 @@ void DraftStage::propose(Sequence& s, int index, int depth) {
   for (int drafter = 0; drafter < model_index(); ++drafter) {
     SequenceDrafting::Proposal& last = d.proposals[static_cast<size_t>(drafter)];
     // A proposal that was not verified shows, too, whether drafting would pay.
-    if (last.first != kNoToken)
+    if (last.first != kNoToken && last.at < s.tokens.size())
       controller_.learn(drafter, last.confidence, 1, s.tokens[last.at] == last.first, d.acceptance);
     last.first = kNoToken;
     propose_text(s, drafter, depth);
