@@ -16,6 +16,10 @@ void soft_cap(float* x, int count, float cap);
 void softmax(float* x, int count);
 void sigmoid(float* x, int count);
 
+// reference_attention.cc
+void attention(const AttentionArgs& a, const AttentionTile& tile);
+void merge(const AttentionArgs& a, const AttentionMerge& m);
+
 // reference_recurrent.cc
 void short_conv(const ShortConvArgs& a, int channel_begin, int channel_end);
 void gated_delta(const GatedDeltaArgs& a);

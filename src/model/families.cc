@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/nearest_architecture.h"
 #include "model/pooled_output.h"
+#include "model/quantized/input_transforms.h"
 #include "model/quantized/quantization.h"
 
 namespace quire {
@@ -142,14 +143,15 @@ const Spelling& spelling_of(const Checkpoint& checkpoint) {
 
 namespace {
 
-InputForms input_forms(const HfConfig& hf) {
+InputForms input_forms(const Checkpoint& checkpoint) {
   InputForms forms;
-  const auto quantization = read_quantization(hf.config);
+  const auto quantization = read_quantization(checkpoint.hf()->config);
   if (!quantization) return forms;
   for (const Quantization::Part& part : quantization->parts) {
-    forms.orders |= part.scheme.act_order;
+    forms.transforms |= part.scheme.act_order;
     forms.int8_rows |= part.scheme.inputs.kind != InputCodes::Kind::kNone;
   }
+  forms.transforms |= !quantization->rotations.empty() || std::ranges::any_of(checkpoint.tensors(), has_input_factors);
   return forms;
 }
 
@@ -167,7 +169,7 @@ ModelConfig read_model_config(const Checkpoint& checkpoint) {
     config = family.from_hf(settings);
     settings.refuse_unread(family.name);
   }
-  if (checkpoint.hf()) config.input_forms = input_forms(*checkpoint.hf());
+  if (checkpoint.hf()) config.input_forms = input_forms(checkpoint);
   fill_defaults(config, family);
   read_pooled_output(checkpoint, config);
   validate(config, checkpoint.file());

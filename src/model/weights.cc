@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "model/families.h"
 #include "model/packing/pack_matrices.h"
+#include "model/quantized/input_transforms.h"
 #include "model/quantized/quantization.h"
 #include "model/tensor_finder.h"
 #include "model/tensors.h"
@@ -71,7 +72,7 @@ class Loader : public TensorVisitor {
     shape.push_back(static_cast<uint64_t>(source.transposed ? file_rows : file_cols));
     MatrixJob job{&to.weight, {source, file_rows, slot.item}, bytes_};
     if (quantization_ && find_codes(slot, file_rows, file_cols, job.from)) {
-      take_codes(*job.from.coded, source, to);
+      take_codes(*job.from.coded, to);
     } else {
       const TensorView& view = tensor(source.name, shape);
       if (source.transposed && has_scales(panel_format(view.type)))
@@ -81,6 +82,7 @@ class Loader : public TensorVisitor {
       job.from.type = view.type;
       job.from.bytes = view.bytes.subspan(source.stacked ? item_bytes * static_cast<size_t>(slot.item) : 0, item_bytes);
     }
+    if (quantization_ && !is_table(slot.tensor)) take_transform(job.from, file_cols, to);
     to.weight = job.from.describe(rows, cols);
     to.int8_rows = to.int8_rows && takes_int8_rows(to.weight);
     const uint64_t elements = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols);
@@ -280,19 +282,42 @@ class Loader : public TensorVisitor {
     return true;
   }
 
-  // How the inputs of a coded matrix are prepared.
-  void take_codes(const CodedMatrix& coded, const Source& source, Linear& to) {
-    if (!coded.permutation.empty() && !source.transposed) {
-      if (!config_.input_forms.orders)
-        throw invalid("{}: {} has an order of inputs (g_idx), but config.json has neither desc_act nor actorder",
-                      checkpoint_.file(), source.name);
-      const auto same = std::ranges::find_if(orders_, [&](const auto& order) { return *order == coded.permutation; });
-      to.order = same != orders_.end() ? *same : orders_.emplace_back(std::make_shared<InputOrder>(coded.permutation));
-      constexpr size_t kRecent = 8;  // linears of equal order share their inputs, so they lie together
-      if (orders_.size() > kRecent) orders_.erase(orders_.begin());
-    }
+  // How the inputs of a coded matrix are rounded.
+  void take_codes(const CodedMatrix& coded, Linear& to) {
     to.int8_rows = coded.inputs.kind != InputCodes::Kind::kNone;
     if (coded.inputs.kind == InputCodes::Kind::kOutliers) to.threshold = coded.inputs.threshold;
+  }
+
+  void take_transform(const MatrixSource& from, int cols, Linear& to) {
+    const Source& source = from.source;
+    const auto find_used = [this](const std::string& wanted) {
+      const TensorView* view = find(wanted);
+      if (view) used_.insert(view->name);
+      return view;
+    };
+    const std::string_view name = source.name;
+    const std::string module(name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name);
+    InputTransform transform =
+        read_input_transform(*quantization_, {checkpoint_.file(), find_used, checkpoint_.tensors()}, module, cols);
+    if (from.coded && !from.source.transposed) transform.order = from.coded->permutation;
+    if (transform.empty()) return;
+    if (!config_.input_forms.transforms)
+      throw invalid("{}: {} has an order of inputs (g_idx), but config.json has neither desc_act nor actorder",
+                    checkpoint_.file(), source.name);
+    const bool changed = !transform.factors.empty() || transform.rotation.size != 0;
+    if (changed && (source.transposed || source.stacked || source.first_col != 0))
+      throw unsupported(
+          "{}: tensor {}: Quire cannot transform the inputs of a matrix that is stacked, transposed or split",
+          checkpoint_.file(), source.name);
+    if (transform.rotation.size != 0 && !transform.order.empty())
+      throw unsupported("{}: tensor {}: Quire cannot rotate inputs that have an order (g_idx)", checkpoint_.file(),
+                        source.name);
+    const auto same = std::ranges::find_if(transforms_, [&](const auto& other) { return *other == transform; });
+    to.transform = same != transforms_.end()
+                       ? *same
+                       : transforms_.emplace_back(std::make_shared<InputTransform>(std::move(transform)));
+    constexpr size_t kRecent = 8;  // linears of equal transforms share their inputs, so they lie together
+    if (transforms_.size() > kRecent) transforms_.erase(transforms_.begin());
   }
 
   const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape,
@@ -321,8 +346,8 @@ class Loader : public TensorVisitor {
   size_t bytes_ = 0;  // of the packed matrices, each a multiple of 64
   uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
-  std::map<std::string, uint64_t> elements_;               // by type, or quantization method
-  std::vector<std::shared_ptr<const InputOrder>> orders_;  // the last ones
+  std::map<std::string, uint64_t> elements_;                       // by type, or quantization method
+  std::vector<std::shared_ptr<const InputTransform>> transforms_;  // the last ones
 };
 
 // Both halves of a gated MLP are multiplied in one pass over their inputs, so they need inputs of one form.
@@ -331,7 +356,9 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
     const LayerWeights& w = weights.layers[i];
     const auto form = [](const Linear& w) { return input_form(Activations::kInt8, w); };
     const auto differ = [&](const MlpWeights& m) { return m.gate.weight.rows > 0 && form(m.gate) != form(m.up); };
-    const auto gates_differ = [](const MlpWeights& e) { return e.gate.weight.rows > 0 && e.gate.order != e.up.order; };
+    const auto gates_differ = [](const MlpWeights& e) {
+      return e.gate.weight.rows > 0 && e.gate.transform != e.up.transform;
+    };
     const auto unlike_first = [&](const MlpWeights& e) {
       const MlpWeights& first = w.moe.experts[0];
       return e.gate.weight.format != first.gate.weight.format || e.up.weight.format != first.up.weight.format ||
@@ -344,16 +371,18 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
     if (std::ranges::any_of(w.moe.experts, gates_differ) ||
         (mlp && mlp->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.mlp)) ||
         (moe && moe->nonlinearity == Nonlinearity::kClampedSwiglu && gates_differ(w.moe.shared)))
-      throw unsupported("{}: layer {}: the gate and up projections must have their inputs in one order (g_idx)",
-                        checkpoint.file(), i);
-    const GatedDeltaWeights& delta = w.gated_delta;
-    const std::set<const InputOrder*> orders = {delta.q.order.get(),     delta.k.order.get(),
-                                                delta.v.order.get(),     delta.gate.order.get(),
-                                                delta.decay.order.get(), delta.beta.order.get()};
-    if (orders.size() > InputMemory::kMostOrders)
       throw unsupported(
-          "{}: layer {}: its projections have their inputs in {} orders (g_idx), but at most {} can differ",
-          checkpoint.file(), i, orders.size(), +InputMemory::kMostOrders);
+          "{}: layer {}: the gate and up projections must have one transform of their inputs (g_idx, pre_quant_scale, "
+          "transform_config)",
+          checkpoint.file(), i);
+    const GatedDeltaWeights& delta = w.gated_delta;
+    const std::set<const InputTransform*> transforms = {delta.q.transform.get(),     delta.k.transform.get(),
+                                                        delta.v.transform.get(),     delta.gate.transform.get(),
+                                                        delta.decay.transform.get(), delta.beta.transform.get()};
+    if (transforms.size() > InputMemory::kMostTransforms)
+      throw unsupported(
+          "{}: layer {}: its projections have {} transforms of their inputs (g_idx), but at most {} can differ",
+          checkpoint.file(), i, transforms.size(), +InputMemory::kMostTransforms);
     if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
       throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
                         checkpoint.file(), i);

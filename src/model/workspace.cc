@@ -39,7 +39,7 @@ Widths widths_of(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Mlp>(&layer.ffn)) {
       take(w.inner, m->size);
-      take(w.up, m->changes_gates() || c.input_forms.orders ? m->size : 0);
+      take(w.up, m->changes_gates() || c.input_forms.transforms ? m->size : 0);
     }
     take(w.inner, layer.laurel_rank);
     if (const auto* m = std::get_if<ShortConv>(&layer.mixer)) {
@@ -56,7 +56,7 @@ Widths widths_of(const ModelConfig& c) {
     }
     if (const auto* m = std::get_if<Moe>(&layer.ffn)) {
       take(w.inner, m->shared_size);
-      take(w.up, c.input_forms.orders ? m->shared_size : 0);
+      take(w.up, c.input_forms.transforms ? m->shared_size : 0);
       take(w.expert_inner, m->size);
       take(w.scores, 2 * m->routing.experts);
       take(w.experts, m->routing.experts);

@@ -24,11 +24,6 @@ int panels_together(const Compute& compute, int panels) {
   return panels >= 2 * together * compute.team.size() ? together : 1;
 }
 
-// Row `row` of x in another order.
-void permute(const float* x, const InputOrder& order, float* to) {
-  for (size_t i = 0; i < order.size(); ++i) to[i] = x[order[i]];
-}
-
 QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, float threshold) {
   return {.x = x.data,
           .x_stride = x.stride,
@@ -44,14 +39,14 @@ QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, flo
 const Inputs::Entry& Inputs::of(Activations form, const Linear& w) const {
   if (count_ == 1) return assert(entries_[0].form == form), entries_[0];
   const auto found = std::ranges::find_if(
-      entries_, [&](const Entry& e) { return e.data && e.form == form && e.order == w.order.get(); });
+      entries_, [&](const Entry& e) { return e.data && e.form == form && e.transform == w.transform.get(); });
   assert(found != entries_.end());
   return *found;
 }
 
 const Inputs::Entry* Inputs::add(const Entry& entry) {
   for (size_t i = 0; i < count_; ++i)
-    if (entries_[i].form == entry.form && entries_[i].order == entry.order) return nullptr;
+    if (entries_[i].form == entry.form && entries_[i].transform == entry.transform) return nullptr;
   assert(count_ < kMost);
   entries_[count_] = entry;
   return &entries_[count_++];
@@ -72,14 +67,14 @@ InputMemory::Regions InputMemory::regions_of(std::span<const Need> needs, const 
     r.int8_rows = std::max(r.int8_rows, rows * input_stride(Activations::kInt8Row, need.cols));
     r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
   }
-  r.ordered = forms.orders ? r.floats : 0;  // the largest form
+  r.transformed = forms.transforms ? r.floats : 0;  // the largest form
   if (!forms.int8_rows) r.int8_rows = 0;
   return r;
 }
 
 size_t InputMemory::bytes(std::span<const Need> needs, const InputForms& forms) {
   const Regions r = regions_of(needs, forms);
-  return r.int8 + r.floats + r.int8_rows + r.scratch * (forms.orders ? 2 : 1) + r.ordered * kMostOrders;
+  return r.int8 + r.floats + r.int8_rows + r.scratch * (forms.transforms ? 2 : 1) + r.transformed * kMostTransforms;
 }
 
 InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs, const InputForms& forms) {
@@ -90,9 +85,9 @@ InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs, const I
   floats_ = take(r.floats);
   int8_rows_ = take(r.int8_rows);
   normed_ = reinterpret_cast<float*>(take(r.scratch));
-  permuted_ = reinterpret_cast<float*>(take(forms.orders ? r.scratch : 0));
-  ordered_ = take(r.ordered * kMostOrders);
-  ordered_bytes_ = r.ordered;
+  changed_ = reinterpret_cast<float*>(take(forms.transforms ? r.scratch : 0));
+  transformed_ = take(r.transformed * kMostTransforms);
+  transformed_bytes_ = r.transformed;
 }
 
 std::byte* InputMemory::region(Activations form) const {
@@ -103,26 +98,27 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
                             std::initializer_list<const Linear*> linears, std::optional<Activations> as) const {
   Inputs inputs;
   Rows from = x;
-  const bool ordered = std::ranges::any_of(linears, [](const Linear* w) { return w->order != nullptr; });
-  const bool fused = norm.kind == NormKind::kRms && norm.weight && !ordered;
+  const bool transformed = std::ranges::any_of(linears, [](const Linear* w) { return w->transform != nullptr; });
+  const bool fused = norm.kind == NormKind::kRms && norm.weight && !transformed;
   if (!fused && norm.kind != NormKind::kNone) {
     from = {normed_, x.cols, row_stride(x.cols)};
     normalize(compute, x, norm, {from}, rows);
   }
-  size_t orders = 0;
+  size_t transforms = 0;
   for (const Linear* w : linears) {
     const Activations form = as.value_or(input_form(compute.activations, *w));
     const size_t stride = input_stride(form, x.cols);
-    if (w->order) {
-      assert(orders < kMostOrders);
-      const Inputs::Entry* to = inputs.add({form, w->order.get(), ordered_ + orders * ordered_bytes_, stride});
+    if (w->transform) {
+      assert(transforms < kMostTransforms);
+      const Inputs::Entry* to =
+          inputs.add({form, w->transform.get(), transformed_ + transforms * transformed_bytes_, stride});
       if (!to) continue;
-      ++orders;
-      const Rows permuted{permuted_, x.cols, row_stride(x.cols)};
-      const QuantizeArgs args = quantize_args(permuted, x.cols, *to, w->threshold);
+      ++transforms;
+      const Rows changed{changed_, x.cols, row_stride(x.cols)};
+      const QuantizeArgs args = quantize_args(changed, x.cols, *to, w->threshold);
       compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
         const int begin = tile * kRowGroup, end = std::min(rows, begin + kRowGroup);
-        for (int row = begin; row < end; ++row) permute(from.row(row), *w->order, permuted.row(row));
+        for (int row = begin; row < end; ++row) transform_row(*w->transform, from.row(row), x.cols, changed.row(row));
         compute.kernels.quantize(args, begin, end);
       });
       continue;
@@ -150,14 +146,14 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
   compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
     const int begin = tile * kRowGroup;
     const Linear& w = linear_of(begin);
-    const Rows ordered = w.order ? Rows{permuted_, x.cols, row_stride(x.cols)} : from;
-    const QuantizeArgs args = quantize_args(ordered, x.cols, to, w.threshold);
+    const Rows changed = w.transform ? Rows{changed_, x.cols, row_stride(x.cols)} : from;
+    const QuantizeArgs args = quantize_args(changed, x.cols, to, w.threshold);
     for (int row = begin; row < std::min(rows, begin + kRowGroup); ++row) {
       const int32_t source = sources[static_cast<size_t>(row)];
       if (source < 0) continue;
       const float* row_of_x = x.row(gathered ? row : source);
-      if (w.order) {
-        permute(row_of_x, *w.order, ordered.row(row));
+      if (w.transform) {
+        transform_row(*w.transform, row_of_x, x.cols, changed.row(row));
       } else if (!gathered) {
         std::memcpy(from.row(row), row_of_x, sizeof(float) * static_cast<size_t>(x.cols));
       }
@@ -179,11 +175,11 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
     of_head.data += static_cast<size_t>(head) * static_cast<size_t>(inputs.padded_rows) * to.stride;
     const int end = std::min(rows, row + kRowGroup);
     Rows columns{x.data + static_cast<ptrdiff_t>(head) * stride, cols, x.stride};
-    if (any.order) {
-      const Rows ordered{permuted_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols,
+    if (any.transform) {
+      const Rows changed{changed_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols,
                          row_stride(cols)};
-      for (int r = row; r < end; ++r) permute(columns.row(r), *any.order, ordered.row(r));
-      columns = ordered;
+      for (int r = row; r < end; ++r) transform_row(*any.transform, columns.row(r), cols, changed.row(r));
+      columns = changed;
     }
     compute.kernels.quantize(quantize_args(columns, cols, of_head, any.threshold), row, end);
   });

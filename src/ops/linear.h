@@ -15,19 +15,17 @@
 #include "kernels/kernels.h"
 #include "kernels/packed.h"
 #include "ops/compute.h"
+#include "ops/input_transform.h"
 
 namespace quire {
 
 struct Rows;
 struct NormView;
 
-// Input i of a matrix is input order[i] of the model: GPTQ's act-order, by which the inputs of a group are neighbours.
-using InputOrder = std::vector<int32_t>;
-
 struct Linear {
   PackedMatrix weight;
-  std::vector<float> bias;                  // [weight.rows], or empty
-  std::shared_ptr<const InputOrder> order;  // null: the model's. Linears of equal order share it
+  std::vector<float> bias;                          // [weight.rows], or empty
+  std::shared_ptr<const InputTransform> transform;  // null: none. Linears of equal transforms share it
   // The model was made for int8 inputs with one scale a row (W8A8): takes_int8_rows(weight).
   bool int8_rows = false;
   float threshold = std::numeric_limits<float>::infinity();  // of outliers of such rows
@@ -40,23 +38,23 @@ constexpr Activations input_form(Activations mode, const Linear& w) {
   return mode == Activations::kInt8 && w.int8_rows ? Activations::kInt8Row : activations_for(mode, w.weight.format);
 }
 
-// What a model's linears need beyond int8 blocks and floats in the model's order.
+// What a model's linears need beyond int8 blocks and floats of the inputs as they are.
 struct InputForms {
-  bool int8_rows = false, orders = false;
+  bool int8_rows = false, transforms = false;
 
   bool operator==(const InputForms&) const = default;
 };
 
-// Rows of inputs as kernels read them: in each form and order that the linears need.
+// Rows of inputs as kernels read them: in each form, and with each transform, that the linears need.
 class Inputs {
  public:
   struct Entry {
     Activations form;
-    const InputOrder* order;  // nullptr: the model's
+    const InputTransform* transform;  // nullptr: none
     std::byte* data;
     size_t stride;  // bytes from row to row
   };
-  // A single entry serves all linears: with those of prepare_gathered(), each row is in its own linear's order.
+  // A single entry serves all linears: with those of prepare_gathered(), each row has its own linear's transform.
   const Entry& of(Activations form, const Linear& w) const;
   // Nothing if it is there already.
   const Entry* add(const Entry& entry);
@@ -79,8 +77,8 @@ class InputMemory {
   InputMemory(std::byte* memory, std::span<const Need> needs, const InputForms& forms);
   static size_t bytes(std::span<const Need> needs, const InputForms& forms);
 
-  // The normalised rows of x, rounded as the linears need them: at most kMostOrders orders. They are valid until the
-  // next call. `as`: the form for all linears, whatever the model's.
+  // The normalised rows of x, rounded as the linears need them: at most kMostTransforms transforms. They are valid
+  // until the next call. `as`: the form for all linears, whatever the model's.
   Inputs prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
                  std::initializer_list<const Linear*> linears, std::optional<Activations> as = {}) const;
   // Row i is row sources[i] of x (`gathered`: row i), or nothing if sources[i] is negative. It is for the linear that
@@ -88,7 +86,7 @@ class InputMemory {
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
                           const std::function<const Linear&(int row)>& linear_of) const;
   // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h). All
-  // linears have the form and the order of `any`.
+  // linears have the form and the transform of `any`.
   struct HeadInputs {
     Inputs first;
     int padded_rows;
@@ -99,18 +97,18 @@ class InputMemory {
   // Rows that inputs of this many heads take.
   static int head_rows(int heads, int rows) { return heads * static_cast<int>(padded_rows(rows)); }
 
-  static constexpr int kMostOrders = 4;  // queries, keys, values and a gate
+  static constexpr int kMostTransforms = 4;  // queries, keys, values and a gate
 
  private:
   struct Regions {
-    size_t int8 = 0, floats = 0, int8_rows = 0, ordered = 0, scratch = 0;  // bytes; `ordered`: of each order
+    size_t int8 = 0, floats = 0, int8_rows = 0, transformed = 0, scratch = 0;  // bytes; `transformed`: of each
   };
   static Regions regions_of(std::span<const Need> needs, const InputForms& forms);
   std::byte* region(Activations form) const;
 
-  std::byte *int8_ = nullptr, *floats_ = nullptr, *int8_rows_ = nullptr, *ordered_ = nullptr;
-  float *normed_ = nullptr, *permuted_ = nullptr;  // [rows] of the widest
-  size_t ordered_bytes_ = 0;
+  std::byte *int8_ = nullptr, *floats_ = nullptr, *int8_rows_ = nullptr, *transformed_ = nullptr;
+  float *normed_ = nullptr, *changed_ = nullptr;  // [rows] of the widest
+  size_t transformed_bytes_ = 0;
 };
 
 // y = x W^T + b, to be completed by the caller: gates, scales, accumulation.

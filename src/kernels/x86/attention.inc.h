@@ -1,5 +1,5 @@
 // Attention over pages, written once over x86/vector.h and the unit that multiplies chunks (attention_chunk.inc.h). Sums
-// are taken in the order of reference.cc.
+// are taken in the order of reference_attention.cc.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -38,9 +38,10 @@ QUIRE_INLINE auto with_format(const PanelFormat& f, const Run& run) {
       return f.group == 16 ? run.template operator()<Codes::kTable4, 16>()
                            : run.template operator()<Codes::kTable4, 32>();
     case Codes::kFloat4:
-      return run.template operator()<Codes::kFloat4, 32>();
+      return f.group == 16 ? run.template operator()<Codes::kFloat4, 16>()
+                           : run.template operator()<Codes::kFloat4, 32>();
     case Codes::kE4M3:
-      return run.template operator()<Codes::kE4M3, 32>();
+      return f.group == 16 ? run.template operator()<Codes::kE4M3, 16>() : run.template operator()<Codes::kE4M3, 32>();
     case Codes::kBf16:
       return run.template operator()<Codes::kBf16, 0>();
     case Codes::kF16:

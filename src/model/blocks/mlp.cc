@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 // For gates that cannot be multiplied while they are computed: they change before the nonlinearity, or their matrices want
-// their inputs in different orders.
+// different transforms of their inputs.
 void separate_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& x, const NormView& norm,
                         const Target& target) {
   const Compute& compute = step.compute;
@@ -28,7 +28,7 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
                const Target& target) {
   const Compute& compute = step.compute;
   const Rows inner = step.work.inner.columns(0, m.size);
-  if (m.changes_gates() || (m.gated && w.gate.order != w.up.order))
+  if (m.changes_gates() || (m.gated && w.gate.transform != w.up.transform))
     return separate_gates_mlp(step, m, w, x, norm, target);
   const Linear& first = m.gated ? w.gate : w.up;
   const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first, &w.up});

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kMethod = "compressed-tensors";
 constexpr size_t kMostGroups = 1024, kMostTargets = 1 << 16;
+constexpr int kMostRotated = 1 << 20;
 
 CodedForm form_of(const JsonField& where, const std::string& format, const std::string& type) {
   if (format == "pack-quantized") return CodedForm::kPackedInt;
@@ -80,16 +81,52 @@ CodedScheme read_scheme(const JsonField& group, const JsonField& format) {
   return scheme;
 }
 
-void read_targets(const JsonField& list, Quantization::Part& part) {
-  for (const JsonField& target : list.elements(kMostTargets)) {
-    const std::string& name = target.string();
-    if (name == "Linear") {
-      part.all = true;
-    } else if (name.starts_with("re:")) {
-      part.patterns.emplace_back(std::string_view(name).substr(3), target.where());
-    } else {
-      part.modules.push_back(name);
-    }
+void read_target(const JsonField& target, ModuleSet& to) {
+  const std::string& name = target.string();
+  if (name == "Linear") {
+    to.all = true;
+  } else if (name.starts_with("re:")) {
+    to.patterns.emplace_back(std::string_view(name).substr(3), target.where());
+  } else {
+    to.names.push_back(name);
+  }
+}
+
+void read_targets(const JsonField& list, ModuleSet& to) {
+  for (const JsonField& target : list.elements(kMostTargets)) read_target(target, to);
+}
+
+// A list of names, or one name.
+ModuleSet read_modules(const JsonField& field) {
+  ModuleSet modules;
+  if (field.json().is_string()) {
+    read_target(field, modules);
+  } else {
+    read_targets(field, modules);
+  }
+  return modules;
+}
+
+// Rotations of weights are part of the weights already; what is left are those of inputs.
+void read_rotations(const std::string& name, const JsonField& scheme, Quantization& to) {
+  const std::string type = read_word(scheme, "type", kMethod, {"hadamard", "random-hadamard", "random-matrix"});
+  for (const JsonField& use : scheme.at("apply").elements(kMostTargets)) {
+    const std::string location = use.object().get<std::string>("location");
+    if (location == "weight_input" || location == "weight_output") continue;
+    if (location != "input")
+      throw not_supported(use.at("location"), kMethod, "use input, weight_input or weight_output");
+    if (type == "random-matrix") throw not_supported(scheme.at("type"), kMethod, "use hadamard or random-hadamard");
+    RotationRule rule;
+    rule.name = name;
+    rule.where = use.where();
+    rule.targets = read_modules(use.at("targets"));
+    if (use.has("ignore")) rule.except = read_modules(use.at("ignore"));
+    if (scheme.has("head_dim")) rule.size = static_cast<int>(scheme.at("head_dim").integer(1, kMostRotated));
+    rule.inverse = use.get_or<bool>("inverse", false);
+    const bool is_permuted = scheme.get_or<bool>("randomize", false);
+    if (is_permuted && type == "hadamard") throw not_supported(scheme.at("randomize"), kMethod, "use false");
+    rule.is_known = type == "hadamard";
+    to.rotations.push_back(std::move(rule));
   }
 }
 
@@ -100,8 +137,10 @@ void read_compressed_config(const JsonField& config, Quantization& to) {
   if (const auto sparsity = config.find("sparsity_config"); sparsity && sparsity->has("format"))
     read_word(*sparsity, "format", kMethod, {"dense"});
   if (const auto transform = config.find("transform_config"); transform && !transform->object().json().empty()) {
-    if (const auto groups = transform->find("config_groups"); groups && !groups->json().empty())
-      throw unsupported("{}: Quire does not transform inputs, as this model needs it", groups->where());
+    if (const auto groups = transform->find("config_groups")) {
+      if (groups->object().members().size() > kMostGroups) throw groups->error("has too many groups");
+      for (const auto& [name, scheme] : groups->members()) read_rotations(std::string(name), scheme.object(), to);
+    }
   }
   check_names(config, "ignore");
   const auto groups = config.find("config_groups");
@@ -112,7 +151,7 @@ void read_compressed_config(const JsonField& config, Quantization& to) {
     const JsonField format = group.has("format") ? group.at("format") : config.at("format");
     if (format.string() == "dense") continue;
     Quantization::Part part;
-    read_targets(group.at("targets"), part);
+    read_targets(group.at("targets"), part.modules);
     part.scheme = read_scheme(group, format);
     to.parts.push_back(std::move(part));
   }

@@ -9,7 +9,10 @@ namespace quire {
 namespace {
 
 void use_for_all(const CodedScheme& scheme, Quantization& to) {
-  to.parts.push_back(Quantization::Part{{}, {}, true, scheme});
+  Quantization::Part part;
+  part.modules.all = true;
+  part.scheme = scheme;
+  to.parts.push_back(std::move(part));
 }
 
 void read_gptq(const JsonField& config, Quantization& to) {
@@ -113,7 +116,7 @@ constexpr Method kMethods[] = {
     {{"compressed-tensors",
       "`pack-quantized` of 4 and 8 bits, `int-quantized`, `float-quantized`, `naive-quantized`, "
       "`nvfp4-pack-quantized`, `mxfp4-pack-quantized`; scales of the tensor, outputs, groups or blocks",
-      "sparse weights; transformed inputs (`transform_config`)",
+      "sparse weights; transforms other than Hadamard rotations of inputs (`transform_config`)",
       "int8 rows for `int-quantized` with symmetric int8 inputs (W8A8); else as for GGUF"},
      read_compressed_config},
     {{"fp8", "E4M3 with scales of the tensor, outputs or blocks (DeepSeek)", "other 8-bit floats", "as for GGUF"},
@@ -141,19 +144,28 @@ std::optional<JsonField> find_config(const JsonField& config) {
 
 }  // namespace
 
-const CodedScheme* Quantization::find_scheme(std::string_view module) const {
-  const auto has_name = [&](const Part& p) { return std::ranges::find(p.modules, module) != p.modules.end(); };
-  if (const auto part = std::ranges::find_if(parts, has_name); part != parts.end()) return &part->scheme;
+bool ModuleSet::has_name(std::string_view module) const { return std::ranges::find(names, module) != names.end(); }
+
+bool ModuleSet::matches(std::string_view module) const {
   Regex::Matcher matcher;
-  const auto matches = [&](const Part& p) {
-    return std::ranges::any_of(p.patterns, [&](const Regex& pattern) {
-      bool at_start = false;
-      matcher.for_each_match(pattern, module, [&](size_t begin, size_t) { at_start |= begin == 0; });
-      return at_start;
-    });
-  };
+  return std::ranges::any_of(patterns, [&](const Regex& pattern) {
+    bool at_start = false;
+    matcher.for_each_match(pattern, module, [&](size_t begin, size_t) { at_start |= begin == 0; });
+    return at_start;
+  });
+}
+
+bool RotationRule::applies_to(std::string_view module) const {
+  const auto has = [&](const ModuleSet& set) { return set.all || set.has_name(module) || set.matches(module); };
+  return has(targets) && !has(except);
+}
+
+const CodedScheme* Quantization::find_scheme(std::string_view module) const {
+  const auto has_name = [&](const Part& p) { return p.modules.has_name(module); };
+  if (const auto part = std::ranges::find_if(parts, has_name); part != parts.end()) return &part->scheme;
+  const auto matches = [&](const Part& p) { return p.modules.matches(module); };
   if (const auto part = std::ranges::find_if(parts, matches); part != parts.end()) return &part->scheme;
-  const auto part = std::ranges::find_if(parts, &Part::all);
+  const auto part = std::ranges::find_if(parts, [](const Part& p) { return p.modules.all; });
   return part == parts.end() ? nullptr : &part->scheme;
 }
 

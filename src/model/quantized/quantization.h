@@ -57,17 +57,38 @@ struct CodedScheme {
   InputCodes inputs;                           // kStatic: its scale is in the file
 };
 
+// Modules as config.json names them.
+struct ModuleSet {
+  std::vector<std::string> names;
+  std::vector<Regex> patterns;  // that match the beginning of a module's name
+  bool all = false;             // all linears
+
+  bool has_name(std::string_view module) const;
+  bool matches(std::string_view module) const;  // a pattern
+};
+
+// A Hadamard rotation of the inputs of linears (compressed-tensors' transform_config).
+struct RotationRule {
+  std::string name;   // NAME of the tensors MODULE.NAME_input.weight
+  std::string where;  // in config.json, for messages
+  ModuleSet targets, except;
+  int size = 0;           // of a block; 0: all inputs
+  bool inverse = false;   // multiply by the transposed matrix
+  bool is_known = false;  // Sylvester's matrix, even if the file has no tensor of it
+
+  bool applies_to(std::string_view module) const;
+};
+
 struct Quantization {
-  // Modules of one scheme.
+  // Modules of one scheme; `all`: that no other part has.
   struct Part {
-    std::vector<std::string> modules;
-    std::vector<Regex> patterns;  // that match the beginning of a module's name
-    bool all = false;             // all modules that no other part has
+    ModuleSet modules;
     CodedScheme scheme;
   };
 
   std::string method;  // as config.json spells it
   std::vector<Part> parts;
+  std::vector<RotationRule> rotations;
   bool ignores_scales = false;
 
   // Of this module; null: config.json has none for it. A module may still be left unquantized: its tensors tell.

@@ -6,6 +6,7 @@
 
 #include "golden/cli/refusals.h"
 #include "unit/model/edited_model.h"
+#include "unit/model/transformed_model.h"
 
 namespace quire {
 namespace {
@@ -101,7 +102,8 @@ std::vector<Case> cases() {
          std::reverse(order.begin(), order.end());  // of little numbers: their bytes move by three
          std::rotate(order.begin(), order.begin() + 3, order.end());
        },
-       "M: layer 1: the gate and up projections must have their inputs in one order (g_idx)"},
+       "M: layer 1: the gate and up projections must have one transform of their inputs (g_idx, pre_quant_scale, "
+       "transform_config)"},
       {"codes of AWQ that are too few", "tiny128-awq", cut(q + ".qweight", 1, 8),
        "M: tensor model.layers.0.self_attn.q_proj.qweight has shape [128, 8], expected [128, 16]"},
       {"kv_b_proj without scales", "deepseek-v3-fp8", without(kv + ".weight_scale_inv"),
@@ -169,15 +171,87 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(BadQuantizedFiles, AreRefused) {
-  EXPECT_GE(cases().size(), 15u);
-  for (const Case& c : cases()) {
+void expect_all_refused(const std::vector<Case>& all) {
+  EXPECT_GE(all.size(), 10u);
+  for (const Case& c : all) {
     SCOPED_TRACE(c.what);
     EditedModel model(folder_of(c.model));
     c.edit(model);
     expect_refused(model.write(), c.message, c.seen_by);
   }
 }
+TEST(BadQuantizedFiles, AreRefused) { expect_all_refused(cases()); }
+
+// The small Llama, its inputs rotated by a matrix in the file, then changed.
+Edit rotated(const Edit& edit) {
+  return [=](EditedModel& m) {
+    testing::RotatedModel{.type = "random-hadamard", .tensor = "model.layers.0.self_attn.q_proj"}.edit(m);
+    edit(m);
+  };
+}
+Edit with_rotation(const char* key, const nlohmann::json& value) {
+  return rotated(
+      [=](EditedModel& m) { m.config["quantization_config"]["transform_config"]["config_groups"]["R"][key] = value; });
+}
+Edit with_use(const char* key, const nlohmann::json& value) {
+  return rotated([=](EditedModel& m) {
+    m.config["quantization_config"]["transform_config"]["config_groups"]["R"]["apply"][0][key] = value;
+  });
+}
+Edit multiplied(const Edit& edit) {
+  return [=](EditedModel& m) {
+    testing::multiply_inputs(m);
+    edit(m);
+  };
+}
+
+std::vector<Case> transform_cases() {
+  const char* const llama = "../../models/llama";
+  const std::string matrix = "model.layers.0.self_attn.q_proj.R_input.weight",
+                    factors = "model.layers.1.mlp.up_proj.pre_quant_scale";
+  return {
+      {"rotated outputs", llama, with_use("location", "output"),
+       "M/config.json: quantization_config.transform_config.config_groups.R.apply[0].location: \"output\" is not "
+       "supported for compressed-tensors; use input, weight_input or weight_output"},
+      {"rotated keys", llama, with_use("location", "k_cache"),
+       "M/config.json: quantization_config.transform_config.config_groups.R.apply[0].location: \"k_cache\" is not "
+       "supported for compressed-tensors; use input, weight_input or weight_output"},
+      {"any matrix", llama, with_rotation("type", "random-matrix"),
+       "M/config.json: quantization_config.transform_config.config_groups.R.type: \"random-matrix\" is not supported "
+       "for compressed-tensors; use hadamard or random-hadamard"},
+      {"permuted rows", llama, rotated([](EditedModel& m) {
+         auto& rotation = m.config["quantization_config"]["transform_config"]["config_groups"]["R"];
+         rotation["type"] = "hadamard";
+         rotation["randomize"] = true;
+       }),
+       "M/config.json: quantization_config.transform_config.config_groups.R.randomize: true is not supported for "
+       "compressed-tensors; use false"},
+      {"blocks that do not divide", llama, with_rotation("head_dim", 48),
+       "M/config.json: quantization_config.transform_config.config_groups.R.apply[0]: blocks of 48 inputs do not "
+       "divide "
+       "the 64 of model.layers.0.self_attn.q_proj"},
+      {"no matrix", llama, rotated(without(matrix)),
+       "M: tensor model.layers.0.self_attn.q_proj.R_input.weight is missing"},
+      {"a matrix of numbers", llama, rotated(with_value(matrix, 5, 0.5f)),
+       "M: tensor model.layers.0.self_attn.q_proj.R_input.weight has the value 0.5 at index 5; a Hadamard matrix has "
+       "only 1 and -1"},
+      {"a matrix that is not orthogonal", llama, rotated(with_value(matrix, 16 + 2, 1.0f)),
+       "M: tensor model.layers.0.self_attn.q_proj.R_input.weight is no Hadamard matrix: rows 0 and 1 are not "
+       "orthogonal"},
+      {"two rotations", llama, rotated([](EditedModel& m) {
+         auto& groups = m.config["quantization_config"]["transform_config"]["config_groups"];
+         groups["S"] = groups["R"];
+       }),
+       "M/config.json: quantization_config.transform_config.config_groups.S.apply[0]: the inputs of "
+       "model.layers.0.self_attn.q_proj are rotated already"},
+      {"too few factors", llama, multiplied(cut(factors, 0, 32)),
+       "M: tensor model.layers.1.mlp.up_proj.pre_quant_scale has type F32 and shape [32], expected floats of shape "
+       "[64]"},
+      {"a factor that is no number", llama, multiplied(with_value(factors, 3, NAN)),
+       "M: tensor model.layers.1.mlp.up_proj.pre_quant_scale has the value nan at index 3; the file is damaged"},
+  };
+}
+TEST(BadTransforms, AreRefused) { expect_all_refused(transform_cases()); }
 
 TEST(BadQuantizedFiles, StartFromGoodOnes) {
   for (const char* model : {"llama-gptq-orders", "mixtral-gptq", "tiny128-awq", "deepseek-v3-fp8", "gpt-oss-mxfp4"})

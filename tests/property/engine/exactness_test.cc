@@ -18,6 +18,7 @@
 #include "paths.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"
+#include "unit/model/transformed_model.h"
 
 namespace quire {
 namespace {
@@ -287,10 +288,31 @@ std::vector<Subject> quantized_models() {
   std::ranges::sort(all, {}, &Subject::name);
   return all;
 }
+// Inputs that are rotated or multiplied.
+std::vector<Subject> transformed_models() {
+  std::vector<Subject> all;
+  for (const testing::TransformedModel& kind : testing::transformed_models()) {
+    struct Made {
+      std::unique_ptr<testing::EditedModel> model;
+      std::string path;
+    };
+    const auto path = [edit = kind.edit, made = std::make_shared<Made>()] {
+      if (!made->model) {
+        made->model = std::make_unique<testing::EditedModel>("llama");
+        edit(*made->model);
+        made->path = made->model->write();
+      }
+      return made->path;
+    };
+    all.push_back({kind.name, path, 60});
+  }
+  return all;
+}
 const auto name_of = [](const auto& subject) { return subject.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(WeightTypes, RandomSchedules, ::testing::ValuesIn(weight_types()), name_of);
 INSTANTIATE_TEST_SUITE_P(QuantizedModels, RandomSchedules, ::testing::ValuesIn(quantized_models()), name_of);
+INSTANTIATE_TEST_SUITE_P(TransformedModels, RandomSchedules, ::testing::ValuesIn(transformed_models()), name_of);
 INSTANTIATE_TEST_SUITE_P(Kinds, RandomSchedules, ::testing::ValuesIn(kinds_of_layers()), name_of);
 
 }  // namespace

@@ -52,7 +52,9 @@ inline std::vector<Weights> all_weights() {
   add("Gptq8", Codes::kI8, 128, ZeroKind::kInteger, 0);
   add("Int8", Codes::kI8, 4096, ZeroKind::kConstant, 0);
   add("Nf4", Codes::kFloat4, 64, ZeroKind::kConstant, 0);
+  add("Nf4Groups16", Codes::kFloat4, 16, ZeroKind::kConstant, 0);
   add("Fp8", Codes::kE4M3, 128, ZeroKind::kConstant, 0);
+  add("Fp8Groups16", Codes::kE4M3, 16, ZeroKind::kConstant, 0);
   return all;
 }
 
