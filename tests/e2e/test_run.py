@@ -42,6 +42,15 @@ def test_the_models_recommended_sampling_is_used_and_printed():
 
 
 @needs_model
+def test_speculation_tells_what_each_drafter_did():
+    flags = ("-p", "Repeat: one two three one two three one two three", "--temp", "0", "-n", "30", "--speculative", "ngram", "--speculate-always")
+    assert re.search(r"\n  ngram: \d+ drafts, \d+ of \d+ tokens right, ", quire_run(*flags).stderr)
+    timings = json.loads(quire_run(*flags, "--json").stdout)["timings"]
+    (ngram,) = timings["drafters"]
+    assert ngram["name"] == "ngram" and ngram["errors"] == 0 and ngram["drafted_tokens"] == timings["drafted_tokens"] > 0
+
+
+@needs_model
 def test_a_pack_cache_changes_no_answer(tmp_path):
     def tokens(*flags):
         result = quire_run("-p", "Tell me about the sea.", "--seed", "1", "-n", "20", "--json", *flags)
