@@ -123,8 +123,7 @@ void read_rotations(const std::string& name, const JsonField& scheme, Quantizati
     if (use.has("ignore")) rule.except = read_modules(use.at("ignore"));
     if (scheme.has("head_dim")) rule.size = static_cast<int>(scheme.at("head_dim").integer(1, kMostRotated));
     rule.inverse = use.get_or<bool>("inverse", false);
-    const bool is_permuted = scheme.get_or<bool>("randomize", false);
-    if (is_permuted && type == "hadamard") throw not_supported(scheme.at("randomize"), kMethod, "use false");
+    if (scheme.get_or<bool>("randomize", false)) throw not_supported(scheme.at("randomize"), kMethod, "use false");
     rule.is_known = type == "hadamard";
     to.rotations.push_back(std::move(rule));
   }

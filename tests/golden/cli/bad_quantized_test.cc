@@ -219,11 +219,7 @@ std::vector<Case> transform_cases() {
       {"any matrix", llama, with_rotation("type", "random-matrix"),
        "M/config.json: quantization_config.transform_config.config_groups.R.type: \"random-matrix\" is not supported "
        "for compressed-tensors; use hadamard or random-hadamard"},
-      {"permuted rows", llama, rotated([](EditedModel& m) {
-         auto& rotation = m.config["quantization_config"]["transform_config"]["config_groups"]["R"];
-         rotation["type"] = "hadamard";
-         rotation["randomize"] = true;
-       }),
+      {"permuted rows", llama, with_rotation("randomize", true),
        "M/config.json: quantization_config.transform_config.config_groups.R.randomize: true is not supported for "
        "compressed-tensors; use false"},
       {"blocks that do not divide", llama, with_rotation("head_dim", 48),
@@ -235,7 +231,7 @@ std::vector<Case> transform_cases() {
       {"a matrix of numbers", llama, rotated(with_value(matrix, 5, 0.5f)),
        "M: tensor model.layers.0.self_attn.q_proj.R_input.weight has the value 0.5 at index 5; a Hadamard matrix has "
        "only 1 and -1"},
-      {"a matrix that is not orthogonal", llama, rotated(with_value(matrix, 16 + 2, 1.0f)),
+      {"a matrix that is not orthogonal", llama, rotated(with_value(matrix, 16 + 2, -1.0f)),
        "M: tensor model.layers.0.self_attn.q_proj.R_input.weight is no Hadamard matrix: rows 0 and 1 are not "
        "orthogonal"},
       {"two rotations", llama, rotated([](EditedModel& m) {

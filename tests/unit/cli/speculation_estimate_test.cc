@@ -95,6 +95,7 @@ TEST(DecodeCounts, LeaveOutStepsWithPrompts) {
   before.prompt_seconds = 1;
   before.decode_tokens = 5;
   before.decode_steps_by_rows[1] = 5;
+  before.drafters.resize(1);
   before.drafters[0].count(3, 1);
   after = before;
   after.prompt_seconds = 1.5;
