@@ -164,8 +164,7 @@ const std::vector<Case>& cases() {
        "config.json: quantization_config.sparsity_config.format: \"sparse-24-bitmask\" is not supported for "
        "compressed-tensors; use dense"},
       {"packed transformed", packed4, config("transform_config", {{"config_groups", {{"u", {{"type", "hadamard"}}}}}}),
-       "config.json: quantization_config.transform_config.config_groups: Quire does not transform inputs, as this "
-       "model needs it"},
+       "config.json: quantization_config.transform_config.config_groups.u.apply is missing"},
       {"packed no targets", packed4, [](Module& m) { group_of(m).erase("targets"); },
        "config.json: quantization_config.config_groups.group_0.targets is missing"},
       {"packed other target", packed4,
