@@ -34,9 +34,10 @@ void run_replay(const ReplayOptions& o) {
   progress.stage("loading " + name);
   Runtime runtime(o.engine);
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(name));
-  const Model model = load_model(checkpoint, runtime);
+  Model model = read_model(checkpoint);
   if (model_identity(checkpoint, model.config, header.activations) != header.identity)
     throw invalid("{} was recorded with another model or version than {}; name its model with -m", o.file, quote(name));
+  model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory});
   Replay replay(header, model, runtime);
   progress.stage("computing the steps again");
   int steps = 0;

@@ -184,14 +184,14 @@ DecoderLimits LoadedModel::size_steps(int max_logits) const {
   return limits;
 }
 
-// Divides the budget: what is left is the cache's. Throws Error if that is nothing.
+// Gives the KV cache the memory that everything else leaves. Throws Error if there is none left.
 void LoadedModel::size_memory(const CacheLayout& layout, const DecoderLimits& limits, size_t memory_before) {
-  constexpr size_t kSamplerBytesPerToken = 40;  // of SamplerScratch
   const ModelConfig& config = target.config;
   const size_t budget = runtime.memory;
   const int threads = runtime.team.size();
-  info.activation_bytes = Decoder::memory_bytes(config, limits, threads) +
-                          static_cast<size_t>(threads) * static_cast<size_t>(config.vocab) * kSamplerBytesPerToken;
+  info.activation_bytes = Decoder::memory_bytes(config, limits, threads) + static_cast<size_t>(threads) *
+                                                                               static_cast<size_t>(config.vocab) *
+                                                                               SamplerScratch::kBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, memory_before + target.weights.memory.size());
   info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
   if (text_drafters) {

@@ -50,10 +50,8 @@ Runtime::Runtime(const EngineOptions& options)
       kernels(choose_kernels(options.kernels)),
       memory(memory_budget(options)) {}
 
-Model load_model(const Checkpoint& checkpoint, Runtime& runtime) {
-  Model model{.config = read_model_config(checkpoint), .text = load_model_text(checkpoint), .weights = {}};
-  model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory});
-  return model;
+Model read_model(const Checkpoint& checkpoint) {
+  return {.config = read_model_config(checkpoint), .text = load_model_text(checkpoint), .weights = {}};
 }
 
 std::string model_identity(const Checkpoint& checkpoint, const ModelConfig& config, std::string_view activations) {

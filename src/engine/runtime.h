@@ -34,8 +34,8 @@ struct Model {
   Weights weights;
 };
 
-// Throws Error as its parts do.
-Model load_model(const Checkpoint& checkpoint, Runtime& runtime);
+// Without its weights (load_weights()). Throws Error as its parts do.
+Model read_model(const Checkpoint& checkpoint);
 
 // Everything the model's results depend on besides its input: a hash of the weights, and the definitions in force by
 // name. Reads the whole checkpoint.

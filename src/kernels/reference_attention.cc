@@ -116,7 +116,7 @@ float score_of(const AttentionArgs& a, const Query& query, int token, float prod
   return score;
 }
 
-// One split of one query: tokens [first, end) of it.
+// The part of a query's attention that reads tokens [first, end).
 Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* pages, int first, int end) {
   const KvLayer& kv = *a.kv;
   const int kv_head = query.head / (a.heads / kv.kv_heads);

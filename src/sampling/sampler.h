@@ -40,6 +40,8 @@ struct Sampled {
 // calls.
 class SamplerScratch {
  public:
+  static constexpr size_t kBytesPerToken = 40;  // of the vocabulary: what a thread's vectors grow to
+
   struct Candidate {
     float score;
     TokenId id;

@@ -28,7 +28,8 @@ void ChatTimings::add(const Usage& usage) {
 void ChatTimings::read_drafters(const Engine& engine) {
   // The engine counts a step after it has told the clients.
   EngineStats stats = engine.stats();
-  for (int waits = 0; waits < 100 && std::cmp_less(stats.finished_requests, answers); ++waits) {
+  for (int waits = 0; !stats.drafters.empty() && waits < 100 && std::cmp_less(stats.finished_requests, answers);
+       ++waits) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     stats = engine.stats();
   }

@@ -35,9 +35,7 @@ void check_same_vocabulary(const Model& draft, const Model& target, const std::s
 std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model& target, Runtime& runtime,
                                              DraftOutput output) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.draft_model));
-  Model m;
-  m.config = read_model_config(checkpoint);
-  m.text = load_model_text(checkpoint);
+  Model m = read_model(checkpoint);
   check_same_vocabulary(m, target, o.draft_model);
   if (!m.config.has_logits || cache_layout(m.config, KvType::kBf16).state_bytes() > 0)
     throw unsupported("--draft-model {}: its layers must all be attention, and it must generate text",

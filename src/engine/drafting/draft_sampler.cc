@@ -11,8 +11,6 @@
 namespace quire {
 namespace {
 
-constexpr size_t kScratchBytes = 40;  // of a token: SamplerScratch
-
 // Mirostat's cut depends on earlier draws, so it has no weights to compare.
 bool draws_by_weights(const SamplingParams& p) { return p.temperature > 0 && !uses_mirostat(p); }
 
@@ -41,7 +39,7 @@ DraftSampler::DraftSampler(Team& team, int vocab, int most)
 
 size_t DraftSampler::memory_bytes(int vocab, int most, int threads) {
   return static_cast<size_t>(vocab) *
-         (static_cast<size_t>(most) * sizeof(float) + static_cast<size_t>(threads) * kScratchBytes);
+         (static_cast<size_t>(most) * sizeof(float) + static_cast<size_t>(threads) * SamplerScratch::kBytesPerToken);
 }
 
 void DraftSampler::begin(std::span<const DraftTask> tasks) {

@@ -1,7 +1,7 @@
-// A recorded run: every step as it was computed, and what came of it. `quire replay` computes it again.
+// A recorded run: the input and the results of every step. `quire replay` computes the steps again.
 //
-// A file of JSON lines: a RecordingHeader, then a step on each line. Of the logits it keeps hashes, so it shows that a
-// replay differs, and where, but not by how much.
+// The file has JSON lines: a RecordingHeader, then one line per step. It keeps hashes of the logits, so it shows whether and
+// where a replay differs, but not by how much.
 #pragma once
 
 #include <cstdint>

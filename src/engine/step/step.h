@@ -1,4 +1,4 @@
-// A step as a value: what the engine asks of a model, and what comes back.
+// A step as a value: its input and its results.
 #pragma once
 
 #include <cstddef>

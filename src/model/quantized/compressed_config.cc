@@ -107,7 +107,7 @@ ModuleSet read_modules(const JsonField& field) {
   return modules;
 }
 
-// Rotations of weights are part of the weights already; what is left are those of inputs.
+// Files store their weights rotated, so only the rotations of inputs are read.
 void read_rotations(const std::string& name, const JsonField& scheme, Quantization& to) {
   const std::string type = read_word(scheme, "type", kMethod, {"hadamard", "random-hadamard", "random-matrix"});
   for (const JsonField& use : scheme.at("apply").elements(kMostTargets)) {

@@ -74,7 +74,7 @@ struct RotationRule {
   ModuleSet targets, except;
   int size = 0;           // of a block; 0: all inputs
   bool inverse = false;   // multiply by the transposed matrix
-  bool is_known = false;  // Sylvester's matrix, even if the file has no tensor of it
+  bool is_known = false;  // Sylvester's matrix is used if the file has no tensor for it
 
   bool applies_to(std::string_view module) const;
 };

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "paths.h"
+#include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -23,18 +23,10 @@ using testing::answer;
 using testing::Answers;
 using testing::answers_together;
 using testing::expect_same;
+using testing::golden;
 using testing::random_tokens;
 
-std::string golden(const std::string& name) { return (golden_dir() / name).string(); }
-
-EngineOptions base() {
-  EngineOptions o;
-  o.model = golden("models/llama");
-  o.threads = 2;
-  o.max_num_seqs = 32;
-  o.max_model_len = 128;
-  return o;
-}
+EngineOptions base() { return testing::undrafted_options(32, 128); }
 
 // temperature: at which the drafter and the target agree on some tokens. Random heads are sure of theirs.
 struct Drafter {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "paths.h"
+#include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -26,6 +26,9 @@ using testing::Answer;
 using testing::Answers;
 using testing::answers;
 using testing::answers_together;
+using testing::cache_of;
+using testing::Choice;
+using testing::golden;
 using testing::random_tokens;
 
 using Random = std::mt19937;
@@ -34,32 +37,9 @@ int between(Random& random, int low, int high) {
 }
 bool one_in(Random& random, unsigned n) { return random() % n == 0; }
 
-std::string golden(const std::string& name) { return (golden_dir() / name).string(); }
-
-struct Choice {
-  std::string name;
-  std::function<void(EngineOptions&)> change;
-  friend std::ostream& operator<<(std::ostream& out, const Choice& c) { return out << c.name; }
-};
-
-// The page size of the cache depends on the drafter.
-size_t cache_of(const EngineOptions& o, int longest_sequences) {
-  const Engine engine(o);
-  const ModelInfo& info = engine.info();
-  return info.kv_cache_bytes / static_cast<size_t>(info.kv_pages) *
-         static_cast<size_t>(info.kv_groups * (longest_sequences * info.max_model_len / info.page_tokens + 1));
-}
-
 // ---- 300 prompts
 
-EngineOptions plain_options() {
-  EngineOptions o;
-  o.model = golden("models/llama");
-  o.threads = 2;
-  o.max_num_seqs = 16;
-  o.max_model_len = 96;
-  return o;
-}
+EngineOptions plain_options() { return testing::undrafted_options(16, 96); }
 
 // Half of the prompts repeat themselves. Each is asked greedily, at a temperature with top-p, and with penalties.
 std::vector<Request> three_hundred_prompts() {

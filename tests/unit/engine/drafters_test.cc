@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "paths.h"
+#include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 
@@ -19,30 +19,17 @@ namespace {
 using testing::Answers;
 using testing::answers;
 using testing::answers_together;
+using testing::Choice;
 using testing::expect_same;
+using testing::golden;
 using testing::random_tokens;
 
-std::string golden(const std::string& name) { return (golden_dir() / name).string(); }
+EngineOptions base() { return testing::undrafted_options(4, 128); }
 
-EngineOptions base() {
-  EngineOptions o;
-  o.model = golden("models/llama");
-  o.threads = 2;
-  o.max_num_seqs = 4;
-  o.max_model_len = 128;
-  return o;
-}
-
-struct Drafter {
-  std::string name;
-  std::function<void(EngineOptions&)> choose;
-  friend std::ostream& operator<<(std::ostream& out, const Drafter& d) { return out << d.name; }
-};
-
-class Drafters : public ::testing::TestWithParam<Drafter> {
+class Drafters : public ::testing::TestWithParam<Choice> {
  protected:
   Drafters() {
-    GetParam().choose(options_);
+    GetParam().change(options_);
     options_.speculative = options_.speculative == "off" ? "auto" : options_.speculative;
     options_.speculate_always = true;
     options_.num_speculative_tokens = 3;
@@ -101,12 +88,7 @@ TEST_P(Drafters, ChangeNoAnswerInSmallChunks) {
 
 // The cache holds one of the longest sequences.
 TEST_P(Drafters, ChangeNoAnswerThatIsPreempted) {
-  options_.kv_cache_bytes = [&] {
-    const Engine engine(options_);
-    const ModelInfo& info = engine.info();
-    return info.kv_cache_bytes / static_cast<size_t>(info.kv_pages) *
-           static_cast<size_t>(info.kv_groups * (info.max_model_len / info.page_tokens + 1));
-  }();
+  options_.kv_cache_bytes = testing::cache_of(options_, 1);
   std::vector<Request> all;
   for (unsigned i = 0; i < 8; ++i) {
     all.push_back(seeded_request(random_tokens(i, 3 + 7 * static_cast<int>(i % 3)), 90));
@@ -153,18 +135,18 @@ TEST(DraftHeads, DraftFromTheFirstToken) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Drafters,
-    ::testing::Values(Drafter{"same_model", [](EngineOptions& o) { o.draft_model = golden("models/llama"); }},
-                      Drafter{"other_model", [](EngineOptions& o) { o.draft_model = golden("models/mistral"); }},
-                      Drafter{"eagle", [](EngineOptions& o) { o.eagle_head = golden("drafters/eagle"); }},
-                      Drafter{"medusa", [](EngineOptions& o) { o.medusa_heads = golden("drafters/medusa"); }},
-                      Drafter{"early_exit",
-                              [](EngineOptions& o) {
-                                o.speculative = "early-exit";
-                                o.early_exit_layers = 1;
-                              }},
-                      Drafter{"lookahead", [](EngineOptions& o) { o.speculative = "lookahead"; }},
-                      Drafter{"ngram", [](EngineOptions& o) { o.speculative = "ngram"; }},
-                      Drafter{"recent", [](EngineOptions& o) { o.speculative = "corpus"; }}),
+    ::testing::Values(Choice{"same_model", [](EngineOptions& o) { o.draft_model = golden("models/llama"); }},
+                      Choice{"other_model", [](EngineOptions& o) { o.draft_model = golden("models/mistral"); }},
+                      Choice{"eagle", [](EngineOptions& o) { o.eagle_head = golden("drafters/eagle"); }},
+                      Choice{"medusa", [](EngineOptions& o) { o.medusa_heads = golden("drafters/medusa"); }},
+                      Choice{"early_exit",
+                             [](EngineOptions& o) {
+                               o.speculative = "early-exit";
+                               o.early_exit_layers = 1;
+                             }},
+                      Choice{"lookahead", [](EngineOptions& o) { o.speculative = "lookahead"; }},
+                      Choice{"ngram", [](EngineOptions& o) { o.speculative = "ngram"; }},
+                      Choice{"recent", [](EngineOptions& o) { o.speculative = "corpus"; }}),
     [](const auto& drafter) { return drafter.param.name; });
 
 std::string error_of(const std::function<void(EngineOptions&)>& change) {

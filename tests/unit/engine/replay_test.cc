@@ -77,7 +77,8 @@ class Recordings : public ::testing::Test {
     o.threads = threads;
     Runtime runtime(o);
     const Checkpoint checkpoint = Checkpoint::open(testing::golden_kind(kind));
-    const Model model = load_model(checkpoint, runtime);
+    Model model = read_model(checkpoint);
+    model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory});
     RecordingReader reader(path_.string());
     EXPECT_EQ(reader.header().identity, model_identity(checkpoint, model.config, reader.header().activations));
     Replay replay(reader.header(), model, runtime);

@@ -1,0 +1,41 @@
+// Engines with drafters over golden models.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "paths.h"
+#include "quire/engine.h"
+
+namespace quire::testing {
+
+inline std::string golden(const std::string& name) { return (golden_dir() / name).string(); }
+
+// Without speculation.
+inline EngineOptions undrafted_options(int max_num_seqs, int max_model_len) {
+  EngineOptions o;
+  o.model = golden("models/llama");
+  o.threads = 2;
+  o.max_num_seqs = max_num_seqs;
+  o.max_model_len = max_model_len;
+  return o;
+}
+
+// A drafter, or another change of the options.
+struct Choice {
+  std::string name;
+  std::function<void(EngineOptions&)> change;
+  friend std::ostream& operator<<(std::ostream& out, const Choice& c) { return out << c.name; }
+};
+
+// Bytes of a KV cache that holds so many sequences of max_model_len. The page size depends on the drafter.
+inline size_t cache_of(const EngineOptions& o, int longest_sequences) {
+  const Engine engine(o);
+  const ModelInfo& info = engine.info();
+  return info.kv_cache_bytes / static_cast<size_t>(info.kv_pages) *
+         static_cast<size_t>(info.kv_groups * (longest_sequences * info.max_model_len / info.page_tokens + 1));
+}
+
+}  // namespace quire::testing
