@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", default="2")
-    parser.add_argument("--kernels-built-by", required=True, help="a command that builds the kernels and writes compile_commands.json")
+    parser.add_argument("--kernels-built-by", required=True, help="a command that builds the kernels")
     arguments = parser.parse_args()
     subprocess.run(arguments.kernels_built_by, shell=True, check=True, cwd=ROOT)
     found = False
@@ -31,7 +31,7 @@ def main():
 
     build = ROOT / "build/release"
     found |= subprocess.run([sys.executable, ROOT / "scripts/check_layers.py", build]).returncode != 0
-    found |= subprocess.run([sys.executable, ROOT / "scripts/tidy.py", build, arguments.jobs]).returncode != 0
+    found |= subprocess.run([sys.executable, ROOT / "scripts/tidy.py", arguments.jobs]).returncode != 0
     return 1 if found else 0
 
 

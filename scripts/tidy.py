@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on src/. A file without findings is checked again only when it, a header it includes, or .clang-tidy changes."""
 
+import functools
 import hashlib
 import json
 import os
@@ -13,37 +14,45 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def headers_of(build):
-    """source -> the project's headers it includes, as ninja recorded them"""
-    record = subprocess.run(["ninja", "-C", str(build), "-t", "deps"], capture_output=True, text=True, check=True).stdout
-    found = {}
-    for block in record.split("\n\n"):
-        files = [(build / line.strip()).resolve() for line in block.splitlines()[1:]]
-        own = [f for f in files if f.is_relative_to(ROOT) and not f.is_relative_to(build.resolve())]
-        if own:
-            found[own[0]] = own[1:]
+def commands():
+    """The folder and the entries of compile_commands.json with which each file is compiled alone, without a precompiled header."""
+    build = ROOT / "build/tidy"
+    subprocess.run(["cmake", "--preset", "release", "-B", build, "-DQUIRE_UNITY=OFF", "-DQUIRE_TESTS=OFF"], check=True, cwd=ROOT,
+                   stdout=subprocess.DEVNULL)
+    path = build / "compile_commands.json"
+    entries = json.loads(path.read_text())
+    # clang cannot read gcc's precompiled headers. Without them, each file must include what it uses.
+    for entry in entries:
+        entry["command"] = re.sub(r" -Winvalid-pch| -include \S+/cmake_pch\.hxx", "", entry["command"])
+    path.write_text(json.dumps(entries))
+    return build, entries
+
+
+@functools.cache
+def included_by(path):
+    """The project's files that a file includes, itself among them."""
+    found = {path}
+    for name in re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', path.read_text(), re.MULTILINE):
+        for folder in (ROOT / "src", ROOT / "include"):
+            if (folder / name).is_file():
+                found |= included_by(folder / name)
     return found
 
 
 def main():
-    build, jobs = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
-    clean = ROOT / "build/tidy-clean"
+    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else os.cpu_count()
+    build, entries = commands()
+    clean = build / "clean"
     clean.mkdir(parents=True, exist_ok=True)
     settings = (ROOT / ".clang-tidy").read_bytes()
-    headers = headers_of(build)
     waiting = []
-    entries = json.loads((build / "compile_commands.json").read_text())
-    # clang cannot read gcc's precompiled headers. Without them, each file must include what it uses.
-    for entry in entries:
-        entry["command"] = re.sub(r" -Winvalid-pch| -include \S+/cmake_pch\.hxx", "", entry["command"])
-    (clean / "compile_commands.json").write_text(json.dumps(entries))
     for entry in entries:
         source = Path(entry["file"])
         # Vector code is intrinsics: clang-tidy takes minutes for it and finds nothing.
         if not source.is_relative_to(ROOT / "src") or "kernels/x86" in str(source):
             continue
         state = hashlib.sha256(settings)
-        for file in sorted([source, *headers.get(source, [])]):
+        for file in sorted(included_by(source)):
             state.update(file.read_bytes())
         mark = clean / state.hexdigest()
         if not mark.exists():
@@ -51,7 +60,7 @@ def main():
 
     def check(job):
         source, mark = job
-        done = subprocess.run(["clang-tidy", "-p", str(clean), "--quiet", str(source)], capture_output=True, text=True)
+        done = subprocess.run(["clang-tidy", "-p", str(build), "--quiet", str(source)], capture_output=True, text=True)
         if done.returncode == 0:
             mark.touch()
         return source, done

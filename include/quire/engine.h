@@ -29,14 +29,14 @@ inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTo
                      kMostSpeculativeTokens = 64;
 
 // What drafts tokens in speculative decoding. "recent" is part of --speculative corpus and auto.
-inline constexpr std::array<std::string_view, 8> kDrafters{"ngram", "corpus",     "recent", "lookahead",
-                                                           "draft", "early-exit", "medusa", "eagle"};
+inline constexpr std::array<std::string_view, 9> kDrafters{"ngram",      "corpus", "recent", "lookahead", "draft",
+                                                           "early-exit", "medusa", "eagle",  "mtp"};
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
   std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
   std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
-  std::string activations = "auto";     // auto, f32, bf16, int8: how the inputs of linear layers are rounded
+  std::string activations = "auto";     // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
   std::string kv_cache_dtype = "auto";  // auto, bf16, f16, f32, int8; auto is bf16, or f32 with activations f32
   int threads = 0;                      // 0: one per core that this process may use
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
@@ -52,7 +52,7 @@ struct EngineOptions {
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
   // Speculative decoding (docs/speculative.md): the same answers, in fewer steps. off, or one of kDrafters; auto: ngram,
-  // recent answers, and what the following options name.
+  // recent answers, and what the following options name, or the model's layer for multi-token prediction.
   std::string speculative = "off";
   std::string draft_model = {};                    // as `model`, with the same vocabulary
   std::string eagle_head = {}, medusa_heads = {};  // a safetensors file, or a folder with one
@@ -79,7 +79,12 @@ struct EngineOptions {
 
   // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
   std::string pack_cache = {};
-  // Called at most ten times a second while weights are loaded, by the thread that constructs the engine. Must not throw.
+  // How to choose among the kernels' loops for the same work; results are the same. off: the built-in choice; auto: the
+  // fastest, measured at the first start on this machine; force: measure again.
+  std::string tune = "auto";
+  std::string tuning_file = {};  // where measurements are kept (docs/performance.md); empty: none are made
+  // Called now and then (while weights are loaded, at most ten times a second) by the thread that constructs the engine.
+  // Must not throw.
   std::function<void(const LoadProgress&)> on_load = {};
 
   std::string chat_template = {};         // Jinja source that replaces the model's own; empty: the model's

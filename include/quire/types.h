@@ -29,12 +29,13 @@ enum class Score : uint8_t {
   kYesNo,    // the probability of the first of two answers, by softmax
 };
 
-// How far loading a model's weights is, in bytes of the packed weights.
+// How far loading a model is, in bytes of the packed weights.
 struct LoadProgress {
   enum class Stage : uint8_t {
     kPacking,   // into the layout of the kernels
     kChecking,  // a file of the pack cache
     kSaving,    // to the pack cache
+    kTuning,    // measuring loops; in steps, not bytes
   } stage;
   size_t done, total;
 };

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #if defined(__x86_64__)
@@ -53,11 +55,24 @@ bool permit_tiles() {
 #endif
 }
 
-std::string cpu_name() {
+namespace {
+
+// The first value of this key in /proc/cpuinfo.
+std::optional<std::string> cpu_field(std::string_view key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    if (const size_t colon = line.find(": "); line.starts_with(key) && colon != line.npos)
+      return line.substr(colon + 2);
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string cpu_microcode() { return cpu_field("microcode").value_or(""); }
+
+std::string cpu_name() {
+  if (std::optional<std::string> name = cpu_field("model name")) return *std::move(name);
   return "unknown CPU";
 }
 

@@ -20,6 +20,7 @@ CpuFeatures cpu_features();
 bool permit_tiles();
 
 std::string cpu_name();
+std::string cpu_microcode();  // its revision, as the system names it; empty if it does not
 
 // How many threads to start: the physical cores this process may run on (affinity), limited by the cgroup's CPU quota;
 // at least 1.

@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "base/team.h"
 #include "engine/dtype_names.h"
+#include "engine/tuner.h"
 #include "json/parse.h"
 #include "model/model_text.h"
 #include "ops/probe.h"
@@ -156,13 +157,23 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->group(kComputeGroup)
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
+  o.tuning_file = default_tuning_file();
+  app.add_option(
+         "--tune", o.tune,
+         "how to choose among the kernels' loops for the same work; off: the built-in choice; auto: the fastest, "
+         "measured at the first start on this machine and kept in ~/.cache/quire/tuning.json; force: measure again. "
+         "The answers are the same")
+      ->check(CLI::IsMember({"off", "auto", "force"}))
+      ->envname("QUIRE_TUNE")
+      ->group(kComputeGroup)
+      ->capture_default_str();
   app.add_option("--pack-cache", o.pack_cache,
                  "private directory that keeps packed weights, which the next start maps (docs/serving.md)")
       ->type_name("DIR")
       ->group(kMemoryGroup)
       ->capture_default_str();
   app.add_option("--activations", o.activations,
-                 "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8 "
+                 "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8x2 "
                  "(docs/exactness.md)")
       ->check(auto_or_one_of(kActivationsNames))
       ->group(kComputeGroup)
@@ -220,7 +231,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
          "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
          "from the text so far; recent: from recent answers; corpus: from --speculative-corpus and recent answers; "
          "lookahead: from the model's wrong guesses; draft, early-exit, medusa, eagle: by a small model, the first "
-         "layers or heads; auto: whichever pays")
+         "layers or heads; mtp: by the model's own layer for multi-token prediction; auto: whichever pays")
       ->check(CLI::IsMember(speculative_values()))
       ->group(kSpeculationGroup)
       ->capture_default_str();

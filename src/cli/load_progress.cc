@@ -14,6 +14,8 @@ std::string text(LoadProgress::Stage stage, const std::string& model) {
       return "checking the pack cache of " + model;
     case LoadProgress::Stage::kSaving:
       return "saving the pack cache of " + model;
+    case LoadProgress::Stage::kTuning:
+      return "measuring kernels";
     case LoadProgress::Stage::kPacking:
       break;
   }
@@ -28,6 +30,7 @@ void LoadLine::show(const LoadProgress& progress) {
     stage_ = progress.stage;
     line_.stage(text(progress.stage, model_));
   }
+  if (progress.stage == LoadProgress::Stage::kTuning) return line_.step(progress.done, progress.total);
   line_.step_bytes(progress.done, progress.total);
 }
 
@@ -35,6 +38,7 @@ void LoadLog::note(const LoadProgress& progress) {
   const auto now = Clock::now();
   if (now < due_) return;
   due_ = now + std::chrono::seconds(5);
+  if (progress.stage == LoadProgress::Stage::kTuning) return spdlog::info("{}", text(progress.stage, model_));
   spdlog::info("{}: {} of {} MiB", text(progress.stage, model_), progress.done >> 20, progress.total >> 20);
 }
 

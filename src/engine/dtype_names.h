@@ -14,8 +14,10 @@ namespace quire {
 template <class Enum, size_t N>
 using NameTable = std::array<std::pair<Enum, std::string_view>, N>;
 
-inline constexpr NameTable<Activations, 3> kActivationsNames = {
-    {{Activations::kF32, "f32"}, {Activations::kBf16, "bf16"}, {Activations::kInt8, "int8"}}};
+inline constexpr NameTable<Activations, 4> kActivationsNames = {{{Activations::kF32, "f32"},
+                                                                 {Activations::kBf16, "bf16"},
+                                                                 {Activations::kInt8, "int8"},
+                                                                 {Activations::kInt8x2, "int8x2"}}};
 inline constexpr NameTable<KvType, 4> kKvTypeNames = {
     {{KvType::kBf16, "bf16"}, {KvType::kF16, "f16"}, {KvType::kF32, "f32"}, {KvType::kInt8, "int8"}}};
 

@@ -88,10 +88,12 @@ void EngineLoop::try_step() {
   const auto start = Clock::now();
   make_step();
   executor_.run(input_, output_);
+  input_.advances.clear();
   input_.copies.clear();
   for (Sequence* s : planned_) cache_.register_finished(*s);
   take_hidden_states();
   take_samples();
+  advance_states();
   take_features();
   roster_.remove_ended();
   count_step(seconds(Clock::now() - start));
@@ -210,12 +212,15 @@ void EngineLoop::make_step() {
   draft_stage_.draft(planned_, plan_.chunks);
   for (size_t i = 0; i < planned_.size(); ++i)
     cache_.shrink(*planned_[i], plan_.chunks[i].rows, plan_.chunks[i].drafts);
+  // A failed step may have left some of these.
   input_.rows.clear();
   input_.spans.clear();
   input_.sequences.clear();
   input_.samples.clear();
-  forks_.clear();  // left by a step that failed
+  forks_.clear();
+  advancing_.clear();
   logits_ = 0;
+  drafts_ = 0;
   for (size_t i = 0; i < planned_.size(); ++i) add_rows(*planned_[i], plan_.chunks[i]);
 }
 
@@ -227,7 +232,8 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
                           .tables = s.pages.units(),
                           .state = s.cached.state,
                           .state_copies = s.cached.state_copies,
-                          .rope_variant = s.request->rope_variant});
+                          .rope_variant = s.request->rope_variant,
+                          .drafts = chunk.drafts});
   const bool all = s.wants_all_logits();
   for (int i = 0; i < chunk.rows; ++i) {
     const int position = chunk.first + i;
@@ -244,6 +250,7 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
                   .position = position,
                   .samples = last,
                   .drafts = last ? chunk.drafts : 0,
+                  .first_draft = drafts_,
                   .decodes = chunk.decodes});
   }
   for (int i = 0; i < chunk.drafts; ++i) {
@@ -256,6 +263,7 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
   } else if (draft_stage_.reads() == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
     for (Row& row : of_chunk.last(static_cast<size_t>(1 + chunk.drafts))) row.wants_hidden = true;
   }
+  drafts_ += chunk.drafts;
   s.computed += chunk.rows;
   s.decodes |= chunk.wants_logits;
 }
@@ -356,10 +364,19 @@ bool EngineLoop::begin_fork(Sequence& fork) {
 
 void EngineLoop::take_drafts(const SampleRequest& request, const Chosen& chosen) {
   Sequence& s = *request.sequence;
-  cache_.keep_drafts(s, request.drafts, chosen.accepted);
+  const int lacks = cache_.keep_drafts(s, request.drafts, chosen.accepted);
+  if (lacks > 0) advancing_.push_back({&s, request.first_draft, lacks});
   draft_stage_.learn(s, request.drafts, chosen.accepted, chosen.predicted);
   stats_.drafted_tokens += static_cast<uint64_t>(request.drafts);
   stats_.accepted_tokens += static_cast<uint64_t>(chosen.accepted);
+}
+
+// The states of sequences that have ended may belong to others by now.
+void EngineLoop::advance_states() {
+  for (const Advancing& a : advancing_) {
+    if (!a.sequence->ended()) input_.advances.push_back({a.sequence->cached.state, a.first_draft, a.drafts});
+  }
+  if (!input_.advances.empty()) executor_.advance(input_.advances);
 }
 
 // Tells the client.

@@ -55,6 +55,7 @@ class EngineLoop {
   void take_samples();
   bool begin_fork(Sequence& fork);
   void take_drafts(const SampleRequest& request, const Chosen& chosen);
+  void advance_states();
   void deliver(Sequence& s, Chosen& chosen);
   void count_prompt(const Sequence& s, size_t chosen = 0);
   void count_step(double seconds);
@@ -86,7 +87,13 @@ class EngineLoop {
   StepInput input_;
   StepOutput output_;
   size_t logits_ = 0;  // rows of input_ that want them
-  Sequences forks_;    // choices whose first token the step samples; they are not in the roster yet
+  int drafts_ = 0;     // of input_
+  struct Advancing {   // a sequence whose state lacks right drafts
+    Sequence* sequence;
+    int first_draft, drafts;
+  };
+  std::vector<Advancing> advancing_;
+  Sequences forks_;  // choices whose first token the step samples; they are not in the roster yet
 };
 
 }  // namespace quire

@@ -11,9 +11,11 @@
 #include "engine/cache/page_cache.h"
 #include "engine/drafting/draft_stage.h"
 #include "engine/dtype_names.h"
+#include "engine/tuner.h"
 #include "model/families.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
+#include "speculate/mtp.h"
 #include "text/rerank_prompt.h"
 
 namespace quire {
@@ -45,6 +47,8 @@ constexpr size_t kRequestMemory = 64 * kMiB;
 // Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.
 constexpr int kExtraLogits = 32;
 
+void warn(const std::string& text) { spdlog::warn("{}", text); }
+
 // Throws Error.
 void check_options(const EngineOptions& o) {
   check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs);
@@ -61,6 +65,8 @@ void check_options(const EngineOptions& o) {
   if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty()))
     throw unsupported(
         "--record cannot be combined with --host-cache-size or --cache-dir, whose pages a replay does not have");
+  if (o.tune != "off" && o.tune != "auto" && o.tune != "force")
+    throw invalid("--tune {} is not supported; use off, auto or force", quote(o.tune));
   if (o.scheduler != "continuous" && o.scheduler != "static")
     throw invalid("--scheduler {} is not supported; use continuous or static", quote(o.scheduler));
 }
@@ -84,7 +90,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::mov
     throw unsupported("{} does not generate text; it can only embed or score it", options.model);
   // A model that was made for int8 inputs gets them.
   if (options.activations == "auto" && config.input_forms.int8_rows) activations = Activations::kInt8;
-  load_drafters();
+  load_drafters(checkpoint);
 
   info.activations = name(activations);
   info.kv_cache_dtype = name(kv_type);
@@ -100,7 +106,12 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::mov
   size_memory(layout, limits, memory_before);
   kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
   limits.max_positions = info.max_model_len;
-  const Compute compute{runtime.kernels, runtime.team, activations};
+  const Compute compute{runtime.kernels, runtime.team, activations, &runtime.tuning};
+  if (options.tune != "off" && !options.tuning_file.empty()) {
+    const TuningFile file(options.tuning_file, tuning_machine(runtime), warn);
+    tune(compute, runtime.tuning, target, file, options.tune == "force", options.on_load);
+  }
+  options.on_load = nullptr;  // it may refer to what ends with the caller
   decoder = std::make_unique<Decoder>(config, target.weights, *kv, compute, limits);
   if (draft_model) draft_model->start({config, target.weights, *kv, decoder->compute(), *decoder, limits});
 }
@@ -126,21 +137,25 @@ void LoadedModel::load(const Checkpoint& checkpoint) {
   }
   if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
-  target.weights = load_weights(checkpoint, config, runtime.team,
-                                {.memory = runtime.memory,
-                                 .pack_cache = options.pack_cache,
-                                 .warn = [](const std::string& warning) { spdlog::warn("{}", warning); },
-                                 .report = options.on_load});
+  target.weights = load_weights(
+      checkpoint, config, runtime.team,
+      {.memory = runtime.memory, .pack_cache = options.pack_cache, .warn = warn, .report = options.on_load});
   if (target.weights.mapped) spdlog::debug("weights: mapped {}", target.weights.mapped->file.path().string());
-  options.on_load = nullptr;  // it may refer to what ends with the caller
 }
 
-void LoadedModel::load_drafters() {
-  NamedDrafters drafters = named_drafters(options);
+void LoadedModel::load_drafters(const Checkpoint& checkpoint) {
+  NamedDrafters drafters = named_drafters(options, has_predicting_layer(checkpoint, target.config));
   if (!drafters.any()) return;
   const Tokenizer* const tokenizer = target.text.tokenizer ? &*target.text.tokenizer : nullptr;
   text_drafters = std::make_unique<TextDrafters>(std::move(drafters.texts), options, tokenizer);
-  if (drafters.model) draft_model = DraftModel::load(*drafters.model, options, target, runtime);
+  if (!drafters.model) return;
+  try {
+    draft_model = DraftModel::load(*drafters.model, options, checkpoint, target, runtime);
+  } catch (const Error& e) {
+    // Nobody has asked for this drafter by name.
+    if (options.speculative != "auto" || drafters.model != DrafterKind::kMtp) throw;
+    spdlog::warn("--speculative auto: {}; answers go on without multi-token prediction", e.what());
+  }
 }
 
 // What `info` says of the model itself.
@@ -179,6 +194,7 @@ DecoderLimits LoadedModel::size_steps(int max_logits) const {
   const int rows = options.max_num_batched_tokens + (options.chunked_prefill && options.kv_cache ? 0 : longest);
   const int extra_logits = text_drafters ? DraftStage::kMostRows : kExtraLogits;
   DecoderLimits limits{rows, max_logits > 0 ? max_logits : options.max_num_seqs + extra_logits, longest};
+  if (text_drafters) limits.max_drafted = DraftStage::kMostRows;
   if (draft_model && draft_model->reads() == DraftModel::Reads::kAllRows) limits.max_hidden = limits.max_rows;
   if (draft_model && draft_model->reads() == DraftModel::Reads::kSampledRows) limits.max_hidden = limits.max_logits;
   return limits;

@@ -36,7 +36,7 @@ struct LoadedModel {
 
  private:
   void load(const Checkpoint& checkpoint);
-  void load_drafters();
+  void load_drafters(const Checkpoint& checkpoint);
   void describe(const Checkpoint& checkpoint);
   DecoderLimits size_steps(int max_logits) const;
   void size_memory(const CacheLayout& layout, const DecoderLimits& limits, size_t memory_before);

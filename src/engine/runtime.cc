@@ -48,6 +48,7 @@ size_t anonymous_memory() {
 Runtime::Runtime(const EngineOptions& options)
     : team(checked_threads(options.threads)),
       kernels(choose_kernels(options.kernels)),
+      tuning(),
       memory(memory_budget(options)) {}
 
 Model read_model(const Checkpoint& checkpoint) {

@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/model_text.h"
 #include "model/weights.h"
+#include "ops/tuning.h"
 #include "quire/engine.h"
 
 namespace quire {
@@ -21,6 +22,7 @@ struct Runtime {
 
   Team team;
   const KernelSet& kernels;
+  Tuning tuning;  // of the kernels' loops, for all models
   size_t memory;  // budget, in bytes: weights, caches, activations and all else that is allocated from now on
 };
 

@@ -284,9 +284,9 @@ class Reader {
 };
 
 // Rules that do not refer back to themselves become regexes or are put in place of their names.
-class Converter {
+class GbnfConverter {
  public:
-  Converter(GrammarParts& parts, std::vector<Rule> rules) : parts_(parts), rules_(std::move(rules)) {
+  GbnfConverter(GrammarParts& parts, std::vector<Rule> rules) : parts_(parts), rules_(std::move(rules)) {
     for (const Rule& rule : rules_) indices_.push_back(parts_.add_rule(rule.name));
     done_.resize(rules_.size(), Progress::kNotYet);
   }
@@ -376,7 +376,7 @@ class Converter {
 NodeId add_gbnf(GrammarParts& parts, CharEncoder& encoder, std::string_view text, const Limits& limits) {
   Reader reader(parts, encoder, text, limits);
   std::vector<Rule> rules = reader.read();
-  return Converter(parts, std::move(rules)).convert(reader.root());
+  return GbnfConverter(parts, std::move(rules)).convert(reader.root());
 }
 
 }  // namespace quire::grammar

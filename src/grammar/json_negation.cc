@@ -7,8 +7,6 @@
 namespace quire::grammar {
 namespace {
 
-constexpr int kNegation = 0;  // SchemaDocument::derived
-
 // Keywords whose opposite is not a schema.
 constexpr const char* kNotNegated[] = {"multipleOf",
                                        "format",
@@ -30,7 +28,7 @@ constexpr const char* kNotNegated[] = {"multipleOf",
 
 const Json& SchemaCompiler::negation(const Json& schema) {
   if (schema.is_object() && schema.contains(kSame)) return negation(document_.same_of(schema[kSame]));
-  return document_.derived(schema, kNegation, [&] {
+  return document_.derived(schema, Derivation::kNegation, [&] {
     if (schema.is_boolean()) return Json(!schema.get<bool>());
     if (!schema.is_object()) throw document_.invalid_at(schema, "not", "expected a schema, found {}", describe(schema));
     check_keywords(schema);

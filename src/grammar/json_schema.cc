@@ -44,16 +44,6 @@ constexpr const char* kConstraints[] = {"type",
                                         kNotEnum,
                                         kNotPattern};
 
-enum Purpose : int {
-  kNegation,
-  kExactly,
-  kConditional,
-  kOnlyText,
-  kDependency = 100,
-  kAlternatives = 1000,
-  kWithNot = 2000
-};
-
 }  // namespace
 
 SchemaCompiler::SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits)
@@ -175,7 +165,7 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
     }
   }
   if (!only_scalars) {  // the other keywords still hold
-    const Json& rest = document_.derived(schema, kOnlyText, [&] {
+    const Json& rest = document_.derived(schema, Derivation::kOnlyText, [&] {
       Json made = Json::object();
       for (const char* keyword : kConstraints) {
         if (std::string_view(keyword) != "const" && std::string_view(keyword) != "enum" && schema.contains(keyword))
@@ -213,7 +203,7 @@ void SchemaCompiler::check_keywords(const Json& schema) {
 const Json& SchemaCompiler::dependency(const Json& schema, std::string_view keyword) {
   const Json& map = document_.at(schema, keyword);
   if (!map.is_object()) throw document_.invalid_at(schema, keyword, "expected an object, found {}", describe(map));
-  return document_.derived(map, kDependency, [&] {
+  return document_.derived(map, Derivation::kDependency, [&] {
     Json all = Json::array();
     for (const auto& [name, value] : map.items()) {
       if (!value.is_array() && !value.is_object() && !value.is_boolean())
@@ -233,7 +223,7 @@ const Json& SchemaCompiler::dependency(const Json& schema, std::string_view keyw
 }
 
 const Json& SchemaCompiler::conditional(const Json& schema) {
-  return document_.derived(schema, kConditional, [&] {
+  return document_.derived(schema, Derivation::kConditional, [&] {
     const Json condition = document_.same(document_.at(schema, "if"));
     Json yes = Json::array({condition}), no = Json::array({Json{{"not", condition}}});
     if (const Json* then = find(schema, "then")) yes.push_back(document_.same(*then));
@@ -244,7 +234,7 @@ const Json& SchemaCompiler::conditional(const Json& schema) {
 
 const Json& SchemaCompiler::alternatives_of_values(const Json& schema, std::string_view keyword) {
   const Json& values = document_.at(schema, keyword);
-  return document_.derived(values, kAlternatives, [&] {
+  return document_.derived(values, Derivation::kAlternatives, [&] {
     if (keyword == "const") return document_.same(exactly(values));
     Json any = Json::array(), scalars = Json::array();
     for (size_t i = 0; i < values.size(); ++i) {
@@ -261,7 +251,7 @@ const Json& SchemaCompiler::alternatives_of_values(const Json& schema, std::stri
 
 // The schema of one array or object.
 const Json& SchemaCompiler::exactly(const Json& value) {
-  return document_.derived(value, kExactly, [&] {
+  return document_.derived(value, Derivation::kExactly, [&] {
     Json made;
     if (value.is_array()) {
       made = {{"type", "array"}, {"minItems", value.size()}, {"maxItems", value.size()}};

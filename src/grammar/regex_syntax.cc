@@ -13,11 +13,11 @@ namespace {
 
 constexpr uint32_t kMaxCount = 1'000'000;
 
-struct Node {
+struct SyntaxNode {
   enum class Kind : uint8_t { kSet, kSequence, kChoice, kRepeat, kStart, kEnd, kAhead, kNotAhead };
   Kind kind = Kind::kSequence;
   CharSet set = {};
-  std::vector<Node> parts = {};  // kRepeat, kAhead, kNotAhead: one
+  std::vector<SyntaxNode> parts = {};  // kRepeat, kAhead, kNotAhead: one
   uint32_t min = 0, max = 0;
   bool zero_width = false;  // contains anchors or look-ahead
 };
@@ -59,9 +59,9 @@ class Parser {
   Parser(std::string_view text, const std::string& where, int max_depth)
       : text_(text), where_(where), max_depth_(max_depth) {}
 
-  Node parse() {
+  SyntaxNode parse() {
     if (!is_utf8(text_)) throw invalid("{}: the regex is not well-formed UTF-8", where_);
-    Node node = choice();
+    SyntaxNode node = choice();
     if (!at_end()) fail("unmatched ')'");
     return node;
   }
@@ -89,32 +89,32 @@ class Parser {
     return utf8_next(text_, at_);
   }
 
-  static Node set_node(CharSet set) { return {.kind = Node::Kind::kSet, .set = std::move(set)}; }
+  static SyntaxNode set_node(CharSet set) { return {.kind = SyntaxNode::Kind::kSet, .set = std::move(set)}; }
 
-  Node choice() {
+  SyntaxNode choice() {
     if (++depth_ > max_depth_) fail("groups are nested deeper than {} levels", max_depth_);
-    Node node{.kind = Node::Kind::kChoice};
+    SyntaxNode node{.kind = SyntaxNode::Kind::kChoice};
     do node.parts.push_back(sequence());
     while (take("|"));
     --depth_;
     if (node.parts.size() == 1) {
-      Node only = std::move(node.parts[0]);
+      SyntaxNode only = std::move(node.parts[0]);
       return only;
     }
-    node.zero_width = std::ranges::any_of(node.parts, &Node::zero_width);
+    node.zero_width = std::ranges::any_of(node.parts, &SyntaxNode::zero_width);
     return node;
   }
 
-  Node sequence() {
-    Node node{.kind = Node::Kind::kSequence};
+  SyntaxNode sequence() {
+    SyntaxNode node{.kind = SyntaxNode::Kind::kSequence};
     while (!at_end() && !sees("|") && !sees(")")) node.parts.push_back(quantified());
-    node.zero_width = std::ranges::any_of(node.parts, &Node::zero_width);
+    node.zero_width = std::ranges::any_of(node.parts, &SyntaxNode::zero_width);
     return node;
   }
 
-  Node quantified() {
+  SyntaxNode quantified() {
     const size_t begin = at_;
-    Node node = atom();
+    SyntaxNode node = atom();
     while (true) {
       uint32_t min = 0, max = kUnbounded;
       const size_t here = at_;
@@ -126,13 +126,14 @@ class Parser {
       } else if (!count(min, max)) {
         return node;
       }
-      if (here != begin && node.kind == Node::Kind::kRepeat && here == quantified_until_) fail("nothing to repeat");
-      if (node.kind == Node::Kind::kStart || node.kind == Node::Kind::kEnd) fail("nothing to repeat");
+      if (here != begin && node.kind == SyntaxNode::Kind::kRepeat && here == quantified_until_)
+        fail("nothing to repeat");
+      if (node.kind == SyntaxNode::Kind::kStart || node.kind == SyntaxNode::Kind::kEnd) fail("nothing to repeat");
       take("?");  // lazy: the same texts match
       if (sees("+")) refuse("possessive quantifiers are not supported");
       const bool zero_width = node.zero_width;
       if (zero_width && max > 1) refuse("a repeated group with anchors or look-ahead is not supported");
-      Node repeat{.kind = Node::Kind::kRepeat, .min = min, .max = max, .zero_width = zero_width};
+      SyntaxNode repeat{.kind = SyntaxNode::Kind::kRepeat, .min = min, .max = max, .zero_width = zero_width};
       repeat.parts.push_back(std::move(node));
       node = std::move(repeat);
       quantified_until_ = at_;
@@ -172,15 +173,15 @@ class Parser {
     return true;
   }
 
-  Node atom() {
+  SyntaxNode atom() {
     const char32_t c = next();
     switch (c) {
       case '.':
         return set_node(CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.complement());
       case '^':
-        return {.kind = Node::Kind::kStart, .zero_width = true};
+        return {.kind = SyntaxNode::Kind::kStart, .zero_width = true};
       case '$':
-        return {.kind = Node::Kind::kEnd, .zero_width = true};
+        return {.kind = SyntaxNode::Kind::kEnd, .zero_width = true};
       case '(':
         return group();
       case '[':
@@ -197,12 +198,13 @@ class Parser {
     }
   }
 
-  Node group() {
-    Node node{.kind = Node::Kind::kSequence};
+  SyntaxNode group() {
+    SyntaxNode node{.kind = SyntaxNode::Kind::kSequence};
     bool look = false;
     if (take("?=") || take("?!")) {
       look = true;
-      node = {.kind = text_[at_ - 1] == '=' ? Node::Kind::kAhead : Node::Kind::kNotAhead, .zero_width = true};
+      node = {.kind = text_[at_ - 1] == '=' ? SyntaxNode::Kind::kAhead : SyntaxNode::Kind::kNotAhead,
+              .zero_width = true};
     } else if (sees("?<=") || sees("?<!")) {
       refuse("look-behind is not supported");
     } else if (take("?P<") || take("?<")) {
@@ -213,7 +215,7 @@ class Parser {
     } else {
       take("?:");
     }
-    Node inner = choice();
+    SyntaxNode inner = choice();
     if (!take(")")) fail("a group is not closed");
     if (!look) return inner;
     node.parts.push_back(std::move(inner));
@@ -345,47 +347,47 @@ enum class AtStart : uint8_t { kYes, kNo, kMaybe };
 
 // From the tree to a regex, from the end: `after` is what may follow in the text, so that anchors and look-ahead become
 // intersections with it.
-class Converter {
+class SyntaxConverter {
  public:
-  Converter(Encoding encoding, CharEncoder& encoder, RegexStore& store, const std::string& where)
+  SyntaxConverter(Encoding encoding, CharEncoder& encoder, RegexStore& store, const std::string& where)
       : encoding_(encoding), encoder_(encoder), store_(store), where_(where) {}
 
-  RegexId convert(const Node& node, RegexId after, AtStart start) {
+  RegexId convert(const SyntaxNode& node, RegexId after, AtStart start) {
     if (!node.zero_width && after != kEmpty) return store_.concat(convert(node, kEmpty, start), after);
     switch (node.kind) {
-      case Node::Kind::kSet:
+      case SyntaxNode::Kind::kSet:
         return store_.concat(encoder_.one_of(node.set, encoding_), after);
-      case Node::Kind::kSequence: {
+      case SyntaxNode::Kind::kSequence: {
         std::vector<AtStart> starts;
-        for (const Node& part : node.parts) {
+        for (const SyntaxNode& part : node.parts) {
           starts.push_back(start);
           if (start != AtStart::kNo && !is_assertion(part)) start = may_be_empty(part) ? AtStart::kMaybe : AtStart::kNo;
         }
         for (size_t i = node.parts.size(); i-- > 0;) after = convert(node.parts[i], after, starts[i]);
         return after;
       }
-      case Node::Kind::kChoice: {
+      case SyntaxNode::Kind::kChoice: {
         std::vector<RegexId> parts;
-        for (const Node& part : node.parts) parts.push_back(convert(part, after, start));
+        for (const SyntaxNode& part : node.parts) parts.push_back(convert(part, after, start));
         return store_.any_of(std::move(parts));
       }
-      case Node::Kind::kRepeat: {
-        const Node& body = node.parts[0];
+      case SyntaxNode::Kind::kRepeat: {
+        const SyntaxNode& body = node.parts[0];
         if (!node.zero_width)
           return store_.concat(store_.repeat(convert(body, kEmpty, start), node.min, node.max), after);
         if (node.max == 0) return after;
         const RegexId once = convert(body, after, start);
         return node.min == 0 ? store_.any_of({once, after}) : once;
       }
-      case Node::Kind::kStart:
+      case SyntaxNode::Kind::kStart:
         if (start == AtStart::kMaybe)
           throw unsupported("{}: '^' after a part that may be empty is not supported", where_);
         return start == AtStart::kYes ? after : kNothing;
-      case Node::Kind::kEnd:
+      case SyntaxNode::Kind::kEnd:
         return store_.nullable(after) ? kEmpty : kNothing;
-      case Node::Kind::kAhead:
+      case SyntaxNode::Kind::kAhead:
         return store_.all_of({convert(node.parts[0], any_text(), start), after});
-      case Node::Kind::kNotAhead:
+      case SyntaxNode::Kind::kNotAhead:
         return store_.all_of({store_.negate(convert(node.parts[0], any_text(), start)), after});
     }
     return kNothing;
@@ -394,21 +396,21 @@ class Converter {
   RegexId any_text() { return store_.repeat(encoder_.any(encoding_), 0, kUnbounded); }
 
  private:
-  static bool is_assertion(const Node& node) {
-    return node.kind == Node::Kind::kStart || node.kind == Node::Kind::kEnd || node.kind == Node::Kind::kAhead ||
-           node.kind == Node::Kind::kNotAhead ||
-           (node.kind == Node::Kind::kSequence && std::ranges::all_of(node.parts, is_assertion)) ||
-           (node.kind == Node::Kind::kChoice && std::ranges::all_of(node.parts, is_assertion));
+  static bool is_assertion(const SyntaxNode& node) {
+    return node.kind == SyntaxNode::Kind::kStart || node.kind == SyntaxNode::Kind::kEnd ||
+           node.kind == SyntaxNode::Kind::kAhead || node.kind == SyntaxNode::Kind::kNotAhead ||
+           (node.kind == SyntaxNode::Kind::kSequence && std::ranges::all_of(node.parts, is_assertion)) ||
+           (node.kind == SyntaxNode::Kind::kChoice && std::ranges::all_of(node.parts, is_assertion));
   }
-  static bool may_be_empty(const Node& node) {
+  static bool may_be_empty(const SyntaxNode& node) {
     switch (node.kind) {
-      case Node::Kind::kSet:
+      case SyntaxNode::Kind::kSet:
         return false;
-      case Node::Kind::kSequence:
+      case SyntaxNode::Kind::kSequence:
         return std::ranges::all_of(node.parts, may_be_empty);
-      case Node::Kind::kChoice:
+      case SyntaxNode::Kind::kChoice:
         return std::ranges::any_of(node.parts, may_be_empty);
-      case Node::Kind::kRepeat:
+      case SyntaxNode::Kind::kRepeat:
         return node.min == 0 || may_be_empty(node.parts[0]);
       default:
         return true;
@@ -447,8 +449,8 @@ CharSet shorthand_class(char letter) {
 
 RegexId parse_regex(std::string_view pattern, Anchoring anchoring, Encoding encoding, CharEncoder& encoder,
                     RegexStore& store, const std::string& where, int max_depth) {
-  const Node root = Parser(pattern, where, max_depth).parse();
-  Converter converter(encoding, encoder, store, where);
+  const SyntaxNode root = Parser(pattern, where, max_depth).parse();
+  SyntaxConverter converter(encoding, encoder, store, where);
   if (anchoring == Anchoring::kWhole) return converter.convert(root, kEmpty, AtStart::kYes);
   const RegexId any = converter.any_text();
   if (!root.zero_width) return store.concat(any, converter.convert(root, any, AtStart::kNo));

@@ -2,6 +2,7 @@
 // json_schema.cc.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <string>
@@ -22,6 +23,9 @@ inline constexpr const char* kNotPattern = "\xFF not pattern";
 inline constexpr const char* kAnyOrder = "\xFF any order";
 inline constexpr const char* kFraction = "\xFF fraction";  // a type: numbers that are not integers
 
+// What a schema is derived for.
+enum class Derivation : uint8_t { kNegation, kExactly, kConditional, kOnlyText, kDependency, kAlternatives };
+
 class SchemaDocument {
  public:
   // The schema must outlive it. Checks size and depth.
@@ -38,7 +42,7 @@ class SchemaDocument {
   const Json& at(const Json& schema, size_t index);
   // A derived schema: made once for each origin and purpose.
   template <class Make>
-  const Json& derived(const Json& origin, int purpose, Make&& make) {
+  const Json& derived(const Json& origin, Derivation purpose, Make&& make) {
     if (const auto found = derived_.find({&origin, purpose}); found != derived_.end()) return *found->second;
     made_.push_back(make());
     const Json* made = &made_.back();
@@ -75,7 +79,7 @@ class SchemaDocument {
   bool has_inner_ids_ = false;
   std::unordered_map<const Json*, Place> places_;
   std::deque<Json> made_;
-  std::map<std::pair<const Json*, int>, const Json*> derived_;
+  std::map<std::pair<const Json*, Derivation>, const Json*> derived_;
   std::vector<const Json*> same_;
 };
 

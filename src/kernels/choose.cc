@@ -20,14 +20,15 @@ const Available& available() {
     Available a;
     const CpuFeatures cpu = cpu_features();
     a.sets[a.count++] = &reference_kernels();
-    const auto add = [&](bool runs, const KernelSet* set) {
-      if (runs && set && gives_defined_bits(*set)) a.sets[a.count++] = set;
+    const auto add = [&](bool runs, const KernelSet* (*of_set)()) {
+      const KernelSet* set = runs ? of_set() : nullptr;
+      if (set && gives_defined_bits(*set)) a.sets[a.count++] = set;
     };
-    add(cpu.avx2, avx2_kernels());
-    add(cpu.avx_vnni, avx2vnni_kernels());
-    add(cpu.avx512, avx512_kernels());
-    add(cpu.avx512_bf16, avx512bf16_kernels());
-    add(cpu.amx && permit_tiles(), amx_kernels());
+    add(cpu.avx2, avx2_kernels);
+    add(cpu.avx_vnni, avx2vnni_kernels);
+    add(cpu.avx512, avx512_kernels);
+    add(cpu.avx512_bf16, avx512bf16_kernels);
+    add(cpu.amx && permit_tiles(), amx_kernels);
     return a;
   }();
   return found;

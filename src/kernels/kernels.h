@@ -27,13 +27,22 @@ struct Mamba2Args;
 // What the inputs of a linear are rounded to. kF32 multiplies float32 inputs by dequantized weights: the path for
 // comparing with other implementations.
 //
+// kInt8 has a scale for each block of 32 inputs. kInt8x2 has a second digit for the blocks of a row that lose most by
+// rounding: what the first leaves, as int8 with a scale of its own.
+//
 // kInt8Row is for models that were made for it (W8A8, LLM.int8): int8 with one scale for a whole row of inputs.
-enum class Activations : uint8_t { kF32, kBf16, kInt8, kInt8Row };
+enum class Activations : uint8_t { kF32, kBf16, kInt8, kInt8Row, kInt8x2 };
+
+constexpr bool has_int8_blocks(Activations a) { return a == Activations::kInt8 || a == Activations::kInt8x2; }
+// The type of the products.
+constexpr Activations multiply_unit(Activations a) {
+  return has_int8_blocks(a) || a == Activations::kInt8Row ? Activations::kInt8 : a;
+}
 
 // The definition in force for weights of a format: without integer codes there is no int8 definition, and inputs are
 // rounded to bf16.
 constexpr Activations activations_for(Activations mode, const PanelFormat& format) {
-  return mode == Activations::kInt8 && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
+  return has_int8_blocks(mode) && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
 }
 
 inline constexpr int kMostInt8RowInputs = 1 << 17;  // 127 * 127 of each fit in 31 bits
@@ -55,8 +64,14 @@ struct Int8Block {
   float scale;             // max |input| / 127; NaN if an input is NaN
   float sum;               // scale * (sum of q): the factor of a minimum
   int16_t half_sums[2];    // of q over inputs 0..15 and 16..31; a group's of 16 is scale * its half
-  uint32_t unused;
+  uint32_t rests;          // see below
 };
+// A row of kInt8x2 is its Int8Blocks, and then as many of the rests. Blocks whose scale is above kRestLimit times the mean
+// of the row's scales (their sum in order, divided by their number) have one: input - scale * q, rounded once, as an
+// Int8Block. Those of the others are all zero. In the rests of blocks 0, 32, 64, .., bit i of `rests` is set if block
+// i of these 32 has one; elsewhere `rests` is 0.
+inline constexpr float kRestLimit = 1.3f;
+inline constexpr int kRestBlocks = 32;
 struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
   float x[kBlockInputs];
   float sum;           // kBf16: half_sums[0] + half_sums[1]
@@ -78,6 +93,8 @@ constexpr size_t activation_block_bytes(Activations a) {
   switch (a) {
     case Activations::kInt8:
       return sizeof(Int8Block);
+    case Activations::kInt8x2:
+      return 2 * sizeof(Int8Block);
     case Activations::kInt8Row:
       return sizeof(Int8RowBlock);
     default:
@@ -127,6 +144,11 @@ struct QuantizeArgs {
 //
 // The sum of integers is exact for codes of up to 6 bits, so kernels may take it in any way.
 //
+// kInt8x2 adds two such sums, `first` of the blocks and `rest` of the rests. Zero rests may be left out: they add 0, or
+// -0, or NaN where the first is not finite.
+//
+//   x W^T = (first + 0) + rest, or first if it is infinite or NaN
+//
 // `even` and `odd` start at 0 in each half or block and are chains over its even and odd inputs:
 //
 //   kBf16  fma(x, code, .), with the entries of float tables rounded to bf16; unquantized: acc = acc + (even + odd)
@@ -138,6 +160,24 @@ struct QuantizeArgs {
 // 2^17 inputs:
 //
 //   x W^T = float(sum of code * q_x) * (scale_w * scale_x), then for each outlier in order:  fma(x, scale_w * code, .)
+//
+// A set may have several loops for the same work, with the same bits. Which is fastest depends on the machine, so it is
+// measured (ops/tuning.h).
+struct LinearLoop {
+  enum class Kind : uint8_t {
+    kStream,  // a few rows at a time; weights are decoded in registers, again for every few rows
+    kShared,  // weights are decoded for all rows of a call, or for as many as fit in registers
+    kTiles,   // matrix tiles: a panel by 16 rows, or several panels if they need no scales
+    kPaired,  // matrix tiles: two panels by 16 or 32 rows
+  };
+  Kind kind = Kind::kShared;
+  uint8_t panels = 1;     // kStream: in flight; kShared: in a step; kPaired: groups whose sums are added at once
+  uint16_t ahead = 8192;  // bytes to prefetch of panels that are read once
+
+  bool operator==(const LinearLoop&) const = default;
+};
+inline constexpr size_t kMostLinearLoops = 16;
+
 struct LinearArgs {
   const PackedMatrix* weights;
   const PackedMatrix* up = nullptr;
@@ -152,6 +192,7 @@ struct LinearArgs {
   float alpha = 0, limit = 0;                       // of kClampedSwiglu
   float scale = 1;
   bool accumulate = false;
+  const LinearLoop* loop = nullptr;  // one of linear_loops(); nullptr: its first
 };
 
 enum class KvType : uint8_t { kF32, kBf16, kF16, kInt8 };
@@ -311,6 +352,9 @@ struct KernelSet {
   void (*quantize)(const QuantizeArgs&, int row_begin, int row_end);
   // row_begin: a multiple of kRowGroup.
   void (*linear)(const LinearArgs&, int panel_begin, int panel_end, int row_begin, int row_end);
+  // Writes the loops of linear() for this many rows to `loops` and returns their number. The first one is used unless
+  // another is measured to be faster.
+  size_t (*linear_loops)(const PackedMatrix&, Activations, int rows, std::span<LinearLoop, kMostLinearLoops> loops);
   void (*normalize)(const NormArgs&, int row_begin, int row_end);
   void (*multiply_gate)(const GateArgs&, int row_begin, int row_end);
   void (*softplus)(const SoftplusArgs&, int row_begin, int row_end);
@@ -328,19 +372,23 @@ struct KernelSet {
   void (*gated_delta)(const GatedDeltaArgs&);
   void (*mamba2)(const Mamba2Args&);
   // Multiplies on registers alone, as fast as this set can, `rounds` times; returns the number of multiply-adds: the
-  // upper bound that benchmarks compare with.
-  double (*peak)(Activations activations, int64_t rounds);
+  // upper bound that benchmarks compare with. unit: a multiply_unit().
+  double (*peak)(Activations unit, int64_t rounds);
   // Panels that linear() processes together when there are many rows: ranges of whole such groups are fastest.
   int linear_panels = 1;
   // Rows that one call of linear() should get when there are many, a multiple of kRowGroup: as many as keep their
   // inputs in a core's L2 while panels stream past (64 rows of 2,048 int8 inputs are 196 KiB).
   int linear_rows = 64;
-  // --activations auto: bf16 is closer to the model, and worth it on sets that multiply it as fast as int8.
-  Activations default_activations = Activations::kInt8;
+  // Rows of kBf16 inputs that share cache lines: one thread should write them all.
+  int shared_input_rows = 1;
+  // --activations auto: bf16 is closest to the model, and the default of sets that multiply it as fast as int8.
+  Activations default_activations = Activations::kInt8x2;
 };
 
 const KernelSet& reference_kernels();
-const KernelSet* avx2_kernels();  // nullptr: not built for this architecture
+// nullptr: not built for this architecture. Call each only where the CPU has the instructions of its set: the function
+// itself may be compiled with them.
+const KernelSet* avx2_kernels();
 const KernelSet* avx2vnni_kernels();
 const KernelSet* avx512_kernels();
 const KernelSet* avx512bf16_kernels();

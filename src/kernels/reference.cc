@@ -86,6 +86,11 @@ float dot_int8(const Output& w, const Int8Block* x) {
   return minima ? acc + low : acc;
 }
 
+float dot_int8x2(const Output& w, const Int8Block* x) {
+  const float first = dot_int8(w, x), rest = dot_int8(w, x + w.matrix.blocks());
+  return std::isfinite(first) ? (first + 0.0f) + rest : first;
+}
+
 float dot_bf16(const Output& w, const FloatBlock* x) {
   const int length = w.length();
   float acc = 0, low = 0;
@@ -142,6 +147,7 @@ float dot_float(const Output& w, const FloatBlock* x) {
 float dot(const LinearArgs& a, const Output& w, int row) {
   const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
   if (a.activations == Activations::kInt8) return dot_int8(w, reinterpret_cast<const Int8Block*>(x));
+  if (a.activations == Activations::kInt8x2) return dot_int8x2(w, reinterpret_cast<const Int8Block*>(x));
   if (a.activations == Activations::kInt8Row) return dot_int8_row(w, reinterpret_cast<const Int8RowBlock*>(x));
   const auto* floats = reinterpret_cast<const FloatBlock*>(x);
   return a.activations == Activations::kBf16 && has_scales(w.matrix.format) ? dot_bf16(w, floats)
@@ -181,6 +187,11 @@ double peak(Activations, int64_t rounds) {
   return static_cast<double>(rounds) * 4;
 }
 
+size_t linear_loops(const PackedMatrix&, Activations, int, std::span<LinearLoop, kMostLinearLoops> loops) {
+  loops[0] = {};
+  return 1;
+}
+
 }  // namespace
 }  // namespace reference
 
@@ -188,6 +199,7 @@ const KernelSet& reference_kernels() {
   static constexpr KernelSet set{.name = "reference",
                                  .quantize = reference::quantize,
                                  .linear = reference::linear,
+                                 .linear_loops = reference::linear_loops,
                                  .normalize = reference::normalize,
                                  .multiply_gate = reference::multiply_gate,
                                  .softplus = reference::softplus,

@@ -58,6 +58,23 @@ void write_int8(const float* x, Int8Block& out) {
     out.half_sums[k / 16] = static_cast<int16_t>(out.half_sums[k / 16] + out.q[i]);
   }
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
+  out.rests = 0;
+}
+
+void write_rests(const float* x, int blocks, const Int8Block* first, Int8Block* rests) {
+  float sum = 0;
+  for (int b = 0; b < blocks; ++b) sum += first[b].scale;
+  const float limit = kRestLimit * (sum / static_cast<float>(blocks));
+  for (int b = 0; b < blocks; ++b, x += kBlockInputs) {
+    const bool has_rest = first[b].scale > limit;
+    float rest[kBlockInputs] = {};
+    for (int i = 0; has_rest && i < kBlockInputs; ++i) {
+      const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+      rest[k] = std::fma(-static_cast<float>(first[b].q[i]), first[b].scale, x[k]);
+    }
+    write_int8(rest, rests[b]);
+    if (has_rest) rests[b / kRestBlocks * kRestBlocks].rests |= 1u << b % kRestBlocks;
+  }
 }
 
 void write_int8_row(const float* x, float largest, float threshold, Int8RowBlock& out) {
@@ -105,13 +122,17 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
         a.to == Activations::kInt8Row ? largest_below(padded.data(), blocks * kBlockInputs, a.threshold) : 0;
     for (int b = 0; b < blocks; ++b) {
       const float* block = &padded[static_cast<size_t>(b * kBlockInputs)];
-      if (a.to == Activations::kInt8) {
+      if (has_int8_blocks(a.to)) {
         write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
       } else if (a.to == Activations::kInt8Row) {
         write_int8_row(block, largest, a.threshold, reinterpret_cast<Int8RowBlock*>(out)[b]);
       } else {
         write_floats(block, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
       }
+    }
+    if (a.to == Activations::kInt8x2) {
+      auto* first = reinterpret_cast<Int8Block*>(out);
+      write_rests(padded.data(), blocks, first, first + blocks);
     }
   }
 }

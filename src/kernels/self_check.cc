@@ -74,7 +74,7 @@ bool gives_defined_bits(const KernelSet& kernels) {
       }
     }
     pack_panels(matrix, type, source, memory.data(), 0, 1);
-    for (const Activations activations : {Activations::kBf16, Activations::kInt8}) {
+    for (const Activations activations : {Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
       if (activations_for(activations, matrix.format) != activations) continue;
       if (products(kernels, matrix, activations, x) != products(reference_kernels(), matrix, activations, x))
         return false;

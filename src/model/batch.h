@@ -29,6 +29,13 @@ struct Span {
   int state = -1;                                // slot of the sequence's state; -1: the model has none
   std::span<const StateCopy> state_copies = {};  // ascending rows
   int rope_variant = 0;                          // rope_variant() of the sequence's prompt
+  int drafts = 0;                                // its last rows that may turn out wrong
+};
+
+// After a batch: a state as it was before the span's drafts takes in the first `rows` of them. row: of the first one, among
+// all drafts of the batch.
+struct StateAdvance {
+  int slot, row, rows;
 };
 
 struct Batch {

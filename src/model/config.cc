@@ -297,6 +297,7 @@ std::string config_identity(const ModelConfig& c) {
 void validate(const ModelConfig& config, const std::string& file) {
   const Checker c(file);
   c.range("the number of layers", static_cast<int64_t>(config.layers.size()), 1, 1024);
+  c.range("the number of layers for multi-token prediction", config.predicting_layers, 0, 1024);
   c.range("the hidden size", config.hidden, 1, 1 << 17);
   c.range("the vocabulary size", config.vocab, 1, 1 << 20);
   c.range("the number of streams", config.altup.streams, 0, 16);

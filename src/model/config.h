@@ -43,6 +43,15 @@ struct PooledOutput {
   Score score = Score::kRaw;
 };
 
+// Of a layer that drafts by predicting a model's next hidden state. In place of token embeddings it reads
+//   W [norm(embedding of the next token); norm(hidden state)]
+struct JoinedInput {
+  Norm norm = {};          // of each half, with weights of its own; kNone: none
+  int layer = -1;          // of multi-token prediction: its number in the model's files
+  bool embedding = false;  // embedding and output matrices of its own; false: the model's
+  bool output = false;
+};
+
 struct ModelConfig {
   std::string architecture;  // the family's name: llama, qwen3, ...
   int hidden = 0, vocab = 0;
@@ -54,6 +63,9 @@ struct ModelConfig {
   int segments = 0;                // likewise for each of so many texts of a prompt (BERT); 0: none
   float embedding_scale = 1;       // multiplies token embeddings
   Norm embedding_norm, output_norm;
+  std::optional<JoinedInput> joined_input;  // of drafters
+  int predicting_layers = 0;  // for multi-token prediction, after the model's in its files (speculate/mtp.h)
+  int first_predicting = 0;   // the number of the first in these files
   // Each token has a second, small embedding for each layer, which gates a further block (Gemma 3n and 4):
   //   e  = (norm(P x0 / sqrt(hidden)) + sqrt(dim) * table[token]) / sqrt(2)        [layers, dim]
   //   x += norm(V (gelu(U x) * e[layer]))                                          after each layer's MLP

@@ -37,6 +37,16 @@ void project(const Step& step, const Rows& x, const NormView& norm, const Linear
   step.done(op);
 }
 
+void keep_updates(const Step& step, int layer, std::initializer_list<Rows> parts) {
+  if (step.drafted.empty()) return;
+  const Rows& kept = step.work.updates[static_cast<size_t>(layer)];
+  int col = 0;
+  for (const Rows& part : parts) {
+    gather(step.compute, part, step.drafted, kept.columns(col, part.cols));
+    col += part.cols;
+  }
+}
+
 NormView view(const Norm& norm, const NormWeights& w) {
   const auto data = [](const Vector& v) { return v.empty() ? nullptr : v.data(); };
   return {norm.kind, norm.epsilon, data(w.weight), data(w.bias)};
@@ -53,6 +63,7 @@ struct Decoder::State {
   AttentionOp attention;
   std::vector<std::vector<AttentionSpan>> spans;  // per group of the cache layout
   std::vector<StateSpan> states;                  // empty if no layer is recurrent
+  std::vector<int32_t> drafted;                   // rows; likewise
   std::map<int, std::vector<RopeTable>> ropes;    // by variant, of each rope
   StepProfile* profile = nullptr;
 
@@ -68,6 +79,7 @@ struct Decoder::State {
         spans(k.layout().groups().size()) {
     for (auto& of_group : spans) of_group.reserve(most_spans(l));
     states.reserve(most_spans(l));
+    drafted.reserve(static_cast<size_t>(l.max_drafted));
     rope_tables(0);
   }
   static size_t most_spans(const DecoderLimits& l) { return static_cast<size_t>(l.max_rows); }
@@ -94,9 +106,13 @@ struct Decoder::State {
         spans[g].push_back({span.tables[g].data(), span.row, span.rows, span.position});
     }
     states.clear();
+    drafted.clear();
     if (cache.layout().state_bytes() == 0) return;
-    for (const Span& span : batch.spans)
+    for (const Span& span : batch.spans) {
       states.push_back({span.row, span.rows, span.position, span.state, span.state_copies});
+      for (int i = span.rows - span.drafts; i < span.rows; ++i) drafted.push_back(span.row + i);
+    }
+    assert(std::cmp_less_equal(drafted.size(), limits.max_drafted));
   }
 
   // x = the tokens' embeddings, or the vectors that rows bring instead; and what depends on the rows' positions alone.
@@ -167,7 +183,29 @@ struct Decoder::State {
     }
   }
 
-  Step step(int rows) { return {config, compute, cache, work, attention, spans, states, rows, first_layer, profile}; }
+  Step step(int rows) {
+    return {config, compute, cache, work, attention, spans, states, drafted, rows, first_layer, profile};
+  }
+
+  void advance(std::span<const StateAdvance> advances) {
+    states.clear();
+    int rows = 0;
+    for (const StateAdvance& a : advances) {
+      assert(a.rows > 0 && std::cmp_less_equal(a.row + a.rows, drafted.size()));
+      // Drafts follow other rows, so no state is empty; which position it is does not matter.
+      states.push_back({.row = a.row, .rows = a.rows, .position = 1, .slot = a.slot, .copies = {}});
+      rows = std::max(rows, a.row + a.rows);
+    }
+    const Step step = this->step(rows);
+    for (size_t i = 0; i < config.layers.size(); ++i) {
+      const Mixer& mixer = config.layers[i].mixer;
+      const LayerWeights& w = weights.layers[i];
+      const auto index = static_cast<int>(i);
+      if (const auto* m = std::get_if<ShortConv>(&mixer)) advance_states(step, index, *m, w.short_conv);
+      if (const auto* m = std::get_if<GatedDelta>(&mixer)) advance_states(step, index, *m, w.gated_delta);
+      if (const auto* m = std::get_if<Mamba2>(&mixer)) advance_states(step, index, *m, w.mamba2);
+    }
+  }
 
   void layer(size_t i, int rows) {
     const LayerSpec& spec = config.layers[i];
@@ -265,6 +303,8 @@ std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   s.take_hidden(batch);
   return s.logits(batch, pass.output ? *pass.output : s.weights.output);
 }
+
+void Decoder::advance(std::span<const StateAdvance> advances) { state_->advance(advances); }
 
 Rows Decoder::hidden() const { return state_->work.hidden; }
 

@@ -38,6 +38,10 @@ class Decoder {
   // must be those of can_exit_after().
   std::span<float> forward(const Batch& batch, const Pass& pass = {});
 
+  // Gives states the bits that they would have if only the right drafts of the last batch had been computed. Once per
+  // batch, for distinct drafts.
+  void advance(std::span<const StateAdvance> advances);
+
   // The normalised final hidden states of the last batch [rows that wanted them], in row order; valid until the next call.
   Rows hidden() const;
 

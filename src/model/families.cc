@@ -14,84 +14,87 @@
 
 namespace quire {
 
-// One row per family: its models, and what its cache keeps of a sequence.
+// One row per family: its file in families/, its models, and what its cache keeps of a sequence.
 // clang-format off
-#define QUIRE_FAMILIES(F)                                                           \
-  F(kLlama, "Llama 1 to 3.x, SmolLM 1 and 2, TinyLlama, Vicuna, Yi", "all tokens")  \
-  F(kMistral, "Mistral 7B, Mistral Nemo, Mistral Small (GGUF: as llama)", "window") \
-  F(kMinistral3, "Ministral 3", "all tokens")                                       \
-  F(kSmolLm3, "SmolLM3", "all tokens")                                              \
-  F(kSeedOss, "Seed-OSS", "all tokens")                                             \
-  F(kInternLm2, "InternLM 2, 2.5", "all tokens")                                    \
-  F(kArcee, "Arcee AFM", "all tokens")                                              \
-  F(kQwen2, "Qwen2, Qwen2.5", "all tokens")                                         \
-  F(kQwen3, "Qwen3", "all tokens")                                                  \
-  F(kQwen2Moe, "Qwen1.5-MoE, Qwen2-MoE", "all tokens")                              \
-  F(kQwen3Moe, "Qwen3-MoE", "all tokens")                                           \
-  F(kGemma, "Gemma 1", "all tokens")                                                \
-  F(kGemma2, "Gemma 2", "window in every 2nd layer")                                \
-  F(kGemma3, "Gemma 3 (text)", "window in 5 of 6 layers")                           \
-  F(kGemma3n, "Gemma 3n (text)", "window in 4 of 5 layers; later layers share")     \
-  F(kGemma4, "Gemma 4 (text)", "window in 5 of 6 layers; later layers may share")   \
-  F(kPhi, "Phi-1, Phi-1.5, Phi-2", "all tokens")                                    \
-  F(kPhi3, "Phi-3, Phi-3.5, Phi-4", "all tokens, or window")                        \
-  F(kGlm, "GLM-4 9B (GGUF: chatglm)", "all tokens")                                 \
-  F(kGlm4, "GLM-4-0414", "all tokens")                                              \
-  F(kHunyuan, "Hunyuan (dense)", "all tokens")                                      \
-  F(kErnie, "ERNIE 4.5 (dense)", "all tokens")                                      \
-  F(kGpt2, "GPT-2", "all tokens")                                                   \
-  F(kGptNeox, "GPT-NeoX, Pythia", "all tokens")                                     \
-  F(kGptJ, "GPT-J", "all tokens")                                                   \
-  F(kFalcon, "Falcon", "all tokens")                                                \
-  F(kBloom, "BLOOM", "all tokens")                                                  \
-  F(kMpt, "MPT", "all tokens")                                                      \
-  F(kCohere, "Command-R", "all tokens")                                             \
-  F(kCohere2, "Command-R7B, Command-A", "window in 3 of 4 layers")                  \
-  F(kOlmo, "OLMo 1", "all tokens")                                                  \
-  F(kOlmo2, "OLMo 2", "all tokens")                                                 \
-  F(kOlmo3, "OLMo 3", "window in 3 of 4 layers")                                    \
-  F(kOlmoe, "OLMoE", "all tokens")                                                  \
-  F(kExaone4, "EXAONE 4", "window in 3 of 4 layers (32B)")                          \
-  F(kGranite, "Granite 3, Granite 4 (dense)", "all tokens")                         \
-  F(kStarcoder2, "StarCoder2", "all tokens, or window")                             \
-  F(kStableLm, "StableLM 2", "all tokens")                                          \
-  F(kBitNet, "BitNet b1.58, weights not packed", "all tokens")                      \
-  F(kMixtral, "Mixtral (GGUF: as llama)", "all tokens")                             \
-  F(kMinimaxM2, "MiniMax-M2", "all tokens")                                         \
-  F(kGlm4Moe, "GLM-4.5, GLM-4.6", "all tokens")                                     \
-  F(kPhiMoe, "Phi-3.5-MoE", "all tokens")                                           \
-  F(kErnieMoe, "ERNIE 4.5 (experts)", "all tokens")                                 \
-  F(kHunyuanMoe, "Hunyuan (experts)", "all tokens")                                 \
-  F(kGptOss, "gpt-oss", "window in every 2nd layer")                                \
-  F(kDeepseekV2, "DeepSeek-V2, V2-Lite", "a latent per token")                      \
-  F(kDeepseekV3, "DeepSeek-V3, R1 (GGUF: as deepseek2)", "a latent per token")      \
-  F(kQwen3Next, "Qwen3-Next", "every 4th layer; states")                            \
-  F(kQwen35, "Qwen 3.5 (dense)", "every 4th layer; states")                         \
-  F(kQwen35Moe, "Qwen 3.5 (experts)", "every 4th layer; states")                    \
-  F(kLfm2, "LFM2", "a few layers; short states")                                    \
-  F(kLfm2Moe, "LFM2 (experts)", "a few layers; short states")                       \
-  F(kMamba2, "Mamba-2", "states only")                                              \
-  F(kGraniteHybrid, "Granite 4 (hybrid)", "a few layers; states")                   \
-  F(kFalconH1, "Falcon-H1", "all tokens, and states")                               \
-  F(kNemotronH, "Nemotron-H, Nemotron Nano 2 and 3", "a few layers; states")        \
-  F(kNemotronHMoe, "Nemotron-H with experts, as GGUF", "a few layers; states") \
-  F(kBert, "BERT, BGE, E5, GTE, MiniLM (encoders, cross-encoders)", "none")              \
-  F(kRoberta, "RoBERTa, XLM-R, BGE-M3, multilingual E5 (likewise)", "none")              \
-  F(kDistilBert, "DistilBERT (likewise)", "none")                                        \
-  F(kNomicBert, "Nomic Embed (encoders)", "none")                                        \
-  F(kModernBert, "ModernBERT, GTE-ModernBERT (encoders, cross-encoders)", "none")
+#define QUIRE_FAMILIES(F)                                                                     \
+  F(llama, kLlama, "Llama 1 to 3.x, SmolLM 1 and 2, TinyLlama, Vicuna, Yi", "all tokens")     \
+  F(llama, kMistral, "Mistral 7B, Mistral Nemo, Mistral Small (GGUF: as llama)", "window")    \
+  F(llama, kMinistral3, "Ministral 3", "all tokens")                                          \
+  F(llama, kSmolLm3, "SmolLM3", "all tokens")                                                 \
+  F(llama, kSeedOss, "Seed-OSS", "all tokens")                                                \
+  F(internlm, kInternLm2, "InternLM 2, 2.5", "all tokens")                                    \
+  F(arcee, kArcee, "Arcee AFM", "all tokens")                                                 \
+  F(qwen, kQwen2, "Qwen2, Qwen2.5", "all tokens")                                             \
+  F(qwen, kQwen3, "Qwen3", "all tokens")                                                      \
+  F(qwen, kQwen2Moe, "Qwen1.5-MoE, Qwen2-MoE", "all tokens")                                  \
+  F(qwen, kQwen3Moe, "Qwen3-MoE", "all tokens")                                               \
+  F(gemma, kGemma, "Gemma 1", "all tokens")                                                   \
+  F(gemma, kGemma2, "Gemma 2", "window in every 2nd layer")                                   \
+  F(gemma, kGemma3, "Gemma 3 (text)", "window in 5 of 6 layers")                              \
+  F(gemma3n, kGemma3n, "Gemma 3n (text)", "window in 4 of 5 layers; later layers share")      \
+  F(gemma4, kGemma4, "Gemma 4 (text)", "window in 5 of 6 layers; later layers may share")     \
+  F(phi, kPhi, "Phi-1, Phi-1.5, Phi-2", "all tokens")                                         \
+  F(phi, kPhi3, "Phi-3, Phi-3.5, Phi-4", "all tokens, or window")                             \
+  F(glm, kGlm, "GLM-4 9B (GGUF: chatglm)", "all tokens")                                      \
+  F(glm, kGlm4, "GLM-4-0414", "all tokens")                                                   \
+  F(hunyuan, kHunyuan, "Hunyuan (dense)", "all tokens")                                       \
+  F(ernie, kErnie, "ERNIE 4.5 (dense)", "all tokens")                                         \
+  F(gpt, kGpt2, "GPT-2", "all tokens")                                                        \
+  F(gpt, kGptNeox, "GPT-NeoX, Pythia", "all tokens")                                          \
+  F(gpt, kGptJ, "GPT-J", "all tokens")                                                        \
+  F(falcon, kFalcon, "Falcon", "all tokens")                                                  \
+  F(bloom, kBloom, "BLOOM", "all tokens")                                                     \
+  F(bloom, kMpt, "MPT", "all tokens")                                                         \
+  F(cohere, kCohere, "Command-R", "all tokens")                                               \
+  F(cohere, kCohere2, "Command-R7B, Command-A", "window in 3 of 4 layers")                    \
+  F(olmo, kOlmo, "OLMo 1", "all tokens")                                                      \
+  F(olmo, kOlmo2, "OLMo 2", "all tokens")                                                     \
+  F(olmo, kOlmo3, "OLMo 3", "window in 3 of 4 layers")                                        \
+  F(olmo, kOlmoe, "OLMoE", "all tokens")                                                      \
+  F(olmo, kExaone4, "EXAONE 4", "window in 3 of 4 layers (32B)")                              \
+  F(granite, kGranite, "Granite 3, Granite 4 (dense)", "all tokens")                          \
+  F(granite, kStarcoder2, "StarCoder2", "all tokens, or window")                              \
+  F(granite, kStableLm, "StableLM 2", "all tokens")                                           \
+  F(granite, kBitNet, "BitNet b1.58, weights not packed", "all tokens")                       \
+  F(experts, kMixtral, "Mixtral (GGUF: as llama)", "all tokens")                              \
+  F(experts, kMinimaxM2, "MiniMax-M2", "all tokens")                                          \
+  F(experts, kGlm4Moe, "GLM-4.5, GLM-4.6", "all tokens")                                      \
+  F(phimoe, kPhiMoe, "Phi-3.5-MoE", "all tokens")                                             \
+  F(ernie, kErnieMoe, "ERNIE 4.5 (experts)", "all tokens")                                    \
+  F(hunyuan, kHunyuanMoe, "Hunyuan (experts)", "all tokens")                                  \
+  F(experts, kGptOss, "gpt-oss", "window in every 2nd layer")                                 \
+  F(deepseek, kDeepseekV2, "DeepSeek-V2, V2-Lite", "a latent per token")                      \
+  F(deepseek, kDeepseekV3, "DeepSeek-V3, R1 (GGUF: as deepseek2)", "a latent per token")      \
+  F(qwen_next, kQwen3Next, "Qwen3-Next", "every 4th layer; states")                           \
+  F(qwen_next, kQwen35, "Qwen 3.5 (dense)", "every 4th layer; states")                        \
+  F(qwen_next, kQwen35Moe, "Qwen 3.5 (experts)", "every 4th layer; states")                   \
+  F(lfm2, kLfm2, "LFM2", "a few layers; short states")                                        \
+  F(lfm2, kLfm2Moe, "LFM2 (experts)", "a few layers; short states")                           \
+  F(mamba, kMamba2, "Mamba-2", "states only")                                                 \
+  F(mamba, kGraniteHybrid, "Granite 4 (hybrid)", "a few layers; states")                      \
+  F(falcon_h1, kFalconH1, "Falcon-H1", "all tokens, and states")                              \
+  F(nemotron, kNemotronH, "Nemotron-H, Nemotron Nano 2 and 3", "a few layers; states")        \
+  F(nemotron, kNemotronHMoe, "Nemotron-H with experts, as GGUF", "a few layers; states")      \
+  F(bert, kBert, "BERT, BGE, E5, GTE, MiniLM (encoders, cross-encoders)", "none")             \
+  F(bert, kRoberta, "RoBERTa, XLM-R, BGE-M3, multilingual E5 (likewise)", "none")             \
+  F(bert, kDistilBert, "DistilBERT (likewise)", "none")                                       \
+  F(bert, kNomicBert, "Nomic Embed (encoders)", "none")                                       \
+  F(modernbert, kModernBert, "ModernBERT, GTE-ModernBERT (encoders, cross-encoders)", "none")
 // clang-format on
 
-#define QUIRE_DECLARE(family, models, cache) extern const Family family;
+#define QUIRE_DECLARE(file, family, models, cache) \
+  namespace file {                                 \
+  extern const Family family;                      \
+  }
 QUIRE_FAMILIES(QUIRE_DECLARE)
 #undef QUIRE_DECLARE
 
 namespace {
 
-#define QUIRE_ADDRESS(family, models, cache) &family,
+#define QUIRE_ADDRESS(file, family, models, cache) &file::family,
 constexpr const Family* kFamilies[] = {QUIRE_FAMILIES(QUIRE_ADDRESS)};
 #undef QUIRE_ADDRESS
-#define QUIRE_DESCRIPTION(family, models, cache) {models, cache},
+#define QUIRE_DESCRIPTION(file, family, models, cache) {models, cache},
 constexpr FamilyDescription kDescriptions[] = {QUIRE_FAMILIES(QUIRE_DESCRIPTION)};
 #undef QUIRE_DESCRIPTION
 

@@ -100,7 +100,8 @@ Moe read_moe(const HfSettings& settings);
 Moe read_moe(const GgufSettings& settings);
 // The layers from `first` on have experts.
 void set_experts(ModelConfig& config, const Moe& moe, int first = 0);
-// Drops the layers for predicting several tokens, which follow the model's. Their tensors are not loaded.
+// Layers for multi-token prediction follow the model's. A model is loaded without them; GGUF files count them as layers.
+void read_predicting_layers(const HfSettings& settings, ModelConfig& config);
 void drop_predicting_layers(const GgufSettings& settings, ModelConfig& config);
 // Every `decoder_sparse_step`th layer has experts, except those in mlp_only_layers (Qwen).
 void set_sparse_layers(const HfSettings& settings, ModelConfig& config, const Moe& moe);
@@ -122,6 +123,23 @@ inline constexpr TensorName kSharedExpertsHf[] = {
     {Tensor::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
     {Tensor::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
     {Tensor::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"}};
+// Layers for multi-token prediction whose numbers follow the model's (DeepSeek-V3, GLM-4.5).
+inline constexpr TensorName kNumberedPredictingNames[] = {
+    {Tensor::kEmbedding, "model.layers.{}.embed_tokens.weight"},
+    {Tensor::kJoinEmbeddingNorm, "model.layers.{}.enorm.weight"},
+    {Tensor::kJoinFeatureNorm, "model.layers.{}.hnorm.weight"},
+    {Tensor::kJoin, "model.layers.{}.eh_proj.weight"},
+    {Tensor::kOutputNorm, "model.layers.{}.shared_head.norm.weight"},
+    {Tensor::kOutput, "model.layers.{}.shared_head.head.weight"}};
+inline constexpr PredictingSpelling kNumberedPredictingHf = {kNumberedPredictingNames, "model.layers.{}."};
+// GGUF files of all families number these layers this way.
+inline constexpr TensorName kPredictingNamesGguf[] = {{Tensor::kEmbedding, "blk.{}.nextn.embed_tokens.weight"},
+                                                      {Tensor::kJoinEmbeddingNorm, "blk.{}.nextn.enorm.weight"},
+                                                      {Tensor::kJoinFeatureNorm, "blk.{}.nextn.hnorm.weight"},
+                                                      {Tensor::kJoin, "blk.{}.nextn.eh_proj.weight"},
+                                                      {Tensor::kOutputNorm, "blk.{}.nextn.shared_head_norm.weight"},
+                                                      {Tensor::kOutput, "blk.{}.nextn.shared_head_head.weight"}};
+inline constexpr PredictingSpelling kPredictingGguf = {kPredictingNamesGguf, "blk.{}."};
 inline constexpr TensorName kFusedQkvGguf[] = {{Tensor::kQ, "blk.{}.attn_qkv.weight"},
                                                {Tensor::kK, "blk.{}.attn_qkv.weight"},
                                                {Tensor::kV, "blk.{}.attn_qkv.weight"}};

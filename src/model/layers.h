@@ -56,6 +56,7 @@ struct ShortConv {
   bool bias = false;
 
   StateLayout state() const { return {.channels = channels, .width = width}; }
+  int update_size() const { return channels; }
 };
 
 // The gated delta net (arXiv 2412.06464): queries, keys and values pass a convolution and SiLU, and each value head
@@ -72,6 +73,7 @@ struct GatedDelta {
   StateLayout state() const {
     return {.channels = channels(), .width = width, .heads = value_heads, .rows = key_dim, .cols = value_dim};
   }
+  int update_size() const { return channels() + 2 * value_heads; }
 };
 
 // Mamba-2 (arXiv 2405.21060): inputs and the vectors B and C pass a convolution and SiLU, and each head keeps a matrix.
@@ -90,6 +92,7 @@ struct Mamba2 {
   StateLayout state() const {
     return {.channels = channels(), .width = width, .heads = heads, .rows = state_dim, .cols = head_dim};
   }
+  int update_size() const { return channels() + heads; }
 };
 
 // down(f(gate x) * (up x)), or down(f(up x)) without a gate.
@@ -146,6 +149,14 @@ inline StateLayout state_of(const Mixer& mixer) {
   if (const auto* m = std::get_if<GatedDelta>(&mixer)) return m->state();
   if (const auto* m = std::get_if<Mamba2>(&mixer)) return m->state();
   return {};
+}
+
+// Numbers of a row that change the state; attention: none.
+inline int update_size(const Mixer& mixer) {
+  if (const auto* m = std::get_if<ShortConv>(&mixer)) return m->update_size();
+  if (const auto* m = std::get_if<GatedDelta>(&mixer)) return m->update_size();
+  if (const auto* m = std::get_if<Mamba2>(&mixer)) return m->update_size();
+  return 0;
 }
 
 using FeedForward = std::variant<std::monostate, Mlp, Moe>;

@@ -1,17 +1,31 @@
 #include "model/tensor_finder.h"
 
+#include <algorithm>
+
 namespace quire {
 
-const TensorView* TensorFinder::find(const std::string& name) const {
-  if (const TensorView* view = checkpoint_.find_tensor(name); view || kind() == FileKind::kGguf) return view;
-  if (!spelling_.prefix.empty()) return checkpoint_.find_tensor(std::string(spelling_.prefix) + name);
+std::vector<std::string> TensorFinder::other_names(const std::string& name) const {
+  if (kind() == FileKind::kGguf) return {};
+  if (!spelling_.prefix.empty()) return {std::string(spelling_.prefix) + name};
   const size_t dot = name.find('.');
-  if (dot == std::string::npos) return nullptr;
+  // A layer outside the model keeps its first part: without it, it would be a layer of the model.
+  if (config_.joined_input && !name.starts_with("model.")) return {"model." + name};
+  if (dot == std::string::npos) return {};
   const std::string rest = name.substr(dot + 1);
-  for (const std::string& other : {rest, "model.language_model." + rest, "language_model." + name}) {
+  return {rest, "model.language_model." + rest, "language_model." + name};
+}
+
+const TensorView* TensorFinder::find(const std::string& name) const {
+  if (const TensorView* view = checkpoint_.find_tensor(name)) return view;
+  for (const std::string& other : other_names(name)) {
     if (const TensorView* view = checkpoint_.find_tensor(other)) return view;
   }
   return nullptr;
+}
+
+bool TensorFinder::begins_with(std::string_view name, const std::string& prefix) const {
+  return name.starts_with(prefix) ||
+         std::ranges::any_of(other_names(prefix), [&](const std::string& other) { return name.starts_with(other); });
 }
 
 Source TensorFinder::source_of(const Slot& slot, const std::function<bool(const std::string& name)>& exists) const {

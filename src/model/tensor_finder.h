@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "model/checkpoint.h"
 #include "model/config.h"
@@ -19,6 +21,8 @@ class TensorFinder {
   // The tensor of this name. Some HF files leave out the first part of a name ("transformer."), and models that also see
   // or hear add one for their text ("model.language_model."). nullptr: there is none.
   const TensorView* find(const std::string& name) const;
+  // Whether a tensor's name begins with `prefix`, under any of those names.
+  bool begins_with(std::string_view name, const std::string& prefix) const;
   // Where a slot's tensor is: under the family's other name, if only that exists.
   Source source_of(const Slot& slot) const {
     return source_of(slot, [this](const std::string& name) { return find(name) != nullptr; });
@@ -26,6 +30,7 @@ class TensorFinder {
   Source source_of(const Slot& slot, const std::function<bool(const std::string& name)>& exists) const;
 
  private:
+  std::vector<std::string> other_names(const std::string& name) const;
   FileKind kind() const { return checkpoint_.gguf() ? FileKind::kGguf : FileKind::kHf; }
 
   const Checkpoint& checkpoint_;

@@ -94,6 +94,8 @@ std::string fill(std::string_view pattern, std::string_view mark, int number) {
   return std::string(pattern.substr(0, at)) + std::to_string(number) + std::string(pattern.substr(at + mark.size()));
 }
 
+std::string_view layer_pattern(FileKind kind) { return kind == FileKind::kHf ? "model.layers.{}." : "blk.{}."; }
+
 Change change_of(const Norm& norm) { return norm.plus_one ? Change::kPlusOne : Change::kNone; }
 
 // Visits the tensors of one layer.
@@ -264,7 +266,13 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
     if (n && n.weight) visitor.vector({tensor}, {c.hidden}, to.weight, change_of(n));
     if (n && n.bias) visitor.bias({tensor}, c.hidden, to.bias);
   };
-  visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
+  const JoinedInput* const joined = c.joined_input ? &*c.joined_input : nullptr;
+  if (!joined || joined->embedding) visitor.matrix({Tensor::kEmbedding}, c.vocab, c.hidden, w.embedding);
+  if (joined) {
+    visitor.matrix({Tensor::kJoin}, c.hidden, 2 * c.hidden, w.join);
+    norm(Tensor::kJoinEmbeddingNorm, joined->norm, w.join_embedding);
+    norm(Tensor::kJoinFeatureNorm, joined->norm, w.join_features);
+  }
   if (c.learned_positions) visitor.matrix({Tensor::kPositions}, c.max_positions, c.hidden, w.positions);
   if (c.segments > 0) visitor.matrix({Tensor::kSegments}, c.segments, c.hidden, w.segments);
   norm(Tensor::kEmbeddingNorm, c.embedding_norm, w.embedding_norm);
@@ -286,7 +294,8 @@ void visit_tensors(const ModelConfig& c, Weights& w, TensorVisitor& visitor) {
   w.layers.resize(c.layers.size());
   for (size_t i = 0; i < c.layers.size(); ++i) LayerVisit(c, static_cast<int>(i), w.layers[i], visitor).run();
   norm(Tensor::kOutputNorm, c.output_norm, w.output_norm);
-  if (!c.tied_output && c.has_logits) visitor.matrix({Tensor::kOutput}, c.vocab, c.hidden, w.output);
+  const bool own_output = joined ? joined->output : !c.tied_output && c.has_logits;
+  if (own_output) visitor.matrix({Tensor::kOutput}, c.vocab, c.hidden, w.output);
   const auto pooled = static_cast<int>(c.pooled.layers.size());
   w.pooled.resize(c.pooled.layers.size());
   for (int i = 0, cols = c.hidden; i < pooled; ++i) {
@@ -307,19 +316,32 @@ Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, c
     if (layer.file_rows == 0) return {.name = layer.name};
     return {.name = layer.name, .first = layer.first_row, .run = 1, .step = layer.row_step, .rows = layer.file_rows};
   }
-  const auto usual = std::ranges::find(kNames, slot.tensor, &Names::tensor);
-  std::string_view pattern = kind == FileKind::kHf ? usual->hf : usual->gguf;
-  if (const auto own = std::ranges::find(spelling.names, slot.tensor, &TensorName::first);
-      own != spelling.names.end()) {
-    pattern = own->second;
+  std::string pattern;
+  int layer = slot.layer;
+  const auto take = [&](std::span<const TensorName> names) {
+    const auto name = std::ranges::find(names, slot.tensor, &TensorName::first);
+    if (name != names.end()) pattern = name->second;
+  };
+  if (const auto usual = std::ranges::find(kNames, slot.tensor, &Names::tensor); usual != std::end(kNames))
+    pattern = kind == FileKind::kHf ? usual->hf : usual->gguf;
+  take(spelling.names);
+  if (config.joined_input && spelling.predicting) {
+    take(spelling.predicting->names);
+    layer = config.joined_input->layer;
+    if (const std::string_view of_layer = layer_pattern(kind); slot.layer >= 0 && pattern.starts_with(of_layer))
+      pattern.replace(0, of_layer.size(), spelling.predicting->block);
   }
   Source source;
   source.stacked = slot.items > 0 && pattern.find("{e}") == std::string_view::npos;
-  source.name = fill(fill(pattern, "{e}", slot.item), "{}", slot.layer);
+  source.name = fill(fill(pattern, "{e}", slot.item), "{}", layer);
   // Hugging Face files hold log(-A), GGUF files A.
   if (slot.tensor == Tensor::kDecay && kind == FileKind::kHf) source.change = Change::kMinusExp;
   if (spelling.place) spelling.place(config, slot, source);
   return source;
+}
+
+std::string layer_prefix(FileKind kind, int layer, const PredictingSpelling* predicting) {
+  return fill(predicting ? predicting->block : layer_pattern(kind), "{}", layer);
 }
 
 }  // namespace quire

@@ -21,6 +21,9 @@ enum class Tensor : uint8_t {
   kEmbeddingNorm,
   kOutputNorm,
   kOutput,
+  kJoin,  // of layers for multi-token prediction
+  kJoinEmbeddingNorm,
+  kJoinFeatureNorm,
   kPerLayerEmbedding,
   kPerLayerProjection,
   kPerLayerNorm,
@@ -161,6 +164,12 @@ struct Source {
 using TensorName =
     std::pair<Tensor, std::string_view>;  // {}: the layer, {e}: the expert; a name without {e} is stacked
 
+// How a kind of file spells the layer for multi-token prediction that follows a family's models; {}: the layer's number.
+struct PredictingSpelling {
+  std::span<const TensorName> names;  // of what surrounds its block
+  std::string_view block;             // before the names of its block's tensors, in place of "model.layers.{}."
+};
+
 // How a kind of file spells a family's tensors, where it differs from most.
 struct Spelling {
   std::span<const TensorName> names = {};
@@ -169,9 +178,12 @@ struct Spelling {
   std::span<const std::string_view> ignored = {};  // tensors that the model does not need; {}: the layer; a final *
   std::span<const TensorName> alternatives = {};   // for files that lack the tensor of the name above
   std::string_view prefix = {};                    // some files have it before every name
+  const PredictingSpelling* predicting = nullptr;  // nullptr: no such layer is known
 };
 
 enum class FileKind : uint8_t { kHf, kGguf };
 Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, const Spelling& spelling);
+// What the names of a layer's tensors begin with; predicting: of a layer for multi-token prediction.
+std::string layer_prefix(FileKind kind, int layer, const PredictingSpelling* predicting = nullptr);
 
 }  // namespace quire

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -112,7 +111,7 @@ class Loader : public TensorVisitor {
 
   void check_all_used() const {
     for (const TensorView& view : checkpoint_.tensors()) {
-      if (!used_.contains(view.name) && !ignored(view.name)) {
+      if (!used_.contains(view.name) && is_ours(view.name) && !ignored(view.name)) {
         throw unsupported("{}: unexpected tensor {}: Quire's {} architecture does not use it", checkpoint_.file(),
                           view.name, config_.architecture);
       }
@@ -183,17 +182,18 @@ class Loader : public TensorVisitor {
   }
   const TensorView* find(const std::string& name) const { return finder_.find(name); }
 
-  // A GGUF file may have layers for predicting several tokens after those of the model.
-  bool of_dropped_layer(std::string_view name) const {
-    constexpr std::string_view kPrefix = "blk.";
-    if (kind_ != FileKind::kGguf || !name.starts_with(kPrefix)) return false;
-    const Gguf& gguf = *checkpoint_.gguf();
-    const auto architecture = gguf.get<std::string>("general.architecture");
-    const auto layers = gguf.get<int>(architecture + ".block_count"),
-               predicting = std::max(0, gguf.get_or<int>(architecture + ".nextn_predict_layers", 0));
-    int layer = 0;
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
-    return parsed.ec == std::errc() && layer >= layers - predicting && layer < layers;
+  // Whether to load the tensor. A layer for multi-token prediction is loaded on its own, without the model around it.
+  bool is_ours(std::string_view name) const {
+    if (!config_.joined_input) return true;
+    return finder_.begins_with(name, layer_prefix(kind_, config_.joined_input->layer, spelling_.predicting));
+  }
+
+  // Layers for multi-token prediction follow those of the model.
+  bool of_predicting_layer(std::string_view name) const {
+    for (int i = 0; i < config_.predicting_layers; ++i) {
+      if (finder_.begins_with(name, layer_prefix(kind_, config_.first_predicting + i))) return true;
+    }
+    return false;
   }
 
   bool ignored(std::string_view name) const {
@@ -207,12 +207,22 @@ class Loader : public TensorVisitor {
       const std::string_view number = name.substr(mark, name.size() - mark - tail.size());
       return number.find_first_not_of("0123456789") == std::string_view::npos;
     };
-    if (of_dropped_layer(name) || (quantization_ && quantization_->ignores(name))) return true;
+    if (quantization_ && quantization_->ignores(name)) return true;
+    if (config_.joined_input) return is_copy_of_model(name);
+    if (of_predicting_layer(name)) return true;
     if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
     if (kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config") &&
         std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
       return true;
     return std::ranges::any_of(spelling_.ignored, matches);
+  }
+
+  // The layer's copies of the model's matrices.
+  bool is_copy_of_model(std::string_view name) const {
+    return std::ranges::any_of(std::array{Tensor::kEmbedding, Tensor::kOutput}, [&](Tensor tensor) {
+      const std::string own = source_of({tensor}).name;
+      return finder_.begins_with(name, own.substr(0, own.rfind('.') + 1));
+    });
   }
 
   void count_decoded(const Slot& slot, size_t bytes) {

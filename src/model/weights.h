@@ -110,6 +110,8 @@ struct Weights {
   Linear positions;  // [max_positions, hidden]
   Linear segments;   // [segments, hidden]
   NormWeights embedding_norm, output_norm;
+  Linear join;                                           // of joined inputs: [hidden, 2 * hidden]
+  NormWeights join_embedding, join_features;             // [hidden]
   Linear per_layer_embedding;                            // [vocab, layers * per_layer_dim]
   Linear per_layer_projection;                           // [layers * per_layer_dim, hidden]
   NormWeights per_layer_norm;                            // [per_layer_dim]
@@ -137,6 +139,8 @@ struct WeightOptions {
 // Reads and packs all tensors, on all threads of the team, or maps what an earlier start has packed (pack_file.h). Throws
 // Error naming file and tensor: missing, of the wrong shape, of a type that cannot be loaded, unknown to the model's
 // family (ignoring it would silently run another model), or more than `memory` bytes in all.
+//
+// config: the model's, or that of its predicting_layer().
 //
 // Takes as much memory as the packed matrices, and buffers of 16 rows for each thread: a checkpoint is mapped, not read.
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, const WeightOptions& options);

@@ -137,6 +137,8 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   }
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(rows_of(rows, rope.dim, true));
+  updates.clear();
+  for (const LayerSpec& layer : c.layers) updates.push_back(rows_of(l.max_drafted, update_size(layer.mixer)));
   const InputMemory::Need needs[] = {
       {std::max(rows, l.max_logits), w.inputs},
       {w.experts > 0 ? gathered : 0, std::max(c.hidden, w.expert_inner)},

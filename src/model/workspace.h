@@ -13,10 +13,11 @@
 namespace quire {
 
 struct DecoderLimits {
-  int max_rows;        // of a batch
-  int max_logits;      // rows of a batch that want logits
-  int max_positions;   // tokens of a sequence
-  int max_hidden = 0;  // rows of a batch that want hidden states
+  int max_rows;         // of a batch
+  int max_logits;       // rows of a batch that want logits
+  int max_positions;    // tokens of a sequence
+  int max_hidden = 0;   // rows of a batch that want hidden states
+  int max_drafted = 0;  // drafted rows of a batch (Span::drafts)
 };
 
 // Each member has room for the largest layer; blocks take the columns that they need.
@@ -42,6 +43,7 @@ struct Workspace {
   Rows hidden;                           // of rows that want it, normalised
   Rows pooled;                           // inputs and results of the linears after pooling [2, widest]
   std::vector<Rows> cos_sin;             // of each rope
+  std::vector<Rows> updates;             // by layer: what changes its states, of drafted rows [drafted, update_size()]
   std::vector<float> slopes;             // of heads with ALiBi
   std::vector<float> q_scales;           // of rows, if a layer scales queries by their position
   InputMemory inputs;

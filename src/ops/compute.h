@@ -6,10 +6,13 @@
 
 namespace quire {
 
+class Tuning;
+
 struct Compute {
   const KernelSet& kernels;
   Team& team;
   Activations activations;
+  const Tuning* tuning = nullptr;  // the loops to use; nullptr: the kernel set's own
 };
 
 }  // namespace quire

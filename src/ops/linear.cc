@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/rows.h"
+#include "ops/tuning.h"
 
 namespace quire {
 namespace {
@@ -32,6 +33,13 @@ QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, flo
           .threshold = threshold,
           .out = to.data,
           .out_stride = to.stride};
+}
+
+// With the loop that was chosen for as many rows.
+void run_linear(const Compute& compute, LinearArgs args, int panel_begin, int panel_end, int row_begin, int row_end) {
+  if (compute.tuning && !args.loop)
+    args.loop = compute.tuning->loop(*args.weights, args.activations, row_end - row_begin);
+  compute.kernels.linear(args, panel_begin, panel_end, row_begin, row_end);
 }
 
 }  // namespace
@@ -62,7 +70,7 @@ InputMemory::Regions InputMemory::regions_of(std::span<const Need> needs, const 
   Regions r;
   for (const Need& need : needs) {
     const size_t rows = padded_rows(need.rows);
-    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8, need.cols));
+    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8x2, need.cols));
     r.floats = std::max(r.floats, rows * input_stride(Activations::kF32, need.cols));
     r.int8_rows = std::max(r.int8_rows, rows * input_stride(Activations::kInt8Row, need.cols));
     r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
@@ -91,7 +99,7 @@ InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs, const I
 }
 
 std::byte* InputMemory::region(Activations form) const {
-  return form == Activations::kInt8 ? int8_ : form == Activations::kInt8Row ? int8_rows_ : floats_;
+  return has_int8_blocks(form) ? int8_ : form == Activations::kInt8Row ? int8_rows_ : floats_;
 }
 
 Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
@@ -199,10 +207,10 @@ LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w,
 }
 
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
-  const int tiles = (rows + kRowsPerQuantizeTile - 1) / kRowsPerQuantizeTile;
-  compute.team.for_tiles(tiles, [&](int tile, int) {
-    const int begin = tile * kRowsPerQuantizeTile;
-    compute.kernels.quantize(args, begin, std::min(rows, begin + kRowsPerQuantizeTile));
+  const int shared = args.to == Activations::kBf16 ? compute.kernels.shared_input_rows : 1;
+  const int tile_rows = std::max(kRowsPerQuantizeTile, shared);
+  compute.team.for_tiles((rows + tile_rows - 1) / tile_rows, [&](int tile, int) {
+    compute.kernels.quantize(args, tile * tile_rows, std::min(rows, (tile + 1) * tile_rows));
   });
 }
 
@@ -223,8 +231,8 @@ void linears(const Compute& compute, std::span<const LinearArgs> list, int rows)
     for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix
       const int count = groups_of(args);
       if (begin < count && end > 0) {
-        compute.kernels.linear(args, std::max(0, begin) * group, std::min(end * group, args.weights->panels()),
-                               row_begin, row_end);
+        run_linear(compute, args, std::max(0, begin) * group, std::min(end * group, args.weights->panels()), row_begin,
+                   row_end);
       }
       begin -= count;
       end -= count;
@@ -251,7 +259,7 @@ void grouped_linears(const Compute& compute, std::span<const LinearPart> parts, 
   }
   compute.team.for_tiles(static_cast<int>(tiles.size()), [&](int i, int) {
     const LinearTile& t = tiles[static_cast<size_t>(i)];
-    compute.kernels.linear(parts[static_cast<size_t>(t.part)].args, t.panel_begin, t.panel_end, t.row_begin, t.row_end);
+    run_linear(compute, parts[static_cast<size_t>(t.part)].args, t.panel_begin, t.panel_end, t.row_begin, t.row_end);
   });
 }
 

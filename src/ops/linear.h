@@ -35,7 +35,7 @@ struct Linear {
 
 // The form that a linear's inputs are rounded to.
 constexpr Activations input_form(Activations mode, const Linear& w) {
-  return mode == Activations::kInt8 && w.int8_rows ? Activations::kInt8Row : activations_for(mode, w.weight.format);
+  return has_int8_blocks(mode) && w.int8_rows ? Activations::kInt8Row : activations_for(mode, w.weight.format);
 }
 
 // What a model's linears need beyond int8 blocks and floats of the inputs as they are.

@@ -128,7 +128,7 @@ constexpr PanelFormat of_table(const std::array<float, 16>& table, ScaleKind sca
   return {.codes = Codes::kTable4, .scale = scale, .group = group, .table = table};
 }
 
-constexpr BlockType kTypes[] = {
+constexpr BlockType kFlatBlockTypes[] = {
     {TensorType::Q4_0, around(8, Codes::kU4, 32), read_blocks<q4_0>},
     {TensorType::Q4_1, with_minima(Codes::kU4, 32), read_blocks<q4_1>},
     {TensorType::Q5_0, around(16, Codes::kU5, 32), read_blocks<q5_0>},
@@ -145,6 +145,6 @@ constexpr BlockType kTypes[] = {
 
 }  // namespace
 
-std::span<const BlockType> flat_block_types() { return kTypes; }
+std::span<const BlockType> flat_block_types() { return kFlatBlockTypes; }
 
 }  // namespace quire

@@ -160,7 +160,7 @@ constexpr PanelFormat coded(const std::array<float, 16>& table, int group) {
 }
 
 // ggml's scales are (scale + 1/2) * d / 4 (IQ2), (scale + 1/2) * d / 2 (IQ3_XXS) and (2 * scale + 1) * d.
-constexpr BlockType kTypes[] = {
+constexpr BlockType kGridBlockTypes[] = {
     {TensorType::IQ1_S, coded(kIq1Table, 32), read_blocks<iq1_s>, 0.125F},
     {TensorType::IQ1_M, coded(kIq1Table, 16), read_blocks<iq1_m>, 0.125F},
     {TensorType::IQ2_XXS, coded(kIq2Table, 32), read_blocks<iq2_xxs>, 0.125F},
@@ -172,6 +172,6 @@ constexpr BlockType kTypes[] = {
 
 }  // namespace
 
-std::span<const BlockType> grid_block_types() { return kTypes; }
+std::span<const BlockType> grid_block_types() { return kGridBlockTypes; }
 
 }  // namespace quire

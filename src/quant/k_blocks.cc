@@ -83,25 +83,25 @@ void iq4_xs(const uint8_t* b, const BlockParts& out) {
   }
 }
 
-constexpr PanelFormat with_minima(Codes codes, int group) {
+constexpr PanelFormat with_super_minima(Codes codes, int group) {
   return {.codes = codes, .scale = ScaleKind::kSuper, .zeros = ZeroKind::kSuper, .group = group};
 }
-constexpr PanelFormat around(int zero, Codes codes, int group) {
+constexpr PanelFormat super_around(int zero, Codes codes, int group) {
   return {.codes = codes, .scale = ScaleKind::kSuper, .zero = zero, .group = group};
 }
 constexpr PanelFormat kIq4Xs = {.codes = Codes::kTable4, .scale = ScaleKind::kSuper, .group = 32, .table = kIq4Table};
 
-constexpr BlockType kTypes[] = {
-    {TensorType::Q2_K, with_minima(Codes::kU2, 16), read_blocks<q2_k>},
-    {TensorType::Q3_K, around(4, Codes::kU3, 16), read_blocks<q3_k>},
-    {TensorType::Q4_K, with_minima(Codes::kU4, 32), read_blocks<q4_k>},
-    {TensorType::Q5_K, with_minima(Codes::kU5, 32), read_blocks<q5_k>},
-    {TensorType::Q6_K, around(32, Codes::kU6, 16), read_blocks<q6_k>},
+constexpr BlockType kKBlockTypes[] = {
+    {TensorType::Q2_K, with_super_minima(Codes::kU2, 16), read_blocks<q2_k>},
+    {TensorType::Q3_K, super_around(4, Codes::kU3, 16), read_blocks<q3_k>},
+    {TensorType::Q4_K, with_super_minima(Codes::kU4, 32), read_blocks<q4_k>},
+    {TensorType::Q5_K, with_super_minima(Codes::kU5, 32), read_blocks<q5_k>},
+    {TensorType::Q6_K, super_around(32, Codes::kU6, 16), read_blocks<q6_k>},
     {TensorType::IQ4_XS, kIq4Xs, read_blocks<iq4_xs>},
 };
 
 }  // namespace
 
-std::span<const BlockType> k_block_types() { return kTypes; }
+std::span<const BlockType> k_block_types() { return kKBlockTypes; }
 
 }  // namespace quire

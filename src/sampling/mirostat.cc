@@ -12,12 +12,12 @@
 namespace quire {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr size_t kFitted = 100;  // as in the paper and in llama.cpp
 
 // The logits of the best tokens that are left, best first.
 std::span<const SamplerScratch::Candidate> best_tokens(const Distribution& d, SamplerScratch& scratch) {
-  const Cut cut = find_cut(d.logits, d.weights, {kFitted, kInfinity}, scratch);
+  const Cut cut = find_cut(d.logits, d.weights, {kFitted, kUnbounded}, scratch);
   std::vector<SamplerScratch::Candidate>& best = scratch.candidates;
   best.clear();
   for (size_t i = 0; i < d.logits.size(); ++i) {
@@ -62,11 +62,11 @@ TokenId draw_by_mirostat(Distribution& d, const SamplingParams& params, double u
     if (floor <= 1) {  // the weight of the best token
       d.keep_from(static_cast<float>(floor), d.weights);
     } else {
-      d.keep({1, kInfinity}, d.logits, scratch);
+      d.keep({1, kUnbounded}, d.logits, scratch);
     }
   } else if (const auto best = best_tokens(d, scratch); best.size() > 1) {
     const double exponent = zipf_exponent(best, params.temperature);
-    d.keep({zipf_count(exponent, mu, d.logits.size()), kInfinity}, d.logits, scratch);
+    d.keep({zipf_count(exponent, mu, d.logits.size()), kUnbounded}, d.logits, scratch);
   }
   const TokenId token = d.draw(uniform);
   const double surprise = log2_exact(d.total / static_cast<double>(d.weights[static_cast<size_t>(token)]));

@@ -1,5 +1,5 @@
-// Chains of drafts by drafters that compute: a draft model, the target's first layers, an EAGLE head. Many sequences draft as
-// one batch, so a chain of depth d costs d passes whatever their number.
+// Chains of drafts by drafters that compute: a draft model, the target's first layers, a layer that predicts hidden states.
+// Many sequences draft as one batch, so a chain of depth d costs d passes whatever their number.
 #pragma once
 
 #include <span>
@@ -39,7 +39,7 @@ class TokenChainModel : public ChainModel {
 struct ChainRequest {
   std::span<const std::vector<int32_t>> tables;  // of the sequence; they cover these rows and depth - 1 further ones
   int position;                                  // of the first row
-  // Of the rows; the drafts follow the last one. An EAGLE head's row at position t has token t + 1.
+  // Of the rows; the drafts follow the last one. A FeaturePredictor's row at position t has token t + 1.
   std::span<const TokenId> tokens;
   int feature = 0;  // the row of `features` that the first row reads; the others follow
   int depth = 0;    // 0: the rows are only computed

@@ -26,7 +26,7 @@ constexpr int kPlainEvery = 128;
 // After so many steps with drafts that pay one has a row more, so that the next row's cost is known too.
 constexpr int kDeeperEvery = 64;
 
-constexpr double kOutlier = 2;  // a step that takes longer than expected by more was disturbed by others
+constexpr double kOutlierStep = 2;  // a step that takes longer than expected by more was disturbed by others
 
 }  // namespace
 
@@ -259,7 +259,7 @@ void SpeculationController::learn_cost(int drafter, DraftWork work, double secon
 void SpeculationController::finish(const DraftChoice& choice, double seconds, int tokens) {
   credit_ += kLossShare * choice.plain_seconds;
   if (choice.rows > 0) {
-    const double verifying = std::min(seconds - drafting_, kOutlier * choice.seconds);
+    const double verifying = std::min(seconds - drafting_, kOutlierStep * choice.seconds);
     credit_ -= drafting_ + verifying - choice.plain_seconds * tokens / choice.sequences;
   }
   credit_ = std::clamp(credit_, -kMostDebt * choice.plain_seconds, kMostCredit * choice.plain_seconds);

@@ -5,10 +5,10 @@
 namespace quire {
 namespace {
 
-constexpr double kLeast = 1e-5;   // seconds that errors are relative to, at least
-constexpr double kForget = 0.98;  // weight of a draft after each following one
-constexpr double kOutlier = 2;    // larger deviations count as this factor,
-constexpr int kEarly = 16;        // and as its square in the first drafts, because the guess may be far off
+constexpr double kLeast = 1e-5;     // seconds that errors are relative to, at least
+constexpr double kForget = 0.98;    // weight of a draft after each following one
+constexpr double kOutlierCost = 2;  // larger deviations count as this factor,
+constexpr int kEarly = 16;          // and as its square in the first drafts, because the guess may be far off
 // How far the first costs may be off, relative to a millisecond; beyond it nothing is forgotten, because the drafts
 // seen cannot tell the terms apart.
 constexpr double kScale = 1e-3, kMostSpread = 100;
@@ -32,7 +32,7 @@ void DraftCosts::learn(DraftWork work, double seconds) {
   }
   const bool tells = spread_[0][0] + spread_[1][1] < kMostSpread * kScale * kScale;
   const double forget = tells ? kForget : 1;
-  const double most = seen_ < kEarly ? kOutlier * kOutlier : kOutlier;
+  const double most = seen_ < kEarly ? kOutlierCost * kOutlierCost : kOutlierCost;
   seen_ = std::min(seen_ + 1, kEarly);
   const double error = std::clamp(seconds / expected, 1 / most, most) - estimate;
   for (size_t i = 0; i < 2; ++i) costs_[i] += px[i] / (forget + power) * error;

@@ -1,9 +1,7 @@
 #include "speculate/eagle.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
-#include <utility>
 
 #include "base/error.h"
 #include "speculate/head_tensors.h"
@@ -43,6 +41,7 @@ ModelConfig eagle_config(const ModelConfig& target, const std::string& file) {
   c.max_positions = target.max_positions;
   c.output_norm = target.output_norm;
   c.input_forms = target.input_forms;
+  c.joined_input = JoinedInput{};
   c.logit_scale = target.logit_scale;
   c.logit_soft_cap = target.logit_soft_cap;
   if (like->rope >= 0) {
@@ -57,53 +56,18 @@ ModelConfig eagle_config(const ModelConfig& target, const std::string& file) {
   return c;
 }
 
-struct Memory {
-  Rows joined, z;
-  InputMemory inputs;
-  size_t bytes = 0;
-};
-// memory: nullptr to count bytes.
-Memory carve(const ModelConfig& c, int rows, std::byte* memory) {
-  Memory m;
-  const auto part = [&](size_t size) {
-    const size_t begin = m.bytes;
-    m.bytes += (size + 63) / 64 * 64;
-    return memory ? memory + begin : nullptr;
-  };
-  const auto rows_of = [&](int cols) {
-    const size_t stride = row_stride(cols);
-    return Rows{reinterpret_cast<float*>(part(static_cast<size_t>(rows) * stride * sizeof(float))), cols, stride};
-  };
-  m.joined = rows_of(2 * c.hidden);
-  m.z = rows_of(c.hidden);
-  const InputMemory::Need need{rows, 2 * c.hidden};
-  m.inputs = InputMemory(part(InputMemory::bytes({&need, 1}, {})), {&need, 1}, {});
-  return m;
-}
-
-DecoderLimits with_hidden(DecoderLimits limits) {
-  if (limits.max_hidden == 0) limits.max_hidden = limits.max_rows;
-  return limits;
-}
-
-// The layer's own weights with what it takes from the target.
-const Weights& complete(Weights& of_layer, const Weights& target) {
-  of_layer.output_norm = target.output_norm;
-  return of_layer;
-}
-
 }  // namespace
 
-EagleHead read_eagle(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
+FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
   HeadTensors file(path);
-  EagleHead head;
+  FeatureLayer head;
   head.config = eagle_config(target, file.file());
   head.identity = config_identity(head.config) + " " + file.identity();
   const int hidden = target.hidden, size = file.rows("layer.mlp.gate_proj.weight", hidden);
   std::get<Mlp>(head.config.layers[0].ffn).size = size;
   const auto& a = std::get<Attention>(head.config.layers[0].mixer);
   LayerWeights& w = head.weights.layers.emplace_back();
-  file.matrix("fc.weight", hidden, 2 * hidden, head.fc);
+  file.matrix("fc.weight", hidden, 2 * hidden, head.weights.join);
   file.vector("layer.input_layernorm.weight", hidden, w.mixer_in.weight);
   file.matrix("layer.self_attn.q_proj.weight", a.heads * a.key_dim, hidden, w.attention.q);
   file.matrix("layer.self_attn.k_proj.weight", a.kv_heads * a.key_dim, hidden, w.attention.k);
@@ -117,41 +81,6 @@ EagleHead read_eagle(const std::filesystem::path& path, const ModelConfig& targe
   if (w.mlp.gate.weight.format != w.mlp.up.weight.format)
     throw unsupported("{}: layer.mlp.gate_proj.weight and layer.mlp.up_proj.weight must have one type", file.file());
   return head;
-}
-
-Eagle::Eagle(EagleHead head, const ModelConfig& target, const Weights& target_weights, CacheMemory& cache,
-             const Compute& compute, DecoderLimits limits, int first_layer)
-    : head_(std::move(head)),
-      target_(target),
-      target_weights_(target_weights),
-      compute_(compute),
-      decoder_(head_.config, complete(head_.weights, target_weights), cache, compute, with_hidden(limits), first_layer),
-      memory_(carve(head_.config, limits.max_rows, nullptr).bytes) {
-  const Memory m = carve(head_.config, limits.max_rows, memory_.data());
-  joined_ = m.joined;
-  z_ = m.z;
-  inputs_ = m.inputs;
-  ids_.reserve(static_cast<size_t>(limits.max_rows));
-  rows_.reserve(static_cast<size_t>(limits.max_rows));
-}
-
-size_t Eagle::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
-  return carve(config, limits.max_rows, nullptr).bytes + Decoder::memory_bytes(config, with_hidden(limits), threads);
-}
-
-std::span<float> Eagle::forward(const Batch& batch, const Rows& features, const Linear& output) {
-  const auto count = static_cast<int>(batch.rows.size());
-  const int hidden = head_.config.hidden;
-  assert(count <= decoder_.limits().max_rows && features.cols == hidden);
-  ids_.clear();
-  rows_.assign(batch.rows.begin(), batch.rows.end());
-  for (Row& row : rows_) ids_.push_back(std::exchange(row.token, kNoToken));
-  embed(compute_, target_weights_.embedding.weight, ids_, target_.embedding_scale, joined_.columns(0, hidden));
-  copy(compute_, features, joined_.columns(hidden, hidden), count);
-  const Inputs in = inputs_.prepare(compute_, joined_, {}, count, {&head_.fc});
-  const LinearArgs fc = linear_args(compute_, in, head_.fc, z_);
-  linears(compute_, {&fc, 1}, count);
-  return decoder_.forward({rows_, batch.spans, z_}, {.output = &output});
 }
 
 }  // namespace quire

@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUIRE = pathlib.Path(os.environ.get("QUIRE", ROOT / "build/release/quire"))
 MODELS = pathlib.Path(os.environ.get("QUIRE_MODELS", pathlib.Path.home() / ".cache/quire/models"))
 MODEL = pathlib.Path(os.environ.get("QUIRE_TEST_MODEL", MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+os.environ["QUIRE_TUNE"] = "off"  # servers start in less time, and leave the user's file alone
 
 
 GOLDEN = ROOT / "tests/golden/data"  # reference models and files

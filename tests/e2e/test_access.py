@@ -138,6 +138,7 @@ def test_a_unix_socket_instead_of_a_port(tmp_path):
 
 
 def test_credentials_for_every_page_are_refused_at_the_start():
+    skip_without_binary_and_model()
     ended = quire("serve", "-m", MODEL, "--port", "0", "--allowed-origins", "*", "--allow-credentials", timeout=20)
     assert ended.returncode in (1, 2) and ended.stdout == ""
     assert "--allowed-origins '*' with --allow-credentials" in ended.stderr

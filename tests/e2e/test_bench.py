@@ -77,6 +77,19 @@ def test_kernels_are_measured_for_each_type_shape_and_row_count():
         assert r["of_limit"] > 0
 
 
+def test_every_loop_of_a_models_linears_is_measured(model):
+    report = quire_json("bench", "tune", "-m", model, "--seconds", "0.2")
+    assert report["cpu"] and report["model"] == str(model) and report["threads"] > 0 and report["machine"]
+    assert (report["kinds"] == []) == (report["kernels"] == "reference")  # which have one loop for everything
+    for kind in report["kinds"]:
+        assert f"{kind['inputs']} cols, {kind['rows']} rows" in kind["kind"] and len(kind["loops"]) > 1
+        assert [loop["built_in"] for loop in kind["loops"]] == [True] + [False] * (len(kind["loops"]) - 1)
+        assert sum(loop["chosen"] for loop in kind["loops"]) == 1
+        for loop in kind["loops"]:
+            assert loop["samples"] >= 3 and loop["bytes_per_second"] > 0
+            assert loop["of_limit"] == pytest.approx(loop["multiply_adds_per_second"] / kind["limit_multiply_adds_per_second"])
+
+
 @pytest.mark.parametrize("arguments", [["kernels", "--types", "q9"], ["kernels", "--shapes", "5x"], ["kernels", "--types", "q4_k", "--shapes", "5x32"], []])
 def test_impossible_measurements_are_refused(arguments):
     done = quire("bench", *arguments)
@@ -130,6 +143,8 @@ def test_speculation_is_reported_on_a_page(model, prompts):
     (["--suite", "prose"], 2, ["--suite"]),
     (["--suite", "chat"], 2, ["--prompts"]),
     (["--suite", "copy", "--prompts", "x"], 2, ["--suite copy"]),
+    (["--suite", "misleading", "--prompts", "x"], 2, ["--suite misleading"]),
+    (["--temp", "-1"], 2, ["--temp"]),
     (["--prompts", "{tmp}/none.jsonl"], 1, ["none.jsonl"]),
     (["--prompts", "{tmp}"], 1, ["regular file"]),
     (["--prompts", "{tmp}/broken.jsonl"], 1, ["broken.jsonl:2: turns[0]: expected a string, found 7"]),

@@ -18,6 +18,7 @@
 #include "cli/text_table.h"
 #include "cli/weight_type.h"
 #include "engine/dtype_names.h"
+#include "ops/tuning.h"
 #include "quant/gguf_blocks.h"
 #include "quant/synthetic.h"
 
@@ -110,8 +111,7 @@ class Operands {
         outputs_(shape.outputs),
         blocks_(stride_ * padded_rows(rows)),
         y_(static_cast<size_t>(rows) * static_cast<size_t>(shape.outputs) * sizeof(float)) {
-    std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(shape.inputs));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 2654435761u % 2001) / 1000 - 1;
+    const std::vector<float> x = sample_inputs(static_cast<size_t>(rows) * static_cast<size_t>(shape.inputs));
     quantize_rows(compute,
                   {.x = x.data(),
                    .x_stride = static_cast<size_t>(shape.inputs),
@@ -191,8 +191,8 @@ void print_table(const std::vector<KernelResult>& results, const MachineRates& m
   TextTable table({"type", "activations", "shape", "rows", "us", "GMAC/s", "GB/s", "of limit", "bound by"}, 3);
   for (const KernelResult& r : results) {
     const double seconds = r.seconds.median(), multiply_adds = r.work.total_multiply_adds();
-    const bool reading =
-        r.work.bytes / machine.bandwidth > multiply_adds / machine.multiply_adds[static_cast<size_t>(r.activations)];
+    const bool reading = r.work.bytes / machine.bandwidth >
+                         multiply_adds / machine.multiply_adds[static_cast<size_t>(multiply_unit(r.activations))];
     table.add({std::string(name(r.type)), std::string(name(r.activations)),
                fmt::format("{}x{}", r.shape.outputs, r.shape.inputs), fmt::format("{}", r.rows),
                fmt::format("{:.1f}", 1e6 * seconds), fmt::format("{:.1f}", multiply_adds / seconds / 1e9),
@@ -210,7 +210,7 @@ void run_kernels(const KernelsOptions& o) {
   for (const std::string& text : o.shapes) shapes.push_back(parse_shape(text));
   std::vector<Activations> units;
   for (const TensorType type : types) {
-    const Activations unit = activations_for(compute.activations, panel_format(type));
+    const Activations unit = multiply_unit(activations_for(compute.activations, panel_format(type)));
     if (std::find(units.begin(), units.end(), unit) == units.end()) units.push_back(unit);
     for (const Shape& shape : shapes) {
       if (static_cast<uint32_t>(shape.inputs) % info(type).block_elements != 0)
@@ -250,6 +250,12 @@ void run_kernels(const KernelsOptions& o) {
   print_table(results, rates);
 }
 
+std::vector<std::string_view> activations_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [value, name] : kActivationsNames) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 void add_bench_kernels_command(CLI::App& bench) {
@@ -273,7 +279,7 @@ void add_bench_kernels_command(CLI::App& bench) {
   command
       ->add_option("--activations", o->activations,
                    "data type that the inputs of linear layers are rounded to (docs/exactness.md)")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->check(CLI::IsMember(activations_names()))
       ->capture_default_str();
   command->add_flag("--json", o->json, "print the results as a JSON object");
   add_kernels_option(*command, o->kernels);

@@ -44,7 +44,7 @@ double least_seconds(const Work& work, const MachineRates& rates) {
 
 Work linear_work(const PackedMatrix& weights, Activations mode, int rows) {
   Work work{.bytes = static_cast<double>(weights.bytes()), .multiply_adds = {}};
-  work.multiply_adds[static_cast<size_t>(activations_for(mode, weights.format))] =
+  work.multiply_adds[static_cast<size_t>(multiply_unit(activations_for(mode, weights.format)))] =
       static_cast<double>(weights.rows) * weights.cols * rows;
   return work;
 }

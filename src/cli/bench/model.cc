@@ -14,7 +14,9 @@ std::vector<Activations> units_of(const LoadedModel& model) {
   const Activations mode = model.decoder->compute().activations;
   std::array<bool, 3> used{};
   used[static_cast<size_t>(attention_unit(model.kv->layout().type()))] = true;
-  const auto use = [&](const Linear& m) { used[static_cast<size_t>(activations_for(mode, m.weight.format))] = true; };
+  const auto use = [&](const Linear& m) {
+    used[static_cast<size_t>(multiply_unit(activations_for(mode, m.weight.format)))] = true;
+  };
   for_each_matrix(model.target.config, model.target.weights, [&](const Slot& slot, const Linear& m) {
     slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
   });

@@ -6,8 +6,6 @@
 namespace quire {
 namespace {
 
-double ratio(double a, double b) { return b > 0 ? a / b : 0; }
-
 void add_drafts(DrafterStats& sum, const DrafterStats& more) {
   sum.complete += more.complete;
   sum.seconds += more.seconds;
@@ -27,7 +25,7 @@ double total(std::span<const uint64_t> values) {
   return static_cast<double>(std::accumulate(values.begin(), values.end(), uint64_t{0}));
 }
 
-double seconds_of(const DecodeCounts& counts, std::span<const RowCost> costs) {
+double seconds_of_steps(const DecodeCounts& counts, std::span<const RowCost> costs) {
   double sum = 0;
   for (size_t rows = 1; rows < counts.steps_by_rows.size(); ++rows) {
     if (const uint64_t steps = counts.steps_by_rows[rows]; steps > 0)
@@ -110,8 +108,8 @@ SpeculationEstimate estimate(const DecodeCounts& off, const DecodeCounts& on, st
   }
   e.tokens_per_step = ratio(tokens, static_cast<double>(on.sequences));
   if (costs.empty()) return e;
-  const double scale = ratio(off.seconds, seconds_of(off, costs));
-  const double seconds = scale * seconds_of(on, costs) + drafts.seconds;
+  const double scale = ratio(off.seconds, seconds_of_steps(off, costs));
+  const double seconds = scale * seconds_of_steps(on, costs) + drafts.seconds;
   e.tokens_per_second = ratio(tokens, seconds);
   e.tokens_per_second_by_depth = ratio(static_cast<double>(on.tokens), seconds);
   return e;

@@ -18,6 +18,8 @@ double token_acceptance(const DrafterStats& drafts);
 // Mean tokens of a draft.
 double mean_depth(const DrafterStats& drafts);
 
+constexpr double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
 // Seconds of decode steps without speculation, by rows; linear between the measured ones and after the last.
 struct RowCost {
   int rows;

@@ -17,7 +17,6 @@ using Json = nlohmann::ordered_json;
 // Columns of the table of acceptance; deeper drafts are in the JSON.
 constexpr std::array kShownDepths{1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
 
-double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 double ratio(uint64_t a, uint64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
 struct Shares {
@@ -147,8 +146,9 @@ void print_tables(const SpeculationReport& report) {
   std::printf("%s: %s\n%s\n%s kernels, %s activations, %s KV cache, %d threads\n", model.name.c_str(),
               model.quantization.c_str(), cpu_name().c_str(), model.kernels.c_str(), model.activations.c_str(),
               model.kv_cache_dtype.c_str(), model.threads);
-  std::printf("%s: %zu prompts, %d at a time, up to %d tokens each, greedy; drafts of up to %d\n\n",
-              report.suite.c_str(), report.prompts, o.parallel, o.tokens, o.engine.num_speculative_tokens);
+  const std::string sampling = o.temperature == 0 ? "greedy" : fmt::format("temperature {}", o.temperature);
+  std::printf("%s: %zu prompts, %d at a time, up to %d tokens each, %s; drafts of up to %d\n\n", report.suite.c_str(),
+              report.prompts, o.parallel, o.tokens, sampling.c_str(), o.engine.num_speculative_tokens);
   print_measured(report);
   print_expected(report);
   print_acceptance(report);
@@ -169,6 +169,7 @@ Json to_json(const SpeculationReport& report) {
           {"suite", report.suite},
           {"prompts", report.prompts},
           {"parallel", o.parallel},
+          {"temperature", o.temperature},
           {"tokens", o.tokens},
           {"num_speculative_tokens", o.engine.num_speculative_tokens},
           {"results", drafters}};

@@ -10,7 +10,7 @@
 namespace quire {
 
 struct SpeculationReport {
-  std::string suite;  // copy, or the file of prompts
+  std::string suite;  // copy, misleading, or the file of prompts
   size_t prompts = 0;
   SpeculationOptions options;
   std::vector<DrafterResult> drafters;  // at least one

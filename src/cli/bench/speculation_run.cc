@@ -74,7 +74,8 @@ class SpeculationRun {
     for (size_t i = first; i < first + count; ++i) {
       Request& r = requests.emplace_back();
       r.prompt = prompts_[i];
-      r.sampling.temperature = 0;
+      r.sampling.temperature = options_.temperature;
+      r.sampling.seed = i;
       r.sampling.max_tokens = tokens;
       r.speculate = speculate;
     }

@@ -15,6 +15,7 @@ struct SpeculationOptions {
   EngineOptions engine;  // speculative: any; set for each drafter
   int tokens = 128;      // most tokens of an answer
   int parallel = 1;      // prompts that run together
+  float temperature = 0;
 };
 
 // Prompts that ran together, once without speculation and once with it.
@@ -33,7 +34,7 @@ struct DrafterResult {
   std::vector<SpeculationSample> samples;
 };
 
-// Loads the model and decodes greedily. Every prompt is run off and on, one right after the other, so that a machine
+// Loads the model and runs the prompts. Each prompt is run off and on, one right after the other, so that a machine
 // whose speed changes slows both alike; which comes first alternates. Throws Error if an answer differs.
 DrafterResult measure_drafter(const std::string& drafter, const SpeculationOptions& options,
                               std::span<const BenchPrompt> prompts, Progress& progress);

@@ -26,15 +26,20 @@ std::vector<std::string> drafters_and_auto() {
 void check(SpeculativeFlags& f) {
   if (f.suite.empty()) f.suite = f.prompts.empty() ? "copy" : "chat";
   if (f.suite == "chat" && f.prompts.empty()) throw CLI::RequiredError("--prompts (for --suite chat)");
-  if (f.suite == "copy" && !f.prompts.empty())
-    throw CLI::ValidationError("--suite copy has its own prompts; leave out --prompts");
+  if (f.suite != "chat" && !f.prompts.empty())
+    throw CLI::ValidationError("--suite " + f.suite + " has its own prompts; leave out --prompts");
+}
+
+std::vector<BenchPrompt> prompts_of(const SpeculativeFlags& f) {
+  if (!f.prompts.empty()) return read_prompts(f.prompts);
+  return f.suite == "copy" ? copy_prompts() : misleading_prompts();
 }
 
 void run(SpeculativeFlags& f) {
   check(f);
   SpeculationReport report{
       .suite = f.prompts.empty() ? f.suite : f.prompts, .prompts = 0, .options = f.options, .drafters = {}};
-  const std::vector<BenchPrompt> prompts = f.prompts.empty() ? copy_prompts() : read_prompts(f.prompts);
+  const std::vector<BenchPrompt> prompts = prompts_of(f);
   report.prompts = prompts.size();
   {
     Progress progress;
@@ -67,9 +72,10 @@ void add_bench_speculative_command(CLI::App& bench) {
   add_drafter_options(*command, engine);
   command
       ->add_option("--suite", f->suite,
-                   "copy: 20 built-in prompts whose answers repeat much of them; chat: those of --prompts (default: "
-                   "chat with --prompts, otherwise copy)")
-      ->check(CLI::IsMember({"copy", "chat"}));
+                   "copy: 20 built-in prompts whose answers repeat much of them; misleading: 20 whose words are "
+                   "followed by others each time (with --temp 1.5); chat: those of --prompts (default: chat with "
+                   "--prompts, otherwise copy)")
+      ->check(CLI::IsMember({"copy", "misleading", "chat"}));
   command
       ->add_option("--prompts", f->prompts,
                    "file of JSON lines: {\"prompt\": \"...\"}, or {\"turns\": [\"...\"]} as in MT-bench, of which the "
@@ -80,6 +86,9 @@ void add_bench_speculative_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--parallel", f->options.parallel, "prompts that run together")
       ->check(between(1, kMaxNumSeqs))
+      ->capture_default_str();
+  command->add_option("--temp,--temperature", f->options.temperature, "temperature of sampling; 0: greedy")
+      ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
   command->add_flag("--json", f->json, "print the results as a JSON object");
   command->callback([f] { run(*f); });

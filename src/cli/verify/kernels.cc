@@ -10,22 +10,26 @@
 #include <iterator>
 #include <memory>
 #include <random>
-#include <utility>
+#include <span>
 
 #include "base/error.h"
 #include "cli/text_table.h"
 #include "model/tensors.h"
+#include "ops/tuning.h"
 
 namespace quire {
 namespace {
 
 constexpr double kMostMeanKl = 1e-4;
-constexpr int kRowCounts[] = {1, 5, 17}, kGatedRows[] = {3};  // ascending
+constexpr int kRowCounts[] = {1, 5, 12, 17}, kGatedRows[] = {3};  // ascending
 constexpr int kMostRows = 17;
+constexpr int kPanelsCompared = 5;  // loops multiply up to 4 at once
 constexpr int kMaxLogits = 128;
 // How a linear ends, in turn from matrix to matrix.
 constexpr Nonlinearity kNonlinearities[] = {Nonlinearity::kSilu,    Nonlinearity::kGelu,  Nonlinearity::kGeluTanh,
                                             Nonlinearity::kSigmoid, Nonlinearity::kRelu2, Nonlinearity::kClampedSwiglu};
+constexpr Activations kForms[] = {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2,
+                                  Activations::kInt8Row};
 constexpr const char* kText =
     "A quire is a set of folded sheets, and a book is made of many quires. The binder sews them one after another, "
     "presses them, and cuts the edges; only then can the reader turn the pages from the first word to the last.";
@@ -50,72 +54,96 @@ std::vector<const PackedMatrix*> matrices_of(const ModelConfig& config, const We
   return all;
 }
 
-// The outputs [rows, kPanel] of one panel of a matrix, for the first `rows` rows of x [.., cols]. With a nonlinearity, the
-// panel gates itself, and biases and a scale are applied.
-std::vector<float> panel_outputs(const KernelSet& kernels, const PackedMatrix& matrix, int panel, Activations to,
-                                 const std::vector<float>& x, int rows, Nonlinearity nonlinearity) {
-  const size_t stride = static_cast<size_t>(matrix.blocks()) * activation_block_bytes(to);
+// Some panels of a matrix, and what they are multiplied by.
+struct PanelTest {
+  PackedMatrix panels;  // as a matrix of its own
+  Activations to;
+  std::span<const float> x;  // [.., cols]
+  // Unless it is kNone, the panels gate themselves, and biases and a scale are applied.
+  Nonlinearity nonlinearity;
+};
+
+PackedMatrix some_panels(const PackedMatrix& matrix, int first) {
+  PackedMatrix some = matrix;
+  some.data = matrix.panel(first);
+  some.rows = std::min(kPanelsCompared * kPanel, matrix.rows - first * kPanel);
+  return some;
+}
+
+// The outputs [rows, panels.rows] for the first rows of x. loop: nullptr: the set's own.
+std::vector<float> outputs_of(const PanelTest& test, const KernelSet& kernels, int rows, const LinearLoop* loop) {
+  const PackedMatrix& panels = test.panels;
+  const size_t stride = static_cast<size_t>(panels.blocks()) * activation_block_bytes(test.to);
   std::vector<std::byte> memory(stride * padded_rows(rows) + 64);
   void* aligned = memory.data();
   size_t space = memory.size();
   auto* blocks = static_cast<std::byte*>(std::align(64, space - 64, aligned, space));
-  kernels.quantize({.x = x.data(),
-                    .x_stride = static_cast<size_t>(matrix.cols),
-                    .cols = matrix.cols,
-                    .to = to,
+  kernels.quantize({.x = test.x.data(),
+                    .x_stride = static_cast<size_t>(panels.cols),
+                    .cols = panels.cols,
+                    .to = test.to,
                     .out = blocks,
                     .out_stride = stride},
                    0, rows);
-  // The panel as a matrix of its own, to compute only its outputs.
-  PackedMatrix one = matrix;
-  one.data = matrix.panel(panel);
-  one.rows = std::min(kPanel, matrix.rows - panel * kPanel);
-  std::vector<float> y(static_cast<size_t>(rows * kPanel));
-  LinearArgs args{
-      .weights = &one, .activations = to, .x = blocks, .x_stride = stride, .y = y.data(), .y_stride = kPanel};
-  const std::vector<float> bias(kPanel, 0.75f);
-  if (nonlinearity != Nonlinearity::kNone) {
-    args.nonlinearity = nonlinearity;
-    args.up = &one;
+  const auto outputs = static_cast<size_t>(panels.rows);
+  std::vector<float> y(static_cast<size_t>(rows) * outputs);
+  LinearArgs args{.weights = &panels,
+                  .activations = test.to,
+                  .x = blocks,
+                  .x_stride = stride,
+                  .y = y.data(),
+                  .y_stride = outputs,
+                  .loop = loop};
+  const std::vector<float> bias(outputs, 0.75f);
+  if (test.nonlinearity != Nonlinearity::kNone) {
+    args.nonlinearity = test.nonlinearity;
+    args.up = &panels;
     args.bias = args.up_bias = bias.data();
     args.alpha = 1.702f, args.limit = 7;
     args.scale = 0.375f;
   }
-  kernels.linear(args, 0, 1, 0, rows);
+  kernels.linear(args, 0, panels.panels(), 0, rows);
   return y;
 }
 
-// Checks two panels of each matrix: a random one, also with a nonlinearity, and the last, which may be partial.
+// Checks panels of each matrix with every loop: some at random, also with a nonlinearity, and the last, which may be
+// partial.
 std::vector<LinearComparison> compare_linears(LoadedModel& model, std::span<const KernelSet* const> sets) {
   const std::vector<const PackedMatrix*> matrices = matrices_of(model.target.config, model.target.weights);
   std::vector<std::atomic<int64_t>> compared(sets.size()), differing(sets.size());
+  const auto compare = [&](const PanelTest& test, std::span<const int> row_counts) {
+    const std::vector<float> expected = outputs_of(test, *sets[0], row_counts.back(), nullptr);
+    for (size_t s = 1; s < sets.size(); ++s) {
+      for (const int rows : row_counts) {
+        const auto compare_loop = [&](const LinearLoop* loop) {
+          const std::vector<float> got = outputs_of(test, *sets[s], rows, loop);
+          int64_t different = 0;
+          for (size_t i = 0; i < got.size(); ++i)
+            different += std::bit_cast<uint32_t>(expected[i]) != std::bit_cast<uint32_t>(got[i]);
+          compared[s] += static_cast<int64_t>(got.size());
+          differing[s] += different;
+        };
+        compare_loop(nullptr);
+        // Those that the tuner may choose.
+        for (const LinearLoop& loop : loops_of(*sets[s], test.panels, linear_kind(test.panels, test.to, rows)))
+          compare_loop(&loop);
+      }
+    }
+  };
   model.runtime.team.for_tiles(static_cast<int>(matrices.size()), [&](int tile, int) {
     const PackedMatrix& matrix = *matrices[static_cast<size_t>(tile)];
     std::mt19937 random(static_cast<unsigned>(tile));
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<size_t>(kMostRows) * static_cast<size_t>(matrix.cols));
     for (float& v : x) v = normal(random);
-    const int random_panel = static_cast<int>(random() % static_cast<unsigned>(matrix.panels()));
-    bool done[3] = {};
-    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-      const Activations to = activations_for(mode, matrix.format);
-      if (std::exchange(done[static_cast<size_t>(to)], true)) continue;
-      const auto compare = [&](int panel, Nonlinearity nonlinearity, std::span<const int> row_counts) {
-        const auto expected = panel_outputs(*sets[0], matrix, panel, to, x, row_counts.back(), nonlinearity);
-        for (size_t s = 1; s < sets.size(); ++s) {
-          for (const int rows : row_counts) {
-            const auto got = panel_outputs(*sets[s], matrix, panel, to, x, rows, nonlinearity);
-            int64_t different = 0;
-            for (size_t i = 0; i < got.size(); ++i)
-              different += std::bit_cast<uint32_t>(expected[i]) != std::bit_cast<uint32_t>(got[i]);
-            compared[s] += static_cast<int64_t>(got.size());
-            differing[s] += different;
-          }
-        }
-      };
-      compare(random_panel, Nonlinearity::kNone, kRowCounts);
-      compare(matrix.panels() - 1, Nonlinearity::kNone, kRowCounts);
-      compare(random_panel, kNonlinearities[static_cast<size_t>(tile) % std::size(kNonlinearities)], kGatedRows);
+    const int last = std::max(0, matrix.panels() - kPanelsCompared);
+    const PackedMatrix some = some_panels(matrix, static_cast<int>(random() % static_cast<unsigned>(last + 1)));
+    const Nonlinearity nonlinearity = kNonlinearities[static_cast<size_t>(tile) % std::size(kNonlinearities)];
+    for (const Activations to : kForms) {
+      if (to == Activations::kInt8Row ? !takes_int8_rows(matrix) : activations_for(to, matrix.format) != to) continue;
+      compare({some, to, x, Nonlinearity::kNone}, kRowCounts);
+      compare({some_panels(matrix, last), to, x, Nonlinearity::kNone}, kRowCounts);
+      compare({some, to, x, nonlinearity}, kGatedRows);
     }
   });
   std::vector<LinearComparison> all;
@@ -195,7 +223,7 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
 }
 
 void print(const KernelSetReport& report) {
-  std::printf("compared with %s: %jd matrices and the whole model\n%s activations, %s KV cache\n\n",
+  std::printf("compared with %s: every loop of %jd matrices, and the whole model\n%s activations, %s KV cache\n\n",
               report.baseline.c_str(), static_cast<intmax_t>(report.linears.front().matrices),
               report.activations.c_str(), report.kv_cache_dtype.c_str());
   TextTable table({"kernel set", "outputs", "differ", "mean KL", "max KL", "max diff", "top-1", "greedy", "result"}, 1);

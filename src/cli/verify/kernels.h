@@ -16,7 +16,7 @@ struct KernelSetOptions {
   int prompt_tokens = 16, greedy_tokens = 16;
 };
 
-// Some outputs of each matrix of a model, for several row counts and every type of activations.
+// Some outputs of each matrix of a model, for several row counts, every type of activations and every loop.
 struct LinearComparison {
   std::string kernels;
   int64_t matrices = 0;

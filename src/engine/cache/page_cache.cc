@@ -244,14 +244,13 @@ void PageCache::plan_checkpoints(Sequence& s, int rows) {
       [&] { evict_checkpoint(); });
 }
 
-void PageCache::keep_drafts(Sequence& s, int drafts, int accepted) {
-  if (!states_.none() && accepted < drafts) {
-    states_.go_back(s.cached);
-    accepted = 0;
-  }
+int PageCache::keep_drafts(Sequence& s, int drafts, int accepted) {
+  const bool goes_back = !states_.none() && accepted < drafts;
+  if (goes_back) states_.go_back(s.cached);
   s.computed += accepted;
   s.pages.truncate(pool_, s.computed);
   register_finished(s);
+  return goes_back ? accepted : 0;
 }
 
 // The node of a finished page; kNone if there is nothing that it could hold.

@@ -67,8 +67,9 @@ class PageCache {
   // Before the step: there are only so many drafts after the `rows` tokens.
   void shrink(Sequence& s, int rows, int drafts) { s.pages.truncate(pool_, s.computed + rows + drafts); }
   // After the step: of its drafts, the first `accepted` were right; gives up the room of the others. A state cannot lose
-  // some of its tokens, so with recurrent layers it is all drafts or none: right ones are then computed again.
-  void keep_drafts(Sequence& s, int drafts, int accepted);
+  // some of its tokens, so it goes back to before the drafts unless all were right. Returns how many accepted drafts the
+  // state then lacks: Decoder::advance() adds them.
+  int keep_drafts(Sequence& s, int drafts, int accepted);
   // Adds the pages that are full after s.computed tokens to the tree, and releases units that the windows have passed.
   void register_finished(Sequence& s);
   // `other` has the same tokens and no pages yet: it shares all units until one of the two writes to them.

@@ -14,7 +14,8 @@ namespace quire {
 //   - after the last full page that a request with the same prompt can take over,
 //   - after every kCheckpointEvery tokens of longer prompts, for prompts that diverge,
 //   - where the prompt of a waiting request parts from this one,
-//   - after each page of an answer, always to the same slot; it is kept when the answer ends, for the next turn.
+//   - after each page of an answer, always to the same slot; it is kept when the answer ends, for the next turn. A page that
+//     ends among drafts of which some were wrong gets none.
 // If no slot is free, the least recently used checkpoint is evicted. If there is none to evict, no copy is made.
 class SequenceStates {
  public:

@@ -112,23 +112,25 @@ ChainRequest FirstLayersDrafter::request(Sequence& s, int depth, uint64_t, int) 
           .rope_variant = s.request->rope_variant};
 }
 
-// ---- an EAGLE head ----
+// ---- a layer that predicts hidden states ----
 
-EagleDrafter::EagleDrafter(EagleHead head, DraftOutput output)
+FeatureDrafter::FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput output)
     : ChainDrafter(std::move(output)),
-      config_(head.config),
-      identity_("eagle " + head.identity),
-      head_(std::move(head)) {}
+      kind_(kind),
+      config_(layer.config),
+      identity_(std::string(name(kind)) + " " + layer.identity),
+      layer_(std::move(layer)) {}
 
-void EagleDrafter::start(const DraftTarget& target) {
-  start_chains(target,
-               std::make_unique<Eagle>(std::move(*head_), target.config, target.weights, target.cache, target.compute,
-                                       target.limits, static_cast<int>(target.config.layers.size())),
-               target.weights, target.config.hidden);
-  head_.reset();
+void FeatureDrafter::start(const DraftTarget& target) {
+  auto predictor =
+      std::make_unique<FeaturePredictor>(std::move(*layer_), target.config, target.weights, target.cache,
+                                         target.compute, target.limits, static_cast<int>(target.config.layers.size()));
+  layer_.reset();
+  const Weights& weights = predictor->output_weights();
+  start_chains(target, std::move(predictor), weights, target.config.hidden);
 }
 
-ChainRequest EagleDrafter::request(Sequence& s, int depth, uint64_t step, int) {
+ChainRequest FeatureDrafter::request(Sequence& s, int depth, uint64_t step, int) {
   const ModelDrafting& d = s.drafting->model;
   if (d.step != step || d.features == 0) return {};
   // The row of the last token needs the one after it.

@@ -1,4 +1,4 @@
-// Drafters that draft token after token: a small model, the target's first layers, an EAGLE head.
+// Drafters that draft token after token: a small model, the target's first layers, a layer that predicts hidden states.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "engine/drafting/draft_model.h"
 #include "speculate/chains.h"
-#include "speculate/eagle.h"
+#include "speculate/feature_predictor.h"
 
 namespace quire {
 
@@ -80,16 +80,17 @@ class FirstLayersDrafter : public ChainDrafter {
   int layers_;
 };
 
-// Its layer follows the target's in the cache, and has a row for each of the target's.
-class EagleDrafter : public ChainDrafter {
+// An EAGLE head, or the target's layer for multi-token prediction. Its layer follows the target's in the cache, and has a
+// row for each of the target's.
+class FeatureDrafter : public ChainDrafter {
  public:
-  EagleDrafter(EagleHead head, DraftOutput output);
-  DrafterKind kind() const override { return DrafterKind::kEagle; }
+  FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput output);
+  DrafterKind kind() const override { return kind_; }
   Reads reads() const override { return Reads::kAllRows; }
   const ModelConfig* layers() const override { return &config_; }
   std::string identity() const override { return identity_; }
   size_t activation_bytes(const ModelConfig&, const DecoderLimits& limits, int threads) const override {
-    return Eagle::memory_bytes(config_, limits, threads);
+    return FeaturePredictor::memory_bytes(config_, limits, threads);
   }
   void start(const DraftTarget& target) override;
 
@@ -97,9 +98,10 @@ class EagleDrafter : public ChainDrafter {
   ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
 
  private:
+  DrafterKind kind_;
   ModelConfig config_;
   std::string identity_;
-  std::optional<EagleHead> head_;  // until start()
+  std::optional<FeatureLayer> layer_;  // until start()
 };
 
 }  // namespace quire

@@ -9,6 +9,8 @@
 #include "engine/drafting/medusa_drafter.h"
 #include "model/families.h"
 #include "model/registry.h"
+#include "speculate/eagle.h"
+#include "speculate/mtp.h"
 #include "speculate/token_frequency.h"
 
 namespace quire {
@@ -32,6 +34,10 @@ void check_same_vocabulary(const Model& draft, const Model& target, const std::s
   }
 }
 
+size_t memory_left(const Runtime& runtime, const Model& target) {
+  return runtime.memory - std::min(runtime.memory, target.weights.matrix_bytes);
+}
+
 std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model& target, Runtime& runtime,
                                              DraftOutput output) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.draft_model));
@@ -40,7 +46,7 @@ std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model
   if (!m.config.has_logits || cache_layout(m.config, KvType::kBf16).state_bytes() > 0)
     throw unsupported("--draft-model {}: its layers must all be attention, and it must generate text",
                       quote(o.draft_model));
-  m.weights = load_weights(checkpoint, m.config, runtime.team, {.memory = runtime.memory});
+  m.weights = load_weights(checkpoint, m.config, runtime.team, {.memory = memory_left(runtime, target)});
   return std::make_unique<SmallModelDrafter>(std::move(m), "draft " + o.draft_model, std::move(output));
 }
 
@@ -57,8 +63,8 @@ std::unique_ptr<DraftModel> load_first_layers(const EngineOptions& o, const Mode
 
 }  // namespace
 
-std::unique_ptr<DraftModel> DraftModel::load(DrafterKind kind, const EngineOptions& o, const Model& target,
-                                             Runtime& runtime) {
+std::unique_ptr<DraftModel> DraftModel::load(DrafterKind kind, const EngineOptions& o, const Checkpoint& checkpoint,
+                                             const Model& target, Runtime& runtime) {
   const ModelConfig& config = target.config;
   DraftOutput output;
   if (!o.draft_vocabulary.empty())
@@ -68,7 +74,10 @@ std::unique_ptr<DraftModel> DraftModel::load(DrafterKind kind, const EngineOptio
     case DrafterKind::kEarlyExit:
       return load_first_layers(o, config, std::move(output));
     case DrafterKind::kEagle:
-      return std::make_unique<EagleDrafter>(read_eagle(o.eagle_head, config, runtime.team), std::move(output));
+      return std::make_unique<FeatureDrafter>(kind, read_eagle(o.eagle_head, config, runtime.team), std::move(output));
+    case DrafterKind::kMtp:
+      return std::make_unique<FeatureDrafter>(
+          kind, read_mtp(checkpoint, config, runtime.team, memory_left(runtime, target)), std::move(output));
     case DrafterKind::kMedusa:
       return std::make_unique<MedusaDrafter>(read_medusa(o.medusa_heads, config, runtime.team), std::move(output));
     default:

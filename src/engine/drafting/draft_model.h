@@ -37,9 +37,9 @@ class DraftModel {
   // Hidden states of the target that the drafter reads.
   enum class Reads : uint8_t { kNothing, kSampledRows, kAllRows };
 
-  // Throws Error: its files cannot be used with this target.
-  static std::unique_ptr<DraftModel> load(DrafterKind kind, const EngineOptions& options, const Model& target,
-                                          Runtime& runtime);
+  // checkpoint: the target's. Throws Error: its files cannot be used with this target.
+  static std::unique_ptr<DraftModel> load(DrafterKind kind, const EngineOptions& options, const Checkpoint& checkpoint,
+                                          const Model& target, Runtime& runtime);
   virtual ~DraftModel() = default;
 
   virtual DrafterKind kind() const = 0;

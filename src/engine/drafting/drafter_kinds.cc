@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-static_assert(kDrafters.size() == static_cast<size_t>(DrafterKind::kEagle) + 1);
+static_assert(kDrafters.size() == static_cast<size_t>(DrafterKind::kMtp) + 1);
 
 void check(const EngineOptions& o) {
   if (o.speculative != "auto" && std::ranges::find(kDrafters, o.speculative) == kDrafters.end())
@@ -41,7 +41,7 @@ constexpr Material kMaterials[] = {
 
 }  // namespace
 
-NamedDrafters named_drafters(const EngineOptions& o) {
+NamedDrafters named_drafters(const EngineOptions& o, bool has_mtp) {
   NamedDrafters named;
   if (!speculates(o)) return named;
   check(o);
@@ -57,6 +57,7 @@ NamedDrafters named_drafters(const EngineOptions& o) {
     if (!named.model && (is(material.kind) || (automatic && given))) named.model = material.kind;
   }
   if (is(DrafterKind::kEarlyExit)) named.model = DrafterKind::kEarlyExit;
+  if (is(DrafterKind::kMtp) || (automatic && !named.model && has_mtp)) named.model = DrafterKind::kMtp;
   return named;
 }
 

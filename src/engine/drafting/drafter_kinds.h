@@ -20,16 +20,18 @@ enum class DrafterKind : uint8_t {
   kEarlyExit,  // the target's first layers
   kMedusa,     // heads on the target's hidden states
   kEagle,      // a layer that predicts hidden states
+  kMtp,        // the target's own layer for multi-token prediction
 };
 constexpr std::string_view name(DrafterKind kind) { return kDrafters[static_cast<size_t>(kind)]; }
 
 struct NamedDrafters {
   std::vector<DrafterKind> texts;    // that look only at tokens
-  std::optional<DrafterKind> model;  // that computes; auto: the first one that has its material
+  std::optional<DrafterKind> model;  // that computes; auto: the first one that has its material, the target's own last
   bool any() const { return !texts.empty() || model; }
 };
-// None: speculation is off. Throws Error if a value is not supported, or the drafter lacks its material.
-NamedDrafters named_drafters(const EngineOptions& options);
+// None: speculation is off. has_mtp: the target's files have a layer for multi-token prediction. Throws Error if a value is
+// not supported, or the drafter lacks its file.
+NamedDrafters named_drafters(const EngineOptions& options, bool has_mtp);
 inline bool speculates(const EngineOptions& options) { return options.speculative != "off"; }
 
 }  // namespace quire

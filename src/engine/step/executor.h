@@ -19,6 +19,8 @@ class Executor {
 
   // Throws std::bad_alloc; failures of single sequences are among the results.
   void run(const StepInput& input, StepOutput& output);
+  // After a step: states take in those of its drafts that were right.
+  void advance(std::span<const StateAdvance> advances) { decoder_.advance(advances); }
 
  private:
   Decoder& decoder_;

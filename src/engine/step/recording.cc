@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
 Json as_json(const RecordingHeader& h) {
@@ -27,7 +27,8 @@ Json as_json(const RecordingHeader& h) {
           {"states", h.states},
           {"max_rows", h.limits.max_rows},
           {"max_logits", h.limits.max_logits},
-          {"max_positions", h.limits.max_positions}};
+          {"max_positions", h.limits.max_positions},
+          {"max_drafted", h.limits.max_drafted}};
 }
 
 RecordingHeader read_header(const JsonField& json) {
@@ -43,13 +44,17 @@ RecordingHeader read_header(const JsonField& json) {
           .kv_cache_dtype = json.get<std::string>("kv_cache_dtype"),
           .units = count("units", 1),
           .states = count("states", 0),
-          .limits = {count("max_rows", 1), count("max_logits", 1), count("max_positions", 1)}};
+          .limits = {.max_rows = count("max_rows", 1),
+                     .max_logits = count("max_logits", 1),
+                     .max_positions = count("max_positions", 1),
+                     .max_drafted = count("max_drafted", 0)}};
 }
 
 // Rows are kept in columns: those that differ by row.
 Json as_json(const StepInput& input, const std::vector<std::string>& logits) {
-  Json copies = Json::array(), tokens = Json::array(), wants = Json::array(), segments = Json::array(),
-       spans = Json::array();
+  Json advances = Json::array(), copies = Json::array(), tokens = Json::array(), wants = Json::array(),
+       segments = Json::array(), spans = Json::array();
+  for (const StateAdvance& a : input.advances) advances.push_back({a.slot, a.row, a.rows});
   for (const CacheCopy& copy : input.copies) copies.push_back({copy.of_state ? "state" : "unit", copy.from, copy.to});
   for (size_t i = 0; i < input.rows.size(); ++i) {
     tokens.push_back(input.rows[i].token);
@@ -66,10 +71,16 @@ Json as_json(const StepInput& input, const std::vector<std::string>& logits) {
                      {"tables", span.tables},
                      {"state", span.state},
                      {"state_copies", std::move(state_copies)},
-                     {"rope_variant", span.rope_variant}});
+                     {"rope_variant", span.rope_variant},
+                     {"drafts", span.drafts}});
   }
-  return {{"copies", std::move(copies)}, {"tokens", std::move(tokens)},     {"wants_logits", std::move(wants)},
-          {"spans", std::move(spans)},   {"segments", std::move(segments)}, {"logits", logits}};
+  return {{"advances", std::move(advances)},
+          {"copies", std::move(copies)},
+          {"tokens", std::move(tokens)},
+          {"wants_logits", std::move(wants)},
+          {"spans", std::move(spans)},
+          {"segments", std::move(segments)},
+          {"logits", logits}};
 }
 
 int index(const JsonField& json, int64_t low = 0) { return static_cast<int>(json.integer(low, kMost)); }
@@ -87,6 +98,12 @@ CacheCopy read_copy(const JsonField& json) {
   return {.of_state = items[0].string() == "state", .from = index(items[1]), .to = index(items[2])};
 }
 
+StateAdvance read_advance(const JsonField& json) {
+  const auto numbers = json.as<std::vector<int32_t>>();
+  if (numbers.size() != 3) throw json.error("expected three numbers, found {}", numbers.size());
+  return {.slot = numbers[0], .row = numbers[1], .rows = numbers[2]};
+}
+
 RecordedStep::Part read_part(const JsonField& json, int first_row) {
   RecordedStep::Part part;
   part.sequence = SequenceId{json.get<uint64_t>("sequence")};
@@ -100,12 +117,14 @@ RecordedStep::Part read_part(const JsonField& json, int first_row) {
                .position = index(json.at("position")),
                .tables = {},
                .state = index(json.at("state"), -1),
-               .rope_variant = index(json.at("rope_variant"))};
+               .rope_variant = index(json.at("rope_variant")),
+               .drafts = index(json.at("drafts"))};
   return part;
 }
 
 RecordedStep read_step(const JsonField& json) {
   RecordedStep step;
+  for (const JsonField& advance : json.at("advances").elements()) step.advances.push_back(read_advance(advance));
   for (const JsonField& copy : json.at("copies").elements()) step.copies.push_back(read_copy(copy));
   for (const int32_t token : json.get<std::vector<int32_t>>("tokens"))
     step.rows.push_back({.token = token, .position = 0, .wants_logits = false});

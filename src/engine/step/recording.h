@@ -39,6 +39,7 @@ struct RecordedStep {
     TokenIds tokens;
   };
 
+  std::vector<StateAdvance> advances;
   std::vector<CacheCopy> copies;
   std::vector<Row> rows;
   std::vector<Part> parts;

@@ -45,6 +45,7 @@ void Replay::check(const RecordedStep::Part& part) const {
   }
   if ((span.state >= 0) != (header_.states > 0) || span.state >= header_.states)
     throw refuse("its state is none of the cache's");
+  if (span.drafts >= span.rows) throw refuse("it has nothing but drafts");
   int before = -1;
   for (const StateCopy& copy : part.state_copies) {
     if (copy.slot < 0 || copy.slot >= header_.states || copy.row < before || copy.row >= span.rows)
@@ -71,11 +72,29 @@ void Replay::check(const RecordedStep& step) const {
     if (copy.from >= most || copy.to >= most || copy.from == copy.to)
       throw invalid("a recorded step copies from {} to {} in a cache of {}", copy.from, copy.to, most);
   }
-  for (const RecordedStep::Part& part : step.parts) check(part);
+  int free_row = 0;
+  for (const StateAdvance& a : step.advances) {
+    if (a.slot < 0 || a.slot >= header_.states || a.row < free_row || a.rows < 1 || a.row > drafted_ ||
+        a.rows > drafted_ - a.row)
+      throw invalid("a recorded step advances state {} by drafts that the step before does not have", a.slot);
+    if (std::ranges::count(step.advances, a.slot, &StateAdvance::slot) > 1)
+      throw invalid("a recorded step advances state {} twice", a.slot);
+    free_row = a.row + a.rows;
+  }
+  int drafted = 0;
+  for (const RecordedStep::Part& part : step.parts) {
+    check(part);
+    drafted += part.span.drafts;
+  }
+  if (drafted > header_.limits.max_drafted)
+    throw invalid("a recorded step has {} drafts; it may have {}", drafted, header_.limits.max_drafted);
 }
 
 std::optional<ReplayDifference> Replay::run(const RecordedStep& step) {
   check(step);
+  if (!step.advances.empty()) decoder_.advance(step.advances);
+  drafted_ = 0;
+  for (const RecordedStep::Part& part : step.parts) drafted_ += part.span.drafts;
   for (const CacheCopy& copy : step.copies) kv_.copy(copy);
   const std::vector<Span> spans = step.spans();
   const auto logits = decoder_.forward({step.rows, spans});

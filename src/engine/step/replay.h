@@ -40,6 +40,7 @@ class Replay {
   const ModelConfig& config_;
   CacheMemory kv_;
   Decoder decoder_;
+  int drafted_ = 0;  // rows of the last step
   uint64_t rows_ = 0, logits_ = 0;
 };
 

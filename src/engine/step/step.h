@@ -21,13 +21,16 @@ struct SampleRequest {
   int position = 0;                 // of its token
   bool samples = false;             // choose tokens; otherwise describe the prompt's token at position + 1
   int drafts = 0;                   // that many rows follow, of the sequence's drafts
+  int first_draft = 0;              // of them, among all drafts of the step
   bool decodes = false;             // the sequence was decoding before the step
   bool shares_row = false;          // other choices of the request sample from it too
   std::exception_ptr failure = {};  // found before the step; the result has it
 };
 
 struct StepInput {
-  std::vector<CacheCopy> copies;  // within the cache, in this order, since the last step; made by now
+  std::vector<StateAdvance> advances;  // by accepted drafts of the last step; already made
+  std::vector<CacheCopy>
+      copies;  // within the cache, in this order, since the last step; already made, after the advances
   std::vector<Row> rows;
   std::vector<Span> spans;            // their page tables stay as they are until the step has ended
   std::vector<SequenceId> sequences;  // of the spans

@@ -1,4 +1,5 @@
-// The kernels for AMX (int8 and bf16 tiles) with AVX-512. Compiled for AVX-512; NativeTiles has the tile instructions.
+// The kernels for AMX (int8 and bf16 tiles): those of AVX-512, except for what tiles do. Compiled for AVX-512; NativeTiles has
+// the tile instructions.
 
 #define QUIRE_ISA amx
 
@@ -7,7 +8,7 @@
 namespace quire {
 
 const KernelSet* amx_kernels() {
-  static constexpr KernelSet set = amx::tile_kernels<NativeTiles>("amx");
+  static const KernelSet set = amx::tile_kernels<NativeTiles>("amx");
   return &set;
 }
 

@@ -1,7 +1,21 @@
-// Attention over a bf16 or int8 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h): a chunk of
-// attention.inc.h is one product of 16 lanes (tokens or dimensions) for all queries of a tile.
+// Attention over a bf16 or int8 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h). A chunk of the definition
+// is one product for all queries of a tile, which adds it to its sum as the definition does: acc + (even + odd).
+//
+// The tile unit multiplies while vectors turn earlier products into weights. Between the weights of block b come, in
+// this order:
+//
+//   scores of block b + 1        all chunks of the dimensions, in four tiles of 16 tokens
+//   copies of values of b - 1    amx_attention_lines.inc.h
+//   values of block b - 1        four tiles of 16 dimensions at a time
+//
+// So neither unit waits for what the other has just begun. The pipeline runs through all splits of a tile.
+//
+// Sums of values leave their tiles after each block. Keeping them there would help only while no maximum grows, but in
+// block k of a split, one of 16 queries' maxima grows with probability 1 - (1 - 1/k)^16 if scores are random: 88 % even
+// in the eighth and last.
+#pragma once
 
-#include "kernels/x86/attention.inc.h"
+#include "kernels/x86/amx_attention_weights.inc.h"
 #include "kernels/x86/tiles.h"
 
 namespace quire::QUIRE_ISA {
@@ -10,106 +24,247 @@ namespace {
 // From this many queries, tiles are faster: a product costs the same for 1 query as for 16, FMAs 16 cycles a query.
 constexpr int kTileQueries = 8;
 
-template <class Tiles>
-class TileUnit {
+// One tile of queries. Its registers: 0 .. 3 sums, 4 and 5 queries or weights, 6 and 7 lines.
+template <KvType kType, class Tiles>
+class TiledAttention {
  public:
-  explicit TileUnit(int queries) : tiles_({queries, 64}) {}
-
-  template <KvType kType>
-  void add(const Chunk& c, int queries, int columns) {
-    if constexpr (!multiplies_bf16(kType)) {
-      VectorUnit().add<kType>(c, queries, columns);
-    } else {
-      add_tiles<kType>(c, columns);
+  TiledAttention(const AttentionArgs& a, const AttentionTile& tile)
+      : a_(a),
+        tile_(tile),
+        kv_(a, tile),
+        keys_(*a.kv),
+        values_(*a.kv),
+        scales_(a.kv->scales_offset()),
+        stride_(static_cast<size_t>(a.kv->padded_value())),
+        adjusted_(a.soft_cap != 0 || a.slopes || !(a.scale > 0 && a.scale < __builtin_inff())),
+        tiles_({tile.rows * tile.heads, kLineBytes}) {
+    s_.count = tile.rows * tile.heads;
+    for (int i = 0; i < s_.count; ++i) {
+      const int next = tile.position + i / tile.heads + 1;
+      s_.first[i] = a.window > 0 && next > a.window ? next - a.window : 0;
+      s_.end[i] = tokens_end(a, tile, i / tile.heads);
+      put_query(i);
     }
+    s_.clear();
+    for (float(&lanes)[kLanes] : s_.largest) store(lanes, Floats16::all(minus_infinity()));
   }
-  // A row of a tile: the numbers in order, as bf16.
-  static void put_bf16(Floats16 x0, Floats16 x1, float* numbers) {
-    auto* row = reinterpret_cast<__m256i*>(numbers);
-    _mm256_store_si256(row, _mm512_cvtepi32_epi16(shift_right<16>(bits(x0)).v));
-    _mm256_store_si256(row + 1, _mm512_cvtepi32_epi16(shift_right<16>(bits(x1)).v));
+
+  void run() {
+    const int split_begin = tile_.split_begin * kAttentionSplit, split_end = tile_.split_end * kAttentionSplit,
+              first = s_.first[0] > split_begin ? s_.first[0] : split_begin,
+              end = s_.end[s_.count - 1] < split_end ? s_.end[s_.count - 1] : split_end;
+    if (first < end) attend(first, end);
+    if (merged_ == 0) __builtin_memset(totals_, 0, sizeof(float) * static_cast<size_t>(s_.count) * stride_);
+    put_results();
   }
 
  private:
-  static constexpr int kPlaceBytes = 8 * 64;  // the lines of one place
+  // A query's chunks as rows of tiles, with zeros after its dimensions.
+  void put_query(int i) {
+    const int dim = a_.kv->key_dim;
+    const float* q = a_.q + static_cast<size_t>(tile_.row + i / tile_.heads) * a_.q_stride +
+                     static_cast<size_t>((tile_.head + i % tile_.heads) * dim);
+    for (int d = 0; d < dim; d += kAttentionChunk) {
+      alignas(64) float chunk[kAttentionChunk] = {};
+      const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
+      __builtin_memcpy(chunk, q + d, sizeof(float) * static_cast<size_t>(count));
+      put_numbers(round_bf16(Floats16::load(chunk)), round_bf16(Floats16::load(chunk + kLanes)),
+                  q_[d / kAttentionChunk][i]);
+    }
+  }
 
-  template <KvType kType>
-  void add_tiles(const Chunk& c, int columns) {
-    tiles_.template load<4>(c.numbers, sizeof(*c.numbers)[0]);
-    for (int column = 0; column < columns; column += 4) {
-      const std::byte* weights[4];  // gathered before the first load, so that no load waits for stores
-      for (int i = 0; i < 4 && column + i < columns; ++i) {
-        const Column& of_lines = c.columns[column + i];
-        weights[i] = kType == KvType::kInt8 ? widened(c, of_lines, gathered_[i]) : lines(c, of_lines, gathered_[i]);
+  // Tokens [first, end), the blocks of all splits in one pipeline.
+  void attend(int first, int end) {
+    Block now(kv_, first / kAttentionBlock * kAttentionBlock, first, end), next = now, before = now;
+    for (int chunk = 0; chunk < keys_.chunks(); ++chunk) {
+      keys_.prepare(now, chunk);
+      multiply_keys(now, chunk);
+    }
+    const int jobs = key_jobs() + value_jobs();
+    for (bool begun = false;; begun = true) {
+      const bool more = now.token + kAttentionBlock < end;
+      if (more) {
+        next = Block(kv_, now.token + kAttentionBlock, first, end);
+        keys_.prepare(next, 0);
       }
-      const auto multiply = [&]<int kTile>() __attribute__((always_inline)) {
-        if (column + kTile >= columns) return;
-        if (c.fresh) {
-          tiles_.template zero<kTile>();
-        } else {
-          tiles_.template load<kTile>(sums(c, column + kTile), c.sums_stride * sizeof(float));
-        }
-        tiles_.template load<6 + kTile % 2>(weights[kTile], 64);
-        tiles_.template dot_bf16<kTile, 4, 6 + kTile % 2>();
+      now.begins = !begun || now.token % kAttentionSplit == 0;
+      SplitSums ended;
+      if (begun && now.begins) ended = s_.end_split();  // but for its last values
+      const uint32_t grown = grow_by(now);
+      int job = 0;
+      const auto work = [&](int until) __attribute__((always_inline)) {
+        for (; job < until; ++job) work_on(job, more ? &next : nullptr, begun ? &before : nullptr);
       };
-      multiply.template operator()<0>(), multiply.template operator()<1>();
-      multiply.template operator()<2>(), multiply.template operator()<3>();
-      const auto keep = [&]<int kTile>() __attribute__((always_inline)) {
-        if (column + kTile < columns)
-          tiles_.template store<kTile>(sums(c, column + kTile), c.sums_stride * sizeof(float));
-      };
-      keep.template operator()<0>(), keep.template operator()<1>();
-      keep.template operator()<2>(), keep.template operator()<3>();
+      make_weights<kType>(
+          s_, scores(now), weights(now), now, adjusted_ ? 1.0f : a_.scale,
+          scales_, [&](int i) __attribute__((always_inline)) { work((i * jobs) / s_.count + 1); });
+      work(jobs);
+      if (begun && now.begins) {
+        merge_split(ended);
+      } else if (grown != 0 && begun) {
+        correct(s_, grown, sums_, stride_);
+      }
+      before = now;
+      if (!more) break;
+      now = next;
+    }
+    for (int job = 0; job < jobs; ++job) work_on(job, nullptr, &before);
+    merge_split(s_.end_split());
+  }
+
+  // Raises the maxima to the scores of a block. Returns the queries whose maximum grew.
+  uint32_t grow_by(const Block& block) {
+    Scores& scores_of = scores(block);
+    if (adjusted_) adjust(scores_of, block);
+    const bool scaled = kType == KvType::kInt8 && !adjusted_;
+    if (s_.all_see(block)) {
+      scaled ? find_largest<true, true>(s_, scores_of, block, scales_)
+             : find_largest<false, true>(s_, scores_of, block, scales_);
+    } else {
+      scaled ? find_largest<true, false>(s_, scores_of, block, scales_)
+             : find_largest<false, false>(s_, scores_of, block, scales_);
+    }
+    return grow(s_, adjusted_ ? 1.0f : a_.scale);
+  }
+
+  // Soft caps, slopes, and scales that are not positive, with which the largest product is not the largest score:
+  // scores are completed before their maxima are taken.
+  [[gnu::noinline]] void adjust(Scores& scores_of, const Block& block) {
+    const float* key_scales[kBlockPages];
+    for (int p = 0; p < kBlockPages; ++p) key_scales[p] = block.key_scales(p, scales_);
+    for (int i = 0; i < s_.count; ++i) {
+      if (kType == KvType::kInt8) scale_scores(scores_of[i], key_scales, 0, block.pages);
+      adjust_scores(a_, tile_.head + i % tile_.heads, tile_.position + i / tile_.heads, block.token, scores_of[i]);
     }
   }
 
-  static float* sums(const Chunk& c, int column) { return c.sums + column * kLanes; }
-
-  // The 16 lines of a column, contiguous: in place, or gathered from two pages, with zeros for missing elements (their
-  // slots may hold anything).
-  static const std::byte* lines(const Chunk& c, const Column& column, std::byte* gathered) {
-    for (int place = 0; place < 2; ++place) {
-      if (column.ahead[place] == 0) continue;
-      for (int line = 0; line < 8; ++line) __builtin_prefetch(column.at[place] + column.ahead[place] + 64 * line);
+  // What is done between the weights of a block, in jobs of up to 4 products: the keys of the next block, chunk by
+  // chunk, and the values of the block before, 4 columns of 32 tokens at a time. Either block may be missing.
+  int key_jobs() const { return keys_.chunks(); }
+  int value_jobs() const { return 2 * ((values_.columns() + 3) / 4); }
+  [[gnu::noinline]] void work_on(int job, const Block* next, const Block* before) {
+    if (job >= key_jobs()) {
+      job -= key_jobs();
+      if (before) job % 2 == 0 ? multiply_values<0>(*before, job / 2 * 4) : multiply_values<1>(*before, job / 2 * 4);
+      return;
     }
-    if (c.elements[0] == 16 && c.elements[1] == 16 && column.at[1] == column.at[0] + kPlaceBytes) return column.at[0];
-    for (int place = 0; place < 2; ++place) {
-      for (int line = 0; line < 8; ++line) {
-        const int elements = c.elements[place] - 2 * line;
-        Ints16 pair = Ints16::all(0);
-        if (elements >= 1) pair = Ints16::load(column.at[place] + 64 * line);
-        if (elements == 1) pair = band(pair, Ints16::all(0xffff));
-        _mm512_store_si512(gathered + place * kPlaceBytes + 64 * line, pair.v);
+    if (next) {
+      multiply_keys(*next, job);
+      if (job + 1 < key_jobs()) keys_.prepare(*next, job + 1);
+      keys_.prefetch_next(*next, job);
+    }
+    if (before)
+      values_.prepare(*before, values_.columns() * job / key_jobs(), values_.columns() * (job + 1) / key_jobs());
+  }
+
+  void multiply_keys(const Block& block, int chunk) {
+    chunk % 2 == 0 ? multiply_keys<4>(block, chunk) : multiply_keys<5>(block, chunk);
+  }
+  template <int kInputs>
+  void multiply_keys(const Block& block, int chunk) {
+    tiles_.template load<kInputs>(q_[chunk], kLineBytes);
+    each_of_four(
+        block.pages, [&]<int kPage>() __attribute__((always_inline)) {
+          constexpr int kLines = 6 + kPage % 2;
+          if (chunk == 0) tiles_.template zero<kPage>();
+          tiles_.template load<kLines>(keys_.at(block, kPage, chunk), kLineBytes);
+          tiles_.template dot_bf16<kPage, kInputs, kLines>();
+        });
+    if (chunk + 1 < keys_.chunks()) return;
+    float* const out = scores(block)[0];
+    each_of_four(
+        block.pages, [&]<int kPage>() __attribute__((always_inline)) {
+          tiles_.template store<kPage>(out + kPage * kPageTokens, sizeof scores(block)[0]);
+        });
+  }
+
+  // A chunk of 32 tokens of up to 4 columns. If no query sees the second chunk, nothing is added.
+  template <int kChunk>
+  void multiply_values(const Block& block, int column) {
+    const int columns = values_.columns() - column;
+    const size_t row_bytes = stride_ * sizeof(float);
+    float* const sums = sums_ + column * kLanes;
+    if (column == 0) tiles_.template load<4 + kChunk>(weights(block)[kChunk], kLineBytes);
+    each_of_four(
+        columns, [&]<int kTile>() __attribute__((always_inline)) {
+          if (kChunk == 0 && block.begins) tiles_.template zero<kTile>();
+          if (kChunk == 0 && !block.begins) tiles_.template load<kTile>(sums + kTile * kLanes, row_bytes);
+          if (kChunk >= block.chunks()) return;
+          tiles_.template load<6 + kTile % 2>(values_.at(column + kTile, kChunk), kLineBytes);
+          tiles_.template dot_bf16<kTile, 4 + kChunk, 6 + kTile % 2>();
+        });
+    if (kChunk == 0) return;
+    each_of_four(
+        columns, [&]<int kTile>() __attribute__((always_inline)) {
+          tiles_.template store<kTile>(sums + kTile * kLanes, row_bytes);
+        });
+  }
+
+  // run.operator()<i>() for i < count, at most 4.
+  template <class Run>
+  [[gnu::always_inline]] static inline void each_of_four(int count, const Run& run) {
+    if (count > 0) run.template operator()<0>();
+    if (count > 1) run.template operator()<1>();
+    if (count > 2) run.template operator()<2>();
+    if (count > 3) run.template operator()<3>();
+  }
+
+  // The first split becomes the total.
+  void merge_split(const SplitSums& split) {
+    if (merged_++ > 0) return absorb_split(total_, totals_, split, sums_, s_.count, stride_);
+    float* const values = sums_;
+    sums_ = totals_, totals_ = values;
+    total_ = split;
+    const __mmask16 unseen = _mm512_cmp_ps_mask(split.top.v, _mm512_set1_ps(minus_infinity()), _CMP_EQ_OQ);
+    for_each_bit(unseen & ((1u << s_.count) - 1), [&](int i) {
+      __builtin_memset(totals_ + static_cast<size_t>(i) * stride_, 0, sizeof(float) * stride_);
+    });
+  }
+
+  void put_results() {
+    alignas(64) float top[kLanes], sum[kLanes];
+    store(top, total_.top), store(sum, total_.sum);
+    for (int i = 0; i < s_.count; ++i) {
+      float* const values = totals_ + static_cast<size_t>(i) * stride_;
+      if (tile_.partial) {
+        float* out = tile_.partial + static_cast<size_t>(i) * (stride_ + 2);
+        out[0] = top[i];
+        out[1] = sum[i];
+        __builtin_memcpy(out + 2, values, sizeof(float) * stride_);
+      } else {
+        finish(a_, tile_.row + i / tile_.heads, tile_.head + i % tile_.heads, top[i], sum[i], values);
       }
     }
-    return gathered;
   }
 
-  // The same lines of a column of codes, widened to bf16.
-  static const std::byte* widened(const Chunk& c, const Column& column, std::byte* gathered) {
-    for (int place = 0; place < 2; ++place) {
-      const std::byte* at = column.at[place];
-      for (int line = 0; line < 8; ++line) {
-        Ints16 pair = Ints16::all(0);
-        if (c.elements[place] > 0) pair = upper_halves(bits(codes(at + 32 * line + 16)), bits(codes(at + 32 * line)));
-        _mm512_store_si512(gathered + place * kPlaceBytes + 64 * line, pair.v);
-      }
-      if (column.ahead[place] == 0) continue;
-      for (int line = 0; line < 4; ++line) __builtin_prefetch(at + column.ahead[place] + 64 * line);
-    }
-    return gathered;
-  }
+  Scores& scores(const Block& block) { return scores_[block.token / kAttentionBlock % 2]; }
+  Weights& weights(const Block& block) { return weights_[block.token / kAttentionBlock % 2]; }
 
+  const AttentionArgs& a_;
+  const AttentionTile& tile_;
+  const Pages kv_;
+  KeyLines<kType> keys_;
+  ValueLines<kType> values_;
+  const size_t scales_;  // where a page has them
+  const size_t stride_;  // of a query's values
+  const bool adjusted_;
   Tiles tiles_;
-  alignas(64) std::byte gathered_[4][2 * kPlaceBytes];
+  TileQueries s_;
+  SplitSums total_{Floats16::all(minus_infinity()), Floats16::all(0.0f)};
+  int merged_ = 0;                                   // splits in `total_` and `totals_`
+  float *sums_ = memory_[0], *totals_ = memory_[1];  // of values: of the split, of those before
+  alignas(64) uint16_t q_[kMaxHeadDim / kAttentionChunk][kMaxTileQueries][kAttentionChunk];
+  alignas(64) Scores scores_[2];    // of two blocks
+  alignas(64) Weights weights_[2];  // likewise
+  alignas(64) float memory_[2][kMaxTileQueries * kMaxHeadDim];
 };
 
 template <class Tiles>
 void tile_attention(const AttentionArgs& a, const AttentionTile& tile) {
-  const int queries = tile.rows * tile.heads;
-  if (!multiplies_bf16(a.kv->type) || queries < kTileQueries) return attention(a, tile);
-  TileUnit<Tiles> unit(queries);
-  attend(a, tile, unit);
+  if (!multiplies_bf16(a.kv->type) || tile.rows * tile.heads < kTileQueries)
+    return avx512_kernels()->attention(a, tile);
+  if (a.kv->type == KvType::kInt8) return TiledAttention<KvType::kInt8, Tiles>(a, tile).run();
+  TiledAttention<KvType::kBf16, Tiles>(a, tile).run();
 }
 
 }  // namespace

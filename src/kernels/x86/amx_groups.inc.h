@@ -6,9 +6,6 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-// Prefetch distance in bytes for a panel that is read once, as in vector kernels (Prefetch).
-constexpr size_t kAhead = 8192;
-
 // How codes are multiplied by one kind of inputs: decoding, product, scaled addition.
 template <int kGroupOf>
 struct Bf16Product {
@@ -102,6 +99,7 @@ struct Region {
   int rows;
   const std::byte* x;  // of block_begin of the first group of rows
   size_t x_stride;     // bytes of a row
+  const LinearLoop& loop;
   float* acc;
 
   int groups() const { return (rows + kRowGroup - 1) / kRowGroup; }
@@ -127,22 +125,22 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder
   const auto* x = region.inputs<typename P::Inputs>(group);
   const size_t row_stride = P::row_stride(region.x_stride);
   const int begin = region.block_begin, end = region.block_end, count = (end - begin) * kGroups;
-  // Chunks begin at multiples of kChunk.
+  // Scales are decoded in chunks of kChunk blocks.
   const auto scales_of = [&](int b) __attribute__((always_inline)) {
-    return memory.scales[b / kChunk % 2] + b % kChunk * kGroups;
+    return memory.scales[(b - begin) / kChunk % 2] + (b - begin) % kChunk * kGroups;
   };
   const auto supers_of = [&](int b) __attribute__((always_inline)) {
-    return memory.supers[b / kChunk % 2] + b % kChunk / kSuperBlocks;
+    return memory.supers[(b - begin) / kChunk % 2] + (b - begin) % kChunk / kSuperBlocks;
   };
   // What to prefetch: bytes further on in this panel, or the same chunk of the next.
-  const std::byte* next = m.panel(p) + m.layout.codes + (region.groups() == 1 ? kAhead : m.layout.bytes);
+  const std::byte* next = m.panel(p) + m.layout.codes + (region.groups() == 1 ? region.loop.ahead : m.layout.bytes);
   const auto decode = [&](int b) __attribute__((always_inline)) {
     if constexpr (kDecode) {
       if (b < begin || b >= end) return;
       for (size_t i = 0; i < From::block_bytes(); i += 64)
         _mm_prefetch(reinterpret_cast<const char*>(next + static_cast<size_t>(b) * From::block_bytes() + i),
                      _MM_HINT_T0);
-      if (b % kChunk == 0) {
+      if ((b - begin) % kChunk == 0) {
         const int last = b + kChunk < end ? b + kChunk : end;
         if constexpr (P::kTwoLevels) {
           decode_two_levels(m, p, b, last, *scales_of(b), *supers_of(b));
@@ -150,7 +148,7 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder
           decode_scales(m, p, b, last, *scales_of(b));
         }
       }
-      from(b, memory.weights[slot(b)]);
+      from(b, memory.weights[slot(b - begin)]);
     }
   };
   Floats acc[kRows];
@@ -190,7 +188,7 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder
       const int b = begin + i / kGroups, k = i % kGroups * kGroup;
       tiles.template zero<kTile>();
       tiles.template load<4 + kTile % 2>(P::inputs(x[i / kGroups], k), row_stride);
-      tiles.template load<6 + kTile % 2>(memory.weights[slot(b)] + k * kPanel * P::kInputBytes, 64);
+      tiles.template load<6 + kTile % 2>(memory.weights[slot(b - begin)] + k * kPanel * P::kInputBytes, 64);
       P::template dot<kTile, 4 + kTile % 2, 6 + kTile % 2>(tiles);
     }
     if (const int done = i - 2; done >= 0 && done < count)

@@ -3,8 +3,7 @@
 // registers while the unit multiplies the next groups. Weights that are bf16 need no scale and stay in the tiles.
 
 #include "kernels/denormals.h"
-#include "kernels/x86/amx_groups.inc.h"
-#include "kernels/x86/peak.inc.h"
+#include "kernels/x86/amx_paired.inc.h"
 #include "kernels/x86/tiles.h"
 
 namespace quire::QUIRE_ISA {
@@ -20,6 +19,9 @@ constexpr int kMostPanels = 16;
 
 // bf16 weights: two panels by two groups of rows, or four panels by one group, so that four products are in flight. A
 // missing panel or group is replaced by the last one, which is computed twice with the same result.
+//
+// Weights are prefetched when the first rows read them: a distance ahead. kPaired: the panels after these, a part of them
+// for each two groups of rows, so that all rows share the time that memory takes.
 template <int kPanels, class Tiles>
 void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
   constexpr int kGroups = 4 / kPanels;
@@ -35,14 +37,18 @@ void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
       sums[j * kPanels + i] = region.sums(p, g);
     }
   }
+  const bool next = region.loop.kind == LinearLoop::Kind::kPaired;
+  const size_t ahead = next ? kPanels * region.m.layout.bytes : region.loop.ahead;
+  const int passes = (region.groups() + kGroups - 1) / kGroups, pass = group / kGroups;
+  // Of each tile of 16 lines, those that this pass prefetches.
+  const int first_line = next ? 16 * pass / passes : 0;
+  const int last_line = next ? 16 * (pass + 1) / passes : 16 * (pass == 0);
   tiles.template load<0>(sums[0], 64), tiles.template load<1>(sums[1], 64);
   tiles.template load<2>(sums[2], 64), tiles.template load<3>(sums[3], 64);
   for (int b = region.block_begin; b < region.block_end; ++b) {
     const auto weights = [&]<int kTile>(int i) __attribute__((always_inline)) {
-      if (group == 0) {
-        for (int line = 0; line < 16; ++line)
-          _mm_prefetch(reinterpret_cast<const char*>(w[i] + kAhead + 64 * line), _MM_HINT_T0);
-      }
+      for (int line = first_line; line < last_line; ++line)
+        _mm_prefetch(reinterpret_cast<const char*>(w[i] + ahead + 64 * line), _MM_HINT_T0);
       tiles.template load<kTile>(w[i], 64);
       w[i] += 64 * kBlockInputs / 2;
     };
@@ -105,6 +111,18 @@ void multiply_floats(TileMemory&, const Region& region) {
 
 // Adds a panel's products with the rows of a region to its sums.
 using Multiply = void (*)(TileMemory&, const Region&);
+// Weights in groups with a scale, of one kind of inputs.
+template <class P, Codes kCodes, class Tiles>
+void multiply_scaled(TileMemory& memory, const Region& region) {
+  if constexpr (!P::kPairs) {
+    if (region.loop.kind == LinearLoop::Kind::kPaired) {
+      if (region.groups() > 1) return multiply_quads<P, kCodes, Tiles>(region);
+      if constexpr (has_pairs(kCodes, P::kGroup)) return multiply_pairs<P, kCodes, Tiles>(memory, region);
+    }
+  }
+  multiply_groups<P, kCodes, Tiles>(memory, region);
+}
+
 template <class Tiles>
 Multiply find_multiply(const PanelFormat& format, Activations activations) {
   return with_format(format, [&]<Codes kCodes, int kGroup>() -> Multiply {
@@ -114,10 +132,10 @@ Multiply find_multiply(const PanelFormat& format, Activations activations) {
       if constexpr (has_integer_codes(kCodes)) {
         if (activations == Activations::kInt8)
           return kGroup == 16 && has_two_levels(format)
-                     ? multiply_groups<Int8Product<kGroup, kGroup == 16>, kCodes, Tiles>
-                     : multiply_groups<Int8Product<kGroup>, kCodes, Tiles>;
+                     ? multiply_scaled<Int8Product<kGroup, kGroup == 16>, kCodes, Tiles>
+                     : multiply_scaled<Int8Product<kGroup>, kCodes, Tiles>;
       }
-      return multiply_groups<Bf16Product<kGroup>, kCodes, Tiles>;
+      return multiply_scaled<Bf16Product<kGroup>, kCodes, Tiles>;
     }
   });
 }
@@ -148,16 +166,9 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
           });
       continue;
     }
-    for (int row = 0; row < rows; row += kRowGroup) {  // the sums of a group's rows lie side by side
-      const std::byte* x = row_group(a.x, a.x_stride, row_begin + row) +
-                           static_cast<size_t>(begin) * sizeof(Bf16Inputs) + offsetof(Bf16Inputs, half_sums);
-      add_low(
-          minima, end - begin, groups, x, sizeof(float), sizeof(Bf16Inputs),
-          rows - row < kRowGroup ? rows - row : kRowGroup,
-          low + row * kPanel, [groups](const std::byte* sums, int g) __attribute__((always_inline)) {
-            const auto* halves = reinterpret_cast<const float*>(sums);
-            return groups == 2 ? halves[g * kRowGroup] : halves[0] + halves[kRowGroup];
-          });
+    for (int row = 0; row < rows; row += kRowGroup) {
+      TileSingles::add_minima(minima, begin, end - begin, groups, row_group(a.x, a.x_stride, row_begin + row), 0,
+                              rows - row < kRowGroup ? rows - row : kRowGroup, low + row * kPanel);
     }
   }
   for (int i = 0; i < rows * kPanel; i += kPanel) store(acc + i, add(Floats::load(acc + i), Floats::load(low + i)));
@@ -165,13 +176,17 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
 
 // At most kMostRows rows. Panels are processed in groups and K in chunks, so that reused data stays in a near cache.
 template <class Tiles>
-void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int rows) {
+void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int panel_end, int row_begin, int rows) {
   alignas(64) TileMemory memory;
   __builtin_memset(memory.sums, 0, sizeof memory.sums);
   alignas(64) float acc[kMostPanels * kMostRows * kPanel];
   const int blocks = a.weights->blocks(), groups = (rows + kRowGroup - 1) / kRowGroup;
-  // A single group of rows reads each panel once, from beginning to end.
-  const int chunk = groups == 1 ? blocks : kChunk;
+  // A single group of rows reads each panel once, from beginning to end. For more, chunks are of nearly equal size, and
+  // begin with a float16 of two-level scales.
+  const int chunks = (blocks + kChunk - 1) / kChunk, even = (blocks + chunks - 1) / chunks;
+  const int chunk = groups == 1                         ? blocks
+                    : has_two_levels(a.weights->format) ? (even + kSuperBlocks - 1) / kSuperBlocks * kSuperBlocks
+                                                        : even;
   const size_t block_bytes = a.activations == Activations::kInt8 ? sizeof(Int8Block) : sizeof(Bf16Inputs);
   const Finish finish = find_finish(a.nonlinearity);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
@@ -186,8 +201,8 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
     for (int b = 0; b < blocks; b += chunk) {
       const int end = b + chunk < blocks ? b + chunk : blocks;
       const std::byte* x = row_group(a.x, a.x_stride, row_begin) + static_cast<size_t>(b) * block_bytes;
-      multiply(memory, {*a.weights, first, last, b, end, rows, x, a.x_stride, acc});
-      if (a.up) multiply_up(memory, {*a.up, first, last, b, end, rows, x, a.x_stride, up_acc});
+      multiply(memory, {*a.weights, first, last, b, end, rows, x, a.x_stride, loop, acc});
+      if (a.up) multiply_up(memory, {*a.up, first, last, b, end, rows, x, a.x_stride, loop, up_acc});
     }
     for (int p = first; p < last; ++p) {
       const int of_panel = (p - first) * groups * kRowGroup * kPanel;
@@ -203,21 +218,74 @@ void tile_rows(const LinearArgs& a, int panel_begin, int panel_end, int row_begi
   }
 }
 
+// The product of LinearLoop::Kind::kStream over inputs in tile order.
+Product find_tile_stream(const PanelFormat& format) {
+  return with_format(format, []<Codes kCodes, int kGroup>() -> Product {
+    if constexpr (kGroup == 0 && kCodes != Codes::kBf16) return nullptr;
+    return float_streams<TileSingles, kCodes, kGroup>;
+  });
+}
+
+// What is first was the best for as many rows on Emerald Rapids, or in the prototypes that were measured there.
+size_t tile_loops(const PackedMatrix& m, Activations activations, int rows,
+                  std::span<LinearLoop, kMostLinearLoops> loops) {
+  using Kind = LinearLoop::Kind;
+  const bool int8 = activations == Activations::kInt8;
+  if ((!int8 && activations != Activations::kBf16) || (int8 && rows < kFewestBeside))
+    return avx512_kernels()->linear_loops(m, activations, rows, loops);
+  size_t count = 0;
+  const auto add = [&](Kind kind, int panels = 1, uint16_t ahead = kDistances[0]) {
+    loops[count++] = {.kind = kind, .panels = static_cast<uint8_t>(panels), .ahead = ahead};
+  };
+  if (!has_scales(m.format) && m.format.codes != Codes::kBf16) return add(Kind::kTiles), count;
+  const bool pairs = !(int8 && m.format.group == 16) &&
+                     (rows > kRowGroup || has_pairs(m.format.codes, m.format.group) || m.format.codes == Codes::kBf16);
+  if (int8) {
+    if (rows < kInt8TileRows) add(Kind::kShared, kFloatPanels);
+  } else if (rows <= 4) {
+    for (const uint16_t ahead : kDistances) {
+      for (int panels = most_streams(m.format.codes, m.format.group); panels > 0; panels /= 2)
+        add(Kind::kStream, panels, ahead);
+    }
+  }
+  if (pairs && m.format.codes != Codes::kBf16) {
+    if (rows > kRowGroup) add(Kind::kPaired, 4), add(Kind::kPaired, 1);
+    add(Kind::kPaired, 2);
+  }
+  add(Kind::kTiles);
+  if (pairs && m.format.codes == Codes::kBf16) add(Kind::kPaired);
+  if (int8 && rows >= kInt8TileRows) add(Kind::kShared, kFloatPanels);
+  return count;
+}
+
 template <class Tiles>
 void tile_linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
-  if (a.activations == Activations::kF32 || a.activations == Activations::kInt8Row ||
-      (a.activations == Activations::kInt8 && row_end - row_begin < kInt8TileRows)) {
-    return linear(a, panel_begin, panel_end, row_begin, row_end);
+  using Kind = LinearLoop::Kind;
+  const LinearLoop loop = a.loop ? *a.loop : first_loop(tile_loops, a, row_end - row_begin);
+  if (a.activations != Activations::kBf16 && (loop.kind == Kind::kStream || loop.kind == Kind::kShared)) {
+    LinearArgs with_loop = a;
+    with_loop.loop = &loop;
+    return avx512_kernels()->linear(with_loop, panel_begin, panel_end, row_begin, row_end);
   }
   const FlushDenormals flush(a.activations == Activations::kBf16);
+  const Product product = loop.kind == Kind::kStream ? find_tile_stream(a.weights->format) : nullptr,
+                up = product && a.up ? find_tile_stream(a.up->format) : nullptr;
+  // The loop is chosen by the first matrix alone: the other may have none of this kind.
+  if (product && (!a.up || up)) {
+    for (int row = row_begin; row < row_end; row += kRowGroup) {
+      run_panels(a, loop, product, up, row_group(a.x, a.x_stride, row), panel_begin, panel_end, row,
+                 row_end - row < kRowGroup ? row_end - row : kRowGroup);
+    }
+    return;
+  }
   for (int row = row_begin; row < row_end; row += kMostRows)
-    tile_rows<Tiles>(a, panel_begin, panel_end, row, row_end - row < kMostRows ? row_end - row : kMostRows);
+    tile_rows<Tiles>(a, loop, panel_begin, panel_end, row, row_end - row < kMostRows ? row_end - row : kMostRows);
 }
 
 // Four sums: the latency of a product (52 cycles) is hidden by three others of 16 cycles each.
 template <class Tiles>
 double tile_peak(Activations activations, int64_t rounds) {
-  if (activations == Activations::kF32) return peak(activations, rounds);
+  if (activations == Activations::kF32) return avx512_kernels()->peak(activations, rounds);
   alignas(64) std::byte tile[kRowGroup * 64];
   __builtin_memset(tile, 1, sizeof tile);
   Tiles tiles({kRowGroup, 64});

@@ -41,18 +41,52 @@ QUIRE_INLINE void write_bf16(Floats16 x0, Floats16 x1, uint16_t* x, float (&half
 }
 
 void tile_quantize(const QuantizeArgs& a, int row_begin, int row_end) {
-  if (a.to != Activations::kBf16) return quantize(a, row_begin, row_end);
+  if (a.to != Activations::kBf16) return avx512_kernels()->quantize(a, row_begin, row_end);
   for (int row = row_begin; row < row_end; ++row) {
     std::byte* group = a.out + static_cast<size_t>(row / kRowGroup * kRowGroup) * a.out_stride;
-    for_each_block(
-        a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-          Bf16Inputs& block = reinterpret_cast<Bf16Inputs*>(group)[b];
-          float half_sums[2];
-          write_bf16(x0, x1, block.x[row % kRowGroup], half_sums);
-          for (int half = 0; half < 2; ++half) block.half_sums[half][row % kRowGroup] = half_sums[half];
-        });
+    RowInputs(a, row).for_each_block([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+      Bf16Inputs& block = reinterpret_cast<Bf16Inputs*>(group)[b];
+      float half_sums[2];
+      write_bf16(x0, x1, block.x[row % kRowGroup], half_sums);
+      for (int half = 0; half < 2; ++half) block.half_sums[half][row % kRowGroup] = half_sums[half];
+    });
   }
 }
+
+// Steps of LinearLoop::Kind::kStream over inputs in tile order: two of them share a dword.
+struct TileSingles {
+  static constexpr int kLine = 8;
+  struct Row {
+    const Bf16Inputs* block;
+    int row;
+  };
+  // x: of the group of rows.
+  QUIRE_INLINE Row row(const std::byte* x, size_t /*x_stride*/, int row, int block) {
+    return {reinterpret_cast<const Bf16Inputs*>(x) + block, row};
+  }
+  QUIRE_INLINE Floats input(Row x, int step) {
+    int32_t both;
+    __builtin_memcpy(&both, &x.block->x[x.row][step / 2 * 2], sizeof both);
+    return bits(step % 2 == 0 ? shift_left<16>(Ints::all(both)) : band(Ints::all(both), Ints::all(-65536)));
+  }
+  QUIRE_INLINE Floats multiply(Floats x, Floats w, Floats sum) { return fma(x, w, sum); }
+  template <int kGroup>
+  QUIRE_INLINE float sum(Row x, int g) {
+    const auto& sums = x.block->half_sums;
+    return kGroup == 16 ? sums[g][x.row] : sums[0][x.row] + sums[1][x.row];
+  }
+  // As InBlocks::add_minima(), of at most kRowGroup rows: the sums of a group's rows lie side by side.
+  QUIRE_INLINE void add_minima(const float* minima, int begin, int blocks, int groups, const std::byte* x,
+                               size_t /*x_stride*/, int rows, float* low) {
+    x += static_cast<size_t>(begin) * sizeof(Bf16Inputs) + offsetof(Bf16Inputs, half_sums);
+    add_low(
+        minima, blocks, groups, x, sizeof(float), sizeof(Bf16Inputs), rows,
+        low, [groups](const std::byte* sums, int g) __attribute__((always_inline)) {
+          const auto* halves = reinterpret_cast<const float*>(sums);
+          return groups == 2 ? halves[g * kRowGroup] : halves[0] + halves[kRowGroup];
+        });
+  }
+};
 
 // What decode_bf16_line() needs of a format: for codes of up to 6 bits, bf16 of what each stands for, repeated to fill
 // the table of a permutation of 16-bit words.

@@ -348,7 +348,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   attend(a, tile, unit);
 }
 
-void merge(const AttentionArgs& a, const AttentionMerge& m) {
+[[maybe_unused]] void merge(const AttentionArgs& a, const AttentionMerge& m) {
   const auto padded = static_cast<size_t>(a.kv->padded_value());
   for (int i = 0; i < m.rows * m.heads; ++i) {
     alignas(64) float acc[kMaxHeadDim];

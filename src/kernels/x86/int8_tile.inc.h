@@ -32,6 +32,22 @@ QUIRE_INLINE float group_sum(const Int8Block& x, int g) {
 using ScaleMemory = float[2 * kScaleBlocks * kPanel];
 using SuperMemory = float[kScaleBlocks / kSuperBlocks * kPanel];  // of the level above
 
+// Rows of Int8Blocks.
+struct Int8Rows {
+  const std::byte* data;
+  size_t stride;
+  int count;
+  // kInt8x2: each row's rests lie this many bytes after it, and the second half of `count` are these. 0: none are.
+  size_t rests = 0;
+
+  Int8Rows from_block(int b) const { return {data + static_cast<size_t>(b) * sizeof(Int8Block), stride, count, rests}; }
+  const Int8Block* row(int r) const {
+    const bool is_rest = rests != 0 && r >= count / 2;
+    const size_t at = is_rest ? static_cast<size_t>(r - count / 2) * stride + rests : static_cast<size_t>(r) * stride;
+    return reinterpret_cast<const Int8Block*>(data + at);
+  }
+};
+
 // Sums [rows][kPanel] of each panel, kTileRows * kPanel apart: of products, and of minima times inputs. They are carried
 // from one part of the blocks to the next; after the last part, acc holds their sum.
 struct Int8Sums {
@@ -61,21 +77,110 @@ QUIRE_INLINE void add_line(const Source* sources, int b, int h, const Block* con
   }
 }
 
-// Adds to the sums one register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of
-// `sources`. x: the rows' inputs of block 0.
-template <int kRows, int kPanels, int kGroup, class Source, class Scales>
-QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, int blocks, const std::byte* x,
-                            size_t x_stride, const Int8Sums& out, Prefetch& prefetch) {
+// Adds block b of half h of each panel's outputs to acc and low. rows: the inputs of this block. zero: of the sources.
+template <int kGroup, int kRows, int kPanels, class Source, class Scales>
+QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zero, int b, int h,
+                            const Int8Block* const (&rows)[kRows], Floats (&acc)[kRows][kPanels],
+                            Floats (&low)[kRows][kPanels]) {
   // With minima, unsigned codes have no zero point.
   constexpr bool kZeros = !(Scales::kMinima && Source::kUnsigned);
   constexpr bool kTwo = kGroup == 16 && !Source::kFolded;  // scales in a block
+  constexpr bool kSupers = kGroup == 16 && Scales::kTwoLevels;
+  Sums sums[kRows][kPanels];
+  Floats first[kRows][kPanels];  // the scaled sum of the first of two groups
+  const auto begin_group = [&](int g) __attribute__((always_inline)) {
+    QUIRE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      Ints start = Ints::all(0);
+      if constexpr (kZeros) {
+        const int16_t* halves = rows[r]->half_sums;
+        start = Ints::all(-zero * (kTwo ? halves[g] : halves[0] + halves[1]));
+      }
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p) sums[r][p] = sums_from(start);
+    }
+  };
+  const auto line = [&]<int kLine>() __attribute__((always_inline)) {
+    add_line<kLine>(sources, b, h, rows, sums);
+    if constexpr (kLine % kLinesToWiden<Source::kByteBits> == kLinesToWiden<Source::kByteBits> - 1 ||
+                  (kTwo && kLine % 2 == 1)) {
+      QUIRE_UNROLL
+      for (auto& of_row : sums) {
+        QUIRE_UNROLL
+        for (Sums& s : of_row) widen<Source::kByteBits>(s);
+      }
+    }
+  };
+  begin_group(0);
+  line.template operator()<0>();
+  line.template operator()<1>();
+  if constexpr (kTwo) {
+    QUIRE_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      const Floats scale = scales[p].template part<kGroup>(b, 0, h);
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) first[r][p] = mul(Floats::of(sums[r][p].wide), scale);
+    }
+    begin_group(1);
+  }
+  line.template operator()<2>();
+  line.template operator()<3>();
+  QUIRE_UNROLL
+  for (int p = 0; p < kPanels; ++p) {
+    if constexpr (kTwo) {
+      const Floats scale = scales[p].template part<kGroup>(b, 1, h);
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const Floats sum = fma(Floats::of(sums[r][p].wide), scale, first[r][p]);
+        acc[r][p] = fma(sum, Floats::all(rows[r]->scale), acc[r][p]);
+      }
+    } else if constexpr (Source::kFolded) {
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r)
+        acc[r][p] = fma(Floats::of(sums[r][p].wide), Floats::all(rows[r]->scale), acc[r][p]);
+    } else {
+      const Floats scale = scales[p].template scale<kGroup>(b, 0, h);
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r)
+        acc[r][p] = fma(Floats::of(sums[r][p].wide), mul(scale, Floats::all(rows[r]->scale)), acc[r][p]);
+    }
+  }
+  if constexpr (Scales::kMinima && kSupers) {
+    QUIRE_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      const Ints minima = scales[p].minimum_pair(b, h);
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const Ints sum = dot_pairs(minima, all_pairs(rows[r]->half_sums));
+        low[r][p] = fma(Floats::of(sum), Floats::all(rows[r]->scale), low[r][p]);
+      }
+    }
+  } else if constexpr (Scales::kMinima) {
+    QUIRE_UNROLL
+    for (int g = 0; g < kBlockInputs / kGroup; ++g) {
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        const Floats minimum = scales[p].template minimum<kGroup>(b, g, h);
+        QUIRE_UNROLL
+        for (int r = 0; r < kRows; ++r)
+          low[r][p] = fma(minimum, Floats::all(group_sum<kGroup>(*rows[r], g)), low[r][p]);
+      }
+    }
+  }
+}
+
+// Adds to the sums one register of outputs (half h) of kPanels panels times kRows rows, over blocks [0, blocks) of
+// `sources`. x: the rows from `row` on, from block 0 on.
+template <int kRows, int kPanels, int kGroup, class Source, class Scales, class Prefetch>
+QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, int blocks, const Int8Rows& x, int row,
+                            const Int8Sums& out, Prefetch& prefetch) {
   constexpr bool kSupers = kGroup == 16 && Scales::kTwoLevels;
   const Int8Block* rows[kRows];
   Floats acc[kRows][kPanels], low[kRows][kPanels];
   const auto place = [h](int r, int p) { return p * kTileRows * kPanel + r * kPanel + h * kWidth; };
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    rows[r] = reinterpret_cast<const Int8Block*>(x + static_cast<size_t>(r) * x_stride);
+    rows[r] = x.row(row + r);
     QUIRE_UNROLL
     for (int p = 0; p < kPanels; ++p) {
       if constexpr (!kSupers) {
@@ -88,87 +193,7 @@ QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, 
   Prefetch ahead = prefetch;  // in registers
   const auto block = [&](int b) __attribute__((always_inline)) {
     ahead.next();
-    Sums sums[kRows][kPanels];
-    Floats first[kRows][kPanels];  // the scaled sum of the first of two groups
-    const auto begin_group = [&](int g) __attribute__((always_inline)) {
-      QUIRE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        Ints start = Ints::all(0);
-        if constexpr (kZeros) {
-          const int16_t* halves = rows[r]->half_sums;
-          start = Ints::all(-zero * (kTwo ? halves[g] : halves[0] + halves[1]));
-        }
-        QUIRE_UNROLL
-        for (int p = 0; p < kPanels; ++p) sums[r][p] = sums_from(start);
-      }
-    };
-    const auto line = [&]<int kLine>() __attribute__((always_inline)) {
-      add_line<kLine>(sources, b, h, rows, sums);
-      if constexpr (kLine % kLinesToWiden<Source::kByteBits> == kLinesToWiden<Source::kByteBits> - 1 ||
-                    (kTwo && kLine % 2 == 1)) {
-        QUIRE_UNROLL
-        for (auto& of_row : sums) {
-          QUIRE_UNROLL
-          for (Sums& s : of_row) widen<Source::kByteBits>(s);
-        }
-      }
-    };
-    begin_group(0);
-    line.template operator()<0>();
-    line.template operator()<1>();
-    if constexpr (kTwo) {
-      QUIRE_UNROLL
-      for (int p = 0; p < kPanels; ++p) {
-        const Floats scale = scales[p].template part<kGroup>(b, 0, h);
-        QUIRE_UNROLL
-        for (int r = 0; r < kRows; ++r) first[r][p] = mul(Floats::of(sums[r][p].wide), scale);
-      }
-      begin_group(1);
-    }
-    line.template operator()<2>();
-    line.template operator()<3>();
-    QUIRE_UNROLL
-    for (int p = 0; p < kPanels; ++p) {
-      if constexpr (kTwo) {
-        const Floats scale = scales[p].template part<kGroup>(b, 1, h);
-        QUIRE_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const Floats sum = fma(Floats::of(sums[r][p].wide), scale, first[r][p]);
-          acc[r][p] = fma(sum, Floats::all(rows[r]->scale), acc[r][p]);
-        }
-      } else if constexpr (Source::kFolded) {
-        QUIRE_UNROLL
-        for (int r = 0; r < kRows; ++r)
-          acc[r][p] = fma(Floats::of(sums[r][p].wide), Floats::all(rows[r]->scale), acc[r][p]);
-      } else {
-        const Floats scale = scales[p].template scale<kGroup>(b, 0, h);
-        QUIRE_UNROLL
-        for (int r = 0; r < kRows; ++r)
-          acc[r][p] = fma(Floats::of(sums[r][p].wide), mul(scale, Floats::all(rows[r]->scale)), acc[r][p]);
-      }
-    }
-    if constexpr (Scales::kMinima && kSupers) {
-      QUIRE_UNROLL
-      for (int p = 0; p < kPanels; ++p) {
-        const Ints minima = scales[p].minimum_pair(b, h);
-        QUIRE_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const Ints sum = dot_pairs(minima, all_pairs(rows[r]->half_sums));
-          low[r][p] = fma(Floats::of(sum), Floats::all(rows[r]->scale), low[r][p]);
-        }
-      }
-    } else if constexpr (Scales::kMinima) {
-      QUIRE_UNROLL
-      for (int g = 0; g < kBlockInputs / kGroup; ++g) {
-        QUIRE_UNROLL
-        for (int p = 0; p < kPanels; ++p) {
-          const Floats minimum = scales[p].template minimum<kGroup>(b, g, h);
-          QUIRE_UNROLL
-          for (int r = 0; r < kRows; ++r)
-            low[r][p] = fma(minimum, Floats::all(group_sum<kGroup>(*rows[r], g)), low[r][p]);
-        }
-      }
-    }
+    add_block<kGroup>(sources, scales, zero, b, h, rows, acc, low);
     QUIRE_UNROLL
     for (const Int8Block*& at : rows) ++at;
   };

@@ -1,4 +1,5 @@
-// The kernels of an instruction set over vectors. Sets with other units replace some of them.
+// The kernels of an instruction set over vectors. Sets with more instructions replace some of them, and leave functions of
+// the files that they include unused.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -16,7 +17,8 @@ namespace {
 constexpr KernelSet vector_kernels(std::string_view name) {
   return {.name = name,
           .quantize = quantize,
-          .linear = linear,
+          .linear = linear<>,
+          .linear_loops = linear_loops,
           .normalize = normalize,
           .multiply_gate = multiply_gate,
           .softplus = softplus,

@@ -2,6 +2,7 @@
 // reference.cc.
 #pragma once
 
+#include <array>
 #include <type_traits>
 
 #include "kernels/denormals.h"
@@ -13,9 +14,10 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-// out [kFloatPanels][kTileRows][kPanel] = panels p .. p + panels - 1 times `rows` <= kTileRows rows of inputs.
+// out [kMostPanelsAtOnce][kTileRows][kPanel] = panels p .. p + panels - 1 times `rows` <= kTileRows rows of inputs. rests:
+// the inputs are of kInt8x2.
 using Product = void (*)(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
-                         float* out);
+                         bool rests, const LinearLoop& loop, float* out);
 
 // Calls run.operator()<codes, group>() for a format's codes and the groups that kernels tell apart: of 16 inputs, of
 // whole blocks (kBlockInputs), or none (0).
@@ -52,12 +54,24 @@ QUIRE_INLINE auto with_format(const PanelFormat& f, const Run& run) {
   return run.template operator()<Codes::kF32, 0>();
 }
 
+// The products that a set computes itself. Sets that extend another one leave the rest to it: the same code twice would
+// cost a minute to compile, and a megabyte.
+enum class Products : uint8_t { kAll, kInt8, kBf16 };
+constexpr bool includes(Products own, Activations a) {
+  if (own == Products::kAll) return true;
+  return (own == Products::kBf16) == (a == Activations::kBf16) && a != Activations::kF32;
+}
+
+template <Products kOwn>
 Product find_product(const PanelFormat& format, Activations activations) {
-  if (activations == Activations::kInt8Row) return int8_row_panels;
+  constexpr bool kInt8 = includes(kOwn, Activations::kInt8), kFloats = includes(kOwn, Activations::kBf16);
+  if constexpr (kInt8) {
+    if (activations == Activations::kInt8Row) return int8_row_panels;
+  }
   return with_format(format, [&]<Codes kCodes, int kGroup>() -> Product {
     if constexpr (kGroup != 0) {
-      if constexpr (has_integer_codes(kCodes)) {
-        if (activations == Activations::kInt8) {
+      if constexpr (kInt8 && has_integer_codes(kCodes)) {
+        if (has_int8_blocks(activations)) {
           constexpr bool kTwoLevelsExist = kGroup == 16 && (kCodes == Codes::kU2 || kCodes == Codes::kU3 ||
                                                             kCodes == Codes::kU6 || kCodes == Codes::kTable4);
           if constexpr (kTwoLevelsExist) {
@@ -68,12 +82,15 @@ Product find_product(const PanelFormat& format, Activations activations) {
                                                     : int8_panels<kCodes, kGroup, false>;
         }
       }
-      if (activations == Activations::kBf16) return float_panels<Pairs, kCodes, kGroup>;
-    } else if constexpr (kBf16Pairs) {
+      if constexpr (kFloats) {
+        if (activations == Activations::kBf16) return float_panels<Pairs, kCodes, kGroup>;
+      }
+    } else if constexpr (kFloats && kBf16Pairs) {
       if (activations == Activations::kBf16)
         return float_panels<std::conditional_t<kCodes == Codes::kBf16, Pairs, SinglesOfPairs>, kCodes, 0>;
     }
-    return float_panels<Singles, kCodes, 0>;
+    if constexpr (kOwn == Products::kAll || (kFloats && !kBf16Pairs)) return float_panels<Singles, kCodes, 0>;
+    return nullptr;
   });
 }
 
@@ -123,24 +140,64 @@ void prefetch_outputs(const LinearArgs& a, int p, int panels, int row_begin, int
   }
 }
 
+// Prefetch distances in bytes: each was best on some machine.
+constexpr uint16_t kDistances[] = {8192, 4096, 2048, 16384};
+
+template <class Loops>
+LinearLoop first_loop(const Loops& loops_for, const LinearArgs& a, int rows) {
+  std::array<LinearLoop, kMostLinearLoops> loops;
+  loops_for(*a.weights, a.activations, rows, loops);
+  return loops[0];
+}
+
+size_t linear_loops(const PackedMatrix& m, Activations activations, int rows,
+                    std::span<LinearLoop, kMostLinearLoops> loops) {
+  using Kind = LinearLoop::Kind;
+  const bool int8 = has_int8_blocks(activations),
+             floats = activations == Activations::kBf16 || (activations == Activations::kF32 && !has_scales(m.format));
+  const int few = int8 ? kFewestBeside - 1 : kFewFloatRows;
+  size_t count = 0;
+  const auto add = [&](const LinearLoop& loop) { loops[count++] = loop; };
+  const auto add_streams = [&] {
+    const int most = int8 ? kPanelsBeside : most_streams(m.format.codes, m.format.group);
+    for (const uint16_t ahead : kDistances) {
+      if (rows > few && ahead != kDistances[0]) break;  // only a single pass prefetches at a distance
+      for (int panels = 1; panels <= most; panels *= 2)
+        add({.kind = Kind::kStream, .panels = static_cast<uint8_t>(panels), .ahead = ahead});
+    }
+  };
+  if ((int8 || floats) && rows <= few) add_streams();
+  add({.kind = Kind::kShared, .panels = static_cast<uint8_t>(kFloatPanels)});
+  if ((int8 || floats) && rows > few && rows <= 2 * few) add_streams();
+  return count;
+}
+
+// A panel group after the other: products of up to kTileRows rows, whose inputs are at x, and what follows them.
+void run_panels(const LinearArgs& a, const LinearLoop& loop, Product product, Product up_product, const std::byte* x,
+                int panel_begin, int panel_end, int row, int rows) {
+  const Finish finish = find_finish(a.nonlinearity);
+  const bool rests = a.activations == Activations::kInt8x2;
+  alignas(64) float out[kMostPanelsAtOnce * kTileRows * kPanel], up[kMostPanelsAtOnce * kTileRows * kPanel];
+  for (int p = panel_begin; p < panel_end; p += loop.panels) {
+    const int panels = panel_end - p < loop.panels ? panel_end - p : loop.panels;
+    prefetch_outputs(a, p, panels, row, rows);
+    product(*a.weights, p, panels, x, a.x_stride, rows, rests, loop, out);
+    if (up_product) up_product(*a.up, p, panels, x, a.x_stride, rows, rests, loop, up);
+    for (int i = 0; i < panels; ++i) {
+      finish(a, p + i, row, rows, out + i * kTileRows * kPanel, up_product ? up + i * kTileRows * kPanel : nullptr);
+    }
+  }
+}
+
+template <Products kOwn = Products::kAll>
 void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   const FlushDenormals flush(a.activations == Activations::kBf16);
-  const Product product = find_product(a.weights->format, a.activations);
-  const Finish finish = find_finish(a.nonlinearity);
-  const Product up_product = a.up ? find_product(a.up->format, a.activations) : nullptr;
-  alignas(64) float out[kFloatPanels * kTileRows * kPanel], up[kFloatPanels * kTileRows * kPanel];
+  const Product product = find_product<kOwn>(a.weights->format, a.activations);
+  const Product up_product = a.up ? find_product<kOwn>(a.up->format, a.activations) : nullptr;
+  const LinearLoop loop = a.loop ? *a.loop : first_loop(linear_loops, a, row_end - row_begin);
   for (int row = row_begin; row < row_end; row += kTileRows) {
-    const int rows = row_end - row < kTileRows ? row_end - row : kTileRows;
-    const std::byte* x = a.x + static_cast<size_t>(row) * a.x_stride;
-    for (int p = panel_begin; p < panel_end; p += kFloatPanels) {
-      const int panels = panel_end - p < kFloatPanels ? panel_end - p : kFloatPanels;
-      prefetch_outputs(a, p, panels, row, rows);
-      product(*a.weights, p, panels, x, a.x_stride, rows, out);
-      if (up_product) up_product(*a.up, p, panels, x, a.x_stride, rows, up);
-      for (int i = 0; i < panels; ++i) {
-        finish(a, p + i, row, rows, out + i * kTileRows * kPanel, up_product ? up + i * kTileRows * kPanel : nullptr);
-      }
-    }
+    run_panels(a, loop, product, up_product, a.x + static_cast<size_t>(row) * a.x_stride, panel_begin, panel_end, row,
+               row_end - row < kTileRows ? row_end - row : kTileRows);
   }
 }
 

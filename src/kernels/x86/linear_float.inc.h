@@ -8,8 +8,32 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
+template <int kGroup>
+QUIRE_INLINE float group_sum(const FloatBlock& x, int g) {
+  return kGroup == 16 ? x.half_sums[g] : x.sum;
+}
+
 // What a step of a chain multiplies. kLine: steps per 8 inputs, alternately of the even and the odd chain.
-struct Singles {  // one input, in float32
+struct InBlocks {  // inputs in FloatBlocks; row() is a row's block
+  QUIRE_INLINE const FloatBlock& row(const std::byte* x, size_t x_stride, int row, int block) {
+    return reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(row) * x_stride)[block];
+  }
+  template <int kGroup>
+  QUIRE_INLINE float sum(const FloatBlock& x, int g) {
+    return group_sum<kGroup>(x, g);
+  }
+  // low [rows][kPanel] += minima [blocks * groups][kPanel] times the sums of blocks [begin, begin + blocks).
+  QUIRE_INLINE void add_minima(const float* minima, int begin, int blocks, int groups, const std::byte* x,
+                               size_t x_stride, int rows, float* low) {
+    add_low(
+        minima, blocks, groups, x + static_cast<size_t>(begin) * sizeof(FloatBlock), x_stride, sizeof(FloatBlock), rows,
+        low, [groups](const std::byte* block, int g) __attribute__((always_inline)) {
+          const auto& input = *reinterpret_cast<const FloatBlock*>(block);
+          return groups == 2 ? input.half_sums[g] : input.sum;
+        });
+  }
+};
+struct Singles : InBlocks {  // one input, in float32
   static constexpr int kLine = 8;
   QUIRE_INLINE Floats input(const FloatBlock& x, int step) { return Floats::all(x.x[step]); }
   QUIRE_INLINE Floats multiply(Floats x, Floats w, Floats sum) { return fma(x, w, sum); }
@@ -29,14 +53,14 @@ inline constexpr bool kBf16Pairs = true;
 QUIRE_INLINE Ints pair(const FloatBlock& x, int i) {
   return Ints::all(static_cast<int32_t>(reinterpret_cast<const PairBlock&>(x).pairs[i]));
 }
-struct Pairs {  // two inputs and two weights
+struct Pairs : InBlocks {  // two inputs and two weights
   static constexpr int kLine = 4;
   QUIRE_INLINE Ints input(const FloatBlock& x, int step) { return pair(x, step); }
   QUIRE_INLINE Floats multiply(Ints x, Floats w, Floats sum) {
     return {_mm512_dpbf16_ps(sum.v, (__m512bh)x.v, (__m512bh)w.v)};
   }
 };
-struct SinglesOfPairs {  // one input, taken from its pair: for weights that bf16 cannot represent
+struct SinglesOfPairs : InBlocks {  // one input, taken from its pair: for weights that bf16 cannot represent
   static constexpr int kLine = 8;
   QUIRE_INLINE Floats input(const FloatBlock& x, int step) {
     const Ints both = pair(x, step / 4 * 2 + step % 2);
@@ -62,38 +86,71 @@ struct FloatBlocks {
   alignas(64) float scales[kFloatBlocks * 2][kPanel];       // [blocks * groups]
 };
 
+// Codes of up to 4 bits are looked up where that takes one instruction.
+template <Codes kCodes>
+inline constexpr bool kLooksUp = kCodes == Codes::kFloat4 || (kWidth == 16 && code_bits(kCodes) <= 4);
+
 // The codes of a panel as floats, less the zero point if kHasZero; of unquantized panels, the weights. kRounded: table
 // entries are rounded to bf16.
 template <Codes kCodes, bool kRounded, bool kHasZero = true>
 class FloatCodes {
  public:
   [[gnu::always_inline]] FloatCodes(const PackedMatrix& m, int p, int block) : codes_(m, p, block) {
-    if constexpr (kCodes == Codes::kTable4) bytes_ = byte_table(m.format.table, 0);
-    if constexpr (kCodes == Codes::kFloat4) {
+    if constexpr (kLooksUp<kCodes>) {
       table_ = Floats16::load(m.format.table.data());
-      if (kRounded) table_ = to_bf16(table_);
+      if constexpr (kCodes == Codes::kFloat4 && kRounded) table_ = to_bf16(table_);
+      if constexpr (PackedCodes<kCodes>::kUnsigned && kCodes != Codes::kFloat4) {
+        alignas(64) float codes[kPanel];
+        for (int i = 0; i < kPanel; ++i) codes[i] = static_cast<float>(i - m.format.zero);
+        table_ = Floats16::load(codes);
+      }
+    } else if constexpr (kCodes == Codes::kTable4) {
+      bytes_ = byte_table(m.format.table, 0);
     }
     zero_ = Ints::all(m.format.zero);
+  }
+  // Of the panel that lies this many bytes further on.
+  [[gnu::always_inline]] FloatCodes shifted(size_t bytes) const {
+    FloatCodes other = *this;
+    other.codes_ = codes_.shifted(bytes);
+    return other;
   }
 
   template <int kLine>
   [[gnu::always_inline]] void line(int b, int half, Floats (&w)[8]) const {
     LinePair pair = codes_.template raw<kLine>(b, half);  // bytes hold inputs 0, 4, 1, 5 and 2, 6, 3, 7
-    if constexpr (kCodes == Codes::kTable4) pair = {look_up(bytes_, pair.low), look_up(bytes_, pair.high)};
+    if constexpr (kCodes == Codes::kTable4 && !kLooksUp<kCodes>)
+      pair = {look_up(bytes_, pair.low), look_up(bytes_, pair.high)};
     w[0] = byte<0>(pair.low), w[4] = byte<1>(pair.low), w[1] = byte<2>(pair.low), w[5] = byte<3>(pair.low);
     w[2] = byte<0>(pair.high), w[6] = byte<1>(pair.high), w[3] = byte<2>(pair.high), w[7] = byte<3>(pair.high);
   }
+#if defined(__AVX512BF16__)
+  // As steps of Pairs: inputs (0, 2), (1, 3), (4, 6), (5, 7), the first of each in the upper half.
+  template <int kLine>
+  requires(kLooksUp<kCodes>) [[gnu::always_inline]] void pairs(int b, Floats (&w)[4]) const {
+    const LinePair pair = codes_.template raw<kLine>(b, 0);
+    const Ints even = {_mm512_mask_blend_epi16(0x55555555, shift_left<16>(pair.low).v, pair.high.v)},
+               odd = {_mm512_mask_blend_epi16(0x55555555, pair.low.v, shift_right<16>(pair.high).v)};
+    const __m512i words = _mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(shift_right<16>(bits(table_)).v));
+    const auto look_up = [words](__m512i codes) __attribute__((always_inline)) {  // the low 5 bits of each word count
+      return Floats{_mm512_castsi512_ps(_mm512_permutexvar_epi16(codes, words))};
+    };
+    w[0] = look_up(even.v), w[1] = look_up(odd.v);
+    w[2] = look_up(_mm512_srli_epi16(even.v, 8)), w[3] = look_up(_mm512_srli_epi16(odd.v, 8));
+  }
+#endif
 
  private:
   template <int kByte>
   [[gnu::always_inline]] Floats byte(Ints bytes) const {
-    if constexpr (kCodes == Codes::kE4M3) {
+    if constexpr (kLooksUp<kCodes>) {  // the low 4 bits count
+      return look_up(table_, shift_right<8 * kByte>(bytes));
+    } else if constexpr (kCodes == Codes::kE4M3) {
       return e4m3_byte<kByte>(bytes);
     } else if constexpr (PackedCodes<kCodes>::kSigned) {
       return Floats::of(shift_right_signed<24>(shift_left<24 - 8 * kByte>(bytes)));
     } else {
       const Ints code = band(shift_right<8 * kByte>(bytes), Ints::all(255));
-      if constexpr (kCodes == Codes::kFloat4) return look_up(table_, code);
       return Floats::of(kHasZero ? sub(code, zero_) : code);
     }
   }
@@ -107,6 +164,11 @@ requires(code_bits(kCodes) > 8) class FloatCodes<kCodes, kRounded, kHasZero> {
  public:
   [[gnu::always_inline]] FloatCodes(const PackedMatrix& m, int p, int block)
       : weights_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)) {}
+  [[gnu::always_inline]] FloatCodes shifted(size_t bytes) const {
+    FloatCodes other = *this;
+    other.weights_ += bytes;
+    return other;
+  }
 
   template <int kLine>
   [[gnu::always_inline]] void line(int b, int half, Floats (&w)[8]) const {
@@ -126,6 +188,18 @@ requires(code_bits(kCodes) > 8) class FloatCodes<kCodes, kRounded, kHasZero> {
     }
   }
 
+#if defined(__AVX512BF16__)
+  template <int kLine>
+  requires(kCodes == Codes::kBf16) [[gnu::always_inline]] void pairs(int b, Floats (&w)[4]) const {
+    const std::byte* line = weights_ + static_cast<size_t>(b) * code_block_bytes(kCodes) + 256 * kLine;
+    for (int i = 0; i < 4; i += 2, line += 128) {
+      const Ints first = Ints::load(line), second = Ints::load(line + 64);
+      w[i] = bits(Ints{_mm512_mask_blend_epi16(0x55555555, shift_left<16>(first).v, second.v)});
+      w[i + 1] = bits(Ints{_mm512_mask_blend_epi16(0x55555555, first.v, shift_right<16>(second).v)});
+    }
+  }
+#endif
+
  private:
   const std::byte* weights_;
 };
@@ -135,6 +209,8 @@ template <class Steps, int kLine, class From>
 QUIRE_INLINE void step_line(const From& from, int b, int half, Floats (&steps)[Steps::kLine]) {
   if constexpr (Steps::kLine == 8) {
     from.template line<kLine>(b, half, steps);
+  } else if constexpr (requires { from.template pairs<kLine>(b, steps); }) {
+    from.template pairs<kLine>(b, steps);
   } else {  // bf16 numbers: their lower halves are zero
     Floats w[8];
     from.template line<kLine>(b, half, w);
@@ -145,54 +221,75 @@ QUIRE_INLINE void step_line(const From& from, int b, int half, Floats (&steps)[S
   }
 }
 
-template <int kGroup>
-QUIRE_INLINE float group_sum(const FloatBlock& x, int g) {
-  return kGroup == 16 ? x.half_sums[g] : x.sum;
-}
-
-// Few rows: half h of blocks [0, blocks) of a panel, decoded in registers. kGroup 0: weights without scales. Adds to
-// acc [kRows][kPanel].
-template <class Steps, int kGroup, int kRows, class From, class Scales>
-QUIRE_INLINE void float_half(const From& from, const Scales& scales, int h, int blocks, const std::byte* x,
-                             size_t x_stride, float* out, Prefetch& prefetch) {
+// Few rows: half h of blocks [begin, begin + blocks) of kPanels panels, decoded in registers. kGroup 0: weights without
+// scales. Adds to the sums of rows [row, row + kRows), out [kPanels][kTileRows][kPanel].
+template <class Steps, int kGroup, int kRows, int kPanels, class From, class Scales>
+QUIRE_INLINE void float_half(const From& first, size_t panel_bytes, const Scales* scales, int h, int begin, int blocks,
+                             const std::byte* x, size_t x_stride, int row, float* out, float* lows,
+                             Prefetch<kPanels>& prefetch) {
   constexpr int kGroups = kGroup == 16 ? 2 : 1;
-  Floats acc[kRows], low[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    acc[r] = Floats::load(out + r * kPanel + h * kWidth);
-    low[r] = Floats::all(0.0f);
+  Floats acc[kPanels][kRows], low[kPanels][kRows];
+  const auto place = [&](int p, int r) __attribute__((always_inline)) {
+    return (p * kTileRows + row + r) * kPanel + h * kWidth;
+  };
+  QUIRE_UNROLL
+  for (int p = 0; p < kPanels; ++p) {
+    QUIRE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      acc[p][r] = Floats::load(out + place(p, r));
+      low[p][r] = Floats::all(0.0f);
+    }
   }
   for (int b = 0; b < blocks; ++b) {
     prefetch.next();
-    const auto row = [&](int r) __attribute__((always_inline)) {
-      return reinterpret_cast<const FloatBlock*>(x + static_cast<size_t>(r) * x_stride) + b;
+    const auto inputs = [&](int r) __attribute__((always_inline))->decltype(auto) {
+      return Steps::row(x, x_stride, row + r, begin + b);
     };
-    Floats even[kRows], odd[kRows];
+    Floats even[kPanels][kRows], odd[kPanels][kRows];
     const auto begin_group = [&]() __attribute__((always_inline)) {
-      for (int r = 0; r < kRows; ++r) even[r] = odd[r] = Floats::all(0.0f);
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        QUIRE_UNROLL
+        for (int r = 0; r < kRows; ++r) even[p][r] = odd[p][r] = Floats::all(0.0f);
+      }
     };
     const auto add_line = [&]<int kLine>() __attribute__((always_inline)) {
-      Floats w[Steps::kLine];
-      step_line<Steps, kLine>(from, b, h, w);
+      Floats w[kPanels][Steps::kLine];
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p)
+        step_line<Steps, kLine>(first.shifted(static_cast<size_t>(p) * panel_bytes), b, h, w[p]);
+      QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
+        QUIRE_UNROLL
         for (int i = 0; i < Steps::kLine; i += 2) {
           const int step = Steps::kLine * kLine + i;
-          even[r] = Steps::multiply(Steps::input(*row(r), step), w[i], even[r]);
-          odd[r] = Steps::multiply(Steps::input(*row(r), step + 1), w[i + 1], odd[r]);
+          const auto of_even = Steps::input(inputs(r), step), of_odd = Steps::input(inputs(r), step + 1);
+          QUIRE_UNROLL
+          for (int p = 0; p < kPanels; ++p) {
+            even[p][r] = Steps::multiply(of_even, w[p][i], even[p][r]);
+            odd[p][r] = Steps::multiply(of_odd, w[p][i + 1], odd[p][r]);
+          }
         }
       }
     };
     const auto end_group = [&](int g) __attribute__((always_inline)) {
-      for (int r = 0; r < kRows; ++r) {
-        const Floats sum = add(even[r], odd[r]);
-        if constexpr (kGroup == 0) {
-          acc[r] = add(acc[r], sum);
-        } else {
-          acc[r] = fma(sum, scales.template scale<kGroup>(b, g, h), acc[r]);
+      QUIRE_UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        QUIRE_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const Floats sum = add(even[p][r], odd[p][r]);
+          if constexpr (kGroup == 0) {
+            acc[p][r] = add(acc[p][r], sum);
+          } else {
+            acc[p][r] = fma(sum, scales[p].template scale<kGroup>(b, g, h), acc[p][r]);
+          }
         }
-      }
-      if constexpr (Scales::kMinima) {
-        const Floats minimum = scales.template minimum<kGroup>(b, g, h);
-        for (int r = 0; r < kRows; ++r) low[r] = fma(minimum, Floats::all(group_sum<kGroup>(*row(r), g)), low[r]);
+        if constexpr (Scales::kMinima) {
+          const Floats minimum = scales[p].template minimum<kGroup>(b, g, h);
+          QUIRE_UNROLL
+          for (int r = 0; r < kRows; ++r)
+            low[p][r] = fma(minimum, Floats::all(Steps::template sum<kGroup>(inputs(r), g)), low[p][r]);
+        }
       }
     };
     begin_group();
@@ -203,58 +300,90 @@ QUIRE_INLINE void float_half(const From& from, const Scales& scales, int h, int 
     add_line.template operator()<3>();
     end_group(kGroups - 1);
   }
-  for (int r = 0; r < kRows; ++r) store(out + r * kPanel + h * kWidth, Scales::kMinima ? add(acc[r], low[r]) : acc[r]);
+  QUIRE_UNROLL
+  for (int p = 0; p < kPanels; ++p) {
+    QUIRE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      store(out + place(p, r), acc[p][r]);
+      if constexpr (Scales::kMinima) store(lows + place(p, r), low[p][r]);
+    }
+  }
 }
 
 // low [rows][kPanel] += minima of blocks [begin, end) times the sums of the inputs x.
+template <class Steps>
 QUIRE_INLINE void add_float_low(const PackedMatrix& m, int p, int begin, int end, const float* scales,
                                 const std::byte* x, size_t x_stride, int rows, float* low) {
   alignas(64) float minima[2 * kScaleBlocks * kPanel];
-  const int groups = groups_in_block(m.format);
   decode_minima(m, p, begin, end, scales, minima);
-  add_low(
-      minima, end - begin, groups, x, x_stride, sizeof(FloatBlock), rows,
-      low, [groups](const std::byte* block, int g) __attribute__((always_inline)) {
-        const auto& input = *reinterpret_cast<const FloatBlock*>(block);
-        return groups == 2 ? input.half_sums[g] : input.sum;
-      });
+  Steps::add_minima(minima, begin, end - begin, groups_in_block(m.format), x, x_stride, rows, low);
 }
 
 // Up to this many rows, decoding the weights again for every four rows is cheaper than storing them decoded.
 inline constexpr int kFewFloatRows = 8;
-template <class Steps, Codes kCodes, int kGroup>
-QUIRE_INLINE void float_few(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, float* out,
-                            float* low) {
+// Panels in flight: their chains hide each other's latency. Only for the most usual codes, and where registers are free
+// for the sums of four panels and two rows.
+constexpr int most_streams(Codes codes, int group) {
+  const bool usual = codes == Codes::kBf16 ||
+                     (group == kBlockInputs && (codes == Codes::kU4 || codes == Codes::kI8 || codes == Codes::kTable4));
+  return usual && kWidth == 16 ? 4 : 1;
+}
+
+// Products of kPanels panels p .. with rows [0, rows), a few at a time.
+template <class Steps, Codes kCodes, int kGroup, int kPanels>
+void float_stream(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, size_t ahead, float* out,
+                  float* low) {
+  constexpr int kMostRows = kPanels == 4 ? 2 : 4;
   alignas(64) float scales[kGroup == 0 ? 1 : 2 * kScaleBlocks * kPanel];
-  const int groups = (rows + 3) / 4, blocks = m.blocks(), calls = blocks * groups * kHalves;
-  Prefetch prefetch = groups * kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, 1, calls);
-  const auto run = [&]<class Scales>(const Scales& of, int begin, int end) __attribute__((always_inline)) {
+  const int groups = (rows + kMostRows - 1) / kMostRows, blocks = m.blocks(), calls = blocks * groups * kHalves;
+  using Streams = Prefetch<kPanels>;
+  Streams prefetch =
+      groups * kHalves == 1 ? Streams::ahead(m, p, calls, ahead) : Streams::next_panels(m, p, kPanels, calls);
+  const auto run = [&]<class Scales>(const Scales* of, int begin, int end) __attribute__((always_inline)) {
     const FloatCodes<kCodes, kGroup != 0, !Scales::kMinima> from(m, p, begin);  // with minima, zero is 0
-    const std::byte* inputs = x + static_cast<size_t>(begin) * sizeof(FloatBlock);
     for (int i = 0; i < groups; ++i) {
       const int row = rows * i / groups, count = rows * (i + 1) / groups - row;
-      with_count<4>(count, [&]<int kRows>() {
+      with_count<kMostRows>(count, [&]<int kRows>() {
         for (int h = 0; h < kHalves; ++h) {
-          float_half<Steps, kGroup, kRows>(from, of, h, end - begin, inputs + static_cast<size_t>(row) * x_stride,
-                                           x_stride, out + row * kPanel, prefetch);
+          float_half<Steps, kGroup, kRows, kPanels>(from, m.layout.bytes, of, h, begin, end - begin, x, x_stride, row,
+                                                    out, low, prefetch);
         }
       });
     }
   };
-  if constexpr (kGroup != 0) {
+  if constexpr (kGroup == 0) {
+    const DecodedScales<false> none[kPanels] = {};
+    return run(none, 0, blocks);
+  } else {
     if (with_panel_scales<kCodes, kGroup, true>(
-            m, p, [&](const auto& of) __attribute__((always_inline)) { run(of, 0, blocks); }))
+            m, p, [&]<class Scales>(const Scales& first) __attribute__((always_inline)) {
+              if constexpr (kPanels == 1) return run(&first, 0, blocks);
+              if constexpr (kPanels == 2) {
+                const Scales all[] = {first, {m, p + 1}};
+                return run(all, 0, blocks);
+              }
+              if constexpr (kPanels == 4) {
+                const Scales all[] = {first, {m, p + 1}, {m, p + 2}, {m, p + 3}};
+                return run(all, 0, blocks);
+              }
+            }))
       return;
   }
-  constexpr bool kDone = kCodes == Codes::kU5 || kCodes == Codes::kU6;  // all formats with these codes
-  for (int b = 0; !kDone && b < blocks; b += kScaleBlocks) {
-    const int end = b + kScaleBlocks < blocks ? b + kScaleBlocks : blocks;
-    if constexpr (kGroup != 0 && !kDone) {
-      decode_scales(m, p, b, end, scales);
-      if (has_minima(m.format))
-        add_float_low(m, p, b, end, scales, x + static_cast<size_t>(b) * sizeof(FloatBlock), x_stride, rows, low);
+  if constexpr (kGroup != 0 && kCodes != Codes::kU5 && kCodes != Codes::kU6) {  // these have usual scales only
+    if constexpr (kPanels == 1) {
+      for (int b = 0; b < blocks; b += kScaleBlocks) {
+        const int end = b + kScaleBlocks < blocks ? b + kScaleBlocks : blocks;
+        decode_scales(m, p, b, end, scales);
+        if (has_minima(m.format)) add_float_low<Steps>(m, p, b, end, scales, x, x_stride, rows, low);
+        const DecodedScales<false> decoded{scales, nullptr};
+        run(&decoded, b, end);
+      }
+    } else {  // unusual scales
+      for (int i = 0; i < kPanels; ++i) {
+        float_stream<Steps, kCodes, kGroup, 1>(m, p + i, x, x_stride, rows, ahead, out + i * kTileRows * kPanel,
+                                               low ? low + i * kTileRows * kPanel : nullptr);
+      }
     }
-    if constexpr (!kDone) run(DecodedScales<false>{scales, nullptr}, b, end);
   }
 }
 
@@ -340,10 +469,10 @@ QUIRE_INLINE void float_tile(const FloatBlocks* panels, int blocks, const std::b
 constexpr int float_tiles(int rows) { return (rows + kFloatRows - 1) / kFloatRows; }
 template <class Steps, int kGroup, int kRegisters>
 void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_t x_stride, int rows, float* acc,
-                Prefetch (&prefetch)[2]) {
+                Prefetch<>& prefetch) {
   const int tiles = float_tiles(rows);
   for (int i = 0; i < tiles; ++i) {
-    for (Prefetch& panel : prefetch) panel.next();
+    prefetch.next();
     const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
     with_count<kFloatRows>(count, [&]<int kRows>() {
       float_tile<Steps, kGroup, kRegisters, kRows>(panels, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
@@ -355,40 +484,73 @@ void float_rows(const FloatBlocks* panels, int blocks, const std::byte* x, size_
 // out [panels][kTileRows][kPanel] = panel p (and p + 1, if `panels` is 2) times the rows. kGroup 0: of weights; else of
 // codes with scales.
 template <class Steps, Codes kCodes, int kGroup>
-void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
+void float_shared(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out,
+                  float* lows) {
   constexpr bool kDequantize = kGroup == 0;
-  alignas(64) float lows[kDequantize ? 1 : kFloatPanels * kTileRows * kPanel];
-  const bool minima = !kDequantize && has_minima(m.format);
-  clear_sums(out, panels, rows);
-  if (minima) clear_sums(lows, panels, rows);
-  if (rows <= kFewFloatRows && (!kDequantize || code_bits(kCodes) > 8)) {
+  FloatBlocks decoded[kFloatPanels];
+  const int calls = (m.blocks() + kFloatBlocks - 1) / kFloatBlocks * float_tiles(rows);
+  Prefetch<> prefetch = Prefetch<>::next_panels(m, p, panels, calls);
+  for (int b = 0; b < m.blocks(); b += kFloatBlocks) {
+    const int end = b + kFloatBlocks < m.blocks() ? b + kFloatBlocks : m.blocks();
     for (int i = 0; i < panels; ++i) {
-      float_few<Steps, kCodes, kGroup>(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel,
-                                       minima ? lows + i * kTileRows * kPanel : nullptr);
+      decode_blocks<Steps, kCodes, kDequantize>(m, p + i, b, end, decoded[i]);
+      if (lows)
+        add_float_low<Steps>(m, p + i, b, end, decoded[i].scales[0], x, x_stride, rows, lows + i * kTileRows * kPanel);
     }
-  } else {
-    FloatBlocks decoded[kFloatPanels];
-    const int calls = (m.blocks() + kFloatBlocks - 1) / kFloatBlocks * float_tiles(rows) * 2 / panels;
-    Prefetch prefetch[2] = {Prefetch::ahead(m, p, calls), Prefetch::ahead(m, p + panels - 1, calls)};
-    for (int b = 0; b < m.blocks(); b += kFloatBlocks) {
-      const int end = b + kFloatBlocks < m.blocks() ? b + kFloatBlocks : m.blocks();
-      const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
-      for (int i = 0; i < panels; ++i) {
-        decode_blocks<Steps, kCodes, kDequantize>(m, p + i, b, end, decoded[i]);
-        if (minima)
-          add_float_low(m, p + i, b, end, decoded[i].scales[0], inputs, x_stride, rows, lows + i * kTileRows * kPanel);
-      }
-      if (panels == kFloatPanels) {
-        float_rows<Steps, kGroup, 2>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
-      } else if constexpr (kHalves == 1) {
-        float_rows<Steps, kGroup, 1>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
-      }
+    const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(FloatBlock);
+    if (panels == kFloatPanels) {
+      float_rows<Steps, kGroup, 2>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
+    } else if constexpr (kHalves == 1) {
+      float_rows<Steps, kGroup, 1>(decoded, end - b, inputs, x_stride, rows, out, prefetch);
     }
   }
-  for (int i = 0; minima && i < panels; ++i) {
+}
+
+QUIRE_INLINE void add_lows(const float* lows, int panels, int rows, float* out) {
+  for (int i = 0; i < panels; ++i) {
     for (int at = i * kTileRows * kPanel, r = 0; r < rows * kPanel; r += kWidth)
       store(out + at + r, add(Floats::load(out + at + r), Floats::load(lows + at + r)));
   }
+}
+
+// out [panels][kTileRows][kPanel] = panels p .. times the rows, by LinearLoop::Kind::kStream.
+template <class Steps, Codes kCodes, int kGroup>
+void float_streams(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
+                   bool /*rests*/, const LinearLoop& loop, float* out) {
+  alignas(64) float lows[kGroup == 0 ? 1 : kMostPanelsAtOnce * kTileRows * kPanel];
+  const bool minima = kGroup != 0 && has_minima(m.format);
+  clear_sums(out, panels, rows);
+  if (minima) clear_sums(lows, panels, rows);
+  int i = 0;
+  const auto stream = [&]<int kPanels>() {
+    for (; i + kPanels <= panels; i += kPanels) {
+      const int at = i * kTileRows * kPanel;
+      float_stream<Steps, kCodes, kGroup, kPanels>(m, p + i, x, x_stride, rows, loop.ahead, out + at,
+                                                   minima ? lows + at : nullptr);
+    }
+  };
+  if constexpr (most_streams(kCodes, kGroup) == 4) stream.template operator()<4>(), stream.template operator()<2>();
+  stream.template operator()<1>();
+  if (minima) add_lows(lows, panels, rows, out);
+}
+
+// Likewise, with any loop.
+template <class Steps, Codes kCodes, int kGroup>
+void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
+                  bool /*rests*/, const LinearLoop& loop, float* out) {
+  if constexpr (kGroup != 0 || code_bits(kCodes) > 8) {  // dequantized weights are stored first
+    if (loop.kind == LinearLoop::Kind::kStream)
+      return float_streams<Steps, kCodes, kGroup>(m, p, panels, x, x_stride, rows, false, loop, out);
+  }
+  alignas(64) float lows[kGroup == 0 ? 1 : kMostPanelsAtOnce * kTileRows * kPanel];
+  const bool minima = kGroup != 0 && has_minima(m.format);
+  clear_sums(out, panels, rows);
+  if (minima) clear_sums(lows, panels, rows);
+  for (int i = 0; i < panels; i += kFloatPanels) {
+    const int at = i * kTileRows * kPanel, count = panels - i < kFloatPanels ? panels - i : kFloatPanels;
+    float_shared<Steps, kCodes, kGroup>(m, p + i, count, x, x_stride, rows, out + at, minima ? lows + at : nullptr);
+  }
+  if (minima) add_lows(lows, panels, rows, out);
 }
 
 }  // namespace

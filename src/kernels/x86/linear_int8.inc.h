@@ -1,31 +1,30 @@
 // Products of panels with blocks of int8 activations.
 #pragma once
 
-#include "kernels/x86/int8_tile.inc.h"
+#include "kernels/x86/int8_rests.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
 
 // All rows, in tiles of nearly equal size.
-template <int kPanels, int kMostRows, int kGroup, class Source, class Scales>
-QUIRE_INLINE void int8_rows(const Source* sources, const Scales* scales, int blocks, const std::byte* x,
-                            size_t x_stride, int rows, const Int8Sums& out, Prefetch& prefetch) {
-  const int tiles = (rows + kMostRows - 1) / kMostRows;
+template <int kPanels, int kMostRows, int kGroup, class Source, class Scales, class Prefetch>
+QUIRE_INLINE void int8_rows(const Source* sources, const Scales* scales, int blocks, const Int8Rows& x,
+                            const Int8Sums& out, Prefetch& prefetch) {
+  const int tiles = (x.count + kMostRows - 1) / kMostRows;
   for (int i = 0; i < tiles; ++i) {
-    const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
+    const int row = x.count * i / tiles, count = x.count * (i + 1) / tiles - row;
     with_count<kMostRows>(count, [&]<int kRows>() {
       for (int h = 0; h < kHalves; ++h)
-        int8_tile<kRows, kPanels, kGroup>(sources, scales, h, blocks, x + static_cast<size_t>(row) * x_stride, x_stride,
-                                          out.from(0, row), prefetch);
+        int8_tile<kRows, kPanels, kGroup>(sources, scales, h, blocks, x, row, out.from(0, row), prefetch);
     });
   }
 }
 
 // Not inlined: codes that are decoded to bytes first share it.
-template <int kPanels, int kMostRows, int kGroup, class Source, class Scales>
-[[gnu::noinline]] void shared_int8_rows(const Source* sources, const Scales* scales, int blocks, const std::byte* x,
-                                        size_t x_stride, int rows, const Int8Sums& out, Prefetch& prefetch) {
-  int8_rows<kPanels, kMostRows, kGroup>(sources, scales, blocks, x, x_stride, rows, out, prefetch);
+template <int kPanels, int kMostRows, int kGroup, class Source, class Scales, class Prefetch>
+[[gnu::noinline]] void shared_int8_rows(const Source* sources, const Scales* scales, int blocks, const Int8Rows& x,
+                                        const Int8Sums& out, Prefetch& prefetch) {
+  int8_rows<kPanels, kMostRows, kGroup>(sources, scales, blocks, x, out, prefetch);
 }
 
 // Whether expanded codes are multiplied by their integer scales, so that the sum of a whole block is a single integer.
@@ -36,7 +35,7 @@ inline constexpr bool kFold = kTwoLevels&& kSignedOffset != 0 && (kCodes == Code
 // Adds panels p .. p + kPanels - 1 times the rows to the sums. At most kMostRows rows at a time; kExpand: over bytes that
 // are decoded once for all of them.
 template <Codes kCodes, int kGroup, int kPanels, int kMostRows, bool kExpand, bool kMinima, bool kTwoLevels>
-void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, const Int8Sums& out) {
+void int8_blocks(const PackedMatrix& m, int p, const Int8Rows& x, size_t ahead, const Int8Sums& out) {
   // Instructions that multiply bytes into 32 bits work for codes of any number of bits.
   using From = PackedCodes<kCodes>;
   using Bytes = std::conditional_t<kFold<kCodes, kTwoLevels>, FoldedBlocks,
@@ -45,12 +44,12 @@ void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stri
   alignas(64) ScaleMemory scales[kPanels], minima[kMinima ? kPanels : 1];
   alignas(64) SuperMemory supers[kTwoLevels ? kPanels : 1], super_minima[kTwoLevels && kMinima ? kPanels : 1];
   Bytes expanded[kExpand ? kPanels : 1];
-  const int blocks = m.blocks(), calls = blocks * ((rows + kMostRows - 1) / kMostRows) * kHalves;
-  Prefetch prefetch =
-      calls == blocks && kPanels == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, kPanels, calls);
+  const int blocks = m.blocks(), calls = blocks * ((x.count + kMostRows - 1) / kMostRows) * kHalves;
+  Prefetch<> prefetch = calls == blocks && kPanels == 1 ? Prefetch<>::ahead(m, p, calls, ahead)
+                                                        : Prefetch<>::next_panels(m, p, kPanels, calls);
   for (int b = 0; b < blocks; b += kBlocks) {
     const int end = b + kBlocks < blocks ? b + kBlocks : blocks;
-    const std::byte* inputs = x + static_cast<size_t>(b) * sizeof(Int8Block);
+    const Int8Rows inputs = x.from_block(b);
     DecodedScales<kMinima, kTwoLevels> decoded[kPanels];
     for (int i = 0; i < kPanels; ++i) {
       if constexpr (kTwoLevels) {
@@ -73,60 +72,93 @@ void int8_blocks(const PackedMatrix& m, int p, const std::byte* x, size_t x_stri
           expanded[i].fill(from[i], end - b);
         }
       }
-      shared_int8_rows<kPanels, kMostRows, kGroup>(expanded, decoded, end - b, inputs, x_stride, rows, sums, prefetch);
+      shared_int8_rows<kPanels, kMostRows, kGroup>(expanded, decoded, end - b, inputs, sums, prefetch);
     } else {
-      shared_int8_rows<kPanels, kMostRows, kGroup>(from, decoded, end - b, inputs, x_stride, rows, sums, prefetch);
+      shared_int8_rows<kPanels, kMostRows, kGroup>(from, decoded, end - b, inputs, sums, prefetch);
     }
   }
 }
 
 // With the scales as they are in the panels; false: they are of a kind that is decoded first. Two-level scales take so
 // many instructions that only few rows do without decoding them.
-template <Codes kCodes, int kGroup, bool kFew>
-bool int8_direct(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows, const Int8Sums& out) {
-  constexpr int kPanels = kFew ? 1 : kPanelsBeside;
-  return with_panel_scales<kCodes, kGroup, kFew>(
+template <Codes kCodes, int kGroup, bool kMinima, bool kFew, int kPanels>
+bool int8_direct(const PackedMatrix& m, int p, const Int8Rows& x, size_t ahead, const Int8Sums& out) {
+  using Streams = Prefetch<kFew ? kPanels : 1>;
+  return with_usual_scales<kCodes, kGroup, kMinima, kFew>(
       m, p, [&]<class Scales>(const Scales& first) __attribute__((always_inline)) {
         constexpr int kMostRows = kFew ? kFewestBeside - 1 : kRowsBeside < Scales::kMinima || kGroup == 16 > ;
         const Scales scales[] = {first, {m, p + kPanels - 1}};
         const PackedCodes<kCodes> from[] = {{m, p, 0}, {m, p + kPanels - 1, 0}};
-        const int calls = m.blocks() * ((rows + kMostRows - 1) / kMostRows) * kHalves;
-        Prefetch prefetch =
-            kFew && kHalves == 1 ? Prefetch::ahead(m, p, calls) : Prefetch::next_panels(m, p, kPanels, calls);
-        int8_rows<kPanels, kMostRows, kGroup>(from, scales, m.blocks(), x, x_stride, rows, out, prefetch);
+        const int calls = m.blocks() * ((x.count + kMostRows - 1) / kMostRows) * kHalves;
+        Streams prefetch = kFew && calls == m.blocks() ? Streams::ahead(m, p, calls, ahead)
+                                                       : Streams::next_panels(m, p, kPanels, calls);
+        int8_rows<kPanels, kMostRows, kGroup>(from, scales, m.blocks(), x, out, prefetch);
       });
 }
 
-// out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows; panels <= kFloatPanels. kTwoLevels: groups
-// of 16 with ScaleKind::kSuper.
-template <Codes kCodes, int kGroup, bool kMinima, bool kTwoLevels = false>
-void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, float* out) {
-  static_assert(kFloatPanels == kPanelsBeside);
+// Adds panels p .. p + panels - 1 times the rows to the sums. kTwoLevels: groups of 16 with ScaleKind::kSuper.
+template <Codes kCodes, int kGroup, bool kMinima, bool kTwoLevels>
+QUIRE_INLINE void multiply_int8(const PackedMatrix& m, int p, int panels, const Int8Rows& x, const LinearLoop& loop,
+                                const Int8Sums& sums) {
   // Plain 4 and 8 bits are cheaper to decode again than to load decoded.
   constexpr bool kExpand = !((kCodes == Codes::kU4 || kCodes == Codes::kI8) && kGroup == kBlockInputs);
-  // All formats with these codes and scales are usual ones.
-  constexpr bool kUsual = kCodes == Codes::kU5 || kCodes == Codes::kU6 || kTwoLevels;
   constexpr int kMostBeside = kRowsBeside < kMinima || (kGroup == 16 && !kFold<kCodes, kTwoLevels>) > ;
-  alignas(64) float low[kMinima ? kPanelsBeside * kTileRows * kPanel : 1];
-  const Int8Sums sums{out, low};
-  if (panels == kPanelsBeside && rows >= kFewestBeside) {
-    bool done = false;
-    if constexpr (!kExpand) done = int8_direct<kCodes, kGroup, false>(m, p, x, x_stride, rows, sums);
-    if (!done)
-      int8_blocks<kCodes, kGroup, kPanelsBeside, kMostBeside, kExpand, kMinima, kTwoLevels>(m, p, x, x_stride, rows,
-                                                                                            sums);
-  } else {
-    for (int i = 0; i < panels; ++i) {
-      const Int8Sums of_panel = sums.from(i, 0);
-      if (rows >= kFewestBeside) {
-        int8_blocks<kCodes, kGroup, 1, kMostInt8Rows, kExpand, kMinima, kTwoLevels>(m, p + i, x, x_stride, rows,
-                                                                                    of_panel);
-      } else if (!int8_direct<kCodes, kGroup, true>(m, p + i, x, x_stride, rows, of_panel)) {
-        if constexpr (!kUsual)
-          int8_blocks<kCodes, kGroup, 1, kFewestBeside - 1, false, kMinima, kTwoLevels>(m, p + i, x, x_stride, rows,
-                                                                                        of_panel);
+  int i = 0;
+  const auto stream = [&]<int kPanels>() {
+    for (; i + kPanels <= panels; i += kPanels) {
+      if (int8_direct<kCodes, kGroup, kMinima, true, kPanels>(m, p + i, x, loop.ahead, sums.from(i, 0))) continue;
+      if constexpr (!kUsualScales<kCodes, kTwoLevels> && kPanels == 1) {
+        int8_blocks<kCodes, kGroup, 1, kFewestBeside - 1, false, kMinima, kTwoLevels>(m, p + i, x, loop.ahead,
+                                                                                      sums.from(i, 0));
+      } else {
+        return;
       }
     }
+  };
+  if (loop.kind == LinearLoop::Kind::kStream) {
+    if constexpr (kPanelsBeside == 2) stream.template operator()<2>();
+    stream.template operator()<1>();
+    return;
+  }
+  if constexpr (kPanelsBeside == 2) {
+    for (; i + 2 <= panels; i += 2) {
+      const Int8Sums of_panels = sums.from(i, 0);
+      if constexpr (!kExpand) {
+        if (int8_direct<kCodes, kGroup, kMinima, false, 2>(m, p + i, x, loop.ahead, of_panels)) continue;
+      }
+      int8_blocks<kCodes, kGroup, 2, kMostBeside, kExpand, kMinima, kTwoLevels>(m, p + i, x, loop.ahead, of_panels);
+    }
+  }
+  for (; i < panels; ++i) {
+    const Int8Sums of_panel = sums.from(i, 0);
+    if constexpr (kPanelsBeside == 1 && !kExpand) {
+      if (int8_direct<kCodes, kGroup, kMinima, false, 1>(m, p + i, x, loop.ahead, of_panel)) continue;
+    }
+    int8_blocks<kCodes, kGroup, 1, kMostInt8Rows, kExpand, kMinima, kTwoLevels>(m, p + i, x, loop.ahead, of_panel);
+  }
+}
+
+// Up to this many rows of kInt8x2, the rests are multiplied as further rows, zeros included: memory takes longer to read
+// the weights than it takes to multiply them twice.
+inline constexpr int kRestsAsRows = kPanelsBeside;
+
+// out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows. rests: the inputs are of kInt8x2.
+template <Codes kCodes, int kGroup, bool kMinima, bool kTwoLevels = false>
+void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, bool rests,
+                 const LinearLoop& loop, float* out) {
+  alignas(64) float low[kMinima ? kMostPanelsAtOnce * kTileRows * kPanel : 1];
+  const bool as_rows = rests && rows <= kRestsAsRows;
+  const Int8Rows inputs{x, x_stride, rows};
+  Int8Rows multiplied = inputs;
+  if (as_rows) multiplied.count = 2 * rows, multiplied.rests = static_cast<size_t>(m.blocks()) * sizeof(Int8Block);
+  multiply_int8<kCodes, kGroup, kMinima, kTwoLevels>(m, p, panels, multiplied, loop, {out, low});
+  if (as_rows) {
+    for (int i = 0; i < panels; ++i) {
+      float* const first = out + i * kTileRows * kPanel;
+      for (int at = 0; at < rows * kPanel; at += kWidth) add_rest(first + at, Floats::load(first + rows * kPanel + at));
+    }
+  } else if (rests) {
+    add_rests<kCodes, kGroup, kMinima, kTwoLevels>(m, p, panels, inputs.from_block(m.blocks()), out);
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 // Rows of one scale: half h of kPanels panels times kRows rows, to out [kPanels][kTileRows][kPanel].
 template <int kRows, int kPanels>
 QUIRE_INLINE void int8_row_tile(const PackedCodes<Codes::kI8>* sources, const ScaleMemory* scales, int h, int blocks,
-                                const std::byte* x, size_t x_stride, float* out, Prefetch& prefetch) {
+                                const std::byte* x, size_t x_stride, float* out, Prefetch<>& prefetch) {
   const Int8RowBlock* rows[kRows];
   Sums sums[kRows][kPanels];
   QUIRE_UNROLL
@@ -65,15 +65,15 @@ QUIRE_INLINE void add_outliers(const PackedMatrix& m, int p, const float* scales
 }
 
 void int8_row_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
-                     float* out) {
+                     bool /*rests*/, const LinearLoop& loop, float* out) {
   using From = PackedCodes<Codes::kI8>;
-  alignas(64) ScaleMemory scales[kPanelsBeside];
+  alignas(64) ScaleMemory scales[kMostPanelsAtOnce];
   for (int i = 0; i < panels; ++i) decode_scales(m, p + i, 0, 1, scales[i]);
   const auto run = [&]<int kPanels, int kMostRows>(int first) __attribute__((always_inline)) {
     const From from[] = {{m, p + first, 0}, {m, p + first + kPanels - 1, 0}};
     const int tiles = (rows + kMostRows - 1) / kMostRows, calls = m.blocks() * tiles * kHalves;
-    Prefetch prefetch = calls == m.blocks() && kPanels == 1 ? Prefetch::ahead(m, p + first, calls)
-                                                            : Prefetch::next_panels(m, p + first, kPanels, calls);
+    Prefetch<> prefetch = calls == m.blocks() && kPanels == 1 ? Prefetch<>::ahead(m, p + first, calls, loop.ahead)
+                                                              : Prefetch<>::next_panels(m, p + first, kPanels, calls);
     for (int i = 0; i < tiles; ++i) {
       const int row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
       with_count<kMostRows>(count, [&]<int kRows>() {

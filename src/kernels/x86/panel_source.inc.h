@@ -10,6 +10,8 @@ namespace {
 
 // Rows whose sums a product keeps in memory while it reads a panel: those of two panels take 8 KiB of the L1 cache.
 inline constexpr int kTileRows = 64;
+// Panels whose sums a call keeps.
+inline constexpr int kMostPanelsAtOnce = 4;
 
 // Clears the sums [panels][kTileRows][kPanel] of `rows` rows.
 QUIRE_INLINE void clear_sums(float* sums, int panels, int rows) {
@@ -64,6 +66,13 @@ class PackedCodes {
       : codes_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)),
         zero_(kSigned ? kSignedOffset : m.format.zero) {
     if constexpr (kCodes == Codes::kTable4) table_ = byte_table(m.format.table, kSignedOffset);
+  }
+
+  // Of the panel that lies this many bytes further on.
+  [[gnu::always_inline]] PackedCodes shifted(size_t bytes) const {
+    PackedCodes other = *this;
+    other.codes_ += bytes;
+    return other;
   }
 
   // Sums of products with these bytes are too large by zero() times the sum of the inputs.
@@ -188,33 +197,52 @@ class FoldedBlocks : public ByteBlocks<8, true> {
   }
 };
 
-// Prefetches the bytes of a panel, spread evenly over `calls` calls of next() during a product. So reads and
-// multiplications overlap instead of waiting for each other.
+// Prefetches bytes of panels, spread evenly over `calls` calls of next() during a product. So reads and multiplications
+// overlap instead of waiting for each other. kStreams: panels that are read at the same time.
+template <int kStreams = 1>
 class Prefetch {
  public:
-  // For a product that reads the panel once: a constant distance ahead. Near the end this reaches the next panel's
-  // scales and first codes.
-  QUIRE_INLINE Prefetch ahead(const PackedMatrix& m, int p, int calls) {
-    return {m.panel(p) + m.layout.codes + kAhead, m.layout.bytes, calls};
+  // For a product that reads panels p .. p + kStreams - 1 once: a constant distance ahead in each, in bytes; at its end, that
+  // far into the panel that follows kStreams panels later.
+  QUIRE_INLINE Prefetch ahead(const PackedMatrix& m, int p, int calls, size_t distance) {
+    const size_t bytes = m.layout.bytes, begin = m.layout.codes + distance, later = begin / bytes * kStreams;
+    Prefetch prefetch(bytes, calls);
+    for (int i = 0; i < kStreams; ++i)
+      prefetch.at_[i] = reinterpret_cast<const char*>(m.panel(p + i)) + later * bytes + begin % bytes;
+    prefetch.turn_ = prefetch.at_[0] + bytes - begin % bytes;
+    prefetch.jump_ = (kStreams - 1) * bytes;
+    return prefetch;
   }
-  // For a product that reads its panels several times: the next panels.
+  // For a product that reads its panels several times: the next panels, an equal part in each stream.
   QUIRE_INLINE Prefetch next_panels(const PackedMatrix& m, int p, int panels, int calls) {
-    const size_t bytes = m.layout.bytes * static_cast<size_t>(panels);
-    return {m.panel(p) + bytes, bytes, calls};
+    const size_t bytes = m.layout.bytes * static_cast<size_t>(panels), part = bytes / kStreams;
+    Prefetch prefetch(part, calls);
+    for (int i = 0; i < kStreams; ++i)
+      prefetch.at_[i] = reinterpret_cast<const char*>(m.panel(p)) + bytes + static_cast<size_t>(i) * part;
+    return prefetch;
   }
   [[gnu::always_inline]] void next() {
-    const char* end = at_ + step_;
-    for (const char* p = at_; p < end; p += 64) _mm_prefetch(p, _MM_HINT_T0);
-    at_ = end;
+    QUIRE_UNROLL
+    for (const char*& at : at_) {
+      const char* end = at + step_;
+      for (const char* p = at; p < end; p += 64) _mm_prefetch(p, _MM_HINT_T0);
+      at = end;
+    }
+    if constexpr (kStreams > 1) {
+      if (at_[0] >= turn_) {
+        QUIRE_UNROLL
+        for (const char*& at : at_) at += jump_;
+        jump_ = 0;
+      }
+    }
   }
 
  private:
-  [[gnu::always_inline]] Prefetch(const std::byte* begin, size_t bytes, int calls)
-      : at_(reinterpret_cast<const char*>(begin)), step_(bytes / static_cast<size_t>(calls)) {}
+  [[gnu::always_inline]] Prefetch(size_t bytes, int calls) : step_(bytes / static_cast<size_t>(calls)) {}
 
-  static constexpr size_t kAhead = 8192;  // bytes: best of 2, 4 and 8 KiB for one row (docs/performance.md)
-  const char* at_;
-  size_t step_;
+  const char* at_[kStreams];
+  size_t step_, jump_ = 0;
+  const char* turn_ = nullptr;  // where the first panel ends
 };
 
 }  // namespace

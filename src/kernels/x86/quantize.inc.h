@@ -9,38 +9,109 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
+// One row's inputs, normalised.
+class RowInputs {
+ public:
+  [[gnu::always_inline]] RowInputs(const QuantizeArgs& a, int row)
+      : a_(a),
+        x_(a.x + static_cast<size_t>(row) * a.x_stride),
+        factor_(Floats16::all(a.norm_weight ? rms_factor(x_, a.cols, a.epsilon) : 1.0f)) {}
+
+  [[gnu::always_inline]] int blocks() const { return (a_.cols + kBlockInputs - 1) / kBlockInputs; }
+
+  // Calls use(x0, x1) for the two halves of block b.
+  template <class Use>
+  [[gnu::always_inline]] void with_block(int b, Use use) const {
+    const int k = b * kBlockInputs;
+    Floats16 x0, x1, w0 = Floats16::all(1.0f), w1 = w0;
+    if (k + kBlockInputs <= a_.cols) {
+      x0 = Floats16::load(x_ + k), x1 = Floats16::load(x_ + k + kLanes);
+      if (a_.norm_weight) w0 = Floats16::load(a_.norm_weight + k), w1 = Floats16::load(a_.norm_weight + k + kLanes);
+    } else {
+      alignas(64) float last[2][kBlockInputs] = {};
+      for (int i = 0; k + i < a_.cols; ++i)
+        last[0][i] = x_[k + i], last[1][i] = a_.norm_weight ? a_.norm_weight[k + i] : 1.0f;
+      x0 = Floats16::load(last[0]), x1 = Floats16::load(last[0] + kLanes), w0 = Floats16::load(last[1]),
+      w1 = Floats16::load(last[1] + kLanes);
+    }
+    if (a_.norm_weight) x0 = mul(mul(x0, factor_), w0), x1 = mul(mul(x1, factor_), w1);
+    use(x0, x1);
+  }
+
+  // Calls write(b, x0, x1) for each block.
+  template <class Write>
+  [[gnu::always_inline]] void for_each_block(Write write) const {
+    for (int b = 0; b < blocks(); ++b) {
+      with_block(
+          b, [&](Floats16 x0, Floats16 x1) __attribute__((always_inline)) { write(b, x0, x1); });
+    }
+  }
+
+ private:
+  const QuantizeArgs& a_;
+  const float* x_;
+  Floats16 factor_;
+};
+
 // Bytes of 16 inputs in kPairOrder.
 QUIRE_INLINE __m128i in_pair_order(__m128i bytes) {
   return _mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
 }
 
+// Digits of int8: x times int8_factor(), the largest magnitude of the block.
+QUIRE_INLINE float int8_factor(float largest) { return largest >= kSmallestInt8 ? 127.0f / largest : 0.0f; }
+QUIRE_INLINE Ints16 int8_digits(Floats16 x, Floats16 factor) {
+  return to_int(max(mul(x, factor), Floats16::all(-127.0f)));
+}
+
 QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
   const float largest = largest_magnitude(x0, x1);
   out.scale = largest / 127.0f;
-  const Floats16 inverse = Floats16::all(largest >= kSmallestInt8 ? 127.0f / largest : 0.0f),
-                 bottom = Floats16::all(-127.0f);
+  const Floats16 factor = Floats16::all(int8_factor(largest));
   const Floats16 halves[2] = {x0, x1};
   for (int half = 0; half < 2; ++half) {
-    const __m128i bytes = to_bytes(to_int(max(mul(halves[half], inverse), bottom)));
+    const __m128i bytes = to_bytes(int8_digits(halves[half], factor));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), in_pair_order(bytes));
     out.half_sums[half] = static_cast<int16_t>(sum_bytes(bytes));
   }
-  out.unused = 0;
+  out.rests = 0;
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 
-// One row to Int8RowBlocks; `for_each(write)` calls write(b, x0, x1) for each of its blocks.
-template <class ForEach>
-QUIRE_INLINE void write_int8_row(float threshold, Int8RowBlock* out, ForEach for_each) {
+// The rests of a row of kInt8x2, whose blocks are written.
+QUIRE_INLINE void write_rests(const RowInputs& inputs, const Int8Block* first, Int8Block* rests) {
+  const int blocks = inputs.blocks();
+  float sum = 0;
+  for (int b = 0; b < blocks; ++b) sum += first[b].scale;
+  const float limit = kRestLimit * (sum / static_cast<float>(blocks));
+  for (int b = 0; b < blocks; ++b) {
+    rests[b] = {};
+    const float scale = first[b].scale;
+    if (!(scale > limit)) continue;
+    inputs.with_block(
+        b, [&](Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+          const Floats16 factor = Floats16::all(int8_factor(largest_magnitude(x0, x1)));
+          const auto rest_of = [&](Floats16 x) __attribute__((always_inline)) {
+            return fma(negative(Floats16::of(int8_digits(x, factor))), Floats16::all(scale), x);
+          };
+          write_int8(rest_of(x0), rest_of(x1), rests[b]);
+        });
+    rests[b / kRestBlocks * kRestBlocks].rests |= 1u << b % kRestBlocks;
+  }
+}
+
+// One row to Int8RowBlocks.
+QUIRE_INLINE void write_int8_row(const RowInputs& inputs, float threshold, Int8RowBlock* out) {
   const Floats16 limit = Floats16::all(threshold), zero = Floats16::all(0.0f);
   const auto below = [=](Floats16 x) __attribute__((always_inline)) { return choose(zero, x, abs(x), limit); };
   Ints16 most0 = Ints16::all(0), most1 = most0;
-  for_each([&](int, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+  inputs.for_each_block([&](int, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
     most0 = max(most0, bits(abs(below(x0)))), most1 = max(most1, bits(abs(below(x1))));
   });
   const float largest = largest_magnitude(bits(most0), bits(most1));
-  const float scale = largest / 127.0f, inverse = largest >= kSmallestInt8 ? 127.0f / largest : 0.0f;
-  for_each([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+  const float scale = largest / 127.0f;
+  const Floats16 factor = Floats16::all(int8_factor(largest));
+  inputs.for_each_block([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
     Int8RowBlock& block = out[b];
     const Floats16 halves[2] = {x0, x1};
     block.scale = scale;
@@ -48,8 +119,7 @@ QUIRE_INLINE void write_int8_row(float threshold, Int8RowBlock* out, ForEach for
     block.outliers = 0;
     alignas(64) float x[kLanes];
     for (int half = 0; half < 2; ++half) {
-      const __m128i bytes =
-          to_bytes(to_int(max(mul(below(halves[half]), Floats16::all(inverse)), Floats16::all(-127.0f))));
+      const __m128i bytes = to_bytes(int8_digits(below(halves[half]), factor));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * half), in_pair_order(bytes));
       block.sum += sum_bytes(bytes);
       if (!(max_lanes(abs(halves[half])) >= threshold)) continue;
@@ -83,46 +153,25 @@ QUIRE_INLINE void write_floats(Floats16 x0, Floats16 x1, bool round_to_bf16, Flo
   write_sums(out.x, out.sum, out.half_sums);
 }
 
-// Calls write(b, x0, x1) for each block of a row: its inputs, normalised.
-template <class Write>
-QUIRE_INLINE void for_each_block(const QuantizeArgs& a, int row, Write write) {
-  const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
-  const Floats16 factor = Floats16::all(a.norm_weight ? rms_factor(x, a.cols, a.epsilon) : 1.0f);
-  for (int k = 0; k < a.cols; k += kBlockInputs) {
-    Floats16 x0, x1, w0 = Floats16::all(1.0f), w1 = w0;
-    if (k + kBlockInputs <= a.cols) {
-      x0 = Floats16::load(x + k), x1 = Floats16::load(x + k + kLanes);
-      if (a.norm_weight) w0 = Floats16::load(a.norm_weight + k), w1 = Floats16::load(a.norm_weight + k + kLanes);
-    } else {
-      alignas(64) float last[2][kBlockInputs] = {};
-      for (int i = 0; k + i < a.cols; ++i)
-        last[0][i] = x[k + i], last[1][i] = a.norm_weight ? a.norm_weight[k + i] : 1.0f;
-      x0 = Floats16::load(last[0]), x1 = Floats16::load(last[0] + kLanes), w0 = Floats16::load(last[1]),
-      w1 = Floats16::load(last[1] + kLanes);
-    }
-    if (a.norm_weight) x0 = mul(mul(x0, factor), w0), x1 = mul(mul(x1, factor), w1);
-    write(k / kBlockInputs, x0, x1);
-  }
-}
-
-void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
+[[maybe_unused]] void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     std::byte* out = a.out + static_cast<size_t>(row) * a.out_stride;
+    const RowInputs inputs(a, row);
     if (a.to == Activations::kInt8Row) {
-      write_int8_row(
-          a.threshold, reinterpret_cast<Int8RowBlock*>(out), [&](auto write) __attribute__((always_inline)) {
-            for_each_block(a, row, write);
-          });
+      write_int8_row(inputs, a.threshold, reinterpret_cast<Int8RowBlock*>(out));
       continue;
     }
-    for_each_block(
-        a, row, [&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-          if (a.to == Activations::kInt8) {
-            write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
-          } else {
-            write_floats(x0, x1, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
-          }
-        });
+    inputs.for_each_block([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+      if (has_int8_blocks(a.to)) {
+        write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
+      } else {
+        write_floats(x0, x1, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
+      }
+    });
+    if (a.to == Activations::kInt8x2) {
+      auto* first = reinterpret_cast<Int8Block*>(out);
+      write_rests(inputs, first, first + inputs.blocks());
+    }
   }
 }
 

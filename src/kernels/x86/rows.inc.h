@@ -45,7 +45,7 @@ float mean_of(const float* x, int size) {
   return sum_lanes(sums) / static_cast<float>(size);
 }
 
-void normalize(const NormArgs& a, int row_begin, int row_end) {
+[[maybe_unused]] void normalize(const NormArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     for (int group = 0; group < a.groups; ++group) {
       const auto at = static_cast<size_t>(group * a.size), weights_at = static_cast<size_t>(group) * a.weight_stride;
@@ -79,7 +79,7 @@ void multiply_gate_row(const GateArgs& a, const float* gate, float* y) {
         store<kWhole>(y + i, gated<kF>(g, load<kWhole>(y + i, count), a.alpha, a.limit), count);
       });
 }
-void multiply_gate(const GateArgs& a, int row_begin, int row_end) {
+[[maybe_unused]] void multiply_gate(const GateArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     with_nonlinearity(
         a.nonlinearity, [&]<Nonlinearity kF>() __attribute__((always_inline)) {
@@ -89,7 +89,7 @@ void multiply_gate(const GateArgs& a, int row_begin, int row_end) {
   }
 }
 
-void softplus(const SoftplusArgs& a, int row_begin, int row_end) {
+[[maybe_unused]] void softplus(const SoftplusArgs& a, int row_begin, int row_end) {
   for (int row = row_begin; row < row_end; ++row) {
     const float* x = a.x + static_cast<size_t>(row) * a.x_stride;
     float* y = a.y + static_cast<size_t>(row) * a.y_stride;
@@ -104,14 +104,14 @@ void softplus(const SoftplusArgs& a, int row_begin, int row_end) {
   }
 }
 
-void soft_cap(float* x, int count, float cap) {
+[[maybe_unused]] void soft_cap(float* x, int count, float cap) {
   for_lanes(
       count, [&]<bool kWhole>(int i, int lanes) __attribute__((always_inline)) {
         store<kWhole>(x + i, soft_cap(load<kWhole>(x + i, lanes), Floats16::all(cap)), lanes);
       });
 }
 
-void softmax(float* x, int count) {
+[[maybe_unused]] void softmax(float* x, int count) {
   const float none = -__builtin_inff();
   Floats16 largest = Floats16::all(none);
   for_lanes(
@@ -131,7 +131,7 @@ void softmax(float* x, int count) {
                  __attribute__((always_inline)) { store<kWhole>(x + i, div(load<kWhole>(x + i, lanes), sum), lanes); });
 }
 
-void sigmoid(float* x, int count) {
+[[maybe_unused]] void sigmoid(float* x, int count) {
   for_lanes(
       count, [&]<bool kWhole>(int i, int lanes)
                  __attribute__((always_inline)) { store<kWhole>(x + i, sigmoid(load<kWhole>(x + i, lanes)), lanes); });

@@ -86,7 +86,8 @@ QUIRE_INLINE void decode_supers(const std::byte* part, float factor, int begin, 
 }
 
 // out: the integers, [blocks][2][kPanel]; nullptr: not needed.
-[[gnu::noinline]] void decode_two_levels(const PackedMatrix& m, int p, int begin, int end, float* out, float* supers) {
+[[gnu::noinline, maybe_unused]] void decode_two_levels(const PackedMatrix& m, int p, int begin, int end, float* out,
+                                                       float* supers) {
   const std::byte* from = m.panel(p) + m.layout.scales;
   for (int i = begin * 2 * kHalves; out && i < end * 2 * kHalves; ++i, out += kWidth)
     store(out, scales_i8(from + static_cast<ptrdiff_t>(i) * kWidth));
@@ -101,8 +102,8 @@ QUIRE_INLINE Ints minimum_pair(const std::byte* minima, int b, int half) {
   return bor(band(of_group(0), Ints::all(0xffff)), shift_left<16>(of_group(1)));
 }
 // pairs: [blocks][kPanel], in the memory of floats.
-[[gnu::noinline]] void decode_minimum_pairs(const PackedMatrix& m, int p, int begin, int end, float* pairs,
-                                            float* supers) {
+[[gnu::noinline, maybe_unused]] void decode_minimum_pairs(const PackedMatrix& m, int p, int begin, int end,
+                                                          float* pairs, float* supers) {
   for (int b = begin; b < end; ++b) {
     for (int half = 0; half < kHalves; ++half, pairs += kWidth)
       store(pairs, bits(minimum_pair(m.panel(p) + m.layout.minima, b, half)));
@@ -275,33 +276,39 @@ class PanelScales {
   float factor_;
 };
 
-// Calls run(scales of panel p), if the format is one of the usual for its codes; otherwise returns false.
-template <Codes kCodes, int kGroup, bool kSupers, class Run>
-QUIRE_INLINE bool with_panel_scales(const PackedMatrix& m, int p, const Run& run) {
+// Whether all formats with these codes and scales are usual ones.
+template <Codes kCodes, bool kTwoLevels>
+inline constexpr bool kUsualScales = kCodes == Codes::kU5 || kCodes == Codes::kU6 || kTwoLevels;
+
+// Calls run(scales of panel p), if the format is one of the usual for its codes, with minima or without; otherwise
+// returns false.
+template <Codes kCodes, int kGroup, bool kMinima, bool kSupers, class Run>
+QUIRE_INLINE bool with_usual_scales(const PackedMatrix& m, int p, const Run& run) {
   constexpr bool kTwoLevels =
       kGroup == 16 ? kCodes == Codes::kU2 || kCodes == Codes::kU3 || kCodes == Codes::kU6 || kCodes == Codes::kTable4
                    : kCodes == Codes::kU4 || kCodes == Codes::kU5 || kCodes == Codes::kTable4;
   constexpr bool kOneLevel = kGroup == kBlockInputs && (kCodes == Codes::kU4 || kCodes == Codes::kU5 ||
                                                         kCodes == Codes::kI8 || kCodes == Codes::kTable4);
-  constexpr bool kWithMinima = kCodes == Codes::kU2 || kCodes == Codes::kU4 || kCodes == Codes::kU5;
+  constexpr bool kMinimaExist = kCodes == Codes::kU2 || kCodes == Codes::kU4 || kCodes == Codes::kU5;
+  // Two-level scales of codes that may have minima always have them.
+  constexpr ZeroKind kZeros = !kMinima ? ZeroKind::kConstant : ZeroKind::kF16,
+                     kSuperZeros = kMinimaExist ? ZeroKind::kSuper : ZeroKind::kConstant;
   const PanelFormat& f = m.format;
   if (f.group != kGroup) return false;
-  if constexpr (kOneLevel) {
-    if (f.scale == ScaleKind::kF16 && f.zeros == ZeroKind::kConstant)
-      return run(PanelScales<ScaleKind::kF16, ZeroKind::kConstant>(m, p)), true;
-    if constexpr (kWithMinima) {
-      if (f.scale == ScaleKind::kF16 && f.zeros == ZeroKind::kF16)
-        return run(PanelScales<ScaleKind::kF16, ZeroKind::kF16>(m, p)), true;
-    }
+  if constexpr (kOneLevel && (kMinimaExist || !kMinima)) {
+    if (f.scale == ScaleKind::kF16 && f.zeros == kZeros) return run(PanelScales<ScaleKind::kF16, kZeros>(m, p)), true;
   }
-  if constexpr (kSupers && kTwoLevels && kWithMinima) {
-    if (f.scale == ScaleKind::kSuper && f.zeros == ZeroKind::kSuper)
-      return run(PanelScales<ScaleKind::kSuper, ZeroKind::kSuper>(m, p)), true;
-  } else if constexpr (kSupers && kTwoLevels) {
-    if (f.scale == ScaleKind::kSuper && f.zeros == ZeroKind::kConstant)
-      return run(PanelScales<ScaleKind::kSuper, ZeroKind::kConstant>(m, p)), true;
+  if constexpr (kSupers && kTwoLevels && kMinimaExist == kMinima) {
+    if (f.scale == ScaleKind::kSuper && f.zeros == kSuperZeros)
+      return run(PanelScales<ScaleKind::kSuper, kSuperZeros>(m, p)), true;
   }
   return false;
+}
+
+template <Codes kCodes, int kGroup, bool kSupers, class Run>
+QUIRE_INLINE bool with_panel_scales(const PackedMatrix& m, int p, const Run& run) {
+  return with_usual_scales<kCodes, kGroup, false, kSupers>(m, p, run) ||
+         with_usual_scales<kCodes, kGroup, true, kSupers>(m, p, run);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // or writes its result to a target.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Step {
   AttentionOp& attention;
   std::span<const std::vector<AttentionSpan>> spans;  // per group of the cache layout
   std::span<const StateSpan> states;                  // of recurrent layers
+  std::span<const int32_t> drafted;                   // rows whose changes of states are kept
   int rows;
   int first_layer;  // of the cache layout
   StepProfile* profile;
@@ -47,6 +49,12 @@ void gated_delta_block(const Step& step, int layer, const GatedDelta& spec, cons
                        const NormView& norm, const Target& target);
 void mamba2_block(const Step& step, int layer, const Mamba2& spec, const Mamba2Weights& w, const NormView& norm,
                   const Target& target);
+// Keeps the drafted rows of what changes a layer's states, in the order of its update. advance_states() applies kept rows to
+// the states of step.states, whose row numbers index the kept rows.
+void keep_updates(const Step& step, int layer, std::initializer_list<Rows> parts);
+void advance_states(const Step& step, int layer, const ShortConv& spec, const ShortConvWeights& w);
+void advance_states(const Step& step, int layer, const GatedDelta& spec, const GatedDeltaWeights& w);
+void advance_states(const Step& step, int layer, const Mamba2& spec, const Mamba2Weights& w);
 void mlp_block(const Step& step, const Mlp& spec, const MlpWeights& w, const Rows& x, const NormView& norm,
                const Target& target);
 void moe_block(const Step& step, const Moe& spec, const MoeWeights& w, const NormView& norm, const Target& target);

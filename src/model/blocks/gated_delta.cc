@@ -3,11 +3,39 @@
 #include "model/blocks/blocks.h"
 
 namespace quire {
+namespace {
+
+// channels: [q; k; v] before the convolution. v becomes the results.
+void recur(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWeights& w, const Rows& channels,
+           const Rows& decay, const Rows& beta) {
+  const LayerStates states{step.cache, step.first_layer + layer, m.state()};
+  const int keys = m.keys();
+  convolve(step.compute, states, {.x = channels, .weight = w.conv.data(), .silu = true}, step.states);
+  delta_rule(step.compute, states,
+             {.q = channels.columns(0, keys),
+              .k = channels.columns(keys, keys),
+              .v = channels.columns(2 * keys, m.values()),
+              .decay = decay,
+              .beta = beta,
+              .factor = w.factor.data(),
+              .bias = w.bias.data(),
+              .key_heads = m.key_heads,
+              .interleaved = m.interleaved},
+             step.states, step.rows);
+}
+
+}  // namespace
+
+void advance_states(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWeights& w) {
+  const Rows& kept = step.work.updates[static_cast<size_t>(layer)];
+  const int channels = m.channels(), heads = m.value_heads;
+  recur(step, layer, m, w, kept.columns(0, channels), kept.columns(channels, heads),
+        kept.columns(channels + heads, heads));
+}
 
 void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWeights& w,
                        const NormView& norm, const Target& target) {
   const Compute& compute = step.compute;
-  const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const Rows& all = step.work.projections;
   const int keys = m.keys(), values = m.values(), channels = m.channels();
   const Rows q = all.columns(0, keys), k = all.columns(keys, keys), v = all.columns(2 * keys, values),
@@ -23,18 +51,9 @@ void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const G
   linears(compute, projections, step.rows);
   step.done(StepOp::kQkv);
 
-  convolve(compute, states, {.x = all.columns(0, channels), .weight = w.conv.data(), .silu = true}, step.states);
-  delta_rule(compute, states,
-             {.q = q,
-              .k = k,
-              .v = v,
-              .decay = decay,
-              .beta = beta,
-              .factor = w.factor.data(),
-              .bias = w.bias.data(),
-              .key_heads = m.key_heads,
-              .interleaved = m.interleaved},
-             step.states, step.rows);
+  const Rows qkv = all.columns(0, channels);
+  keep_updates(step, layer, {qkv, decay, beta});
+  recur(step, layer, m, w, qkv, decay, beta);
   normalize(compute, v, {.norm = view(m.norm, w.norm), .groups = m.value_heads}, {v}, step.rows);
   multiply_gate(compute, v, gate, Nonlinearity::kSilu, step.rows);
   step.done(StepOp::kRecurrent);

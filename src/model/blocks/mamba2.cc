@@ -3,11 +3,37 @@
 #include "model/blocks/blocks.h"
 
 namespace quire {
+namespace {
+
+// channels: [x; B; C] before the convolution. x becomes the results.
+void recur(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const Rows& channels, const Rows& dt) {
+  const LayerStates states{step.cache, step.first_layer + layer, m.state()};
+  const int inner = m.inner(), vectors = m.groups * m.state_dim;
+  convolve(step.compute, states,
+           {.x = channels, .weight = w.conv.data(), .bias = m.conv_bias ? w.conv_bias.data() : nullptr, .silu = true},
+           step.states);
+  state_space(step.compute, states,
+              {.x = channels.columns(0, inner),
+               .b = channels.columns(inner, vectors),
+               .c = channels.columns(inner + vectors, vectors),
+               .step = dt,
+               .bias = w.bias.data(),
+               .a = w.a.data(),
+               .d = w.d.data(),
+               .groups = m.groups},
+              step.states, step.rows);
+}
+
+}  // namespace
+
+void advance_states(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w) {
+  const Rows& kept = step.work.updates[static_cast<size_t>(layer)];
+  recur(step, layer, m, w, kept.columns(0, m.channels()), kept.columns(m.channels(), m.heads));
+}
 
 void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const NormView& norm,
                   const Target& target) {
   const Compute& compute = step.compute;
-  const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const int inner = m.inner(), vectors = m.groups * m.state_dim;
   const Rows all = step.work.projections.columns(0, inner + m.channels() + m.heads);
   const Rows gate = all.columns(0, inner), convolved = all.columns(inner, m.channels()),
@@ -21,13 +47,8 @@ void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weig
   }
   step.done(StepOp::kQkv);
 
-  convolve(compute, states,
-           {.x = convolved, .weight = w.conv.data(), .bias = m.conv_bias ? w.conv_bias.data() : nullptr, .silu = true},
-           step.states);
-  state_space(
-      compute, states,
-      {.x = x, .b = b, .c = c, .step = dt, .bias = w.bias.data(), .a = w.a.data(), .d = w.d.data(), .groups = m.groups},
-      step.states, step.rows);
+  keep_updates(step, layer, {convolved, dt});
+  recur(step, layer, m, w, convolved, dt);
   multiply_gate(compute, x, gate, Nonlinearity::kSilu, step.rows);
   if (m.norm) {
     const auto group = static_cast<size_t>(inner / m.norm_groups);

@@ -3,6 +3,18 @@
 #include "model/blocks/blocks.h"
 
 namespace quire {
+namespace {
+
+void convolve_rows(const Step& step, int layer, const ShortConv& m, const ShortConvWeights& w, const Rows& x) {
+  convolve(step.compute, {step.cache, step.first_layer + layer, m.state()},
+           {.x = x, .weight = w.weight.data(), .bias = m.bias ? w.bias.data() : nullptr}, step.states);
+}
+
+}  // namespace
+
+void advance_states(const Step& step, int layer, const ShortConv& m, const ShortConvWeights& w) {
+  convolve_rows(step, layer, m, w, step.work.updates[static_cast<size_t>(layer)]);
+}
 
 void short_conv_block(const Step& step, int layer, const ShortConv& m, const ShortConvWeights& w, const NormView& norm,
                       const Target& target) {
@@ -13,8 +25,8 @@ void short_conv_block(const Step& step, int layer, const ShortConv& m, const Sho
   project(step, step.work.x, norm, w.in, {all}, StepOp::kQkv);
 
   multiply_gate(compute, x, b, Nonlinearity::kNone, step.rows);
-  convolve(compute, {step.cache, step.first_layer + layer, m.state()},
-           {.x = x, .weight = w.weight.data(), .bias = m.bias ? w.bias.data() : nullptr}, step.states);
+  keep_updates(step, layer, {x});
+  convolve_rows(step, layer, m, w, x);
   multiply_gate(compute, x, c, Nonlinearity::kNone, step.rows);
   step.done(StepOp::kRecurrent);
   project(step, x, {}, w.out, target, StepOp::kO);

@@ -19,11 +19,11 @@ namespace {
 
 // Families whose GGUF files hold nothing but the usual tensors and settings, and the architecture that llama.cpp gives
 // them.
-struct Row {
+struct Convertible {
   std::string_view family, architecture;
 };
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Convertible kConvertibles[] = {
     {"llama", "llama"},
     {"mistral", "llama"},
     {"mixtral", "llama"},
@@ -84,8 +84,8 @@ const Family& target_of(const Checkpoint& from) {
   if (from.hf()->config.has("quantization_config"))
     throw unsupported("{}: the weights are quantized; convert reads F32, F16 and BF16 weights only",
                       from.hf()->config.where("quantization_config"));
-  const auto* row = std::ranges::find(kRows, family.name, &Row::family);
-  if (row == std::end(kRows)) {
+  const auto* row = std::ranges::find(kConvertibles, family.name, &Convertible::family);
+  if (row == std::end(kConvertibles)) {
     throw unsupported("{}: architecture '{}' cannot be written as GGUF yet; these can: {}", from.file(),
                       from.hf()->config.get<std::vector<std::string>>("architectures").front(),
                       fmt::join(convertible_architectures(), ", "));
@@ -172,7 +172,7 @@ class TensorWriter {
 
 std::vector<std::string_view> convertible_architectures() {
   std::vector<std::string_view> names;
-  for (const Row& row : kRows) {
+  for (const Convertible& row : kConvertibles) {
     const Family& family = **std::ranges::find(families(), row.family, &Family::name);
     std::ranges::copy_if(family.hf_architectures, std::back_inserter(names),
                          [](std::string_view name) { return !name.ends_with("ForSequenceClassification"); });

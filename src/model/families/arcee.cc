@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::arcee {
 namespace {
 
 ModelConfig from_hf(const HfSettings& s) {
@@ -24,4 +24,4 @@ constexpr std::string_view kIgnored[] = {"rope_freqs.weight"};
 
 extern const Family kArcee = {"arcee", kNames, "arcee", from_hf, from_gguf, {}, {.ignored = kIgnored}};
 
-}  // namespace quire
+}  // namespace quire::arcee

@@ -140,7 +140,12 @@ Moe read_moe(const GgufSettings& s) {
 
 void drop_predicting_layers(const GgufSettings& s, ModelConfig& c) {
   const int count = s.get_or<int>("nextn_predict_layers", 0);
-  if (count > 0 && std::cmp_less(count, c.layers.size())) c.layers.resize(c.layers.size() - static_cast<size_t>(count));
+  if (count < 0 || std::cmp_greater_equal(count, c.layers.size()))
+    throw invalid("{} is {}; it must be at least 0 and below the number of layers, {}", s.where("nextn_predict_layers"),
+                  count, c.layers.size());
+  c.layers.resize(c.layers.size() - static_cast<size_t>(count));
+  c.predicting_layers = count;
+  c.first_predicting = static_cast<int>(c.layers.size());
 }
 
 }  // namespace quire

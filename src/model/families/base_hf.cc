@@ -211,6 +211,11 @@ Moe read_moe(const HfSettings& s) {
   return m;
 }
 
+void read_predicting_layers(const HfSettings& s, ModelConfig& c) {
+  c.predicting_layers = s.get_or<int>("num_nextn_predict_layers", 0);
+  c.first_predicting = static_cast<int>(c.layers.size());
+}
+
 void set_sparse_layers(const HfSettings& s, ModelConfig& c, const Moe& moe) {
   const int step = std::max(1, s.get_or<int>("decoder_sparse_step", 1));
   const auto dense = s.get_or<std::vector<int>>("mlp_only_layers", {});

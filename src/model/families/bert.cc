@@ -6,7 +6,7 @@
 #include "model/families.h"
 #include "model/pooled_output.h"
 
-namespace quire {
+namespace quire::bert {
 namespace {
 
 constexpr TensorName kBertHf[] = {{Tensor::kEmbedding, "embeddings.word_embeddings.weight"},
@@ -183,4 +183,4 @@ extern const Family kNomicBert = {"nomic_bert",
                                   {.names = kNomicHf, .place = place_nomic, .ignored = kIgnored},
                                   {.names = kNomicGguf, .place = place_nomic}};
 
-}  // namespace quire
+}  // namespace quire::bert

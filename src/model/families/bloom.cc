@@ -3,7 +3,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::bloom {
 namespace {
 
 constexpr TensorName kBloomHf[] = {{Tensor::kEmbedding, "transformer.word_embeddings.weight"},
@@ -89,4 +89,4 @@ extern const Family kBloom = {"bloom",
 extern const Family kMpt = {
     "mpt", kMptNames, "mpt", mpt_hf, mpt_gguf, {kMptHf, place_concatenated}, {kFusedQkvGguf, place_concatenated}};
 
-}  // namespace quire
+}  // namespace quire::bloom

@@ -3,7 +3,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::cohere {
 namespace {
 
 void make_parallel(ModelConfig& c) {
@@ -64,4 +64,4 @@ extern const Family kCohere = {"cohere", kCohereNames, "command-r", cohere_hf, c
 extern const Family kCohere2 = {"cohere2", kCohere2Names,        "cohere2", cohere2_hf, cohere2_gguf,
                                 {},        {.ignored = kIgnored}};
 
-}  // namespace quire
+}  // namespace quire::cohere

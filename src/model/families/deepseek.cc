@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::deepseek {
 namespace {
 
 // kv_b_proj has, head by head, the projections to keys [nope, rank] and to values [value, rank].
@@ -84,6 +84,7 @@ ModelConfig v3_hf(const HfSettings& s) {
   moe.routing.group_by_two = true;
   moe.correction = true;
   set_experts(c, moe, s.get_or<int>("first_k_dense_replace", 0));
+  read_predicting_layers(s, c);
   return c;
 }
 
@@ -120,6 +121,8 @@ constexpr std::string_view kV2Names[] = {"DeepseekV2ForCausalLM"}, kV3Names[] = 
 
 extern const Family kDeepseekV2 = {"deepseek_v2", kV2Names,  "deepseek2",
                                    v2_hf,         from_gguf, {kSharedExpertsHf, place_hf}};
-extern const Family kDeepseekV3 = {"deepseek_v3", kV3Names, {}, v3_hf, nullptr, {kSharedExpertsHf, place_hf}};
+extern const Family kDeepseekV3 = {
+    "deepseek_v3", kV3Names, {},
+    v3_hf,         nullptr,  {.names = kSharedExpertsHf, .place = place_hf, .predicting = &kNumberedPredictingHf}};
 
-}  // namespace quire
+}  // namespace quire::deepseek

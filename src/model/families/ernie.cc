@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::ernie {
 namespace {
 
 void place_moe(const ModelConfig&, const Slot& slot, Source& source) {
@@ -61,4 +61,4 @@ extern const Family kErnie = {"ernie4_5", kNames, "ernie4_5", dense_hf, dense_gg
 extern const Family kErnieMoe = {"ernie4_5_moe", kMoeNames, "ernie4_5-moe",
                                  moe_hf,         moe_gguf,  {kSharedExpertsHf, place_moe, kPredicting}};
 
-}  // namespace quire
+}  // namespace quire::ernie

@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::experts {
 namespace {
 
 // ---- Mixtral
@@ -58,6 +58,7 @@ ModelConfig glm4_moe_hf(const HfSettings& s) {
   moe.correction = true;
   moe.shared_size = s.get_or<int>("n_shared_experts", 0) * moe.size;
   set_experts(c, moe, s.get_or<int>("first_k_dense_replace", 0));
+  read_predicting_layers(s, c);
   return c;
 }
 ModelConfig glm4_moe_gguf(const GgufSettings& s) {
@@ -122,8 +123,13 @@ constexpr std::string_view kMixtralNames[] = {"MixtralForCausalLM"}, kMinimaxNam
 
 extern const Family kMixtral = {"mixtral", kMixtralNames, {}, mixtral_hf, nullptr, {kMixtralHf}};
 extern const Family kMinimaxM2 = {"minimax_m2", kMinimaxNames, "minimax-m2", minimax_hf, minimax_gguf, {kMixtralHf}};
-extern const Family kGlm4Moe = {"glm4_moe",    kGlmNames,          "glm4moe", glm4_moe_hf,
-                                glm4_moe_gguf, {kSharedExpertsHf}, {kGlmGguf}};
+extern const Family kGlm4Moe = {"glm4_moe",
+                                kGlmNames,
+                                "glm4moe",
+                                glm4_moe_hf,
+                                glm4_moe_gguf,
+                                {.names = kSharedExpertsHf, .predicting = &kNumberedPredictingHf},
+                                {.names = kGlmGguf, .predicting = &kPredictingGguf}};
 extern const Family kGptOss = {"gpt_oss", kOssNames, "gpt-oss", oss_hf, oss_gguf, {kOssHf, place_oss}, {kGlmGguf}};
 
-}  // namespace quire
+}  // namespace quire::experts

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::falcon {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kEmbedding, "transformer.word_embeddings.weight"},
@@ -78,4 +78,4 @@ constexpr std::string_view kNames[] = {"FalconForCausalLM", "RWForCausalLM"};
 extern const Family kFalcon = {
     "falcon", kNames, "falcon", from_hf, from_gguf, {kHf, place_hf}, {kFusedQkvGguf, place_gguf}};
 
-}  // namespace quire
+}  // namespace quire::falcon

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::falcon_h1 {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kOutputNorm, "model.final_layernorm.weight"},
@@ -99,4 +99,4 @@ constexpr std::string_view kNames[] = {"FalconH1ForCausalLM"};
 
 extern const Family kFalconH1 = {"falcon_h1", kNames, "falcon-h1", from_hf, from_gguf, {kHf, place}, {kGguf, place}};
 
-}  // namespace quire
+}  // namespace quire::falcon_h1

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::gemma {
 namespace {
 
 constexpr TensorName kFourNorms[] = {{Tensor::kFfnNorm, "model.layers.{}.pre_feedforward_layernorm.weight"}};
@@ -107,4 +107,4 @@ extern const Family kGemma2 = {"gemma2", kGemma2Names, "gemma2", gemma2_hf, gemm
 extern const Family kGemma3 = {
     "gemma3", kGemma3Names, "gemma3", gemma3_hf, gemma3_gguf, {.names = kFourNorms}, {.ignored = kIgnoredGguf}};
 
-}  // namespace quire
+}  // namespace quire::gemma

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::gemma3n {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kFfnNorm, "model.layers.{}.pre_feedforward_layernorm.weight"}};
@@ -70,4 +70,4 @@ constexpr std::string_view kNames[] = {"Gemma3nForCausalLM", "Gemma3nForConditio
 
 extern const Family kGemma3n = {"gemma3n", kNames, {}, from_hf, nullptr, {kHf}};
 
-}  // namespace quire
+}  // namespace quire::gemma3n

@@ -7,7 +7,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::gemma4 {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kFfnNorm, "model.layers.{}.pre_feedforward_layernorm.weight"},
@@ -135,4 +135,4 @@ constexpr std::string_view kNames[] = {"Gemma4ForCausalLM", "Gemma4ForConditiona
 extern const Family kGemma4 = {
     "gemma4", kNames, "gemma4", from_hf, from_gguf, {kHf, place_hf}, {kGguf, place_gguf, kIgnored, kKeysAsValuesGguf}};
 
-}  // namespace quire
+}  // namespace quire::gemma4

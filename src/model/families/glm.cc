@@ -3,7 +3,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::glm {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kGate, "model.layers.{}.mlp.gate_up_proj.weight"},
@@ -51,4 +51,4 @@ extern const Family kGlm = {
     "glm", kGlmNames, "chatglm", glm_hf, glm_gguf, {kHf, place}, {kGguf, place, kIgnored, kFusedQkvGguf}};
 extern const Family kGlm4 = {"glm4", kGlm4Names, "glm4", glm4_hf, glm4_gguf, {kHf, place}, {kGguf, place}};
 
-}  // namespace quire
+}  // namespace quire::glm

@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::gpt {
 
 namespace {
 
@@ -108,4 +108,4 @@ extern const Family kGptNeox = {"gpt_neox",
                                 {kFusedQkvGguf, place_concatenated}};
 extern const Family kGptJ = {"gptj", kJNames, {}, gptj_hf, nullptr, {kJHf, nullptr, kIgnoredGpt2}};
 
-}  // namespace quire
+}  // namespace quire::gpt

@@ -20,6 +20,9 @@ void set_granite_multipliers(const GgufSettings& s, ModelConfig& c) {
   for (LayerSpec& layer : c.layers) layer.mixer_scale = layer.ffn_scale = residual;
 }
 
+}  // namespace quire
+
+namespace quire::granite {
 namespace {
 
 // ---- Granite
@@ -86,4 +89,4 @@ extern const Family kStarcoder2 = {"starcoder2",  kStarcoder2Names, "starcoder2"
 extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm<HfSettings>, stablelm<GgufSettings>};
 extern const Family kBitNet = {"bitnet", kBitNetNames, {}, bitnet_hf, nullptr};
 
-}  // namespace quire
+}  // namespace quire::granite

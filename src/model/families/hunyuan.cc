@@ -4,7 +4,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::hunyuan {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kQNorm, "model.layers.{}.self_attn.query_layernorm.weight"},
@@ -76,4 +76,4 @@ constexpr std::string_view kDenseNames[] = {"HunYuanDenseV1ForCausalLM"}, kMoeNa
 extern const Family kHunyuan = {"hunyuan", kDenseNames, "hunyuan-dense", dense_hf, dense_gguf, {kHf}};
 extern const Family kHunyuanMoe = {"hunyuan_moe", kMoeNames, "hunyuan-moe", moe_hf, moe_gguf, {kHf}};
 
-}  // namespace quire
+}  // namespace quire::hunyuan

@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::internlm {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kEmbedding, "model.tok_embeddings.weight"},
@@ -29,4 +29,4 @@ constexpr std::string_view kNames[] = {"InternLM2ForCausalLM"};
 
 extern const Family kInternLm2 = {"internlm2", kNames, "internlm2", read_base, from_gguf, {kHf, place_grouped}};
 
-}  // namespace quire
+}  // namespace quire::internlm

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::lfm2 {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kMixerNorm, "model.layers.{}.operator_norm.weight"},
@@ -106,4 +106,4 @@ constexpr std::string_view kNames[] = {"Lfm2ForCausalLM"}, kMoeNames[] = {"Lfm2M
 extern const Family kLfm2 = {"lfm2", kNames, "lfm2", dense_hf, dense_gguf, {kHf}, {kGguf}};
 extern const Family kLfm2Moe = {"lfm2_moe", kMoeNames, "lfm2moe", moe_hf, moe_gguf, {kHf}, {kGguf}};
 
-}  // namespace quire
+}  // namespace quire::lfm2

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::llama {
 namespace {
 
 constexpr std::string_view kIgnoredHf[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq"};
@@ -87,4 +87,4 @@ extern const Family kMinistral3 = {"ministral3", kMinistral3Names, "mistral3", m
 extern const Family kSmolLm3 = {"smollm3", kSmolLm3Names, "smollm3", smollm3_hf, smollm3_gguf, kHf, kGguf};
 extern const Family kSeedOss = {"seed_oss", kSeedOssNames, "seed_oss", llama_hf, read_base, kHf, {kSeedGguf}};
 
-}  // namespace quire
+}  // namespace quire::llama

@@ -34,6 +34,9 @@ Mamba2 read_mamba2(const GgufSettings& s, const ModelConfig& c) {
           .norm_groups = groups};
 }
 
+}  // namespace quire
+
+namespace quire::mamba {
 namespace {
 
 // ---- Mamba-2
@@ -188,4 +191,4 @@ extern const Family kMamba2 = {"mamba2", kMambaNames, "mamba2", mamba2_hf, mamba
 extern const Family kGraniteHybrid = {"granitemoehybrid", kGraniteNames, "granitehybrid",
                                       granite_hf,         granite_gguf,  {kGraniteHf, place_granite}};
 
-}  // namespace quire
+}  // namespace quire::mamba

@@ -6,7 +6,7 @@
 #include "model/families.h"
 #include "model/pooled_output.h"
 
-namespace quire {
+namespace quire::modernbert {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kEmbedding, "model.embeddings.tok_embeddings.weight"},
@@ -96,4 +96,4 @@ extern const Family kModernBert = {"modernbert",
                                    {.names = kHf, .place = place_concatenated, .ignored = kIgnored},
                                    {.names = kGguf, .place = place_concatenated}};
 
-}  // namespace quire
+}  // namespace quire::modernbert

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::nemotron {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kEmbedding, "backbone.embeddings.weight"},
@@ -159,4 +159,4 @@ constexpr std::string_view kNames[] = {"NemotronHForCausalLM"};
 extern const Family kNemotronH = {"nemotron_h", kNames, "nemotron_h", from_hf, from_gguf, {kHf, place}, {kGguf, place}};
 extern const Family kNemotronHMoe = {"nemotron_h_moe", {}, "nemotron_h_moe", nullptr, from_gguf, {}, {kGguf, place}};
 
-}  // namespace quire
+}  // namespace quire::nemotron

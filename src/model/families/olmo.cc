@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::olmo {
 namespace {
 
 constexpr TensorName kPostNormsHf[] = {{Tensor::kMixerOutNorm, "model.layers.{}.post_attention_layernorm.weight"},
@@ -115,4 +115,4 @@ extern const Family kOlmoe = {"olmoe", kOlmoeNames, "olmoe", olmoe_hf, olmoe_ggu
 extern const Family kExaone4 = {
     "exaone4", kExaone4Names, "exaone4", exaone4_hf, exaone4_gguf, {kPostNormsHf}, {.ignored = kRopeFactors}};
 
-}  // namespace quire
+}  // namespace quire::olmo

@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::phi {
 namespace {
 
 constexpr TensorName kPhiHf[] = {{Tensor::kOutputNorm, "model.final_layernorm.weight"},
@@ -77,4 +77,4 @@ extern const Family kPhi3 = {"phi3",
                              {kPhi3Hf, place_concatenated},
                              {kPhi3Gguf, place_concatenated, kIgnoredPhi3}};
 
-}  // namespace quire
+}  // namespace quire::phi

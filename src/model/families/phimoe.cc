@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::phimoe {
 namespace {
 
 constexpr TensorName kHf[] = {{Tensor::kRouter, "model.layers.{}.block_sparse_moe.gate.weight"},
@@ -39,4 +39,4 @@ constexpr std::string_view kNames[] = {"PhimoeForCausalLM", "PhiMoEForCausalLM"}
 
 extern const Family kPhiMoe = {"phimoe", kNames, {}, from_hf, nullptr, {kHf}};
 
-}  // namespace quire
+}  // namespace quire::phimoe

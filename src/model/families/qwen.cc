@@ -2,7 +2,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::qwen {
 namespace {
 
 ModelConfig qwen2_hf(const HfSettings& s) {
@@ -71,4 +71,4 @@ extern const Family kQwen3 = {"qwen3", kQwen3Names, "qwen3", qwen3_hf, qwen3_ggu
 extern const Family kQwen2Moe = {"qwen2_moe", kQwen2MoeNames, "qwen2moe", qwen2_moe_hf, qwen2_moe_gguf};
 extern const Family kQwen3Moe = {"qwen3_moe", kQwen3MoeNames, "qwen3moe", qwen3_moe_hf, qwen3_moe_gguf};
 
-}  // namespace quire
+}  // namespace quire::qwen

@@ -5,7 +5,7 @@
 
 #include "model/families.h"
 
-namespace quire {
+namespace quire::qwen_next {
 namespace {
 
 const GatedDelta& delta_of(const ModelConfig& c, const Slot& slot) {
@@ -152,7 +152,14 @@ constexpr TensorName kGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.w
 constexpr TensorName kNextGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"},
                                     {Tensor::kDeltaDecay, "blk.{}.ssm_ba.weight"},
                                     {Tensor::kDeltaBeta, "blk.{}.ssm_ba.weight"}};
-constexpr std::string_view kIgnored[] = {"mtp.*", "model.visual.*"};
+constexpr std::string_view kIgnored[] = {"mtp.*", "model.mtp.*", "model.visual.*"};
+
+// The first layer for multi-token prediction is used.
+constexpr TensorName kPredictingNames[] = {{Tensor::kJoinEmbeddingNorm, "mtp.pre_fc_norm_embedding.weight"},
+                                           {Tensor::kJoinFeatureNorm, "mtp.pre_fc_norm_hidden.weight"},
+                                           {Tensor::kJoin, "mtp.fc.weight"},
+                                           {Tensor::kOutputNorm, "mtp.norm.weight"}};
+constexpr PredictingSpelling kPredictingHf = {kPredictingNames, "mtp.layers.0."};
 
 constexpr std::string_view kNextNames[] = {"Qwen3NextForCausalLM"},
                            kDenseNames[] = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
@@ -160,17 +167,28 @@ constexpr std::string_view kNextNames[] = {"Qwen3NextForCausalLM"},
 
 }  // namespace
 
-extern const Family kQwen3Next = {"qwen3_next",
-                                  kNextNames,
-                                  "qwen3next",
-                                  moe_hf,
-                                  next_gguf,
-                                  {kNextHf, place_next_hf, kIgnored},
-                                  {kNextGguf, place_next_gguf}};
-extern const Family kQwen35 = {
-    "qwen3_5", kDenseNames, "qwen35", dense_hf, dense_gguf, {{}, place_35_hf, kIgnored}, {kGguf, place_qkv}};
+extern const Family kQwen3Next = {
+    "qwen3_next",
+    kNextNames,
+    "qwen3next",
+    moe_hf,
+    next_gguf,
+    {.names = kNextHf, .place = place_next_hf, .ignored = kIgnored, .predicting = &kPredictingHf},
+    {.names = kNextGguf, .place = place_next_gguf, .predicting = &kPredictingGguf}};
+extern const Family kQwen35 = {"qwen3_5",
+                               kDenseNames,
+                               "qwen35",
+                               dense_hf,
+                               dense_gguf,
+                               {.place = place_35_hf, .ignored = kIgnored, .predicting = &kPredictingHf},
+                               {.names = kGguf, .place = place_qkv, .predicting = &kPredictingGguf}};
 extern const Family kQwen35Moe = {
-    "qwen3_5_moe",     kMoeNames, "qwen35moe", moe_hf, moe_gguf, {{}, place_35_hf, kIgnored, kStackedExperts},
-    {kGguf, place_qkv}};
+    "qwen3_5_moe",
+    kMoeNames,
+    "qwen35moe",
+    moe_hf,
+    moe_gguf,
+    {.place = place_35_hf, .ignored = kIgnored, .alternatives = kStackedExperts, .predicting = &kPredictingHf},
+    {.names = kGguf, .place = place_qkv, .predicting = &kPredictingGguf}};
 
-}  // namespace quire
+}  // namespace quire::qwen_next

@@ -27,7 +27,7 @@ namespace {
                 packed_weight(m, row, col), job.from.place(row));
 }
 
-std::string describe(const MatrixJob& job) {
+std::string describe_job(const MatrixJob& job) {
   const PackedMatrix& m = *job.matrix;
   const PanelFormat& f = m.format;
   const MatrixSource& from = job.from;
@@ -119,7 +119,7 @@ PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJ
   for (const TensorView& t : checkpoint.tensors())
     hash.add(t.bytes.subspan(t.bytes.size() / 2, std::min(kSample, t.bytes.size() - t.bytes.size() / 2)));
   for (const MappedFile& file : checkpoint.mappings()) file.advise(MappedFile::Access::kUsual);
-  for (const MatrixJob& job : jobs) hash.add(describe(job));
+  for (const MatrixJob& job : jobs) hash.add(describe_job(job));
   return hash.digest();
 }
 

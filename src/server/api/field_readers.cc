@@ -1,7 +1,6 @@
 #include "server/api/field_readers.h"
 
 #include <charconv>
-#include <limits>
 
 #include "server/api/error.h"
 #include "server/api/prompts.h"
@@ -11,7 +10,6 @@ namespace {
 
 constexpr size_t kMaxSaltBytes = 256;
 constexpr size_t kMaxTextBytes = 64 << 10;  // of all stop strings, and of all bad words
-constexpr int kIntMax = std::numeric_limits<int>::max();
 
 // -1, as llama.cpp's and older clients send it: no limit.
 int read_limit(const JsonField& field, int low) {

@@ -1,9 +1,13 @@
 // Readers of the parameters that are more than a number or a switch; the table in fields.cc names them.
 #pragma once
 
+#include <limits>
+
 #include "server/api/fields.h"
 
 namespace quire {
+
+inline constexpr int kIntMax = std::numeric_limits<int>::max();
 
 // Tells the chat template whether to think, under both names that templates have for it; chat_template_kwargs wins.
 void set_thinking(ApiDraft& draft, bool think);

@@ -1,7 +1,5 @@
 #include "server/api/fields.h"
 
-#include <limits>
-
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
 #include "server/api/structured_output.h"
@@ -15,7 +13,6 @@
 namespace quire {
 namespace {
 
-constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr uint32_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion), kResponse = bits(Api::kResponse),
                    kMessage = bits(Api::kMessage), kEmbedding = bits(Api::kEmbedding), kTokenize = bits(Api::kTokenize),
                    kDetokenize = bits(Api::kDetokenize), kCountTokens = bits(Api::kCountTokens),

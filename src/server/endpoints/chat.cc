@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+constexpr std::string_view kChatRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 // Clients send arguments as a string of JSON; templates expect an object.
 void read_tool_calls(const JsonField& calls, Json& out) {
@@ -41,8 +41,8 @@ void read_reasoning(const JsonField& message, Json& out) {
 void read_message(const JsonField& message, Json& out) {
   const JsonField role = message.at("role");
   const bool assistant = role.string() == "assistant";
-  if (std::ranges::find(kRoles, role.string()) == std::end(kRoles)) {
-    throw role.error("{} is not a known role; allowed: {}", describe(role.json()), fmt::join(kRoles, ", "));
+  if (std::ranges::find(kChatRoles, role.string()) == std::end(kChatRoles)) {
+    throw role.error("{} is not a known role; allowed: {}", describe(role.json()), fmt::join(kChatRoles, ", "));
   }
   if (role.string() == "function") out["role"] = "tool";
   if (const auto calls = message.find("tool_calls")) {

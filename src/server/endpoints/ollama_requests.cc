@@ -1,7 +1,6 @@
 // Requests of Ollama's clients, brought into the form of OpenAI's chats.
 #include <algorithm>
 #include <deque>
-#include <limits>
 
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
@@ -12,10 +11,9 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool"};
+constexpr std::string_view kOllamaRoles[] = {"system", "user", "assistant", "tool"};
 constexpr std::string_view kEfforts[] = {"low", "medium", "high", "max"};
 constexpr size_t kMaxMessageCalls = 1024;
-constexpr int kIntMax = std::numeric_limits<int>::max();
 
 // Ollama's calls and results need no ids, but some chat templates do: results belong to the calls before them, in
 // order.
@@ -25,8 +23,8 @@ class OllamaHistory {
 
   void add(const JsonField& message) {
     const JsonField role = message.object().at("role");
-    if (std::ranges::find(kRoles, role.string()) == std::end(kRoles)) {
-      throw role.error("{} is not a known role; allowed: {}", describe(role.json()), fmt::join(kRoles, ", "));
+    if (std::ranges::find(kOllamaRoles, role.string()) == std::end(kOllamaRoles)) {
+      throw role.error("{} is not a known role; allowed: {}", describe(role.json()), fmt::join(kOllamaRoles, ", "));
     }
     if (const auto images = message.find("images"); images && !images->array().json().empty()) {
       throw images->error("is not supported; messages are text");

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kRoles[] = {"user", "assistant", "system", "developer"},
+constexpr std::string_view kResponsesRoles[] = {"user", "assistant", "system", "developer"},
                            kTextTypes[] = {"input_text", "output_text"}, kLogprobs = "message.output_text.logprobs";
 
 // 0.7f as 0.7 and not as 0.699999988079071.
@@ -279,7 +279,7 @@ class History {
       std::string text = output.json().is_array() ? join_parts(output, {kTextTypes}) : output.string();
       messages_.push_back(tool_result_json(names_, item.at("call_id"), std::move(text)));
     } else if (name == kMessage) {
-      add_message(read_text_message(item, kRoles, {kTextTypes}));
+      add_message(read_text_message(item, kResponsesRoles, {kTextTypes}));
     } else {
       throw type->error(
           "{} is not supported; supported: \"message\", \"reasoning\", \"function_call\", "

@@ -12,7 +12,7 @@ using boost::beast::iequals;
 
 constexpr std::string_view kAny = "*";
 
-bool holds(const std::vector<std::string>& list, std::string_view value) {
+bool allows(const std::vector<std::string>& list, std::string_view value) {
   return std::ranges::any_of(list, [&](const std::string& item) { return item == kAny || item == value; });
 }
 
@@ -51,7 +51,7 @@ std::string cors_lines(const CorsOptions& options, std::string_view origin) {
     lines = "Access-Control-Allow-Origin: *\r\n";
   } else {
     lines = "Vary: Origin\r\n";  // caches must not serve one page's answer to another
-    if (!holds(options.origins, origin)) return lines;
+    if (!allows(options.origins, origin)) return lines;
     lines += "Access-Control-Allow-Origin: " + std::string(origin) + "\r\n";
   }
   if (options.credentials) lines += "Access-Control-Allow-Credentials: true\r\n";
@@ -61,7 +61,7 @@ std::string cors_lines(const CorsOptions& options, std::string_view origin) {
 std::optional<Preflight> preflight(const CorsOptions& options, std::string_view origin, std::string_view method,
                                    std::string_view headers) {
   if (origin.empty() || method.empty() || options.origins.empty()) return std::nullopt;
-  Preflight answer{.allowed = holds(options.origins, origin) && holds(options.methods, method) &&
+  Preflight answer{.allowed = allows(options.origins, origin) && allows(options.methods, method) &&
                               headers_allowed(options.headers, headers),
                    .headers = {}};
   if (!answer.allowed) return answer;

@@ -29,7 +29,7 @@ namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr std::chrono::seconds kLastWords{5};  // after the grace, for errors to reach the clients
+constexpr std::chrono::seconds kLastAnswers{5};  // after the grace, for errors to reach the clients
 
 std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
   if (options.ssl_certfile.empty() && options.ssl_keyfile.empty()) return nullptr;
@@ -154,7 +154,7 @@ struct Server::State {
     if (connections.empty()) return finish();
     context.aborting = true;
     for (const auto& connection : connections) connection->abort();
-    after(kLastWords, [this] { io.stop(); });
+    after(kLastAnswers, [this] { io.stop(); });
   }
 
   void after(std::chrono::milliseconds delay, std::function<void()> act) {

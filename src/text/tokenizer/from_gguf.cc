@@ -34,11 +34,11 @@ TokenKind kind_of(int32_t type) {
   }
 }
 
-enum class ModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram, kWordPiece };
+enum class GgufModelKind : uint8_t { kSentencePiece, kBytePair, kUnigram, kWordPiece };
 
-class Builder {
+class GgufBuilder {
  public:
-  Builder(const GgufVocabulary& vocabulary, TokenizerData& data) : from_(vocabulary), data_(data) {}
+  GgufBuilder(const GgufVocabulary& vocabulary, TokenizerData& data) : from_(vocabulary), data_(data) {}
 
   void build() {
     read_kind();
@@ -48,16 +48,16 @@ class Builder {
     read_end_of_generation();
     index_added_tokens();
     switch (kind_) {
-      case ModelKind::kSentencePiece:
+      case GgufModelKind::kSentencePiece:
         build_sentence_piece(from_, space_prefix_, data_);
         break;
-      case ModelKind::kBytePair:
+      case GgufModelKind::kBytePair:
         build_byte_pair(from_, std::move(pre_), whole_line_breaks_, data_);
         break;
-      case ModelKind::kUnigram:
+      case GgufModelKind::kUnigram:
         build_unigram();
         break;
-      case ModelKind::kWordPiece:
+      case GgufModelKind::kWordPiece:
         build_word_piece();
         break;
     }
@@ -69,12 +69,12 @@ class Builder {
 
   void read_kind() {
     if (from_.model == "llama") {
-      kind_ = ModelKind::kSentencePiece;
+      kind_ = GgufModelKind::kSentencePiece;
       data_.bos = 1, data_.eos = 2, data_.unk = 0;
       add_bos_ = space_prefix_ = true;
       data_.ill_formed = TokenizerData::IllFormed::kKeep;
     } else if (from_.model == "gpt2" || from_.model == "gemma4") {
-      kind_ = ModelKind::kBytePair;
+      kind_ = GgufModelKind::kBytePair;
       const std::string_view pre = from_.model == "gemma4" ? "gemma4" : std::string_view(from_.pre);
       if (from_.model == "gpt2") data_.bos = data_.eos = 11;
       if (pre == "glm4" || pre == "chatglm-bpe") data_.bos.reset();
@@ -84,12 +84,12 @@ class Builder {
       add_sep_ = pre_.add_sep;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else if (from_.model == "t5") {
-      kind_ = ModelKind::kUnigram;
+      kind_ = GgufModelKind::kUnigram;
       data_.eos = 1, data_.unk = 2, data_.pad = 0;
       add_eos_ = true;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else if (from_.model == "bert") {
-      kind_ = ModelKind::kWordPiece;
+      kind_ = GgufModelKind::kWordPiece;
       data_.bos = 101, data_.unk = 100, data_.pad = 0, sep_ = 102;
       add_bos_ = add_sep_ = true;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
@@ -146,7 +146,7 @@ class Builder {
     add_bos_ = from_.add_bos.value_or(add_bos_) || whole_line_breaks_;  // llama.cpp always adds it for Gemma 4
     add_eos_ = from_.add_eos.value_or(add_eos_);
     add_sep_ = from_.add_sep.value_or(add_sep_);
-    if (kind_ == ModelKind::kWordPiece) return read_frame();
+    if (kind_ == GgufModelKind::kWordPiece) return read_frame();
     if (add_bos_ && !data_.bos) throw invalid("{}: tokenizer.ggml.add_bos_token without a BOS token", name());
     if (add_eos_ && !data_.eos) throw invalid("{}: tokenizer.ggml.add_eos_token without an EOS token", name());
     if (add_bos_) data_.prefix = {*data_.bos};
@@ -181,7 +181,7 @@ class Builder {
     const size_t second = pair.pieces.size();
     pair.add(PairTemplate::Kind::kSecond);
     if (add_eos_) pair.add(*end);
-    pair.second = kind_ == ModelKind::kWordPiece ? second : pair.pieces.size();
+    pair.second = kind_ == GgufModelKind::kWordPiece ? second : pair.pieces.size();
   }
 
   // The id of the first name that is a token; that token becomes a control token whatever its type.
@@ -315,7 +315,7 @@ class Builder {
   }
 
   void spell_bytes() {
-    const bool alphabet = kind_ == ModelKind::kBytePair && std::get<BpeModel>(data_.model).byte_level;
+    const bool alphabet = kind_ == GgufModelKind::kBytePair && std::get<BpeModel>(data_.model).byte_level;
     std::string bytes;
     for (size_t id = 0; id < data_.texts.size(); ++id) {
       const std::string_view text = data_.texts[id];
@@ -343,7 +343,7 @@ class Builder {
 
   const GgufVocabulary& from_;
   TokenizerData& data_;
-  ModelKind kind_ = ModelKind::kSentencePiece;
+  GgufModelKind kind_ = GgufModelKind::kSentencePiece;
   GgufPreTokenizer pre_;
   std::optional<TokenId> sep_;
   bool add_bos_ = false, add_eos_ = false, add_sep_ = false, space_prefix_ = false, whole_line_breaks_ = false;
@@ -354,7 +354,7 @@ class Builder {
 Tokenizer Tokenizer::from_gguf(const GgufVocabulary& vocabulary, const std::string& name) {
   auto data = std::make_shared<TokenizerData>();
   data->name = name;
-  Builder(vocabulary, *data).build();
+  GgufBuilder(vocabulary, *data).build();
   return Tokenizer(std::move(data));
 }
 

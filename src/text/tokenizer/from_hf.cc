@@ -18,15 +18,15 @@ namespace {
 // Higher ids mean a broken file, and the unused ids below them would take memory.
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 
-enum class ModelKind : uint8_t { kBytePair, kUnigram, kWordPiece };
+enum class HfModelKind : uint8_t { kBytePair, kUnigram, kWordPiece };
 
-class Builder {
+class HfBuilder {
  public:
-  Builder(const JsonField& root, TokenizerData& data) : root_(root), model_(root.at("model")), data_(data) {}
+  HfBuilder(const JsonField& root, TokenizerData& data) : root_(root), model_(root.at("model")), data_(data) {}
 
   void build(std::string_view config) {
     kind_ = read_kind();
-    kind_ == ModelKind::kUnigram ? collect_unigram_tokens() : collect_tokens();
+    kind_ == HfModelKind::kUnigram ? collect_unigram_tokens() : collect_tokens();
     collect_added_tokens();
     add_texts();
     if (root_.has("normalizer")) data_.normalizer = read_hf_normalizer(root_.at("normalizer"));
@@ -43,18 +43,18 @@ class Builder {
   }
 
  private:
-  ModelKind read_kind() const {
+  HfModelKind read_kind() const {
     if (model_.has("type")) {
       const std::string& type = model_.at("type").string();
-      if (type == "BPE") return ModelKind::kBytePair;
-      if (type == "Unigram") return ModelKind::kUnigram;
-      if (type == "WordPiece") return ModelKind::kWordPiece;
+      if (type == "BPE") return HfModelKind::kBytePair;
+      if (type == "Unigram") return HfModelKind::kUnigram;
+      if (type == "WordPiece") return HfModelKind::kWordPiece;
       throw unsupported("{}: the model \"{}\" is not supported", model_.where(), type);
     }
     // Old files have no type: BPE has merges, WordPiece limits words, Unigram has a list of tokens with scores.
-    if (model_.has("merges")) return ModelKind::kBytePair;
-    if (model_.has("max_input_chars_per_word")) return ModelKind::kWordPiece;
-    if (const auto vocab = model_.find("vocab"); vocab && vocab->json().is_array()) return ModelKind::kUnigram;
+    if (model_.has("merges")) return HfModelKind::kBytePair;
+    if (model_.has("max_input_chars_per_word")) return HfModelKind::kWordPiece;
+    if (const auto vocab = model_.find("vocab"); vocab && vocab->json().is_array()) return HfModelKind::kUnigram;
     throw invalid("{} is missing", model_.where("type"));
   }
 
@@ -180,11 +180,11 @@ class Builder {
 
   void build_model() {
     switch (kind_) {
-      case ModelKind::kBytePair:
+      case HfModelKind::kBytePair:
         return build_bpe();
-      case ModelKind::kUnigram:
+      case HfModelKind::kUnigram:
         return build_unigram();
-      case ModelKind::kWordPiece:
+      case HfModelKind::kWordPiece:
         return build_word_piece();
     }
   }
@@ -384,7 +384,7 @@ class Builder {
 
   JsonField root_, model_;
   TokenizerData& data_;
-  ModelKind kind_ = ModelKind::kBytePair;
+  HfModelKind kind_ = HfModelKind::kBytePair;
   std::vector<std::string> texts_;  // by id; empty after add_texts
   std::vector<double> scores_;
   std::vector<AddedToken> added_;
@@ -396,7 +396,7 @@ class Builder {
 Tokenizer Tokenizer::from_hf_json(std::string_view json, const std::string& name, std::string_view config) {
   auto data = std::make_shared<TokenizerData>();
   data->name = name;
-  Builder(JsonField::parse(json, name), *data).build(config);
+  HfBuilder(JsonField::parse(json, name), *data).build(config);
   return Tokenizer(std::move(data));
 }
 

@@ -22,10 +22,10 @@ constexpr size_t kLongestPattern = 16384;
 
 // Oniguruma's \w includes marks, unlike PCRE2's, but not circled digits. Only outside of a class does it include
 // Latin-1's fractions and superscripts.
-#define QUIRE_WORD \
+#define QUIRE_WORD_IN_CLASS \
   R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})"
-constexpr std::string_view kWordInClass = QUIRE_WORD;
-constexpr std::string_view kWord = QUIRE_WORD R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+constexpr std::string_view kWordInClass = QUIRE_WORD_IN_CLASS;
+constexpr std::string_view kWord = QUIRE_WORD_IN_CLASS R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 
 // Rewrites syntax that PCRE2 reads differently from Oniguruma and std::regex.
 std::string translate(std::string_view pattern, const std::string& where) {

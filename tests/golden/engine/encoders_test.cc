@@ -103,7 +103,7 @@ TEST_P(Encoders, HaveTheEmbeddingsAndScoresOfTransformers) {
 // Neither other prompts in a step nor kernels, threads or limits change a bit.
 TEST_P(Encoders, GiveTheSameBitsInAnyBatch) {
   const std::vector<Case> cases = cases_of(GetParam());
-  for (const char* activations : {"int8", "bf16", "f32"}) {
+  for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
     std::vector<std::vector<float>> alone;
     {
       Engine engine(options(GetParam(), "reference", activations));

@@ -129,7 +129,7 @@ void expect_reference_logits_and_tokens(const fs::path& folder, const std::strin
   const auto wanted = values<float>(expected, "torch_prompt_logits");
   double top = 0;
   for (const float v : wanted) top = std::max(top, std::abs(double{v}));
-  for (const std::string activations : {"f32", "int8", "bf16"}) {
+  for (const std::string activations : {"f32", "int8", "int8x2", "bf16"}) {
     SCOPED_TRACE(name + " " + activations);
     Loaded loaded((folder / (name + ".gguf")).string(), "auto", activations);
     SingleSequence sequence(loaded.model);
@@ -240,7 +240,7 @@ TEST_P(SmolLm2OnText, HasTheReferencesPerplexity) {
   const auto& reference = expected_.at("wikitext2_perplexity").at("no_bos").at("second_half").at("chunk_mean_nll");
   // The first four chunks are enough.
   const std::string all = read_text_file(GetParam());
-  for (const char* activations : {"f32", "int8", "bf16"}) {
+  for (const char* activations : {"f32", "int8", "int8x2", "bf16"}) {
     Loaded loaded(path_, "auto", activations);
     const TokenIds tokens = loaded.model.target.text.tokenizer->encode(std::string_view(all).substr(0, 20'000),
                                                                        {.add_special = false, .parse_special = false});

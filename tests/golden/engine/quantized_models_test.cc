@@ -48,7 +48,7 @@ TEST_P(QuantizedModels, HaveTheLogitsAndTokensOfTheirDequantizedWeights) {
 
 // Random weights magnify rounding; int8 rows of W8A8 lose the most.
 TEST_P(QuantizedModels, StayNearThoseWithRoundedInputs) {
-  for (const auto& [activations, bound] : {std::pair{"int8", 0.05}, {"bf16", 0.02}}) {
+  for (const auto& [activations, bound] : {std::pair{"int8", 0.05}, {"int8x2", 0.05}, {"bf16", 0.02}}) {
     SCOPED_TRACE(activations);
     Loaded loaded(folder_.string(), "auto", activations);
     SingleSequence sequence(loaded.model);
@@ -57,7 +57,7 @@ TEST_P(QuantizedModels, StayNearThoseWithRoundedInputs) {
 }
 
 TEST_P(QuantizedModels, HaveTheSameBitsOnEveryKernelSet) {
-  for (const char* activations : {"f32", "bf16", "int8"}) {
+  for (const char* activations : {"f32", "bf16", "int8", "int8x2"}) {
     std::vector<float> first;
     for (const KernelSet* set : available_kernels()) {
       SCOPED_TRACE(std::string(set->name) + " " + activations);

@@ -57,7 +57,7 @@ def convert(folder, target, file_type, exact=()):
     with torch.inference_mode():
         hparams = ModelBase.load_hparams(adapted, False)
         kind = get_model_class(get_model_architecture(hparams, ModelType.TEXT))
-        kind.no_mtp = True  # these models have no layers for predicting several tokens
+        kind.no_mtp = not hparams.get("num_nextn_predict_layers")
         model = kind(adapted, file_type, target, model_name="golden")
         writer, force = model.gguf_writer, model.tensor_force_quant
 

@@ -241,9 +241,10 @@ TEST_P(RandomSchedules, ChangeNoBitOfALogit) {
   SmallModel model(subject);
   for (int seed = 0; seed < subject.schedules; ++seed) {
     Random random(static_cast<unsigned>(seed));
-    Numerics numerics{sets[random() % sets.size()],
-                      std::array{Activations::kF32, Activations::kBf16, Activations::kInt8}[random() % 3],
-                      kKvTypes[random() % 4]};
+    Numerics numerics{
+        sets[random() % sets.size()],
+        std::array{Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2}[random() % 4],
+        kKvTypes[random() % 4]};
     if (subject.default_numerics) {
       numerics.kv = random() % 2 ? KvType::kInt8 : KvType::kBf16;
       numerics.activations = seed % 2 ? Activations::kInt8 : Activations::kBf16;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "unit/engine/drafters.h"
@@ -43,6 +44,11 @@ class RejectionDrafters : public ::testing::TestWithParam<Drafter> {
     options_.speculative_acceptance = "rejection";
     options_.speculate_always = true;
     options_.num_speculative_tokens = 2;
+  }
+  EngineOptions plain_options() const {
+    EngineOptions o = base();
+    o.model = options_.model;
+    return o;
   }
   EngineOptions options_ = base();
 };
@@ -114,23 +120,24 @@ double largest_distance(const Counts& a, const Counts& b) {
   return largest;
 }
 
-const Counts& exact_counts(float temperature) {
-  static std::map<float, Counts> counts;
-  Counts& found = counts[temperature];
-  if (found[0].empty()) found = count(base(), temperature, 1'000'000);
+// Without speculation.
+const Counts& exact_counts(const EngineOptions& plain, float temperature) {
+  static std::map<std::pair<std::string, float>, Counts> counts;
+  Counts& found = counts[{plain.model, temperature}];
+  if (found[0].empty()) found = count(plain, temperature, 1'000'000);
   return found;
 }
 
 TEST(Rejection, ComparesSamplesThatDiffer) {
   Counts other = count(base(), 5, 2'000'000);
-  EXPECT_LT(largest_distance(exact_counts(5), other), 5);
+  EXPECT_LT(largest_distance(exact_counts(base(), 5), other), 5);
   for (auto& [tokens, n] : other[0]) n = n * (5 + tokens[0] % 2) / 5;
-  EXPECT_GT(largest_distance(exact_counts(5), other), 5);
+  EXPECT_GT(largest_distance(exact_counts(base(), 5), other), 5);
 }
 
 TEST_P(RejectionDrafters, KeepTheDistribution) {
   const float temperature = GetParam().temperature;
-  EXPECT_LT(largest_distance(exact_counts(temperature), count(options_, temperature, 1)), 5);
+  EXPECT_LT(largest_distance(exact_counts(plain_options(), temperature), count(options_, temperature, 1)), 5);
 }
 
 TEST_P(RejectionDrafters, ChangeNoGreedyAnswer) {
@@ -142,7 +149,7 @@ TEST_P(RejectionDrafters, ChangeNoGreedyAnswer) {
     all.back().sampling.temperature = 0.9f;  // Mirostat's draws are not judged
     all.back().sampling.mirostat = 2;
   }
-  Engine engine(options_), plain(base());
+  Engine engine(options_), plain(plain_options());
   const auto found = answers_together(engine, all);
   for (size_t i = 0; i < all.size(); ++i) expect_same(answer(plain, all[i]), found[i][0], std::to_string(i));
   EXPECT_GT(engine.stats().drafted_tokens, 0u);
@@ -150,7 +157,7 @@ TEST_P(RejectionDrafters, ChangeNoGreedyAnswer) {
 
 // What an answer says of its tokens is what the target thinks of them.
 TEST_P(RejectionDrafters, GiveTheTargetsLogprobs) {
-  Engine engine(options_), plain(base());
+  Engine engine(options_), plain(plain_options());
   for (unsigned i = 0; i < 4; ++i) {
     const Request r = seeded_request(random_tokens(i, 10), 30);
     const Answer a = answer(engine, r);
@@ -180,6 +187,8 @@ INSTANTIATE_TEST_SUITE_P(All, RejectionDrafters,
                                                      o.speculative = "eagle";
                                                      o.eagle_head = golden("drafters/eagle");
                                                    }},
+                                           Drafter{"mtp", 15,
+                                                   [](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }},
                                            Drafter{"medusa", 15,
                                                    [](EngineOptions& o) {
                                                      o.speculative = "medusa";

@@ -38,8 +38,8 @@ TEST(AmxModel, GivesTheReferencesLogitsInAnyChunksAndThreads) {
   if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512, which its emulation needs";
   ASSERT_EQ(choose_kernels("auto").name, "amx") << "the self check rejects it";  // other tests would silently skip it
   for (const TensorType type : {TensorType::Q4_1, TensorType::Q6_K, TensorType::BF16}) {
-    for (const char* activations : {"int8", "bf16"}) {
-      if (type != TensorType::Q4_1 && activations == std::string_view("int8")) continue;
+    for (const char* activations : {"int8", "int8x2", "bf16"}) {
+      if (type != TensorType::Q4_1 && std::string_view(activations).starts_with("int8")) continue;
       const auto expected = logits(type, "reference", activations, 2, 26);
       for (const auto& [threads, chunk] : {std::pair{1, 26}, {3, 15}}) {
         const auto got = logits(type, "amx", activations, threads, chunk);

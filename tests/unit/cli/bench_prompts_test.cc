@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "cli/bench/prompts.h"
@@ -71,6 +72,21 @@ TEST(CopyPrompts, AreTwentyKindsOfWork) {
   }
   EXPECT_EQ(names.size(), 20u);
   EXPECT_EQ(texts.size(), 20u);
+}
+
+TEST(MisleadingPrompts, AreTwentyDifferentTextsOfTheSameWords) {
+  const std::vector<BenchPrompt> prompts = misleading_prompts();
+  EXPECT_EQ(prompts.size(), 20u);
+  std::set<std::string> names, texts, words;
+  for (const BenchPrompt& prompt : prompts) {
+    names.insert(prompt.name);
+    texts.insert(prompt.text);
+    std::istringstream in(prompt.text);
+    for (std::string word; in >> word;) words.insert(word);
+  }
+  EXPECT_EQ(names.size(), 20u);
+  EXPECT_EQ(texts.size(), 20u);
+  EXPECT_LT(words.size(), 80u);
 }
 
 }  // namespace

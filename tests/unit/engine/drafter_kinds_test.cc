@@ -14,7 +14,7 @@ TEST(DrafterKinds, HaveTheNamesOfTheOption) {
     EngineOptions o;
     o.speculative = drafter;
     o.draft_model = o.eagle_head = o.medusa_heads = "somewhere";
-    const NamedDrafters named = named_drafters(o);
+    const NamedDrafters named = named_drafters(o, false);
     const DrafterKind kind = named.model ? *named.model : named.texts.back();
     if (drafter == "corpus") {  // without a text of the user, recent answers
       EXPECT_EQ(name(kind), "recent");
@@ -28,22 +28,23 @@ TEST(DrafterKinds, HaveTheNamesOfTheOption) {
 TEST(DrafterKinds, AreNoneWithoutSpeculation) {
   EngineOptions o;
   o.num_speculative_tokens = 0;  // does not matter
-  EXPECT_FALSE(named_drafters(o).any());
+  EXPECT_FALSE(named_drafters(o, false).any());
 }
 
 TEST(DrafterKinds, OfAutoAreThoseWithMaterial) {
   EngineOptions o;
   o.speculative = "auto";
-  EXPECT_EQ(named_drafters(o).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kRecent}));
-  EXPECT_FALSE(named_drafters(o).model);
+  EXPECT_EQ(named_drafters(o, false).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kRecent}));
+  EXPECT_FALSE(named_drafters(o, false).model);
   o.speculative_corpus = "somewhere";
-  EXPECT_EQ(named_drafters(o).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kCorpus, DrafterKind::kRecent}));
+  EXPECT_EQ(named_drafters(o, false).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kCorpus, DrafterKind::kRecent}));
+  EXPECT_EQ(named_drafters(o, true).model, DrafterKind::kMtp);
   o.medusa_heads = "somewhere";
-  EXPECT_EQ(named_drafters(o).model, DrafterKind::kMedusa);
+  EXPECT_EQ(named_drafters(o, false).model, DrafterKind::kMedusa);
   o.eagle_head = "somewhere";
-  EXPECT_EQ(named_drafters(o).model, DrafterKind::kEagle);
+  EXPECT_EQ(named_drafters(o, false).model, DrafterKind::kEagle);
   o.draft_model = "somewhere";
-  EXPECT_EQ(named_drafters(o).model, DrafterKind::kDraft);
+  EXPECT_EQ(named_drafters(o, true).model, DrafterKind::kDraft);
 }
 
 }  // namespace

@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "error_of.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
+#include "unit/model/edited_model.h"
 
 namespace quire {
 namespace {
@@ -51,8 +52,9 @@ class Drafters : public ::testing::TestWithParam<Choice> {
     }
     return all;
   }
-  static std::vector<Answers> without(const std::vector<Request>& requests) {
+  std::vector<Answers> without(const std::vector<Request>& requests) const {
     EngineOptions o = base();
+    o.model = options_.model;
     o.max_num_seqs = 1;
     o.prefix_cache = false;
     Engine engine(o);
@@ -122,15 +124,50 @@ TEST(DraftModel, IsRightIfItIsTheTarget) {
 
 // Heads need the hidden states of the step that computed the prompt.
 TEST(DraftHeads, DraftFromTheFirstToken) {
-  for (const std::string drafter : {"eagle", "medusa"}) {
+  for (const std::string drafter : {"eagle", "medusa", "mtp"}) {
     EngineOptions o = base();
-    o.speculative = drafter;
-    (drafter == "eagle" ? o.eagle_head : o.medusa_heads) = golden("drafters/" + drafter);
+    if (drafter == "mtp") {
+      testing::use_mtp(o, "deepseek_v3");
+    } else {
+      o.speculative = drafter;
+      (drafter == "eagle" ? o.eagle_head : o.medusa_heads) = golden("drafters/" + drafter);
+    }
     o.speculate_always = true;
     Engine engine(o);
     const Answers all = answers(engine, seeded_request(random_tokens(9, 40), 3));
     EXPECT_EQ(all[0].last.usage.drafted_tokens, 1) << drafter;
   }
+}
+
+// The names of the drafters that an engine with --speculative auto has.
+std::vector<std::string> automatic_drafters(const std::string& model, const std::string& eagle_head = {}) {
+  EngineOptions o = base();
+  o.model = model;
+  o.speculative = "auto";
+  o.eagle_head = eagle_head;
+  const Engine engine(o);
+  std::vector<std::string> names;
+  for (const DrafterStats& stats : engine.stats().drafters) names.emplace_back(stats.name);
+  return names;
+}
+
+TEST(AutomaticDrafters, HaveTheModelsOwnLayerUnlessAFlagNamesAnother) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(automatic_drafters(golden("models/llama")), (Names{"ngram", "recent"}));
+  EXPECT_EQ(automatic_drafters(golden("drafters/mtp_qwen3_next")), (Names{"ngram", "recent", "mtp"}));
+  EXPECT_EQ(automatic_drafters(golden("drafters/mtp_qwen3_next"), golden("drafters/eagle")),
+            (Names{"ngram", "recent", "eagle"}));
+}
+
+TEST(AutomaticDrafters, LeaveOutALayerThatCannotBeLoaded) {
+  testing::EditedModel model("../drafters/mtp_glm4_moe");
+  model.tensors.erase("model.layers.3.enorm.weight");
+  const std::string folder = model.write();
+  EXPECT_EQ(automatic_drafters(folder), (std::vector<std::string>{"ngram", "recent"}));
+  EngineOptions o = base();
+  o.model = folder;
+  o.speculative = "mtp";
+  EXPECT_EQ(error_of([&] { const Engine engine(o); }), folder + ": tensor model.layers.3.enorm.weight is missing");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -139,6 +176,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Choice{"other_model", [](EngineOptions& o) { o.draft_model = golden("models/mistral"); }},
                       Choice{"eagle", [](EngineOptions& o) { o.eagle_head = golden("drafters/eagle"); }},
                       Choice{"medusa", [](EngineOptions& o) { o.medusa_heads = golden("drafters/medusa"); }},
+                      Choice{"mtp_latent", [](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }},
+                      Choice{"mtp_hybrid", [](EngineOptions& o) { testing::use_mtp(o, "qwen3_next"); }},
                       Choice{"early_exit",
                              [](EngineOptions& o) {
                                o.speculative = "early-exit";
@@ -149,46 +188,45 @@ INSTANTIATE_TEST_SUITE_P(
                       Choice{"recent", [](EngineOptions& o) { o.speculative = "corpus"; }}),
     [](const auto& drafter) { return drafter.param.name; });
 
-std::string error_of(const std::function<void(EngineOptions&)>& change) {
+std::string option_error(const std::function<void(EngineOptions&)>& change) {
   EngineOptions o = base();
   change(o);
-  try {
-    const Engine engine(o);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "none";
+  return error_of([&] { const Engine engine(o); });
 }
 
 TEST(DrafterOptions, MustFitTogether) {
-  EXPECT_EQ(error_of([](auto& o) { o.speculative = "draft"; }), "--speculative draft needs --draft-model");
-  EXPECT_EQ(error_of([](auto& o) { o.speculative = "eagle"; }), "--speculative eagle needs --eagle-head");
-  EXPECT_EQ(error_of([](auto& o) { o.speculative = "medusa"; }), "--speculative medusa needs --medusa-heads");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = "draft"; }), "--speculative draft needs --draft-model");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = "eagle"; }), "--speculative eagle needs --eagle-head");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = "medusa"; }), "--speculative medusa needs --medusa-heads");
   EXPECT_EQ(
-      error_of([](auto& o) { o.speculative = "magic"; }),
+      option_error([](auto& o) { o.speculative = "magic"; }),
       "--speculative \"magic\" is not supported; use off, auto, ngram, corpus, recent, lookahead, draft, early-exit, "
-      "medusa, eagle");
-  EXPECT_EQ(error_of([](auto& o) {
+      "medusa, eagle, mtp");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = "mtp"; }),
+            golden("models/llama") +
+                " has no layer for multi-token prediction that Quire knows; use --speculative ngram, or a drafter with "
+                "files of its own");
+  EXPECT_EQ(option_error([](auto& o) {
               o.speculative = "ngram";
               o.num_speculative_tokens = 65;
             }),
             "--num-speculative-tokens must be between 1 and 64, not 65");
-  EXPECT_EQ(error_of([](auto& o) {
+  EXPECT_EQ(option_error([](auto& o) {
               o.speculative = "ngram";
               o.speculative_acceptance = "typical";
             }),
             "--speculative-acceptance \"typical\" is not supported; use exact or rejection");
-  EXPECT_EQ(error_of([](auto& o) {
+  EXPECT_EQ(option_error([](auto& o) {
               o.speculative = "ngram";
               o.kv_cache = false;
             }),
             "--speculative ngram needs the KV cache; leave out --no-kv-cache");
-  EXPECT_EQ(error_of([](auto& o) {
+  EXPECT_EQ(option_error([](auto& o) {
               o.speculative = "ngram";
               o.speculative_corpus = "x";
             }),
             "--speculative-corpus needs --speculative corpus or auto");
-  EXPECT_EQ(error_of([](auto& o) {
+  EXPECT_EQ(option_error([](auto& o) {
               o.speculative = "early-exit";
               o.early_exit_layers = 99;
             }).find("--early-exit-layers 99 is not possible; the model has "),

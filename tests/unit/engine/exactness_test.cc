@@ -6,12 +6,15 @@
 #include <numeric>
 #include <random>
 
-#include "engine/single_sequence.h"
+#include "unit/engine/all_logits.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"
 
 namespace quire {
 namespace {
+
+using testing::all_logits;
+using testing::same_bits;
 
 TokenIds random_tokens(int count, unsigned seed) {
   std::mt19937 random(seed);
@@ -38,22 +41,6 @@ EngineOptions options(TensorType type, std::string_view kernels, int threads, st
   return options(testing::tiny_model(type), kernels, threads, std::move(activations), std::move(kv));
 }
 
-// Logits of every position, computed in chunks of `chunk`.
-std::vector<float> all_logits(LoadedModel& model, const TokenIds& ids, int chunk) {
-  SingleSequence sequence(model);
-  std::vector<float> logits;
-  for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk)) {
-    const auto part =
-        sequence.append(std::span(ids).subspan(at, std::min(static_cast<size_t>(chunk), ids.size() - at)), true);
-    logits.insert(logits.end(), part.begin(), part.end());
-  }
-  return logits;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 class Exactness : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
@@ -62,7 +49,7 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
   if (!slow) types.insert(types.end(), {TensorType::Q8_0, TensorType::Q4_K, TensorType::BF16});
   for (const TensorType type : types) {
     const TokenIds ids = random_tokens(slow ? 15 : 75, 1);
-    for (const char* activations : {"int8", "bf16", "f32"}) {
+    for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
       LoadedModel one(options(type, GetParam()->name, 1, activations), 128);
       const auto expected = all_logits(one, ids, 1);
       for (const int chunk : {7, 64})
@@ -136,7 +123,7 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
 TEST(Exactness, KernelSetsAgreeBitForBitWithTheReference) {
   const TokenIds ids = random_tokens(20, 9);
   for (const TensorType type : {TensorType::Q4_0, TensorType::Q5_K, TensorType::F16}) {
-    for (const char* activations : {"int8", "bf16", "f32"}) {
+    for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
       LoadedModel reference(options(type, "reference", 2, activations), 128);
       const auto expected = all_logits(reference, ids, 20);
       for (const KernelSet* set : available_kernels()) {

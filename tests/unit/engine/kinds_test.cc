@@ -223,7 +223,7 @@ std::vector<Kind> kinds() {
     all.push_back({name + "_int8_cache", [name] { return testing::golden_kind(name); }, "auto", "int8"});
   }
   // The golden models' weights are not quantized, so their inputs are bf16.
-  for (const std::string activations : {"int8", "bf16"}) {
+  for (const std::string activations : {"int8", "int8x2", "bf16"}) {
     all.push_back(
         {"experts_" + activations, [] { return testing::tiny_model(TensorType::Q4_1, 512, 0, 8); }, activations});
     all.push_back(

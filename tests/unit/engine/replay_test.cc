@@ -68,7 +68,7 @@ class Recordings : public ::testing::Test {
   }
 
   struct Result {
-    int steps = 0, differences = 0;
+    int steps = 0, advances = 0, differences = 0;
     uint64_t logits = 0;
   };
   Result replay(const std::string& kind, const std::string& kernels = "auto", int threads = 2) const {
@@ -85,14 +85,15 @@ class Recordings : public ::testing::Test {
     Result result;
     while (const auto step = reader.next()) {
       ++result.steps;
+      result.advances += static_cast<int>(step->advances.size());
       if (replay.run(*step)) ++result.differences;
     }
     result.logits = replay.logits();
     return result;
   }
-  std::string error() const {
+  std::string error(const std::string& kind = "mistral") const {
     try {
-      replay("mistral");
+      replay(kind);
     } catch (const Error& e) {
       return e.what();
     }
@@ -113,6 +114,8 @@ TEST_P(RecordedKinds, ReplayToTheSameLogits) {
   EXPECT_GT(usual.steps, 20);
   EXPECT_GT(usual.logits, 200u);
   EXPECT_EQ(usual.differences, 0);
+  const bool recurrent = std::string(GetParam()) == "qwen3_next" || std::string(GetParam()) == "granitemoehybrid";
+  EXPECT_EQ(usual.advances > 0, recurrent);
   EXPECT_EQ(replay(GetParam(), "auto", 1).differences, 0);
   EXPECT_EQ(replay(GetParam(), std::string(available_kernels().front()->name)).differences, 0);
 }
@@ -148,11 +151,11 @@ TEST_F(Recordings, AreRefusedWhereTheyAreDamaged) {
     size_t line;
     const char *from, *to, *message;
   } kCases[] = {
-      {0, "\"quire_recording\":1", "\"quire_recording\":2", "version 2"},
+      {0, "\"quire_recording\":2", "\"quire_recording\":1", "version 1"},
       {0, "quire_recording", "recording", "not a recording"},
       {0, "\"units\":", "\"units\":-", "units"},
       {0, "\"kv_cache_dtype\":\"bf16\"", "\"kv_cache_dtype\":\"int3\"", "int3"},
-      {1, "{\"copies\"", "{\"copies", ":2:"},
+      {1, "{\"advances\"", "{\"advances", ":2:"},
       {1, "\"tokens\":[", "\"tokens\":[1,", "cover"},
       {1, "\"tokens\":[", "\"tokens\":[-5,", "cover"},
       {1, "\"position\":0", "\"position\":4000", "max_positions"},
@@ -160,6 +163,8 @@ TEST_F(Recordings, AreRefusedWhereTheyAreDamaged) {
       {1, "\"tables\":[[", "\"tables\":[[100000000,", "unit"},
       {1, "\"tables\":[[", "\"tables\":[[],[", "group"},
       {1, "\"state\":-1", "\"state\":3", "state"},
+      {1, "\"advances\":[]", "\"advances\":[[0,0,1]]", "advances"},
+      {1, "\"drafts\":0", "\"drafts\":4000", "drafts"},
       {1, "\"copies\":[]", "\"copies\":[[\"unit\",0,100000000]]", "copies"},
       {1, "\"copies\":[]", "\"copies\":[[\"state\",0,1]]", "copies"},
       {1, "\"logits\":[", "\"logits\":[\"\",", "hashes"},
@@ -176,6 +181,30 @@ TEST_F(Recordings, AreRefusedWhereTheyAreDamaged) {
   }
   write({});
   EXPECT_NE(error().find("cannot read"), std::string::npos) << error();
+}
+
+TEST_F(Recordings, AreRefusedWhereStatesAdvanceByOtherDrafts) {
+  record(options("qwen3_next"));
+  const auto all = lines();
+  const std::string begin = "\"advances\":[[";
+  size_t line = 0;
+  while (line < all.size() && all[line].find(begin) == std::string::npos) ++line;
+  ASSERT_LT(line, all.size());
+  const size_t at = all[line].find(begin) + begin.size(), end = all[line].find(']', at);
+  const std::string first = all[line].substr(at, end - at), slot = first.substr(0, first.find(','));
+  for (const std::string& entry : {slot + ",0,1000", slot + ",-1,1", slot + ",0,0", slot + ",1000,1",
+                                   first + "],[" + first, std::string("1000,0,1")}) {
+    auto damaged = all;
+    damaged[line].replace(at, end - at, entry);
+    write(damaged);
+    EXPECT_NE(error("qwen3_next").find("a recorded step advances state"), std::string::npos) << entry;
+  }
+  // After a step without drafts.
+  auto damaged = all;
+  const std::string none = "\"advances\":[]";
+  damaged[1].replace(damaged[1].find(none), none.size(), "\"advances\":[[0,0,1]]");
+  write(damaged);
+  EXPECT_NE(error("qwen3_next").find("a recorded step advances state 0 by drafts"), std::string::npos);
 }
 
 TEST_F(Recordings, AreNotMadeWithAPageStore) {

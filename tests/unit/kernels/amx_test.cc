@@ -86,7 +86,7 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
     const auto weights = testing::random_matrix(type, outputs, cols, random);
     const auto up = testing::random_matrix(up_type, outputs, cols, random);
     const std::vector<float> all = random_floats(most_rows * cols, random);
-    for (const Activations mode : {Activations::kBf16, Activations::kInt8}) {
+    for (const Activations mode : {Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
       const Activations to = activations_for(mode, weights.matrix.format);
       if (to != mode) continue;
       for (const int rows : {1, 3, 12, 33, most_rows}) {

@@ -10,7 +10,7 @@
 namespace quire::testing {
 
 const KernelSet& emulated_amx_kernels() {
-  static constexpr KernelSet set = emulated_amx::tile_kernels<EmulatedTiles>("emulated_amx");
+  static const KernelSet set = emulated_amx::tile_kernels<EmulatedTiles>("emulated_amx");
   return set;
 }
 

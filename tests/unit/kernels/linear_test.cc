@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -56,13 +57,13 @@ std::vector<float> random_inputs(int rows, int cols, std::mt19937& random) {
   return x;
 }
 
-// The linear of the first `rows` rows of x, which the kernel set quantizes itself: how it lays them out is its own
-// business. In one piece, or in the smallest tiles there may be.
 // y = x W^T; run() sets inputs and outputs.
 LinearArgs linear_of(const PackedMatrix& weights, Activations activations) {
   return {.weights = &weights, .activations = activations, .x = nullptr, .x_stride = 0, .y = nullptr, .y_stride = 0};
 }
 
+// The linear of the first `rows` rows of x, which the kernel set quantizes itself: how it lays them out is its own
+// business. In one piece, or in the smallest tiles there may be.
 std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vector<float>& x, int rows,
                        bool tiled = false) {
   const int cols = args.weights->cols, outputs = args.weights->rows;
@@ -103,19 +104,38 @@ std::vector<Shape> shapes_of(const testing::Weights& w) {
 constexpr int kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64};
 constexpr int kMostRows = 64;
 
-// Compares each row count with the first rows of the reference's result, which is computed once because it is slow.
+// The loops for so many rows. Prefetch distances do not matter to results: one of each.
+std::vector<LinearLoop> loops_of(const KernelSet& kernels, const LinearArgs& args, int rows) {
+  std::array<LinearLoop, kMostLinearLoops> all;
+  const size_t count = kernels.linear_loops(*args.weights, args.activations, rows, all);
+  std::vector<LinearLoop> loops;
+  for (const LinearLoop& loop : std::span(all).first(count)) {
+    if (std::ranges::none_of(
+            loops, [&](const LinearLoop& other) { return other.kind == loop.kind && other.panels == loop.panels; }))
+      loops.push_back(loop);
+  }
+  return loops;
+}
+
+// Compares each row count and loop with the first rows of the reference's result, which is computed once because it is
+// slow.
 void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, const std::vector<float>& x,
                            const std::string& about) {
   const std::vector<float> expected = run(reference_kernels(), args, x, kMostRows);
   const auto outputs = static_cast<size_t>(args.weights->rows);
   for (const int rows : kRowCounts) {
-    for (const bool tiled : {false, true}) {
-      const std::vector<float> got = run(kernels, args, x, rows, tiled);
-      for (size_t i = 0; i < got.size(); ++i) {
-        ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
-            << about << " activations " << static_cast<int>(args.activations) << " outputs " << outputs << " inputs "
-            << args.weights->cols << " rows " << rows << " gated " << (args.up != nullptr) << " tiled " << tiled
-            << " row " << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
+    for (const LinearLoop& loop : loops_of(kernels, args, rows)) {
+      for (const bool tiled : {false, true}) {
+        LinearArgs with_loop = args;
+        with_loop.loop = &loop;
+        const std::vector<float> got = run(kernels, with_loop, x, rows, tiled);
+        for (size_t i = 0; i < got.size(); ++i) {
+          ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
+              << about << " activations " << static_cast<int>(args.activations) << " outputs " << outputs << " inputs "
+              << args.weights->cols << " rows " << rows << " gated " << (args.up != nullptr) << " tiled " << tiled
+              << " loop " << static_cast<int>(loop.kind) << " panels " << static_cast<int>(loop.panels) << " row "
+              << i / outputs << " output " << i % outputs << ": " << got[i] << " instead of " << expected[i];
+        }
       }
     }
     if (&kernels == &reference_kernels() && rows == 5) return;  // it loops over rows
@@ -146,7 +166,7 @@ TEST_P(Linear, GivesTheReferencesBits) {
       std::vector<float> bias(static_cast<size_t>(outputs));
       for (float& b : bias) b = static_cast<float>(random() % 100) / 50;
       for (const Activations mode :
-           {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8Row}) {
+           {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2, Activations::kInt8Row}) {
         if (mode == Activations::kInt8Row ? !takes_int8_rows(weights.matrix) : activations_for(mode, w.format) != mode)
           continue;
         LinearArgs added = linear_of(weights.matrix, mode), gated = added;
@@ -178,7 +198,7 @@ TEST_P(Linear, FinishesOutputsToTheReferencesBits) {
     for (size_t i = 0; i < x.size(); ++i) x[i] *= i / static_cast<size_t>(cols) % 4 == 3 ? 200.0f : 5.0f;
     std::vector<float> bias = random_inputs(1, outputs, random), up_bias = random_inputs(1, outputs, random);
     bias[5] = std::numeric_limits<float>::quiet_NaN(), up_bias[6] = std::numeric_limits<float>::infinity();
-    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+    for (const Activations mode : {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
       for (const Nonlinearity nonlinearity : kNonlinearities) {
         for (const int extras : {0, 1, 2, 3}) {
           for (const bool gated : {false, true}) {
@@ -214,7 +234,7 @@ TEST_P(Linear, ComputesRoutersInFloat32BetweenOtherLinears) {
   for (float& value : x) value *= 0x1p-120f;  // products and sums are subnormal, and stay so
   const LinearArgs args = linear_of(router.matrix, Activations::kF32);
   const auto expected = run(reference_kernels(), args, x, rows);
-  for (const Activations mode : {Activations::kBf16, Activations::kInt8}) {
+  for (const Activations mode : {Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
     run(*GetParam(), linear_of(other.matrix, mode), x, rows);
     const auto got = run(*GetParam(), args, x, rows);
     EXPECT_EQ(std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)), 0);
@@ -231,7 +251,7 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
     for (float& v : x) v = normal(random);
     for (float& v : weight) v = normal(random);
     std::fill_n(x.begin(), std::min(cols, 40), 0.0f);  // a block of zeros
-    for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+    for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
       if (to == Activations::kBf16 && GetParam()->name.ends_with("amx")) continue;  // in tile order: amx_test.cc
       for (const float* norm : {static_cast<const float*>(nullptr), static_cast<const float*>(weight.data())}) {
         const size_t stride =
@@ -254,11 +274,65 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
         } else {
           for (size_t b = 0; b < expected.size(); b += activation_block_bytes(to)) {
             if (to == Activations::kBf16) undo_pairs(*GetParam(), *reinterpret_cast<FloatBlock*>(&got[b]));
-            const size_t used = to == Activations::kBf16 ? offsetof(FloatBlock, unused) : sizeof(Int8Block);
+            const size_t used = to == Activations::kBf16 ? offsetof(FloatBlock, unused) : activation_block_bytes(to);
             ASSERT_EQ(std::memcmp(&expected[b], &got[b], used), 0) << cols << " columns, to " << static_cast<int>(to);
           }
         }
       }
+    }
+  }
+}
+
+// Which blocks have rests, and that first digits and rests together are much closer to the inputs.
+TEST_P(Linear, GivesRestsToTheLargestBlocks) {
+  const int cols = 20 * kBlockInputs, blocks = 20;
+  std::mt19937 random(15);
+  std::vector<float> x = random_inputs(1, cols, random);
+  const auto at = [&x](int b, int i) -> float& { return x[static_cast<size_t>(b * kBlockInputs + i)]; };
+  for (int b = 0; b < blocks; ++b) {  // the largest magnitudes: 1, and 2 in some blocks
+    const bool large = b == 3 || b == 7 || b == 8 || b == 19;
+    for (int i = 0; i < kBlockInputs; ++i) at(b, i) = std::clamp(at(b, i), -0.9f, 0.9f) * (large ? 2.0f : 1.0f);
+    at(b, b) = large ? 2.0f : -1.0f;
+  }
+  std::vector<Int8Block> row(2 * blocks);
+  GetParam()->quantize({.x = x.data(),
+                        .x_stride = x.size(),
+                        .cols = cols,
+                        .to = Activations::kInt8x2,
+                        .out = reinterpret_cast<std::byte*>(row.data()),
+                        .out_stride = row.size() * sizeof(Int8Block)},
+                       0, 1);
+  for (int b = 0; b < blocks; ++b) {
+    const Int8Block &first = row[static_cast<size_t>(b)], &rest = row[static_cast<size_t>(blocks + b)];
+    const uint32_t bits = row[static_cast<size_t>(blocks + b / kRestBlocks * kRestBlocks)].rests;
+    const bool large = b == 3 || b == 7 || b == 8 || b == 19;
+    EXPECT_EQ(bits >> b % kRestBlocks & 1, large) << b;
+    EXPECT_EQ(rest.scale != 0, large) << b;
+    for (int i = 0; large && i < kBlockInputs; ++i) {
+      const float input = at(b, i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)]);
+      EXPECT_NEAR(first.scale * first.q[i] + rest.scale * rest.q[i], input, 2.0f / 127 / 2 / 127 / 2 * 1.01f) << b << i;
+    }
+  }
+}
+
+// A tile multiplies the rests of all its rows where one of them has any.
+TEST_P(Linear, GivesARowTheSameBitsBesideRowsWithRests) {
+  std::mt19937 random(16);
+  const int outputs = 16, cols = 256, rows = 12;
+  for (const testing::Weights& w : testing::all_weights()) {
+    if (activations_for(Activations::kInt8x2, w.format) != Activations::kInt8x2) continue;
+    const auto weights = testing::random_matrix(w, outputs, cols, random);
+    std::vector<float> x = random_inputs(rows, cols, random);
+    for (float& value : x) value = std::clamp(value, -1.0f, 1.0f);
+    for (size_t i = 0; i < x.size(); i += kBlockInputs) x[i] = i / static_cast<size_t>(cols) == 4 ? 1.0f : 3.0f;
+    for (int row = 0; row < rows; ++row) x[static_cast<size_t>(row * cols + row % 8 * kBlockInputs)] *= 1 + row % 3;
+    const LinearArgs args = linear_of(weights.matrix, Activations::kInt8x2);
+    const auto together = run(*GetParam(), args, x, rows);
+    for (int row = 0; row < rows; ++row) {
+      const std::vector<float> own(x.begin() + row * cols, x.begin() + (row + 1) * cols);
+      const auto alone = run(*GetParam(), args, own, 1);
+      ASSERT_EQ(std::memcmp(alone.data(), &together[static_cast<size_t>(row * outputs)], outputs * sizeof(float)), 0)
+          << w.name << " row " << row;
     }
   }
 }
@@ -295,8 +369,9 @@ TEST_P(Linear, QuantizesRowsWithOutliersToTheReferencesBits) {
         ASSERT_EQ(a.scale, b.scale);
         ASSERT_EQ(a.sum, b.sum);
         ASSERT_EQ(a.outliers, b.outliers);
-        for (size_t k = 0; k < kBlockInputs; ++k)
+        for (size_t k = 0; k < kBlockInputs; ++k) {
           if (a.outliers >> k & 1) ASSERT_EQ(a.x[k], b.x[k]);
+        }
       }
       EXPECT_NE(expected[stride / sizeof(Int8RowBlock)].outliers & 0x80000060, 0u);
     }
@@ -380,10 +455,13 @@ TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
 // The largest possible sums, and scales of all kinds: subnormal, zero, the largest, infinite, NaN.
 TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
   const int outputs = 33, cols = 256, rows = 33;
-  std::vector<float> x(static_cast<size_t>(rows * cols));
+  std::mt19937 noise(7);
+  std::vector<float> x(static_cast<size_t>(rows * cols)), with_rests = x;
   for (size_t i = 0; i < x.size(); ++i) {  // int8: rows of 127, of alternating signs, of -127
     const size_t row = i / static_cast<size_t>(cols);
     x[i] = row % 3 == 0 || (row % 3 == 1 && i % 2 == 0) ? 1.0f : -1.0f;
+    const bool large = i / kBlockInputs % 4 == row % 4 && row % 5 != 0;  // in other blocks than the neighbours'
+    with_rests[i] = large ? x[i] * static_cast<float>(200 + noise() % 100) : x[i];
   }
   for (const testing::Weights& w : testing::all_weights()) {
     if (!has_scales(w.format)) continue;
@@ -408,12 +486,13 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
         std::ranges::fill(coded.supers, half);
         std::ranges::fill(coded.super_minima, minimum);
       });
-      for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+      for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
         if (activations_for(to, w.format) != to) continue;
         const LinearArgs args = linear_of(weights.matrix, to);
-        const auto expected = run(reference_kernels(), args, x, rows);
+        const std::vector<float>& inputs = to == Activations::kInt8x2 ? with_rests : x;
+        const auto expected = run(reference_kernels(), args, inputs, rows);
         for (const int count : {1, 9, rows}) {
-          const auto got = run(*GetParam(), args, x, count);
+          const auto got = run(*GetParam(), args, inputs, count);
           for (size_t i = 0; i < got.size(); ++i) {
             if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
             ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)

@@ -1,4 +1,5 @@
-// Parts of a forward pass: the first layers, vectors instead of tokens, hidden states, some of the output matrix's rows.
+// Parts of a forward pass: the first layers, vectors instead of tokens, hidden states, some of the output matrix's rows,
+// drafts.
 
 #include "model/decoder.h"
 
@@ -146,7 +147,8 @@ TEST_P(OutputSubset, GivesTheBitsOfTheWholeOutputMatrix) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Activations, OutputSubset,
-                         ::testing::Values(Activations::kF32, Activations::kBf16, Activations::kInt8));
+                         ::testing::Values(Activations::kF32, Activations::kBf16, Activations::kInt8,
+                                           Activations::kInt8x2));
 
 TEST(OutputSubset, TakesBiasesAndTheSoftCap) {
   BareModel m(golden_model("gptj"));  // its output matrix has a bias
@@ -193,6 +195,66 @@ INSTANTIATE_TEST_SUITE_P(Families, DraftersLayers,
                          ::testing::Values("llama", "deepseek_v3", "qwen3_next", "lfm2", "granitemoehybrid", "gemma2",
                                            "gemma3n_text"),
                          [](const auto& name) { return name.param; });
+
+// ---- drafts and states
+
+class DraftedStates : public ::testing::TestWithParam<const char*> {};
+
+// Two sequences, whose drafts are right for two tokens and for one.
+TEST_P(DraftedStates, TakeInRightDraftsAlone) {
+  constexpr int kPrompt = 9, kRight[] = {2, 1}, kDrafts = 4, kReturn = 2;  // state slots from kReturn on are copies
+  BareModel m(golden_model(GetParam()));
+  DecoderLimits limits = kLimits;
+  limits.max_drafted = 2 * kDrafts;
+  BareCache drafted(cache_layout(m.config, KvType::kF32), 4, 32), plain(cache_layout(m.config, KvType::kF32), 4, 32);
+  Decoder decoder(m.config, m.weights, drafted.memory, m.compute, limits),
+      other(m.config, m.weights, plain.memory, m.compute, limits);
+  std::vector<Row> rows;
+  std::vector<Span> spans;
+  TokenIds tokens[2];
+  StateCopy copies[2];
+  for (int s = 0; s < 2; ++s) {
+    const auto at = static_cast<size_t>(s);
+    tokens[s] = some_tokens(20, m.config.vocab, s);
+    copies[s] = {kPrompt - 1, kReturn + s};
+    spans.push_back({.row = static_cast<int>(rows.size()),
+                     .rows = kPrompt + kDrafts,
+                     .position = 0,
+                     .tables = drafted.tables_of[at],
+                     .state = s,
+                     .state_copies = {&copies[s], 1},
+                     .drafts = kDrafts});
+    for (int i = 0; i < kPrompt + kDrafts; ++i) {
+      const bool right = i < kPrompt + kRight[s];
+      rows.push_back({.token = right ? tokens[s][static_cast<size_t>(i)] : 3, .position = i, .wants_logits = false});
+    }
+  }
+  decoder.forward({rows, spans});
+  const StateAdvance advances[] = {{kReturn, 0, kRight[0]}, {kReturn + 1, kDrafts, kRight[1]}};
+  decoder.advance(advances);
+
+  for (int s = 0; s < 2; ++s) {
+    const int known = kPrompt + kRight[s];
+    const std::span<const TokenId> all(tokens[s]);
+    other.forward(BareBatch(plain).add(s, 0, all.first(static_cast<size_t>(known))));
+    const auto expected =
+        copied(other.forward(BareBatch(plain).add(s, known, all.subspan(static_cast<size_t>(known), 3), 3)));
+    const auto next = all.subspan(static_cast<size_t>(known), 3);
+    Row more[3];
+    for (int i = 0; i < 3; ++i)
+      more[i] = {.token = next[static_cast<size_t>(i)], .position = known + i, .wants_logits = true};
+    const Span span{.row = 0,
+                    .rows = 3,
+                    .position = known,
+                    .tables = drafted.tables_of[static_cast<size_t>(s)],
+                    .state = kReturn + s};
+    EXPECT_EQ(copied(decoder.forward({more, {&span, 1}})), expected) << s;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DraftedStates,
+                         ::testing::Values("qwen3_next", "qwen3_5_moe_nested", "lfm2", "mamba2", "granitemoehybrid",
+                                           "falcon_h1", "nemotron_h"));
 
 }  // namespace
 }  // namespace quire

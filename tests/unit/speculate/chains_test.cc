@@ -120,18 +120,18 @@ TEST(Chains, DraftAmongTheRowsOfTheOutputMatrixAlone) {
 
 struct EagleDrafting {
   EagleDrafting() : m(golden_dir() / "models/llama") {
-    EagleHead head = read_eagle(golden_dir() / "drafters/eagle", m.config, m.team);
+    FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", m.config, m.team);
     const ModelConfig* drafters[] = {&head.config};
     cache = std::make_unique<BareCache>(cache_layout(m.config, KvType::kF32, drafters), kSequences, 64);
     decoder = std::make_unique<Decoder>(m.config, m.weights, cache->memory, m.compute, kLimits);
-    eagle = std::make_unique<Eagle>(std::move(head), m.config, m.weights, cache->memory, m.compute, kLimits,
-                                    static_cast<int>(m.config.layers.size()));
+    eagle = std::make_unique<FeaturePredictor>(std::move(head), m.config, m.weights, cache->memory, m.compute, kLimits,
+                                               static_cast<int>(m.config.layers.size()));
     chains = std::make_unique<Chains>(*eagle, kLimits, m.config.hidden);
   }
   BareModel m;
   std::unique_ptr<BareCache> cache;
   std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<Eagle> eagle;
+  std::unique_ptr<FeaturePredictor> eagle;
   std::unique_ptr<Chains> chains;
   BestTokenPicker best{m.team};
 };

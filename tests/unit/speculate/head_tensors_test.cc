@@ -104,7 +104,7 @@ TEST(EagleHeads, ForgetWhereAllLayersOfTheTargetDo) {
   Team team(1);
   ModelConfig config = target();
   const auto window = [&] {
-    const EagleHead head = read_eagle(golden_dir() / "drafters/eagle", config, team);
+    const FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", config, team);
     return std::get<Attention>(head.config.layers[0].mixer).window;
   };
   std::get<Attention>(config.layers[0].mixer).window = 32;

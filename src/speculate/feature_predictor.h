@@ -1,0 +1,72 @@
+// A layer that predicts the target's next hidden state from its last one and the token that followed, so it drafts token
+// after token without the target: an EAGLE head (eagle.h), or a model's own layer for multi-token prediction (mtp.h).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/memory.h"
+#include "model/decoder.h"
+#include "speculate/chains.h"
+
+namespace quire {
+
+// Row t pairs f[t], the target's hidden state at position t after its output norm, with x[t + 1], the token at position
+// t + 1. It predicts f[t + 1], and with the output matrix the logits of token t + 2:
+//
+//   z = join * [norm(embedding of x[t + 1]); norm(f[t])]
+//   predicted f[t + 1] = output norm of layer(z), whose attention sees rows 0 .. t
+//
+// config: joined_input and one layer. weights: without an output norm or matrices of its own, those of the target are used.
+struct FeatureLayer {
+  ModelConfig config;
+  Weights weights;
+  std::string identity;  // for the keys of persisted pages
+};
+
+// The keys and values of row t lie in position t of the target's pages, in a further layer of its cache layout:
+// cache_layout(target, type, {&layer.config}). So a prefix that the target finds in the cache serves this layer as well.
+// Row t also depends on token t + 1, which the last token of a shared page does not know; it is then the row of another
+// text, which can cost a draft's acceptance and nothing else.
+class FeaturePredictor : public ChainModel {
+ public:
+  // The target's configuration and weights, the cache, and what `compute` names must outlive it. first_layer: this one's
+  // in the cache layout. limits.max_hidden: 0 becomes max_rows.
+  FeaturePredictor(FeatureLayer layer, const ModelConfig& target, const Weights& target_weights, CacheMemory& cache,
+                   const Compute& compute, DecoderLimits limits, int first_layer);
+
+  FeaturePredictor(const FeaturePredictor&) = delete;  // the decoder refers to the layer
+  FeaturePredictor& operator=(const FeaturePredictor&) = delete;
+
+  // Whose output matrix it was made for.
+  const Weights& output_weights() const;
+
+  // Row t of a sequence has position t and token x[t + 1]. features [rows, hidden]: f[t] of each row of the batch, the
+  // target's or predicted. Any number of sequences and rows each, so a prompt, the rows to redo after a verification and the
+  // next row of a chain are all one call. output: that of output_weights(), or some of its rows. Returns logits as
+  // Decoder::forward does.
+  std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output) override;
+  // The predicted features of the rows that wanted their hidden state, in row order; valid until the next call.
+  Rows predicted() const override { return decoder_.hidden(); }
+  bool reads_features() const override { return true; }
+
+  // What the constructor allocates.
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);
+
+ private:
+  void join(const Rows& features, int rows);
+
+  FeatureLayer layer_;
+  const ModelConfig& target_;
+  const Weights& target_weights_;
+  Compute compute_;
+  Decoder decoder_;
+  Rows joined_, z_;  // [rows, 2 * hidden], [rows, hidden]
+  InputMemory inputs_;
+  LargeBuffer memory_;
+  std::vector<int32_t> ids_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace quire
