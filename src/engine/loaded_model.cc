@@ -39,8 +39,6 @@ void check_range(const char* flag, T value, T low, T high) {
     throw invalid("{} must be between {} and {}, not {}", flag, low, high, value);
 }
 
-constexpr size_t kMiB = size_t{1} << 20;
-
 // Estimate for requests, streams and logs, in addition to what is allocated once the model is loaded.
 constexpr size_t kRequestMemory = 64 * kMiB;
 

@@ -14,8 +14,6 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
-
 // --memory, or the available memory less a margin for the rest of the machine.
 size_t memory_budget(const EngineOptions& options) {
   const size_t available = available_memory();

@@ -16,6 +16,8 @@
 
 namespace quire {
 
+inline constexpr size_t kMiB = size_t{1} << 20;
+
 struct Runtime {
   // Throws Error: an option is invalid, the CPU lacks the kernels, or less memory is free than asked for.
   explicit Runtime(const EngineOptions& options);

@@ -10,12 +10,12 @@
 namespace quire {
 namespace {
 
-struct Keys {
+struct SamplingKeys {
   const char *temperature, *top_k, *top_p, *min_p, *repetition_penalty;
 };
-constexpr Keys kGgufKeys = {"general.sampling.temp", "general.sampling.top_k", "general.sampling.top_p",
-                            "general.sampling.min_p", "general.sampling.penalty_repeat"};
-constexpr Keys kHfKeys = {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"};
+constexpr SamplingKeys kGgufKeys = {"general.sampling.temp", "general.sampling.top_k", "general.sampling.top_p",
+                                    "general.sampling.min_p", "general.sampling.penalty_repeat"};
+constexpr SamplingKeys kHfKeys = {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"};
 
 // Source: Gguf or JsonField.
 template <class Source>
@@ -23,7 +23,7 @@ class Reader {
  public:
   Reader(const Source& source, std::string file) : source_(source), file_(std::move(file)) {}
 
-  SamplingRecommendation read(const Keys& keys) {
+  SamplingRecommendation read(const SamplingKeys& keys) {
     constexpr float kMax = std::numeric_limits<float>::max();
     SamplingDefaults& v = found_.values;
     v.temperature = number<float>(keys.temperature, 0, kMax);

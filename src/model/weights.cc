@@ -15,6 +15,7 @@
 #include "model/families.h"
 #include "model/packing/pack_matrices.h"
 #include "model/quantized/input_transforms.h"
+#include "model/quantized/module_tensors.h"
 #include "model/quantized/quantization.h"
 #include "model/tensor_finder.h"
 #include "model/tensors.h"
@@ -37,8 +38,6 @@ bool same_vector(std::span<const uint64_t> a, std::span<const uint64_t> b, Chang
   };
   return change == Change::kTranspose ? without_ones(a) == without_ones(b) : product(a) == product(b);
 }
-
-std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 // What a model that also sees or hears has beside its text model, and layers for predicting several tokens.
 constexpr std::string_view kOtherModalities[] = {"model.visual.",

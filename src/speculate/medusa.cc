@@ -32,14 +32,14 @@ int count_heads(const HeadTensors& file) {
   return count;
 }
 
-struct Memory {
+struct HeadsMemory {
   Rows hidden, logits;
   InputMemory inputs;
   size_t bytes = 0;
 };
 // memory: nullptr to count bytes.
-Memory carve(int heads, const ModelConfig& target, int max_rows, std::byte* memory) {
-  Memory m;
+HeadsMemory carve(int heads, const ModelConfig& target, int max_rows, std::byte* memory) {
+  HeadsMemory m;
   const auto part = [&](size_t size) {
     const size_t begin = m.bytes;
     m.bytes += (size + 63) / 64 * 64;
@@ -78,7 +78,7 @@ Medusa::Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& comp
       compute_(compute),
       max_rows_(max_rows),
       memory_(memory_bytes(this->heads(), target, max_rows)) {
-  const Memory m = carve(this->heads(), target, max_rows, memory_.data());
+  const HeadsMemory m = carve(this->heads(), target, max_rows, memory_.data());
   hidden_ = m.hidden;
   logits_ = m.logits;
   inputs_ = m.inputs;

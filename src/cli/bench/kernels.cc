@@ -250,9 +250,9 @@ void run_kernels(const KernelsOptions& o) {
   print_table(results, rates);
 }
 
-std::vector<std::string_view> activations_names() {
-  std::vector<std::string_view> names;
-  for (const auto& [value, name] : kActivationsNames) names.push_back(name);
+std::vector<std::string> activations_names() {
+  std::vector<std::string> names;
+  for (const auto& [value, name] : kActivationsNames) names.emplace_back(name);
   return names;
 }
 

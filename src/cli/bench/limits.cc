@@ -100,6 +100,14 @@ Work expert_work(const Linear& m, Activations mode, int rows, const Routing& r) 
 
 }  // namespace
 
+std::vector<Activations> listed(const MultiplyUnits& used) {
+  std::vector<Activations> units;
+  for (const Activations unit : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
+    if (used[static_cast<size_t>(unit)]) units.push_back(unit);
+  }
+  return units;
+}
+
 std::array<Work, kStepOps> step_work(const ModelConfig& config, const Weights& weights, Activations mode, KvType kv,
                                      const Batch& batch) {
   std::array<Work, kStepOps> work{};

@@ -34,6 +34,10 @@ struct Samples {
   double high() const;
 };
 
+// Which multiply_unit()s something uses, indexed by Activations.
+using MultiplyUnits = std::array<bool, 3>;
+std::vector<Activations> listed(const MultiplyUnits& used);
+
 struct Work {
   double bytes = 0;                          // of weights, keys and values, each read once
   std::array<double, 3> multiply_adds = {};  // indexed by Activations: the type of the products

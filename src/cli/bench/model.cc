@@ -12,7 +12,7 @@ namespace {
 // The multiply units that the model's linear layers, attention and states use.
 std::vector<Activations> units_of(const LoadedModel& model) {
   const Activations mode = model.decoder->compute().activations;
-  std::array<bool, 3> used{};
+  MultiplyUnits used{};
   used[static_cast<size_t>(attention_unit(model.kv->layout().type()))] = true;
   const auto use = [&](const Linear& m) {
     used[static_cast<size_t>(multiply_unit(activations_for(mode, m.weight.format)))] = true;
@@ -21,11 +21,7 @@ std::vector<Activations> units_of(const LoadedModel& model) {
     slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
   });
   if (model.kv->layout().state_bytes() > 0) used[static_cast<size_t>(Activations::kF32)] = true;
-  std::vector<Activations> units;
-  for (const Activations a : {Activations::kF32, Activations::kBf16, Activations::kInt8}) {
-    if (used[static_cast<size_t>(a)]) units.push_back(a);
-  }
-  return units;
+  return listed(used);
 }
 
 Work total(const std::array<Work, kStepOps>& work) {

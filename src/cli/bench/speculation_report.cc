@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 // Columns of the table of acceptance; deeper drafts are in the JSON.
 constexpr std::array kShownDepths{1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
 
-double ratio(uint64_t a, uint64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
+double share(uint64_t a, uint64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
 struct Shares {
   double drafting, verifying, rest;
@@ -85,7 +85,7 @@ void print_acceptance(const SpeculationReport& report) {
   for (const DrafterResult& r : report.drafters) {
     const DrafterStats& d = r.on.drafts;
     std::vector<std::string> row{r.drafter, fmt::format("{}", d.drafted[0])};
-    for (const size_t i : depths) row.push_back(d.drafted[i] > 0 ? percent(ratio(d.accepted[i], d.drafted[i])) : "-");
+    for (const size_t i : depths) row.push_back(d.drafted[i] > 0 ? percent(share(d.accepted[i], d.drafted[i])) : "-");
     table.add(std::move(row));
   }
   std::printf("\n%s\nright to depth d: share of drafts of at least d tokens whose first d are right\n",
@@ -110,7 +110,7 @@ Json to_json(const DrafterResult& r) {
     depths.push_back({{"depth", i + 1},
                       {"drafted", d.drafted[i]},
                       {"right", d.accepted[i]},
-                      {"share", ratio(d.accepted[i], d.drafted[i])}});
+                      {"share", share(d.accepted[i], d.drafted[i])}});
   }
   for (const RowCost& cost : r.costs) costs.push_back({{"rows", cost.rows}, {"seconds", cost.seconds}});
   for (const SpeculationSample& s : r.samples) {

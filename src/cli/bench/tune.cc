@@ -77,12 +77,9 @@ void run_tune(TuneOptions o) {
     const LoadedModel model(o.engine);
     const Compute& compute = model.decoder->compute();
     const std::vector<TunedMatrix> matrices = tuned_matrices(model.target, compute.activations);
-    std::array<bool, 3> used{};
+    MultiplyUnits used{};
     for (const TunedMatrix& m : matrices) used[static_cast<size_t>(multiply_unit(m.inputs))] = true;
-    std::vector<Activations> units;
-    for (const Activations unit : {Activations::kF32, Activations::kBf16, Activations::kInt8})
-      if (used[static_cast<size_t>(unit)]) units.push_back(unit);
-    MachineProbe machine(compute, units);
+    MachineProbe machine(compute, listed(used));
     std::vector<MachineRates> probed{machine.measure()};
     progress.stage("measuring");
     kinds = measure_loops(

@@ -4,11 +4,10 @@
 
 #include "base/error.h"
 #include "engine/cache/page_cache.h"
+#include "engine/runtime.h"
 
 namespace quire {
 namespace {
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 // Checkpoints of states per sequence, and at least: a conversation has one at the end of its prompt and one at the end of
 // its answer.

@@ -5,11 +5,7 @@
 #include "model/quantized/one_of.h"
 
 namespace quire {
-namespace {
-
 std::string shape_text(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-}  // namespace
 
 const TensorView& ModuleTensors::get(std::string_view ending) const {
   const TensorView* view = find(ending);

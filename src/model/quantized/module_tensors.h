@@ -21,6 +21,8 @@ T load_at(std::span<const std::byte> bytes, size_t index) {  // tensors may be u
   return value;
 }
 
+std::string shape_text(std::span<const uint64_t> shape);  // "[64, 128]"
+
 constexpr uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 class ModuleTensors {

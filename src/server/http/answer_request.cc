@@ -1,5 +1,4 @@
 // How a connection answers a request that has been read.
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -13,9 +12,6 @@ namespace {
 namespace asio = boost::asio;
 
 using Seconds = std::chrono::duration<double>;
-
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kSmallBody = 64 << 10;  // takes a few milliseconds to prepare
 
 ApiError timeout_error() {
   return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 namespace quire {
 namespace {
 
 namespace asio = boost::asio;
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 << 10;  // one read: a TLS record, and more than most requests
 constexpr size_t kLingerBytes = 64 << 20;
 constexpr std::chrono::seconds kLinger{2};

@@ -1,8 +1,10 @@
 // A client's byte stream with deadlines: everything a connection reads and writes goes through it.
 #pragma once
 
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <chrono>
 #include <memory>
@@ -11,6 +13,9 @@
 #include "server/http/byte_stream.h"
 
 namespace quire {
+
+// Awaits an operation whose errors are values.
+inline constexpr auto kTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 // Lives on its socket's executor, a strand. Shared, because a timer that has just expired may outlive the connection.
 class Channel : public std::enable_shared_from_this<Channel> {

@@ -17,6 +17,8 @@ namespace quire {
 
 class Tls;
 
+inline constexpr size_t kSmallBody = 64 << 10;  // takes a few milliseconds to prepare
+
 struct ConnectionContext {
   const ServerOptions& options;
   const Tls* tls;  // nullptr: plain HTTP

@@ -5,6 +5,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/error.hpp>
 
+#include "server/http/connection_context.h"
+
 namespace quire {
 namespace {
 
@@ -12,7 +14,7 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using boost::beast::iequals;
 
-constexpr size_t kSmallBody = 64 << 10, kSparedPart = 8;  // large bodies that stall leave an eighth to small ones
+constexpr size_t kSparedPart = 8;  // large bodies that stall leave an eighth to small ones
 // The line of a chunk's size: the CRLF that ends the chunk before, 16 digits, CRLF. Longer ones have extensions.
 constexpr size_t kChunkLineBytes = 20;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";

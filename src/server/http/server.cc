@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -11,7 +10,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <list>
 #include <thread>
@@ -28,7 +26,6 @@ namespace {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::seconds kLastAnswers{5};  // after the grace, for errors to reach the clients
 
 std::unique_ptr<Tls> make_tls(const ServerOptions& options) {

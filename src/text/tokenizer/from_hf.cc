@@ -16,7 +16,6 @@ namespace quire {
 namespace {
 
 // Higher ids mean a broken file, and the unused ids below them would take memory.
-constexpr int64_t kMostTokens = int64_t{1} << 22;
 
 enum class HfModelKind : uint8_t { kBytePair, kUnigram, kWordPiece };
 

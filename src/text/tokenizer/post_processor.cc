@@ -6,7 +6,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 22;
 constexpr size_t kMostAround = 4096;
 
 using Kind = PairTemplate::Kind;

@@ -1,11 +1,15 @@
 // The post-processor of a tokenizer.json: the tokens that a model expects around a text, or around two texts.
 #pragma once
 
+#include <cstdint>
+
 #include "json/field.h"
 #include "quire/types.h"
 #include "text/tokenizer/pair.h"
 
 namespace quire {
+
+inline constexpr int64_t kMostTokens = int64_t{1} << 22;  // of a vocabulary
 
 struct AroundText {
   TokenIds prefix, suffix;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "kernels/kernels.h"
@@ -82,7 +83,9 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
                                    TensorType::MXFP4, TensorType::BF16, TensorType::F16};
   for (const TensorType type : kTypes) {
     const int outputs = 19 * kPanel + 5, cols = info(type).block_elements == 256 ? 1280 : 1088, most_rows = 275;
-    const TensorType up_type = type == TensorType::Q4_1 ? TensorType::Q5_0 : type;
+    const TensorType up_type = type == TensorType::Q4_1   ? TensorType::Q5_0
+                               : type == TensorType::BF16 ? TensorType::F16
+                                                          : type;
     const auto weights = testing::random_matrix(type, outputs, cols, random);
     const auto up = testing::random_matrix(up_type, outputs, cols, random);
     const std::vector<float> all = random_floats(most_rows * cols, random);
@@ -96,7 +99,7 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
           if (rows == most_rows && type != TensorType::Q4_1 &&
               (gated || (type != TensorType::Q6_K && type != TensorType::BF16)))
             continue;
-          const auto run = [&](const KernelSet& kernels) {
+          const auto run = [&](const KernelSet& kernels, const LinearLoop* loop) {
             const Blocks in = quantize(kernels, to, x, rows, nullptr);
             std::vector<float> y(static_cast<size_t>(rows * outputs), 0.5f);
             const LinearArgs args{.weights = &weights.matrix,
@@ -107,7 +110,8 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
                                   .y = y.data(),
                                   .y_stride = static_cast<size_t>(outputs),
                                   .nonlinearity = gated ? Nonlinearity::kSilu : Nonlinearity::kNone,
-                                  .accumulate = !gated};
+                                  .accumulate = !gated,
+                                  .loop = loop};
             // In two parts; the second begins at a later group of rows.
             const int cut = rows > 2 * kRowGroup ? kRowGroup : rows, panels = weights.matrix.panels();
             kernels.linear(args, 0, panels, 0, cut);
@@ -115,7 +119,16 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
               kernels.linear(args, 0, panels / 3, cut, rows), kernels.linear(args, panels / 3, panels, cut, rows);
             return y;
           };
-          const auto expected = run(*avx512_kernels()), got = run(*GetParam());
+          const auto expected = run(*avx512_kernels(), nullptr), got = run(*GetParam(), nullptr);
+          if (rows == 33) {
+            std::array<LinearLoop, kMostLinearLoops> loops;
+            const size_t count = GetParam()->linear_loops(weights.matrix, to, rows, loops);
+            for (size_t i = 1; i < count; ++i) {
+              const auto with_loop = run(*GetParam(), &loops[i]);
+              ASSERT_EQ(std::memcmp(expected.data(), with_loop.data(), sizeof(float) * expected.size()), 0)
+                  << name(type) << " activations " << static_cast<int>(to) << " gated " << gated << " loop " << i;
+            }
+          }
           for (size_t i = 0; i < got.size(); ++i) {
             ASSERT_EQ(std::memcmp(&expected[i], &got[i], 4), 0)
                 << name(type) << " activations " << static_cast<int>(to) << " rows " << rows << " gated " << gated

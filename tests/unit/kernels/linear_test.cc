@@ -381,7 +381,8 @@ TEST_P(Linear, QuantizesRowsWithOutliersToTheReferencesBits) {
 // Sums of all magnitudes down to zero: the smallest products and sums vanish, the same ones in every set.
 TEST_P(Linear, TreatsSubnormalNumbersAsZeroInBf16) {
   std::mt19937 random(4);
-  for (const TensorType type : {TensorType::BF16, TensorType::Q4_0, TensorType::Q6_K, TensorType::F32}) {
+  for (const TensorType type :
+       {TensorType::BF16, TensorType::Q4_0, TensorType::Q4_1, TensorType::Q2_K, TensorType::Q6_K, TensorType::F32}) {
     const int outputs = 16, cols = 256, rows = 17;
     const auto weights = testing::random_matrix(type, outputs, cols, random);
     std::vector<float> x = random_inputs(rows, cols, random);
@@ -390,6 +391,12 @@ TEST_P(Linear, TreatsSubnormalNumbersAsZeroInBf16) {
     const LinearArgs args = linear_of(weights.matrix, Activations::kBf16);
     const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
     EXPECT_EQ(std::memcmp(expected.data(), got.data(), sizeof(float) * got.size()), 0) << name(type);
+    for (int row = 0; row < rows; ++row) {  // alone, by other loops
+      const std::vector<float> of_row(x.begin() + row * cols, x.begin() + (row + 1) * cols);
+      const auto alone = run(*GetParam(), args, of_row, 1);
+      EXPECT_EQ(std::memcmp(&expected[static_cast<size_t>(row * outputs)], alone.data(), sizeof(float) * outputs), 0)
+          << name(type) << " row " << row;
+    }
     for (const float y : got) EXPECT_TRUE(y == 0 || std::isnormal(y)) << y;
     EXPECT_TRUE(std::any_of(got.begin(), got.end(), [](float y) { return y == 0; }));
     EXPECT_TRUE(std::any_of(got.begin(), got.end(), [](float y) { return y != 0; }));
