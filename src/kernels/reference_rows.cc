@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/denormals.h"
 #include "kernels/lanes.h"
 #include "kernels/reference.h"
 
@@ -102,7 +103,7 @@ void write_floats(const float* x, bool round, FloatBlock& out) {
       even += out.x[i];
       odd += out.x[i + 1];
     }
-    out.half_sums[half] = even + odd;
+    out.half_sums[half] = normal_or_zero(even + odd);
   }
   out.sum = out.half_sums[0] + out.half_sums[1];
 }

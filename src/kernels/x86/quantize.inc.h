@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/half.h"
+#include "kernels/denormals.h"
 #include "kernels/kernels.h"
 #include "kernels/x86/rows.inc.h"
 #include "kernels/x86/vector.h"
@@ -139,7 +140,7 @@ QUIRE_INLINE void write_sums(const float* x, float& sum, float (&half_sums)[2]) 
     __m128 sums = _mm_setzero_ps();
     for (int i = 0; i < kBlockInputs / 2; i += 2)
       sums = _mm_add_ps(sums, _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(x + 16 * half + i)));
-    half_sums[half] = sums[0] + sums[1];
+    half_sums[half] = normal_or_zero(sums[0] + sums[1]);
   }
   sum = half_sums[0] + half_sums[1];
 }
