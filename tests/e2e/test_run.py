@@ -183,7 +183,7 @@ def test_answers_follow_a_schema_regex_choice_or_grammar(tmp_path):
     assert re.fullmatch("[0-9]{4}-[0-9]{2}", answer("--regex", "[0-9]{4}-[0-9]{2}"))
     assert answer("--choice", "yes,no", "--choice", "perhaps") in ["yes", "no", "perhaps"]
     assert re.fullmatch("<[a-z]{1,8}>", answer("--grammar", tmp_path / "grammar.gbnf"))
-    whole = quire_run("-p", "A list of two colours as JSON.", "--json-object", "--json", "--temp", "0", "-n", "300")
+    whole = quire_run("-p", "Say hello as JSON.", "--json-object", "--json", "--temp", "0", "-n", "300")
     assert isinstance(json.loads(json.loads(whole.stdout)["text"]), dict)
 
 
