@@ -61,6 +61,10 @@ void MappedFile::advise(Access access) const {
   ::madvise(const_cast<std::byte*>(data_), size_, access == Access::kRandom ? MADV_RANDOM : MADV_NORMAL);
 }
 
+void MappedFile::release() const {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find_first_of("/\\") == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;

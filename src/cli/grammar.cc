@@ -28,7 +28,7 @@ using grammar::GrammarPtr;
 using grammar::Matcher;
 using grammar::Vocabulary;
 
-struct Options {
+struct GrammarOptions {
   std::string schema, gbnf, model, tokenizer, check;
   std::optional<std::string> regex;
   bool stats = false;
@@ -120,14 +120,14 @@ std::string read_all(const std::string& file) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-GrammarPtr compile(const Options& options, const std::string& text) {
+GrammarPtr compile(const GrammarOptions& options, const std::string& text) {
   if (options.regex) return grammar::compile_regex(*options.regex);
   if (!options.gbnf.empty()) return grammar::compile_gbnf(text);
   return grammar::compile_json_schema(
       parse_json(text, options.schema == "-" ? "schema" : options.schema, {.depth = 200}));
 }
 
-void run(const Options& options) {
+void run_grammar(const GrammarOptions& options) {
   const int sources = (options.schema.empty() ? 0 : 1) + (options.gbnf.empty() ? 0 : 1) + (options.regex ? 1 : 0);
   if (sources != 1) throw CLI::ValidationError("pass one of --schema, --regex and --gbnf");
   const std::string& file = options.gbnf.empty() ? options.schema : options.gbnf;
@@ -184,7 +184,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_grammar_command(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GrammarOptions>();
   CLI::App* command =
       app.add_subcommand("grammar", "Check whether a schema, regex or grammar is honoured, and texts against it");
   command->add_option("--schema", options->schema, "a JSON schema; - is standard input")->type_name("FILE");
@@ -205,7 +205,7 @@ void add_grammar_command(CLI::App& app) {
                    "likewise, with this tokenizer.json, tokenizer.json.gz or GGUF file")
       ->type_name("FILE");
   command->add_flag("--stats", options->stats, "print the times to compile and to fill masks, and the memory, as JSON");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_grammar(*options); });
 }
 
 }  // namespace quire

@@ -24,7 +24,7 @@ struct PerplexityOptions {
   bool json = false;
 };
 
-constexpr int kLogitRows = 64;
+constexpr int kScoredRows = 64;
 
 // -log p(token), in nats.
 double nll(std::span<const float> logits, TokenId token) {
@@ -39,7 +39,7 @@ void run_perplexity(PerplexityOptions& o) {
   o.engine.max_model_len = o.context;
   Progress progress;
   progress.stage("loading " + o.engine.model);
-  LoadedModel model(o.engine, kLogitRows);
+  LoadedModel model(o.engine, kScoredRows);
   if (!model.target.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", o.engine.model);
   const Tokenizer& tokenizer = *model.target.text.tokenizer;
   const TokenIds ids = tokenizer.encode(read_text_file(o.file), {.add_special = true, .parse_special = false});
@@ -66,7 +66,7 @@ void run_perplexity(PerplexityOptions& o) {
     size_t chunk_count = 0;
     for (size_t at = 0; at + 1 < context;) {
       const bool scored = at >= first;
-      const size_t n = std::min<size_t>(scored ? kLogitRows : 512, (scored ? context - 1 : first) - at);
+      const size_t n = std::min<size_t>(scored ? kScoredRows : 512, (scored ? context - 1 : first) - at);
       const auto logits = sequence.append(std::span(chunk).subspan(at, n), scored);
       for (size_t i = 0; scored && i < n; ++i) {
         const double loss = nll(logits.subspan(i * vocab, vocab), chunk[at + i + 1]);

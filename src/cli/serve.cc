@@ -32,7 +32,7 @@
 namespace quire {
 namespace {
 
-constexpr double kMostBytes = 1ull << 40;
+constexpr double kMostQueuedBytes = 1ull << 40;
 
 struct ServeFlags {
   EngineOptions engine;
@@ -234,10 +234,10 @@ void add_serve_command(CLI::App& app) {
       ->check(between(256, 1 << 20));
   add(limits, "--max-bodies-size", server.max_bodies_bytes,
       "most bytes of all bodies being received; further ones get a 503")
-      ->check(between(1 << 20, kMostBytes));
+      ->check(between(1 << 20, kMostQueuedBytes));
   add(limits, "--max-replies-size", server.max_replies_bytes,
       "most bytes of all answers not sent yet; further ones get a 503")
-      ->check(between(1 << 20, kMostBytes));
+      ->check(between(1 << 20, kMostQueuedBytes));
   add(limits, "--stream-buffer", server.max_stream_bytes,
       "bytes of a stream that may wait for a slow reader before the request is cancelled")
       ->check(between(4096, 1 << 30));

@@ -19,7 +19,7 @@
 namespace quire {
 namespace {
 
-struct Options {
+struct TokenizeOptions {
   std::string tokenizer, model;
   std::string prompt;
   bool has_prompt = false;
@@ -49,7 +49,7 @@ TokenIds ids_of(const Tokenizer& tokenizer, const Json& value, size_t line) {
 }
 
 // Reads and writes one JSON value per line; flushes each, so that a program can talk to it.
-void run_lines(const Tokenizer& tokenizer, const Options& options, EncodeOptions encode) {
+void run_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, EncodeOptions encode) {
   size_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
@@ -92,7 +92,7 @@ void print_tokens(const Tokenizer& tokenizer, const TokenIds& ids) {
   fmt::print("{} tokens\n", ids.size());
 }
 
-void run(const Options& options) {
+void run_tokenize(const TokenizeOptions& options) {
   if (options.tokenizer.empty() == options.model.empty())
     throw CLI::ValidationError("pass either --tokenizer FILE or -m MODEL");
   if (options.jsonl && options.has_prompt)
@@ -112,7 +112,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_tokenize_command(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Turn text into token ids, or back");
   command->add_option("-m,--model", options->model, "use the tokenizer of this model: a known name, file or directory")
       ->type_name("MODEL");
@@ -130,7 +130,7 @@ void add_tokenize_command(CLI::App& app) {
                     "way round");
   command->callback([options, prompt] {
     options->has_prompt = prompt->count() > 0;
-    run(*options);
+    run_tokenize(*options);
   });
 }
 

@@ -137,7 +137,7 @@ class Loader : public TensorVisitor {
       to.mapped.reset();
       return place(to.memory.data());
     }
-    pack_matrices(matrices_, to.memory.data(), checkpoint_.file(), team, options.report);
+    pack_matrices(matrices_, to.memory.data(), checkpoint_.file(), checkpoint_.mappings(), team, options.report);
     if (file) file->save({to.memory.data(), bytes_}, team, options.report);
   }
 

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostBytes = size_t{256} << 20;
+constexpr size_t kMostPromptFileBytes = size_t{256} << 20;
 
 Json parse_line(std::string_view line, size_t number, const std::string& file) {
   try {
@@ -32,7 +32,7 @@ std::string prompt_of(const JsonField& line) {
 }  // namespace
 
 std::vector<BenchPrompt> read_prompts(const std::filesystem::path& path) {
-  const std::string file = path.string(), text = read_text_file(path, kMostBytes);
+  const std::string file = path.string(), text = read_text_file(path, kMostPromptFileBytes);
   std::vector<BenchPrompt> prompts;
   size_t number = 0;
   for (std::string_view rest = text; !rest.empty();) {

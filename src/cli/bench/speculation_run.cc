@@ -16,7 +16,7 @@ namespace quire {
 namespace {
 
 constexpr int kCostSweeps = 5, kCostSteps = 8;
-constexpr int kWarmTokens = 8;
+constexpr int kWarmAnswer = 8;
 
 // Rows whose steps are timed: those that verifying may have, as far as the choices of one request go.
 std::vector<int> timed_rows(const SpeculationOptions& o) {
@@ -180,7 +180,7 @@ DrafterResult measure_drafter(const std::string& drafter, const SpeculationOptio
   result.drafter = drafter;
   result.model = run.engine().info();
   for (const BenchPrompt& prompt : prompts) run.add(prompt);
-  run.run(0, 1, std::min(kWarmTokens, options.tokens), false);
+  run.run(0, 1, std::min(kWarmAnswer, options.tokens), false);
 
   progress.stage("measuring " + drafter);
   const auto most = static_cast<size_t>(options.parallel);

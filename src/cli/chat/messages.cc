@@ -63,7 +63,7 @@ const char* const kChatHelp =
     "Ctrl-C stops an answer. End a line with \\ to continue it on the next; pasted lines are one message.\n";
 
 namespace {
-constexpr std::array<std::pair<std::string_view, ChatCommand::Kind>, 7> kCommands = {
+constexpr std::array<std::pair<std::string_view, ChatCommand::Kind>, 7> kChatCommands = {
     {{"help", ChatCommand::Kind::kHelp},
      {"reset", ChatCommand::Kind::kReset},
      {"system", ChatCommand::Kind::kSystem},
@@ -75,7 +75,7 @@ constexpr std::array<std::pair<std::string_view, ChatCommand::Kind>, 7> kCommand
 
 std::vector<std::string> chat_command_names() {
   std::vector<std::string> names;
-  for (const auto& command : kCommands) names.emplace_back(command.first);
+  for (const auto& command : kChatCommands) names.emplace_back(command.first);
   return names;
 }
 
@@ -85,7 +85,7 @@ ChatCommand parse_chat_command(std::string_view line) {
   if (all.size() < 2 || all[0] != '/') return {Kind::kText, std::string(line)};
   const std::string_view word = all.substr(1, std::min(all.find_first_of(" \t\n"), all.size()) - 1);
   if (word.empty() || !std::all_of(word.begin(), word.end(), is_letter)) return {Kind::kText, std::string(line)};
-  for (const auto& [name, kind] : kCommands) {
+  for (const auto& [name, kind] : kChatCommands) {
     if (word == name) return {kind, std::string(trimmed(all.substr(1 + word.size())))};
   }
   return {Kind::kUnknown, std::string(word)};

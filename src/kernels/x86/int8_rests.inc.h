@@ -7,23 +7,27 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
+// Registers of outputs that share each broadcast input: of two panels, or both halves of one.
+inline constexpr int kRestColumns = kPanelsBeside * kHalves;
+
 // Sums of panels that are multiplied together, [kPanelsBeside][kTileRows][kPanel], between parts of the blocks.
 struct RestSums {
   alignas(64) float acc[kPanelsBeside * kTileRows * kPanel], low[kPanelsBeside * kTileRows * kPanel];
 };
 
-// Adds the products of one row's rests in blocks [begin, end) with half h of each panel's outputs to acc and low. sources
+// Adds the products of one row's rests in blocks [begin, end) with the columns, half h[c] of each, to acc and low. sources
 // and scales begin with block `begin`, row with block 0.
-template <int kPanels, int kGroup, class Source, class Scales>
-QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int begin, int end, int h,
-                                const Int8Block* row, Floats (&acc)[1][kPanels], Floats (&low)[1][kPanels]) {
+template <int kGroup, class Source, class Scales>
+QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int begin, int end,
+                                const int (&h)[kRestColumns], const Int8Block* row, Floats (&acc)[1][kRestColumns],
+                                Floats (&low)[1][kRestColumns]) {
   constexpr bool kSupers = kGroup == 16 && Scales::kTwoLevels;
   constexpr int kBlocks = kSupers ? kSuperBlocks : kRestBlocks;
   static_assert(kRestBlocks % kBlocks == 0 && kScaleBlocks % kRestBlocks == 0);
   const int zero = sources[0].zero();
   for (int b = begin; b < end; b += kBlocks) {
     uint32_t left = row[b / kRestBlocks * kRestBlocks].rests >> b % kRestBlocks;
-    const auto add_to = [&](Floats(&sums)[1][kPanels], Floats(&lows)[1][kPanels]) __attribute__((always_inline)) {
+    const auto add_to = [&](auto& sums, auto& lows) __attribute__((always_inline)) {
       for (; left != 0; left &= left - 1) {
         const int block = b + __builtin_ctz(left);
         const Int8Block* const rows[] = {row + block};
@@ -33,13 +37,13 @@ QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int
     if constexpr (kSupers) {
       left &= (1u << kSuperBlocks) - 1;
       if (left == 0) continue;
-      Floats part[1][kPanels], part_low[1][kPanels];  // over the blocks under a float16
-      for (int p = 0; p < kPanels; ++p) part[0][p] = part_low[0][p] = Floats::all(0.0f);
+      Floats part[1][kRestColumns], part_low[1][kRestColumns];  // over the blocks under a float16
+      for (int c = 0; c < kRestColumns; ++c) part[0][c] = part_low[0][c] = Floats::all(0.0f);
       add_to(part, part_low);
-      for (int p = 0; p < kPanels; ++p) {
-        acc[0][p] = fma(part[0][p], scales[p].super(b - begin, h), acc[0][p]);
+      for (int c = 0; c < kRestColumns; ++c) {
+        acc[0][c] = fma(part[0][c], scales[c].super(b - begin, h[c]), acc[0][c]);
         if constexpr (Scales::kMinima)
-          low[0][p] = fma(part_low[0][p], scales[p].super_minimum(b - begin, h), low[0][p]);
+          low[0][c] = fma(part_low[0][c], scales[c].super_minimum(b - begin, h[c]), low[0][c]);
       }
     } else {
       add_to(acc, low);
@@ -54,27 +58,26 @@ QUIRE_INLINE void add_rest(float* first, Floats rest) {
 }
 
 // Blocks [begin, end) of `panels` panels and all rows. The first part of the blocks begins the sums; the last one adds them
-// to out [panels][kTileRows][kPanel].
+// to out [panels][kTileRows][kPanel]. sources and scales: of the columns.
 template <int kGroup, class Source, class Scales>
 QUIRE_INLINE void add_rest_part(const Source* sources, const Scales* scales, int begin, int end, bool is_last,
                                 const Int8Rows& rests, RestSums& sums, int panels, float* out) {
-  constexpr int kPanels = kPanelsBeside;
+  constexpr int kHalf[] = {0, kHalves - 1};  // of each column
+  static_assert(kRestColumns == 2);
   for (int r = 0; r < rests.count; ++r) {
-    for (int h = 0; h < kHalves; ++h) {
-      const auto place = [&](int p) { return (p * kTileRows + r) * kPanel + h * kWidth; };
-      Floats acc[1][kPanels], low[1][kPanels];
-      for (int p = 0; p < kPanels; ++p) {
-        acc[0][p] = begin == 0 ? Floats::all(0.0f) : Floats::load(sums.acc + place(p));
-        if constexpr (Scales::kMinima) low[0][p] = begin == 0 ? Floats::all(0.0f) : Floats::load(sums.low + place(p));
-      }
-      add_row_rests<kPanels, kGroup>(sources, scales, begin, end, h, rests.row(r), acc, low);
-      for (int p = 0; p < kPanels; ++p) {
-        if (is_last) {
-          if (p < panels) add_rest(out + place(p), Scales::kMinima ? add(acc[0][p], low[0][p]) : acc[0][p]);
-        } else {
-          store(sums.acc + place(p), acc[0][p]);
-          if constexpr (Scales::kMinima) store(sums.low + place(p), low[0][p]);
-        }
+    const auto place = [&](int c) { return (c / kHalves * kTileRows + r) * kPanel + kHalf[c] * kWidth; };
+    Floats acc[1][kRestColumns], low[1][kRestColumns];
+    for (int c = 0; c < kRestColumns; ++c) {
+      acc[0][c] = begin == 0 ? Floats::all(0.0f) : Floats::load(sums.acc + place(c));
+      if constexpr (Scales::kMinima) low[0][c] = begin == 0 ? Floats::all(0.0f) : Floats::load(sums.low + place(c));
+    }
+    add_row_rests<kGroup>(sources, scales, begin, end, kHalf, rests.row(r), acc, low);
+    for (int c = 0; c < kRestColumns; ++c) {
+      if (is_last) {
+        if (c / kHalves < panels) add_rest(out + place(c), Scales::kMinima ? add(acc[0][c], low[0][c]) : acc[0][c]);
+      } else {
+        store(sums.acc + place(c), acc[0][c]);
+        if constexpr (Scales::kMinima) store(sums.low + place(c), low[0][c]);
       }
     }
   }
@@ -97,15 +100,15 @@ template <Codes kCodes, int kGroup, bool kMinima, bool kTwoLevels>
       continue;
     if constexpr (!kUsualScales<kCodes, kTwoLevels>) {
       alignas(64) ScaleMemory scales[kPanelsBeside], minima[kMinima ? kPanelsBeside : 1];
-      DecodedScales<kMinima> decoded[kPanelsBeside];
+      DecodedScales<kMinima> decoded[kRestColumns];
       for (int begin = 0; begin < m.blocks(); begin += kScaleBlocks) {
         const int end = begin + kScaleBlocks < m.blocks() ? begin + kScaleBlocks : m.blocks();
         for (int j = 0; j < kPanelsBeside; ++j) {
           const int panel = j == 0 ? first : last;
           decode_scales(m, panel, begin, end, scales[j]);
           if constexpr (kMinima) decode_minima(m, panel, begin, end, scales[j], minima[j]);
-          decoded[j] = {scales[j], minima[kMinima ? j : 0]};
         }
+        for (int c = 0; c < kRestColumns; ++c) decoded[c] = {scales[c / kHalves], minima[kMinima ? c / kHalves : 0]};
         const PackedCodes<kCodes> from[] = {{m, first, begin}, {m, last, begin}};
         add_rest_part<kGroup>(from, decoded, begin, end, end == m.blocks(), rests, sums, count, out);
       }

@@ -171,6 +171,7 @@ void MappedPack::copy_to(std::byte* memory, Team& team) const {
   team.for_tiles(static_cast<int>(chunks_of(bytes().size())), [&](int i, int) {
     const std::span<const std::byte> part = chunk(bytes(), i);
     std::memcpy(memory + static_cast<size_t>(i) * kChunk, part.data(), part.size());
+    if (i % 8 == 7) file.release();  // or the process would hold everything twice
   });
 }
 

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -67,8 +68,8 @@ std::span<const std::byte> header_of(const MappedFile& file, std::span<const Ten
 
 }  // namespace
 
-void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file, Team& team,
-                   const OnLoad& report) {
+void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file,
+                   std::span<const MappedFile> mappings, Team& team, const OnLoad& report) {
   struct Piece {
     const MatrixJob* job;
     int begin, end;  // panels
@@ -82,6 +83,8 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
     job.matrix->data = memory + job.offset;
     bytes += job.matrix->bytes();
   }
+  constexpr size_t kMostHeld = size_t{32} << 20;  // bytes packed between two releases
+  std::atomic<size_t> packed{0};
   std::vector<char> is_damaged(pieces.size());
   std::vector<std::exception_ptr> errors(pieces.size());
   LoadMeter meter(report, LoadProgress::Stage::kPacking, bytes);
@@ -94,7 +97,12 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
     }
     for (int p = begin; p < end; ++p)
       if (!is_finite(*job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
-    meter.add(static_cast<size_t>(end - begin) * job->matrix->layout.bytes, thread);
+    const size_t size = static_cast<size_t>(end - begin) * job->matrix->layout.bytes;
+    const size_t before = packed.fetch_add(size, std::memory_order_relaxed);
+    if (before / kMostHeld != (before + size) / kMostHeld) {
+      for (const MappedFile& mapping : mappings) mapping.release();
+    }
+    meter.add(size, thread);
   });
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);

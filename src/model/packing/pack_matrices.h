@@ -20,9 +20,10 @@ struct MatrixJob {
 };
 
 // Packs all matrices on all threads of the team. Throws Error naming `file` and tensor if a weight is not finite or a
-// coded matrix is damaged. memory: zeroed.
-void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file, Team& team,
-                   const OnLoad& report);
+// coded matrix is damaged. memory: zeroed. mappings: what the matrices are read from; it is released now and then, so that
+// a load takes little more memory than the packed matrices.
+void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file,
+                   std::span<const MappedFile> mappings, Team& team, const OnLoad& report);
 
 // Identifies the bytes that pack_matrices() gives, without reading all of the checkpoint: its headers, sizes and times of
 // change, part of each tensor, and what becomes of each matrix. Paths and names of files do not matter.
