@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,17 +95,18 @@ def main():
     programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
     jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout)) for p in programs]
     jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
+    alone = []  # the end-to-end tests wait for answers, so nothing runs beside them
     if "e2e" in arguments.kinds.split(",") and (not jobs or not arguments.filter or "e2e" in arguments.filter):
         pattern = " or ".join(text for text in arguments.filter if text != "e2e" and not any(text in job[0] for job in jobs))
-        jobs.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
+        alone.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
 
     def timed(job):
         started = time.monotonic()
         return *job[1](), time.monotonic() - started
 
     total, reasons = Counter(), Counter()
-    results = ThreadPoolExecutor(arguments.jobs).map(timed, jobs)
-    for (name, _), (passed, failed, skipped, output, seconds) in zip(jobs, results):
+    results = chain(ThreadPoolExecutor(arguments.jobs).map(timed, jobs), map(timed, alone))
+    for (name, _), (passed, failed, skipped, output, seconds) in zip(jobs + alone, results):
         total.update(passed=passed, failed=failed, skipped=sum(skipped.values()))
         reasons.update(skipped)
         print(f"{name:24} {passed:5} passed {failed:4} failed {sum(skipped.values()):4} skipped {seconds:7.1f} s", flush=True)
