@@ -25,7 +25,7 @@ class MappedFile {
   // How the file will be read: kRandom keeps the system from reading ahead.
   enum class Access : uint8_t { kUsual, kRandom };
   void advise(Access access) const;
-  // Takes what has been read out of the process's memory. The system keeps it as long as it has room, so that reading it
+  // Drops the file's pages from the process's memory. They stay in the page cache while there is room, so reading them
   // again is cheap.
   void release() const;
   int64_t modified() const { return modified_; }  // when it was opened: ns since the epoch

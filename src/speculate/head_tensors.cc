@@ -85,7 +85,7 @@ LargeBuffer HeadTensors::read(Team& team) {
                     bad - job.to->begin());
   }
   LargeBuffer memory(bytes_);
-  pack_matrices(matrices_, memory.data(), file(), {}, team, {});
+  pack_matrices(matrices_, memory.data(), file(), file_.mappings(), team, {});
   return memory;
 }
 

@@ -7,7 +7,7 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-// Registers of outputs that share each broadcast input: of two panels, or both halves of one.
+// Two panels, or both halves of one.
 inline constexpr int kRestColumns = kPanelsBeside * kHalves;
 
 // Sums of panels that are multiplied together, [kPanelsBeside][kTileRows][kPanel], between parts of the blocks.
@@ -15,12 +15,11 @@ struct RestSums {
   alignas(64) float acc[kPanelsBeside * kTileRows * kPanel], low[kPanelsBeside * kTileRows * kPanel];
 };
 
-// Adds the products of one row's rests in blocks [begin, end) with the columns, half h[c] of each, to acc and low. sources
+// Adds the products of one row's rests in blocks [begin, end) with the columns to acc and low. sources
 // and scales begin with block `begin`, row with block 0.
 template <int kGroup, class Source, class Scales>
-QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int begin, int end,
-                                const int (&h)[kRestColumns], const Int8Block* row, Floats (&acc)[1][kRestColumns],
-                                Floats (&low)[1][kRestColumns]) {
+QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int begin, int end, const Int8Block* row,
+                                Floats (&acc)[1][kRestColumns], Floats (&low)[1][kRestColumns]) {
   constexpr bool kSupers = kGroup == 16 && Scales::kTwoLevels;
   constexpr int kBlocks = kSupers ? kSuperBlocks : kRestBlocks;
   static_assert(kRestBlocks % kBlocks == 0 && kScaleBlocks % kRestBlocks == 0);
@@ -31,7 +30,7 @@ QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int
       for (; left != 0; left &= left - 1) {
         const int block = b + __builtin_ctz(left);
         const Int8Block* const rows[] = {row + block};
-        add_block<kGroup>(sources, scales, zero, block - begin, h, rows, sums, lows);
+        add_block<kGroup>(sources, scales, zero, block - begin, 0, rows, sums, lows);
       }
     };
     if constexpr (kSupers) {
@@ -41,9 +40,9 @@ QUIRE_INLINE void add_row_rests(const Source* sources, const Scales* scales, int
       for (int c = 0; c < kRestColumns; ++c) part[0][c] = part_low[0][c] = Floats::all(0.0f);
       add_to(part, part_low);
       for (int c = 0; c < kRestColumns; ++c) {
-        acc[0][c] = fma(part[0][c], scales[c].super(b - begin, h[c]), acc[0][c]);
+        acc[0][c] = fma(part[0][c], scales[c].super(b - begin, half_of(c, 0)), acc[0][c]);
         if constexpr (Scales::kMinima)
-          low[0][c] = fma(part_low[0][c], scales[c].super_minimum(b - begin, h[c]), low[0][c]);
+          low[0][c] = fma(part_low[0][c], scales[c].super_minimum(b - begin, half_of(c, 0)), low[0][c]);
       }
     } else {
       add_to(acc, low);
@@ -62,16 +61,14 @@ QUIRE_INLINE void add_rest(float* first, Floats rest) {
 template <int kGroup, class Source, class Scales>
 QUIRE_INLINE void add_rest_part(const Source* sources, const Scales* scales, int begin, int end, bool is_last,
                                 const Int8Rows& rests, RestSums& sums, int panels, float* out) {
-  constexpr int kHalf[] = {0, kHalves - 1};  // of each column
-  static_assert(kRestColumns == 2);
   for (int r = 0; r < rests.count; ++r) {
-    const auto place = [&](int c) { return (c / kHalves * kTileRows + r) * kPanel + kHalf[c] * kWidth; };
+    const auto place = [&](int c) { return (c / kHalves * kTileRows + r) * kPanel + half_of(c, 0) * kWidth; };
     Floats acc[1][kRestColumns], low[1][kRestColumns];
     for (int c = 0; c < kRestColumns; ++c) {
       acc[0][c] = begin == 0 ? Floats::all(0.0f) : Floats::load(sums.acc + place(c));
       if constexpr (Scales::kMinima) low[0][c] = begin == 0 ? Floats::all(0.0f) : Floats::load(sums.low + place(c));
     }
-    add_row_rests<kGroup>(sources, scales, begin, end, kHalf, rests.row(r), acc, low);
+    add_row_rests<kGroup>(sources, scales, begin, end, rests.row(r), acc, low);
     for (int c = 0; c < kRestColumns; ++c) {
       if (is_last) {
         if (c / kHalves < panels) add_rest(out + place(c), Scales::kMinima ? add(acc[0][c], low[0][c]) : acc[0][c]);

@@ -60,13 +60,17 @@ struct Int8Sums {
   }
 };
 
-// Adds the products of line kLine of block b, half h[p] of the outputs of panel p, to the sums. rows: the inputs of block b.
+// Several columns of outputs share each broadcast input: panels, of which each fills a register, or from half h on the
+// halves of one panel.
+constexpr int half_of(int column, int h) { return (h + column) % kHalves; }
+
+// Adds the products of line kLine of block b, from half h on, to the sums of each column. rows: the inputs of block b.
 template <int kLine, int kRows, int kPanels, class Source, class Block>
-QUIRE_INLINE void add_line(const Source* sources, int b, const int (&h)[kPanels], const Block* const (&rows)[kRows],
+QUIRE_INLINE void add_line(const Source* sources, int b, int h, const Block* const (&rows)[kRows],
                            Sums (&sums)[kRows][kPanels]) {
   LinePair w[kPanels];
   QUIRE_UNROLL
-  for (int p = 0; p < kPanels; ++p) w[p] = sources[p].template line<kLine>(b, h[p]);
+  for (int p = 0; p < kPanels; ++p) w[p] = sources[p].template line<kLine>(b, half_of(p, h));
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const Ints first = four_inputs(rows[r]->q + 8 * kLine), second = four_inputs(rows[r]->q + 8 * kLine + 4);
@@ -77,9 +81,9 @@ QUIRE_INLINE void add_line(const Source* sources, int b, const int (&h)[kPanels]
   }
 }
 
-// Adds block b, half h[p] of the outputs of panel p, to acc and low. rows: the inputs of this block. zero: of the sources.
+// Adds block b, from half h on, to acc and low of each column. rows: the inputs of this block. zero: of the sources.
 template <int kGroup, int kRows, int kPanels, class Source, class Scales>
-QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zero, int b, const int (&h)[kPanels],
+QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zero, int b, int h,
                             const Int8Block* const (&rows)[kRows], Floats (&acc)[kRows][kPanels],
                             Floats (&low)[kRows][kPanels]) {
   // With minima, unsigned codes have no zero point.
@@ -117,7 +121,7 @@ QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zer
   if constexpr (kTwo) {
     QUIRE_UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      const Floats scale = scales[p].template part<kGroup>(b, 0, h[p]);
+      const Floats scale = scales[p].template part<kGroup>(b, 0, half_of(p, h));
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) first[r][p] = mul(Floats::of(sums[r][p].wide), scale);
     }
@@ -128,7 +132,7 @@ QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zer
   QUIRE_UNROLL
   for (int p = 0; p < kPanels; ++p) {
     if constexpr (kTwo) {
-      const Floats scale = scales[p].template part<kGroup>(b, 1, h[p]);
+      const Floats scale = scales[p].template part<kGroup>(b, 1, half_of(p, h));
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const Floats sum = fma(Floats::of(sums[r][p].wide), scale, first[r][p]);
@@ -139,7 +143,7 @@ QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zer
       for (int r = 0; r < kRows; ++r)
         acc[r][p] = fma(Floats::of(sums[r][p].wide), Floats::all(rows[r]->scale), acc[r][p]);
     } else {
-      const Floats scale = scales[p].template scale<kGroup>(b, 0, h[p]);
+      const Floats scale = scales[p].template scale<kGroup>(b, 0, half_of(p, h));
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r)
         acc[r][p] = fma(Floats::of(sums[r][p].wide), mul(scale, Floats::all(rows[r]->scale)), acc[r][p]);
@@ -148,7 +152,7 @@ QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zer
   if constexpr (Scales::kMinima && kSupers) {
     QUIRE_UNROLL
     for (int p = 0; p < kPanels; ++p) {
-      const Ints minima = scales[p].minimum_pair(b, h[p]);
+      const Ints minima = scales[p].minimum_pair(b, half_of(p, h));
       QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const Ints sum = dot_pairs(minima, all_pairs(rows[r]->half_sums));
@@ -160,7 +164,7 @@ QUIRE_INLINE void add_block(const Source* sources, const Scales* scales, int zer
     for (int g = 0; g < kBlockInputs / kGroup; ++g) {
       QUIRE_UNROLL
       for (int p = 0; p < kPanels; ++p) {
-        const Floats minimum = scales[p].template minimum<kGroup>(b, g, h[p]);
+        const Floats minimum = scales[p].template minimum<kGroup>(b, g, half_of(p, h));
         QUIRE_UNROLL
         for (int r = 0; r < kRows; ++r)
           low[r][p] = fma(minimum, Floats::all(group_sum<kGroup>(*rows[r], g)), low[r][p]);
@@ -190,13 +194,10 @@ QUIRE_INLINE void int8_tile(const Source* sources, const Scales* scales, int h, 
     }
   }
   const int zero = sources[0].zero();
-  int halves[kPanels];
-  QUIRE_UNROLL
-  for (int& half : halves) half = h;
   Prefetch ahead = prefetch;  // in registers
   const auto block = [&](int b) __attribute__((always_inline)) {
     ahead.next();
-    add_block<kGroup>(sources, scales, zero, b, halves, rows, acc, low);
+    add_block<kGroup>(sources, scales, zero, b, h, rows, acc, low);
     QUIRE_UNROLL
     for (const Int8Block*& at : rows) ++at;
   };

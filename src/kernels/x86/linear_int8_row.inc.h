@@ -13,9 +13,6 @@ QUIRE_INLINE void int8_row_tile(const PackedCodes<Codes::kI8>* sources, const Sc
                                 const std::byte* x, size_t x_stride, float* out, Prefetch<>& prefetch) {
   const Int8RowBlock* rows[kRows];
   Sums sums[kRows][kPanels];
-  int halves[kPanels];
-  QUIRE_UNROLL
-  for (int& half : halves) half = h;
   QUIRE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     rows[r] = reinterpret_cast<const Int8RowBlock*>(x + static_cast<size_t>(r) * x_stride);
@@ -28,8 +25,8 @@ QUIRE_INLINE void int8_row_tile(const PackedCodes<Codes::kI8>* sources, const Sc
   }
   for (int b = 0; b < blocks; ++b) {
     prefetch.next();
-    add_line<0>(sources, b, halves, rows, sums), add_line<1>(sources, b, halves, rows, sums);
-    add_line<2>(sources, b, halves, rows, sums), add_line<3>(sources, b, halves, rows, sums);
+    add_line<0>(sources, b, h, rows, sums), add_line<1>(sources, b, h, rows, sums);
+    add_line<2>(sources, b, h, rows, sums), add_line<3>(sources, b, h, rows, sums);
     QUIRE_UNROLL
     for (const Int8RowBlock*& at : rows) ++at;
   }

@@ -18,13 +18,15 @@ class LoadMeter {
   LoadMeter(const OnLoad& report, LoadProgress::Stage stage, size_t total)
       : report_(report), stage_(stage), total_(total) {}
 
-  void add(size_t bytes, int thread) {
+  // Returns what is done now, by all threads.
+  size_t add(size_t bytes, int thread) {
     const size_t done = done_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (thread != 0 || !report_) return;
+    if (thread != 0 || !report_) return done;
     const auto now = Clock::now();
-    if (now - reported_ < std::chrono::milliseconds(100)) return;
+    if (now - reported_ < std::chrono::milliseconds(100)) return done;
     reported_ = now;
     report_({stage_, done, total_});
+    return done;
   }
 
  private:

@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -84,7 +83,6 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
     bytes += job.matrix->bytes();
   }
   constexpr size_t kMostHeld = size_t{32} << 20;  // bytes packed between two releases
-  std::atomic<size_t> packed{0};
   std::vector<char> is_damaged(pieces.size());
   std::vector<std::exception_ptr> errors(pieces.size());
   LoadMeter meter(report, LoadProgress::Stage::kPacking, bytes);
@@ -98,11 +96,10 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
     for (int p = begin; p < end; ++p)
       if (!is_finite(*job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
     const size_t size = static_cast<size_t>(end - begin) * job->matrix->layout.bytes;
-    const size_t before = packed.fetch_add(size, std::memory_order_relaxed);
-    if (before / kMostHeld != (before + size) / kMostHeld) {
+    const size_t done = meter.add(size, thread);
+    if ((done - size) / kMostHeld != done / kMostHeld) {
       for (const MappedFile& mapping : mappings) mapping.release();
     }
-    meter.add(size, thread);
   });
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);

@@ -20,8 +20,8 @@ struct MatrixJob {
 };
 
 // Packs all matrices on all threads of the team. Throws Error naming `file` and tensor if a weight is not finite or a
-// coded matrix is damaged. memory: zeroed. mappings: what the matrices are read from; it is released now and then, so that
-// a load takes little more memory than the packed matrices.
+// coded matrix is damaged. memory: zeroed. mappings: the files being packed. Their pages are dropped as they are
+// used, so that a load needs little more memory than the packed matrices.
 void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file,
                    std::span<const MappedFile> mappings, Team& team, const OnLoad& report);
 
