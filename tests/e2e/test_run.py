@@ -115,7 +115,9 @@ def test_a_chat_template_of_the_users_own(tmp_path):
 @needs_model
 def test_nothing_of_the_messages_is_dropped(tmp_path):
     messages = tmp_path / "messages.json"
-    messages.write_text(json.dumps([{"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}, {"role": "user", "content": "Hi"}]))
+    call = {"function": {"name": "f", "arguments": "{cut"}}
+    messages.write_text(json.dumps([{"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}, {"role": "user", "content": "Hi"},
+                                    {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": None}, {"role": "user", "content": "?"}]))
     assert json.loads(quire_run("--messages", messages, "-n", "1", "--json").stdout)["tokens"]
     template = tmp_path / "t.jinja"
     template.write_text("{{ messages[-1].content }}")
