@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -243,17 +243,41 @@ std::vector<std::string_view> texts_of(const ChatInput& chat, const HiddenPart& 
   return texts;
 }
 
-// A template may look into texts, and treat marked ones differently. Then the texts themselves count.
-bool has_texts(const std::string& dense_prompt, const ChatInput& chat, const MarkedPart& part) {
-  const auto has = [&](std::string_view text) {
-    const std::string quoted = ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-    return find_text(dense_prompt, without_spaces(text)) != std::string::npos ||
-           find_text(dense_prompt, without_spaces(std::string_view(quoted).substr(1, quoted.size() - 2))) !=
-               std::string::npos;
-  };
-  const std::vector<std::string_view> texts = texts_of(chat, part.where);
-  return part.any ? std::ranges::any_of(texts, has) : std::ranges::all_of(texts, has);
-}
+// A template may look into texts, and treat marked ones differently. Then the texts themselves count, as they are or
+// escaped as in JSON.
+class TextSearch {
+ public:
+  explicit TextSearch(std::string_view prompt)
+      : prompt_(without_spaces(prompt)), budget_(kPasses * (prompt_.size() + 4096)) {}
+
+  bool has(const ChatInput& chat, const MarkedPart& part) {
+    const std::vector<std::string_view> texts = texts_of(chat, part.where);
+    const auto shown = [&](std::string_view text) {
+      const std::string quoted = ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+      return has(text) || has(std::string_view(quoted).substr(1, quoted.size() - 2));
+    };
+    return part.any ? std::ranges::any_of(texts, shown) : std::ranges::all_of(texts, shown);
+  }
+
+ private:
+  static constexpr size_t kPasses = 64;  // over the prompt, at most; then texts count as found
+
+  // Most texts come in the order of the chat, so the search goes on where the last one ended.
+  bool has(std::string_view text) {
+    const std::string dense = without_spaces(text);
+    for (const size_t from : {last_, size_t{0}}) {
+      const size_t found = find_text(prompt_, dense, from);
+      const size_t end = std::min(found, prompt_.size());
+      budget_ -= std::min(budget_, end - std::min(from, end));
+      if (found != std::string::npos) last_ = found + dense.size();
+      if (found != std::string::npos || budget_ == 0) return true;
+    }
+    return false;
+  }
+
+  std::string prompt_;
+  size_t budget_, last_ = 0;
+};
 
 std::optional<std::string> try_render(const RenderChat& render, ChatInput chat) {
   try {
@@ -266,6 +290,7 @@ std::optional<std::string> try_render(const RenderChat& render, ChatInput chat) 
 }  // namespace
 
 std::optional<HiddenPart> find_hidden_part(const ChatInput& given, const RenderChat& render) {
+  if (!given.messages.is_array()) return std::nullopt;  // an Error of render
   ChatInput chat = given;
   if (!chat.now) chat.now = jinja::local_now();  // the prompts may show it
   std::vector<std::string_view> strings;
@@ -283,9 +308,9 @@ std::optional<HiddenPart> find_hidden_part(const ChatInput& given, const RenderC
   const auto prompt = try_render(render, chat);
   if (!prompt) return std::nullopt;
   const bool same = marked && clean == *prompt;
-  const std::string dense = same ? "" : without_spaces(*prompt);
+  TextSearch search(same ? "" : *prompt);
   for (const MarkedPart& part : parts) {
-    if (missing(part) && (same || !has_texts(dense, chat, part))) return part.where;
+    if (missing(part) && (same || !search.has(chat, part))) return part.where;
   }
   return std::nullopt;
 }
