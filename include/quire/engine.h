@@ -287,7 +287,7 @@ class Engine {
   // The text of tokens; ill-formed UTF-8 becomes U+FFFD.
   std::string decode(std::span<const TokenId> ids) const;
   // The tokens of a chat prompt. `messages` is JSON: [{"role": "user", "content": "Hello"}, …]. Throws Error if it is
-  // not valid or the model has no chat template.
+  // not valid, the model has no chat template, or the template leaves a message out.
   TokenIds encode_messages(std::string_view messages) const;
   bool has_chat_template() const { return chat_template() != nullptr; }
   // The tokens of each word, alone and after a space.
@@ -297,11 +297,14 @@ class Engine {
   // malformed, not supported exactly, or too large, and if the model has no vocabulary.
   Constraint compile(const ConstraintSource& source) const;
 
-  // For programs built in this source tree. render() is the text of a chat prompt, encode_chat() its tokens.
+  // For programs built in this source tree. render() is the text of a chat prompt, encode_chat() its tokens. Messages
+  // are first brought into the roles and the order that the template takes (text/message_roles.h). require_shown()
+  // throws Error if the prompt lacks a part of the chat (text/hidden_parts.h).
   const Tokenizer& tokenizer() const;
   const ChatTemplate* chat_template() const;  // nullptr: the model has none
   std::string render(ChatInput input) const;
   TokenIds encode_chat(ChatInput input) const;
+  void require_shown(const ChatInput& input) const;
   // The prompt with which a classifier scores how well the document fits the query. If most_tokens > 0, the longer text
   // is cut until the prompt has at most that many. Throws Error if the vocabulary has no template for two texts.
   TokenPair encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const;

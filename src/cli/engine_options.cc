@@ -1,6 +1,7 @@
 #include "cli/engine_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +17,7 @@
 #include "json/parse.h"
 #include "model/model_text.h"
 #include "ops/probe.h"
+#include "text/named_templates.h"
 
 namespace quire {
 namespace {
@@ -57,11 +59,7 @@ CLI::Validator auto_or_one_of(const NameTable<Enum, N>& table) {
 
 // The template that --chat-template means: of a file, of this name, or of another model.
 std::string template_source(const std::string& argument) {
-  // What most models without a template of their own were trained on.
-  constexpr const char* kChatMl =
-      "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-  if (argument == "chatml") return kChatMl;
+  if (const auto known = named_template(argument)) return *known;
   const std::filesystem::path path(argument);
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored) && path.extension() != ".gguf")
@@ -294,7 +292,9 @@ void add_chat_template_options(CLI::App& app, EngineOptions& o) {
          [&o, read](const std::string& text) {
            read("--chat-template", [&] { o.chat_template = template_source(text); });
          },
-         "use this chat template instead of the model's: a Jinja file, `chatml`, or a model whose template to use")
+         fmt::format("use this chat template instead of the model's: a Jinja file, a model whose template to use, or a "
+                     "name: {}",
+                     fmt::join(template_names(), ", ")))
       ->type_name("FILE|NAME")
       ->group(kTemplateGroup);
   app.add_option_function<std::string>(

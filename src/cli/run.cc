@@ -23,6 +23,8 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/load_progress.h"
+#include "server/api/chat_format.h"
+#include "server/engine_completer.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -94,7 +96,18 @@ Input read_input(const RunOptions& options) {
   return input;
 }
 
-TokenIds encode(const Engine& engine, const RunOptions& options, const Input& input) {
+// The messages as the server takes them: contents in parts, calls and results, and nothing that the prompt would lack.
+ChatInput as_served(Engine& engine, const ordered_json& messages) {
+  const ApiLimits limits{.vocab_size = engine.info().vocab_size, .max_model_len = engine.info().max_model_len};
+  const std::string body =
+      ordered_json{{"messages", messages}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  ApiRequest request = parse_api_request(Api::kChat, body, limits);
+  const EngineCompleter completer(engine);
+  ChatFormat(completer, "auto", "auto").prepare(request);
+  return std::move(request.chat);
+}
+
+TokenIds encode(Engine& engine, const RunOptions& options, const Input& input) {
   const bool chat = engine.chat_template() && !options.raw;
   if (!chat && input.text && !options.system) return engine.tokenizer().encode(*input.text, {.add_special = true});
   ordered_json messages = input.messages.value_or(ordered_json::array());
@@ -104,7 +117,7 @@ TokenIds encode(const Engine& engine, const RunOptions& options, const Input& in
       throw invalid("--system: {} already begins with a system message", options.messages_file);
     messages.insert(messages.begin(), ordered_json{{"role", "system"}, {"content", *options.system}});
   }
-  return engine.encode_chat({.messages = std::move(messages)});
+  return engine.encode_chat(as_served(engine, messages));
 }
 
 ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, const SamplingParams& sampling,

@@ -8,6 +8,7 @@
 #include "json/parse.h"
 #include "model/model_text.h"
 #include "text/chat_template.h"
+#include "text/named_templates.h"
 
 namespace quire {
 namespace {
@@ -28,9 +29,11 @@ Source load(const TemplateOptions& options) {
   if (!options.file.empty()) return {ChatTemplate::parse(read_text_file(options.file, size_t{16} << 20), options.file)};
   if (!options.model.empty()) {
     const ModelText text = load_model_text(options.model);
-    if (!text.template_source)
-      throw not_found("{} has no chat template; pass one with --template FILE.jinja", options.model);
-    return {ChatTemplate::parse(*text.template_source, options.model), text.special_tokens};
+    const auto source = text.template_source
+                            ? template_or_named(*text.template_source, options.model + ": chat template")
+                            : std::nullopt;
+    if (!source) throw not_found("{} has no chat template; pass one with --template FILE.jinja", options.model);
+    return {ChatTemplate::parse(*source, options.model), text.special_tokens};
   }
   throw CLI::ValidationError("no template given: pass --template FILE.jinja or -m MODEL");
 }

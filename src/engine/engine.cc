@@ -15,6 +15,8 @@
 #include "engine/request_state.h"
 #include "json/parse.h"
 #include "text/chat_prompt.h"
+#include "text/hidden_parts.h"
+#include "text/message_roles.h"
 #include "text/rerank_prompt.h"
 
 namespace quire {
@@ -42,6 +44,7 @@ std::string_view name(FinishReason reason) {
 struct Engine::State {
   LoadedModel model;
   Json template_kwargs = Json::object();
+  MessageRoles message_roles;
   TokenIds end_tokens;
   std::optional<ConstraintCompiler> constraints;
   EngineLoop loop;  // used by `thread` alone
@@ -64,6 +67,11 @@ struct Engine::State {
       if (!template_kwargs.is_object())
         throw invalid("--chat-template-kwargs must be a JSON object, not {}", o.chat_template_kwargs);
     }
+    if (model.chat_template) {
+      message_roles = find_message_roles(model.chat_template->source(), [this](ChatInput chat) {
+        return model.chat_template->render(with_defaults(std::move(chat)));
+      });
+    }
     if (model.target.text.tokenizer) {
       for (const TokenId id : model.target.text.tokenizer->end_of_generation()) {
         if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
@@ -82,6 +90,24 @@ struct Engine::State {
     }
     wake.notify_one();
     thread.join();
+  }
+
+  ChatInput with_defaults(ChatInput input) const {
+    for (const auto& [name, token] : model.target.text.special_tokens.items()) {
+      if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
+    }
+    for (const auto& [name, value] : template_kwargs.items()) {
+      if (!input.kwargs.contains(name)) input.kwargs[name] = value;
+    }
+    return input;
+  }
+
+  // As the template takes it.
+  ChatInput fitted(ChatInput input) const {
+    if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
+    ChatInput whole = with_defaults(std::move(input));
+    fit_chat(whole, message_roles);
+    return whole;
   }
 
   const Tokenizer* tokenizer() const { return model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr; }
@@ -250,29 +276,18 @@ const ChatTemplate* Engine::chat_template() const {
   return state_->model.chat_template ? &*state_->model.chat_template : nullptr;
 }
 
-namespace {
-
-ChatInput with_defaults(ChatInput input, const LoadedModel& model, const Json& template_kwargs) {
-  if (!model.chat_template) throw unsupported("{} has no chat template; use plain completions", model.info.name);
-  for (const auto& [name, token] : model.target.text.special_tokens.items()) {
-    if (!input.special_tokens.contains(name)) input.special_tokens[name] = token;
-  }
-  for (const auto& [name, value] : template_kwargs.items()) {
-    if (!input.kwargs.contains(name)) input.kwargs[name] = value;
-  }
-  return input;
-}
-
-}  // namespace
-
 std::string Engine::render(ChatInput input) const {
-  const ChatInput whole = with_defaults(std::move(input), state_->model, state_->template_kwargs);
+  const ChatInput whole = state_->fitted(std::move(input));
   return chat_template()->render(whole);
 }
 
 TokenIds Engine::encode_chat(ChatInput input) const {
-  const ChatInput whole = with_defaults(std::move(input), state_->model, state_->template_kwargs);
+  const ChatInput whole = state_->fitted(std::move(input));
   return encode_chat_prompt(*chat_template(), tokenizer(), whole);
+}
+
+void Engine::require_shown(const ChatInput& input) const {
+  quire::require_shown(input, [this](ChatInput chat) { return render(std::move(chat)); });
 }
 
 TokenPair Engine::encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const {
@@ -288,7 +303,9 @@ TokenIds Engine::encode(std::string_view text) const { return tokenizer().encode
 std::string Engine::decode(std::span<const TokenId> ids) const { return tokenizer().decode(ids); }
 
 TokenIds Engine::encode_messages(std::string_view messages) const {
-  return encode_chat({.messages = parse_json(messages, "messages")});
+  ChatInput chat{.messages = parse_json(messages, "messages", {.replace_surrogates = true})};
+  require_shown(chat);
+  return encode_chat(std::move(chat));
 }
 
 Constraint Engine::compile(const ConstraintSource& source) const { return state_->constraints->compile(source); }

@@ -16,6 +16,7 @@
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
 #include "speculate/mtp.h"
+#include "text/named_templates.h"
 #include "text/rerank_prompt.h"
 
 namespace quire {
@@ -134,6 +135,7 @@ void LoadedModel::load(const Checkpoint& checkpoint) {
     template_name = "--chat-template";
   }
   if (!text.rerank_template && config.pooled.score == Score::kYesNo) text.rerank_template = kQwen3RerankPrompt;
+  if (text.template_source) text.template_source = template_or_named(*text.template_source, template_name);
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
   target.weights = load_weights(
       checkpoint, config, runtime.team,

@@ -16,7 +16,7 @@ const FilterTable& sequence_filters();  // of lists and mappings
 using Method = Value (*)(Evaluator&, const Value& self, const Args&);
 using MethodTable = std::unordered_map<std::string_view, Method>;
 
-// Stands for the methods that would change a list or dict: forbidden, as in jinja2's immutable sandbox.
+// Stands for the methods that would change a dict or sort a list: forbidden, as in jinja2's immutable sandbox.
 Value forbidden_method(Evaluator&, const Value&, const Args&);
 
 const MethodTable& dict_methods();

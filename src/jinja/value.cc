@@ -17,9 +17,17 @@ int checked_depth(int depth) {
   return depth;
 }
 
+// The depth of a value that becomes an item of another.
+int held_depth(const Value& v) {
+  if (const Sequence* s = v.sequence()) s->held = true;
+  if (v.is<Ref<const Callable>>() && v.as<Ref<const Callable>>()->of_list)
+    throw invalid("the method '{}' of a list can only be called", v.as<Ref<const Callable>>()->name);
+  return value_depth(v);
+}
+
 int depth_of_all(const Values& items) {
   int depth = 0;
-  for (const Value& v : items) depth = std::max(depth, value_depth(v));
+  for (const Value& v : items) depth = std::max(depth, held_depth(v));
   return checked_depth(depth + 1);
 }
 
@@ -50,6 +58,17 @@ Value make_sequence(Meter& meter, Values items, SequenceKind kind) {
   return Ref<const Sequence>(new Sequence{kind, std::move(items), depth, Charge(meter, cost)});
 }
 
+void insert_item(Meter& meter, const Value& list, size_t at, const Value& item) {
+  auto& changed = const_cast<Sequence&>(*list.sequence());  // made as an object that is not const
+  const int depth = checked_depth(held_depth(item) + 1);
+  if (depth > changed.depth && (changed.held || item.sequence() == &changed))
+    throw invalid("a list inside of another value cannot take an item that is nested deeper than its others");
+  meter.step(1 + (changed.items.size() - at) / 8);
+  changed.charge.grow(sizeof(Value));
+  changed.items.insert(changed.items.begin() + static_cast<std::ptrdiff_t>(at), item);
+  changed.depth = std::max(changed.depth, depth);
+}
+
 Value make_generator(Meter& meter, Values items) {
   meter.step(items.size() + 1);
   const size_t cost = sizeof(Generator) + items.capacity() * sizeof(Value);
@@ -65,7 +84,7 @@ Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items) {
   const bool indexed = items.size() >= kIndexFrom;
   int depth = 0;
   for (auto& [key, value] : items) {
-    depth = std::max({depth, value_depth(key), value_depth(value)});
+    depth = std::max({depth, held_depth(key), held_depth(value)});
     const size_t hash = indexed || key.text() == nullptr ? hash_of(key) : 0;
     if (const Value* old = dict->find(key)) {
       *const_cast<Value*>(old) = std::move(value);  // the dict is not shared yet
@@ -82,7 +101,8 @@ Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items) {
 Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call,
                     const Value* self) {
   const int depth = self == nullptr ? 1 : checked_depth(value_depth(*self) + 1);
-  return Ref<const Callable>(new Callable{std::move(name), std::move(call), depth, false, Charge(meter, 192)});
+  const bool of_list = self != nullptr && self->sequence() != nullptr;
+  return Ref<const Callable>(new Callable{std::move(name), std::move(call), depth, false, Charge(meter, 192), of_list});
 }
 
 Value make_undefined(std::string message) { return std::make_shared<const Missing>(Missing{std::move(message)}); }

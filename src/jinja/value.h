@@ -1,5 +1,5 @@
-// The values of a template behave like Python's. Immutable except namespaces; shared by reference. Failures throw Error
-// with Python's message; the evaluator adds the line.
+// The values of a template behave like Python's. Immutable except namespaces and lists; shared by reference. Failures
+// throw Error with Python's message; the evaluator adds the line.
 #pragma once
 
 #include <functional>
@@ -81,11 +81,14 @@ struct Text {
 
 enum class SequenceKind : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems };
 
+// Lists may change. A list that is an item of another value never gets deeper: so the depths of all values stay right,
+// and no value contains itself.
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   Values items;
   int depth = 1;
   Charge charge;
+  mutable bool held = false;  // by another value
 };
 
 // In insertion order. Keys are hashable values.
@@ -124,10 +127,12 @@ struct Callable {
   int depth = 1;
   bool is_macro = false;
   Charge charge;
+  bool of_list = false;  // a method; may only be called, because its list may get deeper
 };
 
 Value make_text(Meter& meter, std::string bytes, bool markup = false);
 Value make_sequence(Meter& meter, Values items, SequenceKind kind = SequenceKind::kList);
+void insert_item(Meter& meter, const Value& list, size_t at, const Value& item);  // Error: it would get too deep
 inline Value make_tuple(Meter& meter, Values items) {
   return make_sequence(meter, std::move(items), SequenceKind::kTuple);
 }

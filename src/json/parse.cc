@@ -1,6 +1,8 @@
 #include "json/parse.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -45,6 +47,45 @@ std::string in_words(std::string_view what) {
     if (context.find(reading) != context.npos) return std::string(expected);
   }
   return std::string(rest.substr(0, 200));
+}
+
+// The code unit of the escape \uXXXX at `at`; nothing: there is none.
+std::optional<uint32_t> escaped_unit(std::string_view text, size_t at) {
+  constexpr size_t kEscape = 6;
+  if (at + kEscape > text.size() || text[at] != '\\' || text[at + 1] != 'u') return std::nullopt;
+  uint32_t unit = 0;
+  const char *const first = text.data() + at + 2, *const last = text.data() + at + kEscape;
+  return std::from_chars(first, last, unit, 16).ptr == last ? std::optional(unit) : std::nullopt;
+}
+
+// The same text, as long as before, with U+FFFD in place of each surrogate that has no partner. Empty: it has none.
+std::string without_lone_surrogates(std::string_view text) {
+  constexpr size_t kEscape = 6;
+  const auto is_high = [](uint32_t unit) { return unit >> 10 == 0x36; };
+  const auto is_low = [](uint32_t unit) { return unit >> 10 == 0x37; };
+  std::string made;
+  const auto replace = [&](size_t at, std::string_view with) {
+    if (made.empty()) made = text;
+    made.replace(at, with.size(), with);
+  };
+  for (size_t at = 0; at < text.size();) {
+    const bool encoded = text[at] == '\xED' && at + 2 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xA0;
+    if (encoded) replace(at, kReplacement);
+    if (encoded || text[at] != '\\') {
+      at += encoded ? kReplacement.size() : 1;
+      continue;
+    }
+    const auto unit = escaped_unit(text, at);
+    if (!unit) {
+      at += 2;  // another escape, perhaps of a backslash
+      continue;
+    }
+    const auto next = is_high(*unit) ? escaped_unit(text, at + kEscape) : std::nullopt;
+    const bool pair = next && is_low(*next);
+    if (!pair && (is_high(*unit) || is_low(*unit))) replace(at, "\\ufffd");
+    at += pair ? 2 * kEscape : kEscape;
+  }
+  return made;
 }
 
 // Builds the value itself: nlohmann's own parser looks for equal keys one by one, which takes quadratic time.
@@ -157,6 +198,8 @@ class Builder final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& file, const JsonBounds& bounds) {
+  const std::string replaced = bounds.replace_surrogates ? without_lone_surrogates(text) : "";
+  if (!replaced.empty()) text = replaced;
   Builder builder(text, file, bounds);
   // nlohmann's parser takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) builder.syntax_error(zero, "a zero byte");

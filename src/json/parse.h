@@ -27,6 +27,9 @@ struct JsonBounds {
   int depth = 64;  // of nested objects and arrays; code may recurse over a parsed value
   size_t values = size_t{1} << 24;
   bool unique_keys = false;  // refuse equal keys in an object; otherwise the last one wins, as in Python
+  // Half of a UTF-16 pair becomes U+FFFD, as an escape (\ud83d) or as its three bytes; otherwise it is an error.
+  // Programs that count in UTF-16 cut texts in the middle of a pair.
+  bool replace_surrogates = false;
 };
 
 // Throws JsonError for a syntax error, ill-formed UTF-8, a number out of range, or an exceeded bound.

@@ -1,8 +1,11 @@
 #include "parsers/tool_prompt.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <map>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "json/parse.h"
@@ -23,13 +26,16 @@ Json probe_tools() {
                            {"required", Json::array({"x"})}}}}}}});
 }
 
-bool shows_probe(const RenderChat& render, ChatInput chat) {
+bool shows(const RenderChat& render, ChatInput chat, std::initializer_list<std::string_view> texts) {
   try {
-    return render(std::move(chat)).find(kProbe) != std::string::npos;
+    const std::string prompt = render(std::move(chat));
+    return std::ranges::all_of(texts, [&](std::string_view text) { return prompt.find(text) != std::string::npos; });
   } catch (const Error&) {
     return false;  // the template cannot take it
   }
 }
+
+bool shows_probe(const RenderChat& render, ChatInput chat) { return shows(render, std::move(chat), {kProbe}); }
 
 // One object per tool: its name, description and parameters.
 std::string list_of(const Json& tools, std::string_view separator) {
@@ -71,33 +77,201 @@ void prepend(Json& messages, std::string_view role, std::string text, std::strin
   }
 }
 
-// For templates without calls: they become text, and results messages of the user.
-void write_out_calls(Json& messages) {
+// Arguments that are no object as they were written.
+std::string text_of(const Json& arguments) {
+  return arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
+}
+
+// Calls in the form of description_of().
+std::string generic_calls(const Json& calls) {
+  std::string text;
+  for (const Json& call : calls) {
+    const Json& function = call["function"];
+    if (!text.empty()) text += '\n';
+    text += "<tool_call>\n{\"name\":" + function["name"].dump() + ",\"arguments\":" + text_of(function["arguments"]) +
+            "}\n</tool_call>";
+  }
+  return text;
+}
+
+std::string python_literal(const Json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_structured()) return value.dump();
+  std::string text;
+  for (const auto& [key, item] : value.items()) {
+    if (!text.empty()) text += ", ";
+    if (value.is_object()) text += Json(key).dump() + ": ";
+    text += python_literal(item);
+  }
+  return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+}
+
+// "(city=\"Oslo\", days=2)"
+std::string python_arguments(const Json& arguments) {
+  std::string text;
+  for (const auto& [key, value] : arguments.items()) {
+    if (!text.empty()) text += ", ";
+    text += key + "=" + python_literal(value);
+  }
+  return "(" + text + ")";
+}
+
+// Calls as the model itself writes them. Empty: its syntax is not JSON or Python.
+std::string native_calls(const Json& calls, const AnswerFormat& format) {
+  const bool python = format.tools && format.tools->syntax.shape == CallShape::kPython;
+  if (!format.form || (!python && format.tools->syntax.shape != CallShape::kJson)) return "";
+  std::string text(format.form->begin);
+  for (const Json& call : calls) {
+    const Json& function = call["function"];
+    const Json& arguments = function["arguments"];
+    if (&call != &calls.front()) text += format.form->separator;
+    text += std::string(format.form->before_name) + function["name"].get<std::string>();
+    if (python) {
+      text += arguments.is_object() ? python_arguments(arguments) : "(" + text_of(arguments) + ")";
+    } else {
+      text +=
+          std::string(format.form->before_arguments) + text_of(arguments) + std::string(format.form->after_arguments);
+    }
+  }
+  return text + std::string(format.form->end);
+}
+
+// Calls become text: in the model's own syntax if `native` is given and has one that can be written, or the generic one.
+void write_out_calls(Json& messages, const AnswerFormat* native) {
+  for (Json& message : messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end()) continue;
+    std::string written = native ? native_calls(*calls, *native) : "";
+    if (written.empty()) written = generic_calls(*calls);
+    const std::string text = message.value("content", "");
+    message["content"] = text.empty() ? written : text + '\n' + written;
+    message.erase("tool_calls");
+  }
+}
+
+// Results, and what the user says right after them, become one message of the user.
+void write_out_results(Json& messages) {
   Json written = Json::array();
   bool after_result = false;
   for (Json& message : messages) {
     const bool result = has_role(message, "tool");
-    if (const auto calls = message.find("tool_calls"); calls != message.end()) {
-      std::string text = message.value("content", "");
-      for (const Json& call : *calls) {
-        const Json function = {{"name", call["function"]["name"]}, {"arguments", call["function"]["arguments"]}};
-        if (!text.empty()) text += '\n';
-        text += "<tool_call>\n" + function.dump() + "\n</tool_call>";
-      }
-      message["content"] = text;
-      message.erase("tool_calls");
-    }
+    if (result && !after_result) written.push_back({{"role", "user"}, {"content", ""}});
     if (result) {
-      if (!after_result) written.push_back({{"role", "user"}, {"content", ""}});
       auto& text = written.back()["content"].get_ref<std::string&>();
       if (after_result) text += '\n';
       text += "<tool_response>\n" + message.value("content", "") + "\n</tool_response>";
+    } else if (after_result && has_role(message, "user")) {
+      written.back()["content"].get_ref<std::string&>() += "\n\n" + message.value("content", "");
     } else {
       written.push_back(std::move(message));
     }
     after_result = result;
   }
   messages = std::move(written);
+}
+
+// The text of a message with calls becomes a message before it.
+void separate_texts(Json& messages) {
+  Json made = Json::array();
+  for (Json& message : messages) {
+    if (message.contains("tool_calls") && message.value("content", "") != "") {
+      made.push_back({{"role", "assistant"}, {"content", std::exchange(message["content"], "")}});
+    }
+    made.push_back(std::move(message));
+  }
+  messages = std::move(made);
+}
+
+// Which of the results in messages[from, to) belongs to each call: by id, or by order where results have none. `to`: none.
+std::vector<size_t> results_of(const Json& calls, const Json& messages, size_t from, size_t to) {
+  std::map<std::string, size_t, std::less<>> by_id;
+  for (size_t i = to; i-- > from;) {
+    if (const auto id = messages[i].find("tool_call_id"); id != messages[i].end()) by_id[id->get<std::string>()] = i;
+  }
+  std::vector<size_t> results;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto id = calls[i].find("id");
+    const auto named = id == calls[i].end() ? by_id.end() : by_id.find(id->get_ref<const std::string&>());
+    const bool by_order = from + i < to && !messages[from + i].contains("tool_call_id");
+    results.push_back(named != by_id.end() ? named->second : by_order ? from + i : to);
+    if (named != by_id.end()) by_id.erase(named);
+  }
+  return results;
+}
+
+// Each call becomes a message of its own, followed by its result.
+void separate_calls(Json& messages) {
+  Json made = Json::array();
+  for (size_t at = 0; at < messages.size();) {
+    Json message = std::move(messages[at++]);
+    if (!message.contains("tool_calls") || message["tool_calls"].size() < 2) {
+      made.push_back(std::move(message));
+      continue;
+    }
+    size_t end = at;
+    while (end < messages.size() && has_role(messages[end], "tool")) ++end;
+    const Json calls = std::exchange(message["tool_calls"], Json::array());
+    const std::vector<size_t> results = results_of(calls, messages, at, end);
+    std::vector<bool> taken(end);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      message["tool_calls"] = Json::array({calls[i]});
+      made.push_back(std::move(message));
+      message = {{"role", "assistant"}, {"content", ""}};  // text and thoughts come with the first call
+      if (results[i] == end) continue;
+      taken[results[i]] = true;
+      made.push_back(messages[results[i]]);
+    }
+    for (; at < end; ++at) {
+      if (!taken[at]) made.push_back(std::move(messages[at]));
+    }
+  }
+  messages = std::move(made);
+}
+
+// For templates that go through the members of arguments.
+void wrap_text_arguments(Json& messages) {
+  for (Json& message : messages) {
+    if (!message.contains("tool_calls")) continue;
+    for (Json& call : message["tool_calls"]) {
+      Json& arguments = call["function"]["arguments"];
+      if (arguments.is_string()) arguments = Json{{kInvalidArguments, std::move(arguments)}};
+    }
+  }
+}
+
+// Ids as Kimi writes them, functions.NAME:NUMBER, for templates that show them in place of names.
+void put_names_into_ids(Json& messages) {
+  std::map<std::string, std::string, std::less<>> renamed;
+  size_t number = 0;
+  for (Json& message : messages) {
+    if (const auto calls = message.find("tool_calls"); calls != message.end()) {
+      for (Json& call : *calls) {
+        const std::string begin = "functions." + call["function"]["name"].get<std::string>() + ":";
+        const std::string old = call.value("id", "");
+        const std::string id = old.starts_with(begin) ? old : begin + std::to_string(number);
+        ++number;
+        if (!old.empty()) renamed[old] = id;
+        call["id"] = id;
+      }
+    }
+    if (!has_role(message, "tool")) continue;
+    const auto known = renamed.find(message.value("tool_call_id", ""));
+    if (known != renamed.end()) message["tool_call_id"] = known->second;
+  }
+}
+
+void fit_calls(Json& messages, const ToolForm& form, const AnswerFormat& format) {
+  const bool generic = form.place != ToolPlace::kVariable;
+  if (generic || !form.shows_calls) {
+    write_out_calls(messages, generic ? nullptr : &format);
+    if (generic || !form.shows_results) write_out_results(messages);
+    return;
+  }
+  if (!form.shows_names) put_names_into_ids(messages);
+  if (!form.shows_text_of_calls) separate_texts(messages);
+  if (!form.shows_all_calls) separate_calls(messages);
+  if (!form.takes_text_arguments) wrap_text_arguments(messages);
 }
 
 // Nine letters and digits that are always the same for an id.
@@ -134,8 +308,6 @@ void rename_reasoning(Json& messages) {
   }
 }
 
-}  // namespace
-
 ToolPlace find_tool_place(const RenderChat& render) {
   const Json user = {{"role", "user"}, {"content", "Hi"}};
   if (shows_probe(render, {.messages = Json::array({user}), .tools = probe_tools()})) return ToolPlace::kVariable;
@@ -146,12 +318,63 @@ ToolPlace find_tool_place(const RenderChat& render) {
   return ToolPlace::kUserText;
 }
 
-void place_tools(ChatInput& chat, Json tools, ToolPlace place, const AnswerFormat& format) {
-  if (place != ToolPlace::kVariable) write_out_calls(chat.messages);
+constexpr const char* kProbeText = "quire_text_53";
+constexpr const char *kProbeIds[] = {"quire0001", "quire0002"}, *kProbeNames[] = {"quire_first_17", "quire_second_17"},
+                     *kProbeResults[] = {"quire_result_31", "quire_result_47"};
+
+// A chat in which an answer says `text` and calls some tools, and the results.
+ChatInput probe_history(const char* text, size_t count, const Json& arguments = {{"x", "1"}}) {
+  Json calls = Json::array(), results = Json::array();
+  for (size_t i = 0; i < count; ++i) {
+    calls.push_back({{"id", kProbeIds[i]},
+                     {"type", "function"},
+                     {"function", {{"name", kProbeNames[i]}, {"arguments", arguments}}}});
+    results.push_back(
+        {{"role", "tool"}, {"tool_call_id", kProbeIds[i]}, {"name", kProbeNames[i]}, {"content", kProbeResults[i]}});
+  }
+  Json messages = {{{"role", "user"}, {"content", "Hi"}},
+                   {{"role", "assistant"}, {"content", text}, {"tool_calls", std::move(calls)}}};
+  messages.insert(messages.end(), results.begin(), results.end());
+  return {.messages = std::move(messages), .tools = probe_tools()};
+}
+
+// The same as part of a longer conversation.
+ChatInput with_answer(ChatInput chat) {
+  chat.messages.push_back({{"role", "assistant"}, {"content", "Yes"}});
+  chat.messages.push_back({{"role", "user"}, {"content", "And?"}});
+  return chat;
+}
+
+}  // namespace
+
+ToolForm find_tool_form(const RenderChat& render) {
+  ToolForm form{.place = find_tool_place(render)};
+  if (form.place != ToolPlace::kVariable) return form;
+  const auto shows_history = [&](ChatInput chat, std::initializer_list<std::string_view> texts) {
+    if (!form.shows_names) put_names_into_ids(chat.messages);
+    return shows(render, chat, texts) && shows(render, with_answer(chat), texts);
+  };
+  const auto shows_call = [&] { return shows_history(probe_history("", 1), {kProbeNames[0], kProbeResults[0]}); };
+  form.shows_calls = shows_call();
+  if (!form.shows_calls) {
+    form.shows_names = false;
+    form.shows_calls = shows_call();
+    form.shows_names = !form.shows_calls;
+  }
+  form.shows_results = shows_history(probe_history("", 1), {kProbeResults[0]});
+  form.shows_text_of_calls = shows_history(probe_history(kProbeText, 1), {kProbeText});
+  form.shows_all_calls =
+      shows_history(probe_history("", 2), {kProbeNames[0], kProbeNames[1], kProbeResults[0], kProbeResults[1]});
+  form.takes_text_arguments = shows_history(probe_history("", 1, "{quire_cut_17: "), {"quire_cut_17"});
+  return form;
+}
+
+void place_tools(ChatInput& chat, Json tools, const ToolForm& form, const AnswerFormat& format) {
+  fit_calls(chat.messages, form, format);
   if (format.tools && format.tools->ids == CallIds::kNineCharacters) shorten_ids(chat.messages);
   if (format.reasoning && format.reasoning->harmony) rename_reasoning(chat.messages);
   if (tools.is_null()) return;
-  switch (place) {
+  switch (form.place) {
     case ToolPlace::kVariable:
       chat.tools = std::move(tools);
       break;

@@ -12,20 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Appends views of all strings below `json`, including keys.
-void collect_strings(const ordered_json& json, std::vector<std::string_view>& strings) {
-  if (json.is_string()) strings.push_back(json.get_ref<const std::string&>());
-  if (json.is_array()) {
-    for (const ordered_json& element : json) collect_strings(element, strings);
-  }
-  if (json.is_object()) {
-    for (const auto& [key, value] : json.get_ref<const ordered_json::object_t&>()) {
-      strings.push_back(key);
-      collect_strings(value, strings);
-    }
-  }
-}
-
 class Marker {
  public:
   Marker(const Tokenizer& tokenizer, std::string mark) : tokenizer_(tokenizer), mark_(std::move(mark)) {}
@@ -57,6 +43,19 @@ TokenIds encode(const Tokenizer& tokenizer, std::string_view prompt, std::span<c
 }
 
 }  // namespace
+
+void collect_strings(const ordered_json& json, std::vector<std::string_view>& strings) {
+  if (json.is_string()) strings.push_back(json.get_ref<const std::string&>());
+  if (json.is_array()) {
+    for (const ordered_json& element : json) collect_strings(element, strings);
+  }
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.get_ref<const ordered_json::object_t&>()) {
+      strings.push_back(key);
+      collect_strings(value, strings);
+    }
+  }
+}
 
 TokenIds encode_chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatInput& input) {
   std::vector<std::string_view> strings;

@@ -1,6 +1,9 @@
 // The tokens of a chat's prompt.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "quire/types.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
@@ -12,5 +15,8 @@ namespace quire {
 // ("<|" + role + "|>"), so callers must not take them from strangers unchecked. Throws as ChatTemplate::render and
 // Tokenizer::encode.
 TokenIds encode_chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer, const ChatInput& input);
+
+// Appends views of all strings below `json`, including keys.
+void collect_strings(const nlohmann::ordered_json& json, std::vector<std::string_view>& strings);
 
 }  // namespace quire

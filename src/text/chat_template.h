@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ struct ChatInput {
   bool parse_special = false;
   std::optional<std::chrono::local_seconds> now = {};  // of strftime_now; default: the local time
 };
+
+// The text of a chat's prompt. Throws Error if the template refuses the chat or fails.
+using RenderChat = std::function<std::string(ChatInput)>;
 
 // Parsed once, then immutable: render may be called by any number of threads. Copies share the program.
 class ChatTemplate {

@@ -17,7 +17,7 @@ constexpr std::string_view kEscape = "\\u";
 
 }  // namespace
 
-std::string unused_character(std::span<const std::string_view> texts) {
+std::vector<std::string> unused_characters(std::span<const std::string_view> texts, size_t count) {
   std::bitset<kLast + 1> used;
   const auto use = [&](uint32_t character) {
     if (character >= kFirst && character <= kLast) used.set(character);
@@ -36,13 +36,13 @@ std::string unused_character(std::span<const std::string_view> texts) {
       }
     }
   }
-  for (uint32_t character = kFirst; character <= kLast; ++character) {
-    if (used[character]) continue;
-    std::string mark;
-    append_utf8(character, mark);
-    return mark;
+  std::vector<std::string> unused;
+  for (uint32_t character = kFirst; character <= kLast && unused.size() < count; ++character) {
+    if (!used[character]) append_utf8(character, unused.emplace_back());
   }
-  throw invalid("the text contains all {} private use characters U+E000 to U+F8FF; remove one", kLast - kFirst + 1);
+  if (unused.size() == count) return unused;
+  throw invalid("the text contains more than {} of the {} private use characters U+E000 to U+F8FF; remove some",
+                kLast - kFirst + 1 - count, kLast - kFirst + 1);
 }
 
 std::string insert_marks(std::string_view text, std::span<const size_t> offsets, std::string_view mark) {

@@ -10,9 +10,10 @@
 
 namespace quire {
 
-// A private use character, as UTF-8, that none of the texts contains, neither as it is nor escaped as in JSON. Throws
-// Error if they contain all 6,400 of the Basic Multilingual Plane.
-std::string unused_character(std::span<const std::string_view> texts);
+// Private use characters, as UTF-8, that none of the texts contains, neither as they are nor escaped as in JSON. Throws
+// Error if fewer than `count` of the 6,400 in the Basic Multilingual Plane are left.
+std::vector<std::string> unused_characters(std::span<const std::string_view> texts, size_t count);
+inline std::string unused_character(std::span<const std::string_view> texts) { return unused_characters(texts, 1)[0]; }
 
 // `offsets` are ascending.
 std::string insert_marks(std::string_view text, std::span<const size_t> offsets, std::string_view mark);

@@ -113,6 +113,21 @@ def test_a_chat_template_of_the_users_own(tmp_path):
 
 
 @needs_model
+def test_nothing_of_the_messages_is_dropped(tmp_path):
+    messages = tmp_path / "messages.json"
+    call = {"function": {"name": "f", "arguments": "{cut"}}
+    messages.write_text(json.dumps([{"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}, {"role": "user", "content": "Hi"},
+                                    {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": None}, {"role": "user", "content": "?"}]))
+    assert json.loads(quire_run("--messages", messages, "-n", "1", "--json").stdout)["tokens"]
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages[-1].content }}")
+    refused = quire_run("--messages", messages, "-n", "1", "--chat-template", template)
+    assert refused.returncode == 1 and "messages[0].content" in refused.stderr
+    named = quire_run("-p", "Hi", "-n", "1", "--chat-template", "nothing-of-this-name")
+    assert named.returncode == 2
+
+
+@needs_model
 def test_json_is_one_object_with_the_same_text():
     text = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12", "--quiet").stdout
     result = quire_run("-p", "Say hello.", "--temp", "0", "-n", "12", "--json")

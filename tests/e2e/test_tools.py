@@ -33,6 +33,32 @@ def test_the_prompt_shows_calls_and_results(server):
     assert "<tool_response>\n4 degrees, rain\n</tool_response>" in text
 
 
+def test_no_answer_ends_a_conversation(server):
+    """Calls that were cut off or broken come back with every later request."""
+    for written in ['{"city": "Os', '{"city": "Os\nlo"}', "{city: Oslo}", "[1]", "Oslo"]:
+        call = {**CALL, "function": {"name": "weather", "arguments": written}}
+        history = [*ASK, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_1", "content": None}, *ASK]
+        assert f'"arguments":{written}}}\n</tool_call>' in prompt(server, messages=history, tools=TOOLS)
+        items = [*ASK, {"type": "function_call", "call_id": "c", "name": "weather", "arguments": written}, {"type": "function_call_output", "call_id": "c", "output": None}]
+        blocks = [*ASK, {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "weather", "input": {"INVALID_JSON": written}}]},
+                  {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": None}, {"type": "text", "text": "Again."}]}]
+        for path, body in [("/v1/chat/completions", {"messages": history, "max_tokens": 1}), ("/v1/responses", {"input": items, "max_output_tokens": 1}),
+                           ("/v1/messages", {"messages": blocks, "max_tokens": 1}), ("/api/chat", {"messages": history, "stream": False, "options": {"num_predict": 1}})]:
+            status, answer = post(server, path, {"model": "smollm2", **body})
+            assert status == 200, (path, written, answer)
+
+
+def test_a_result_and_the_text_after_it_are_one_message_of_the_user(server):
+    text = prompt(server, messages=[*HISTORY, {"role": "user", "content": "And in Rome?"}], tools=TOOLS)
+    assert "rain\n</tool_response>\n\nAnd in Rome?<|im_end|>" in text
+
+
+def test_developers_and_broken_characters_are_in_the_prompt(server):
+    messages = '[{"role": "developer", "content": "Never mention prices."}, {"role": "user", "content": "cut \\ud83d here"}]'
+    text = prompt(server, messages=json.loads(messages))
+    assert "<|im_start|>system\nNever mention prices.<|im_end|>" in text and "cut \ufffd here" in text
+
+
 def test_openais_client_sends_tools(client):
     whole = client.chat.completions.create(messages=HISTORY, tools=TOOLS, tool_choice="auto", **SMALL).choices[0].message
     assert whole.content or whole.tool_calls

@@ -126,7 +126,9 @@ class Chat {
     conversation_.add("user", text);
     StreamedAnswer given;
     try {
-      given = answer(engine_.encode_chat({.messages = conversation_.messages()}));
+      ChatInput chat{.messages = conversation_.messages()};
+      engine_.require_shown(chat);
+      given = answer(engine_.encode_chat(std::move(chat)));
     } catch (...) {
       conversation_.drop_last();
       throw;

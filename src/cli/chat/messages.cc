@@ -22,7 +22,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 }  // namespace
 
 ordered_json parse_messages(std::string_view text, const std::string& name) {
-  ordered_json messages = parse_json(text, name);
+  ordered_json messages = parse_json(text, name, {.replace_surrogates = true});
   if (!messages.is_array())
     throw invalid("{}: expected a JSON array of messages, found {}", name, messages.type_name());
   if (messages.empty()) throw invalid("{}: the array of messages is empty", name);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "parsers/tool_prompt.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/embeddings.h"
 #include "server/endpoints/infill.h"
@@ -73,7 +74,7 @@ Json call_arguments_json(const std::string& arguments) {
     if (object.is_object()) return object;
   } catch (const JsonError&) {
   }
-  return {{"INVALID_JSON", arguments}};
+  return {{kInvalidArguments, arguments}};
 }
 
 std::string_view finish_name(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "grammar/closed_schema.h"
+#include "server/api/error.h"
+#include "text/hidden_parts.h"
 #include "text/token_frames.h"
 
 namespace quire {
@@ -19,13 +21,25 @@ bool opens_thought(std::string_view text, const ReasoningFamily& family) {
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);
 }
 
+// Path of a message in the request: "messages[3].content", "system".
+std::string request_path(const ApiRequest& request, HiddenPart part) {
+  if (part.kind != HiddenPart::kContent && part.kind != HiddenPart::kCall) return path_of(part);
+  const bool items = request.api == Api::kResponse;
+  if (request.instructions && part.index-- == 0) return items ? "instructions" : "system";
+  if (!request.chat_items.empty()) {
+    part.index = request.chat_items[part.index];
+    return fmt::format("{}[{}]", items ? "input" : "messages", part.index);
+  }
+  return request.api == Api::kOllamaGenerate ? "prompt" : path_of(part);
+}
+
 }  // namespace
 
 ChatFormat::ChatFormat(const Completer& completer, const std::string& tool_parser, const std::string& reasoning_parser)
     : completer_(completer) {
   const std::string source = completer.chat_template_source();
   if (!source.empty()) {
-    place_ = find_tool_place([&](ChatInput chat) { return completer.render_chat(std::move(chat)); });
+    form_ = find_tool_form([&](ChatInput chat) { return completer.render_chat(std::move(chat)); });
   }
   const auto is_token = [&](std::string_view text) { return completer.is_added_token(text); };
   // A model that is shown the generic description answers in its form.
@@ -33,7 +47,32 @@ ChatFormat::ChatFormat(const Completer& completer, const std::string& tool_parse
   format_ = choose_format(source, is_token, tools, reasoning_parser);
 }
 
-void ChatFormat::prepare(ApiRequest& request) const { place_tools(request.chat, request.tools, place_, format_); }
+void ChatFormat::require_shown(const ApiRequest& request) const {
+  if (completer_.chat_template_source().empty()) return;
+  ChatInput chat = request.chat;
+  chat.tools = request.tools;
+  const auto hidden = find_hidden_part(chat, [this](ChatInput input) {
+    place_tools(input, std::exchange(input.tools, nullptr), form_, format_);
+    return completer_.render_chat(std::move(input));
+  });
+  if (!hidden) return;
+  const std::string path = request_path(request, *hidden);
+  const bool in_message = hidden->kind == HiddenPart::kContent || hidden->kind == HiddenPart::kCall;
+  if (!in_message) {
+    throw bad_request(path,
+                      "the model's chat template does not show this to the model; leave it out, or write it into a "
+                      "message");
+  }
+  throw bad_request(path,
+                    "the model's chat template leaves this message out of the prompt (number {} in the chat, role {}); "
+                    "send its text in a message of another role or at another place",
+                    hidden->index, describe(chat.messages[hidden->index]["role"]));
+}
+
+void ChatFormat::prepare(ApiRequest& request) const {
+  require_shown(request);
+  place_tools(request.chat, request.tools, form_, format_);
+}
 
 std::shared_ptr<const AnswerReading> ChatFormat::reading(const ApiRequest& request, const TokenIds& prompt) const {
   const bool calls = !request.tools.is_null() && format_.tools;

@@ -17,7 +17,8 @@ class ChatFormat {
   // Names as for choose_format(). Throws Error for unknown ones.
   ChatFormat(const Completer& completer, const std::string& tool_parser, const std::string& reasoning_parser);
 
-  // Brings request.chat into the form that the model's template takes.
+  // Brings request.chat into the form that the model's template takes. Throws ApiError, a 400 that names the part, if
+  // the prompt would lack a part of it.
   void prepare(ApiRequest& request) const;
   // How to read the answers to a prepared chat; `prompt` is its tokens. Null: as text.
   std::shared_ptr<const AnswerReading> reading(const ApiRequest& request, const TokenIds& prompt) const;
@@ -28,11 +29,13 @@ class ChatFormat {
   std::optional<ThoughtBudget> thought_budget(const ApiRequest& request, const AnswerReading* reading) const;
 
   const AnswerFormat& format() const { return format_; }
-  bool describes_tools() const { return place_ == ToolPlace::kSystemText || place_ == ToolPlace::kUserText; }
+  bool describes_tools() const { return form_.place == ToolPlace::kSystemText || form_.place == ToolPlace::kUserText; }
 
  private:
+  void require_shown(const ApiRequest& request) const;
+
   const Completer& completer_;
-  ToolPlace place_ = ToolPlace::kVariable;
+  ToolForm form_{.place = ToolPlace::kVariable};
   AnswerFormat format_;
 };
 

@@ -8,6 +8,12 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kTextType[] = {"text"};
+constexpr std::string_view kThoughtTypes[] = {"thinking", "reasoning", "redacted_thinking"};
+constexpr std::string_view kMediaTypes[] = {"image",       "image_url", "image_file",  "input_image", "audio_url",
+                                            "input_audio", "video_url", "input_video", "input_file"};
+// Types that data of a tool may have, too, such as a list of files; media have one of these members.
+constexpr std::string_view kNamesOfData[] = {"audio", "document", "file", "video"};
+constexpr std::string_view kMediaMembers[] = {"audio", "data", "file", "file_data", "file_id", "source", "video"};
 
 std::string one_of(std::span<const std::string_view> names) {
   return fmt::format("\"{}\"", fmt::join(names, "\", \""));
@@ -61,6 +67,57 @@ Prompt read_single(const ApiDraft& draft, const JsonField& field) {
   return read_nonempty_ids(draft, field);
 }
 
+// The text of a part; nothing: it is to be left out.
+std::optional<std::string> read_part(const JsonField& part, const PartTypes& types) {
+  if (part.json().is_string()) return part.string();
+  const auto type = part.find("type");
+  if (!type) throw part.error("has no type; supported: {}", one_of(types.text));
+  if (contains(types.skipped, type->string())) return std::nullopt;
+  if (!contains(types.text, type->string())) {
+    throw type->error("{} is not supported; supported: {}", describe(type->json()), one_of(types.text));
+  }
+  if (!part.has("text")) throw part.error("has no text");
+  return part.at("text").string();
+}
+
+void append_line(std::string& text, const std::string& line, bool& first) {
+  if (!first) text += '\n';
+  text += line;
+  first = false;
+}
+
+// Of a "thinking" part, as Anthropic and Mistral have it, or a "reasoning" one: a text, or parts with text.
+std::string thought_of(const JsonField& part) {
+  for (const char* name : {"thinking", "reasoning", "text", "content", "summary"}) {
+    const auto thought = part.find(name);
+    if (!thought) continue;
+    if (!thought->json().is_array()) return thought->string();
+    std::string text;
+    for (const JsonField& piece : thought->elements()) {
+      text += piece.json().is_string() ? piece.string() : piece.get_or<std::string>("text", "");
+    }
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+bool is_text_part(const JsonField& part, const PartTypes& types) {
+  const auto type = part.find("type"), text = part.find("text");
+  return type && type->json().is_string() && contains(types.text, type->string()) && text && text->json().is_string();
+}
+
+// A part with an image, sound or file in it, in the shape of any API.
+void refuse_media(const JsonField& part, const PartTypes& types) {
+  if (!part.json().is_object()) return;
+  const auto type = part.find("type");
+  if (!type || !type->json().is_string()) return;
+  const bool may_be_data = contains(kNamesOfData, type->string());
+  if (!contains(kMediaTypes, type->string()) && !may_be_data) return;
+  const auto has = [&](std::string_view member) { return part.has(member); };
+  if (may_be_data && std::ranges::none_of(kMediaMembers, has)) return;
+  throw type->error("{} is not supported; supported: {}", describe(type->json()), one_of(types.text));
+}
+
 }  // namespace
 
 const PartTypes kTextParts{kTextType};
@@ -69,24 +126,47 @@ std::string join_parts(const JsonField& parts, const PartTypes& types) {
   std::string text;
   bool first = true;
   for (const JsonField& part : parts.elements()) {
-    std::string line;
-    if (part.json().is_string()) {
-      line = part.string();
-    } else {
-      const auto type = part.find("type");
-      if (!type) throw part.error("has no type; supported: {}", one_of(types.text));
-      if (contains(types.skipped, type->string())) continue;
-      if (!contains(types.text, type->string())) {
-        throw type->error("{} is not supported; supported: {}", describe(type->json()), one_of(types.text));
-      }
-      if (!part.has("text")) throw part.error("has no text");
-      line = part.at("text").string();
-    }
-    if (!first) text += '\n';
-    text += line;
-    first = false;
+    const auto line = read_part(part, types);
+    if (line) append_line(text, *line, first);
   }
   return text;
+}
+
+AnswerContent read_answer_content(const JsonField& content, const PartTypes& types) {
+  AnswerContent read;
+  if (content.json().is_string()) {
+    read.text = content.string();
+    return read;
+  }
+  bool first = true;
+  for (const JsonField& part : content.elements()) {
+    const std::string type = part.json().is_object() ? part.get_or<std::string>("type", "") : "";
+    if (contains(kThoughtTypes, type)) {
+      read.thoughts += thought_of(part);
+    } else if (type == "refusal") {
+      append_line(read.text, part.at("refusal").string(), first);
+    } else if (const auto line = read_part(part, types)) {
+      append_line(read.text, *line, first);
+    }
+  }
+  return read;
+}
+
+std::string read_result(const std::optional<JsonField>& content, const PartTypes& types) {
+  if (!content) return "";
+  if (content->json().is_string()) return content->string();
+  if (content->json().is_array()) {
+    const std::vector<JsonField> parts = content->elements();
+    const auto has_text = [&](const JsonField& part) {
+      return part.json().is_string() || (part.json().is_object() && is_text_part(part, types));
+    };
+    if (std::ranges::all_of(parts, has_text)) return join_parts(*content, types);
+    for (const JsonField& part : parts) refuse_media(part, types);
+  } else if (content->json().is_object()) {
+    if (is_text_part(*content, types)) return content->at("text").string();
+    refuse_media(*content, types);
+  }
+  return content->json().dump();
 }
 
 Json read_text_message(const JsonField& message, std::span<const std::string_view> roles, const PartTypes& types) {
@@ -99,8 +179,15 @@ Json read_text_message(const JsonField& message, std::span<const std::string_vie
   if (!content.json().is_array() && !content.json().is_string()) {
     throw content.error("expected a string or an array of parts, found {}", describe(content.json()));
   }
-  return {{"role", name == "developer" ? "system" : name},
-          {"content", content.json().is_array() ? join_parts(content, types) : content.string()}};
+  Json made = {{"role", name}, {"content", ""}};
+  if (name == "assistant") {
+    AnswerContent answer = read_answer_content(content, types);
+    made["content"] = std::move(answer.text);
+    if (!answer.thoughts.empty()) made["reasoning_content"] = std::move(answer.thoughts);
+  } else {
+    made["content"] = content.json().is_array() ? join_parts(content, types) : content.string();
+  }
+  return made;
 }
 
 void read_prompt(ApiDraft& draft, const JsonField& field) {

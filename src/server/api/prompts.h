@@ -1,6 +1,7 @@
 // Texts of requests: prompts, and message contents in parts.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,17 @@ extern const PartTypes kTextParts;  // "text" only
 // The texts of a content in parts, one on each line, as vLLM and llama.cpp join them.
 std::string join_parts(const JsonField& parts, const PartTypes& types = kTextParts);
 
-// {"role", "content"} for a chat, from a message that has only text. The role "developer" becomes "system".
+// What an assistant's content says. It may also have refusals, which are text, and thoughts.
+struct AnswerContent {
+  std::string text, thoughts;
+};
+AnswerContent read_answer_content(const JsonField& content, const PartTypes& types = kTextParts);
+
+// The text of a tool's result, which may be any JSON: parts with text are joined, a string is itself, null is empty, and
+// anything else is written as JSON. Images and other media are refused.
+std::string read_result(const std::optional<JsonField>& content, const PartTypes& types = kTextParts);
+
+// {"role", "content"} for a chat, from a message that has only text, and "reasoning_content" if it has thoughts.
 Json read_text_message(const JsonField& message, std::span<const std::string_view> roles, const PartTypes& types);
 
 // One prompt or several: a text, token ids, a mixture of both, or {"prompt_string": text}.

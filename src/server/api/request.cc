@@ -199,7 +199,7 @@ void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonF
 }
 
 ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits) try {
-  const auto document = JsonField::parse(body, "", {.values = kMaxBodyValues});
+  const auto document = JsonField::parse(body, "", {.values = kMaxBodyValues, .replace_surrogates = true});
   if (!document.json().is_object()) {
     throw bad_request({}, "the body must be a JSON object, found {}", describe(document.json()));
   }

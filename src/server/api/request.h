@@ -69,6 +69,7 @@ struct ApiRequest : Request {
   // of OpenAI's chats.
   ChatInput chat;
   std::vector<Prompt> prompts;
+  std::vector<size_t> chat_items;  // of each message that the client's list makes, its place there; empty: its own
   std::optional<std::string> instructions;  // response, message: also the chat's first message, from the system
 
   std::optional<std::string> suffix;     // completion, generate, infill: fill in between the prompt, a text, and this

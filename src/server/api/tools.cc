@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "parsers/tool_prompt.h"
 #include "server/api/error.h"
 
 namespace quire {
@@ -97,6 +98,24 @@ void read_allowed_tools(ApiDraft& draft, const JsonField& choice) {
 
 bool has_tool(const Json& tools, std::string_view name) {
   return std::ranges::any_of(tools, [&](const Json& tool) { return tool["function"]["name"] == name; });
+}
+
+// An object, or else the text: models write calls that are cut off or broken, and clients send them back.
+Json written_arguments(const JsonField& arguments) {
+  Json value = arguments.json();
+  if (value.is_string()) {
+    const std::string text = std::exchange(value, Json::object());
+    if (text.find_first_not_of(" \t\r\n") == std::string::npos) return value;
+    try {
+      value = parse_json(text, "", {.values = kMaxBodyValues, .replace_surrogates = true});
+    } catch (const JsonError&) {
+      return text;
+    }
+    if (!value.is_object()) return text;
+  }
+  if (!value.is_object()) return value.dump();
+  const auto invalid = value.find(kInvalidArguments);
+  return invalid != value.end() && value.size() == 1 && invalid->is_string() ? *invalid : value;
 }
 
 }  // namespace
@@ -221,14 +240,8 @@ Json tool_call_json(const JsonField* id, const JsonField& name, const JsonField*
   Json call = Json::object();
   if (id) call["id"] = id->string();
   call["type"] = "function";
-  call["function"] = {{"name", name.string()}, {"arguments", Json::object()}};
-  if (!arguments) return call;
-  Json value = arguments->json();
-  if (value.is_string()) {
-    value = value == "" ? Json::object() : arguments->parsed({.values = kMaxBodyValues});
-  }
-  if (!value.is_object()) throw arguments->error("expected an object or a string of one, found {}", describe(value));
-  call["function"]["arguments"] = std::move(value);
+  call["function"] = {{"name", name.string()},
+                      {"arguments", arguments ? written_arguments(*arguments) : Json::object()}};
   return call;
 }
 

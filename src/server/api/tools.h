@@ -23,8 +23,8 @@ void read_parallel_tool_calls(ApiDraft& draft, const JsonField& field);
 // Checks what depends on several of these fields.
 void settle_tools(ApiDraft& draft);
 
-// A call in the history: {"id", "type", "function": {"name", "arguments": object}}. `arguments` is an object or spells
-// one.
+// A call in the history: {"id", "type", "function": {"name", "arguments"}}. `arguments` is an object or spells one;
+// otherwise it stays a string, as it was written.
 Json tool_call_json(const JsonField* id, const JsonField& name, const JsonField* arguments);
 
 // The message of a tool's result. Templates may want the name of the call: `names` has those of the history by id.

@@ -30,11 +30,18 @@ void read_function_call(const JsonField& call, Json& out) {
   out.erase("function_call");
 }
 
-// Clients send back what they got, under either name.
-void read_reasoning(const JsonField& message, Json& out) {
+// Clients send back what they got: thoughts under either name or as parts, and refusals, which are text.
+void read_answer(const JsonField& message, const std::optional<JsonField>& content, Json& out) {
+  if (const auto audio = message.find("audio")) throw audio->error("is not supported; messages are text");
+  AnswerContent answer;
+  if (content) answer = read_answer_content(*content);
+  if (!answer.thoughts.empty()) out["reasoning_content"] = std::move(answer.thoughts);
   for (const char* name : {"reasoning", "reasoning_content"}) {
     if (const auto reasoning = message.find(name)) out["reasoning_content"] = reasoning->string();
   }
+  const auto refusal = message.find("refusal");
+  if (refusal && answer.text.empty()) answer.text = refusal->string();
+  out["content"] = std::move(answer.text);
 }
 
 // Checks a message and changes `out`, its copy, to what templates expect.
@@ -55,18 +62,22 @@ void read_message(const JsonField& message, Json& out) {
     if (out.contains("tool_calls")) throw call->error("cannot be combined with tool_calls, which replaces it");
     read_function_call(*call, out);
   }
-  if (assistant) read_reasoning(message, out);
   if (const auto id = message.find("tool_call_id")) id->string();
   const auto content = message.find("content");
-  if (!content) {
-    if (!assistant) {
-      throw bad_request(message.path() + ".content", "expected a string or an array of parts, found nothing");
-    }
-    out["content"] = "";
+  if (out["role"] == "tool") {
+    out["content"] = read_result(content);
+    return;
+  }
+  if (!content && !assistant) {
+    throw bad_request(message.path() + ".content", "expected a string or an array of parts, found nothing");
+  }
+  if (content && !content->json().is_array() && !content->json().is_string()) {
+    throw content->error("expected a string or an array of parts, found {}", describe(content->json()));
+  }
+  if (assistant) {
+    read_answer(message, content, out);
   } else if (content->json().is_array()) {
     out["content"] = join_parts(*content);
-  } else if (!content->json().is_string()) {
-    throw content->error("expected a string or an array of parts, found {}", describe(content->json()));
   }
 }
 

@@ -176,21 +176,17 @@ Blocks read_blocks(const JsonField& content, bool assistant, Json& messages, Cal
     if (type == "text") {
       if (!block.has("text")) throw block.error("has no text");
       add_text(block.at("text").string());
-    } else if (type == "thinking") {
+    } else if (assistant && type == "thinking") {
       const auto thought = block.find("thinking");
-      if (thought) thought->string();
-      if (thought && assistant) blocks.reasoning += thought->string();
+      if (thought) blocks.reasoning += thought->string();
     } else if (assistant && type == "tool_use") {
       const JsonField id = block.at("id");
       const auto input = block.find("input");
-      if (input) input->object();
       blocks.calls.push_back(tool_call_json(&id, block.at("name"), input ? &*input : nullptr));
       names[id.string()] = block.at("name").string();
     } else if (!assistant && type == "tool_result") {
-      const auto result = block.find("content");
-      std::string text = !result ? "" : result->json().is_array() ? join_parts(*result) : result->string();
-      messages.push_back(tool_result_json(names, block.at("tool_use_id"), std::move(text)));
-    } else if (type != "redacted_thinking") {
+      messages.push_back(tool_result_json(names, block.at("tool_use_id"), read_result(block.find("content"))));
+    } else if (!assistant || type != "redacted_thinking") {
       throw type_field->error("{} is not supported; supported: {}", describe(type_field->json()),
                               assistant ? kAssistantBlocks : kUserBlocks);
     }
@@ -227,8 +223,10 @@ void read_text_messages(ApiDraft& draft, const JsonField& field) {
   if (field.array(kMaxMessages).size() == 0) throw field.error("must have at least one message");
   draft.has_messages = true;
   CallNames names;
+  size_t item = 0;
   for (const JsonField& message : field.elements(kMaxMessages)) {
     read_message(message, draft.chat.messages, names);
+    draft.chat_items.resize(draft.chat.messages.size(), item++);
   }
   draft.chat.continue_final_message = draft.chat.messages.back()["role"] == "assistant";
 }

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kOllamaRoles[] = {"system", "user", "assistant", "tool"};
+constexpr std::string_view kOllamaRoles[] = {"system", "developer", "user", "assistant", "tool"};
 constexpr std::string_view kEfforts[] = {"low", "medium", "high", "max"};
 constexpr size_t kMaxMessageCalls = 1024;
 
@@ -31,15 +31,20 @@ class OllamaHistory {
     }
     const bool assistant = role.string() == "assistant";
     const auto content = message.find("content");
-    if (!content && !assistant) throw bad_request(message.path() + ".content", "expected a string, found nothing");
-    Json made = {{"role", role.string()}, {"content", content ? content->string() : ""}};
+    const bool result = role.string() == "tool";
+    if (!content && !assistant && !result)
+      throw bad_request(message.path() + ".content", "expected a string, found nothing");
+    Json made = {{"role", role.string()},
+                 {"content", result    ? read_result(content)
+                             : content ? content->string()
+                                       : ""}};
     if (assistant) {
       if (const auto thought = message.find("thinking"); thought && !thought->string().empty()) {
         made["reasoning_content"] = thought->string();
       }
       if (const auto calls = message.find("tool_calls")) add_calls(*calls, made);
     }
-    if (role.string() == "tool") add_result_of(message, made);
+    if (result) add_result_of(message, made);
     messages_.push_back(std::move(made));
   }
 

@@ -11,7 +11,8 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kResponsesRoles[] = {"user", "assistant", "system", "developer"},
-                           kTextTypes[] = {"input_text", "output_text"}, kLogprobs = "message.output_text.logprobs";
+                           kTextTypes[] = {"input_text", "output_text", "text"},
+                           kLogprobs = "message.output_text.logprobs";
 
 // 0.7f as 0.7 and not as 0.699999988079071.
 double as_written(float number) { return std::stod(fmt::format("{}", number)); }
@@ -275,8 +276,7 @@ class History {
     } else if (name == "function_call") {
       add_call(item);
     } else if (name == "function_call_output") {
-      const JsonField output = item.at("output");
-      std::string text = output.json().is_array() ? join_parts(output, {kTextTypes}) : output.string();
+      std::string text = read_result(item.find("output"), {kTextTypes});
       messages_.push_back(tool_result_json(names_, item.at("call_id"), std::move(text)));
     } else if (name == kMessage) {
       add_message(read_text_message(item, kResponsesRoles, {kTextTypes}));
@@ -333,7 +333,11 @@ void read_items(ApiDraft& draft, const JsonField& field) {
     throw field.error("expected a string or an array of items, found {}", describe(field.json()));
   }
   History history(draft.chat.messages);
-  for (const JsonField& item : field.elements(kMaxMessages)) history.add(item);
+  size_t number = 0;
+  for (const JsonField& item : field.elements(kMaxMessages)) {
+    history.add(item);
+    draft.chat_items.resize(draft.chat.messages.size(), number++);
+  }
   if (draft.chat.messages.empty()) throw field.error("must have at least one message");
 }
 

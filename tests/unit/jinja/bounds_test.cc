@@ -153,8 +153,8 @@ TEST(JinjaBounds, EndRecursion) {
             std::string::npos);
   EXPECT_NE(error_of("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}").find("contains itself"),
             std::string::npos);
-  EXPECT_NE(error_of("{% set ns = namespace(x=l) %}{% for i in range(9999) %}{% set ns.x = ns.x.index %}{% set ns.x = "
-                     "[ns.x] %}{% endfor %}")
+  EXPECT_NE(error_of("{% set ns = namespace(x=d) %}{% for i in range(9999) %}{% set ns.x = ns.x.get %}{% set ns.x = "
+                     "{'a': ns.x} %}{% endfor %}")
                 .find("nested"),
             std::string::npos);
 }
@@ -233,6 +233,31 @@ TEST(JinjaBounds, EndGrowth) {
       std::string::npos);
   EXPECT_EQ(error_of("{% set x = 'ab' * 1000 %}{% for a in x %}{% for b in x %}{% for c in x %}{{ x }}{% endfor %}{% "
                      "endfor %}{% endfor %}")
+                .substr(0, 4),
+            "t:1:");
+}
+
+TEST(JinjaBounds, KeepListsFromContainingThemselves) {
+  for (const char* bad :
+       {"{% set x = [] %}{{ x.append(x) }}", "{% set x = [] %}{% set y = [x] %}{{ x.append(y) }}",
+        "{% set x = [] %}{% set y = [] %}{{ x.append(y) }}{{ y.append(x) }}",
+        "{% set x = [] %}{% set y = {'a': x} %}{{ x.insert(0, y) }}", "{% set x = [] %}{{ x.append(x.append) }}",
+        "{% set x = [] %}{% set y = [x.append] %}", "{% set x = [] %}{% set y = [x.index] %}{{ x.append(y) }}",
+        "{% set x = [] %}{{ x.extend([[x]]) }}"})
+    EXPECT_EQ(error_of(bad).substr(0, 4), "t:1:") << bad;
+  // A chain of lists, each put into the one before it.
+  EXPECT_EQ(
+      error_of("{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set y = [] %}{% set _ = ns.x.append(y) %}"
+               "{% set ns.x = y %}{% endfor %}")
+          .substr(0, 4),
+      "t:1:");
+  EXPECT_EQ(
+      error_of("{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set y = [] %}{% set _ = y.append(ns.x) %}"
+               "{% set ns.x = y %}{% endfor %}")
+          .substr(0, 4),
+      "t:1:");
+  EXPECT_EQ(error_of("{% set x = ['a' * 1000] %}{% for i in range(1000) %}{% for j in range(1000) %}"
+                     "{% set _ = x.extend(x) %}{% endfor %}{% endfor %}")
                 .substr(0, 4),
             "t:1:");
 }

@@ -123,7 +123,7 @@ TEST(JinjaExpression, LooksUpKeysAndMethods) {
               {"{1: 2}[true]", "2"},
               {"none_value.x", ""},
               {"namespace(a=1)['a']", "1"},
-              {"l.append is defined", "False"},
+              {"d.pop is defined", "False"},
               {"'x'.__class__", ""}});
 }
 
@@ -214,7 +214,10 @@ TEST(JinjaExpression, FailsWherePythonFails) {
                         "none_value[1:]",
                         "l|map('upper')|tojson",
                         "undefined_name|tojson",
-                        "l.append(1)",
+                        "[].pop()",
+                        "[1].pop(1)",
+                        "[1].remove(2)",
+                        "l.sort()",
                         "d.pop('b')",
                         "d.update({})",
                         "{[1]: 2}",

@@ -83,6 +83,28 @@ TEST(JinjaLoop, EvaluatesItsConditionAsLateAsJinja2) {
   EXPECT_EQ(rendered(start + "{{ loop.last }}{% set ns.done = true %}{% endfor %}"), "BobFalsealTrue");
 }
 
+// llama.cpp's template of Kimi K2 keeps a queue of ids in a list.
+TEST(JinjaLists, Change) {
+  EXPECT_EQ(rendered("{% set ns = namespace(ids=[]) %}{% macro call(id) %}{% set _ = ns.ids.append(id) %}<{{ id }}>"
+                     "{% endmacro %}{{ call('a') }}{{ call('b') }}{% if ns.ids %}{% set x = ns.ids.pop(0) %}{{ x }}"
+                     "{% endif %}{{ ns.ids }}"),
+            "<a><b>a['b']");
+  EXPECT_EQ(rendered("{% set x = [1] %}{% set y = x %}{% set z = x.copy() %}{% set _ = x.append([2, 'c']) %}{{ y }}"
+                     "{{ z }}{{ x.append(3) }}{{ y[-1] }}"),
+            "[1, [2, 'c']][1]None3");
+  EXPECT_EQ(
+      rendered("{% set x = [3, 1] %}{{ [x.extend([7, 8]), x.insert(1, 'i'), x.insert(-1, 'j'), x.insert(99, 'k'), "
+               "x.pop(), x.pop(0), x.pop(-2), x.remove(1), x.reverse()] }}{{ x }}{% set _ = x.clear() %}{{ x }}"),
+      "[None, None, None, None, 'k', 3, 'j', None, None][8, 7, 'i'][]");
+  EXPECT_EQ(rendered("{% set x = [1, 2] %}{% for i in x %}{% set _ = x.append(i) %}{% endfor %}{{ x }}"),
+            "[1, 2, 1, 2]");
+  EXPECT_EQ(
+      rendered("{% set groups = [] %}{% for u in users %}{% if groups and u.age == 5 %}"
+               "{% set _ = groups[-1].of.append(u) %}{% else %}{% set _ = groups.append({'of': [u]}) %}{% endif %}"
+               "{% endfor %}{{ groups | map(attribute='of') | map('length') | join(',') }}"),
+      "2,1");
+}
+
 TEST(JinjaBlock, CapturesAndFilters) {
   EXPECT_EQ(rendered("{% set x %}abc{{ n }}{% endset %}{{ x|upper }}"), "ABC7");
   EXPECT_EQ(rendered("{% set x | upper | replace('A', '_') %}abc{% endset %}{{ x }}"), "_BC");

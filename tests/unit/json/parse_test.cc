@@ -108,6 +108,26 @@ TEST(ParseJson, BoundsDepthAndValues) {
   EXPECT_NO_THROW(parse_json("[1,2,3]", "x", {.values = 4}));
 }
 
+TEST(ParseJson, ReplacesLoneSurrogatesIfAsked) {
+  const auto read = [](std::string_view text) { return parse_json(text, "x", {.replace_surrogates = true}).dump(); };
+  for (const auto& [text, expected] : std::vector<std::pair<std::string, std::string>>{
+           {R"(["a\ud83d"])", "[\"a\uFFFD\"]"},                         // the text ends in the middle of a pair
+           {R"(["\uD83D\uDE00", "\ud83d\ude00x"])", "[\"😀\",\"😀x\"]"},  // pairs stay
+           {R"(["\ude00\ud83d"])", "[\"\uFFFD\uFFFD\"]"},
+           {R"(["\ud83d\ud83d\ude00"])", "[\"\uFFFD😀\"]"},
+           {R"(["\ud83d\u0041", "\ud83d\n", "\ud83d"])", "[\"\uFFFDA\",\"\uFFFD\\n\",\"\uFFFD\"]"},
+           {R"({"\ud83d": {"\udc00k": 1}})", "{\"\uFFFD\":{\"\uFFFDk\":1}}"},
+           {R"(["\\ud83d", "\\\ud83d"])", "[\"\\\\ud83d\",\"\\\\\uFFFD\"]"},           // an escaped backslash
+           {"[\"\xED\xA0\xBD\", \"\xED\x9F\xBF\"]", "[\"\uFFFD\",\"\xED\x9F\xBF\"]"},  // as bytes; U+D7FF is none
+       }) {
+    EXPECT_EQ(read(text), expected) << text;
+  }
+  for (const char* broken :
+       {R"(["\ud83)", R"(["\ud83d\)", R"(["\ud83d\u)", R"(["\ud83x"])", R"(["\u12"])", "[\"\xFF\"]"})
+    EXPECT_THROW(read(broken), JsonError) << broken;
+  EXPECT_THROW(parse_json(R"(["\ud83d"])", "x"), JsonError);
+}
+
 TEST(Describe, IsShortAndWellFormed) {
   EXPECT_EQ(describe(Json("a\n\"")), R"("a\n\"")");
   EXPECT_EQ(describe(Json(nullptr)), "null");

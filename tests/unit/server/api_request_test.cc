@@ -207,7 +207,7 @@ TEST(ApiRequest, TurnsItemsOfResponsesIntoAChat) {
       {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
        "content": [{"type": "output_text", "text": "Oh", "annotations": []}]}]})");
   EXPECT_EQ(request.chat.messages, Json::parse(R"([{"role": "system", "content": "Be brief"},
-      {"role": "system", "content": "Hm"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Oh"}])"));
+      {"role": "developer", "content": "Hm"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Oh"}])"));
   EXPECT_EQ(request.sampling.max_tokens, 5);
   EXPECT_EQ(parse(Api::kResponse, R"({"input": "Hi"})").chat.messages,
             Json::parse(R"([{"role": "user", "content": "Hi"}])"));
@@ -324,6 +324,15 @@ TEST(ApiRequest, ConvertsMessagesToTheShapeThatTemplatesExpect) {
       {"role": "tool", "tool_call_id": "1", "content": "3"},
       {"role": "assistant", "content": ""},
       {"role": "user", "name": "Bob", "content": ""}])"));
+}
+
+TEST(ApiRequest, ReadsLoneSurrogatesAsReplacementCharacters) {
+  const ApiRequest request = parse_chat(R"({"messages": [{"role": "user", "content": "log: \ud83d cut", "\udc00": 1}],
+      "tools": [{"function": {"name": "f", "description": "\ud83d\ude00 \ude00"}}]
+})");
+  EXPECT_EQ(request.chat.messages[0]["content"], "log: \uFFFD cut");
+  EXPECT_TRUE(request.chat.messages[0].contains("\uFFFD"));
+  EXPECT_EQ(request.tools[0]["function"]["description"], "😀 \uFFFD");
 }
 
 TEST(ApiRequest, ListsFieldsWithoutEffect) {

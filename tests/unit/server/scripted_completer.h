@@ -20,6 +20,7 @@
 #include "grammar/compose.h"
 #include "json/parse.h"
 #include "server/api/completer.h"
+#include "text/message_roles.h"
 
 namespace quire {
 
@@ -32,7 +33,8 @@ class ScriptedCompleter final : public Completer {
   int fail_at_token = -1;  // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::string chat_template;  // its source, from which the parsers are chosen; set it before the server starts
-  bool infills = false;       // whether it can fill in the middle
+  bool renders = false;  // prompts are what chat_template makes of the messages, as an engine's are; else their texts
+  bool infills = false;  // whether it can fill in the middle
   std::function<void(const Request&)> on_submit;  // may throw
   std::function<void(std::string_view)> on_encode;
   std::function<void()> on_token_bytes;  // may throw
@@ -105,8 +107,17 @@ class ScriptedCompleter final : public Completer {
   }
   double read_bandwidth() const override { return 1e10; }
   nlohmann::ordered_json tokenizer_info() const override { return {{"vocab_size", info_.vocab_size}}; }
-  TokenIds encode_chat(ChatInput input) const override { return encode(joined_contents(input), {}); }
-  std::string render_chat(ChatInput input) const override { return joined_contents(input); }
+  TokenIds encode_chat(ChatInput input) const override { return encode(render_chat(std::move(input)), {}); }
+  std::string render_chat(ChatInput input) const override {
+    if (!renders) return joined_contents(input);
+    const auto chat = ChatTemplate::parse(chat_template, "template");
+    const auto render = [&](ChatInput given) {
+      given.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+      return chat.render(given);
+    };
+    fit_chat(input, find_message_roles(chat_template, render));
+    return render(input);
+  }
   std::string chat_template_source() const override { return chat_template; }
   bool is_added_token(std::string_view) const override { return false; }
   TokenRuns spellings(const std::vector<std::string>& words) const override {

@@ -124,6 +124,97 @@ TEST(Tools, OfTheHistoryHaveOneFormInAllApis) {
   EXPECT_EQ(old[2]["role"], "tool");
 }
 
+// Whatever a model wrote comes back with every later request; refusing it would end the conversation.
+TEST(Tools, OfTheHistoryKeepArgumentsThatAreNoObjectAsWritten) {
+  for (const std::string written : {"{\"q\": \"cut", "{\"q\": \"line\nend\"}", "{q: 1}", "{\"q\": 1,}", "[1, 2]",
+                                    "\"text\"", "12", "null", "not JSON", "{\"a\": 1} {\"b\": 2}"}) {
+    const std::string quoted = Json(written).dump();
+    const std::string call = R"({"type": "function", "function": {"name": "f", "arguments": )" + quoted + "}}";
+    const std::string messages = R"({"messages": [{"role": "assistant", "tool_calls": [)" + call + "]}]}";
+    for (const Api api : {Api::kChat, Api::kOllamaChat}) {
+      EXPECT_EQ(parse(api, messages).chat.messages[0]["tool_calls"][0]["function"]["arguments"], written);
+    }
+    EXPECT_EQ(parse_chat(R"({"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": )" +
+                         quoted + "}}]}")
+                  .chat.messages[0]["tool_calls"][0]["function"]["arguments"],
+              written);
+    EXPECT_EQ(
+        parse(Api::kResponse,
+              R"({"input": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": )" + quoted + "}]}")
+            .chat.messages[0]["tool_calls"][0]["function"]["arguments"],
+        written);
+    for (const std::string& input : {quoted, R"({"INVALID_JSON": )" + quoted + "}"}) {  // the latter as Quire answers
+      EXPECT_EQ(parse(Api::kMessage, R"({"max_tokens": 1, "messages": [{"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "1", "name": "f", "input": )" +
+                                         input + "}]}]}")
+                    .chat.messages[0]["tool_calls"][0]["function"]["arguments"],
+                written);
+    }
+  }
+  const auto arguments = [](const std::string& json) {
+    return parse_chat(R"({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": )" +
+                      json + "}}]}]}")
+        .chat.messages[0]["tool_calls"][0]["function"]["arguments"];
+  };
+  EXPECT_EQ(arguments("[1, 2]"), "[1,2]");
+  EXPECT_EQ(arguments("5"), "5");
+  for (const char* none : {"\"\"", "\" \\n\"", "null", "{}"}) EXPECT_EQ(arguments(none), Json::object()) << none;
+  EXPECT_EQ(arguments(R"("{\"a\": \"\\ud83d\"}")"), Json::parse("{\"a\": \"\uFFFD\"}")) << "a lone surrogate inside";
+  EXPECT_TRUE(arguments(Json(std::string(100, '[')).dump()).is_string());
+}
+
+TEST(Tools, HaveResultsOfAnyJson) {
+  for (const auto& [content, text] : std::vector<std::pair<std::string, std::string>>{
+           {"null", ""},
+           {"4.5", "4.5"},
+           {"true", "true"},
+           {R"({"temp": 4})", R"({"temp":4})"},
+           {R"([1, {"a": null}])", R"([1,{"a":null}])"},
+           {R"([{"type": "dir", "name": "x"}, {"type": "file", "name": "y"}])",
+            R"([{"type":"dir","name":"x"},{"type":"file","name":"y"}])"},
+           {R"(["a", {"type": "text", "text": "b"}])", "a\nb"},
+           {R"({"type": "text", "text": "b"})", "b"},
+           {"[]", ""}}) {
+    const std::string chat = R"({"messages": [{"role": "tool", "tool_call_id": "1", "content": )" + content + "}]}";
+    EXPECT_EQ(parse_chat(chat).chat.messages[0]["content"], text) << content;
+    EXPECT_EQ(parse(Api::kOllamaChat, chat).chat.messages[0]["content"], text) << content;
+    EXPECT_EQ(parse_chat(R"({"messages": [{"role": "function", "name": "f", "content": )" + content + "}]}")
+                  .chat.messages[0]["content"],
+              text);
+    EXPECT_EQ(parse(Api::kResponse,
+                    R"({"input": [{"type": "function_call_output", "call_id": "1", "output": )" + content + "}]}")
+                  .chat.messages[0]["content"],
+              text);
+    EXPECT_EQ(parse(Api::kMessage, R"({"max_tokens": 1, "messages": [{"role": "user", "content": [
+                  {"type": "tool_result", "tool_use_id": "1", "content": )" +
+                                       content + "}]}]}")
+                  .chat.messages[0]["content"],
+              text);
+  }
+}
+
+TEST(Tools, GoWithRefusalsAndThoughtsOfTheHistory) {
+  const auto answer = [](const std::string& members) {
+    return parse_chat(R"({"messages": [{"role": "assistant", )" + members + "}]}").chat.messages[0];
+  };
+  EXPECT_EQ(answer(R"("content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "No."}])")["content"],
+            "a\nNo.");
+  EXPECT_EQ(answer(R"("content": null, "refusal": "No.")")["content"], "No.");
+  EXPECT_EQ(answer(R"("content": "a", "refusal": null)")["content"], "a");
+  for (const char* thought :
+       {R"({"type": "thinking", "thinking": "Hm", "signature": ""})", R"({"type": "reasoning", "text": "Hm"})",
+        R"({"type": "thinking", "thinking": [{"type": "text", "text": "H"}, {"type": "text", "text": "m"}]})"}) {
+    const Json made = answer(R"("content": [)" + std::string(thought) +
+                             R"(, {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "a"}])");
+    EXPECT_EQ(made["content"], "a") << thought;
+    EXPECT_EQ(made["reasoning_content"], "Hm") << thought;
+  }
+  const Json item =
+      parse(Api::kResponse, R"({"input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}]})")
+          .chat.messages[0];
+  EXPECT_EQ(item["content"], "No.");
+}
+
 TEST(Tools, SetTheVariablesOfThinkingTemplates) {
   EXPECT_EQ(parse_chat(chat_with(R"("enable_thinking": false)")).chat.kwargs,
             Json::parse(R"({"enable_thinking": false, "thinking": false})"));
