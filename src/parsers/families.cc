@@ -146,7 +146,8 @@ std::span<const ToolFamily> tool_families() {
          .before_name = "<|tool_call_begin|>functions.",
          .before_arguments = ":0<|tool_call_argument_begin|>",
          .after_arguments = "<|tool_call_end|>",
-         .end = "<|tool_calls_section_end|>"}}},
+         .end = "<|tool_calls_section_end|>"}},
+       CallIds::kFunctionNames},
       // V3 and R1 write: function, the separator, the name, and the arguments fenced; V3.1 name, separator, arguments.
       {"deepseek_v3",
        {"deepseek_v31"},

@@ -45,7 +45,7 @@ struct CallForm {
 };
 
 // How ids of calls must look for the model's own template to take them back.
-enum class CallIds : uint8_t { kOpenAi, kNineCharacters };
+enum class CallIds : uint8_t { kOpenAi, kNineCharacters, kFunctionNames };
 
 struct ToolFamily {
   std::string_view name;                      // as --tool-call-parser names it

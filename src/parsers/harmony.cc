@@ -165,7 +165,7 @@ class Harmony final : public CallStage {
 
   // Nothing belongs here, but models write a bracket too many.
   size_t after_call(std::string_view run) {
-    if ((std::string(kSpace) + "}]`").find(run.front()) != std::string::npos) return 1;
+    if (std::string_view(" \t\r\n}]`").find(run.front()) != std::string_view::npos) return 1;
     writer_.start_text();
     state_ = State::kText;
     return plain(run);

@@ -1,5 +1,7 @@
 #include "parsers/json_mender.h"
 
+#include <utility>
+
 #include "parsers/call_stage.h"
 #include "parsers/value_json.h"
 
@@ -47,6 +49,8 @@ void JsonMender::step(char c, std::string& out) {
       return before_value(c, out);
     case State::kStringEnd:
       return string_end(c, out);
+    case State::kStringComma:
+      return string_comma(c, out);
     case State::kBare:
       return bare_value(c, out);
     case State::kAfter:
@@ -122,6 +126,7 @@ void JsonMender::before_key(char c, std::string& out) {
     (comma_ ? space_ : out) += c;
   } else if (c == '"' || c == '\'') {
     begin_element(out);
+    key_quoted_ = true;
     begin_string(c, State::kKeyString, out);
   } else if (c == '}' || c == ']') {
     closing(c, out);
@@ -131,6 +136,7 @@ void JsonMender::before_key(char c, std::string& out) {
     comma_ = true;
   } else if (c != ':') {
     word_ = c;
+    key_quoted_ = false;
     state_ = State::kBareKey;
   }
 }
@@ -307,6 +313,9 @@ void JsonMender::end_string(std::string& out) {
 void JsonMender::string_end(char c, std::string& out) {
   if (is_white(c)) {
     space_ += c;
+  } else if (c == ',' && key_quoted_ && !in_list()) {
+    space_ += c;
+    state_ = State::kStringComma;
   } else if (c == ',' || c == '}' || (c == ']' && lists_ > 0) || c == quote_) {
     end_string(out);
     after_value(c, out);
@@ -314,6 +323,28 @@ void JsonMender::string_end(char c, std::string& out) {
     resume_string(State::kString, out);
     string(c, out);
   }
+}
+
+// He said "no", then left: where no key follows, quote and comma are part of the string.
+void JsonMender::string_comma(char c, std::string& out) {
+  if (is_white(c)) {
+    space_ += c;
+  } else if (std::string_view("\"'},]").find(c) != std::string_view::npos) {
+    end_string_and_comma(out);
+    before_key(c, out);
+  } else {
+    resume_string(State::kString, out);
+    string(c, out);
+  }
+}
+
+void JsonMender::end_string_and_comma(std::string& out) {
+  const size_t comma = space_.find(',');
+  std::string after = space_.substr(comma + 1);
+  space_.resize(comma);
+  end_string(out);
+  after_value(',', out);
+  space_ = std::move(after);
 }
 
 void JsonMender::resume_string(State state, std::string& out) {
@@ -331,7 +362,8 @@ void JsonMender::close(std::string& out) {
     end_high(out);
     state_ = state_ == State::kString ? State::kStringEnd : State::kKeyEnd;
   }
-  if (state_ == State::kStringEnd) end_string(out);
+  if (state_ == State::kStringComma) space_.resize(space_.find(','));
+  if (state_ == State::kStringEnd || state_ == State::kStringComma) end_string(out);
   if (state_ == State::kKeyEnd) end_key(out);
   if (state_ == State::kBare) end_bare(out);
   if (state_ == State::kBareKey) bare_key(':', out);
@@ -340,7 +372,7 @@ void JsonMender::close(std::string& out) {
 }
 
 void JsonMender::cut(std::string& out) const {
-  if (state_ == State::kKeyEnd || state_ == State::kStringEnd) out += '"';
+  if (state_ == State::kKeyEnd || state_ == State::kStringEnd || state_ == State::kStringComma) out += '"';
   if (comma_) out += ',';
   out += space_;
   if (state_ == State::kBare || state_ == State::kBareKey) out += word_;

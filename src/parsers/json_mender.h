@@ -34,9 +34,10 @@ class JsonMender {
     kBareKey,    // in a key without quotes
     kValue,      // before a value
     kString,
-    kStringEnd,  // like kKeyEnd
-    kBare,       // in a number or word
-    kAfter,      // after a value
+    kStringEnd,    // like kKeyEnd
+    kStringComma,  // after a comma that follows it, where a key with quotes should come
+    kBare,         // in a number or word
+    kAfter,        // after a value
     kEnded,
   };
 
@@ -50,6 +51,7 @@ class JsonMender {
   void plain(char c, std::string& out);
   void key_end(char c, std::string& out);
   void string_end(char c, std::string& out);
+  void string_comma(char c, std::string& out);
 
   void begin_element(std::string& out);
   void begin_string(char quote, State state, std::string& out);
@@ -60,6 +62,7 @@ class JsonMender {
   void end_high(std::string& out);
   void end_key(std::string& out);
   void end_string(std::string& out);
+  void end_string_and_comma(std::string& out);
   void end_bare(std::string& out);
   void resume_string(State state, std::string& out);
   void null_value(std::string& out);
@@ -67,15 +70,16 @@ class JsonMender {
   bool in_list() const { return !stack_.empty() && stack_.back() == '['; }
 
   State state_ = State::kKey;
-  std::string stack_;      // open brackets; 'x' for one too many, which is left out
-  size_t lists_ = 0;       // of them, '['
-  bool empty_ = true;      // the innermost bracket has no element yet
-  char quote_ = '"';       // of the string
-  bool doubtful_ = false;  // a quote inside the string was taken as part of it
+  std::string stack_;       // open brackets; 'x' for one too many, which is left out
+  size_t lists_ = 0;        // of them, '['
+  bool empty_ = true;       // the innermost bracket has no element yet
+  char quote_ = '"';        // of the string
+  bool key_quoted_ = true;  // of the last key
+  bool doubtful_ = false;   // a quote inside the string was taken as part of it
   bool escape_ = false, hex_ = false;
   std::string digits_;  // of an escape \u
   std::string high_;    // the first escape of a surrogate pair
-  std::string space_;   // white space after a comma or a closing quote
+  std::string space_;   // white space after a comma or a closing quote; in kStringComma both, and the comma
   bool comma_ = false;  // a comma was seen and not yet written
   std::string word_;    // without quotes
 };

@@ -50,6 +50,8 @@ TEST(JsonMender, WritesWhatModelsMean) {
       {"{\"sh\": \"a \\\nb\"}", R"({"sh": "a \\\nb"})"},
       {R"_({"code": "print("hi")"})_", R"_({"code": "print(\"hi\")"})_"},
       {R"({"a": ""hello" he said"})", R"({"a": "\"hello\" he said"})"},
+      {R"({"a": "He said "no", then left", "b": 1})", R"({"a": "He said \"no\", then left", "b": 1})"},
+      {R"({a: "x", b: "y"})", R"({"a": "x", "b": "y"})"},
       {R"({'a': 'it's "so"', "b": 'x'})", R"({"a": "it's \"so\"", "b": "x"})"},
       // commas
       {R"({"x": 1,})", R"({"x": 1})"},
@@ -118,8 +120,8 @@ TEST(JsonMender, IsLinear) {
 }
 
 TEST(JsonMender, GivesWhatItHoldsIfTheAnswerIsCut) {
-  for (const std::string text : {R"({"a": 12)", R"({"a": "x)", R"({"a": "x")", R"({"a": 1, )", R"({"a": "\u00)",
-                                 R"({"a": "\)", R"({"a": "\ud83d)"}) {
+  for (const std::string text : {R"({"a": 12)", R"({"a": "x)", R"({"a": "x")", R"({"a": 1, )", R"({"a": "x" , )",
+                                 R"({"a": "\u00)", R"({"a": "\)", R"({"a": "\ud83d)"}) {
     JsonMender mender;
     std::string out;
     for (std::string_view rest = text; !rest.empty();) rest.remove_prefix(mender.add(rest, out));
