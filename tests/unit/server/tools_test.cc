@@ -511,8 +511,11 @@ TEST(ToolAnswers, OfStreamedMessages) {
 }
 
 TEST(ToolAnswers, OfMessagesThatAreCutOffWrapTheArguments) {
-  ToolServer server(R"(<tool_call>{"name": "weather", "arguments": {"city": "Os)");
-  const Json json = server.client.post("/v1/messages", kMessageBody + std::string("false}")).json();
+  const std::string answer = R"(<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>)";
+  ToolServer server(answer);
+  Json body = Json::parse(kMessageBody + std::string("false}"));
+  body["max_tokens"] = answer.find("lo\"");
+  const Json json = server.client.post("/v1/messages", body.dump()).json();
   EXPECT_EQ(json["content"][0]["input"], Json::parse(R"({"INVALID_JSON": "{\"city\": \"Os"})"));
 }
 
