@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "parsers/call_stage.h"
 
@@ -35,6 +36,16 @@ class CallsInThought {
   }
 
   const std::vector<Run>& held() const { return held_; }
+  // The pieces of whole calls.
+  std::vector<AnswerPiece> whole_calls() const {
+    std::vector<AnswerPiece> whole, open;
+    for (const AnswerPiece& piece : pieces_) {
+      if (piece.kind < AnswerPiece::kCallBegin) continue;
+      open.push_back(piece);
+      if (piece.kind == AnswerPiece::kCallEnd) whole.insert(whole.end(), open.begin(), open.end()), open.clear();
+    }
+    return whole;
+  }
   static void pass(const Run& run, Stage& stage) {
     if (run.token) {
       stage.token({run.text, run.shown});
@@ -113,6 +124,7 @@ class Reasoning final : public MarkedStage {
       label_ = family_.label;
     } else if (mark.text == family_.close) {
       end_calls();
+      thought_calls_.clear();
       drop_label(true);
       state_ = State::kText;
       writer_.end_reasoning();
@@ -134,12 +146,13 @@ class Reasoning final : public MarkedStage {
   }
 
   void finish(bool complete) override {
-    if (calls_ && calls_->end(complete)) {
+    const bool called = calls_ && calls_->end(complete);
+    if (!called) end_calls();
+    if (called || (complete && !thought_calls_.empty())) {
       drop_label(true);
       writer_.end_reasoning();
-      for (const auto& run : calls_->held()) CallsInThought::pass(run, next_);
-    } else {
-      end_calls();
+      if (complete) call_again();
+      for (size_t i = 0; called && i < calls_->held().size(); ++i) CallsInThought::pass(calls_->held()[i], next_);
     }
     drop_label(complete);
     if (state_ == State::kStart) begin_text();
@@ -163,7 +176,18 @@ class Reasoning final : public MarkedStage {
   void end_calls() {
     if (!calls_) return;
     for (const auto& run : calls_->held()) think(run);
+    for (AnswerPiece& piece : calls_->whole_calls()) thought_calls_.push_back(std::move(piece));
     calls_.reset();
+  }
+
+  // The thought was never closed, so its calls were meant, although text followed them.
+  void call_again() {
+    for (const AnswerPiece& piece : thought_calls_) {
+      if (piece.kind == AnswerPiece::kCallBegin && !writer_.may_begin_call()) return;
+      if (piece.kind == AnswerPiece::kCallBegin) writer_.begin_call(piece.text);
+      if (piece.kind == AnswerPiece::kCallArguments) writer_.arguments(piece.text);
+      if (piece.kind == AnswerPiece::kCallEnd) writer_.end_call();
+    }
   }
 
   void think(const CallsInThought::Run& run) {
@@ -196,7 +220,8 @@ class Reasoning final : public MarkedStage {
   PieceWriter& writer_;
   Stage& next_;
   Marks opens_, closes_, answer_, tokens_, in_thought_;
-  std::optional<CallsInThought> calls_;  // since the mark of a call in a thought
+  std::optional<CallsInThought> calls_;     // since the mark of a call in a thought
+  std::vector<AnswerPiece> thought_calls_;  // before text that went on with the thought
   State state_ = State::kStart;
   std::string space_;       // at the answer's start: left out before a thought
   std::string_view label_;  // the rest that is still expected
