@@ -140,6 +140,19 @@ struct ThoughtBudget {
   TokenIds closing;         // come instead of the tokens beyond; they spell `close`, and what may follow it
 };
 
+// Finds the stop strings of one choice where not all text is the answer: those in thoughts and calls do not count. It
+// sees the text of each token, with frames. The answer ends with the token for which an index of sampling.stop is
+// returned, and its text is passed on with the stop string: whoever knows which part is the answer cuts it.
+// Runs on threads of the engine, one call at a time.
+class StopFinder {
+ public:
+  virtual ~StopFinder() = default;
+  // counts: enough tokens were generated (sampling.min_tokens).
+  virtual std::optional<size_t> add(std::string_view text, bool counts) = 0;
+  // The answer ends here for another reason; complete: the model ended it.
+  virtual std::optional<size_t> end(bool complete) = 0;
+};
+
 using TokenRuns = std::shared_ptr<const std::vector<TokenIds>>;
 
 struct Request {
@@ -156,6 +169,8 @@ struct Request {
   // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
   bool frame_tokens = false;
   std::optional<ThoughtBudget> thought_budget = {};  // needs frame_tokens
+  // Makes the finder of each choice. Empty: the engine looks for sampling.stop in all text, and cuts it.
+  std::function<std::unique_ptr<StopFinder>()> stop_finder = {};
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
   bool speculate = true;       // false: no drafts for this request, whatever EngineOptions::speculative says
 };

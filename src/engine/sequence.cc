@@ -24,6 +24,7 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
       matcher(request->matcher),
       dry_run(request->dry_run),
       mirostat_mu(first_mirostat_mu(request->sampling)) {
+  if (request->stop_finder) stop_finder = request->stop_finder();
   if (request->thought_budget) thoughts.emplace(*request->thought_budget);
   if (tokenizer) {
     detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = request->sampling.skip_special_tokens,
@@ -99,20 +100,35 @@ Output Sequence::append(const Sampled& sampled) {
     if (thoughts) thoughts->add(delta);
     if (out.finish == FinishReason::kNone && full) out.finish = FinishReason::kLength;
     if (out.finish != FinishReason::kNone) delta += detokenizer->finish();
-    StopStep step = generated() < params.min_tokens ? StopStep{delta, {}} : stop.push(delta);
-    out.text = std::move(step.text);
-    if (step.stopped()) {
-      out.finish = FinishReason::kStop;
-      out.stop_reason = request->stops[*step.which].text;
-      out.stop_token.reset();
-    } else if (out.finish != FinishReason::kNone) {
-      out.text += stop.finish().text;
-    }
+    find_stop(std::move(delta), out);
   } else if (out.finish == FinishReason::kNone && full) {
     out.finish = FinishReason::kLength;
   }
   if (out.finish != FinishReason::kNone) out.usage = usage();
   return out;
+}
+
+// Gives `out` the text that can be shown, and ends it at a stop string.
+void Sequence::find_stop(std::string delta, Output& out) {
+  const bool counts = generated() >= request->sampling.min_tokens, ends = out.finish != FinishReason::kNone;
+  std::optional<size_t> which;
+  if (stop_finder) {
+    which = stop_finder->add(delta, counts);
+    if (!which && ends) which = stop_finder->end(out.finish == FinishReason::kStop);
+    out.text = std::move(delta);
+  } else if (counts) {
+    StopStep step = stop.push(delta);
+    which = step.which;
+    out.text = std::move(step.text);
+    if (!which && ends) out.text += stop.finish().text;
+  } else {
+    out.text = std::move(delta);
+  }
+  if (!which) return;
+  assert(*which < request->stops.size());
+  out.finish = FinishReason::kStop;
+  out.stop_reason = request->stops[*which].text;
+  out.stop_token.reset();
 }
 
 void Sequence::tell(Output& out) {

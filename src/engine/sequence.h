@@ -40,6 +40,7 @@ struct Sequence {
 
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
+  std::unique_ptr<StopFinder> stop_finder;  // instead of `stop`; null: none
   std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
   std::optional<DryRun> dry_run;            // likewise; none: no DRY, or no sequence breakers
   double mirostat_mu;                       // likewise
@@ -71,6 +72,7 @@ struct Sequence {
   void finish(FinishReason reason, std::string_view error = {});
 
  private:
+  void find_stop(std::string delta, Output& out);
   Usage usage() const;
   void attach_prompt_logprobs(Output& out) const;  // to the first one
   Output ending(FinishReason reason, std::string_view error);

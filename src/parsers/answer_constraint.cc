@@ -60,6 +60,7 @@ class Composition {
     if (rules_.calls != AnswerRules::Calls::kMust) last.push_back(message("final", text()));
     Parts before;
     for (const char* channel : {"analysis", "commentary"}) {
+      if (rules_.text && std::string_view(channel) == "commentary") continue;  // it would be part of that text
       ConstraintSource said = message(channel, any_text());
       append(said.parts, marks_.split("<|end|><|start|>assistant"));
       before.push_back(std::move(said));

@@ -15,7 +15,7 @@ class Parser final : public AnswerParser {
       : format_(std::move(format)), options_(std::move(options)), writer_(options_.tools) {
     const bool harmonic = format_.reasoning && format_.reasoning->harmony;
     if (harmonic || (options_.tools && format_.tools)) {
-      calls_ = call_stage(harmonic ? CallShape::kHarmony : format_.tools->syntax.shape);
+      calls_ = harmonic ? harmony(format_, options_, writer_) : call_stage(format_, options_, writer_);
     } else {
       calls_ = plain_text(options_, writer_);
     }
@@ -59,24 +59,12 @@ class Parser final : public AnswerParser {
 
   void leave_frame() {
     framed_ = false;
-    first().token({.text = token_, .shown = shown_});
-    token_.clear();
-  }
-
-  std::unique_ptr<Stage> call_stage(CallShape shape) {
-    switch (shape) {
-      case CallShape::kJson:
-        return json_calls(format_, options_, writer_);
-      case CallShape::kTags:
-        return tag_calls(format_, options_, writer_);
-      case CallShape::kPython:
-        return python_calls(format_, options_, writer_);
-      case CallShape::kGemma:
-        return gemma_calls(format_, options_, writer_);
-      case CallShape::kHarmony:
-        break;
+    if (options_.tools && format_.tools && token_ == format_.tools->syntax.word) {
+      first().text(token_);
+    } else {
+      first().token({.text = token_, .shown = shown_});
     }
-    return harmony(format_, options_, writer_);
+    token_.clear();
   }
 
   const AnswerFormat format_;
@@ -88,6 +76,22 @@ class Parser final : public AnswerParser {
 };
 
 }  // namespace
+
+std::unique_ptr<Stage> call_stage(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer) {
+  switch (format.tools->syntax.shape) {
+    case CallShape::kJson:
+      return json_calls(format, options, writer);
+    case CallShape::kTags:
+      return tag_calls(format, options, writer);
+    case CallShape::kPython:
+      return python_calls(format, options, writer);
+    case CallShape::kGemma:
+      return gemma_calls(format, options, writer);
+    case CallShape::kHarmony:
+      break;
+  }
+  return harmony(format, options, writer);
+}
 
 std::unique_ptr<AnswerParser> make_answer_parser(const AnswerFormat& format, AnswerOptions options) {
   return std::make_unique<Parser>(format, std::move(options));

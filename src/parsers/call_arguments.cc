@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "parsers/argument_schema.h"
 #include "parsers/constraint_parts.h"
 
 namespace quire {
@@ -12,13 +13,6 @@ namespace {
 
 using Kind = ConstraintSource::Kind;
 using Parts = std::vector<ConstraintSource>;
-
-constexpr std::string_view kAnnotations[] = {"title",    "description", "default",   "examples",
-                                             "$comment", "readOnly",    "writeOnly", "deprecated"};
-
-bool is_annotation(std::string_view keyword) {
-  return std::ranges::find(kAnnotations, keyword) != std::end(kAnnotations);
-}
 
 // {"type": "string"} and nothing else that matters.
 bool is_any_of_type(const Json& schema, const char* type) {
@@ -117,11 +111,10 @@ class NamedArguments {
     if (name.empty() || !std::ranges::all_of(name, plain)) throw cannot_follow("a property named " + Json(name).dump());
     Parts parts;
     if (syntax_.shape == CallShape::kTags) {
-      append(parts,
-             marks_.split(std::string(syntax_.key) + name + std::string(syntax_.key_end) +
-                          std::string(form_.after_key) + std::string(syntax_.value) + std::string(form_.around_value)));
-      parts.push_back(value(name, property));
-      append(parts, marks_.split(std::string(form_.around_value) + std::string(syntax_.value_end) + '\n'));
+      parts = marks_.split(std::string(syntax_.key) + name);
+      parts.push_back(one_of(tagged_values(name, property)));
+      append(parts, marks_.split(std::string(form_.around_value) + std::string(syntax_.value_end) +
+                                 std::string(form_.after_value)));
     } else {
       parts.push_back({.kind = Kind::kText, .text = name + (syntax_.shape == CallShape::kPython ? '=' : ':')});
       parts.push_back(value(name, property));
@@ -129,31 +122,48 @@ class NamedArguments {
     arguments_.push_back({name, sequence(std::move(parts))});
   }
 
+  // What follows the name, to the end of the value: a text as it is, or JSON.
+  Parts tagged_values(const std::string& name, const Json& property) const {
+    const auto after_name = [&](std::string_view key_suffix, ConstraintSource value) {
+      Parts parts = marks_.split(std::string(key_suffix) + std::string(syntax_.key_end) + std::string(form_.after_key) +
+                                 std::string(syntax_.value) + std::string(form_.around_value));
+      parts.push_back(std::move(value));
+      return sequence(std::move(parts));
+    };
+    if (!value_types(schema_, property).is_text()) {
+      return {after_name(syntax_.json_key, json_value(name, property))};
+    }
+    std::string obstacle;
+    const auto texts = argument_texts(schema_, property, obstacle);
+    if (!texts) throw cannot_follow(obstacle + " of the string " + name);
+    std::vector<std::string_view> ends = syntax_.closes;
+    ends.insert(ends.end(), {syntax_.value_end, syntax_.function_end});
+    for (const std::string& choice : texts->choices) check_raw(name, choice, ends);
+    Parts values;
+    if (texts->any) values.push_back(after_name(syntax_.text_key, marks_.text_without(ends)));
+    if (!texts->choices.empty()) {
+      values.push_back(after_name(syntax_.text_key, {.kind = Kind::kChoice, .choices = texts->choices}));
+    }
+    if (texts->null) values.push_back(after_name(syntax_.json_key, {.kind = Kind::kText, .text = "null"}));
+    return values;
+  }
+
+  // In syntaxes whose strings have quotes.
   ConstraintSource value(const std::string& name, const Json& property) const {
     if (syntax_.shape == CallShape::kPython) {
       if (is_any_of_type(property, "boolean")) return {.kind = Kind::kChoice, .choices = {"True", "False"}};
       return json_value(name, property);
     }
-    const bool tags = syntax_.shape == CallShape::kTags;
-    const std::vector<std::string_view> ends =
-        tags ? std::vector{syntax_.value_end, syntax_.function_end, syntax_.closes.front()}
-             : std::vector{syntax_.quote};
-    ConstraintSource text;
+    const std::vector<std::string_view> ends = {syntax_.quote};
+    Parts quoted = marks_.split(syntax_.quote);
     if (is_any_of_type(property, "string")) {
-      text = marks_.text_without(ends);
+      quoted.push_back(marks_.text_without(ends));
     } else if (std::vector<std::string> texts = string_values(property); !texts.empty()) {
       for (const std::string& choice : texts) check_raw(name, choice, ends);
-      text = {.kind = Kind::kChoice, .choices = std::move(texts)};
-    } else if (tags && property.is_object() && property.value("type", Json()) == "string") {
-      for (const auto& [keyword, unused] : property.items()) {
-        if (keyword != "type" && !is_annotation(keyword)) throw cannot_follow(keyword + " of the string " + name);
-      }
+      quoted.push_back({.kind = Kind::kChoice, .choices = std::move(texts)});
     } else {
       return json_value(name, property);
     }
-    if (tags) return text;
-    Parts quoted = marks_.split(syntax_.quote);
-    quoted.push_back(std::move(text));
     append(quoted, marks_.split(syntax_.quote));
     return sequence(std::move(quoted));
   }

@@ -46,7 +46,8 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// One stage for each CallShape.
+// The stage for the format's calls, one of the following.
+std::unique_ptr<Stage> call_stage(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer);
 std::unique_ptr<Stage> json_calls(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer);
 std::unique_ptr<Stage> tag_calls(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer);
 std::unique_ptr<Stage> python_calls(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer);

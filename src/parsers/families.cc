@@ -35,6 +35,61 @@ std::vector<std::string> names_of(std::span<const Family> families) {
   return names;
 }
 
+// <invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>, between marks of each family's own.
+struct InvokeMarks {
+  std::string_view function, function_end, key, value_end;
+};
+CallSyntax invoke_tags(std::vector<std::string_view> opens, std::vector<std::string_view> closes, InvokeMarks marks) {
+  return {.shape = CallShape::kTags,
+          .opens = std::move(opens),
+          .closes = std::move(closes),
+          .function = marks.function,
+          .name_end = "\">",
+          .function_end = marks.function_end,
+          .key = marks.key,
+          .key_end = "\">",
+          .value_end = marks.value_end};
+}
+constexpr InvokeMarks kInvoke = {"<invoke name=\"", "</invoke>", "<parameter name=\"", "</parameter>"};
+
+CallSyntax step_tags() {
+  constexpr InvokeMarks kMarks = {"<steptml:invoke name=\"", "</steptml:invoke>", "<steptml:parameter name=\"",
+                                  "</steptml:parameter>"};
+  CallSyntax syntax = invoke_tags({"<｜tool_calls_begin｜>", "<｜tool_call_begin｜>"},
+                                  {"<｜tool_call_end｜>", "<｜tool_calls_end｜>"}, kMarks);
+  syntax.name_ends = {"<｜tool_sep｜>"};
+  return syntax;
+}
+
+// DeepSeek's DSML says of each value whether it is a text or JSON.
+CallSyntax dsml_tags(std::string_view open, std::string_view close) {
+  constexpr InvokeMarks kMarks = {"<｜DSML｜invoke name=\"", "</｜DSML｜invoke>", "<｜DSML｜parameter name=\"",
+                                  "</｜DSML｜parameter>"};
+  CallSyntax syntax = invoke_tags({open}, {close}, kMarks);
+  syntax.text_key = "\" string=\"true";
+  syntax.json_key = "\" string=\"false";
+  syntax.word = "｜DSML｜";
+  return syntax;
+}
+constexpr CallForm dsml_form(std::string_view begin, std::string_view end) {
+  return {.begin = begin,
+          .before_name = "<｜DSML｜invoke name=\"",
+          .before_arguments = "\">\n",
+          .after_arguments = "</｜DSML｜invoke>\n",
+          .end = end};
+}
+
+// <arg_key>KEY</arg_key><arg_value>VALUE</arg_value> after the name.
+CallSyntax glm_tags() {
+  return {.shape = CallShape::kTags,
+          .opens = {"<tool_call>"},
+          .closes = {"</tool_call>"},
+          .key = "<arg_key>",
+          .key_end = "</arg_key>",
+          .value = "<arg_value>",
+          .value_end = "</arg_value>"};
+}
+
 // <function=NAME><parameter=KEY>VALUE</parameter></function>, between marks of each family's own.
 CallSyntax function_tags(std::string_view open, std::string_view close) {
   return {.shape = CallShape::kTags,
@@ -91,7 +146,8 @@ std::span<const ToolFamily> tool_families() {
          .before_name = "<|tool_call_begin|>functions.",
          .before_arguments = ":0<|tool_call_argument_begin|>",
          .after_arguments = "<|tool_call_end|>",
-         .end = "<|tool_calls_section_end|>"}}},
+         .end = "<|tool_calls_section_end|>"}},
+       CallIds::kFunctionNames},
       // V3 and R1 write: function, the separator, the name, and the arguments fenced; V3.1 name, separator, arguments.
       {"deepseek_v3",
        {"deepseek_v31"},
@@ -137,20 +193,32 @@ std::span<const ToolFamily> tool_families() {
       {"minimax_m2",
        {},
        {"<minimax:tool_call>"},
-       {.shape = CallShape::kTags,
-        .opens = {"<minimax:tool_call>"},
-        .closes = {"</minimax:tool_call>"},
-        .function = "<invoke name=\"",
-        .name_end = "\">",
-        .function_end = "</invoke>",
-        .key = "<parameter name=\"",
-        .key_end = "\">",
-        .value_end = "</parameter>"},
+       invoke_tags({"<minimax:tool_call>"}, {"</minimax:tool_call>"}, kInvoke),
        {{.begin = "<minimax:tool_call>\n",
          .before_name = "<invoke name=\"",
          .before_arguments = "\">\n",
          .after_arguments = "</invoke>\n",
          .end = "</minimax:tool_call>"}}},
+      {"deepseek_v32",
+       {},
+       {"<｜DSML｜function_calls>"},
+       dsml_tags("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+       {dsml_form("<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>")}},
+      {"deepseek_v4",
+       {},
+       {"<｜DSML｜tool_calls>"},
+       dsml_tags("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+       {dsml_form("<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>")}},
+      {"step3",
+       {},
+       {"<steptml:invoke"},
+       step_tags(),
+       {{.begin = "<｜tool_calls_begin｜>",
+         .before_name = "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
+         .before_arguments = "\">",
+         .after_arguments = "</steptml:invoke><｜tool_call_end｜>",
+         .end = "<｜tool_calls_end｜>",
+         .after_value = ""}}},
       {"seed_oss",
        {},
        {"<seed:tool_call>"},
@@ -159,23 +227,32 @@ std::span<const ToolFamily> tool_families() {
          .before_arguments = ">\n",
          .after_arguments = "</function>\n</seed:tool_call>",
          .separator = "\n"}}},
+      // From GLM 4.7 on without line ends.
+      {"glm47",
+       {},
+       {"</arg_key><arg_value>", "<tool_call>"},
+       glm_tags(),
+       {{.before_name = "<tool_call>", .after_arguments = "</tool_call>", .after_value = ""}}},
       {"glm45",
-       {"glm47"},
+       {},
        {"<arg_key>", "<tool_call>"},
-       {.shape = CallShape::kTags,
-        .opens = {"<tool_call>"},
-        .closes = {"</tool_call>"},
-        .key = "<arg_key>",
-        .key_end = "</arg_key>",
-        .value = "<arg_value>",
-        .value_end = "</arg_value>"},
+       glm_tags(),
        {{.before_name = "<tool_call>",
          .before_arguments = "\n",
          .after_arguments = "</tool_call>",
          .separator = "\n",
          .after_key = "\n"}}},
+      // MiMo's values have no lines of their own.
+      {"mimo",
+       {},
+       {"<parameter=example_parameter_1>value_1</parameter>", "<tool_call>"},
+       function_tags("<tool_call>", "</tool_call>"),
+       {{.before_name = "<tool_call>\n<function=",
+         .before_arguments = ">\n",
+         .after_arguments = "</function>\n</tool_call>",
+         .separator = "\n"}}},
       {"qwen3_coder",
-       {"qwen3_xml"},
+       {"qwen3_xml", "step3p5"},
        {"<parameter=", "<tool_call>"},
        function_tags("<tool_call>", "</tool_call>"),
        {{.before_name = "<tool_call>\n<function=",
@@ -268,9 +345,13 @@ std::span<const ReasoningFamily> reasoning_families() {
        .answer_open = "<response>",
        .answer_close = "</response>"},
       {"granite", {}, {"Here is my thought process:"}, "Here is my thought process:", "Here is my response:"},
-      {"qwen3", {"glm45", "deepseek_v3", "kimi_k2", "holo2"}, {"</think>"}, "<think>", "</think>"},
+      {"qwen3",
+       {"glm45", "glm47", "deepseek_v3", "deepseek_v4", "kimi_k2", "mimo", "holo2"},
+       {"</think>"},
+       "<think>",
+       "</think>"},
       {.name = "deepseek_r1",
-       .other_names = {"minimax_m2", "nemotron_v3"},
+       .other_names = {"minimax_m2", "nemotron_v3", "step3", "step3p5"},
        .signs = {},
        .open = "<think>",
        .close = "</think>",
@@ -302,7 +383,7 @@ AnswerFormat choose_format(std::string_view template_source, const IsToken& is_t
       for (const std::string_view mark : *marks) note(mark);
     }
     for (const std::string_view mark : {syntax.function, syntax.name_end, syntax.function_end, syntax.key,
-                                        syntax.key_end, syntax.value, syntax.value_end, syntax.quote}) {
+                                        syntax.key_end, syntax.value, syntax.value_end, syntax.quote, syntax.word}) {
       note(mark);
     }
   }

@@ -18,12 +18,16 @@ struct CallSyntax {
   CallShape shape = CallShape::kJson;
   std::vector<std::string_view> opens = {}, closes = {};  // of a call or of a list of calls
   // kJson: {"name": …, "arguments": {…}}, or a list of those.
-  std::vector<std::string_view> name_ends = {};  // not empty: the name comes first, then one of these, then arguments
-  bool bare = false;                             // also at the answer's start without a mark, for tools that exist
-  bool name_is_key = false;                      // {name: arguments}
+  // kJson: not empty: the name comes first, then one of these, then arguments. kTags: before the function, after a word.
+  std::vector<std::string_view> name_ends = {};
+  bool bare = false;         // also at the answer's start without a mark, for tools that exist
+  bool name_is_key = false;  // {name: arguments}
   // kTags: opens, function NAME name_end, then key KEY key_end value VALUE value_end …, then function_end.
   std::string_view function = {}, name_end = {}, function_end = {};
   std::string_view key = {}, key_end = {}, value = {}, value_end = {};
+  // A key that ends with the first has a text as its value, exactly as written; with the second JSON.
+  std::string_view text_key = {}, json_key = {};
+  std::string_view word = {};   // in the marks; if it is a token of the vocabulary, the rest of each mark is text
   std::string_view quote = {};  // kGemma: around strings
 };
 
@@ -36,12 +40,12 @@ struct CallForm {
   std::string_view separator = {};  // between calls
   std::string_view end = {};        // after the last
   bool single = false;              // an answer has one call at most
-  // kTags: KEY key_end after_key value around_value VALUE around_value value_end, each on lines of its own.
-  std::string_view after_key = {}, around_value = {};
+  // kTags: KEY key_end after_key value around_value VALUE around_value value_end after_value.
+  std::string_view after_key = {}, around_value = {}, after_value = "\n";
 };
 
 // How ids of calls must look for the model's own template to take them back.
-enum class CallIds : uint8_t { kOpenAi, kNineCharacters };
+enum class CallIds : uint8_t { kOpenAi, kNineCharacters, kFunctionNames };
 
 struct ToolFamily {
   std::string_view name;                      // as --tool-call-parser names it

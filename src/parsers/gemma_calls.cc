@@ -62,9 +62,15 @@ class GemmaCalls final : public CallStage {
     }
   }
 
-  void finish(bool) override {
+  void finish(bool complete) override {
     if (state_ == State::kHead) release_held();
-    if (state_ == State::kArguments) end_argument();  // cut off
+    if (state_ != State::kArguments) return;
+    if (complete) {  // the model forgot to close it
+      if (quoted_) argument_ += kQuote;
+      end_call();
+    } else {
+      end_argument();
+    }
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "parsers/call_stage.h"
+#include "parsers/json_mender.h"
 
 namespace quire {
 namespace {
@@ -40,9 +41,12 @@ class Harmony final : public CallStage {
       case State::kThought:
         writer_.reasoning(run);
         break;
+      case State::kBeforeCall:
+        return before_call(run);
       case State::kCall:
-        writer_.arguments(run);
-        break;
+        return call(run);
+      case State::kAfterCall:
+        return after_call(run);
     }
     return run.size();
   }
@@ -54,24 +58,43 @@ class Harmony final : public CallStage {
       header_ += mark.text == kChannel || mark.text == kConstrain ? mark.text : " ";
       return;
     }
-    if (state_ == State::kThought) writer_.end_reasoning();
-    if (state_ == State::kText) writer_.new_message();
-    if (state_ == State::kCall) writer_.end_call();
-    drop_held();
+    end_message();
     header_ = mark.text == kChannel ? mark.text : "";
     state_ = State::kHeader;
   }
 
   void finish(bool complete) override {
-    if (state_ == State::kHeader && (!said_ || !is_header())) {
-      release_held();  // never a message: the text as it is
-    } else if (state_ == State::kCall && complete) {
-      writer_.end_call();
+    if (state_ == State::kHeader) {
+      if (!said_ || !is_header()) release_held();  // never a message: the text as it is
+    } else if (complete) {
+      end_message();
+    } else if (state_ == State::kBeforeCall) {
+      release_held();
+    } else if (state_ == State::kCall) {
+      std::string rest;
+      mender_.cut(rest);
+      writer_.arguments(rest);
     }
   }
 
  private:
-  enum class State { kHeader, kText, kThought, kCall };
+  enum class State { kHeader, kText, kThought, kBeforeCall, kCall, kAfterCall };
+
+  void end_message() {
+    if (state_ == State::kThought) writer_.end_reasoning();
+    if (state_ == State::kText) writer_.new_message();
+    if (state_ == State::kBeforeCall) {  // without arguments
+      begin_call();
+      writer_.arguments("{}");
+      writer_.end_call();
+    } else if (state_ == State::kCall) {
+      std::string rest;
+      mender_.close(rest);
+      writer_.arguments(rest);
+      writer_.end_call();
+    }
+    drop_held();
+  }
 
   // Whether what stands outside messages may be the beginning of a header.
   bool is_header() const {
@@ -81,31 +104,78 @@ class Harmony final : public CallStage {
 
   // The header: "assistant<|channel|>commentary to=functions.NAME <|constrain|>json".
   void begin_message() {
+    hold(kMessage);
     const size_t at = header_.find(kRecipient);
-    std::string_view name, header = header_;
+    const std::string_view header = header_;
+    name_.clear();
+    bool function = false;
     if (at != std::string::npos) {
-      name = header.substr(at + kRecipient.size());
+      std::string_view name = header.substr(at + kRecipient.size());
       name = name.substr(0, std::min(name.find_first_of(" <\t\n"), name.size()));
-      if (name.starts_with(kFunctions)) name.remove_prefix(kFunctions.size());
+      function = name.starts_with(kFunctions);
+      if (function) name.remove_prefix(kFunctions.size());
+      name_ = name;
     }
-    if (may_call(name, false)) {
-      writer_.begin_call(name);
-      state_ = State::kCall;
-    } else {
-      const size_t channel = header.find(kChannel);
-      const bool thought = channel != std::string_view::npos &&
-                           trimmed(header.substr(channel + kChannel.size())).starts_with("analysis");
-      state_ = thought ? State::kThought : State::kText;
-      if (!thought) writer_.start_text();
-    }
-    drop_held();
     said_ = true;
+    // Without "functions." it is a tool of OpenAI's own (python, browser.search), unless the request has one of the name.
+    if (may_call(name_, !function)) {
+      state_ = State::kBeforeCall;
+      return;
+    }
+    const size_t channel = header.find(kChannel);
+    const bool thought =
+        channel != std::string_view::npos && trimmed(header.substr(channel + kChannel.size())).starts_with("analysis");
+    state_ = thought ? State::kThought : State::kText;
+    if (!thought) writer_.start_text();
+    drop_held();
+  }
+
+  void begin_call() {
+    drop_held();
+    writer_.begin_call(name_);
+  }
+
+  // Arguments are an object; what is none is no call.
+  size_t before_call(std::string_view run) {
+    const char c = run.front();
+    if (c == '{') {
+      begin_call();
+      mender_ = {};
+      state_ = State::kCall;
+      return call(run);
+    }
+    if (!hold({&c, 1}) || kSpace.find(c) == std::string_view::npos) {
+      writer_.start_text();
+      release_held();
+      state_ = State::kText;
+    }
+    return 1;
+  }
+
+  size_t call(std::string_view run) {
+    std::string mended;
+    const size_t size = mender_.add(run, mended);
+    writer_.arguments(mended);
+    if (mender_.ended()) {
+      writer_.end_call();
+      state_ = State::kAfterCall;
+    }
+    return size;
+  }
+
+  // Nothing belongs here, but models write a bracket too many.
+  size_t after_call(std::string_view run) {
+    if (std::string_view(" \t\r\n}]`").find(run.front()) != std::string_view::npos) return 1;
+    writer_.start_text();
+    state_ = State::kText;
+    return plain(run);
   }
 
   Marks marks_;
   State state_ = State::kHeader;
   bool said_ = false;  // a message has begun
-  std::string header_;
+  std::string header_, name_;
+  JsonMender mender_;
 };
 
 class PlainText final : public Stage {

@@ -3,19 +3,11 @@
 #include <utility>
 
 #include "parsers/call_stage.h"
+#include "parsers/json_mender.h"
 #include "parsers/json_span.h"
 
 namespace quire {
 namespace {
-
-std::string json_string(std::string_view quoted) {
-  try {
-    const Json value = parse_json(quoted, "");
-    return value.is_string() ? value.get<std::string>() : std::string();
-  } catch (const JsonError&) {
-    return {};
-  }
-}
 
 // Kimi's "functions.weather:0" is a call of weather.
 std::string_view function_name(std::string_view name) {
@@ -58,7 +50,11 @@ class JsonCalls final : public CallStage {
       case State::kName:
       case State::kId:
         return naming_;
-      default:  // inside a string only a token can be a mark
+      case State::kKey:
+        return committed_ ? both_ : closes_;
+      case State::kArguments:  // inside a string only a token can be a mark
+        return mender_.in_string() ? token_closes_ : closes_;
+      default:
         return span_.in_string() ? token_closes_ : closes_;
     }
   }
@@ -77,6 +73,7 @@ class JsonCalls final : public CallStage {
     if (is_one_of(mark, closes_)) return close(mark);
     if (is_one_of(mark, opens_)) {
       if (state_ == State::kStart) release_held();
+      if (committed_) end_call();  // its object was not closed
       known_ = mark.text.starts_with("```");
       begin(mark.text);
       return;
@@ -91,8 +88,12 @@ class JsonCalls final : public CallStage {
     }
   }
 
-  void finish(bool) override {
-    if (committed_ && state_ != State::kArguments) {
+  void finish(bool complete) override {
+    if (committed_ && state_ == State::kArguments && !complete) {
+      std::string rest;
+      mender_.cut(rest);
+      writer_.arguments(rest);
+    } else if (committed_) {
       end_call();  // its object stays open
     } else {
       release_held();
@@ -134,6 +135,11 @@ class JsonCalls final : public CallStage {
 
   void end_call() {
     drop_held();
+    if (state_ == State::kArguments) {
+      std::string rest;
+      mender_.close(rest);
+      writer_.arguments(rest);
+    }
     writer_.end_call();
     committed_ = false;
     state_ = State::kAfter;
@@ -259,7 +265,7 @@ class JsonCalls final : public CallStage {
     }
     if (is_space(c)) return;
     if (c != ':') return give_up();
-    key_ = json_string(key_);
+    key_ = mended_string(key_).value_or("");
     value_.clear();
     span_ = {};
     state_ = State::kValue;
@@ -295,16 +301,19 @@ class JsonCalls final : public CallStage {
     state_ = State::kKey;
     if (committed_) return;
     if (key_ == "name" && !syntax_.name_is_key) {
-      name_ = json_string(value_);
+      name_ = mended_string(value_).value_or("");
     } else if (is_arguments()) {
       // Before the name, or encoded once more as a string.
-      held_arguments_ = value_.starts_with('"') ? json_string(value_) : value_;
+      const auto text = value_.starts_with('"') ? mended_string(value_) : value_;
+      const auto object = text ? mended_object(*text) : std::nullopt;
+      if (!object) return give_up();
+      held_arguments_ = *object;
       has_arguments_ = true;
       if (syntax_.name_is_key) name_ = key_;
     }
     if (name_.empty() || !has_arguments_) return;
     if (!commit(name_)) return give_up();
-    writer_.arguments(held_arguments_.empty() || held_arguments_ == "null" ? "{}" : held_arguments_);
+    writer_.arguments(held_arguments_);
   }
 
   void end_object() {
@@ -316,29 +325,20 @@ class JsonCalls final : public CallStage {
   }
 
   void begin_arguments(char c) {
-    span_ = {};
-    span_.step(c);
-    writer_.arguments({&c, 1});
+    mender_ = {};
     state_ = State::kArguments;
+    more_arguments({&c, 1});
   }
 
   size_t more_arguments(std::string_view run) {
-    const bool in_string = span_.in_string();
-    for (size_t i = 0; i < run.size(); ++i) {
-      const JsonSpan::Step step = span_.step(run[i]);
-      if (step == JsonSpan::Step::kInside && span_.in_string() == in_string) continue;
-      writer_.arguments(run.substr(0, i + 1));
-      if (step == JsonSpan::Step::kLast) {
-        if (in_object_) {
-          state_ = State::kKey;
-        } else {
-          end_call();
-        }
-      }
-      return i + 1;
+    std::string mended;
+    const size_t size = mender_.add(run, mended);
+    writer_.arguments(mended);
+    if (mender_.ended()) {
+      state_ = State::kKey;
+      if (!in_object_) end_call();
     }
-    writer_.arguments(run);
-    return run.size();
+    return size;
   }
 
   void after(char c) {
@@ -372,7 +372,8 @@ class JsonCalls final : public CallStage {
   bool in_object_ = false;       // kArguments: of an object that goes on
   bool committed_ = false;       // the call has begun and not ended
   bool has_arguments_ = false;   // of an object
-  JsonSpan span_;
+  JsonSpan span_;                // of a key or value
+  JsonMender mender_;
   std::string name_, key_, value_, held_arguments_;
 };
 

@@ -1,6 +1,7 @@
 #include "parsers/piece_writer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire {
 
@@ -22,9 +23,11 @@ void PieceWriter::text(std::string_view run) {
   // White space is dropped if a call follows.
   const size_t end = tools_ ? run.find_last_not_of(kSpace) + 1 : run.size();
   if (end > 0) {
+    const bool joined = space_.empty() && kSpace.find(last_) == std::string_view::npos;
+    if (std::exchange(separate_, false) && joined) space_ = " ";
     if (!space_.empty()) add(AnswerPiece::kText, std::exchange(space_, {}), true);
     add(AnswerPiece::kText, run.substr(0, end), true);
-    has_text_ = true;
+    last_ = run[end - 1];
   }
   space_ += run.substr(end);
 }
@@ -53,13 +56,13 @@ void PieceWriter::end_reasoning() {
 void PieceWriter::start_text() { skip_space_ = true; }
 
 void PieceWriter::new_message() {
-  if (has_text_) space_ = "\n\n";
+  separate_ = true;
   start_text();
 }
 
 void PieceWriter::begin_call(std::string_view name) {
   space_.clear();
-  skip_space_ = false;
+  skip_space_ = separate_ = false;
   ++calls_;
   add(AnswerPiece::kCallBegin, name, false);
 }

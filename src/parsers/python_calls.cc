@@ -65,8 +65,13 @@ class PythonCalls final : public CallStage {
     }
   }
 
-  void finish(bool) override {
-    if (state_ == State::kValue) {
+  void finish(bool complete) override {
+    if (in_call() && complete) {  // the model forgot to close it
+      if (escape_) value_.pop_back();
+      if (quote_) value_ += quote_;
+      end_argument();
+      end_call();
+    } else if (state_ == State::kValue) {
       writer_.arguments(value_);  // cut off
     } else if (!in_call()) {
       release_held();

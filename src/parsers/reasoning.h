@@ -8,7 +8,9 @@
 
 namespace quire {
 
-// A thought begins at the answer's first mark, before any text, or at any mark that is a token of the vocabulary.
+// A thought begins at the answer's first mark, before any text, or at any mark that is a token of the vocabulary. Calls
+// in a thought that is never closed are calls: models forget to close it. They are passed on when the answer ends, because
+// the thought may go on.
 std::unique_ptr<Stage> reasoning_stage(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer,
                                        Stage& next);
 

@@ -50,6 +50,7 @@ void MarkedStage::settle() {
     }
     if (found) {
       held_.erase(0, found->text.size());
+      mark_is_shown_ = true;
       hit(*found);
     } else if (may_become) {
       return;
@@ -65,7 +66,9 @@ void MarkedStage::token(const AnswerToken& token) {
   const std::string before = std::exchange(held_, {});
   plain_all(before);
   for (const Mark& mark : marks()) {
-    if (mark.token && mark.text == token.text) return hit(mark);
+    if (!mark.token || mark.text != token.text) continue;
+    mark_is_shown_ = token.shown;
+    return hit(mark);
   }
   other(token);
 }

@@ -48,11 +48,13 @@ class MarkedStage : public Stage {
   virtual void finish(bool complete) = 0;
 
   void plain_all(std::string_view run);
+  bool mark_is_shown() const { return mark_is_shown_; }  // in hit(): the mark is part of the text if it means nothing
 
  private:
   void settle();
 
   std::string held_;  // the beginning of a mark
+  bool mark_is_shown_ = true;
 };
 
 }  // namespace quire

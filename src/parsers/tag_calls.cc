@@ -1,6 +1,8 @@
 // Calls whose arguments stand in tags, as text without types: <function=NAME><parameter=KEY>VALUE</parameter></function>.
+#include <algorithm>
 #include <utility>
 
+#include "parsers/argument_schema.h"
 #include "parsers/call_stage.h"
 #include "parsers/json_span.h"
 #include "parsers/value_json.h"
@@ -12,17 +14,20 @@ class TagCalls final : public CallStage {
  public:
   TagCalls(const AnswerFormat& format, const AnswerOptions& options, PieceWriter& writer)
       : CallStage(writer, options.show_special), syntax_(format.tools->syntax) {
-    const auto set = [&](State state, std::vector<std::string_view> texts) {
+    const auto set = [&](State state, std::vector<std::string_view> texts, bool closes = true) {
+      if (closes) texts.insert(texts.end(), syntax_.closes.begin(), syntax_.closes.end());
       marks_[static_cast<size_t>(state)] = make_marks(texts, format.tokens);
     };
-    const std::string_view open = syntax_.opens.front(), close = syntax_.closes.front();
-    set(State::kText, {open});
-    set(State::kCall, {syntax_.function, open, close});
-    set(State::kName, {syntax_.name_end, syntax_.key, syntax_.function_end, close});
-    set(State::kArguments, {syntax_.key, syntax_.function_end, close});
-    set(State::kKey, {syntax_.key_end, syntax_.value, close});
-    set(State::kBeforeValue, {syntax_.value, close});
-    set(State::kValue, {syntax_.value_end, syntax_.function_end, close});
+    set(State::kText, syntax_.opens, false);
+    std::vector<std::string_view> in_call = syntax_.opens;
+    in_call.insert(in_call.end(), syntax_.name_ends.begin(), syntax_.name_ends.end());
+    in_call.push_back(syntax_.function);
+    set(State::kCall, in_call);
+    set(State::kName, {syntax_.name_end, syntax_.key, syntax_.function_end});
+    set(State::kArguments, {syntax_.key, syntax_.function_end});
+    set(State::kKey, {syntax_.key_end, syntax_.value});
+    set(State::kBeforeValue, {syntax_.value});
+    set(State::kValue, {syntax_.value_end, syntax_.function_end});
     for (const Mark& mark : marks_[static_cast<size_t>(State::kValue)]) {
       if (mark.token) token_ends_.push_back(mark);
     }
@@ -103,27 +108,30 @@ class TagCalls final : public CallStage {
       case State::kCall:
         if (!had_call_) release_held();
         break;
-      case State::kArguments:
-        if (complete) end_call({});  // the model forgot to close it
-        break;
-      case State::kValue:
-        if (complete) {
-          end_value();
-          end_call({});
-        } else if (!streams_) {
-          writer_.arguments(value_);  // cut off
-        }
+      case State::kText:
         break;
       default:
-        break;
+        if (complete) {  // the model forgot to close it
+          if (state_ == State::kValue) end_value();
+          end_call({});
+        } else if (state_ == State::kValue && as_ != Value::kText) {
+          writer_.arguments(value_);  // cut off
+        }
     }
   }
 
  private:
   enum class State { kText, kCall, kName, kArguments, kKey, kBeforeValue, kValue };
+  // A value as a string, as it comes; likewise unless it turns out to be null; as JSON, or a string if it is none.
+  enum class Value { kText, kTextOrNull, kJson };
+
+  static bool is_one_of(std::string_view text, const std::vector<std::string_view>& marks) {
+    return std::ranges::find(marks, text) != marks.end();
+  }
 
   void open_call(std::string_view mark) {
     had_call_ = false;
+    announced_ = false;
     name_.clear();
     hold(mark);
     state_ = syntax_.function.empty() ? State::kName : State::kCall;
@@ -136,14 +144,19 @@ class TagCalls final : public CallStage {
 
   // Between the opening mark and a function, or after one.
   void in_call(std::string_view text) {
+    if (is_one_of(text, syntax_.opens) && (had_call_ || syntax_.opens.size() > 1)) {
+      if (had_call_) drop_held();
+      return open_call(text);
+    }
     hold(text);
     if (text == syntax_.function) {
       state_ = State::kName;
       name_.clear();
+    } else if (is_one_of(text, syntax_.name_ends) && !announced_) {
+      announced_ = true;
     } else if (had_call_) {
       drop_held();
-      state_ = State::kText;
-      if (text == syntax_.opens.front()) open_call(text);
+      if (text == syntax_.closes.back()) state_ = State::kText;
     } else {
       give_up();
     }
@@ -152,7 +165,9 @@ class TagCalls final : public CallStage {
   void between(char c) {
     const bool space = kSpace.find(c) != std::string_view::npos;
     if (state_ == State::kCall) {
-      if (!hold({&c, 1}) || !space) give_up();
+      // Before the name, Step 3 writes the kind of the call.
+      const bool kind = !syntax_.name_ends.empty() && !had_call_ && !announced_ && c >= 'a' && c <= 'z';
+      if (!hold({&c, 1}) || !(space || kind)) give_up();
     } else if (!space) {
       end_call({});
       state_ = State::kText;
@@ -180,28 +195,49 @@ class TagCalls final : public CallStage {
   }
 
   void begin_value() {
-    const std::string_view key = trimmed(key_);
+    std::string_view key = trimmed(key_);
+    const bool text = !syntax_.text_key.empty() && key.ends_with(syntax_.text_key);
+    const bool json = !syntax_.json_key.empty() && key.ends_with(syntax_.json_key);
+    key.remove_suffix(text ? syntax_.text_key.size() : json ? syntax_.json_key.size() : 0);
+    const Json* schema = tool_ ? argument_schema(tool_->parameters, key) : nullptr;
+    types_ = schema ? value_types(tool_->parameters, *schema) : ValueTypes{};
+    as_ = text || (types_.is_text() && !types_.has(ValueTypes::kNull)) ? Value::kText
+          : types_.is_text()                                           ? Value::kTextOrNull
+                                                                       : Value::kJson;
     writer_.arguments((first_ ? "" : ", ") + json_quoted(key) + ": ");
     first_ = false;
-    streams_ = is_string_argument(tool_, key);
-    if (streams_) writer_.arguments("\"");
+    if (as_ == Value::kText) writer_.arguments("\"");
     value_.clear();
-    began_value_ = false;
+    trims_ = !text && !json;
+    began_value_ = !trims_;
     json_ = {};
     state_ = State::kValue;
   }
 
+  // Whether the value so far may become null, as JSON or Python has it.
+  bool may_be_null() const {
+    const std::string_view value = value_;
+    for (const std::string_view word : {"null", "None"}) {
+      if (word.starts_with(value) || (value.starts_with(word) && value.substr(word.size()) == "\n")) return true;
+    }
+    return false;
+  }
+
   // Tags may stand on lines of their own: one line end on each side is not part of the value.
   size_t value(std::string_view run) {
-    if (!streams_ && reads_json_) run = run.substr(0, until_string_changes(run));
+    if (as_ == Value::kJson && reads_json_) run = run.substr(0, until_string_changes(run));
     const size_t size = run.size();
     if (!began_value_) {
       began_value_ = true;
       if (run.front() == '\n') run.remove_prefix(1);
     }
     value_ += run;
-    if (streams_ && !value_.empty()) {
-      const bool line_end = value_.back() == '\n';
+    if (as_ == Value::kTextOrNull && !may_be_null()) {
+      as_ = Value::kText;
+      writer_.arguments("\"");
+    }
+    if (as_ == Value::kText && !value_.empty()) {
+      const bool line_end = trims_ && value_.back() == '\n';
       if (line_end) value_.pop_back();
       writer_.arguments(json_escaped(value_));
       value_ = line_end ? "\n" : "";
@@ -224,11 +260,13 @@ class TagCalls final : public CallStage {
   }
 
   void end_value() {
-    if (!streams_) {
-      if (value_.ends_with('\n')) value_.pop_back();
-      writer_.arguments(untyped_value(value_));
-    } else {
+    if (trims_ && value_.ends_with('\n')) value_.pop_back();
+    if (as_ == Value::kText) {
       writer_.arguments("\"");
+    } else if (as_ == Value::kJson) {
+      writer_.arguments(untyped_value(value_, types_));
+    } else {
+      writer_.arguments(value_ == "null" || value_ == "None" ? "null" : json_quoted(value_));
     }
     state_ = State::kArguments;
   }
@@ -238,16 +276,21 @@ class TagCalls final : public CallStage {
     writer_.end_call();
     had_call_ = true;
     drop_held();
-    state_ = !mark.empty() && mark == syntax_.function_end ? State::kCall : State::kText;
+    const bool inner =
+        mark == syntax_.function_end || (is_one_of(mark, syntax_.closes) && mark != syntax_.closes.back());
+    state_ = !mark.empty() && inner ? State::kCall : State::kText;
   }
 
   const CallSyntax& syntax_;
   Marks marks_[7];  // of each state
   State state_ = State::kText;
   bool had_call_ = false;     // since the opening mark
+  bool announced_ = false;    // the mark after the kind of the call was seen
   bool first_ = true;         // argument of the call
-  bool streams_ = false;      // the value is a string and passed on as it comes
+  bool trims_ = true;         // a line end on each side is not part of the value
   bool began_value_ = false;  // a byte of it was seen
+  Value as_ = Value::kJson;
+  ValueTypes types_;
   const ToolSchema* tool_ = nullptr;
   JsonSpan json_;  // of a value that is not a string: where it has strings
   bool reads_json_ = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -299,6 +300,25 @@ void shorten_ids(Json& messages) {
   }
 }
 
+// Kimi's templates show the id of a call, in which the model reads the function's name.
+void name_ids(Json& messages) {
+  std::map<std::string, std::string> names;
+  int number = 0;
+  for (Json& message : messages) {
+    if (const auto id = message.find("tool_call_id"); id != message.end() && id->is_string()) {
+      const auto named = names.find(id->get<std::string>());
+      if (named != names.end()) *id = named->second;
+    }
+    if (!message.contains("tool_calls")) continue;
+    for (Json& call : message["tool_calls"]) {
+      const std::string named =
+          "functions." + call["function"]["name"].get<std::string>() + ":" + std::to_string(number++);
+      if (call.contains("id") && call["id"].is_string()) names[call["id"].get<std::string>()] = named;
+      call["id"] = named;
+    }
+  }
+}
+
 // Harmony's template takes the reasoning as `thinking`, in calls only without a text.
 void rename_reasoning(Json& messages) {
   for (Json& message : messages) {
@@ -372,6 +392,7 @@ ToolForm find_tool_form(const RenderChat& render) {
 void place_tools(ChatInput& chat, Json tools, const ToolForm& form, const AnswerFormat& format) {
   fit_calls(chat.messages, form, format);
   if (format.tools && format.tools->ids == CallIds::kNineCharacters) shorten_ids(chat.messages);
+  if (format.tools && format.tools->ids == CallIds::kFunctionNames) name_ids(chat.messages);
   if (format.reasoning && format.reasoning->harmony) rename_reasoning(chat.messages);
   if (tools.is_null()) return;
   switch (form.place) {

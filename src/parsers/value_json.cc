@@ -3,20 +3,12 @@
 #include "base/utf8.h"
 #include "json/quote.h"
 #include "parsers/call_stage.h"
+#include "parsers/json_mender.h"
 
 namespace quire {
 namespace {
 
 constexpr int kMaxDepth = 64;
-
-bool is_json(std::string_view text) {
-  try {
-    parse_json(text, "", {.depth = kMaxDepth});
-    return true;
-  } catch (const JsonError&) {
-    return false;
-  }
-}
 
 // A reader of literals that differ from JSON in their strings, words and keys.
 class Literals {
@@ -210,23 +202,23 @@ std::string json_quoted(std::string_view text) {
   return out;
 }
 
-bool is_string_argument(const ToolSchema* tool, std::string_view key) {
-  if (!tool || !tool->parameters.is_object()) return false;
-  const auto properties = tool->parameters.find("properties");
-  if (properties == tool->parameters.end() || !properties->is_object()) return false;
-  const auto property = properties->find(key);
-  if (property == properties->end() || !property->is_object()) return false;
-  const auto type = property->find("type");
-  if (type != property->end()) return *type == "string";
-  const auto values = property->find("enum");
-  if (values == property->end() || !values->is_array() || values->empty()) return false;
-  return std::ranges::all_of(*values, [](const Json& value) { return value.is_string(); });
+bool is_json(std::string_view text) {
+  try {
+    parse_json(text, "", {.depth = kMaxDepth});
+    return true;
+  } catch (const JsonError&) {
+    return false;
+  }
 }
 
-std::string untyped_value(std::string_view text) {
+std::string untyped_value(std::string_view text, ValueTypes types) {
   const std::string_view value = trimmed(text);
-  if (is_json(value)) return std::string(value);
-  if (const auto literal = python_value(value); literal && !literal->starts_with('"')) return *literal;  // True, None
+  const bool strings = types.has(ValueTypes::kString);
+  std::optional<std::string> json = python_value(value);
+  if (json && !is_json(value) && json->starts_with('"')) json.reset();  // 'text' is no value of tags
+  if (!json && !strings && value.starts_with('{')) json = mended_object(value);
+  const bool any = !strings || types.set == ValueTypes::kAny;
+  if (json && (any || types.has_type_of(parse_json(*json, "", {.depth = 2 * kMaxDepth})))) return *json;
   return json_quoted(text);
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "json/parse.h"
-#include "parsers/answer_parser.h"
+#include "parsers/argument_schema.h"
 
 namespace quire {
 
@@ -14,11 +14,11 @@ namespace quire {
 std::string json_escaped(std::string_view text);
 std::string json_quoted(std::string_view text);
 
-// The type that the tool's schema asks of an argument: true if it is a string and nothing else.
-bool is_string_argument(const ToolSchema* tool, std::string_view key);
+// Whether `text` is one JSON value, at most 64 deep.
+bool is_json(std::string_view text);
 
-// An untyped value: JSON if it is some and the schema does not ask for a string, else a string.
-std::string untyped_value(std::string_view text);
+// A value without a type: JSON, or a Python literal, if the schema allows its type or no strings; else a string.
+std::string untyped_value(std::string_view text, ValueTypes types = {});
 
 // A Python literal: 'text', 1.5, True, None, [1, 2], {'a': 1}, (1, 2). Nothing if it is none, or deeper than 64.
 std::optional<std::string> python_value(std::string_view text);

@@ -81,6 +81,9 @@ std::shared_ptr<const AnswerReading> ChatFormat::reading(const ApiRequest& reque
   reading->format = format_;
   reading->parallel_tool_calls = request.parallel_tool_calls;
   reading->include_reasoning = request.include_reasoning;
+  reading->stops = prepare_stops(request.sampling.stop);
+  reading->include_stop = request.sampling.include_stop_str_in_output;
+  reading->min_tokens = request.sampling.min_tokens;
   AnswerOptions& options = reading->options;
   options.show_special = !request.sampling.skip_special_tokens;
   options.continues = request.chat.continue_final_message;

@@ -184,6 +184,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
       request.thought_budget = format_.thought_budget(request, head.reading.get());
     }
     request.frame_tokens = head.reading != nullptr;
+    request.stop_finder = stop_finder(head.reading);
     if (request.return_token_ids) head.prompt_ids.push_back(ids);
     head.prompt_tokens += static_cast<int>(ids.size());
     Request& made = job.requests.emplace_back(request);

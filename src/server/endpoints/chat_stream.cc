@@ -89,6 +89,8 @@ class ChatStream final : public Answer {
         delta += R"(,"reasoning":)";
         append_json_string(piece.text, delta);
         break;
+      // A call's first event has its id, type and name, further ones only its index: the AI SDK of OpenCode needs them
+      // once, before arguments, and OpenAI's clients join equal strings, so that a repeated id would be another one.
       case AnswerPiece::kCallBegin:
         delta += functions ? R"("function_call":{)"
                            : fmt::format(R"("tool_calls":[{{"index":{},"id":"{}","type":"function","function":{{)",

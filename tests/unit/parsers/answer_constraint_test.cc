@@ -19,9 +19,11 @@ const Json kWeather = Json::parse(R"({"type": "object", "properties": {"city": {
     "wet": {"type": "boolean"}}, "required": ["city"], "additionalProperties": false})");
 const Json kSearch = Json::parse(R"({"type": "object", "properties": {"exact": {"type": "boolean"},
     "filter": {"$ref": "#/$defs/filter"}, "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
-    "note": {"type": ["string", "null"]}}, "required": ["filter"], "additionalProperties": false,
+    "note": {"type": ["string", "null"]}, "kind": {"oneOf": [{"enum": ["a", "b c"]}, {"type": "null"}]},
+    "code": {"anyOf": [{"$ref": "#/$defs/code"}, {"type": "null"}]}, "either": {"type": ["string", "integer"]}},
+    "required": ["filter"], "additionalProperties": false,
     "$defs": {"filter": {"type": "object", "properties": {"by": {"enum": ["date, then \"name\"", 5]}}, "required": ["by"],
-                         "additionalProperties": false}}})");
+                         "additionalProperties": false}, "code": {"type": "string", "title": "Code"}}})");
 
 std::vector<CallableTool> callable() { return {{"weather", kWeather, "w"}, {"find.it", kSearch, "s"}, {"now"}}; }
 
@@ -33,6 +35,7 @@ std::shared_ptr<const ToolList> tool_list() {
 
 // Marks that models have as tokens; others, such as "<function=", are text in every vocabulary.
 bool may_be_token(std::string_view mark) {
+  if (mark.find("DSML") != std::string_view::npos) return false;  // only a word in them is a token
   return mark.size() > 3 && mark.find_first_of("=`\"") == std::string_view::npos &&
          mark.find(' ') == std::string_view::npos;
 }
@@ -48,7 +51,8 @@ struct MarkedVocabulary {
     if (format.tools) {
       const CallSyntax& s = format.tools->syntax;
       for (const auto* list : {&s.opens, &s.closes, &s.name_ends}) all.insert(list->begin(), list->end());
-      for (const auto mark : {s.function_end, s.key, s.key_end, s.value, s.value_end, s.quote}) all.emplace(mark);
+      for (const auto mark : {s.function_end, s.key, s.key_end, s.value, s.value_end, s.quote, s.word})
+        all.emplace(mark);
     }
     if (format.reasoning) {
       for (const auto mark : {format.reasoning->open, format.reasoning->close}) all.emplace(mark);
@@ -257,6 +261,8 @@ TEST(CallArguments, AreRefusedWhereTheSyntaxCannotFollowTheSchema) {
   };
   const std::vector<std::pair<const char*, const char*>> cases = {
       {R"({"type": "object", "properties": {"a": {"type": "string", "pattern": "^x"}}})", "pattern of the string a"},
+      {R"({"type": "object", "properties": {"a": {"anyOf": [{"type": "string", "minLength": 2}, {"type": "null"}]}}})",
+       "minLength of the string a"},
       {R"({"type": "object", "properties": {"a": {"enum": ["x</parameter>"]}}})", "the value \"x</parameter>\" of a"},
       {R"({"type": "object", "properties": {"a b": {}}})", "a property named \"a b\""},
       {R"({"type": "object", "minProperties": 1})", "minProperties"},
@@ -284,6 +290,36 @@ TEST(CallArguments, NameTheToolOfASchemaThatIsRefused) {
   }
 }
 
+TEST(CallForms, HaveTokensInsideTheirMarks) {
+  constexpr std::string_view kWord = "｜DSML｜";
+  const AnswerFormat f = choose_format(
+      "", [&](std::string_view text) { return text == kWord; }, "deepseek_v32", "none");
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  texts.emplace_back();
+  texts.emplace_back(kWord);
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  const TokenId end[] = {256};
+  const auto words = grammar::Vocabulary::build(views, {{{257, std::string(kWord), true}}}, end);
+  const ConstraintSource source = constrain_answer(f, {}, {.calls = Calls::kMust, .tools = callable()});
+  const auto accepts = [&](std::string_view answer, bool word_is_token) {
+    grammar::Matcher matcher(words, grammar::compile(source));
+    while (!answer.empty()) {
+      const bool word = word_is_token && answer.starts_with(kWord);
+      if (!matcher.advance(word ? 257 : static_cast<unsigned char>(answer.front()))) return false;
+      answer.remove_prefix(word ? kWord.size() : 1);
+    }
+    return matcher.accepting();
+  };
+  const std::string answer =
+      "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" "
+      "string=\"true\">Oslo</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+      "string=\"false\">2</｜DSML｜parameter>\n"
+      "</｜DSML｜invoke>\n</｜DSML｜function_calls>";
+  EXPECT_TRUE(accepts(answer, true));
+  EXPECT_FALSE(accepts(answer, false));
+}
+
 TEST(CallForms, AreThoseOfTheTemplate) {
   const auto separator = [](std::string_view source, std::string_view family) {
     return choose_format(
@@ -293,6 +329,8 @@ TEST(CallForms, AreThoseOfTheTemplate) {
   EXPECT_EQ(separator("… ```json …", "deepseek_v3"), "\n```json\n");
   EXPECT_EQ(separator("…", "deepseek_v3"), "<｜tool▁sep｜>");
   EXPECT_EQ(separator("[ARGS]", "mistral"), "[ARGS]");
+  EXPECT_EQ(separator("", "glm45"), "\n");
+  EXPECT_EQ(separator("", "glm47"), "");
   EXPECT_EQ(separator("", "mistral"), "\", \"arguments\": ");
 }
 

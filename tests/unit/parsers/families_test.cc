@@ -26,7 +26,15 @@ TEST(Families, AreRecognisedByTheirMarks) {
   EXPECT_EQ(chosen("{{ '<think>\\n\\n</think>' }} <tool_call>"), "hermes qwen3");
   EXPECT_EQ(chosen("<tool_call>\\n<function=' + name + '>\\n<parameter=x>\\n</parameter></function>"),
             "qwen3_coder none");
-  EXPECT_EQ(chosen("<tool_call>{name}\\n<arg_key>{k}</arg_key><arg_value></think>"), "glm45 qwen3");
+  EXPECT_EQ(chosen("<tool_call>{name}\\n<arg_key>{k}</arg_key>\\n<arg_value></think>"), "glm45 qwen3");
+  EXPECT_EQ(chosen("<tool_call>{name}<arg_key>{k}</arg_key><arg_value></think>"), "glm47 qwen3");
+  EXPECT_EQ(chosen("<tool_call>\\n<function=f>\\n<parameter=example_parameter_1>value_1</parameter>\\n</function>"),
+            "mimo none");
+  EXPECT_EQ(chosen("'<｜DSML｜function_calls>' '<｜DSML｜invoke name=\"' </think>"), "deepseek_v32 qwen3");
+  EXPECT_EQ(chosen("'<｜DSML｜tool_calls>' '<｜DSML｜invoke name=\"' </think>"), "deepseek_v4 qwen3");
+  EXPECT_EQ(chosen("'<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"' + name"),
+            "step3 none");
+  EXPECT_EQ(chosen("'<|tool_call_begin|>' + id + '<|tool_call_argument_begin|>' <think></think>"), "kimi_k2 qwen3");
   EXPECT_EQ(chosen("'<|start|>assistant<|channel|>analysis<|message|>'"), "openai openai_gptoss");
   EXPECT_EQ(chosen("'<｜tool▁call▁begin｜>' + name + '<｜tool▁sep｜>'"), "deepseek_v3 none");
   EXPECT_EQ(chosen("'[TOOL_CALLS]' + name + '[ARGS]' [THINK]"), "mistral mistral");
@@ -38,6 +46,7 @@ TEST(Families, AreChosenByNameOverTheTemplate) {
   EXPECT_EQ(chosen("<tool_call></think>", "llama3_json", "none"), "llama3_json none");
   EXPECT_EQ(chosen("<tool_call>", "none", "deepseek_r1"), "none deepseek_r1");
   EXPECT_EQ(chosen("", "qwen3_xml", "glm45"), "qwen3_coder qwen3");
+  EXPECT_EQ(chosen("", "step3p5", "step3p5"), "qwen3_coder deepseek_r1");
   EXPECT_EQ(chosen("", "json", "openai_gptoss"), "openai openai_gptoss");  // channels hold calls, too
   EXPECT_EQ(error_of([] { chosen("", "herms"); }),
             "--tool-call-parser herms is not known; quire serve --help lists the names");

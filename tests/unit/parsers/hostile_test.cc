@@ -90,13 +90,26 @@ TEST(HostileAnswers, OfOpeningMarksAreText) {
   }
 }
 
-// Marks and pieces of JSON in any order, in every family: the pieces stay in order, and splits change nothing.
+void expect_objects(const RecordedMessage& message, const std::string& answer) {
+  for (const RecordedCall& call : message.calls) {
+    EXPECT_TRUE(call.ended) << answer;
+    try {
+      EXPECT_TRUE(parse_json(call.arguments, "").is_object()) << call.arguments << " of " << answer;
+    } catch (const JsonError& e) {
+      ADD_FAILURE() << e.what() << ": " << call.arguments << " of " << answer;
+    }
+  }
+}
+
+// Marks and pieces of JSON in any order, in every family: the pieces stay in order, splits change nothing, and the
+// arguments of calls are objects.
 TEST(HostileAnswers, OfShuffledPartsMeanTheSameInAnyChunks) {
   for (const ToolFamily& family : tool_families()) {
     const CallSyntax& s = family.syntax;
     std::vector<std::string> parts = {
-        "{",    "}",     "[", "]",  "\"",    "\"name\": \"time\"", "\"arguments\": {", ", ", "\n",
-        "time", "(x=1)", "a", "\\", "call:", " to=functions.time "};
+        "{",    "}",     "[", "]",  "\"",    "\"name\": \"time\"",  "\"arguments\": {", ", ",      "\n",
+        "time", "(x=1)", "a", "\\", "call:", " to=functions.time ", "\"arguments\": ",  "\"x\": ", "1,",
+        "'",    "(y='"};
     for (const auto* marks : {&s.opens, &s.opens, &s.closes, &s.name_ends})
       parts.insert(parts.end(), marks->begin(), marks->end());
     for (const std::string_view mark :
@@ -108,6 +121,7 @@ TEST(HostileAnswers, OfShuffledPartsMeanTheSameInAnyChunks) {
       std::string answer;
       for (int i = 0; i < 24; ++i) answer += parts[random() % parts.size()];
       const RecordedMessage whole = read(std::string(family.name), answer, answer.size());
+      expect_objects(whole, answer);
       ASSERT_EQ(read(std::string(family.name), answer, 1), whole) << family.name << ": " << answer;
       ASSERT_EQ(read(std::string(family.name), answer, 1 + random() % 9), whole) << family.name << ": " << answer;
     }

@@ -163,6 +163,23 @@ TEST(ToolPrompt, ShortensIdsForMistral) {
   EXPECT_EQ(messages[0]["tool_calls"][1]["id"], "abcDEF123");
 }
 
+TEST(ToolPrompt, NamesCallsInIdsForKimi) {
+  const Json messages =
+      placed(R"([{"role": "assistant", "content": "", "tool_calls": [{"id": "call_1", "function": {"name": "f"}},
+      {"id": "call_2", "function": {"name": "g"}}]}, {"role": "tool", "tool_call_id": "call_2", "content": "2"},
+      {"role": "tool", "tool_call_id": "other", "content": "3"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "call_1", "function": {"name": "f"}}]},
+      {"role": "tool", "tool_call_id": "call_1", "content": "1"}])",
+             ToolPlace::kVariable, nullptr, format("kimi_k2"))
+          .messages;
+  EXPECT_EQ(messages[0]["tool_calls"][0]["id"], "functions.f:0");
+  EXPECT_EQ(messages[0]["tool_calls"][1]["id"], "functions.g:1");
+  EXPECT_EQ(messages[1]["tool_call_id"], "functions.g:1");
+  EXPECT_EQ(messages[2]["tool_call_id"], "other");
+  EXPECT_EQ(messages[3]["tool_calls"][0]["id"], "functions.f:2");
+  EXPECT_EQ(messages[4]["tool_call_id"], "functions.f:2");
+}
+
 TEST(ToolPrompt, NamesReasoningAsHarmonyDoes) {
   const Json messages = placed(R"([{"role": "assistant", "content": "a", "reasoning_content": "r"},
       {"role": "assistant", "content": "a", "reasoning_content": "r", "tool_calls": []}])",

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -175,6 +176,7 @@ class ScriptedCompleter final : public Completer {
     Engine::Callback callback;
     std::vector<int> done = {};  // tokens of each choice
     std::vector<bool> ended = {};
+    std::vector<std::unique_ptr<StopFinder>> stops = {};  // of each choice, if the request brings them
     std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   };
 
@@ -207,6 +209,9 @@ class ScriptedCompleter final : public Completer {
           waiting_.pop_front();
           work.back().done.resize(static_cast<size_t>(work.back().request.sampling.n));
           work.back().ended.resize(work.back().done.size());
+          for (size_t i = 0; work.back().request.stop_finder && i < work.back().done.size(); ++i) {
+            work.back().stops.push_back(work.back().request.stop_finder());
+          }
         }
         running_ = work.size();
         cancelled.swap(cancelled_);
@@ -237,6 +242,15 @@ class ScriptedCompleter final : public Completer {
       for (int i = 0; i < tops; ++i) token.top_logprobs.emplace_back(id + 1 + i, token.logprob + 0.5f);
     }
     return tokens;
+  }
+
+  // As the engine does it. Stop strings of requests without a finder are not looked for.
+  static void find_stop(StopFinder& finder, const SamplingParams& sampling, int done, Output& output) {
+    auto which = finder.add(output.text, done >= sampling.min_tokens);
+    if (!which && output.finish != FinishReason::kNone) which = finder.end(output.finish == FinishReason::kStop);
+    if (!which) return;
+    output.finish = FinishReason::kStop;
+    output.stop_reason = sampling.stop.at(*which);
   }
 
   void step(Work& w, size_t choice, bool cancel) {
@@ -271,6 +285,7 @@ class ScriptedCompleter final : public Completer {
       } else if (!endless && done >= static_cast<int>(answer.size())) {
         output.finish = FinishReason::kStop;
       }
+      if (!w.stops.empty()) find_stop(*w.stops[choice], sampling, done, output);
       const std::lock_guard lock(mutex_);
       ++generated_;
     }

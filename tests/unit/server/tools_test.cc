@@ -459,6 +459,51 @@ TEST(ToolAnswers, OfFunctionsHaveOneCall) {
   EXPECT_EQ(choice["message"]["function_call"]["name"], "weather");
 }
 
+TEST(ToolAnswers, OfAlmostJsonHaveValidArguments) {
+  ToolServer server(
+      "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"a\nb\", \"days\": [1, True,],}}</tool_call>");
+  const Json expected = {{"city", "a\nb"}, {"days", {1, true}}};
+  const Json chat = server.client.post(kChatPath, chat_body(tools())).json()["choices"][0];
+  EXPECT_EQ(Json::parse(chat["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>()), expected);
+  std::string streamed;
+  for (const Json& event : server.events(kChatPath, chat_body(tools(R"(, "stream": true)")))) {
+    for (const Json& call : event["choices"][0]["delta"].value("tool_calls", Json::array())) {
+      streamed += call["function"]["arguments"].get<std::string>();
+    }
+  }
+  EXPECT_EQ(Json::parse(streamed), expected);
+  const Json message = server.client
+                           .post("/v1/messages", R"({"max_tokens": 1000, "messages": [{"role": "user",
+      "content": "Hi"}], "tools": [{"name": "weather"}]})")
+                           .json();
+  EXPECT_EQ(message["content"][0]["input"], expected);
+  const Json response = server.client
+                            .post("/v1/responses", R"({"input": "Hi", "tools": [{"type": "function",
+      "name": "weather"}]})")
+                            .json();
+  EXPECT_EQ(Json::parse(response["output"][0]["arguments"].get<std::string>()), expected);
+  const Json ollama = server.client
+                          .post("/api/chat", R"({"stream": false, "messages": [{"role": "user", "content": "Hi"}],
+      "tools": [{"type": "function", "function": {"name": "weather"}}]})")
+                          .json();
+  EXPECT_EQ(ollama["message"]["tool_calls"][0]["function"]["arguments"], expected);
+}
+
+TEST(ToolAnswers, WhoseArgumentsAreNoObjectAreText) {
+  const std::string answer = "<tool_call>{\"name\": \"weather\", \"arguments\": [\"Oslo\"]}</tool_call>";
+  ToolServer server(answer);
+  const Json choice = server.client.post(kChatPath, chat_body(tools())).json()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], answer);
+  EXPECT_EQ(choice["finish_reason"], "stop");
+}
+
+TEST(ToolAnswers, ThatEndInsideACallAreClosed) {
+  ToolServer server("<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Os");
+  const Json choice = server.client.post(kChatPath, chat_body(tools())).json()["choices"][0];
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"city": "Os"})");
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+}
+
 TEST(ToolAnswers, ThatAreCutOffEndWithLength) {
   ToolServer server;
   const std::string answer = kAnswer;
@@ -557,8 +602,11 @@ TEST(ToolAnswers, OfStreamedMessages) {
 }
 
 TEST(ToolAnswers, OfMessagesThatAreCutOffWrapTheArguments) {
-  ToolServer server(R"(<tool_call>{"name": "weather", "arguments": {"city": "Os)");
-  const Json json = server.client.post("/v1/messages", kMessageBody + std::string("false}")).json();
+  const std::string answer = R"(<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>)";
+  ToolServer server(answer);
+  Json body = Json::parse(kMessageBody + std::string("false}"));
+  body["max_tokens"] = answer.find("lo\"");
+  const Json json = server.client.post("/v1/messages", body.dump()).json();
   EXPECT_EQ(json["content"][0]["input"], Json::parse(R"({"INVALID_JSON": "{\"city\": \"Os"})"));
 }
 
