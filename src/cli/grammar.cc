@@ -124,7 +124,8 @@ GrammarPtr compile(const GrammarOptions& options, const std::string& text) {
   if (options.regex) return grammar::compile_regex(*options.regex);
   if (!options.gbnf.empty()) return grammar::compile_gbnf(text);
   return grammar::compile_json_schema(
-      parse_json(text, options.schema == "-" ? "schema" : options.schema, {.depth = 200}));
+      parse_json(text, options.schema == "-" ? "schema" : options.schema, {.depth = 200}), {},
+      options.check.empty() ? grammar::Texts::kToWrite : grammar::Texts::kToCheck);
 }
 
 void run_grammar(const GrammarOptions& options) {

@@ -82,7 +82,8 @@ Automaton::ContId Automaton::cons(NodeId node, ContId next) {
   return cont_table_.intern(
       hash, [&](uint32_t id) { return conts_[id].node == node && conts_[id].next == next; },
       [&] {
-        conts_.push_back({.node = node, .next = next});
+        const int64_t depth = int64_t{conts_[next].depth} + nodes_[node].closes;
+        conts_.push_back({.node = node, .next = next, .depth = static_cast<uint32_t>(std::max<int64_t>(depth, 0))});
         return static_cast<uint32_t>(conts_.size() - 1);
       });
 }
@@ -116,7 +117,11 @@ Automaton::ContId Automaton::join_all(std::vector<ContId> parts) {
   if (joined.size() == 1) return joined[0];
   std::ranges::sort(joined);
   uint64_t hash = 2;
-  for (const ContId part : joined) hash = mix(hash, part);
+  uint32_t depth = 0;  // the same of all, unless texts around JSON have brackets, too
+  for (const ContId part : joined) {
+    hash = mix(hash, part);
+    depth = std::max(depth, conts_[part].depth);
+  }
   return cont_table_.intern(
       hash,
       [&](uint32_t id) {
@@ -127,7 +132,8 @@ Automaton::ContId Automaton::join_all(std::vector<ContId> parts) {
       [&] {
         conts_.push_back({.node = kUnknown,
                           .next = static_cast<uint32_t>(cont_lists_.size()),
-                          .count = static_cast<uint32_t>(joined.size())});
+                          .count = static_cast<uint32_t>(joined.size()),
+                          .depth = depth});
         cont_lists_.insert(cont_lists_.end(), joined.begin(), joined.end());
         return static_cast<uint32_t>(conts_.size() - 1);
       });
@@ -170,6 +176,9 @@ StateId Automaton::begin(ContId root) {
       case NodeKind::kSpecial:
         found.push_back({specials_[node.a], then});
         break;
+      case NodeKind::kLayout:
+        found.push_back({layout(node, conts_[then].depth), then});
+        break;
       case NodeKind::kSequence:
         work.push_back({node.a, cons(node.b, then)});
         break;
@@ -186,11 +195,24 @@ StateId Automaton::begin(ContId root) {
         work.push_back({node.a, nodes_.is_regex(rest, kEmpty) ? then : cons(rest, then)});
         break;
       }
+      case NodeKind::kMembers:
+        for (const auto& [head, rest] : nodes_.ways(at)) {
+          regexes_.budget().spend();
+          work.push_back({head, nodes_.is_regex(rest, kEmpty) ? then : cons(rest, then)});
+        }
+        break;
     }
   }
   const StateId state = make_state(found, accepting);
   conts_[root].expansion = state;
   return state;
+}
+
+RegexId Automaton::layout(const Node& node, uint32_t depth) {
+  depth = std::min(depth, kDeepestIndentation);
+  for (auto next = static_cast<uint32_t>(blanks_.size()); next <= depth; ++next)
+    blanks_.push_back(blanks(regexes_, next));
+  return regexes_.concat({node.a, blanks_[depth], node.b});
 }
 
 StateId Automaton::make_state(std::vector<Thread>& found, bool accepting) {
@@ -326,7 +348,8 @@ std::string Automaton::forced_bytes(StateId state, size_t limit) {
 
 NodeId Automaton::import_node(const Automaton& other, NodeId node) {
   if (node < base_nodes_) return node;
-  const Node made = other.nodes_[node];  // only repetitions of the grammar's own nodes are made later
+  const Node made = other.nodes_[node];  // of those made later
+  if (made.kind == NodeKind::kMembers) return nodes_.import_members(other.nodes_, node);
   return nodes_.repeat(made.a, made.b, made.c);
 }
 

@@ -77,6 +77,7 @@ class Automaton {
     NodeId node = kUnknown;
     ContId next = 0;
     uint32_t count = 0;
+    uint32_t depth = 0;             // of JSON's brackets: those that it closes
     uint32_t expansion = kUnknown;  // the state that begins here
   };
   struct State {
@@ -100,6 +101,7 @@ class Automaton {
   ContId join(ContId a, ContId b);
   ContId join_all(std::vector<ContId> parts);
   StateId begin(ContId cont);
+  RegexId layout(const Node& node, uint32_t depth);
   StateId make_state(std::vector<Thread>& threads, bool accepting);
   void add_state(StateId state, std::vector<Thread>& threads, bool& accepting) const;
   std::span<const Thread> threads(StateId state) const {
@@ -145,6 +147,8 @@ class Automaton {
   size_t mask_bytes_ = 0;
   size_t base_memory_ = SIZE_MAX / 2;  // before anything was matched
   StateId start_ = kUnknown;
+
+  std::vector<RegexId> blanks_;  // by depth
 
   // Plain characters as byte classes, for each state of a UTF-8 decoder: (class, next state).
   std::vector<std::vector<std::pair<uint8_t, uint8_t>>> plain_;

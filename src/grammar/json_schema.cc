@@ -46,18 +46,20 @@ constexpr const char* kConstraints[] = {"type",
 
 }  // namespace
 
-SchemaCompiler::SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits)
+SchemaCompiler::SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits,
+                               Texts texts)
     : parts_(parts),
       s_(parts.regexes),
       encoder_(encoder),
       limits_(limits),
+      texts_(texts),
       document_(schema, limits),
-      // One blank, or a line end with the next line's indentation: enough for every usual layout, and no run without end.
-      space_(s_.optional(
-          s_.any_of({s_.literal(" "), s_.concat({s_.optional(s_.literal("\r")), s_.literal("\n"),
-                                                 s_.repeat(s_.any_of({s_.literal(" "), s_.literal("\t")}), 0, 40)})}))),
+      space_(s_.optional(s_.literal(" "))),
       character_(encoder.any(Encoding::kJson)),
-      text_(s_.repeat(character_, 0, kUnbounded)) {}
+      text_(s_.repeat(character_, 0, kUnbounded)),
+      comma_(parts.nodes.layout(s_.concat(space_, s_.literal(",")), kEmpty, Layout::kWithin)) {
+  (void)blanks(s_, 1);  // an automaton adds no sets of bytes
+}
 
 NodeId SchemaCompiler::compile() {
   const NodeId node = compile_schema(document_.root());
@@ -257,7 +259,7 @@ const Json& SchemaCompiler::exactly(const Json& value) {
       made = {{"type", "array"}, {"minItems", value.size()}, {"maxItems", value.size()}};
       for (const Json& element : value) made["prefixItems"].push_back(Json{{"const", element}});
     } else {
-      made = {{"type", "object"}, {"additionalProperties", false}, {kAnyOrder, true}};
+      made = {{"type", "object"}, {"additionalProperties", false}};
       made["required"] = Json::array();
       for (const auto& [name, element] : value.items()) {
         made["properties"][name] = Json{{"const", element}};
@@ -336,13 +338,14 @@ NodeId SchemaCompiler::build_bases(const Bases& bases) {
   return parts_.nodes.choice(std::move(made));
 }
 
-NodeId add_json_schema(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits) {
-  return SchemaCompiler(parts, encoder, schema, limits).compile();
+NodeId add_json_schema(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits,
+                       Texts texts) {
+  return SchemaCompiler(parts, encoder, schema, limits, texts).compile();
 }
 
 NodeId add_json_object(GrammarParts& parts, CharEncoder& encoder, const Limits& limits) {
   const Json schema = {{"type", "object"}};
-  return SchemaCompiler(parts, encoder, schema, limits).compile();
+  return SchemaCompiler(parts, encoder, schema, limits, Texts::kToWrite).compile();
 }
 
 }  // namespace quire::grammar

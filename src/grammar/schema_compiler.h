@@ -10,6 +10,7 @@
 
 #include "grammar/char_set.h"
 #include "grammar/json_numbers.h"
+#include "grammar/limits.h"
 #include "grammar/parts.h"
 #include "grammar/schema_document.h"
 
@@ -17,7 +18,7 @@ namespace quire::grammar {
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits);
+  SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits, Texts texts);
   NodeId compile();
 
  private:
@@ -87,7 +88,7 @@ class SchemaCompiler {
   std::vector<Member> declared_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed,
                                        bool& impossible);
   NodeId other_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed);
-  NodeId object_of(const std::vector<Member>& members, NodeId other, Counts counts);
+  NodeId object_of(const std::vector<Member>& members, bool any_order, NodeId other, Counts counts);
   NodeId member(RegexId key, NodeId value);
   RegexId key_literal(std::string_view name);
   RegexId pattern_regex(const Json& schema, std::string_view keyword, std::string_view pattern);
@@ -95,18 +96,19 @@ class SchemaCompiler {
   const Json* find(const Json& schema, std::string_view keyword);
   NodeId regex(RegexId regex) { return parts_.nodes.regex(s_.is_empty(regex) ? kNothing : regex); }
   bool is_nothing(NodeId node) const { return parts_.nodes.is_regex(node, kNothing); }
-  NodeId before(RegexId head, NodeId tail) { return parts_.nodes.sequence(parts_.nodes.regex(head), tail); }
 
   GrammarParts& parts_;
   RegexStore& s_;
   CharEncoder& encoder_;
   const Limits& limits_;
+  const Texts texts_;
   SchemaDocument document_;
   std::map<Set, Memo> memo_;
   std::map<std::string, RegexId, std::less<>> patterns_;
   std::vector<std::pair<Set, uint32_t>> later_;  // sets too deep for recursion, and their rules
   int depth_ = 0;
   RegexId space_, character_, text_;
+  NodeId comma_;
 };
 
 }  // namespace quire::grammar

@@ -20,7 +20,6 @@ namespace quire::grammar {
 inline constexpr const char* kSame = "\xFF same";
 inline constexpr const char* kNotEnum = "\xFF not enum";
 inline constexpr const char* kNotPattern = "\xFF not pattern";
-inline constexpr const char* kAnyOrder = "\xFF any order";
 inline constexpr const char* kFraction = "\xFF fraction";  // a type: numbers that are not integers
 
 // What a schema is derived for.
