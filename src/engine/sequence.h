@@ -41,6 +41,7 @@ struct Sequence {
   std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
   StopMatcher stop;
   std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
+  TokenIds counted;                         // SampleRow::counted, under a constraint with penalties
   std::optional<DryRun> dry_run;            // likewise; none: no DRY, or no sequence breakers
   double mirostat_mu;                       // likewise
   std::optional<ThoughtWatch> thoughts;     // none: they may be of any length
@@ -71,6 +72,7 @@ struct Sequence {
   void finish(FinishReason reason, std::string_view error = {});
 
  private:
+  void count(TokenId token);  // for penalties
   Usage usage() const;
   void attach_prompt_logprobs(Output& out) const;  // to the first one
   Output ending(FinishReason reason, std::string_view error);

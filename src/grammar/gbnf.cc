@@ -36,6 +36,7 @@ class Reader {
 
   std::vector<Rule> read() {
     if (!is_utf8(text_)) throw invalid("the grammar is not well-formed UTF-8");
+    take("\xEF\xBB\xBF");  // a byte order mark
     for (skip(); at_ < text_.size(); skip()) {
       const size_t begin = at_;
       const std::string_view name = read_name();

@@ -12,8 +12,7 @@ namespace {
 constexpr int kDeepestRecursion = 40;  // of compile(); deeper sets wait
 
 // Keywords that are not honoured. Those in neither table are annotations, as the standard has it for unknown ones.
-constexpr const char* kRefused[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
-                                    "$recursiveRef",    "minContains",           "maxContains"};
+constexpr const char* kRefused[] = {"unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains"};
 // Keywords of build_bases.
 constexpr const char* kConstraints[] = {"type",
                                         "enum",
@@ -160,6 +159,7 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
     const bool is_enum = std::string_view(keyword) == "enum";
     if (is_enum && !values->is_array())
       throw document_.invalid_at(schema, keyword, "expected an array, found {}", describe(*values));
+    if (is_enum && values->empty()) throw document_.invalid_at(schema, keyword, "expected at least one value, found []");
     if (is_enum ? std::ranges::any_of(*values, [](const Json& v) { return v.is_structured(); })
                 : values->is_structured()) {
       only_scalars = false;
@@ -190,6 +190,8 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
   for (const char* keyword : {"dependencies", "dependentRequired", "dependentSchemas"}) {
     if (find(schema, keyword) != nullptr) whole(dependency(schema, keyword));
   }
+  if (const Json* others = find(schema, "unevaluatedProperties"); others != nullptr && *others != true)
+    whole(unevaluated(schema));
 }
 
 void SchemaCompiler::check_keywords(const Json& schema) {
@@ -199,75 +201,6 @@ void SchemaCompiler::check_keywords(const Json& schema) {
     if (std::string_view(keyword).ends_with("Contains") && find(schema, "contains") == nullptr) continue;
     throw document_.unsupported_at(schema, keyword, "this keyword is not supported");
   }
-}
-
-// {"a": ["b"]} or {"a": SCHEMA}: a is absent, or the rest holds.
-const Json& SchemaCompiler::dependency(const Json& schema, std::string_view keyword) {
-  const Json& map = document_.at(schema, keyword);
-  if (!map.is_object()) throw document_.invalid_at(schema, keyword, "expected an object, found {}", describe(map));
-  return document_.derived(map, Derivation::kDependency, [&] {
-    Json all = Json::array();
-    for (const auto& [name, value] : map.items()) {
-      if (!value.is_array() && !value.is_object() && !value.is_boolean())
-        throw document_.invalid_at(schema, keyword, "expected arrays or schemas, found {}", describe(value));
-      Json present = {{"required", Json::array({name})}};
-      if (value.is_array()) {
-        for (const Json& other : value) present["required"].push_back(other);
-      } else {
-        present["allOf"] = Json::array({document_.same(document_.at(map, name))});
-      }
-      Json absent = Json::object();
-      absent["properties"][name] = false;
-      all.push_back(Json{{"anyOf", Json::array({absent, present})}});
-    }
-    return all.empty() ? Json(true) : Json{{"allOf", all}};
-  });
-}
-
-const Json& SchemaCompiler::conditional(const Json& schema) {
-  return document_.derived(schema, Derivation::kConditional, [&] {
-    const Json condition = document_.same(document_.at(schema, "if"));
-    Json yes = Json::array({condition}), no = Json::array({Json{{"not", condition}}});
-    if (const Json* then = find(schema, "then")) yes.push_back(document_.same(*then));
-    if (const Json* otherwise = find(schema, "else")) no.push_back(document_.same(*otherwise));
-    return Json{{"anyOf", Json::array({Json{{"allOf", yes}}, Json{{"allOf", no}}})}};
-  });
-}
-
-const Json& SchemaCompiler::alternatives_of_values(const Json& schema, std::string_view keyword) {
-  const Json& values = document_.at(schema, keyword);
-  return document_.derived(values, Derivation::kAlternatives, [&] {
-    if (keyword == "const") return document_.same(exactly(values));
-    Json any = Json::array(), scalars = Json::array();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i].is_structured()) {
-        any.push_back(document_.same(exactly(document_.at(values, i))));
-      } else {
-        scalars.push_back(values[i]);
-      }
-    }
-    if (!scalars.empty()) any.push_back(Json{{"enum", scalars}});
-    return Json{{"anyOf", any}};
-  });
-}
-
-// The schema of one array or object.
-const Json& SchemaCompiler::exactly(const Json& value) {
-  return document_.derived(value, Derivation::kExactly, [&] {
-    Json made;
-    if (value.is_array()) {
-      made = {{"type", "array"}, {"minItems", value.size()}, {"maxItems", value.size()}};
-      for (const Json& element : value) made["prefixItems"].push_back(Json{{"const", element}});
-    } else {
-      made = {{"type", "object"}, {"additionalProperties", false}};
-      made["required"] = Json::array();
-      for (const auto& [name, element] : value.items()) {
-        made["properties"][name] = Json{{"const", element}};
-        made["required"].push_back(name);
-      }
-    }
-    return made;
-  });
 }
 
 NodeId SchemaCompiler::build(const Set& set) {

@@ -271,7 +271,8 @@ void GrammarParts::mark_productive() {
 void GrammarParts::finish(NodeId root_node) {
   root = root_node;
   mark_productive();
-  if (!nodes[root].productive) throw invalid("no text satisfies the grammar");
+  if (!nodes[root].productive)
+    throw invalid("no text satisfies the grammar{}{}", why_nothing.empty() ? "" : ": ", why_nothing);
   check_left_recursion();
 }
 

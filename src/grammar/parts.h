@@ -114,6 +114,7 @@ struct GrammarParts {
   std::vector<std::string> rule_names = {};  // for messages
   std::vector<std::string> specials = {};    // spellings
   NodeId root = 0;
+  std::string why_nothing = {};  // a part that no text matches, which may be why none matches the whole
 
   explicit GrammarParts(const Budget& budget) : regexes(budget) {}
 

@@ -55,14 +55,28 @@ class SchemaCompiler {
   NodeId build(const Set& set);
   NodeId build_one_of(const Set& rest, const Json& alternatives);
   NodeId build_bases(const Bases& bases);
+
+  // json_derived.cc
+  const Json& negation(const Json& schema);
+  void negate_keyword(const Json& schema, const std::string& keyword, Json& any_of);
   const Json& dependency(const Json& schema, std::string_view keyword);
   const Json& conditional(const Json& schema);
   const Json& alternatives_of_values(const Json& schema, std::string_view keyword);
   const Json& exactly(const Json& value);
-
-  // json_negation.cc
-  const Json& negation(const Json& schema);
-  void negate_keyword(const Json& schema, const std::string& keyword, Json& any_of);
+  // Properties that keywords evaluate where these conditions (schemas) hold.
+  struct Evaluated {
+    std::vector<Json> conditions = {};
+    std::vector<std::string> names = {}, patterns = {};
+    bool all = false;
+    bool is_empty() const { return names.empty() && patterns.empty() && !all; }
+  };
+  static Evaluated both(const Evaluated& a, const Evaluated& b);
+  std::vector<Evaluated> evaluated_by(const Json& schema, bool outermost, int depth);
+  std::vector<Evaluated> evaluated_under(const Json& schema, int depth);
+  std::vector<Evaluated> evaluated_by_alternatives(const Json& schema, const char* keyword, int depth);
+  std::vector<Evaluated> evaluated_by_conditional(const Json& schema, int depth);
+  void check_combinations(const Json& schema, size_t count);
+  const Json& unevaluated(const Json& schema);
 
   // json_scalars.cc
   unsigned types_of(const Bases& bases);
@@ -90,6 +104,8 @@ class SchemaCompiler {
   NodeId other_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed);
   NodeId object_of(const std::vector<Member>& members, bool any_order, NodeId other, Counts counts);
   NodeId member(RegexId key, NodeId value);
+  void check_allowed(const Json& schema, const std::string& name);
+  void note_impossible(const Bases& bases, const std::string& name);
   RegexId key_literal(std::string_view name);
   RegexId pattern_regex(const Json& schema, std::string_view keyword, std::string_view pattern);
 
