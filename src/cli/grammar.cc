@@ -255,7 +255,8 @@ void run_grammar(const GrammarOptions& options) {
                               : Vocabulary::of_bytes();
   Times times;
   if (options.check.empty()) {
-    const Matcher start(vocabulary, compiled);  // special tokens are looked up
+    std::vector<uint32_t> mask(vocabulary->mask_words());
+    Matcher(vocabulary, compiled).fill_mask(mask);  // tokens are looked up, and the beginning may need too much
     fmt::print("Every keyword is honoured.\n");
   } else {
     check_lines(options, text, compiled, tokenizer ? &*tokenizer : nullptr, vocabulary, times);

@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/error.h"
+
 namespace quire::grammar {
 
 Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary> vocabulary, const Limits& limits)
@@ -14,11 +16,7 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
       rules_(parts.rules),
       base_nodes_(parts.nodes.size()) {
   refill();
-  for (const std::string& spelling : parts.specials) {
-    const std::optional<TokenId> token = vocabulary_->find_special(spelling);
-    specials_.push_back(token ? kSpecialBit | static_cast<uint32_t>(*token) : regexes_.literal(spelling));
-    if (token) named_.push_back(*token);
-  }
+  for (const NamedToken& token : parts.specials) specials_.push_back(symbol_of(token));
   classes_ = regexes_.classes();
   conts_.push_back({});   // the end
   states_.push_back({});  // kDead
@@ -44,6 +42,18 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
   }
   bits_.resize(vocabulary_->mask_words());
   base_memory_ = used_memory();
+}
+
+uint32_t Automaton::symbol_of(const NamedToken& token) {
+  if (token.id && static_cast<size_t>(*token.id) >= vocabulary_->size())
+    throw invalid("the grammar names token {}, but the vocabulary has {} tokens", *token.id, vocabulary_->size());
+  const std::optional<TokenId> id = token.id ? token.id : vocabulary_->find_special(token.spelling);
+  if (!id && token.other)
+    throw invalid("the grammar names any token but {}, which the vocabulary does not have", token.spelling);
+  if (!id) return regexes_.literal(token.spelling);
+  if (!token.id) named_.push_back(*id);
+  also_text_ = also_text_ || token.id || token.other;
+  return kSpecialBit | (token.other ? kOtherBit : 0) | static_cast<uint32_t>(*id);
 }
 
 // Each public call may do so much.
@@ -286,24 +296,43 @@ StateId Automaton::advance_special(StateId state, TokenId token) {
   const State from = states_[state];
   for (uint32_t i = 0; i < from.count; ++i) {
     const Thread thread = threads_[from.threads + i];
-    if (thread.symbol == (kSpecialBit | static_cast<uint32_t>(token))) add_state(begin(thread.then), found, accepting);
+    if ((thread.symbol & kSpecialBit) == 0) continue;
+    const bool same = (thread.symbol & ~(kSpecialBit | kOtherBit)) == static_cast<uint32_t>(token);
+    const bool matches = (thread.symbol & kOtherBit) != 0 ? !same && may_be_other(token) : same;
+    if (matches) add_state(begin(thread.then), found, accepting);
   }
   return make_state(found, accepting);
+}
+
+bool Automaton::is_text(TokenId token) const {
+  return !vocabulary_->is_special(token) && std::ranges::find(named_, token) == named_.end();
+}
+
+bool Automaton::may_be_other(TokenId token) const {
+  const auto end = vocabulary_->end_tokens();
+  if (std::ranges::find(end, token) != end.end()) return false;
+  return std::ranges::find(named_, token) != named_.end() || !vocabulary_->bytes(token).empty();
 }
 
 StateId Automaton::advance(StateId state, TokenId token) {
   const std::scoped_lock lock(mutex_);
   refill();
-  if (vocabulary_->is_special(token) || std::ranges::find(named_, token) != named_.end()) {
-    const StateId special = advance_special(state, token);
+  const bool text = is_text(token);
+  const StateId special = !text || also_text_ ? advance_special(state, token) : kDead;
+  if (!text) {
     if (special != kDead) return special;
     const auto end = vocabulary_->end_tokens();
     return states_[state].accepting && std::ranges::find(end, token) != end.end() ? kEnded : kDead;
   }
-  const std::string_view text = vocabulary_->bytes(token);
-  if (text.empty()) return kDead;
-  for (const char c : text) state = next(state, regexes_.class_of(static_cast<uint8_t>(c)));
-  return state;
+  const std::string_view bytes = vocabulary_->bytes(token);
+  StateId plain = bytes.empty() ? kDead : state;
+  for (const char c : bytes) plain = next(plain, regexes_.class_of(static_cast<uint8_t>(c)));
+  if (special == kDead || plain == kDead) return special == kDead ? plain : special;
+  std::vector<Thread> found;
+  bool accepting = false;
+  add_state(special, found, accepting);
+  add_state(plain, found, accepting);
+  return make_state(found, accepting);
 }
 
 StateId Automaton::advance_bytes(StateId state, std::string_view text) {

@@ -43,10 +43,12 @@ Composer::Part Composer::one_of(std::span<const std::string> texts) {
 }
 
 Composer::Part Composer::special(std::string_view spelling) {
-  return {state_->parts.nodes.special(state_->parts.add_special(spelling))};
+  return {state_->parts.nodes.special(state_->parts.add_special({.spelling = std::string(spelling)}))};
 }
 
-void Composer::reserve(std::string_view spelling) { state_->parts.add_special(spelling); }
+void Composer::reserve(std::string_view spelling) {
+  state_->parts.add_special({.spelling = std::string(spelling)});
+}
 
 Composer::Part Composer::regex(std::string_view pattern) {
   state_->check_size(pattern.size(), "a regex");

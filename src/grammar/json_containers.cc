@@ -146,7 +146,6 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
     for (const Json& name : *required) {
       if (!name.is_string())
         throw document_.invalid_at(*base, "required", "expected strings, found {}", describe(name));
-      check_allowed(*base, name.get<std::string>());
       add_name(name.get<std::string>());
       listed_names.push_back(name.get<std::string>());
       ++next_chain;
@@ -174,31 +173,22 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
   return same ? node : parts_.nodes.choice({node, object_of(listed, false, other, counts)});
 }
 
-// A required property that the same schema forbids is a mistake.
-void SchemaCompiler::check_allowed(const Json& schema, const std::string& name) {
-  const Json* others = find(schema, "additionalProperties");
-  if (others == nullptr || *others != false) return;
-  const Json* properties = find(schema, "properties");
-  if (properties != nullptr && properties->contains(name)) return;
-  const std::string text = Json(name).dump();
-  if (const Json* patterns = find(schema, "patternProperties")) {
-    for (const auto& [pattern, part] : patterns->items()) {
-      const RegexId matching = pattern_regex(schema, "patternProperties", pattern);
-      if (s_.matches(matching, std::string_view(text).substr(1, text.size() - 2))) return;
-    }
-  }
-  throw document_.invalid_at(schema, "required",
-                             "{} is required, but properties does not name it and additionalProperties is false",
-                             quote(name));
-}
-
+// Why an object is impossible, for the message if the whole schema is.
 void SchemaCompiler::note_impossible(const Bases& bases, const std::string& name) {
+  if (!parts_.why_nothing.empty()) return;
+  std::string why = "no value of it is allowed";
+  for (const Json* base : bases) {
+    const Json* others = find(*base, "additionalProperties");
+    const Json* properties = find(*base, "properties");
+    if (others != nullptr && *others == false && (properties == nullptr || !properties->contains(name)))
+      why = fmt::format("additionalProperties at {} is false, and properties there does not name it",
+                        document_.where(*base));
+  }
   for (const Json* base : bases) {
     const Json* required = find(*base, "required");
-    if (required == nullptr || !parts_.why_nothing.empty() || std::ranges::find(*required, Json(name)) == required->end())
-      continue;
-    parts_.why_nothing =
-        document_.invalid_at(*base, "required", "{} is required, but no value of it is allowed", quote(name)).what();
+    if (required != nullptr && std::ranges::find(*required, Json(name)) != required->end())
+      parts_.why_nothing =
+          document_.invalid_at(*base, "required", "{} is required, but {}", quote(name), why).what();
   }
 }
 

@@ -201,10 +201,10 @@ uint32_t GrammarParts::add_rule(std::string name) {
   return static_cast<uint32_t>(rules.size() - 1);
 }
 
-uint32_t GrammarParts::add_special(std::string_view spelling) {
-  const auto found = std::ranges::find(specials, spelling);
-  if (found == specials.end()) specials.emplace_back(spelling);
-  return static_cast<uint32_t>(std::ranges::find(specials, spelling) - specials.begin());
+uint32_t GrammarParts::add_special(const NamedToken& token) {
+  const auto found = static_cast<size_t>(std::ranges::find(specials, token) - specials.begin());
+  if (found == specials.size()) specials.push_back(token);
+  return static_cast<uint32_t>(found);
 }
 
 NodeId GrammarParts::fused_sequence(NodeId head, NodeId tail) {

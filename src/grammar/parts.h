@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "grammar/regex.h"
+#include "quire/types.h"
 
 namespace quire::grammar {
 
@@ -107,19 +109,27 @@ class NodeStore {
 inline constexpr uint32_t kDeepestIndentation = 32;
 RegexId blanks(RegexStore& regexes, uint32_t depth);
 
+// A token that a grammar names.
+struct NamedToken {
+  std::string spelling = {};                // of an added token
+  std::optional<TokenId> id = std::nullopt;  // instead: this one, which may be text elsewhere in the grammar
+  bool other = false;                       // any token but this one
+  bool operator==(const NamedToken&) const = default;
+};
+
 struct GrammarParts {
   RegexStore regexes;
   NodeStore nodes = {};
   std::vector<NodeId> rules = {};            // the body of each
   std::vector<std::string> rule_names = {};  // for messages
-  std::vector<std::string> specials = {};    // spellings
+  std::vector<NamedToken> specials = {};
   NodeId root = 0;
   std::string why_nothing = {};  // a part that no text matches, which may be why none matches the whole
 
   explicit GrammarParts(const Budget& budget) : regexes(budget) {}
 
   uint32_t add_rule(std::string name);  // its body is set later
-  uint32_t add_special(std::string_view spelling);
+  uint32_t add_special(const NamedToken& token);
   NodeId nothing() { return nodes.regex(kNothing); }
   NodeId empty() { return nodes.regex(kEmpty); }
 

@@ -104,7 +104,6 @@ class SchemaCompiler {
   NodeId other_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed);
   NodeId object_of(const std::vector<Member>& members, bool any_order, NodeId other, Counts counts);
   NodeId member(RegexId key, NodeId value);
-  void check_allowed(const Json& schema, const std::string& name);
   void note_impossible(const Bases& bases, const std::string& name);
   RegexId key_literal(std::string_view name);
   RegexId pattern_regex(const Json& schema, std::string_view keyword, std::string_view pattern);

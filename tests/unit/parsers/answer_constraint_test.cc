@@ -273,7 +273,7 @@ TEST(CallArguments, AreRefusedWhereTheSyntaxCannotFollowTheSchema) {
 TEST(CallArguments, NameTheToolOfASchemaThatIsRefused) {
   const AnswerFormat f = choose_format(
       "", [](std::string_view) { return false; }, "hermes", "none");
-  const Json schema = Json::parse(R"({"type": "object", "properties": {"a": {"type": "string", "format": "url"}}})");
+  const Json schema = Json::parse(R"({"type": "object", "properties": {"a": {"type": "string", "format": "iri"}}})");
   const ConstraintSource source =
       constrain_answer(f, {}, {.calls = Calls::kMust, .tools = {{"f", schema, "tools[0].function.parameters"}}});
   try {
