@@ -112,8 +112,8 @@ class Automaton {
   StateId step(StateId state, uint8_t byte_class);
   StateId advance_special(StateId state, TokenId token);
   uint32_t symbol_of(const NamedToken& token);
-  bool is_text(TokenId token) const;        // here
-  bool may_be_other(TokenId token) const;   // matches "any token but …"
+  bool is_text(TokenId token) const;       // here
+  bool may_be_other(TokenId token) const;  // matches "any token but …"
 
   uint32_t make_mask(StateId state);
   const LexemeMask& lexeme_mask(RegexId regex, bool with_crossings);

@@ -46,9 +46,7 @@ Composer::Part Composer::special(std::string_view spelling) {
   return {state_->parts.nodes.special(state_->parts.add_special({.spelling = std::string(spelling)}))};
 }
 
-void Composer::reserve(std::string_view spelling) {
-  state_->parts.add_special({.spelling = std::string(spelling)});
-}
+void Composer::reserve(std::string_view spelling) { state_->parts.add_special({.spelling = std::string(spelling)}); }
 
 Composer::Part Composer::regex(std::string_view pattern) {
   state_->check_size(pattern.size(), "a regex");

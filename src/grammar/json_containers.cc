@@ -60,8 +60,8 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const NodeId item = compile(rest), found = compile(wanted);
     const NodeId before_it = parts_.nodes.repeat(parts_.nodes.sequence(item, comma), 0, kUnbounded);
     const NodeId after_it = parts_.nodes.repeat(parts_.nodes.sequence(comma, item), 0, kUnbounded);
-    return parts_.nodes.sequence(open, parts_.nodes.sequence(
-                            before_it, parts_.nodes.sequence(found, parts_.nodes.sequence(after_it, close))));
+    return parts_.nodes.sequence(
+        open, parts_.nodes.sequence(before_it, parts_.nodes.sequence(found, parts_.nodes.sequence(after_it, close))));
   }
   if (counts.most == 0) return empty;
   // After n items, from the end: the closing bracket, or a comma and more.
@@ -72,13 +72,14 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const uint32_t least = counts.least > fixed ? counts.least - fixed : 0;
     const uint32_t most = counts.most == kUnbounded ? kUnbounded : counts.most - fixed;
     if (fixed == 0) {
-      const NodeId others =
-          parts_.nodes.repeat(parts_.nodes.sequence(comma, item), least > 0 ? least - 1 : 0, most == kUnbounded ? most : most - 1);
-      const NodeId some = parts_.nodes.sequence(open, parts_.nodes.sequence(item, parts_.nodes.sequence(others, close)));
+      const NodeId others = parts_.nodes.repeat(parts_.nodes.sequence(comma, item), least > 0 ? least - 1 : 0,
+                                                most == kUnbounded ? most : most - 1);
+      const NodeId some =
+          parts_.nodes.sequence(open, parts_.nodes.sequence(item, parts_.nodes.sequence(others, close)));
       return parts_.nodes.choice({counts.least == 0 ? empty : parts_.nothing(), is_nothing(item) ? item : some});
     }
-    more = parts_.nodes.sequence(parts_.nodes.repeat(is_nothing(item) ? item : parts_.nodes.sequence(comma, item), least, most),
-                                 close);
+    more = parts_.nodes.sequence(
+        parts_.nodes.repeat(is_nothing(item) ? item : parts_.nodes.sequence(comma, item), least, most), close);
   } else {
     more = close;
   }
@@ -175,7 +176,7 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
 
 // Why an object is impossible, for the message if the whole schema is.
 void SchemaCompiler::note_impossible(const Bases& bases, const std::string& name) {
-  if (!parts_.why_nothing.empty()) return;
+  if (!why_nothing_.empty()) return;
   std::string why = "no value of it is allowed";
   for (const Json* base : bases) {
     const Json* others = find(*base, "additionalProperties");
@@ -187,8 +188,7 @@ void SchemaCompiler::note_impossible(const Bases& bases, const std::string& name
   for (const Json* base : bases) {
     const Json* required = find(*base, "required");
     if (required != nullptr && std::ranges::find(*required, Json(name)) != required->end())
-      parts_.why_nothing =
-          document_.invalid_at(*base, "required", "{} is required, but {}", quote(name), why).what();
+      why_nothing_ = document_.invalid_at(*base, "required", "{} is required, but {}", quote(name), why).what();
   }
 }
 
@@ -318,9 +318,8 @@ NodeId SchemaCompiler::object_of(const std::vector<Member>& members, bool any_or
   if (closed && counts.most >= members.size()) counts.most = kUnbounded;
   if (counts.least > counts.most || required > counts.most || (closed && counts.least > members.size()))
     return parts_.nothing();
-  const NodeId empty = required > 0 || counts.least > 0
-                           ? parts_.nothing()
-                           : regex(s_.concat({s_.literal("{"), space_, s_.literal("}")}));
+  const NodeId empty = required > 0 || counts.least > 0 ? parts_.nothing()
+                                                        : regex(s_.concat({s_.literal("{"), space_, s_.literal("}")}));
   if ((closed && members.empty()) || counts.most == 0) return empty;
   std::map<size_t, std::vector<ObjectShape::Member>> chains;
   for (size_t i = 0; i < members.size(); ++i)

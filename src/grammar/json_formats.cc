@@ -89,7 +89,8 @@ string format_pattern(std::string_view name) {
 }
 
 bool is_refused_format(std::string_view name) {
-  constexpr std::string_view kRefused[] = {"idn-email", "idn-hostname", "iri", "iri-reference", "uri-template", "regex"};
+  constexpr std::string_view kRefused[] = {"idn-email",     "idn-hostname", "iri",
+                                           "iri-reference", "uri-template", "regex"};
   return std::ranges::find(kRefused, name) != std::end(kRefused);
 }
 

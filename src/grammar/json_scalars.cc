@@ -221,11 +221,13 @@ RegexId SchemaCompiler::string_content(const Bases& bases, bool& constrained) {
       all.push_back(s_.negate(pattern_regex(*base, "pattern", *pattern)));
     }
     if (const std::string* format = string("format")) {
-      if (is_refused_format(*format)) throw document_.unsupported_at(*base, "format", "{} is not supported", quote(*format));
+      if (is_refused_format(*format))
+        throw document_.unsupported_at(*base, "format", "{} is not supported", quote(*format));
       const std::string expression = format_pattern(*format);
       if (expression.empty()) continue;  // an annotation
       if (std::ranges::none_of(bases, [](const Json* other) { return other->contains("type"); }))
-        throw document_.unsupported_at(*base, "format", "{} is enforced only next to \"type\": \"string\"", quote(*format));
+        throw document_.unsupported_at(*base, "format", "{} is enforced only next to \"type\": \"string\"",
+                                       quote(*format));
       const std::string where = fmt::format("schema: format at {}", document_.where(*base));
       all.push_back(parse_regex(expression, Anchoring::kWhole, Encoding::kJson, encoder_, s_, where, limits_.depth));
     }

@@ -69,6 +69,7 @@ NodeId SchemaCompiler::compile() {
     parts_.rules[rule] = body;
     memo_[set].done = true;
   }
+  if (is_nothing(node) && !why_nothing_.empty()) throw invalid("{}", why_nothing_);
   return node;
 }
 
@@ -159,7 +160,8 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
     const bool is_enum = std::string_view(keyword) == "enum";
     if (is_enum && !values->is_array())
       throw document_.invalid_at(schema, keyword, "expected an array, found {}", describe(*values));
-    if (is_enum && values->empty()) throw document_.invalid_at(schema, keyword, "expected at least one value, found []");
+    if (is_enum && values->empty())
+      throw document_.invalid_at(schema, keyword, "expected at least one value, found []");
     if (is_enum ? std::ranges::any_of(*values, [](const Json& v) { return v.is_structured(); })
                 : values->is_structured()) {
       only_scalars = false;

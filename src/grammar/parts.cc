@@ -39,12 +39,12 @@ RegexId blanks(RegexStore& regexes, uint32_t depth) {
   for (uint32_t width = 1; width <= kWidest; ++width)
     indentations.push_back(regexes.repeat(space, width * levels, width * levels));
   const RegexId line_end = regexes.concat(regexes.optional(regexes.literal("\r")), regexes.literal("\n"));
-  return regexes.optional(
-      regexes.any_of({space, regexes.concat(line_end, regexes.any_of(std::move(indentations)))}));
+  return regexes.optional(regexes.any_of({space, regexes.concat(line_end, regexes.any_of(std::move(indentations)))}));
 }
 
 size_t NodeStore::memory() const {
-  return nodes_.capacity() * sizeof(Node) + lists_.capacity() * sizeof(NodeId) + table_.memory() + shape_bytes_;
+  return nodes_.capacity() * sizeof(Node) + lists_.capacity() * sizeof(NodeId) + table_.memory() +
+         shape_table_.memory() + shape_bytes_;
 }
 
 NodeId NodeStore::add(const Node& node, std::span<const NodeId> list) {
@@ -92,8 +92,8 @@ NodeId NodeStore::choice(std::vector<NodeId> parts) {
   if (parts.empty()) return regex(kNothing);
   if (parts.size() == 1) return parts[0];
   // Parts of JSON that can stand at one place close equally many brackets.
-  return add(
-      {.kind = NodeKind::kChoice, .closes = nodes_[parts[0]].closes, .b = static_cast<uint32_t>(parts.size())}, parts);
+  return add({.kind = NodeKind::kChoice, .closes = nodes_[parts[0]].closes, .b = static_cast<uint32_t>(parts.size())},
+             parts);
 }
 
 NodeId NodeStore::repeat(NodeId body, uint32_t min, uint32_t max) {
@@ -111,15 +111,26 @@ NodeId NodeStore::layout(RegexId before, RegexId after, Layout kind) {
 NodeId NodeStore::members(ObjectShape shape) {
   const auto longer = std::ranges::stable_partition(shape.chains, [](const auto& chain) { return chain.size() == 1; });
   shape.single = shape.chains.size() - longer.size();
-  for (const auto& chain : shape.chains) shape_bytes_ += sizeof(chain) + chain.size() * sizeof(ObjectShape::Member);
   const std::vector<uint32_t> progress(kPositions + words_of(shape) + longer.size(), 0);
-  shapes_.push_back(std::move(shape));
-  return add_members(static_cast<uint32_t>(shapes_.size() - 1), progress);
+  uint64_t hash = mix(mix(mix(shape.other, shape.least), shape.most), shape.close);
+  size_t bytes = sizeof(ObjectShape);
+  for (const auto& chain : shape.chains) {
+    for (const auto& [node, required] : chain) hash = mix(hash, node * uint64_t{2} + (required ? 1 : 0));
+    bytes += sizeof(chain) + chain.size() * sizeof(ObjectShape::Member);
+  }
+  const uint32_t id = shape_table_.intern(
+      hash, [&](uint32_t other) { return shapes_[other] == shape; },
+      [&] {
+        shapes_.push_back(std::move(shape));
+        shape_bytes_ += bytes;
+        return static_cast<uint32_t>(shapes_.size() - 1);
+      });
+  return add_members(id, progress);
 }
 
 NodeId NodeStore::add_members(uint32_t shape, std::span<const uint32_t> progress) {
-  return add(
-      {.kind = NodeKind::kMembers, .closes = 1, .b = static_cast<uint32_t>(progress.size()), .c = shape}, progress);
+  return add({.kind = NodeKind::kMembers, .closes = 1, .b = static_cast<uint32_t>(progress.size()), .c = shape},
+             progress);
 }
 
 NodeId NodeStore::import_members(const NodeStore& other, NodeId id) {
@@ -252,6 +263,7 @@ void GrammarParts::mark_productive() {
       case NodeKind::kRepeat:
         return nodes[node.a].productive;
       case NodeKind::kMembers:
+        regexes.budget().spend(node.b);
         return nodes.completable(node);
       default:
         return false;
@@ -271,8 +283,7 @@ void GrammarParts::mark_productive() {
 void GrammarParts::finish(NodeId root_node) {
   root = root_node;
   mark_productive();
-  if (!nodes[root].productive)
-    throw invalid("no text satisfies the grammar{}{}", why_nothing.empty() ? "" : ": ", why_nothing);
+  if (!nodes[root].productive) throw invalid("no text satisfies the grammar");
   check_left_recursion();
 }
 

@@ -43,12 +43,14 @@ struct ObjectShape {
   struct Member {
     NodeId node = 0;  // name and value
     bool required = false;
+    bool operator==(const Member&) const = default;
   };
   std::vector<std::vector<Member>> chains = {};
   size_t single = 0;                      // chains of one member, which come first; set by NodeStore::members
   NodeId other = 0;                       // other members; no text matches: there are none
   uint32_t least = 0, most = kUnbounded;  // members
   NodeId comma = 0, close = 0;
+  bool operator==(const ObjectShape&) const = default;
 };
 
 // Equal nodes are one node.
@@ -99,7 +101,7 @@ class NodeStore {
 
   std::vector<Node> nodes_;
   std::vector<NodeId> lists_;
-  IdTable table_;
+  IdTable table_, shape_table_;
   std::vector<ObjectShape> shapes_;
   size_t shape_bytes_ = 0;
 };
@@ -111,9 +113,9 @@ RegexId blanks(RegexStore& regexes, uint32_t depth);
 
 // A token that a grammar names.
 struct NamedToken {
-  std::string spelling = {};                // of an added token
+  std::string spelling = {};                 // of an added token
   std::optional<TokenId> id = std::nullopt;  // instead: this one, which may be text elsewhere in the grammar
-  bool other = false;                       // any token but this one
+  bool other = false;                        // any token but this one
   bool operator==(const NamedToken&) const = default;
 };
 
@@ -124,7 +126,6 @@ struct GrammarParts {
   std::vector<std::string> rule_names = {};  // for messages
   std::vector<NamedToken> specials = {};
   NodeId root = 0;
-  std::string why_nothing = {};  // a part that no text matches, which may be why none matches the whole
 
   explicit GrammarParts(const Budget& budget) : regexes(budget) {}
 

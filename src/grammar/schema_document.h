@@ -23,7 +23,15 @@ inline constexpr const char* kNotPattern = "\xFF not pattern";
 inline constexpr const char* kFraction = "\xFF fraction";  // a type: numbers that are not integers
 
 // What a schema is derived for.
-enum class Derivation : uint8_t { kNegation, kExactly, kConditional, kOnlyText, kDependency, kAlternatives, kUnevaluated };
+enum class Derivation : uint8_t {
+  kNegation,
+  kExactly,
+  kConditional,
+  kOnlyText,
+  kDependency,
+  kAlternatives,
+  kUnevaluated
+};
 
 class SchemaDocument {
  public:

@@ -22,8 +22,7 @@ void copy_backwards(const SampleRow& row, size_t count, std::vector<TokenId>& to
   const std::span<const TokenId> answer = row.counted_answer();
   const size_t of_answer = std::min(count, answer.size());
   to.resize(count);
-  const auto next =
-      std::reverse_copy(answer.end() - static_cast<std::ptrdiff_t>(of_answer), answer.end(), to.begin());
+  const auto next = std::reverse_copy(answer.end() - static_cast<std::ptrdiff_t>(of_answer), answer.end(), to.begin());
   std::reverse_copy(row.prompt.end() - static_cast<std::ptrdiff_t>(count - of_answer), row.prompt.end(), next);
 }
 

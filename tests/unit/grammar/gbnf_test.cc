@@ -66,9 +66,7 @@ TEST(Gbnf, SpecialTokensMatchOnlyThemselves) {
   EXPECT_TRUE(accepts(grammar, "<think>x"));
 }
 
-TEST(Gbnf, SkipsAByteOrderMark) {
-  EXPECT_TRUE(accepts(compile_gbnf("\xEF\xBB\xBFroot ::= \"a\""), "a"));
-}
+TEST(Gbnf, SkipsAByteOrderMark) { EXPECT_TRUE(accepts(compile_gbnf("\xEF\xBB\xBFroot ::= \"a\""), "a")); }
 
 struct TokenCase {
   const char* grammar;
@@ -87,7 +85,9 @@ TEST(Gbnf, TokensAreNamedByNumberAndExcluded) {
       // A token by number is still text elsewhere.
       {"root ::= <[2]> \"c\" | \"ab\" | \"a\" <[1]> \"a\"", {{2}, {0, 1}, {0, 1, 0}}, {{2, 0}, {0}}},
       {"root ::= !<[2]> \"a\"", {{0, 0}, {3, 0}}, {{2, 0}, {5}, {7, 0}}},
-      {"root ::= <think> !</think>* </think> \"b\"", {{4, 6, 1}, {4, 0, 3, 4, 2, 6, 1}}, {{4, 6, 6}, {4, 5}, {4, 7}, {0}}},
+      {"root ::= <think> !</think>* </think> \"b\"",
+       {{4, 6, 1}, {4, 0, 3, 4, 2, 6, 1}},
+       {{4, 6, 6}, {4, 5}, {4, 7}, {0}}},
   };
   for (const TokenCase& c : cases) {
     const auto takes = [&](const TokenIds& tokens) {
@@ -104,8 +104,9 @@ TEST(Gbnf, TokensAreNamedByNumberAndExcluded) {
     for (const TokenIds& tokens : c.yes) EXPECT_TRUE(takes(tokens)) << c.grammar << " " << tokens[0];
     for (const TokenIds& tokens : c.no) EXPECT_FALSE(takes(tokens)) << c.grammar << " " << tokens[0];
   }
-  EXPECT_NE(error_of([&] { Matcher(vocabulary, compile_gbnf("root ::= <[8]>")); }).find("token 8, but the vocabulary has 8"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { Matcher(vocabulary, compile_gbnf("root ::= <[8]>")); }).find("token 8, but the vocabulary has 8"),
+      std::string::npos);
   EXPECT_NE(error_of([&] { Matcher(vocabulary, compile_gbnf("root ::= !<x>")); }).find("any token but <x>"),
             std::string::npos);
 }

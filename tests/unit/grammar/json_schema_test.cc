@@ -55,8 +55,8 @@ TEST(JsonSchema, WhitespaceIsThatOfUsualLayouts) {
     EXPECT_TRUE(schema_accepts(schema, text)) << text;
   for (const char* text :
        {"{  \"a\": []}", "{\n\n\"a\": []}", " {\"a\": []}", "{\"a\": []} ", "{\"a\"\v: []}", "{\n     \"a\": []}",
-        "{\n\t\t\"a\": []}", "{\n \t\"a\": []}", "{\"a\":\n  []}", "{\"a\"\n: []}", "{\"a\": [1\n, 2]}", "{\"a\": [1,  2]}",
-        "{\"a\": [\n          1]}", "{\"a\": [\n]}", "{\"a\": []\n  }", "{\"a\": [1\n      ]}"})
+        "{\n\t\t\"a\": []}", "{\n \t\"a\": []}", "{\"a\":\n  []}", "{\"a\"\n: []}", "{\"a\": [1\n, 2]}",
+        "{\"a\": [1,  2]}", "{\"a\": [\n          1]}", "{\"a\": [\n]}", "{\"a\": []\n  }", "{\"a\": [1\n      ]}"})
     EXPECT_FALSE(schema_accepts(schema, text)) << text;
 }
 
@@ -77,7 +77,8 @@ TEST(JsonSchema, BlanksAreBoundedByDepth) {
 }
 
 TEST(JsonSchema, BlanksWithinStringsAreText) {
-  EXPECT_TRUE(schema_accepts(R"({"type": "array", "items": {"type": "string"}})", "[\"a" + std::string(50, ' ') + "\"]"));
+  EXPECT_TRUE(
+      schema_accepts(R"({"type": "array", "items": {"type": "string"}})", "[\"a" + std::string(50, ' ') + "\"]"));
 }
 
 TEST(JsonSchema, EnumAndConst) {
@@ -206,12 +207,14 @@ TEST(JsonSchema, Objects) {
   check(std::vector<Case>{
       {R"({"properties": {"a": {"type": "integer"}, "b": true}, "required": ["a"], "additionalProperties": false, "type": "object"})",
        {"{\"a\": 1}", "{\"a\": 1, \"b\": null}"},
-       {"{}", "{\"b\": 1}", "{\"a\": 1, \"c\": 1}", "{\"a\": 1,}", "{\"a\": 1, \"a\": 1}", "{\"b\": 1, \"a\": 1, \"b\": 1}"}},
+       {"{}", "{\"b\": 1}", "{\"a\": 1, \"c\": 1}", "{\"a\": 1,}", "{\"a\": 1, \"a\": 1}",
+        "{\"b\": 1, \"a\": 1, \"b\": 1}"}},
       {R"({"properties": {"a": {"type": "integer"}}, "type": "object"})",
        {"{}", "{\"b\": 1}", "{\"a\": 1, \"b\": 1}", "{\"b\": 1, \"a\": 1}", "{\"aa\": \"x\"}"},
        {"{\"a\": \"x\"}", "{\"\\u0061\": \"x\"}"}},
       {R"({"properties": {"x": true, "y": true, "z": true}, "required": ["z", "x"], "additionalProperties": false})",
-       {"{\"x\": 1, \"z\": 1}", "{\"x\": 1, \"y\": 2, \"z\": 1}", "{\"z\": 1, \"x\": 1, \"y\": 2}", "{\"y\": 2, \"x\": 1, \"z\": 1}"},
+       {"{\"x\": 1, \"z\": 1}", "{\"x\": 1, \"y\": 2, \"z\": 1}", "{\"z\": 1, \"x\": 1, \"y\": 2}",
+        "{\"y\": 2, \"x\": 1, \"z\": 1}"},
        {"{\"z\": 1}", "{\"z\": 1, \"x\": 1, \"z\": 1}"}},
       {R"({"additionalProperties": {"type": "integer"}, "type": "object"})", {"{}", "{\"q\": 1}"}, {"{\"q\": null}"}},
       {R"({"required": ["a"], "type": "object"})", {"{\"a\": 1}", "{\"b\": 1, \"a\": 2}"}, {"{}", "{\"b\": 1}"}},
@@ -315,8 +318,8 @@ TEST(JsonSchema, AChecksIntegersMayHaveAFractionOfZero) {
 }
 
 TEST(JsonSchema, FormatsThatAssertNothingAreAnnotations) {
-  for (const char* format : {"password", "binary", "byte", "path", "decimal", "int32", "uint8", "double", "url", "color",
-                             "", "my own"}) {
+  for (const char* format :
+       {"password", "binary", "byte", "path", "decimal", "int32", "uint8", "double", "url", "color", "", "my own"}) {
     for (const char* type : {R"("string")", R"(["string", "null"])"}) {
       const auto schema = fmt::format(R"({{"type": {}, "format": "{}", "minLength": 1}})", type, format);
       EXPECT_TRUE(schema_accepts(schema, "\"a b\"")) << schema;
@@ -393,7 +396,8 @@ TEST(JsonSchema, PropertiesComeInAnyOrder) {
   // Of several schemas, and with other properties between them.
   const char* joined =
       R"({"type": "object", "allOf": [{"properties": {"a": true, "b": true}, "required": ["b", "a"]}, {"properties": {"c": true}, "required": ["c"]}]})";
-  for (const auto& order : std::vector<std::vector<std::string>>{{"b", "a", "c"}, {"c", "x", "a", "b"}, {"a", "c", "b", "y"}})
+  for (const auto& order :
+       std::vector<std::vector<std::string>>{{"b", "a", "c"}, {"c", "x", "a", "b"}, {"a", "c", "b", "y"}})
     EXPECT_TRUE(schema_accepts(joined, object_of(order))) << object_of(order);
   EXPECT_FALSE(schema_accepts(joined, object_of({"b", "c"})));
 }

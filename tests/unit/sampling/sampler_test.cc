@@ -312,8 +312,12 @@ TEST(Sampler, CountsPenaltiesInTheLastTokensOnly) {
 }
 
 TEST(Sampler, PenaltiesActOnWhatTheConstraintLeavesFree) {
-  const SamplingParams all{.temperature = 0, .repetition_penalty = 2, .frequency_penalty = 1, .presence_penalty = 1,
-                           .dry_multiplier = 5, .dry_allowed_length = 1};
+  const SamplingParams all{.temperature = 0,
+                           .repetition_penalty = 2,
+                           .frequency_penalty = 1,
+                           .presence_penalty = 1,
+                           .dry_multiplier = 5,
+                           .dry_allowed_length = 1};
   const TokenIds prompt{1, 0}, generated{1, 0, 1}, counted{1, -3, 1};
   SamplerScratch scratch;
   const auto chosen = [&](auto&& change) {
@@ -330,11 +334,11 @@ TEST(Sampler, PenaltiesActOnWhatTheConstraintLeavesFree) {
   // Of token 0, only the repetition of the prompt counts now.
   const SamplingParams frequency{.temperature = 0, .frequency_penalty = 1};
   std::vector<float> logits{1.0f, 0.9f, 0.2f};
-  EXPECT_EQ(sample(frequency,
-                   {.logits = logits, .prompt = prompt, .generated = generated, .banned = {}, .counted = counted},
-                   scratch)
-                .token,
-            0);
+  EXPECT_EQ(
+      sample(frequency, {.logits = logits, .prompt = prompt, .generated = generated, .banned = {}, .counted = counted},
+             scratch)
+          .token,
+      0);
 }
 
 TEST(Sampler, DrawsDifferByChoiceAndSeed) {
