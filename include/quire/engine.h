@@ -127,9 +127,10 @@ enum class FinishReason : uint8_t {
   kCancelled,  // cancel(), or the engine is shutting down
   kTimeout,    // Request::timeout
   kDeadEnd,    // no token satisfies Request::constraint together with the request's bans; see Output::error
+  kRefused,    // Request::constraint needs more steps or memory than it may have; see Output::error
   kError,      // see Output::error
 };
-std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, dead_end, error
+std::string_view name(FinishReason reason);  // none, stop, length, cancelled, timeout, dead_end, refused, error
 
 // Ends a thought that becomes too long. Marks are as the answer's text has them with Request::frame_tokens: added tokens
 // between the bytes FF and FE.
@@ -204,7 +205,7 @@ struct Output {
   FinishReason finish = FinishReason::kNone;
   std::string stop_reason;            // the request's stop string, or the id of its stop token, that ended the answer
   std::optional<TokenId> stop_token;  // the token that ended the answer, if a token did
-  std::string error;                  // with kError and kDeadEnd
+  std::string error;                  // with kError, kRefused and kDeadEnd
   Usage usage;                        // set in the last piece
   // With sampling.prompt_logprobs: the prompt's tokens, in the first output of choice 0. The first logprob is 0.
   std::vector<OutputToken> prompt_logprobs = {};

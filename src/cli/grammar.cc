@@ -115,6 +115,79 @@ bool accepts(const std::shared_ptr<const Vocabulary>& vocabulary, const GrammarP
   return matcher.accepting();
 }
 
+// Looks for a way to write an instance that the grammar accepts, with the members of its objects in any order.
+class Rewriting {
+ public:
+  explicit Rewriting(GrammarPtr compiled) : compiled_(std::move(compiled)) {}
+
+  // Empty: none was found.
+  std::string find(const Json& instance) {
+    attempts_ = 0;
+    Draft draft{Matcher(vocabulary_, compiled_), ""};
+    return write(instance, draft) && draft.matcher.accepting() ? draft.text : "";
+  }
+
+ private:
+  struct Draft {
+    Matcher matcher;
+    std::string text;
+  };
+  static constexpr int kMostAttempts = 20'000;
+
+  static bool add(std::string_view text, Draft& draft) {
+    draft.text += text;
+    return draft.matcher.advance_bytes(text);
+  }
+
+  bool write(const Json& value, Draft& draft) {
+    if (value.is_object()) {
+      std::vector<std::string> names;
+      for (const auto& [name, member] : value.items()) names.push_back(name);
+      return add("{", draft) && write_members(value, names, draft);
+    }
+    if (!value.is_array()) return add(value.dump(), draft);
+    if (!add("[", draft)) return false;
+    for (size_t i = 0; i < value.size(); ++i) {
+      if ((i > 0 && !add(", ", draft)) || !write(value[i], draft)) return false;
+    }
+    return add("]", draft);
+  }
+
+  bool write_members(const Json& object, const std::vector<std::string>& names, Draft& draft) {
+    if (names.empty()) return add("}", draft);
+    for (size_t i = 0; i < names.size() && ++attempts_ < kMostAttempts; ++i) {
+      Draft tried = draft;
+      if (names.size() < object.size() && !add(", ", tried)) return false;
+      if (!add(Json(names[i]).dump() + ": ", tried) || !write(object[names[i]], tried)) continue;
+      std::vector<std::string> others = names;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!write_members(object, others, tried)) continue;
+      draft = std::move(tried);
+      return true;
+    }
+    return false;
+  }
+
+  GrammarPtr compiled_;
+  std::shared_ptr<const Vocabulary> vocabulary_ = Vocabulary::of_bytes();
+  int attempts_ = 0;
+};
+
+// Why an instance is refused that the schema allows; empty if the schema refuses it however it is written.
+std::string reason(const std::string& line, Rewriting& rewriting) {
+  Json instance;
+  try {
+    instance = parse_json(line, "instance");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  const std::string found = rewriting.find(instance);
+  if (found.empty()) return {};
+  const bool same_order = Json::parse(found).dump() == instance.dump();
+  return fmt::format("{}; this is accepted: {}",
+                     same_order ? "the blanks or the spelling of characters" : "the order of properties", found);
+}
+
 std::string read_all(const std::string& file) {
   if (file != "-") return read_text_file(file, size_t{64} << 20);
   return {std::istreambuf_iterator<char>(std::cin), {}};
@@ -124,7 +197,40 @@ GrammarPtr compile(const GrammarOptions& options, const std::string& text) {
   if (options.regex) return grammar::compile_regex(*options.regex);
   if (!options.gbnf.empty()) return grammar::compile_gbnf(text);
   return grammar::compile_json_schema(
-      parse_json(text, options.schema == "-" ? "schema" : options.schema, {.depth = 200}));
+      parse_json(text, options.schema == "-" ? "schema" : options.schema, {.depth = 200}), {},
+      options.check.empty() ? grammar::Texts::kToWrite : grammar::Texts::kToCheck);
+}
+
+// source: the text of the schema, grammar or regex.
+void check_lines(const GrammarOptions& options, const std::string& source, const GrammarPtr& compiled,
+                 const Tokenizer* tokenizer, const std::shared_ptr<const Vocabulary>& vocabulary, Times& times) {
+  std::ifstream lines;
+  if (options.check != "-") {
+    lines.open(options.check);
+    if (!lines) throw not_found("{}: cannot be read", options.check);
+  }
+  std::optional<Rewriting> rewriting;
+  size_t number = 0;
+  for (std::string line; std::getline(options.check == "-" ? std::cin : lines, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    if (options.schema.empty()) {  // the text, as a JSON string
+      const Json value = parse_json(line, fmt::format("line {}", number));
+      if (!value.is_string()) throw invalid("line {} must be a JSON string", number);
+      line = value.get<std::string>();
+    }
+    const TokenIds tokens = tokens_of(tokenizer, *vocabulary, line);
+    const bool spelled = !tokens.empty() || line.empty();
+    const bool accepted = spelled && accepts(vocabulary, compiled, tokens, times);
+    Json answer = {{"accepted", accepted}};
+    if (!options.schema.empty() && !accepted) {
+      // With a grammar of its own, so that the statistics are those of the lines.
+      if (!rewriting) rewriting.emplace(compile(options, source));
+      if (const std::string why = reason(line, *rewriting); !why.empty()) answer["reason"] = why;
+    }
+    fmt::print("{}\n", answer.dump());
+  }
 }
 
 void run_grammar(const GrammarOptions& options) {
@@ -149,28 +255,11 @@ void run_grammar(const GrammarOptions& options) {
                               : Vocabulary::of_bytes();
   Times times;
   if (options.check.empty()) {
-    const Matcher start(vocabulary, compiled);  // special tokens are looked up
+    std::vector<uint32_t> mask(vocabulary->mask_words());
+    Matcher(vocabulary, compiled).fill_mask(mask);  // tokens are looked up, and the beginning may need too much
     fmt::print("Every keyword is honoured.\n");
   } else {
-    std::ifstream lines;
-    if (options.check != "-") {
-      lines.open(options.check);
-      if (!lines) throw not_found("{}: cannot be read", options.check);
-    }
-    size_t number = 0;
-    for (std::string line; std::getline(options.check == "-" ? std::cin : lines, line);) {
-      ++number;
-      if (line.ends_with('\r')) line.pop_back();
-      if (line.empty()) continue;
-      if (options.schema.empty()) {  // the text, as a JSON string
-        const Json value = parse_json(line, fmt::format("line {}", number));
-        if (!value.is_string()) throw invalid("line {} must be a JSON string", number);
-        line = value.get<std::string>();
-      }
-      const TokenIds tokens = tokens_of(tokenizer ? &*tokenizer : nullptr, *vocabulary, line);
-      const bool spelled = !tokens.empty() || line.empty();
-      fmt::print("{}\n", Json{{"accepted", spelled && accepts(vocabulary, compiled, tokens, times)}}.dump());
-    }
+    check_lines(options, text, compiled, tokenizer ? &*tokenizer : nullptr, vocabulary, times);
   }
   if (options.stats) {
     const Json stats = {{"compile_us", std::round(compile_us)},
@@ -194,8 +283,8 @@ void add_grammar_command(CLI::App& app) {
       ->add_option(
           "--check-jsonl", options->check,
           "print {\"accepted\": true} or false for each line: a JSON instance as it stands, or with --regex and "
-          "--gbnf a text as a JSON string. - is standard input; if the schema comes from there too, it is the "
-          "first line")
+          "--gbnf a text as a JSON string. \"reason\" says so if only the order of properties or the way of writing "
+          "is refused. - is standard input; if the schema comes from there too, it is the first line")
       ->type_name("FILE");
   command
       ->add_option("-m,--model", options->model, "check token by token with this model's vocabulary, not byte by byte")

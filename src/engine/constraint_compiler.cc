@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "grammar/compose.h"
+#include "grammar/matcher.h"
 
 namespace quire {
 namespace {
@@ -23,10 +24,14 @@ size_t text_bytes(const ConstraintSource& source) {
 
 // On a low-priority thread of its own, so that answers that are being generated on all cores hardly slow down. (The caller
 // cannot lower its own priority for a while: raising it again needs a privilege.)
-Constraint compile_aside(const ConstraintSource& source) {
+Constraint compile_aside(const ConstraintSource& source, std::shared_ptr<const grammar::Vocabulary> vocabulary) {
   constexpr int kNice = 15;  // if this fails, compiling runs at normal priority
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-  return grammar::compile(source);
+  Constraint made = grammar::compile(source);
+  // The first mask, which the answer needs anyway: a grammar whose beginning needs too much is refused with the request.
+  std::vector<uint32_t> mask(vocabulary->mask_words());
+  grammar::Matcher(std::move(vocabulary), made).fill_mask(mask);
+  return made;
 }
 
 }  // namespace
@@ -55,7 +60,6 @@ std::shared_ptr<const grammar::Vocabulary> ConstraintCompiler::vocabulary() {
 }
 
 Constraint ConstraintCompiler::compile(const ConstraintSource& source) {
-  vocabulary();
   {
     const std::lock_guard lock(mutex_);
     const auto known = std::find_if(compiled_.begin(), compiled_.end(), [&](auto& c) { return c.source == source; });
@@ -64,7 +68,7 @@ Constraint ConstraintCompiler::compile(const ConstraintSource& source) {
       return known->constraint;
     }
   }
-  Constraint constraint = std::async(std::launch::async, compile_aside, std::cref(source)).get();
+  Constraint constraint = std::async(std::launch::async, compile_aside, std::cref(source), vocabulary()).get();
   remember(source, constraint);
   return constraint;
 }

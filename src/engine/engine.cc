@@ -35,6 +35,8 @@ std::string_view name(FinishReason reason) {
       return "timeout";
     case FinishReason::kDeadEnd:
       return "dead_end";
+    case FinishReason::kRefused:
+      return "refused";
     case FinishReason::kError:
       return "error";
   }

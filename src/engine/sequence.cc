@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sampling/mirostat.h"
+#include "sampling/penalties.h"
 
 namespace quire {
 namespace {
@@ -32,6 +33,7 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
                                                   .frame_added = request->frame_tokens});
   }
   tokens.reserve(tokens.size() + static_cast<size_t>(request->max_new_tokens));
+  if (matcher && has_penalties(request->sampling)) counted.reserve(static_cast<size_t>(request->max_new_tokens));
 }
 
 SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const {
@@ -41,6 +43,7 @@ SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const 
   if (request->banned_runs) row.banned_runs = *request->banned_runs;
   if (generated() < request->sampling.min_tokens) row.banned = request->banned_early;
   if (dry_run) row.dry_run = &*dry_run;
+  row.counted = counted;
   row.mirostat_mu = mirostat_mu;
   return row;
 }
@@ -72,10 +75,19 @@ void Sequence::attach_prompt_logprobs(Output& out) const {
   }
 }
 
+// Penalties are for what the model writes. They do not count what the constraint writes: names, brackets, blanks, numbers.
+void Sequence::count(TokenId token) {
+  const auto plain = matcher->vocabulary().plain_tokens();
+  const auto id = static_cast<size_t>(token);
+  const bool counts = matcher->is_free() && !plain.empty() && (plain[id / 32] >> (id % 32) & 1) != 0;
+  counted.push_back(counts ? token : -2 - static_cast<TokenId>(counted.size()));
+}
+
 Output Sequence::append(const Sampled& sampled) {
   const SamplingParams& params = request->sampling;
   if (generated() == 0) first_token = Clock::now();
   tokens.push_back(sampled.token);
+  if (matcher && has_penalties(params)) count(sampled.token);
   if (dry_run) dry_run->push(sampled.token);
   mirostat_mu = sampled.mirostat_mu;
   if (matcher) {

@@ -42,6 +42,7 @@ struct Sequence {
   StopMatcher stop;
   std::unique_ptr<StopFinder> stop_finder;  // instead of `stop`; null: none
   std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
+  TokenIds counted;                         // SampleRow::counted, under a constraint with penalties
   std::optional<DryRun> dry_run;            // likewise; none: no DRY, or no sequence breakers
   double mirostat_mu;                       // likewise
   std::optional<ThoughtWatch> thoughts;     // none: they may be of any length
@@ -73,6 +74,7 @@ struct Sequence {
 
  private:
   void find_stop(std::string delta, Output& out);
+  void count(TokenId token);  // for penalties
   Usage usage() const;
   void attach_prompt_logprobs(Output& out) const;  // to the first one
   Output ending(FinishReason reason, std::string_view error);

@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/error.h"
+
 namespace quire::grammar {
 
 Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary> vocabulary, const Limits& limits)
@@ -14,11 +16,7 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
       rules_(parts.rules),
       base_nodes_(parts.nodes.size()) {
   refill();
-  for (const std::string& spelling : parts.specials) {
-    const std::optional<TokenId> token = vocabulary_->find_special(spelling);
-    specials_.push_back(token ? kSpecialBit | static_cast<uint32_t>(*token) : regexes_.literal(spelling));
-    if (token) named_.push_back(*token);
-  }
+  for (const NamedToken& token : parts.specials) specials_.push_back(symbol_of(token));
   classes_ = regexes_.classes();
   conts_.push_back({});   // the end
   states_.push_back({});  // kDead
@@ -44,6 +42,18 @@ Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary
   }
   bits_.resize(vocabulary_->mask_words());
   base_memory_ = used_memory();
+}
+
+uint32_t Automaton::symbol_of(const NamedToken& token) {
+  if (token.id && static_cast<size_t>(*token.id) >= vocabulary_->size())
+    throw invalid("the grammar names token {}, but the vocabulary has {} tokens", *token.id, vocabulary_->size());
+  const std::optional<TokenId> id = token.id ? token.id : vocabulary_->find_special(token.spelling);
+  if (!id && token.other)
+    throw invalid("the grammar names any token but {}, which the vocabulary does not have", token.spelling);
+  if (!id) return regexes_.literal(token.spelling);
+  if (!token.id) named_.push_back(*id);
+  also_text_ = also_text_ || token.id || token.other;
+  return kSpecialBit | (token.other ? kOtherBit : 0) | static_cast<uint32_t>(*id);
 }
 
 // Each public call may do so much.
@@ -82,7 +92,8 @@ Automaton::ContId Automaton::cons(NodeId node, ContId next) {
   return cont_table_.intern(
       hash, [&](uint32_t id) { return conts_[id].node == node && conts_[id].next == next; },
       [&] {
-        conts_.push_back({.node = node, .next = next});
+        const int64_t depth = int64_t{conts_[next].depth} + nodes_[node].closes;
+        conts_.push_back({.node = node, .next = next, .depth = static_cast<uint32_t>(std::max<int64_t>(depth, 0))});
         return static_cast<uint32_t>(conts_.size() - 1);
       });
 }
@@ -116,7 +127,11 @@ Automaton::ContId Automaton::join_all(std::vector<ContId> parts) {
   if (joined.size() == 1) return joined[0];
   std::ranges::sort(joined);
   uint64_t hash = 2;
-  for (const ContId part : joined) hash = mix(hash, part);
+  uint32_t depth = 0;  // the same of all, unless texts around JSON have brackets, too
+  for (const ContId part : joined) {
+    hash = mix(hash, part);
+    depth = std::max(depth, conts_[part].depth);
+  }
   return cont_table_.intern(
       hash,
       [&](uint32_t id) {
@@ -127,7 +142,8 @@ Automaton::ContId Automaton::join_all(std::vector<ContId> parts) {
       [&] {
         conts_.push_back({.node = kUnknown,
                           .next = static_cast<uint32_t>(cont_lists_.size()),
-                          .count = static_cast<uint32_t>(joined.size())});
+                          .count = static_cast<uint32_t>(joined.size()),
+                          .depth = depth});
         cont_lists_.insert(cont_lists_.end(), joined.begin(), joined.end());
         return static_cast<uint32_t>(conts_.size() - 1);
       });
@@ -170,6 +186,9 @@ StateId Automaton::begin(ContId root) {
       case NodeKind::kSpecial:
         found.push_back({specials_[node.a], then});
         break;
+      case NodeKind::kLayout:
+        found.push_back({layout(node, conts_[then].depth), then});
+        break;
       case NodeKind::kSequence:
         work.push_back({node.a, cons(node.b, then)});
         break;
@@ -186,11 +205,24 @@ StateId Automaton::begin(ContId root) {
         work.push_back({node.a, nodes_.is_regex(rest, kEmpty) ? then : cons(rest, then)});
         break;
       }
+      case NodeKind::kMembers:
+        for (const auto& [head, rest] : nodes_.ways(at)) {
+          regexes_.budget().spend();
+          work.push_back({head, nodes_.is_regex(rest, kEmpty) ? then : cons(rest, then)});
+        }
+        break;
     }
   }
   const StateId state = make_state(found, accepting);
   conts_[root].expansion = state;
   return state;
+}
+
+RegexId Automaton::layout(const Node& node, uint32_t depth) {
+  depth = std::min(depth, kDeepestIndentation);
+  for (auto next = static_cast<uint32_t>(blanks_.size()); next <= depth; ++next)
+    blanks_.push_back(blanks(regexes_, next));
+  return regexes_.concat({node.a, blanks_[depth], node.b});
 }
 
 StateId Automaton::make_state(std::vector<Thread>& found, bool accepting) {
@@ -264,24 +296,43 @@ StateId Automaton::advance_special(StateId state, TokenId token) {
   const State from = states_[state];
   for (uint32_t i = 0; i < from.count; ++i) {
     const Thread thread = threads_[from.threads + i];
-    if (thread.symbol == (kSpecialBit | static_cast<uint32_t>(token))) add_state(begin(thread.then), found, accepting);
+    if ((thread.symbol & kSpecialBit) == 0) continue;
+    const bool same = (thread.symbol & ~(kSpecialBit | kOtherBit)) == static_cast<uint32_t>(token);
+    const bool matches = (thread.symbol & kOtherBit) != 0 ? !same && may_be_other(token) : same;
+    if (matches) add_state(begin(thread.then), found, accepting);
   }
   return make_state(found, accepting);
+}
+
+bool Automaton::is_text(TokenId token) const {
+  return !vocabulary_->is_special(token) && std::ranges::find(named_, token) == named_.end();
+}
+
+bool Automaton::may_be_other(TokenId token) const {
+  const auto end = vocabulary_->end_tokens();
+  if (std::ranges::find(end, token) != end.end()) return false;
+  return std::ranges::find(named_, token) != named_.end() || !vocabulary_->bytes(token).empty();
 }
 
 StateId Automaton::advance(StateId state, TokenId token) {
   const std::scoped_lock lock(mutex_);
   refill();
-  if (vocabulary_->is_special(token) || std::ranges::find(named_, token) != named_.end()) {
-    const StateId special = advance_special(state, token);
+  const bool text = is_text(token);
+  const StateId special = !text || also_text_ ? advance_special(state, token) : kDead;
+  if (!text) {
     if (special != kDead) return special;
     const auto end = vocabulary_->end_tokens();
     return states_[state].accepting && std::ranges::find(end, token) != end.end() ? kEnded : kDead;
   }
-  const std::string_view text = vocabulary_->bytes(token);
-  if (text.empty()) return kDead;
-  for (const char c : text) state = next(state, regexes_.class_of(static_cast<uint8_t>(c)));
-  return state;
+  const std::string_view bytes = vocabulary_->bytes(token);
+  StateId plain = bytes.empty() ? kDead : state;
+  for (const char c : bytes) plain = next(plain, regexes_.class_of(static_cast<uint8_t>(c)));
+  if (special == kDead || plain == kDead) return special == kDead ? plain : special;
+  std::vector<Thread> found;
+  bool accepting = false;
+  add_state(special, found, accepting);
+  add_state(plain, found, accepting);
+  return make_state(found, accepting);
 }
 
 StateId Automaton::advance_bytes(StateId state, std::string_view text) {
@@ -326,7 +377,8 @@ std::string Automaton::forced_bytes(StateId state, size_t limit) {
 
 NodeId Automaton::import_node(const Automaton& other, NodeId node) {
   if (node < base_nodes_) return node;
-  const Node made = other.nodes_[node];  // only repetitions of the grammar's own nodes are made later
+  const Node made = other.nodes_[node];  // of those made later
+  if (made.kind == NodeKind::kMembers) return nodes_.import_members(other.nodes_, node);
   return nodes_.repeat(made.a, made.b, made.c);
 }
 

@@ -65,10 +65,10 @@ class Automaton {
   using ContId = uint32_t;
   static constexpr uint32_t kUnknown = UINT32_MAX;
   static constexpr size_t kUnlimited = SIZE_MAX;
-  static constexpr uint32_t kSpecialBit = uint32_t{1} << 31;
+  static constexpr uint32_t kSpecialBit = uint32_t{1} << 31, kOtherBit = uint32_t{1} << 30;
 
   struct Thread {
-    uint32_t symbol;  // a regex, or kSpecialBit and a token
+    uint32_t symbol;  // a regex, or kSpecialBit and a token, or both bits and a token: any other one
     ContId then;
     bool operator==(const Thread&) const = default;
   };
@@ -77,6 +77,7 @@ class Automaton {
     NodeId node = kUnknown;
     ContId next = 0;
     uint32_t count = 0;
+    uint32_t depth = 0;             // of JSON's brackets: those that it closes
     uint32_t expansion = kUnknown;  // the state that begins here
   };
   struct State {
@@ -100,6 +101,7 @@ class Automaton {
   ContId join(ContId a, ContId b);
   ContId join_all(std::vector<ContId> parts);
   StateId begin(ContId cont);
+  RegexId layout(const Node& node, uint32_t depth);
   StateId make_state(std::vector<Thread>& threads, bool accepting);
   void add_state(StateId state, std::vector<Thread>& threads, bool& accepting) const;
   std::span<const Thread> threads(StateId state) const {
@@ -109,6 +111,9 @@ class Automaton {
   StateId next(StateId state, uint8_t byte_class);
   StateId step(StateId state, uint8_t byte_class);
   StateId advance_special(StateId state, TokenId token);
+  uint32_t symbol_of(const NamedToken& token);
+  bool is_text(TokenId token) const;       // here
+  bool may_be_other(TokenId token) const;  // matches "any token but …"
 
   uint32_t make_mask(StateId state);
   const LexemeMask& lexeme_mask(RegexId regex, bool with_crossings);
@@ -116,6 +121,7 @@ class Automaton {
   void walk_lexeme(const Trie& trie, RegexId regex, bool with_crossings, LexemeMask& made);
   void walk(const Trie& trie, uint32_t node, StateId state);
   void allow(TokenId token);
+  void allow_special(uint32_t symbol);
   Mask packed_scratch();
   NodeId import_node(const Automaton& other, NodeId node);
 
@@ -130,6 +136,7 @@ class Automaton {
   std::vector<NodeId> rules_;
   std::vector<uint32_t> specials_;  // the symbol of each
   std::vector<TokenId> named_;      // their tokens, which are not text here
+  bool also_text_ = false;          // a token may match as one of them and as text
   size_t base_nodes_;               // those of the grammar; others are made here
   size_t classes_;
 
@@ -145,6 +152,8 @@ class Automaton {
   size_t mask_bytes_ = 0;
   size_t base_memory_ = SIZE_MAX / 2;  // before anything was matched
   StateId start_ = kUnknown;
+
+  std::vector<RegexId> blanks_;  // by depth
 
   // Plain characters as byte classes, for each state of a UTF-8 decoder: (class, next state).
   std::vector<std::vector<std::pair<uint8_t, uint8_t>>> plain_;

@@ -20,7 +20,6 @@ constexpr std::string_view kEntangled[] = {"allOf",
                                            "dependentSchemas",
                                            "propertyNames",
                                            "$dynamicRef",
-                                           "unevaluatedProperties",
                                            "unevaluatedItems"};
 
 template <size_t N>
@@ -56,7 +55,8 @@ bool is_entangled(const Json& schema) {
 }
 
 void close(Json& object) {
-  constexpr std::string_view kSpeaksOfOthers[] = {"additionalProperties", "patternProperties", "minProperties"};
+  constexpr std::string_view kSpeaksOfOthers[] = {"additionalProperties", "unevaluatedProperties", "patternProperties",
+                                                  "minProperties"};
   const auto properties = object.find("properties");
   if (properties == object.end() || !properties->is_object()) return;
   for (const auto& [keyword, value] : object.items()) {

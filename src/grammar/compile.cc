@@ -43,10 +43,10 @@ Composer::Part Composer::one_of(std::span<const std::string> texts) {
 }
 
 Composer::Part Composer::special(std::string_view spelling) {
-  return {state_->parts.nodes.special(state_->parts.add_special(spelling))};
+  return {state_->parts.nodes.special(state_->parts.add_special({.spelling = std::string(spelling)}))};
 }
 
-void Composer::reserve(std::string_view spelling) { state_->parts.add_special(spelling); }
+void Composer::reserve(std::string_view spelling) { state_->parts.add_special({.spelling = std::string(spelling)}); }
 
 Composer::Part Composer::regex(std::string_view pattern) {
   state_->check_size(pattern.size(), "a regex");
@@ -54,8 +54,8 @@ Composer::Part Composer::regex(std::string_view pattern) {
                                                 state_->parts.regexes, "regex", state_->limits.depth))};
 }
 
-Composer::Part Composer::json_schema(const nlohmann::ordered_json& schema) {
-  return {add_json_schema(state_->parts, state_->encoder, schema, state_->limits)};
+Composer::Part Composer::json_schema(const nlohmann::ordered_json& schema, Texts texts) {
+  return {add_json_schema(state_->parts, state_->encoder, schema, state_->limits, texts)};
 }
 
 Composer::Part Composer::json_object() { return {add_json_object(state_->parts, state_->encoder, state_->limits)}; }
@@ -104,9 +104,9 @@ GrammarPtr Composer::build(Part root) {
   return std::make_shared<const Grammar>(std::move(parts), state_->limits);
 }
 
-GrammarPtr compile_json_schema(const nlohmann::ordered_json& schema, const Limits& limits) {
+GrammarPtr compile_json_schema(const nlohmann::ordered_json& schema, const Limits& limits, Texts texts) {
   Composer composer(limits);
-  return composer.build(composer.json_schema(schema));
+  return composer.build(composer.json_schema(schema, texts));
 }
 
 GrammarPtr compile_json_object(const Limits& limits) {

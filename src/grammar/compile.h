@@ -17,7 +17,8 @@ namespace quire::grammar {
 using GrammarPtr = std::shared_ptr<const Grammar>;
 
 // JSON Schema, drafts 7 and 2020-12 (docs/structured-output.md lists the keywords).
-GrammarPtr compile_json_schema(const nlohmann::ordered_json& schema, const Limits& limits = {});
+GrammarPtr compile_json_schema(const nlohmann::ordered_json& schema, const Limits& limits = {},
+                               Texts texts = Texts::kToWrite);
 // Any JSON object (response_format json_object).
 GrammarPtr compile_json_object(const Limits& limits = {});
 // The whole text matches the regex.
@@ -52,7 +53,7 @@ class Composer {
   // From now on these tokens are not text in this grammar, wherever special() does not ask for them.
   void reserve(std::string_view spelling);
   Part regex(std::string_view pattern);
-  Part json_schema(const nlohmann::ordered_json& schema);
+  Part json_schema(const nlohmann::ordered_json& schema, Texts texts = Texts::kToWrite);
   Part json_object();
   Part gbnf(std::string_view text);
   // Well-formed UTF-8 text, perhaps empty, that contains none of the markers, and whose first character other than white

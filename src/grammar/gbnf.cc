@@ -1,6 +1,7 @@
 #include "grammar/gbnf.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "base/error.h"
@@ -36,6 +37,7 @@ class Reader {
 
   std::vector<Rule> read() {
     if (!is_utf8(text_)) throw invalid("the grammar is not well-formed UTF-8");
+    take("\xEF\xBB\xBF");  // a byte order mark
     for (skip(); at_ < text_.size(); skip()) {
       const size_t begin = at_;
       const std::string_view name = read_name();
@@ -195,19 +197,35 @@ class Reader {
     }
     if (take("[")) return regex(encoder_.one_of(char_class(begin), Encoding::kUtf8));
     if (take(".")) return regex(encoder_.any(Encoding::kUtf8));
-    if (take("<")) {
-      const size_t end = text_.find_first_of(">\n", at_);
-      if (end == text_.npos || text_[end] != '>' || end == at_) fail(begin, "expected <name>");
-      if (sees("[")) refuse(begin, "tokens by number are not supported");
-      at_ = end + 1;
-      return {.kind = Item::Kind::kSpecial, .value = parts_.add_special(text_.substr(begin, at_ - begin))};
-    }
+    if (c == '<' || c == '!') return named_token(begin);
     if (is_name(c)) {
       const std::string_view name = read_name();
       return {.kind = Item::Kind::kRule, .value = rule_index(name, begin)};
     }
     if (c == '*' || c == '+' || c == '?' || c == '{') fail(begin, "nothing to repeat");
     fail(begin, "unexpected {}", quote(text_.substr(begin, utf8_length(c))));
+  }
+
+  // <name>, <[id]>, or with '!' before it any other token.
+  Item named_token(size_t begin) {
+    NamedToken token{.other = take("!")};
+    const size_t name = at_;
+    if (!take("<")) fail(begin, "expected <name> or <[id]> after '!'");
+    const size_t end = text_.find_first_of(">\n", at_);
+    if (end == text_.npos || text_[end] != '>' || end == at_) fail(begin, "expected <name>");
+    std::string_view number = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    if (number.starts_with('[')) {
+      number = number.substr(1, number.size() - (number.ends_with(']') ? 2 : 1));
+      TokenId id = 0;
+      const auto [rest, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+      if (error != std::errc() || rest != number.data() + number.size() || text_[end - 1] != ']' || id < 0)
+        fail(begin, "expected <[id]> with the number of a token");
+      token.id = id;
+    } else {
+      token.spelling = text_.substr(name, at_ - name);
+    }
+    return {.kind = Item::Kind::kSpecial, .value = parts_.add_special(token)};
   }
 
   static Item regex(RegexId regex) { return {.kind = Item::Kind::kRegex, .value = regex}; }

@@ -47,9 +47,9 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     }
     prefix.push_back(std::move(set));
   }
-  const RegexId open = s_.concat(s_.literal("["), space_), close = s_.concat(space_, s_.literal("]"));
-  const RegexId comma = s_.concat({space_, s_.literal(","), space_});
-  const NodeId empty = regex(s_.concat(open, s_.literal("]")));
+  const NodeId open = parts_.nodes.layout(s_.literal("["), kEmpty, Layout::kOpens);
+  const NodeId close = parts_.nodes.layout(kEmpty, s_.literal("]"), Layout::kCloses), comma = comma_;
+  const NodeId empty = regex(s_.concat({s_.literal("["), space_, s_.literal("]")}));
   if (counts.least > counts.most) return parts_.nothing();
   if (contains != nullptr) {
     if (longest > 0 || counts.least > 1 || counts.most != kUnbounded)
@@ -58,10 +58,10 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     Set wanted = rest;
     wanted.push_back({Kind::kWhole, contains});
     const NodeId item = compile(rest), found = compile(wanted);
-    const NodeId before_it = parts_.nodes.repeat(parts_.nodes.sequence(item, regex(comma)), 0, kUnbounded);
-    const NodeId after_it = parts_.nodes.repeat(before(comma, item), 0, kUnbounded);
-    return before(open, parts_.nodes.sequence(
-                            before_it, parts_.nodes.sequence(found, parts_.nodes.sequence(after_it, regex(close)))));
+    const NodeId before_it = parts_.nodes.repeat(parts_.nodes.sequence(item, comma), 0, kUnbounded);
+    const NodeId after_it = parts_.nodes.repeat(parts_.nodes.sequence(comma, item), 0, kUnbounded);
+    return parts_.nodes.sequence(
+        open, parts_.nodes.sequence(before_it, parts_.nodes.sequence(found, parts_.nodes.sequence(after_it, close))));
   }
   if (counts.most == 0) return empty;
   // After n items, from the end: the closing bracket, or a comma and more.
@@ -72,15 +72,16 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const uint32_t least = counts.least > fixed ? counts.least - fixed : 0;
     const uint32_t most = counts.most == kUnbounded ? kUnbounded : counts.most - fixed;
     if (fixed == 0) {
-      const NodeId others =
-          parts_.nodes.repeat(before(comma, item), least > 0 ? least - 1 : 0, most == kUnbounded ? most : most - 1);
-      const NodeId some = before(open, parts_.nodes.sequence(item, parts_.nodes.sequence(others, regex(close))));
+      const NodeId others = parts_.nodes.repeat(parts_.nodes.sequence(comma, item), least > 0 ? least - 1 : 0,
+                                                most == kUnbounded ? most : most - 1);
+      const NodeId some =
+          parts_.nodes.sequence(open, parts_.nodes.sequence(item, parts_.nodes.sequence(others, close)));
       return parts_.nodes.choice({counts.least == 0 ? empty : parts_.nothing(), is_nothing(item) ? item : some});
     }
-    more = parts_.nodes.sequence(parts_.nodes.repeat(is_nothing(item) ? item : before(comma, item), least, most),
-                                 regex(close));
+    more = parts_.nodes.sequence(
+        parts_.nodes.repeat(is_nothing(item) ? item : parts_.nodes.sequence(comma, item), least, most), close);
   } else {
-    more = regex(close);
+    more = close;
   }
   for (uint32_t i = fixed; i-- > 0;) {
     const NodeId item = compile(prefix[i]);
@@ -88,10 +89,10 @@ NodeId SchemaCompiler::arrays(const Bases& bases) {
     const bool may_end = i >= counts.least;
     if (i == 0) {
       return parts_.nodes.choice(
-          {may_end ? empty : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(open, rest_of)});
+          {may_end ? empty : parts_.nothing(), is_nothing(rest_of) ? rest_of : parts_.nodes.sequence(open, rest_of)});
     }
     more = parts_.nodes.choice(
-        {may_end ? regex(close) : parts_.nothing(), is_nothing(rest_of) ? rest_of : before(comma, rest_of)});
+        {may_end ? close : parts_.nothing(), is_nothing(rest_of) ? rest_of : parts_.nodes.sequence(comma, rest_of)});
   }
   return more;
 }
@@ -103,7 +104,7 @@ RegexId SchemaCompiler::key_literal(std::string_view name) {
 
 NodeId SchemaCompiler::member(RegexId key, NodeId value) {
   if (is_nothing(value) || s_.is_empty(key)) return parts_.nothing();
-  return before(s_.concat({key, space_, s_.literal(":"), space_}), value);
+  return parts_.nodes.sequence(parts_.nodes.regex(s_.concat({key, space_, s_.literal(":"), space_})), value);
 }
 
 NodeId SchemaCompiler::objects(const Bases& bases) {
@@ -126,10 +127,7 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
         throw document_.invalid_at(*base, keyword, "expected an object, found {}", describe(*value));
     }
     if (const Json* properties = find(*base, "properties")) {
-      for (const auto& [name, schema] : properties->items()) {
-        add_name(name);
-        if (base->contains(kAnyOrder)) ++next_chain;
-      }
+      for (const auto& [name, schema] : properties->items()) add_name(name);
       ++next_chain;
     }
     if (const Json* only = find(*base, "propertyNames")) {
@@ -164,13 +162,34 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
   if (impossible) return parts_.nothing();
   const NodeId other = other_members(bases, names, names_allowed);
   const Counts counts = counts_of(bases, "minProperties", "maxProperties");
-  const NodeId node = object_of(members, other, counts);
-  // Authors also give an order in `required`: its names first, then the rest.
+  // In any order, as models write them in the one that they were trained on. Of too many, in the order of the schema, or as
+  // authors list them in `required`: its names first, then the rest.
+  constexpr size_t kMostInAnyOrder = 100;
+  if (members.size() <= kMostInAnyOrder) return object_of(members, true, other, counts);
   std::vector<Member> listed = members;
   std::ranges::stable_sort(listed, {}, [](const Member& m) { return m.listed; });
   const bool same = std::ranges::equal(listed, members, {}, &Member::node, &Member::node);
-  if (same || std::ranges::any_of(members, [&](const Member& m) { return m.chain != members[0].chain; })) return node;
-  return parts_.nodes.choice({node, object_of(listed, other, counts)});
+  const NodeId node = object_of(members, false, other, counts);
+  for (Member& m : listed) m.chain = 0;
+  return same ? node : parts_.nodes.choice({node, object_of(listed, false, other, counts)});
+}
+
+// Why an object is impossible, for the message if the whole schema is.
+void SchemaCompiler::note_impossible(const Bases& bases, const std::string& name) {
+  if (!why_nothing_.empty()) return;
+  std::string why = "no value of it is allowed";
+  for (const Json* base : bases) {
+    const Json* others = find(*base, "additionalProperties");
+    const Json* properties = find(*base, "properties");
+    if (others != nullptr && *others == false && (properties == nullptr || !properties->contains(name)))
+      why = fmt::format("additionalProperties at {} is false, and properties there does not name it",
+                        document_.where(*base));
+  }
+  for (const Json* base : bases) {
+    const Json* required = find(*base, "required");
+    if (required != nullptr && std::ranges::find(*required, Json(name)) != required->end())
+      why_nothing_ = document_.invalid_at(*base, "required", "{} is required, but {}", quote(name), why).what();
+  }
 }
 
 // names_allowed: kNothing if all are.
@@ -215,6 +234,7 @@ std::vector<SchemaCompiler::Member> SchemaCompiler::declared_members(const Bases
       values[i] = compile(sets[i]);
       if (now && is_nothing(values[i])) {
         impossible = true;
+        note_impossible(bases, names[i]);
         return {};
       }
     }
@@ -290,76 +310,35 @@ NodeId SchemaCompiler::other_members(const Bases& bases, const std::vector<std::
   return parts_.nodes.choice(std::move(made));
 }
 
-// Members of one chain come in their order, those of different chains in any, and others between them. A state is how
-// far each chain has come, and how many members there are as far as that matters.
-NodeId SchemaCompiler::object_of(const std::vector<Member>& members, NodeId other, Counts counts) {
-  constexpr size_t kMostStates = 5000;
+NodeId SchemaCompiler::object_of(const std::vector<Member>& members, bool any_order, NodeId other, Counts counts) {
+  constexpr size_t kMostChains = 100;
   const auto required = static_cast<uint32_t>(std::ranges::count_if(members, &Member::required));
   const bool closed = is_nothing(other);
   if (counts.least <= required) counts.least = 0;
   if (closed && counts.most >= members.size()) counts.most = kUnbounded;
-  if (counts.least > counts.most || required > counts.most) return parts_.nothing();
-  const RegexId comma = s_.concat({space_, s_.literal(","), space_}), open = s_.concat(s_.literal("{"), space_);
-  const NodeId close = regex(s_.concat(space_, s_.literal("}"))), close_empty = regex(s_.literal("}"));
-  if (members.empty()) {
-    const NodeId empty = counts.least == 0 ? close_empty : parts_.nothing();
-    if (closed || counts.most == 0) return is_nothing(empty) ? empty : before(open, empty);
-    const NodeId more = parts_.nodes.repeat(before(comma, other), counts.least > 0 ? counts.least - 1 : 0,
-                                            counts.most == kUnbounded ? kUnbounded : counts.most - 1);
-    const NodeId some = parts_.nodes.sequence(other, parts_.nodes.sequence(more, close));
-    return before(open, parts_.nodes.choice({empty, some}));
-  }
-  const uint32_t top = counts.most != kUnbounded ? counts.most : std::max(1u, counts.least);
-  std::vector<std::vector<const Member*>> chains;
-  const auto states_of = [&] {
-    size_t states = top + size_t{1};
-    for (const auto& chain : chains) states = std::min(states * (chain.size() + 1), SIZE_MAX / 100'000);
-    return states;
-  };
-  std::map<size_t, std::vector<const Member*>> by_chain;
-  for (const Member& m : members) by_chain[m.chain].push_back(&m);
-  for (auto& [number, chain] : by_chain) chains.push_back(std::move(chain));
-  if (states_of() > kMostStates) {  // too many orders: only that of the schema
-    for (size_t i = 1; i < chains.size(); ++i) chains[0].insert(chains[0].end(), chains[i].begin(), chains[i].end());
-    chains.resize(1);
-  }
-  if (states_of() > limits_.nodes) s_.budget().exhausted();
-  const size_t columns = top + size_t{1}, places = states_of() / columns;
-  // outer: what follows; next_of[c]: the same, but the next member is one of chain c. Later places have larger numbers.
-  std::vector<NodeId> outer(places * columns, parts_.nothing());
-  std::vector<std::vector<NodeId>> next_of(chains.size(), outer);
-  for (size_t place = places; place-- > 0;) {
-    for (uint32_t n = top + 1; n-- > 0;) {
-      s_.budget().spend(chains.size());
-      const size_t state = place * columns + n;
-      const uint32_t next = std::min(n + 1, top);
-      const bool full = counts.most != kUnbounded && n == top;
-      const auto with_comma = [&](NodeId node) { return n == 0 || is_nothing(node) ? node : before(comma, node); };
-      std::vector<NodeId> made;
-      bool may_end = n >= counts.least;
-      for (size_t c = 0, stride = 1; c < chains.size(); stride *= chains[c].size() + 1, ++c) {
-        const size_t at = place / stride % (chains[c].size() + 1);
-        if (at == chains[c].size()) continue;
-        may_end = may_end && std::all_of(chains[c].begin() + static_cast<std::ptrdiff_t>(at), chains[c].end(),
-                                         [](const Member* m) { return !m->required; });
-        const Member& m = *chains[c][at];
-        const size_t after = (place + stride) * columns;
-        const NodeId taken = full ? parts_.nothing() : with_comma(parts_.nodes.sequence(m.node, outer[after + next]));
-        next_of[c][state] = m.required ? taken : parts_.nodes.choice({taken, next_of[c][after + n]});
-        made.push_back(next_of[c][state]);
-      }
-      if (may_end) made.push_back(n == 0 ? close_empty : close);
-      outer[state] = parts_.nodes.choice(std::move(made));
-      if (closed || full) continue;
-      if (next != n) {
-        const NodeId more = parts_.nodes.sequence(other, outer[place * columns + next]);
-        outer[state] = parts_.nodes.choice({outer[state], with_comma(more)});
-      } else {
-        outer[state] = parts_.nodes.sequence(parts_.nodes.repeat(with_comma(other), 0, kUnbounded), outer[state]);
-      }
+  if (counts.least > counts.most || required > counts.most || (closed && counts.least > members.size()))
+    return parts_.nothing();
+  const NodeId empty = required > 0 || counts.least > 0 ? parts_.nothing()
+                                                        : regex(s_.concat({s_.literal("{"), space_, s_.literal("}")}));
+  if ((closed && members.empty()) || counts.most == 0) return empty;
+  std::map<size_t, std::vector<ObjectShape::Member>> chains;
+  for (size_t i = 0; i < members.size(); ++i)
+    chains[any_order ? i : members[i].chain].push_back({members[i].node, members[i].required});
+  ObjectShape shape{.other = other,
+                    .least = counts.least,
+                    .most = counts.most,
+                    .comma = comma_,
+                    .close = parts_.nodes.layout(kEmpty, s_.literal("}"), Layout::kCloses)};
+  for (auto& [number, chain] : chains) {
+    if (shape.chains.empty() || chains.size() <= kMostChains) {
+      shape.chains.push_back(std::move(chain));
+    } else {  // too many orders: one chain
+      shape.chains[0].insert(shape.chains[0].end(), chain.begin(), chain.end());
     }
   }
-  return is_nothing(outer[0]) ? outer[0] : before(open, outer[0]);
+  s_.budget().spend(members.size());
+  const NodeId open = parts_.nodes.layout(s_.literal("{"), kEmpty, Layout::kOpens);
+  return parts_.nodes.choice({empty, parts_.nodes.sequence(open, parts_.nodes.members(std::move(shape)))});
 }
 
 }  // namespace quire::grammar

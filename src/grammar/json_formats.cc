@@ -1,5 +1,8 @@
 #include "grammar/json_formats.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace quire::grammar {
 namespace {
 
@@ -83,6 +86,12 @@ string format_pattern(std::string_view name) {
   if (name == "json-pointer") return json_pointer();
   if (name == "relative-json-pointer") return "(?:0|[1-9]\\d*)(?:#|" + json_pointer() + ")";
   return {};
+}
+
+bool is_refused_format(std::string_view name) {
+  constexpr std::string_view kRefused[] = {"idn-email",     "idn-hostname", "iri",
+                                           "iri-reference", "uri-template", "regex"};
+  return std::ranges::find(kRefused, name) != std::end(kRefused);
 }
 
 }  // namespace quire::grammar

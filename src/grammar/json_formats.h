@@ -6,7 +6,9 @@
 
 namespace quire::grammar {
 
-// The whole string matches. Empty: this format is not supported.
+// The whole string matches. Empty: this format is not enforced.
 std::string format_pattern(std::string_view name);
+// Whether the standard gives this format of strings a meaning that is not enforced. All other formats are annotations.
+bool is_refused_format(std::string_view name);
 
 }  // namespace quire::grammar

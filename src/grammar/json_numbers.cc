@@ -188,6 +188,12 @@ RegexId integer_syntax(RegexStore& store) {
   return store.concat(store.optional(store.literal("-")), store.any_of({plain, large, round}));
 }
 
+RegexId integer_digits(RegexStore& store) {
+  Numbers n(store);
+  const RegexId positive = store.concat(store.range('1', '9'), n.digits);
+  return store.any_of({store.literal("0"), store.concat(store.optional(store.literal("-")), positive)});
+}
+
 std::optional<RegexId> multiple_of(RegexStore& store, const Decimal& divisor) {
   const int decimals = std::max(0, static_cast<int>(divisor.digits.size()) - divisor.point);
   std::string scaled = divisor.digits;
@@ -202,14 +208,16 @@ std::optional<RegexId> multiple_of(RegexStore& store, const Decimal& divisor) {
                       store.all_of({n.plain, store.multiple(value, static_cast<uint32_t>(decimals))}));
 }
 
-RegexId number_literal(RegexStore& store, const Decimal& value) {
+RegexId number_literal(RegexStore& store, const Decimal& value, bool digits_only) {
+  const bool whole = digits_only && value.is_integer();
+  if (value.is_zero() && whole) return store.literal("0");
   if (value.is_zero())
     return store.concat({store.optional(store.literal("-")), store.literal("0"), store.optional(store.literal(".0"))});
   const std::string sign = value.negative ? "-" : "";
   const std::string front = value.digits.substr(0, 1) + (value.digits.size() > 1 ? "." + value.digits.substr(1) : "");
   const int exponent = value.point - 1;
   std::vector<RegexId> parts;
-  if (value.point > 16 || value.point < -3) {
+  if (!whole && (value.point > 16 || value.point < -3)) {
     Numbers n(store);
     const RegexId spelled = store.all_of({n.exponent_from(exponent), store.negate(n.exponent_from(exponent + 1))});
     parts.push_back(store.concat({store.literal(sign + front), n.e, spelled}));
@@ -217,7 +225,7 @@ RegexId number_literal(RegexStore& store, const Decimal& value) {
   std::string plain = value.digits;
   if (value.is_integer()) {
     plain.resize(static_cast<size_t>(value.point), '0');
-    parts.push_back(store.concat(store.literal(sign + plain), store.optional(store.literal(".0"))));
+    parts.push_back(store.concat(store.literal(sign + plain), whole ? kEmpty : store.optional(store.literal(".0"))));
   } else {
     if (value.point > 0) {
       plain.insert(static_cast<size_t>(value.point), ".");

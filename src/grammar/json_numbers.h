@@ -32,9 +32,11 @@ struct Bound {
 RegexId number_between(RegexStore& store, const std::vector<Bound>& at_least, const std::vector<Bound>& at_most);
 // Numbers with an integer value: 5, 5.0, 1e+22.
 RegexId integer_syntax(RegexStore& store);
+// Integers as strict readers take them: digits without a point or an exponent, and no -0.
+RegexId integer_digits(RegexStore& store);
 // Plain numbers only. Nothing if the divisor has too many digits.
 std::optional<RegexId> multiple_of(RegexStore& store, const Decimal& divisor);
-// The usual spellings of a number: 5 and 5.0; 0.5; 1e-07.
-RegexId number_literal(RegexStore& store, const Decimal& value);
+// The usual spellings of a number: 5 and 5.0; 0.5; 1e-07. digits_only: integers as in integer_digits.
+RegexId number_literal(RegexStore& store, const Decimal& value, bool digits_only);
 
 }  // namespace quire::grammar

@@ -37,6 +37,7 @@ unsigned SchemaCompiler::types_of(const Bases& bases) {
 }
 
 RegexId SchemaCompiler::scalars(const Bases& bases, unsigned types) {
+  constexpr int kPlain = 21;  // digits of the largest numbers that are usually written without an exponent
   const auto values_of = [](const Json& base, const char* keyword) {
     return std::string_view(keyword) == "const" ? Json::array({base[keyword]}) : base[keyword];
   };
@@ -74,7 +75,9 @@ RegexId SchemaCompiler::scalars(const Bases& bases, unsigned types) {
       if ((value.is_null() && (types & kNull) != 0) || (value.is_boolean() && (types & kBoolean) != 0)) {
         texts.push_back(value.dump());
       } else if (value.is_number()) {
-        const RegexId literal = number_literal(s_, Decimal::of(value));
+        const Decimal number_of = Decimal::of(value);
+        const bool digits_only = texts_ == Texts::kToWrite && ((types & kFractional) == 0 || number_of.point <= kPlain);
+        const RegexId literal = number_literal(s_, number_of, digits_only);
         if (!s_.is_empty(s_.all_of({number, literal}))) made.push_back(literal);
       } else if (value.is_string() && content != kNothing) {
         const std::string text = value.dump();
@@ -95,7 +98,7 @@ RegexId SchemaCompiler::scalars(const Bases& bases, unsigned types) {
     if (value.is_number()) {
       const Bound bound{Decimal::of(value)};
       not_numbers.push_back(number_between(s_, {bound}, {bound}));
-      not_numbers.push_back(number_literal(s_, bound.value));
+      not_numbers.push_back(number_literal(s_, bound.value, false));
     } else if (value.is_string()) {
       not_strings.push_back(encoder_.literal(value.get_ref<const std::string&>(), Encoding::kJson));
     }
@@ -118,6 +121,7 @@ RegexId SchemaCompiler::scalars(const Bases& bases, unsigned types) {
 RegexId SchemaCompiler::numbers(const Bases& bases, unsigned types, bool& constrained) {
   std::vector<Bound> at_least, at_most;
   std::vector<RegexId> all;
+  bool integral = (types & kFractional) == 0;
   for (const Json* base : bases) {
     const auto number = [&](const char* keyword) -> const Json* {
       const Json* value = find(*base, keyword);
@@ -149,6 +153,7 @@ RegexId SchemaCompiler::numbers(const Bases& bases, unsigned types, bool& constr
       const std::optional<RegexId> multiple = multiple_of(s_, value);
       if (!multiple) throw document_.unsupported_at(*base, "multipleOf", "{} has too many digits", describe(*divisor));
       all.push_back(*multiple);
+      integral = integral || value.is_integer();
     }
   }
   constrained =
@@ -157,6 +162,7 @@ RegexId SchemaCompiler::numbers(const Bases& bases, unsigned types, bool& constr
   if (bounded || (types & (kInteger | kFractional)) == (kInteger | kFractional))
     all.push_back(number_between(s_, at_least, at_most));
   if ((types & kFractional) == 0) all.push_back(integer_syntax(s_));
+  if (integral && texts_ == Texts::kToWrite) all.push_back(integer_digits(s_));
   if ((types & kInteger) == 0) {
     const RegexId digits = s_.repeat(s_.range('0', '9'), 0, kUnbounded), sign = s_.optional(s_.literal("-"));
     const RegexId whole = s_.any_of({s_.literal("0"), s_.concat(s_.range('1', '9'), digits)});
@@ -215,10 +221,13 @@ RegexId SchemaCompiler::string_content(const Bases& bases, bool& constrained) {
       all.push_back(s_.negate(pattern_regex(*base, "pattern", *pattern)));
     }
     if (const std::string* format = string("format")) {
-      if (std::ranges::none_of(bases, [](const Json* other) { return other->contains("type"); }))
-        throw document_.unsupported_at(*base, "format", "is enforced only next to \"type\": \"string\"");
+      if (is_refused_format(*format))
+        throw document_.unsupported_at(*base, "format", "{} is not supported", quote(*format));
       const std::string expression = format_pattern(*format);
-      if (expression.empty()) throw document_.unsupported_at(*base, "format", "{} is not supported", quote(*format));
+      if (expression.empty()) continue;  // an annotation
+      if (std::ranges::none_of(bases, [](const Json* other) { return other->contains("type"); }))
+        throw document_.unsupported_at(*base, "format", "{} is enforced only next to \"type\": \"string\"",
+                                       quote(*format));
       const std::string where = fmt::format("schema: format at {}", document_.where(*base));
       all.push_back(parse_regex(expression, Anchoring::kWhole, Encoding::kJson, encoder_, s_, where, limits_.depth));
     }

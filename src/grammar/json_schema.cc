@@ -12,8 +12,7 @@ namespace {
 constexpr int kDeepestRecursion = 40;  // of compile(); deeper sets wait
 
 // Keywords that are not honoured. Those in neither table are annotations, as the standard has it for unknown ones.
-constexpr const char* kRefused[] = {"unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
-                                    "$recursiveRef",    "minContains",           "maxContains"};
+constexpr const char* kRefused[] = {"unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains"};
 // Keywords of build_bases.
 constexpr const char* kConstraints[] = {"type",
                                         "enum",
@@ -46,18 +45,20 @@ constexpr const char* kConstraints[] = {"type",
 
 }  // namespace
 
-SchemaCompiler::SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits)
+SchemaCompiler::SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits,
+                               Texts texts)
     : parts_(parts),
       s_(parts.regexes),
       encoder_(encoder),
       limits_(limits),
+      texts_(texts),
       document_(schema, limits),
-      // One blank, or a line end with the next line's indentation: enough for every usual layout, and no run without end.
-      space_(s_.optional(
-          s_.any_of({s_.literal(" "), s_.concat({s_.optional(s_.literal("\r")), s_.literal("\n"),
-                                                 s_.repeat(s_.any_of({s_.literal(" "), s_.literal("\t")}), 0, 40)})}))),
+      space_(s_.optional(s_.literal(" "))),
       character_(encoder.any(Encoding::kJson)),
-      text_(s_.repeat(character_, 0, kUnbounded)) {}
+      text_(s_.repeat(character_, 0, kUnbounded)),
+      comma_(parts.nodes.layout(s_.concat(space_, s_.literal(",")), kEmpty, Layout::kWithin)) {
+  (void)blanks(s_, 1);  // an automaton adds no sets of bytes
+}
 
 NodeId SchemaCompiler::compile() {
   const NodeId node = compile_schema(document_.root());
@@ -68,6 +69,7 @@ NodeId SchemaCompiler::compile() {
     parts_.rules[rule] = body;
     memo_[set].done = true;
   }
+  if (is_nothing(node) && !why_nothing_.empty()) throw invalid("{}", why_nothing_);
   return node;
 }
 
@@ -158,6 +160,8 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
     const bool is_enum = std::string_view(keyword) == "enum";
     if (is_enum && !values->is_array())
       throw document_.invalid_at(schema, keyword, "expected an array, found {}", describe(*values));
+    if (is_enum && values->empty())
+      throw document_.invalid_at(schema, keyword, "expected at least one value, found []");
     if (is_enum ? std::ranges::any_of(*values, [](const Json& v) { return v.is_structured(); })
                 : values->is_structured()) {
       only_scalars = false;
@@ -188,6 +192,8 @@ void SchemaCompiler::expand_object(const Json& schema, Set& work, Set& to) {
   for (const char* keyword : {"dependencies", "dependentRequired", "dependentSchemas"}) {
     if (find(schema, keyword) != nullptr) whole(dependency(schema, keyword));
   }
+  if (const Json* others = find(schema, "unevaluatedProperties"); others != nullptr && *others != true)
+    whole(unevaluated(schema));
 }
 
 void SchemaCompiler::check_keywords(const Json& schema) {
@@ -197,75 +203,6 @@ void SchemaCompiler::check_keywords(const Json& schema) {
     if (std::string_view(keyword).ends_with("Contains") && find(schema, "contains") == nullptr) continue;
     throw document_.unsupported_at(schema, keyword, "this keyword is not supported");
   }
-}
-
-// {"a": ["b"]} or {"a": SCHEMA}: a is absent, or the rest holds.
-const Json& SchemaCompiler::dependency(const Json& schema, std::string_view keyword) {
-  const Json& map = document_.at(schema, keyword);
-  if (!map.is_object()) throw document_.invalid_at(schema, keyword, "expected an object, found {}", describe(map));
-  return document_.derived(map, Derivation::kDependency, [&] {
-    Json all = Json::array();
-    for (const auto& [name, value] : map.items()) {
-      if (!value.is_array() && !value.is_object() && !value.is_boolean())
-        throw document_.invalid_at(schema, keyword, "expected arrays or schemas, found {}", describe(value));
-      Json present = {{"required", Json::array({name})}};
-      if (value.is_array()) {
-        for (const Json& other : value) present["required"].push_back(other);
-      } else {
-        present["allOf"] = Json::array({document_.same(document_.at(map, name))});
-      }
-      Json absent = Json::object();
-      absent["properties"][name] = false;
-      all.push_back(Json{{"anyOf", Json::array({absent, present})}});
-    }
-    return all.empty() ? Json(true) : Json{{"allOf", all}};
-  });
-}
-
-const Json& SchemaCompiler::conditional(const Json& schema) {
-  return document_.derived(schema, Derivation::kConditional, [&] {
-    const Json condition = document_.same(document_.at(schema, "if"));
-    Json yes = Json::array({condition}), no = Json::array({Json{{"not", condition}}});
-    if (const Json* then = find(schema, "then")) yes.push_back(document_.same(*then));
-    if (const Json* otherwise = find(schema, "else")) no.push_back(document_.same(*otherwise));
-    return Json{{"anyOf", Json::array({Json{{"allOf", yes}}, Json{{"allOf", no}}})}};
-  });
-}
-
-const Json& SchemaCompiler::alternatives_of_values(const Json& schema, std::string_view keyword) {
-  const Json& values = document_.at(schema, keyword);
-  return document_.derived(values, Derivation::kAlternatives, [&] {
-    if (keyword == "const") return document_.same(exactly(values));
-    Json any = Json::array(), scalars = Json::array();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i].is_structured()) {
-        any.push_back(document_.same(exactly(document_.at(values, i))));
-      } else {
-        scalars.push_back(values[i]);
-      }
-    }
-    if (!scalars.empty()) any.push_back(Json{{"enum", scalars}});
-    return Json{{"anyOf", any}};
-  });
-}
-
-// The schema of one array or object.
-const Json& SchemaCompiler::exactly(const Json& value) {
-  return document_.derived(value, Derivation::kExactly, [&] {
-    Json made;
-    if (value.is_array()) {
-      made = {{"type", "array"}, {"minItems", value.size()}, {"maxItems", value.size()}};
-      for (const Json& element : value) made["prefixItems"].push_back(Json{{"const", element}});
-    } else {
-      made = {{"type", "object"}, {"additionalProperties", false}, {kAnyOrder, true}};
-      made["required"] = Json::array();
-      for (const auto& [name, element] : value.items()) {
-        made["properties"][name] = Json{{"const", element}};
-        made["required"].push_back(name);
-      }
-    }
-    return made;
-  });
 }
 
 NodeId SchemaCompiler::build(const Set& set) {
@@ -336,13 +273,14 @@ NodeId SchemaCompiler::build_bases(const Bases& bases) {
   return parts_.nodes.choice(std::move(made));
 }
 
-NodeId add_json_schema(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits) {
-  return SchemaCompiler(parts, encoder, schema, limits).compile();
+NodeId add_json_schema(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits,
+                       Texts texts) {
+  return SchemaCompiler(parts, encoder, schema, limits, texts).compile();
 }
 
 NodeId add_json_object(GrammarParts& parts, CharEncoder& encoder, const Limits& limits) {
   const Json schema = {{"type", "object"}};
-  return SchemaCompiler(parts, encoder, schema, limits).compile();
+  return SchemaCompiler(parts, encoder, schema, limits, Texts::kToWrite).compile();
 }
 
 }  // namespace quire::grammar

@@ -15,7 +15,7 @@ namespace quire::grammar {
 
 // Both throw quire::Error.
 NodeId add_json_schema(GrammarParts& parts, CharEncoder& encoder, const nlohmann::ordered_json& schema,
-                       const Limits& limits);
+                       const Limits& limits, Texts texts);
 NodeId add_json_object(GrammarParts& parts, CharEncoder& encoder, const Limits& limits);
 
 }  // namespace quire::grammar

@@ -18,4 +18,8 @@ struct Limits {
   std::stop_token stop = {};              // ends a compilation early
 };
 
+// What texts of a schema are for. Those to write are spelled as strict readers want it: an integer is 5, never 5.0 or 5e0.
+// A text to check may have come from elsewhere.
+enum class Texts : uint8_t { kToWrite, kToCheck };
+
 }  // namespace quire::grammar

@@ -23,6 +23,16 @@ void Automaton::allow(TokenId token) {
     bits_[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
 }
 
+void Automaton::allow_special(uint32_t symbol) {
+  const auto named = static_cast<TokenId>(symbol & ~(kSpecialBit | kOtherBit));
+  const auto set = [&](TokenId token) { bits_[static_cast<size_t>(token) / 32] |= 1u << (token % 32); };
+  if ((symbol & kOtherBit) == 0) return set(named);
+  regexes_.budget().spend(vocabulary_->size() / 64);
+  for (TokenId token = 0; std::cmp_less(token, vocabulary_->size()); ++token) {
+    if (token != named && may_be_other(token)) set(token);
+  }
+}
+
 // What is in bits_, which is cleared.
 Mask Automaton::packed_scratch() {
   Mask mask;
@@ -65,7 +75,7 @@ uint32_t Automaton::make_mask(StateId state) {
   }
   for (const TokenId token : named_) bits_[static_cast<size_t>(token) / 32] &= ~(1u << (token % 32));
   for (const Thread& thread : threads(state)) {
-    if (thread.symbol & kSpecialBit) allow(static_cast<TokenId>(thread.symbol & ~kSpecialBit));
+    if (thread.symbol & kSpecialBit) allow_special(thread.symbol);
   }
   if (from.accepting) {
     for (const TokenId token : vocabulary_->end_tokens()) allow(token);

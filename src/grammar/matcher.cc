@@ -59,6 +59,8 @@ size_t Matcher::fill_mask(std::span<uint32_t> bits) {
   return mask.count;
 }
 
+bool Matcher::is_free() { return automaton().mask(places_.back().state).count * 8 >= vocabulary_->size(); }
+
 bool Matcher::advance(TokenId token) {
   if (token < 0 || static_cast<size_t>(token) >= vocabulary_->size()) return false;
   const StateId state = automaton().advance(places_.back().state, token);

@@ -16,7 +16,7 @@ namespace quire::grammar {
 class Automaton;
 
 // A value: a copy is a clone, and costs a few KiB at most. One matcher belongs to one thread at a time; matchers of one
-// grammar share its lazily built automaton, which has a lock of its own. fill_mask, advance, forced_bytes and
+// grammar share its lazily built automaton, which has a lock of its own. fill_mask, is_free, advance, forced_bytes and
 // forced_token throw quire::Error (kResource) if one call exceeds Limits::mask_steps; the matcher is then unchanged.
 class Matcher {
  public:
@@ -32,6 +32,10 @@ class Matcher {
   bool advance(TokenId token);
   // Takes back the last tokens: at most kMaxRollBack, and no more than were taken.
   void roll_back(int tokens);
+
+  // Whether the grammar leaves the next token free, as within a string: it allows an eighth of the vocabulary or more.
+  bool is_free();
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
 
   bool accepting() const;  // the text so far is complete
   bool must_end() const;   // … and nothing but an end token can follow

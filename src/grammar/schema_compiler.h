@@ -10,6 +10,7 @@
 
 #include "grammar/char_set.h"
 #include "grammar/json_numbers.h"
+#include "grammar/limits.h"
 #include "grammar/parts.h"
 #include "grammar/schema_document.h"
 
@@ -17,7 +18,7 @@ namespace quire::grammar {
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits);
+  SchemaCompiler(GrammarParts& parts, CharEncoder& encoder, const Json& schema, const Limits& limits, Texts texts);
   NodeId compile();
 
  private:
@@ -54,14 +55,28 @@ class SchemaCompiler {
   NodeId build(const Set& set);
   NodeId build_one_of(const Set& rest, const Json& alternatives);
   NodeId build_bases(const Bases& bases);
+
+  // json_derived.cc
+  const Json& negation(const Json& schema);
+  void negate_keyword(const Json& schema, const std::string& keyword, Json& any_of);
   const Json& dependency(const Json& schema, std::string_view keyword);
   const Json& conditional(const Json& schema);
   const Json& alternatives_of_values(const Json& schema, std::string_view keyword);
   const Json& exactly(const Json& value);
-
-  // json_negation.cc
-  const Json& negation(const Json& schema);
-  void negate_keyword(const Json& schema, const std::string& keyword, Json& any_of);
+  // Properties that keywords evaluate where these conditions (schemas) hold.
+  struct Evaluated {
+    std::vector<Json> conditions = {};
+    std::vector<std::string> names = {}, patterns = {};
+    bool all = false;
+    bool is_empty() const { return names.empty() && patterns.empty() && !all; }
+  };
+  static Evaluated both(const Evaluated& a, const Evaluated& b);
+  std::vector<Evaluated> evaluated_by(const Json& schema, bool outermost, int depth);
+  std::vector<Evaluated> evaluated_under(const Json& schema, int depth);
+  std::vector<Evaluated> evaluated_by_alternatives(const Json& schema, const char* keyword, int depth);
+  std::vector<Evaluated> evaluated_by_conditional(const Json& schema, int depth);
+  void check_combinations(const Json& schema, size_t count);
+  const Json& unevaluated(const Json& schema);
 
   // json_scalars.cc
   unsigned types_of(const Bases& bases);
@@ -87,26 +102,29 @@ class SchemaCompiler {
   std::vector<Member> declared_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed,
                                        bool& impossible);
   NodeId other_members(const Bases& bases, const std::vector<std::string>& names, RegexId names_allowed);
-  NodeId object_of(const std::vector<Member>& members, NodeId other, Counts counts);
+  NodeId object_of(const std::vector<Member>& members, bool any_order, NodeId other, Counts counts);
   NodeId member(RegexId key, NodeId value);
+  void note_impossible(const Bases& bases, const std::string& name);
   RegexId key_literal(std::string_view name);
   RegexId pattern_regex(const Json& schema, std::string_view keyword, std::string_view pattern);
 
   const Json* find(const Json& schema, std::string_view keyword);
   NodeId regex(RegexId regex) { return parts_.nodes.regex(s_.is_empty(regex) ? kNothing : regex); }
   bool is_nothing(NodeId node) const { return parts_.nodes.is_regex(node, kNothing); }
-  NodeId before(RegexId head, NodeId tail) { return parts_.nodes.sequence(parts_.nodes.regex(head), tail); }
 
   GrammarParts& parts_;
   RegexStore& s_;
   CharEncoder& encoder_;
   const Limits& limits_;
+  const Texts texts_;
   SchemaDocument document_;
   std::map<Set, Memo> memo_;
   std::map<std::string, RegexId, std::less<>> patterns_;
   std::vector<std::pair<Set, uint32_t>> later_;  // sets too deep for recursion, and their rules
+  std::string why_nothing_;  // the first part found that no value satisfies, for a message
   int depth_ = 0;
   RegexId space_, character_, text_;
+  NodeId comma_;
 };
 
 }  // namespace quire::grammar

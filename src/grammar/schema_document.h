@@ -20,11 +20,18 @@ namespace quire::grammar {
 inline constexpr const char* kSame = "\xFF same";
 inline constexpr const char* kNotEnum = "\xFF not enum";
 inline constexpr const char* kNotPattern = "\xFF not pattern";
-inline constexpr const char* kAnyOrder = "\xFF any order";
 inline constexpr const char* kFraction = "\xFF fraction";  // a type: numbers that are not integers
 
 // What a schema is derived for.
-enum class Derivation : uint8_t { kNegation, kExactly, kConditional, kOnlyText, kDependency, kAlternatives };
+enum class Derivation : uint8_t {
+  kNegation,
+  kExactly,
+  kConditional,
+  kOnlyText,
+  kDependency,
+  kAlternatives,
+  kUnevaluated
+};
 
 class SchemaDocument {
  public:

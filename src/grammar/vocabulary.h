@@ -61,6 +61,10 @@ class Vocabulary {
     Trie others;
   };
   std::span<const Slice> slices() const { return slices_; }  // ascending; the last one has all plain tokens
+  // The plain tokens; empty if there are none.
+  std::span<const uint32_t> plain_tokens() const {
+    return slices_.empty() ? std::span<const uint32_t>() : slices_.back().mask;
+  }
 
  private:
   std::vector<std::string> bytes_;

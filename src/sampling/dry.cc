@@ -19,10 +19,10 @@ double power(double base, size_t exponent) {
 
 // The last `count` tokens of prompt and answer, the last one first.
 void copy_backwards(const SampleRow& row, size_t count, std::vector<TokenId>& to) {
-  const size_t of_answer = std::min(count, row.generated.size());
+  const std::span<const TokenId> answer = row.counted_answer();
+  const size_t of_answer = std::min(count, answer.size());
   to.resize(count);
-  const auto next =
-      std::reverse_copy(row.generated.end() - static_cast<std::ptrdiff_t>(of_answer), row.generated.end(), to.begin());
+  const auto next = std::reverse_copy(answer.end() - static_cast<std::ptrdiff_t>(of_answer), answer.end(), to.begin());
   std::reverse_copy(row.prompt.end() - static_cast<std::ptrdiff_t>(count - of_answer), row.prompt.end(), next);
 }
 
@@ -90,7 +90,7 @@ void apply_dry(const SamplingParams& params, const SampleRow& row, SamplerScratc
   for (const TokenId token : scratch.distinct) {
     uint32_t& length = scratch.occurrences[static_cast<size_t>(token)];
     const double penalty = params.dry_multiplier * power(params.dry_base, length - allowed);
-    if (!row.dry_run || !row.dry_run->is_ended_by(token))
+    if (row.penalizes(token) && (!row.dry_run || !row.dry_run->is_ended_by(token)))
       row.logits[static_cast<size_t>(token)] -= static_cast<float>(std::min(penalty, kMostPenalty));
     length = 0;
   }

@@ -14,7 +14,7 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
   if (!repetition && params.frequency_penalty == 0.0f && params.presence_penalty == 0.0f) return;
 
   std::span<const TokenId> prompt = row.prompt;
-  std::span<const TokenId> generated = row.generated;
+  std::span<const TokenId> generated = row.counted_answer();
   if (params.repeat_last_n >= 0) {
     const auto window = static_cast<size_t>(params.repeat_last_n);
     generated = generated.last(std::min(window, generated.size()));
@@ -41,8 +41,9 @@ void apply_penalties(const SamplingParams& params, const SampleRow& row, Sampler
   for (const TokenId token : scratch.distinct) {
     const auto id = static_cast<size_t>(token);
     float& logit = row.logits[id];
-    if (repetition) logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-    if (scratch.occurrences[id] > 0) {
+    const bool acts = row.penalizes(token);
+    if (repetition && acts) logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    if (scratch.occurrences[id] > 0 && acts) {
       logit -= params.frequency_penalty * static_cast<float>(scratch.occurrences[id]);
       logit -= params.presence_penalty;
     }
@@ -84,10 +85,17 @@ void apply_mask(std::span<const uint32_t> mask, std::span<float> logits) {
 
 }  // namespace
 
+bool has_penalties(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f ||
+         params.dry_multiplier != 0.0f;
+}
+
 void adjust_logits(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch) {
   for (const auto& [token, bias] : params.logit_bias) logit_of(token, row.logits) += bias;
-  apply_penalties(params, row, scratch);
-  apply_dry(params, row, scratch);
+  if (row.penalized) {
+    apply_penalties(params, row, scratch);
+    apply_dry(params, row, scratch);
+  }
   keep_allowed(params.allowed_token_ids, row.logits, scratch);
   apply_mask(row.mask, row.logits);
   for (const TokenId token : row.banned) logit_of(token, row.logits) = kNever;

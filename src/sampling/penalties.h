@@ -7,6 +7,9 @@
 
 namespace quire {
 
+// Whether a penalty or DRY is asked for.
+bool has_penalties(const SamplingParams& params);
+
 // Applies logit_bias, the three penalties, DRY and all bans, in this order (see sample()). Allocates only for the first
 // vocabulary of its size that the scratch sees. Token ids must be below the vocabulary size; negative ones in the
 // history are skipped.

@@ -25,6 +25,17 @@ struct SampleRow {
   std::span<const uint32_t> mask = {};  // [ceil(vocab / 32)] bit set: the constraint allows the token; empty: all
   const DryRun* dry_run = nullptr;      // after the answer so far; nullptr: no sequence breakers
   double mirostat_mu = 0;               // after the answer so far; first_mirostat_mu() at its beginning
+  // Under a constraint: whether the penalties and DRY act on this row, on which tokens ([ceil(vocab / 32)]; empty: all), and
+  // the answer with a negative id for each token that they do not count, none twice (empty: they count all).
+  bool penalized = true;
+  std::span<const uint32_t> penalized_tokens = {};
+  std::span<const TokenId> counted = {};
+
+  std::span<const TokenId> counted_answer() const { return counted.empty() ? generated : counted; }
+  bool penalizes(TokenId token) const {
+    const auto id = static_cast<size_t>(token);
+    return penalized_tokens.empty() || (penalized_tokens[id / 32] >> (id % 32) & 1) != 0;
+  }
 };
 
 struct Sampled {
@@ -74,7 +85,7 @@ class SamplerScratch {
 // llama.cpp's samplers in the order of its default chain:
 //   1. logprobs are computed from the original logits
 //   2. logit_bias; repetition_penalty (positive logits are divided, others multiplied); frequency_penalty and
-//      presence_penalty (subtracted); DRY (dry.h)
+//      presence_penalty (subtracted); DRY (dry.h); under a constraint, only where it leaves the text free
 //   3. tokens outside allowed_token_ids or the mask, banned tokens and tokens that would complete a banned run are
 //      removed
 //   4. temperature 0: the token with the largest logit, on a tie the lowest id; done

@@ -19,6 +19,24 @@ def test_a_schema_and_its_instances_come_on_standard_input():
     assert judged(done) == [{"accepted": True}, {"accepted": False}]
 
 
+def test_a_refused_order_or_spelling_is_named():
+    names = [f"p{i}" for i in range(120)]
+    schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}, "additionalProperties": False}
+    lines = ['{"p1": 1, "p0": 2}', '{"p0": 1}', '{"p0":  1}', '{"p0": "x"}', "{"]
+    done = quire("grammar", "--schema", "-", "--check-jsonl", "-", input="\n".join([json.dumps(schema), *lines]) + "\n")
+    order, right, blanks, wrong, broken = judged(done)
+    assert not order["accepted"] and order["reason"] == 'the order of properties; this is accepted: {"p0": 2, "p1": 1}'
+    assert right == {"accepted": True} and wrong == {"accepted": False}
+    assert "blanks" in blanks["reason"] and not broken["accepted"] and "reason" in broken
+
+
+def test_small_objects_have_any_order_and_a_check_takes_fractions_of_zero():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}, "c": {}}, "required": ["c"]}
+    lines = ['{"c": 1, "a": 5.0}', '{"b": 1, "a": 2, "c": 3}', '{"a": 5.5, "c": 1}']
+    done = quire("grammar", "--schema", "-", "--check-jsonl", "-", input="\n".join([json.dumps(schema), *lines]) + "\n")
+    assert [line["accepted"] for line in judged(done)] == [True, True, False]
+
+
 @needs_model
 def test_a_model_judges_token_by_token(tmp_path):
     (tmp_path / "schema.json").write_text(SCHEMA)
@@ -39,7 +57,7 @@ def test_texts_of_a_regex_and_a_grammar_are_json_strings(tmp_path):
 @pytest.mark.parametrize(
     "schema, message",
     [
-        ('{"properties": {"site": {"type": "string", "format": "url"}}}', 'format at #/properties/site: "url" is not supported'),
+        ('{"properties": {"site": {"type": "string", "format": "iri"}}}', 'format at #/properties/site: "iri" is not supported'),
         ("{", "schema:1:2: "),
     ],
 )

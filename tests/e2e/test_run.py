@@ -208,7 +208,7 @@ def test_a_refused_constraint_is_explained(tmp_path):
     for flags, code, message in [
         (["--regex", "("], 2, "a group is not closed"),
         (["--json-schema", '{"type": 1}'], 2, "type"),
-        (["--json-schema", '{"type": "string", "format": "url"}'], 1, "not supported"),
+        (["--json-schema", '{"type": "string", "format": "iri"}'], 1, "not supported"),
         (["--json-schema", tmp_path / "bad.json"], 1, "bad.json"),
         (["--grammar", tmp_path / "none.gbnf"], 1, "none.gbnf"),
         (["--regex", "a", "--choice", "b"], 2, "--choice"),

@@ -19,7 +19,9 @@ struct StreamedAnswer {
   bool reader_gone = false;  // `show` returned false
   bool looped = false;       // cut because it repeated itself; `finish` is then kStop
 
-  bool failed() const { return finish == FinishReason::kError || finish == FinishReason::kDeadEnd; }
+  bool failed() const {
+    return finish == FinishReason::kError || finish == FinishReason::kRefused || finish == FinishReason::kDeadEnd;
+  }
 };
 
 // Submits the request and calls `show` on this thread with each piece of text (whole UTF-8 characters). Ctrl-C

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "sampling/penalties.h"
 #include "speculate/rejection.h"
 
 namespace quire {
@@ -10,6 +12,9 @@ namespace {
 constexpr std::string_view kDeadEnd =
     "no token satisfies the structured output together with the request's other bans (min_tokens, logit_bias, "
     "allowed_token_ids, bad_words), or the vocabulary cannot spell what must follow";
+
+constexpr std::string_view kTooMuch =
+    "the structured output needs too many steps or states here; simplify its patterns, counts or alternatives";
 
 // If a thought must end here, narrows `mask` to the token that ends it. Returns whether it did.
 bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
@@ -34,6 +39,10 @@ SampleRow next_row(Sequence& s, std::span<float> logits, SamplerScratch& scratch
   if (s.matcher) {
     s.matcher->fill_mask(scratch.mask);
     row.mask = scratch.mask;
+    if (has_penalties(s.request->sampling)) {
+      row.penalized = s.matcher->is_free();
+      row.penalized_tokens = s.matcher->vocabulary().plain_tokens();
+    }
   }
   if (s.thoughts && close_thought(*s.thoughts, scratch.mask)) row.mask = scratch.mask;
   return row;
@@ -128,7 +137,13 @@ void LogitsStage::sample(const SampleRequest& request, std::span<float> logits, 
   }
   const auto drafts = std::span<const TokenId>(s.drafts).first(static_cast<size_t>(request.drafts));
   if (predict_ && request.drafts > 0) most_probable(rows, vocab_, result.chosen.predicted);
-  choose(s, rows, vocab_, drafts, force_, memory.scratch, result.chosen);
+  try {
+    choose(s, rows, vocab_, drafts, force_, memory.scratch, result.chosen);
+  } catch (const Error& error) {  // of the matcher; the tokens before it count
+    if (!s.matcher || error.kind() != ErrorKind::kResource) throw;
+    result.chosen.end = FinishReason::kRefused;
+    result.chosen.error = kTooMuch;
+  }
   take_predicted(s, result.chosen);
 }
 

@@ -118,6 +118,8 @@ std::string_view finished_reason(FinishReason reason) {
       return "length";
     case FinishReason::kDeadEnd:
       return "dead_end";
+    case FinishReason::kRefused:
+      return "refused";
     case FinishReason::kError:
       return "error";
     case FinishReason::kTimeout:
@@ -165,8 +167,9 @@ struct Metrics::Series {
                    .Help("Ended answers.")
                    .Labels(labels)
                    .Register(registry);
-    for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
-                              FinishReason::kTimeout, FinishReason::kDeadEnd, FinishReason::kError}) {
+    for (const auto reason :
+         {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled, FinishReason::kTimeout,
+          FinishReason::kDeadEnd, FinishReason::kRefused, FinishReason::kError}) {
       success->Add({{"finished_reason", std::string(finished_reason(reason))}});
     }
     for (const EngineMetric& metric : kEngineMetrics) {

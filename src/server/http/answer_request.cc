@@ -42,6 +42,8 @@ std::optional<ApiError> failure_of(const Output& output) {
   switch (output.finish) {
     case FinishReason::kError:
       return ApiError(500, output.error.empty() ? "the engine failed" : output.error, "server_error");
+    case FinishReason::kRefused:
+      return ApiError(400, output.error, "invalid_request_error", {}, "structured_output_refused");
     case FinishReason::kDeadEnd:
       return ApiError(422, output.error, "invalid_request_error", {}, "dead_end");
     case FinishReason::kTimeout:

@@ -159,12 +159,14 @@ TEST(Constraint, EndsWhereTheRequestsBansLeaveNoToken) {
 // The answer repeats the prompt up to its last letter, which is c unless DRY makes it d.
 TEST(Constraint, LetsDryChooseAnotherContinuation) {
   Engine engine(tiny_options());
-  Request r = request(engine, {.kind = Kind::kGrammar, .text = R"(root ::= "zab" ("c" | "d"))"}, 1);
+  // Each letter is free: many others are allowed.
+  const char* free = R"(root ::= [z\x01-X] [a\x01-X] [b\x01-X] [cd\x01-X])";
+  Request r = request(engine, {.kind = Kind::kGrammar, .text = free}, 1);
   r.prompt = {'x', 'z', 'a', 'b', 'c', 'y'};
   r.sampling.temperature = 0;
-  r.sampling.logit_bias = {{'c', 50}};
+  r.sampling.logit_bias = {{'z', 100}, {'a', 100}, {'b', 100}, {'c', 50}, {'d', 30}};
   EXPECT_EQ(answer(engine, r).text, "zabc");
-  r.sampling.dry_multiplier = 100;
+  r.sampling.dry_multiplier = 40;
   EXPECT_EQ(answer(engine, r).text, "zabd");
   r.sampling.dry_allowed_length = 3;
   EXPECT_EQ(answer(engine, r).text, "zabd");
@@ -175,6 +177,56 @@ TEST(Constraint, LetsDryChooseAnotherContinuation) {
   r.sampling.dry_sequence_breakers = {};
   r.sampling.dry_allowed_length = 4;
   EXPECT_EQ(answer(engine, r).text, "zabc");
+}
+
+TEST(Constraint, PenaltiesSpareWhatItWrites) {
+  Engine engine(tiny_options());
+  const auto text = [&](const char* schema, unsigned seed, bool penalties) {
+    Request r = request(engine, {.kind = Kind::kJsonSchema, .text = schema}, seed);
+    r.sampling.temperature = 0;
+    if (penalties) {
+      r.sampling.repetition_penalty = 3;
+      r.sampling.frequency_penalty = 2;
+      r.sampling.presence_penalty = 2;
+      r.sampling.dry_multiplier = 2;
+    }
+    return answer(engine, r).text;
+  };
+  // Brackets, names, blanks, numbers and constants.
+  const char* structure = R"({"type": "array", "minItems": 9, "maxItems": 9, "items": {"type": "object", "properties":
+      {"count": {"type": "integer", "maximum": 999}, "yes": {"type": "boolean"}}, "required": ["yes", "count"],
+      "additionalProperties": false}})";
+  const char* strings = R"({"type": "string", "minLength": 40, "maxLength": 40})";
+  int differ = 0;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    EXPECT_EQ(text(structure, seed, false), text(structure, seed, true));
+    differ += text(strings, seed, false) != text(strings, seed, true) ? 1 : 0;
+  }
+  EXPECT_GT(differ, 0);
+}
+
+// Its rule r has 20,000 alternatives that contain it.
+std::string explosive(const std::string& root) {
+  std::string rules = "root ::= " + root + "\n";
+  rules += R"gbnf(p ::= "(" p ")" | "y"
+q ::= "(" q ")" | "z"
+r ::= "y")gbnf";
+  for (int i = 0; i < 20'000; ++i) rules += " | \"" + std::to_string(i) + "\" r \"x\"";
+  return rules;
+}
+
+TEST(Constraint, ThatNeedsTooMuchIsRefused) {
+  Engine engine(tiny_options());
+  EXPECT_THROW(engine.compile({.kind = Kind::kGrammar, .text = explosive("r")}), Error);
+  // Found out after some tokens: an end of its own kind, and the other answers go on.
+  Request late = request(engine, {.kind = Kind::kGrammar, .text = explosive("p q r")}, 1);
+  late.sampling.logit_bias = {{'y', 50}, {'z', 50}};
+  const std::vector<Answers> both =
+      testing::answers_together(engine, {late, request(engine, {.kind = Kind::kRegex, .text = "[a-f]{3,9}"}, 2)});
+  EXPECT_EQ(both[0][0].last.finish, FinishReason::kRefused);
+  EXPECT_NE(both[0][0].last.error.find("too many steps"), std::string::npos);
+  EXPECT_EQ(both[0][0].ends, 1);
+  EXPECT_EQ(both[1][0].last.finish, FinishReason::kStop);
 }
 
 TEST(Constraint, RefusesWhatItCannotHonour) {

@@ -19,10 +19,17 @@ TEST(ClosedSchema, ClosesObjectsThatListTheirProperties) {
             Json::parse(R"({"anyOf": [{"properties": {"a": {}}, "additionalProperties": false}, {"type": "null"}]})"));
 }
 
+TEST(ClosedSchema, ClosesNextToUnevaluatedProperties) {
+  EXPECT_EQ(closed(R"({"properties": {"a": {"properties": {"b": {}}}}, "unevaluatedProperties": false})"),
+            Json::parse(R"({"properties": {"a": {"properties": {"b": {}}, "additionalProperties": false}},
+                            "unevaluatedProperties": false})"));
+}
+
 TEST(ClosedSchema, LeavesWhatSpeaksOfOtherProperties) {
   for (const char* schema :
        {R"({"type": "object"})", R"({"properties": {"a": {}}, "additionalProperties": true})",
         R"({"properties": {"a": {}}, "patternProperties": {"^x": {}}})",
+        R"({"properties": {"a": {}}, "unevaluatedProperties": false})",
         R"({"properties": {"a": {}}, "minProperties": 2})", R"({"properties": {"a": {}}, "required": ["b"]})",
         R"({"properties": {"a": {}}, "$ref": "#/$defs/x"})",
         R"({"properties": {"a": {}}, "anyOf": [{"required": ["b"]}]})", R"(true)", R"([1])"}) {

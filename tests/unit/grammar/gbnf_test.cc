@@ -66,6 +66,51 @@ TEST(Gbnf, SpecialTokensMatchOnlyThemselves) {
   EXPECT_TRUE(accepts(grammar, "<think>x"));
 }
 
+TEST(Gbnf, SkipsAByteOrderMark) { EXPECT_TRUE(accepts(compile_gbnf("\xEF\xBB\xBFroot ::= \"a\""), "a")); }
+
+struct TokenCase {
+  const char* grammar;
+  std::vector<TokenIds> yes, no;
+};
+
+TEST(Gbnf, TokensAreNamedByNumberAndExcluded) {
+  // 4 and 6 are special, 7 is a control token that no grammar below names, 5 ends.
+  const std::string_view texts[] = {"a", "b", "ab", "\"", "", "", "", ""};
+  const SpecialToken special[] = {{4, "<think>"}, {6, "</think>"}, {7, "<pad>"}};
+  const TokenId end[] = {5};
+  const auto vocabulary = Vocabulary::build(texts, special, end);
+  const TokenCase cases[] = {
+      {"root ::= <[2]> \"a\"", {{2, 0}}, {{0, 1, 0}, {2, 2}, {1}}},
+      {"root ::= <[0]> <[4]>", {{0, 4}}, {{0, 6}, {0, 0}}},
+      // A token by number is still text elsewhere.
+      {"root ::= <[2]> \"c\" | \"ab\" | \"a\" <[1]> \"a\"", {{2}, {0, 1}, {0, 1, 0}}, {{2, 0}, {0}}},
+      {"root ::= !<[2]> \"a\"", {{0, 0}, {3, 0}}, {{2, 0}, {5}, {7, 0}}},
+      {"root ::= <think> !</think>* </think> \"b\"",
+       {{4, 6, 1}, {4, 0, 3, 4, 2, 6, 1}},
+       {{4, 6, 6}, {4, 5}, {4, 7}, {0}}},
+  };
+  for (const TokenCase& c : cases) {
+    const auto takes = [&](const TokenIds& tokens) {
+      Matcher matcher(vocabulary, compile_gbnf(c.grammar));
+      for (const TokenId token : tokens) {
+        uint32_t mask = 0;
+        matcher.fill_mask({&mask, 1});
+        const bool allowed = (mask >> token & 1) != 0;
+        if (matcher.advance(token) != allowed) ADD_FAILURE() << c.grammar << ": the mask differs at " << token;
+        if (!allowed) return false;
+      }
+      return matcher.accepting();
+    };
+    for (const TokenIds& tokens : c.yes) EXPECT_TRUE(takes(tokens)) << c.grammar << " " << tokens[0];
+    for (const TokenIds& tokens : c.no) EXPECT_FALSE(takes(tokens)) << c.grammar << " " << tokens[0];
+  }
+  EXPECT_NE(
+      error_of([&] { Matcher(vocabulary, compile_gbnf("root ::= <[8]>")); }).find("token 8, but the vocabulary has 8"),
+      std::string::npos);
+  EXPECT_NE(error_of([&] { Matcher(vocabulary, compile_gbnf("root ::= !<x>")); }).find("any token but <x>"),
+            std::string::npos);
+}
+
 TEST(Gbnf, RefusesIndirectLeftRecursion) {
   EXPECT_NE(
       error_of([] { compile_gbnf("root ::= a\na ::= b \"x\" | \"y\"\nb ::= a \"z\" | \"w\""); }).find("left recursion"),

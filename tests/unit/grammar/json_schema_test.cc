@@ -1,7 +1,10 @@
 // Each keyword: instances that a schema accepts, and others.
 #include "grammar/json_schema.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "accepts.h"
 #include "error_of.h"
@@ -33,8 +36,8 @@ TEST(JsonSchema, Types) {
       {R"({"type": "null"})", {"null"}, {"0", "\"null\""}},
       {R"({"type": "boolean"})", {"true", "false"}, {"1", "True"}},
       {R"({"type": "integer"})",
-       {"0", "-12", "3.0", "1e+22", "12345678901234567890123"},
-       {"1.5", "01", "1e-05", "+1", "--1", ""}},
+       {"0", "-12", "12345678901234567890123"},
+       {"1.5", "01", "1e-05", "+1", "--1", "", "3.0", "1e+22", "12e1", "-0", "5.", "1E2"}},
       {R"({"type": "number"})", {"0", "-1.25", "1E5", "-0.0"}, {".5", "1.", "1e", "NaN"}},
       {R"({"type": ["string", "null"]})", {"\"\"", "null"}, {"1"}},
       {R"({"type": "object"})", {"{}", "{\"a\": null}"}, {"[]", "{\"a\"}"}},
@@ -46,22 +49,51 @@ TEST(JsonSchema, WhitespaceIsThatOfUsualLayouts) {
   const char* schema =
       R"({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}, "required": ["a"]})";
   for (const char* text :
-       {"{\"a\":[1,2]}", "{\"a\": [1, 2]}", "{\n  \"a\": [\n    1,\n    2\n  ]\n}", "{\r\n\t\"a\": []\r\n}"})
+       {"{\"a\":[1,2]}", "{\"a\": [1, 2]}", "{ \"a\" : [ 1 , 2 ] }", "{\n  \"a\": [\n    1,\n    2\n  ]\n}",
+        "{\n    \"a\": [\n        1,\n        2\n    ]\n}", "{\n \"a\": [\n  1,\n  2\n ]\n}", "{\r\n\t\"a\": []\r\n}",
+        "{\n\t\"a\": [\n\t\t1\n\t]\n}", "{\n\"a\": [\n1,\n2\n]\n}", "{\n  \"a\": [1, 2]\n}", "{\"a\": [ ]}"})
     EXPECT_TRUE(schema_accepts(schema, text)) << text;
-  for (const char* text : {"{  \"a\": []}", "{\n\n\"a\": []}", " {\"a\": []}", "{\"a\": []} ", "{\"a\"\v: []}"})
+  for (const char* text :
+       {"{  \"a\": []}", "{\n\n\"a\": []}", " {\"a\": []}", "{\"a\": []} ", "{\"a\"\v: []}", "{\n     \"a\": []}",
+        "{\n\t\t\"a\": []}", "{\n \t\"a\": []}", "{\"a\":\n  []}", "{\"a\"\n: []}", "{\"a\": [1\n, 2]}",
+        "{\"a\": [1,  2]}", "{\"a\": [\n          1]}", "{\"a\": [\n]}", "{\"a\": []\n  }", "{\"a\": [1\n      ]}"})
     EXPECT_FALSE(schema_accepts(schema, text)) << text;
-  EXPECT_FALSE(schema_accepts(schema, "{\n" + std::string(41, ' ') + "\"a\": []}"));
+}
+
+// The longest run of blanks that may follow, wherever the text is in strings or between tokens.
+TEST(JsonSchema, BlanksAreBoundedByDepth) {
+  const GrammarPtr any = compile_json_object();
+  std::string open = "{\"a\":";
+  for (size_t depth = 2; depth < 50; ++depth) {
+    open += "[";
+    for (const size_t width : {1, 2, 3, 4}) {
+      const size_t blanks = std::min<size_t>(depth, kDeepestIndentation) * width;
+      Matcher matcher(Vocabulary::of_bytes(), any);
+      EXPECT_TRUE(matcher.advance_bytes(open + "\n" + std::string(blanks, ' ') + "1")) << depth;
+      Matcher other(Vocabulary::of_bytes(), any);
+      EXPECT_FALSE(other.advance_bytes(open + "\n" + std::string(4 * blanks + 1, ' '))) << depth;
+    }
+  }
+}
+
+TEST(JsonSchema, BlanksWithinStringsAreText) {
+  EXPECT_TRUE(
+      schema_accepts(R"({"type": "array", "items": {"type": "string"}})", "[\"a" + std::string(50, ' ') + "\"]"));
 }
 
 TEST(JsonSchema, EnumAndConst) {
   check(std::vector<Case>{
-      {R"({"enum": ["a", 1, null, true]})", {"\"a\"", "1", "1.0", "null", "true"}, {"\"b\"", "false", "2"}},
+      {R"({"enum": ["a", 1, null, true]})", {"\"a\"", "1", "null", "true"}, {"\"b\"", "false", "2", "1.0"}},
       {R"({"type": "string", "enum": ["a", 1]})", {"\"a\""}, {"1"}},
       {R"({"enum": ["ab", "abc"], "maxLength": 2})", {"\"ab\""}, {"\"abc\""}},
       {R"({"const": {"a": [1, false]}})", {"{\"a\": [1, false]}"}, {"{\"a\": [1, 0]}", "{}", "{\"a\": [1]}"}},
       {R"({"enum": [[], {"x": 1, "y": 2}, 3]})", {"[]", "{\"y\": 2, \"x\": 1}", "3"}, {"[1]", "{\"x\": 1}"}},
       {R"({"const": "h\u00e9"})", {"\"h\xC3\xA9\"", "\"h\\u00e9\""}, {"\"he\""}},
-      {R"({"const": 0})", {"0", "-0", "0.0"}, {"false", "0.5"}},
+      {R"({"const": 0})", {"0"}, {"false", "0.5", "-0", "0.0"}},
+      {R"({"const": 5.0})", {"5"}, {"5.0", "5e0"}},
+      {R"({"type": "integer", "const": 1e20})", {"100000000000000000000"}, {"1e+20", "1e20"}},
+      {R"({"const": 1e30})", {"1e+30", "1e30", "1000000000000000000000000000000"}, {"1e31"}},
+      {R"({"enum": [0.5, -3]})", {"0.5", "-3"}, {"-3.0", "3"}},
       {R"({"const": 1e-7})", {"1e-07", "1e-7", "0.0000001"}, {"1e-06"}},
       {R"({"enum": [1, 2], "minimum": 2})", {"2"}, {"1"}},
   });
@@ -70,8 +102,8 @@ TEST(JsonSchema, EnumAndConst) {
 TEST(JsonSchema, Numbers) {
   check(std::vector<Case>{
       {R"({"type": "integer", "minimum": -5, "maximum": 120})",
-       {"-5", "0", "7", "99", "100", "120", "120.0"},
-       {"-6", "121", "1000", "1e+03"}},
+       {"-5", "0", "7", "99", "100", "120"},
+       {"-6", "121", "1000", "1e+03", "120.0", "1.2e2", "-0"}},
       {R"({"type": "integer", "exclusiveMinimum": 9, "exclusiveMaximum": 11})", {"10"}, {"9", "11", "1"}},
       {R"({"type": "number", "minimum": 0.5, "maximum": 10})",
        {"0.5", "0.51", "1", "9.99", "10", "10.0"},
@@ -83,7 +115,16 @@ TEST(JsonSchema, Numbers) {
        {"1e+20", "99999999999999999999", "-5"},
        {"1.1e+20", "100000000000000000001", "1e+21"}},
       {R"({"type": "number", "multipleOf": 0.01})", {"1.23", "5", "0.10"}, {"1.234", "0.001"}},
-      {R"({"type": "integer", "multipleOf": 5, "minimum": 1})", {"5", "10", "115"}, {"0", "3", "11"}},
+      {R"({"type": "integer", "multipleOf": 5, "minimum": 1})", {"5", "10", "115"}, {"0", "3", "11", "5.0"}},
+      {R"({"type": "number", "multipleOf": 1})", {"5", "-3"}, {"5.0", "5.5"}},
+      {R"({"type": ["integer", "null"]})", {"5", "null"}, {"5.0", "5e1"}},
+      {R"({"type": "number", "allOf": [{"type": "integer"}]})", {"5"}, {"5.0"}},
+      {R"({"allOf": [{"type": "number", "maximum": 9}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"type": ["integer", "string"]}}})",
+       {"5"},
+       {"5.0", "9e0"}},
+      {R"({"anyOf": [{"type": "integer"}, {"type": "string"}]})", {"5", "\"5.0\""}, {"5.0"}},
+      {R"({"type": "array", "items": {"type": "integer"}})", {"[5, 12]"}, {"[5.0]", "[12e1]"}},
+      {R"({"type": "number"})", {"5.0", "12e1"}, {}},
       {R"({"minimum": 5, "exclusiveMinimum": true})", {"6", "5.1", "\"x\""}, {"5", "4"}},  // draft 4
       {R"({"allOf": [{"minimum": 5}, {"maximum": 6}], "type": "integer"})", {"5", "6"}, {"4", "7"}},
   });
@@ -166,13 +207,15 @@ TEST(JsonSchema, Objects) {
   check(std::vector<Case>{
       {R"({"properties": {"a": {"type": "integer"}, "b": true}, "required": ["a"], "additionalProperties": false, "type": "object"})",
        {"{\"a\": 1}", "{\"a\": 1, \"b\": null}"},
-       {"{}", "{\"b\": 1}", "{\"b\": 1, \"a\": 1}", "{\"a\": 1, \"c\": 1}", "{\"a\": 1,}"}},
+       {"{}", "{\"b\": 1}", "{\"a\": 1, \"c\": 1}", "{\"a\": 1,}", "{\"a\": 1, \"a\": 1}",
+        "{\"b\": 1, \"a\": 1, \"b\": 1}"}},
       {R"({"properties": {"a": {"type": "integer"}}, "type": "object"})",
        {"{}", "{\"b\": 1}", "{\"a\": 1, \"b\": 1}", "{\"b\": 1, \"a\": 1}", "{\"aa\": \"x\"}"},
        {"{\"a\": \"x\"}", "{\"\\u0061\": \"x\"}"}},
       {R"({"properties": {"x": true, "y": true, "z": true}, "required": ["z", "x"], "additionalProperties": false})",
-       {"{\"x\": 1, \"z\": 1}", "{\"x\": 1, \"y\": 2, \"z\": 1}", "{\"z\": 1, \"x\": 1, \"y\": 2}"},
-       {"{\"y\": 2, \"x\": 1, \"z\": 1}", "{\"z\": 1}"}},
+       {"{\"x\": 1, \"z\": 1}", "{\"x\": 1, \"y\": 2, \"z\": 1}", "{\"z\": 1, \"x\": 1, \"y\": 2}",
+        "{\"y\": 2, \"x\": 1, \"z\": 1}"},
+       {"{\"z\": 1}", "{\"z\": 1, \"x\": 1, \"z\": 1}"}},
       {R"({"additionalProperties": {"type": "integer"}, "type": "object"})", {"{}", "{\"q\": 1}"}, {"{\"q\": null}"}},
       {R"({"required": ["a"], "type": "object"})", {"{\"a\": 1}", "{\"b\": 1, \"a\": 2}"}, {"{}", "{\"b\": 1}"}},
       {R"({"patternProperties": {"^i_": {"type": "integer"}}, "additionalProperties": {"type": "string"}, "type": "object"})",
@@ -222,6 +265,7 @@ TEST(JsonSchema, Combinations) {
       {R"({"type": "string", "not": {"pattern": "x"}})", {"\"a\""}, {"\"ax\""}},
       {R"({"type": "number", "not": {"type": "integer"}})", {"1.5", "1e-07"}, {"1", "1.0", "0"}},
       {R"({"type": "integer", "not": {"enum": [1, 2]}})", {"0", "3", "12"}, {"1", "2", "2.0"}},
+      {R"({"type": "number", "not": {"enum": [1, 2]}})", {"0", "3.0", "12"}, {"1", "2", "2.0", "2e0"}},
       {R"({"type": "object", "not": {"required": ["a"]}})", {"{}", "{\"b\": 1}"}, {"{\"a\": 1}"}},
       {R"({"not": {"anyOf": [{"type": "integer"}, {"type": "string"}]}})", {"null", "1.5"}, {"1", "\"a\""}},
       {R"({"if": {"properties": {"t": {"const": 1}}, "required": ["t"]}, "then": {"required": ["a"]}, "else": {"required": ["b"]}, "type": "object"})",
@@ -260,6 +304,156 @@ TEST(JsonSchema, References) {
        {"1"}},
       {R"({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#"}}]})", {"[[1], []]"}, {"[[\"a\"]]"}},
   });
+}
+
+// Texts from elsewhere may spell integers otherwise.
+TEST(JsonSchema, AChecksIntegersMayHaveAFractionOfZero) {
+  const auto checks = [](const char* schema, const char* text) {
+    return accepts(compile_json_schema(nlohmann::ordered_json::parse(schema), {}, Texts::kToCheck), text);
+  };
+  for (const char* text : {"5", "5.0", "1e+22", "-0"}) EXPECT_TRUE(checks(R"({"type": "integer"})", text)) << text;
+  EXPECT_TRUE(checks(R"({"enum": [5]})", "5.0"));
+  EXPECT_TRUE(checks(R"({"type": "integer", "maximum": 9})", "9.0"));
+  EXPECT_FALSE(checks(R"({"type": "integer"})", "5.5"));
+}
+
+TEST(JsonSchema, FormatsThatAssertNothingAreAnnotations) {
+  for (const char* format :
+       {"password", "binary", "byte", "path", "decimal", "int32", "uint8", "double", "url", "color", "", "my own"}) {
+    for (const char* type : {R"("string")", R"(["string", "null"])"}) {
+      const auto schema = fmt::format(R"({{"type": {}, "format": "{}", "minLength": 1}})", type, format);
+      EXPECT_TRUE(schema_accepts(schema, "\"a b\"")) << schema;
+      EXPECT_FALSE(schema_accepts(schema, "\"\"")) << schema;
+    }
+    EXPECT_TRUE(schema_accepts(fmt::format(R"({{"type": "number", "format": "{}"}})", format), "1.5")) << format;
+    EXPECT_TRUE(schema_accepts(fmt::format(R"({{"type": "integer", "format": "{}"}})", format), "1")) << format;
+    EXPECT_TRUE(schema_accepts(fmt::format(R"({{"format": "{}"}})", format), "null")) << format;
+  }
+  EXPECT_TRUE(schema_accepts(R"({"type": "integer", "format": "date"})", "1"));  // says nothing about numbers
+}
+
+TEST(JsonSchema, UnevaluatedPropertiesAreThoseOfNoOtherKeyword) {
+  check(std::vector<Case>{
+      {R"({"properties": {"a": true}, "unevaluatedProperties": false, "type": "object"})",
+       {"{}", "{\"a\": 1}"},
+       {"{\"b\": 1}", "{\"a\": 1, \"b\": 1}"}},
+      {R"({"properties": {"a": true}, "patternProperties": {"^x": {"type": "integer"}}, "unevaluatedProperties": {"type": "null"}, "type": "object"})",
+       {"{\"a\": 1, \"x1\": 1, \"b\": null}"},
+       {"{\"b\": 1}", "{\"x1\": null}"}},
+      {R"({"properties": {"a": true}, "additionalProperties": {"type": "integer"}, "unevaluatedProperties": false, "type": "object"})",
+       {"{\"b\": 1}"},
+       {"{\"b\": null}"}},
+      {R"({"allOf": [{"properties": {"a": true}, "required": ["a"]}, {"$ref": "#/$defs/b"}], "properties": {"c": true},
+           "unevaluatedProperties": false, "type": "object", "$defs": {"b": {"properties": {"b": {"type": "integer"}}}}})",
+       {"{\"a\": 1}", "{\"c\": 1, \"b\": 2, \"a\": 3}"},
+       {"{}", "{\"a\": 1, \"d\": 1}", "{\"a\": 1, \"b\": null}"}},
+      {R"({"$ref": "#/$defs/b", "properties": {"c": true}, "unevaluatedProperties": false, "type": "object",
+           "$defs": {"b": {"allOf": [{"properties": {"b": true}}]}}})",
+       {"{\"b\": 1, \"c\": 1}"},
+       {"{\"d\": 1}"}},
+      {R"({"type": "object", "oneOf": [{"properties": {"k": {"const": 1}, "a": true}, "required": ["k"]},
+                                       {"properties": {"k": {"const": 2}, "b": true}, "required": ["k"]}],
+           "unevaluatedProperties": false})",
+       {"{\"k\": 1, \"a\": 1}", "{\"b\": 1, \"k\": 2}"},
+       {"{\"k\": 1, \"b\": 1}", "{\"k\": 2, \"a\": 1}", "{\"k\": 1, \"c\": 1}"}},
+      {R"({"type": "object", "anyOf": [{"properties": {"a": true}, "required": ["a"]}, {"properties": {"b": true}, "required": ["b"]},
+                                       {"required": ["c"]}],
+           "properties": {"c": true}, "unevaluatedProperties": false})",
+       {"{\"a\": 1}", "{\"b\": 1, \"a\": 1}", "{\"c\": 1}", "{\"c\": 1, \"b\": 1}"},
+       {"{}", "{\"d\": 1, \"a\": 1}"}},
+      {R"({"type": "object", "if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"properties": {"a": true}},
+           "else": {"properties": {"b": true}}, "unevaluatedProperties": false})",
+       {"{\"k\": 1, \"a\": 1}", "{\"b\": 1}", "{}"},
+       {"{\"k\": 1, \"b\": 1}", "{\"a\": 1}", "{\"k\": 2}"}},
+      {R"({"type": "object", "properties": {"a": true}, "dependentSchemas": {"a": {"properties": {"b": true}}},
+           "unevaluatedProperties": false})",
+       {"{}", "{\"a\": 1, \"b\": 1}"},
+       {"{\"b\": 1}"}},
+      // Cousins see nothing of each other.
+      {R"({"type": "object", "allOf": [{"properties": {"a": true}}, {"unevaluatedProperties": false}]})",
+       {"{}"},
+       {"{\"a\": 1}"}},
+  });
+}
+
+std::string object_of(std::vector<std::string> names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "{\"" : ", \"") + name + "\": 1";
+  return text + "}";
+}
+
+TEST(JsonSchema, PropertiesComeInAnyOrder) {
+  const GrammarPtr grammar = compile_json_schema(nlohmann::ordered_json::parse(
+      R"({"type": "object", "properties": {"a": true, "b": true, "c": true, "d": true}, "required": ["d", "b"], "additionalProperties": false})"));
+  std::vector<std::string> names{"a", "b", "c", "d"};
+  do {
+    for (size_t count = 0; count <= names.size(); ++count) {
+      const std::vector<std::string> some(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count));
+      const auto has = [&](const char* name) { return std::ranges::find(some, name) != some.end(); };
+      EXPECT_EQ(accepts(grammar, some.empty() ? "{}" : object_of(some)), has("b") && has("d")) << object_of(some);
+    }
+  } while (std::ranges::next_permutation(names).found);
+  // Of several schemas, and with other properties between them.
+  const char* joined =
+      R"({"type": "object", "allOf": [{"properties": {"a": true, "b": true}, "required": ["b", "a"]}, {"properties": {"c": true}, "required": ["c"]}]})";
+  for (const auto& order :
+       std::vector<std::vector<std::string>>{{"b", "a", "c"}, {"c", "x", "a", "b"}, {"a", "c", "b", "y"}})
+    EXPECT_TRUE(schema_accepts(joined, object_of(order))) << object_of(order);
+  EXPECT_FALSE(schema_accepts(joined, object_of({"b", "c"})));
+}
+
+TEST(JsonSchema, CountsOfPropertiesHoldInAnyOrder) {
+  const char* schema =
+      R"({"type": "object", "properties": {"a": true, "b": true, "c": true}, "required": ["c"], "additionalProperties": false, "minProperties": 2, "maxProperties": 2})";
+  for (const auto& order : std::vector<std::vector<std::string>>{{"a", "c"}, {"c", "a"}, {"c", "b"}})
+    EXPECT_TRUE(schema_accepts(schema, object_of(order))) << object_of(order);
+  for (const auto& order : std::vector<std::vector<std::string>>{{"a", "b"}, {"c"}, {"c", "b", "a"}, {"a"}})
+    EXPECT_FALSE(schema_accepts(schema, object_of(order))) << object_of(order);
+  // What can no longer be completed is not begun.
+  Matcher matcher(Vocabulary::of_bytes(), compile_json_schema(nlohmann::ordered_json::parse(schema)));
+  EXPECT_TRUE(matcher.advance_bytes("{\"a\": 1"));
+  EXPECT_EQ(matcher.forced_bytes(0), "");
+  EXPECT_FALSE(matcher.advance_bytes(", \"b"));
+  const char* open = R"({"type": "object", "properties": {"a": true}, "minProperties": 3, "maxProperties": 4})";
+  EXPECT_TRUE(schema_accepts(open, object_of({"x", "a", "y"})));
+  EXPECT_FALSE(schema_accepts(open, object_of({"x", "a"})));
+  EXPECT_FALSE(schema_accepts(open, object_of({"x", "a", "y", "z", "v"})));
+}
+
+// So many that their orders are too many.
+TEST(JsonSchema, ManyPropertiesComeInTheOrderOfTheSchemaOrOfRequired) {
+  nlohmann::ordered_json schema = {{"type", "object"}, {"additionalProperties", false}};
+  std::vector<std::string> all;
+  for (int i = 0; i < 300; ++i) {
+    all.push_back("p" + std::to_string(i));
+    schema["properties"][all.back()] = true;
+  }
+  schema["required"] = {"p200", "p7"};
+  const GrammarPtr grammar = compile_json_schema(schema);
+  EXPECT_TRUE(accepts(grammar, object_of(all)));
+  EXPECT_TRUE(accepts(grammar, object_of({"p7", "p9", "p200", "p299"})));
+  EXPECT_TRUE(accepts(grammar, object_of({"p200", "p7", "p0", "p299"})));
+  EXPECT_FALSE(accepts(grammar, object_of({"p200", "p0", "p7"})));
+  EXPECT_FALSE(accepts(grammar, object_of({"p7", "p200", "p0"})));
+  EXPECT_FALSE(accepts(grammar, object_of({"p7"})));
+  // The two orders of a pair of schemas.
+  const nlohmann::ordered_json pair = {{"allOf", {schema, {{"required", {"p5"}}}}}, {"type", "object"}};
+  EXPECT_TRUE(accepts(compile_json_schema(pair), object_of({"p200", "p7", "p5", "p1"})));
+}
+
+TEST(JsonSchema, ManyPropertiesInAnyOrderNeedLittle) {
+  nlohmann::ordered_json schema = {{"type", "object"}, {"additionalProperties", false}};
+  std::vector<std::string> all;
+  for (int i = 0; i < 100; ++i) {
+    all.push_back("p" + std::to_string(i));
+    schema["properties"][all.back()] = {{"type", "integer"}};
+    schema["required"].push_back(all.back());
+  }
+  const GrammarPtr grammar = compile_json_schema(schema);
+  std::ranges::reverse(all);
+  EXPECT_TRUE(accepts(grammar, object_of(all)));
+  EXPECT_FALSE(accepts(grammar, object_of({all.begin() + 1, all.end()})));
+  EXPECT_LT(grammar->memory(), size_t{8} << 20);
 }
 
 TEST(JsonSchema, UnknownKeywordsAreAnnotations) {

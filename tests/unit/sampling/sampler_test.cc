@@ -311,6 +311,36 @@ TEST(Sampler, CountsPenaltiesInTheLastTokensOnly) {
   EXPECT_EQ(sample_from(given, params).token, 0);
 }
 
+TEST(Sampler, PenaltiesActOnWhatTheConstraintLeavesFree) {
+  const SamplingParams all{.temperature = 0,
+                           .repetition_penalty = 2,
+                           .frequency_penalty = 1,
+                           .presence_penalty = 1,
+                           .dry_multiplier = 5,
+                           .dry_allowed_length = 1};
+  const TokenIds prompt{1, 0}, generated{1, 0, 1}, counted{1, -3, 1};
+  SamplerScratch scratch;
+  const auto chosen = [&](auto&& change) {
+    std::vector<float> logits{1.0f, 0.9f, 0.2f};
+    SampleRow row{.logits = logits, .prompt = prompt, .generated = generated, .banned = {}};
+    change(row);
+    return sample(all, row, scratch).token;
+  };
+  const uint32_t without_0 = 0b110, without_1 = 0b101;
+  EXPECT_EQ(chosen([](SampleRow&) {}), 2);
+  EXPECT_EQ(chosen([](SampleRow& row) { row.penalized = false; }), 0);
+  EXPECT_EQ(chosen([&](SampleRow& row) { row.penalized_tokens = {&without_0, 1}; }), 0);
+  EXPECT_EQ(chosen([&](SampleRow& row) { row.penalized_tokens = {&without_1, 1}; }), 1);
+  // Of token 0, only the repetition of the prompt counts now.
+  const SamplingParams frequency{.temperature = 0, .frequency_penalty = 1};
+  std::vector<float> logits{1.0f, 0.9f, 0.2f};
+  EXPECT_EQ(
+      sample(frequency, {.logits = logits, .prompt = prompt, .generated = generated, .banned = {}, .counted = counted},
+             scratch)
+          .token,
+      0);
+}
+
 TEST(Sampler, DrawsDifferByChoiceAndSeed) {
   const std::vector<float> logits(1000, 0.0f);
   std::set<TokenId> tokens;

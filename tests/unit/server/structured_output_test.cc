@@ -107,5 +107,15 @@ TEST(StructuredOutput, ThatReachesADeadEndIsAnErrorOfItsOwnKind) {
   EXPECT_EQ(Json::parse(ended.body)["error"]["code"], "dead_end");
 }
 
+TEST(StructuredOutput, ThatTurnsOutToNeedTooMuchIsTheClientsError) {
+  RunningServer server;
+  server.model.fail_at_token = 2;
+  server.model.failure = FinishReason::kRefused;
+  HttpClient client(server.port());
+  const HttpAnswer ended = client.post(kChatPath, chat_with(R"("response_format": {"type": "json_object"})"));
+  EXPECT_EQ(ended.status, 400);
+  EXPECT_EQ(Json::parse(ended.body)["error"]["code"], "structured_output_refused");
+}
+
 }  // namespace
 }  // namespace quire

@@ -359,7 +359,7 @@ TEST(ForcedCalls, WhoseSchemaIsRefusedGetA400ThatNamesIt) {
   ToolServer server;
   const HttpAnswer refused =
       server.client.post(kChatPath, chat_body(R"("tools": [{"type": "function", "function": {"name": "f",
-      "parameters": {"properties": {"u": {"type": "string", "format": "url"}}}}}], "tool_choice": "required")"));
+      "parameters": {"properties": {"u": {"type": "string", "format": "iri"}}}}}], "tool_choice": "required")"));
   EXPECT_EQ(refused.status, 400);
   const Json error = refused.json()["error"];
   EXPECT_EQ(error["param"], "tools");
