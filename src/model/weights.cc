@@ -128,16 +128,15 @@ class Loader : public TensorVisitor {
     std::optional<PackFile> file;
     if (!options.pack_cache.empty()) {
       file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_), bytes_, options.warn);
-      to.mapped = file->open(team, options.report);
-      if (to.mapped && to.mapped->is_fast()) return place(to.mapped->bytes().data());
+      if (auto pack = file->load(team, options.report)) {
+        to.memory = std::move(pack->memory);
+        to.mapped = std::move(pack->mapped);
+        return place(to.mapped ? to.mapped->bytes().data() : to.memory.data());
+      }
     }
     to.memory = LargeBuffer(bytes_);
-    if (to.mapped) {
-      to.mapped->copy_to(to.memory.data(), team);
-      to.mapped.reset();
-      return place(to.memory.data());
-    }
     pack_matrices(matrices_, to.memory.data(), checkpoint_.file(), checkpoint_.mappings(), team, options.report);
+    checkpoint_.check_unchanged();
     if (file) file->save({to.memory.data(), bytes_}, team, options.report);
   }
 
@@ -419,7 +418,13 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Te
   Loader load(checkpoint, config);
   Weights w;
   list_tensors(checkpoint, config, load, w);
-  load.read(team, options, w);
+  try {
+    load.read(team, options, w);
+  } catch (const Error&) {
+    checkpoint.check_unchanged();  // says it better
+    throw;
+  }
+  checkpoint.check_unchanged();
   if (config.tied_output) w.output.weight = w.embedding.weight;
   w.parameters = load.parameters;
   w.decode_bytes = load.decode_bytes();
