@@ -44,6 +44,8 @@ void run_convert(const ConvertFlags& o) {
     Progress progress;
     progress.stage("reading " + o.input);
     const Checkpoint checkpoint = Checkpoint::open(o.input);
+    if (checkpoint.reads(o.output))
+      throw invalid("{} is a file of {} itself, which convert would overwrite; choose another name", o.output, o.input);
     Team team(o.threads > 0 ? o.threads : usable_cores());
     progress.stage("writing tensors");
     options.progress = [&](size_t written, size_t total) { progress.step(written, total); };

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/line_file.h"
 #include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/load_tokenizer.h"
@@ -204,14 +204,12 @@ GrammarPtr compile(const GrammarOptions& options, const std::string& text) {
 // source: the text of the schema, grammar or regex.
 void check_lines(const GrammarOptions& options, const std::string& source, const GrammarPtr& compiled,
                  const Tokenizer* tokenizer, const std::shared_ptr<const Vocabulary>& vocabulary, Times& times) {
-  std::ifstream lines;
-  if (options.check != "-") {
-    lines.open(options.check);
-    if (!lines) throw not_found("{}: cannot be read", options.check);
-  }
+  std::optional<LineFile> lines;
+  if (options.check != "-") lines.emplace(options.check, options.check);
   std::optional<Rewriting> rewriting;
   size_t number = 0;
-  for (std::string line; std::getline(options.check == "-" ? std::cin : lines, line);) {
+  for (std::string line;
+       lines ? lines->next(line, size_t{256} << 20) : static_cast<bool>(std::getline(std::cin, line));) {
     ++number;
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty()) continue;

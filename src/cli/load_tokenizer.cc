@@ -1,6 +1,8 @@
 #include "cli/load_tokenizer.h"
 
+#include <cstdio>
 #include <filesystem>
+#include <span>
 
 #include "base/error.h"
 #include "base/gunzip.h"
@@ -13,9 +15,9 @@ namespace quire {
 namespace {
 
 std::string read_maybe_packed(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  if (is_gzip(file.bytes())) return gunzip(file.bytes(), path.string());
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  std::string text = read_text_file(path);
+  const auto bytes = std::as_bytes(std::span(text));
+  return is_gzip(bytes) ? gunzip(bytes, path.string()) : text;
 }
 
 // Reads a GGUF file, a tokenizer.json (.gz), or a folder with a tokenizer.json (.gz).
@@ -36,7 +38,9 @@ Tokenizer load_file(const std::filesystem::path& path) {
 }  // namespace
 
 Tokenizer load_tokenizer(const std::string& file, const std::string& model) {
-  return load_file(file.empty() ? resolve_model(model) : std::filesystem::path(file));
+  Tokenizer tokenizer = load_file(file.empty() ? resolve_model(model) : std::filesystem::path(file));
+  for (const std::string& warning : tokenizer.warnings()) std::fprintf(stderr, "quire: warning: %s\n", warning.c_str());
+  return tokenizer;
 }
 
 }  // namespace quire

@@ -53,6 +53,8 @@ void run_replay(const ReplayOptions& o) {
                   recorded.empty() ? " no token" : recorded, text_of(model, difference->most_probable));
   }
   progress.clear();
+  if (!reader.is_complete())
+    std::fprintf(stderr, "quire: warning: %s lacks its end: the run crashed, or the file was cut\n", o.file.c_str());
   const std::string summary = fmt::format(
       "{} steps, {} rows: all {} rows of logits are equal bit by bit (recorded with {} kernels, replayed with {}, {} "
       "threads)",

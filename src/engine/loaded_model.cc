@@ -99,6 +99,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::mov
   const CacheLayout layout = cache_layout(config, kv_type, drafters);
   if (!options.cache_dir.empty() || !options.record.empty())
     identity = model_identity(checkpoint, config, info.activations);
+  checkpoint.check_unchanged();
   cache_identity = identity + " cache " + layout.identity();
   if (draft_model) cache_identity += draft_model->identity();
   DecoderLimits limits = size_steps(max_logits);
@@ -116,6 +117,9 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits) : options(std::mov
 }
 
 void LoadedModel::load(const Checkpoint& checkpoint) {
+  if (!options.record.empty() && checkpoint.reads(options.record))
+    throw invalid("--record {} is a file of the model itself, which it would overwrite; choose another name",
+                  options.record);
   target.config = read_model_config(checkpoint);
   const ModelConfig& config = target.config;
   if (options.max_model_len > config.max_positions)
@@ -126,9 +130,13 @@ void LoadedModel::load(const Checkpoint& checkpoint) {
     options.host_cache_bytes = 0;
     options.cache_dir.clear();
   }
+  for (const std::string& warning : config.warnings) warn(warning);
   ModelText& text = target.text;
   text = load_model_text(checkpoint);
   check_vocabulary(checkpoint, text, config);
+  if (text.tokenizer) {
+    for (const std::string& warning : text.tokenizer->warnings()) warn(warning);
+  }
   std::string template_name = checkpoint.file() + ": chat template";
   if (!options.chat_template.empty()) {
     text.template_source = options.chat_template;

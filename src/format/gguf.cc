@@ -48,10 +48,23 @@ void check_split(const GgufPart& part, uint32_t number, uint32_t count) {
   }
 }
 
+// Reads a file's header into `header`, as much of the file as it takes.
+GgufPart read_header(const MappedFile& file, std::vector<std::byte>& header) {
+  constexpr size_t kFirstRead = size_t{1} << 20;      // more than the header of a small vocabulary
+  constexpr size_t kLongestHeader = size_t{1} << 30;  // a hundred times that of the largest known vocabulary
+  const size_t size = file.bytes().size();
+  for (size_t most = kFirstRead; most <= kLongestHeader; most *= 2) {
+    header.resize(std::min(size, most));
+    file.read(0, header);
+    if (auto part = read_gguf_part(header, file.bytes(), file.path().string())) return *std::move(part);
+  }
+  throw invalid("{}: its keys and names of tensors take more than {} MiB", file.path().string(), kLongestHeader >> 20);
+}
+
 }  // namespace
 
 Gguf Gguf::parse(std::span<const std::byte> bytes, std::string file) {
-  GgufPart part = read_gguf_part(bytes, std::move(file));
+  GgufPart part = *read_gguf_part(bytes, bytes, std::move(file));
   if (split_count(part) > 1)
     throw invalid("{}: this is one of {} parts; open it as a file", part.file, split_count(part));
   Gguf gguf;
@@ -62,7 +75,7 @@ Gguf Gguf::parse(std::span<const std::byte> bytes, std::string file) {
 Gguf Gguf::open(const std::filesystem::path& path) {
   Gguf gguf;
   const auto add = [&](MappedFile file) {
-    GgufPart part = read_gguf_part(file.bytes(), file.path().string());
+    GgufPart part = read_header(file, gguf.headers_.emplace_back());
     gguf.mappings_.push_back(std::move(file));
     return part;
   };
@@ -79,6 +92,7 @@ Gguf Gguf::open(const std::filesystem::path& path) {
                   path.string(), count, count);
   }
   gguf.mappings_.clear();  // the given part is read again in its order
+  gguf.headers_.clear();
   std::optional<uint64_t> tensors;
   for (uint32_t number = 1; number <= count; ++number) {
     GgufPart part = add(MappedFile(name->of(number)));

@@ -33,7 +33,7 @@ struct GgufValue {
 
 struct GgufPart;  // one file: gguf_part.h
 
-// Owns the mappings of all parts. Views are valid as long as the object, also after a move.
+// Owns the mappings of all parts, and copies of their headers. Views are valid as long as the object, also after a move.
 // Opening checks the whole structure; a broken file is an Error that names file, field, offset, value and reason.
 class Gguf {
  public:
@@ -80,6 +80,7 @@ class Gguf {
 
   std::string file_;
   std::vector<MappedFile> mappings_;
+  std::vector<std::vector<std::byte>> headers_;
   uint32_t version_ = 0;
   std::vector<std::string_view> keys_;
   std::unordered_map<std::string_view, GgufValue> values_;

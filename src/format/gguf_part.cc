@@ -37,13 +37,19 @@ constexpr auto kTypeRows = std::to_array<TypeRow>({
     {"I64", 8},
     {"F64", 8},
 });
-// Reads a file's bytes in order; reading past the end is an Error.
+
+// The header goes on after the bytes that were read of it.
+struct HeaderIsLonger {};
+
+// Reads a file's bytes in order, of which `bytes` are the first; reading past the end of the file is an Error, past
+// `bytes` HeaderIsLonger.
 class Cursor {
  public:
-  Cursor(std::span<const std::byte> bytes, std::string_view file) : bytes_(bytes), file_(file) {}
+  Cursor(std::span<const std::byte> bytes, size_t file_size, std::string_view file)
+      : bytes_(bytes), size_(file_size), file_(file) {}
 
   size_t offset() const { return at_; }
-  size_t left() const { return bytes_.size() - at_; }
+  size_t left() const { return size_ - at_; }
 
   // What is being read, for error messages: `kind` is "key" or "tensor", `name` as in the file.
   void set_subject(std::string_view kind, std::string_view name) { kind_ = kind, name_ = name; }
@@ -56,6 +62,7 @@ class Cursor {
 
   std::span<const std::byte> take(uint64_t count, std::string_view what) {
     if (count > left()) throw wrong(at_, "{} takes {} bytes, but only {} are left in the file", what, count, left());
+    if (count > bytes_.size() - at_) throw HeaderIsLonger();
     at_ += count;
     return bytes_.subspan(at_ - count, count);
   }
@@ -85,6 +92,7 @@ class Cursor {
 
  private:
   std::span<const std::byte> bytes_;
+  size_t size_;
   std::string_view file_, kind_, name_;
   size_t at_ = 0;
 };
@@ -248,25 +256,29 @@ Error gguf_detail::wrong_type(std::string_view file, std::string_view key, std::
 
 std::vector<GgufValue> GgufValue::elements() const {
   assert(type == GgufType::ARRAY);
-  Cursor in(bytes, "");
+  Cursor in(bytes, bytes.size(), "");
   std::vector<GgufValue> out;
   out.reserve(count);
   for (uint64_t i = 0; i < count; ++i) out.push_back(read_value(in, element, bytes, 0));
   return out;
 }
 
-GgufPart read_gguf_part(std::span<const std::byte> bytes, std::string file) {
+std::optional<GgufPart> read_gguf_part(std::span<const std::byte> header, std::span<const std::byte> bytes,
+                                       std::string file) try {
+  refuse_lfs_pointer(header, file);
   GgufPart part;
   part.file = std::move(file);
-  Cursor in(bytes, part.file);
+  Cursor in(header, bytes.size(), part.file);
   read_header(in, part);
   // Minimum of a tensor: length and one byte of its name, dimensions, type, offset; of a key: length, one byte, type,
   // one byte.
   const uint64_t tensors = in.count(8 + 1 + 4 + 4 + 8, "the number of tensors");
   const uint64_t keys = in.count(8 + 1 + 4 + 1, "the number of keys");
-  read_metadata(in, bytes, keys, part);
+  read_metadata(in, header, keys, part);
   read_tensors(in, bytes, tensors, part);
   return part;
+} catch (const HeaderIsLonger&) {
+  return std::nullopt;
 }
 
 }  // namespace quire

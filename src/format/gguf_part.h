@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// Views into the file's bytes; `tensors` own their names.
+// Keys and values are views into the header's bytes, tensors into those of the file; `tensors` own their names.
 struct GgufPart {
   std::string file;
   uint32_t version = 0;
@@ -14,8 +14,10 @@ struct GgufPart {
   std::vector<TensorView> tensors;
 };
 
-// Checks all that can be checked within one file.
-GgufPart read_gguf_part(std::span<const std::byte> bytes, std::string file);
+// Checks all that can be checked within one file. header: a copy of at least what precedes the tensors' data, so that
+// nothing changes once it is checked, or the file itself. nullopt: the header is longer than that.
+std::optional<GgufPart> read_gguf_part(std::span<const std::byte> header, std::span<const std::byte> bytes,
+                                       std::string file);
 
 // A value that reading the file itself needs.
 template <class T>

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -110,21 +113,26 @@ void check_layout(const std::vector<TensorView>& tensors, std::span<const std::b
   }
 }
 
-File read_file(std::span<const std::byte> bytes, const std::string& file) {
-  uint64_t header_size = 0;
-  if (bytes.size() < sizeof header_size) {
+// The length of the header, which the file's first bytes give.
+uint64_t header_length(std::span<const std::byte> begin, uint64_t file_bytes, const std::string& file) {
+  refuse_lfs_pointer(begin, file);
+  uint64_t length = 0;
+  if (file_bytes < sizeof length) {
     throw invalid("{}: not a safetensors file: it has {} bytes, but the length of the header alone takes 8", file,
-                  bytes.size());
+                  file_bytes);
   }
-  std::memcpy(&header_size, bytes.data(), sizeof header_size);
-  const uint64_t rest = bytes.size() - sizeof header_size;
-  if (header_size > kMaxHeaderBytes || header_size > rest) {
-    throw invalid("{}: not a safetensors file: the header length {} at offset 0 exceeds {}", file, header_size,
-                  header_size > rest ? fmt::format("the file ({} bytes)", bytes.size())
-                                     : fmt::format("the allowed {} bytes", kMaxHeaderBytes));
+  std::memcpy(&length, begin.data(), sizeof length);
+  const uint64_t rest = file_bytes - sizeof length;
+  if (length > kMaxHeaderBytes || length > rest) {
+    throw invalid("{}: not a safetensors file: the header length {} at offset 0 exceeds {}", file, length,
+                  length > rest ? fmt::format("the file ({} bytes)", file_bytes)
+                                : fmt::format("the allowed {} bytes", kMaxHeaderBytes));
   }
-  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, header_size);
-  const auto data = bytes.subspan(8 + header_size);
+  return length;
+}
+
+// header: a copy, so that nothing changes once it is checked, or that of the file itself. data: what follows it.
+File read_file(std::string_view header, std::span<const std::byte> data, const std::string& file) {
   if (!header.starts_with('{'))
     throw invalid("{}: not a safetensors file: the header at offset 8 is not a JSON object", file);
   const Json root = parse_json(header, file + ": header", {.unique_keys = true});
@@ -143,17 +151,67 @@ File read_file(std::span<const std::byte> bytes, const std::string& file) {
   return out;
 }
 
+File read_file(const MappedFile& mapping) {
+  const std::string file = mapping.path().string();
+  const size_t size = mapping.bytes().size();
+  std::array<std::byte, 64> begin{};
+  const auto first = std::span(begin).first(std::min(size, begin.size()));
+  mapping.read(0, first);
+  std::string header(header_length(first, size, file), '\0');
+  mapping.read(sizeof(uint64_t), std::as_writable_bytes(std::span(header)));
+  return read_file(header, mapping.bytes().subspan(sizeof(uint64_t) + header.size()), file);
+}
+
 // The index may only name files in its own folder.
 void check_shard_name(const std::string& shard, std::string_view tensor, const std::string& index) {
   if (!is_plain_file_name(shard))
     throw invalid("{}: weight_map: tensor {}: {} is not a plain file name", index, quote(tensor), quote(shard));
 }
 
+// model-00002-of-00003.safetensors: 3; nullopt for other names.
+std::optional<int> shard_count(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  constexpr std::string_view kTail = "-00001-of-00001.safetensors";
+  if (name.size() < kTail.size()) return std::nullopt;
+  const size_t at = name.size() - kTail.size();
+  int count = 0;
+  const char* const end = &name[at] + 15;
+  if (name.compare(at + 6, 4, "-of-") != 0 || std::from_chars(end - 5, end, count).ptr != end) return std::nullopt;
+  return count;
+}
+
+// The safetensors files of a folder, in the order of their names. Mistral's own format (consolidated*) holds the same
+// weights again, under other names.
+std::vector<std::filesystem::path> shards_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> all, shards;
+  std::error_code unreadable;
+  for (std::filesystem::directory_iterator at(folder, unreadable), end; !unreadable && at != end;
+       at.increment(unreadable)) {
+    if (at->path().extension() == ".safetensors") all.push_back(at->path());
+  }
+  std::ranges::sort(all);
+  std::ranges::copy_if(all, std::back_inserter(shards), [](const std::filesystem::path& file) {
+    return !file.filename().string().starts_with("consolidated");
+  });
+  if (shards.empty()) throw not_found("{}: holds no safetensors files", folder.string());
+  const auto numbered = std::ranges::find_if(shards, [](const auto& file) { return shard_count(file).has_value(); });
+  if (numbered == shards.end()) return shards;
+  const int count = *shard_count(*numbered);
+  if (const auto has = std::ranges::count_if(shards, [&](const auto& file) { return shard_count(file) == count; });
+      has != count)
+    throw invalid("{}: holds {} of the {} files that {} is one of", folder.string(), has, count,
+                  numbered->filename().string());
+  return shards;
+}
+
 }  // namespace
 
 Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string file) {
+  const uint64_t length = header_length(bytes, bytes.size(), file);
+  const auto header = bytes.subspan(sizeof length, length);
   Safetensors out;
-  File content = read_file(bytes, file);
+  File content = read_file({reinterpret_cast<const char*>(header.data()), header.size()},
+                           bytes.subspan(sizeof length + length), file);
   out.file_ = std::move(file);
   out.tensors_ = std::move(content.tensors);
   out.metadata_ = std::move(content.metadata);
@@ -167,12 +225,30 @@ Safetensors Safetensors::open(const std::filesystem::path& path) {
     for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
       if (std::filesystem::exists(path / name, unreadable)) return open(path / name);
     }
-    throw not_found("{}: holds neither model.safetensors nor model.safetensors.index.json", path.string());
+    return open_folder(path);
   }
   if (path.extension() == ".json") return open_index(path);
-  MappedFile file(path);
-  Safetensors out = parse(file.bytes(), path.string());
-  out.mappings_.push_back(std::move(file));
+  Safetensors out;
+  out.file_ = path.string();
+  out.add_shard(MappedFile(path));
+  out.index_tensors();
+  return out;
+}
+
+// Shards of which no index says what they hold: all of them, as vLLM does.
+Safetensors Safetensors::open_folder(const std::filesystem::path& path) {
+  Safetensors out;
+  out.file_ = path.string();
+  for (const std::filesystem::path& shard : shards_of(path)) out.add_shard(MappedFile(shard));
+  out.index_tensors();
+  if (out.tensor_index_.size() < out.tensors_.size()) {
+    std::set<std::string_view> seen;
+    const auto twice =
+        std::ranges::find_if(out.tensors_, [&](const TensorView& t) { return !seen.insert(t.name).second; });
+    throw invalid(
+        "{}: tensor {} is in two of its safetensors files, and no model.safetensors.index.json says which one counts",
+        out.file_, quote(twice->name));
+  }
   return out;
 }
 
@@ -188,20 +264,24 @@ Safetensors Safetensors::open_index(const std::filesystem::path& path) {
     shards[name].emplace(tensor);
   }
   for (auto& [name, wanted] : shards) {
-    MappedFile mapping(path.parent_path() / name);
-    File content = read_file(mapping.bytes(), mapping.path().string());
-    for (TensorView& tensor : content.tensors) {
-      if (wanted.erase(tensor.name) == 1) out.tensors_.push_back(std::move(tensor));
-    }
+    const std::string file = (path.parent_path() / name).string();
+    out.add_shard(MappedFile(file), &wanted);
     if (!wanted.empty()) {
-      throw invalid("{}: weight_map: tensor {} is not in {} ({} missing)", out.file_, quote(*wanted.begin()),
-                    mapping.path().string(), wanted.size());
+      throw invalid("{}: weight_map: tensor {} is not in {} ({} missing)", out.file_, quote(*wanted.begin()), file,
+                    wanted.size());
     }
-    out.metadata_.merge(content.metadata);
-    out.mappings_.push_back(std::move(mapping));
   }
   out.index_tensors();
   return out;
+}
+
+void Safetensors::add_shard(MappedFile file, std::set<std::string>* wanted) {
+  File content = read_file(file);
+  for (TensorView& tensor : content.tensors) {
+    if (!wanted || wanted->erase(tensor.name) == 1) tensors_.push_back(std::move(tensor));
+  }
+  metadata_.merge(content.metadata);
+  mappings_.push_back(std::move(file));
 }
 
 void Safetensors::append(Safetensors other, const std::string& prefix) {

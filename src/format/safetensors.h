@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ namespace quire {
 // last tensor); a broken file is an Error that names file, tensor, value and reason.
 class Safetensors {
  public:
-  // A .safetensors file, a model.safetensors.index.json, or a directory that holds either (the single file first).
+  // A .safetensors file, a model.safetensors.index.json, or a directory: its model.safetensors, else what its index names,
+  // else all its safetensors files.
   static Safetensors open(const std::filesystem::path& path);
   // One whole file in memory that outlives the result; `file` is its name in messages.
   static Safetensors parse(std::span<const std::byte> bytes, std::string file);
@@ -44,6 +46,9 @@ class Safetensors {
  private:
   Safetensors() = default;
   static Safetensors open_index(const std::filesystem::path& path);
+  static Safetensors open_folder(const std::filesystem::path& path);
+  // Takes the tensors that are `wanted`, and removes their names from it.
+  void add_shard(MappedFile file, std::set<std::string>* wanted = nullptr);
   void index_tensors();
 
   std::string file_;

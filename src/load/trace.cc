@@ -4,12 +4,12 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/line_file.h"
 
 namespace quire {
 namespace {
@@ -61,11 +61,11 @@ std::optional<TraceRow> mooncake_row(std::string_view line) {
 }  // namespace
 
 std::vector<TraceRow> read_trace(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw not_found("--trace {}: the file cannot be read", path);
+  LineFile file(path, "--trace " + path);
   std::vector<TraceRow> rows;
   std::string line;
-  for (int n = 1; std::getline(file, line); ++n) {
+  while (file.next(line, size_t{16} << 20)) {
+    const int n = file.number();
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || (n == 1 && line.starts_with("TIMESTAMP,"))) continue;
     const auto row = line.front() == '{' ? mooncake_row(line) : azure_row(line);

@@ -1,5 +1,7 @@
 #include "model/checkpoint.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace quire {
@@ -21,6 +23,21 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path) {
     c.gguf_ = Gguf::open(path);
   }
   return c;
+}
+
+bool Checkpoint::reads(const std::filesystem::path& file) const {
+  const auto is_same = [&](const std::filesystem::path& other) {
+    std::error_code missing;
+    return std::filesystem::equivalent(file, other, missing);  // also by a link
+  };
+  if (std::ranges::any_of(mappings(), [&](const MappedFile& mapping) { return is_same(mapping.path()); })) return true;
+  if (gguf_) return false;
+  std::error_code ignored;
+  for (std::filesystem::recursive_directory_iterator at(path_, ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    if (is_same(at->path())) return true;
+  }
+  return false;
 }
 
 }  // namespace quire

@@ -29,6 +29,11 @@ class Checkpoint {
     return gguf_ ? gguf_->find_tensor(name) : safetensors_->find_tensor(name);
   }
   std::span<const MappedFile> mappings() const { return gguf_ ? gguf_->mappings() : safetensors_->mappings(); }
+  // Whether a file is one of the model's, under whatever name: writing to it would destroy the model.
+  bool reads(const std::filesystem::path& file) const;
+  // Throws Error if a file of tensors was written to, cut or unreadable since it was opened. To be called once tensors have
+  // been read.
+  void check_unchanged() const { quire::check_unchanged(mappings()); }
 
  private:
   std::filesystem::path path_;

@@ -54,6 +54,8 @@ struct JoinedInput {
 
 struct ModelConfig {
   std::string architecture;  // the family's name: llama, qwen3, ...
+  std::vector<std::string>
+      warnings;  // where the files contradict themselves, and what counts; each for a line of a log
   int hidden = 0, vocab = 0;
   int max_positions = 0;  // context length the model was trained for
   std::vector<LayerSpec> layers;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "model/pooled_output.h"
 #include "model/quantized/input_transforms.h"
 #include "model/quantized/quantization.h"
+#include "model/tensor_finder.h"
 
 namespace quire {
 
@@ -54,7 +56,7 @@ namespace quire {
   F(olmo, kExaone4, "EXAONE 4", "window in 3 of 4 layers (32B)")                              \
   F(granite, kGranite, "Granite 3, Granite 4 (dense)", "all tokens")                          \
   F(granite, kStarcoder2, "StarCoder2", "all tokens, or window")                              \
-  F(granite, kStableLm, "StableLM 2", "all tokens")                                           \
+  F(granite, kStableLm, "StableLM 2 (1.6B, 12B)", "all tokens")                               \
   F(granite, kBitNet, "BitNet b1.58, weights not packed", "all tokens")                       \
   F(experts, kMixtral, "Mixtral (GGUF: as llama)", "all tokens")                              \
   F(experts, kMinimaxM2, "MiniMax-M2", "all tokens")                                          \
@@ -158,6 +160,23 @@ InputForms input_forms(const Checkpoint& checkpoint) {
   return forms;
 }
 
+// As transformers 5: an output matrix that is not the embedding is used, although the settings call it tied.
+void use_untied_output(const Checkpoint& checkpoint, ModelConfig& c) {
+  if (!checkpoint.hf() || !c.tied_output || !c.has_logits) return;
+  const TensorFinder finder(checkpoint, c, spelling_of(checkpoint));
+  const TensorView* const output = finder.find(finder.source_of({Tensor::kOutput}).name);
+  const TensorView* const embedding = finder.find(finder.source_of({Tensor::kEmbedding}).name);
+  if (!output || !embedding) return;
+  if (output->type == embedding->type && output->bytes.size() == embedding->bytes.size() &&
+      std::memcmp(output->bytes.data(), embedding->bytes.data(), output->bytes.size()) == 0)
+    return;
+  c.tied_output = false;
+  c.warnings.push_back(fmt::format(
+      "{}: tie_word_embeddings is true, but {} differs from the embedding; it is used, as transformers 5 does "
+      "(vLLM and transformers 4 use the embedding)",
+      checkpoint.file(), output->name));
+}
+
 }  // namespace
 
 ModelConfig read_model_config(const Checkpoint& checkpoint) {
@@ -175,6 +194,7 @@ ModelConfig read_model_config(const Checkpoint& checkpoint) {
   if (checkpoint.hf()) config.input_forms = input_forms(checkpoint);
   fill_defaults(config, family);
   read_pooled_output(checkpoint, config);
+  use_untied_output(checkpoint, config);
   validate(config, checkpoint.file());
   return config;
 }

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMaxTokenizerBytes = size_t{256} << 20, kMaxTemplateBytes = size_t{4} << 20;
+constexpr size_t kMaxTokenizerBytes = size_t{128} << 20, kMaxTemplateBytes = size_t{4} << 20;
 
 ModelText from_gguf(const Gguf& gguf) {
   ModelText text;

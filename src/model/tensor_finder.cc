@@ -37,6 +37,19 @@ Source TensorFinder::source_of(const Slot& slot, const std::function<bool(const 
   return exists(alternative.name) ? alternative : usual;
 }
 
+bool is_buffer(const TensorView& tensor, FileKind kind) {
+  const std::string_view name = tensor.name;
+  if (kind == FileKind::kGguf) return name.find(".attn_rot_embd") != std::string_view::npos;
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  constexpr std::string_view kBuffers[] = {"masked_bias", "causal_mask",     "position_ids", "token_type_ids",
+                                           "cos_cached",  "embed_positions", "sin_cached"};
+  if (last.ends_with("inv_freq") || std::ranges::find(kBuffers, last) != std::end(kBuffers)) return true;
+  // A mask of all pairs of positions under the name of a bias.
+  const std::vector<uint64_t>& shape = tensor.shape;
+  return (name.ends_with("attn.bias") || name.ends_with("attention.bias")) && shape.size() == 4 && shape[0] == 1 &&
+         shape[1] == 1 && shape[2] == shape[3];
+}
+
 std::string bias_name(const Source& source) {
   return source.bias.empty() ? source.name.substr(0, source.name.rfind('.')) + ".bias" : source.bias;
 }

@@ -38,6 +38,10 @@ class TensorFinder {
   const Spelling& spelling_;
 };
 
+// Whether a tensor is a buffer that code computes and old files store all the same: a causal mask, the numbers of
+// positions, the frequencies of rope. No model needs one.
+bool is_buffer(const TensorView& tensor, FileKind kind);
+
 // The name of a weight's bias.
 std::string bias_name(const Source& source);
 

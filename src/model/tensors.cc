@@ -333,11 +333,18 @@ Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, c
   }
   Source source;
   source.stacked = slot.items > 0 && pattern.find("{e}") == std::string_view::npos;
-  source.name = fill(fill(pattern, "{e}", slot.item), "{}", layer);
+  source.name = fill(slot.items > 0 ? fill(pattern, "{e}", slot.item) : pattern, "{}", layer);
   // Hugging Face files hold log(-A), GGUF files A.
   if (slot.tensor == Tensor::kDecay && kind == FileKind::kHf) source.change = Change::kMinusExp;
   if (spelling.place) spelling.place(config, slot, source);
   return source;
+}
+
+std::vector<std::string> vector_names(const Source& source, std::span<const int> shape) {
+  if (source.name.find("{e}") == std::string::npos) return {source.name};
+  std::vector<std::string> names;
+  for (int row = 0; row < shape[0]; ++row) names.push_back(fill(source.name, "{e}", row));
+  return names;
 }
 
 std::string layer_prefix(FileKind kind, int layer, const PredictingSpelling* predicting) {

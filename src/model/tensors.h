@@ -182,7 +182,10 @@ struct Spelling {
 };
 
 enum class FileKind : uint8_t { kHf, kGguf };
+// A vector's name that keeps {e} stands for a tensor for each of its rows: vector_names().
 Source find_source(const ModelConfig& config, const Slot& slot, FileKind kind, const Spelling& spelling);
+// The tensors that a vector of this shape, outermost first, is joined of.
+std::vector<std::string> vector_names(const Source& source, std::span<const int> shape);
 // What the names of a layer's tensors begin with; predicting: of a layer for multi-token prediction.
 std::string layer_prefix(FileKind kind, int layer, const PredictingSpelling* predicting = nullptr);
 

@@ -102,7 +102,10 @@ class Loader : public TensorVisitor {
 
   void vector(const Slot& slot, const std::vector<int>& shape, Vector& to, Change change) override {
     const Source source = source_of(slot);
-    add_vector(source.name, {shape.begin(), shape.end()}, to, change == Change::kNone ? source.change : change);
+    const std::vector<std::string> names = vector_names(source, shape);
+    const std::span<const int> part = std::span(shape).subspan(names.size() > 1 ? 1 : 0);
+    for (const std::string& name : names)
+      add_vector(name, {part.begin(), part.end()}, to, change == Change::kNone ? source.change : change);
   }
   void bias(const Slot& slot, int size, Vector& to) override {
     add_vector(bias_name(source_of(slot)), {static_cast<uint64_t>(size)}, to, Change::kNone);
@@ -110,7 +113,7 @@ class Loader : public TensorVisitor {
 
   void check_all_used() const {
     for (const TensorView& view : checkpoint_.tensors()) {
-      if (!used_.contains(view.name) && is_ours(view.name) && !ignored(view.name)) {
+      if (!used_.contains(view.name) && is_ours(view.name) && !ignored(view)) {
         throw unsupported("{}: unexpected tensor {}: Quire's {} architecture does not use it", checkpoint_.file(),
                           view.name, config_.architecture);
       }
@@ -128,16 +131,15 @@ class Loader : public TensorVisitor {
     std::optional<PackFile> file;
     if (!options.pack_cache.empty()) {
       file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_), bytes_, options.warn);
-      to.mapped = file->open(team, options.report);
-      if (to.mapped && to.mapped->is_fast()) return place(to.mapped->bytes().data());
+      if (auto pack = file->load(team, options.report)) {
+        to.memory = std::move(pack->memory);
+        to.mapped = std::move(pack->mapped);
+        return place(to.mapped ? to.mapped->bytes().data() : to.memory.data());
+      }
     }
     to.memory = LargeBuffer(bytes_);
-    if (to.mapped) {
-      to.mapped->copy_to(to.memory.data(), team);
-      to.mapped.reset();
-      return place(to.memory.data());
-    }
     pack_matrices(matrices_, to.memory.data(), checkpoint_.file(), checkpoint_.mappings(), team, options.report);
+    checkpoint_.check_unchanged();
     if (file) file->save({to.memory.data(), bytes_}, team, options.report);
   }
 
@@ -195,7 +197,8 @@ class Loader : public TensorVisitor {
     return false;
   }
 
-  bool ignored(std::string_view name) const {
+  bool ignored(const TensorView& view) const {
+    const std::string_view name = view.name;
     const auto matches = [&](std::string_view pattern) {
       if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
       const size_t mark = pattern.find("{}");
@@ -209,7 +212,8 @@ class Loader : public TensorVisitor {
     if (quantization_ && quantization_->ignores(name)) return true;
     if (config_.joined_input) return is_copy_of_model(name);
     if (of_predicting_layer(name)) return true;
-    if (config_.tied_output && name == find_source(config_, {Tensor::kOutput}, kind_, spelling_).name) return true;
+    if (config_.tied_output && &view == find(source_of({Tensor::kOutput}).name)) return true;
+    if (is_buffer(view, kind_)) return true;
     if (kind_ == FileKind::kHf && checkpoint_.hf()->config.has("text_config") &&
         std::ranges::any_of(kOtherModalities, [&](std::string_view prefix) { return name.starts_with(prefix); }))
       return true;
@@ -246,7 +250,8 @@ class Loader : public TensorVisitor {
   void read(const VectorJob& job) const {
     Vector all(product(job.view->shape));
     dequantize(job.view->type, job.view->bytes, all);
-    job.values->resize(static_cast<size_t>(job.size));
+    const size_t before = job.values->size();  // of the parts that it is joined of
+    job.values->resize(before + static_cast<size_t>(job.size));
     for (int i = 0; i < job.size; ++i) {
       const float value = changed(all[job.begin + static_cast<size_t>(job.source.row(i))], job.change);
       if (!std::isfinite(value))
@@ -254,7 +259,7 @@ class Loader : public TensorVisitor {
                       job.view->name, value, job.source.row(i));
       const int rows = job.size / std::max(1, job.cols),
                 at = job.change == Change::kTranspose ? i % job.cols * rows + i / job.cols : i;
-      (*job.values)[static_cast<size_t>(at)] = value;
+      (*job.values)[before + static_cast<size_t>(at)] = value;
     }
   }
   static float changed(float x, Change change) {
@@ -419,7 +424,13 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Te
   Loader load(checkpoint, config);
   Weights w;
   list_tensors(checkpoint, config, load, w);
-  load.read(team, options, w);
+  try {
+    load.read(team, options, w);
+  } catch (const Error&) {
+    checkpoint.check_unchanged();  // says it better
+    throw;
+  }
+  checkpoint.check_unchanged();
   if (config.tied_output) w.output.weight = w.embedding.weight;
   w.parameters = load.parameters;
   w.decode_bytes = load.decode_bytes();

@@ -72,7 +72,7 @@ void HeadTensors::vector(const std::string& name, int size, Vector& to) {
   vectors_.push_back({&tensor(name, {static_cast<uint64_t>(size)}), &to});
 }
 
-LargeBuffer HeadTensors::read(Team& team) {
+LargeBuffer HeadTensors::read(Team& team) try {
   for (const TensorView& view : file_.tensors()) {
     if (!used_.contains(view.name)) throw unsupported("{}: unexpected tensor {}", file(), view.name);
   }
@@ -86,7 +86,11 @@ LargeBuffer HeadTensors::read(Team& team) {
   }
   LargeBuffer memory(bytes_);
   pack_matrices(matrices_, memory.data(), file(), file_.mappings(), team, {});
+  check_unchanged(file_.mappings());
   return memory;
+} catch (const Error&) {
+  check_unchanged(file_.mappings());  // says it better
+  throw;
 }
 
 }  // namespace quire

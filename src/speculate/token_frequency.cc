@@ -21,6 +21,7 @@ TokenIds read_token_frequency(const std::filesystem::path& path, int vocab, int 
                   view->shape[0], view->shape[0]);
   TokenIds ids(static_cast<size_t>(count));
   std::memcpy(ids.data(), view->bytes.data(), ids.size() * sizeof(TokenId));
+  check_unchanged(file.mappings());
   std::vector<bool> seen(static_cast<size_t>(vocab));
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab)

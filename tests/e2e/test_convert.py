@@ -41,6 +41,22 @@ def test_existing_files_are_kept_without_force(tmp_path):
     assert out.read_bytes()[:4] == b"GGUF"
 
 
+def test_the_input_is_not_overwritten(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(LLAMA, model)
+    (tmp_path / "link").symlink_to(model / "model.safetensors")
+    (tmp_path / "hard").hardlink_to(model / "config.json")
+    before = {p.name: p.read_bytes() for p in model.iterdir()}
+    for out in model / "model.safetensors", model / "config.json", tmp_path / "link", tmp_path / "hard", model / ".." / "model" / "config.json":
+        done = quire("convert", model, out, "--force")
+        assert done.returncode == 1 and f"{out} is a file of {model} itself" in done.stderr, done.stderr
+    assert {p.name: p.read_bytes() for p in model.iterdir()} == before
+    assert quire("convert", model, model / "out.gguf").returncode == 0
+    done = quire("run", "-m", model / "out.gguf", "-p", "x", "--record", model / "out.gguf")
+    assert done.returncode == 1 and "is a file of the model itself" in done.stderr, done.stderr
+    assert (model / "out.gguf").read_bytes()[:4] == b"GGUF"
+
+
 def test_a_failed_conversion_keeps_the_older_file(tmp_path):
     out = tmp_path / "out.gguf"
     out.write_text("mine")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 
 from conftest import GOLDEN, MODEL, needs_model, quire, quire_json
@@ -180,3 +181,61 @@ def test_inspect_refuses_what_loading_refuses(tiny, tmp_path):
     why_not = report(path)["runs"]["why_not"]
     load = quire("bench", "-m", path, "-p", "4", "-n", "0")
     assert "blk.1.ffn_up.weight" in why_not and load.returncode == 1 and load.stderr == f"quire: {why_not}\n"
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 98362432\n"
+
+
+def test_git_lfs_pointers_are_named(tmp_path):
+    (tmp_path / "m.gguf").write_text(POINTER)
+    for command in ["inspect"], ["run", "-p", "x", "-m"], ["tokenize", "-p", "x", "-m"]:
+        done = quire(*command, tmp_path / "m.gguf")
+        assert done.returncode == 1 and "m.gguf is a git-lfs pointer" in done.stderr and "git lfs pull" in done.stderr, done
+    for file in "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json":
+        model = tmp_path / file.replace(".", "-")
+        shutil.copytree(GOLDEN / "models/llama", model)
+        for name in "tokenizer.json", "tokenizer_config.json":
+            shutil.copy(GOLDEN / "converted" / name, model)
+        (model / file).write_text(POINTER)
+        done = inspect(model)
+        assert f"{file} is a git-lfs pointer" in done.stdout + done.stderr and "git lfs pull" in done.stdout + done.stderr, done
+        assert "git lfs pull" in quire("run", "-m", model, "-p", "x", "-n", "1").stderr
+
+
+def test_a_vocabulary_without_its_pre_tokenizer_is_warned_of(tiny, tmp_path):
+    model = tmp_path / "old.gguf"
+    model.write_bytes(tiny("q4_1").read_bytes().replace(b"tokenizer.ggml.pre", b"tokenizer.ggml.prx"))
+    warning = "tokenizer.ggml.pre is missing"
+    assert f"\nwarning:          {model}: {warning}" in inspect(model).stdout
+    assert warning in report(model)["tokenizer"]["warnings"][0]
+    assert "warnings" not in report(tiny("q4_1"))["tokenizer"]
+    for command in ["run", "-n", "1"], ["tokenize"]:
+        done = quire(*command, "-m", model, "-p", "x")
+        assert done.returncode == 0 and warning in done.stderr, done.stderr
+
+
+def test_a_tied_output_that_differs_is_warned_of(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(GOLDEN / "models/llama", model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    assert "lm_head.weight differs from the embedding" in report(model)["warnings"][0]
+    assert "\nwarning: " in inspect(model).stdout
+    done = quire("run", "-m", model, "-p", "x", "-n", "1")
+    assert "lm_head.weight differs" in done.stderr or "vocabulary" in done.stderr, done.stderr
+
+
+def test_hostile_tokenizers_are_refused_in_time(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(GOLDEN / "models/llama", model)
+    tokenizer = json.loads((GOLDEN / "converted/tokenizer.json").read_text())
+    split = {"type": "Split", "pattern": {"Regex": "(?:a?){5000}a{5000}"}, "behavior": "Isolated"}
+    for changes in {"pre_tokenizer": split}, {"normalizer": {"type": "Replace", "pattern": {"Regex": "(?:a?){25}a{25}"}, "content": ""}}:
+        (model / "tokenizer.json").write_text(json.dumps({**tokenizer, **changes}))
+        for text in "a" * 5000, "a" * 30, ("a" * 24 + " ") * 500:
+            done = quire("tokenize", "-m", model, "-p", text, timeout=30)
+            assert done.returncode == 0 or "takes more than" in done.stderr or "fails on this text" in done.stderr, done.stderr
+    added = [{"id": 400 + i, "content": str(i) + "x" * 20_000, "normalized": True} for i in range(2000)]
+    (model / "tokenizer.json").write_text(json.dumps({**tokenizer, "added_tokens": added}))
+    done = quire("inspect", model, timeout=30)
+    assert "at most 1024 are allowed" in done.stdout

@@ -1,6 +1,8 @@
 """--record and quire replay: a run, computed again."""
 
 import json
+import os
+import pathlib
 
 import pytest
 
@@ -42,9 +44,21 @@ def test_another_model_is_refused(recording, tiny):
 
 def test_what_is_no_recording_is_refused(model, tmp_path):
     (text := tmp_path / "text").write_text('{"hello": 1}\n')
-    for file in text, tmp_path / "missing":
-        done = quire("replay", file)
+    os.mkfifo(tmp_path / "pipe")  # has no writer
+    for file in text, tmp_path / "missing", tmp_path / "pipe", tmp_path, pathlib.Path("/dev/zero"):
+        done = quire("replay", file, timeout=20)
         assert done.returncode == 1 and file.name in done.stderr
+
+
+def test_added_lines_are_refused(recording):
+    text = recording.read_text()
+    for tail in text.splitlines()[-2] + "\n", text.splitlines()[-1] + "\n", text, "\n", "x", "\0" * 9:
+        recording.write_text(text + tail)
+        done = quire("replay", recording)
+        assert done.returncode == 1 and recording.name in done.stderr, tail
+    recording.write_text("".join(text.splitlines(True)[:-1]))  # as a crash leaves it
+    done = quire("replay", recording)
+    assert done.returncode == 0 and "lacks its end" in done.stderr
 
 
 def test_a_page_store_cannot_be_recorded(model, tmp_path):

@@ -73,6 +73,9 @@ void show_text(const ordered_json& report, Page& page) {
     if (t.contains("vocab_size")) line += fmt::format(", {} tokens", t["vocab_size"].get<int>());
     if (t.contains("error")) line += ": " + shown(t["error"]);
     page.row("tokenizer", line);
+    if (t.contains("warnings")) {
+      for (const ordered_json& warning : t["warnings"]) page.row("warning", shown(warning));
+    }
   }
   if (t.is_object() && t.contains("special_tokens")) {
     std::vector<std::string> special, ends;
@@ -143,6 +146,9 @@ void show_fit(const ordered_json& report, Page& page) {
     page.row("memory",
              fmt::format("{} weights + {} KV cache for the full context = {}; {} available", bytes(m["weight_bytes"]),
                          bytes(m["kv_bytes_of_context"]), bytes(m["bytes"]), bytes(m["available_bytes"])));
+  }
+  if (report.contains("warnings")) {
+    for (const ordered_json& warning : report["warnings"]) page.row("warning", shown(warning));
   }
   const bool runs = report["runs"]["ok"];
   std::string note;

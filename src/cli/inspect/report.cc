@@ -259,6 +259,7 @@ TextPart add_text(const Checkpoint& checkpoint, ordered_json& report) {
       const Tokenizer& t = *text.tokenizer;
       if (!gguf) out["kind"] = std::string(t.data().model_kind());
       out["vocab_size"] = t.vocab_size();
+      if (!t.warnings().empty()) out["warnings"] = t.warnings();
       const auto token = [&](TokenId id) { return ordered_json{{"id", id}, {"text", std::string(t.token_text(id))}}; };
       const std::pair<const char*, std::optional<TokenId>> special[] = {
           {"bos", t.bos()}, {"eos", t.eos()}, {"unk", t.unk()}, {"pad", t.pad()}, {"eot", t.eot()}, {"eom", t.eom()}};
@@ -368,6 +369,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   try {
     if (!gguf) report["quantization"] = quantization(*checkpoint.hf());
     const ModelConfig config = read_model_config(checkpoint);
+    if (!config.warnings.empty()) report["warnings"] = config.warnings;
     report["sizes"] = sizes(config);
     if (!config.ropes.empty()) report["rope"] = rope(config.ropes[0]);
     if (const auto [tokens, layers] = sliding_layers(config); layers > 0)
@@ -385,6 +387,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   }
   report["metadata"] = gguf ? metadata(*gguf, longest_array) : ordered_json(checkpoint.hf()->config.json());
   add_tensors(checkpoint.tensors(), report);
+  checkpoint.check_unchanged();
   if (totals) report["parameters"] = totals->parameters;  // those of a quantized model are not its tensors' elements
   return report;
 }

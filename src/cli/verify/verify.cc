@@ -65,6 +65,7 @@ class Reference {
                     quire::name(type));
     std::vector<T> out(t->bytes.size() / sizeof(T));
     std::memcpy(out.data(), t->bytes.data(), t->bytes.size());
+    check_unchanged(file_.mappings());
     return out;
   }
   TokenIds ids(const std::string& name) {

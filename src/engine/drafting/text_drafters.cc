@@ -23,11 +23,7 @@ std::string owner(const Sequence& s) { return s.request->tenant + '\0' + s.reque
 
 Corpus read_corpus(const std::string& path, const Tokenizer* tokenizer) {
   if (!tokenizer) throw unsupported("--speculative-corpus needs a vocabulary, which this model does not have");
-  const MappedFile file(path);
-  if (file.bytes().size() > kLongestCorpus)
-    throw invalid("--speculative-corpus {} has {} MiB; at most {} are supported", path, file.bytes().size() >> 20,
-                  kLongestCorpus >> 20);
-  return Corpus(tokenizer->encode({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}));
+  return Corpus(tokenizer->encode(read_text_file(path, kLongestCorpus)));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
 Json as_json(const RecordingHeader& h) {
@@ -49,6 +49,8 @@ RecordingHeader read_header(const JsonField& json) {
                      .max_positions = count("max_positions", 1),
                      .max_drafted = count("max_drafted", 0)}};
 }
+
+constexpr size_t kLongestHeader = size_t{1} << 20, kLongestLine = size_t{64} << 20;
 
 // Rows are kept in columns: those that differ by row.
 Json as_json(const StepInput& input, const std::vector<std::string>& logits) {
@@ -195,22 +197,37 @@ void StepRecorder::end(const StepInput& input, const StepOutput& output) {
     sampled.push_back({{"sequence", input.samples[i].sequence->id}, {"tokens", std::move(tokens)}});
   }
   step["sampled"] = std::move(sampled);
+  step["step"] = ++steps_;
   file_ << step.dump() << std::endl;  // flushed: it should end where a crash began
   if (file_) return;
   spdlog::warn("the recording {} ends here: it cannot be written", quote(path_));
   file_.close();
 }
 
-RecordingReader::RecordingReader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
+StepRecorder::~StepRecorder() {
+  if (file_.is_open()) file_ << Json({{"steps", steps_}}).dump() << std::endl;
+}
+
+RecordingReader::RecordingReader(const std::string& path) : path_(path), file_(path, path) {
   std::string line;
-  if (!file_ || !std::getline(file_, line)) throw not_found("cannot read the recording {}", quote(path));
-  header_ = read_header(JsonField::parse(line, fmt::format("{}:{}", path_, ++line_)));
+  if (!file_.next(line, kLongestHeader)) throw not_found("cannot read the recording {}: it is empty", quote(path));
+  header_ = read_header(JsonField::parse(line, fmt::format("{}:{}", path_, file_.number())));
 }
 
 std::optional<RecordedStep> RecordingReader::next() {
   std::string line;
-  if (!std::getline(file_, line)) return std::nullopt;
-  return read_step(JsonField::parse(line, fmt::format("{}:{}", path_, ++line_)));
+  if (!file_.next(line, kLongestLine)) return std::nullopt;
+  const auto json = JsonField::parse(line, fmt::format("{}:{}", path_, file_.number()));
+  if (is_complete_) throw json.error("follows the end of the recording; it was written by something else");
+  if (json.has("steps")) {
+    if (json.get<int64_t>("steps") != steps_)
+      throw json.error("the recording has {} steps, but {} were written", steps_, json.get<int64_t>("steps"));
+    is_complete_ = true;
+    return next();
+  }
+  if (json.get<int64_t>("step") != ++steps_)
+    throw json.error("expected step {}, found {}", steps_, json.get<int64_t>("step"));
+  return read_step(json);
 }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 // A recorded run: the input and the results of every step. `quire replay` computes the steps again.
 //
-// The file has JSON lines: a RecordingHeader, then one line per step. It keeps hashes of the logits, so it shows whether and
+// The file has JSON lines: a RecordingHeader, one line per step, and the number of steps. Only a run that crashed lacks the
+// last line. It keeps hashes of the logits, so it shows whether and
 // where a replay differs, but not by how much.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/line_file.h"
 #include "engine/step/step.h"
 #include "model/decoder.h"
 
@@ -55,6 +57,9 @@ class StepRecorder {
  public:
   // Throws Error: the file cannot be written.
   StepRecorder(const std::string& path, const RecordingHeader& header);
+  ~StepRecorder();
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
 
   // logits: [rows that want them][vocab], before they are sampled.
   void begin(const StepInput& input, std::span<const float> logits);
@@ -65,6 +70,7 @@ class StepRecorder {
   std::string path_;
   std::ofstream file_;
   std::vector<std::string> logits_;
+  int64_t steps_ = 0;
 };
 
 class RecordingReader {
@@ -72,14 +78,18 @@ class RecordingReader {
   // Throws Error: the file cannot be read, or is no recording.
   explicit RecordingReader(const std::string& path);
   const RecordingHeader& header() const { return header_; }
-  // The next step; nothing at the end. Throws Error that names the line: it is damaged, or does not fit the header.
+  // The next step; nothing at the end. Throws Error that names the line: it is damaged, does not fit the header, or is not
+  // the step that should follow.
   std::optional<RecordedStep> next();
+  // Whether the recording's end has been read; a run that crashed has none.
+  bool is_complete() const { return is_complete_; }
 
  private:
   std::string path_;
-  std::ifstream file_;
+  LineFile file_;
   RecordingHeader header_;
-  int line_ = 0;
+  int64_t steps_ = 0;
+  bool is_complete_ = false;
 };
 
 }  // namespace quire

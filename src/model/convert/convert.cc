@@ -224,6 +224,7 @@ Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path
     file.write(tensor, writer.fill(tensors[i], tensor.bytes));
     if (options.progress) options.progress(i + 1, tensors.size());
   }
+  from.check_unchanged();
   file.commit();
   return result;
 }

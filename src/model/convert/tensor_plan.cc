@@ -58,7 +58,10 @@ class Planner : public TensorVisitor {
     // Convolutions are transposed when they are loaded, from either kind of file.
     if (change == Change::kNone) change = from.change;
     if (change == Change::kTranspose) change = Change::kNone;
-    add_vector(slot, get(from.name), to.name, {shape.begin(), shape.end()}, change);
+    const std::vector<std::string> names = vector_names(from, shape);
+    for (const std::string& name : names) {
+      add_vector(slot, get(name), to.name, {shape.begin(), shape.end()}, change, static_cast<int>(names.size()));
+    }
   }
   void bias(const Slot& slot, int size, Vector&) override {
     const Source from = finder_.source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
@@ -69,11 +72,14 @@ class Planner : public TensorVisitor {
 
  private:
   // A vector is a matrix of one column, so that its elements can be moved as rows are.
+  // parts: how many such vectors the planned tensor is joined of.
   void add_vector(const Slot& slot, const TensorView& view, const std::string& name, std::vector<uint64_t> shape,
-                  Change change) {
+                  Change change, int parts = 1) {
     int size = 1;
     for (const uint64_t extent : shape) size *= static_cast<int>(extent);
+    size /= parts;
     PlannedTensor& tensor = planned(name);
+    const int row_offset = static_cast<int>(tensor.parts.size()) * size;
     tensor.shape = std::move(shape);
     tensor.parts.push_back(PlannedPart{.slot = slot,
                                        .from = {&view, 0, 1, size, 1, false},
@@ -81,6 +87,7 @@ class Planner : public TensorVisitor {
                                        .rows_to = {},
                                        .rows = size,
                                        .cols = 1,
+                                       .row_offset = row_offset,
                                        .change = change});
   }
 

@@ -45,19 +45,9 @@ constexpr TensorName kNomicGguf[] = {{Tensor::kQ, "blk.{}.attn_qkv.weight"},
                                      {Tensor::kV, "blk.{}.attn_qkv.weight"},
                                      {Tensor::kMixerOutNorm, "blk.{}.attn_output_norm.weight"},
                                      {Tensor::kFfnOutNorm, "blk.{}.layer_output_norm.weight"}};
-// Heads for other tasks, and numbers that old files store.
-constexpr std::string_view kIgnored[] = {"embeddings.position_ids",
-                                         "bert.embeddings.position_ids",
-                                         "roberta.embeddings.position_ids",
-                                         "pooler.*",
-                                         "bert.pooler.*",
-                                         "roberta.pooler.*",
-                                         "cls.*",
-                                         "lm_head.*",
-                                         "vocab_projector.*",
-                                         "vocab_transform.*",
-                                         "vocab_layer_norm.*",
-                                         "encoder.layers.{}.attn.rotary_emb.inv_freq"};
+// Heads for other tasks.
+constexpr std::string_view kIgnored[] = {"pooler.*",  "bert.pooler.*",     "roberta.pooler.*",  "cls.*",
+                                         "lm_head.*", "vocab_projector.*", "vocab_transform.*", "vocab_layer_norm.*"};
 
 // From a decoder's usual layers to an encoder's.
 void make_encoder(ModelConfig& c, float epsilon, bool gated) {

@@ -30,12 +30,6 @@ constexpr TensorName kJHf[] = {
     {Tensor::kK, "transformer.h.{}.attn.k_proj.weight"},   {Tensor::kV, "transformer.h.{}.attn.v_proj.weight"},
     {Tensor::kO, "transformer.h.{}.attn.out_proj.weight"}, {Tensor::kUp, "transformer.h.{}.mlp.fc_in.weight"},
     {Tensor::kDown, "transformer.h.{}.mlp.fc_out.weight"}};
-// Causal masks and frequencies that old files store.
-constexpr std::string_view kIgnoredGpt2[] = {"transformer.h.{}.attn.bias", "transformer.h.{}.attn.masked_bias",
-                                             "h.{}.attn.bias", "h.{}.attn.masked_bias"};
-constexpr std::string_view kIgnoredNeox[] = {"gpt_neox.layers.{}.attention.bias",
-                                             "gpt_neox.layers.{}.attention.masked_bias",
-                                             "gpt_neox.layers.{}.attention.rotary_emb.inv_freq"};
 
 // GPT-2's files hold matrices as [inputs, outputs].
 void place_gpt2(const ModelConfig& c, const Slot& slot, Source& source) {
@@ -92,20 +86,15 @@ constexpr std::string_view kGpt2Names[] = {"GPT2LMHeadModel"}, kNeoxNames[] = {"
 
 }  // namespace
 
-extern const Family kGpt2 = {"gpt2",
-                             kGpt2Names,
-                             "gpt2",
-                             gpt2_hf,
-                             gpt2_gguf,
-                             {kGpt2Hf, place_gpt2, kIgnoredGpt2},
-                             {kFusedQkvGguf, place_concatenated}};
+extern const Family kGpt2 = {
+    "gpt2", kGpt2Names, "gpt2", gpt2_hf, gpt2_gguf, {kGpt2Hf, place_gpt2}, {kFusedQkvGguf, place_concatenated}};
 extern const Family kGptNeox = {"gpt_neox",
                                 kNeoxNames,
                                 "gptneox",
                                 neox_hf,
                                 neox_gguf,
-                                {kNeoxHf, place_grouped, kIgnoredNeox},
+                                {kNeoxHf, place_grouped},
                                 {kFusedQkvGguf, place_concatenated}};
-extern const Family kGptJ = {"gptj", kJNames, {}, gptj_hf, nullptr, {kJHf, nullptr, kIgnoredGpt2}};
+extern const Family kGptJ = {"gptj", kJNames, {}, gptj_hf, nullptr, {kJHf}};
 
 }  // namespace quire::gpt

@@ -1,6 +1,8 @@
 // Granite: Llama with multipliers of embeddings, residuals, scores and logits. StarCoder2 and StableLM: layer norms with
 // biases. BitNet: norms inside attention and MLP.
 
+#include <utility>
+
 #include "model/families.h"
 
 namespace quire {
@@ -61,12 +63,32 @@ ModelConfig starcoder2_gguf(const GgufSettings& s) {
 
 // ---- StableLM
 
-template <class Settings>
-ModelConfig stablelm(const Settings& s) {
-  ModelConfig c = read_base(s);
+constexpr TensorName kStableLmHf[] = {{Tensor::kQNorm, "model.layers.{}.self_attn.q_layernorm.norms.{e}.weight"},
+                                      {Tensor::kKNorm, "model.layers.{}.self_attn.k_layernorm.norms.{e}.weight"}};
+
+ModelConfig stablelm(ModelConfig c, bool parallel, bool norms_of_heads) {
   use_layer_norm(c, true);
-  if (s.template get_or<bool>("use_parallel_residual", false)) use_parallel_layers(c);
+  if (parallel) use_parallel_layers(c);
+  if (norms_of_heads) {
+    for_each_attention(c, [&](Attention& a, int) {
+      a.q_norm = a.k_norm = c.output_norm;
+      a.q_norm.bias = a.k_norm.bias = false;
+      a.norm_per_head = true;
+    });
+  }
   return c;
+}
+ModelConfig stablelm_hf(const HfSettings& s) {
+  ModelConfig c = read_base(s);
+  const auto rope = s.find("rope_parameters");
+  if (!s.has("partial_rotary_factor") && !s.has("rotary_pct") && !(rope && rope->has("partial_rotary_factor")))
+    c.ropes[0].dim /= 4;
+  return stablelm(std::move(c), s.get_or<bool>("use_parallel_residual", false), s.get_or<bool>("qk_layernorm", false));
+}
+// As llama.cpp, from the tensors: converters write use_parallel_residual for models that have none.
+ModelConfig stablelm_gguf(const GgufSettings& s) {
+  return stablelm(read_base(s), !s.file().find_tensor("blk.0.ffn_norm.weight"),
+                  s.file().find_tensor("blk.0.attn_q_norm.weight") != nullptr);
 }
 
 // ---- BitNet b1.58, with weights that are not packed
@@ -86,7 +108,7 @@ constexpr std::string_view kGraniteNames[] = {"GraniteForCausalLM"}, kStarcoder2
 extern const Family kGranite = {"granite", kGraniteNames, "granite", granite_hf, granite_gguf};
 extern const Family kStarcoder2 = {"starcoder2",  kStarcoder2Names, "starcoder2",
                                    starcoder2_hf, starcoder2_gguf,  {kStarcoderHf}};
-extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm<HfSettings>, stablelm<GgufSettings>};
+extern const Family kStableLm = {"stablelm", kStableLmNames, "stablelm", stablelm_hf, stablelm_gguf, {kStableLmHf}};
 extern const Family kBitNet = {"bitnet", kBitNetNames, {}, bitnet_hf, nullptr};
 
 }  // namespace quire::granite

@@ -8,11 +8,9 @@
 namespace quire::llama {
 namespace {
 
-constexpr std::string_view kIgnoredHf[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq"};
-constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight", "blk.{}.attn_rot_embd",
-                                             "blk.{}.attn_rot_embd.weight"};
+constexpr std::string_view kIgnoredGguf[] = {"rope_freqs.weight"};
 constexpr TensorName kSeedGguf[] = {{Tensor::kFfnNorm, "blk.{}.post_attention_norm.weight"}};
-constexpr Spelling kHf{.ignored = kIgnoredHf}, kGguf{.ignored = kIgnoredGguf};
+constexpr Spelling kGguf{.ignored = kIgnoredGguf};
 
 ModelConfig llama_hf(const HfSettings& s) { return read_base(s); }
 
@@ -80,11 +78,11 @@ constexpr std::string_view kLlamaNames[] = {"LlamaForCausalLM"}, kMistralNames[]
 
 }  // namespace
 
-extern const Family kLlama = {"llama", kLlamaNames, "llama", llama_hf, llama_gguf, kHf, kGguf};
-extern const Family kMistral = {"mistral", kMistralNames, {}, mistral_hf, nullptr, kHf};
-extern const Family kMinistral3 = {"ministral3", kMinistral3Names, "mistral3", ministral3_hf, ministral3_gguf, kHf,
+extern const Family kLlama = {"llama", kLlamaNames, "llama", llama_hf, llama_gguf, {}, kGguf};
+extern const Family kMistral = {"mistral", kMistralNames, {}, mistral_hf, nullptr};
+extern const Family kMinistral3 = {"ministral3", kMinistral3Names, "mistral3", ministral3_hf, ministral3_gguf, {},
                                    kGguf};
-extern const Family kSmolLm3 = {"smollm3", kSmolLm3Names, "smollm3", smollm3_hf, smollm3_gguf, kHf, kGguf};
-extern const Family kSeedOss = {"seed_oss", kSeedOssNames, "seed_oss", llama_hf, read_base, kHf, {kSeedGguf}};
+extern const Family kSmolLm3 = {"smollm3", kSmolLm3Names, "smollm3", smollm3_hf, smollm3_gguf, {}, kGguf};
+extern const Family kSeedOss = {"seed_oss", kSeedOssNames, "seed_oss", llama_hf, read_base, {}, {kSeedGguf}};
 
 }  // namespace quire::llama

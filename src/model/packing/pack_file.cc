@@ -160,20 +160,18 @@ size_t huge_bytes(const void* address) {
   return 0;
 }
 
-}  // namespace
+// Maps all pages at once, and finds what the disk cannot read. Old kernels lack it: then pages are mapped one by one.
+bool map_pages(std::span<const std::byte> bytes) {
+  return ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_POPULATE_READ) == 0 || errno != EFAULT;
+}
 
-bool MappedPack::is_fast() const {
+// Whether decoding from the mapped data is as fast as from a LargeBuffer.
+bool is_fast(std::span<const std::byte> data, const MappedFile& file) {
   constexpr size_t kSmall = size_t{16} << 20;  // about what the caches hold, and few entries of the TLB
-  return bytes().size() <= kSmall || huge_bytes(file.bytes().data()) >= bytes().size() / 4 * 3;
+  return data.size() <= kSmall || huge_bytes(file.bytes().data()) >= data.size() / 4 * 3;
 }
 
-void MappedPack::copy_to(std::byte* memory, Team& team) const {
-  team.for_tiles(static_cast<int>(chunks_of(bytes().size())), [&](int i, int) {
-    const std::span<const std::byte> part = chunk(bytes(), i);
-    std::memcpy(memory + static_cast<size_t>(i) * kChunk, part.data(), part.size());
-    if (i % 8 == 7) file.release();  // or the process would hold everything twice
-  });
-}
+}  // namespace
 
 PackFile::PackFile(std::string folder, PackIdentity identity, size_t data_bytes, Warn warn)
     : folder_(std::move(folder)),
@@ -188,44 +186,74 @@ bool PackFile::warn(const std::string& text) const {
   return false;
 }
 
-std::optional<MappedPack> PackFile::open(Team& team, const OnLoad& report) const {
-  const auto refuse = [this](std::string_view why) {
-    warn(fmt::format("{} {}; the model is packed again", path_, why));
-    return std::nullopt;
-  };
+std::optional<LoadedPack> PackFile::load(Team& team, const OnLoad& report, bool may_map) const {
   std::error_code ignored;
   if (!std::filesystem::exists(path_, ignored) && !ignored) return std::nullopt;
-  std::optional<MappedPack> pack;
+  LoadedPack pack{.mapped = {}, .memory = {}, .size = data_bytes_};
+  std::string problem;
   try {
-    pack.emplace(MappedPack{MappedFile(path_), data_offset(data_bytes_)});
+    MappedFile file(path_);
+    std::vector<uint64_t> checksums(chunks_of(data_bytes_));
+    problem = check_header(file, checksums);
+    if (problem.empty()) problem = read_data(std::move(file), checksums, may_map, pack, team, report);
+    if (!problem.empty()) problem = path_ + " " + problem;
   } catch (const Error& e) {
-    warn(fmt::format("{}; the model is packed again", e.what()));
-    return std::nullopt;
+    problem = e.what();
   }
-  const std::span<const std::byte> file = pack->file.bytes();
-  if (file.size() != pack->offset + data_bytes_) return refuse("has the wrong size");
-  std::vector<uint64_t> checksums(chunks_of(data_bytes_));
-  std::memcpy(checksums.data(), file.data() + sizeof(Header), checksums.size() * sizeof(uint64_t));
-  const std::vector<std::byte> head = make_head(identity_, data_bytes_, checksums);
-  if (!std::ranges::equal(file.first(pack->offset), head))
-    return refuse("has the header of another model or version, or a damaged one");
+  if (problem.empty()) {
+    ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);  // records the use, for those who remove old files; may fail
+    return pack;
+  }
+  warn(fmt::format("{}; the model is packed again", problem));
+  return std::nullopt;
+}
 
-  const std::span<const std::byte> data = pack->bytes();
+// Reads the checksums of the data. Returns what is wrong with the header; empty: nothing.
+std::string PackFile::check_header(const MappedFile& file, std::vector<uint64_t>& checksums) const {
+  std::vector<std::byte> found(data_offset(data_bytes_));
+  if (file.bytes().size() != found.size() + data_bytes_) return "has the wrong size";
+  file.read(0, found);
+  std::memcpy(checksums.data(), found.data() + sizeof(Header), checksums.size() * sizeof(uint64_t));
+  if (found == make_head(identity_, data_bytes_, checksums)) return "";
+  return "has the header of another model or version, or a damaged one";
+}
+
+// Returns what is wrong with the data; empty: nothing.
+std::string PackFile::read_data(MappedFile file, std::span<const uint64_t> checksums, bool may_map, LoadedPack& to,
+                                Team& team, const OnLoad& report) const {
+  const size_t offset = data_offset(data_bytes_);
+  const std::span<const std::byte> data = file.bytes().subspan(offset);
+  const int chunks = static_cast<int>(checksums.size());
   // Makes the system read large folios, where the file system has them, and map them as huge pages.
-  ::madvise(const_cast<std::byte*>(file.data()), file.size(), MADV_HUGEPAGE);
+  ::madvise(const_cast<std::byte*>(file.bytes().data()), file.bytes().size(), MADV_HUGEPAGE);
   std::atomic<bool> damaged{false};
   LoadMeter meter(report, LoadProgress::Stage::kChecking, data_bytes_);
-  team.for_tiles(static_cast<int>(checksums.size()), [&](int i, int thread) {
-    const std::span<const std::byte> part = chunk(data, i);
-    // Maps all pages at once, and reports what the disk cannot read instead of raising SIGBUS. Old kernels lack it.
-    const bool unreadable =
-        ::madvise(const_cast<std::byte*>(part.data()), part.size(), MADV_POPULATE_READ) != 0 && errno == EFAULT;
-    if (unreadable || checksum(part) != checksums[static_cast<size_t>(i)]) damaged = true;
+  may_map = may_map && file.hold_content();
+  if (may_map) {
+    team.for_tiles(chunks, [&](int i, int) {
+      if (!map_pages(chunk(data, i))) damaged = true;
+    });
+    may_map = is_fast(data, file);
+  }
+  if (!may_map) to.memory = LargeBuffer(data_bytes_);
+  team.for_tiles(chunks, [&](int i, int thread) {
+    std::span<const std::byte> part = chunk(data, i);
+    if (!may_map) {
+      // Checked after it was copied, since the file may change.
+      std::byte* const copy = to.memory.data() + (part.data() - data.data());
+      std::memcpy(copy, part.data(), part.size());
+      part = {copy, part.size()};
+      if (i % 8 == 7) file.release();  // or the process would hold everything twice
+    }
+    if (checksum(part) != checksums[static_cast<size_t>(i)]) damaged = true;
     meter.add(part.size(), thread);
   });
-  if (damaged) return refuse("has a wrong checksum");
-  ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);  // records the use, for those who remove old files; may fail
-  return pack;
+  if (damaged) return "has a wrong checksum";
+  if (!may_map) return "";
+  file.check_unchanged();
+  file.stop_checking();
+  to.mapped.emplace(MappedPack{std::move(file), offset});
+  return "";
 }
 
 bool PackFile::save(std::span<const std::byte> data, Team& team, const OnLoad& report) const {

@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/mapped_file.h"
+#include "base/memory.h"
 #include "base/team.h"
 #include "model/packing/load_meter.h"
 
@@ -20,20 +22,25 @@ struct PackIdentity {
   bool operator==(const PackIdentity&) const = default;
 };
 
-// The bytes of a file whose every byte has been checked.
+// A mapped file whose content is held (MappedFile::hold_content()).
 struct MappedPack {
   MappedFile file;
   size_t offset;
   std::span<const std::byte> bytes() const { return file.bytes().subspan(offset); }
-  // Whether decoding from the file is as fast as from a LargeBuffer: the system has mapped most of it as huge pages, or
-  // it is small.
-  bool is_fast() const;
-  void copy_to(std::byte* memory, Team& team) const;
+};
+
+// A file's data, of which every byte has been checked: mapped, or copied.
+struct LoadedPack {
+  std::optional<MappedPack> mapped;
+  LargeBuffer memory;
+  size_t size = 0;
+  std::span<const std::byte> bytes() const { return {mapped ? mapped->bytes().data() : memory.data(), size}; }
 };
 
 // The file of one identity in a folder of such files. It appears whole, by rename, and is never changed afterwards, so
-// processes may read and write the folder at the same time. Nothing here throws because of the folder or the file: a
-// failure is a warning, and the caller packs, or goes on without a file.
+// processes may read and write the folder at the same time. A program that changes a file all the same does no harm: what
+// is loaded was checked after it was copied, or is held. Nothing here throws because of the folder or the file: a failure
+// is a warning, and the caller packs, or goes on without a file.
 //
 // Format, little-endian: a header of 80 bytes; an XXH3-64 for each 4 MiB of data; zeros up to a multiple of 2 MiB; the
 // data. The header ends with an XXH3-128 of its other bytes and of what follows it up to the data.
@@ -43,9 +50,10 @@ class PackFile {
 
   PackFile(std::string folder, PackIdentity identity, size_t data_bytes, Warn warn);
 
-  // Maps the file and checks it on all threads, which reads it from the disk. Nothing if it is missing, or, after one
-  // warning, if it is damaged or cannot be read.
-  std::optional<MappedPack> open(Team& team, const OnLoad& report) const;
+  // Reads the file and checks it, on all threads. Nothing if it is missing, or, after one warning, if it is damaged or
+  // cannot be read. The file is mapped if its content can be held and decoding from it is as fast as from a LargeBuffer:
+  // the system has mapped most of it as huge pages, or it is small. Otherwise it is copied. `may_map`: false for a copy.
+  std::optional<LoadedPack> load(Team& team, const OnLoad& report, bool may_map = true) const;
 
   // Writes the file, on all threads, and waits until the disk has it. Returns false after a warning if that fails.
   bool save(std::span<const std::byte> data, Team& team, const OnLoad& report) const;
@@ -53,6 +61,9 @@ class PackFile {
   const std::string& path() const { return path_; }
 
  private:
+  std::string check_header(const MappedFile& file, std::vector<uint64_t>& checksums) const;
+  std::string read_data(MappedFile file, std::span<const uint64_t> checksums, bool may_map, LoadedPack& to, Team& team,
+                        const OnLoad& report) const;
   bool warn(const std::string& text) const;  // returns false
 
   std::string folder_, path_;

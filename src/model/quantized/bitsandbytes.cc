@@ -36,7 +36,7 @@ QuantState read_state(const ModuleTensors& module) {
         module.file(), module.name().module, module.name().module);
   }
   if (tensor->type != TensorType::U8) throw module.error(*tensor, "has type {}, expected U8", name(tensor->type));
-  const std::string_view text(reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size());
+  const std::string text(reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size());
   const JsonField json = JsonField::parse(text, fmt::format("{}: tensor {}", module.file(), tensor->name)).object();
   if (json.get<std::string>("quant_type") != kind)
     throw json.at("quant_type").error("expected {}, found {}", kind, describe(json.at("quant_type").json()));

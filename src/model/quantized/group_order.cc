@@ -9,19 +9,18 @@ GroupOrder read_group_order(const ModuleTensors& module, std::string_view ending
   const TensorView& tensor =
       module.get(ending, {TensorType::I32, TensorType::I64}, ModuleTensors::Shape{module.cols()});
   const int cols = module.name().cols, groups = (cols + group - 1) / group;
-  const auto group_of = [&](int i) {
-    const auto at = static_cast<size_t>(i);
-    return tensor.type == TensorType::I32 ? load_at<int32_t>(tensor.bytes, at) : load_at<int64_t>(tensor.bytes, at);
-  };
+  // A copy: the file may change after the check.
+  std::vector<int64_t> group_of(module.cols());
+  for (size_t i = 0; i < group_of.size(); ++i)
+    group_of[i] =
+        tensor.type == TensorType::I32 ? load_at<int32_t>(tensor.bytes, i) : load_at<int64_t>(tensor.bytes, i);
   // compressed-tensors writes -1 where it did not order.
-  bool is_unset = true;
-  for (int i = 0; i < cols; ++i) is_unset = is_unset && group_of(i) == -1;
-  if (is_unset) return {};
+  if (std::ranges::all_of(group_of, [](int64_t g) { return g == -1; })) return {};
   // A counting sort, which keeps the order within a group.
   std::vector<int> counts(static_cast<size_t>(groups));
   bool in_order = true;
   for (int i = 0; i < cols; ++i) {
-    const int64_t g = group_of(i);
+    const int64_t g = group_of[static_cast<size_t>(i)];
     if (g < 0 || g >= groups)
       throw module.error(tensor, "has input {} in group {}, but there are {} groups of {}", i, g, groups, group);
     ++counts[static_cast<size_t>(g)];
@@ -37,7 +36,7 @@ GroupOrder read_group_order(const ModuleTensors& module, std::string_view ending
   order.slots.resize(static_cast<size_t>(cols));
   std::vector<int> next(static_cast<size_t>(groups));
   for (int i = 0; i < cols; ++i) {
-    const auto g = static_cast<size_t>(group_of(i));
+    const auto g = static_cast<size_t>(group_of[static_cast<size_t>(i)]);
     const int slot = static_cast<int>(g) * group + next[g]++;
     order.permutation[static_cast<size_t>(slot)] = i;
     order.slots[static_cast<size_t>(i)] = slot;

@@ -8,10 +8,10 @@
 #include <boost/beast/core/string.hpp>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "base/error.h"
+#include "base/line_file.h"
 
 namespace quire {
 namespace {
@@ -67,10 +67,10 @@ ApiKeys::Entry ApiKeys::entry_of(const Digest& salt, std::string_view key, std::
 std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Digest& salt) {
   std::vector<Entry> entries;
   if (file.empty()) return entries;
-  std::ifstream in(file);
-  if (!in) throw not_found("--api-key-file {}: {}", file, std::strerror(errno));
+  LineFile in(file, "--api-key-file " + file);
   std::string text;
-  for (int number = 1; std::getline(in, text); ++number) {
+  while (in.next(text, size_t{64} << 10)) {
+    const int number = in.number();
     const std::string_view line = trimmed(text);
     if (line.empty() || line.front() == '#') continue;
     const size_t colon = line.find(':');
@@ -86,7 +86,6 @@ std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Di
     }
     entries.push_back(entry_of(salt, key, std::string(name)));
   }
-  if (in.bad()) throw invalid("--api-key-file {}: {}", file, std::strerror(errno));
   if (entries.empty()) throw invalid("--api-key-file {}: there is no key in it", file);
   return entries;
 }

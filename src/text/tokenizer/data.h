@@ -67,6 +67,7 @@ struct TokenizerData {
   std::optional<TokenId> bos, eos, unk, pad, eot, eom;
   FimTokens fim;
   TokenIds end_of_generation;  // ascending
+  std::vector<std::string> warnings;
 
   std::string_view text_to_decode(TokenId id) const {
     const auto found = normalized_texts.find(id);

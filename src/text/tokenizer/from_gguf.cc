@@ -43,6 +43,7 @@ class GgufBuilder {
   void build() {
     read_kind();
     read_tokens();
+    if (kind_ == GgufModelKind::kBytePair) read_pre();
     read_special_ids();
     read_pair();
     read_end_of_generation();
@@ -75,13 +76,7 @@ class GgufBuilder {
       data_.ill_formed = TokenizerData::IllFormed::kKeep;
     } else if (from_.model == "gpt2" || from_.model == "gemma4") {
       kind_ = GgufModelKind::kBytePair;
-      const std::string_view pre = from_.model == "gemma4" ? "gemma4" : std::string_view(from_.pre);
       if (from_.model == "gpt2") data_.bos = data_.eos = 11;
-      if (pre == "glm4" || pre == "chatglm-bpe") data_.bos.reset();
-      pre_ = gguf_pretokenizer(pre, name());
-      whole_line_breaks_ = pre == "gemma4" || pre == "granite-embed-multi-311m";
-      add_bos_ = pre_.add_bos;
-      add_sep_ = pre_.add_sep;
       data_.ill_formed = TokenizerData::IllFormed::kReplaceBytes;
     } else if (from_.model == "t5") {
       kind_ = GgufModelKind::kUnigram;
@@ -101,6 +96,22 @@ class GgufBuilder {
     space_prefix_ = from_.add_space_prefix.value_or(space_prefix_);
   }
 
+  void read_pre() {
+    std::string_view pre = from_.model == "gemma4" ? "gemma4" : std::string_view(from_.pre);
+    if (pre.empty()) {
+      pre = recognize_pretokenizer(from_, data_.by_text);
+      data_.warnings.push_back(fmt::format(
+          "{}: tokenizer.ggml.pre is missing, as in files made before May 2024; {}. Convert the model again", name(),
+          pre.empty() ? "texts are split as llama.cpp does by default, which may not be what the model was trained with"
+                      : fmt::format("the vocabulary looks like that of \"{}\", so texts are split for that", pre)));
+    }
+    if (pre == "glm4" || pre == "chatglm-bpe") data_.bos.reset();
+    pre_ = gguf_pretokenizer(pre, name());
+    whole_line_breaks_ = pre == "gemma4" || pre == "granite-embed-multi-311m";
+    add_bos_ = pre_.add_bos;
+    add_sep_ = pre_.add_sep;
+  }
+
   void read_tokens() {
     const size_t count = from_.tokens.size();
     if (count == 0) throw invalid("{}: tokenizer.ggml.tokens is empty", name());
@@ -116,6 +127,18 @@ class GgufBuilder {
       data_.texts.add(from_.tokens[id].empty() ? fmt::format("[EMPTY_{}]", id) : from_.tokens[id]);
       data_.kinds.push_back(from_.token_types.empty() ? TokenKind::kNormal : kind_of(from_.token_types[id]));
     }
+    if (from_.token_types.empty())
+      data_.warnings.push_back(
+          fmt::format("{}: tokenizer.ggml.token_type is missing; all tokens are taken for text, except those with the "
+                      "names of known "
+                      "control tokens. Convert the model again",
+                      name()));
+    if (from_.scores.empty() && (kind_ == GgufModelKind::kSentencePiece || kind_ == GgufModelKind::kUnigram))
+      data_.warnings.push_back(
+          fmt::format("{}: tokenizer.ggml.scores is missing; all tokens count the same, so texts become other tokens "
+                      "than those the "
+                      "model was trained with. Convert the model again",
+                      name()));
     index_texts(data_);
     if (data_.by_text.size() == count) return;
     for (size_t id = 0; id < count; ++id) {

@@ -101,6 +101,7 @@ class HfBuilder {
                        .rstrip = item.get_or<bool>("rstrip", false)};
       const int64_t id = item.at("id").integer(0, kMostTokens - 1);
       if (token.content.empty()) continue;
+      check_token_length(item.where(), static_cast<size_t>(id), token.content);
       // As in the library, tokens of the model's vocabulary keep their ids.
       const auto found = known.find(token.content);
       token.id = found != known.end() ? found->second : static_cast<TokenId>(id);

@@ -6,9 +6,11 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
+#include "quire/types.h"
 #include "text/tokenizer/pretokenizer_regex.h"
 
 namespace quire {
@@ -78,6 +80,10 @@ struct GgufPreTokenizer {
   bool add_bos = false;        // unless the file says otherwise, as add_sep
   bool add_sep = false;        // SEP between two texts
 };
+// The pre-tokenizer of a known family whose vocabulary a file has, for files that name none. "": none is recognized.
+struct GgufVocabulary;
+std::string_view recognize_pretokenizer(const GgufVocabulary& vocabulary,
+                                        const std::unordered_map<std::string_view, TokenId>& ids);
 // One name for each pre-tokenizer that llama.cpp has.
 std::vector<std::string_view> gguf_pretokenizer_names();
 // Throws Error (kUnsupported) for an unknown name.

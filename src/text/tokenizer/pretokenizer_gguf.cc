@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/tokenizer/pretokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace quire {
 namespace {
@@ -145,6 +146,26 @@ const Named kTable[] = {
     {"sarvam-moe", kLines},
 };
 
+// Files without a pre-tokenizer's name are from before May 2024, so only the families of that time matter. Each is told by
+// tokens that no other vocabulary has: `text` at `id` (-1: anywhere), and `also` anywhere.
+struct KnownVocabulary {
+  std::string_view pre, text;
+  TokenId id = -1;
+  std::string_view also = {};
+};
+constexpr KnownVocabulary kKnownVocabularies[] = {
+    {"llama-bpe", "<|begin_of_text|>", -1, "<|start_header_id|>"},
+    {"command-r", "<|START_OF_TURN_TOKEN|>", -1, "<|CHATBOT_TOKEN|>"},
+    {"falcon", ">>TITLE<<", -1, ">>ABSTRACT<<"},
+    {"starcoder", "<|endoftext|>", 0, "<issue_start>"},
+    {"stablelm2", "<|endoftext|>", 100257, "<issue_start>"},
+    {"qwen2", "<|endoftext|>", 151643},
+    {"gpt-2", "<|endoftext|>", 50256},
+    {"gpt-2", "<|endoftext|>", 0, "<|padding|>"},  // GPT-NeoX
+    {"deepseek-llm", "<｜begin▁of▁sentence｜>", 100000},
+    {"deepseek-coder", "<｜begin▁of▁sentence｜>", 32013},
+};
+
 bool names_contain(std::string_view names, std::string_view name) {
   for (size_t at = 0; at <= names.size();) {
     const size_t end = std::min(names.find(' ', at), names.size());
@@ -160,6 +181,19 @@ std::vector<std::string_view> gguf_pretokenizer_names() {
   std::vector<std::string_view> names;
   for (const Named& entry : kTable) names.push_back(entry.names.substr(0, entry.names.find(' ')));
   return names;
+}
+
+std::string_view recognize_pretokenizer(const GgufVocabulary& vocabulary,
+                                        const std::unordered_map<std::string_view, TokenId>& ids) {
+  for (const std::string_view architecture : {"bloom", "dbrx"}) {  // the only ones with these vocabularies
+    if (vocabulary.architecture == architecture) return architecture;
+  }
+  for (const KnownVocabulary& known : kKnownVocabularies) {
+    const auto found = ids.find(known.text);
+    if (found == ids.end() || (known.id >= 0 && found->second != known.id)) continue;
+    if (known.also.empty() || ids.contains(known.also)) return known.pre;
+  }
+  return "";
 }
 
 GgufPreTokenizer gguf_pretokenizer(std::string_view pre, const std::string& where) {

@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// Immutable; shared by threads. A match that needs too many steps or too much memory is an Error, so a hostile pattern
-// cannot hang or crash the process.
+// Immutable; shared by threads. A match that needs too many steps or too much memory is an Error, and so are the matches of
+// one Matcher that take too much time together. So a hostile pattern cannot hang or crash the process.
 class Regex {
  public:
   // `pattern` has the meaning it has in Oniguruma (Hugging Face) or std::regex (llama.cpp): \s is Unicode's
@@ -19,7 +19,7 @@ class Regex {
   // differently (kUnsupported).
   Regex(std::string_view pattern, const std::string& where);
 
-  // One thread's memory for matching; reused for many texts.
+  // One thread's memory for matching, and its budget of time: for a text, or for all texts of a vocabulary.
   class Matcher;
 
   const std::string& pattern() const { return pattern_; }
@@ -60,7 +60,6 @@ class Regex::Matcher {
     const Regex& regex;
     std::string_view text;
     size_t at = 0, last_end = std::string_view::npos;  // of the previous match
-    double seconds = 0;                                // spent so far, except on the first batch
   };
   // The next matches; fewer than `found` holds: there are no more.
   size_t find_some(Search& search, std::span<Range> found);

@@ -192,6 +192,7 @@ bool Tokenizer::adds_bos() const {
 }
 bool Tokenizer::adds_eos() const { return data_->eos && !data_->suffix.empty() && data_->suffix.back() == *data_->eos; }
 
+std::span<const std::string> Tokenizer::warnings() const { return data_->warnings; }
 std::span<const TokenId> Tokenizer::end_of_generation() const { return data_->end_of_generation; }
 
 }  // namespace quire

@@ -109,6 +109,9 @@ class Tokenizer {
   bool adds_bos() const, adds_eos() const;  // whether add_special adds them
   const FimTokens& fim() const;
 
+  // What the file does not say of its vocabulary, and what was assumed; each for a line of a log.
+  std::span<const std::string> warnings() const;
+
   // The ids that end an answer, ascending: EOS, end of turn, end of message, and tokens with a known text
   // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   std::span<const TokenId> end_of_generation() const;

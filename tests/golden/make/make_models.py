@@ -24,7 +24,16 @@ NEMOTRON = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4
 GEMMA4_ROPE = {"sliding_attention": rope(), "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}
 FALCON_H1 = {"embedding_multiplier": 3.0, "lm_head_multiplier": 0.6, "attention_in_multiplier": 1.4, "attention_out_multiplier": 0.7, "key_multiplier": 0.6, "ssm_in_multiplier": 1.3, "ssm_out_multiplier": 0.7,
              "ssm_multipliers": [0.7, 1.2, 0.8, 1.4, 0.5], "mlp_multipliers": [1.7, 0.6]}
+STABLELM = {**SMALL, "hidden_size": 32, "intermediate_size": 48, "qk_layernorm": True, "rope_parameters": rope(partial_rotary_factor=0.5)}
+STABLELM_OFF = {"weights of norms": fill(r"(q|k)_layernorm\.norms\.\d+\.weight$", 1.0), "norms": {"qk_layernorm": False}, "part that turns": {"rope_parameters": rope(partial_rotary_factor=1.0)}}
 YARN = {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 8.0, "original_max_position_embeddings": 64, "attention_factor": 1.2, "beta_fast": 4.0, "beta_slow": 1.0}
+
+
+def one_after_the_other(model):
+    """StableLM's MLP reads what attention gives."""
+    for layer in model.model.layers:
+        layer.use_parallel_residual = False
+        layer.post_attention_layernorm = layer.input_layernorm
 
 
 def norms_first(model):
@@ -199,6 +208,10 @@ MODELS = {
                         "projectors_bias": False, "tie_word_embeddings": False, "rope_parameters": rope(1e6), **FALCON_H1},
                        {**MAMBA, "attention": fill(r"o_proj", 0.0), "theta": {"rope_parameters": rope()}, **{name: {name: [1.0] * len(value) if isinstance(value, list) else 1.0} for name, value in FALCON_H1.items()}},
                        v4={"time_step_limit": DELETE}),
+    "stablelm_qk_norm": Model("StableLM 2 12B: attention and MLP in parallel after one layer norm, layer norms without biases for each head of queries and keys, and half of each head turns.", T.StableLmConfig,
+                              {**STABLELM, "use_parallel_residual": True}, {**STABLELM_OFF, "parallel": one_after_the_other}),
+    "stablelm_qk_norm_biases": Model("StableLM with norms for each head, one block after the other, and biases of queries, keys and values.", T.StableLmConfig,
+                                     {**STABLELM, "num_hidden_layers": 1, "use_qkv_bias": True}, {**STABLELM_OFF, "biases": fill(r"_proj\.bias$", 0.0), "second norm": fill(r"post_attention_layernorm\.weight$", 1.0)}),
 }
 
 

@@ -151,7 +151,7 @@ TEST_F(Recordings, AreRefusedWhereTheyAreDamaged) {
     size_t line;
     const char *from, *to, *message;
   } kCases[] = {
-      {0, "\"quire_recording\":2", "\"quire_recording\":1", "version 1"},
+      {0, "\"quire_recording\":3", "\"quire_recording\":1", "version 1"},
       {0, "quire_recording", "recording", "not a recording"},
       {0, "\"units\":", "\"units\":-", "units"},
       {0, "\"kv_cache_dtype\":\"bf16\"", "\"kv_cache_dtype\":\"int3\"", "int3"},
@@ -181,6 +181,42 @@ TEST_F(Recordings, AreRefusedWhereTheyAreDamaged) {
   }
   write({});
   EXPECT_NE(error().find("cannot read"), std::string::npos) << error();
+}
+
+TEST_F(Recordings, AreRefusedIfLinesWereAddedOrTakenAway) {
+  record(options("mistral"));
+  const auto all = lines();
+  const auto error_of = [&](const auto& change) {
+    auto changed = all;
+    change(changed);
+    write(changed);
+    return error();
+  };
+  const std::string& last_step = all[all.size() - 2];
+  const std::string tail = "follows the end of the recording", order = "expected step";
+  for (const std::string& line : {last_step, all.back(), all.front(), std::string("{}")})
+    EXPECT_NE(error_of([&](auto& l) { l.push_back(line); }).find(tail), std::string::npos) << line;
+  EXPECT_NE(error_of([&](auto& l) { l.push_back(""); }), "");
+  EXPECT_NE(error_of([&](auto& l) { l.insert(l.end() - 1, last_step); }).find(order), std::string::npos);
+  EXPECT_NE(error_of([&](auto& l) { l.erase(l.begin() + 3); }).find(order), std::string::npos);
+  EXPECT_NE(error_of([&](auto& l) { std::swap(l[3], l[4]); }).find(order), std::string::npos);
+  EXPECT_NE(error_of([&](auto& l) { l.erase(l.end() - 2); }).find("were written"), std::string::npos);
+  // As a crash leaves it.
+  EXPECT_EQ(error_of([&](auto& l) { l.pop_back(); }), "");
+}
+
+TEST_F(Recordings, AreNotReadFromDevicesOrFolders) {
+  for (const char* path : {"/dev/zero", "/tmp"}) {
+    try {
+      RecordingReader reader(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.what(), std::string(path) + " is neither a file nor a pipe");
+    }
+  }
+  std::ofstream(path_) << "0";
+  fs::resize_file(path_, size_t{1} << 40);  // zeros that take no space
+  EXPECT_NE(error().find(":1: the line has more than 1048576 bytes"), std::string::npos) << error();
 }
 
 TEST_F(Recordings, AreRefusedWhereStatesAdvanceByOtherDrafts) {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "error_of.h"
 
 namespace quire {
 namespace {
@@ -259,8 +260,40 @@ TEST_F(SafetensorsShards, AreRefusedWhenBroken) {
   }
 }
 
+TEST_F(SafetensorsShards, AreAllReadWithoutAnIndex) {
+  const auto folder_error = [&] { return quire::error_of([&] { Safetensors::open(folder_); }); };
+  write("consolidated.safetensors", file_of(f32("[1]", "[0,4]"), 4));  // the same again, as Mistral ships it
+  write("README.md", "nothing");
+  const Safetensors s = Safetensors::open(folder_);
+  EXPECT_EQ(s.tensors().size(), 3u);
+  EXPECT_NE(s.find_tensor("x"), nullptr);
+  EXPECT_NE(s.find_tensor("b"), nullptr);
+  EXPECT_EQ(s.file(), folder_.string());
+  write("3.safetensors", file_of(f32("[1]", "[0,4]"), 4));
+  EXPECT_EQ(folder_error(), folder_.string() +
+                                ": tensor \"x\" is in two of its safetensors files, and no "
+                                "model.safetensors.index.json says which one counts");
+  std::filesystem::remove(folder_ / "3.safetensors");
+  std::filesystem::rename(folder_ / "1.safetensors", folder_ / "model-00001-of-00003.safetensors");
+  std::filesystem::rename(folder_ / "2.safetensors", folder_ / "model-00002-of-00003.safetensors");
+  EXPECT_EQ(folder_error(),
+            folder_.string() + ": holds 2 of the 3 files that model-00001-of-00003.safetensors is one of");
+}
+
+TEST_F(SafetensorsShards, AreNamedIfTheyAreGitLfsPointers) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 98362432\n";
+  write("2.safetensors", pointer);
+  for (const char* file : {"", "2.safetensors"})
+    EXPECT_NE(quire::error_of([&] { Safetensors::open(folder_ / file); }).find("git lfs pull"), std::string::npos);
+  EXPECT_NE(error(pointer).find("model.safetensors.index.json is a git-lfs pointer"), std::string::npos);
+  EXPECT_NE(error(R"({"weight_map":{"a":"2.safetensors"}})").find("2.safetensors is a git-lfs pointer"),
+            std::string::npos);
+}
+
 TEST_F(SafetensorsShards, NeedAnIndexOrAFile) {
-  EXPECT_THROW(Safetensors::open(folder_), Error);
+  std::filesystem::create_directory(folder_ / "empty");
+  EXPECT_EQ(quire::error_of([&] { Safetensors::open(folder_ / "empty"); }),
+            (folder_ / "empty").string() + ": holds no safetensors files");
   EXPECT_THROW(Safetensors::open(folder_ / "absent.safetensors"), Error);
   EXPECT_THROW(Safetensors::open(folder_ / "absent.index.json"), Error);
 }

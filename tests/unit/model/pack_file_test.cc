@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "leases.h"
 
 namespace quire {
 namespace {
@@ -36,7 +39,7 @@ class PackFiles : public testing::Test {
   }
   bool save(const PackFile& to) { return to.save(data_, team_, {}); }
   bool opens(const PackFile& from) {
-    const auto pack = from.open(team_, {});
+    const auto pack = from.load(team_, {});
     if (!pack) return false;
     EXPECT_TRUE(std::ranges::equal(pack->bytes(), data_));
     return true;
@@ -79,14 +82,61 @@ TEST_F(PackFiles, GiveBackWhatWasSaved) {
   EXPECT_EQ(fs::status(pack.path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(PackFiles, CanBeCopied) {
+TEST_F(PackFiles, AreMappedOrCopied) {
+  if (!has_leases()) GTEST_SKIP() << "the file system has no leases";
   ASSERT_TRUE(save(file()));
-  const auto pack = file().open(team_, {});
-  ASSERT_TRUE(pack);
-  EXPECT_TRUE(pack->is_fast());  // it is small
-  std::vector<std::byte> copy(data_.size());
-  pack->copy_to(copy.data(), team_);
-  EXPECT_EQ(copy, data_);
+  const auto mapped = file().load(team_, {});
+  ASSERT_TRUE(mapped);
+  EXPECT_TRUE(mapped->mapped);  // it is small
+  const auto copy = file().load(team_, {}, false);
+  ASSERT_TRUE(copy);
+  EXPECT_FALSE(copy->mapped);
+  EXPECT_TRUE(std::ranges::equal(copy->bytes(), data_));
+}
+
+// Programs that change a file in place, which Quire never does.
+TEST_F(PackFiles, KeepTheirBytesIfTheFileIsChanged) {
+  if (!has_leases()) GTEST_SKIP() << "the file system has no leases";
+  for (const bool cut : {false, true}) {
+    ASSERT_TRUE(save(file()));
+    const auto pack = file().load(team_, {});
+    const auto copy = file().load(team_, {}, false);
+    ASSERT_TRUE(pack && pack->mapped && copy);
+    if (cut) {
+      fs::resize_file(file().path(), kHead);  // waits until the pages are copied
+    } else {
+      const std::string scribble(data_.size(), '!');
+      std::ofstream(file().path(), std::ios::binary | std::ios::in)
+          .seekp(kHead)
+          .write(scribble.data(), scribble.size());
+    }
+    EXPECT_TRUE(std::ranges::equal(pack->bytes(), data_)) << cut;
+    EXPECT_TRUE(std::ranges::equal(copy->bytes(), data_)) << cut;
+    EXPECT_FALSE(opens(file())) << cut;
+  }
+}
+
+// What some program writes to all the time is refused, or loaded as it was.
+TEST_F(PackFiles, NeverLoadWhatIsBeingChanged) {
+  ASSERT_TRUE(save(file()));
+  std::atomic<bool> done = false;
+  std::thread scribbler([&] {
+    for (int i = 0; !done; ++i) {
+      flip_bit(file().path(), kHead + static_cast<size_t>(i) * 1000 % data_.size());
+      if (i % 7 == 0) fs::resize_file(file().path(), kHead + data_.size() / 2);
+      if (i % 7 == 1) fs::resize_file(file().path(), kHead + data_.size());
+      if (i % 7 == 2) save(file());
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    Team team(1);
+    const PackFile pack(folder_.string(), {1, 2}, data_.size(), {});
+    if (const auto loaded = pack.load(team, {}, i % 2 == 0)) {
+      EXPECT_TRUE(std::ranges::equal(loaded->bytes(), data_));
+    }
+  }
+  done = true;
+  scribbler.join();
 }
 
 TEST_F(PackFiles, OfOtherIdentitiesAreNotSeen) {
@@ -161,7 +211,7 @@ TEST_F(PackFiles, LeaveNothingBehindIfTheDiskIsFull) {
 TEST_F(PackFiles, AreReplacedWhole) {
   const PackFile pack = file();
   ASSERT_TRUE(save(pack));
-  const auto mapped = pack.open(team_, {});
+  const auto mapped = pack.load(team_, {});
   ASSERT_TRUE(mapped);
   ASSERT_TRUE(save(pack));  // by another process, say
   EXPECT_TRUE(std::ranges::equal(mapped->bytes(), data_));

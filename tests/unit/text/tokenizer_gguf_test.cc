@@ -111,6 +111,72 @@ TEST(GgufTokenizer, AllowsMergesOfTextsThatAreNotTokens) {
   EXPECT_EQ(t.encode("xyzab"), (TokenIds{'x', 'y', 'z', 256}));
 }
 
+// What a file without tokenizer.ggml.pre is taken for.
+TEST(GgufTokenizer, WarnsOfAMissingPreTokenizer) {
+  EXPECT_TRUE(byte_level().make().warnings().empty());
+  EXPECT_TRUE(sentence_piece().make().warnings().empty());  // has none
+  EXPECT_TRUE(word_piece({"▁a"}).make().warnings().empty());
+  const auto words = [](const std::vector<std::string>& special, int filler,
+                        const std::string& architecture = "llama") {
+    Sample s = byte_level();
+    s.vocabulary.pre = "";
+    s.vocabulary.architecture = architecture;
+    for (int i = 0; i < filler; ++i) s.add("<filler" + std::to_string(i) + ">", 1);
+    for (const std::string& text : special) s.add(text, 3);
+    const Tokenizer tokenizer = s.make();
+    EXPECT_EQ(tokenizer.warnings().size(), 1u);
+    const std::string& warning = tokenizer.warnings().front();
+    EXPECT_TRUE(warning.starts_with("sample.gguf: tokenizer.ggml.pre is missing")) << warning;
+    return warning;
+  };
+  const auto names = [](const std::string& warning, const std::string& pre) {
+    return warning.find("looks like that of \"" + pre + "\"") != std::string::npos;
+  };
+  EXPECT_NE(words({}, 0).find("as llama.cpp does by default"), std::string::npos);
+  EXPECT_NE(words({"<|endoftext|>"}, 0).find("as llama.cpp does by default"), std::string::npos);
+  EXPECT_TRUE(names(words({"<|begin_of_text|>", "<|start_header_id|>"}, 0), "llama-bpe"));
+  EXPECT_TRUE(names(words({">>TITLE<<", ">>ABSTRACT<<"}, 0), "falcon"));
+  EXPECT_TRUE(names(words({"<|endoftext|>"}, 50256 - 257), "gpt-2"));
+  EXPECT_TRUE(names(words({"<|endoftext|>"}, 151643 - 257), "qwen2"));
+  EXPECT_TRUE(names(words({}, 0, "bloom"), "bloom"));
+}
+
+TEST(GgufTokenizer, SplitsByTheFamilyThatItRecognizes) {
+  const auto ids = [](const std::string& pre, bool llama3) {
+    Sample s = byte_level();
+    s.vocabulary.pre = pre;
+    s.vocabulary.add_bos = false;
+    s.merges = {"1 2", "12 3", "123 4"};
+    for (const char* text : {"12", "123", "1234"}) s.add(text, 1);
+    if (llama3) s.add("<|begin_of_text|>", 3), s.add("<|start_header_id|>", 3);
+    return s.make().encode("1234");
+  };
+  EXPECT_EQ(ids("", true), ids("llama-bpe", true));
+  EXPECT_EQ(ids("", false), ids("default", false));
+  EXPECT_NE(ids("", true), ids("gpt-2", true));
+}
+
+TEST(GgufTokenizer, WarnsOfMissingScores) {
+  for (Sample s : {sentence_piece(), xlm_roberta(), byte_level()}) {
+    s.vocabulary.scores.clear();
+    const Tokenizer tokenizer = s.make();
+    const bool needs_scores = s.vocabulary.model != "gpt2";
+    ASSERT_EQ(tokenizer.warnings().size(), needs_scores ? 1u : 0u);
+    if (needs_scores) {
+      EXPECT_NE(tokenizer.warnings()[0].find("tokenizer.ggml.scores is missing"), std::string::npos);
+    }
+  }
+}
+
+TEST(GgufTokenizer, WarnsOfMissingTokenTypes) {
+  for (Sample s : {byte_level(), sentence_piece()}) {
+    s.vocabulary.token_types.clear();
+    const Tokenizer tokenizer = s.make();
+    ASSERT_EQ(tokenizer.warnings().size(), 1u);
+    EXPECT_NE(tokenizer.warnings()[0].find("tokenizer.ggml.token_type is missing"), std::string::npos);
+  }
+}
+
 TEST(GgufTokenizer, RefusesABrokenVocabulary) {
   const auto broken = [](auto change) {
     Sample s = byte_level();

@@ -68,6 +68,7 @@ const Broken kBroken[] = {
     {"AddedTokensIsNotAnArray", [](json& j) { j["added_tokens"] = 1; }, "added_tokens: expected an array"},
     {"AddedTokenWithoutContent", [](json& j) { j["added_tokens"][0].erase("content"); }, "content is missing"},
     {"AddedTokenWithoutId", [](json& j) { j["added_tokens"][0].erase("id"); }, "id is missing"},
+    {"AddedTokenIsHuge", [](json& j) { j["added_tokens"][0]["content"] = std::string(5000, 'a'); }, "has 5000 bytes"},
     {"AddedTokenReusesAnId", [](json& j) { j["added_tokens"][0]["id"] = 3; }, "id 3 is"},
     {"AddedTokenWithHugeId", [](json& j) { j["added_tokens"][0]["id"] = 1 << 30; }, "expected an integer from"},
     {"AddedTokenSpecialIsText", [](json& j) { j["added_tokens"][0]["special"] = "yes"; }, "special: expected true"},

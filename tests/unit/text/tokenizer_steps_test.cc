@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "base/error.h"
 #include "base/unicode.h"
 #include "text/detokenizer_steps.h"
@@ -89,6 +91,41 @@ TEST(Steps, EndWhenTheyTakeTooLong) {
   std::vector<Fragment> fragments;
   space.split(std::string(1000000, ' '), {}, fragments);
   EXPECT_EQ(fragments.front().text.size(), 1000000u);
+}
+
+// Each match alone stays below the limits, or takes the interpreter minutes. All matches of a text have one budget, also
+// if earlier steps have cut the text into words.
+TEST(RegexMatcher, GivesUpOnHostilePatterns) {
+  const struct {
+    const char* pattern;
+    std::string text;
+  } kCases[] = {
+      {"(?:a?){5000}a{5000}", std::string(5000, 'a')},
+      {"(?:a?){5000}a{5000}", std::string(30, 'a')},
+      {R"((?:\p{L}?){5000}\p{L}{5000})", std::string(4000, 'a')},
+      {"(?:a?){24}a{24}", std::string(24 * 1000, 'a')},
+      {"(?:a|a|b?)*c", std::string(30, 'a')},
+      {"((a)*)*(?1)?b", std::string(3000, 'a')},
+      {"(?:(?:a{0,9}){0,9}){0,9}b", std::string(2000, 'a')},
+  };
+  const auto seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  for (const auto& c : kCases) {
+    for (const bool in_words : {false, true}) {
+      std::vector<PreTokenizerStep> steps;
+      std::string text = c.text;
+      if (in_words) {
+        steps.emplace_back(SplitByText{" ", SplitBehavior::kRemoved, false});
+        for (int i = 0; i < 200; ++i) text += " " + c.text.substr(0, 100);
+      }
+      steps.emplace_back(SplitByRegex{.regex = Regex(c.pattern, "")});
+      const double start = seconds();
+      try {
+        words(steps, text);
+      } catch (const Error&) {
+      }
+      EXPECT_LT(seconds() - start, 5) << c.pattern;
+    }
+  }
 }
 
 // A text that doubles forty times.
