@@ -90,7 +90,8 @@ void read_modelopt(const JsonField& config, Quantization& to) {
   to.ignores_scales = true;
   check_names(settings, "exclude_modules");
   check_names(settings, "ignore");
-  if (!settings.has("quant_algo") && settings.has("kv_cache_quant_algo")) return;  // only the cache is quantized
+  if (settings.json().contains("quant_algo") && !settings.has("quant_algo"))
+    return;  // null: only the cache is quantized
   if (settings.get<std::string>("quant_algo") == "MIXED_PRECISION")
     return read_layers(settings.at("quantized_layers"), to);
   use_for_all(read_layer_scheme(settings), to);

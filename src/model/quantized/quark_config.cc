@@ -114,7 +114,8 @@ void read_quark(const JsonField& config, Quantization& to) {
       if (!layer.object().has("weight")) continue;
       Quantization::Part part{{}, read_quark_scheme(layer, reordered)};
       part.modules.names.emplace(pattern);
-      part.modules.patterns.push_back(wildcard(pattern, layer.where()));
+      if (pattern.find_first_of("*?") != pattern.npos)
+        part.modules.patterns.push_back(wildcard(pattern, layer.where()));
       to.parts.push_back(std::move(part));
     }
   }

@@ -54,10 +54,12 @@ def write_layer(case, quantized, numbers, target):
     return f"{list(weight.shape)}"
 
 
-def is_decisive(folder, source, numbers, seed):
+def is_decisive(folder, source, quantized, numbers, seed):
     """The expected values of a model, if they are clear enough."""
-    plain = {name: t.float() for name, t in load_file(source / "model.safetensors").items()}
+    plain, stored = ({name: t for name, t in load_file(path / "model.safetensors").items()} for path in (source, quantized))
     assert set(numbers) <= set(plain), set(numbers) - set(plain)
+    # A library may change what it leaves unquantized, such as norms before AWQ's linears.
+    plain = {name: (stored[name] if name in stored and stored[name].is_floating_point() and stored[name].shape == t.shape else t).float() for name, t in plain.items()}
     save_file({name: t.contiguous() for name, t in {**plain, **numbers}.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     shutil.copyfile(source / "config.json", folder / "config.json")
     model = T.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
@@ -97,7 +99,7 @@ def make(library, name, case, root):
                 about = write_layer(case, quantized, numbers, target)
                 break
             with torch.no_grad():
-                good, expected = is_decisive(plain, source, numbers, seed)
+                good, expected = is_decisive(plain, source, quantized, numbers, seed)
             if good:
                 about = f"seed {seed}, {write_model(quantized, expected, target)}"
                 break

@@ -67,6 +67,13 @@ TEST(ModelOpt, ReadsItsOwnFileOfSettings) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ModelOpt, MayQuantizeTheCacheAlone) {
+  const Quantization q =
+      settings_of({{"quant_method", "modelopt"}, {"quant_algo", nullptr}, {"kv_cache_quant_algo", "FP8"}});
+  EXPECT_TRUE(q.parts.empty());
+  EXPECT_TRUE(q.ignores("model.layers.0.self_attn.k_proj.k_scale"));
+}
+
 TEST(ModelOpt, HasASchemeForEachLayerOfMixedPrecision) {
   const nlohmann::json nvfp4 = {{"quant_algo", "NVFP4"}, {"group_size", 16}}, fp8 = {{"quant_algo", "FP8"}};
   const Quantization q = settings_of({{"quant_method", "modelopt"},
