@@ -179,10 +179,13 @@ std::optional<JsonField> find_config(const JsonField& config) {
   return std::nullopt;
 }
 
-// MLX has a key of its own, and repeats its settings under the usual one, without a method.
+// MLX has a key of its own, and repeats its settings under the usual one, without a method. auto-round may write MLX's
+// layout.
 std::optional<JsonField> find_mlx_config(const JsonField& config) {
   const auto usual = config.find("quantization_config");
-  if (usual && usual->object().has("quant_method")) return std::nullopt;
+  const bool has_method = usual && usual->object().has("quant_method");
+  const auto packing = usual ? usual->optional<std::string>("packing_format") : std::nullopt;
+  if (has_method && packing != "mlx" && packing != "auto_round:mlx") return std::nullopt;
   return config.find("quantization");
 }
 

@@ -91,11 +91,11 @@ TEST(ScalesOfQuantizedCaches, AreLeftOutWithAWord) {
     load_weights(checkpoint, read_model_config(checkpoint), team,
                  {.memory = size_t{1} << 30, .warn = [&](const std::string& text) { said.push_back(text); }});
     ASSERT_EQ(said.size(), count);
-    if (count > 0)
-      EXPECT_NE(said[0].find(": 2 tensors with scales of quantized keys, values or outputs, such as "
-                             "model.layers.0.self_attn.k_proj.k_scale, are not used; --kv-cache-dtype says"),
-                std::string::npos)
-          << said[0];
+    if (count == 0) continue;
+    EXPECT_NE(said[0].find(": 2 tensors with scales of quantized keys, values or outputs, such as "
+                           "model.layers.0.self_attn.k_proj.k_scale, are not used; --kv-cache-dtype says"),
+              std::string::npos)
+        << said[0];
   }
 }
 

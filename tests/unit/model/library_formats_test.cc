@@ -172,6 +172,22 @@ TEST(Mlx, TakesBitsAndGroupsOfUnnamedModulesFromTheirShapes) {
   EXPECT_EQ(weights_of(floats), four);
 }
 
+TEST(Mlx, HasItsSettingsUnderAKeyOfItsOwn) {
+  const nlohmann::json settings = {{"bits", 4}, {"group_size", 64}};
+  const auto method_of = [](const nlohmann::json& config) {
+    return read_quantization(JsonField::parse(config.dump(), "config.json"))->method;
+  };
+  EXPECT_EQ(method_of({{"quantization", settings}}), "mlx");
+  EXPECT_EQ(method_of({{"quantization", settings}, {"quantization_config", settings}}), "mlx");
+  nlohmann::json other = settings;
+  other["quant_method"] = "gptq";
+  EXPECT_EQ(method_of({{"quantization", settings}, {"quantization_config", other}}), "gptq");
+  other["quant_method"] = "auto-round";
+  EXPECT_EQ(method_of({{"quantization", settings}, {"quantization_config", other}}), "auto-round");
+  other["packing_format"] = "mlx";
+  EXPECT_EQ(method_of({{"quantization", settings}, {"quantization_config", other}}), "mlx");
+}
+
 TEST(Mlx, HasAStackOfExperts) {
   Module m = mlx();
   const Matrix first = weights_of(m);

@@ -39,7 +39,9 @@ def quantize(source, target, settings):
     # As mlx_lm.convert does, which wants a tokenizer. transformers 5 spells some settings in another way than mlx-lm reads.
     settings_of = json.loads((source / "config.json").read_text())
     older = {"num_experts": settings_of.get("num_local_experts"), "rope_theta": (settings_of.get("rope_parameters") or {}).get("rope_theta")}
-    model, config = load_model(source, model_config={key: value for key, value in older.items() if value and key not in settings_of})
+    older = {key: value for key, value in older.items() if value and key not in settings_of}
+    model, config = load_model(source, model_config=older)
+    config = {key: value for key, value in config.items() if key not in older}
     model.set_dtype(getattr(mx, settings.get("dtype", "bfloat16")))
     model, config = quantize_model(model, config, settings["group_size"], settings["bits"], mode=settings.get("mode", "affine"), quant_predicate=predicate if own else None)
     save_model(target, model)
