@@ -37,8 +37,8 @@ std::string_view scales_of(const PanelFormat& f) {
 }
 
 std::string_view minima_of(const PanelFormat& f) {
-  static constexpr std::array<std::string_view, 4> kNames = {"–", "f16", "int8, times an f16 for 256 inputs",
-                                                             "int8 zero points"};
+  static constexpr std::array<std::string_view, 5> kNames = {"–", "f16", "int8, times an f16 for 256 inputs",
+                                                             "int8 zero points", "f32"};
   return kNames[static_cast<size_t>(f.zeros)];
 }
 

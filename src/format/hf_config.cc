@@ -66,7 +66,7 @@ HfConfig HfConfig::open(const std::filesystem::path& directory) {
   const auto config = directory / "config.json";
   return {JsonField::parse(without_infinities(read_text_file(config, kMostBytes)), config.string()),
           read_if_present(directory / "generation_config.json"), read_if_present(directory / "tokenizer_config.json"),
-          read_modules(directory)};
+          read_if_present(directory / "hf_quant_config.json"), read_modules(directory)};
 }
 
 EndTokens end_tokens(const HfConfig& config) {

@@ -22,6 +22,7 @@ struct HfConfig {
   JsonField config;                     // config.json
   std::optional<JsonField> generation;  // generation_config.json
   std::optional<JsonField> tokenizer;   // tokenizer_config.json
+  std::optional<JsonField> quantizer;   // hf_quant_config.json, which NVIDIA's ModelOpt writes
   std::vector<SentenceModule> modules;  // in their order; empty without modules.json
 
   // Throws Error if config.json is missing; the others are optional.

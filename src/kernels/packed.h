@@ -21,7 +21,7 @@ inline constexpr int kBlockInputs = 32;  // inputs in a block: the group of most
 //   supers        float16[16] per 256 inputs        (ScaleKind::kSuper)
 //   super_minima  float16[16] per 256 inputs        (ZeroKind::kSuper)
 //   scales        per group: float16, float32, uint8 or int8 [16]
-//   minima        per group: float16 or int8 [16]
+//   minima        per group: float16, float32 or int8 [16]
 //   codes         per block, by the bits of a code:
 //     4     4 lines of 64 bytes. Bytes 4n .. 4n+3 of line l belong to output n:
 //             as 16-bit words w0, w1:  nibble i of word p is input 8l + 2i + p

@@ -23,7 +23,18 @@ constexpr size_t scale_bytes(ScaleKind kind) {
   return 0;
 }
 constexpr size_t minimum_bytes(ZeroKind kind) {
-  return kind == ZeroKind::kConstant ? 0 : kind == ZeroKind::kF16 ? 2 : 1;
+  switch (kind) {
+    case ZeroKind::kConstant:
+      return 0;
+    case ZeroKind::kF16:
+      return 2;
+    case ZeroKind::kF32:
+      return 4;
+    case ZeroKind::kSuper:
+    case ZeroKind::kInteger:
+      return 1;
+  }
+  return 0;
 }
 
 struct PanelCounts {

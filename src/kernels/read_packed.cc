@@ -99,6 +99,9 @@ WeightParts packed_scales(const PackedMatrix& m, int row, int col) {
     case ZeroKind::kF16:
       parts.minimum = f16(at.minima, group);
       break;
+    case ZeroKind::kF32:
+      parts.minimum = load<float>(panel + at.minima + (group * kPanel + n) * 4);
+      break;
     case ZeroKind::kSuper:
       parts.minimum = -(f16(at.super_minima, super) * i8(at.minima, group));
       break;
@@ -148,6 +151,9 @@ bool is_finite(const PackedMatrix& m, int panel) {
   const auto f16s = [&](size_t part, size_t entries) {
     return all_finite<uint16_t>(data + part, entries * kPanel * sizeof(uint16_t), kF16);
   };
+  const auto f32s = [&](size_t part) {
+    return all_finite<uint32_t>(data + part, counts.groups * kPanel * sizeof(float), kF32);
+  };
   const auto no_byte = [&](size_t part, size_t bytes, uint8_t mask, uint8_t bad) {
     return std::none_of(data + part, data + part + bytes,
                         [=](std::byte b) { return (static_cast<uint8_t>(b) & mask) == bad; });
@@ -166,6 +172,7 @@ bool is_finite(const PackedMatrix& m, int panel) {
       break;
   }
   if (m.format.zeros == ZeroKind::kF16 && !f16s(at.minima, counts.groups)) return false;
+  if (m.format.zeros == ZeroKind::kF32 && !f32s(at.minima)) return false;
   if (m.format.zeros == ZeroKind::kSuper && !f16s(at.super_minima, counts.supers)) return false;
   switch (m.format.scale) {
     case ScaleKind::kF16:
@@ -173,7 +180,7 @@ bool is_finite(const PackedMatrix& m, int panel) {
     case ScaleKind::kSuper:
       return f16s(at.supers, counts.supers);
     case ScaleKind::kF32:
-      return all_finite<uint32_t>(data + at.scales, counts.groups * kPanel * sizeof(float), kF32);
+      return f32s(at.scales);
     case ScaleKind::kE8M0:
       return no_byte(at.scales, counts.groups * kPanel, 0xFF, 0xFF);
     case ScaleKind::kE4M3:

@@ -150,7 +150,7 @@ namespace {
 
 InputForms input_forms(const Checkpoint& checkpoint) {
   InputForms forms;
-  const auto quantization = read_quantization(checkpoint.hf()->config);
+  const auto quantization = read_quantization(*checkpoint.hf());
   if (!quantization) return forms;
   for (const Quantization::Part& part : quantization->parts) {
     forms.transforms |= part.scheme.act_order;

@@ -1,8 +1,27 @@
 #include "model/tensor_finder.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace quire {
+namespace {
+
+// MLX joins the matrices of all experts, whatever the family calls them.
+std::optional<Source> mlx_experts(const Slot& slot, const Source& usual) {
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = usual.name.find(kExperts);
+  const bool is_expert =
+      slot.tensor == Tensor::kExpertGate || slot.tensor == Tensor::kExpertUp || slot.tensor == Tensor::kExpertDown;
+  if (!is_expert || usual.stacked || at == std::string::npos) return std::nullopt;
+  Source stacked = usual;
+  stacked.stacked = true;
+  stacked.name = usual.name.substr(0, at) + (slot.tensor == Tensor::kExpertGate ? ".switch_mlp.gate_proj.weight"
+                                             : slot.tensor == Tensor::kExpertUp ? ".switch_mlp.up_proj.weight"
+                                                                                : ".switch_mlp.down_proj.weight");
+  return stacked;
+}
+
+}  // namespace
 
 std::vector<std::string> TensorFinder::other_names(const std::string& name) const {
   if (kind() == FileKind::kGguf) return {};
@@ -30,7 +49,9 @@ bool TensorFinder::begins_with(std::string_view name, const std::string& prefix)
 
 Source TensorFinder::source_of(const Slot& slot, const std::function<bool(const std::string& name)>& exists) const {
   const Source usual = find_source(config_, slot, kind(), spelling_);
-  if (spelling_.alternatives.empty() || exists(usual.name)) return usual;
+  if (exists(usual.name)) return usual;
+  if (const auto stacked = mlx_experts(slot, usual); stacked && exists(stacked->name)) return *stacked;
+  if (spelling_.alternatives.empty()) return usual;
   Spelling other = spelling_;
   other.names = spelling_.alternatives;
   const Source alternative = find_source(config_, slot, kind(), other);

@@ -59,7 +59,7 @@ class Loader : public TensorVisitor {
         kind_(checkpoint.gguf() ? FileKind::kGguf : FileKind::kHf),
         spelling_(spelling_of(checkpoint)),
         finder_(checkpoint, config, spelling_),
-        quantization_(checkpoint.hf() ? read_quantization(checkpoint.hf()->config) : std::nullopt) {}
+        quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear& to) override {
     const Source source = source_of(slot);
@@ -149,6 +149,18 @@ class Loader : public TensorVisitor {
         ->first;
   }
 
+  // What to say of the file's scales of a quantized cache; empty: nothing.
+  std::string ignored_scales() const {
+    const auto is_ignored = [&](const TensorView& t) { return quantization_ && quantization_->ignores(t.name); };
+    const auto count = std::ranges::count_if(checkpoint_.tensors(), is_ignored);
+    if (count == 0) return {};
+    return fmt::format(
+        "{}: {} tensors with scales of quantized keys, values or outputs, such as {}, are not used; --kv-cache-dtype "
+        "says "
+        "how keys and values are stored",
+        checkpoint_.file(), count, std::ranges::find_if(checkpoint_.tensors(), is_ignored)->name);
+  }
+
   uint64_t parameters = 0;
   uint64_t bytes() const {
     const auto elements = [](uint64_t sum, const VectorJob& job) { return sum + static_cast<uint64_t>(job.size); };
@@ -178,7 +190,8 @@ class Loader : public TensorVisitor {
   Source source_of(const Slot& slot) const {
     return finder_.source_of(slot, [this](const std::string& name) {
       const std::string module = name.substr(0, name.rfind('.'));
-      return find(name) || (quantization_ && (find(module + ".qweight") || find(module + ".weight_packed")));
+      const auto has = [&](std::string_view ending) { return find(module + std::string(ending)) != nullptr; };
+      return find(name) || (quantization_ && std::ranges::any_of(kCodeEndings, has));
     });
   }
   const TensorView* find(const std::string& name) const { return finder_.find(name); }
@@ -424,6 +437,7 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Te
   Loader load(checkpoint, config);
   Weights w;
   list_tensors(checkpoint, config, load, w);
+  if (const std::string text = load.ignored_scales(); options.warn && !text.empty()) options.warn(text);
   try {
     load.read(team, options, w);
   } catch (const Error&) {

@@ -132,7 +132,7 @@ struct Weights {
 struct WeightOptions {
   size_t memory = 0;            // most bytes of all matrices together
   std::string pack_cache = {};  // a folder of pack files; empty: none
-  PackFile::Warn warn = {};     // about that folder
+  PackFile::Warn warn = {};     // about that folder, and about scales that are not used
   OnLoad report = {};           // called on this thread
 };
 

@@ -38,6 +38,8 @@ float minimum_of(const PanelFormat& format, const CodedRow& row, float scale, si
   switch (format.zeros) {
     case ZeroKind::kF16:
       return f16_to_f32(static_cast<uint16_t>(bits));
+    case ZeroKind::kF32:
+      return std::bit_cast<float>(bits);
     case ZeroKind::kSuper:
       return -(f16_to_f32(row.super_minima[super]) * as_int8(bits));
     case ZeroKind::kInteger:

@@ -65,6 +65,7 @@ enum class ZeroKind : uint8_t {
   kF16,       // a float16 minimum is added
   kSuper,     // an int8, times a float16 for every 256 inputs, is subtracted
   kInteger,   // an int8 zero point: scale * zero, rounded to float32, is subtracted
+  kF32,       // a float32 minimum is added
 };
 
 // weight = scale * (code - zero) + minimum, with a scale and a minimum for each `group` inputs of an output. Computed in

@@ -323,7 +323,7 @@ ordered_json memory(uint64_t weights, const ModelConfig& c) {
 
 // The method of config.json; null: the weights are not quantized.
 ordered_json quantization(const HfConfig& hf) {
-  const auto found = read_quantization(hf.config);
+  const auto found = read_quantization(hf);
   return found ? ordered_json(found->method) : ordered_json();
 }
 

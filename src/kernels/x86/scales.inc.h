@@ -125,6 +125,11 @@ QUIRE_INLINE Ints minimum_pair(const std::byte* minima, int b, int half) {
       return for_each_group(
           m.format, begin, end,
           out, [=](int g, int half) __attribute__((always_inline)) { return scales_f16(at(minima, g, half, 2)); });
+    case ZeroKind::kF32:
+      return for_each_group(
+          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
+            return Floats::load(reinterpret_cast<const float*>(at(minima, g, half, 4)));
+          });
     case ZeroKind::kSuper: {
       const int shift = m.format.group == 16 ? 4 : 3;
       return for_each_group(

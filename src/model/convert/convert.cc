@@ -81,9 +81,14 @@ const Family& family_of_gguf(std::string_view architecture) {
 const Family& target_of(const Checkpoint& from) {
   if (!from.hf()) throw invalid("{} is a GGUF file already; convert takes a Hugging Face directory", from.file());
   const Family& family = find_family(from);
-  if (from.hf()->config.has("quantization_config"))
+  for (const char* key : {"quantization_config", "quantization"}) {
+    if (from.hf()->config.has(key))
+      throw unsupported("{}: the weights are quantized; convert reads F32, F16 and BF16 weights only",
+                        from.hf()->config.where(key));
+  }
+  if (from.hf()->quantizer)
     throw unsupported("{}: the weights are quantized; convert reads F32, F16 and BF16 weights only",
-                      from.hf()->config.where("quantization_config"));
+                      from.hf()->quantizer->where());
   const auto* row = std::ranges::find(kConvertibles, family.name, &Convertible::family);
   if (row == std::end(kConvertibles)) {
     throw unsupported("{}: architecture '{}' cannot be written as GGUF yet; these can: {}", from.file(),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/tensor_view.h"
@@ -37,6 +38,12 @@ struct CodedMatrixName {
 
 // Finds a tensor of the file, and counts it as used; null: there is none.
 using FindTensor = std::function<const TensorView*(const std::string& name)>;
+
+// What follows a module in the name of the tensor that shows that it is quantized. Some methods call it ".weight".
+inline constexpr std::string_view kCodeEndings[] = {".qweight", ".weight_packed", "._weight_qdata", ".W_q", "_blocks"};
+
+// The module of a tensor with its codes, or with its weight.
+std::string_view module_of(std::string_view tensor);
 
 // Nothing: the module has no codes, only a plain weight or none at all. Reads no data but g_idx, zero points and what
 // belongs to the whole matrix. Throws Error naming `file` and the tensor: missing, of the wrong type or shape, not as

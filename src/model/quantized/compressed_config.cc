@@ -88,7 +88,7 @@ void read_target(const JsonField& target, ModuleSet& to) {
   } else if (name.starts_with("re:")) {
     to.patterns.emplace_back(std::string_view(name).substr(3), target.where());
   } else {
-    to.names.push_back(name);
+    to.names.insert(name);
   }
 }
 

@@ -52,6 +52,13 @@ void read_block(const JsonField& field, std::string_view method, CodedScheme& to
     throw not_supported(field.at(1), method, "use 16 or a multiple of 32");
 }
 
+void use_for_all(const CodedScheme& scheme, Quantization& to) {
+  Quantization::Part part;
+  part.modules.all = true;
+  part.scheme = scheme;
+  to.parts.push_back(std::move(part));
+}
+
 void check_names(const JsonField& object, std::string_view key) {
   const auto list = object.find(key);
   if (!list) return;

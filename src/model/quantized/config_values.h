@@ -31,10 +31,19 @@ int read_group_size(const JsonField& object, std::string_view key, std::string_v
 // Two numbers, of outputs and inputs.
 void read_block(const JsonField& field, std::string_view method, CodedScheme& to);
 
+// Adds the scheme of all modules that have no other one.
+void use_for_all(const CodedScheme& scheme, Quantization& to);
+
 // Lists of modules that are not quantized are only checked for form: a module's tensors tell what it is.
 void check_names(const JsonField& object, std::string_view key);
 
-// compressed-tensors.
+// The settings of one method each.
 void read_compressed_config(const JsonField& config, Quantization& to);
+void read_modelopt(const JsonField& config, Quantization& to);  // also hf_quant_config.json
+void read_auto_round(const JsonField& config, Quantization& to);
+void read_mlx(const JsonField& config, Quantization& to);
+void read_torchao(const JsonField& config, Quantization& to);
+void read_hqq(const JsonField& config, Quantization& to);
+void read_quark(const JsonField& config, Quantization& to);
 
 }  // namespace quire

@@ -9,49 +9,47 @@
 namespace quire {
 namespace {
 
-// E2M1, doubled.
-constexpr std::array<float, 16> kTable = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-constexpr uint8_t kLargestE4M3 = 0x7e;  // NaN and negative numbers follow
-constexpr uint8_t kLargestE8M0 = 0xfe;
-
-float read_global_scale(const ModuleTensors& module) {
-  const TensorView& tensor =
-      module.get(".weight_global_scale", {TensorType::F32}, {ModuleTensors::Shape{1}, ModuleTensors::Shape{}});
+// What all scales of the matrix are multiplied with. compressed-tensors divides by its tensor; ModelOpt multiplies.
+float read_factor(const ModuleTensors& module, bool is_factor) {
+  const TensorView& tensor = module.get(is_factor ? ".weight_scale_2" : ".weight_global_scale", {TensorType::F32},
+                                        {ModuleTensors::Shape{1}, ModuleTensors::Shape{}});
   const float scale = read_float(tensor, 0);
   if (!(std::isfinite(scale) && scale > 0 && std::isfinite(1 / scale)))
     throw module.error(tensor, "is {}, expected a positive number", scale);
-  return scale;
+  return is_factor ? scale : 1 / scale;
 }
 
 }  // namespace
 
 CodedMatrix open_fp4(const ModuleTensors& module, const CodedScheme& scheme) {
   using Shape = ModuleTensors::Shape;
-  const uint64_t rows = module.rows(), cols = module.cols(), group = scheme.form == CodedForm::kNvfp4 ? 16 : 32,
-                 groups = ceil_div(cols, group), row_bytes = ceil_div(cols, 2);
+  // ModelOpt calls the codes ".weight".
+  const std::string_view packed = module.find(".weight_packed") ? ".weight_packed" : ".weight";
+  const bool is_nvfp4 = scheme.form == CodedForm::kNvfp4;
+  const int group = is_nvfp4 ? group_by_shape(module, ".weight_scale", scheme.group) : 32;
+  const uint64_t rows = module.rows(), cols = module.cols(), groups = ceil_div(cols, static_cast<uint64_t>(group)),
+                 row_bytes = ceil_div(cols, 2);
   const bool is_stack = scheme.form == CodedForm::kMxfp4Blocks;
-  if (is_stack && cols % group != 0)
+  if (is_stack && cols % static_cast<uint64_t>(group) != 0)
     throw unsupported("{}: tensor {} has rows of {} inputs, expected a multiple of 32", module.file(),
                       module.get("_blocks").name, cols);
   const auto items = static_cast<uint64_t>(module.name().items), item = static_cast<uint64_t>(module.name().item);
-  const TensorView& codes = is_stack ? module.get("_blocks", {TensorType::U8}, Shape{items, rows, groups, group / 2})
-                                     : module.get(".weight_packed", {TensorType::U8}, Shape{rows, row_bytes});
+  const TensorView& codes = is_stack ? module.get("_blocks", {TensorType::U8}, Shape{items, rows, groups, 16})
+                                     : module.get(packed, {TensorType::U8}, Shape{rows, row_bytes});
   // The stored type of E8M0 is U8 in files of older libraries.
   const TensorView& scales =
-      is_stack ? module.get("_scales", {TensorType::U8}, Shape{items, rows, groups})
-      : scheme.form == CodedForm::kNvfp4
-          ? module.get(".weight_scale", {TensorType::F8_E4M3}, Shape{rows, groups})
-          : module.get(".weight_scale", {TensorType::U8, TensorType::F8_E8M0}, Shape{rows, groups});
+      is_stack   ? module.get("_scales", {TensorType::U8}, Shape{items, rows, groups})
+      : is_nvfp4 ? module.get(".weight_scale", {TensorType::F8_E4M3}, Shape{rows, groups})
+                 : module.get(".weight_scale", {TensorType::U8, TensorType::F8_E8M0}, Shape{rows, groups});
 
   CodedMatrix m;
   m.format.codes = Codes::kTable4;
-  m.format.scale = scheme.form == CodedForm::kNvfp4 ? ScaleKind::kE4M3 : ScaleKind::kE8M0;
-  m.format.group = static_cast<int>(group);
-  m.format.table = kTable;
+  m.format.scale = is_nvfp4 ? ScaleKind::kE4M3 : ScaleKind::kE8M0;
+  m.format.group = group;
+  m.format.table = kDoubledE2M1;
   m.inputs = scheme.inputs;
-  if (scheme.form == CodedForm::kNvfp4) m.factor = 0.5f / read_global_scale(module);
-  const uint8_t largest = scheme.form == CodedForm::kNvfp4 ? kLargestE4M3 : kLargestE8M0;
+  if (is_nvfp4) m.factor = 0.5f * read_factor(module, packed == ".weight");
+  const uint8_t largest = is_nvfp4 ? kLargestE4M3 : kLargestE8M0;
   const size_t before = static_cast<size_t>(item * rows);  // rows of the stack
   m.read_rows = each_row([=, codes = codes.bytes, scales = scales.bytes, label = TensorLabel(module, scales)](
                              int row, const CodedRow& out) {

@@ -20,6 +20,11 @@ bool has_nan(std::span<const uint8_t> codes) {
 
 }  // namespace
 
+void copy_e4m3(std::span<const std::byte> from, const TensorLabel& label, int row, std::span<uint8_t> codes) {
+  std::memcpy(codes.data(), from.data(), codes.size());
+  if (has_nan(codes)) throw label.damaged("value", NAN, row);
+}
+
 CodedMatrix open_fp8(const ModuleTensors& module, const CodedScheme& scheme) {
   const TensorView& weights =
       module.get(".weight", {TensorType::F8_E4M3}, ModuleTensors::Shape{module.rows(), module.cols()});
@@ -32,8 +37,7 @@ CodedMatrix open_fp8(const ModuleTensors& module, const CodedScheme& scheme) {
   m.inputs = scheme.inputs;
   m.read_rows =
       each_row([scales, bytes = weights.bytes, label = TensorLabel(module, weights)](int row, const CodedRow& out) {
-        std::memcpy(out.codes.data(), bytes.data() + static_cast<size_t>(row) * out.codes.size(), out.codes.size());
-        if (has_nan(out.codes)) throw label.damaged("value", NAN, row);
+        copy_e4m3(bytes.subspan(static_cast<size_t>(row) * out.codes.size()), label, row, out.codes);
         scales.read(row, out.scales);
       });
   return m;

@@ -88,9 +88,9 @@ Rotation read_rotation(const RotationRule& rule, const CheckpointTensors& tensor
 
 // The module as the file spells it: it may have another prefix.
 std::string full_name(const FindTensor& find, const std::string& module) {
-  for (const std::string_view ending : {".weight", ".qweight", ".weight_packed"}) {
-    const TensorView* view = find(module + std::string(ending));
-    if (view) return std::string(view->name.substr(0, view->name.size() - ending.size()));
+  if (const TensorView* weight = find(module + ".weight")) return std::string(module_of(weight->name));
+  for (const std::string_view ending : kCodeEndings) {
+    if (const TensorView* codes = find(module + std::string(ending))) return std::string(module_of(codes->name));
   }
   return module;
 }

@@ -1,4 +1,5 @@
 // A weight of int8 with scales in tensors next to it: compressed-tensors "int-quantized", bitsandbytes LLM.int8.
+#include <algorithm>
 #include <cmath>
 
 #include "model/quantized/methods.h"
@@ -57,7 +58,8 @@ CodedMatrix open_int8(const ModuleTensors& module, const CodedScheme& scheme) {
   if (!scheme.symmetric) {
     const ModuleTensors::Shape& shape = module.get(".weight_scale").shape;
     zeros = module.get(".weight_zero_point", {TensorType::I8}, shape).bytes;
-    m.format.zeros = ZeroKind::kInteger;
+    if (std::ranges::all_of(zeros, [](std::byte zero) { return zero == std::byte{0}; })) zeros = {};
+    if (!zeros.empty()) m.format.zeros = ZeroKind::kInteger;
   }
   m.read_rows = each_row([=, weights = weights.bytes](int row, const CodedRow& out) {
     copy_row(weights, row, out.codes);

@@ -15,7 +15,7 @@ const TensorView& ModuleTensors::get(std::string_view ending) const {
   return *view;
 }
 
-const TensorView& ModuleTensors::get(std::string_view ending, Types types, std::initializer_list<Shape> shapes) const {
+const TensorView& ModuleTensors::get(std::string_view ending, Types types, std::span<const Shape> shapes) const {
   const TensorView& view = get(ending);
   if (std::ranges::find(types, view.type) == types.end()) {
     std::vector<std::string_view> names;

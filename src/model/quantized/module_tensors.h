@@ -41,9 +41,12 @@ class ModuleTensors {
   // ending: with its dot, ".qweight".
   const TensorView* find(std::string_view ending) const { return find_(name_.module + std::string(ending)); }
   // Throws if the tensor is missing or of another type; its shape may be any of `shapes`.
-  const TensorView& get(std::string_view ending, Types types, std::initializer_list<Shape> shapes) const;
+  const TensorView& get(std::string_view ending, Types types, std::span<const Shape> shapes) const;
+  const TensorView& get(std::string_view ending, Types types, std::initializer_list<Shape> shapes) const {
+    return get(ending, types, std::span(shapes.begin(), shapes.size()));
+  }
   const TensorView& get(std::string_view ending, Types types, const Shape& shape) const {
-    return get(ending, types, {shape});
+    return get(ending, types, std::span(&shape, 1));
   }
   const TensorView& get(std::string_view ending) const;  // of any type and shape
 

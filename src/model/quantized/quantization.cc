@@ -8,11 +8,22 @@
 namespace quire {
 namespace {
 
-void use_for_all(const CodedScheme& scheme, Quantization& to) {
-  Quantization::Part part;
-  part.modules.all = true;
-  part.scheme = scheme;
-  to.parts.push_back(std::move(part));
+// Settings of their own for some modules: "PATTERN" or "+:PATTERN"; "-:PATTERN" has those that are left alone.
+void read_gptq_patterns(const JsonField& dynamic, const CodedScheme& usual, Quantization& to) {
+  constexpr size_t kMostPatterns = 1 << 16;
+  const auto members = dynamic.object().members();
+  if (members.size() > kMostPatterns) throw dynamic.error("has too many members");
+  for (auto [pattern, own] : members) {
+    if (pattern.starts_with("-:")) continue;
+    if (pattern.starts_with("+:")) pattern.remove_prefix(2);
+    Quantization::Part part{{}, usual};
+    if (own.object().has("bits")) part.scheme.bits = read_choice(own, "bits", "gptq", {2, 3, 4, 8});
+    if (own.has("group_size")) part.scheme.group = read_group_size(own, "group_size", "gptq");
+    part.scheme.symmetric = own.get_or<bool>("sym", usual.symmetric);
+    part.scheme.act_order = own.get_or<bool>("desc_act", usual.act_order);
+    part.modules.patterns.emplace_back(pattern, own.where());
+    to.parts.push_back(std::move(part));
+  }
 }
 
 void read_gptq(const JsonField& config, Quantization& to) {
@@ -27,12 +38,7 @@ void read_gptq(const JsonField& config, Quantization& to) {
   read_word(config, "pack_dtype", "gptq", {"int32"});
   if (config.get_or<bool>("is_marlin_format", false))
     throw not_supported(config.at("is_marlin_format"), "gptq", "the layout must be gptq or gptq_v2");
-  if (const auto dynamic = config.find("dynamic")) {  // "-:PATTERN": modules that are left alone
-    for (const auto& [pattern, setting] : dynamic->object().members()) {
-      if (!pattern.starts_with("-:"))
-        throw unsupported("{}: other settings for some modules are not supported for gptq", setting.where());
-    }
-  }
+  if (const auto dynamic = config.find("dynamic")) read_gptq_patterns(*dynamic, scheme, to);
   use_for_all(scheme, to);
 }
 
@@ -106,9 +112,8 @@ struct Method {
 constexpr Method kMethods[] = {
     {{"gptq",
       "2, 3, 4 and 8 bits; groups of 16, of a multiple of 32, or whole rows; with and without zero points; act-order "
-      "(`desc_act`); `gptq` and `gptq_v2`",
-      "Marlin's layout; settings of their own for some modules (`dynamic`), except modules that are left out",
-      "as for GGUF"},
+      "(`desc_act`); `gptq` and `gptq_v2`; settings of their own for some modules (`dynamic`)",
+      "Marlin's layout", "as for GGUF"},
      read_gptq},
     {{"awq", "4 bits with zero points, version `gemm`; groups as above", "`gemv`, Marlin's layout, no zero points",
       "as for GGUF"},
@@ -125,11 +130,43 @@ constexpr Method kMethods[] = {
       "int8 rows with outliers for LLM.int8; else as for GGUF"},
      read_bitsandbytes},
     {{"mxfp4", "experts as in gpt-oss (`_blocks`, `_scales`)", "–", "as for GGUF"}, read_mxfp4},
+    {{"modelopt",
+      "NVIDIA's ModelOpt: NVFP4, MXFP4, FP8, MXFP8, int4 (AWQ) and int8, mixed by layer; settings of `config.json` or "
+      "`hf_quant_config.json`",
+      "SVDQuant; experts that are stacked in one tensor",
+      "int8 rows for W8A8 (`W8A8_SQ_PER_CHANNEL`); else as for GGUF"},
+     read_modelopt},
+    {{"auto-round",
+      "Intel's auto-round: GPTQ's and AWQ's layouts of 2, 3, 4 and 8 bits, FP8, NVFP4, MXFP4 and MXFP8; settings of "
+      "their own for some modules (`extra_config`)",
+      "integers in MX blocks, NVFP4 with E5M3 scales", "as for GGUF"},
+     read_auto_round},
+    {{"mlx",
+      "Apple's MLX (`quantization` in `config.json`): 2, 3, 4, 5, 6 and 8 bits in groups of 32, 64 and 128, `mxfp4`, "
+      "`nvfp4`, `mxfp8`; settings of their own for some modules",
+      "one scale for a whole NVFP4 tensor (`global_scale`)", "as for GGUF"},
+     read_mlx},
+    {{"torchao",
+      "safetensors of torchao 0.15 and later: int4 (plain, tiles for tensor cores, 32-bit words), int8 and narrower "
+      "integers in bytes, FP8",
+      "MX and NVFP4 tensors, sparse ones, the pickled files of older versions",
+      "int8 rows for `Int8DynamicActivationInt8WeightConfig`; else as for GGUF"},
+     read_torchao},
+    {{"hqq", "1, 2, 3, 4 and 8 bits, groups of any size along both axes", "scales or zero points that are quantized",
+      "as for GGUF"},
+     read_hqq},
+    {{"quark", "AMD's Quark: int4 and uint4 in groups, int8, FP8, MXFP4; settings of their own for some layers",
+      "other types; FP8 and int8 in groups", "as for GGUF"},
+     read_quark},
 };
 
 // Older files lack quant_method.
 std::string method_of(const JsonField& config) {
-  if (config.has("quant_method")) return config.get<std::string>("quant_method");
+  if (config.has("quant_method")) {
+    const auto name = config.get<std::string>("quant_method");
+    if (name.starts_with("modelopt")) return "modelopt";  // some writers add the kind: modelopt_fp4
+    return name == "intel/auto-round" ? "auto-round" : name;
+  }
   if (config.has("config_groups")) return "compressed-tensors";
   if (config.has("load_in_4bit") || config.has("load_in_8bit")) return "bitsandbytes";
   return config.get<std::string>("quant_method");  // throws
@@ -142,9 +179,33 @@ std::optional<JsonField> find_config(const JsonField& config) {
   return std::nullopt;
 }
 
+// MLX has a key of its own, and repeats its settings under the usual one, without a method. auto-round may write MLX's
+// layout.
+std::optional<JsonField> find_mlx_config(const JsonField& config) {
+  const auto usual = config.find("quantization_config");
+  const bool has_method = usual && usual->object().has("quant_method");
+  const auto packing = usual ? usual->optional<std::string>("packing_format") : std::nullopt;
+  if (has_method && packing != "mlx" && packing != "auto_round:mlx") return std::nullopt;
+  return config.find("quantization");
+}
+
+Quantization read_settings(const JsonField& settings) {
+  Quantization q;
+  q.method = method_of(settings);
+  const auto* method = std::ranges::find(kMethods, q.method, [](const Method& m) { return m.about.name; });
+  if (method == std::end(kMethods)) {
+    std::vector<std::string_view> names;
+    for (const Method& m : kMethods) names.push_back(m.about.name);
+    throw unsupported("{}: {} is not supported; Quire reads {}", settings.where("quant_method"), quote(q.method),
+                      fmt::join(names, ", "));
+  }
+  method->read(settings, q);
+  return q;
+}
+
 }  // namespace
 
-bool ModuleSet::has_name(std::string_view module) const { return std::ranges::find(names, module) != names.end(); }
+bool ModuleSet::has_name(std::string_view module) const { return names.contains(module); }
 
 bool ModuleSet::matches(std::string_view module) const {
   Regex::Matcher matcher;
@@ -171,9 +232,9 @@ const CodedScheme* Quantization::find_scheme(std::string_view module) const {
 
 bool Quantization::ignores(std::string_view tensor) const {
   constexpr std::string_view kEndings[] = {
-      ".k_scale",        ".v_scale",        ".q_scale",       ".kv_scale",          ".output_scale",
-      ".k_zero_point",   ".v_zero_point",   ".q_zero_point",  ".output_zero_point", ".prob_output_scale",
-      ".q_global_scale", ".k_global_scale", ".v_global_scale"};
+      ".k_scale",        ".v_scale",        ".q_scale",        ".kv_scale",          ".output_scale",
+      ".k_zero_point",   ".v_zero_point",   ".q_zero_point",   ".output_zero_point", ".prob_output_scale",
+      ".q_global_scale", ".k_global_scale", ".v_global_scale", ".k_proj.k_bias",     ".v_proj.v_bias"};
   return ignores_scales && std::ranges::any_of(kEndings, [&](std::string_view e) { return tensor.ends_with(e); });
 }
 
@@ -184,20 +245,24 @@ std::vector<QuantizationMethod> quantization_methods() {
 }
 
 std::optional<Quantization> read_quantization(const JsonField& config) {
+  if (const auto mlx = find_mlx_config(config)) {
+    Quantization q;
+    q.method = "mlx";
+    read_mlx(mlx->object(), q);
+    return q;
+  }
   auto found = find_config(config);
   if (const auto inner = config.find("text_config"); inner && !found) found = find_config(*inner);
   if (!found) return std::nullopt;
-  const JsonField settings = found->object();
+  return read_settings(found->object());
+}
+
+std::optional<Quantization> read_quantization(const HfConfig& hf) {
+  if (auto found = read_quantization(hf.config)) return found;
+  if (!hf.quantizer) return std::nullopt;
   Quantization q;
-  q.method = method_of(settings);
-  const auto* method = std::ranges::find(kMethods, q.method, [](const Method& m) { return m.about.name; });
-  if (method == std::end(kMethods)) {
-    std::vector<std::string_view> names;
-    for (const Method& m : kMethods) names.push_back(m.about.name);
-    throw unsupported("{}: {} is not supported; Quire reads {}", settings.where("quant_method"), quote(q.method),
-                      fmt::join(names, ", "));
-  }
-  method->read(settings, q);
+  q.method = "modelopt";
+  read_modelopt(hf.quantizer->object(), q);
   return q;
 }
 

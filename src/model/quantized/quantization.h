@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "format/hf_config.h"
 #include "json/field.h"
 #include "text/tokenizer/pretokenizer_regex.h"
 
@@ -24,6 +26,12 @@ enum class CodedForm : uint8_t {
   kMxfp4Blocks,  // gpt-oss: NAME_blocks and NAME_scales, of all experts
   kBnb4,         // bitsandbytes NF4 and FP4
   kBnb8,         // bitsandbytes LLM.int8
+  kMxfp8,        // weight of E4M3, with a power of two for every 32 inputs
+  kInt4Pairs,    // ModelOpt's int4: weight [outputs / 2, inputs], two outputs in a byte
+  kMlx,          // weight of 32-bit words [outputs, inputs * bits / 32]; scales, biases
+  kTorchao,      // _weight_qdata, of the form that its type and shape say
+  kQuarkInt4,    // Quark's int4: weight [inputs, outputs / 8]; weight_zero_point alike, weight_scale
+  kHqq,          // W_q, packed along the groups
 };
 
 // The inputs that int8 weights were made for. Other schemes (FP8, FP4, int8 with zero points) are dropped on purpose:
@@ -47,19 +55,23 @@ struct CodedScheme {
 
   CodedForm form = CodedForm::kGptq;
   int bits = 0;
-  int group = 0;  // inputs under a scale; 0: all
+  int group = 0;  // inputs under a scale; 0: all, or as many as the shape of the scales says (kNvfp4, kInt4Pairs)
   bool symmetric = true;
   bool act_order = false;                      // the file must say which group an input is in
   bool zeros_minus_one = false;                // kGptq: the file holds zero points less one
   Scales scales = Scales::kGroup;              // kPackedInt, kInt8, kFp8
   int row_block = 0, col_block = 0;            // of Scales::kBlock
+  bool squeezed = false;                       // Scales::kBlock: dimensions of 1 may be missing
+  bool signed_codes = false;                   // kQuarkInt4: codes and zero points are two's complement
+  bool reordered = false;                      // kQuarkInt4: words have AWQ's order of outputs
+  bool by_shape = false;                       // kMlx: tensors of other bits and groups have what their shapes say
   std::string scale_ending = ".weight_scale";  // kFp8: what follows the module in the name of its scales
   InputCodes inputs;                           // kStatic: its scale is in the file
 };
 
 // Modules as config.json names them.
 struct ModuleSet {
-  std::vector<std::string> names;
+  std::set<std::string, std::less<>> names;
   std::vector<Regex> patterns;  // that match the beginning of a module's name
   bool all = false;             // all linears
 
@@ -108,5 +120,7 @@ std::vector<QuantizationMethod> quantization_methods();
 // config: config.json. Nothing without a quantization_config or compression_config. Throws Error: the field, its value,
 // and which values Quire supports.
 std::optional<Quantization> read_quantization(const JsonField& config);
+// Likewise; without those, what hf_quant_config.json says.
+std::optional<Quantization> read_quantization(const HfConfig& hf);
 
 }  // namespace quire

@@ -7,6 +7,20 @@ namespace {
 
 constexpr std::initializer_list<TensorType> kTypes = {TensorType::F32, TensorType::F16, TensorType::BF16,
                                                       TensorType::F8_E8M0};
+constexpr std::initializer_list<TensorType> kExponents = {TensorType::U8, TensorType::F8_E8M0};
+
+// The shapes of scales of blocks.
+std::vector<ModuleTensors::Shape> block_shapes(uint64_t rows, uint64_t cols, bool squeezed) {
+  std::vector<ModuleTensors::Shape> shapes = {{rows, cols}};
+  if (!squeezed) return shapes;
+  shapes.push_back({rows, 1, cols, 1});
+  ModuleTensors::Shape least;
+  for (const uint64_t size : {rows, cols}) {
+    if (size > 1) least.push_back(size);
+  }
+  shapes.push_back(least);
+  return shapes;
+}
 
 }  // namespace
 
@@ -16,6 +30,7 @@ float read_float(const TensorView& tensor, size_t index) {
       return f16_to_f32(load_at<uint16_t>(tensor.bytes, index));
     case TensorType::BF16:
       return bf16_to_f32(load_at<uint16_t>(tensor.bytes, index));
+    case TensorType::U8:         // as some writers call it
     case TensorType::F8_E8M0: {  // 2^(e - 127); 255 is NaN
       const auto e = load_at<uint8_t>(tensor.bytes, index);
       return std::bit_cast<float>(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : uint32_t{e} << 23);
@@ -35,11 +50,12 @@ ScaleGrid::ScaleGrid(const ModuleTensors& module, std::string_view ending, const
     group_ = scheme.col_block;
     row_block_ = scheme.row_block;
     width_ = groups();
-    module.get(ending, kTypes, Shape{ceil_div(rows, static_cast<uint64_t>(row_block_)), width_});
+    module.get(ending, kTypes,
+               block_shapes(ceil_div(rows, static_cast<uint64_t>(row_block_)), width_, scheme.squeezed));
   } else if (scheme.scales == Scales::kGroup) {
     if (scheme.group > 0) group_ = scheme.group;
     width_ = groups();
-    module.get(ending, kTypes, Shape{rows, width_});
+    module.get(ending, scheme.form == CodedForm::kMxfp8 ? kExponents : kTypes, Shape{rows, width_});
   } else if (scheme.scales == Scales::kChannel) {
     module.get(ending, kTypes, {Shape{rows, 1}, Shape{rows}});
   } else {

@@ -12,7 +12,7 @@ namespace quire {
 
 inline constexpr std::initializer_list<TensorType> kFloatTypes = {TensorType::F32, TensorType::F16, TensorType::BF16};
 
-// Element `index` of a tensor of kFloatTypes or F8_E8M0, exactly.
+// Element `index` of a tensor of kFloatTypes, exactly; of F8_E8M0 or U8, which has the same bytes: a power of two.
 float read_float(const TensorView& tensor, size_t index);
 
 // The group of a scale over whole rows.

@@ -93,9 +93,9 @@ std::vector<Case> cases() {
        SeenBy::kLoading},
       {"GPTQ of 5 bits", "llama-gptq-orders", with_setting("bits", 5),
        "M/config.json: quantization_config.bits: 5 is not supported for gptq; use 2, 3, 4 or 8"},
-      {"an unknown method", "llama-gptq-orders", with_setting("quant_method", "hqq"),
-       "M/config.json: quantization_config.quant_method: \"hqq\" is not supported; Quire reads gptq, awq, "
-       "compressed-tensors, fp8, bitsandbytes, mxfp4"},
+      {"an unknown method", "llama-gptq-orders", with_setting("quant_method", "quip"),
+       "M/config.json: quantization_config.quant_method: \"quip\" is not supported; Quire reads gptq, awq, "
+       "compressed-tensors, fp8, bitsandbytes, mxfp4, modelopt, auto-round, mlx, torchao, hqq, quark"},
       {"an expert whose halves differ in their order", "mixtral-gptq",
        [=](EditedModel& m) {
          auto& order = m.tensors.at(w3 + ".g_idx").bytes;
@@ -165,6 +165,38 @@ std::vector<Case> cases() {
       {"NF4 without its state", "tiny128-bnb-nf4", without(q + ".weight.quant_state.bitsandbytes__nf4"),
        "M: tensor model.layers.0.self_attn.q_proj.weight.quant_state.bitsandbytes__nf4 (or __fp4) is missing; the "
        "quantized module model.layers.0.self_attn.q_proj needs it"},
+      {"ModelOpt's NVFP4 without the matrix's scale", "modelopt-nvfp4-kv", without(q + ".weight_scale_2"),
+       "M: tensor model.layers.0.self_attn.q_proj.weight_scale_2 is missing; the quantized module "
+       "model.layers.0.self_attn.q_proj needs it"},
+      {"ModelOpt's factors of too few inputs", "modelopt-awq", cut(first + "self_attn.o_proj.pre_quant_scale", 0, 32),
+       "M: tensor model.layers.0.self_attn.o_proj.pre_quant_scale has type BF16 and shape [32], expected floats of "
+       "shape "
+       "[64]"},
+      {"layers that ModelOpt's settings lack", "modelopt-nvfp4-kv",
+       [](EditedModel& m) {
+         m.config["quantization_config"]["quant_algo"] = "MIXED_PRECISION";
+         m.config["quantization_config"]["quantized_layers"]["lm_head"] = {{"quant_algo", "FP8"}};
+       },
+       "M: tensor model.layers.0.self_attn.q_proj.weight is quantized, but the settings of modelopt have none for "
+       "model.layers.0.self_attn.q_proj"},
+      {"auto-round of other bits", "auto-round-mixed", with_setting("extra_config", nlohmann::json::object()),
+       "M: tensor model.layers.0.self_attn.k_proj.qweight has shape [4, 32], expected [8, 32]"},
+      {"MLX without biases", "mlx-4bit-mixed", without(first + "mlp.gate_proj.biases"),
+       "M: tensor model.layers.0.mlp.gate_proj.biases is missing; the quantized module model.layers.0.mlp.gate_proj "
+       "needs it"},
+      {"MLX of fewer experts", "mlx-experts", cut(first + "mlp.switch_mlp.down_proj.weight", 0, 3),
+       "M: tensor model.layers.0.mlp.switch_mlp.down_proj.weight has shape [3, 64, 4], expected [4, 64, 4]"},
+      {"MLX of other bits", "mlx-4bit-mixed",
+       [=](EditedModel& m) { m.config["quantization"][first + "mlp.up_proj"]["bits"] = 4; },
+       "M: tensor model.layers.0.mlp.up_proj.weight has shape [128, 16], expected [128, 8]"},
+      {"torchao without scales", "torchao-int4-plain", without(q + "._weight_scale"),
+       "M: tensor model.layers.0.self_attn.q_proj._weight_scale is missing; the quantized module "
+       "model.layers.0.self_attn.q_proj needs it"},
+      {"HQQ of another group size", "hqq-4bit-g64", with_value(q + ".group_size", 0, int32_t{32}),
+       "M: tensor model.layers.0.self_attn.q_proj.W_q has shape [32, 64], expected [64, 32]"},
+      {"Quark with an infinite scale", "quark-uint4-mixed", with_value(q + ".weight_scale", 64 + 3, uint16_t{0x7F80}),
+       "M: tensor model.layers.0.self_attn.q_proj.weight_scale has the scale inf for output 3; the file is damaged",
+       SeenBy::kLoading},
       {"packed integers without scales", "tiny128-ct-w4a16", without(q + ".weight_scale"),
        "M: tensor model.layers.0.self_attn.q_proj.weight_scale is missing; the quantized module "
        "model.layers.0.self_attn.q_proj needs it"},

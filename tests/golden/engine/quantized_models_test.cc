@@ -9,6 +9,8 @@
 
 #include "golden/engine/expected_tensors.h"
 #include "golden/engine/loaded.h"
+#include "model/families.h"
+#include "model/weights.h"
 #include "paths.h"
 
 namespace quire {
@@ -79,6 +81,22 @@ TEST_P(QuantizedModels, HaveTheLogitsOfInt8RowsIfMadeForThem) {
   if (wanted.empty()) return;
   SingleSequence sequence(loaded.model);
   EXPECT_LE(relative_distance(wanted, sequence.append(prompt_, true)), 1e-4);
+}
+
+TEST(ScalesOfQuantizedCaches, AreLeftOutWithAWord) {
+  for (const auto& [name, count] : {std::pair{"modelopt-nvfp4-kv", 1u}, {"modelopt-awq", 0u}}) {
+    const Checkpoint checkpoint = Checkpoint::open(models() / name);
+    std::vector<std::string> said;
+    Team team(1);
+    load_weights(checkpoint, read_model_config(checkpoint), team,
+                 {.memory = size_t{1} << 30, .warn = [&](const std::string& text) { said.push_back(text); }});
+    ASSERT_EQ(said.size(), count);
+    if (count == 0) continue;
+    EXPECT_NE(said[0].find(": 2 tensors with scales of quantized keys, values or outputs, such as "
+                           "model.layers.0.self_attn.k_proj.k_scale, are not used; --kv-cache-dtype says"),
+              std::string::npos)
+        << said[0];
+  }
 }
 
 std::vector<std::string> names() {

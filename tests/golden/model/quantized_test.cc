@@ -8,6 +8,7 @@
 
 #include "format/safetensors.h"
 #include "model/quantized/coded_matrix.h"
+#include "model/quantized/input_transforms.h"
 #include "paths.h"
 #include "unit/model/decoded_rows.h"
 
@@ -72,7 +73,9 @@ struct Layer {
 
 // Values that take two roundings to compute.
 bool is_rounded_twice(const std::string& name) {
-  return name.find("nvfp4") != name.npos || name.find("-dq") != name.npos || name.find("block128") != name.npos;
+  for (const char* part : {"nvfp4", "-dq", "block128", "mlx/8bit", "hqq/8bit"})
+    if (name.find(part) != name.npos) return true;
+  return false;
 }
 
 // How many float32 numbers lie between two.
@@ -95,8 +98,9 @@ void expect_weights(const std::vector<float>& weights, const std::vector<float>&
 TEST(GoldenLayers, CoverEveryMethod) {
   std::set<std::string> methods;
   for (const auto& layer : layers()) methods.insert(Layer(layer).quantization.method);
-  EXPECT_EQ(methods, (std::set<std::string>{"awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "mxfp4"}));
-  EXPECT_GE(layers().size(), 43u);
+  EXPECT_EQ(methods, (std::set<std::string>{"auto-round", "awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq",
+                                            "hqq", "mlx", "modelopt", "mxfp4", "quark", "torchao"}));
+  EXPECT_GE(layers().size(), 95u);
 }
 
 TEST(GoldenLayers, HaveTheWeightsThatTheirLibrariesRead) {
@@ -120,7 +124,8 @@ TEST(GoldenLayers, HaveTheWeightsThatTheirLibrariesRead) {
     for (size_t i = 0; i < rows.size(); ++i)
       expect_weights(decoded[i], layer.row_of("weight", i), is_rounded_twice(name) ? 1 : 0, rows[i]);
     for (const TensorView& tensor : layer.file.tensors())
-      EXPECT_TRUE(layer.used.contains(tensor.name) || tensor.name == "proj.bias") << tensor.name;
+      EXPECT_TRUE(layer.used.contains(tensor.name) || tensor.name == "proj.bias" || has_input_factors(tensor))
+          << tensor.name;
   }
 }
 

@@ -489,6 +489,8 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
         const int integer = std::clamp<int>(static_cast<int8_t>(fill), range.least, range.most);
         if (w.format.scale == ScaleKind::kSuper) std::ranges::fill(coded.scales, static_cast<uint32_t>(integer & 0xff));
         if (w.format.zeros == ZeroKind::kF16) std::ranges::fill(coded.minima, minimum);
+        if (w.format.zeros == ZeroKind::kF32)
+          std::ranges::fill(coded.minima, std::bit_cast<uint32_t>(f16_to_f32(minimum)));
         if (w.format.zeros == ZeroKind::kSuper) std::ranges::fill(coded.minima, static_cast<uint32_t>(fill));
         std::ranges::fill(coded.supers, half);
         std::ranges::fill(coded.super_minima, minimum);

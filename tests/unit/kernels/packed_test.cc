@@ -52,6 +52,7 @@ bool spoil(const PanelFormat& f, int part, bool infinity, std::mt19937& random, 
       return true;
     case 1:  // the minimum
       if (f.zeros == ZeroKind::kF16) return any(row.minima) = none_of(2, infinity), true;
+      if (f.zeros == ZeroKind::kF32) return any(row.minima) = none_of(4, infinity), true;
       if (f.zeros == ZeroKind::kSuper) return any(row.super_minima) = static_cast<uint16_t>(none_of(2, infinity)), true;
       return false;
     default:  // the code

@@ -51,6 +51,12 @@ inline std::vector<Weights> all_weights() {
   add("Gptq8Groups16", Codes::kI8, 16, ZeroKind::kInteger, 0);
   add("Gptq8", Codes::kI8, 128, ZeroKind::kInteger, 0);
   add("Int8", Codes::kI8, 4096, ZeroKind::kConstant, 0);
+  add("Affine2", Codes::kU2, 64, ZeroKind::kF32, 0);
+  add("Affine3", Codes::kU3, 32, ZeroKind::kF32, 0);
+  add("Affine4", Codes::kU4, 64, ZeroKind::kF32, 0);
+  add("Affine4Groups16", Codes::kU4, 16, ZeroKind::kF32, 0);
+  add("Affine5", Codes::kU5, 128, ZeroKind::kF32, 0);
+  add("Affine8", Codes::kI8, 32, ZeroKind::kF32, 0);
   add("Nf4", Codes::kFloat4, 64, ZeroKind::kConstant, 0);
   add("Nf4Groups16", Codes::kFloat4, 16, ZeroKind::kConstant, 0);
   add("Fp8", Codes::kE4M3, 128, ZeroKind::kConstant, 0);
@@ -103,7 +109,10 @@ inline void fill_random(const PanelFormat& format, const CodedRow& row, std::mt1
         scale = std::bit_cast<uint32_t>(normal(random));
     }
   }
-  for (uint32_t& minimum : row.minima) minimum = format.zeros == ZeroKind::kF16 ? f16() : byte(-8, 17);
+  for (uint32_t& minimum : row.minima)
+    minimum = format.zeros == ZeroKind::kF16   ? f16()
+              : format.zeros == ZeroKind::kF32 ? std::bit_cast<uint32_t>(normal(random))
+                                               : byte(-8, 17);
   for (uint16_t& super : row.supers) super = f32_to_f16(normal(random) / 32);
   for (uint16_t& super : row.super_minima) super = f32_to_f16(normal(random) / 32);
 }

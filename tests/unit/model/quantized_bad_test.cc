@@ -6,6 +6,7 @@
 
 #include "error_of.h"
 #include "unit/model/decoded_rows.h"
+#include "unit/model/library_modules.h"
 #include "unit/model/quantized_module.h"
 
 namespace quire {
@@ -36,6 +37,11 @@ Module float8_channel() { return float8(); }
 Module float8_block() { return float8("block"); }
 Module bnb4_nested() { return bnb4(); }
 Module bnb4_plain() { return bnb4(false); }
+Module modelopt_awq4() { return modelopt_awq(); }
+Module modelopt_blocks() { return modelopt_fp8("FP8_PB_WO"); }
+Module mlx4() { return mlx(); }
+Module hqq4() { return hqq(); }
+Module quark4() { return quark_int4(); }
 
 std::function<void(Module&)> config(const std::string& key, const nlohmann::json& value) {
   return [=](Module& m) { m.config[key] = value; };
@@ -68,9 +74,9 @@ const float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::nume
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {"method unknown", gptq4, config("quant_method", "hqq"),
-       "config.json: quantization_config.quant_method: \"hqq\" is not supported; Quire reads gptq, awq, "
-       "compressed-tensors, fp8, bitsandbytes, mxfp4"},
+      {"method unknown", gptq4, config("quant_method", "quip"),
+       "config.json: quantization_config.quant_method: \"quip\" is not supported; Quire reads gptq, awq, "
+       "compressed-tensors, fp8, bitsandbytes, mxfp4, modelopt, auto-round, mlx, torchao, hqq, quark"},
       {"method missing", gptq4, [](Module& m) { m.config.erase("quant_method"); },
        "config.json: quantization_config.quant_method is missing"},
       {"method of a number", gptq4, config("quant_method", 4),
@@ -96,9 +102,8 @@ const std::vector<Case>& cases() {
        "gptq_v2"},
       {"gptq packed in int64", gptq4, config("pack_dtype", "int64"),
        "config.json: quantization_config.pack_dtype: \"int64\" is not supported for gptq; use int32"},
-      {"gptq own settings for a module", gptq4, config("dynamic", {{"+:.*down.*", {{"bits", 8}}}}),
-       "config.json: quantization_config.dynamic.+:.*down.*: other settings for some modules are not supported for "
-       "gptq"},
+      {"gptq own bits of a module", gptq4, config("dynamic", {{"+:.*down.*", {{"bits", 5}}}}),
+       "config.json: quantization_config.dynamic.+:.*down.*.bits: 5 is not supported for gptq; use 2, 3, 4 or 8"},
       {"gptq sym of a string", gptq4, config("sym", "yes"),
        "config.json: quantization_config.sym: expected true or false, found \"yes\""},
       {"gptq other group", gptq4, config("group_size", 64), "F: tensor m.qzeros has shape [2, 2], expected [1, 2]"},
@@ -329,6 +334,140 @@ const std::vector<Case>& cases() {
        "config.json: quantization_config.llm_int8_threshold: expected a number from 0 to 65504, found -1"},
       {"bnb8 weight shape", bnb8, shaped("m.weight", {64, 16}),
        "F: tensor m.weight has shape [64, 16], expected [16, 64]"},
+      {"modelopt unknown algorithm", modelopt_nvfp4, config("quant_algo", "NVFP4_SVD"),
+       "config.json: quantization_config.quant_algo: \"NVFP4_SVD\" is not supported for modelopt; use FP8, "
+       "FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, MXFP8, NVFP4, NVFP4_AWQ, W4A16_NVFP4, W4A8_NVFP4_FP8, MXFP4, "
+       "W4A8_MXFP4_FP8, W4A16_AWQ, W4A8_AWQ, W8A16 or W8A8_SQ_PER_CHANNEL"},
+      {"modelopt no algorithm", modelopt_nvfp4, [](Module& m) { m.config.erase("quant_algo"); },
+       "config.json: quantization_config.quant_algo is missing"},
+      {"modelopt zero points", modelopt_awq4, config("has_zero_point", true),
+       "config.json: quantization_config.has_zero_point: true is not supported for modelopt; use false"},
+      {"modelopt layers missing", modelopt_nvfp4, config("quant_algo", "MIXED_PRECISION"),
+       "config.json: quantization_config.quantized_layers is missing"},
+      {"modelopt group", modelopt_nvfp4, config("group_size", 24),
+       "config.json: quantization_config.group_size: 24 is not supported for modelopt; use 16, a multiple of 32, or -1 "
+       "for whole rows"},
+      {"modelopt scales", modelopt_nvfp4, without("m.weight_scale"),
+       "F: tensor m.weight_scale is missing; the quantized module m needs it"},
+      {"modelopt number of scales", modelopt_nvfp4, shaped("m.weight_scale", {16, 5}),
+       "F: tensor m.weight_scale has shape [16, 5]: 64 inputs need groups of 16, or of a multiple of 32"},
+      {"modelopt other scale", modelopt_nvfp4, valued("m.weight_scale_2", 0, 0.0f),
+       "F: tensor m.weight_scale_2 is 0, expected a positive number"},
+      {"modelopt int4 codes", modelopt_awq4, shaped("m.weight", {16, 64}),
+       "F: tensor m.weight has shape [16, 64], expected [8, 64]"},
+      {"modelopt int4 scale NaN", modelopt_awq4, valued("m.weight_scale", 7, kNan),
+       "F: tensor m.weight_scale has the scale nan for output 3; the file is damaged"},
+      {"modelopt blocks", modelopt_blocks, shaped("m.weight_scale", {2}),
+       "F: tensor m.weight_scale has shape [2], expected [1, 1], [1, 1, 1, 1] or []"},
+      {"mxfp8 scale NaN", modelopt_mxfp8, valued("m.weight_scale", 9, uint8_t{255}),
+       "F: tensor m.weight_scale has the scale nan for output 4; the file is damaged"},
+      {"mxfp8 type of scales", modelopt_mxfp8, typed("m.weight_scale", TensorType::F32),
+       "F: tensor m.weight_scale has type F32, expected U8 or F8_E8M0"},
+      {"auto-round packing", auto_round, config("packing_format", "auto_round:marlin"),
+       "config.json: quantization_config.packing_format: \"auto_round:marlin\" is not supported for auto-round; use "
+       "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq, auto_round:fp8_static or "
+       "auto_round:llm_compressor"},
+      {"auto-round bits", auto_round, config("bits", 5),
+       "config.json: quantization_config.bits: 5 is not supported for auto-round; use 2, 3, 4 or 8"},
+      {"auto-round group", auto_round, config("group_size", 48),
+       "config.json: quantization_config.group_size: 48 is not supported for auto-round; use 16, a multiple of 32, or "
+       "-1 "
+       "for whole rows"},
+      {"auto-round rotation", auto_round, config("rotation_config", {{"block_size", 32}}),
+       "config.json: quantization_config.rotation_config: an object is not supported for auto-round; quantize without "
+       "rotations"},
+      {"auto-round type", auto_round, config("data_type", "mx_int"),
+       "config.json: quantization_config.data_type: \"mx_int\" is not supported for auto-round; use int"},
+      {"auto-round own bits", auto_round, config("extra_config", {{"m", {{"bits", 7}}}}),
+       "config.json: quantization_config.extra_config.m.bits: 7 is not supported for auto-round; use 2, 3, 4 or 8"},
+      {"auto-round own bits of other codes", auto_round, config("extra_config", {{"m", {{"bits", 8}}}}),
+       "F: tensor m.qweight has shape [8, 16], expected [16, 16]"},
+      {"auto-round awq bits", auto_round,
+       [](Module& m) { m.config["packing_format"] = "auto_round:auto_awq", m.config["bits"] = 3; },
+       "config.json: quantization_config.bits: 3 is not supported for auto-round awq; use 4"},
+      {"mlx bits", mlx4, config("bits", 7),
+       "config.json: quantization.bits: 7 is not supported for mlx affine; use 2, 3, 4, 5, 6 or 8"},
+      {"mlx group", mlx4, config("group_size", 16),
+       "config.json: quantization.group_size: 16 is not supported for mlx affine; use 32, 64 or 128"},
+      {"mlx mode", mlx4, config("mode", "int4"),
+       "config.json: quantization.mode: \"int4\" is not supported for mlx; use affine, mxfp4, nvfp4 or mxfp8"},
+      {"mlx nvfp4 group", mlx_nvfp4, config("group_size", 32),
+       "config.json: quantization.group_size: 32 is not supported for mlx nvfp4; use 16"},
+      {"mlx group of a row", mlx4, [](Module& m) { m.cols = 48; },
+       "F: tensor m.weight has rows of 48 inputs, which groups of 32 do not divide"},
+      {"mlx biases", mlx4, without("m.biases"), "F: tensor m.biases is missing; the quantized module m needs it"},
+      {"mlx codes", mlx4, shaped("m.weight", {16, 7}), "F: tensor m.weight has shape [16, 7], expected [16, 8]"},
+      {"mlx own bits", mlx4, config("m", {{"bits", 8}, {"group_size", 32}}),
+       "F: tensor m.weight has shape [16, 8], expected [16, 16]"},
+      {"mlx bias infinite", mlx4, valued("m.biases", 3, kInfinity),
+       "F: tensor m.biases has the bias inf for output 1; the file is damaged"},
+      {"mlx scale NaN", mlx_nvfp4, valued("m.scales", 5, uint8_t{0x7f}),
+       "F: tensor m.scales has the scale code 127 for output 1; the file is damaged"},
+      {"mlx code NaN", mlx_mxfp8, valued("m.weight", 64, uint8_t{0x7f}),
+       "F: tensor m.weight has the value nan for output 1; the file is damaged"},
+      {"torchao type", torchao_int8, config("quant_type", {{"default", {{"_type", "MXFPInferenceConfig"}}}}),
+       "config.json: quantization_config.quant_type.default._type: \"MXFPInferenceConfig\" is not supported for "
+       "torchao; use Int4WeightOnlyConfig, Int8WeightOnlyConfig, Int8DynamicActivationInt8WeightConfig, "
+       "IntxWeightOnlyConfig, Int8DynamicActivationIntxWeightConfig, Float8WeightOnlyConfig, "
+       "Float8DynamicActivationFloat8WeightConfig, Float8DynamicActivationInt4WeightConfig, AOPerModuleConfig, "
+       "ModuleFqnToConfig or FqnToConfig"},
+      {"torchao old", torchao_int8, config("quant_type", "int4_weight_only"),
+       "config.json: quantization_config.quant_type: \"int4_weight_only\" is not supported for torchao; save the model "
+       "again with torchao 0.15 or later"},
+      {"torchao scales", torchao_int8, without("m._weight_scale"),
+       "F: tensor m._weight_scale is missing; the quantized module m needs it"},
+      {"torchao number of scales", torchao_int8, shaped("m._weight_scale", {16, 3}),
+       "F: tensor m._weight_scale has shape [16, 3]: 64 inputs need groups of 16, or of a multiple of 32"},
+      {"torchao zero points", torchao_int8, shaped("m._weight_zero_point", {16, 1}),
+       "F: tensor m._weight_zero_point has shape [16, 1], expected [16, 2]"},
+      {"torchao dimensions", torchao_int8, shaped("m._weight_qdata", {16, 8, 8}),
+       "F: tensor m._weight_qdata has shape [16, 8, 8], expected 2 or 4 dimensions"},
+      {"torchao zero point NaN", torchao_int4, valued("m._weight_zero_point", 17, kNan),
+       "F: tensor m._weight_zero_point has the zero point nan for output 1; the file is damaged"},
+      {"torchao int4 zero points", torchao_int4, without("m._weight_zero_point"),
+       "F: tensor m._weight_zero_point is missing; the quantized module m needs it"},
+      {"torchao tiles", torchao_tiles, shaped("m._weight_qdata", {2, 8, 32, 3}),
+       "F: tensor m._weight_qdata has shape [2, 8, 32, 3], which does not hold 64 inputs in tiles of 16"},
+      {"torchao outputs of tiles", torchao_tiles, shaped("m._weight_qdata", {1, 8, 32, 4}),
+       "F: tensor m._weight_qdata has shape [1, 8, 32, 4], which does not hold 16 outputs in tiles of 8"},
+      {"torchao scales of tiles", torchao_tiles, shaped("m._weight_scale_and_zero", {3, 16, 2}),
+       "F: tensor m._weight_scale_and_zero has shape [3, 16, 2]: 1024 inputs need groups of a multiple of 32"},
+      {"hqq bits", hqq4, config("quant_config", {{"weight_quant_params", {{"nbits", 5}}}}),
+       "config.json: quantization_config.quant_config.weight_quant_params.nbits: 5 is not supported for hqq; use 1, 2, "
+       "3, 4 or 8"},
+      {"hqq bits of a module", hqq4, valued("m.nbits", 0, int32_t{6}),
+       "F: tensor m.nbits is 6, expected 1, 2, 3, 4 or 8"},
+      {"hqq axis", hqq4, valued("m.axis", 0, int32_t{2}), "F: tensor m.axis is 2, expected 0 to 1"},
+      {"hqq group", hqq4, valued("m.group_size", 0, int32_t{48}),
+       "F: tensor m.group_size is 48, which does not divide the 1024 weights"},
+      {"hqq shape", hqq4, valued("m.shape", 0, int64_t{8}), "F: tensor m.shape is [8, 64], expected [16, 64]"},
+      {"hqq no zero points", hqq4, without("m.zero"), "F: tensor m.zero is missing; the quantized module m needs it"},
+      {"hqq codes", hqq4, shaped("m.W_q", {8, 32}), "F: tensor m.W_q has shape [8, 32], expected [16, 32]"},
+      {"hqq quantized scales", hqq4, valued("m.quant_scale", 0, uint8_t{1}),
+       "F: tensor m.quant_scale is 1: Quire cannot read scales that are quantized themselves"},
+      {"hqq zero point infinite", hqq4, valued("m.zero", 2, kInfinity),
+       "F: tensor m.zero has the zero point inf for output 1; the file is damaged"},
+      {"quark type", quark4, [](Module& m) { quark_weight(m)["dtype"] = "bfp16"; },
+       "config.json: quantization_config.global_quant_config.weight.dtype: \"bfp16\" is not supported for quark; use "
+       "int4, uint4, int8, fp8_e4m3 or fp4"},
+      {"quark scheme", quark4, [](Module& m) { quark_weight(m)["qscheme"] = "per_channel"; },
+       "config.json: quantization_config.global_quant_config.weight.qscheme: \"per_channel\" is not supported for "
+       "quark "
+       "int4; use per_group"},
+      {"quark group", quark4, [](Module& m) { quark_weight(m)["group_size"] = 40; },
+       "config.json: quantization_config.global_quant_config.weight.group_size: 40 is not supported for quark int4; "
+       "use "
+       "16, a multiple of 32, or -1 for whole rows"},
+      {"quark rotation", quark4, config("algo_config", {{{"name", "rotation"}, {"r3", true}}}),
+       "config.json: quantization_config.algo_config[0].name: \"rotation\" is not supported for quark; r3 and r4 must "
+       "be "
+       "false, without online rotations"},
+      {"quark packing", quark4, [](Module& m) { m.config["export"]["pack_method"] = "rows"; },
+       "config.json: quantization_config.export.pack_method: \"rows\" is not supported for quark; use reorder or "
+       "order"},
+      {"quark zero points", quark4, without("m.weight_zero_point"),
+       "F: tensor m.weight_zero_point is missing; the quantized module m needs it"},
+      {"quark codes", quark4, shaped("m.weight", {16, 64}), "F: tensor m.weight has shape [16, 64], expected [64, 2]"},
   };
   return all;
 }
@@ -345,7 +484,7 @@ TEST(BadQuantizedModules, AreRefusedWithThePlaceAndTheReason) {
   }
 }
 
-TEST(BadQuantizedModules, AreOfManyKinds) { EXPECT_GE(cases().size(), 60u); }
+TEST(BadQuantizedModules, AreOfManyKinds) { EXPECT_GE(cases().size(), 120u); }
 
 }  // namespace
 }  // namespace quire

@@ -69,7 +69,10 @@ class OpenedModule {
   explicit OpenedModule(const QuantizedModule& m) : stored_(m.tensors) {
     for (const auto& [name, t] : stored_)
       views_[name] = TensorView{name, t.type, t.shape, std::as_bytes(std::span(t.bytes))};
-    const nlohmann::json config = {{"quantization_config", m.config}};
+    // MLX names no method, and has its settings under a key of its own.
+    const char* const key =
+        m.config.contains("quant_method") || !m.config.contains("mode") ? "quantization_config" : "quantization";
+    const nlohmann::json config = {{key, m.config}};
     const Quantization q = read_quantization(JsonField::parse(config.dump(), "config.json")).value();
     const FindTensor find = [this](const std::string& name) {
       const auto found = views_.find(name);

@@ -100,6 +100,12 @@ TEST(DecodeRow, AddsFloat16Minima) {
   EXPECT_EQ(decoded(format, {.codes = {0, 15}, .scales = {f16(0.5F)}, .minima = {f16(-4)}}), (Values{-4, 3.5F}));
 }
 
+TEST(DecodeRow, AddsFloat32Minima) {
+  const PanelFormat format = {.codes = Codes::kU4, .scale = ScaleKind::kF32, .zeros = ZeroKind::kF32, .group = 32};
+  const Row row = {.codes = {0, 15}, .scales = {f32(0.5F)}, .minima = {f32(-4.0001F)}};
+  EXPECT_EQ(decoded(format, row), (Values{-4.0001F, 7.5F - 4.0001F}));
+}
+
 TEST(DecodeRow, SubtractsIntegerMinimaWithTheirSuperBlocks) {
   const PanelFormat format = {.codes = Codes::kU2, .scale = ScaleKind::kSuper, .zeros = ZeroKind::kSuper, .group = 256};
   const Row row = {.codes = std::vector<uint8_t>(257, 3),
