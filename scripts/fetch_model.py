@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -52,7 +53,15 @@ def megabytes(count):
 
 def model_folder():
     folder = os.environ.get("QUIRE_MODELS")
-    return Path(folder) if folder else Path.home() / ".cache/quire/models"
+    if folder:
+        return Path(folder)
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):  # as src/base/home_folder.h
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            raise FetchError("there is no folder for models: HOME is unset and this user has no home folder; set QUIRE_MODELS") from None
+    return Path(home) / ".cache/quire/models"
 
 
 def find_pip():
@@ -170,7 +179,11 @@ def main():
     parser.add_argument("--list", action="store_true", help="list the models and whether they are downloaded")
     arguments = parser.parse_args()
     models = json.loads((ROOT / "models.json").read_text())
-    folder = model_folder()
+    try:
+        folder = model_folder()
+    except FetchError as error:
+        say(str(error))
+        return 1
     if arguments.list:
         for model in models:
             here = (folder / model["file"]).exists()

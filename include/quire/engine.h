@@ -161,8 +161,9 @@ struct Request {
   SamplingParams sampling;
   std::string tenant = {};      // requests are scheduled fairly between tenants (API keys)
   std::string cache_salt = {};  // prefixes are shared only among requests with the same tenant and salt
-  int priority = 0;    // lower first; within a priority fair between tenants, within a tenant first come, first served
-  double timeout = 0;  // seconds from submit until all answers have ended; 0: none
+  int tenant_priority = 0;  // the operator's, the same for all requests of a tenant: lower runs before other tenants
+  int priority = 0;         // lower first, within the tenant; then first come, first served
+  double timeout = 0;       // seconds from submit until all answers have ended; 0: none
   Pooling pooling = Pooling::kNone;
   size_t second_text = SIZE_MAX;  // index of the first token of the second text, in a prompt of two
   Constraint constraint = {};     // what the answer matches, if it is not cut short: see Engine::compile()

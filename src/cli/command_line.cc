@@ -59,10 +59,14 @@ std::string describe_extras(const CLI::App& app) {
     const std::string hint = did_you_mean(name, flag_names(command));
     return fmt::format("unknown flag {}{}", name, hint.empty() ? help : "." + hint);
   }
-  const std::string hint = did_you_mean(culprit, command_names(command));
+  const std::vector<std::string> inner = command_names(command);
+  const std::string hint = did_you_mean(culprit, inner);
   if (!hint.empty()) return fmt::format("unexpected argument '{}'.{}", culprit, hint);
-  const bool prompt = command.get_option_no_throw("--prompt") != nullptr;
-  return fmt::format("unexpected argument '{}'{}", culprit, prompt ? "; pass a prompt with -p \"TEXT\"" : help);
+  if (!inner.empty())
+    return fmt::format("unexpected argument '{}'; {} has {}", culprit, command.get_name(), fmt::join(inner, ", "));
+  const CLI::Option* prompt = command.get_option_no_throw("--prompt");
+  const bool takes_text = prompt && prompt->get_type_name() == "TEXT";
+  return fmt::format("unexpected argument '{}'{}", culprit, takes_text ? "; pass a prompt with -p \"TEXT\"" : help);
 }
 
 // Wraps at spaces; every line after the first begins with `indent` spaces.

@@ -5,8 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <iostream>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -19,10 +17,12 @@
 #include "cli/chat/messages.h"
 #include "cli/chat/output.h"
 #include "cli/chat/signals.h"
+#include "cli/chat/standard_input.h"
 #include "cli/chat/timings.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/load_progress.h"
+#include "model/registry.h"
 #include "server/api/chat_format.h"
 #include "server/engine_completer.h"
 #include "text/chat_template.h"
@@ -33,7 +33,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMaxMessagesBytes = size_t{64} << 20;
+// How long a prompt waits for the first byte of a pipe. Beyond that, a warning says that it is answered without the pipe.
+constexpr std::chrono::seconds kPipePatience(10);
 
 constexpr uint64_t kDrawSeed = ~uint64_t{0};  // what CLI11 makes of -1
 
@@ -41,6 +42,10 @@ constexpr const char* kDemonstrationModel = "smollm2";
 constexpr const char* kDemonstrationNote =
     "quire: smollm2 is a demonstration: quick to download and to run, and often wrong. For real work, download a GGUF\n"
     "file of Qwen2.5-7B-Instruct or Llama-3.2-3B-Instruct (Q4_K_M, 5 or 2 GB) and run it with -m FILE.gguf.\n";
+
+constexpr const char* kBaseNote =
+    "quire: this is a base model: it continues the text and does not answer it, as with --raw.\n"
+    "--chat-template, --system and --messages make it chat.\n";
 
 std::string check_seed(const std::string& text) {
   const std::string wrong = text == "-1" ? "" : check_whole_number(text);
@@ -53,8 +58,6 @@ std::string check_max_tokens(const std::string& text) {
   return wrong.empty() || !wrong.starts_with("must be between") ? wrong
                                                                 : "must be at least 1, or -1 for no limit, not " + text;
 }
-
-std::string read_stdin() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
 // All sampling parameters. With the recommendations of no model, so that wrong flags are refused before one is loaded.
 SamplingParams sampling_of(const RunOptions& options, const SamplingDefaults& model, uint64_t seed) {
@@ -76,18 +79,25 @@ struct Input {
   bool interactive() const { return !text && !messages; }
 };
 
+std::string without_last_newline(std::string text) {
+  if (text.ends_with('\n')) text.erase(text.size() - (text.ends_with("\r\n") ? 2 : 1));
+  return text;
+}
+
 Input read_input(const RunOptions& options) {
   Input input;
   if (options.prompt) {
-    input.text = *options.prompt;
+    input.text = joined_prompt(*options.prompt, without_last_newline(read_piped_text(STDIN_FILENO, kPipePatience)));
+  } else if (options.messages_file == "-") {
+    input.messages = parse_messages(read_standard_input(STDIN_FILENO), "standard input");
   } else if (!options.messages_file.empty()) {
-    const bool from_stdin = options.messages_file == "-";
-    const std::string name = from_stdin ? "standard input" : options.messages_file;
-    input.messages =
-        parse_messages(from_stdin ? read_stdin() : read_text_file(options.messages_file, kMaxMessagesBytes), name);
+    input.messages = parse_messages(read_text_file(options.messages_file, kMaxInputBytes), options.messages_file);
+    if (!without_last_newline(read_piped_text(STDIN_FILENO, kPipePatience)).empty()) {
+      throw CLI::ValidationError("there are both --messages " + options.messages_file +
+                                 " and a text on standard input; put the text into the file, or use < /dev/null");
+    }
   } else if (!::isatty(STDIN_FILENO)) {
-    input.text = read_stdin();
-    if (input.text->ends_with('\n')) input.text->pop_back();
+    input.text = without_last_newline(read_standard_input(STDIN_FILENO));
     if (input.text->empty())
       throw CLI::ValidationError("the prompt is empty; pass one with -p TEXT or on standard input");
   } else if (options.json) {
@@ -185,10 +195,19 @@ std::pair<std::unique_ptr<Engine>, double> load(const RunOptions& options) {
   return {std::move(engine), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }
 
+// A base model has learnt to continue texts; its file may have a chat template all the same. Who asks for a chat gets one.
+bool is_to_complete(const RunOptions& options) {
+  const RegisteredModel* known = find_registered(options.engine.model);
+  const bool wants_chat = options.system || !options.messages_file.empty() || !options.engine.chat_template.empty();
+  return known && known->is_base && !wants_chat;
+}
+
 }  // namespace
 
-void run(const RunOptions& options) {
+void run(RunOptions options) {
   const uint64_t seed = draw_seed(options);
+  const bool base = !options.raw && is_to_complete(options);
+  options.raw |= base;
   try {
     validate(sampling_of(options, {}, seed), 1 << 20);
   } catch (const Error& e) {
@@ -198,6 +217,7 @@ void run(const RunOptions& options) {
   const Input input = read_input(options);
   const bool talkative = !options.quiet && !options.json;
   if (talkative && options.engine.model == kDemonstrationModel) write_out(STDERR_FILENO, kDemonstrationNote);
+  if (talkative && base) write_out(STDERR_FILENO, kBaseNote);
   const double bandwidth = options.quiet && !options.json ? 0 : measure_read_bandwidth(options.engine.threads);
   bool stopped = false;
   {
@@ -277,7 +297,10 @@ void add_run_command(CLI::App& app) {
   add_engine_options(*command, o.engine);
   add_chat_template_options(*command, o.engine);
   command->footer(
-      "Without -p and --messages, run reads the prompt from standard input, without its last newline. In a terminal it "
+      "Without -p and --messages, run reads the prompt from standard input, without its last newline. With -p, what is "
+      "piped in follows the prompt after an empty line: cat notes | quire run -m smollm2 -p \"Summarise:\". A pipe "
+      "that "
+      "stays silent for 10 seconds is left out, with a warning. In a terminal, run without a prompt "
       "starts a chat: /help lists its commands, Ctrl-C stops an answer, Ctrl-D ends the chat. The history of what you "
       "type is in ~/.cache/quire/history.\n"
       "Statistics go to standard error: time to first token, tokens per second, and how close decoding comes to the "

@@ -25,6 +25,6 @@ struct RunOptions {
 };
 
 // Throws Error when the run fails, CLI::ValidationError when the options contradict each other.
-void run(const RunOptions& options);
+void run(RunOptions options);
 
 }  // namespace quire

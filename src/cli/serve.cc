@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/engine_options.h"
@@ -54,11 +55,18 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// vLLM's users write lists in JSON, ["a", "b"]; CLI11 removes the brackets and leaves the quotes.
-void strip_quotes(std::vector<std::string>& list) {
-  for (std::string& item : list) {
-    std::erase_if(item, [](char c) { return c == ' ' || c == '"'; });
+// vLLM's users write lists in JSON, ["a", "b"]; CLI11 removes the brackets and leaves the quotes. Others write a,b.
+void split_list(std::vector<std::string>& list) {
+  std::vector<std::string> items;
+  for (std::string text : std::exchange(list, {})) {
+    std::erase_if(text, [](char c) { return c == ' ' || c == '"' || c == '\''; });
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find(',', at), text.size());
+      if (end > at) items.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
   }
+  list = std::move(items);
 }
 
 void block_ends() {
@@ -132,7 +140,7 @@ void serve(ServeFlags flags) {
   options.body_timeout = milliseconds(flags.body_timeout);
   options.write_timeout = milliseconds(flags.write_timeout);
   options.idle_timeout = milliseconds(flags.idle_timeout);
-  for (auto* list : {&options.cors.origins, &options.cors.methods, &options.cors.headers}) strip_quotes(*list);
+  for (auto* list : {&options.cors.origins, &options.cors.methods, &options.cors.headers}) split_list(*list);
   options.log_format = flags.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
 
   // Programs wait for the single line on stdout; the log goes to stderr.
@@ -187,8 +195,10 @@ void add_serve_command(CLI::App& app) {
       ->envname("QUIRE_API_KEY")
       ->group(access);
   command
-      ->add_option("--api-key-file", server.api_key_file,
-                   "file of accepted keys: KEY or NAME:KEY on each line, # begins a comment; read again on SIGHUP")
+      ->add_option(
+          "--api-key-file", server.api_key_file,
+          "file of accepted keys: KEY, NAME:KEY or NAME:KEY:PRIORITY on each line (lower runs before other keys), # "
+          "begins a comment; read again on SIGHUP")
       ->type_name("FILE")
       ->group(access);
   command->add_option("--ssl-certfile", server.ssl_certfile, "serve HTTPS with this certificate chain (PEM)")
@@ -198,8 +208,11 @@ void add_serve_command(CLI::App& app) {
       ->type_name("FILE")
       ->group(access);
   command
-      ->add_option("--allowed-origins", server.cors.origins,
-                   "origins whose web pages may send requests, or '*' (default: only this server's own)")
+      ->add_option(
+          "--allowed-origins", server.cors.origins,
+          "origins whose web pages may send requests: https://chat.example.org, patterns such as "
+          "https://*.example.org, http://192.168.0.5:* and chrome-extension://*, or '*' for all (default: only "
+          "pages of this machine)")
       ->type_name("ORIGIN ...")
       ->group(access);
   add(access, "--allowed-methods", server.cors.methods, "methods that pages of other origins may use")

@@ -128,7 +128,7 @@ struct Engine::State {
         unwanted.swap(cancelled);
       }
       loop.add(std::move(arrived));
-      for (const RequestId id : unwanted) loop.cancel(id);
+      loop.cancel(unwanted);
       unwanted.clear();
       if (stop) {
         loop.end_all(FinishReason::kCancelled);

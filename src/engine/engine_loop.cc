@@ -130,7 +130,8 @@ void EngineLoop::observe_waiting() {
   Sequences& waiting = roster_.waiting();
   for (auto s = waiting.begin(); s != waiting.end(); ++s) {
     const RequestState& r = *s->request;
-    queue_.push_back({arrival(r), r.priority, r.tenant_number, static_cast<double>(s->tokens.size())});
+    queue_.push_back(
+        {arrival(r), r.priority, r.tenant_number, static_cast<double>(s->tokens.size()), r.tenant_priority});
     queued_.push_back(s);
   }
   shares_.copy_served(served_);

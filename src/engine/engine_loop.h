@@ -26,7 +26,7 @@ class EngineLoop {
 
   // New requests, each with its first sequence.
   void add(Sequences&& arrived) { roster_.add(std::move(arrived)); }
-  void cancel(RequestId id) { roster_.cancel(id); }
+  void cancel(std::vector<RequestId>& ids) { roster_.cancel(ids); }
   bool idle() const { return roster_.idle(); }
   // Ends cancelled and late requests, then computes one step of the others. Without memory for one sequence, that
   // sequence ends with an error; without memory for the step itself, all do.

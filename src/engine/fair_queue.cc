@@ -3,11 +3,30 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <utility>
 
 namespace quire {
 namespace {
 
 constexpr size_t kMostTenants = 4096;  // whose shares are kept while they have no requests
+
+// Whose turn it is, the oldest aside: the tenant first, then its request. waiting[oldest] is the first that is left.
+size_t next_in_turn(std::span<const Waiting> waiting, std::span<const double> served, size_t oldest) {
+  const auto rank = [&](const Waiting& w) {
+    return std::pair(w.tenant_priority, served[static_cast<size_t>(w.tenant)]);
+  };
+  size_t best = oldest;
+  for (size_t i = oldest + 1; i < waiting.size(); ++i) {
+    if (!waiting[i].ordered && rank(waiting[i]) < rank(waiting[best])) best = i;
+  }
+  const Waiting& turn = waiting[best];
+  for (size_t i = best + 1; i < waiting.size(); ++i) {
+    const Waiting& w = waiting[i];
+    const bool same = w.tenant == turn.tenant && w.tenant_priority == turn.tenant_priority;
+    if (!w.ordered && same && w.priority < waiting[best].priority) best = i;
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -18,13 +37,8 @@ void order_waiting(std::span<Waiting> waiting, std::span<double> served, int sin
   size_t oldest = 0;
   while (order.size() < std::min(count, waiting.size())) {
     while (waiting[oldest].ordered) ++oldest;
-    size_t best = oldest;
     const bool oldest_turn = since_oldest + 1 >= kOldestEvery;
-    for (size_t i = oldest + 1; i < waiting.size() && !oldest_turn; ++i) {
-      const Waiting &w = waiting[i], &b = waiting[best];
-      if (w.ordered || w.priority > b.priority) continue;
-      if (w.priority < b.priority || service(w) < service(b)) best = i;
-    }
+    const size_t best = oldest_turn ? oldest : next_in_turn(waiting, served, oldest);
     since_oldest = waiting[best].arrival == waiting[oldest].arrival ? 0 : since_oldest + 1;
     service(waiting[best]) += waiting[best].tokens;
     waiting[best].ordered = true;

@@ -1,4 +1,4 @@
-// The order of waiting requests: priorities, and fair shares between tenants.
+// The order of waiting requests: fair shares between tenants, and priorities within each.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@ namespace quire {
 // A waiting sequence as the queue sees it.
 struct Waiting {
   uint64_t arrival = 0;  // lower came first
-  int priority = 0;      // lower is earlier
+  int priority = 0;      // among the tenant's own; lower is earlier
   int tenant = 0;
-  double tokens = 0;     // charged to the tenant when it is admitted
-  bool ordered = false;  // scratch of order_waiting
+  double tokens = 0;        // charged to the tenant when it is admitted
+  int tenant_priority = 0;  // the operator's; lower is earlier
+  bool ordered = false;     // scratch of order_waiting
 };
 
 // One in so many admissions goes to the oldest request, whatever its priority, so that none starves.
 inline constexpr int kOldestEvery = 8;
 
 // Writes to `order` the indices of the first `count` of `waiting` (sorted by arrival) in the order of admission: lower
-// priority first; within a priority, the tenant that was served least, counting each admission as served; within a
-// tenant, first come, first served. `since_oldest`: admissions since the oldest had its turn. `served`: by tenant;
-// overwritten.
+// tenant priority first; among those, the tenant that was served least, counting each admission as served; within a
+// tenant, lower priority first, then first come, first served. So no tenant can gain on another by the priorities of its
+// requests. `since_oldest`: admissions since the oldest had its turn. `served`: by tenant; overwritten.
 void order_waiting(std::span<Waiting> waiting, std::span<double> served, int since_oldest, size_t count,
                    std::vector<size_t>& order);
 

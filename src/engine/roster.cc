@@ -53,10 +53,13 @@ void Roster::insert_waiting(Sequences& from, Sequences::iterator s) {
   waiting_.splice(after, from, s);
 }
 
-void Roster::cancel(RequestId id) {
+// One request of thousands of texts may be cancelled text by text, so each sequence is looked at once.
+void Roster::cancel(std::vector<RequestId>& ids) {
+  if (ids.empty()) return;
+  std::sort(ids.begin(), ids.end());
   for (Sequences* list : {&running_, &waiting_}) {
     for (Sequence& s : *list) {
-      if (!s.ended() && s.request->id == id) s.request->cancelled = true;
+      if (!s.ended() && std::binary_search(ids.begin(), ids.end(), s.request->id)) s.request->cancelled = true;
     }
   }
 }

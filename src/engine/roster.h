@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <new>
 #include <string_view>
+#include <vector>
 
 #include "engine/cache/page_cache.h"
 #include "engine/fair_queue.h"
@@ -45,7 +46,7 @@ class Roster {
     }
   }
 
-  void cancel(RequestId id);  // takes effect in end_unwanted()
+  void cancel(std::vector<RequestId>& ids);  // takes effect in end_unwanted(); sorts ids
   // Tells the client that the answer has ended, also for choices not yet forked from it, and leaves.
   void end(Sequence& s, FinishReason reason, std::string_view error = {});
   // The client knows that the answer has ended: gives up its pages and marks it as ended.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <tuple>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -200,12 +202,27 @@ class Planner {
   double time_ = std::numeric_limits<double>::infinity();  // seconds left for prompts
 };
 
+// Sorts each tenant's sequences by priority, in the places that the tenant has. Without priorities they are sorted.
+void order_within_tenants(std::span<SequenceView> sequences) {
+  const auto other = [&](const SequenceView& s) { return s.priority != sequences[0].priority; };
+  if (std::none_of(sequences.begin(), sequences.end(), other)) return;
+  const auto rank = [](const SequenceView& s) { return std::tuple{s.priority, s.arrival, s.id}; };
+  for (size_t place = 0; place < sequences.size(); ++place) {
+    size_t best = place;
+    for (size_t i = place + 1; i < sequences.size(); ++i) {
+      const SequenceView &s = sequences[i], &b = sequences[best];
+      if (s.tenant == b.tenant && s.tenant_priority == b.tenant_priority && rank(s) < rank(b)) best = i;
+    }
+    std::swap(sequences[place], sequences[best]);
+  }
+}
+
 }  // namespace
 
 void sort_running(std::vector<SequenceView>& running) {
   if (running.empty()) return;
   const auto by_rank = [](const SequenceView& a, const SequenceView& b) {
-    return std::tuple{a.priority, a.arrival, a.id} < std::tuple{b.priority, b.arrival, b.id};
+    return std::tuple{a.tenant_priority, a.arrival, a.id} < std::tuple{b.tenant_priority, b.arrival, b.id};
   };
   std::sort(running.begin(), running.end(), by_rank);
   const auto oldest =
@@ -213,6 +230,7 @@ void sort_running(std::vector<SequenceView>& running) {
         return std::tuple{a.arrival, a.id} < std::tuple{b.arrival, b.id};
       });
   std::rotate(running.begin(), oldest, oldest + 1);
+  order_within_tenants(std::span(running).subspan(1));
 }
 
 void StepPlan::clear() {

@@ -15,7 +15,9 @@ enum class SequenceId : uint64_t {};
 struct SequenceView {
   SequenceId id{};
   uint64_t arrival = 0;      // of its request; lower came first
-  int priority = 0;          // lower runs first and is preempted last
+  int priority = 0;          // among the tenant's own: lower runs first and is preempted last
+  int tenant = 0;            // its number
+  int tenant_priority = 0;   // among tenants: lower runs first and is preempted last
   int tokens = 0;            // prompt and answer so far
   int computed = 0;          // tokens with keys and values in its pages; < tokens. Waiting: in the prefix cache
   int pages = 0;             // pages of its tokens. Waiting: full pages of the cached prefix
@@ -61,7 +63,9 @@ struct SchedulerState {
   CacheNeeds needs;
 };
 
-// Sorts by priority, then arrival, but puts the oldest sequence first, so that it is never preempted and finishes.
+// Puts the oldest sequence first, so that it is never preempted and finishes. Sorts the others by their tenants'
+// priority, then arrival; each tenant's sequences fill the places that they have then by their own priority. So no tenant
+// can push another's back.
 void sort_running(std::vector<SequenceView>& running);
 
 struct SchedulerLimits {

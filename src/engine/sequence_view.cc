@@ -8,6 +8,8 @@ SequenceView view(Sequence& s, const PageCache& cache) {
   v.id = s.id;
   v.arrival = arrival(*s.request);
   v.priority = s.request->priority;
+  v.tenant = s.request->tenant_number;
+  v.tenant_priority = s.request->tenant_priority;
   v.tokens = static_cast<int>(s.tokens.size());
   v.computed = s.computed;
   v.all_logits = s.wants_all_logits();

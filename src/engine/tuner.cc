@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <system_error>
 #include <utility>
 
 #include "base/cpu.h"
+#include "base/home_folder.h"
 #include "base/mapped_file.h"
 #include "json/field.h"
 #include "model/tensors.h"
@@ -41,8 +41,8 @@ JsonField read_machines(const std::filesystem::path& path) {
 }  // namespace
 
 std::filesystem::path default_tuning_file() {
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home && *home ? home : ".") / ".cache/quire/tuning.json";
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "tuning.json";
 }
 
 std::string tuning_machine(const Runtime& runtime) {

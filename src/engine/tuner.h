@@ -34,7 +34,7 @@ class TuningFile {
   Warn warn_;
 };
 
-// ~/.cache/quire/tuning.json
+// ~/.cache/quire/tuning.json; empty without a home folder: nothing is measured.
 std::filesystem::path default_tuning_file();
 // What choices depend on: processor and microcode, kernel set, threads, the loops of this program.
 std::string tuning_machine(const Runtime& runtime);

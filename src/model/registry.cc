@@ -1,10 +1,12 @@
 #include "model/registry.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/home_folder.h"
 #include "base/nearest.h"
 #include "model/models_json.h"  // generated from models.json
 
@@ -35,7 +37,7 @@ const std::vector<RegisteredModel>& registered_models() {
     std::vector<RegisteredModel> list;
     for (const auto& entry : nlohmann::json::parse(kModelsJson)) {
       list.push_back({entry.at("name"), entry.at("title"), entry.at("file"), entry.at("sha256"), entry.at("licence"),
-                      entry.value("default", false), read_sampling(entry)});
+                      entry.value("default", false), entry.value("base", false), read_sampling(entry)});
     }
     return list;
   }();
@@ -44,8 +46,16 @@ const std::vector<RegisteredModel>& registered_models() {
 
 std::filesystem::path model_folder() {
   if (const char* folder = std::getenv("QUIRE_MODELS"); folder && *folder) return folder;
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home && *home ? home : ".") / ".cache/quire/models";
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "models";
+}
+
+const RegisteredModel* find_registered(const std::string& model) {
+  const std::filesystem::path file = std::filesystem::path(model).filename();
+  const auto& models = registered_models();
+  const auto found =
+      std::ranges::find_if(models, [&](const RegisteredModel& m) { return m.name == model || m.file == file; });
+  return found == models.end() ? nullptr : &*found;
 }
 
 std::filesystem::path resolve_model(const std::string& model) {
@@ -55,10 +65,17 @@ std::filesystem::path resolve_model(const std::string& model) {
   for (const RegisteredModel& known : registered_models()) {
     names.push_back(known.name);
     if (known.name != model) continue;
-    const auto path = model_folder() / known.file;
+    const auto folder = model_folder();
+    if (folder.empty()) {
+      throw not_found(
+          "model {} ({}): there is no folder of models, because HOME is unset and this user has no home folder; set "
+          "QUIRE_MODELS to a folder, or pass a file with -m",
+          model, known.title);
+    }
+    const auto path = folder / known.file;
     if (std::filesystem::exists(path, ignored)) return path;
     throw not_found("model {} ({}) is not in {} yet; download it with './dev fetch {}', or pass a file with -m", model,
-                    known.title, model_folder().string(), model);
+                    known.title, folder.string(), model);
   }
   if (model.size() > kLongestShown) throw not_found("model not found: no file has this path of {} bytes", model.size());
   const std::string hint = did_you_mean(model, names);

@@ -84,9 +84,28 @@ def test_anthropics_client(server, client):
 def test_tokenize_and_back(server):
     status, tokens = post(server, "/tokenize", {"prompt": "Hello wörld", "return_token_strs": True})
     assert status == 200 and tokens["count"] == len(tokens["tokens"]) == len(tokens["token_strs"])
-    assert post(server, "/detokenize", {"tokens": tokens["tokens"]})[1] == {"prompt": "Hello wörld"}
+    assert post(server, "/detokenize", {"tokens": tokens["tokens"]})[1] == {"prompt": "Hello wörld", "content": "Hello wörld"}
     chat = post(server, "/tokenize", {"messages": ASK})[1]
     assert "Name three colors." in post(server, "/detokenize", {"tokens": chat["tokens"]})[1]["prompt"]
+
+
+def test_llama_cpps_clients_find_their_paths(server):
+    prompt = post(server, "/apply-template", {"messages": [{"role": "user", "content": "Name a colour."}]})[1]["prompt"]
+    assert "Name a colour." in prompt and prompt.endswith("<|im_start|>assistant\n")
+    tokens = post(server, "/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})[1]["tokens"]
+    assert "".join(token["piece"] for token in tokens) == prompt
+    ask = {"prompt": prompt, "n_predict": 8, "temperature": 0, "cache_prompt": True}
+    status, answer = post(server, "/completion", ask)
+    chat = post(server, "/v1/chat/completions", {"messages": [{"role": "user", "content": "Name a colour."}], "max_tokens": 8, "temperature": 0})[1]
+    assert status == 200 and answer["content"] == chat["choices"][0]["message"]["content"]
+    assert answer["tokens_evaluated"] == len(tokens) and answer["tokens_predicted"] == chat["usage"]["completion_tokens"]
+    ids = [token["id"] for token in tokens]
+    assert post(server, "/completion", {**ask, "prompt": ids})[1]["content"] == answer["content"]
+    props = json.loads(get(server, "/props")[1])
+    assert props["default_generation_settings"]["n_ctx"] == 2048 and "messages" in props["chat_template"]
+    assert len(json.loads(get(server, "/slots")[1])) == props["total_slots"]
+    limited = post(server, "/completion", {**ask, "json_schema": {"enum": ["red", "blue"]}})[1]
+    assert json.loads(limited["content"]) in ["red", "blue"]
 
 
 def test_special_tokens_in_messages_are_text(server):

@@ -109,6 +109,16 @@ def test_embeddings_are_those_of_openais_api(server):
     assert post(server, "/api/embed", long | {"truncate": False})[0] == 400
 
 
+def test_a_larger_context_is_the_servers_and_is_logged_once(start_server):
+    server = start_server("--log-format", "json")
+    texts = [("/api/chat", {"messages": ASK, "stream": False}), ("/api/generate", {"prompt": "Hi", "stream": False})]
+    for path, body in [*texts, ("/api/embed", {"input": "Hi"})]:
+        for size in [32768, 131072]:
+            assert post(server, path, body | {"options": {"num_ctx": size, "num_predict": 4, "num_thread": 8}})[0] == 200
+    log = server.stop()[1]
+    assert log.count("num_ctx") == 1 and "context of 32768 tokens" in log and log.count("num_thread") == 1
+
+
 def test_the_model_is_described(server):
     [listed] = json.loads(get(server, "/api/tags")[1])["models"]
     assert listed["name"] == "smollm2:latest" and len(listed["digest"]) == 64
@@ -122,7 +132,7 @@ def test_the_model_is_described(server):
 
 @pytest.mark.parametrize("path, body, status, text", [
     ("/api/chat", {"messages": ASK, "options": {"temperature": -1}}, 400, "options.temperature"),
-    ("/api/chat", {"messages": ASK, "options": {"num_ctx": 1 << 20}}, 400, "options.num_ctx"),
+    ("/api/chat", {"messages": [{"role": "user", "content": "word " * 5000}], "options": {"num_ctx": 1 << 20}}, 400, "messages"),
     ("/api/chat", {"messages": ASK, "think": True}, 400, "think"),
     ("/api/chat", {"messages": [ASK[0] | {"images": ["AAAA"]}]}, 400, "images"),
     ("/api/chat", {"model": "llama3", "messages": ASK}, 404, "not found"),

@@ -164,6 +164,97 @@ def test_messages_prompt_and_standard_input_are_one_prompt(tmp_path):
     assert len({(a["text"], a["usage"]["prompt_tokens"]) for a in answers}) == 1
 
 
+NOTES = "The meeting moved to Friday at ten.\n" * 20
+
+
+@needs_model
+def test_what_is_piped_in_follows_the_prompt(tmp_path):
+    flags = ["--temp", "0", "-n", "8", "--json"]
+
+    def answer(*arguments, **options):
+        done = quire_run(*arguments, *flags, **options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    joined = answer("-p", "Summarise:\n\n" + NOTES.removesuffix("\n"))
+    assert answer("-p", "Summarise:", stdin=NOTES)["tokens"] == joined["tokens"]
+    assert answer("--prompt=Summarise:\n", stdin="\ufeff" + NOTES)["usage"] == joined["usage"]
+    assert answer("-p", "", stdin="Summarise:\n\n" + NOTES)["usage"] == joined["usage"]
+    system = answer("-p", "Summarise:", "--system", "Be brief.", stdin=NOTES)["usage"]["prompt_tokens"]
+    assert system > 200 and answer("--raw", "-p", "Notes:", stdin=NOTES)["usage"]["prompt_tokens"] > 150
+    alone = answer("-p", "Summarise:")["usage"]["prompt_tokens"]
+    with open(tmp_path / "notes", "w+") as notes:
+        notes.write(NOTES)
+        notes.seek(0)
+        assert json.loads(quire("run", "-m", MODEL, "-p", "Summarise:", *flags, stdin=notes).stdout)["usage"] == joined["usage"]
+    for empty in ["", "\n"]:
+        assert answer("-p", "Summarise:", stdin=empty)["usage"]["prompt_tokens"] == alone
+    # Without any standard input at all.
+    closed = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", QUIRE, "run", "-m", MODEL, "-p", "Summarise:", *flags],
+                            capture_output=True, text=True, timeout=60)
+    assert json.loads(closed.stdout)["usage"]["prompt_tokens"] == alone
+
+
+def test_text_on_standard_input_is_never_dropped(tmp_path):
+    (tmp_path / "m.json").write_text('[{"role": "user", "content": "Hi"}]')
+    run = ["run", "-m", "x"]
+    for arguments, stdin, code, message in [
+        ([*run, "--messages", tmp_path / "m.json"], b"notes", 2, "standard input"),
+        ([*run, "-p", "x"], b"caf\xe9", 1, "byte 3 is 0xE9"),
+        ([*run], b"caf\xe9", 1, "byte 3 is 0xE9"),
+        ([*run, "-p", "x"], b"\x7fELF\0", 1, "byte 4 is 0"),
+        ([*run, "-p", "x"], "Hi".encode("utf-16"), 1, "UTF-16"),
+    ]:
+        done = subprocess.run([QUIRE, *arguments], input=stdin, capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout) == (code, b"") and message in done.stderr.decode(), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    done = subprocess.run(["sh", "-c", 'exec "$@" </', "sh", QUIRE, *run, "-p", "x"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "standard input cannot be read: Is a directory" in done.stderr
+
+
+@needs_model
+def test_a_text_longer_than_the_context_is_refused():
+    done = quire_run("-p", "Summarise:", "-c", "64", stdin=NOTES)
+    assert done.returncode == 1 and "63 fit" in done.stderr.splitlines()[-1] and done.stdout == ""
+
+
+@needs_model
+def test_a_silent_pipe_does_not_hang():
+    silent = subprocess.Popen([QUIRE, "run", "-m", MODEL, "-p", "Hi", "-n", "2", "-q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+    assert silent.wait(timeout=90) == 0
+    assert "standard input stays open" in silent.stderr.read() and silent.stdout.read()
+
+
+def test_without_home_nothing_is_written_to_the_current_folder(tmp_path):
+    env = {name: value for name, value in os.environ.items() if name not in ["HOME", "QUIRE_MODELS", "QUIRE_TUNE"]}
+    for home in [{}, {"HOME": ""}, {"HOME": "."}]:
+        done = quire("run", "-m", "gemma3-270m", "-p", "Hi", "-n", "1", env=env | home, cwd=tmp_path)
+        assert " ./.cache" not in done.stderr and '".cache' not in done.stderr
+        assert "Known models" in quire("list", env=env | home, cwd=tmp_path).stdout
+        if MODEL.exists():
+            assert quire("run", "-m", MODEL, "-p", "Hi", "-n", "1", env=env | home, cwd=tmp_path).returncode == 0
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_base_model_completes(tmp_path):
+    """A file of its name is enough, because it is not looked into before the prompt is known."""
+    if not MODEL.exists():
+        pytest.skip(f"no model at {MODEL}: ./dev fetch")
+    base = tmp_path / "gemma-3-270m-Q4_K_M.gguf"
+    base.symlink_to(MODEL)
+    assert "base" in quire("list").stdout
+    flags = ["-p", "The capital of France is", "-n", "4", "--temp", "0", "--repeat-penalty", "1", "--json"]
+    raw = json.loads(quire_run("--raw", *flags).stdout)
+    for model in [["-m", base], ["-m", "gemma3-270m"]]:
+        done = quire("run", *model, *flags, input="", env={**os.environ, "QUIRE_MODELS": str(tmp_path)})
+        assert json.loads(done.stdout)["tokens"] == raw["tokens"]
+    chats = json.loads(quire_run(*flags).stdout)["usage"]
+    assert json.loads(quire("run", "-m", base, *flags, "--chat-template", "chatml", input="").stdout)["usage"]["prompt_tokens"] > 5
+    assert chats["prompt_tokens"] > raw["usage"]["prompt_tokens"] == 5
+    assert "base model" in quire("run", "-m", base, "-p", "Hi", "-n", "1", input="").stderr
+
+
 @needs_model
 def test_raw_continues_the_text_without_a_template():
     raw = json.loads(quire_run("-p", "The capital of France is", "--raw", "--temp", "0", "-n", "4", "--json").stdout)

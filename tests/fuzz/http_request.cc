@@ -24,6 +24,8 @@ static quire::Api api_of(char letter) {
       return quire::Api::kDetokenize;
     case 'i':
       return quire::Api::kInfill;
+    case 'l':
+      return quire::Api::kLlamaCompletion;
     case 'o':
       return quire::Api::kOllamaChat;
     case 'g':

@@ -141,6 +141,7 @@ LineEditor::LineEditor(std::filesystem::path history_file) : state_(std::make_un
   history(s.history, &event, H_SETSIZE, kHistoryLines);
   history(s.history, &event, H_SETUNIQUE, 1);
   el_set(s.edit, EL_HIST, history, s.history);
+  if (s.file.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(s.file.parent_path(), ignored);
   history(s.history, &event, H_LOAD, s.file.c_str());
@@ -180,7 +181,7 @@ void LineEditor::remember(const std::string& line) {
   if (!s.history || line.empty()) return;
   HistEvent event;
   history(s.history, &event, H_ENTER, line.c_str());
-  history(s.history, &event, H_SAVE, s.file.c_str());  // now, because a session may end in any way
+  if (!s.file.empty()) history(s.history, &event, H_SAVE, s.file.c_str());  // now, because a session may end in any way
 }
 
 }  // namespace quire

@@ -17,7 +17,7 @@ class LineEditor {
     std::string text;  // without the final newline
   };
 
-  // If the history file cannot be read or written, only this session's lines are remembered.
+  // If the history file is empty, or cannot be read or written, only this session's lines are remembered.
   explicit LineEditor(std::filesystem::path history_file);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "base/error.h"
+#include "base/home_folder.h"
 #include "base/nearest.h"
 #include "cli/chat/answer.h"
 #include "cli/chat/line_editor.h"
@@ -20,17 +20,17 @@
 namespace quire {
 namespace {
 
-std::filesystem::path home_folder() {
-  const char* home = std::getenv("HOME");
-  return home && *home ? home : ".";
+std::filesystem::path history_file() {
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "history";
 }
-
-std::filesystem::path history_file() { return home_folder() / ".cache/quire/history"; }
 
 // A leading ~ is the home folder, as in a shell.
 std::filesystem::path expand_home(const std::string& path) {
-  if (path == "~") return home_folder();
-  return path.starts_with("~/") ? home_folder() / path.substr(2) : std::filesystem::path(path);
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const std::filesystem::path home = home_folder();
+  if (home.empty()) throw invalid("{}: there is no home folder: HOME is unset, and this user has none", path);
+  return path == "~" ? home : home / path.substr(2);
 }
 
 class Chat {

@@ -1,6 +1,8 @@
 // Bounds on concurrent work: answers per tenant and in total, and bytes of request bodies and replies.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -12,6 +14,12 @@
 
 namespace quire {
 
+// Who sends a request: the name of the API key, and what the operator says of it.
+struct Tenant {
+  std::string name;
+  int priority = 0;  // Request::tenant_priority
+};
+
 // Places for answers, running and queued. Thread-safe.
 //
 // Among several tenants, each may hold as many places as it leaves free (dynamic thresholds, Choudhury and Hahne 1998):
@@ -19,6 +27,12 @@ namespace quire {
 class Admission {
  public:
   explicit Admission(int capacity, bool shared = false) : capacity_(capacity), shared_(shared) {}
+
+  // Whether there are several tenants. A single one may have all places.
+  void share(bool shared) {
+    const std::lock_guard lock(mutex_);
+    shared_ = shared;
+  }
 
   // Lets a request for `answers` in and returns the places it holds, or 0 if it must be refused. A request that is too
   // large for its bound still gets in: among tenants if its tenant holds no place, for half of the free ones; otherwise
@@ -36,34 +50,62 @@ class Admission {
       places = answers;
     }
     if (places == 0) return 0;
-    if (shared_) tenants_[tenant] = own + places;
+    tenants_[tenant] = own + places;
     held_ += places;
     answers_ += answers;
     return places;
   }
   void leave(const std::string& tenant, int places, int answers) {
     const std::lock_guard lock(mutex_);
+    let_go(tenant, places, answers);
+  }
+  // Leaves at once, although the engine still has to end the answers within its step: nobody waits for them. Afterwards
+  // ended() counts them. False, and nothing has changed, if others are ending and with these they were more than there
+  // are places: dropped requests cannot flood the engine.
+  bool abandon(const std::string& tenant, int places, int answers) {
+    const std::lock_guard lock(mutex_);
+    if (ending_ > 0 && ending_ + answers > capacity_) return false;
+    ending_ += answers;
+    let_go(tenant, places, answers);
+    return true;
+  }
+  void ended(int answers) {
+    const std::lock_guard lock(mutex_);
+    ending_ -= answers;
+  }
+  int inside() const {  // answers
+    const std::lock_guard lock(mutex_);
+    return answers_;
+  }
+  // Why it does not let a tenant in, for its client.
+  std::string refusal(const std::string& tenant) const {
+    const std::lock_guard lock(mutex_);
+    if (!shared_) return {};
+    const auto found = tenants_.find(tenant);
+    return fmt::format(
+        " for this API key: it holds {} of the {} places, and must leave as many free for other keys as it holds",
+        found == tenants_.end() ? 0 : found->second, capacity_);
+  }
+
+ private:
+  void let_go(const std::string& tenant, int places, int answers) {
     held_ -= places;
     answers_ -= answers;
     if (const auto found = tenants_.find(tenant); found != tenants_.end() && (found->second -= places) == 0) {
       tenants_.erase(found);
     }
   }
-  int inside() const {  // answers
-    const std::lock_guard lock(mutex_);
-    return answers_;
-  }
 
- private:
   mutable std::mutex mutex_;
   const int capacity_;
-  const bool shared_;
+  bool shared_;
   int held_ = 0, answers_ = 0;
+  int ending_ = 0;                      // abandoned answers
   std::map<std::string, int> tenants_;  // places of each tenant that holds any
 };
 
-// A request's admission. Answers leave one by one as they end, the rest when this is destroyed, so no failure loses a
-// place.
+// A request's admission. Answers leave one by one as they end, all at once when it is abandoned, the rest when this is
+// destroyed, so no failure loses a place.
 class Places {
  public:
   Places() = default;
@@ -76,6 +118,7 @@ class Places {
     std::swap(tenant_, other.tenant_);
     std::swap(places_, other.places_);
     std::swap(answers_, other.answers_);
+    std::swap(abandoned_, other.abandoned_);
     return *this;
   }
   ~Places() { leave(answers_); }
@@ -83,15 +126,21 @@ class Places {
   void leave(int answers) {
     if (answers == 0) return;
     answers_ -= answers;
+    if (abandoned_) return admission_->ended(answers);
     const int given_back = std::max(0, places_ - answers_);
     places_ -= given_back;
     admission_->leave(tenant_, given_back, answers);
+  }
+  // As Admission::abandon().
+  void abandon() {
+    if (answers_ > 0 && !abandoned_) abandoned_ = admission_->abandon(tenant_, places_, answers_);
   }
 
  private:
   std::shared_ptr<Admission> admission_;
   std::string tenant_;
   int places_ = 0, answers_ = 0;  // places_ <= answers_
+  bool abandoned_ = false;
 };
 
 // Thread-safe.

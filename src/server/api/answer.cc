@@ -7,7 +7,7 @@
 #include "parsers/tool_prompt.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/embeddings.h"
-#include "server/endpoints/infill.h"
+#include "server/endpoints/llama.h"
 #include "server/endpoints/messages.h"
 #include "server/endpoints/ollama.h"
 #include "server/endpoints/responses.h"
@@ -29,7 +29,8 @@ std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes) {
     case Api::kScore:
       return scores_body(std::move(head));
     case Api::kInfill:
-      return infill_answer(std::move(head));
+    case Api::kLlamaCompletion:
+      return llama_answer(std::move(head), std::move(token_bytes));
     case Api::kOllamaChat:
     case Api::kOllamaGenerate:
       return ollama_answer(std::move(head), std::move(token_bytes));

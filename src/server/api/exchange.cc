@@ -132,6 +132,7 @@ void Exchange::close() {
     wake_ = nullptr;
     pieces_.clear();
     replies_.give_back(std::exchange(bytes_, 0));
+    if (unfinished_ > 0) places_.abandon();
   }
   cancel();
 }

@@ -70,6 +70,8 @@ void read_seed(ApiDraft& draft, const JsonField& field) {
   const bool is_unsigned = field.json().is_number_unsigned();
   const int64_t number = is_unsigned ? 0 : field.integer(INT64_MIN, INT64_MAX);
   if (number == -1) return;  // the server draws one, as vLLM and llama.cpp do
+  const bool of_llama = draft.api == Api::kInfill || draft.api == Api::kLlamaCompletion;
+  if (of_llama && field.json() == UINT32_MAX) return;  // -1 in 32 bits, as its clients repeat it
   draft.has_seed = true;
   draft.sampling.seed = is_unsigned ? field.as<uint64_t>() : static_cast<uint64_t>(number);
 }
@@ -126,7 +128,23 @@ void read_breakers(ApiDraft& draft, const JsonField& field) {
   }
 }
 
+// llama.cpp's [[id, bias], …], where a bias of false bans the token.
+void read_bias_pairs(ApiDraft& draft, const JsonField& field) {
+  for (const JsonField& pair : field.elements(static_cast<size_t>(draft.limits.vocab_size))) {
+    if (!pair.json().is_array() || pair.size() != 2)
+      throw pair.error("expected [token id, bias], found {}", describe(pair.json()));
+    if (pair.at(size_t{0}).json().is_string())
+      throw pair.at(size_t{0}).error("a text is not supported; give token ids, which POST /tokenize finds");
+    const auto id = static_cast<TokenId>(pair.at(size_t{0}).integer(0, draft.limits.vocab_size - 1));
+    const JsonField bias = pair.at(size_t{1});
+    const bool banned = bias.json() == false;
+    draft.sampling.logit_bias.emplace_back(
+        id, banned ? -std::numeric_limits<float>::infinity() : static_cast<float>(bias.number(-100, 100)));
+  }
+}
+
 void read_logit_bias(ApiDraft& draft, const JsonField& field) {
+  if (field.json().is_array()) return read_bias_pairs(draft, field);
   const auto biases = field.members();
   if (std::cmp_greater(biases.size(), draft.limits.vocab_size)) {  // "1", "01", "001" are one token
     throw field.error("has {} entries, but there are {} tokens", biases.size(), draft.limits.vocab_size);

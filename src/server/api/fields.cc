@@ -1,11 +1,14 @@
 #include "server/api/fields.h"
 
+#include <algorithm>
+
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
 #include "server/api/structured_output.h"
 #include "server/api/tools.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/infill.h"
+#include "server/endpoints/llama.h"
 #include "server/endpoints/messages.h"
 #include "server/endpoints/ollama.h"
 #include "server/endpoints/responses.h"
@@ -19,12 +22,14 @@ constexpr uint32_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion
                    kInfill = bits(Api::kInfill), kOllamaChat = bits(Api::kOllamaChat),
                    kOllamaGenerate = bits(Api::kOllamaGenerate), kOllamaEmbed = bits(Api::kOllamaEmbed),
                    kOllamaEmbeddings = bits(Api::kOllamaEmbeddings), kOllamaShow = bits(Api::kOllamaShow),
-                   kOllamaOptions = bits(Api::kOllamaOptions), kRerank = bits(Api::kRerank), kScore = bits(Api::kScore);
+                   kOllamaOptions = bits(Api::kOllamaOptions), kRerank = bits(Api::kRerank), kScore = bits(Api::kScore),
+                   kLlama = bits(Api::kLlamaCompletion), kTemplate = bits(Api::kApplyTemplate);
 constexpr uint32_t kBoth = kChat | kCompletion, kMessageInput = kMessage | kCountTokens,
-                   kBodies = kBoth | kResponse | kMessage | kInfill, kOllamaTexts = kOllamaChat | kOllamaGenerate,
-                   kOllamaVectors = kOllamaEmbed | kOllamaEmbeddings, kScores = kRerank | kScore,
-                   kEngine = kBodies | kEmbedding | kScores | kOllamaTexts | kOllamaVectors,
-                   kAll = kBodies | kEmbedding | kScores | kTokenize | kDetokenize | kCountTokens;
+                   kBodies = kBoth | kResponse | kMessage | kInfill | kLlama,
+                   kOllamaTexts = kOllamaChat | kOllamaGenerate, kOllamaVectors = kOllamaEmbed | kOllamaEmbeddings,
+                   kScores = kRerank | kScore, kEngine = kBodies | kEmbedding | kScores | kOllamaTexts | kOllamaVectors,
+                   kAll = kBodies | kEmbedding | kScores | kTokenize | kDetokenize | kCountTokens | kTemplate;
+constexpr uint32_t kAnswers = kBodies | kOllamaTexts;
 constexpr uint32_t kGenerate = kBodies | kOllamaOptions;  // requests to Ollama's API have these in `options`
 
 #define REF(name) R"({"$ref": "#/components/schemas/)" name R"("})"
@@ -47,7 +52,7 @@ static_assert(kMaxBadWords == 1024 && kMaxLogprobs == 1024 && kMaxStopStrings ==
 // In any order: parse_api_request settles fields that depend on each other.
 constexpr ApiField kFields[] = {
     {"model", kAll, read_model, 0, 0, REF("ModelName"), "one of GET /v1/models; the first by default"},
-    {"messages", kChat | kTokenize, read_chat_messages, 0, 0,
+    {"messages", kChat | kTokenize | kTemplate, read_chat_messages, 0, 0,
      R"({"type": "array", "minItems": 1, "items": )" REF("Message") "}"},
     {"messages", kMessageInput, read_text_messages, 0, 0,
      R"({"type": "array", "minItems": 1, "items": )" REF("TextMessage") "}",
@@ -57,8 +62,11 @@ constexpr ApiField kFields[] = {
      R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": )" REF("Item") "}]}"},
     {"instructions", kResponse, read_instructions, 0, 0, kText, "a system message before the input"},
     {"input", kEmbedding, read_prompt, 0, 0, kPrompts},
-    {"prompt", kCompletion, read_prompt, 0, 0, kPrompts},
+    {"prompt", kCompletion | kLlama, read_prompt, 0, 0, kPrompts},
     {"prompt", kTokenize, read_one_text, 0, 0, kText},
+    {"content", kTokenize, read_content, 0, 0, kPrompts, "llama.cpp's: one prompt"},
+    {"add_special", kTokenize, read_add_special, 0, 0, kSwitch, "with content: add BOS and the like; false by default"},
+    {"with_pieces", kTokenize, &ApiRequest::with_pieces, 0, 0, {}, "with content: also the text of each token"},
     {"tokens", kDetokenize, read_tokens, 0, 0, kTokenIds},
     {"encoding_format", kEmbedding, read_encoding_format, 0, 0, R"({"enum": ["float", "base64"]})",
      "base64: float32, little-endian"},
@@ -75,8 +83,8 @@ constexpr ApiField kFields[] = {
      "only so many of the best documents; 0: all"},
     {"return_documents", kRerank, &ApiRequest::return_documents, 0, 0, {}, "with their texts; true by default"},
     {"return_token_strs", kTokenize, &ApiRequest::return_token_strs},
-    {"max_tokens", kBoth, read_max_tokens, 0, 0, kLimit, "-1: no limit; 0: only with prompt_logprobs or echo"},
-    {"n_predict", kBoth | kInfill, read_max_tokens, 0, 0, kLimit, "llama.cpp's max_tokens"},
+    {"max_tokens", kBoth | kLlama, read_max_tokens, 0, 0, kLimit, "-1: no limit; 0: only with prompt_logprobs or echo"},
+    {"n_predict", kBoth | kInfill | kLlama, read_max_tokens, 0, 0, kLimit, "llama.cpp's max_tokens"},
     {"max_completion_tokens", kChat, read_max_completion_tokens, 0, 0, kPositiveLimit, "overrides max_tokens"},
     {"max_tokens", kMessage, read_max_answer_tokens, 0, 0, kPositive},
     {"max_output_tokens", kResponse, read_max_output_tokens, 0, 0, kPositiveLimit, "-1: no limit"},
@@ -166,9 +174,11 @@ constexpr ApiField kFields[] = {
     {"frequency_penalty", kGenerate, &SamplingParams::frequency_penalty, -2, 2},
     {"presence_penalty", kGenerate, &SamplingParams::presence_penalty, -2, 2},
     {"logit_bias", kGenerate, read_logit_bias, 0, 0,
-     R"({"type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
-         "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
-     "maps token ids to values added to their logits"},
+     R"({"anyOf": [{"type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
+         "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}},
+       {"type": "array", "items": {"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [)" REF("TokenId") R"(,
+         {"anyOf": [{"const": false}, {"type": "number", "minimum": -100, "maximum": 100}]}]}}]})",
+     "maps token ids to values added to their logits; llama.cpp's pairs, too, where false bans the token"},
     {"allowed_token_ids", kGenerate, read_allowed_token_ids, 0, 0,
      R"({"type": "array", "minItems": 1, "items": )" REF("TokenId") "}", "the answer consists of these tokens only"},
     {"bad_words", kGenerate, read_bad_words, 0, 0,
@@ -196,6 +206,12 @@ constexpr ApiField kFields[] = {
      "needs logprobs, in responses include: [\"message.output_text.logprobs\"]"},
     {"prompt_logprobs", kBoth, read_prompt_logprobs, 0, 0, kUpToLogprobs, "not in streams"},
     {"n", kBoth, &SamplingParams::n, 1, kMaxChoices, {}, "prompts times n: at most 2048"},
+    {"n_cmpl", kLlama, &SamplingParams::n, 1, kMaxChoices, {}, "n"},
+    {"n_probs", kInfill | kLlama, read_n_probs, 0, 0, kUpToLogprobs, "logprobs; 0: none"},
+    {"return_tokens", kInfill | kLlama, &ApiRequest::return_token_ids, 0, 0, {}, "also return the ids of the answer"},
+    {"response_fields", kInfill | kLlama, read_response_fields, 0, 0,
+     R"({"type": "array", "maxItems": 64, "items": {"type": "string"}})",
+     "return only these members; timings/prompt_n is one of another"},
     {"best_of", kBoth, read_best_of, 0, 0, R"({"type": "integer", "minimum": 1, "maximum": 128})", "must equal n"},
     {"stream", kBodies, &ApiRequest::stream},
     {"stream_options", kBoth, read_stream_options, 0, 0,
@@ -228,10 +244,10 @@ constexpr ApiField kFields[] = {
     {"truncate_prompt_tokens", kBoth | kEmbedding, read_truncate_prompt_tokens, 0, 0,
      R"({"anyOf": [{"const": -1}, {"type": "integer", "minimum": 1, "maximum": 2147483647}]})",
      "keep only the prompt's last tokens; -1: as many as fit"},
-    {"add_generation_prompt", kChat | kTokenize, read_add_generation_prompt, 0, 0, kSwitch},
-    {"continue_final_message", kChat | kTokenize, read_continue_final_message, 0, 0, kSwitch,
+    {"add_generation_prompt", kChat | kTokenize | kTemplate, read_add_generation_prompt, 0, 0, kSwitch},
+    {"continue_final_message", kChat | kTokenize | kTemplate, read_continue_final_message, 0, 0, kSwitch,
      "continue the last message; not with add_generation_prompt"},
-    {"chat_template_kwargs", kChat | kResponse | kMessageInput | kTokenize, read_template_kwargs, 0, 0,
+    {"chat_template_kwargs", kChat | kResponse | kMessageInput | kTokenize | kTemplate, read_template_kwargs, 0, 0,
      R"({"type": "object"})", "variables for the chat template"},
     {"reasoning_effort", kChat, read_reasoning_effort, 0, 0, kText, "a variable for the chat template"},
     {"verbosity", kChat, read_verbosity, 0, 0, kText, "a variable for the chat template"},
@@ -275,11 +291,14 @@ constexpr ApiField kFields[] = {
      "structured_outputs.choice"},
     {"guided_grammar", kGenerate, read_grammar, 0, 0, kText, "structured_outputs.grammar"},
     {"grammar", kGenerate, read_grammar, 0, 0, kText, "GBNF, llama.cpp's notation"},
+    {"regex", kGenerate, read_guided_regex, 0, 0, kText, "SGLang's: structured_outputs.regex"},
+    {"ebnf", kGenerate, read_grammar, 0, 0, kText, "SGLang's: structured_outputs.grammar"},
     {"json_schema", kGenerate, read_schema, 0, 0, kSchema, "llama.cpp's: a schema that the answer matches"},
     {"output_format", kMessage, read_output_format, 0, 0,
      R"({"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_schema"]}, "schema": {}}})",
      "what the answer matches"},
-    {"tools", kChat | kTokenize, read_tools, 0, 0, R"({"type": "array", "maxItems": 512, "items": )" REF("Tool") "}"},
+    {"tools", kChat | kTokenize | kTemplate, read_tools, 0, 0,
+     R"({"type": "array", "maxItems": 512, "items": )" REF("Tool") "}"},
     {"tools", kResponse, read_response_tools, 0, 0,
      R"({"type": "array", "maxItems": 512, "items": )" REF("ResponseTool") "}"},
     {"tools", kMessageInput, read_message_tools, 0, 0,
@@ -348,7 +367,7 @@ constexpr ApiField kFields[] = {
     {"num_predict", kOllamaOptions, read_num_predict, 0, 0,
      R"({"type": "integer", "minimum": -2, "maximum": 2147483647})", "the most tokens; 0, -1 and -2: no limit"},
     {"num_ctx", kOllamaOptions, read_num_ctx, 0, 0, R"({"type": "integer", "minimum": 0})",
-     "must not exceed the server's context, which is used in any case"},
+     "the server's context counts in any case; a larger number is logged once"},
 };
 #undef REF
 
@@ -364,16 +383,27 @@ constexpr RefusedField kRefused[] = {
      "use text.format in responses, output_format in messages"},
     {"guided_whitespace_pattern", kGenerate, "[]", "white space between JSON tokens is fixed"},
     {"prompt_embeds", kCompletion, "[]", "send text or token ids"},
+    {"extra_body", kAnswers, "[{}]", "it is an argument of OpenAI's Python client; send its members as parameters"},
+    {"sampling_params", kAnswers, "[{}]", "send its members as parameters"},
+    {"parameters", kAnswers, "[{}]", "send its members as parameters"},
     {"use_beam_search", kGenerate, "[false]", ""},
     {"logits_processors", kGenerate, "[[]]", ""},
     {"vllm_xargs", kGenerate, "[{}]", ""},
-    {"chat_template", kGenerate | kTokenize | kCountTokens, R"([""])", kOwnTemplate},
+    {"chat_template", kGenerate | kTokenize | kCountTokens | kTemplate, R"([""])", kOwnTemplate},
     {"audio", kGenerate, "[]", "answers are text"},
     {"modalities", kGenerate, R"([["text"]])", "answers are text"},
     {"web_search_options", kGenerate, "[]", ""},
     {"top_a", kGenerate, "[0]", ""},
     {"tfs_z", kGenerate, "[1]", ""},
-    {"samplers", kGenerate & ~kInfill, "[]", "the order of samplers is fixed"},
+    {"samplers", kGenerate & ~kInfill,
+     R"([[], ["penalties", "dry", "top_n_sigma", "temperature", "typ_p", "top_k", "top_p", "min_p", "xtc"]])",
+     "the order of samplers is fixed"},
+    {"min_keep", kGenerate, "[0]", ""},
+    {"n_indent", kInfill | kLlama, "[0]", ""},
+    {"lora", kInfill | kLlama, "[[]]", ""},
+    {"post_sampling_probs", kInfill | kLlama, "[false]", "n_probs gives probabilities before sampling"},
+    {"image_data", kLlama, "[[]]", "prompts are text"},
+    {"system_prompt", kLlama, R"(["", {}])", "put it into the prompt"},
     {"thinking", kGenerate & ~kMessage, R"([{"type": "disabled"}])", "set enable_thinking in chat_template_kwargs"},
     {"mcp_servers", kMessageInput, "[[]]", kTools},
     {"container", kMessage, "[]", kTools},
@@ -391,16 +421,34 @@ constexpr RefusedField kRefused[] = {
 
 }  // namespace
 
+bool constrains(std::string_view name, Api api) {
+  constexpr std::string_view kWords[] = {"grammar", "regex",  "ebnf",     "gbnf",     "lark",
+                                         "schema",  "guided", "structur", "constrain"};
+  constexpr std::string_view kNames[] = {"choice",         "choices",      "json",
+                                         "jsonmode",       "jsonobject",   "responsemimetype",
+                                         "responseformat", "outputformat", "outputtype"};
+  if ((bits(api) & (kAnswers | kOllamaOptions)) == 0) return false;
+  std::string plain;  // "responseSchema" and "response_schema" are one
+  for (const char c : name) {
+    if (c != '_' && c != '-' && c != '.') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  }
+  if (plain.ends_with("backend")) return false;  // which of several programs computes it
+  const auto contained = [&](std::string_view word) { return plain.find(word) != plain.npos; };
+  return std::ranges::any_of(kWords, contained) || std::ranges::find(kNames, plain) != std::end(kNames);
+}
+
 bool is_of(const ApiField& field, Api api) { return (field.apis & bits(api)) != 0; }
 
 bool is_required(const ApiField& field, Api api) {
   switch (api) {
     case Api::kChat:
     case Api::kCountTokens:
+    case Api::kApplyTemplate:
       return field.name == "messages";
     case Api::kMessage:
       return field.name == "messages" || field.name == "max_tokens";
     case Api::kCompletion:
+    case Api::kLlamaCompletion:
       return field.name == "prompt";
     case Api::kResponse:
     case Api::kEmbedding:
@@ -412,7 +460,7 @@ bool is_required(const ApiField& field, Api api) {
       return field.name == "query" || field.name == "documents";
     case Api::kInfill:
       return field.name == "input_prefix" || field.name == "input_suffix";
-    case Api::kTokenize:  // prompt or messages
+    case Api::kTokenize:  // prompt, content or messages
     case Api::kScore:     // text_1 and text_2, or queries and documents
     case Api::kOllamaChat:
     case Api::kOllamaGenerate:

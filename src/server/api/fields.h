@@ -22,7 +22,7 @@ struct ApiDraft : ApiRequest {
   std::optional<int> max_completion_tokens, best_of, top_logprobs;
   bool logprobs = false;  // of chats, responses and Ollama's: the switch
   bool has_prompt = false, has_messages = false;
-  std::optional<bool> add_generation_prompt;
+  std::optional<bool> add_generation_prompt, add_special;
   bool raw = false;                         // Ollama's generate: the prompt is the model's, without a template
   std::optional<std::string> input_prefix;  // infill: before the prompt
   std::optional<std::vector<std::string>> allowed_tools;  // names
@@ -55,6 +55,10 @@ struct RefusedField {
   std::string_view advice;   // what to do instead; may be empty
 };
 std::span<const RefusedField> refused_fields();
+
+// Whether a parameter that nobody here knows sounds as if it limited what the answer may be, as those of other engines
+// do: dropping it would make answers wrong.
+bool constrains(std::string_view name, Api api);
 
 constexpr uint32_t bits(Api api) { return static_cast<uint32_t>(api); }
 

@@ -7,6 +7,7 @@
 #include "server/api/answer.h"
 #include "server/api/fields.h"
 #include "server/api/routes.h"
+#include "server/endpoints/llama.h"
 #include "server/endpoints/ollama.h"
 
 namespace quire {
@@ -70,7 +71,10 @@ std::string_view answer_name(Api api) {
     case Api::kCountTokens:
       return "TokenCount";
     case Api::kInfill:
-      return "InfillAnswer";
+    case Api::kLlamaCompletion:
+      return "LlamaAnswer";
+    case Api::kApplyTemplate:
+      return "RenderedChat";
     case Api::kOllamaChat:
       return "OllamaChatAnswer";
     case Api::kOllamaGenerate:
@@ -100,6 +104,7 @@ std::string_view stream_type(Api api) {
     case Api::kResponse:
     case Api::kMessage:
     case Api::kInfill:
+    case Api::kLlamaCompletion:
       return "text/event-stream";
     case Api::kOllamaChat:
     case Api::kOllamaGenerate:
@@ -325,9 +330,9 @@ constexpr std::string_view kAnswers = R"json({
       "model": {"type": "string"}, "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]},
       "data": {"type": "array", "items": {"type": "object", "required": ["index", "object", "score"],
         "properties": {"index": {"type": "integer"}, "object": {"const": "score"}, "score": {"type": "number"}}}}}},
-  "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens", "token_strs"],
+  "Tokens": {"type": "object", "required": ["tokens"], "description": "with content, only tokens",
     "properties": {"count": {"type": "integer"}, "max_model_len": {"type": "integer"},
-      "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/TokenId"}},
+      "tokens": {"type": "array", "items": {"anyOf": [{"$ref": "#/components/schemas/TokenId"}, {"type": "object"}]}},
       "token_strs": {"type": ["array", "null"], "items": {"type": "string"}}}},
   "TokenizerInfo": {"type": "object", "required": ["vocab_size", "model_max_length", "bos_token", "eos_token",
     "chat_template", "added_tokens_decoder"], "properties": {"vocab_size": {"type": "integer"},
@@ -338,16 +343,12 @@ constexpr std::string_view kAnswers = R"json({
         "additionalProperties": {"type": "object", "required": ["content", "special"],
           "properties": {"content": {"type": "string"}, "special": {"type": "boolean"}}}}}},
   "TokenCount": {"type": "object", "required": ["input_tokens"], "properties": {"input_tokens": {"type": "integer"}}},
-  "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
+  "Text": {"type": "object", "required": ["prompt", "content"], "properties": {"prompt": {"type": "string"}, "content": {"type": "string"}}},
   "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"],
     "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
       "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}}},
   "Models": {"type": "object", "required": ["object", "data"], "properties": {"object": {"const": "list"},
     "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
-  "InfillAnswer": {"type": "object", "required": ["content", "stop", "model", "tokens_predicted", "tokens_evaluated",
-    "tokens_cached", "truncated", "stop_type", "stopping_word", "timings"], "properties": {"content": {"type": "string"},
-      "stop": {"const": true}, "model": {"type": "string"}, "stop_type": {"enum": ["eos", "limit", "word"]},
-      "timings": {"type": "object"}}},
   "Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 })json";
 
@@ -361,6 +362,7 @@ Json component_schemas(const ApiLimits& limits) {
   components["Dimensions"] = {{"type", "integer"}, {"const", limits.embedding_size}};
   components.update(Json::parse(kAnswers));
   components.update(Json::parse(ollama_schemas()));
+  components.update(Json::parse(llama_schemas()));
   return components;
 }
 
@@ -390,6 +392,7 @@ Json request_schema(Api api) {
   if (!required.empty()) schema["required"] = std::move(required);
   if (api == Api::kTokenize) {
     schema["oneOf"] = Json::parse(R"([{"required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
+                                      {"required": ["content"], "properties": {"content": {"not": {"type": "null"}}}},
                                       {"required": ["messages"], "properties": {"messages": {"type": "array"}}}])");
   }
   return schema;
@@ -412,6 +415,9 @@ std::string openapi_document(const ApiLimits& limits, std::string_view version, 
   add("/api/tags", get_operation("the served models, as Ollama lists them", json_content(reference("OllamaModels"))));
   add("/api/ps", get_operation("the loaded models, as Ollama lists them", json_content(reference("OllamaModels"))));
   add("/api/version", get_operation("the version of Ollama whose API this is", json_content({{"type", "object"}})));
+  add("/props",
+      get_operation("the server's properties, as llama.cpp gives them", json_content(reference("LlamaProps"))));
+  add("/slots", get_operation("the sequences that run, as llama.cpp's slots", json_content(reference("LlamaSlots"))));
   const Json text = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   add("/metrics", get_operation("metrics for Prometheus", text));
   add("/openapi.json", get_operation("this document", json_content({{"type", "object"}})));

@@ -8,6 +8,7 @@
 #include "server/api/fields.h"
 #include "server/api/tools.h"
 #include "server/endpoints/infill.h"
+#include "server/endpoints/llama.h"
 #include "server/endpoints/ollama.h"
 
 namespace quire {
@@ -73,14 +74,6 @@ void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) 
       field.read);
 }
 
-void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
-  sampling.temperature = model.temperature.value_or(sampling.temperature);
-  sampling.top_k = model.top_k.value_or(sampling.top_k);
-  sampling.top_p = model.top_p.value_or(sampling.top_p);
-  sampling.min_p = model.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
-}
-
 void refuse(const RefusedField& field, const JsonField& value) {
   for (const Json& neutral : Json::parse(field.neutral)) {
     if (value.json() == neutral) return;
@@ -102,7 +95,8 @@ void settle_prompt_logprobs(ApiDraft& draft) {
     sampling.prompt_logprobs = sampling.logprobs;
   }
   if (sampling.max_tokens == 0) {
-    const bool fills_cache = draft.api == Api::kInfill;  // as editors ask for, before anybody types
+    const bool fills_cache =
+        draft.api == Api::kInfill || draft.api == Api::kLlamaCompletion;  // as editors ask for, before anybody types
     if (!draft.echo && !sampling.prompt_logprobs && !fills_cache) {
       throw bad_request("max_tokens", "0 is allowed only with echo or prompt_logprobs");
     }
@@ -143,8 +137,8 @@ void require_fields(const ApiDraft& draft) {
                                                       : draft.has_messages || draft.has_prompt;
     if (!given) throw bad_request(field.name, "is required");
   }
-  if (draft.api == Api::kTokenize && draft.has_messages == draft.has_prompt) {
-    throw bad_request("prompt", "give either prompt or messages");
+  if (draft.api == Api::kTokenize && (draft.has_messages == draft.has_prompt || draft.prompts.size() > 1)) {
+    throw bad_request("prompt", "give one of prompt, content and messages");
   }
 }
 
@@ -154,6 +148,7 @@ void settle(ApiDraft& draft) {
   require_fields(draft);
   settle_ollama(draft);
   settle_infill(draft);
+  settle_llama(draft);
   if (draft.model.empty() && !draft.limits.models.empty()) draft.model = draft.limits.models.front();
   if (draft.max_completion_tokens) sampling.max_tokens = draft.max_completion_tokens;
   if (draft.api == Api::kCompletion && !sampling.max_tokens) sampling.max_tokens = kCompletionMaxTokens;
@@ -183,13 +178,29 @@ void settle(ApiDraft& draft) {
   settle_chat(draft);
 }
 
+// null, false, "", [] and {}
+bool means_none(const Json& value) { return value == false || value == "" || (value.is_structured() && value.empty()); }
+
 }  // namespace
+
+void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
+  sampling.temperature = model.temperature.value_or(sampling.temperature);
+  sampling.top_k = model.top_k.value_or(sampling.top_k);
+  sampling.top_p = model.top_p.value_or(sampling.top_p);
+  sampling.min_p = model.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
+}
 
 void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonField& value) {
   if (value.json().is_null()) return;  // as if it were absent
   if (const RefusedField* refused = find_refused(name, api)) return refuse(*refused, value);
   const ApiField* field = find_field(name, api);
   if (!field) {
+    if (constrains(name, api) && !means_none(value.json())) {
+      throw bad_request(value.path(),
+                        "is not supported; use response_format, json_schema, regex, grammar or "
+                        "structured_outputs (docs/structured-output.md)");
+    }
     draft.without_effect.push_back((api == Api::kOllamaOptions ? "options." : "") + std::string(name));
   } else if (!is_of(*field, api)) {
     throw foreign_field(*field, api, value.path());

@@ -31,9 +31,11 @@ enum class Api : uint32_t {
   kOllamaEmbed = 2048,
   kOllamaEmbeddings = 4096,
   kOllamaShow = 8192,
-  kOllamaOptions = 16384,  // the object `options` of the others; not an endpoint
-  kRerank = 32768,         // Jina's and Cohere's /rerank
-  kScore = 65536,          // vLLM's /score
+  kOllamaOptions = 16384,     // the object `options` of the others; not an endpoint
+  kRerank = 32768,            // Jina's and Cohere's /rerank
+  kScore = 65536,             // vLLM's /score
+  kLlamaCompletion = 131072,  // llama.cpp's /completion, /apply-template
+  kApplyTemplate = 262144,
 };
 
 // Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].
@@ -84,6 +86,7 @@ struct ApiRequest : Request {
   bool include_reasoning = true;     // false: reasoning is left out
   std::optional<int> max_reasoning_tokens;
   bool think = false;       // Ollama's: thoughts are asked for, which the model must be able to have
+  int larger_context = 0;   // Ollama's: a context that was asked for and is larger than the server's; 0: none
   bool only_loads = false;  // Ollama's: has neither messages nor a prompt, and wants the model loaded
 
   bool stream = false;
@@ -106,6 +109,10 @@ struct ApiRequest : Request {
 
   bool base64 = false;             // embedding: float32, little-endian
   bool return_token_strs = false;  // tokenize
+  bool plain_tokens = false;       // tokenize: asked and answered in llama.cpp's form
+  bool with_pieces = false;        // likewise: with the text of each token
+
+  std::vector<std::string> response_fields;  // llama.cpp's: only these members of the answer; empty: all
 
   std::optional<ConstraintSource> constraint_source;  // compiled later into Request::constraint
   Json text_format = {{"type", "text"}};              // response: text.format, returned with the answer
@@ -122,6 +129,9 @@ struct ApiLimits {
   Pooling pooling = Pooling::kNone;  // of requests that do not say; kNone: mean
   SamplingDefaults sampling = {};    // for requests that say nothing else
 };
+
+// What a request has that does not say.
+void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model);
 
 // Throws only ApiError: 400 naming the field, the value found and what is allowed; 404 for an unknown model. Parameters
 // that would change the answer and that Quire does not support get a 400; unknown ones land in without_effect.

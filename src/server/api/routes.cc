@@ -19,6 +19,8 @@ constexpr ApiInfo kApis[] = {
     {Api::kTokenize, "/tokenize", "Tokenize a text or a chat's prompt."},
     {Api::kDetokenize, "/detokenize", "Decode tokens."},
     {Api::kInfill, "/infill", "Fill in the middle: the text between two others, llama.cpp's API."},
+    {Api::kLlamaCompletion, "/completion", "Continue texts: llama.cpp's API."},
+    {Api::kApplyTemplate, "/apply-template", "Render a chat's prompt: llama.cpp's API."},
     {Api::kOllamaChat, "/api/chat", "Answer a chat: Ollama's API."},
     {Api::kOllamaGenerate, "/api/generate", "Answer a text, or continue one: Ollama's API."},
     {Api::kOllamaEmbed, "/api/embed", "Embed texts: Ollama's API."},
@@ -43,6 +45,8 @@ constexpr GetRow kGets[] = {
     {"/api/tags", Endpoint::kOllamaTags},
     {"/api/ps", Endpoint::kOllamaPs},
     {"/api/version", Endpoint::kOllamaVersion},
+    {"/props", Endpoint::kLlamaProps},
+    {"/slots", Endpoint::kLlamaSlots},
 };
 constexpr std::string_view kModelPath = "/v1/models/{id}", kModelPrefix = "/models/";
 

@@ -32,6 +32,8 @@ enum class Endpoint : uint8_t {
   kOllamaTags,
   kOllamaPs,
   kOllamaVersion,
+  kLlamaProps,
+  kLlamaSlots,
   kApi
 };
 

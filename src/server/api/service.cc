@@ -54,7 +54,7 @@ Service::Service(Completer& completer, ServiceOptions options)
   if (options_.model_names.empty()) options_.model_names = default_names(info.name);
   metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info, options_.metrics_prefix,
                                        completer_.read_bandwidth());
-  admission_ = std::make_shared<Admission>(options_.max_running + options_.max_queue, options_.needs_key);
+  admission_ = std::make_shared<Admission>(options_.max_running + options_.max_queue, options_.several_tenants);
 }
 
 ApiLimits Service::limits() const {
@@ -74,6 +74,23 @@ OllamaModel Service::ollama_model() const {
           .chat_template = completer_.chat_template_source(),
           .thinks = format_.format().reasoning != nullptr,
           .infills = completer_.can_infill()};
+}
+
+LlamaServer Service::llama_server() const {
+  const EngineStats stats = completer_.stats();
+  const Json tokens = completer_.tokenizer_info();
+  LlamaServer server{.info = completer_.info(),
+                     .name = options_.model_names.front(),
+                     .version = options_.version,
+                     .slots = options_.max_running,
+                     .busy = stats.running,
+                     .speculates = !stats.drafters.empty(),
+                     .chat_template = completer_.chat_template_source(),
+                     .bos_token = tokens.value("bos_token", Json()),
+                     .eos_token = tokens.value("eos_token", Json()),
+                     .sampling = {}};
+  apply_defaults(server.sampling, server.info.sampling_defaults);
+  return server;
 }
 
 Json Service::model_json(const std::string& name) const {
@@ -123,6 +140,10 @@ Reply Service::reply(const Route& route, bool stopping) const {
       return {.body = dump(ollama_ps_json(ollama_model()))};
     case Endpoint::kOllamaVersion:
       return {.body = dump({{"version", kOllamaVersion}})};
+    case Endpoint::kLlamaProps:
+      return {.body = dump(llama_props_json(llama_server()))};
+    case Endpoint::kLlamaSlots:
+      return {.body = dump(llama_slots_json(llama_server()))};
     case Endpoint::kApi:
       break;  // prepare() answers it
   }
@@ -136,6 +157,14 @@ void Service::log_once(const std::vector<std::string>& names) {
     if (name.size() > 64 || !logged_.insert(name).second) continue;
     spdlog::info("a request has the field {}, which has no effect here", describe(Json(name)));
   }
+}
+
+void Service::log_smaller_context(int asked) {
+  std::call_once(context_said_, [&] {
+    spdlog::info(
+        "a request asks for a context of {} tokens (options.num_ctx); it has this server's, {} (--max-model-len)",
+        asked, completer_.info().max_model_len);
+  });
 }
 
 void Service::log_described_tools() {

@@ -16,6 +16,7 @@
 #include "server/api/exchange.h"
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
+#include "server/endpoints/llama.h"
 #include "server/endpoints/ollama.h"
 
 namespace quire {
@@ -27,7 +28,8 @@ struct ServiceOptions {
   std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
   std::string version = "unknown";        // of the program
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
-  bool needs_key = false;  // requests need an API key, and tenants share the queue
+  bool needs_key = false;                                            // requests need an API key
+  bool several_tenants = false;                                      // which share the queue
 };
 
 // The whole response to a simple request.
@@ -58,7 +60,7 @@ class Service {
   Reply reply(const Route& route, bool stopping) const;
 
   // POST endpoints: parses, renders and tokenizes, in time that grows with the body. Throws ApiError.
-  Job prepare(Api api, std::string_view body, const std::string& tenant = {});
+  Job prepare(Api api, std::string_view body, const Tenant& tenant = {});
 
   Completer& completer() const { return completer_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
@@ -67,15 +69,18 @@ class Service {
  private:
   ApiLimits limits() const;
   OllamaModel ollama_model() const;
+  LlamaServer llama_server() const;
   void settle_for_model(ApiRequest& request) const;
   Places admit(const std::string& tenant, int answers);
-  Job generation(ApiRequest request, const std::string& tenant);
+  Job generation(ApiRequest request, const Tenant& tenant);
+  std::string plain_tokens(const TokenIds& ids, bool with_pieces) const;
   Job tokenization(const ApiRequest& request) const;
   Job detokenization(const ApiRequest& request) const;
   TokenIds encode(const ApiRequest& request, size_t prompt) const;
   TokenIds encode_pair(ApiRequest& request, size_t document) const;  // sets request.second_text
   void log_once(const std::vector<std::string>& names);
   void log_described_tools();
+  void log_smaller_context(int asked);
   Json model_json(const std::string& name) const;
 
   Completer& completer_;
@@ -86,7 +91,7 @@ class Service {
   ChatFormat format_;
   std::mutex mutex_;
   std::set<std::string> logged_;  // fields without effect
-  std::once_flag described_;
+  std::once_flag described_, context_said_;
 };
 
 uint64_t random_u64();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/api/bounds.h"
 #include "server/api/service.h"
 
@@ -67,7 +68,9 @@ Constraint compile_constraint(const ApiRequest& request, const AnswerReading* re
 }
 
 // Requests that the vocabulary alone answers.
-bool of_tokens(Api api) { return api == Api::kTokenize || api == Api::kDetokenize || api == Api::kCountTokens; }
+bool of_tokens(Api api) {
+  return api == Api::kTokenize || api == Api::kDetokenize || api == Api::kCountTokens || api == Api::kApplyTemplate;
+}
 
 // A classifier reads each query with its document; a model for embeddings reads all of them alone.
 void settle_scores(ApiRequest& request, const ModelInfo& model) {
@@ -86,10 +89,11 @@ void settle_scores(ApiRequest& request, const ModelInfo& model) {
 
 }  // namespace
 
-Job Service::prepare(Api api, std::string_view body, const std::string& tenant) {
+Job Service::prepare(Api api, std::string_view body, const Tenant& tenant) {
   try {
     ApiRequest request = parse_api_request(api, body, limits());
     log_once(request.without_effect);
+    if (request.larger_context > 0) log_smaller_context(request.larger_context);
     if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
     if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
     settle_for_model(request);
@@ -102,6 +106,8 @@ Job Service::prepare(Api api, std::string_view body, const std::string& tenant) 
         return tokenization(request);
       case Api::kDetokenize:
         return detokenization(request);
+      case Api::kApplyTemplate:
+        return {.answer = ready_answer(dump({{"prompt", completer_.render_chat(request.chat)}}))};
       case Api::kCountTokens:
         return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
       default:
@@ -136,21 +142,22 @@ void Service::settle_for_model(ApiRequest& request) const {
 Places Service::admit(const std::string& tenant, int answers) {
   if (const int places = admission_->enter(tenant, answers)) return {admission_, tenant, places, answers};
   metrics_->request_rejected();
-  ApiError full(429,
-                fmt::format("the queue is full: at most {} answers may run and {} wait{}; try again later",
-                            options_.max_running, options_.max_queue,
-                            options_.needs_key ? ", and each API key may use as many places as it leaves free" : ""),
-                "rate_limit_error", {}, "queue_full");
+  ApiError full(
+      429,
+      fmt::format("the queue is full{}; at most {} answers may run and {} wait (--max-num-seqs, --max-queue); "
+                  "try again later",
+                  admission_->refusal(tenant), options_.max_running, options_.max_queue),
+      "rate_limit_error", {}, "queue_full");
   full.retry_after = 1;
   throw full;
 }
 
-Job Service::generation(ApiRequest request, const std::string& tenant) {
+Job Service::generation(ApiRequest request, const Tenant& tenant) {
   const size_t prompts = request.prompts.empty() ? 1 : request.prompts.size();
   const int answers = static_cast<int>(prompts) * request.sampling.n;
   bound_parameters(request.sampling, answers);
   Job job{.stream = request.stream, .choices = answers};
-  job.places = admit(tenant, answers);  // before tokenizing, so that a refusal costs little
+  job.places = admit(tenant.name, answers);  // before tokenizing, so that a refusal costs little
 
   const ModelInfo& model = completer_.info();
   ResponseHead head{.id = random_id(id_prefix(request.api)),
@@ -163,7 +170,8 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   if (request.suffix && !request.sampling.ignore_eos) {
     for (const TokenId id : completer_.infill_ends()) request.sampling.stop_token_ids.push_back(id);
   }
-  request.tenant = tenant;
+  request.tenant = tenant.name;
+  request.tenant_priority = tenant.priority;
   for (size_t i = 0; i < prompts; ++i) {
     TokenIds ids = request.scores_pairs ? encode_pair(request, i) : encode(request, i);
     const auto keep = request.truncate_prompt_tokens;
@@ -234,8 +242,25 @@ TokenIds Service::encode(const ApiRequest& request, size_t index) const {
   return all;
 }
 
+// llama.cpp's form of a tokenized text. Bytes that are no text of their own are a list of numbers.
+std::string Service::plain_tokens(const TokenIds& ids, bool with_pieces) const {
+  if (!with_pieces) return fmt::format(R"({{"tokens":[{}]}})", fmt::join(ids, ","));
+  std::string body = R"({"tokens":[)";
+  for (const TokenId id : ids) {
+    const std::string bytes = completer_.token_bytes(id);
+    Json piece = bytes;
+    if (!is_utf8(bytes)) {
+      piece = Json::array();
+      for (const char c : bytes) piece.push_back(static_cast<unsigned char>(c));
+    }
+    body += fmt::format(R"({}{{"id":{},"piece":{}}})", body.ends_with('[') ? "" : ",", id, dump(piece));
+  }
+  return body + "]}";
+}
+
 Job Service::tokenization(const ApiRequest& request) const {
   const TokenIds ids = encode(request, 0);
+  if (request.plain_tokens) return {.answer = ready_answer(plain_tokens(ids, request.with_pieces))};
   // Written by hand: a body may yield millions of tokens, and a Json of their strings takes ten times their bytes.
   std::string body = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}],"token_strs":)", ids.size(),
                                  completer_.info().max_model_len, fmt::join(ids, ","));
@@ -252,7 +277,8 @@ Job Service::tokenization(const ApiRequest& request) const {
 }
 
 Job Service::detokenization(const ApiRequest& request) const {
-  return {.answer = ready_answer(dump({{"prompt", completer_.decode(std::get<TokenIds>(request.prompts.front()))}}))};
+  const std::string text = completer_.decode(std::get<TokenIds>(request.prompts.front()));
+  return {.answer = ready_answer(dump({{"prompt", text}, {"content", text}}))};  // vLLM's name, and llama.cpp's
 }
 
 }  // namespace quire

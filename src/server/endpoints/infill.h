@@ -1,9 +1,6 @@
 // Fill in the middle: `suffix` of completions, and llama.cpp's /infill.
 #pragma once
 
-#include <memory>
-
-#include "server/api/answer.h"
 #include "server/api/fields.h"
 
 namespace quire {
@@ -17,8 +14,5 @@ void read_input_extra(ApiDraft& draft, const JsonField& field);
 
 // Checks what depends on several of these fields.
 void settle_infill(ApiDraft& draft);
-
-// Answers of /infill, whole or streamed.
-std::unique_ptr<Answer> infill_answer(ResponseHead head);
 
 }  // namespace quire

@@ -158,10 +158,8 @@ void read_num_predict(ApiDraft& draft, const JsonField& field) {
 }
 
 void read_num_ctx(ApiDraft& draft, const JsonField& field) {
-  const int64_t tokens = field.integer(0, kIntMax);
-  if (tokens <= draft.limits.max_model_len) return;
-  throw field.error("{} is above this server's context, {} tokens; ask for less, or raise --max-model-len", tokens,
-                    draft.limits.max_model_len);
+  const auto tokens = static_cast<int>(field.integer(0, kIntMax));
+  if (tokens > draft.limits.max_model_len) draft.larger_context = tokens;  // a prompt that fits can be answered
 }
 
 void settle_ollama(ApiDraft& draft) {

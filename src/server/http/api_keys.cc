@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <memory>
 
@@ -17,6 +18,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxNameBytes = 64, kMaxKeyBytes = 1024;
+constexpr int kMostPriority = 1000;
 
 std::array<uint8_t, 32> sha256(std::string_view first, std::string_view second) {
   std::array<uint8_t, 32> digest{};
@@ -49,19 +51,43 @@ bool is_key(std::string_view key) {
          std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
+// "name:key:priority", "name:key" or "key". A key may have colons of its own, but with a name, a number after the last
+// one is the priority.
+struct KeyLine {
+  std::optional<std::string_view> name;
+  std::string_view key;
+  int priority = 0;
+  bool wrong_priority = false;
+};
+KeyLine split_line(std::string_view line) {
+  const size_t colon = line.find(':');
+  if (colon == line.npos) return {std::nullopt, line};
+  KeyLine split{trimmed(line.substr(0, colon)), trimmed(line.substr(colon + 1))};
+  const size_t last = split.key.rfind(':');
+  if (last == split.key.npos) return split;
+  const std::string_view number = trimmed(split.key.substr(last + 1));
+  int priority = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), priority);
+  if (error == std::errc::invalid_argument || end != number.data() + number.size()) return split;
+  split.wrong_priority = error != std::errc() || priority < -kMostPriority || priority > kMostPriority;
+  split.priority = priority;
+  split.key = trimmed(split.key.substr(0, last));
+  return split;
+}
+
 }  // namespace
 
 ApiKeys::Digest ApiKeys::digest_of(const Digest& salt, std::string_view key) {
   return sha256({reinterpret_cast<const char*>(salt.data()), salt.size()}, key);
 }
 
-ApiKeys::Entry ApiKeys::entry_of(const Digest& salt, std::string_view key, std::string name) {
-  if (name.empty()) {
+ApiKeys::Entry ApiKeys::entry_of(const Digest& salt, std::string_view key, Tenant tenant) {
+  if (tenant.name.empty()) {
     // Unsalted: a tenant keeps its name, and with it its cached prefixes, across restarts.
     const auto digest = sha256({}, key);
-    name = fmt::format("key-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
+    tenant.name = fmt::format("key-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]);
   }
-  return {digest_of(salt, key), std::move(name)};
+  return {digest_of(salt, key), std::move(tenant)};
 }
 
 std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Digest& salt) {
@@ -73,18 +99,26 @@ std::vector<ApiKeys::Entry> ApiKeys::read_file(const std::string& file, const Di
     const int number = in.number();
     const std::string_view line = trimmed(text);
     if (line.empty() || line.front() == '#') continue;
-    const size_t colon = line.find(':');
-    const std::string_view name = colon == line.npos ? std::string_view() : trimmed(line.substr(0, colon));
-    const std::string_view key = colon == line.npos ? line : trimmed(line.substr(colon + 1));
+    const auto [name, key, priority, wrong_priority] = split_line(line);
     // The message must not show the key.
-    if (colon != line.npos && !is_name(name)) {
+    if (name && !is_name(*name)) {
       throw invalid("--api-key-file {}:{}: a name must be 1 to {} of a-z, A-Z, 0-9, '-', '_' and '.'", file, number,
                     kMaxNameBytes);
     }
     if (!is_key(key)) {
       throw invalid("--api-key-file {}:{}: a key must be 1 to {} visible ASCII characters", file, number, kMaxKeyBytes);
     }
-    entries.push_back(entry_of(salt, key, std::string(name)));
+    if (wrong_priority) {
+      throw invalid("--api-key-file {}:{}: a priority must be between -{} and {}", file, number, kMostPriority,
+                    kMostPriority);
+    }
+    Entry entry = entry_of(salt, key, {std::string(name.value_or("")), priority});
+    const auto other = std::ranges::find(entries, entry.tenant.name, [](const Entry& e) { return e.tenant.name; });
+    if (other != entries.end() && other->tenant.priority != priority) {
+      throw invalid("--api-key-file {}:{}: {} has the priorities {} and {}; keys of one name must have the same", file,
+                    number, entry.tenant.name, other->tenant.priority, priority);
+    }
+    entries.push_back(std::move(entry));
   }
   if (entries.empty()) throw invalid("--api-key-file {}: there is no key in it", file);
   return entries;
@@ -107,7 +141,19 @@ size_t ApiKeys::reload() {
   return given_.size() + from_file_.size();
 }
 
-std::optional<std::string> ApiKeys::name_of(std::string_view key) const {
+bool ApiKeys::several_tenants() const {
+  const std::lock_guard lock(mutex_);
+  const std::string* first = nullptr;
+  for (const auto* entries : {&given_, &from_file_}) {
+    for (const Entry& entry : *entries) {
+      if (!first) first = &entry.tenant.name;
+      if (*first != entry.tenant.name) return true;
+    }
+  }
+  return false;
+}
+
+std::optional<Tenant> ApiKeys::tenant_of(std::string_view key) const {
   const Digest digest = digest_of(salt_, key);
   const Entry* found = nullptr;
   const auto search = [&](const std::vector<Entry>& entries) {
@@ -119,7 +165,7 @@ std::optional<std::string> ApiKeys::name_of(std::string_view key) const {
   search(given_);
   search(from_file_);
   if (!found) return std::nullopt;
-  return found->name;
+  return found->tenant;
 }
 
 std::string_view bearer_key(std::string_view authorization) {

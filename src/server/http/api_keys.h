@@ -9,13 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/admission.h"
+
 namespace quire {
 
 // Thread-safe. Stores digests salted per process, so that comparing takes the same time for every wrong key.
 class ApiKeys {
  public:
-  // keys: without names. file: one "key" or "name:key" per line; blank lines and lines that begin with '#' are ignored;
-  // empty: no file. Throws Error that names the file and the line.
+  // keys: without names. file: one "key", "name:key" or "name:key:priority" per line; blank lines and lines that begin
+  // with '#' are ignored; empty: no file. Throws Error that names the file and the line.
   ApiKeys(const std::vector<std::string>& keys, std::string file);
 
   bool required() const { return required_; }
@@ -24,18 +26,22 @@ class ApiKeys {
   // Reads the file again and returns the number of keys. Throws like the constructor, and then nothing has changed.
   size_t reload();
 
-  // The key's name; for a key without one, "key-" and 8 hexadecimal digits of its SHA-256. Nothing: not a valid key.
-  std::optional<std::string> name_of(std::string_view key) const;
+  // The tenant has the key's name; for a key without one, "key-" and 8 hexadecimal digits of its SHA-256. Nothing: not a
+  // valid key.
+  std::optional<Tenant> tenant_of(std::string_view key) const;
+
+  // Whether the keys have more than one name.
+  bool several_tenants() const;
 
  private:
   using Digest = std::array<uint8_t, 32>;
   struct Entry {
     Digest digest;
-    std::string name;
+    Tenant tenant;
   };
   static std::vector<Entry> read_file(const std::string& file, const Digest& salt);
   static Digest digest_of(const Digest& salt, std::string_view key);
-  static Entry entry_of(const Digest& salt, std::string_view key, std::string name);
+  static Entry entry_of(const Digest& salt, std::string_view key, Tenant tenant);
 
   std::string file_;
   Digest salt_;

@@ -1,4 +1,4 @@
-// Which web pages may send requests: cross-origin resource sharing, with vLLM's options.
+// How web pages of other origins are answered: cross-origin resource sharing, with vLLM's options.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/local_hosts.h"
+
 namespace quire {
 
 struct CorsOptions {
-  // "https://chat.example.org", or "*" for every page; empty: no pages of other origins.
-  std::vector<std::string> origins = {};
+  std::vector<std::string> origins = {};  // patterns, as for AllowedOrigins; pages of loopback are allowed in any case
   std::vector<std::string> methods = {"*"};
   std::vector<std::string> headers = {"*"};
   bool credentials = false;  // cookies and the like
@@ -21,15 +22,15 @@ struct CorsOptions {
 void check(const CorsOptions& options);
 
 // Lines of a response's head for a request from a page of `origin`, each ended by CRLF. Empty without an origin.
-std::string cors_lines(const CorsOptions& options, std::string_view origin);
+std::string cors_lines(const CorsOptions& options, const LocalHosts& local, std::string_view origin);
 
-// A browser's question before the request itself: OPTIONS with these headers. Nothing if no origin is allowed at all;
-// the request is then answered like any other.
+// A browser's question before the request itself: OPTIONS with these headers.
 struct Preflight {
-  bool allowed = false;
-  std::vector<std::pair<std::string, std::string>> headers;  // of the answer, besides cors_lines
+  std::string refusal = {};  // what is not allowed, and the flag that would allow it; empty: the request may be sent
+  std::vector<std::pair<std::string, std::string>> headers = {};  // of the answer, besides cors_lines
 };
-std::optional<Preflight> preflight(const CorsOptions& options, std::string_view origin, std::string_view method,
-                                   std::string_view headers);
+// Nothing: it is another kind of OPTIONS.
+std::optional<Preflight> preflight(const CorsOptions& options, const LocalHosts& local, std::string_view origin,
+                                   std::string_view method, std::string_view headers);
 
 }  // namespace quire

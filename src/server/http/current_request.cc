@@ -35,7 +35,7 @@ CurrentRequest::CurrentRequest(ConnectionContext& context, const HttpRequest* he
   method = loggable(header->method_string(), 32);
   path = path_of_target(header->target());
   error_shape = error_shape_of(path);
-  cors_lines = quire::cors_lines(context.options.cors, (*header)[http::field::origin]);
+  cors_lines = quire::cors_lines(context.options.cors, context.local_hosts, (*header)[http::field::origin]);
   keep_alive = header->keep_alive();
   head_only = header->method() == http::verb::head;
   http_1_0 = header->version() < 11;
@@ -59,7 +59,7 @@ void log_request(const CurrentRequest& request, const ConnectionContext& context
   const std::string path = loggable(request.path, 256);
   const LoggedRequest record{
       .id = request.id,
-      .tenant = request.tenant,
+      .tenant = request.tenant.name,
       .method = request.method,
       .path = path,
       .status = request.status == 0 ? kClientLeft : request.status,

@@ -26,7 +26,7 @@ struct CurrentRequest {
 
   std::string id;  // X-Request-Id
   std::string method = "-", path = "-";
-  std::string tenant = {};      // the API key's name
+  Tenant tenant = {};           // of the API key
   std::string cors_lines = {};  // of the response's head
   std::string_view route;       // in metrics
   ErrorShape error_shape;       // of the path

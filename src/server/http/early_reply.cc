@@ -11,14 +11,12 @@ namespace http = boost::beast::http;
 
 std::string quoted(std::string_view header) { return describe(Json(header)); }
 
-std::optional<Reply> preflight_reply(const HttpRequest& request, const CorsOptions& cors) {
+std::optional<Reply> preflight_reply(const HttpRequest& request, const CorsOptions& cors, const LocalHosts& local) {
   if (request.method() != http::verb::options) return std::nullopt;
-  auto asked = preflight(cors, request[http::field::origin], request[http::field::access_control_request_method],
+  auto asked = preflight(cors, local, request[http::field::origin], request[http::field::access_control_request_method],
                          request[http::field::access_control_request_headers]);
   if (!asked) return std::nullopt;
-  if (!asked->allowed) {
-    return error_reply({403, "pages of this origin may not send such requests", "invalid_request_error", {}, "cors"});
-  }
+  if (!asked->refusal.empty()) return error_reply({403, asked->refusal, "invalid_request_error", {}, "cors"});
   return Reply{.body = "OK", .content_type = "text/plain", .headers = std::move(asked->headers)};
 }
 
@@ -47,8 +45,8 @@ std::optional<Reply> key_refusal(const HttpRequest& http, const ApiKeys& keys, C
   if (!keys.required() || needs_no_key(request.path)) return std::nullopt;
   std::string_view key = bearer_key(http[http::field::authorization]);
   if (key.empty()) key = http["x-api-key"];  // Anthropic's clients
-  if (const auto name = keys.name_of(key)) {
-    request.tenant = *name;
+  if (auto tenant = keys.tenant_of(key)) {
+    request.tenant = std::move(*tenant);
     return std::nullopt;
   }
   const ApiError error(401, key.empty() ? "an API key is needed: Authorization: Bearer KEY" : "wrong API key",
@@ -73,10 +71,10 @@ std::optional<Reply> encoding_refusal(const HttpRequest& http, ErrorShape shape)
 
 std::optional<Reply> early_reply(const HttpRequest& http, bool guarded, const ConnectionContext& context,
                                  CurrentRequest& request) {
-  if (auto reply = preflight_reply(http, context.options.cors)) return reply;
   if (guarded) {
     if (const auto error = foreign_page(http, context.local_hosts)) return error_reply(*error, request.error_shape);
   }
+  if (auto reply = preflight_reply(http, context.options.cors, context.local_hosts)) return reply;
   if (auto reply = key_refusal(http, context.keys, request)) return reply;
   return encoding_refusal(http, request.error_shape);
 }

@@ -32,29 +32,24 @@ bool is_loopback(const std::string& name) {
   return !error && address.is_loopback();
 }
 
-bool contains(const std::vector<std::string>& list, std::string_view text) {
-  return std::ranges::find(list, text) != list.end();
-}
-
 }  // namespace
 
 LocalHosts::LocalHosts(const std::vector<std::string>& hosts, const std::vector<std::string>& allowed_origins)
-    : any_(contains(allowed_origins, "*")), origins_(allowed_origins) {
+    : allowed_(allowed_origins) {
   for (const std::string& host : hosts) names_.push_back(lower(host));
-  for (const std::string& origin : allowed_origins) origin_names_.push_back(name_of(host_of_origin(origin)));
 }
 
 bool LocalHosts::is_own(std::string_view host) const {
   const std::string name = name_of(host);
-  return is_loopback(name) || (!name.empty() && contains(names_, name));
+  return is_loopback(name) || (!name.empty() && std::ranges::find(names_, name) != names_.end());
 }
 
 bool LocalHosts::allows_host(std::string_view host) const {
-  return any_ || host.empty() || is_own(host) || contains(origin_names_, name_of(host));
+  return host.empty() || is_own(host) || allowed_.allows_host(name_of(host));
 }
 
 bool LocalHosts::allows_origin(std::string_view origin) const {
-  return any_ || origin.empty() || contains(origins_, origin) || is_own(host_of_origin(origin));
+  return origin.empty() || allowed_.allows(origin) || is_own(host_of_origin(origin));
 }
 
 }  // namespace quire

@@ -178,7 +178,12 @@ struct Server::State {
         spdlog::error("SIGHUP: {}; nothing has changed", error.what());
       }
     };
-    if (!keys.file().empty()) attempt([&] { spdlog::info("SIGHUP: loaded {} API keys", keys.reload()); });
+    if (!keys.file().empty()) {
+      attempt([&] {
+        spdlog::info("SIGHUP: loaded {} API keys", keys.reload());
+        if (service) service->admission()->share(keys.several_tenants());
+      });
+    }
     if (tls) {
       attempt([&] {
         tls->reload();
@@ -224,6 +229,7 @@ Server::Server(Completer& completer, ServerOptions options) : Server(std::move(o
 void Server::attach(Completer& completer) {
   ServiceOptions options = state_->options;
   options.needs_key = state_->keys.required();
+  options.several_tenants = state_->keys.several_tenants();
   state_->service = std::make_unique<Service>(completer, std::move(options));
   state_->context.service.store(state_->service.get(), std::memory_order_release);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -27,6 +28,8 @@ struct Simulated {
 struct Scenario {
   SchedulerLimits limits;
   int units = 0, tenants = 1, priorities = 1;
+  int pushy = -1;            // a tenant whose requests all have the highest priority
+  bool ranked = false;       // tenants have priorities: their numbers
   int groups = 1;            // of layers
   std::vector<int> windows;  // of the groups that have one, in tokens
   double arrivals = 0.3;     // a step
@@ -93,6 +96,9 @@ class Simulation {
     s.view.arrival = ++last_id_;
     s.view.id = SequenceId{last_id_};
     s.view.priority = static_cast<int>(random_() % static_cast<unsigned>(setup_.priorities));
+    if (s.tenant == setup_.pushy) s.view.priority = std::numeric_limits<int>::min();
+    s.view.tenant = s.tenant;
+    s.view.tenant_priority = setup_.ranked ? s.tenant : 0;
     const int most = longest_;
     s.view.tokens =
         1 + static_cast<int>(random_() % static_cast<unsigned>(random_() % 5 == 0 ? most - 1 : std::min(most - 1, 60)));
@@ -125,7 +131,8 @@ class Simulation {
     sort_running(state_.running);
     std::vector<Waiting> queue;
     for (const auto& s : waiting_)
-      queue.push_back({s.view.arrival, s.view.priority, s.tenant, static_cast<double>(s.view.tokens)});
+      queue.push_back(
+          {s.view.arrival, s.view.priority, s.tenant, static_cast<double>(s.view.tokens), s.view.tenant_priority});
     std::vector<double> served;
     shares_.copy_served(served);
     std::vector<size_t> order;
@@ -324,6 +331,7 @@ Scenario random_scenario(unsigned seed) {
   s.units = static_cast<int>(2 + random() % (seed % 3 ? 20 : 200));
   s.tenants = static_cast<int>(1 + random() % 4);
   s.priorities = static_cast<int>(1 + random() % 3);
+  s.ranked = seed % 3 == 1;
   s.costs = StepCosts::line(0.001 * static_cast<double>(random() % 20), 0.0001 * static_cast<double>(random() % 30), 0);
   s.costs.per_attended = 1e-7 * static_cast<double>(random() % 10);
   if (seed % 3 == 0) {  // stairs
@@ -369,6 +377,7 @@ TEST(Scheduler, StarvesNobody) {
   setup.units = 30;
   setup.tenants = 3;
   setup.priorities = 3;
+  setup.ranked = true;
   setup.arrivals = 1;
   Simulation s(3, setup);
   for (int i = 0; i < 60'000; ++i) {
@@ -382,8 +391,10 @@ TEST(Scheduler, StarvesNobody) {
   EXPECT_LT(s.longest_life(), 60'000 / 4);
 }
 
-TEST(Scheduler, SharesFairlyBetweenTenants) {
+TEST(Scheduler, SharesFairlyBetweenTenantsWhateverPriorityTheyAskFor) {
   Scenario setup;
+  setup.priorities = 3;
+  setup.pushy = 0;
   setup.limits.max_rows = 64;
   setup.limits.max_running = 8;
   setup.units = 200;
@@ -413,8 +424,55 @@ TEST(FairQueue, ATenantWithManyRequestsDoesNotDelayTheOthers) {
   EXPECT_EQ(order, (std::vector<size_t>{0, 20, 21, 1}));
 }
 
+TEST(FairQueue, PrioritiesOrderATenantsOwnRequestsOnly) {
+  constexpr int kFirst = std::numeric_limits<int>::min();
+  std::vector<Waiting> waiting = {
+      {1, 0, 0, 100}, {2, 0, 1, 100}, {3, kFirst, 0, 100}, {4, kFirst, 0, 100}, {5, 0, 1, 100}};
+  std::vector<double> served(2, 0.0);
+  std::vector<size_t> order;
+  order_waiting(waiting, served, 0, 5, order);
+  EXPECT_EQ(order, (std::vector<size_t>{2, 1, 3, 4, 0}));
+  // The operator's priority counts between tenants.
+  for (Waiting& w : waiting) w = {w.arrival, w.priority, w.tenant, w.tokens, w.tenant == 1 ? -1 : 0};
+  served = {0, 1e9};
+  order_waiting(waiting, served, 0, 5, order);
+  EXPECT_EQ(order, (std::vector<size_t>{1, 4, 2, 3, 0}));
+}
+
+// Whatever priorities a tenant asks for, the places of the others stay the same, and its own requests are in their order.
+TEST(Scheduler, NoTenantGainsOnAnotherByPriorities) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<SequenceView> equal;
+    for (uint64_t i = random() % 12; i > 0; --i) {
+      SequenceView v;
+      v.id = SequenceId{i};
+      v.arrival = 1 + random() % 20;
+      v.tenant = static_cast<int>(random() % 3);
+      v.tenant_priority = round % 2 == 0 ? 0 : v.tenant / 2;
+      equal.push_back(v);
+    }
+    std::vector<SequenceView> pushed = equal;
+    for (SequenceView& v : pushed) v.priority = v.tenant == 0 ? static_cast<int>(random() % 5) - 4 : 0;
+    sort_running(equal);
+    sort_running(pushed);
+    for (size_t i = 0; i < equal.size(); ++i) {
+      ASSERT_EQ(equal[i].tenant, pushed[i].tenant);
+      if (equal[i].tenant != 0) {
+        ASSERT_EQ(equal[i].id, pushed[i].id);
+      }
+      ASSERT_GE(pushed[i].arrival, pushed[0].arrival) << "the oldest is first";
+      for (size_t j = 1; j < i; ++j) {
+        if (pushed[j].tenant == 0 && pushed[i].tenant == 0) {
+          ASSERT_LE(pushed[j].priority, pushed[i].priority);
+        }
+      }
+    }
+  }
+}
+
 // Compares with a plain implementation of the definition.
-TEST(FairQueue, OrdersByTurnPriorityServiceAndArrival) {
+TEST(FairQueue, OrdersByTurnTenantServicePriorityAndArrival) {
   std::mt19937 random(1);
   for (int round = 0; round < 2000; ++round) {
     std::vector<Waiting> waiting;
@@ -425,6 +483,7 @@ TEST(FairQueue, OrdersByTurnPriorityServiceAndArrival) {
       waiting.push_back({last + random() % 2, static_cast<int>(random() % 3), static_cast<int>(random() % 4),
                          static_cast<double>(random() % 100)});
     }
+    for (Waiting& w : waiting) w.tenant_priority = round % 2 == 0 ? 0 : w.tenant % 2;
     const int since_oldest = static_cast<int>(random() % kOldestEvery);
     int since = since_oldest;
     std::vector<size_t> order, expected, left(waiting.size());
@@ -432,11 +491,16 @@ TEST(FairQueue, OrdersByTurnPriorityServiceAndArrival) {
     std::vector<double> service = served;
     for (int i = 0; i < 16 && !left.empty(); ++i) {
       const auto rank = [&](size_t w) {
-        return std::tuple{waiting[w].priority, service[static_cast<size_t>(waiting[w].tenant)], waiting[w].arrival, w};
+        return std::tuple{waiting[w].tenant_priority, service[static_cast<size_t>(waiting[w].tenant)],
+                          waiting[w].arrival, w};
       };
       auto next = left.begin();
-      if (since + 1 < kOldestEvery)
+      if (since + 1 < kOldestEvery) {
         next = std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
+        const int tenant = waiting[*next].tenant;
+        const auto own = [&](size_t w) { return std::tuple{waiting[w].tenant != tenant, waiting[w].priority, w}; };
+        next = std::min_element(left.begin(), left.end(), [&](size_t a, size_t b) { return own(a) < own(b); });
+      }
       since = waiting[*next].arrival == waiting[left.front()].arrival ? 0 : since + 1;
       service[static_cast<size_t>(waiting[*next].tenant)] += waiting[*next].tokens;
       expected.push_back(*next);

@@ -49,6 +49,14 @@ TEST_F(CommandLine, SuggestsTheNearestFlag) {
   EXPECT_EQ(refusal("run -m x --qqqqqqqqqqqq"), "unknown flag --qqqqqqqqqqqq; `quire help run` describes the command");
 }
 
+TEST_F(CommandLine, ExplainsAnArgumentByWhatTheCommandTakes) {
+  EXPECT_EQ(refusal("run -m x foo"), "unexpected argument 'foo'; pass a prompt with -p \"TEXT\"");
+  EXPECT_TRUE(refusal("bench foo").starts_with("unexpected argument 'foo'; bench has ")) << refusal("bench foo");
+  EXPECT_EQ(refusal("bench foo").find("-p"), std::string::npos) << "its -p is a length";
+  EXPECT_EQ(refusal("bench serv"), "unexpected argument 'serv'. Did you mean serve?");
+  EXPECT_EQ(refusal("list foo"), "unexpected argument 'foo'; `quire help list` describes the command");
+}
+
 TEST_F(CommandLine, SaysWhatIsMissingOrExcluded) {
   EXPECT_EQ(refusal("run"), "--model is required: a known name (`quire list`), a .gguf file or a model directory");
   EXPECT_EQ(refusal("run -m x -p x --messages m"), "--prompt cannot be combined with --messages");

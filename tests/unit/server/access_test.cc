@@ -43,6 +43,25 @@ TEST(Access, NeedsAKey) {
   }
 }
 
+// What the operator says of a key orders tenants; what a request asks for, its tenant's requests.
+TEST(Access, GivesRequestsTheOperatorsPriority) {
+  const TemporaryFolder folder;
+  ServerOptions options;
+  options.api_key_file = folder.write("keys", "chat:sk-a:-5\nbatch:sk-b\n");
+  RunningServer running(options);
+  HttpClient client(running.port());
+  for (const auto& [key, priority] : {std::pair{"sk-a", -5}, {"sk-b", 0}}) {
+    EXPECT_EQ(client
+                  .call("POST", kChatPath, chat_body(R"("priority": -2147483647)"),
+                        "Authorization: Bearer " + std::string(key) + "\r\n")
+                  .status,
+              200);
+    const Request request = running.model.last_request();
+    EXPECT_EQ(request.tenant_priority, priority);
+    EXPECT_EQ(request.priority, -2147483647);
+  }
+}
+
 TEST(Access, RefusesAWrongKeyBeforeTheBodyArrives) {
   const TemporaryFolder folder;
   RunningServer running(with_keys(folder));

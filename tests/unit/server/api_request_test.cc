@@ -132,7 +132,7 @@ TEST(ApiRequest, ReadsSchedulingFieldsOfEveryApiThatUsesTheEngine) {
   const std::string fields = R"("priority": -3, "cache_salt": "team", "timeout": 2.5)";
   for (const ApiInfo& api : api_list()) {
     if (api.api == Api::kTokenize || api.api == Api::kDetokenize || api.api == Api::kCountTokens ||
-        api.api == Api::kOllamaShow) {
+        api.api == Api::kOllamaShow || api.api == Api::kApplyTemplate) {
       continue;
     }
     const ApiRequest request = parse(api.api, body_with(api.api, fields));

@@ -42,8 +42,9 @@ const std::vector<Bad> kBadValues = {
     {"frequency_penalty", {"-2.1", "2.1", "\"0\"", "{}"}},
     {"presence_penalty", {"-2.1", "2.1", "\"0\"", "{}"}},
     {"logit_bias",
-     {"[]", "1", "\"a\"", "{\"x\": 1}", "{\"100\": 1}", "{\"-1\": 1}", "{\"1.0\": 1}", "{\"1\": 101}", "{\"1\": -101}",
-      "{\"1\": \"a\"}", "{\"\": 1}", "{\"1 \": 1}", "{\"99999999999999\": 1}", "{\"1\": null}"}},
+     {"[1]", "[[1]]", "[{\"a\": 1, \"b\": 2}]", "[[1, true]]", "[[\"a\", 1]]", "[[100, 1]]", "1", "\"a\"", "{\"x\": 1}",
+      "{\"100\": 1}", "{\"-1\": 1}", "{\"1.0\": 1}", "{\"1\": 101}", "{\"1\": -101}", "{\"1\": \"a\"}", "{\"\": 1}",
+      "{\"1 \": 1}", "{\"99999999999999\": 1}", "{\"1\": null}"}},
     {"seed", {"\"1\"", "1.5", "[]", "1e300", "true"}},
     {"stop", {"1", "{}", "[\"\"]", "[1]", "[[\"a\"]]", "true", "[null]"}},
     {"stop_token_ids", {"1", "\"a\"", "[100]", "[-1]", "[1.5]", "[\"1\"]", "{}", "[[1]]"}},
@@ -86,6 +87,7 @@ TEST(BadRequests, NameTheFieldWithAWrongTypeOrValue) {
     for (const char* value : bad.values) {
       const std::string field = '"' + std::string(bad.field) + "\": " + value;
       for (const ApiInfo& api : api_list()) {
+        if (api.api == Api::kLlamaCompletion && field == R"("max_tokens": 0)") continue;  // fills the cache
         const ApiError error = error_of(api.api, body_with(api.api, field));
         EXPECT_EQ(error.status, 400) << field;
         EXPECT_TRUE(is_in(error.param, bad.field)) << field << ": " << error.what();

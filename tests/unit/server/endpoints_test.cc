@@ -47,8 +47,8 @@ TEST(Endpoints, TokenizeAndDetokenize) {
                 .json()["token_strs"],
             Json::parse(R"(["H", "i"])"));
   EXPECT_EQ(client.post("/tokenize", R"({"prompt": ""})").json()["count"], 0);
-  EXPECT_EQ(client.post("/detokenize", R"({"tokens": [72, 105]})").body, R"({"prompt":"Hi"})");
-  EXPECT_EQ(client.post("/detokenize", R"({"tokens": []})").body, R"({"prompt":""})");
+  EXPECT_EQ(client.post("/detokenize", R"({"tokens": [72, 105]})").body, R"({"prompt":"Hi","content":"Hi"})");
+  EXPECT_EQ(client.post("/detokenize", R"({"tokens": []})").body, R"({"prompt":"","content":""})");
   EXPECT_EQ(client.post("/detokenize", R"({"tokens": [256]})").error_param(), "tokens[0]");
   EXPECT_EQ(running.model.submitted(), 0u);
 }
@@ -390,7 +390,8 @@ TEST(OpenApi, DocumentsTheBoundsThatTheParserApplies) {
     for (const auto& [name, field] : schema["properties"].items()) {
       if (!field.contains("minimum")) continue;
       // Fields that a bound depends on: min_tokens <= max_tokens, best_of == n.
-      const bool unlimited = api.api == Api::kChat || api.api == Api::kResponse || api.api == Api::kInfill;
+      const bool unlimited = api.api == Api::kChat || api.api == Api::kResponse || api.api == Api::kInfill ||
+                             api.api == Api::kLlamaCompletion;
       const std::string with = name == "min_tokens" && !unlimited ? R"("max_tokens": 2147483647, )"
                                : name == "max_tokens"             ? R"("prompt_logprobs": 0, )"
                                : name == "n_predict"              ? R"("prompt_logprobs": 0, )"

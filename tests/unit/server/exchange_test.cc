@@ -96,6 +96,30 @@ TEST(Exchange, IsSilentOnceClosed) {
   EXPECT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
 }
 
+// The engine may be in the middle of a long step.
+TEST(Exchange, GivesBackItsPlacesAtOnceWhenItIsClosed) {
+  Parts parts;
+  parts.model.endless = true;
+  parts.model.token_time = std::chrono::milliseconds(300);
+  auto exchange = parts.exchange(1 << 20);
+  std::vector<Request> many(8, Request{.prompt = {1}, .sampling = {}});
+  exchange->start(many, parts.places(8));
+  ASSERT_TRUE(eventually([&] { return parts.model.running() == 8; }));
+  EXPECT_EQ(parts.admission->enter("", 5), 0);
+  exchange->close();
+  EXPECT_EQ(parts.admission->inside(), 0);
+  // But requests that are dropped again and again cannot flood the engine.
+  auto next = parts.exchange(1 << 20);
+  next->start(many, parts.places(8));
+  next->close();
+  EXPECT_EQ(parts.admission->inside(), 8) << "until the first ones have ended";
+  EXPECT_TRUE(eventually([&] { return parts.admission->inside() == 0; }));
+  exchange.reset();
+  next.reset();
+  EXPECT_TRUE(eventually([&] { return parts.model.running() == 0; }));
+  EXPECT_TRUE(parts.admission->abandon("", 0, 10)) << "nothing is ending any more";
+}
+
 TEST(Exchange, GivesBackThePlacesOfWhatCouldNotBeSubmitted) {
   Parts parts;
   parts.model.endless = true;
@@ -146,6 +170,18 @@ TEST(Admission, LeavesPlacesToOtherTenants) {
   EXPECT_EQ(second, 3);
   EXPECT_EQ(admission.enter("a", 1), 0);
   admission.leave("a", 6, 6);
+  EXPECT_EQ(admission.enter("b", 1), 1);
+}
+
+TEST(Admission, ASingleTenantHasAllPlaces) {
+  Admission admission(2);
+  EXPECT_EQ(admission.enter("a", 1), 1);
+  EXPECT_EQ(admission.enter("a", 1), 1) << "one runs, one waits";
+  EXPECT_EQ(admission.refusal("a"), "");
+  admission.share(true);  // a second key came with a reload
+  EXPECT_NE(admission.refusal("a").find("it holds 2 of the 2 places"), std::string::npos);
+  admission.leave("a", 1, 1);
+  EXPECT_EQ(admission.enter("a", 1), 0) << "must leave as many free as it holds";
   EXPECT_EQ(admission.enter("b", 1), 1);
 }
 

@@ -67,7 +67,9 @@ TEST(OllamaRequests, RefuseOptionsThatTheyCannotHonour) {
   for (const auto& [option, path] : {std::pair{R"("temperature": -1)", "options.temperature"},
                                      {R"("temperature": "hot")", "options.temperature"},
                                      {R"("num_predict": -3)", "options.num_predict"},
-                                     {R"("num_ctx": 2049)", "options.num_ctx"},
+                                     {R"("num_ctx": -1)", "options.num_ctx"},
+                                     {R"("grammar": 5)", "options.grammar"},
+                                     {R"("output_schema": {"type": "string"})", "options.output_schema"},
                                      {R"("mirostat": 3)", "options.mirostat"},
                                      {R"("stop": [5])", "options.stop[0]"},
                                      {R"("max_tokens": 5)", "options.max_tokens"},
@@ -79,6 +81,13 @@ TEST(OllamaRequests, RefuseOptionsThatTheyCannotHonour) {
                "temperature: belongs into options");
   EXPECT_STREQ(chat_error(chat_with(R"("num_ctx": 5)")).what(),
                "num_ctx: is not a parameter of /v1/chat/completions; options of /api/chat takes it");
+}
+
+// Programs for Ollama send the same number to every server.
+TEST(OllamaRequests, GetTheServersContextIfTheyAskForALargerOne) {
+  for (const char* number : {"0", "1", "512.0", "2048"})
+    EXPECT_EQ(parse_ollama(R"("options": {"num_ctx": )" + std::string(number) + "}").larger_context, 0);
+  EXPECT_EQ(parse_ollama(R"("options": {"num_ctx": 32768})").larger_context, 32768);
 }
 
 TEST(OllamaRequests, TakeMessagesOfEveryRole) {

@@ -26,6 +26,7 @@ inline std::string body_with(Api api, const std::string& fields) {
     switch (api) {
       case Api::kChat:
       case Api::kCountTokens:
+      case Api::kApplyTemplate:
         return R"("messages": [{"role": "user", "content": "Hi"}])";
       case Api::kMessage:
         return R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16)";

@@ -293,6 +293,46 @@ TEST(ServerLimits, AFullQueueIsA429WithRetryAfter) {
   EXPECT_EQ(late.post(kChatPath, chat_body(R"("n": 8, "max_tokens": 1)")).status, 200);
 }
 
+// A tenant leaves as many places free as it holds, but only if there are others.
+TEST(ServerLimits, WithOneKeyEveryPlaceCanBeUsedAndWithSeveralTheRefusalSaysWhy) {
+  for (const bool several : {false, true}) {
+    ServerOptions options;
+    options.api_keys = {"sk-a"};
+    if (several) options.api_keys.push_back("sk-b");
+    options.max_running = 1;
+    options.max_queue = 1;
+    RunningServer running(options);
+    running.model.endless = true;
+    running.model.token_time = 1ms;
+    const std::string key = "Authorization: Bearer sk-a\r\n";
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int i = 0; i < (several ? 1 : 2); ++i) {
+      clients.push_back(std::make_unique<HttpClient>(running.port()));
+      clients.back()->send(HttpClient::request("POST", kChatPath, chat_body(kEndlessStream), key));
+      ASSERT_TRUE(eventually([&] { return inside(running) == i + 1; }));
+    }
+    const HttpAnswer answer = HttpClient(running.port()).call("POST", kChatPath, chat_body(), key);
+    EXPECT_EQ(answer.status, 429);
+    const std::string message = answer.json()["error"]["message"];
+    EXPECT_NE(message.find("at most 1 answers may run and 1 wait"), std::string::npos) << message;
+    EXPECT_EQ(message.find("for this API key: it holds 1 of the 2 places") != std::string::npos, several) << message;
+    clients.clear();
+    EXPECT_TRUE(eventually([&] { return inside(running) == 0; }));
+  }
+}
+
+// The engine may be in the middle of a long step, and another request must not wait for that.
+TEST(ServerLimits, ATimeoutGivesBackItsPlacesWithItsAnswer) {
+  ServerOptions options;
+  options.max_running = options.max_queue = 4;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 500ms;
+  HttpClient client(running.port());
+  EXPECT_EQ(client.post(kChatPath, chat_body(R"("n": 8, "timeout": 0.05)")).status, 504);
+  EXPECT_EQ(inside(running), 0);
+}
+
 TEST(ServerLimits, ARequestThatTakesTooLongIsCancelled) {
   ServerOptions options;
   options.request_timeout = 200ms;

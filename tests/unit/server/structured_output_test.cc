@@ -84,6 +84,36 @@ TEST(StructuredOutput, OfBadFormGetsA400ThatNamesTheField) {
   }
 }
 
+// A constraint that is dropped makes a wrong answer of a right one.
+TEST(StructuredOutput, OfOtherEnginesWorksOrIsRefused) {
+  const auto source = [](Api api, const std::string& fields) {
+    const ApiRequest request = parse(api, body_with(api, fields));
+    return request.constraint_source.value_or(ConstraintSource{});
+  };
+  for (const Api api :
+       {Api::kChat, Api::kCompletion, Api::kResponse, Api::kMessage, Api::kInfill, Api::kLlamaCompletion}) {
+    EXPECT_EQ(source(api, R"("regex": "a+")").kind, ConstraintSource::Kind::kRegex);  // SGLang's
+    EXPECT_EQ(source(api, R"("ebnf": "root ::= \"a\"")").kind, ConstraintSource::Kind::kGrammar);
+    for (const char* name :
+         {"structural_tag", "lark_grammar", "guided_lark", "guided_decoding", "response_schema", "responseSchema",
+          "output_schema", "jsonSchema", "json-schema", "constraints", "choices", "json_mode", "responseFormat",
+          "grammar_lazy", "extra_body", "sampling_params", "parameters", "GrammarText", "response_mime_type"}) {
+      const std::string field = '"' + std::string(name) + "\": ";
+      EXPECT_EQ(error_of(api, body_with(api, field + R"({"type": "regex", "value": "a+"})")).param, name);
+      EXPECT_NO_THROW(parse(api, body_with(api, field + "null")));
+      EXPECT_NO_THROW(parse(api, body_with(api, field + "{}")));
+    }
+  }
+  EXPECT_EQ(error_of(Api::kOllamaGenerate, R"({"prompt": "a", "options": {"guided_tokens": [1]}})").param,
+            "options.guided_tokens");
+  EXPECT_EQ(source(Api::kOllamaGenerate, R"("options": {"regex": "a+"})").kind, ConstraintSource::Kind::kRegex);
+  // Which program would compute it changes no answer, and other APIs have no answers.
+  EXPECT_EQ(
+      parse_chat(chat_with(R"("guided_decoding_backend": "outlines", "grammar_backend": "x")")).without_effect.size(),
+      2u);
+  EXPECT_NO_THROW(parse(Api::kEmbedding, body_with(Api::kEmbedding, R"("output_schema": 1)")));
+}
+
 TEST(StructuredOutput, ThatCannotBeHonouredGetsA400WithTheKeyword) {
   RunningServer server;
   HttpClient client(server.port());

@@ -1,0 +1,15 @@
+// Where files of the user belong.
+#pragma once
+
+#include <filesystem>
+
+namespace quire {
+
+// $HOME, or where it is unset, empty or relative, the home folder of the user's entry in the password database. Empty if
+// there is none either: then nothing may be written, least of all to the current folder.
+std::filesystem::path home_folder();
+
+// ~/.cache/quire; empty without a home folder.
+std::filesystem::path cache_folder();
+
+}  // namespace quire
