@@ -69,6 +69,8 @@ std::string_view answer_name(Api api) {
       return "Text";
     case Api::kCountTokens:
       return "TokenCount";
+    case Api::kCountInput:
+      return "InputTokens";
     case Api::kInfill:
       return "InfillAnswer";
     case Api::kOllamaChat:
@@ -188,25 +190,34 @@ constexpr std::string_view kRequests = R"json({
                 {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}}]},
     "CalledFunction": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"},
       "arguments": {"description": "an object, or JSON that spells one", "type": ["string", "object", "null"]}}},
-    "Parameters": {"description": "a JSON Schema", "type": "object", "properties": {"type": {"enum": ["object", null]},
-      "properties": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "boolean"]}},
-      "required": {"type": ["array", "null"], "items": {"type": "string"}}}},
+    "Parameters": {"description": "a JSON Schema; an empty array is one without members", "anyOf": [
+      {"type": "array", "maxItems": 0}, {"type": "object", "properties": {"type": {"enum": ["object", null]},
+      "properties": {"type": ["object", "array", "null"], "maxItems": 0,
+        "additionalProperties": {"anyOf": [{"type": ["object", "boolean"]}, {"type": "array", "maxItems": 0}]}},
+      "required": {"type": ["array", "null"], "items": {"type": "string"}}}}]},
     "ToolName": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"},
     "Function": {"type": "object", "required": ["name"], "properties": {"name": {"$ref": "#/components/schemas/ToolName"},
       "description": {"type": ["string", "null"]}, "strict": {"type": ["boolean", "null"]},
       "parameters": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}},
-    "Tool": {"type": "object", "required": ["function"], "properties": {"type": {"enum": ["function", null]},
-      "function": {"$ref": "#/components/schemas/Function"}}},
-    "ResponseTool": {"allOf": [{"$ref": "#/components/schemas/Function"},
-      {"type": "object", "properties": {"type": {"enum": ["function", null]}}}]},
-    "MessageTool": {"type": "object", "required": ["name"], "properties": {"type": {"enum": ["custom", null]},
-      "name": {"$ref": "#/components/schemas/ToolName"}, "description": {"type": ["string", "null"]},
-      "strict": {"type": ["boolean", "null"]},
-      "input_schema": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}},
+    "OtherTool": {"description": "left out, because this server cannot run it", "type": "object", "required": ["type"],
+      "properties": {"type": {"type": "string", "minLength": 1, "not": {"enum": ["function", "custom"]}}}},
+    "Tool": {"anyOf": [{"$ref": "#/components/schemas/OtherTool"},
+      {"type": "object", "required": ["type"], "properties": {"type": {"const": "custom"}}},
+      {"type": "object", "required": ["function"], "properties": {"type": {"enum": ["function", null]},
+        "function": {"$ref": "#/components/schemas/Function"}}}]},
+    "ResponseTool": {"anyOf": [{"$ref": "#/components/schemas/OtherTool"},
+      {"type": "object", "required": ["type"], "properties": {"type": {"const": "custom"}}},
+      {"allOf": [{"$ref": "#/components/schemas/Function"},
+        {"type": "object", "properties": {"type": {"enum": ["function", null]}}}]}]},
+    "MessageTool": {"anyOf": [{"$ref": "#/components/schemas/OtherTool"},
+      {"type": "object", "required": ["name"], "properties": {"type": {"enum": ["custom", null]},
+        "name": {"$ref": "#/components/schemas/ToolName"}, "description": {"type": ["string", "null"]},
+        "strict": {"type": ["boolean", "null"]},
+        "input_schema": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}}]},
     "ToolChoice": {"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object", "required": ["type"],
       "properties": {"type": {"enum": ["function", "allowed_tools"]}}}]},
     "TextMessage": {"type": "object", "required": ["role", "content"],
-      "properties": {"role": {"enum": ["user", "assistant"]},
+      "properties": {"role": {"enum": ["user", "assistant", "system"]},
         "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"anyOf": [
           {"$ref": "#/components/schemas/TextPart"},
           {"type": "object", "required": ["type"], "properties": {"type": {"const": "thinking"},
@@ -331,12 +342,19 @@ constexpr std::string_view kAnswers = R"json({
         "additionalProperties": {"type": "object", "required": ["content", "special"],
           "properties": {"content": {"type": "string"}, "special": {"type": "boolean"}}}}}},
   "TokenCount": {"type": "object", "required": ["input_tokens"], "properties": {"input_tokens": {"type": "integer"}}},
+  "InputTokens": {"type": "object", "required": ["object", "input_tokens"],
+    "properties": {"object": {"const": "response.input_tokens"}, "input_tokens": {"type": "integer"}}},
   "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
-  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"],
+  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len", "type",
+    "display_name", "created_at"],
     "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
-      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}}},
-  "Models": {"type": "object", "required": ["object", "data"], "properties": {"object": {"const": "list"},
-    "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
+      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}, "type": {"const": "model"},
+      "display_name": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"}}},
+  "Models": {"type": "object", "required": ["object", "data", "has_more", "first_id", "last_id", "models"],
+    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+      "has_more": {"const": false}, "first_id": {"type": "string"}, "last_id": {"type": "string"},
+      "models": {"description": "for Codex CLI", "type": "array", "items": {"type": "object",
+        "required": ["slug", "context_window"]}}}},
   "InfillAnswer": {"type": "object", "required": ["content", "stop", "model", "tokens_predicted", "tokens_evaluated",
     "tokens_cached", "truncated", "stop_type", "stopping_word", "timings"], "properties": {"content": {"type": "string"},
       "stop": {"const": true}, "model": {"type": "string"}, "stop_type": {"enum": ["eos", "limit", "word"]},
@@ -347,9 +365,12 @@ constexpr std::string_view kAnswers = R"json({
 Json component_schemas(const ApiLimits& limits) {
   Json components = Json::parse(kRequests);
   components["TokenId"] = {{"type", "integer"}, {"minimum", 0}, {"maximum", limits.vocab_size - 1}};
-  components["ModelName"] = {{"type", "string"}, {"enum", limits.models}};
+  components["ModelName"] = {{"type", "string"}};
+  if (limits.model_prefixes.empty()) components["ModelName"]["enum"] = limits.models;
   components["OllamaModelName"] = components["ModelName"];
-  for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
+  if (limits.model_prefixes.empty()) {
+    for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
+  }
   components["OllamaOptions"] = request_schema(Api::kOllamaOptions);
   components["Dimensions"] = {{"type", "integer"}, {"const", limits.embedding_size}};
   components.update(Json::parse(kAnswers));
@@ -364,6 +385,8 @@ Json request_schema(Api api) {
   for (const ApiField& field : api_fields()) {
     if (!is_of(field, api)) continue;
     Json schema = field_schema(field);
+    if (takes_object(field))
+      schema = {{"anyOf", Json::array({std::move(schema), {{"type", "array"}, {"maxItems", 0}}})}};
     if (is_required(field, api)) {
       required.push_back(field.name);
     } else {

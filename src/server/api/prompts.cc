@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/api/error.h"
+#include "server/endpoints/provider_content.h"
 
 namespace quire {
 namespace {
@@ -72,6 +73,8 @@ std::string join_parts(const JsonField& parts, const PartTypes& types) {
     std::string line;
     if (part.json().is_string()) {
       line = part.string();
+    } else if (auto document = document_text(part)) {
+      line = std::move(*document);
     } else {
       const auto type = part.find("type");
       if (!type) throw part.error("has no type; supported: {}", one_of(types.text));

@@ -4,11 +4,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "json/empty_objects.h"
 #include "server/api/error.h"
 #include "server/api/fields.h"
 #include "server/api/tools.h"
 #include "server/endpoints/infill.h"
 #include "server/endpoints/ollama.h"
+#include "server/endpoints/responses.h"
 
 namespace quire {
 namespace {
@@ -189,6 +191,8 @@ void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonF
   if (value.json().is_null()) return;  // as if it were absent
   if (const RefusedField* refused = find_refused(name, api)) return refuse(*refused, value);
   const ApiField* field = find_field(name, api);
+  if (is_empty_list(value.json()) && (!field || takes_object(*field))) return;  // PHP's empty object
+  if (api == Api::kResponse && is_repeated(name)) draft.as_sent[std::string(name)] = value.json();
   if (!field) {
     draft.without_effect.push_back((api == Api::kOllamaOptions ? "options." : "") + std::string(name));
   } else if (!is_of(*field, api)) {
