@@ -175,7 +175,9 @@ constexpr std::string_view kSecuritySchemes = R"json({
 // Parts of requests, as "#/components/schemas/NAME".
 constexpr std::string_view kRequests = R"json({
     "TextPart": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["type", "text"],
-      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}]},
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}},
+      {"description": "Anthropic's", "type": "object", "required": ["type"],
+        "properties": {"type": {"enum": ["document", "search_result", "tool_reference"]}}}]},
     "TextParts": {"type": "array", "items": {"$ref": "#/components/schemas/TextPart"}},
     "Message": {"type": "object", "required": ["role"],
       "properties": {"role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
@@ -223,8 +225,12 @@ constexpr std::string_view kRequests = R"json({
           {"type": "object", "required": ["type"], "properties": {"type": {"const": "thinking"},
             "thinking": {"type": ["string", "null"]}}},
           {"type": "object", "required": ["type"], "properties": {"type": {"const": "redacted_thinking"}}},
-          {"type": "object", "required": ["type", "id", "name"], "properties": {"type": {"const": "tool_use"},
-            "id": {"type": "string"}, "name": {"type": "string"}, "input": {"type": ["object", "null"]}}},
+          {"description": "what a provider's own tool found", "type": "object", "required": ["type", "tool_use_id"],
+            "properties": {"type": {"type": "string", "pattern": "_tool_result$"}}},
+          {"type": "object", "required": ["type"], "properties": {"type": {"const": "compaction"}}},
+          {"type": "object", "required": ["type", "id", "name"], "properties": {
+            "type": {"enum": ["tool_use", "server_tool_use", "mcp_tool_use"]},
+            "id": {"type": "string"}, "name": {"type": "string"}, "input": {"type": ["object", "array", "null"], "maxItems": 0}}},
           {"type": "object", "required": ["type", "tool_use_id"], "properties": {"type": {"const": "tool_result"},
             "tool_use_id": {"type": "string"}, "content": {"anyOf": [{"type": ["string", "null"]},
               {"$ref": "#/components/schemas/TextParts"}]}}}
@@ -234,6 +240,12 @@ constexpr std::string_view kRequests = R"json({
         "call_id": {"type": "string"}, "name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}},
       {"type": "object", "required": ["type", "call_id", "output"], "properties": {"type": {"const": "function_call_output"},
         "call_id": {"type": "string"}, "output": {"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/InputTexts"}]}}},
+      {"description": "of other tools: shown as calls and results, or left out", "type": "object", "required": ["type"],
+        "properties": {"type": {"type": "string", "pattern": "_call(_output)?$", "not": {"enum": ["function_call",
+          "function_call_output"]}}}},
+      {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["agent_message", "compaction",
+        "compaction_summary", "compaction_trigger", "context_compaction", "ghost_snapshot", "mcp_list_tools",
+        "additional_tools", "mcp_approval_request", "mcp_approval_response", "tool_search_output"]}}},
       {"$ref": "#/components/schemas/MessageItem"}]},
     "InputTexts": {"type": "array", "items": {"anyOf": [{"type": "string"},
       {"type": "object", "required": ["type", "text"], "properties": {"type": {"enum": ["input_text", "output_text"]},

@@ -116,6 +116,9 @@ struct ApiRequest : Request {
   std::vector<std::string> notes;           // what else was left out or changed: sentences, each of them logged once
 };
 
+// Adds a note unless the request has it already, or has more than the log would show.
+void add_note(ApiRequest& request, std::string note);
+
 struct ApiLimits {
   std::span<const std::string> models;               // served names; the first is the default
   std::span<const std::string> model_prefixes = {};  // names that begin with one of these are served as well

@@ -21,7 +21,7 @@
 namespace quire {
 
 struct ServiceOptions {
-  // Served names, the default first; "claude-*" stands for all that begin so. Without a plain name: also the loaded model's.
+  // Served names, the default first. "claude-*" stands for all that begin so. Without another name: the loaded model's.
   std::vector<std::string> model_names;
   int max_running = 64;                   // answers that the engine generates concurrently
   int max_queue = 256;                    // answers that may wait for it; further requests get a 429

@@ -70,20 +70,25 @@ void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInf
 bool loosen_tools(ApiRequest& request, const ChatFormat& format, const Completer& completer) {
   const ToolChoice& choice = request.tool_choice;
   if (choice.kind != ToolChoice::kRequired && choice.kind != ToolChoice::kNamed) return false;
+  if (!format.format().tools) return false;
   std::vector<ToolRule*> loose, all;
   for (const Json& tool : request.tools) {
-    ToolRule& rule = *std::ranges::find(request.tool_rules, tool["function"]["name"], &ToolRule::name);
+    const auto& name = tool["function"]["name"].get_ref<const std::string&>();
+    ToolRule& rule = *std::ranges::find(request.tool_rules, name, &ToolRule::name);
     if (rule.strict || (choice.kind == ToolChoice::kNamed && rule.name != choice.name)) continue;
     all.push_back(&rule);
     try {
       completer.compile(format.arguments(tool, rule));
     } catch (const Error& e) {
       loose.push_back(&rule);
-      request.notes.push_back(fmt::format("calls of the tool {} may have any object as arguments: {}",
-                                          describe(Json(rule.name)), e.what()));
+      add_note(request, fmt::format("calls of the tool {} may have any object as arguments: {}",
+                                    describe(Json(rule.name)), e.what()));
     }
   }
-  if (loose.empty()) loose = all;
+  if (loose.empty()) {
+    loose = all;
+    add_note(request, "forced calls may have any object as arguments: their schemas are too much together");
+  }
   for (ToolRule* rule : loose) rule->any_object = true;
   return !loose.empty();
 }
@@ -98,8 +103,8 @@ Constraint compile_constraint(ApiRequest& request, const AnswerReading* reading,
   try {
     try {
       return compile();
-    } catch (const Error&) {
-      if (!loosen_tools(request, format, completer)) throw;
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::kResource || !loosen_tools(request, format, completer)) throw;
       return compile();
     }
   } catch (const Error& e) {

@@ -30,7 +30,7 @@ void check_parameters(const JsonField& schema) {
   }
   if (const auto properties = schema.find("properties"); properties && !is_empty_list(properties->json())) {
     for (const auto& [name, property] : properties->object().members()) {
-      if (!property.json().is_object() && !property.json().is_boolean()) {
+      if (!property.json().is_object() && !property.json().is_boolean() && !is_empty_list(property.json())) {
         throw property.error("expected a JSON Schema, found {}", describe(property.json()));
       }
     }
@@ -65,8 +65,8 @@ bool leave_out(ApiDraft& draft, const JsonField& tool, std::string_view offered)
   }
   const auto name = tool.find("name");
   draft.tools_left_out.emplace_back(name && name->json().is_string() ? name->string() : type->string(), type->string());
-  draft.notes.push_back(
-      fmt::format("tools of type {} are left out, because this server cannot run them", describe(type->json())));
+  add_note(draft,
+           fmt::format("tools of type {} are left out, because this server cannot run them", describe(type->json())));
   return true;
 }
 
@@ -241,6 +241,9 @@ void read_tool_choice(ApiDraft& draft, const JsonField& field) {
       throw type.error("{} is not supported; supported: \"function\", \"allowed_tools\"", describe(type.json()));
     }
     draft.tool_choice = named(field.find("function").value_or(field).at("name"));
+    if (const auto name_space = field.find("namespace")) {
+      draft.tool_choice.name = joined_name(name_space->string(), draft.tool_choice.name);
+    }
   } else if (field.json() == "required") {
     draft.tool_choice.kind = ToolChoice::kRequired;
   } else if (field.json() == "auto" || field.json() == "none") {

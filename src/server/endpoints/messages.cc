@@ -267,7 +267,8 @@ void read_system(ApiDraft& draft, const JsonField& field) {
   }
   std::string text = field.json().is_string() ? field.string() : join_parts(field);
   if (leave_out_billing(text)) {
-    draft.notes.emplace_back(
+    add_note(
+        draft,
         "the line x-anthropic-billing-header at the beginning of system is left out: it changes with each request, so "
         "that no prompt would have a cached prefix");
     if (text.empty()) return;

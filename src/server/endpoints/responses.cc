@@ -37,7 +37,7 @@ constexpr std::string_view kWithoutText[] = {"compaction",         "compaction_s
 // The items of one answer, reasoning, a message and calls, are one message of a chat.
 class History {
  public:
-  explicit History(ApiDraft& draft) : messages_(draft.chat.messages), notes_(draft.notes) {}
+  explicit History(ApiDraft& draft) : draft_(draft), messages_(draft.chat.messages) {}
 
   void add(const JsonField& item) {
     const auto type = item.object().find("type");
@@ -66,7 +66,7 @@ class History {
   inline static const std::string kMessage = "message";
 
   void leave_out(const std::string& type, std::string_view why) {
-    notes_.push_back(fmt::format("items of type {} in the input are left out: they are {}", describe(Json(type)), why));
+    add_note(draft_, fmt::format("items of type {} in the input are left out: they are {}", describe(Json(type)), why));
   }
 
   // Items of tools that are not functions. Calls that the client answered are shown as those of functions.
@@ -142,8 +142,8 @@ class History {
     if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
   }
 
+  ApiDraft& draft_;
   Json& messages_;
-  std::vector<std::string>& notes_;
   CallNames names_;
   std::string reasoning_;  // before the message that it belongs to
 };

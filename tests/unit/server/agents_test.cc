@@ -36,8 +36,7 @@ const ToolForm kForms[] = {
 };
 
 std::string with_tools(const ToolForm& form, const std::string& tools, const std::string& more = "") {
-  const Api body = form.api == Api::kCountInput ? Api::kResponse : form.api;
-  return body_with(body, "\"tools\": [" + tools + "]" + more);
+  return body_with(form.api, "\"tools\": [" + tools + "]" + more);
 }
 
 TEST(ToolsOfOtherKinds, AreLeftOutNextToFunctions) {
