@@ -183,8 +183,10 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--uds", server.uds, "Unix socket to listen on, instead of the default --host")
       ->type_name("PATH");
   command
-      ->add_option("--served-model-name", server.model_names,
-                   "names of the model in requests (default: the value of -m)")
+      ->add_option(
+          "--served-model-name", server.model_names,
+          "names of the model in requests (default: the value of -m). A name that ends in * stands for all names "
+          "that begin so: with 'claude-*' or '*', clients that ask for a vendor's model get this one")
       ->type_name("NAME ...");
 
   const char* const access = "Access";

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "grammar/closed_schema.h"
+#include "parsers/call_arguments.h"
 #include "server/api/error.h"
 #include "text/hidden_parts.h"
 #include "text/token_frames.h"
@@ -15,6 +16,8 @@ constexpr size_t kTailTokens = 16;  // longer than any mark of a thought, with l
 
 // The rest of `text` after white space at its end is removed.
 std::string_view without_space(std::string_view text) { return text.substr(0, text.find_last_not_of(" \t\r\n") + 1); }
+
+Json schema_of(const Json& tool) { return grammar::closed_schema(tool["function"].value("parameters", Json())); }
 
 bool opens_thought(std::string_view text, const ReasoningFamily& family) {
   const size_t open = text.rfind(family.open), close = text.rfind(family.close);
@@ -121,10 +124,9 @@ std::optional<ConstraintSource> ChatFormat::constraint(const ApiRequest& request
     const auto& name = function["name"].get_ref<const std::string&>();
     if (choice.kind == ToolChoice::kNamed && name != choice.name) continue;
     const ToolRule& rule = *std::ranges::find(request.tool_rules, name, &ToolRule::name);
-    strict |= rule.strict == true;
-    const bool follows_schema = rule.strict.value_or(forced);
-    Json schema = follows_schema ? grammar::closed_schema(function.value("parameters", Json())) : Json();
-    rules.tools.push_back({name, std::move(schema), rule.schema_field});
+    strict |= rule.strict;
+    const bool follows_schema = rule.strict || (forced && !rule.any_object);
+    rules.tools.push_back({name, follows_schema ? schema_of(tool) : Json(), rule.schema_field});
   }
   if (!rules.text && !forced && !strict) return std::nullopt;
   if (forced && !format_.tools) {
@@ -134,6 +136,10 @@ std::optional<ConstraintSource> ChatFormat::constraint(const ApiRequest& request
   if (forced || (format_.tools && !rules.tools.empty())) rules.calls = forced ? Calls::kMust : Calls::kMay;
   rules.may_think = !reading->thought_over;
   return constrain_answer(reading->format, reading->options, rules);
+}
+
+ConstraintSource ChatFormat::arguments(const Json& tool, const ToolRule& rule) const {
+  return call_arguments(format_, schema_of(tool), rule.schema_field);
 }
 
 std::optional<ThoughtBudget> ChatFormat::thought_budget(const ApiRequest& request, const AnswerReading* reading) const {

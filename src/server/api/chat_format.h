@@ -25,6 +25,8 @@ class ChatFormat {
   // What the answers to such a chat must match: calls that are forced, strict arguments, or the request's own constraint,
   // after thoughts. Throws Error for what the model's syntax of calls cannot express.
   std::optional<ConstraintSource> constraint(const ApiRequest& request, const AnswerReading* reading) const;
+  // The arguments of calls of one of the request's tools, as constraint() has them if such a call is forced.
+  ConstraintSource arguments(const Json& tool, const ToolRule& rule) const;
   // Of request.max_reasoning_tokens. Nothing: it has none, or the model's thoughts are not known.
   std::optional<ThoughtBudget> thought_budget(const ApiRequest& request, const AnswerReading* reading) const;
 

@@ -1,5 +1,6 @@
 #include "server/api/field_readers.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "server/api/error.h"
@@ -40,11 +41,17 @@ std::vector<std::string> read_texts(const JsonField& field) {
 
 }  // namespace
 
+bool is_served(const ApiLimits& limits, std::string_view name) {
+  constexpr size_t kMaxName = 256;  // every chunk of a stream repeats it
+  if (std::ranges::find(limits.models, name) != limits.models.end()) return true;
+  return name.size() <= kMaxName && std::ranges::any_of(limits.model_prefixes, [&](const std::string& prefix) {
+           return name.starts_with(prefix);
+         });
+}
+
 void read_model(ApiDraft& draft, const JsonField& field) {
   draft.model = field.string();
-  for (const std::string& served : draft.limits.models) {
-    if (served == draft.model) return;
-  }
+  if (is_served(draft.limits, draft.model)) return;
   throw ApiError(
       404,
       fmt::format("the model {} is not served here; GET /v1/models lists the served models", describe(field.json())),
@@ -183,7 +190,7 @@ void read_stream_options(ApiDraft& draft, const JsonField& field) {
       draft.include_usage = option.boolean();
     } else if (key == "continuous_usage_stats") {
       draft.continuous_usage_stats = option.boolean();
-    } else {
+    } else if (key != "include_obfuscation" || option.boolean()) {
       draft.without_effect.push_back("stream_options." + std::string(key));
     }
   }

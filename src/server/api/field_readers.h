@@ -13,6 +13,9 @@ inline constexpr int kIntMax = std::numeric_limits<int>::max();
 void set_thinking(ApiDraft& draft, bool think);
 void set_effort(ApiDraft& draft, const std::string& effort);
 
+// Whether requests may have this name of a model.
+bool is_served(const ApiLimits& limits, std::string_view name);
+
 void read_model(ApiDraft& draft, const JsonField& field);
 void read_max_tokens(ApiDraft& draft, const JsonField& field);
 void read_max_answer_tokens(ApiDraft& draft, const JsonField& field);

@@ -16,8 +16,9 @@
 namespace quire {
 namespace {
 
-constexpr uint32_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion), kResponse = bits(Api::kResponse),
-                   kMessage = bits(Api::kMessage), kEmbedding = bits(Api::kEmbedding), kTokenize = bits(Api::kTokenize),
+constexpr uint32_t kChat = bits(Api::kChat), kCompletion = bits(Api::kCompletion),
+                   kResponse = bits(Api::kResponse) | bits(Api::kCountInput), kMessage = bits(Api::kMessage),
+                   kEmbedding = bits(Api::kEmbedding), kTokenize = bits(Api::kTokenize),
                    kDetokenize = bits(Api::kDetokenize), kCountTokens = bits(Api::kCountTokens),
                    kInfill = bits(Api::kInfill), kOllamaChat = bits(Api::kOllamaChat),
                    kOllamaGenerate = bits(Api::kOllamaGenerate), kOllamaEmbed = bits(Api::kOllamaEmbed),
@@ -214,10 +215,11 @@ constexpr ApiField kFields[] = {
      "return only these members; timings/prompt_n is one of another"},
     {"best_of", kBoth, read_best_of, 0, 0, R"({"type": "integer", "minimum": 1, "maximum": 128})", "must equal n"},
     {"stream", kBodies, &ApiRequest::stream},
-    {"stream_options", kBoth, read_stream_options, 0, 0,
+    {"stream_options", kBoth | kResponse, read_stream_options, 0, 0,
      R"({"type": "object", "properties": {"include_usage": {"type": ["boolean", "null"]},
-         "continuous_usage_stats": {"type": ["boolean", "null"]}}})",
-     "only for streams"},
+         "continuous_usage_stats": {"type": ["boolean", "null"]},
+         "include_obfuscation": {"type": ["boolean", "null"]}}})",
+     "only for streams; nothing is obfuscated"},
     {"echo", kCompletion, &ApiRequest::echo, 0, 0, {}, "the answer begins with the prompt"},
     {"add_special_tokens",
      kCompletion | kEmbedding | kTokenize,
@@ -405,12 +407,9 @@ constexpr RefusedField kRefused[] = {
     {"image_data", kLlama, "[[]]", "prompts are text"},
     {"system_prompt", kLlama, R"(["", {}])", "put it into the prompt"},
     {"thinking", kGenerate & ~kMessage, R"([{"type": "disabled"}])", "set enable_thinking in chat_template_kwargs"},
-    {"mcp_servers", kMessageInput, "[[]]", kTools},
-    {"container", kMessage, "[]", kTools},
     {"background", kResponse, "[false]", "nothing is stored"},
     {"previous_response_id", kResponse, "[]", kNotStored},
     {"conversation", kResponse, "[]", kNotStored},
-    {"max_tool_calls", kResponse, "[]", kTools},
     {"template", kOllamaGenerate, R"([""])", kOwnTemplate},
     {"context", kOllamaGenerate, "[[]]", "send the whole conversation to /api/chat"},
     {"max_tokens_per_doc", kRerank, "[]", "use truncate_prompt_tokens"},
@@ -437,6 +436,15 @@ bool constrains(std::string_view name, Api api) {
   return std::ranges::any_of(kWords, contained) || std::ranges::find(kNames, plain) != std::end(kNames);
 }
 
+bool takes_object(const ApiField& field) {
+  if (field.schema.empty()) return false;
+  const Json schema = Json::parse(field.schema);
+  const auto is_object = [](const Json& s) { return s.value("type", Json()) == "object"; };
+  const auto is_other = [](const Json& s) { return s.contains("type") && s["type"] != "object"; };
+  if (!schema.contains("anyOf")) return is_object(schema) || schema.value("$ref", "").ends_with("/OllamaOptions");
+  return std::ranges::any_of(schema["anyOf"], is_object) && std::ranges::none_of(schema["anyOf"], is_other);
+}
+
 bool is_of(const ApiField& field, Api api) { return (field.apis & bits(api)) != 0; }
 
 bool is_required(const ApiField& field, Api api) {
@@ -451,6 +459,7 @@ bool is_required(const ApiField& field, Api api) {
     case Api::kLlamaCompletion:
       return field.name == "prompt";
     case Api::kResponse:
+    case Api::kCountInput:
     case Api::kEmbedding:
     case Api::kOllamaEmbed:
       return field.name == "input";

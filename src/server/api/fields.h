@@ -25,7 +25,8 @@ struct ApiDraft : ApiRequest {
   std::optional<bool> add_generation_prompt, add_special;
   bool raw = false;                         // Ollama's generate: the prompt is the model's, without a template
   std::optional<std::string> input_prefix;  // infill: before the prompt
-  std::optional<std::vector<std::string>> allowed_tools;  // names
+  std::optional<std::vector<std::string>> allowed_tools;            // names
+  std::vector<std::pair<std::string, std::string>> tools_left_out;  // names and types of those that cannot be run here
 };
 
 using ReadField = void (*)(ApiDraft& draft, const JsonField& field);
@@ -42,6 +43,7 @@ struct ApiField {
 };
 std::span<const ApiField> api_fields();
 bool is_of(const ApiField& field, Api api);
+bool takes_object(const ApiField& field);  // and nothing of another type
 bool is_required(const ApiField& field, Api api);
 
 // Reads a member of the body, or of an object in it that has parameters of its own. Throws ApiError and JsonError.

@@ -70,6 +70,8 @@ std::string_view answer_name(Api api) {
       return "Text";
     case Api::kCountTokens:
       return "TokenCount";
+    case Api::kCountInput:
+      return "InputTokens";
     case Api::kInfill:
     case Api::kLlamaCompletion:
       return "LlamaAnswer";
@@ -178,7 +180,9 @@ constexpr std::string_view kSecuritySchemes = R"json({
 // Parts of requests, as "#/components/schemas/NAME".
 constexpr std::string_view kRequests = R"json({
     "TextPart": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["type", "text"],
-      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}]},
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}},
+      {"description": "Anthropic's", "type": "object", "required": ["type"],
+        "properties": {"type": {"enum": ["document", "search_result", "tool_reference"]}}}]},
     "TextParts": {"type": "array", "items": {"$ref": "#/components/schemas/TextPart"}},
     "Message": {"type": "object", "required": ["role"],
       "properties": {"role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
@@ -201,31 +205,44 @@ constexpr std::string_view kRequests = R"json({
       {"$ref": "#/components/schemas/AnswerPart"}]}},
     "CalledFunction": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"},
       "arguments": {"description": "an object, or JSON that spells one; anything else is shown to the model as written"}}},
-    "Parameters": {"description": "a JSON Schema", "type": "object", "properties": {"type": {"enum": ["object", null]},
-      "properties": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "boolean"]}},
-      "required": {"type": ["array", "null"], "items": {"type": "string"}}}},
+    "Parameters": {"description": "a JSON Schema; an empty array is one without members", "anyOf": [
+      {"type": "array", "maxItems": 0}, {"type": "object", "properties": {"type": {"enum": ["object", null]},
+      "properties": {"type": ["object", "array", "null"], "maxItems": 0,
+        "additionalProperties": {"anyOf": [{"type": ["object", "boolean"]}, {"type": "array", "maxItems": 0}]}},
+      "required": {"type": ["array", "null"], "items": {"type": "string"}}}}]},
     "ToolName": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,128}$"},
     "Function": {"type": "object", "required": ["name"], "properties": {"name": {"$ref": "#/components/schemas/ToolName"},
       "description": {"type": ["string", "null"]}, "strict": {"type": ["boolean", "null"]},
       "parameters": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}},
-    "Tool": {"type": "object", "required": ["function"], "properties": {"type": {"enum": ["function", null]},
-      "function": {"$ref": "#/components/schemas/Function"}}},
-    "ResponseTool": {"allOf": [{"$ref": "#/components/schemas/Function"},
-      {"type": "object", "properties": {"type": {"enum": ["function", null]}}}]},
-    "MessageTool": {"type": "object", "required": ["name"], "properties": {"type": {"enum": ["custom", null]},
-      "name": {"$ref": "#/components/schemas/ToolName"}, "description": {"type": ["string", "null"]},
-      "strict": {"type": ["boolean", "null"]},
-      "input_schema": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}},
+    "OtherTool": {"description": "left out, because this server cannot run it", "type": "object", "required": ["type"],
+      "properties": {"type": {"type": "string", "minLength": 1, "not": {"enum": ["function", "custom"]}}}},
+    "Tool": {"anyOf": [{"$ref": "#/components/schemas/OtherTool"},
+      {"type": "object", "required": ["type"], "properties": {"type": {"const": "custom"}}},
+      {"type": "object", "required": ["function"], "properties": {"type": {"enum": ["function", null]},
+        "function": {"$ref": "#/components/schemas/Function"}}}]},
+    "ResponseTool": {"anyOf": [{"$ref": "#/components/schemas/OtherTool"},
+      {"type": "object", "required": ["type"], "properties": {"type": {"const": "custom"}}},
+      {"allOf": [{"$ref": "#/components/schemas/Function"},
+        {"type": "object", "properties": {"type": {"enum": ["function", null]}}}]}]},
+    "MessageTool": {"anyOf": [{"$ref": "#/components/schemas/OtherTool"},
+      {"type": "object", "required": ["name"], "properties": {"type": {"enum": ["custom", null]},
+        "name": {"$ref": "#/components/schemas/ToolName"}, "description": {"type": ["string", "null"]},
+        "strict": {"type": ["boolean", "null"]},
+        "input_schema": {"anyOf": [{"type": "null"}, {"$ref": "#/components/schemas/Parameters"}]}}}]},
     "ToolChoice": {"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object", "required": ["type"],
       "properties": {"type": {"enum": ["function", "allowed_tools"]}}}]},
     "TextMessage": {"type": "object", "required": ["role", "content"],
-      "properties": {"role": {"enum": ["user", "assistant"]},
+      "properties": {"role": {"enum": ["user", "assistant", "system"]},
         "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"anyOf": [
           {"$ref": "#/components/schemas/TextPart"},
           {"type": "object", "required": ["type"], "properties": {"type": {"const": "thinking"},
             "thinking": {"type": ["string", "null"]}}},
           {"type": "object", "required": ["type"], "properties": {"type": {"const": "redacted_thinking"}}},
-          {"type": "object", "required": ["type", "id", "name"], "properties": {"type": {"const": "tool_use"},
+          {"description": "what a provider's own tool found", "type": "object", "required": ["type", "tool_use_id"],
+            "properties": {"type": {"type": "string", "pattern": "_tool_result$"}}},
+          {"type": "object", "required": ["type"], "properties": {"type": {"const": "compaction"}}},
+          {"type": "object", "required": ["type", "id", "name"], "properties": {
+            "type": {"enum": ["tool_use", "server_tool_use", "mcp_tool_use"]},
             "id": {"type": "string"}, "name": {"type": "string"}, "input": {}}},
           {"type": "object", "required": ["type", "tool_use_id"], "properties": {"type": {"const": "tool_result"},
             "tool_use_id": {"type": "string"}, "content": {}}}
@@ -235,6 +252,12 @@ constexpr std::string_view kRequests = R"json({
         "call_id": {"type": "string"}, "name": {"type": "string"}, "arguments": {}}},
       {"type": "object", "required": ["type", "call_id"], "properties": {"type": {"const": "function_call_output"},
         "call_id": {"type": "string"}, "output": {}}},
+      {"description": "of other tools: shown as calls and results, or left out", "type": "object", "required": ["type"],
+        "properties": {"type": {"type": "string", "pattern": "_call(_output)?$", "not": {"enum": ["function_call",
+          "function_call_output"]}}}},
+      {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["agent_message", "compaction",
+        "compaction_summary", "compaction_trigger", "context_compaction", "ghost_snapshot", "mcp_list_tools",
+        "additional_tools", "mcp_approval_request", "mcp_approval_response", "tool_search_output"]}}},
       {"$ref": "#/components/schemas/MessageItem"}]},
     "InputTexts": {"type": "array", "items": {"anyOf": [{"type": "string"},
       {"type": "object", "required": ["type", "text"], "properties": {"type": {"enum": ["input_text", "output_text", "text"]},
@@ -343,21 +366,31 @@ constexpr std::string_view kAnswers = R"json({
         "additionalProperties": {"type": "object", "required": ["content", "special"],
           "properties": {"content": {"type": "string"}, "special": {"type": "boolean"}}}}}},
   "TokenCount": {"type": "object", "required": ["input_tokens"], "properties": {"input_tokens": {"type": "integer"}}},
+  "InputTokens": {"type": "object", "required": ["object", "input_tokens"],
+    "properties": {"object": {"const": "response.input_tokens"}, "input_tokens": {"type": "integer"}}},
   "Text": {"type": "object", "required": ["prompt", "content"], "properties": {"prompt": {"type": "string"}, "content": {"type": "string"}}},
-  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"],
+  "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len", "type",
+    "display_name", "created_at"],
     "properties": {"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
-      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}}},
-  "Models": {"type": "object", "required": ["object", "data"], "properties": {"object": {"const": "list"},
-    "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
+      "owned_by": {"type": "string"}, "max_model_len": {"type": "integer"}, "type": {"const": "model"},
+      "display_name": {"type": "string"}, "created_at": {"type": "string", "format": "date-time"}}},
+  "Models": {"type": "object", "required": ["object", "data", "has_more", "first_id", "last_id", "models"],
+    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+      "has_more": {"const": false}, "first_id": {"type": "string"}, "last_id": {"type": "string"},
+      "models": {"description": "for Codex CLI", "type": "array", "items": {"type": "object",
+        "required": ["slug", "context_window"]}}}},
   "Status": {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 })json";
 
 Json component_schemas(const ApiLimits& limits) {
   Json components = Json::parse(kRequests);
   components["TokenId"] = {{"type", "integer"}, {"minimum", 0}, {"maximum", limits.vocab_size - 1}};
-  components["ModelName"] = {{"type", "string"}, {"enum", limits.models}};
+  components["ModelName"] = {{"type", "string"}};
+  if (limits.model_prefixes.empty()) components["ModelName"]["enum"] = limits.models;
   components["OllamaModelName"] = components["ModelName"];
-  for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
+  if (limits.model_prefixes.empty()) {
+    for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
+  }
   components["OllamaOptions"] = request_schema(Api::kOllamaOptions);
   components["Dimensions"] = {{"type", "integer"}, {"const", limits.embedding_size}};
   components.update(Json::parse(kAnswers));
@@ -373,6 +406,8 @@ Json request_schema(Api api) {
   for (const ApiField& field : api_fields()) {
     if (!is_of(field, api)) continue;
     Json schema = field_schema(field);
+    if (takes_object(field))
+      schema = {{"anyOf", Json::array({std::move(schema), {{"type", "array"}, {"maxItems", 0}}})}};
     if (is_required(field, api)) {
       required.push_back(field.name);
     } else {

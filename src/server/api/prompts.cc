@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/api/error.h"
+#include "server/endpoints/provider_content.h"
 
 namespace quire {
 namespace {
@@ -126,7 +127,8 @@ std::string join_parts(const JsonField& parts, const PartTypes& types) {
   std::string text;
   bool first = true;
   for (const JsonField& part : parts.elements()) {
-    const auto line = read_part(part, types);
+    auto line = part.json().is_string() ? std::nullopt : document_text(part);
+    if (!line) line = read_part(part, types);
     if (line) append_line(text, *line, first);
   }
   return text;

@@ -4,12 +4,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "json/empty_objects.h"
 #include "server/api/error.h"
 #include "server/api/fields.h"
 #include "server/api/tools.h"
 #include "server/endpoints/infill.h"
 #include "server/endpoints/llama.h"
 #include "server/endpoints/ollama.h"
+#include "server/endpoints/responses.h"
 
 namespace quire {
 namespace {
@@ -164,7 +166,9 @@ void settle(ApiDraft& draft) {
   }
   if (draft.top_logprobs.value_or(0) > 0 && !draft.logprobs) {
     throw bad_request("top_logprobs", "needs {}",
-                      draft.api == Api::kResponse ? R"(include: ["message.output_text.logprobs"])" : "logprobs: true");
+                      draft.api == Api::kResponse || draft.api == Api::kCountInput
+                          ? R"(include: ["message.output_text.logprobs"])"
+                          : "logprobs: true");
   }
   if (draft.logprobs) sampling.logprobs = draft.top_logprobs.value_or(0);
   const bool embeds =
@@ -191,21 +195,28 @@ void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
   sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
 }
 
+void add_note(ApiRequest& request, std::string note) {
+  constexpr size_t kMostNotes = 64;
+  if (request.notes.size() == kMostNotes || std::ranges::find(request.notes, note) != request.notes.end()) return;
+  request.notes.push_back(std::move(note));
+}
+
 void read_parameter(ApiDraft& draft, Api api, std::string_view name, const JsonField& value) {
   if (value.json().is_null()) return;  // as if it were absent
   if (const RefusedField* refused = find_refused(name, api)) return refuse(*refused, value);
   const ApiField* field = find_field(name, api);
-  if (!field) {
-    if (constrains(name, api) && !means_none(value.json())) {
-      throw bad_request(value.path(),
-                        "is not supported; use response_format, json_schema, regex, grammar or "
-                        "structured_outputs (docs/structured-output.md)");
-    }
-    draft.without_effect.push_back((api == Api::kOllamaOptions ? "options." : "") + std::string(name));
-  } else if (!is_of(*field, api)) {
-    throw foreign_field(*field, api, value.path());
-  } else {
+  if (field && !is_of(*field, api)) throw foreign_field(*field, api, value.path());
+  if (is_empty_list(value.json()) && (!field || takes_object(*field))) return;  // PHP's empty object
+  if (!field && constrains(name, api) && !means_none(value.json())) {
+    throw bad_request(value.path(),
+                      "is not supported; use response_format, json_schema, regex, grammar or "
+                      "structured_outputs (docs/structured-output.md)");
+  }
+  if (api == Api::kResponse && is_repeated(name)) draft.as_sent[std::string(name)] = value.json();
+  if (field) {
     read_field(draft, *field, value);
+  } else {
+    draft.without_effect.push_back((api == Api::kOllamaOptions ? "options." : "") + std::string(name));
   }
 }
 

@@ -36,6 +36,7 @@ enum class Api : uint32_t {
   kScore = 65536,             // vLLM's /score
   kLlamaCompletion = 131072,  // llama.cpp's /completion, /apply-template
   kApplyTemplate = 262144,
+  kCountInput = 1048576,      // OpenAI's /v1/responses/input_tokens
 };
 
 // Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].
@@ -55,16 +56,18 @@ struct ToolChoice {
 
 // The parts of a tool's definition that the chat template has no use for.
 struct ToolRule {
-  std::string name;
-  std::optional<bool> strict = {};  // arguments match the schema
-  std::string schema_field = {};    // "tools[0].function.parameters"
+  std::string name;               // as the model sees it
+  std::string name_space = {};    // response: its first part, which answers name by itself
+  bool strict = false;            // arguments match the schema even if no call is forced
+  bool any_object = false;        // not even then, because the schema cannot be followed
+  std::string schema_field = {};  // "tools[0].function.parameters"
 };
 
 // The base is what each prompt asks of the engine: its sampling is valid, its seed 0 unless has_seed; prompt, tenant
 // and banned_runs are set later.
 struct ApiRequest : Request {
   Api api = Api::kChat;
-  std::string model;  // one of the served names
+  std::string model;  // one of the served names, as the request has it
   bool has_seed = false;
 
   // Either a chat or prompts. In a chat, contents are strings, arguments of tool calls are objects, and roles are those
@@ -78,7 +81,6 @@ struct ApiRequest : Request {
   std::vector<InfillFile> infill_files;  // infill: other files
 
   Json tools = nullptr;              // of a chat, in the form of OpenAI's chats; null: none that may be called
-  Json tools_as_sent = nullptr;      // response: repeated in the answer
   std::vector<ToolRule> tool_rules;  // of all tools, also those that may not be called
   ToolChoice tool_choice;            // never kNone with tools
   bool parallel_tool_calls = true;   // false: further calls are left out
@@ -115,14 +117,19 @@ struct ApiRequest : Request {
   std::vector<std::string> response_fields;  // llama.cpp's: only these members of the answer; empty: all
 
   std::optional<ConstraintSource> constraint_source;  // compiled later into Request::constraint
-  Json text_format = {{"type", "text"}};              // response: text.format, returned with the answer
+  Json as_sent = Json::object();                      // response: parameters that the answer repeats
   std::string constraint_field;                       // its parameter: "response_format.json_schema.schema"
 
   std::vector<std::string> without_effect;  // fields that were accepted and do nothing
+  std::vector<std::string> notes;           // what else was left out or changed: sentences, each of them logged once
 };
 
+// Adds a note unless the request has it already, or has more than the log would show.
+void add_note(ApiRequest& request, std::string note);
+
 struct ApiLimits {
-  std::span<const std::string> models;  // served names; the first is the default
+  std::span<const std::string> models;               // served names; the first is the default
+  std::span<const std::string> model_prefixes = {};  // names that begin with one of these are served as well
   int vocab_size = 0;
   int max_model_len = 0;
   int embedding_size = 0;            // numbers in an embedding

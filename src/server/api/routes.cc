@@ -11,6 +11,7 @@ constexpr ApiInfo kApis[] = {
     {Api::kChat, "/v1/chat/completions", "Answer a chat."},
     {Api::kCompletion, "/v1/completions", "Continue texts."},
     {Api::kResponse, "/v1/responses", "Answer a text or a conversation: OpenAI's Responses API, text only."},
+    {Api::kCountInput, "/v1/responses/input_tokens", "Count the prompt tokens of a request to /v1/responses."},
     {Api::kMessage, "/v1/messages", "Answer a conversation: Anthropic's Messages API, text only."},
     {Api::kCountTokens, "/v1/messages/count_tokens", "Count the prompt tokens of a request to /v1/messages."},
     {Api::kEmbedding, "/v1/embeddings", "Embed texts: vectors from the final hidden states."},

@@ -1,19 +1,22 @@
 #include "server/api/service.h"
 
+#include <fmt/chrono.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <random>
 
+#include "server/api/field_readers.h"
 #include "server/api/home_page.h"
 #include "server/api/openapi.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kMaxLoggedFields = 256;
+constexpr size_t kMaxLoggedFields = 256;  // and notes
 
 // "/models/SmolLM2.Q4_1.gguf" is served as "SmolLM2.Q4_1" and under its full path.
 std::vector<std::string> default_names(const std::string& asked) {
@@ -51,6 +54,11 @@ Service::Service(Completer& completer, ServiceOptions options)
     spdlog::info("answers: tool calls are read as {}, reasoning as {}", format.tools ? format.tools->name : "none",
                  format.reasoning ? format.reasoning->name : "none");
   }
+  std::erase_if(options_.model_names, [&](const std::string& name) {
+    const bool pattern = name.ends_with('*');
+    if (pattern) model_prefixes_.push_back(name.substr(0, name.size() - 1));
+    return pattern;
+  });
   if (options_.model_names.empty()) options_.model_names = default_names(info.name);
   metrics_ = std::make_shared<Metrics>(options_.model_names.front(), info, options_.metrics_prefix,
                                        completer_.read_bandwidth());
@@ -60,6 +68,7 @@ Service::Service(Completer& completer, ServiceOptions options)
 ApiLimits Service::limits() const {
   const ModelInfo& info = completer_.info();
   return {.models = options_.model_names,
+          .model_prefixes = model_prefixes_,
           .vocab_size = info.vocab_size,
           .max_model_len = info.max_model_len,
           .embedding_size = info.embedding_size,
@@ -98,7 +107,51 @@ Json Service::model_json(const std::string& name) const {
           {"object", "model"},
           {"created", started_},
           {"owned_by", "quire"},
-          {"max_model_len", completer_.info().max_model_len}};
+          {"max_model_len", completer_.info().max_model_len},
+          {"type", "model"},  // this and the next two: Anthropic's
+          {"display_name", name},
+          {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(started_)))}};
+}
+
+// As Codex CLI reads it. Its own instructions stay: releases that want "base_instructions" here refuse the list, and
+// describe the model by themselves.
+Json Service::codex_model_json(const std::string& name) const {
+  const int context = completer_.info().max_model_len;
+  return {{"slug", name},
+          {"display_name", name},
+          {"description", nullptr},
+          {"supported_reasoning_levels", Json::array()},
+          {"shell_type", "default"},
+          {"visibility", "list"},
+          {"supported_in_api", true},
+          {"priority", 0},
+          {"availability_nux", nullptr},
+          {"upgrade", nullptr},
+          {"supports_reasoning_summaries", false},
+          {"support_verbosity", false},
+          {"default_verbosity", nullptr},
+          {"apply_patch_tool_type", nullptr},
+          {"truncation_policy", {{"mode", "bytes"}, {"limit", 10'000}}},
+          {"supports_parallel_tool_calls", true},
+          {"context_window", context},
+          {"max_context_window", context},
+          {"experimental_supported_tools", Json::array()},
+          {"input_modalities", Json::array({"text"})}};
+}
+
+// For clients of OpenAI (object, data), Anthropic (has_more and ids), and Codex CLI (models).
+Json Service::models_json() const {
+  Json data = Json::array(), models = Json::array();
+  for (const std::string& name : options_.model_names) {
+    data.push_back(model_json(name));
+    models.push_back(codex_model_json(name));
+  }
+  return {{"object", "list"},
+          {"data", std::move(data)},
+          {"has_more", false},
+          {"first_id", options_.model_names.front()},
+          {"last_id", options_.model_names.back()},
+          {"models", std::move(models)}};
 }
 
 Reply Service::reply(const Route& route, bool stopping) const {
@@ -121,15 +174,13 @@ Reply Service::reply(const Route& route, bool stopping) const {
       return {.body = completer_.tokenizer_info().dump(-1, ' ', false, Json::error_handler_t::replace)};
     case Endpoint::kMetrics:
       return {.body = metrics_->scrape(completer_.stats()), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
-    case Endpoint::kModels: {
-      Json data = Json::array();
-      for (const std::string& name : options_.model_names) data.push_back(model_json(name));
-      return {.body = dump({{"object", "list"}, {"data", std::move(data)}})};
-    }
+    case Endpoint::kModels:
+      return {.body = dump(models_json())};
     case Endpoint::kModel:
       for (const std::string& name : options_.model_names) {
         if (name == route.argument || name + '/' == route.argument) return {.body = dump(model_json(name))};
       }
+      if (is_served(limits(), route.argument)) return {.body = dump(model_json(route.argument))};
       throw ApiError(404,
                      fmt::format("the model {} is not served here; GET /v1/models lists the served models",
                                  describe(Json(route.argument))),
@@ -165,6 +216,14 @@ void Service::log_smaller_context(int asked) {
         "a request asks for a context of {} tokens (options.num_ctx); it has this server's, {} (--max-model-len)",
         asked, completer_.info().max_model_len);
   });
+}
+
+void Service::log_notes(const std::vector<std::string>& notes) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& note : notes) {
+    if (logged_.size() >= kMaxLoggedFields) return;
+    if (logged_.insert(note).second) spdlog::info("{}", note);
+  }
 }
 
 void Service::log_described_tools() {

@@ -22,7 +22,8 @@
 namespace quire {
 
 struct ServiceOptions {
-  std::vector<std::string> model_names;   // served names, the default first; empty: the loaded model's name
+  // Served names, the default first. "claude-*" stands for all that begin so. Without another name: the loaded model's.
+  std::vector<std::string> model_names;
   int max_running = 64;                   // answers that the engine generates concurrently
   int max_queue = 256;                    // answers that may wait for it; further requests get a 429
   std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
@@ -78,19 +79,23 @@ class Service {
   Job detokenization(const ApiRequest& request) const;
   TokenIds encode(const ApiRequest& request, size_t prompt) const;
   TokenIds encode_pair(ApiRequest& request, size_t document) const;  // sets request.second_text
-  void log_once(const std::vector<std::string>& names);
+  void log_once(const std::vector<std::string>& names);              // of fields without effect
+  void log_notes(const std::vector<std::string>& notes);             // each of them once
   void log_described_tools();
   void log_smaller_context(int asked);
   Json model_json(const std::string& name) const;
+  Json codex_model_json(const std::string& name) const;
+  Json models_json() const;
 
   Completer& completer_;
   ServiceOptions options_;
+  std::vector<std::string> model_prefixes_;  // of names that are served besides options_.model_names
   int64_t started_;
   std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
   ChatFormat format_;
   std::mutex mutex_;
-  std::set<std::string> logged_;  // fields without effect
+  std::set<std::string> logged_;  // fields without effect, and notes
   std::once_flag described_, context_said_;
 };
 

@@ -31,6 +31,7 @@ std::string_view id_prefix(Api api) {
 std::string_view prompt_field(const ApiRequest& request) {
   switch (request.api) {
     case Api::kResponse:
+    case Api::kCountInput:
     case Api::kEmbedding:
     case Api::kOllamaEmbed:
       return "input";
@@ -48,19 +49,65 @@ std::string_view prompt_field(const ApiRequest& request) {
 
 void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInfo& model) {
   if (prompt_tokens == 0) throw bad_request(prompt_field(request), "is empty; the model needs at least one token");
-  if (std::cmp_less_equal(prompt_tokens, longest_prompt(request, model))) return;
-  ApiError error = bad_request(prompt_field(request), "has {} tokens; with the answer at most {} are possible here",
-                               prompt_tokens, model.max_model_len);
-  error.code = "context_length_exceeded";
-  throw error;
+  const int most = longest_prompt(request, model);
+  if (std::cmp_less_equal(prompt_tokens, most)) return;
+  const std::string field(prompt_field(request));
+  const bool no_room = std::cmp_equal(prompt_tokens, model.max_model_len);  // it would fit without an answer
+  // Clients know this error by its words, and shorten the conversation.
+  const std::string message =
+      request.api == Api::kMessage
+          ? fmt::format("prompt is too long: {} tokens > {} maximum", prompt_tokens,
+                        no_room ? most : model.max_model_len)
+          : fmt::format(
+                "This model's maximum context length is {} tokens. However, your {} resulted in {} tokens{}. "
+                "Please reduce the length of the {}.",
+                model.max_model_len, field, prompt_tokens, no_room ? ", which leaves no room for an answer" : "",
+                field);
+  throw ApiError(400, message, "invalid_request_error", field, "context_length_exceeded");
+}
+
+// Lets forced calls of tools that are not strict have any object as arguments: of those tools whose schema cannot be
+// followed, or of all of them if the schemas are only too much together. Returns whether that changes anything.
+bool loosen_tools(ApiRequest& request, const ChatFormat& format, const Completer& completer) {
+  const ToolChoice& choice = request.tool_choice;
+  if (choice.kind != ToolChoice::kRequired && choice.kind != ToolChoice::kNamed) return false;
+  if (!format.format().tools) return false;
+  std::vector<ToolRule*> loose, all;
+  for (const Json& tool : request.tools) {
+    const auto& name = tool["function"]["name"].get_ref<const std::string&>();
+    ToolRule& rule = *std::ranges::find(request.tool_rules, name, &ToolRule::name);
+    if (rule.strict || (choice.kind == ToolChoice::kNamed && rule.name != choice.name)) continue;
+    all.push_back(&rule);
+    try {
+      completer.compile(format.arguments(tool, rule));
+    } catch (const Error& e) {
+      loose.push_back(&rule);
+      add_note(request, fmt::format("calls of the tool {} may have any object as arguments: {}",
+                                    describe(Json(rule.name)), e.what()));
+    }
+  }
+  if (loose.empty()) {
+    loose = all;
+    add_note(request, "forced calls may have any object as arguments: their schemas are too much together");
+  }
+  for (ToolRule* rule : loose) rule->any_object = true;
+  return !loose.empty();
 }
 
 // What the answer must match, if anything. `reading`: of a chat, how its answers are read; else null.
-Constraint compile_constraint(const ApiRequest& request, const AnswerReading* reading, const ChatFormat& format,
+Constraint compile_constraint(ApiRequest& request, const AnswerReading* reading, const ChatFormat& format,
                               const Completer& completer) {
-  try {
+  const auto compile = [&]() -> Constraint {
     const auto source = request.prompts.empty() ? format.constraint(request, reading) : request.constraint_source;
     return source ? completer.compile(*source) : nullptr;
+  };
+  try {
+    try {
+      return compile();
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::kResource || !loosen_tools(request, format, completer)) throw;
+      return compile();
+    }
   } catch (const Error& e) {
     const std::string field = !request.constraint_field.empty() ? request.constraint_field : "tools";
     throw ApiError(400, e.what(), "invalid_request_error", field, "structured_output_refused");
@@ -69,7 +116,8 @@ Constraint compile_constraint(const ApiRequest& request, const AnswerReading* re
 
 // Requests that the vocabulary alone answers.
 bool of_tokens(Api api) {
-  return api == Api::kTokenize || api == Api::kDetokenize || api == Api::kCountTokens || api == Api::kApplyTemplate;
+  return api == Api::kTokenize || api == Api::kDetokenize || api == Api::kCountTokens || api == Api::kCountInput ||
+         api == Api::kApplyTemplate;
 }
 
 // A classifier reads each query with its document; a model for embeddings reads all of them alone.
@@ -94,6 +142,7 @@ Job Service::prepare(Api api, std::string_view body, const Tenant& tenant) {
     ApiRequest request = parse_api_request(api, body, limits());
     log_once(request.without_effect);
     if (request.larger_context > 0) log_smaller_context(request.larger_context);
+    log_notes(request.notes);
     if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
     if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
     settle_for_model(request);
@@ -110,6 +159,9 @@ Job Service::prepare(Api api, std::string_view body, const Tenant& tenant) {
         return {.answer = ready_answer(dump({{"prompt", completer_.render_chat(request.chat)}}))};
       case Api::kCountTokens:
         return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
+      case Api::kCountInput:
+        return {.answer = ready_answer(
+                    dump({{"object", "response.input_tokens"}, {"input_tokens", encode(request, 0).size()}}))};
       default:
         return generation(std::move(request), tenant);
     }
@@ -199,6 +251,7 @@ Job Service::generation(ApiRequest request, const Tenant& tenant) {
     made.prompt = std::move(ids);
     if (!request.has_seed) made.sampling.seed = random_u64();
   }
+  log_notes(request.notes);
   request.prompts.clear();
   request.infill_files.clear();
   request.chat = {};

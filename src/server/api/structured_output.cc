@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "grammar/closed_schema.h"
+#include "json/empty_objects.h"
 #include "server/api/answer.h"
 #include "server/api/error.h"
 
@@ -25,11 +26,11 @@ void constrain(ApiDraft& draft, const JsonField& field, ConstraintSource source)
 // A schema: an object, a boolean, or the text of one.
 void constrain_to_schema(ApiDraft& draft, const JsonField& schema) {
   const Json& json = schema.json();
-  if (!json.is_object() && !json.is_boolean() && !json.is_string()) {
+  if (!json.is_object() && !json.is_boolean() && !json.is_string() && !is_empty_list(json)) {
     throw schema.error("expected a JSON Schema, found {}", describe(json));
   }
-  const Json parsed = json.is_string() ? schema.parsed() : json;
-  constrain(draft, schema, {.kind = Kind::kJsonSchema, .text = dump(grammar::closed_schema(parsed))});
+  Json parsed = with_empty_objects(json.is_string() ? schema.parsed() : json);
+  constrain(draft, schema, {.kind = Kind::kJsonSchema, .text = dump(grammar::closed_schema(std::move(parsed)))});
 }
 
 void constrain_to_text(ApiDraft& draft, const JsonField& field, Kind kind) {

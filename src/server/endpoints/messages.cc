@@ -2,16 +2,18 @@
 
 #include <limits>
 
+#include "json/empty_objects.h"
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
 #include "server/api/structured_output.h"
 #include "server/api/tools.h"
+#include "server/endpoints/provider_content.h"
 
 namespace quire {
 namespace {
 
-constexpr std::string_view kUserBlocks = "\"text\", \"tool_result\"",
+constexpr std::string_view kUserBlocks = "\"text\", \"document\", \"search_result\", \"tool_result\"",
                            kAssistantBlocks = "\"text\", \"thinking\", \"redacted_thinking\", \"tool_use\"";
 
 // A block of the content: text, thinking or a tool's use.
@@ -158,6 +160,16 @@ struct Blocks {
   Json calls = Json::array();
 };
 
+void add_assistant(Blocks blocks, Json& messages) {
+  Json made = {{"role", "assistant"}, {"content", blocks.text}};
+  if (!blocks.reasoning.empty()) made["reasoning_content"] = blocks.reasoning;
+  if (!blocks.calls.empty()) made["tool_calls"] = std::move(blocks.calls);
+  messages.push_back(std::move(made));
+}
+
+// The result of a tool that the provider ran, in the middle of its model's message.
+bool is_provider_result(std::string_view type) { return type.ends_with("_tool_result"); }
+
 Blocks read_blocks(const JsonField& content, bool assistant, Json& messages, CallNames& names) {
   Blocks blocks;
   const auto add_text = [&](const std::string& text) {
@@ -178,8 +190,17 @@ Blocks read_blocks(const JsonField& content, bool assistant, Json& messages, Cal
       add_text(block.at("text").string());
     } else if (assistant && type == "thinking") {
       const auto thought = block.find("thinking");
-      if (thought) blocks.reasoning += thought->string();
-    } else if (assistant && type == "tool_use") {
+      if (thought) thought->string();
+      if (thought && assistant) blocks.reasoning += thought->string();
+    } else if (const auto document = document_text(block)) {
+      add_text(*document);
+    } else if (assistant && type == "compaction") {  // what its provider wrote in place of an older history
+      if (const auto summary = block.find("content")) add_text(summary->string());
+    } else if (assistant && is_provider_result(type)) {
+      add_assistant(std::exchange(blocks, {}), messages);
+      const auto result = block.find("content");
+      messages.push_back(tool_result_json(names, block.at("tool_use_id"), result ? result_text(*result) : ""));
+    } else if (assistant && (type == "tool_use" || type == "server_tool_use" || type == "mcp_tool_use")) {
       const JsonField id = block.at("id");
       const auto input = block.find("input");
       blocks.calls.push_back(tool_call_json(&id, block.at("name"), input ? &*input : nullptr));
@@ -194,11 +215,20 @@ Blocks read_blocks(const JsonField& content, bool assistant, Json& messages, Cal
   return blocks;
 }
 
+// Removes the line that Claude Code puts first. Returns whether there was one.
+bool leave_out_billing(std::string& system) {
+  const size_t start = std::min(system.find_first_not_of(" \t\r\n"), system.size());
+  if (!std::string_view(system).substr(start).starts_with("x-anthropic-billing-header:")) return false;
+  const size_t next = system.find_first_not_of("\r\n", std::min(system.find('\n', start), system.size()));
+  system.erase(0, next);
+  return true;
+}
+
 void read_message(const JsonField& message, Json& messages, CallNames& names) {
   const JsonField role = message.at("role");
   const bool assistant = role.string() == "assistant";
-  if (!assistant && role.string() != "user") {
-    throw role.error("{} is not a known role; allowed: \"user\", \"assistant\"", describe(role.json()));
+  if (!assistant && role.string() != "user" && role.string() != "system") {  // "system": Claude Code's reminders
+    throw role.error("{} is not a known role; allowed: \"user\", \"assistant\", \"system\"", describe(role.json()));
   }
   const JsonField content = message.at("content");
   if (content.json().is_string()) {
@@ -210,11 +240,10 @@ void read_message(const JsonField& message, Json& messages, CallNames& names) {
   }
   const size_t before = messages.size();
   Blocks blocks = read_blocks(content, assistant, messages, names);
-  if (messages.size() > before && !blocks.has_text) return;  // only results of tools
-  Json made = {{"role", role.string()}, {"content", blocks.text}};
-  if (!blocks.reasoning.empty()) made["reasoning_content"] = blocks.reasoning;
-  if (!blocks.calls.empty()) made["tool_calls"] = std::move(blocks.calls);
-  messages.push_back(std::move(made));
+  const bool only_results = !blocks.has_text && blocks.reasoning.empty() && blocks.calls.empty();
+  if (messages.size() > before && only_results) return;
+  if (assistant) return add_assistant(std::move(blocks), messages);
+  messages.push_back({{"role", role.string()}, {"content", blocks.text}});
 }
 
 }  // namespace
@@ -235,7 +264,15 @@ void read_system(ApiDraft& draft, const JsonField& field) {
   if (!field.json().is_string() && !field.json().is_array()) {
     throw field.error("expected a string or an array of text blocks, found {}", describe(field.json()));
   }
-  draft.instructions = field.json().is_string() ? field.string() : join_parts(field);
+  std::string text = field.json().is_string() ? field.string() : join_parts(field);
+  if (leave_out_billing(text)) {
+    add_note(
+        draft,
+        "the line x-anthropic-billing-header at the beginning of system is left out: it changes with each request, so "
+        "that no prompt would have a cached prefix");
+    if (text.empty()) return;
+  }
+  draft.instructions = std::move(text);
 }
 
 void read_thinking(ApiDraft& draft, const JsonField& field) {

@@ -112,7 +112,7 @@ void read_ollama_model(ApiDraft& draft, const JsonField& field) {
   constexpr std::string_view kTag = ":latest";
   draft.model = field.string();
   std::string_view name = draft.model;
-  const auto served = [&] { return std::ranges::find(draft.limits.models, name) != draft.limits.models.end(); };
+  const auto served = [&] { return is_served(draft.limits, name); };
   if (!served() && name.ends_with(kTag)) name.remove_suffix(kTag.size());
   if (served()) return;
   throw ApiError(404, fmt::format("model {} not found; GET /api/tags lists the served models", describe(field.json())),

@@ -1,11 +1,13 @@
 #include "server/endpoints/responses.h"
 
+#include <algorithm>
+
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
-#include "server/api/logprobs.h"
 #include "server/api/prompts.h"
 #include "server/api/structured_output.h"
 #include "server/api/tools.h"
+#include "server/endpoints/provider_content.h"
 
 namespace quire {
 namespace {
@@ -13,242 +15,6 @@ namespace {
 constexpr std::string_view kResponsesRoles[] = {"user", "assistant", "system", "developer"},
                            kTextTypes[] = {"input_text", "output_text", "text"},
                            kLogprobs = "message.output_text.logprobs";
-
-// 0.7f as 0.7 and not as 0.699999988079071.
-double as_written(float number) { return std::stod(fmt::format("{}", number)); }
-
-// An item of the output: a message, reasoning or a call.
-struct Item {
-  AnswerPiece::Kind kind = AnswerPiece::kText;
-  std::string id = {};
-  std::string text = {};                // of a call its arguments
-  std::string name = {}, call_id = {};  // of a call
-  Json logprobs = Json::array();
-};
-
-class ResponseAnswer final : public Answer {
- public:
-  ResponseAnswer(ResponseHead head, TokenBytes token_bytes)
-      : head_(std::move(head)), token_bytes_(std::move(token_bytes)), reader_(head_.reading, 1) {}
-
-  void add(int, const Output& output, std::string& out) override {
-    usage_.add(0, output);
-    Json logprobs = Json::array();
-    if (head_.request.sampling.logprobs) logprobs = chat_logprobs_json(head_, output.tokens, token_bytes_);
-    if (output.finish != FinishReason::kNone) finish_ = output.finish;
-    if (head_.request.stream && !begun_) begin(out);
-    std::span<const AnswerPiece> pieces = reader_.read(0, output);
-    static const AnswerPiece kEmpty;
-    const bool in_text = !items_.empty() && items_.back().kind == AnswerPiece::kText;
-    if (pieces.empty() && !logprobs.empty() && (in_text || !reader_.parses())) pieces = {&kEmpty, 1};
-    for (const AnswerPiece& piece : pieces) {
-      if (piece.kind == AnswerPiece::kText) {
-        add_text(piece.text, std::exchange(logprobs, Json::array()), out);
-      } else {
-        add(piece, out);
-      }
-    }
-  }
-
-  void end(std::string& out) override {
-    if (items_.empty()) open_item({.id = message_id()}, out);
-    close_item(status(), out);
-    if (!head_.request.stream) {
-      out += dump(response(status()));
-      return;
-    }
-    event({{"type", "response." + std::string(status())}, {"response", response(status())}}, out);
-  }
-
-  void fail(const ApiError& error, std::string& out) override {
-    event({{"type", "error"},
-           {"code", error.code.empty() ? error.type : error.code},
-           {"message", error.what()},
-           {"param", error.param.empty() ? Json() : Json(error.param)}},
-          out);
-  }
-
- private:
-  std::string_view status() const { return finish_ == FinishReason::kLength ? "incomplete" : "completed"; }
-  // The first message of a response shares its id.
-  std::string message_id() const {
-    return items_.empty() ? "msg_" + head_.id.substr(head_.id.find('_') + 1) : random_id("msg_");
-  }
-
-  void begin(std::string& out) {
-    begun_ = true;
-    for (const char* type : {"response.created", "response.in_progress"}) {
-      event({{"type", type}, {"response", response("in_progress")}}, out);
-    }
-    if (!reader_.parses()) open_item({.id = message_id()}, out);  // otherwise the answer's first piece says what it is
-  }
-
-  void add_text(const std::string& text, Json logprobs, std::string& out) {
-    if (!open_ || items_.back().kind != AnswerPiece::kText) open_item({.id = message_id()}, out);
-    Item& item = items_.back();
-    item.text += text;
-    item.logprobs.insert(item.logprobs.end(), logprobs.begin(), logprobs.end());
-    if (!head_.request.stream) return;
-    Json delta = of_part("response.output_text.delta");
-    delta["logprobs"] = std::move(logprobs);
-    delta["delta"] = text;
-    event(std::move(delta), out);
-  }
-
-  void add(const AnswerPiece& piece, std::string& out) {
-    if (piece.kind == AnswerPiece::kCallEnd) return close_item("completed", out);
-    if (piece.kind == AnswerPiece::kCallBegin) {
-      return open_item({.kind = piece.kind, .id = random_id("fc_"), .name = piece.text, .call_id = random_id("call_")},
-                       out);
-    }
-    const bool of_call = piece.kind == AnswerPiece::kCallArguments;
-    if (!open_ || (!of_call && items_.back().kind != piece.kind)) {
-      open_item({.kind = piece.kind, .id = random_id("rs_")}, out);
-    }
-    items_.back().text += piece.text;
-    if (!head_.request.stream) return;
-    Json delta = of_call ? of_item("response.function_call_arguments.delta") : of_part("response.reasoning_text.delta");
-    delta["delta"] = piece.text;
-    event(std::move(delta), out);
-  }
-
-  void open_item(Item item, std::string& out) {
-    close_item("completed", out);
-    open_ = true;
-    items_.push_back(std::move(item));
-    if (!head_.request.stream) return;
-    event({{"type", "response.output_item.added"},
-           {"output_index", index()},
-           {"item", json_of(items_.back(), "in_progress")}},
-          out);
-    if (items_.back().kind == AnswerPiece::kCallBegin) return;
-    Json part_added = of_part("response.content_part.added");
-    part_added["part"] = part(items_.back());
-    event(std::move(part_added), out);
-  }
-
-  void close_item(std::string_view status, std::string& out) {
-    if (!std::exchange(open_, false)) return;
-    const Item& item = items_.back();
-    last_status_ = status;
-    if (!head_.request.stream) return;
-    if (item.kind == AnswerPiece::kCallBegin) {
-      Json done = of_item("response.function_call_arguments.done");
-      done["name"] = item.name;
-      done["arguments"] = item.text;
-      event(std::move(done), out);
-    } else {
-      const bool text = item.kind == AnswerPiece::kText;
-      Json text_done = of_part(text ? "response.output_text.done" : "response.reasoning_text.done");
-      if (text) text_done["logprobs"] = item.logprobs;
-      text_done["text"] = item.text;
-      event(std::move(text_done), out);
-      Json part_done = of_part("response.content_part.done");
-      part_done["part"] = part(item);
-      event(std::move(part_done), out);
-    }
-    event({{"type", "response.output_item.done"}, {"output_index", index()}, {"item", json_of(item, status)}}, out);
-  }
-
-  void event(Json data, std::string& out) {
-    data["sequence_number"] = sequence_number_++;
-    append_typed_event(data, out);
-  }
-  size_t index() const { return items_.size() - 1; }
-  Json of_item(const char* type) const {
-    return {{"type", type}, {"item_id", items_.back().id}, {"output_index", index()}};
-  }
-  Json of_part(const char* type) const {
-    Json json = of_item(type);
-    json["content_index"] = 0;
-    return json;
-  }
-  static Json part(const Item& item) {
-    if (item.kind == AnswerPiece::kReasoning) return {{"type", "reasoning_text"}, {"text", item.text}};
-    return {{"type", "output_text"}, {"text", item.text}, {"annotations", Json::array()}, {"logprobs", item.logprobs}};
-  }
-
-  static Json json_of(const Item& item, std::string_view status) {
-    if (item.kind == AnswerPiece::kCallBegin) {
-      return {{"id", item.id},           {"type", "function_call"}, {"status", status},
-              {"call_id", item.call_id}, {"name", item.name},       {"arguments", item.text}};
-    }
-    Json content = Json::array();
-    if (status != "in_progress") content.push_back(part(item));
-    if (item.kind == AnswerPiece::kReasoning) {
-      return {{"id", item.id},
-              {"type", "reasoning"},
-              {"status", status},
-              {"summary", Json::array()},
-              {"content", std::move(content)}};
-    }
-    return {{"id", item.id},
-            {"type", "message"},
-            {"status", status},
-            {"role", "assistant"},
-            {"content", std::move(content)}};
-  }
-
-  Json output() const {
-    Json output = Json::array();
-    for (const Item& item : items_)
-      output.push_back(json_of(item, &item == &items_.back() ? last_status_ : "completed"));
-    return output;
-  }
-
-  Json response(std::string_view status) const {
-    const bool ended = status != "in_progress";
-    const ApiRequest& request = head_.request;
-    const SamplingParams& sampling = request.sampling;
-    const bool tools = !request.tools.is_null();
-    Json json = {{"id", head_.id},
-                 {"object", "response"},
-                 {"created_at", head_.created},
-                 {"status", status},
-                 {"background", false},
-                 {"error", nullptr},
-                 {"incomplete_details", status == "incomplete" ? Json{{"reason", "max_output_tokens"}} : Json()}};
-    json.update({{"instructions", request.instructions ? Json(*request.instructions) : Json()},
-                 {"max_output_tokens", sampling.max_tokens ? Json(*sampling.max_tokens) : Json()},
-                 {"temperature", as_written(sampling.temperature)},
-                 {"top_p", as_written(sampling.top_p)},
-                 {"top_logprobs", sampling.logprobs.value_or(0)},
-                 {"model", request.model},
-                 {"output", ended ? output() : Json::array()},
-                 {"parallel_tool_calls", tools && request.parallel_tool_calls},
-                 {"previous_response_id", nullptr},
-                 {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
-                 {"store", false},
-                 {"text", {{"format", request.text_format}}},
-                 {"tool_choice", tools ? "auto" : "none"},
-                 {"tools", tools ? request.tools_as_sent : Json::array()},
-                 {"truncation", "disabled"},
-                 {"usage", ended ? usage() : Json()},
-                 {"user", nullptr},
-                 {"metadata", Json::object()}});
-    return json;
-  }
-
-  Json usage() const {
-    const int answered = usage_.completion_tokens();
-    return {{"input_tokens", head_.prompt_tokens},
-            {"input_tokens_details", {{"cached_tokens", usage_.cached_tokens(1)}, {"cache_write_tokens", 0}}},
-            {"output_tokens", answered},
-            {"output_tokens_details", {{"reasoning_tokens", reader_.reasoning_tokens().value_or(0)}}},
-            {"total_tokens", head_.prompt_tokens + answered}};
-  }
-
-  ResponseHead head_;
-  TokenBytes token_bytes_;
-  AnswerReader reader_;
-  std::vector<Item> items_;
-  bool open_ = false;                           // the last item
-  std::string_view last_status_ = "completed";  // of the last item
-  UsageSum usage_{1};
-  FinishReason finish_ = FinishReason::kNone;
-  bool begun_ = false;
-  int sequence_number_ = 0;
-};
 
 // The texts of a reasoning item.
 std::string reasoning_of(const JsonField& item) {
@@ -263,16 +29,24 @@ std::string reasoning_of(const JsonField& item) {
   return text;
 }
 
+// Items that tell the model nothing: lists of tools, approvals, and histories that only their provider can read.
+constexpr std::string_view kWithoutText[] = {"compaction",         "compaction_summary",   "compaction_trigger",
+                                             "context_compaction", "ghost_snapshot",       "mcp_list_tools",
+                                             "additional_tools",   "mcp_approval_request", "mcp_approval_response",
+                                             "tool_search_call",   "tool_search_output"};
+
 // The items of one answer, reasoning, a message and calls, are one message of a chat.
 class History {
  public:
-  explicit History(Json& messages) : messages_(messages) {}
+  explicit History(ApiDraft& draft) : draft_(draft), messages_(draft.chat.messages) {}
 
   void add(const JsonField& item) {
     const auto type = item.object().find("type");
     const std::string& name = type ? type->string() : kMessage;
     if (name == "reasoning") {
-      reasoning_ += reasoning_of(item);
+      std::string text = reasoning_of(item);
+      if (text.empty() && item.has("encrypted_content")) leave_out(name, "encrypted");
+      reasoning_ += text;
     } else if (name == "function_call") {
       add_call(item);
     } else if (name == "function_call_output") {
@@ -280,7 +54,7 @@ class History {
       messages_.push_back(tool_result_json(names_, item.at("call_id"), std::move(text)));
     } else if (name == kMessage) {
       add_message(read_text_message(item, kResponsesRoles, {kTextTypes}));
-    } else {
+    } else if (!add_other(item, name)) {
       throw type->error(
           "{} is not supported; supported: \"message\", \"reasoning\", \"function_call\", "
           "\"function_call_output\"",
@@ -290,6 +64,51 @@ class History {
 
  private:
   inline static const std::string kMessage = "message";
+
+  void leave_out(const std::string& type, std::string_view why) {
+    add_note(draft_, fmt::format("items of type {} in the input are left out: they are {}", describe(Json(type)), why));
+  }
+
+  // Items of tools that are not functions. Calls that the client answered are shown as those of functions.
+  bool add_other(const JsonField& item, const std::string& type) {
+    if (std::ranges::find(kWithoutText, type) != std::end(kWithoutText)) {
+      leave_out(type, "nothing that this server can show to the model");
+    } else if (type == "mcp_call" || (type.ends_with("_call") && item.has("call_id"))) {
+      add_other_call(item, type);
+    } else if (type.ends_with("_call_output")) {
+      const JsonField id = item.has("call_id") ? item.at("call_id") : item.at("id");
+      messages_.push_back(tool_result_json(names_, id, result_text(item.at("output"))));
+    } else if (type.ends_with("_call")) {
+      leave_out(type, "of a tool that this server does not run");
+    } else if (type == "agent_message") {
+      add_message({{"role", "user"}, {"content", result_text(item.at("content"))}});
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void add_other_call(const JsonField& item, const std::string& type) {
+    const JsonField id = item.has("call_id") ? item.at("call_id") : item.at("id");
+    const std::string name =
+        item.get_or<std::string>("name", type.substr(0, type.size() - std::string_view("_call").size()));
+    Json arguments = Json::object();
+    if (const auto text = item.find("arguments")) {
+      const JsonField field = item.has("name") ? item.at("name") : item.at("type");
+      arguments = tool_call_json(nullptr, field, &*text)["function"]["arguments"];
+    } else if (const auto input = item.find("input")) {
+      arguments["input"] = input->string();
+    } else {
+      for (const char* member : {"action", "operation"}) {
+        if (const auto action = item.find(member)) arguments = action->object().json();
+      }
+    }
+    push_call(id, name,
+              {{"id", id.string()}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}});
+    if (type != "mcp_call") return;
+    const auto output = item.has("output") ? item.find("output") : item.find("error");
+    messages_.push_back(tool_result_json(names_, id, output ? result_text(*output) : ""));
+  }
 
   void add_message(Json message) {
     if (message["role"] == "assistant") {
@@ -304,7 +123,14 @@ class History {
     const JsonField id = item.at("call_id");
     const auto arguments = item.find("arguments");
     Json call = tool_call_json(&id, item.at("name"), arguments ? &*arguments : nullptr);
-    names_[id.string()] = item.at("name").string();
+    std::string name = item.at("name").string();
+    if (const auto name_space = item.find("namespace")) name = joined_name(name_space->string(), name);
+    call["function"]["name"] = name;
+    push_call(id, name, std::move(call));
+  }
+
+  void push_call(const JsonField& id, const std::string& name, Json call) {
+    names_[id.string()] = name;
     if (messages_.empty() || messages_.back()["role"] != "assistant") {
       messages_.push_back({{"role", "assistant"}, {"content", ""}});
     }
@@ -316,6 +142,7 @@ class History {
     if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
   }
 
+  ApiDraft& draft_;
   Json& messages_;
   CallNames names_;
   std::string reasoning_;  // before the message that it belongs to
@@ -332,7 +159,7 @@ void read_items(ApiDraft& draft, const JsonField& field) {
   if (!field.json().is_array()) {
     throw field.error("expected a string or an array of items, found {}", describe(field.json()));
   }
-  History history(draft.chat.messages);
+  History history(draft);
   size_t number = 0;
   for (const JsonField& item : field.elements(kMaxMessages)) {
     history.add(item);
@@ -361,7 +188,6 @@ void read_text_options(ApiDraft& draft, const JsonField& field) {
       draft.without_effect.push_back("text." + std::string(key));
     } else {
       read_output_format(draft, value);
-      draft.text_format = value.json();
     }
   }
 }
@@ -385,10 +211,6 @@ void read_include(ApiDraft& draft, const JsonField& field) {
       draft.without_effect.push_back("include: " + part.string());
     }
   }
-}
-
-std::unique_ptr<Answer> response_answer(ResponseHead head, TokenBytes token_bytes) {
-  return std::make_unique<ResponseAnswer>(std::move(head), std::move(token_bytes));
 }
 
 }  // namespace quire

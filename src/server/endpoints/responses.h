@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "server/api/answer.h"
 #include "server/api/fields.h"
@@ -15,6 +16,9 @@ void read_text_options(ApiDraft& draft, const JsonField& field);
 void read_truncation(ApiDraft& draft, const JsonField& field);
 void read_store(ApiDraft& draft, const JsonField& field);
 void read_include(ApiDraft& draft, const JsonField& field);
+
+// Whether the answer repeats the parameter.
+bool is_repeated(std::string_view parameter);
 
 // Whole or streamed.
 std::unique_ptr<Answer> response_answer(ResponseHead head, TokenBytes token_bytes);

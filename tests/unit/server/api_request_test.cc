@@ -337,7 +337,7 @@ TEST(ApiRequest, ReadsLoneSurrogatesAsReplacementCharacters) {
 
 TEST(ApiRequest, ListsFieldsWithoutEffect) {
   const ApiRequest request = parse_chat(chat_with(R"("user": "u", "metadata": {"a": "b"}, "frobnicate": [1],
-      "stream": true, "stream_options": {"include_obfuscation": false})"));
+      "stream": true, "stream_options": {"include_obfuscation": true})"));
   EXPECT_EQ(request.without_effect,
             (std::vector<std::string>{"user", "metadata", "frobnicate", "stream_options.include_obfuscation"}));
 }

@@ -390,13 +390,14 @@ TEST(OpenApi, DocumentsTheBoundsThatTheParserApplies) {
     for (const auto& [name, field] : schema["properties"].items()) {
       if (!field.contains("minimum")) continue;
       // Fields that a bound depends on: min_tokens <= max_tokens, best_of == n.
-      const bool unlimited = api.api == Api::kChat || api.api == Api::kResponse || api.api == Api::kInfill ||
-                             api.api == Api::kLlamaCompletion;
+      const bool responses = api.api == Api::kResponse || api.api == Api::kCountInput;
+      const bool unlimited =
+          api.api == Api::kChat || responses || api.api == Api::kInfill || api.api == Api::kLlamaCompletion;
       const std::string with = name == "min_tokens" && !unlimited ? R"("max_tokens": 2147483647, )"
                                : name == "max_tokens"             ? R"("prompt_logprobs": 0, )"
                                : name == "n_predict"              ? R"("prompt_logprobs": 0, )"
                                : name != "top_logprobs"           ? ""
-                               : api.api == Api::kResponse        ? R"("include": ["message.output_text.logprobs"], )"
+                               : responses                        ? R"("include": ["message.output_text.logprobs"], )"
                                                                   : R"("logprobs": true, )";
       const auto body = [&, name = name](const std::string& value) {
         const std::string n = name == "best_of" ? "\"n\": " + value + ", " : "";

@@ -37,6 +37,7 @@ inline std::string body_with(Api api, const std::string& fields) {
       case Api::kInfill:
         return R"("input_prefix": "Hi", "input_suffix": "!")";
       case Api::kResponse:
+      case Api::kCountInput:
       case Api::kEmbedding:
       case Api::kOllamaEmbed:
         return R"("input": "Hi")";

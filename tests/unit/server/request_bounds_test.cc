@@ -127,7 +127,8 @@ TEST(RequestBounds, RefuseAPromptThatLeavesNoRoomForAnAnswer) {
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(answer.json()["error"]["message"],
-            "prompt: has 100000 tokens; with the answer at most 100000 are possible here");
+            "This model's maximum context length is 100000 tokens. However, your prompt resulted in 100000 tokens, which "
+            "leaves no room for an answer. Please reduce the length of the prompt.");
   EXPECT_EQ(client.post(kCompletionPath, completion(text(99'999), R"("max_tokens": 1)")).status, 200);
 }
 

@@ -64,15 +64,15 @@ TEST(Tools, OfBadFormGetA400ThatNamesTheField) {
   };
   EXPECT_EQ(param(R"("tools": {})"), "tools");
   EXPECT_EQ(param(R"("tools": [5])"), "tools[0]");
-  EXPECT_EQ(param(R"("tools": [{"type": "web_search"}])"), "tools[0].type");
+  EXPECT_EQ(param(R"("tools": [{"type": 5}])"), "tools[0].type");
   EXPECT_EQ(function(""), "tools[0].function.name");
   EXPECT_EQ(function(R"("name": "")"), "tools[0].function.name");
   EXPECT_EQ(function(R"("name": "a b")"), "tools[0].function.name");
   EXPECT_EQ(function(R"("name": ")" + std::string(kMaxToolName + 1, 'n') + '"'), "tools[0].function.name");
   EXPECT_EQ(function(R"("name": "f", "description": 5)"), "tools[0].function.description");
-  EXPECT_EQ(function(R"("name": "f", "parameters": [])"), "tools[0].function.parameters");
+  EXPECT_EQ(function(R"("name": "f", "parameters": [5])"), "tools[0].function.parameters");
   EXPECT_EQ(function(R"("name": "f", "parameters": {"type": "string"})"), "tools[0].function.parameters.type");
-  EXPECT_EQ(function(R"("name": "f", "parameters": {"properties": []})"), "tools[0].function.parameters.properties");
+  EXPECT_EQ(function(R"("name": "f", "parameters": {"properties": [5]})"), "tools[0].function.parameters.properties");
   EXPECT_EQ(function(R"("name": "f", "parameters": {"properties": {"a": 5}})"),
             "tools[0].function.parameters.properties.a");
   EXPECT_EQ(function(R"("name": "f", "parameters": {"required": [5]})"), "tools[0].function.parameters.required[0]");
@@ -324,14 +324,47 @@ TEST(ForcedCalls, AreOfTheNamedTool) {
   EXPECT_TRUE(may_answer(server, call("a") + '\n' + call("b")));
 }
 
-TEST(ForcedCalls, OfToolsThatAreNotStrictTakeAnyObject) {
+// false is OpenAI's default, which many clients write out.
+TEST(ForcedCalls, FollowTheSchemaWhetherStrictIsFalseOrAbsent) {
   ToolServer server;
-  const std::string loose =
-      R"("tools": [{"type": "function", "function": {"name": "weather", "strict": false, "parameters":
-      {"type": "object", "properties": {"city": {"type": "string"}}}}}], "tool_choice": "required")";
-  server.client.post(kChatPath, chat_body(loose));
-  EXPECT_TRUE(may_answer(server, kWrongCall));
-  EXPECT_FALSE(may_answer(server, "Hello", false));
+  const std::string function = R"({"name": "weather", "strict": false, "parameters":
+      {"type": "object", "properties": {"city": {"type": "string"}}}})";
+  Json flat = Json::parse(function);
+  flat["type"] = "function";
+  for (const auto& [path, body] : std::vector<std::pair<std::string, std::string>>{
+           {std::string(kChatPath), chat_body(R"("tools": [{"type": "function", "function": )" + function +
+                                              R"(}], "tool_choice": "required")")},
+           {"/v1/responses", R"({"input": "Hi", "tool_choice": "required", "tools": [)" + flat.dump() + "]}"}}) {
+    EXPECT_EQ(server.client.post(path, body).status, 200);
+    EXPECT_TRUE(may_answer(server, kCall)) << path;
+    EXPECT_FALSE(may_answer(server, kWrongCall, false)) << path;
+    EXPECT_FALSE(may_answer(server, "Hello", false)) << path;
+  }
+}
+
+// `strict`: a member of the second tool's function, with a comma.
+std::string two_tools(const std::string& strict, const std::string& choice) {
+  return chat_body(R"("tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
+      "properties": {"city": {"type": "string"}}}}}, {"type": "function", "function": {"name": "f", )" +
+                   strict + R"("parameters": {"type": "object", "properties": {"city": {"$ref": "#/nowhere"}}}}}],
+      "tool_choice": )" +
+                   choice);
+}
+
+TEST(ForcedCalls, TakeAnyObjectWhereASchemaCannotBeFollowed) {
+  ToolServer server;
+  const std::string call = R"(<tool_call>
+{"name": "f", "arguments": {"city": 5}}
+</tool_call>)";
+  for (const char* strict : {"", R"("strict": false, )", R"("strict": null, )"}) {
+    for (const char* choice : {"\"required\"", R"({"type": "function", "function": {"name": "f"}})"}) {
+      EXPECT_EQ(server.client.post(kChatPath, two_tools(strict, choice)).status, 200) << strict << choice;
+      EXPECT_TRUE(may_answer(server, call)) << strict << choice;
+      EXPECT_FALSE(may_answer(server, kWrongCall, false)) << "the other tool's schema still counts";
+    }
+  }
+  EXPECT_EQ(server.client.post(kChatPath, two_tools(R"("strict": true, )", "\"required\"")).status, 400);
+  EXPECT_EQ(server.client.post(kChatPath, two_tools(R"("strict": true, )", "\"auto\"")).status, 400);
 }
 
 TEST(StrictTools, ConstrainCallsOnceTheyBegin) {
@@ -357,9 +390,9 @@ TEST(StrictTools, GoWithAResponseFormat) {
 
 TEST(ForcedCalls, WhoseSchemaIsRefusedGetA400ThatNamesIt) {
   ToolServer server;
-  const HttpAnswer refused =
-      server.client.post(kChatPath, chat_body(R"("tools": [{"type": "function", "function": {"name": "f",
-      "parameters": {"properties": {"u": {"type": "string", "format": "iri"}}}}}], "tool_choice": "required")"));
+  const HttpAnswer refused = server.client.post(
+      kChatPath, chat_body(R"("tools": [{"type": "function", "function": {"name": "f", "strict": true,
+      "parameters": {"properties": {"u": {"$ref": "#/nowhere"}}}}}], "tool_choice": "required")"));
   EXPECT_EQ(refused.status, 400);
   const Json error = refused.json()["error"];
   EXPECT_EQ(error["param"], "tools");
