@@ -163,7 +163,6 @@ class LlamaAnswer final : public Answer {
                  {"tokens_predicted", usage.completion_tokens},
                  {"tokens_evaluated", prompt_tokens(c)},
                  {"tokens_cached", usage.cached_tokens},
-                 {"generation_settings", settings_json(asked.sampling, asked.stream, asked.has_seed)},
                  {"has_new_line", c.has_new_line},
                  // The context was full before n_predict was reached.
                  {"truncated", limit && usage.completion_tokens < asked.sampling.max_tokens.value_or(INT32_MAX)},
@@ -172,6 +171,8 @@ class LlamaAnswer final : public Answer {
                                       : "eos"},
                  {"stopping_word", word ? c.last.stop_reason : ""},
                  {"timings", timings_json(usage, prompt_tokens(c))}};
+    // Once, because thousands of choices would repeat its stop strings.
+    if (choice == 0) json["generation_settings"] = settings_json(asked.sampling, asked.stream, asked.has_seed);
     move_content(c, json);
     return asked.response_fields.empty() ? json : picked(json, asked.response_fields);
   }

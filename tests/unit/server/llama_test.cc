@@ -104,6 +104,7 @@ TEST(Llama, AnswersSeveralPromptsWithAnArray) {
     EXPECT_EQ(json[i]["index"], i);
     EXPECT_EQ(json[i]["content"], "H");
     EXPECT_EQ(json[i]["tokens_evaluated"], i < 2 ? 1 : 3);
+    EXPECT_EQ(json[i].contains("generation_settings"), i == 0) << "stop strings are not repeated for each";
   }
 }
 
