@@ -107,6 +107,14 @@ bool is_text_part(const JsonField& part, const PartTypes& types) {
   return type && type->json().is_string() && contains(types.text, type->string()) && text && text->json().is_string();
 }
 
+// A text document, a search result or the like. Data of a tool may have such a type without these members.
+bool is_document(const JsonField& part) {
+  const auto type = part.find("type");
+  if (!type) return false;
+  const auto has = [&](const char* name, const char* member) { return type->json() == name && part.has(member); };
+  return has("document", "source") || has("search_result", "content") || has("tool_reference", "tool_name");
+}
+
 // A part with an image, sound or file in it, in the shape of any API.
 void refuse_media(const JsonField& part, const PartTypes& types) {
   if (!part.json().is_object()) return;
@@ -160,12 +168,13 @@ std::string read_result(const std::optional<JsonField>& content, const PartTypes
   if (content->json().is_array()) {
     const std::vector<JsonField> parts = content->elements();
     const auto has_text = [&](const JsonField& part) {
-      return part.json().is_string() || (part.json().is_object() && is_text_part(part, types));
+      return part.json().is_string() || (part.json().is_object() && (is_text_part(part, types) || is_document(part)));
     };
     if (std::ranges::all_of(parts, has_text)) return join_parts(*content, types);
     for (const JsonField& part : parts) refuse_media(part, types);
   } else if (content->json().is_object()) {
     if (is_text_part(*content, types)) return content->at("text").string();
+    if (is_document(*content)) return document_text(*content).value_or("");
     refuse_media(*content, types);
   }
   return content->json().dump();

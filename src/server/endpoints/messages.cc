@@ -190,8 +190,7 @@ Blocks read_blocks(const JsonField& content, bool assistant, Json& messages, Cal
       add_text(block.at("text").string());
     } else if (assistant && type == "thinking") {
       const auto thought = block.find("thinking");
-      if (thought) thought->string();
-      if (thought && assistant) blocks.reasoning += thought->string();
+      if (thought) blocks.reasoning += thought->string();
     } else if (const auto document = document_text(block)) {
       add_text(*document);
     } else if (assistant && type == "compaction") {  // what its provider wrote in place of an older history

@@ -164,17 +164,22 @@ TEST(Tools, OfTheHistoryKeepArgumentsThatAreNoObjectAsWritten) {
 }
 
 TEST(Tools, HaveResultsOfAnyJson) {
-  for (const auto& [content, text] : std::vector<std::pair<std::string, std::string>>{
-           {"null", ""},
-           {"4.5", "4.5"},
-           {"true", "true"},
-           {R"({"temp": 4})", R"({"temp":4})"},
-           {R"([1, {"a": null}])", R"([1,{"a":null}])"},
-           {R"([{"type": "dir", "name": "x"}, {"type": "file", "name": "y"}])",
-            R"([{"type":"dir","name":"x"},{"type":"file","name":"y"}])"},
-           {R"(["a", {"type": "text", "text": "b"}])", "a\nb"},
-           {R"({"type": "text", "text": "b"})", "b"},
-           {"[]", ""}}) {
+  for (
+      const auto& [content, text] : std::vector<std::pair<std::string, std::string>>{
+          {"null", ""},
+          {"4.5", "4.5"},
+          {"true", "true"},
+          {R"({"temp": 4})", R"({"temp":4})"},
+          {R"([1, {"a": null}])", R"([1,{"a":null}])"},
+          {R"([{"type": "dir", "name": "x"}, {"type": "file", "name": "y"}])",
+           R"([{"type":"dir","name":"x"},{"type":"file","name":"y"}])"},
+          {R"(["a", {"type": "text", "text": "b"}])", "a\nb"},
+          {R"({"type": "text", "text": "b"})", "b"},
+          {R"([{"type": "text", "text": "a"}, {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "c"}]}])",
+           "a\nt\ns\nc"},
+          {R"([{"type": "document", "source": {"type": "text", "data": "d"}}])", "d"},
+          {R"([{"type": "document", "name": "x"}])", R"([{"type":"document","name":"x"}])"},
+          {"[]", ""}}) {
     const std::string chat = R"({"messages": [{"role": "tool", "tool_call_id": "1", "content": )" + content + "}]}";
     EXPECT_EQ(parse_chat(chat).chat.messages[0]["content"], text) << content;
     EXPECT_EQ(parse(Api::kOllamaChat, chat).chat.messages[0]["content"], text) << content;
