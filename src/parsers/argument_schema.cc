@@ -8,7 +8,7 @@ namespace quire {
 namespace {
 
 // Into alternatives and references: recursive ones would multiply.
-constexpr int kMaxDepth = 32, kMaxSteps = 4096;
+constexpr int kMaxNesting = 32, kMaxSteps = 4096;
 constexpr std::string_view kAnnotations[] = {"title",    "description", "default",   "examples",
                                              "$comment", "readOnly",    "writeOnly", "deprecated"};
 
@@ -135,7 +135,7 @@ class Walk {
   }
 
  private:
-  bool enter(int depth) { return depth < kMaxDepth && ++steps_ <= kMaxSteps; }
+  bool enter(int depth) { return depth < kMaxNesting && ++steps_ <= kMaxSteps; }
 
   // Of oneOf only one may hold.
   bool add_alternatives(const Json& alternatives, bool one, ArgumentTexts& texts, std::string& obstacle, int depth) {
