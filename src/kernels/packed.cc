@@ -140,6 +140,7 @@ PackedMatrix describe_packed(const PanelFormat& format, float factor, int rows, 
   // What kernels are instantiated for (with_format(), x86/linear.inc.h).
   assert(format.group == 16 ? format.codes != Codes::kU5 : format.codes != Codes::kU6);
   assert(!has_two_levels(format) || (format.zeros == ZeroKind::kSuper) == (format.codes == Codes::kU2));
+  assert(format.codes != Codes::kU5 || format.scale != ScaleKind::kF32);  // kUsualScales, x86/scales.inc.h
   assert(format.zeros != ZeroKind::kSuper || format.scale == ScaleKind::kSuper);
   PackedMatrix m{.format = format, .factor = factor, .rows = rows, .cols = cols};
   m.layout = panel_layout(format, m.blocks());

@@ -54,9 +54,10 @@ void unpack(int bits, const std::byte* from, size_t count, uint8_t* codes) {
   with_bits(bits, [&](auto b) { unpack_words<b()>(from, count, codes); });
 }
 
+// Kernels know 5 and 6 bits with GGUF's scales only.
 Codes affine_codes(int bits) {
-  constexpr Codes kOfBits[] = {Codes::kU2, Codes::kU3, Codes::kU4, Codes::kU5};
-  return bits <= 5 ? kOfBits[bits - 2] : Codes::kI8;
+  constexpr Codes kOfBits[] = {Codes::kU2, Codes::kU3, Codes::kU4};
+  return bits <= 4 ? kOfBits[bits - 2] : Codes::kI8;
 }
 
 struct MlxTensors {

@@ -55,7 +55,6 @@ inline std::vector<Weights> all_weights() {
   add("Affine3", Codes::kU3, 32, ZeroKind::kF32, 0);
   add("Affine4", Codes::kU4, 64, ZeroKind::kF32, 0);
   add("Affine4Groups16", Codes::kU4, 16, ZeroKind::kF32, 0);
-  add("Affine5", Codes::kU5, 128, ZeroKind::kF32, 0);
   add("Affine8", Codes::kI8, 32, ZeroKind::kF32, 0);
   add("Nf4", Codes::kFloat4, 64, ZeroKind::kConstant, 0);
   add("Nf4Groups16", Codes::kFloat4, 16, ZeroKind::kConstant, 0);
