@@ -38,7 +38,7 @@ def test_streamed_responses(client):
 
 
 @pytest.mark.parametrize("field", [{"previous_response_id": "resp_1"}, {"background": True},
-                                   {"tools": [{"type": "web_search"}]}, {"text": {"format": {"type": "xml"}}}])
+                                   {"tools": [{"type": "web_search"}], "tool_choice": "required"}, {"text": {"format": {"type": "xml"}}}])
 def test_responses_refuse_what_they_cannot(client, field):
     with pytest.raises(openai.BadRequestError, match=next(iter(field))):
         client.responses.create(input="Hi", **SMALL, **field)

@@ -158,6 +158,8 @@ struct Blocks {
   std::string text, reasoning;
   bool has_text = false;
   Json calls = Json::array();
+
+  bool empty() const { return !has_text && reasoning.empty() && calls.empty(); }
 };
 
 void add_assistant(Blocks blocks, Json& messages) {
@@ -196,7 +198,7 @@ Blocks read_blocks(const JsonField& content, bool assistant, Json& messages, Cal
     } else if (assistant && type == "compaction") {  // what its provider wrote in place of an older history
       if (const auto summary = block.find("content")) add_text(summary->string());
     } else if (assistant && is_provider_result(type)) {
-      add_assistant(std::exchange(blocks, {}), messages);
+      if (!blocks.empty()) add_assistant(std::exchange(blocks, {}), messages);
       const auto result = block.find("content");
       messages.push_back(tool_result_json(names, block.at("tool_use_id"), result ? result_text(*result) : ""));
     } else if (assistant && (type == "tool_use" || type == "server_tool_use" || type == "mcp_tool_use")) {
@@ -239,8 +241,7 @@ void read_message(const JsonField& message, Json& messages, CallNames& names) {
   }
   const size_t before = messages.size();
   Blocks blocks = read_blocks(content, assistant, messages, names);
-  const bool only_results = !blocks.has_text && blocks.reasoning.empty() && blocks.calls.empty();
-  if (messages.size() > before && only_results) return;
+  if (messages.size() > before && blocks.empty()) return;  // only results of tools
   if (assistant) return add_assistant(std::move(blocks), messages);
   messages.push_back({{"role", role.string()}, {"content", blocks.text}});
 }

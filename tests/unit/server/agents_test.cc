@@ -205,16 +205,20 @@ TEST(ProviderContent, OfMessagesIsShownAsText) {
           [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}}, {"type": "text", "text": "Weather?"}]},
       {"role": "assistant", "content": [{"type": "text", "text": "I search."},
           {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "weather"}},
+          {"type": "server_tool_use", "id": "s2", "name": "web_search", "input": {}},
           {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result",
             "title": "Oslo", "url": "https://o.example", "encrypted_content": "EqgfCio", "page_age": null}]},
+          {"type": "web_search_tool_result", "tool_use_id": "s2", "content": []},
           {"type": "text", "text": "Rain."}]},
       {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content":
           [{"type": "document", "source": {"type": "text", "data": "kept"}}, {"type": "tool_reference", "tool_name": "g"}]}]}]})"),
             Json::parse(R"([
       {"role": "user", "content": "Log\nall well\nA\nhttps://a.example\nfound\none\ntwo\nWeather?"},
       {"role": "assistant", "content": "I search.", "tool_calls": [{"id": "s1", "type": "function", "function":
-          {"name": "web_search", "arguments": {"query": "weather"}}}]},
+          {"name": "web_search", "arguments": {"query": "weather"}}},
+          {"id": "s2", "type": "function", "function": {"name": "web_search", "arguments": {}}}]},
       {"role": "tool", "tool_call_id": "s1", "name": "web_search", "content": "title: Oslo\nurl: https://o.example"},
+      {"role": "tool", "tool_call_id": "s2", "name": "web_search", "content": ""},
       {"role": "assistant", "content": "Rain."},
       {"role": "tool", "tool_call_id": "t", "content": "kept\ng"}])"));
   for (const char* source : {R"({"type": "base64", "media_type": "application/pdf", "data": "JVBE"})",

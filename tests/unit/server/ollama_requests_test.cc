@@ -76,7 +76,7 @@ TEST(OllamaRequests, RefuseOptionsThatTheyCannotHonour) {
                                      {R"("stream": true)", "options.stream"}}) {
     EXPECT_EQ(chat_param(R"("options": {)" + std::string(option) + "}"), path);
   }
-  EXPECT_EQ(chat_param(R"("options": [])"), "options");
+  EXPECT_EQ(chat_param(R"("options": [5])"), "options");
   EXPECT_STREQ(error_of(Api::kOllamaChat, ollama_chat(R"("temperature": 1)")).what(),
                "temperature: belongs into options");
   EXPECT_STREQ(chat_error(chat_with(R"("num_ctx": 5)")).what(),

@@ -126,9 +126,10 @@ TEST(RequestBounds, RefuseAPromptThatLeavesNoRoomForAnAnswer) {
   const HttpAnswer answer = client.post(kCompletionPath, completion(text(100'000), R"("max_tokens": 1)"));
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["code"], "context_length_exceeded");
-  EXPECT_EQ(answer.json()["error"]["message"],
-            "This model's maximum context length is 100000 tokens. However, your prompt resulted in 100000 tokens, which "
-            "leaves no room for an answer. Please reduce the length of the prompt.");
+  EXPECT_EQ(
+      answer.json()["error"]["message"],
+      "This model's maximum context length is 100000 tokens. However, your prompt resulted in 100000 tokens, which "
+      "leaves no room for an answer. Please reduce the length of the prompt.");
   EXPECT_EQ(client.post(kCompletionPath, completion(text(99'999), R"("max_tokens": 1)")).status, 200);
 }
 
