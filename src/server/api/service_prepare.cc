@@ -57,6 +57,7 @@ void require_fit(const ApiRequest& request, size_t prompt_tokens, const ModelInf
 // What the answer must match, if anything. `reading`: of a chat, how its answers are read; else null.
 Constraint compile_constraint(const ApiRequest& request, const AnswerReading* reading, const ChatFormat& format,
                               const Completer& completer) {
+  note_work("compiling the grammar of the answer");
   try {
     const auto source = request.prompts.empty() ? format.constraint(request, reading) : request.constraint_source;
     return source ? completer.compile(*source) : nullptr;
@@ -86,29 +87,43 @@ void settle_scores(ApiRequest& request, const ModelInfo& model) {
 
 }  // namespace
 
-Job Service::prepare(Api api, std::string_view body, const std::string& tenant) {
+Job Service::prepare(Api api, std::string_view body, const std::string& tenant, WorkingMemory& memory) {
   try {
-    ApiRequest request = parse_api_request(api, body, limits());
-    log_once(request.without_effect);
-    if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
-    if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
-    settle_for_model(request);
-    if (request.prompts.empty()) {
-      if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
-      format_.prepare(request);
-    }
-    switch (api) {
-      case Api::kTokenize:
-        return tokenization(request);
-      case Api::kDetokenize:
-        return detokenization(request);
-      case Api::kCountTokens:
-        return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
-      default:
-        return generation(std::move(request), tenant);
-    }
+    const WorkingIn counted(&memory);
+    Job job = prepare(api, body, tenant);
+    job.bytes = memory.held();
+    return job;
+  } catch (const WorkingMemoryExceeded&) {
+    throw ApiError(413,
+                   fmt::format("{} takes more than {} KiB of memory; send less in one request, or raise "
+                               "--request-memory",
+                               memory.doing(), memory.limit() >> 10),
+                   "invalid_request_error", {}, "request_too_large");
   } catch (...) {
     throw current_api_error();
+  }
+}
+
+Job Service::prepare(Api api, std::string_view body, const std::string& tenant) {
+  note_work("reading the body");
+  ApiRequest request = parse_api_request(api, body, limits());
+  log_once(request.without_effect);
+  if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
+  if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
+  settle_for_model(request);
+  if (request.prompts.empty()) {
+    if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
+    format_.prepare(request);
+  }
+  switch (api) {
+    case Api::kTokenize:
+      return tokenization(request);
+    case Api::kDetokenize:
+      return detokenization(request);
+    case Api::kCountTokens:
+      return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
+    default:
+      return generation(std::move(request), tenant);
   }
 }
 
@@ -165,6 +180,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   }
   request.tenant = tenant;
   for (size_t i = 0; i < prompts; ++i) {
+    check_growth(job.requests);
     TokenIds ids = request.scores_pairs ? encode_pair(request, i) : encode(request, i);
     const auto keep = request.truncate_prompt_tokens;
     const bool truncated = keep && std::cmp_greater(ids.size(), *keep);
@@ -194,7 +210,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
   request.infill_files.clear();
   request.chat = {};
   head.request = std::move(request);
-  bound_response(head, model.max_model_len, job.requests);
+  bound_response(head, model.max_model_len, options_.max_extra_bytes, job.requests);
   job.prompt_bytes = prompt_output_bytes(job.requests, model.embedding_size);
   job.answer =
       make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
@@ -202,6 +218,7 @@ Job Service::generation(ApiRequest request, const std::string& tenant) {
 }
 
 TokenIds Service::encode_pair(ApiRequest& request, size_t index) const {
+  note_work("tokenizing the text of number {}", index);
   const std::string& query = request.queries[request.queries.size() > 1 ? index : 0];
   const auto most = static_cast<size_t>(request.truncate_prompt_tokens.value_or(0));
   TokenPair pair = completer_.encode_pair(query, request.documents[index], most);
@@ -210,7 +227,11 @@ TokenIds Service::encode_pair(ApiRequest& request, size_t index) const {
 }
 
 TokenIds Service::encode(const ApiRequest& request, size_t index) const {
-  if (request.prompts.empty()) return completer_.encode_chat(request.chat);
+  if (request.prompts.empty()) {
+    note_work("rendering and tokenizing the chat");
+    return completer_.encode_chat(request.chat);
+  }
+  note_work("tokenizing the text of number {}", index);
   const Prompt& prompt = request.prompts[index];
   if (request.suffix) {
     return completer_.encode_infill({.prefix = std::get<std::string>(prompt),
@@ -235,12 +256,21 @@ TokenIds Service::encode(const ApiRequest& request, size_t index) const {
 
 Job Service::tokenization(const ApiRequest& request) const {
   const TokenIds ids = encode(request, 0);
+  note_work("writing {} tokens", ids.size());
   // Written by hand: a body may yield millions of tokens, and a Json of their strings takes ten times their bytes.
-  std::string body = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}],"token_strs":)", ids.size(),
-                                 completer_.info().max_model_len, fmt::join(ids, ","));
+  std::string body =
+      fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[)", ids.size(), completer_.info().max_model_len);
+  const auto add = [&](const auto& token) {
+    if (body.capacity() - body.size() < token.size() + 1) check_work(2 * body.capacity());
+    body += token;
+    body += ',';
+  };
+  for (const TokenId id : ids) add(std::to_string(id));
+  if (!ids.empty()) body.pop_back();
+  body += R"(],"token_strs":)";
   if (request.return_token_strs) {
     body += '[';
-    for (const TokenId id : ids) body += dump(completer_.token_text(id)) + ',';
+    for (const TokenId id : ids) add(dump(completer_.token_text(id)));
     if (!ids.empty()) body.pop_back();
     body += ']';
   } else {
