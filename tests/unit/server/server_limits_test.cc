@@ -310,22 +310,23 @@ TEST(ServerLimits, BoundsTheBytesOfRequestsThatWait) {
   RunningServer running(options);
   running.model.endless = true;
   running.model.token_time = 1ms;
-  const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "f", "description": ")" +
-                            std::string(600'000, 'x') + "\"}}]";
+  // Three prompts of 65,000 tokens.
+  const std::string text = '"' + std::string(65'000, 'x') + '"';
+  const std::string prompts = R"({"prompt": [)" + text + ", " + text + ", " + text + "], ";
   std::vector<std::unique_ptr<HttpClient>> holders;
   for (int i = 0; i < 2; ++i) {
     holders.push_back(std::make_unique<HttpClient>(running.port()));
-    holders.back()->send(HttpClient::request("POST", kChatPath, chat_body(kEndless + tools)));
-    ASSERT_TRUE(eventually([&] { return inside(running) > 0; }));
+    holders.back()->send(HttpClient::request("POST", kCompletionPath, prompts + kEndless + "}"));
+    ASSERT_TRUE(eventually([&] { return inside(running) == 3 * (i + 1); }));
   }
-  const std::string more = chat_body(R"("max_tokens": 1)" + tools);
+  const std::string more = prompts + R"("max_tokens": 1})";
   EXPECT_TRUE(eventually([&] {
-    const HttpAnswer answer = HttpClient(running.port()).post(kChatPath, more);
+    const HttpAnswer answer = HttpClient(running.port()).post(kCompletionPath, more);
     return answer.status == 503 && answer.json()["error"]["code"] == "overloaded";
   }));
   EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body(R"("max_tokens": 1)")).status, 200);
   holders.clear();
-  EXPECT_TRUE(eventually([&] { return HttpClient(running.port()).post(kChatPath, more).status == 200; }));
+  EXPECT_TRUE(eventually([&] { return HttpClient(running.port()).post(kCompletionPath, more).status == 200; }));
 }
 
 TEST(ServerLimits, SendsContinueToClientsThatExpectIt) {
