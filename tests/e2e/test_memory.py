@@ -119,13 +119,13 @@ def fill_cache(running):
     rng = random.Random(1)
     for _ in range(40):
         post(running, "/v1/completions", json.dumps({"max_tokens": 1, "prompt": [rng.randrange(100, 400) for _ in range(300)]}))
-        idle = re.search(r"kv_cache_idle_perc\{\S* (\S+)", post_metrics(running)).group(1)
+        idle = re.search(r"kv_cache_idle_perc\{\S* (\S+)", read_metrics(running)).group(1)
         if float(idle) > 0.95:
             return
     pytest.fail(f"the cache does not fill: {idle}")
 
 
-def post_metrics(running):
+def read_metrics(running):
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=120)
     connection.request("GET", "/metrics")
     return connection.getresponse().read().decode()
