@@ -68,12 +68,13 @@ struct EngineOptions {
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
   double ttft_target = 1.0;   // seconds a prompt may wait before only tpot_target limits prompt rows (docs/serving.md)
 
-  bool prefix_cache = true;     // keep computed pages and reuse them for prompts with the same beginning
-  size_t memory_bytes = 0;      // for everything; 0: what the cgroup or the host has available, less a margin
-  size_t reserved_bytes = 0;    // of it, for the embedding program: request bodies, replies
-  size_t host_cache_bytes = 0;  // memory for pages evicted from the KV cache
-  std::string cache_dir = {};   // a folder that keeps pages across restarts; empty: none
-  size_t cache_bytes = 0;       // size limit of cache_dir; 0: 4 GiB
+  bool prefix_cache = true;   // keep computed pages and reuse them for prompts with the same beginning
+  size_t memory_bytes = 0;    // for everything; 0: what the cgroup or the host has available, less a margin
+  size_t reserved_bytes = 0;  // of it, for the embedding program and constraint_bytes; 64 MiB are, if this is less
+  size_t constraint_bytes = size_t{128} << 20;  // for the grammars of constraints and their automata
+  size_t host_cache_bytes = 0;                  // memory for pages evicted from the KV cache
+  std::string cache_dir = {};                   // a folder that keeps pages across restarts; empty: none
+  size_t cache_bytes = 0;                       // size limit of cache_dir; 0: 4 GiB
 
   std::string record = {};  // a file that gets every step, for `quire replay`; empty: none
 

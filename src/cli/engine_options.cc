@@ -31,20 +31,6 @@ constexpr const char* kCacheGroup = "Prefix cache";
 constexpr const char* kTemplateGroup = "Chat template";
 constexpr size_t kMaxTemplateBytes = size_t{16} << 20;
 
-CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
-  const auto check_number = [](const std::string& text) {
-    const bool good = check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
-    return good ? "" : "must be a size such as 512MiB or 4GiB, not " + text;
-  };
-  return app.add_option(names, bytes, help)
-      ->transform(CLI::AsSizeValue(false))
-      ->transform(CLI::Validator(check_number, ""))  // runs first
-      // So that no sum of sizes overflows.
-      ->check([](const std::string& text) { return text.size() > 15 ? "must be at most 10^15 bytes" : ""; }, "", "")
-      ->type_name("SIZE")
-      ->capture_default_str();
-}
-
 // "auto" or a name of the table, which must outlive the option.
 template <class Enum, size_t N>
 CLI::Validator auto_or_one_of(const NameTable<Enum, N>& table) {
@@ -82,6 +68,20 @@ void set_template_kwargs(EngineOptions& options, const std::string& text) {
 }
 
 }  // namespace
+
+CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help) {
+  const auto check_number = [](const std::string& text) {
+    const bool good = check_whole_number(text.substr(0, text.find_first_not_of(kDigits))).empty();
+    return good ? "" : "must be a size such as 512MiB or 4GiB, not " + text;
+  };
+  return app.add_option(names, bytes, help)
+      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(check_number, ""))  // runs first
+      // So that no sum of sizes overflows.
+      ->check([](const std::string& text) { return text.size() > 15 ? "must be at most 10^15 bytes" : ""; }, "", "")
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
 
 double measure_read_bandwidth(int threads) {
   if (threads < 0 || threads > kMaxThreads) return 0;  // loading the model reports it

@@ -23,6 +23,9 @@ void add_engine_options(CLI::App& app, EngineOptions& options);
 // line; a wrong value is a CLI::ValidationError.
 void add_chat_template_options(CLI::App& app, EngineOptions& options);
 
+// A flag for a number of bytes: "512MiB".
+CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help);
+
 // The memory budget, a line each: "weights  103 MiB".
 std::vector<std::string> memory_table(const ModelInfo& info);
 

@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu.h"
 #include "cli/engine_options.h"
 #include "cli/load_progress.h"
 #include "cli/sampling_flags.h"
@@ -38,6 +40,7 @@ constexpr double kMostQueuedBytes = 1ull << 40;
 struct ServeFlags {
   EngineOptions engine;
   ServerOptions server;
+  size_t request_memory = 0;
   double timeout = 0, grace = 30, header_timeout = 10, body_timeout = 60, write_timeout = 60,
          idle_timeout = 75;  // seconds
   std::string log_level = "info", log_format = "text";
@@ -45,6 +48,26 @@ struct ServeFlags {
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+// What the flags about bodies and replies do not count: reading requests, which may take half of it, or an eighth beside
+// another one; their grammars, which may take a quarter; connections and logs.
+void divide_request_memory(ServeFlags& flags) {
+  constexpr size_t kLeast = size_t{64} << 20, kMost = size_t{512} << 20;
+  const size_t memory = flags.engine.memory_bytes > 0 ? flags.engine.memory_bytes : available_memory();
+  if (flags.request_memory == 0) flags.request_memory = std::clamp(memory / 4, kLeast, kMost);
+  flags.server.large_work_bytes = flags.request_memory / 2;
+  flags.server.small_work_bytes = flags.request_memory / 8;
+  flags.server.max_extra_bytes =
+      std::min(flags.server.max_extra_bytes, static_cast<int64_t>(flags.server.large_work_bytes / 6));
+  flags.engine.constraint_bytes = flags.request_memory / 4;
+}
+
+// Freed memory goes back to the system, so that what one request has used is there for whatever comes next.
+void keep_little_freed_memory() {
+  constexpr int kLargeBlock = 256 << 10;  // with a mapping of its own
+  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+  mallopt(M_TRIM_THRESHOLD, 4 * kLargeBlock);
 }
 
 // Each connection needs a file descriptor, and the usual soft limit is only 1,024.
@@ -132,7 +155,8 @@ void serve(ServeFlags flags) {
   options.max_running = flags.engine.max_num_seqs;
   // The largest body must fit next to the share that is kept for small ones.
   options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes / 4 * 5);
-  flags.engine.reserved_bytes = options.max_bodies_bytes + options.max_replies_bytes;
+  divide_request_memory(flags);
+  flags.engine.reserved_bytes = options.max_bodies_bytes + options.max_replies_bytes + flags.request_memory;
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);
@@ -146,6 +170,7 @@ void serve(ServeFlags flags) {
   // Programs wait for the single line on stdout; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
   check_model(flags.engine.model);
+  keep_little_freed_memory();
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may be gone
   auto server = std::make_unique<Server>(options);
@@ -248,11 +273,18 @@ void add_serve_command(CLI::App& app) {
   add(limits, "--max-header-size", server.max_header_bytes, "most bytes of a request's header")
       ->check(between(256, 1 << 20));
   add(limits, "--max-bodies-size", server.max_bodies_bytes,
-      "most bytes of all bodies being received; further ones get a 503")
+      "most bytes of all bodies received, and of what is kept of them until answered; further ones get a 503")
       ->check(between(1 << 20, kMostQueuedBytes));
   add(limits, "--max-replies-size", server.max_replies_bytes,
       "most bytes of all answers not sent yet; further ones get a 503")
       ->check(between(1 << 20, kMostQueuedBytes));
+  add_size(
+      *command, "--request-memory", flags->request_memory,
+      "memory for reading requests, beyond their bodies, and for grammars; 0: a quarter of --memory, between 64MiB "
+      "and 512MiB. One request may take half of it; a larger one gets a 413")
+      ->check([](const std::string& bytes) { return bytes == "0" || bytes.size() > 7 ? "" : "must be at least 10MB"; },
+              "", "")
+      ->group(limits);
   add(limits, "--stream-buffer", server.max_stream_bytes,
       "bytes of a stream that may wait for a slow reader before the request is cancelled")
       ->check(between(4096, 1 << 30));

@@ -8,8 +8,10 @@
 #include <functional>
 #include <future>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/working_memory.h"
 #include "grammar/compose.h"
 #include "grammar/matcher.h"
 
@@ -24,10 +26,12 @@ size_t text_bytes(const ConstraintSource& source) {
 
 // On a low-priority thread of its own, so that answers that are being generated on all cores hardly slow down. (The caller
 // cannot lower its own priority for a while: raising it again needs a privilege.)
-Constraint compile_aside(const ConstraintSource& source, std::shared_ptr<const grammar::Vocabulary> vocabulary) {
+Constraint compile_aside(const ConstraintSource& source, const grammar::Limits& limits,
+                         std::shared_ptr<const grammar::Vocabulary> vocabulary, WorkingMemory* memory) {
   constexpr int kNice = 15;  // if this fails, compiling runs at normal priority
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-  Constraint made = grammar::compile(source);
+  const WorkingIn counted(memory);
+  Constraint made = grammar::compile(source, limits);
   // The first mask, which the answer needs anyway: a grammar whose beginning needs too much is refused with the request.
   std::vector<uint32_t> mask(vocabulary->mask_words());
   grammar::Matcher(std::move(vocabulary), made).fill_mask(mask);
@@ -55,7 +59,10 @@ std::shared_ptr<const grammar::Vocabulary> grammar_vocabulary(const Tokenizer& t
 
 std::shared_ptr<const grammar::Vocabulary> ConstraintCompiler::vocabulary() {
   if (!tokenizer_) throw unsupported("structured output needs a vocabulary, which this model does not have");
-  std::call_once(vocabulary_made_, [&] { vocabulary_ = grammar_vocabulary(*tokenizer_, vocab_, end_tokens_); });
+  std::call_once(vocabulary_made_, [&] {
+    const WorkingIn uncounted(nullptr);
+    vocabulary_ = grammar_vocabulary(*tokenizer_, vocab_, end_tokens_);
+  });
   return vocabulary_;
 }
 
@@ -68,9 +75,24 @@ Constraint ConstraintCompiler::compile(const ConstraintSource& source) {
       return known->constraint;
     }
   }
-  Constraint constraint = std::async(std::launch::async, compile_aside, std::cref(source), vocabulary()).get();
+  grammar::Limits limits{.shared = memory_};
+  limits.cache_bytes = std::min(limits.cache_bytes, memory_->limit() / 4);
+  Constraint constraint =
+      std::async(std::launch::async, compile_aside, std::cref(source), std::cref(limits), vocabulary(), working_memory)
+          .get();
+  if (const size_t bytes = 2 * constraint->memory(); bytes > memory_->limit()) {  // as Grammar reports it
+    throw no_resource("the grammar takes {} KiB of memory; all grammars together may take {} KiB", bytes >> 10,
+                      memory_->limit() >> 10);
+  }
   remember(source, constraint);
+  if (memory_->full()) forget_unused();
+  if (memory_->full()) throw std::bad_alloc();
   return constraint;
+}
+
+void ConstraintCompiler::forget_unused() {
+  const std::lock_guard lock(mutex_);
+  compiled_.remove_if([](const Compiled& c) { return c.constraint.use_count() == 1; });
 }
 
 void ConstraintCompiler::remember(const ConstraintSource& source, const Constraint& constraint) {
@@ -80,7 +102,7 @@ void ConstraintCompiler::remember(const ConstraintSource& source, const Constrai
   auto c = compiled_.begin();
   for (size_t i = 0; c != compiled_.end() && i < kMostCached; ++c, ++i) {
     bytes += text_bytes(c->source) + c->constraint->memory();
-    if (i > 0 && bytes > kMostCachedBytes) break;
+    if (bytes > memory_->limit() / 2) break;
   }
   compiled_.erase(c, compiled_.end());
 }

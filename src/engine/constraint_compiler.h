@@ -19,15 +19,18 @@ std::shared_ptr<const grammar::Vocabulary> grammar_vocabulary(const Tokenizer& t
 // Thread-safe. Compiling happens on the caller's thread and locks nobody out.
 class ConstraintCompiler {
  public:
-  static constexpr size_t kMostCached = 64, kMostCachedBytes = size_t{128} << 20;
+  static constexpr size_t kMostCached = 64;
 
   // `tokenizer` must outlive it; nullptr: the model has no vocabulary, and every constraint is refused. vocab: rows of
-  // logits have this many entries. end_tokens end an answer.
-  ConstraintCompiler(const Tokenizer* tokenizer, int vocab, TokenIds end_tokens)
-      : tokenizer_(tokenizer), vocab_(vocab), end_tokens_(std::move(end_tokens)) {}
+  // logits have this many entries. end_tokens end an answer. `bytes`: what all constraints may use together.
+  ConstraintCompiler(const Tokenizer* tokenizer, int vocab, TokenIds end_tokens, size_t bytes)
+      : tokenizer_(tokenizer),
+        vocab_(vocab),
+        end_tokens_(std::move(end_tokens)),
+        memory_(std::make_shared<grammar::SharedMemory>(bytes)) {}
 
   // Throws Error: kInvalid for a malformed source, kUnsupported for one that Quire cannot honour exactly, kResource for
-  // one that exceeds grammar::Limits.
+  // one that exceeds grammar::Limits. Throws std::bad_alloc if the constraints in use leave no memory for another.
   Constraint compile(const ConstraintSource& source);
   // Made at the first call.
   std::shared_ptr<const grammar::Vocabulary> vocabulary();
@@ -37,11 +40,13 @@ class ConstraintCompiler {
     ConstraintSource source;
     Constraint constraint;
   };
+  void forget_unused();
   void remember(const ConstraintSource& source, const Constraint& constraint);
 
   const Tokenizer* const tokenizer_;
   const int vocab_;
   const TokenIds end_tokens_;
+  const std::shared_ptr<grammar::SharedMemory> memory_;
   std::once_flag vocabulary_made_;
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;
 

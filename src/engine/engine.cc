@@ -79,7 +79,7 @@ struct Engine::State {
         if (std::find(end_tokens.begin(), end_tokens.end(), id) == end_tokens.end()) end_tokens.push_back(id);
       }
     }
-    constraints.emplace(tokenizer(), model.target.config.vocab, end_tokens);
+    constraints.emplace(tokenizer(), model.target.config.vocab, end_tokens, o.constraint_bytes);
     loop.write_stats(stats);
     const BlockSignals leave_signals_to_the_caller;
     thread = std::thread([this] { run(); });

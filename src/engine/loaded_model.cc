@@ -40,7 +40,8 @@ void check_range(const char* flag, T value, T low, T high) {
     throw invalid("{} must be between {} and {}, not {}", flag, low, high, value);
 }
 
-// Estimate for requests, streams and logs, in addition to what is allocated once the model is loaded.
+// Estimate for requests and logs, in addition to what is allocated once the model is loaded, unless the program reserves
+// more.
 constexpr size_t kRequestMemory = 64 * kMiB;
 
 // Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.
@@ -217,7 +218,7 @@ void LoadedModel::size_memory(const CacheLayout& layout, const DecoderLimits& li
                                                                                static_cast<size_t>(config.vocab) *
                                                                                SamplerScratch::kBytesPerToken;
   const size_t now = anonymous_memory(), loaded = now - std::min(now, memory_before + target.weights.memory.size());
-  info.other_bytes = loaded + kRequestMemory + options.reserved_bytes;
+  info.other_bytes = loaded + std::max(kRequestMemory, options.reserved_bytes);
   if (text_drafters) {
     // As many tokens as the cache may come to hold, about.
     const size_t all =

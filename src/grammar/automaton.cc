@@ -11,6 +11,7 @@ namespace quire::grammar {
 Automaton::Automaton(const GrammarParts& parts, std::shared_ptr<const Vocabulary> vocabulary, const Limits& limits)
     : vocabulary_(std::move(vocabulary)),
       limits_(limits),
+      shared_(limits.shared),
       regexes_(parts.regexes),
       nodes_(parts.nodes),
       rules_(parts.rules),
@@ -58,6 +59,7 @@ uint32_t Automaton::symbol_of(const NamedToken& token) {
 
 // Each public call may do so much.
 void Automaton::refill() {
+  shared_.report(grown());
   regexes_.budget() = {.steps = limits_.mask_steps, .nodes = regexes_.size() + limits_.cache_bytes / 64, .stop = {}};
 }
 
@@ -72,9 +74,15 @@ size_t Automaton::memory() {
   return used_memory();
 }
 
+size_t Automaton::grown() const {
+  const size_t now = used_memory();
+  return now - std::min(now, base_memory_);
+}
+
 bool Automaton::outgrown() {
   const std::scoped_lock lock(mutex_);
-  return used_memory() > base_memory_ + limits_.cache_bytes;
+  shared_.report(grown());
+  return grown() > limits_.cache_bytes || shared_.too_large();
 }
 
 StateId Automaton::start() {
@@ -243,7 +251,7 @@ StateId Automaton::make_state(std::vector<Thread>& found, bool accepting) {
   return state_table_.intern(
       hash, [&](uint32_t id) { return states_[id].accepting == accepting && std::ranges::equal(threads(id), found); },
       [&] {
-        if (used_memory() > base_memory_ + 3 * limits_.cache_bytes) regexes_.budget().exhausted();
+        if (grown() > 3 * limits_.cache_bytes) regexes_.budget().exhausted();
         states_.push_back({.threads = static_cast<uint32_t>(threads_.size()),
                            .count = static_cast<uint32_t>(found.size()),
                            .accepting = accepting});

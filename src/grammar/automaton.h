@@ -58,7 +58,7 @@ class Automaton {
   StateId import(Automaton& other, StateId state);
 
   size_t memory();
-  // Over its cache_bytes: matchers should move to a new automaton.
+  // Over its cache_bytes, or too large a part of what grammars share: matchers should move to a new automaton.
   bool outgrown();
 
  private:
@@ -126,11 +126,13 @@ class Automaton {
   NodeId import_node(const Automaton& other, NodeId node);
 
   size_t used_memory() const;
+  size_t grown() const;  // bytes since the beginning
   void refill();
 
   std::mutex mutex_;
   const std::shared_ptr<const Vocabulary> vocabulary_;
   const Limits limits_;
+  SharedPart shared_;
   RegexStore regexes_;
   NodeStore nodes_;
   std::vector<NodeId> rules_;

@@ -16,6 +16,7 @@ constexpr int kDeepest = 64;  // parts within parts
 
 class Composition {
  public:
+  explicit Composition(const Limits& limits) : composer_(limits) {}
   GrammarPtr compile(const ConstraintSource& source) { return composer_.build(part(source, 0)); }
 
  private:
@@ -81,6 +82,6 @@ class Composition {
 
 }  // namespace
 
-GrammarPtr compile(const ConstraintSource& source) { return Composition().compile(source); }
+GrammarPtr compile(const ConstraintSource& source, const Limits& limits) { return Composition(limits).compile(source); }
 
 }  // namespace quire::grammar

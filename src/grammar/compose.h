@@ -7,6 +7,6 @@
 namespace quire::grammar {
 
 // Throws as the functions of compile.h do; messages begin with the label of the part that is refused.
-GrammarPtr compile(const ConstraintSource& source);
+GrammarPtr compile(const ConstraintSource& source, const Limits& limits = {});
 
 }  // namespace quire::grammar

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/quote.h"
 #include "base/utf8.h"
+#include "base/working_memory.h"
 
 namespace quire::grammar {
 namespace {
@@ -75,6 +76,17 @@ class Reader {
     }
   }
 
+  // The tree takes much more memory than the text.
+  void count_part() {
+    check_work();
+    if (++parts_read_ <= limits_.nodes) return;
+    try {
+      fail(at_, "it has more than {} parts", limits_.nodes);
+    } catch (const Error& error) {
+      throw no_resource("{}", error.what());
+    }
+  }
+
   void skip() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
@@ -100,7 +112,10 @@ class Reader {
   }
   uint32_t rule_index(std::string_view name, size_t at) {
     const auto [found, added] = indices_.try_emplace(std::string(name), static_cast<uint32_t>(rules_.size()));
-    if (added) rules_.push_back({.name = std::string(name), .first_use = at});
+    if (added) {
+      count_part();
+      rules_.push_back({.name = std::string(name), .first_use = at});
+    }
     return found->second;
   }
   // A sequence ends where the next rule begins.
@@ -122,6 +137,7 @@ class Reader {
   }
 
   Item sequence(int depth) {
+    count_part();
     Item item{.kind = Item::Kind::kSequence};
     for (skip(); at_ < text_.size() && !sees("|") && !sees(")") && !at_definition(); skip())
       item.parts.push_back(repeated(element(depth)));
@@ -179,6 +195,7 @@ class Reader {
   }
 
   Item element(int depth) {
+    count_part();
     const size_t begin = at_;
     const char c = text_[at_];
     if (take("(")) {
@@ -297,6 +314,7 @@ class Reader {
   const Limits& limits_;
   size_t at_ = 0;
   int repeats_ = 0;
+  size_t parts_read_ = 0;
   std::vector<Rule> rules_;
   std::map<std::string, uint32_t, std::less<>> indices_;
 };

@@ -5,8 +5,9 @@
 namespace quire::grammar {
 
 Grammar::Grammar(GrammarParts parts, const Limits& limits)
-    : parts_(std::make_unique<const GrammarParts>(std::move(parts))), limits_(limits) {
+    : parts_(std::make_unique<const GrammarParts>(std::move(parts))), limits_(limits), shared_(limits.shared) {
   limits_.stop = {};
+  shared_.report(2 * (parts_->regexes.memory() + parts_->nodes.memory()));  // an automaton begins with a copy
 }
 
 Grammar::~Grammar() = default;

@@ -32,6 +32,7 @@ class Grammar {
  private:
   std::unique_ptr<const GrammarParts> parts_;
   Limits limits_;
+  SharedPart shared_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Vocabulary> vocabulary_;
   mutable std::shared_ptr<Automaton> automaton_;

@@ -4,8 +4,15 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/working_memory.h"
 
 namespace quire::grammar {
+
+// Now and then, while the budget is spent.
+void Budget::pause(uint64_t n) const {
+  if (n > steps || stop.stop_requested()) exhausted();
+  check_work();
+}
 
 void Budget::exhausted() const {
   if (stop.stop_requested()) throw no_resource("the compilation of the grammar was stopped");

@@ -28,9 +28,10 @@ struct Budget {
   std::stop_token stop = {};
 
   void spend(uint64_t n = 1) {
-    if (n > steps || ((steps ^ (steps - n)) >> 12 != 0 && stop.stop_requested())) exhausted();
+    if (n > steps || (steps ^ (steps - n)) >> 12 != 0) pause(n);
     steps -= n;
   }
+  void pause(uint64_t n) const;
   [[noreturn]] void exhausted() const;
 };
 

@@ -7,6 +7,7 @@
 #include "base/quote.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
+#include "base/working_memory.h"
 
 namespace quire::grammar {
 namespace {
@@ -56,8 +57,8 @@ std::optional<CharSet> property_class(std::string_view name) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& where, int max_depth)
-      : text_(text), where_(where), max_depth_(max_depth) {}
+  Parser(std::string_view text, const std::string& where, int max_depth, size_t max_parts)
+      : text_(text), where_(where), max_depth_(max_depth), max_parts_(max_parts) {}
 
   SyntaxNode parse() {
     if (!is_utf8(text_)) throw invalid("{}: the regex is not well-formed UTF-8", where_);
@@ -105,7 +106,15 @@ class Parser {
     return node;
   }
 
+  // The tree takes much more memory than the text.
+  void count_part() {
+    check_work();
+    if (++parts_ <= max_parts_) return;
+    throw no_resource("{}: regex {}, column {}: it has more than {} parts", where_, quote(text_), at_ + 1, max_parts_);
+  }
+
   SyntaxNode sequence() {
+    count_part();
     SyntaxNode node{.kind = SyntaxNode::Kind::kSequence};
     while (!at_end() && !sees("|") && !sees(")")) node.parts.push_back(quantified());
     node.zero_width = std::ranges::any_of(node.parts, &SyntaxNode::zero_width);
@@ -114,6 +123,7 @@ class Parser {
 
   SyntaxNode quantified() {
     const size_t begin = at_;
+    count_part();
     SyntaxNode node = atom();
     while (true) {
       uint32_t min = 0, max = kUnbounded;
@@ -337,6 +347,7 @@ class Parser {
   std::string_view text_;
   const std::string& where_;
   int max_depth_;
+  size_t max_parts_, parts_ = 0;
   size_t at_ = 0;
   size_t quantified_until_ = SIZE_MAX;
   int depth_ = 0;
@@ -449,7 +460,7 @@ CharSet shorthand_class(char letter) {
 
 RegexId parse_regex(std::string_view pattern, Anchoring anchoring, Encoding encoding, CharEncoder& encoder,
                     RegexStore& store, const std::string& where, int max_depth) {
-  const SyntaxNode root = Parser(pattern, where, max_depth).parse();
+  const SyntaxNode root = Parser(pattern, where, max_depth, store.budget().nodes).parse();
   SyntaxConverter converter(encoding, encoder, store, where);
   if (anchoring == Anchoring::kWhole) return converter.convert(root, kEmpty, AtStart::kYes);
   const RegexId any = converter.any_text();

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/working_memory.h"
+
 namespace quire::jinja {
 
 inline constexpr int kMaxNesting = 150;          // nested brackets and blocks in the source
@@ -26,6 +28,7 @@ class Meter {
   }
   void take(size_t bytes) {
     if (bytes > memory_left_) fail_memory();
+    check_work(bytes);
     memory_left_ -= bytes;
   }
   void give(size_t bytes) { memory_left_ += bytes; }

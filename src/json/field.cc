@@ -6,6 +6,7 @@
 
 #include "base/mapped_file.h"
 #include "base/quote.h"
+#include "base/working_memory.h"
 
 namespace quire {
 namespace {
@@ -123,6 +124,7 @@ double JsonField::number(double low, double high) const {
 
 const std::string& JsonField::string() const {
   if (!value_->is_string()) throw wrong_type("a string");
+  check_work(value_->get_ref<const std::string&>().size());  // the caller copies it
   return value_->get_ref<const std::string&>();
 }
 
@@ -196,14 +198,16 @@ std::optional<JsonField> JsonField::find(std::string_view key) const {
 
 std::vector<std::pair<std::string_view, JsonField>> JsonField::members() const {
   std::vector<std::pair<std::string_view, JsonField>> out;
-  out.reserve(object().size());
+  check_work(object().size() * sizeof(out[0]));
+  out.reserve(size());
   for (const auto& [key, value] : value_->get_ref<const Json::object_t&>()) out.emplace_back(key, child(value));
   return out;
 }
 
 std::vector<JsonField> JsonField::elements(size_t at_most) const {
   std::vector<JsonField> out;
-  out.reserve(array(at_most).size());
+  check_work(array(at_most).size() * sizeof(out[0]));
+  out.reserve(size());
   for (const Json& element : *value_) out.push_back(child(element));
   return out;
 }

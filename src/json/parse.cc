@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <optional>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "base/quote.h"
 #include "base/utf8.h"
+#include "base/working_memory.h"
 
 namespace quire {
 namespace {
@@ -88,12 +90,47 @@ std::string without_lone_surrogates(std::string_view text) {
   return made;
 }
 
+using Members = Json::object_t;
+
+// An object's keys, as numbers of its members: in a large object, keys of their own would double its memory.
+struct KeyHash {
+  const Members* members;
+  size_t operator()(uint32_t i) const noexcept { return std::hash<std::string_view>()(members->begin()[i].first); }
+};
+struct SameKey {
+  const Members* members;
+  bool operator()(uint32_t i, uint32_t j) const noexcept {
+    return members->begin()[i].first == members->begin()[j].first;
+  }
+};
+using KeyIndex = std::unordered_set<uint32_t, KeyHash, SameKey>;
+
 // Builds the value itself: nlohmann's own parser looks for equal keys one by one, which takes quadratic time.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   Builder(std::string_view text, const std::string& file, const JsonBounds& bounds)
       : text_(text), file_(file), bounds_(bounds) {}
   Json take() { return std::move(root_); }
+
+  // For the message of work that ends here.
+  void note_place() const {
+    char path[96];
+    char* at = path;
+    const auto add = [&](std::string_view part) {
+      at = std::copy_n(part.begin(), std::min<size_t>(part.size(), static_cast<size_t>(std::end(path) - at)), at);
+    };
+    for (const Open& open : open_) {
+      if (open.value.is_array()) {
+        char index[24];
+        add({index,
+             static_cast<size_t>(fmt::format_to_n(index, sizeof(index), "[{}]", open.value.size()).out - index)});
+      } else {
+        if (at != path) add(".");
+        add(open.key);
+      }
+    }
+    note_work("reading JSON, at {},", std::string_view(path, static_cast<size_t>(at - path)));
+  }
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -130,14 +167,22 @@ class Builder final : public nlohmann::json_sax<Json> {
  private:
   struct Open {
     Json value;
-    std::string key;                                // of an object's next value
-    std::unordered_map<std::string, size_t> index;  // of an object's keys, once they are many
+    std::string key;                // of an object's next value
+    std::optional<KeyIndex> index;  // of an object's keys, once they are many
   };
 
   template <class... A>
   JsonError refused(fmt::format_string<A...> f, A&&... a) const {
     const std::string what = fmt::format(f, std::forward<A>(a)...);
     return {file_.empty() ? what : fmt::format("{}: {}", file_, what), ""};
+  }
+
+  // Readers copy parts of a document, so a copy of it must fit, too.
+  template <class Vector>
+  void check_room(const Vector& vector) const {
+    if (working_memory == nullptr) return;
+    check_growth(vector);
+    check_work(working_memory->held() - std::min(working_memory->held(), held_before_));
   }
 
   bool open(Json value) {
@@ -158,7 +203,9 @@ class Builder final : public nlohmann::json_sax<Json> {
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().value.is_array()) {
-      open_.back().value.push_back(std::move(value));
+      auto& elements = open_.back().value.get_ref<Json::array_t&>();
+      check_room(elements);
+      elements.push_back(std::move(value));
     } else {
       put(open_.back(), std::move(value));
     }
@@ -167,24 +214,29 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   void put(Open& top, Json value) const {
     constexpr size_t kFew = 16;  // above this an index is faster than looking at each key
-    auto& members = top.value.get_ref<Json::object_t&>();
-    const auto member = [&](size_t i) { return members.begin() + static_cast<std::ptrdiff_t>(i); };
-    size_t at = members.size();
+    auto& members = top.value.get_ref<Members&>();
+    check_room(members);
     if (members.size() < kFew) {
-      at = static_cast<size_t>(members.find(top.key) - members.begin());
-    } else {
-      if (top.index.empty()) {
-        for (size_t i = 0; i < members.size(); ++i) top.index.emplace(member(i)->first, i);
-      }
-      at = top.index.emplace(top.key, members.size()).first->second;
-    }
-    if (at == members.size()) {
+      const auto known = members.find(top.key);
+      if (known != members.end()) return replace(*known, std::move(value));
       members.emplace_back(std::move(top.key), std::move(value));
-    } else if (bounds_.unique_keys) {
-      throw refused("key {} appears twice in one object", quote(top.key));
-    } else {
-      member(at)->second = std::move(value);
+      return;
     }
+    if (!top.index) {
+      top.index.emplace(2 * kFew, KeyHash{&members}, SameKey{&members});
+      for (uint32_t i = 0; i < members.size(); ++i) top.index->insert(i);
+    }
+    members.emplace_back(std::move(top.key), std::move(value));
+    const auto [found, is_new] = top.index->insert(static_cast<uint32_t>(members.size() - 1));
+    if (is_new) return;
+    Json last = std::move(members.back().second);
+    members.pop_back();
+    replace(members.begin()[*found], std::move(last));
+  }
+
+  void replace(Members::value_type& member, Json value) const {
+    if (bounds_.unique_keys) throw refused("key {} appears twice in one object", quote(member.first));
+    member.second = std::move(value);
   }
 
   std::string_view text_;
@@ -193,6 +245,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   Json root_;
   std::vector<Open> open_;
   size_t values_ = 0;
+  const size_t held_before_ = working_memory != nullptr ? working_memory->held() : 0;
 };
 
 }  // namespace
@@ -203,7 +256,12 @@ Json parse_json(std::string_view text, const std::string& file, const JsonBounds
   Builder builder(text, file, bounds);
   // nlohmann's parser takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) builder.syntax_error(zero, "a zero byte");
-  Json::sax_parse(text.begin(), text.end(), &builder);
+  try {
+    Json::sax_parse(text.begin(), text.end(), &builder);
+  } catch (const WorkingMemoryExceeded&) {
+    builder.note_place();
+    throw;
+  }
   return builder.take();
 }
 

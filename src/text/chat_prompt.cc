@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "base/working_memory.h"
 #include "text/marks.h"
 
 namespace quire {
@@ -17,6 +18,7 @@ class Marker {
   Marker(const Tokenizer& tokenizer, std::string mark) : tokenizer_(tokenizer), mark_(std::move(mark)) {}
 
   ordered_json marked(const ordered_json& json) const {
+    check_work();
     if (json.is_string()) return marked(json.get_ref<const std::string&>());
     ordered_json result = json;
     if (json.is_array()) {

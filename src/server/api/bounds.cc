@@ -8,8 +8,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxParameterBytes = 16 << 20;
-// The extras of one response as JSON. Writing them takes five times as much memory.
-constexpr int64_t kMaxExtraBytes = 20'000'000, kLogprobBytes = 80, kTokenIdBytes = 8;
+constexpr int64_t kLogprobBytes = 80, kTokenIdBytes = 8;  // as JSON
 // In one step of a stream: an eighth of the default --stream-buffer, so that a client that keeps reading is never too
 // slow.
 constexpr int64_t kMaxStepLogprobs = 16'384;
@@ -39,7 +38,7 @@ void bound_parameters(const SamplingParams& sampling, int choices) {
                     bytes, choices, kMaxParameterBytes);
 }
 
-void bound_response(const ResponseHead& head, int max_model_len, std::span<Request> requests) {
+void bound_response(const ResponseHead& head, int max_model_len, int64_t most_bytes, std::span<Request> requests) {
   const ApiRequest& asked = head.request;
   const int64_t logprobs = per_token(asked.sampling.logprobs);
   if (asked.stream && head.choices() * logprobs > kMaxStepLogprobs) {
@@ -49,7 +48,7 @@ void bound_response(const ResponseHead& head, int max_model_len, std::span<Reque
   const int64_t of_prompts = prompt_extra_bytes(head, requests);
   int64_t of_answers = 0;
   if (logprobs > 0 && !asked.stream) {  // a stream does not keep them
-    const int64_t fitting = (kMaxExtraBytes - of_prompts) / (head.choices() * logprobs * kLogprobBytes);
+    const int64_t fitting = (most_bytes - of_prompts) / (head.choices() * logprobs * kLogprobBytes);
     for (Request& request : requests) {
       const int64_t room = max_model_len - static_cast<int64_t>(request.prompt.size());
       std::optional<int>& most = request.sampling.max_tokens;
@@ -57,7 +56,7 @@ void bound_response(const ResponseHead& head, int max_model_len, std::span<Reque
       of_answers += head.n() * std::min<int64_t>(most.value_or(room), room) * logprobs * kLogprobBytes;
     }
   }
-  if (of_prompts + of_answers <= kMaxExtraBytes) return;
+  if (of_prompts + of_answers <= most_bytes) return;
   const char* field = asked.sampling.logprobs ? "logprobs"
                       : asked.prompt_logprobs ? "prompt_logprobs"
                       : asked.echo            ? "echo"
@@ -65,7 +64,7 @@ void bound_response(const ResponseHead& head, int max_model_len, std::span<Reque
   throw bad_request(field,
                     "log-probabilities, token ids and echo would take about {} bytes for the prompts and {} for the "
                     "answers; one response may have {}; ask for less in one request",
-                    of_prompts, of_answers, kMaxExtraBytes);
+                    of_prompts, of_answers, most_bytes);
 }
 
 size_t prompt_output_bytes(std::span<const Request> requests, int embedding_size) {

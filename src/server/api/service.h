@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/working_memory.h"
 #include "server/api/admission.h"
 #include "server/api/answer.h"
 #include "server/api/chat_format.h"
@@ -29,8 +30,10 @@ struct ServiceOptions {
   std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
   std::string version = "unknown";        // of the program
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
-  bool needs_key = false;                                            // requests need an API key
-  bool several_tenants = false;                                      // which share the queue
+  // Log-probabilities, token ids and echo of one response, as JSON. Writing them takes five times as much memory.
+  int64_t max_extra_bytes = 20'000'000;
+  bool needs_key = false;        // requests need an API key
+  bool several_tenants = false;  // which share the queue
 };
 
 // The whole response to a simple request.
@@ -50,6 +53,7 @@ struct Job {
   std::vector<Request> requests = {};
   size_t prompt_bytes = 0;  // of the outputs that the engine delivers in one piece for the prompts
   Places places = {};       // of the choices
+  size_t bytes = 0;         // of all this in memory
 };
 
 // Thread-safe.
@@ -60,14 +64,16 @@ class Service {
   // GET endpoints. Throws ApiError.
   Reply reply(const Route& route, bool stopping) const;
 
-  // POST endpoints: parses, renders and tokenizes, in time that grows with the body. Throws ApiError.
-  Job prepare(Api api, std::string_view body, const Tenant& tenant = {});
+  // POST endpoints: parses, renders and tokenizes, in time that grows with the body, and within `memory`. Throws ApiError;
+  // if memory.exceeded(), a 413.
+  Job prepare(Api api, std::string_view body, const Tenant& tenant, WorkingMemory& memory);
 
   Completer& completer() const { return completer_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
   const std::shared_ptr<Admission>& admission() const { return admission_; }
 
  private:
+  Job prepare(Api api, std::string_view body, const Tenant& tenant);
   ApiLimits limits() const;
   OllamaModel ollama_model() const;
   LlamaServer llama_server() const;

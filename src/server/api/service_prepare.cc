@@ -97,6 +97,7 @@ bool loosen_tools(ApiRequest& request, const ChatFormat& format, const Completer
 // What the answer must match, if anything. `reading`: of a chat, how its answers are read; else null.
 Constraint compile_constraint(ApiRequest& request, const AnswerReading* reading, const ChatFormat& format,
                               const Completer& completer) {
+  note_work("compiling the grammar of the answer");
   const auto compile = [&]() -> Constraint {
     const auto source = request.prompts.empty() ? format.constraint(request, reading) : request.constraint_source;
     return source ? completer.compile(*source) : nullptr;
@@ -137,36 +138,50 @@ void settle_scores(ApiRequest& request, const ModelInfo& model) {
 
 }  // namespace
 
-Job Service::prepare(Api api, std::string_view body, const Tenant& tenant) {
+Job Service::prepare(Api api, std::string_view body, const Tenant& tenant, WorkingMemory& memory) {
   try {
-    ApiRequest request = parse_api_request(api, body, limits());
-    log_once(request.without_effect);
-    if (request.larger_context > 0) log_smaller_context(request.larger_context);
-    log_notes(request.notes);
-    if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
-    if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
-    settle_for_model(request);
-    if (request.prompts.empty()) {
-      if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
-      format_.prepare(request);
-    }
-    switch (api) {
-      case Api::kTokenize:
-        return tokenization(request);
-      case Api::kDetokenize:
-        return detokenization(request);
-      case Api::kApplyTemplate:
-        return {.answer = ready_answer(dump({{"prompt", completer_.render_chat(request.chat)}}))};
-      case Api::kCountTokens:
-        return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
-      case Api::kCountInput:
-        return {.answer = ready_answer(
-                    dump({{"object", "response.input_tokens"}, {"input_tokens", encode(request, 0).size()}}))};
-      default:
-        return generation(std::move(request), tenant);
-    }
+    const WorkingIn counted(&memory);
+    Job job = prepare(api, body, tenant);
+    job.bytes = memory.held();
+    return job;
+  } catch (const WorkingMemoryExceeded&) {
+    throw ApiError(413,
+                   fmt::format("{} takes more than {} KiB of memory; send less in one request, or raise "
+                               "--request-memory",
+                               memory.doing(), memory.limit() >> 10),
+                   "invalid_request_error", {}, "request_too_large");
   } catch (...) {
     throw current_api_error();
+  }
+}
+
+Job Service::prepare(Api api, std::string_view body, const Tenant& tenant) {
+  note_work("reading the body");
+  ApiRequest request = parse_api_request(api, body, limits());
+  log_once(request.without_effect);
+  if (request.larger_context > 0) log_smaller_context(request.larger_context);
+  log_notes(request.notes);
+  if (api == Api::kOllamaShow) return {.answer = ready_answer(dump(ollama_show_json(ollama_model())))};
+  if (request.only_loads) return {.answer = ready_answer(dump(ollama_loaded_json(request)))};
+  settle_for_model(request);
+  if (request.prompts.empty()) {
+    if (!request.tools.is_null() && format_.describes_tools()) log_described_tools();
+    format_.prepare(request);
+  }
+  switch (api) {
+    case Api::kTokenize:
+      return tokenization(request);
+    case Api::kDetokenize:
+      return detokenization(request);
+    case Api::kApplyTemplate:
+      return {.answer = ready_answer(dump({{"prompt", completer_.render_chat(request.chat)}}))};
+    case Api::kCountTokens:
+      return {.answer = ready_answer(dump({{"input_tokens", encode(request, 0).size()}}))};
+    case Api::kCountInput:
+      return {.answer = ready_answer(
+                  dump({{"object", "response.input_tokens"}, {"input_tokens", encode(request, 0).size()}}))};
+    default:
+      return generation(std::move(request), tenant);
   }
 }
 
@@ -225,6 +240,7 @@ Job Service::generation(ApiRequest request, const Tenant& tenant) {
   request.tenant = tenant.name;
   request.tenant_priority = tenant.priority;
   for (size_t i = 0; i < prompts; ++i) {
+    check_growth(job.requests);
     TokenIds ids = request.scores_pairs ? encode_pair(request, i) : encode(request, i);
     const auto keep = request.truncate_prompt_tokens;
     const bool truncated = keep && std::cmp_greater(ids.size(), *keep);
@@ -256,7 +272,7 @@ Job Service::generation(ApiRequest request, const Tenant& tenant) {
   request.infill_files.clear();
   request.chat = {};
   head.request = std::move(request);
-  bound_response(head, model.max_model_len, job.requests);
+  bound_response(head, model.max_model_len, options_.max_extra_bytes, job.requests);
   job.prompt_bytes = prompt_output_bytes(job.requests, model.embedding_size);
   job.answer =
       make_answer(std::move(head), [&completer = completer_](TokenId id) { return completer.token_bytes(id); });
@@ -264,6 +280,7 @@ Job Service::generation(ApiRequest request, const Tenant& tenant) {
 }
 
 TokenIds Service::encode_pair(ApiRequest& request, size_t index) const {
+  note_work("tokenizing the text of number {}", index);
   const std::string& query = request.queries[request.queries.size() > 1 ? index : 0];
   const auto most = static_cast<size_t>(request.truncate_prompt_tokens.value_or(0));
   TokenPair pair = completer_.encode_pair(query, request.documents[index], most);
@@ -272,7 +289,11 @@ TokenIds Service::encode_pair(ApiRequest& request, size_t index) const {
 }
 
 TokenIds Service::encode(const ApiRequest& request, size_t index) const {
-  if (request.prompts.empty()) return completer_.encode_chat(request.chat);
+  if (request.prompts.empty()) {
+    note_work("rendering and tokenizing the chat");
+    return completer_.encode_chat(request.chat);
+  }
+  note_work("tokenizing the text of number {}", index);
   const Prompt& prompt = request.prompts[index];
   if (request.suffix) {
     return completer_.encode_infill({.prefix = std::get<std::string>(prompt),
@@ -306,20 +327,31 @@ std::string Service::plain_tokens(const TokenIds& ids, bool with_pieces) const {
       piece = Json::array();
       for (const char c : bytes) piece.push_back(static_cast<unsigned char>(c));
     }
-    body += fmt::format(R"({}{{"id":{},"piece":{}}})", body.ends_with('[') ? "" : ",", id, dump(piece));
+    const std::string token = fmt::format(R"({}{{"id":{},"piece":{}}})", body.ends_with('[') ? "" : ",", id, dump(piece));
+    if (body.capacity() - body.size() < token.size()) check_work(2 * body.capacity());
+    body += token;
   }
   return body + "]}";
 }
 
 Job Service::tokenization(const ApiRequest& request) const {
   const TokenIds ids = encode(request, 0);
+  note_work("writing {} tokens", ids.size());
   if (request.plain_tokens) return {.answer = ready_answer(plain_tokens(ids, request.with_pieces))};
   // Written by hand: a body may yield millions of tokens, and a Json of their strings takes ten times their bytes.
-  std::string body = fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}],"token_strs":)", ids.size(),
-                                 completer_.info().max_model_len, fmt::join(ids, ","));
+  std::string body =
+      fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[)", ids.size(), completer_.info().max_model_len);
+  const auto add = [&](const auto& token) {
+    if (body.capacity() - body.size() < token.size() + 1) check_work(2 * body.capacity());
+    body += token;
+    body += ',';
+  };
+  for (const TokenId id : ids) add(std::to_string(id));
+  if (!ids.empty()) body.pop_back();
+  body += R"(],"token_strs":)";
   if (request.return_token_strs) {
     body += '[';
-    for (const TokenId id : ids) body += dump(completer_.token_text(id)) + ',';
+    for (const TokenId id : ids) add(dump(completer_.token_text(id)));
     if (!ids.empty()) body.pop_back();
     body += ']';
   } else {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "grammar/closed_schema.h"
+#include "grammar/limits.h"
 #include "json/empty_objects.h"
 #include "server/api/answer.h"
 #include "server/api/error.h"
@@ -23,12 +24,31 @@ void constrain(ApiDraft& draft, const JsonField& field, ConstraintSource source)
   draft.constraint_field = field.path();
 }
 
+// Bytes of a value as compact JSON, about; stops beyond `most`.
+size_t json_bytes(const Json& value, size_t most) {
+  size_t bytes = value.is_string() ? value.get_ref<const std::string&>().size() + 2 : 4;
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.get_ref<const Json::object_t&>()) {
+      if (bytes > most) break;
+      bytes += key.size() + 3 + json_bytes(member, most - bytes);
+    }
+  } else if (value.is_array()) {
+    for (const Json& element : value) {
+      if (bytes > most) break;
+      bytes += json_bytes(element, most - bytes);
+    }
+  }
+  return bytes;
+}
+
 // A schema: an object, a boolean, or the text of one.
 void constrain_to_schema(ApiDraft& draft, const JsonField& schema) {
   const Json& json = schema.json();
   if (!json.is_object() && !json.is_boolean() && !json.is_string() && !is_empty_list(json)) {
     throw schema.error("expected a JSON Schema, found {}", describe(json));
   }
+  const size_t most = grammar::Limits().bytes;  // the compiler would refuse more, but after copies of it
+  if (json_bytes(json, most) > most) throw schema.error("is larger than {} bytes, the most of a schema", most);
   Json parsed = with_empty_objects(json.is_string() ? schema.parsed() : json);
   constrain(draft, schema, {.kind = Kind::kJsonSchema, .text = dump(grammar::closed_schema(std::move(parsed)))});
 }

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "base/working_memory.h"
+
 namespace quire {
 namespace {
 
@@ -33,6 +35,7 @@ class EmbeddingsBody final : public Answer {
     Json data = Json::array();
     for (size_t i = 0; i < vectors_.size(); ++i) {
       const std::vector<float>& vector = vectors_[i];
+      check_work(2 * vector.size() * sizeof(Json));  // with its text
       Json json = vector;
       if (head_.request.base64) {
         json = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});

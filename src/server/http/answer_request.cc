@@ -1,4 +1,6 @@
 // How a connection answers a request that has been read.
+#include <malloc.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -13,6 +15,8 @@ namespace asio = boost::asio;
 
 using Seconds = std::chrono::duration<double>;
 
+constexpr size_t kMuchMemory = 4 << 20;  // of freed memory: worth a system call to return
+
 ApiError timeout_error() {
   return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};
 }
@@ -26,6 +30,13 @@ ApiError slow_reader_error(const ServerOptions& options) {
           "slow_reader"};
 }
 
+ApiError too_many_requests_error() {
+  ApiError error(503, "the server holds as many bytes of requests as it may; try again later", "server_error", {},
+                 "overloaded");
+  error.retry_after = 1;
+  return error;
+}
+
 Reply loading_reply(std::string_view path, ErrorShape shape) {
   if (path == "/health") return {.body = R"({"status":"loading"})"};
   ApiError error(503, "the model is still loading; try again later", "server_error", {}, "loading");
@@ -36,6 +47,33 @@ Reply loading_reply(std::string_view path, ErrorShape shape) {
 // Browsers ask for text/html, and curl for anything.
 bool wants_plain_text(std::string_view accept) {
   return accept.find("text/plain") != accept.npos && accept.find("text/html") == accept.npos;
+}
+
+ApiError large_answer_error(const ServerOptions& options) {
+  return {413,
+          fmt::format("writing the answer takes more than {} KiB of memory; ask for less in one request, or raise "
+                      "--request-memory",
+                      options.large_work_bytes >> 10),
+          "invalid_request_error",
+          {},
+          "request_too_large"};
+}
+
+// Runs act() on a worker. What it has freed goes back to the system: the allocator would keep it.
+template <class Act>
+asio::awaitable<std::invoke_result_t<const Act&>> on_worker(asio::thread_pool& worker, const WorkingMemory& memory,
+                                                            const Act& act) {
+  struct Trim {
+    const WorkingMemory& memory;
+    ~Trim() {
+      if (memory.most() > kMuchMemory) malloc_trim(0);
+    }
+  };
+  auto work = [&]() -> asio::awaitable<std::invoke_result_t<const Act&>> {
+    const Trim trim{memory};
+    co_return act();
+  };
+  co_return co_await asio::co_spawn(worker, work(), asio::use_awaitable);
 }
 
 std::optional<ApiError> failure_of(const Output& output) {
@@ -78,21 +116,38 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
       reply = service->reply(route, context_.stopping);
     } else {
       if (context_.stopping) throw stopping_error();
-      auto prepare = [&]() -> asio::awaitable<Job> {
-        if (context_.aborting) throw stopping_error();
-        co_return service->prepare(route.api, http.body(), request_->tenant);
-      };
-      asio::thread_pool& worker = http.body().size() <= kSmallBody ? context_.small_bodies : context_.large_bodies;
-      job = co_await asio::co_spawn(worker, prepare(), asio::use_awaitable);
+      job = co_await prepare(route.api, http);
+      const size_t spared = job.bytes > kSmallBody ? context_.options.max_bodies_bytes / kSparedPart : 0;
+      if (!request_->body.change_to(job.choices > 0 ? job.bytes : 0, spared)) throw too_many_requests_error();
     }
   } catch (...) {
     reply = error_reply(current_api_error(), request_->error_shape);
     if (!allow.empty()) reply->headers.emplace_back("Allow", allow);
   }
-  if (reply) co_return co_await writer.send(*reply);
   http.body() = {};
-  request_->body.release();
+  if (reply) {
+    request_->body.release();
+    co_return co_await writer.send(*reply);
+  }
   co_return co_await generate(std::move(job), writer);
+}
+
+// A small body that turns out to need much memory waits with the large ones.
+asio::awaitable<Job> Connection::prepare(Api api, const HttpRequest& http) {
+  const ServerOptions& options = context_.options;
+  for (bool small = http.body().size() <= kSmallBody;; small = false) {
+    WorkingMemory memory(small ? options.small_work_bytes : options.large_work_bytes);
+    asio::thread_pool& worker = small ? context_.small_bodies : context_.large_bodies;
+    const auto act = [&] {
+      if (context_.aborting) throw stopping_error();
+      return request_->service->prepare(api, http.body(), request_->tenant, memory);
+    };
+    try {
+      co_return co_await on_worker(worker, memory, act);
+    } catch (const ApiError&) {
+      if (!small || !memory.exceeded()) throw;
+    }
+  }
 }
 
 asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
@@ -167,7 +222,20 @@ asio::awaitable<bool> Connection::collect(Job& job, ResponseWriter& writer) {
       co_return co_await writer.send(reply);
     }
   }
-  job.answer->end(reply.body);
+  if (held.bytes() <= kSmallBody) {
+    job.answer->end(reply.body);
+  } else {  // with the large bodies: its JSON takes several times its bytes
+    WorkingMemory memory(context_.options.large_work_bytes);
+    const auto act = [&] {
+      const WorkingIn counted(&memory);
+      job.answer->end(reply.body);
+    };
+    try {
+      co_await on_worker(context_.large_bodies, memory, act);
+    } catch (const WorkingMemoryExceeded&) {
+      reply = error_reply(large_answer_error(context_.options), request_->error_shape);
+    }
+  }
   job.answer.reset();
   co_return co_await writer.send(reply);
 }

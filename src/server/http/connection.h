@@ -39,6 +39,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> wait_for_request();
   boost::asio::awaitable<bool> serve();
   boost::asio::awaitable<bool> answer(HttpRequest& http, ResponseWriter& writer);
+  boost::asio::awaitable<Job> prepare(Api api, const HttpRequest& http);
   boost::asio::awaitable<bool> generate(Job job, ResponseWriter& writer);
   boost::asio::awaitable<bool> stream(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> collect(Job& job, ResponseWriter& writer);

@@ -18,6 +18,8 @@ namespace quire {
 class Tls;
 
 inline constexpr size_t kSmallBody = 64 << 10;  // takes a few milliseconds to prepare
+inline constexpr size_t kSparedPart =
+    8;  // large bodies leave an eighth of ServerOptions::max_bodies_bytes to small ones
 
 struct ConnectionContext {
   const ServerOptions& options;
@@ -26,8 +28,9 @@ struct ConnectionContext {
   const LocalHosts& local_hosts;
   spdlog::logger& request_log;
   ByteBudget &bodies, &replies;
-  // They parse and tokenize. Large bodies have a thread of their own: one takes a second or two, and small requests
-  // must not wait for it. Two threads in all, because the cores belong to the engine.
+  // They parse and tokenize. Large bodies, and small ones that take much memory, have a thread of their own: one takes a
+  // second or two, and small requests must not wait for it. Two threads in all, because the cores belong to the engine.
+  // Each works on one body at a time, so the limits of working memory hold for all of them together.
   boost::asio::thread_pool &small_bodies, &large_bodies;
   std::atomic<Service*> service{nullptr};  // nullptr: the model is still loading
   std::atomic<bool> stopping{false};       // finish what has begun, begin nothing else

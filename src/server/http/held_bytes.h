@@ -29,6 +29,12 @@ class HeldBytes {
     bytes_ = bytes;
     return true;
   }
+  // Makes bytes() exactly that. false: nothing has changed.
+  bool change_to(size_t bytes, size_t spared = 0) {
+    if (bytes > bytes_) return grow_to(bytes, spared);
+    budget_->give_back(std::exchange(bytes_, bytes) - bytes);
+    return true;
+  }
   void release() { budget_->give_back(std::exchange(bytes_, 0)); }
 
  private:

@@ -14,7 +14,6 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using boost::beast::iequals;
 
-constexpr size_t kSparedPart = 8;  // large bodies that stall leave an eighth to small ones
 // The line of a chunk's size: the CRLF that ends the chunk before, 16 digits, CRLF. Longer ones have extensions.
 constexpr size_t kChunkLineBytes = 20;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";

@@ -28,7 +28,9 @@ struct ServerOptions : ServiceOptions {
 
   size_t max_header_bytes = 16 << 10;  // trailers and chunk extensions included
   size_t max_body_bytes = 8 << 20;
-  size_t max_bodies_bytes = 64 << 20;   // of all bodies received and not yet parsed; more get a 503
+  size_t max_bodies_bytes = 64 << 20;  // of all bodies, and of what is kept of them until answered; more get a 503
+  size_t large_work_bytes = 64 << 20;  // of memory to read one body, beyond itself; more gets a 413
+  size_t small_work_bytes = 16 << 20;  // likewise, while others may be read at the same time; more has to wait its turn
   size_t max_replies_bytes = 64 << 20;  // of all answers not yet sent; more get a 503, or end
   size_t max_stream_bytes = 1 << 20;    // waiting for a client that reads slowly; more cancels its request
 

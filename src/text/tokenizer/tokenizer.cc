@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "base/working_memory.h"
 #include "text/detokenizer.h"
 #include "text/marks.h"
 #include "text/tokenizer/data.h"
@@ -14,7 +15,7 @@ namespace quire {
 namespace {
 
 // Merging takes 36 bytes of memory per byte of a word. Real texts have a space, digit or punctuation long before that.
-constexpr size_t kLongestWord = size_t{1} << 20;
+constexpr size_t kLongestWord = size_t{1} << 20, kMergeBytes = 36;
 
 // One call of encode: its memory and the ids so far.
 class Encoding {
@@ -89,6 +90,7 @@ class Encoding {
   }
 
   void word(std::string_view word) {
+    if (ids_.capacity() - ids_.size() < word.size()) check_work(2 * ids_.capacity() * sizeof(TokenId));
     if (const auto* unigram = std::get_if<UnigramModel>(&data_.model)) return unigram->encode(word, ids_);
     if (const auto* word_piece = std::get_if<WordPieceModel>(&data_.model)) return word_piece->encode(word, ids_);
     const auto& bpe = std::get<BpeModel>(data_.model);
@@ -109,6 +111,7 @@ class Encoding {
       throw invalid("a word of {} bytes (no space, digit or punctuation in it); at most {} can be encoded", word.size(),
                     kLongestWord);
     }
+    check_work(kMergeBytes * word.size());
     const size_t begin = ids_.size();
     bpe.encode(word, bpe_scratch_, ids_);
     cache_.put(word, begin, ids_.size() - begin);

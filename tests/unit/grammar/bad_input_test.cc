@@ -1,4 +1,5 @@
 // Malformed, unsupported, unsatisfiable and enormous input ends with an Error that says what and where, in bounded time.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "accepts.h"
@@ -273,6 +274,27 @@ TEST(BadInput, EnormousInputIsRefused) {
   for (int i = 0; i < 5000; ++i) rules += "r" + std::to_string(i) + " ::= \"a\" r" + std::to_string(i + 1) + "\n";
   EXPECT_TRUE(accepts(compile_gbnf(rules + "r5000 ::= \"b\"\n"), std::string(5000, 'a') + "b"));
   EXPECT_EQ(error_of([] { compile_regex("((((a{1,1000}){1,1000}){1,1000}){1,1000})"); }), "");
+}
+
+TEST(BadInput, TreesEndAtTheFirstPartBeyondTheLimit) {
+  Limits limits;
+  limits.nodes = 1000;
+  const std::string parts(990, 'a'), bars(990, '|'), literals(990, '.');
+  EXPECT_EQ(error_of([&] { compile_regex("[a]" + bars, limits); }), "");
+  EXPECT_EQ(error_of([&] { compile_gbnf("root ::= \"a\"" + bars, limits); }), "");
+  for (const std::string& more : {parts + parts, bars + bars, literals + "[x-z]" + literals}) {
+    const std::string regex = error_of([&] { compile_regex(more, limits); });
+    EXPECT_NE(regex.find("it has more than 1000 parts"), regex.npos) << regex;
+    EXPECT_NE(regex.find("column 10"), regex.npos) << regex;
+  }
+  for (const std::string& more : {"root ::= \"a\"" + bars + bars, "root ::= \n" + literals + literals}) {
+    const std::string grammar = error_of([&] { compile_gbnf(more, limits); });
+    EXPECT_NE(grammar.find("it has more than 1000 parts"), grammar.npos) << grammar;
+    EXPECT_NE(grammar.find("grammar: line "), grammar.npos) << grammar;
+  }
+  std::string rules = "root ::= r0\n";
+  for (int i = 0; i < 600; ++i) rules += fmt::format("r{} ::= r{}\n", i, i + 1);
+  EXPECT_NE(error_of([&] { compile_gbnf(rules + "r600 ::= \"\"", limits); }).find("parts"), std::string::npos);
 }
 
 TEST(BadInput, CompilationStopsWhenAsked) {

@@ -1,4 +1,5 @@
 // The server over loopback: clients that leave, stall or flood it, and stopping without losing an answer.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -249,6 +250,83 @@ TEST(ServerLimits, BoundsTheBytesOfAllAnswers) {
   EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).status, 200);
   holder.close();
   EXPECT_TRUE(eventually([&] { return HttpClient(running.port()).post(kCompletionPath, body).status == 200; }));
+}
+
+// Each of these takes more memory than the limit, and each says where.
+TEST(ServerLimits, BoundsTheMemoryOfReadingARequest) {
+  ServerOptions options;
+  options.large_work_bytes = 2 << 20;
+  options.small_work_bytes = 1 << 20;
+  RunningServer running(options);
+  const auto many = [](std::string_view part, size_t times) {
+    std::string text;
+    for (size_t i = 0; i < times; ++i) fmt::format_to(std::back_inserter(text), fmt::runtime(part), i);
+    text.pop_back();
+    return text;
+  };
+  const std::string schema =
+      R"({{"messages": [], "response_format": {{"type": "json_schema", "json_schema": {{"schema": {}}}}}}})";
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"prompt": [)" + many("5,", 200'000) + "]}", "reading JSON, at prompt["},
+      {R"({"prompt": "x", "y": {"z": [{"a": [0]}, {)" + many("\"{}\":[[]],", 30'000) + "}]}}",
+       "reading JSON, at y.z[1]."},
+      {R"({"messages": [)" + many(R"({{"role":"user","content":"{}"}},)", 30'000) + "]}", "reading JSON, at messages["},
+      {fmt::format(fmt::runtime(schema), R"({"properties": {)" + many("\"p{}\":{{}},", 60'000) + "}}"),
+       "reading JSON, at response_format.json_schema.schema.properties.p"},
+      {fmt::format(fmt::runtime(schema), R"({"anyOf": [)" + many(R"({{"const":{}}},)", 60'000) + "]}"),
+       "reading JSON, at response_format.json_schema.schema.anyOf["},
+      {R"({"prompt": ")" + std::string(900'000, 'x') + "\"}", "reading JSON, at prompt"},
+      {R"({"prompt": "x", "guided_regex": ")" + std::string(50'000, '.') + "\"}",
+       "compiling the grammar of the answer"},
+  };
+  for (const auto& [body, place] : cases) {
+    HttpClient client(running.port());
+    const HttpAnswer answer = client.post(body.find("messages") < 4 ? kChatPath : kCompletionPath, body);
+    EXPECT_EQ(answer.status, 413) << place;
+    EXPECT_EQ(answer.json()["error"]["code"], "request_too_large") << answer.body;
+    const auto message = answer.json()["error"]["message"].get<std::string>();
+    EXPECT_TRUE(message.starts_with(place)) << message << " for " << place;
+    EXPECT_NE(message.find("takes more than 2048 KiB of memory"), message.npos) << message;
+    EXPECT_EQ(client.post(kChatPath, chat_body()).status, 200);  // on the same connection
+  }
+  EXPECT_EQ(inside(running), 0);
+}
+
+// A small body that needs more memory than its worker has is read by the other.
+TEST(ServerLimits, ASmallBodyThatTakesMuchMemoryIsReadWithTheLargeOnes) {
+  ServerOptions options;
+  options.small_work_bytes = 64 << 10;
+  RunningServer running(options);
+  std::string prompt = "5";
+  for (int i = 0; i < 9'000; ++i) prompt += ",5";
+  EXPECT_EQ(HttpClient(running.port()).post(kCompletionPath, R"({"max_tokens": 1, "prompt": [)" + prompt + "]}").status,
+            200);
+}
+
+// What a request keeps until it is answered counts like the bodies that are being received.
+TEST(ServerLimits, BoundsTheBytesOfRequestsThatWait) {
+  ServerOptions options;
+  options.max_bodies_bytes = 2 << 20;
+  RunningServer running(options);
+  running.model.endless = true;
+  running.model.token_time = 1ms;
+  // Three prompts of 65,000 tokens.
+  const std::string text = '"' + std::string(65'000, 'x') + '"';
+  const std::string prompts = R"({"prompt": [)" + text + ", " + text + ", " + text + "], ";
+  std::vector<std::unique_ptr<HttpClient>> holders;
+  for (int i = 0; i < 2; ++i) {
+    holders.push_back(std::make_unique<HttpClient>(running.port()));
+    holders.back()->send(HttpClient::request("POST", kCompletionPath, prompts + kEndless + "}"));
+    ASSERT_TRUE(eventually([&] { return inside(running) == 3 * (i + 1); }));
+  }
+  const std::string more = prompts + R"("max_tokens": 1})";
+  EXPECT_TRUE(eventually([&] {
+    const HttpAnswer answer = HttpClient(running.port()).post(kCompletionPath, more);
+    return answer.status == 503 && answer.json()["error"]["code"] == "overloaded";
+  }));
+  EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body(R"("max_tokens": 1)")).status, 200);
+  holders.clear();
+  EXPECT_TRUE(eventually([&] { return HttpClient(running.port()).post(kCompletionPath, more).status == 200; }));
 }
 
 TEST(ServerLimits, SendsContinueToClientsThatExpectIt) {
