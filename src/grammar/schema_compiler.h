@@ -121,7 +121,7 @@ class SchemaCompiler {
   std::map<Set, Memo> memo_;
   std::map<std::string, RegexId, std::less<>> patterns_;
   std::vector<std::pair<Set, uint32_t>> later_;  // sets too deep for recursion, and their rules
-  std::string why_nothing_;  // the first part found that no value satisfies, for a message
+  std::string why_nothing_;                      // the first part found that no value satisfies, for a message
   int depth_ = 0;
   RegexId space_, character_, text_;
   NodeId comma_;

@@ -36,7 +36,7 @@ enum class Api : uint32_t {
   kScore = 65536,             // vLLM's /score
   kLlamaCompletion = 131072,  // llama.cpp's /completion, /apply-template
   kApplyTemplate = 262144,
-  kCountInput = 1048576,      // OpenAI's /v1/responses/input_tokens
+  kCountInput = 1048576,  // OpenAI's /v1/responses/input_tokens
 };
 
 // Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].

@@ -327,7 +327,8 @@ std::string Service::plain_tokens(const TokenIds& ids, bool with_pieces) const {
       piece = Json::array();
       for (const char c : bytes) piece.push_back(static_cast<unsigned char>(c));
     }
-    const std::string token = fmt::format(R"({}{{"id":{},"piece":{}}})", body.ends_with('[') ? "" : ",", id, dump(piece));
+    const std::string token =
+        fmt::format(R"({}{{"id":{},"piece":{}}})", body.ends_with('[') ? "" : ",", id, dump(piece));
     if (body.capacity() - body.size() < token.size()) check_work(2 * body.capacity());
     body += token;
   }
