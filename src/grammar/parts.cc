@@ -109,14 +109,16 @@ NodeId NodeStore::layout(RegexId before, RegexId after, Layout kind) {
 }
 
 NodeId NodeStore::members(ObjectShape shape) {
-  const auto longer = std::ranges::stable_partition(shape.chains, [](const auto& chain) { return chain.size() == 1; });
-  shape.single = shape.chains.size() - longer.size();
-  const std::vector<uint32_t> progress(kPositions + words_of(shape) + longer.size(), 0);
+  const auto first_longer = std::stable_partition(shape.chains.begin(), shape.chains.end(),
+                                                  [](const auto& chain) { return chain.size() == 1; });
+  shape.single = static_cast<size_t>(first_longer - shape.chains.begin());
+  const size_t longer = shape.chains.size() - shape.single;
+  const std::vector<uint32_t> progress(kPositions + words_of(shape) + longer, 0);
   uint64_t hash = mix(mix(mix(shape.other, shape.least), shape.most), shape.close);
   size_t bytes = sizeof(ObjectShape);
   for (const auto& chain : shape.chains) {
     for (const auto& [node, required] : chain) hash = mix(hash, node * uint64_t{2} + (required ? 1 : 0));
-    bytes += sizeof(chain) + chain.size() * sizeof(ObjectShape::Member);
+    bytes += sizeof(ObjectShape::Chain) + chain.size() * sizeof(ObjectShape::Member);
   }
   const uint32_t id = shape_table_.intern(
       hash, [&](uint32_t other) { return shapes_[other] == shape; },

@@ -45,7 +45,8 @@ struct ObjectShape {
     bool required = false;
     bool operator==(const Member&) const = default;
   };
-  std::vector<std::vector<Member>> chains = {};
+  using Chain = std::vector<Member>;
+  std::vector<Chain> chains = {};
   size_t single = 0;                      // chains of one member, which come first; set by NodeStore::members
   NodeId other = 0;                       // other members; no text matches: there are none
   uint32_t least = 0, most = kUnbounded;  // members

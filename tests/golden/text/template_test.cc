@@ -38,9 +38,11 @@ void expect_rendering(const ChatTemplate& chat, const ordered_json& doc, const o
   const std::string where = doc.at("template").get<std::string>() + ": " + row.at("name").get<std::string>();
   try {
     const std::string text = chat.render(input_of(doc, row));
+    // transformers forbids changing lists; llama.cpp's templates do.
+    const bool changes_lists = row.value("error", "").starts_with("access to attribute 'append' of 'list'");
     if (row.contains("expected"))
       EXPECT_EQ(text, row["expected"].get<std::string>()) << where;
-    else
+    else if (!changes_lists)
       ADD_FAILURE() << where << " should fail with " << row["error"] << " but gave\n" << text;
   } catch (const Error& e) {
     if (!row.contains("error"))

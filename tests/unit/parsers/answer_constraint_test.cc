@@ -132,11 +132,25 @@ RecordedMessage read(const AnswerFormat& format, AnswerOptions options, std::str
   return joined(pieces);
 }
 
+// As written, since a Json would round long integers.
+std::string without_blanks(std::string_view json) {
+  std::string text;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (in_string && json[i] == '\\') {
+      text += json.substr(i++, 2);
+      continue;
+    }
+    if (json[i] == '"') in_string = !in_string;
+    if (in_string || (json[i] != ' ' && json[i] != '\n' && json[i] != '\t')) text += json[i];
+  }
+  return text;
+}
+
 // Without its blanks: where a syntax writes arguments one by one, each is indented for itself.
 bool matches(const Json& schema, const std::string& text) {
-  const Json value = Json::parse(text, nullptr, false);
   grammar::Matcher matcher(grammar::Vocabulary::of_bytes(), grammar::compile_json_schema(schema));
-  return !value.is_discarded() && matcher.advance_bytes(value.dump()) && matcher.accepting();
+  return Json::accept(text) && matcher.advance_bytes(without_blanks(text)) && matcher.accepting();
 }
 
 void expect_valid(const RecordedMessage& message, const std::string& answer) {

@@ -296,7 +296,7 @@ TEST(EmptyLists, StandForEmptyObjects) {
     EXPECT_NO_THROW(parse(Api::kResponse, body_with(Api::kResponse, '"' + std::string(field) + "\": []"))) << field;
   }
   EXPECT_NO_THROW(parse(Api::kOllamaChat, body_with(Api::kOllamaChat, R"("options": [])")));
-  EXPECT_EQ(chat_error(chat_with(R"("logit_bias": [1])")).param, "logit_bias");
+  EXPECT_EQ(chat_error(chat_with(R"("logit_bias": [1])")).param, "logit_bias[0]");
   EXPECT_EQ(chat_error(chat_with(R"("temperature": [])")).param, "temperature");
 }
 

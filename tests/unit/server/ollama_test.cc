@@ -189,7 +189,7 @@ TEST(Ollama, EmbedsTheFirstTokensOfATextThatIsTooLong) {
   EXPECT_EQ(running.model.last_request().prompt.front(), 'a');
   const HttpAnswer refused = client.post("/api/embed", R"({"truncate": false, "input": ")" + text + "\"}");
   EXPECT_EQ(refused.status, 400);
-  EXPECT_TRUE(refused.json()["error"].get<std::string>().starts_with("input: has 100001 tokens"));
+  EXPECT_NE(refused.json()["error"].get<std::string>().find("your input resulted in 100001 tokens"), std::string::npos);
 }
 
 TEST(Ollama, FailsInItsOwnShape) {
