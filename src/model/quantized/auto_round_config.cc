@@ -47,7 +47,7 @@ Packing read_packing(const JsonField& config) {
 void read_float_scheme(const LayeredSettings& settings, CodedScheme& scheme) {
   const JsonField type = settings.of("data_type").at("data_type");
   const JsonField& group = settings.of("group_size");
-  const std::string name = type.string();
+  const std::string& name = type.string();
   scheme.scales = CodedScheme::Scales::kGroup;
   if (name.starts_with("nv_fp")) {
     scheme.form = CodedForm::kNvfp4;
