@@ -6,6 +6,7 @@
 #include <mutex>
 #include <span>
 
+#include "grammar/limits.h"
 #include "grammar/vocabulary.h"
 #include "quire/constraint.h"
 #include "text/tokenizer/tokenizer.h"

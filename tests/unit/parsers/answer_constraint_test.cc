@@ -142,7 +142,7 @@ std::string without_blanks(std::string_view json) {
       continue;
     }
     if (json[i] == '"') in_string = !in_string;
-    if (in_string || (json[i] != ' ' && json[i] != '\n' && json[i] != '\t')) text += json[i];
+    if (in_string || std::string_view(" \t\r\n").find(json[i]) == std::string_view::npos) text += json[i];
   }
   return text;
 }
