@@ -70,7 +70,7 @@ struct EngineOptions {
 
   bool prefix_cache = true;   // keep computed pages and reuse them for prompts with the same beginning
   size_t memory_bytes = 0;    // for everything; 0: what the cgroup or the host has available, less a margin
-  size_t reserved_bytes = 0;  // of it, for the embedding program and constraint_bytes; 64 MiB are, if this is less
+  size_t reserved_bytes = 0;  // the part of memory_bytes for the host program and constraint_bytes; at least 64 MiB
   size_t constraint_bytes = size_t{128} << 20;  // for the grammars of constraints and their automata
   size_t host_cache_bytes = 0;                  // memory for pages evicted from the KV cache
   std::string cache_dir = {};                   // a folder that keeps pages across restarts; empty: none
@@ -172,7 +172,7 @@ struct Request {
   // never has (src/text/token_frames.h), so that a reader can tell <tool_call> from text that spells it.
   bool frame_tokens = false;
   std::optional<ThoughtBudget> thought_budget = {};  // needs frame_tokens
-  // Makes the finder of each choice. Empty: the engine looks for sampling.stop in all text, and cuts it.
+  // Called once for each choice. If empty, the engine looks for sampling.stop in all of the text, and cuts there.
   std::function<std::unique_ptr<StopFinder>()> stop_finder = {};
   TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
   bool speculate = true;       // false: no drafts for this request, whatever EngineOptions::speculative says

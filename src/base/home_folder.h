@@ -6,7 +6,7 @@
 namespace quire {
 
 // $HOME, or where it is unset, empty or relative, the home folder of the user's entry in the password database. Empty if
-// there is none either: then nothing may be written, least of all to the current folder.
+// that entry is missing too. Callers then write nothing; they never fall back to the current folder.
 std::filesystem::path home_folder();
 
 // ~/.cache/quire; empty without a home folder.

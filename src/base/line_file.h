@@ -9,8 +9,8 @@ namespace quire {
 
 class LineFile {
  public:
-  // what: names the file in messages. Throws Error (kNotFound, kInvalid): the file cannot be opened, or is neither a regular
-  // file nor a pipe. A pipe that nobody writes to is empty.
+  // what: names the file in messages. Throws Error if the file cannot be opened (kNotFound), or is neither a regular
+  // file nor a pipe (kInvalid). A pipe without a writer is empty.
   LineFile(const std::string& path, std::string what);
   ~LineFile();
   LineFile(const LineFile&) = delete;
@@ -27,7 +27,7 @@ class LineFile {
   std::string what_;
   int fd_ = -1;
   std::vector<char> buffer_;
-  size_t at_ = 0, end_ = 0;  // of the buffer: what has been read of the file, and not yet returned
+  size_t at_ = 0, end_ = 0;  // buffer_[at_, end_) was read from the file and not yet returned
   int number_ = 0;
 };
 

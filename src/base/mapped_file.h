@@ -18,9 +18,9 @@ namespace quire {
 // Throws Error (kNotFound, kInvalid) naming the path if the file cannot be opened, is not a regular file or cannot be
 // mapped.
 //
-// Another program may write to the file or cut it at any time. The mapped bytes may then change between two looks, and
-// bytes that are gone read as zeros. So what is checked before it is used must be read into memory (read()), and a reader
-// of the mapping calls check_unchanged() once it has read.
+// Another program may write to the file or cut it at any time. The mapped bytes may then change between two reads, and
+// bytes that were cut off read as zeros. So copy with read() what you check before you use it, and call
+// check_unchanged() after you have read the mapping.
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path path);

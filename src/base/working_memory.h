@@ -27,7 +27,7 @@ class WorkingMemory {
   explicit WorkingMemory(size_t limit) : limit_(static_cast<int64_t>(std::min<size_t>(limit, INT64_MAX))) {}
 
   size_t limit() const { return static_cast<size_t>(limit_); }
-  // Allocated and not freed. Freeing what was allocated before makes room.
+  // Bytes allocated and not yet freed. Freeing memory that was allocated before the work began lowers it too.
   size_t held() const { return static_cast<size_t>(std::max<int64_t>(held_, 0)); }
   size_t most() const { return static_cast<size_t>(most_); }  // most that was held at a time
   bool exceeded() const { return exceeded_; }

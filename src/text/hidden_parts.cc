@@ -29,6 +29,19 @@ struct MarkedPart {
   bool any = false;             // one of them is enough
 };
 
+// The first text in the arguments of a call: the one that gets a mark. nullptr: there is none.
+template <class J>
+J* first_text(J& json) {
+  if (json.is_string()) {
+    return jinja::strip(json.template get_ref<const std::string&>(), nullptr, true, true).empty() ? nullptr : &json;
+  }
+  if (!json.is_structured()) return nullptr;
+  for (J& below : json) {
+    if (J* found = first_text(below)) return found;
+  }
+  return nullptr;
+}
+
 class MarkAlphabet {
  public:
   explicit MarkAlphabet(std::span<const std::string_view> texts) : characters_(unused_characters(texts, kBase + 1)) {
@@ -160,17 +173,8 @@ class ChatMarker {
     if (!object.is_object() || !object.contains("function") || !object["function"].is_object()) return;
     ordered_json& function = object["function"];
     if (function.contains("name") && function["name"].is_string()) mark_text(function["name"], false);
-    if (function.contains("arguments")) mark_one_string(function["arguments"]);
-  }
-
-  bool mark_one_string(ordered_json& json) {
-    if (json.is_string()) {
-      const size_t before = marks_;
-      mark_text(json, false);
-      return marks_ > before;
-    }
-    return json.is_structured() &&
-           std::any_of(json.begin(), json.end(), [&](ordered_json& below) { return mark_one_string(below); });
+    if (!function.contains("arguments")) return;
+    if (ordered_json* text = first_text(function["arguments"])) mark_text(*text, false);
   }
 
   void mark_strings(ordered_json& json) {
@@ -199,17 +203,6 @@ std::string without_spaces(std::string_view text) {
     if (c != ' ' && c != '\n' && c != '\t' && c != '\r') dense += c;
   }
   return dense;
-}
-
-// The first string in the arguments of a call, which is the one that has a mark.
-const ordered_json* first_text(const ordered_json& json) {
-  if (json.is_string())
-    return jinja::strip(json.get_ref<const std::string&>(), nullptr, true, true).empty() ? nullptr : &json;
-  if (!json.is_structured()) return nullptr;
-  for (const ordered_json& below : json) {
-    if (const ordered_json* found = first_text(below)) return found;
-  }
-  return nullptr;
 }
 
 // The texts of a part that have marks.
@@ -332,7 +325,7 @@ std::string path_of(const HiddenPart& part, std::string_view messages) {
 void require_shown(const ChatInput& chat, const RenderChat& render) {
   const auto hidden = find_hidden_part(chat, render);
   if (!hidden) return;
-  const bool in_message = hidden->kind == HiddenPart::kContent || hidden->kind == HiddenPart::kCall;
+  const bool in_message = hidden->in_message();
   const std::string role = in_message ? chat.messages[hidden->index].value("role", "") : "";
   throw unsupported("{}: the model's chat template leaves this {} out of the prompt", path_of(*hidden),
                     in_message ? fmt::format("{} message", ordered_json(role).dump()) : "part");

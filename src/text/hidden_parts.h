@@ -14,6 +14,8 @@ struct HiddenPart {
   Kind kind = kContent;
   size_t index = 0;  // of the message, document or tool
   size_t call = 0;   // kCall: of the message
+
+  bool in_message() const { return kind == kContent || kind == kCall; }
   bool operator==(const HiddenPart&) const = default;
 };
 

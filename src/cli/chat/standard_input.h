@@ -8,8 +8,8 @@ namespace quire {
 
 inline constexpr size_t kMaxInputBytes = size_t{64} << 20;
 
-// The text on a descriptor, to its end, without a byte order mark; empty if it is closed. Throws Error that calls it standard input: if it
-// cannot be read, is larger than kMaxInputBytes, or is not UTF-8 text.
+// Reads a descriptor to its end and drops a byte order mark; empty if the descriptor is closed. Throws Error, with a
+// message about standard input, if it cannot be read, has more than kMaxInputBytes, or is not UTF-8 text.
 std::string read_standard_input(int descriptor);
 
 // The text that is piped to a command that already has a prompt. Empty: a terminal, a closed descriptor, an end without

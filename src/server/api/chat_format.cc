@@ -26,7 +26,7 @@ bool opens_thought(std::string_view text, const ReasoningFamily& family) {
 
 // Path of a message in the request: "messages[3].content", "system".
 std::string request_path(const ApiRequest& request, HiddenPart part) {
-  if (part.kind != HiddenPart::kContent && part.kind != HiddenPart::kCall) return path_of(part);
+  if (!part.in_message()) return path_of(part);
   const bool items = request.api == Api::kResponse;
   if (request.instructions && part.index-- == 0) return items ? "instructions" : "system";
   if (!request.chat_items.empty()) {
@@ -60,8 +60,7 @@ void ChatFormat::require_shown(const ApiRequest& request) const {
   });
   if (!hidden) return;
   const std::string path = request_path(request, *hidden);
-  const bool in_message = hidden->kind == HiddenPart::kContent || hidden->kind == HiddenPart::kCall;
-  if (!in_message) {
+  if (!hidden->in_message()) {
     throw bad_request(path,
                       "the model's chat template does not show this to the model; leave it out, or write it into a "
                       "message");

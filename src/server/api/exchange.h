@@ -49,7 +49,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // The engine stops within a step. Outputs may still arrive.
   void cancel();
-  // Cancels unfinished choices, gives back their places, drops further outputs and stops calling `wake`. Call it before destroying the owner.
+  // Cancels unfinished choices, gives back their places, drops further outputs and stops calling `wake`. Call it before
+  // destroying the owner.
   void close();
 
  private:

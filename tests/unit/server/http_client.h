@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,16 @@ struct HttpAnswer {
   bool whole = false;
 
   Json json() const { return Json::parse(body); }
+  // The data of a stream's events, or its lines of JSON.
+  std::vector<Json> events() const {
+    std::vector<Json> events;
+    std::istringstream lines(body);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("data: {")) events.push_back(Json::parse(line.substr(6)));
+      if (line.starts_with('{')) events.push_back(Json::parse(line));
+    }
+    return events;
+  }
   std::string error_param() const { return json()["error"]["param"].is_null() ? "" : json()["error"]["param"]; }
 };
 

@@ -14,6 +14,14 @@
 
 namespace quire {
 
+// Of a server whose model thinks and calls as Qwen3 does.
+inline ServerOptions qwen3_options() {
+  ServerOptions options;
+  options.tool_call_parser = "hermes";
+  options.reasoning_parser = "qwen3";
+  return options;
+}
+
 class RunningServer {
  public:
   explicit RunningServer(ServerOptions options = {}, const std::function<void(Server&)>& before_run = {},

@@ -1,8 +1,6 @@
 // Stop strings concern the answer, not thoughts and calls, in each API, whole and streamed.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "server/api/answer_reader.h"
 #include "unit/server/running_server.h"
 
@@ -15,25 +13,11 @@ constexpr const char* kCall =
     "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"text\": \"a STOP b\"}}\n</tool_call>";
 
 struct StopServer {
-  explicit StopServer(std::string answer) : running(options()), client(running.port()) {
+  explicit StopServer(std::string answer) : running(qwen3_options()), client(running.port()) {
     running.model.answer = std::move(answer);
   }
-  static ServerOptions options() {
-    ServerOptions options;
-    options.tool_call_parser = "hermes";
-    options.reasoning_parser = "qwen3";
-    return options;
-  }
   Json chat(const std::string& fields) { return client.post(kChatPath, chat_body(fields)).json()["choices"][0]; }
-  std::vector<Json> events(std::string_view path, const std::string& body) {
-    std::vector<Json> events;
-    std::istringstream lines(client.post(path, body).body);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("data: {")) events.push_back(Json::parse(line.substr(6)));
-      if (line.starts_with('{')) events.push_back(Json::parse(line));
-    }
-    return events;
-  }
+  std::vector<Json> events(std::string_view path, const std::string& body) { return client.post(path, body).events(); }
   // What a streamed chat says, and how it ends.
   std::pair<std::string, Json> streamed(const std::string& fields) {
     std::string content;

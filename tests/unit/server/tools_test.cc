@@ -1,8 +1,6 @@
 // Tools and reasoning, from the request to the answer, in each API.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "grammar/matcher.h"
 #include "server/api/tools.h"
 #include "unit/server/parse_request.h"
@@ -233,24 +231,10 @@ constexpr const char* kAnswer =
     "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
 
 struct ToolServer {
-  explicit ToolServer(std::string answer = kAnswer) : running(options()), client(running.port()) {
+  explicit ToolServer(std::string answer = kAnswer) : running(qwen3_options()), client(running.port()) {
     running.model.answer = std::move(answer);
   }
-  static ServerOptions options() {
-    ServerOptions options;
-    options.tool_call_parser = "hermes";
-    options.reasoning_parser = "qwen3";
-    return options;
-  }
-  // The data of a stream's events.
-  std::vector<Json> events(std::string_view path, const std::string& body) {
-    std::vector<Json> events;
-    std::istringstream lines(client.post(path, body).body);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("data: {")) events.push_back(Json::parse(line.substr(6)));
-    }
-    return events;
-  }
+  std::vector<Json> events(std::string_view path, const std::string& body) { return client.post(path, body).events(); }
 
   RunningServer running;
   HttpClient client;
