@@ -25,7 +25,7 @@ size_t memory_budget(const EngineOptions& options) {
 }
 
 // Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
-constexpr int kNumerics = 3;
+constexpr int kNumerics = 4;
 
 int checked_threads(int threads) {
   if (threads < 0 || threads > kMaxThreads)

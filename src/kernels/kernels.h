@@ -27,8 +27,8 @@ struct Mamba2Args;
 // What the inputs of a linear are rounded to. kF32 multiplies float32 inputs by dequantized weights: the path for
 // comparing with other implementations.
 //
-// kInt8 has a scale for each block of 32 inputs. kInt8x2 has a second digit for the blocks of a row that lose most by
-// rounding: what the first leaves, as int8 with a scale of its own.
+// kInt8 has a scale for each block of 32 inputs. kInt8x2 splits a row in two: the few large inputs, which would make the
+// scales of their blocks coarse, stay float32; all others are rounded as with kInt8.
 //
 // kInt8Row is for models that were made for it (W8A8, LLM.int8): int8 with one scale for a whole row of inputs.
 enum class Activations : uint8_t { kF32, kBf16, kInt8, kInt8Row, kInt8x2 };
@@ -64,14 +64,24 @@ struct Int8Block {
   float scale;             // max |input| / 127; NaN if an input is NaN
   float sum;               // scale * (sum of q): the factor of a minimum
   int16_t half_sums[2];    // of q over inputs 0..15 and 16..31; a group's of 16 is scale * its half
-  uint32_t rests;          // see below
+  uint32_t outliers;       // kInt8x2, of a row's first block: their number; otherwise 0
 };
-// A row of kInt8x2 is its Int8Blocks, and then as many of the rests. Blocks whose scale is above kRestLimit times the mean
-// of the row's scales (their sum in order, divided by their number) have one: input - scale * q, rounded once, as an
-// Int8Block. Those of the others are all zero. In the rests of blocks 0, 32, 64, .., bit i of `rests` is set if block
-// i of these 32 has one; elsewhere `rests` is 0.
-inline constexpr float kRestLimit = 1.3f;
-inline constexpr int kRestBlocks = 32;
+// A row of kInt8x2 is its Int8Blocks, in which outliers are 0, and then its outliers in the order of their inputs. These
+// are the inputs whose magnitude is at least
+//
+//   QuantizeArgs::outlier_rms * sqrt(squares / cols)      squares: as in QuantizeArgs, of the inputs after the norm
+//
+// There are none if squares / cols is below kSmallestOutliers, infinite or NaN, and none in a block with which the row would
+// have more than kMostOutliers. At most cols / outlier_rms^2 inputs are outliers; there is room for kBlockOutliers for each
+// block.
+struct Outlier {
+  int32_t input;
+  float x;
+};
+inline constexpr float kSmallestOutliers = 0x1p-100f;
+inline constexpr int kBlockOutliers = 4, kMostOutliers = 16384;
+inline constexpr float kLeastOutlierRms = 3;  // the least that outlier_rms may be
+static_assert(kBlockOutliers * kLeastOutlierRms * kLeastOutlierRms > kBlockInputs);
 struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
   float x[kBlockInputs];
   float sum;           // kBf16: half_sums[0] + half_sums[1]
@@ -94,7 +104,7 @@ constexpr size_t activation_block_bytes(Activations a) {
     case Activations::kInt8:
       return sizeof(Int8Block);
     case Activations::kInt8x2:
-      return 2 * sizeof(Int8Block);
+      return sizeof(Int8Block) + kBlockOutliers * sizeof(Outlier);
     case Activations::kInt8Row:
       return sizeof(Int8RowBlock);
     default:
@@ -112,8 +122,8 @@ struct QuantizeArgs {
   const float* norm_weight = nullptr;  // [cols]; nullptr: no norm
   float epsilon = 0;
   Activations to;
-  // Of outliers in kInt8Row.
-  float threshold = std::numeric_limits<float>::infinity();
+  // The least magnitude of outliers: of kInt8Row; of kInt8x2, in root mean squares of the row.
+  float threshold = std::numeric_limits<float>::infinity(), outlier_rms = kLeastOutlierRms;
   std::byte* out;     // of row 0, whichever rows are quantized; 64-byte aligned
   size_t out_stride;  // bytes: blocks * activation_block_bytes(to)
 };
@@ -144,10 +154,9 @@ struct QuantizeArgs {
 //
 // The sum of integers is exact for codes of up to 6 bits, so kernels may take it in any way.
 //
-// kInt8x2 adds two such sums, `first` of the blocks and `rest` of the rests. Zero rests may be left out: they add 0, or
-// -0, or NaN where the first is not finite.
+// kInt8x2 continues the sum of the blocks, for each outlier in order:
 //
-//   x W^T = (first + 0) + rest, or first if it is infinite or NaN
+//   x W^T = fma(x, weight, .)                weight: scale_w * code, + minimum if there are minima, each rounded
 //
 // `even` and `odd` start at 0 in each half or block and are chains over its even and odd inputs:
 //

@@ -87,8 +87,11 @@ float dot_int8(const Output& w, const Int8Block* x) {
 }
 
 float dot_int8x2(const Output& w, const Int8Block* x) {
-  const float first = dot_int8(w, x), rest = dot_int8(w, x + w.matrix.blocks());
-  return std::isfinite(first) ? (first + 0.0f) + rest : first;
+  const auto* outliers = reinterpret_cast<const Outlier*>(x + w.matrix.blocks());
+  float value = dot_int8(w, x);
+  for (uint32_t i = 0; i < x->outliers; ++i)
+    value = std::fma(outliers[i].x, w.weights[static_cast<size_t>(outliers[i].input)], value);
+  return value;
 }
 
 float dot_bf16(const Output& w, const FloatBlock* x) {

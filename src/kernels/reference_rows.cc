@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/half.h"
@@ -59,23 +61,33 @@ void write_int8(const float* x, Int8Block& out) {
     out.half_sums[k / 16] = static_cast<int16_t>(out.half_sums[k / 16] + out.q[i]);
   }
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
-  out.rests = 0;
+  out.outliers = 0;
 }
 
-void write_rests(const float* x, int blocks, const Int8Block* first, Int8Block* rests) {
-  float sum = 0;
-  for (int b = 0; b < blocks; ++b) sum += first[b].scale;
-  const float limit = kRestLimit * (sum / static_cast<float>(blocks));
-  for (int b = 0; b < blocks; ++b, x += kBlockInputs) {
-    const bool has_rest = first[b].scale > limit;
-    float rest[kBlockInputs] = {};
-    for (int i = 0; has_rest && i < kBlockInputs; ++i) {
-      const int k = i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
-      rest[k] = std::fma(-static_cast<float>(first[b].q[i]), first[b].scale, x[k]);
+// NaN: there are no outliers.
+float outlier_limit(const float* x, int cols, float outlier_rms) {
+  const float mean = sum_squares(x, cols, 0) / static_cast<float>(cols);
+  return mean >= kSmallestOutliers && std::isfinite(mean) ? outlier_rms * std::sqrt(mean)
+                                                          : std::numeric_limits<float>::quiet_NaN();
+}
+
+// x: padded to whole blocks.
+void write_int8x2(std::vector<float> x, int cols, float outlier_rms, Int8Block* out) {
+  const size_t blocks = x.size() / kBlockInputs;
+  auto* outliers = reinterpret_cast<Outlier*>(out + blocks);
+  const float limit = outlier_limit(x.data(), cols, outlier_rms);
+  uint32_t count = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    const std::span block = std::span(x).subspan(b * kBlockInputs, kBlockInputs);
+    const auto is_outlier = [limit](float input) { return std::abs(input) >= limit; };
+    const bool fit = count + static_cast<uint32_t>(std::ranges::count_if(block, is_outlier)) <= kMostOutliers;
+    for (size_t i = 0; fit && i < kBlockInputs; ++i) {
+      if (is_outlier(block[i]))
+        outliers[count++] = {static_cast<int32_t>(b * kBlockInputs + i), std::exchange(block[i], 0.0f)};
     }
-    write_int8(rest, rests[b]);
-    if (has_rest) rests[b / kRestBlocks * kRestBlocks].rests |= 1u << b % kRestBlocks;
+    write_int8(block.data(), out[b]);
   }
+  out[0].outliers = count;
 }
 
 void write_int8_row(const float* x, float largest, float threshold, Int8RowBlock& out) {
@@ -119,21 +131,21 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     std::vector<float> padded(static_cast<size_t>(blocks * kBlockInputs));
     for (int i = 0; i < a.cols; ++i)
       padded[static_cast<size_t>(i)] = a.norm_weight ? x[i] * factor * a.norm_weight[i] : x[i];
+    if (a.to == Activations::kInt8x2) {
+      write_int8x2(std::move(padded), a.cols, a.outlier_rms, reinterpret_cast<Int8Block*>(out));
+      continue;
+    }
     const float largest =
         a.to == Activations::kInt8Row ? largest_below(padded.data(), blocks * kBlockInputs, a.threshold) : 0;
     for (int b = 0; b < blocks; ++b) {
       const float* block = &padded[static_cast<size_t>(b * kBlockInputs)];
-      if (has_int8_blocks(a.to)) {
+      if (a.to == Activations::kInt8) {
         write_int8(block, reinterpret_cast<Int8Block*>(out)[b]);
       } else if (a.to == Activations::kInt8Row) {
         write_int8_row(block, largest, a.threshold, reinterpret_cast<Int8RowBlock*>(out)[b]);
       } else {
         write_floats(block, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
       }
-    }
-    if (a.to == Activations::kInt8x2) {
-      auto* first = reinterpret_cast<Int8Block*>(out);
-      write_rests(padded.data(), blocks, first, first + blocks);
     }
   }
 }

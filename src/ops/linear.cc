@@ -25,12 +25,17 @@ int panels_together(const Compute& compute, int panels) {
   return panels >= 2 * together * compute.team.size() ? together : 1;
 }
 
-QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, float threshold) {
+// The outliers of kInt8x2, in root mean squares. Rounding normalized inputs costs a model most; attention's outputs and the
+// inputs of down projections have twice as many large numbers, and matter less (docs/performance.md).
+constexpr float kNormalizedOutliers = 3, kOtherOutliers = 4;
+
+QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, const Linear& w, bool normalized) {
   return {.x = x.data,
           .x_stride = x.stride,
           .cols = cols,
           .to = to.form,
-          .threshold = threshold,
+          .threshold = w.threshold,
+          .outlier_rms = normalized ? kNormalizedOutliers : kOtherOutliers,
           .out = to.data,
           .out_stride = to.stride};
 }
@@ -107,8 +112,9 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
   Inputs inputs;
   Rows from = x;
   const bool transformed = std::ranges::any_of(linears, [](const Linear* w) { return w->transform != nullptr; });
+  const bool normalized = norm.kind != NormKind::kNone;
   const bool fused = norm.kind == NormKind::kRms && norm.weight && !transformed;
-  if (!fused && norm.kind != NormKind::kNone) {
+  if (!fused && normalized) {
     from = {normed_, x.cols, row_stride(x.cols)};
     normalize(compute, x, norm, {from}, rows);
   }
@@ -123,7 +129,7 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
       if (!to) continue;
       ++transforms;
       const Rows changed{changed_, x.cols, row_stride(x.cols)};
-      const QuantizeArgs args = quantize_args(changed, x.cols, *to, w->threshold);
+      const QuantizeArgs args = quantize_args(changed, x.cols, *to, *w, normalized);
       compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
         const int begin = tile * kRowGroup, end = std::min(rows, begin + kRowGroup);
         for (int row = begin; row < end; ++row) transform_row(*w->transform, from.row(row), x.cols, changed.row(row));
@@ -133,7 +139,7 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
     }
     const Inputs::Entry* to = inputs.add({form, nullptr, region(form), stride});
     if (!to) continue;
-    QuantizeArgs args = quantize_args(from, x.cols, *to, w->threshold);
+    QuantizeArgs args = quantize_args(from, x.cols, *to, *w, normalized);
     args.norm_weight = fused ? norm.weight : nullptr;
     args.epsilon = norm.epsilon;
     quantize_rows(compute, args, rows);
@@ -155,7 +161,7 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
     const int begin = tile * kRowGroup;
     const Linear& w = linear_of(begin);
     const Rows changed = w.transform ? Rows{changed_, x.cols, row_stride(x.cols)} : from;
-    const QuantizeArgs args = quantize_args(changed, x.cols, to, w.threshold);
+    const QuantizeArgs args = quantize_args(changed, x.cols, to, w, !gathered);
     for (int row = begin; row < std::min(rows, begin + kRowGroup); ++row) {
       const int32_t source = sources[static_cast<size_t>(row)];
       if (source < 0) continue;
@@ -189,7 +195,7 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
       for (int r = row; r < end; ++r) transform_row(*any.transform, columns.row(r), cols, changed.row(r));
       columns = changed;
     }
-    compute.kernels.quantize(quantize_args(columns, cols, of_head, any.threshold), row, end);
+    compute.kernels.quantize(quantize_args(columns, cols, of_head, any, false), row, end);
   });
   return inputs;
 }

@@ -44,7 +44,8 @@ class Tuning {
   std::vector<std::pair<LinearKind, LinearLoop>> chosen_;  // ascending
 };
 
-// Inputs for measurements. Every sixth block is large, so that with kInt8x2 about as many have a rest as in a model.
+// Inputs for measurements. Every 128th is large: with kInt8x2 about as many are outliers as of a model's normalized inputs,
+// and in rows of most widths they are the same ones.
 std::vector<float> sample_inputs(size_t count);
 
 // A matrix of a model that linears multiply with.

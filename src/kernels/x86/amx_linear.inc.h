@@ -130,7 +130,7 @@ Multiply find_multiply(const PanelFormat& format, Activations activations) {
       return kCodes == Codes::kBf16 ? multiply_bf16_panels<Tiles> : multiply_floats<kCodes>;
     } else {
       if constexpr (has_integer_codes(kCodes)) {
-        if (activations == Activations::kInt8)
+        if (has_int8_blocks(activations))
           return kGroup == 16 && has_two_levels(format)
                      ? multiply_scaled<Int8Product<kGroup, kGroup == 16>, kCodes, Tiles>
                      : multiply_scaled<Int8Product<kGroup>, kCodes, Tiles>;
@@ -150,14 +150,14 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
     const int end = begin + kScaleBlocks < m.blocks() ? begin + kScaleBlocks : m.blocks();
     const std::byte* x =
         a.x + static_cast<size_t>(row_begin) * a.x_stride + static_cast<size_t>(begin) * sizeof(Int8Block);
-    if (a.activations == Activations::kInt8 && has_two_levels(m.format)) {
+    if (has_int8_blocks(a.activations) && has_two_levels(m.format)) {
       decode_minimum_pairs(m, p, begin, end, minima, scales);
       add_two_level_low(minima, scales, end - begin, x, a.x_stride, rows, low);
       continue;
     }
     decode_scales(m, p, begin, end, scales);
     decode_minima(m, p, begin, end, scales, minima);
-    if (a.activations == Activations::kInt8) {
+    if (has_int8_blocks(a.activations)) {
       add_low(
           minima, end - begin, groups, x, a.x_stride, sizeof(Int8Block), rows,
           low, [groups](const std::byte* block, int g) __attribute__((always_inline)) {
@@ -174,6 +174,16 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
   for (int i = 0; i < rows * kPanel; i += kPanel) store(acc + i, add(Floats::load(acc + i), Floats::load(low + i)));
 }
 
+// Adds the products of the rows' outliers with panels [first, last) to acc [panels][.., kPanel].
+[[gnu::noinline]] void add_outliers(const LinearArgs& a, const PackedMatrix& m, int first, int last, int row_begin,
+                                    int rows, int panel_floats, float* acc) {
+  TileOutliers outliers;
+  for (int row = 0, count = 0; row < rows; row += count) {
+    count = outliers.fill(a.x + static_cast<size_t>(row_begin + row) * a.x_stride, a.x_stride, m.cols, rows - row);
+    outliers.add_products(m, first, last - first, static_cast<size_t>(panel_floats), acc + row * kPanel);
+  }
+}
+
 // At most kMostRows rows. Panels are processed in groups and K in chunks, so that reused data stays in a near cache.
 template <class Tiles>
 void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int panel_end, int row_begin, int rows) {
@@ -187,7 +197,7 @@ void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int
   const int chunk = groups == 1                         ? blocks
                     : has_two_levels(a.weights->format) ? (even + kSuperBlocks - 1) / kSuperBlocks * kSuperBlocks
                                                         : even;
-  const size_t block_bytes = a.activations == Activations::kInt8 ? sizeof(Int8Block) : sizeof(Bf16Inputs);
+  const size_t block_bytes = has_int8_blocks(a.activations) ? sizeof(Int8Block) : sizeof(Bf16Inputs);
   const Finish finish = find_finish(a.nonlinearity);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
   const Multiply multiply = find_multiply<Tiles>(a.weights->format, a.activations),
@@ -204,10 +214,18 @@ void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int
       multiply(memory, {*a.weights, first, last, b, end, rows, x, a.x_stride, loop, acc});
       if (a.up) multiply_up(memory, {*a.up, first, last, b, end, rows, x, a.x_stride, loop, up_acc});
     }
+    const int panel_floats = groups * kRowGroup * kPanel;
     for (int p = first; p < last; ++p) {
-      const int of_panel = (p - first) * groups * kRowGroup * kPanel;
+      const int of_panel = (p - first) * panel_floats;
       add_minima(a, *a.weights, p, row_begin, rows, acc + of_panel);
       if (a.up) add_minima(a, *a.up, p, row_begin, rows, up_acc + of_panel);
+    }
+    if (a.activations == Activations::kInt8x2) {
+      add_outliers(a, *a.weights, first, last, row_begin, rows, panel_floats, acc);
+      if (a.up) add_outliers(a, *a.up, first, last, row_begin, rows, panel_floats, up_acc);
+    }
+    for (int p = first; p < last; ++p) {
+      const int of_panel = (p - first) * panel_floats;
       for (int g = 0; g < groups; ++g) {
         const int row = row_begin + g * kRowGroup,
                   count = rows - g * kRowGroup < kRowGroup ? rows - g * kRowGroup : kRowGroup;
@@ -230,7 +248,7 @@ Product find_tile_stream(const PanelFormat& format) {
 size_t tile_loops(const PackedMatrix& m, Activations activations, int rows,
                   std::span<LinearLoop, kMostLinearLoops> loops) {
   using Kind = LinearLoop::Kind;
-  const bool int8 = activations == Activations::kInt8;
+  const bool int8 = has_int8_blocks(activations);
   if ((!int8 && activations != Activations::kBf16) || (int8 && rows < kFewestBeside))
     return avx512_kernels()->linear_loops(m, activations, rows, loops);
   size_t count = 0;

@@ -40,6 +40,15 @@ QUIRE_INLINE Floats e4m3_byte(Ints bytes) {  // f16's exponent is 8 above e4m3's
   return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(256.0f))};
 }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm512_set1_epi8(-128))}; }
+// Bit `byte` of the four that each output has at p, which are one for each byte.
+QUIRE_INLINE Ints bits_of_outputs(const std::byte* p, int byte) {
+  int32_t words[2];
+  __builtin_memcpy(words, p, sizeof words);
+  const __m512i both = _mm512_inserti64x4(_mm512_set1_epi32(words[0]), _mm256_set1_epi32(words[1]), 1);
+  const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  const __m512i bit = _mm512_srlv_epi32(both, _mm512_add_epi32(first, _mm512_set1_epi32(byte)));
+  return {_mm512_and_si512(bit, _mm512_set1_epi32(1))};
+}
 
 #else  // AVX2
 
@@ -80,6 +89,13 @@ QUIRE_INLINE Floats e4m3_byte(Ints bytes) {
   return {_mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, rest)), _mm256_set1_ps(256.0f))};
 }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm256_xor_si256(bytes.v, _mm256_set1_epi8(-128))}; }
+QUIRE_INLINE Ints bits_of_outputs(const std::byte* p, int byte) {
+  int32_t word;
+  __builtin_memcpy(&word, p, sizeof word);
+  const __m256i first = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+  const __m256i bit = _mm256_srlv_epi32(_mm256_set1_epi32(word), _mm256_add_epi32(first, _mm256_set1_epi32(byte)));
+  return {_mm256_and_si256(bit, _mm256_set1_epi32(1))};
+}
 
 #endif
 

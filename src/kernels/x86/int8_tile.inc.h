@@ -37,14 +37,10 @@ struct Int8Rows {
   const std::byte* data;
   size_t stride;
   int count;
-  // kInt8x2: each row's rests lie this many bytes after it, and the second half of `count` are these. 0: none are.
-  size_t rests = 0;
 
-  Int8Rows from_block(int b) const { return {data + static_cast<size_t>(b) * sizeof(Int8Block), stride, count, rests}; }
+  Int8Rows from_block(int b) const { return {data + static_cast<size_t>(b) * sizeof(Int8Block), stride, count}; }
   const Int8Block* row(int r) const {
-    const bool is_rest = rests != 0 && r >= count / 2;
-    const size_t at = is_rest ? static_cast<size_t>(r - count / 2) * stride + rests : static_cast<size_t>(r) * stride;
-    return reinterpret_cast<const Int8Block*>(data + at);
+    return reinterpret_cast<const Int8Block*>(data + static_cast<size_t>(r) * stride);
   }
 };
 

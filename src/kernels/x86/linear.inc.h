@@ -14,10 +14,10 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-// out [kMostPanelsAtOnce][kTileRows][kPanel] = panels p .. p + panels - 1 times `rows` <= kTileRows rows of inputs. rests:
-// the inputs are of kInt8x2.
+// out [kMostPanelsAtOnce][kTileRows][kPanel] = panels p .. p + panels - 1 times `rows` <= kTileRows rows of inputs, without
+// the outliers of kInt8x2.
 using Product = void (*)(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
-                         bool rests, const LinearLoop& loop, float* out);
+                         const LinearLoop& loop, float* out);
 
 // Calls run.operator()<codes, group>() for a format's codes and the groups that kernels tell apart: of 16 inputs, of
 // whole blocks (kBlockInputs), or none (0).
@@ -172,20 +172,24 @@ size_t linear_loops(const PackedMatrix& m, Activations activations, int rows,
   return count;
 }
 
-// A panel group after the other: products of up to kTileRows rows, whose inputs are at x, and what follows them.
+// A panel group after the other: products of up to kTileRows rows, whose inputs are at x, and what follows them. outliers:
+// of kInt8x2.
 void run_panels(const LinearArgs& a, const LinearLoop& loop, Product product, Product up_product, const std::byte* x,
-                int panel_begin, int panel_end, int row, int rows) {
+                int panel_begin, int panel_end, int row, int rows, const TileOutliers* outliers = nullptr) {
   const Finish finish = find_finish(a.nonlinearity);
-  const bool rests = a.activations == Activations::kInt8x2;
-  alignas(64) float out[kMostPanelsAtOnce * kTileRows * kPanel], up[kMostPanelsAtOnce * kTileRows * kPanel];
+  constexpr int kPanelFloats = kTileRows * kPanel;
+  alignas(64) float out[kMostPanelsAtOnce * kPanelFloats], up[kMostPanelsAtOnce * kPanelFloats];
   for (int p = panel_begin; p < panel_end; p += loop.panels) {
     const int panels = panel_end - p < loop.panels ? panel_end - p : loop.panels;
     prefetch_outputs(a, p, panels, row, rows);
-    product(*a.weights, p, panels, x, a.x_stride, rows, rests, loop, out);
-    if (up_product) up_product(*a.up, p, panels, x, a.x_stride, rows, rests, loop, up);
-    for (int i = 0; i < panels; ++i) {
-      finish(a, p + i, row, rows, out + i * kTileRows * kPanel, up_product ? up + i * kTileRows * kPanel : nullptr);
-    }
+    const auto multiply = [&](Product of, const PackedMatrix& m, float* to) {
+      of(m, p, panels, x, a.x_stride, rows, loop, to);
+      if (outliers) outliers->add_products(m, p, panels, kPanelFloats, to);
+    };
+    multiply(product, *a.weights, out);
+    if (up_product) multiply(up_product, *a.up, up);
+    for (int i = 0; i < panels; ++i)
+      finish(a, p + i, row, rows, out + i * kPanelFloats, up_product ? up + i * kPanelFloats : nullptr);
   }
 }
 
@@ -195,10 +199,22 @@ void linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, 
   const Product product = find_product<kOwn>(a.weights->format, a.activations);
   const Product up_product = a.up ? find_product<kOwn>(a.up->format, a.activations) : nullptr;
   const LinearLoop loop = a.loop ? *a.loop : first_loop(linear_loops, a, row_end - row_begin);
-  for (int row = row_begin; row < row_end; row += kTileRows) {
+  const auto run = [&](int row, int rows, const TileOutliers* outliers) {
     run_panels(a, loop, product, up_product, a.x + static_cast<size_t>(row) * a.x_stride, panel_begin, panel_end, row,
-               row_end - row < kTileRows ? row_end - row : kTileRows);
+               rows, outliers);
+  };
+  const auto tile = [row_end](int row) { return row_end - row < kTileRows ? row_end - row : kTileRows; };
+  if constexpr (includes(kOwn, Activations::kInt8x2)) {
+    if (a.activations == Activations::kInt8x2) {
+      TileOutliers outliers;
+      for (int row = row_begin, rows = 0; row < row_end; row += rows) {
+        rows = outliers.fill(a.x + static_cast<size_t>(row) * a.x_stride, a.x_stride, a.weights->cols, tile(row));
+        run(row, rows, &outliers);
+      }
+      return;
+    }
   }
+  for (int row = row_begin; row < row_end; row += kTileRows) run(row, tile(row), nullptr);
 }
 
 }  // namespace

@@ -516,7 +516,7 @@ QUIRE_INLINE void add_lows(const float* lows, int panels, int rows, float* out) 
 // out [panels][kTileRows][kPanel] = panels p .. times the rows, by LinearLoop::Kind::kStream.
 template <class Steps, Codes kCodes, int kGroup>
 void float_streams(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
-                   bool /*rests*/, const LinearLoop& loop, float* out) {
+                   const LinearLoop& loop, float* out) {
   alignas(64) float lows[kGroup == 0 ? 1 : kMostPanelsAtOnce * kTileRows * kPanel];
   const bool minima = kGroup != 0 && has_minima(m.format);
   clear_sums(out, panels, rows);
@@ -537,10 +537,10 @@ void float_streams(const PackedMatrix& m, int p, int panels, const std::byte* x,
 // Likewise, with any loop.
 template <class Steps, Codes kCodes, int kGroup>
 void float_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
-                  bool /*rests*/, const LinearLoop& loop, float* out) {
+                  const LinearLoop& loop, float* out) {
   if constexpr (kGroup != 0 || code_bits(kCodes) > 8) {  // dequantized weights are stored first
     if (loop.kind == LinearLoop::Kind::kStream)
-      return float_streams<Steps, kCodes, kGroup>(m, p, panels, x, x_stride, rows, false, loop, out);
+      return float_streams<Steps, kCodes, kGroup>(m, p, panels, x, x_stride, rows, loop, out);
   }
   alignas(64) float lows[kGroup == 0 ? 1 : kMostPanelsAtOnce * kTileRows * kPanel];
   const bool minima = kGroup != 0 && has_minima(m.format);

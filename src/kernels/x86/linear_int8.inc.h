@@ -1,7 +1,7 @@
 // Products of panels with blocks of int8 activations.
 #pragma once
 
-#include "kernels/x86/int8_rests.inc.h"
+#include "kernels/x86/int8_tile.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
@@ -138,28 +138,12 @@ QUIRE_INLINE void multiply_int8(const PackedMatrix& m, int p, int panels, const 
   }
 }
 
-// Up to this many rows of kInt8x2, the rests are multiplied as further rows, zeros included: memory takes longer to read
-// the weights than it takes to multiply them twice.
-inline constexpr int kRestsAsRows = kPanelsBeside;
-
-// out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows. rests: the inputs are of kInt8x2.
+// out [panels][kTileRows][kPanel] = panels p .. p + panels - 1 times the rows.
 template <Codes kCodes, int kGroup, bool kMinima, bool kTwoLevels = false>
-void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows, bool rests,
+void int8_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
                  const LinearLoop& loop, float* out) {
   alignas(64) float low[kMinima ? kMostPanelsAtOnce * kTileRows * kPanel : 1];
-  const bool as_rows = rests && rows <= kRestsAsRows;
-  const Int8Rows inputs{x, x_stride, rows};
-  Int8Rows multiplied = inputs;
-  if (as_rows) multiplied.count = 2 * rows, multiplied.rests = static_cast<size_t>(m.blocks()) * sizeof(Int8Block);
-  multiply_int8<kCodes, kGroup, kMinima, kTwoLevels>(m, p, panels, multiplied, loop, {out, low});
-  if (as_rows) {
-    for (int i = 0; i < panels; ++i) {
-      float* const first = out + i * kTileRows * kPanel;
-      for (int at = 0; at < rows * kPanel; at += kWidth) add_rest(first + at, Floats::load(first + rows * kPanel + at));
-    }
-  } else if (rests) {
-    add_rests<kCodes, kGroup, kMinima, kTwoLevels>(m, p, panels, inputs.from_block(m.blocks()), out);
-  }
+  multiply_int8<kCodes, kGroup, kMinima, kTwoLevels>(m, p, panels, {x, x_stride, rows}, loop, {out, low});
 }
 
 }  // namespace

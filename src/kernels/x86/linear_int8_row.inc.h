@@ -3,6 +3,7 @@
 
 #include "base/half.h"
 #include "kernels/x86/int8_tile.inc.h"
+#include "kernels/x86/outliers.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
@@ -41,31 +42,32 @@ QUIRE_INLINE void int8_row_tile(const PackedCodes<Codes::kI8>* sources, const Sc
 }
 
 // Adds the outliers of `rows` rows to the outputs of panel p.
-QUIRE_INLINE void add_outliers(const PackedMatrix& m, int p, const float* scales, const std::byte* x, size_t x_stride,
-                               int rows, float* out) {
-  constexpr int kPlace[8] = {0, 2, 4, 6, 1, 3, 5, 7};  // of an input in kPairOrder
-  for (int r = 0; r < rows; ++r) {
+QUIRE_INLINE void add_outliers(const PackedMatrix& m, int p, const std::byte* x, size_t x_stride, int rows,
+                               float* out) {
+  for (int r = 0; r < rows; ++r, out += kPanel) {
     const auto* row = reinterpret_cast<const Int8RowBlock*>(x + static_cast<size_t>(r) * x_stride);
     for (int b = 0; b < m.blocks(); ++b) {
-      for (uint32_t left = row[b].outliers; left != 0; left &= left - 1) {
-        const int i = __builtin_ctz(left), place = kPlace[i % 8];
-        const std::byte* codes = m.panel(p) + m.layout.codes + static_cast<size_t>(b) * m.layout.block_bytes +
-                                 128 * (i / 8) + 64 * (place / 4) + place % 4;
-        alignas(64) float weights[kPanel];
-        for (int n = 0; n < kPanel; ++n) weights[n] = static_cast<float>(static_cast<int8_t>(codes[4 * n]));
-        const Floats input = Floats::all(f16_to_f32(row[b].x[i]));
-        for (int h = 0; h < kHalves; ++h) {
-          float* to = out + r * kPanel + h * kWidth;
-          const Floats weight = mul(Floats::load(scales + h * kWidth), Floats::load(weights + h * kWidth));
-          store(to, fma(input, weight, Floats::load(to)));
+      if (row[b].outliers == 0) continue;
+      uint32_t inputs[kBlockInputs];
+      int count = 0;
+      for (uint32_t left = row[b].outliers; left != 0; left &= left - 1)
+        inputs[count++] = static_cast<uint32_t>(b * kBlockInputs + __builtin_ctz(left));
+      alignas(64) float weights[kBlockInputs * kColumnFloats];
+      decode_columns<1>(m, p, inputs, count, weights);
+      for (int h = 0; h < kHalves; ++h) {
+        Floats sum = Floats::load(out + h * kWidth);
+        for (int i = 0; i < count; ++i) {
+          const float input = f16_to_f32(row[b].x[inputs[i] % kBlockInputs]);
+          sum = fma(Floats::all(input), Floats::load(weights + i * kColumnFloats + h * kWidth), sum);
         }
+        store(out + h * kWidth, sum);
       }
     }
   }
 }
 
 void int8_row_panels(const PackedMatrix& m, int p, int panels, const std::byte* x, size_t x_stride, int rows,
-                     bool /*rests*/, const LinearLoop& loop, float* out) {
+                     const LinearLoop& loop, float* out) {
   using From = PackedCodes<Codes::kI8>;
   alignas(64) ScaleMemory scales[kMostPanelsAtOnce];
   for (int i = 0; i < panels; ++i) decode_scales(m, p + i, 0, 1, scales[i]);
@@ -88,7 +90,7 @@ void int8_row_panels(const PackedMatrix& m, int p, int panels, const std::byte* 
   } else {
     for (int i = 0; i < panels; ++i) run.template operator()<1, kMostInt8Rows>(i);
   }
-  for (int i = 0; i < panels; ++i) add_outliers(m, p + i, scales[i], x, x_stride, rows, out + i * kTileRows * kPanel);
+  for (int i = 0; i < panels; ++i) add_outliers(m, p + i, x, x_stride, rows, out + i * kTileRows * kPanel);
 }
 
 }  // namespace

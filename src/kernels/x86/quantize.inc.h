@@ -75,39 +75,51 @@ QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 16 * half), in_pair_order(bytes));
     out.half_sums[half] = static_cast<int16_t>(sum_bytes(bytes));
   }
-  out.rests = 0;
+  out.outliers = 0;
   out.sum = out.scale * static_cast<float>(out.half_sums[0] + out.half_sums[1]);
 }
 
-// The rests of a row of kInt8x2, whose blocks are written.
-QUIRE_INLINE void write_rests(const RowInputs& inputs, const Int8Block* first, Int8Block* rests) {
-  const int blocks = inputs.blocks();
-  float sum = 0;
-  for (int b = 0; b < blocks; ++b) sum += first[b].scale;
-  const float limit = kRestLimit * (sum / static_cast<float>(blocks));
-  for (int b = 0; b < blocks; ++b) {
-    rests[b] = {};
-    const float scale = first[b].scale;
-    if (!(scale > limit)) continue;
-    inputs.with_block(
-        b, [&](Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-          const Floats16 factor = Floats16::all(int8_factor(largest_magnitude(x0, x1)));
-          const auto rest_of = [&](Floats16 x) __attribute__((always_inline)) {
-            return fma(negative(Floats16::of(int8_digits(x, factor))), Floats16::all(scale), x);
-          };
-          write_int8(rest_of(x0), rest_of(x1), rests[b]);
-        });
-    rests[b / kRestBlocks * kRestBlocks].rests |= 1u << b % kRestBlocks;
-  }
+// x, but 0 where |x| is at least the limit.
+QUIRE_INLINE Floats16 below(Floats16 x, Floats16 limit) { return choose(Floats16::all(0.0f), x, abs(x), limit); }
+
+// What the magnitudes of a row's outliers are at least; NaN if there are none.
+QUIRE_INLINE float outlier_limit(const RowInputs& inputs, const QuantizeArgs& a) {
+  Floats16 squares = Floats16::all(0.0f);
+  inputs.for_each_block([&](int, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+    squares = fma(x1, x1, fma(x0, x0, squares));
+  });
+  const float mean = sum_lanes(squares) / static_cast<float>(a.cols);
+  return mean >= kSmallestOutliers && mean < __builtin_inff() ? a.outlier_rms * __builtin_sqrtf(mean) : __builtin_nanf("");
+}
+
+// One row of kInt8x2.
+QUIRE_INLINE void write_int8x2(const RowInputs& inputs, const QuantizeArgs& a, Int8Block* out) {
+  const float limit = outlier_limit(inputs, a);
+  const Floats16 limits = Floats16::all(limit);
+  auto* const outliers = reinterpret_cast<Outlier*>(out + inputs.blocks());
+  int count = 0;
+  inputs.for_each_block([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
+    uint32_t left = lanes_at_least(abs(x0), limits) | lanes_at_least(abs(x1), limits) << kLanes;
+    if (left != 0 && count + __builtin_popcount(left) <= kMostOutliers) {
+      alignas(64) float x[kBlockInputs];
+      store(x, x0), store(x + kLanes, x1);
+      for (; left != 0; left &= left - 1) {
+        const int i = __builtin_ctz(left);
+        outliers[count++] = {b * kBlockInputs + i, x[i]};
+      }
+      x0 = below(x0, limits), x1 = below(x1, limits);
+    }
+    write_int8(x0, x1, out[b]);
+  });
+  out[0].outliers = static_cast<uint32_t>(count);
 }
 
 // One row to Int8RowBlocks.
 QUIRE_INLINE void write_int8_row(const RowInputs& inputs, float threshold, Int8RowBlock* out) {
-  const Floats16 limit = Floats16::all(threshold), zero = Floats16::all(0.0f);
-  const auto below = [=](Floats16 x) __attribute__((always_inline)) { return choose(zero, x, abs(x), limit); };
+  const Floats16 limit = Floats16::all(threshold);
   Ints16 most0 = Ints16::all(0), most1 = most0;
   inputs.for_each_block([&](int, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-    most0 = max(most0, bits(abs(below(x0)))), most1 = max(most1, bits(abs(below(x1))));
+    most0 = max(most0, bits(abs(below(x0, limit)))), most1 = max(most1, bits(abs(below(x1, limit))));
   });
   const float largest = largest_magnitude(bits(most0), bits(most1));
   const float scale = largest / 127.0f;
@@ -120,7 +132,7 @@ QUIRE_INLINE void write_int8_row(const RowInputs& inputs, float threshold, Int8R
     block.outliers = 0;
     alignas(64) float x[kLanes];
     for (int half = 0; half < 2; ++half) {
-      const __m128i bytes = to_bytes(int8_digits(below(halves[half]), factor));
+      const __m128i bytes = to_bytes(int8_digits(below(halves[half], limit), factor));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * half), in_pair_order(bytes));
       block.sum += sum_bytes(bytes);
       if (!(max_lanes(abs(halves[half])) >= threshold)) continue;
@@ -162,17 +174,17 @@ QUIRE_INLINE void write_floats(Floats16 x0, Floats16 x1, bool round_to_bf16, Flo
       write_int8_row(inputs, a.threshold, reinterpret_cast<Int8RowBlock*>(out));
       continue;
     }
+    if (a.to == Activations::kInt8x2) {
+      write_int8x2(inputs, a, reinterpret_cast<Int8Block*>(out));
+      continue;
+    }
     inputs.for_each_block([&](int b, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-      if (has_int8_blocks(a.to)) {
+      if (a.to == Activations::kInt8) {
         write_int8(x0, x1, reinterpret_cast<Int8Block*>(out)[b]);
       } else {
         write_floats(x0, x1, a.to == Activations::kBf16, reinterpret_cast<FloatBlock*>(out)[b]);
       }
     });
-    if (a.to == Activations::kInt8x2) {
-      auto* first = reinterpret_cast<Int8Block*>(out);
-      write_rests(inputs, first, first + inputs.blocks());
-    }
   }
 }
 

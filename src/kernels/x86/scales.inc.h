@@ -33,48 +33,110 @@ QUIRE_INLINE void for_each_group(const PanelFormat& f, int begin, int end, float
   }
 }
 
-// Of panel p, blocks [begin, end).
-[[gnu::noinline]] void decode_scales(const PackedMatrix& m, int p, int begin, int end, float* out) {
-  const std::byte *scales = m.panel(p) + m.layout.scales, *supers = m.panel(p) + m.layout.supers;
-  const auto at = [](const std::byte* part, int entry, int half, int bytes) __attribute__((always_inline)) {
-    return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
-  };
-  switch (m.format.scale) {
+// kWidth outputs' entry of a part of a panel, of bytes each.
+QUIRE_INLINE const std::byte* entry_of(const std::byte* part, int entry, int half, int bytes) {
+  return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
+}
+QUIRE_INLINE int group_super(const PanelFormat& f, int group) {  // 16 or 8 groups are under a float16
+  return group >> (f.group == 16 ? 4 : 3);
+}
+
+// The scales of a group of kWidth outputs.
+template <ScaleKind kKind>
+QUIRE_INLINE Floats group_scale(const PackedMatrix& m, const std::byte* panel, int group, int half) {
+  const std::byte* scales = panel + m.layout.scales;
+  if constexpr (kKind == ScaleKind::kF16) return scales_f16(entry_of(scales, group, half, 2));
+  if constexpr (kKind == ScaleKind::kF32)
+    return Floats::load(reinterpret_cast<const float*>(entry_of(scales, group, half, 4)));
+  if constexpr (kKind == ScaleKind::kE8M0) {  // half_e8m0_to_f32()
+    const Ints e = scales_u8(entry_of(scales, group, half, 1)), one = Ints::all(1);
+    return choose(bits(shift_left<23>(sub(e, one))), bits(shift_left<21>(add(e, one))), Floats::of(e),
+                  Floats::all(2.0f));
+  }
+  if constexpr (kKind == ScaleKind::kE4M3)
+    return mul(e4m3_byte<0>(scales_u8(entry_of(scales, group, half, 1))), Floats::all(m.factor));
+  if constexpr (kKind == ScaleKind::kSuper) {
+    const std::byte* supers = panel + m.layout.supers;
+    const Floats super =
+        mul(scales_f16(entry_of(supers, group_super(m.format, group), half, 2)), Floats::all(m.factor));
+    return mul(super, scales_i8(entry_of(scales, group, half, 1)));
+  }
+  return Floats::all(0.0f);
+}
+// Calls run.operator()<kind>().
+template <class Run>
+QUIRE_INLINE void with_scale_kind(ScaleKind kind, const Run& run) {
+  switch (kind) {
     case ScaleKind::kNone:
       return;
     case ScaleKind::kF16:
-      return for_each_group(
-          m.format, begin, end,
-          out, [=](int g, int half) __attribute__((always_inline)) { return scales_f16(at(scales, g, half, 2)); });
+      return run.template operator()<ScaleKind::kF16>();
     case ScaleKind::kF32:
-      return for_each_group(
-          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            return Floats::load(reinterpret_cast<const float*>(at(scales, g, half, 4)));
-          });
-    case ScaleKind::kE8M0:  // half_e8m0_to_f32()
-      return for_each_group(
-          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            const Ints e = scales_u8(at(scales, g, half, 1)), one = Ints::all(1);
-            return choose(bits(shift_left<23>(sub(e, one))), bits(shift_left<21>(add(e, one))), Floats::of(e),
-                          Floats::all(2.0f));
-          });
-    case ScaleKind::kE4M3: {
-      const Floats factor = Floats::all(m.factor);
-      return for_each_group(
-          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            return mul(e4m3_byte<0>(scales_u8(at(scales, g, half, 1))), factor);
-          });
-    }
-    case ScaleKind::kSuper: {
-      const int shift = m.format.group == 16 ? 4 : 3;  // 16 or 8 groups under a float16
-      const Floats factor = Floats::all(m.factor);
-      return for_each_group(
-          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            const Floats super = mul(scales_f16(at(supers, g >> shift, half, 2)), factor);
-            return mul(super, scales_i8(at(scales, g, half, 1)));
-          });
-    }
+      return run.template operator()<ScaleKind::kF32>();
+    case ScaleKind::kE8M0:
+      return run.template operator()<ScaleKind::kE8M0>();
+    case ScaleKind::kE4M3:
+      return run.template operator()<ScaleKind::kE4M3>();
+    case ScaleKind::kSuper:
+      return run.template operator()<ScaleKind::kSuper>();
   }
+}
+
+// Likewise the minima, in formats that have them. scale: of the group.
+template <ZeroKind kKind>
+QUIRE_INLINE Floats group_minimum(const PackedMatrix& m, const std::byte* panel, int group, int half, Floats scale) {
+  const std::byte* minima = panel + m.layout.minima;
+  if constexpr (kKind == ZeroKind::kF16) return scales_f16(entry_of(minima, group, half, 2));
+  if constexpr (kKind == ZeroKind::kF32)
+    return Floats::load(reinterpret_cast<const float*>(entry_of(minima, group, half, 4)));
+  if constexpr (kKind == ZeroKind::kSuper) {
+    const std::byte* supers = panel + m.layout.super_minima;
+    return negate(mul(scales_f16(entry_of(supers, group_super(m.format, group), half, 2)),
+                      scales_i8(entry_of(minima, group, half, 1))));
+  }
+  if constexpr (kKind == ZeroKind::kInteger) return negate(mul(scale, scales_i8(entry_of(minima, group, half, 1))));
+  return Floats::all(0.0f);
+}
+template <class Run>
+QUIRE_INLINE void with_zero_kind(ZeroKind kind, const Run& run) {
+  switch (kind) {
+    case ZeroKind::kConstant:
+      return;
+    case ZeroKind::kF16:
+      return run.template operator()<ZeroKind::kF16>();
+    case ZeroKind::kF32:
+      return run.template operator()<ZeroKind::kF32>();
+    case ZeroKind::kSuper:
+      return run.template operator()<ZeroKind::kSuper>();
+    case ZeroKind::kInteger:
+      return run.template operator()<ZeroKind::kInteger>();
+  }
+}
+
+// Of panel p, blocks [begin, end).
+[[gnu::noinline]] void decode_scales(const PackedMatrix& m, int p, int begin, int end, float* out) {
+  const std::byte* panel = m.panel(p);
+  with_scale_kind(
+      m.format.scale, [&]<ScaleKind kKind>() __attribute__((always_inline)) {
+        for_each_group(
+            m.format, begin, end, out,
+            [&](int g, int half) __attribute__((always_inline)) { return group_scale<kKind>(m, panel, g, half); });
+      });
+}
+
+// scales: decoded.
+[[gnu::noinline]] void decode_minima(const PackedMatrix& m, int p, int begin, int end, const float* scales,
+                                     float* out) {
+  const std::byte* panel = m.panel(p);
+  with_zero_kind(
+      m.format.zeros, [&]<ZeroKind kKind>() __attribute__((always_inline)) {
+        for_each_group(
+            m.format, begin, end, out, [&](int g, int half) __attribute__((always_inline)) {
+              const Floats scale = Floats::load(scales);
+              scales += kWidth;
+              return group_minimum<kKind>(m, panel, g, half, scale);
+            });
+      });
 }
 
 // What follows takes scales of two levels apart, in groups of 16: of blocks [begin, end), which begin with a float16 of
@@ -109,42 +171,6 @@ QUIRE_INLINE Ints minimum_pair(const std::byte* minima, int b, int half) {
       store(pairs, bits(minimum_pair(m.panel(p) + m.layout.minima, b, half)));
   }
   decode_supers(m.panel(p) + m.layout.super_minima, -1.0f, begin, end, supers);
-}
-
-// Likewise the minima, in formats that have them. scales: decoded.
-[[gnu::noinline]] void decode_minima(const PackedMatrix& m, int p, int begin, int end, const float* scales,
-                                     float* out) {
-  const std::byte *minima = m.panel(p) + m.layout.minima, *supers = m.panel(p) + m.layout.super_minima;
-  const auto at = [](const std::byte* part, int entry, int half, int bytes) __attribute__((always_inline)) {
-    return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
-  };
-  switch (m.format.zeros) {
-    case ZeroKind::kConstant:
-      return;
-    case ZeroKind::kF16:
-      return for_each_group(
-          m.format, begin, end,
-          out, [=](int g, int half) __attribute__((always_inline)) { return scales_f16(at(minima, g, half, 2)); });
-    case ZeroKind::kF32:
-      return for_each_group(
-          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            return Floats::load(reinterpret_cast<const float*>(at(minima, g, half, 4)));
-          });
-    case ZeroKind::kSuper: {
-      const int shift = m.format.group == 16 ? 4 : 3;
-      return for_each_group(
-          m.format, begin, end, out, [=](int g, int half) __attribute__((always_inline)) {
-            return negate(mul(scales_f16(at(supers, g >> shift, half, 2)), scales_i8(at(minima, g, half, 1))));
-          });
-    }
-    case ZeroKind::kInteger:
-      return for_each_group(
-          m.format, begin, end, out, [ =, &scales ](int g, int half) __attribute__((always_inline)) {
-            const Floats minimum = negate(mul(Floats::load(scales), scales_i8(at(minima, g, half, 1))));
-            scales += kWidth;
-            return minimum;
-          });
-  }
 }
 
 // low [rows][kPanel] += minima [blocks * groups][kPanel] times the sums of the inputs: sum(block of a row, group). x: the

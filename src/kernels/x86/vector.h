@@ -38,6 +38,7 @@ QUIRE_INLINE void with_count(int count, const Run& run) {
 //   within(a, b, f, e)    a in lanes f <= i < e, else b
 //   where_at_least(a,x,l) a where x >= l, else 0
 //   choose(a, b, x, l)    a where x >= l, else b
+//   lanes_at_least(x, l)  bit i: x >= l in lane i
 //   without_small(a, l)   a, but 0 where |a| < l; NaN stays
 //   where_number(a,b,x)   a where x is a number, b where it is NaN
 //   to_int                rounds as round() does
@@ -85,6 +86,7 @@ QUIRE_INLINE Floats where_at_least(Floats a, Floats x, Floats limit) {
 QUIRE_INLINE Floats choose(Floats a, Floats b, Floats x, Floats limit) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ), b.v, a.v)};
 }
+QUIRE_INLINE uint32_t lanes_at_least(Floats x, Floats limit) { return _mm512_cmp_ps_mask(x.v, limit.v, _CMP_GE_OQ); }
 QUIRE_INLINE Floats without_small(Floats a, Floats limit) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(abs(a).v, limit.v, _CMP_NLT_UQ), a.v)};
 }
@@ -111,6 +113,9 @@ template <int kBits>
 QUIRE_INLINE Ints shift_right_signed(Ints a) {
   return {_mm512_srai_epi32(a.v, kBits)};
 }
+
+QUIRE_INLINE Ints shift_left(Ints a, uint32_t bits) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
+QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
 
 QUIRE_INLINE Floats16 load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
@@ -161,6 +166,9 @@ QUIRE_INLINE Floats where_at_least(Floats a, Floats x, Floats limit) {
 QUIRE_INLINE Floats choose(Floats a, Floats b, Floats x, Floats limit) {
   return {_mm256_blendv_ps(b.v, a.v, _mm256_cmp_ps(x.v, limit.v, _CMP_GE_OQ))};
 }
+QUIRE_INLINE uint32_t lanes_at_least(Floats x, Floats limit) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_GE_OQ)));
+}
 QUIRE_INLINE Floats without_small(Floats a, Floats limit) {
   return {_mm256_and_ps(a.v, _mm256_cmp_ps(abs(a).v, limit.v, _CMP_NLT_UQ))};
 }
@@ -187,6 +195,9 @@ template <int kBits>
 QUIRE_INLINE Ints shift_right_signed(Ints a) {
   return {_mm256_srai_epi32(a.v, kBits)};
 }
+
+QUIRE_INLINE Ints shift_left(Ints a, uint32_t bits) { return {_mm256_sll_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
+QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) { return {_mm256_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
 
 // 16 lanes: the same operations on both registers.
 struct Ints16 {
@@ -227,6 +238,9 @@ QUIRE_UNARY(Floats16, bits, Ints16)
 QUIRE_UNARY(Ints16, bits, Floats16)
 QUIRE_INLINE Floats16 choose(Floats16 a, Floats16 b, Floats16 x, Floats16 limit) {
   return {choose(a.lo, b.lo, x.lo, limit.lo), choose(a.hi, b.hi, x.hi, limit.hi)};
+}
+QUIRE_INLINE uint32_t lanes_at_least(Floats16 x, Floats16 limit) {
+  return lanes_at_least(x.lo, limit.lo) | lanes_at_least(x.hi, limit.hi) << 8;
 }
 #undef QUIRE_UNARY
 #undef QUIRE_BINARY

@@ -283,49 +283,79 @@ TEST_P(Linear, QuantizesAndNormalisesToTheReferencesBits) {
   }
 }
 
-// Which blocks have rests, and that first digits and rests together are much closer to the inputs.
-TEST_P(Linear, GivesRestsToTheLargestBlocks) {
-  const int cols = 20 * kBlockInputs, blocks = 20;
-  std::mt19937 random(15);
-  std::vector<float> x = random_inputs(1, cols, random);
-  const auto at = [&x](int b, int i) -> float& { return x[static_cast<size_t>(b * kBlockInputs + i)]; };
-  for (int b = 0; b < blocks; ++b) {  // the largest magnitudes: 1, and 2 in some blocks
-    const bool large = b == 3 || b == 7 || b == 8 || b == 19;
-    for (int i = 0; i < kBlockInputs; ++i) at(b, i) = std::clamp(at(b, i), -0.9f, 0.9f) * (large ? 2.0f : 1.0f);
-    at(b, b) = large ? 2.0f : -1.0f;
+// What quantize() makes of a row with kInt8x2.
+struct SplitRow {
+  std::vector<std::byte> memory;
+  int blocks;
+
+  SplitRow(const KernelSet& kernels, const std::vector<float>& x)
+      : memory(x.size() / kBlockInputs * activation_block_bytes(Activations::kInt8x2)),
+        blocks(static_cast<int>(x.size() / kBlockInputs)) {
+    kernels.quantize({.x = x.data(),
+                      .x_stride = x.size(),
+                      .cols = static_cast<int>(x.size()),
+                      .to = Activations::kInt8x2,
+                      .outlier_rms = 4,
+                      .out = memory.data(),
+                      .out_stride = memory.size()},
+                     0, 1);
   }
-  std::vector<Int8Block> row(2 * blocks);
-  GetParam()->quantize({.x = x.data(),
-                        .x_stride = x.size(),
-                        .cols = cols,
-                        .to = Activations::kInt8x2,
-                        .out = reinterpret_cast<std::byte*>(row.data()),
-                        .out_stride = row.size() * sizeof(Int8Block)},
-                       0, 1);
+  std::span<const Int8Block> all_blocks() const {
+    return {reinterpret_cast<const Int8Block*>(memory.data()), static_cast<size_t>(blocks)};
+  }
+  std::span<const Outlier> outliers() const {
+    return {reinterpret_cast<const Outlier*>(all_blocks().data() + blocks), all_blocks()[0].outliers};
+  }
+};
+
+TEST_P(Linear, SetsLargeInputsApart) {
+  const int blocks = 20;
+  std::mt19937 random(15);
+  std::vector<float> x = random_inputs(1, blocks * kBlockInputs, random);
+  for (float& value : x) value = std::clamp(value, -1.0f, 1.0f);
+  const std::pair<int, float> large[] = {{0, 9.0f}, {37, -7.0f}, {38, 30.0f}, {blocks * kBlockInputs - 1, 8.0f}};
+  for (const auto& [input, value] : large) x[static_cast<size_t>(input)] = value;
+  const SplitRow row(*GetParam(), x);
+  ASSERT_EQ(row.outliers().size(), std::size(large));
+  for (size_t i = 0; i < std::size(large); ++i) {
+    EXPECT_EQ(row.outliers()[i].input, large[i].first);
+    EXPECT_EQ(row.outliers()[i].x, large[i].second);
+    x[static_cast<size_t>(large[i].first)] = 0;
+  }
   for (int b = 0; b < blocks; ++b) {
-    const Int8Block &first = row[static_cast<size_t>(b)], &rest = row[static_cast<size_t>(blocks + b)];
-    const uint32_t bits = row[static_cast<size_t>(blocks + b / kRestBlocks * kRestBlocks)].rests;
-    const bool large = b == 3 || b == 7 || b == 8 || b == 19;
-    EXPECT_EQ(bits >> b % kRestBlocks & 1, large) << b;
-    EXPECT_EQ(rest.scale != 0, large) << b;
-    for (int i = 0; large && i < kBlockInputs; ++i) {
-      const float input = at(b, i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)]);
-      EXPECT_NEAR(first.scale * first.q[i] + rest.scale * rest.q[i], input, 2.0f / 127 / 2 / 127 / 2 * 1.01f) << b << i;
+    const Int8Block& block = row.all_blocks()[static_cast<size_t>(b)];
+    EXPECT_LE(block.scale, 1.0f / 127);
+    for (int i = 0; i < kBlockInputs; ++i) {
+      const int k = b * kBlockInputs + i / 8 * 8 + kPairOrder[static_cast<size_t>(i % 8)];
+      EXPECT_NEAR(block.scale * block.q[i], x[static_cast<size_t>(k)], 0.501f * block.scale) << k;
     }
   }
 }
 
-// A tile multiplies the rests of all its rows where one of them has any.
-TEST_P(Linear, GivesARowTheSameBitsBesideRowsWithRests) {
+TEST_P(Linear, SetsNothingApartInRowsWithoutAScale) {
+  std::vector<float> x(96, 1.0f);
+  const auto outliers_with = [&](float large) {
+    x[40] = large;
+    return SplitRow(*GetParam(), x).outliers().size();
+  };
+  EXPECT_EQ(outliers_with(50), 1u);
+  EXPECT_EQ(outliers_with(1e20f), 0u);  // its square is infinite
+  EXPECT_EQ(outliers_with(std::numeric_limits<float>::infinity()), 0u);
+  EXPECT_EQ(outliers_with(std::numeric_limits<float>::quiet_NaN()), 0u);
+  for (float& value : x) value = 0;
+  EXPECT_EQ(outliers_with(1e-25f), 0u);  // its square is 0
+  EXPECT_EQ(outliers_with(0), 0u);
+}
+
+// A tile decodes a column of weights once for all rows that have an outlier there.
+TEST_P(Linear, GivesARowTheSameBitsBesideRowsWithOutliers) {
   std::mt19937 random(16);
-  const int outputs = 16, cols = 256, rows = 12;
+  const int outputs = 48, cols = 512, rows = 12;
   for (const testing::Weights& w : testing::all_weights()) {
     if (activations_for(Activations::kInt8x2, w.format) != Activations::kInt8x2) continue;
     const auto weights = testing::random_matrix(w, outputs, cols, random);
     std::vector<float> x = random_inputs(rows, cols, random);
-    for (float& value : x) value = std::clamp(value, -1.0f, 1.0f);
-    for (size_t i = 0; i < x.size(); i += kBlockInputs) x[i] = i / static_cast<size_t>(cols) == 4 ? 1.0f : 3.0f;
-    for (int row = 0; row < rows; ++row) x[static_cast<size_t>(row * cols + row % 8 * kBlockInputs)] *= 1 + row % 3;
+    for (int row = 0; row < rows; ++row) x[static_cast<size_t>(row * cols + 7 + row % 5)] = 90.0f;  // shared inputs
     const LinearArgs args = linear_of(weights.matrix, Activations::kInt8x2);
     const auto together = run(*GetParam(), args, x, rows);
     for (int row = 0; row < rows; ++row) {
@@ -334,6 +364,20 @@ TEST_P(Linear, GivesARowTheSameBitsBesideRowsWithRests) {
       ASSERT_EQ(std::memcmp(alone.data(), &together[static_cast<size_t>(row * outputs)], outputs * sizeof(float)), 0)
           << w.name << " row " << row;
     }
+  }
+}
+
+// More outliers than a tile has room for, and more inputs than it can order.
+TEST_P(Linear, MultipliesManyOutliersToTheReferencesBits) {
+  std::mt19937 random(17);
+  for (const auto& [rows, cols] : {std::pair{70, 4096}, {3, 40000}}) {
+    const int outputs = 20;
+    const auto weights = testing::random_matrix(TensorType::Q4_1, outputs, cols, random);
+    std::vector<float> x = random_inputs(rows, cols, random);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = random() % 11 == 0 ? 100.0f + x[i] : x[i] / 8;
+    const LinearArgs args = linear_of(weights.matrix, Activations::kInt8x2);
+    const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
+    EXPECT_EQ(std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)), 0) << cols;
   }
 }
 
@@ -463,12 +507,12 @@ TEST_P(Linear, QuantizesExtremeBlocksToTheReferencesBits) {
 TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
   const int outputs = 33, cols = 256, rows = 33;
   std::mt19937 noise(7);
-  std::vector<float> x(static_cast<size_t>(rows * cols)), with_rests = x;
+  std::vector<float> x(static_cast<size_t>(rows * cols)), with_outliers = x;
   for (size_t i = 0; i < x.size(); ++i) {  // int8: rows of 127, of alternating signs, of -127
     const size_t row = i / static_cast<size_t>(cols);
     x[i] = row % 3 == 0 || (row % 3 == 1 && i % 2 == 0) ? 1.0f : -1.0f;
-    const bool large = i / kBlockInputs % 4 == row % 4 && row % 5 != 0;  // in other blocks than the neighbours'
-    with_rests[i] = large ? x[i] * static_cast<float>(200 + noise() % 100) : x[i];
+    const bool large = i % 16 == row % 16 && row % 5 != 0;  // other inputs than the neighbours'
+    with_outliers[i] = large ? x[i] * static_cast<float>(200 + noise() % 100) : x[i];
   }
   for (const testing::Weights& w : testing::all_weights()) {
     if (!has_scales(w.format)) continue;
@@ -498,7 +542,7 @@ TEST_P(Linear, GivesTheReferencesBitsForExtremeWeights) {
       for (const Activations to : {Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
         if (activations_for(to, w.format) != to) continue;
         const LinearArgs args = linear_of(weights.matrix, to);
-        const std::vector<float>& inputs = to == Activations::kInt8x2 ? with_rests : x;
+        const std::vector<float>& inputs = to == Activations::kInt8x2 ? with_outliers : x;
         const auto expected = run(reference_kernels(), args, inputs, rows);
         for (const int count : {1, 9, rows}) {
           const auto got = run(*GetParam(), args, inputs, count);
