@@ -69,19 +69,21 @@ struct Int8Block {
 // A row of kInt8x2 is its Int8Blocks, in which outliers are 0, and then its outliers in the order of their inputs. These
 // are the inputs whose magnitude is at least
 //
-//   QuantizeArgs::outlier_rms * sqrt(squares / cols)      squares: as in QuantizeArgs, of the inputs after the norm
+//   QuantizeArgs::outlier_ratio * (sum / cols)      sum: 16 interleaved chains of + |x|, added as a tree, after the norm
 //
-// There are none if squares / cols is below kSmallestOutliers, infinite or NaN, and none in a block with which the row would
-// have more than kMostOutliers. At most cols / outlier_rms^2 inputs are outliers; there is room for kBlockOutliers for each
-// block.
+// There are none if sum / cols is below kSmallestOutliers, infinite or NaN, and none in a block with which the row would have
+// more than kMostOutliers. At most cols / outlier_ratio inputs are outliers; there is room for kBlockOutliers for each block.
+//
+// The mean magnitude, not the root mean square: the outliers themselves hardly raise it. So one ratio sets apart what stands
+// out in models that have outliers, and nothing where inputs are normally distributed.
 struct Outlier {
   int32_t input;
   float x;
 };
 inline constexpr float kSmallestOutliers = 0x1p-100f;
-inline constexpr int kBlockOutliers = 4, kMostOutliers = 16384;
-inline constexpr float kLeastOutlierRms = 3;  // the least that outlier_rms may be
-static_assert(kBlockOutliers * kLeastOutlierRms * kLeastOutlierRms > kBlockInputs);
+inline constexpr int kBlockOutliers = 7, kMostOutliers = 16384;
+inline constexpr float kLeastOutlierRatio = 5;  // the least that outlier_ratio may be
+static_assert(kBlockOutliers * kLeastOutlierRatio > kBlockInputs);
 struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
   float x[kBlockInputs];
   float sum;           // kBf16: half_sums[0] + half_sums[1]
@@ -122,10 +124,10 @@ struct QuantizeArgs {
   const float* norm_weight = nullptr;  // [cols]; nullptr: no norm
   float epsilon = 0;
   Activations to;
-  // The least magnitude of outliers: of kInt8Row; of kInt8x2, in root mean squares of the row.
-  float threshold = std::numeric_limits<float>::infinity(), outlier_rms = kLeastOutlierRms;
-  std::byte* out;     // of row 0, whichever rows are quantized; 64-byte aligned
-  size_t out_stride;  // bytes: blocks * activation_block_bytes(to)
+  float threshold = std::numeric_limits<float>::infinity();  // kInt8Row: the least magnitude of outliers
+  float outlier_ratio = kLeastOutlierRatio;                  // kInt8x2: the same, relative to the row's mean magnitude
+  std::byte* out;                                            // of row 0, whichever rows are quantized; 64-byte aligned
+  size_t out_stride;                                         // bytes: blocks * activation_block_bytes(to)
 };
 
 // y [rows, W.rows] = value, or y_old + value if `accumulate`:

@@ -65,17 +65,19 @@ void write_int8(const float* x, Int8Block& out) {
 }
 
 // NaN: there are no outliers.
-float outlier_limit(const float* x, int cols, float outlier_rms) {
-  const float mean = sum_squares(x, cols, 0) / static_cast<float>(cols);
-  return mean >= kSmallestOutliers && std::isfinite(mean) ? outlier_rms * std::sqrt(mean)
+float outlier_limit(std::span<const float> x, int cols, float outlier_ratio) {
+  Lanes sums{};
+  for (size_t i = 0; i < x.size(); ++i) sums[i % kLanes] += std::abs(x[i]);
+  const float mean = sum_lanes(sums) / static_cast<float>(cols);
+  return mean >= kSmallestOutliers && std::isfinite(mean) ? outlier_ratio * mean
                                                           : std::numeric_limits<float>::quiet_NaN();
 }
 
 // x: padded to whole blocks.
-void write_int8x2(std::vector<float> x, int cols, float outlier_rms, Int8Block* out) {
+void write_int8x2(std::vector<float> x, int cols, float outlier_ratio, Int8Block* out) {
   const size_t blocks = x.size() / kBlockInputs;
   auto* outliers = reinterpret_cast<Outlier*>(out + blocks);
-  const float limit = outlier_limit(x.data(), cols, outlier_rms);
+  const float limit = outlier_limit(x, cols, outlier_ratio);
   uint32_t count = 0;
   for (size_t b = 0; b < blocks; ++b) {
     const std::span block = std::span(x).subspan(b * kBlockInputs, kBlockInputs);
@@ -132,7 +134,7 @@ void quantize(const QuantizeArgs& a, int row_begin, int row_end) {
     for (int i = 0; i < a.cols; ++i)
       padded[static_cast<size_t>(i)] = a.norm_weight ? x[i] * factor * a.norm_weight[i] : x[i];
     if (a.to == Activations::kInt8x2) {
-      write_int8x2(std::move(padded), a.cols, a.outlier_rms, reinterpret_cast<Int8Block*>(out));
+      write_int8x2(std::move(padded), a.cols, a.outlier_ratio, reinterpret_cast<Int8Block*>(out));
       continue;
     }
     const float largest =

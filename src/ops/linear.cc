@@ -25,9 +25,9 @@ int panels_together(const Compute& compute, int panels) {
   return panels >= 2 * together * compute.team.size() ? together : 1;
 }
 
-// The outliers of kInt8x2, in root mean squares. Rounding normalized inputs costs a model most; attention's outputs and the
-// inputs of down projections have twice as many large numbers, and matter less (docs/performance.md).
-constexpr float kNormalizedOutliers = 3, kOtherOutliers = 4;
+// The outliers of kInt8x2, in mean magnitudes of their row. Rounding normalized inputs costs a model most; attention's
+// outputs and the inputs of down projections have twice as many large numbers, and matter less (docs/performance.md).
+constexpr float kNormalizedOutliers = 5, kOtherOutliers = 8;
 
 QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, const Linear& w, bool normalized) {
   return {.x = x.data,
@@ -35,7 +35,7 @@ QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, con
           .cols = cols,
           .to = to.form,
           .threshold = w.threshold,
-          .outlier_rms = normalized ? kNormalizedOutliers : kOtherOutliers,
+          .outlier_ratio = normalized ? kNormalizedOutliers : kOtherOutliers,
           .out = to.data,
           .out_stride = to.stride};
 }

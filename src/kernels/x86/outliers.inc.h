@@ -13,7 +13,8 @@ inline constexpr uint32_t kPlaces = 0x75316420;  // of eight inputs in kPairOrde
 template <Codes kCodes>
 QUIRE_INLINE Floats code_column(const PanelFormat& f, const std::byte* codes, uint32_t input, int half) {
   constexpr int kBits = code_bits(kCodes);
-  const uint32_t line = input % kBlockInputs / 8, place = kPlaces >> input % 8 * 4 & 7, byte = place & 3, high = place / 4;
+  const uint32_t line = input % kBlockInputs / 8, place = kPlaces >> input % 8 * 4 & 7, byte = place & 3,
+                 high = place / 4;
   const std::byte* block = codes + input / kBlockInputs * code_block_bytes(kCodes);
   const int at = half * kWidth * 4;
   if constexpr (kCodes == Codes::kI8) {
@@ -79,37 +80,41 @@ QUIRE_INLINE void decode_columns(const PackedMatrix& m, int p, const uint32_t* i
   const auto group_of = [group = static_cast<uint32_t>(f.group)](uint32_t input) {  // divisions are slow
     return static_cast<int>(group == kBlockInputs ? input / kBlockInputs : group == 16 ? input / 16 : input / group);
   };
-  const bool scales = f.scale == ScaleKind::kF16, minima = scales && f.zeros == ZeroKind::kF16;
+  // The usual kinds take one pass over the columns, others further ones.
+  const auto is = [&f](ScaleKind scale, ZeroKind zeros) { return f.scale == scale && f.zeros == zeros; };
+  bool usual = true;
   with_integer_codes(
       f.codes, [&]<Codes kCodes>() __attribute__((always_inline)) {
-        const auto decode = [&]<bool kScales, bool kMinima>() __attribute__((always_inline)) {
+        const auto decode = [&]<ScaleKind kScale, ZeroKind kZeros>() __attribute__((always_inline)) {
           for_each([&](const std::byte* panel, uint32_t input, int half, float* to) __attribute__((always_inline)) {
             Floats weight = code_column<kCodes>(f, panel + m.layout.codes, input, half);
-            if constexpr (kScales)
-              weight = mul(group_scale<ScaleKind::kF16>(m, panel, group_of(input), half), weight);
-            if constexpr (kMinima)
-              weight = add(weight, group_minimum<ZeroKind::kF16>(m, panel, group_of(input), half, weight));
+            const int group = group_of(input);
+            if constexpr (kScale != ScaleKind::kNone) weight = mul(group_scale<kScale>(m, panel, group, half), weight);
+            if constexpr (kZeros != ZeroKind::kConstant)
+              weight = add(weight, group_minimum<kZeros>(m, panel, group, half, weight));
             store(to, weight);
           });
         };
-        if (minima) {
-          decode.template operator()<true, true>();
-        } else if (scales) {
-          decode.template operator()<true, false>();
+        if (is(ScaleKind::kF16, ZeroKind::kConstant)) {
+          decode.template operator()<ScaleKind::kF16, ZeroKind::kConstant>();
+        } else if (is(ScaleKind::kF16, ZeroKind::kF16)) {
+          decode.template operator()<ScaleKind::kF16, ZeroKind::kF16>();
+        } else if (is(ScaleKind::kSuper, ZeroKind::kConstant)) {
+          decode.template operator()<ScaleKind::kSuper, ZeroKind::kConstant>();
+        } else if (is(ScaleKind::kSuper, ZeroKind::kSuper)) {
+          decode.template operator()<ScaleKind::kSuper, ZeroKind::kSuper>();
         } else {
-          decode.template operator()<false, false>();
+          decode.template operator()<ScaleKind::kNone, ZeroKind::kConstant>();
+          usual = false;
         }
       });
-  // Less usual kinds, in passes of their own.
-  if (!scales) {
-    with_scale_kind(
-        f.scale, [&]<ScaleKind kKind>() __attribute__((always_inline)) {
-          for_each([&](const std::byte* panel, uint32_t input, int half, float* to) __attribute__((always_inline)) {
-            store(to, mul(group_scale<kKind>(m, panel, group_of(input), half), Floats::load(to)));
-          });
+  if (usual) return;
+  with_scale_kind(
+      f.scale, [&]<ScaleKind kKind>() __attribute__((always_inline)) {
+        for_each([&](const std::byte* panel, uint32_t input, int half, float* to) __attribute__((always_inline)) {
+          store(to, mul(group_scale<kKind>(m, panel, group_of(input), half), Floats::load(to)));
         });
-  }
-  if (minima) return;
+      });
   with_zero_kind(
       f.zeros, [&]<ZeroKind kKind>() __attribute__((always_inline)) {
         for_each([&](const std::byte* panel, uint32_t input, int half, float* to) __attribute__((always_inline)) {
@@ -258,11 +263,11 @@ class TileOutliers {
   }
 
   int rows_, columns_;
-  bool ordered_;                         // else the columns and entries are those of one row after the other
-  int ends_[kMostRows];                  // of the rows' outliers, counted from the first row on
-  uint32_t inputs_[kMostOutliers];       // of the columns
-  Entry entries_[kMostOutliers];         // ordered: by input, then by row
-  uint16_t begins_[kMostOutliers / kColumns + 1];    // the first entry of every kColumns-th column, and the end
+  bool ordered_;                                   // else the columns and entries are those of one row after the other
+  int ends_[kMostRows];                            // of the rows' outliers, counted from the first row on
+  uint32_t inputs_[kMostOutliers];                 // of the columns
+  Entry entries_[kMostOutliers];                   // ordered: by input, then by row
+  uint16_t begins_[kMostOutliers / kColumns + 1];  // the first entry of every kColumns-th column, and the end
   uint16_t at_[kMostInputs], weights_[kMostInputs];  // by input
   uint64_t used_[kMostInputs / 64];
 };

@@ -84,12 +84,11 @@ QUIRE_INLINE Floats16 below(Floats16 x, Floats16 limit) { return choose(Floats16
 
 // What the magnitudes of a row's outliers are at least; NaN if there are none.
 QUIRE_INLINE float outlier_limit(const RowInputs& inputs, const QuantizeArgs& a) {
-  Floats16 squares = Floats16::all(0.0f);
-  inputs.for_each_block([&](int, Floats16 x0, Floats16 x1) __attribute__((always_inline)) {
-    squares = fma(x1, x1, fma(x0, x0, squares));
-  });
-  const float mean = sum_lanes(squares) / static_cast<float>(a.cols);
-  return mean >= kSmallestOutliers && mean < __builtin_inff() ? a.outlier_rms * __builtin_sqrtf(mean) : __builtin_nanf("");
+  Floats16 sums = Floats16::all(0.0f);
+  inputs.for_each_block([&](int, Floats16 x0, Floats16 x1)
+                            __attribute__((always_inline)) { sums = add(add(sums, abs(x0)), abs(x1)); });
+  const float mean = sum_lanes(sums) / static_cast<float>(a.cols);
+  return mean >= kSmallestOutliers && mean < __builtin_inff() ? a.outlier_ratio * mean : __builtin_nanf("");
 }
 
 // One row of kInt8x2.

@@ -119,8 +119,8 @@ QUIRE_INLINE void with_zero_kind(ZeroKind kind, const Run& run) {
   with_scale_kind(
       m.format.scale, [&]<ScaleKind kKind>() __attribute__((always_inline)) {
         for_each_group(
-            m.format, begin, end, out,
-            [&](int g, int half) __attribute__((always_inline)) { return group_scale<kKind>(m, panel, g, half); });
+            m.format, begin, end,
+            out, [&](int g, int half) __attribute__((always_inline)) { return group_scale<kKind>(m, panel, g, half); });
       });
 }
 

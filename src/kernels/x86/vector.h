@@ -114,8 +114,12 @@ QUIRE_INLINE Ints shift_right_signed(Ints a) {
   return {_mm512_srai_epi32(a.v, kBits)};
 }
 
-QUIRE_INLINE Ints shift_left(Ints a, uint32_t bits) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
-QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
+QUIRE_INLINE Ints shift_left(Ints a, uint32_t bits) {
+  return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))};
+}
+QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) {
+  return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))};
+}
 
 QUIRE_INLINE Floats16 load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
@@ -196,8 +200,12 @@ QUIRE_INLINE Ints shift_right_signed(Ints a) {
   return {_mm256_srai_epi32(a.v, kBits)};
 }
 
-QUIRE_INLINE Ints shift_left(Ints a, uint32_t bits) { return {_mm256_sll_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
-QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) { return {_mm256_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))}; }
+QUIRE_INLINE Ints shift_left(Ints a, uint32_t bits) {
+  return {_mm256_sll_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))};
+}
+QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) {
+  return {_mm256_srl_epi32(a.v, _mm_cvtsi32_si128(static_cast<int>(bits)))};
+}
 
 // 16 lanes: the same operations on both registers.
 struct Ints16 {

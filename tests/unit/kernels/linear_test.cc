@@ -295,7 +295,7 @@ struct SplitRow {
                       .x_stride = x.size(),
                       .cols = static_cast<int>(x.size()),
                       .to = Activations::kInt8x2,
-                      .outlier_rms = 4,
+                      .outlier_ratio = 6,
                       .out = memory.data(),
                       .out_stride = memory.size()},
                      0, 1);
@@ -339,11 +339,12 @@ TEST_P(Linear, SetsNothingApartInRowsWithoutAScale) {
     return SplitRow(*GetParam(), x).outliers().size();
   };
   EXPECT_EQ(outliers_with(50), 1u);
-  EXPECT_EQ(outliers_with(1e20f), 0u);  // its square is infinite
+  EXPECT_EQ(outliers_with(1e30f), 1u);
   EXPECT_EQ(outliers_with(std::numeric_limits<float>::infinity()), 0u);
   EXPECT_EQ(outliers_with(std::numeric_limits<float>::quiet_NaN()), 0u);
   for (float& value : x) value = 0;
-  EXPECT_EQ(outliers_with(1e-25f), 0u);  // its square is 0
+  EXPECT_EQ(outliers_with(1e-25f), 1u);
+  EXPECT_EQ(outliers_with(1e-33f), 0u);  // the mean is below kSmallestOutliers
   EXPECT_EQ(outliers_with(0), 0u);
 }
 
