@@ -26,7 +26,11 @@ class CallsInThought {
   // False: it is something else than calls.
   bool add(Run run) {
     pass(run, *calls_);
-    held_.push_back(std::move(run));
+    if (!run.token && !held_.empty() && !held_.back().token) {
+      held_.back().text += run.text;
+    } else {
+      held_.push_back(std::move(run));
+    }
     return no_text();
   }
 
@@ -107,6 +111,7 @@ class Reasoning final : public MarkedStage {
 
   size_t plain(std::string_view run) override {
     if (state_ == State::kThought) {
+      if (calls_) run = run.substr(0, 1);  // at any byte it may turn out that the thought goes on
       think_or_call({std::string(run), false, false});
     } else if (state_ == State::kStart && run.find_first_not_of(kSpace) == std::string_view::npos) {
       space_ += run;
