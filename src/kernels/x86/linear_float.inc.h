@@ -105,7 +105,7 @@ class FloatCodes {
         table_ = Floats16::load(codes);
       }
     } else if constexpr (kCodes == Codes::kTable4) {
-      bytes_ = byte_table(m.format.table, 0);
+      bytes_ = byte_table(m.format.table);
     }
     zero_ = Ints::all(m.format.zero);
   }

@@ -25,9 +25,9 @@ struct LinePair {
   Ints low, high;
 };
 
-// The integers of a table as bytes, plus `offset`.
-QUIRE_INLINE Ints byte_table(const std::array<float, 16>& table, int offset) {
-  return repeat(to_bytes(add(to_int(Floats16::load(table.data())), Ints16::all(offset))));
+// The integers of a table as signed bytes.
+QUIRE_INLINE Ints byte_table(const std::array<float, 16>& table) {
+  return repeat(to_bytes(to_int(Floats16::load(table.data()))));
 }
 
 inline constexpr int kFoldedZero = 124;  // 31 * 4: codes of 3 bits times scales, plus this, are at most 252
@@ -65,7 +65,10 @@ class PackedCodes {
   [[gnu::always_inline]] PackedCodes(const PackedMatrix& m, int p, int block)
       : codes_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)),
         zero_(kSigned ? kSignedOffset : m.format.zero) {
-    if constexpr (kCodes == Codes::kTable4) table_ = byte_table(m.format.table, kSignedOffset);
+    if constexpr (kCodes == Codes::kTable4) {
+      table_ = byte_table(m.format.table);
+      if constexpr (kSignedOffset != 0) table_ = flip_signs(table_);
+    }
   }
 
   // Of the panel that lies this many bytes further on.
