@@ -69,13 +69,13 @@ struct Int8Block {
 // A row of kInt8x2 is its Int8Blocks, in which outliers are 0, and then its outliers in the order of their inputs. These
 // are the inputs whose magnitude is at least
 //
-//   QuantizeArgs::outlier_ratio * (sum / cols)      sum: 16 interleaved chains of + |x|, added as a tree, after the norm
+//   QuantizeArgs::outlier_ratio * (sum / cols)      sum: of |x| after the norm, in 16 interleaved chains, added as a tree
 //
 // There are none if sum / cols is below kSmallestOutliers, infinite or NaN, and none in a block with which the row would have
 // more than kMostOutliers. At most cols / outlier_ratio inputs are outliers; there is room for kBlockOutliers for each block.
 //
-// The mean magnitude, not the root mean square: the outliers themselves hardly raise it. So one ratio sets apart what stands
-// out in models that have outliers, and nothing where inputs are normally distributed.
+// The outliers themselves hardly raise the mean magnitude, unlike the root mean square. So one ratio works for rows with
+// outliers and sets apart next to nothing in rows that are normally distributed.
 struct Outlier {
   int32_t input;
   float x;

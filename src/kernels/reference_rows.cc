@@ -64,7 +64,7 @@ void write_int8(const float* x, Int8Block& out) {
   out.outliers = 0;
 }
 
-// NaN: there are no outliers.
+// The least magnitude of a row's outliers; NaN if it has none.
 float outlier_limit(std::span<const float> x, int cols, float outlier_ratio) {
   Lanes sums{};
   for (size_t i = 0; i < x.size(); ++i) sums[i % kLanes] += std::abs(x[i]);

@@ -25,8 +25,8 @@ int panels_together(const Compute& compute, int panels) {
   return panels >= 2 * together * compute.team.size() ? together : 1;
 }
 
-// The outliers of kInt8x2, in mean magnitudes of their row. Rounding normalized inputs costs a model most; attention's
-// outputs and the inputs of down projections have twice as many large numbers, and matter less (docs/performance.md).
+// The outliers of kInt8x2, in mean magnitudes of their row. Rounding normalized inputs costs a model most. The inputs of
+// output and down projections have more large numbers, and rounding them costs less (docs/performance.md).
 constexpr float kNormalizedOutliers = 5, kOtherOutliers = 8;
 
 QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, const Linear& w, bool normalized) {
@@ -155,13 +155,14 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
   const Activations form = input_form(compute.activations, any);
   const Inputs::Entry to = *inputs.add({form, nullptr, region(form), input_stride(form, x.cols)});
   const Rows from = gathered ? x : Rows{normed_, x.cols, row_stride(x.cols)};
+  const bool normalized = !gathered;  // gathered rows are the inputs of down projections
   // Tiles of whole groups: rows of one group may share cache lines.
   const auto rows = static_cast<int>(sources.size());
   compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
     const int begin = tile * kRowGroup;
     const Linear& w = linear_of(begin);
     const Rows changed = w.transform ? Rows{changed_, x.cols, row_stride(x.cols)} : from;
-    const QuantizeArgs args = quantize_args(changed, x.cols, to, w, !gathered);
+    const QuantizeArgs args = quantize_args(changed, x.cols, to, w, normalized);
     for (int row = begin; row < std::min(rows, begin + kRowGroup); ++row) {
       const int32_t source = sources[static_cast<size_t>(row)];
       if (source < 0) continue;

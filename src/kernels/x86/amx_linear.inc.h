@@ -174,13 +174,16 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
   for (int i = 0; i < rows * kPanel; i += kPanel) store(acc + i, add(Floats::load(acc + i), Floats::load(low + i)));
 }
 
-// Adds the products of the rows' outliers with panels [first, last) to acc [panels][.., kPanel].
-[[gnu::noinline]] void add_outliers(const LinearArgs& a, const PackedMatrix& m, int first, int last, int row_begin,
-                                    int rows, int panel_floats, float* acc) {
+// Adds the products of the rows' outliers with panels [first, last) to acc [panels][.., kPanel], and to up_acc if there is
+// an up matrix.
+[[gnu::noinline]] void add_outliers(const LinearArgs& a, int first, int last, int row_begin, int rows,
+                                    size_t panel_floats, float* acc, float* up_acc) {
   TileOutliers outliers;
   for (int row = 0, count = 0; row < rows; row += count) {
-    count = outliers.fill(a.x + static_cast<size_t>(row_begin + row) * a.x_stride, a.x_stride, m.cols, rows - row);
-    outliers.add_products(m, first, last - first, static_cast<size_t>(panel_floats), acc + row * kPanel);
+    const std::byte* x = a.x + static_cast<size_t>(row_begin + row) * a.x_stride;
+    count = outliers.fill(x, a.x_stride, a.weights->cols, rows - row);
+    outliers.add_products(*a.weights, first, last - first, panel_floats, acc + row * kPanel);
+    if (a.up) outliers.add_products(*a.up, first, last - first, panel_floats, up_acc + row * kPanel);
   }
 }
 
@@ -220,10 +223,8 @@ void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int
       add_minima(a, *a.weights, p, row_begin, rows, acc + of_panel);
       if (a.up) add_minima(a, *a.up, p, row_begin, rows, up_acc + of_panel);
     }
-    if (a.activations == Activations::kInt8x2) {
-      add_outliers(a, *a.weights, first, last, row_begin, rows, panel_floats, acc);
-      if (a.up) add_outliers(a, *a.up, first, last, row_begin, rows, panel_floats, up_acc);
-    }
+    if (a.activations == Activations::kInt8x2)
+      add_outliers(a, first, last, row_begin, rows, static_cast<size_t>(panel_floats), acc, up_acc);
     for (int p = first; p < last; ++p) {
       const int of_panel = (p - first) * panel_floats;
       for (int g = 0; g < groups; ++g) {

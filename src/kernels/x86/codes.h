@@ -40,7 +40,7 @@ QUIRE_INLINE Floats e4m3_byte(Ints bytes) {  // f16's exponent is 8 above e4m3's
   return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(256.0f))};
 }
 QUIRE_INLINE Ints flip_signs(Ints bytes) { return {_mm512_xor_si512(bytes.v, _mm512_set1_epi8(-128))}; }
-// Bit `byte` of the four that each output has at p, which are one for each byte.
+// At p, each output has four bits, one for each of its bytes: those of `byte`.
 QUIRE_INLINE Ints bits_of_outputs(const std::byte* p, int byte) {
   int32_t words[2];
   __builtin_memcpy(words, p, sizeof words);

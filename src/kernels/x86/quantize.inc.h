@@ -82,7 +82,7 @@ QUIRE_INLINE void write_int8(Floats16 x0, Floats16 x1, Int8Block& out) {
 // x, but 0 where |x| is at least the limit.
 QUIRE_INLINE Floats16 below(Floats16 x, Floats16 limit) { return choose(Floats16::all(0.0f), x, abs(x), limit); }
 
-// What the magnitudes of a row's outliers are at least; NaN if there are none.
+// The least magnitude of a row's outliers; NaN if it has none.
 QUIRE_INLINE float outlier_limit(const RowInputs& inputs, const QuantizeArgs& a) {
   Floats16 sums = Floats16::all(0.0f);
   inputs.for_each_block([&](int, Floats16 x0, Floats16 x1)

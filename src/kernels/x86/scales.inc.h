@@ -33,15 +33,14 @@ QUIRE_INLINE void for_each_group(const PanelFormat& f, int begin, int end, float
   }
 }
 
-// kWidth outputs' entry of a part of a panel, of bytes each.
+// The entry of kWidth outputs in a part of a panel, whose numbers have `bytes` each.
 QUIRE_INLINE const std::byte* entry_of(const std::byte* part, int entry, int half, int bytes) {
   return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
 }
-QUIRE_INLINE int group_super(const PanelFormat& f, int group) {  // 16 or 8 groups are under a float16
-  return group >> (f.group == 16 ? 4 : 3);
-}
+// Which float16 a group is under: 16 or 8 groups share one.
+QUIRE_INLINE int group_super(const PanelFormat& f, int group) { return group >> (f.group == 16 ? 4 : 3); }
 
-// The scales of a group of kWidth outputs.
+// The scales of kWidth outputs in a group.
 template <ScaleKind kKind>
 QUIRE_INLINE Floats group_scale(const PackedMatrix& m, const std::byte* panel, int group, int half) {
   const std::byte* scales = panel + m.layout.scales;
@@ -82,7 +81,7 @@ QUIRE_INLINE void with_scale_kind(ScaleKind kind, const Run& run) {
   }
 }
 
-// Likewise the minima, in formats that have them. scale: of the group.
+// Their minima. scale: what group_scale() gives.
 template <ZeroKind kKind>
 QUIRE_INLINE Floats group_minimum(const PackedMatrix& m, const std::byte* panel, int group, int half, Floats scale) {
   const std::byte* minima = panel + m.layout.minima;
@@ -113,7 +112,7 @@ QUIRE_INLINE void with_zero_kind(ZeroKind kind, const Run& run) {
   }
 }
 
-// Of panel p, blocks [begin, end).
+// The scales of panel p, blocks [begin, end).
 [[gnu::noinline]] void decode_scales(const PackedMatrix& m, int p, int begin, int end, float* out) {
   const std::byte* panel = m.panel(p);
   with_scale_kind(
@@ -124,7 +123,7 @@ QUIRE_INLINE void with_zero_kind(ZeroKind kind, const Run& run) {
       });
 }
 
-// scales: decoded.
+// The minima, in formats that have them. scales: what decode_scales() wrote.
 [[gnu::noinline]] void decode_minima(const PackedMatrix& m, int p, int begin, int end, const float* scales,
                                      float* out) {
   const std::byte* panel = m.panel(p);
@@ -277,32 +276,28 @@ class PanelScales {
   template <int kGroup>
   [[gnu::always_inline]] Floats scale(int b, int g, int half) const {
     const int group = kGroup == 16 ? 2 * b + g : b;
-    if constexpr (kScale == ScaleKind::kF16) return scales_f16(at(scales_, group, half, 2));
-    return mul(super(b, half), scales_i8(at(scales_, group, half, 1)));
+    if constexpr (kScale == ScaleKind::kF16) return scales_f16(entry_of(scales_, group, half, 2));
+    return mul(super(b, half), scales_i8(entry_of(scales_, group, half, 1)));
   }
   template <int kGroup>
   [[gnu::always_inline]] Floats part(int b, int g, int half) const {
-    return scales_i8(at(scales_, kGroup == 16 ? 2 * b + g : b, half, 1));
+    return scales_i8(entry_of(scales_, kGroup == 16 ? 2 * b + g : b, half, 1));
   }
   [[gnu::always_inline]] Floats super(int b, int half) const {
-    return mul(scales_f16(at(supers_, b / kSuperBlocks, half, 2)), Floats::all(factor_));
+    return mul(scales_f16(entry_of(supers_, b / kSuperBlocks, half, 2)), Floats::all(factor_));
   }
   [[gnu::always_inline]] Ints minimum_pair(int b, int half) const { return QUIRE_ISA::minimum_pair(minima_, b, half); }
   [[gnu::always_inline]] Floats super_minimum(int b, int half) const {
-    return negate(scales_f16(at(super_minima_, b / kSuperBlocks, half, 2)));
+    return negate(scales_f16(entry_of(super_minima_, b / kSuperBlocks, half, 2)));
   }
   template <int kGroup>
   [[gnu::always_inline]] Floats minimum(int b, int g, int half) const {
     const int group = kGroup == 16 ? 2 * b + g : b;
-    if constexpr (kZeros == ZeroKind::kF16) return scales_f16(at(minima_, group, half, 2));
-    return mul(super_minimum(b, half), scales_i8(at(minima_, group, half, 1)));
+    if constexpr (kZeros == ZeroKind::kF16) return scales_f16(entry_of(minima_, group, half, 2));
+    return mul(super_minimum(b, half), scales_i8(entry_of(minima_, group, half, 1)));
   }
 
  private:
-  [[gnu::always_inline]] static const std::byte* at(const std::byte* part, int entry, int half, int bytes) {
-    return part + static_cast<ptrdiff_t>((entry * kPanel + half * kWidth) * bytes);
-  }
-
   const std::byte *panel_, *scales_, *minima_, *supers_, *super_minima_;
   float factor_;
 };

@@ -368,18 +368,31 @@ TEST_P(Linear, GivesARowTheSameBitsBesideRowsWithOutliers) {
   }
 }
 
-// More outliers than a tile has room for, and more inputs than it can order.
+// More outliers than a tile has room for, more inputs than it can order, and more outliers than a row may have.
 TEST_P(Linear, MultipliesManyOutliersToTheReferencesBits) {
+  struct Case {
+    int rows, cols;
+    unsigned every;  // about which input is large
+  };
   std::mt19937 random(17);
-  for (const auto& [rows, cols] : {std::pair{70, 4096}, {3, 40000}}) {
+  for (const auto& [rows, cols, every] : {Case{70, 4096, 11}, {6, 40000, 16}, {1, 200000, 11}}) {
     const int outputs = 20;
     const auto weights = testing::random_matrix(TensorType::Q4_1, outputs, cols, random);
     std::vector<float> x = random_inputs(rows, cols, random);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = random() % 11 == 0 ? 100.0f + x[i] : x[i] / 8;
+    for (size_t i = 0; i < x.size(); ++i) x[i] = random() % every == 0 ? 100.0f + x[i] : x[i] / 8;
     const LinearArgs args = linear_of(weights.matrix, Activations::kInt8x2);
     const auto expected = run(reference_kernels(), args, x, rows), got = run(*GetParam(), args, x, rows);
     EXPECT_EQ(std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)), 0) << cols;
   }
+}
+
+TEST_P(Linear, SetsApartNoMoreThanARowMayHave) {
+  std::vector<float> x(200000 / kBlockInputs * kBlockInputs, 1.0f);
+  for (size_t i = 0; i < x.size(); i += 11) x[i] = 100;
+  const SplitRow row(*GetParam(), x);
+  EXPECT_LE(row.outliers().size(), size_t{kMostOutliers});
+  EXPECT_GT(row.outliers().size(), size_t{kMostOutliers - kBlockInputs});
+  EXPECT_GT(row.all_blocks().back().scale, 99.0f / 127);  // what no longer fits stays in its block
 }
 
 // Rows with many outliers, none, infinities and NaN.
