@@ -162,6 +162,7 @@ class Loader : public TensorVisitor {
   }
 
   uint64_t parameters = 0;
+  uint64_t matrix_bytes() const { return bytes_; }
   uint64_t bytes() const {
     const auto elements = [](uint64_t sum, const VectorJob& job) { return sum + static_cast<uint64_t>(job.size); };
     return bytes_ + std::accumulate(vectors_.begin(), vectors_.end(), uint64_t{0}, elements) * sizeof(float);
@@ -429,7 +430,11 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
   Loader load(checkpoint, config);
   Weights unread;
   list_tensors(checkpoint, config, load, unread);
-  return {load.parameters, load.bytes(), load.main_type()};
+  return {.parameters = load.parameters,
+          .bytes = load.bytes(),
+          .matrix_bytes = load.matrix_bytes(),
+          .main_type = load.main_type(),
+          .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
 }
 
 Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team,

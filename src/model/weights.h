@@ -148,11 +148,14 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Te
 // What a model's weights take once loaded.
 struct WeightTotals {
   uint64_t parameters = 0;
-  uint64_t bytes = 0;     // matrices as packed, vectors in float32
-  std::string main_type;  // as Weights::main_type
+  uint64_t bytes = 0;         // matrices as packed, vectors in float32
+  uint64_t matrix_bytes = 0;  // of the matrices
+  std::string main_type;      // as Weights::main_type
+  PackedMatrix output;        // the output matrix without its data; no rows: the model has none
 };
 
-// Throws what load_weights would throw because of names, shapes and types, without reading the data.
+// Throws what load_weights would throw because of names, shapes and types, without reading the data. The bytes are exactly
+// those that load_weights takes.
 WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& config);
 
 }  // namespace quire

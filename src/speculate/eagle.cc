@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "speculate/head_tensors.h"
@@ -56,13 +57,9 @@ ModelConfig eagle_config(const ModelConfig& target, const std::string& file) {
   return c;
 }
 
-}  // namespace
-
-FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
-  HeadTensors file(path);
-  FeatureLayer head;
+// Lists the head's tensors, which read() then fills.
+void list_tensors(HeadTensors& file, const ModelConfig& target, FeatureLayer& head) {
   head.config = eagle_config(target, file.file());
-  head.identity = config_identity(head.config) + " " + file.identity();
   const int hidden = target.hidden, size = file.rows("layer.mlp.gate_proj.weight", hidden);
   std::get<Mlp>(head.config.layers[0].ffn).size = size;
   const auto& a = std::get<Attention>(head.config.layers[0].mixer);
@@ -77,10 +74,34 @@ FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& ta
   file.matrix("layer.mlp.gate_proj.weight", size, hidden, w.mlp.gate);
   file.matrix("layer.mlp.up_proj.weight", size, hidden, w.mlp.up);
   file.matrix("layer.mlp.down_proj.weight", hidden, size, w.mlp.down);
-  head.weights.memory = file.read(team);
-  if (w.mlp.gate.weight.format != w.mlp.up.weight.format)
+}
+
+void check_gate(const HeadTensors& file, const FeatureLayer& head) {
+  const MlpWeights& mlp = head.weights.layers[0].mlp;
+  if (mlp.gate.weight.format != mlp.up.weight.format)
     throw unsupported("{}: layer.mlp.gate_proj.weight and layer.mlp.up_proj.weight must have one type", file.file());
+}
+
+}  // namespace
+
+FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
+  HeadTensors file(path);
+  FeatureLayer head;
+  list_tensors(file, target, head);
+  // Without the MLP's size, which the file's hash covers.
+  head.identity = config_identity(eagle_config(target, file.file())) + " " + file.identity();
+  head.weights.memory = file.read(team);
+  check_gate(file, head);
   return head;
+}
+
+FeatureTotals check_eagle(const std::filesystem::path& path, const ModelConfig& target) {
+  HeadTensors file(path);
+  FeatureLayer head;
+  list_tensors(file, target, head);
+  const uint64_t bytes = file.checked_bytes();
+  check_gate(file, head);
+  return {std::move(head.config), bytes, {}};
 }
 
 }  // namespace quire

@@ -13,4 +13,7 @@ namespace quire {
 // that such a head could be like.
 FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& target, Team& team);
 
+// Throws what read_eagle would throw because of names, shapes and types, without reading the numbers.
+FeatureTotals check_eagle(const std::filesystem::path& path, const ModelConfig& target);
+
 }  // namespace quire

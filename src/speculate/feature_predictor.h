@@ -25,6 +25,13 @@ struct FeatureLayer {
   std::string identity;  // for the keys of persisted pages
 };
 
+// What a FeatureLayer takes once read: known from its file's header.
+struct FeatureTotals {
+  ModelConfig config;
+  uint64_t bytes = 0;   // matrices as packed, vectors in float32
+  PackedMatrix output;  // its own output matrix without its data; no rows: it uses the target's
+};
+
 // The keys and values of row t lie in position t of the target's pages, in a further layer of its cache layout:
 // cache_layout(target, type, {&layer.config}). So a prefix that the target finds in the cache serves this layer as well.
 // Row t also depends on token t + 1, which the last token of a shared page does not know; it is then the row of another

@@ -72,10 +72,21 @@ void HeadTensors::vector(const std::string& name, int size, Vector& to) {
   vectors_.push_back({&tensor(name, {static_cast<uint64_t>(size)}), &to});
 }
 
-LargeBuffer HeadTensors::read(Team& team) try {
+void HeadTensors::check_all_used() const {
   for (const TensorView& view : file_.tensors()) {
     if (!used_.contains(view.name)) throw unsupported("{}: unexpected tensor {}", file(), view.name);
   }
+}
+
+uint64_t HeadTensors::checked_bytes() const {
+  check_all_used();
+  uint64_t bytes = bytes_;
+  for (const VectorJob& job : vectors_) bytes += job.view->shape[0] * sizeof(float);
+  return bytes;
+}
+
+LargeBuffer HeadTensors::read(Team& team) try {
+  check_all_used();
   for (const VectorJob& job : vectors_) {
     job.to->resize(job.view->shape[0]);
     dequantize(job.view->type, job.view->bytes, *job.to);

@@ -33,6 +33,8 @@ class HeadTensors {
   void matrix(const std::string& name, int rows, int cols, Linear& to);
   void vector(const std::string& name, int size, Vector& to);
 
+  // What the listed tensors take once read: matrices as packed, vectors in float32. Throws Error if the file has others.
+  uint64_t checked_bytes() const;
   // Packs the matrices into the memory that it returns.
   LargeBuffer read(Team& team);
 
@@ -41,6 +43,7 @@ class HeadTensors {
     const TensorView* view;
     Vector* to;
   };
+  void check_all_used() const;
   const TensorView& tensor(const std::string& name);
   const TensorView& tensor(const std::string& name, const std::vector<uint64_t>& shape);
 

@@ -57,19 +57,31 @@ HeadsMemory carve(int heads, const ModelConfig& target, int max_rows, std::byte*
   return m;
 }
 
+// Lists the heads' tensors, which read() then fills.
+void list_tensors(HeadTensors& file, const ModelConfig& target, MedusaHeads& to) {
+  to.heads.resize(static_cast<size_t>(count_heads(file)));
+  for (size_t k = 0; k < to.heads.size(); ++k) {
+    const std::string name = fmt::format("heads.{}", k);
+    file.matrix(name + ".weight", target.hidden, target.hidden, to.heads[k]);
+    file.vector(name + ".bias", target.hidden, to.heads[k].bias);
+  }
+}
+
 }  // namespace
 
 MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
   HeadTensors file(path);
   MedusaHeads read;
-  read.heads.resize(static_cast<size_t>(count_heads(file)));
-  for (size_t k = 0; k < read.heads.size(); ++k) {
-    const std::string name = fmt::format("heads.{}", k);
-    file.matrix(name + ".weight", target.hidden, target.hidden, read.heads[k]);
-    file.vector(name + ".bias", target.hidden, read.heads[k].bias);
-  }
+  list_tensors(file, target, read);
   read.memory = file.read(team);
   return read;
+}
+
+MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& target) {
+  HeadTensors file(path);
+  MedusaHeads unread;
+  list_tensors(file, target, unread);
+  return {static_cast<int>(unread.heads.size()), file.checked_bytes()};
 }
 
 Medusa::Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& compute, int max_rows)

@@ -27,6 +27,14 @@ struct MedusaHeads {
 // tensor.
 MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Team& team);
 
+// What they take once read: matrices as packed, vectors in float32.
+struct MedusaTotals {
+  int heads = 0;
+  uint64_t bytes = 0;
+};
+// Throws what read_medusa would throw because of names, shapes and types, without reading the numbers.
+MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& target);
+
 class Medusa {
  public:
   // max_rows: features of a call. The target must outlive it.

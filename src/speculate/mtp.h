@@ -21,4 +21,9 @@ std::optional<ModelConfig> predicting_layer(const Checkpoint& checkpoint, const 
 // Throws Error if the checkpoint has none, or its tensors cannot be loaded.
 FeatureLayer read_mtp(const Checkpoint& checkpoint, const ModelConfig& target, Team& team, size_t memory);
 
+// Throws what read_mtp would throw because of names, shapes and types, without reading the numbers. Counts embedding and
+// output matrices of the layer, which published files repeat: only their numbers tell that they are the model's, and that
+// read_mtp need not keep them.
+FeatureTotals check_mtp(const Checkpoint& checkpoint, const ModelConfig& target);
+
 }  // namespace quire

@@ -28,15 +28,23 @@ std::string error(const std::filesystem::path& file, Read read) {
   if (const size_t at = text.find(file.string()); at != text.npos) text.replace(at, file.string().size(), "FILE");
   return text;
 }
+// Only reading them tells.
+bool is_of_numbers(const std::string& error) { return error.find("has the value") != std::string::npos; }
 std::string eagle_error(EditedModel& head, const ModelConfig& config = target()) {
   Team team(1);
   const auto folder = head.write();
-  return error(head.weights(), [&] { read_eagle(folder, config, team); });
+  const std::string unread = error(head.weights(), [&] { check_eagle(folder, config); }),
+                    read = error(head.weights(), [&] { read_eagle(folder, config, team); });
+  if (!is_of_numbers(read)) EXPECT_EQ(unread, read);
+  return read;
 }
 std::string medusa_error(EditedModel& head, const ModelConfig& config = target()) {
   Team team(1);
   const auto folder = head.write();
-  return error(head.weights(), [&] { read_medusa(folder, config, team); });
+  const std::string unread = error(head.weights(), [&] { check_medusa(folder, config); }),
+                    read = error(head.weights(), [&] { read_medusa(folder, config, team); });
+  if (!is_of_numbers(read)) EXPECT_EQ(unread, read);
+  return read;
 }
 
 // A list of zeros.
@@ -44,6 +52,31 @@ EditedTensor zeros(const std::string& type, std::vector<uint64_t> shape) {
   size_t bytes = type == "BF16" || type == "F16" ? 2 : 4;
   for (const uint64_t n : shape) bytes *= n;
   return {type, std::move(shape), std::string(bytes, '\0')};
+}
+
+TEST(EagleHeads, AreMeasuredWithoutBeingRead) {
+  const auto path = golden_dir() / "drafters/eagle";
+  Team team(1);
+  const FeatureLayer read = read_eagle(path, target(), team);
+  const FeatureTotals totals = check_eagle(path, target());
+  EXPECT_EQ(config_identity(totals.config), config_identity(read.config));
+  EXPECT_EQ(totals.output.rows, 0);
+  const LayerWeights& w = read.weights.layers[0];
+  uint64_t bytes = (w.mixer_in.weight.size() + w.ffn_in.weight.size()) * sizeof(float);
+  for (const Linear* m : {&read.weights.join, &w.attention.q, &w.attention.k, &w.attention.v, &w.attention.o,
+                          &w.mlp.gate, &w.mlp.up, &w.mlp.down})
+    bytes += m->weight.bytes();
+  EXPECT_EQ(totals.bytes, bytes);
+}
+
+TEST(MedusaHeads, AreMeasuredWithoutBeingRead) {
+  const auto path = golden_dir() / "drafters/medusa";
+  Team team(1);
+  const MedusaHeads read = read_medusa(path, target(), team);
+  const MedusaTotals totals = check_medusa(path, target());
+  EXPECT_EQ(static_cast<size_t>(totals.heads), read.heads.size());
+  const Linear& head = read.heads[0];
+  EXPECT_EQ(totals.bytes, read.heads.size() * (head.weight.bytes() + head.bias.size() * sizeof(float)));
 }
 
 TEST(EagleHeads, AreReadFromAnyFloatType) {
