@@ -17,8 +17,10 @@ inline void pause() {
 #endif
 }
 
-constexpr uint64_t kTurn = uint64_t{1} << 32;
-constexpr bool is_open(uint64_t gate) { return (gate & kTurn) != 0; }
+thread_local const char this_thread = 0;  // its address tells threads apart
+
+constexpr uint64_t kGateStep = uint64_t{1} << 32;
+constexpr bool is_open(uint64_t gate) { return (gate & kGateStep) != 0; }
 constexpr uint32_t inside(uint64_t gate) { return static_cast<uint32_t>(gate); }
 
 // Spins until done(), for about 50 us; false if it is still not done.
@@ -50,6 +52,23 @@ Team::Team(int threads) : size_(std::max(1, threads)), shares_(std::make_unique<
 
 Team::~Team() { stop(); }
 
+Team::Turn::Turn(Team& team) {
+  // Only this thread writes its own address there, so the comparison cannot go wrong while others change the holder.
+  if (team.holder_.load(std::memory_order_relaxed) == &this_thread) return;
+  team_ = &team;
+  const uint32_t ticket = team.drawn_.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t served; (served = team.served_.load(std::memory_order_acquire)) != ticket;)
+    team.served_.wait(served, std::memory_order_acquire);
+  team.holder_.store(&this_thread, std::memory_order_relaxed);
+}
+
+Team::Turn::~Turn() {
+  if (!team_) return;
+  team_->holder_.store(nullptr, std::memory_order_relaxed);
+  team_->served_.fetch_add(1, std::memory_order_release);
+  team_->served_.notify_all();
+}
+
 void Team::stop() {
   stop_.store(true, std::memory_order_relaxed);
   loops_.fetch_add(1, std::memory_order_release);
@@ -66,11 +85,11 @@ void Team::run(int tiles, Call call, void* context) {
     share.next.store(static_cast<int>(int64_t{tiles} * thread / size_), std::memory_order_relaxed);
     share.end = static_cast<int>(int64_t{tiles} * (thread + 1) / size_);
   }
-  gate_.fetch_add(kTurn, std::memory_order_release);
+  gate_.fetch_add(kGateStep, std::memory_order_release);
   loops_.fetch_add(1, std::memory_order_release);
   loops_.notify_all();  // only a load if no thread sleeps
   work(0);
-  gate_.fetch_add(kTurn, std::memory_order_acq_rel);  // closed: no further thread enters
+  gate_.fetch_add(kGateStep, std::memory_order_acq_rel);  // closed: no further thread enters
   const auto empty = [&] { return inside(gate_.load(std::memory_order_acquire)) == 0; };
   while (!spin_until(empty)) std::this_thread::yield();
 }

@@ -19,9 +19,23 @@ namespace quire {
 // a loop by at most the tile it is working on.
 //
 // Waiting threads spin for about 50 microseconds, longer than the gaps between the loops of a step, and then sleep.
-// Bodies must not throw and must not call for_tiles. A team runs one loop at a time, for one caller.
+// Bodies must not throw and must not call for_tiles. A team runs one loop at a time. Threads that share it take turns: one
+// that holds no Turn takes one for each of its loops.
 class Team {
  public:
+  // While it lives, only this thread runs loops; others wait, first come, first served. For work of many loops, whose gaps
+  // are too short to hand the team over. May be nested.
+  class Turn {
+   public:
+    explicit Turn(Team& team);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Team* team_ = nullptr;  // nullptr: this thread had the turn already
+  };
+
   // At least 1. Throws Error if the operating system cannot start so many.
   explicit Team(int threads);
   ~Team();
@@ -36,6 +50,7 @@ class Team {
       for (int tile = 0; tile < tiles; ++tile) body(tile, 0);
       return;
     }
+    const Turn turn(*this);
     run(
         tiles,
         [](void* context, int tile, int thread) {
@@ -57,6 +72,9 @@ class Team {
   void stop();
 
   int size_;
+  // Turns: the ticket that the next one draws, the ticket whose turn it is, and the thread that has it.
+  std::atomic<uint32_t> drawn_{0}, served_{0};
+  std::atomic<const void*> holder_{nullptr};
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::unique_ptr<Share[]> shares_;

@@ -82,25 +82,33 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
     job.matrix->data = memory + job.offset;
     bytes += job.matrix->bytes();
   }
-  constexpr size_t kMostHeld = size_t{32} << 20;  // bytes packed between two releases
+  constexpr size_t kMostHeld = size_t{32} << 20;    // bytes packed between two releases
+  constexpr size_t kBytesALoop = size_t{64} << 20;  // then models that share the team have a step: about 50 ms
   std::vector<char> is_damaged(pieces.size());
   std::vector<std::exception_ptr> errors(pieces.size());
   LoadMeter meter(report, LoadProgress::Stage::kPacking, bytes);
-  team.for_tiles(static_cast<int>(pieces.size()), [&](int i, int thread) {
-    const auto [job, begin, end] = pieces[static_cast<size_t>(i)];
+  const auto size_of = [](const Piece& piece) {
+    return static_cast<size_t>(piece.end - piece.begin) * piece.job->matrix->layout.bytes;
+  };
+  const auto pack = [&](size_t i, int thread) {
+    const auto [job, begin, end] = pieces[i];
     try {
       job->from.pack(*job->matrix, begin, end, memory + job->offset);
     } catch (...) {
-      errors[static_cast<size_t>(i)] = std::current_exception();
+      errors[i] = std::current_exception();
     }
     for (int p = begin; p < end; ++p)
-      if (!is_finite(*job->matrix, p)) is_damaged[static_cast<size_t>(i)] = 1;
-    const size_t size = static_cast<size_t>(end - begin) * job->matrix->layout.bytes;
-    const size_t done = meter.add(size, thread);
+      if (!is_finite(*job->matrix, p)) is_damaged[i] = 1;
+    const size_t size = size_of(pieces[i]), done = meter.add(size, thread);
     if ((done - size) / kMostHeld != done / kMostHeld) {
       for (const MappedFile& mapping : mappings) mapping.release();
     }
-  });
+  };
+  for (size_t first = 0, end = 0; first < pieces.size(); first = end) {
+    for (size_t held = 0; end < pieces.size() && held < kBytesALoop; ++end) held += size_of(pieces[end]);
+    team.for_tiles(static_cast<int>(end - first),
+                   [&](int i, int thread) { pack(first + static_cast<size_t>(i), thread); });
+  }
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
   const auto damaged = std::ranges::find(is_damaged, 1);

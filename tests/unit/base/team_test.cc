@@ -4,10 +4,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -50,6 +54,49 @@ TEST(Team, WakesSleepingThreads) {
     team.for_tiles(64, [&](int, int) { ++done; });
   }
   EXPECT_EQ(done, 20 * 64);
+}
+
+// Without turns, the loops of two threads would mix up their tiles.
+TEST(Team, ServesSeveralThreadsInTurns) {
+  Team team(3);
+  std::atomic<bool> right{true};
+  const auto work = [&](int loops, bool takes_turns) {
+    for (int i = 0; i < loops; ++i) {
+      std::optional<Team::Turn> turn, nested;
+      if (takes_turns) turn.emplace(team), nested.emplace(team);
+      for (int loop = 0; loop < 3; ++loop) {
+        std::vector<std::atomic<int>> runs(23);
+        team.for_tiles(23, [&](int tile, int) { ++runs[static_cast<size_t>(tile)]; });
+        for (const auto& count : runs) right = right && count == 1;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (const bool takes_turns : {true, false, true}) threads.emplace_back(work, 300, takes_turns);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(right);
+}
+
+TEST(Team, GivesTheTurnToWhoeverWaits) {
+  Team team(2);
+  std::atomic<int> turns{0};
+  std::atomic<bool> had_turn{false};
+  std::thread waiting;
+  {
+    const Team::Turn turn(team);
+    waiting = std::thread([&] {
+      const Team::Turn other(team);
+      had_turn = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(had_turn);
+  }
+  // A thread that takes turn after turn cannot keep others waiting.
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+       !had_turn && std::chrono::steady_clock::now() < end; ++turns)
+    const Team::Turn turn(team);
+  waiting.join();
+  EXPECT_LE(turns, 1000);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an unlimited address space
