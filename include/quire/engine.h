@@ -266,11 +266,12 @@ struct EngineStats {
   std::vector<DrafterStats> drafters;  // those in use
 };
 
-// Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h.
+// Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h.
 class Tokenizer;
 class ChatTemplate;
 struct ChatInput;
 struct TokenPair;
+struct MemoryPlan;
 
 // Thread-safe. Runs one scheduling thread and a team of compute threads.
 class Engine {
@@ -326,6 +327,7 @@ class Engine {
   // The prompt with which a classifier scores how well the document fits the query. If most_tokens > 0, the longer text
   // is cut until the prompt has at most that many. Throws Error if the vocabulary has no template for two texts.
   TokenPair encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const;
+  const MemoryPlan& memory_plan() const;
 
  private:
   struct State;

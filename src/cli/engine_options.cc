@@ -305,29 +305,4 @@ void add_chat_template_options(CLI::App& app, EngineOptions& o) {
       ->group(kTemplateGroup);
 }
 
-std::vector<std::string> memory_table(const ModelInfo& info) {
-  const auto mib = [](size_t bytes) { return (bytes + (size_t{1} << 20) - 1) >> 20; };
-  const size_t sum =
-      info.weight_bytes + info.kv_cache_bytes + info.activation_bytes + info.page_store_bytes + info.other_bytes;
-  std::vector<std::string> lines;
-  const auto row = [&](const char* what, size_t bytes, const std::string& note) {
-    lines.push_back(fmt::format("{:<12}{:>8} MiB{}{}", what, mib(bytes), note.empty() ? "" : "  ", note));
-  };
-  row("weights", info.weight_bytes, info.quantization);
-  const int64_t pages = (info.max_model_len + info.page_tokens - 1) / info.page_tokens;
-  const auto longest =
-      static_cast<size_t>(pages * info.page_tokens) * info.kv_bytes_per_token + info.kv_bytes_per_sequence;
-  const std::string tokens = info.kv_groups == 1 && info.kv_states == 0
-                                 ? fmt::format("{} tokens, ", int64_t{info.kv_pages} * info.page_tokens)
-                                 : "";
-  row("KV cache", info.kv_cache_bytes,
-      fmt::format("reserved, not used yet: {}{} sequences of {} (--kv-cache-size)", tokens,
-                  info.kv_cache_bytes / std::max<size_t>(1, longest), info.max_model_len));
-  row("activations", info.activation_bytes, "including logits and sampling");
-  if (info.page_store_bytes > 0) row("page store", info.page_store_bytes, "pages evicted from the KV cache");
-  row("other", info.other_bytes, "vocabulary, requests, streams, logs");
-  row("total", sum, fmt::format("of {} MiB available (set with --memory)", mib(info.memory_bytes)));
-  return lines;
-}
-
 }  // namespace quire

@@ -26,9 +26,6 @@ void add_chat_template_options(CLI::App& app, EngineOptions& options);
 // A flag for a number of bytes: "512MiB".
 CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help);
 
-// The memory budget, a line each: "weights  103 MiB".
-std::vector<std::string> memory_table(const ModelInfo& info);
-
 // A number from `low` to `high`; otherwise "must be between 1 and 64, not 65".
 CLI::Validator between(double low, double high);
 

@@ -37,7 +37,7 @@ void run_replay(const ReplayOptions& o) {
   Model model = read_model(checkpoint);
   if (model_identity(checkpoint, model.config, header.activations) != header.identity)
     throw invalid("{} was recorded with another model or version than {}; name its model with -m", o.file, quote(name));
-  model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory});
+  model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory.left()});
   Replay replay(header, model, runtime);
   progress.stage("computing the steps again");
   int steps = 0;

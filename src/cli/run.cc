@@ -22,6 +22,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/load_progress.h"
+#include "cli/memory/memory_table.h"
 #include "model/registry.h"
 #include "server/api/chat_format.h"
 #include "server/engine_completer.h"
@@ -131,7 +132,8 @@ TokenIds encode(Engine& engine, const RunOptions& options, const Input& input) {
 }
 
 ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, const SamplingParams& sampling,
-                     double load_seconds, const ChatTimings& timings, const ModelInfo& model) {
+                     double load_seconds, const ChatTimings& timings, const ModelInfo& model,
+                     const MemoryPlan& memory) {
   ordered_json json{{"model", options.engine.model},
                     {"text", answer.text},
                     {"tokens", answer.tokens},
@@ -148,6 +150,7 @@ ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, co
                    {"total_tokens", answer.usage.prompt_tokens + answer.usage.completion_tokens}};
   json["timings"] = {{"load_seconds", load_seconds}};
   json["timings"].update(to_json(timings, model));
+  json["memory"] = memory_json(memory);
   return json;
 }
 
@@ -169,7 +172,8 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
     throw invalid("{}", answer.error);
   }
   if (options.json) {
-    const ordered_json json = to_json(answer, options, sampling, load_seconds, timings, engine.info());
+    const ordered_json json =
+        to_json(answer, options, sampling, load_seconds, timings, engine.info(), engine.memory_plan());
     write_out(STDOUT_FILENO, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else if (!answer.text.ends_with('\n')) {
     write_out(STDOUT_FILENO, "\n");

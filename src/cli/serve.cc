@@ -19,13 +19,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/cpu.h"
 #include "cli/engine_options.h"
 #include "cli/load_progress.h"
+#include "cli/memory/memory_table.h"
+#include "cli/memory/request_memory.h"
 #include "cli/sampling_flags.h"
 #include "cli/sd_notify.h"
+#include "engine/memory_plan.h"
+#include "engine/runtime.h"
 #include "model/checkpoint.h"
-#include "model/families.h"
 #include "model/registry.h"
 #include "ops/probe.h"
 #include "parsers/families.h"
@@ -48,19 +50,6 @@ struct ServeFlags {
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
-
-// What the flags about bodies and replies do not count: reading requests, which may take half of it, or an eighth beside
-// another one; their grammars, which may take a quarter; connections and logs.
-void divide_request_memory(ServeFlags& flags) {
-  constexpr size_t kLeast = size_t{64} << 20, kMost = size_t{512} << 20;
-  const size_t memory = flags.engine.memory_bytes > 0 ? flags.engine.memory_bytes : available_memory();
-  if (flags.request_memory == 0) flags.request_memory = std::clamp(memory / 4, kLeast, kMost);
-  flags.server.large_work_bytes = flags.request_memory / 2;
-  flags.server.small_work_bytes = flags.request_memory / 8;
-  flags.server.max_extra_bytes =
-      std::min(flags.server.max_extra_bytes, static_cast<int64_t>(flags.server.large_work_bytes / 6));
-  flags.engine.constraint_bytes = flags.request_memory / 4;
 }
 
 // Freed memory goes back to the system, so that what one request has used is there for whatever comes next.
@@ -100,8 +89,11 @@ void block_ends() {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 }
 
-// Fails now, and not after clients have begun to wait, if the model does not exist or cannot be read.
-void check_model(const std::string& model) { read_model_config(Checkpoint::open(resolve_model(model))); }
+// Fails now, and not after clients have begun to wait, if the model does not exist, cannot be loaded or does not fit.
+void check_plan(const EngineOptions& options) {
+  plan_memory(read_model_facts(Checkpoint::open(resolve_model(options.model)), options), options,
+              this_machine(options));
+}
 
 // Loads the model on its own thread and hands it to the server.
 class Loading {
@@ -115,7 +107,7 @@ class Loading {
             EngineOptions with_log = options;
             with_log.on_load = [&log](const LoadProgress& progress) { log.note(progress); };
             engine_ = std::make_unique<Engine>(with_log);
-            for (const std::string& line : memory_table(engine_->info())) spdlog::info("memory: {}", line);
+            for (const std::string& line : memory_table(engine_->memory_plan())) spdlog::info("memory: {}", line);
             const std::string sampling = describe_defaults(engine_->info().sampling_defaults);
             spdlog::info("sampling of requests that do not set it: {}",
                          sampling.empty() ? "temperature 1 (the model recommends none)"
@@ -153,10 +145,7 @@ class Loading {
 void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
   options.max_running = flags.engine.max_num_seqs;
-  // The largest body must fit next to the share that is kept for small ones.
-  options.max_bodies_bytes = std::max(options.max_bodies_bytes, options.max_body_bytes / 4 * 5);
-  divide_request_memory(flags);
-  flags.engine.reserved_bytes = options.max_bodies_bytes + options.max_replies_bytes + flags.request_memory;
+  reserve_request_memory(flags.request_memory, options, flags.engine);
   options.version = QUIRE_VERSION;
   options.request_timeout = milliseconds(flags.timeout);
   options.grace = milliseconds(flags.grace);
@@ -169,7 +158,7 @@ void serve(ServeFlags flags) {
 
   // Programs wait for the single line on stdout; the log goes to stderr.
   std::optional<Log> log(std::in_place, STDERR_FILENO, options.log_format, spdlog::level::from_str(flags.log_level));
-  check_model(flags.engine.model);
+  check_plan(flags.engine);
   keep_little_freed_memory();
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may be gone

@@ -20,12 +20,12 @@ struct TemplateOptions {
   std::optional<std::string> prompt;
 };
 
-struct Source {
+struct TemplateSource {
   ChatTemplate chat;
   ordered_json special_tokens = ordered_json::object();
 };
 
-Source load(const TemplateOptions& options) {
+TemplateSource load(const TemplateOptions& options) {
   if (!options.file.empty()) return {ChatTemplate::parse(read_text_file(options.file, size_t{16} << 20), options.file)};
   if (!options.model.empty()) {
     const ModelText text = load_model_text(options.model);
@@ -74,7 +74,7 @@ ChatInput input_of(const ordered_json& line, const ordered_json& special_tokens)
   return in;
 }
 
-ordered_json answer(const Source& source, const std::string& line) {
+ordered_json answer(const TemplateSource& source, const std::string& line) {
   try {
     if (!Json::accept(line)) throw invalid("this line is not valid JSON");
     return {{"text", source.chat.render(input_of(parse_json(line, ""), source.special_tokens))}};
@@ -84,7 +84,7 @@ ordered_json answer(const Source& source, const std::string& line) {
 }
 
 // Answers each line, so that a program can talk to it.
-void answer_lines(const Source& source) {
+void answer_lines(const TemplateSource& source) {
   int failed = 0, count = 0;
   for (std::string line; std::getline(std::cin, line);) {
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
@@ -97,7 +97,7 @@ void answer_lines(const Source& source) {
 }
 
 void run(const TemplateOptions& options) {
-  const Source source = load(options);
+  const TemplateSource source = load(options);
   if (!options.prompt) return answer_lines(source);
   ChatInput in{.special_tokens = source.special_tokens};
   in.messages.push_back({{"role", "user"}, {"content", *options.prompt}});

@@ -264,6 +264,8 @@ void Engine::generate(Request request, const Callback& callback) {
 
 const ModelInfo& Engine::info() const { return state_->model.info; }
 
+const MemoryPlan& Engine::memory_plan() const { return state_->model.plan; }
+
 EngineStats Engine::stats() const {
   const std::lock_guard lock(state_->stats_mutex);
   return state_->stats;

@@ -6,7 +6,10 @@
 #include <string>
 
 #include "engine/drafting/draft_model.h"
+#include "engine/drafting/drafter_facts.h"
 #include "engine/drafting/text_drafters.h"
+#include "engine/memory_budget.h"
+#include "engine/memory_plan.h"
 #include "engine/runtime.h"
 #include "model/decoder.h"
 #include "ops/cache_memory.h"
@@ -19,12 +22,16 @@ namespace quire {
 struct LoadedModel {
   // Throws Error if an option is invalid, the model cannot be loaded, or memory is short. max_logits: rows with logits
   // per step; 0: one per sequence and some for the log-probabilities of prompts.
-  explicit LoadedModel(EngineOptions given, int max_logits = 0);
+  // runtime: shared with other models; nullptr: one of its own.
+  explicit LoadedModel(EngineOptions given, int max_logits = 0, std::shared_ptr<Runtime> shared = nullptr);
 
   // As given, but what a bidirectional model cannot use is off: prompts in chunks, and the prefix cache.
   EngineOptions options;
-  Runtime runtime;
-  Model target;  // of options.model; the draft model belongs to its drafter
+  std::shared_ptr<Runtime> runtime_owner;
+  Runtime& runtime;
+  MemoryPlan plan;                   // all that is allocated, and what requests may take
+  MemoryBudget::Share memory_share;  // plan.total() bytes of the runtime's memory
+  Model target;                      // of options.model; the draft model belongs to its drafter
   std::optional<ChatTemplate> chat_template;
   ModelInfo info;
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it
@@ -35,11 +42,12 @@ struct LoadedModel {
   std::unique_ptr<Decoder> decoder;
 
  private:
-  void load(const Checkpoint& checkpoint);
-  void load_drafters(const Checkpoint& checkpoint);
+  size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);
+  void load(const Checkpoint& checkpoint, const ModelConfig& config);
+  void load_drafters(const Checkpoint& checkpoint, const DrafterFacts& facts);
+  void settle_memory(ModelFacts& facts, size_t memory_before, int max_logits);
   void describe(const Checkpoint& checkpoint);
-  DecoderLimits size_steps(int max_logits) const;
-  void size_memory(const CacheLayout& layout, const DecoderLimits& limits, size_t memory_before);
+  void describe_memory();
 };
 
 }  // namespace quire

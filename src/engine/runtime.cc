@@ -35,6 +35,12 @@ int checked_threads(int threads) {
 
 }  // namespace
 
+Machine this_machine(const EngineOptions& options) {
+  return {.memory = memory_budget(options),
+          .threads = checked_threads(options.threads),
+          .activations = choose_kernels(options.kernels).default_activations};
+}
+
 size_t anonymous_memory() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/team.h"
+#include "engine/memory_budget.h"
+#include "engine/memory_plan.h"
 #include "kernels/kernels.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
@@ -16,17 +18,19 @@
 
 namespace quire {
 
-inline constexpr size_t kMiB = size_t{1} << 20;
-
 struct Runtime {
-  // Throws Error: an option is invalid, the CPU lacks the kernels, or less memory is free than asked for.
+  // Takes threads, kernels and memory_bytes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
+  // or less memory is free than asked for.
   explicit Runtime(const EngineOptions& options);
 
   Team team;
   const KernelSet& kernels;
-  Tuning tuning;  // of the kernels' loops, for all models
-  size_t memory;  // budget, in bytes: weights, caches, activations and all else that is allocated from now on
+  Tuning tuning;  // of the kernels' loops, for all models; read and changed by the thread that has the team's turn
+  MemoryBudget memory;  // weights, caches, activations and all else that is allocated from now on
 };
+
+// What plan_memory() must know of the machine that Runtime(options) would be, without starting its threads.
+Machine this_machine(const EngineOptions& options);
 
 // Memory of this process that is not backed by files.
 size_t anonymous_memory();

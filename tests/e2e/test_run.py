@@ -580,6 +580,7 @@ def test_chat_remembers_saves_and_clears(chat, tmp_path):
     terminal.prompt()
     terminal.type("/stats\r")
     assert "of 8192 tokens" in terminal.expect("seed +[0-9]+")
+    assert "KV cache" in terminal.expect("total +[0-9]+ MiB")
     for line, answer in [("/reset", "conversation cleared"), ("/system Be brief.", "system message set"), ("/system", "system: Be brief."),
                          ("/nonsense", "unknown command /nonsense"), ("/sav x", "Did you mean save?")]:
         terminal.prompt()

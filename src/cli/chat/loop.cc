@@ -1,6 +1,7 @@
 #include "cli/chat/loop.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "cli/chat/output.h"
 #include "cli/chat/signals.h"
 #include "cli/chat/timings.h"
+#include "cli/memory/memory_table.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -198,8 +200,9 @@ class Chat {
 
   void stats() {
     timings_.read_drafters(engine_);
-    note(fmt::format("{}context: {} of {} tokens\nseed {}", to_text(timings_, engine_.info()), context_tokens_,
-                     engine_.info().max_model_len, options_.sampling.seed));
+    note(fmt::format("{}context: {} of {} tokens\nseed {}\nmemory:\n  {}", to_text(timings_, engine_.info()),
+                     context_tokens_, engine_.info().max_model_len, options_.sampling.seed,
+                     fmt::join(memory_table(engine_.memory_plan()), "\n  ")));
   }
 
   Engine& engine_;

@@ -57,7 +57,7 @@ const char* const kChatHelp =
     "/help          list the commands\n"
     "/reset         clear the conversation; the system message stays\n"
     "/system TEXT   set the system message; /system - removes it, /system shows it\n"
-    "/stats         speed of this session, and how full the context is\n"
+    "/stats         speed of this session, how full the context is, and the memory\n"
     "/save FILE     write the conversation as JSON, in the form --messages reads\n"
     "/quit          end the chat (or Ctrl-D)\n"
     "Ctrl-C stops an answer. End a line with \\ to continue it on the next; pasted lines are one message.\n";

@@ -9,6 +9,7 @@
 #include "cli/chat/output.h"
 #include "cli/commands.h"
 #include "cli/inspect/report.h"
+#include "cli/memory/memory_table.h"
 #include "model/registry.h"
 
 namespace quire {
@@ -143,9 +144,11 @@ void show_fit(const ordered_json& report, Page& page) {
     for (const auto& [tokens, size] : m["kv_bytes_at"].items())
       lengths.push_back(fmt::format("{}k tokens: {}", std::stoi(tokens) / 1024, bytes(size)));
     page.row("of a sequence", fmt::format("{}", fmt::join(lengths, ", ")));
-    page.row("memory",
-             fmt::format("{} weights + {} KV cache for the full context = {}; {} available", bytes(m["weight_bytes"]),
-                         bytes(m["kv_bytes_of_context"]), bytes(m["bytes"]), bytes(m["available_bytes"])));
+    if (m["too_little"].is_string()) page.row("memory", shown(m["too_little"]));
+    if (m["plan"].is_object()) {
+      page.row("memory", "what `quire serve` takes by default");
+      for (const std::string& line : memory_table(m["plan"])) page.line("  " + shown(line));
+    }
   }
   if (report.contains("warnings")) {
     for (const ordered_json& warning : report["warnings"]) page.row("warning", shown(warning));
@@ -154,8 +157,7 @@ void show_fit(const ordered_json& report, Page& page) {
   std::string note;
   if (runs && !report["tokenizer"].contains("vocab_size"))
     note = ", but only for `quire serve` with token ids as prompts (no vocabulary)";
-  if (runs && report["memory"]["weight_bytes"] > report["memory"]["available_bytes"])
-    note = ", but the available memory is too small";
+  if (runs && report["memory"]["too_little"].is_string()) note = ", but the available memory is too small";
   page.row("supported", runs ? "yes" + note : "no: " + shown(report["runs"]["why_not"]));
 }
 

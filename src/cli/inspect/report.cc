@@ -3,19 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "cli/memory/memory_table.h"
+#include "cli/memory/request_memory.h"
 #include "engine/dtype_names.h"
-#include "kernels/packed.h"
+#include "engine/memory_plan.h"
+#include "engine/runtime.h"
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/model_text.h"
 #include "model/quantized/quantization.h"
-#include "model/weights.h"
 #include "ops/cache_memory.h"
 #include "text/tokenizer/data.h"
 
@@ -285,40 +286,36 @@ TextPart add_text(const Checkpoint& checkpoint, ordered_json& report) {
 
 // ---- memory
 
-// Of a model that does not run: matrices packed as for the kernels, vectors in float32. Tensors that cannot be loaded
-// count with their size in the file.
-uint64_t packed_bytes(const Checkpoint& checkpoint) {
-  uint64_t bytes = 0;
-  for (const TensorView& view : checkpoint.tensors()) {
-    constexpr uint64_t kMax = std::numeric_limits<int>::max();
-    if (!info(view.type).loadable) {
-      bytes += view.bytes.size();
-      continue;
-    }
-    const bool matrix = view.shape.size() == 2 && view.shape[0] <= kMax && view.shape[1] <= kMax;
-    bytes += matrix
-                 ? describe_packed(view.type, static_cast<int>(view.shape[0]), static_cast<int>(view.shape[1])).bytes()
-                 : elements(view) * sizeof(float);
-  }
-  return bytes;
-}
-
-ordered_json memory(uint64_t weights, const ModelConfig& c) {
+// The sizes of the cache, whether the model runs or not.
+ordered_json memory(const ModelConfig& c) {
   const CacheLayout layout = cache_layout(c, KvType::kBf16);
-  const uint64_t context = layout.sequence_bytes(c.max_positions);
   ordered_json of_length = ordered_json::object();
   for (const int tokens : {4096, 32768, 131072}) of_length[std::to_string(tokens)] = layout.sequence_bytes(tokens);
   ordered_json of_type = ordered_json::object();
   for (const auto& [type, name] : kKvTypeNames) of_type[std::string(name)] = cache_layout(c, type).token_bytes();
-  return {{"weight_bytes", weights},
+  return {{"weight_bytes", nullptr},
           {"kv_cache_dtype", "bf16"},
           {"kv_bytes_per_token", layout.token_bytes()},
           {"kv_bytes_per_token_by_dtype", std::move(of_type)},
           {"kv_bytes_per_sequence", layout.state_bytes()},
           {"kv_bytes_at", std::move(of_length)},
-          {"kv_bytes_of_context", context},
-          {"bytes", weights + context},
-          {"available_bytes", available_memory()}};
+          {"available_bytes", available_memory()},
+          {"plan", nullptr},
+          {"too_little", nullptr}};
+}
+
+// Adds the plan of `quire serve` with its default flags to memory(), or why the model does not fit.
+void add_plan(const ModelFacts& facts, const fs::path& path, ordered_json& memory) {
+  memory["weight_bytes"] = facts.weights.bytes;
+  EngineOptions options;
+  options.model = path.string();
+  ServerOptions server;
+  reserve_request_memory(0, server, options);
+  try {
+    memory["plan"] = memory_json(plan_memory(facts, options, this_machine(options)));
+  } catch (const Error& e) {
+    memory["too_little"] = e.what();
+  }
 }
 
 // The method of config.json; null: the weights are not quantized.
@@ -365,7 +362,7 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   const TextPart text = add_text(checkpoint, report);
   report["memory"] = nullptr;
   report["runs"] = {{"ok", false}, {"why_not", nullptr}};
-  std::optional<WeightTotals> totals;
+  std::optional<ModelFacts> facts;
   try {
     if (!gguf) report["quantization"] = quantization(*checkpoint.hf());
     const ModelConfig config = read_model_config(checkpoint);
@@ -375,12 +372,12 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
     if (const auto [tokens, layers] = sliding_layers(config); layers > 0)
       report["sliding_window"] = {{"tokens", tokens}, {"layers", layers}};
     if (config.pooled.pooling != Pooling::kNone || !config.has_logits) report["pooling"] = pooling(config);
-    report["memory"] = memory(packed_bytes(checkpoint), config);
+    report["memory"] = memory(config);
     // As loading does, in its order.
+    facts = read_model_facts(checkpoint, {});
+    add_plan(*facts, path, report["memory"]);
     if (!text.problem.empty()) throw unsupported("{}", text.problem);
     check_vocabulary(checkpoint, text.text, config);
-    totals = check_weights(checkpoint, config);
-    report["memory"] = memory(totals->bytes, config);
     report["runs"]["ok"] = true;
   } catch (const Error& e) {
     report["runs"]["why_not"] = e.what();
@@ -388,7 +385,8 @@ ordered_json of_checkpoint(const fs::path& path, size_t longest_array) {
   report["metadata"] = gguf ? metadata(*gguf, longest_array) : ordered_json(checkpoint.hf()->config.json());
   add_tensors(checkpoint.tensors(), report);
   checkpoint.check_unchanged();
-  if (totals) report["parameters"] = totals->parameters;  // those of a quantized model are not its tensors' elements
+  if (facts)
+    report["parameters"] = facts->weights.parameters;  // those of a quantized model are not its tensors' elements
   return report;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "engine/cache/page_cache.h"
-#include "engine/runtime.h"
+#include "engine/memory_budget.h"
 
 namespace quire {
 namespace {

@@ -117,7 +117,6 @@ ChainRequest FirstLayersDrafter::request(Sequence& s, int depth, uint64_t, int) 
 FeatureDrafter::FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput output)
     : ChainDrafter(std::move(output)),
       kind_(kind),
-      config_(layer.config),
       identity_(std::string(name(kind)) + " " + layer.identity),
       layer_(std::move(layer)) {}
 

@@ -42,11 +42,7 @@ class SmallModelDrafter : public ChainDrafter {
  public:
   SmallModelDrafter(Model model, std::string identity, DraftOutput output);
   DrafterKind kind() const override { return DrafterKind::kDraft; }
-  const ModelConfig* layers() const override { return &small_.config; }
   std::string identity() const override { return identity_; }
-  size_t activation_bytes(const ModelConfig&, const DecoderLimits& limits, int threads) const override {
-    return Decoder::memory_bytes(small_.config, limits, threads);
-  }
   void start(const DraftTarget& target) override;
 
  protected:
@@ -70,7 +66,6 @@ class FirstLayersDrafter : public ChainDrafter {
  public:
   FirstLayersDrafter(int layers, DraftOutput output) : ChainDrafter(std::move(output)), layers_(layers) {}
   DrafterKind kind() const override { return DrafterKind::kEarlyExit; }
-  size_t activation_bytes(const ModelConfig&, const DecoderLimits&, int) const override { return 0; }
   void start(const DraftTarget& target) override;
 
  protected:
@@ -86,12 +81,7 @@ class FeatureDrafter : public ChainDrafter {
  public:
   FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput output);
   DrafterKind kind() const override { return kind_; }
-  Reads reads() const override { return Reads::kAllRows; }
-  const ModelConfig* layers() const override { return &config_; }
   std::string identity() const override { return identity_; }
-  size_t activation_bytes(const ModelConfig&, const DecoderLimits& limits, int threads) const override {
-    return FeaturePredictor::memory_bytes(config_, limits, threads);
-  }
   void start(const DraftTarget& target) override;
 
  protected:
@@ -99,7 +89,6 @@ class FeatureDrafter : public ChainDrafter {
 
  private:
   DrafterKind kind_;
-  ModelConfig config_;
   std::string identity_;
   std::optional<FeatureLayer> layer_;  // until start()
 };

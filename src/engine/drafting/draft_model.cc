@@ -1,11 +1,11 @@
 #include "engine/drafting/draft_model.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/quote.h"
 #include "engine/drafting/chain_drafters.h"
+#include "engine/drafting/drafter_facts.h"
 #include "engine/drafting/medusa_drafter.h"
 #include "model/families.h"
 #include "model/registry.h"
@@ -16,14 +16,9 @@
 namespace quire {
 namespace {
 
-constexpr int kFrequentTokens = 8192;  // SmolLM2: 97 % of the tokens of its answers
-
 // The drafter's tokens must be the target's.
 void check_same_vocabulary(const Model& draft, const Model& target, const std::string& name) {
   const int tokens = target.config.vocab;
-  if (draft.config.vocab != tokens)
-    throw invalid("--draft-model {} has {} tokens, but the model has {}; use one with the same vocabulary", quote(name),
-                  draft.config.vocab, tokens);
   if (!draft.text.tokenizer || !target.text.tokenizer) return;
   for (TokenId id = 0; id < tokens; ++id) {
     const std::string_view mine = draft.text.tokenizer->token_bytes(id);
@@ -34,54 +29,47 @@ void check_same_vocabulary(const Model& draft, const Model& target, const std::s
   }
 }
 
-size_t memory_left(const Runtime& runtime, const Model& target) {
-  return runtime.memory - std::min(runtime.memory, target.weights.matrix_bytes);
-}
-
-std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model& target, Runtime& runtime,
+std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model& target, Team& team, size_t memory,
                                              DraftOutput output) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.draft_model));
   Model m = read_model(checkpoint);
+  check_small_model(o, m.config, target.config);
   check_same_vocabulary(m, target, o.draft_model);
-  if (!m.config.has_logits || cache_layout(m.config, KvType::kBf16).state_bytes() > 0)
-    throw unsupported("--draft-model {}: its layers must all be attention, and it must generate text",
-                      quote(o.draft_model));
-  m.weights = load_weights(checkpoint, m.config, runtime.team, {.memory = memory_left(runtime, target)});
+  m.weights = load_weights(checkpoint, m.config, team, {.memory = memory});
   return std::make_unique<SmallModelDrafter>(std::move(m), "draft " + o.draft_model, std::move(output));
-}
-
-std::unique_ptr<DraftModel> load_first_layers(const EngineOptions& o, const ModelConfig& target, DraftOutput output) {
-  const int layers = static_cast<int>(target.layers.size());
-  const int first = o.early_exit_layers > 0 ? o.early_exit_layers : layers * 4 / 5;
-  if (first >= layers || !can_exit_after(target, first))
-    throw invalid("--early-exit-layers {} is not possible; the model has {} layers{}", first, layers,
-                  first < layers ? ", and the next one needs more than this one's result" : "");
-  if (cache_layout(target, KvType::kBf16).state_bytes() > 0)
-    throw unsupported("--speculative early-exit does not support models with recurrent layers; use ngram");
-  return std::make_unique<FirstLayersDrafter>(first, std::move(output));
 }
 
 }  // namespace
 
 std::unique_ptr<DraftModel> DraftModel::load(DrafterKind kind, const EngineOptions& o, const Checkpoint& checkpoint,
-                                             const Model& target, Runtime& runtime) {
+                                             const Model& target, Team& team, size_t memory) {
   const ModelConfig& config = target.config;
   DraftOutput output;
   if (!o.draft_vocabulary.empty())
-    output =
-        DraftOutput(read_token_frequency(o.draft_vocabulary, config.vocab, std::min(kFrequentTokens, config.vocab)));
+    output = DraftOutput(read_token_frequency(o.draft_vocabulary, config.vocab, drafted_vocabulary(o, config)));
   switch (kind) {
     case DrafterKind::kEarlyExit:
-      return load_first_layers(o, config, std::move(output));
+      return std::make_unique<FirstLayersDrafter>(first_layers(o, config), std::move(output));
     case DrafterKind::kEagle:
-      return std::make_unique<FeatureDrafter>(kind, read_eagle(o.eagle_head, config, runtime.team), std::move(output));
+      return std::make_unique<FeatureDrafter>(kind, read_eagle(o.eagle_head, config, team), std::move(output));
     case DrafterKind::kMtp:
-      return std::make_unique<FeatureDrafter>(
-          kind, read_mtp(checkpoint, config, runtime.team, memory_left(runtime, target)), std::move(output));
+      return std::make_unique<FeatureDrafter>(kind, read_mtp(checkpoint, config, team, memory), std::move(output));
     case DrafterKind::kMedusa:
-      return std::make_unique<MedusaDrafter>(read_medusa(o.medusa_heads, config, runtime.team), std::move(output));
+      return std::make_unique<MedusaDrafter>(read_medusa(o.medusa_heads, config, team), std::move(output));
     default:
-      return load_small_model(o, target, runtime, std::move(output));
+      return load_small_model(o, target, team, memory, std::move(output));
+  }
+}
+
+DraftModel::Reads DraftModel::reads_of(DrafterKind kind) {
+  switch (kind) {
+    case DrafterKind::kEagle:
+    case DrafterKind::kMtp:
+      return Reads::kAllRows;
+    case DrafterKind::kMedusa:
+      return Reads::kSampledRows;
+    default:
+      return Reads::kNothing;
   }
 }
 

@@ -38,17 +38,16 @@ class DraftModel {
   enum class Reads : uint8_t { kNothing, kSampledRows, kAllRows };
 
   // checkpoint: the target's. Throws Error: its files cannot be used with this target.
+  // memory: most bytes of its matrices.
   static std::unique_ptr<DraftModel> load(DrafterKind kind, const EngineOptions& options, const Checkpoint& checkpoint,
-                                          const Model& target, Runtime& runtime);
+                                          const Model& target, Team& team, size_t memory);
   virtual ~DraftModel() = default;
 
   virtual DrafterKind kind() const = 0;
-  virtual Reads reads() const { return Reads::kNothing; }
-  virtual bool sequential() const { return true; }               // a pass for each further token
-  virtual const ModelConfig* layers() const { return nullptr; }  // that follow the target's in the cache
-  virtual std::string identity() const { return {}; }            // of what it keeps in the cache's pages
-  // Of activations, for this target and the limits of its decoder.
-  virtual size_t activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const = 0;
+  static Reads reads_of(DrafterKind kind);
+  Reads reads() const { return reads_of(kind()); }
+  virtual bool sequential() const { return true; }     // a pass for each further token
+  virtual std::string identity() const { return {}; }  // of what it keeps in the cache's pages
 
   // Before the first draft(). What `target` names must outlive the drafter.
   virtual void start(const DraftTarget& target) = 0;

@@ -32,8 +32,8 @@ int index_of(std::span<const DrafterKind> kinds, DrafterKind kind) {
 }
 
 // Whether drafts are drawn, and judged by the rejection rule.
-bool judges_drafts(const EngineOptions& options, const DraftModel* model) {
-  return model && options.speculative_acceptance == "rejection";
+bool judges_drafts(const EngineOptions& options, bool has_model) {
+  return has_model && options.speculative_acceptance == "rejection";
 }
 
 }  // namespace
@@ -48,11 +48,11 @@ DraftStage::DraftStage(const EngineOptions& options, DraftModel* model, TextDraf
   if (!on()) return;
   for (const DrafterKind kind : texts_->kinds()) stats_.emplace_back().name = name(kind);
   if (model_) stats_.emplace_back().name = name(model_->kind());
-  if (judges_drafts(options, model_)) sampler_.emplace(team, vocab, kMostRows);
+  if (judges_drafts(options, model_ != nullptr)) sampler_.emplace(team, vocab, kMostRows);
 }
 
-size_t DraftStage::memory_bytes(const EngineOptions& options, const DraftModel* model, int vocab, int threads) {
-  return judges_drafts(options, model) ? DraftSampler::memory_bytes(vocab, kMostRows, threads) : 0;
+size_t DraftStage::memory_bytes(const EngineOptions& options, bool has_model, int vocab, int threads) {
+  return judges_drafts(options, has_model) ? DraftSampler::memory_bytes(vocab, kMostRows, threads) : 0;
 }
 
 // ---- drafters that fail ----

@@ -33,7 +33,7 @@ class DraftStage {
   // model: the drafter that computes; nullptr: none. texts: the others; nullptr: speculation is off.
   DraftStage(const EngineOptions& options, DraftModel* model, TextDrafters* texts, Team& team, int vocab);
   // What the constructor allocates.
-  static size_t memory_bytes(const EngineOptions& options, const DraftModel* model, int vocab, int threads);
+  static size_t memory_bytes(const EngineOptions& options, bool has_model, int vocab, int threads);
 
   double model_seconds() const { return model_seconds_; }  // spent in this step's draft()
   bool on() const { return texts_ != nullptr; }

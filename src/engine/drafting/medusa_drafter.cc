@@ -8,10 +8,6 @@ namespace quire {
 MedusaDrafter::MedusaDrafter(MedusaHeads heads, DraftOutput output)
     : count_(static_cast<int>(heads.heads.size())), heads_(std::move(heads)), output_(std::move(output)) {}
 
-size_t MedusaDrafter::activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int) const {
-  return Medusa::memory_bytes(count_, target, limits.max_logits);
-}
-
 void MedusaDrafter::start(const DraftTarget& target) {
   target_ = &target.decoder;
   output_.start(target.weights, target.compute.team);

@@ -13,9 +13,7 @@ class MedusaDrafter : public DraftModel {
  public:
   MedusaDrafter(MedusaHeads heads, DraftOutput output);
   DrafterKind kind() const override { return DrafterKind::kMedusa; }
-  Reads reads() const override { return Reads::kSampledRows; }
   bool sequential() const override { return false; }
-  size_t activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const override;
   void start(const DraftTarget& target) override;
   void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) override;
 

@@ -36,9 +36,10 @@ TextDrafters::TextDrafters(std::vector<DrafterKind> kinds, const EngineOptions& 
 
 bool TextDrafters::has(DrafterKind kind) const { return std::ranges::find(kinds_, kind) != kinds_.end(); }
 
-size_t TextDrafters::memory_bytes(size_t tokens, int sequences) const {
-  return (has(DrafterKind::kNgram) ? tokens * kNgramBytes : 0) + (has(DrafterKind::kRecent) ? kRecentBytes : 0) +
-         (has(DrafterKind::kLookahead) ? static_cast<size_t>(sequences) * kLookaheadBytes : 0);
+size_t TextDrafters::memory_bytes(std::span<const DrafterKind> kinds, size_t tokens, int sequences) {
+  const auto named = [&](DrafterKind kind) { return std::ranges::find(kinds, kind) != kinds.end(); };
+  return (named(DrafterKind::kNgram) ? tokens * kNgramBytes : 0) + (named(DrafterKind::kRecent) ? kRecentBytes : 0) +
+         (named(DrafterKind::kLookahead) ? static_cast<size_t>(sequences) * kLookaheadBytes : 0);
 }
 
 void TextDrafters::begin_step(const Sequences& running) {

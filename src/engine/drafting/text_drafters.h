@@ -24,8 +24,9 @@ class TextDrafters {
   std::span<const DrafterKind> kinds() const { return kinds_; }
   bool has(DrafterKind kind) const;
 
-  // Memory in addition to the corpus: for sequences with this many tokens in total, of which at most `sequences` run.
-  size_t memory_bytes(size_t tokens, int sequences) const;
+  // Memory of these drafters in addition to the corpus: for sequences with this many tokens in total, of which at most
+  // `sequences` run.
+  static size_t memory_bytes(std::span<const DrafterKind> kinds, size_t tokens, int sequences);
   // Sequences beyond that many tokens get no drafts from themselves.
   void limit(size_t tokens) { most_tokens_ = tokens; }
 

@@ -29,11 +29,7 @@ class FailingDrafter : public DraftModel {
   FailingDrafter(std::unique_ptr<DraftModel> real, std::function<void(int call)> fail)
       : real_(std::move(real)), fail_(std::move(fail)) {}
   DrafterKind kind() const override { return real_->kind(); }
-  Reads reads() const override { return real_->reads(); }
   bool sequential() const override { return real_->sequential(); }
-  size_t activation_bytes(const ModelConfig& target, const DecoderLimits& limits, int threads) const override {
-    return real_->activation_bytes(target, limits, threads);
-  }
   void start(const DraftTarget&) override {}  // the real one has started
   void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) override {
     real_->draft(tasks, step, picker);

@@ -1,0 +1,19 @@
+// A model's memory plan for people and programs: what serve, run and inspect print.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/memory_plan.h"
+
+namespace quire {
+
+// {"rows": [{"what", "bytes", "note"}], "bytes", "budget_bytes", "max_model_len"}
+nlohmann::ordered_json memory_json(const MemoryPlan& plan);
+
+// A line for each row of memory_json(), then the total: "weights  103 MiB  Q4_1".
+std::vector<std::string> memory_table(const nlohmann::ordered_json& memory);
+inline std::vector<std::string> memory_table(const MemoryPlan& plan) { return memory_table(memory_json(plan)); }
+
+}  // namespace quire

@@ -1,0 +1,166 @@
+#include "engine/memory_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/quote.h"
+#include "engine/cache/page_cache.h"
+#include "engine/drafting/draft_stage.h"
+#include "engine/drafting/text_drafters.h"
+#include "engine/dtype_names.h"
+#include "model/families.h"
+#include "ops/cache_memory.h"
+#include "sampling/sampler.h"
+
+namespace quire {
+namespace {
+
+// For requests and logs, in addition to what is allocated once the model is loaded, unless the program reserves more.
+constexpr size_t kRequestMemory = 64 * kMiB;
+
+// Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.
+constexpr int kExtraLogits = 32;
+
+// Tokenizer, chat template and what reading them leaves in the heap. Measured: 9 to 12 MB for 32,000 to 50,000 tokens
+// (SmolLM2 as a GGUF file; GPT-2, Llama 2, Mistral and SmolLM2 as a tokenizer.json). The estimate is 1.7 to 3 times that.
+constexpr size_t kVocabularyBytes = 8 * kMiB, kVocabularyBytesPerToken = 384;
+
+// Of the corpus's file: a token has 8 bytes in memory, and at least 2 in most texts.
+constexpr size_t kCorpusBytesPerFileByte = 4;
+
+Activations parse_activations(const std::string& name, Activations usual) {
+  if (name == "auto") return usual;
+  if (const auto known = find_value(kActivationsNames, name)) return *known;
+  throw invalid("--activations {} is not supported; use auto, {}", quote(name), list_names(kActivationsNames));
+}
+
+KvType parse_kv_type(const std::string& name, Activations activations) {
+  if (name == "auto") return activations == Activations::kF32 ? KvType::kF32 : KvType::kBf16;
+  if (const auto known = find_value(kKvTypeNames, name)) return *known;
+  throw invalid("--kv-cache-dtype {} is not supported; use auto, {}", quote(name), list_names(kKvTypeNames));
+}
+
+// Longest sequence that may be asked for, whatever fits into the cache.
+int longest_sequence(const EngineOptions& o, const ModelConfig& config) {
+  return o.max_model_len > 0 ? o.max_model_len : config.max_positions;
+}
+
+DecoderLimits step_limits(const DrafterFacts& drafters, const ModelConfig& config, const EngineOptions& o,
+                          int max_logits) {
+  // Without chunked prefill, a step may have a whole prompt in addition to its other rows.
+  const int longest = longest_sequence(o, config);
+  const int rows = o.max_num_batched_tokens + (o.chunked_prefill && o.kv_cache ? 0 : longest);
+  const bool drafts = drafters.named.any();
+  const int extra_logits = drafts ? DraftStage::kMostRows : kExtraLogits;
+  DecoderLimits limits{rows, max_logits > 0 ? max_logits : o.max_num_seqs + extra_logits, longest};
+  if (drafts) limits.max_drafted = DraftStage::kMostRows;
+  if (!drafters.named.model) return limits;
+  const DraftModel::Reads reads = DraftModel::reads_of(*drafters.named.model);
+  if (reads == DraftModel::Reads::kAllRows) limits.max_hidden = limits.max_rows;
+  if (reads == DraftModel::Reads::kSampledRows) limits.max_hidden = limits.max_logits;
+  return limits;
+}
+
+void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machine& machine, MemoryPlan& plan) {
+  const DrafterFacts& drafters = facts.drafters;
+  if (!drafters.named.any()) return;
+  // As many tokens as the cache may come to hold, about.
+  const size_t all = static_cast<size_t>(o.max_num_seqs) * static_cast<size_t>(longest_sequence(o, facts.config));
+  plan.drafted_tokens = std::min(all, machine.memory / std::max<size_t>(1, plan.layout.token_bytes()));
+  const size_t corpus = static_cast<size_t>(drafters.corpus_bytes) * kCorpusBytesPerFileByte;
+  plan.loaded += corpus + drafters.weight_bytes + TextDrafters::memory_bytes(drafters.named.texts, 0, 0);
+  plan.drafters = TextDrafters::memory_bytes(drafters.named.texts, plan.drafted_tokens, o.max_num_seqs) + corpus +
+                  draft_model_bytes(drafters, o, facts.config, plan.limits, machine.threads) +
+                  DraftStage::memory_bytes(o, drafters.named.model.has_value(), facts.config.vocab, machine.threads);
+}
+
+[[noreturn]] void refuse(const MemoryPlan& plan, const EngineOptions& o, size_t least) {
+  const auto mib = [](size_t bytes) { return (bytes + kMiB - 1) / kMiB; };
+  std::vector<std::string> parts;
+  for (const MemoryRow& row : plan.rows()) {
+    if (row.bytes > 0) parts.push_back(fmt::format("{} {}", row.what, mib(row.bytes)));
+  }
+  throw no_resource("{} MiB of memory are available, but {} needs at least {} MiB ({}): {}", plan.budget / kMiB,
+                    o.model, mib(least), fmt::join(parts, ", "),
+                    plan.weights > plan.budget ? "choose a smaller model or weights of fewer bits, or raise --memory"
+                    : o.memory_bytes > 0       ? "raise --memory, or lower --max-num-seqs"
+                                               : "free some, or lower --max-num-seqs");
+}
+
+}  // namespace
+
+ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& options) {
+  ModelFacts facts;
+  facts.config = read_model_config(checkpoint);
+  facts.weights = check_weights(checkpoint, facts.config);
+  facts.drafters = read_drafter_facts(options, checkpoint, facts.config, facts.weights.output);
+  return facts;
+}
+
+EngineOptions options_for(EngineOptions o, const ModelConfig& config) {
+  if (is_bidirectional(config)) {
+    o.chunked_prefill = o.prefix_cache = false;
+    o.host_cache_bytes = 0;
+    o.cache_dir.clear();
+  }
+  return o;
+}
+
+MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine, int max_logits) {
+  const ModelConfig& config = facts.config;
+  const EngineOptions o = options_for(options, config);
+  if (o.max_model_len > config.max_positions)
+    throw invalid("--max-model-len is {}, but the model was trained for at most {} tokens", o.max_model_len,
+                  config.max_positions);
+  MemoryPlan plan;
+  plan.budget = machine.memory;
+  plan.weight_type = facts.weights.main_type;
+  plan.activation_type = parse_activations(o.activations, machine.activations);
+  const KvType kv_type = parse_kv_type(o.kv_cache_dtype, plan.activation_type);
+  // A model that was made for int8 inputs gets them.
+  if (o.activations == "auto" && config.input_forms.int8_rows) plan.activation_type = Activations::kInt8;
+  std::vector<const ModelConfig*> further;
+  if (facts.drafters.named.model && facts.drafters.layers) further.push_back(&*facts.drafters.layers);
+  plan.layout = cache_layout(config, kv_type, further);
+  plan.limits = step_limits(facts.drafters, config, o, max_logits);
+
+  plan.weights = facts.weights.bytes;
+  plan.activations =
+      Decoder::memory_bytes(config, plan.limits, machine.threads) +
+      static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
+  plan.page_store = PageCache::store_bytes(page_cache_options(o), plan.layout);
+  plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
+  plan.requests = std::max(kRequestMemory, o.reserved_bytes);
+  plan.unplanned = facts.unplanned;
+  plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
+  plan_drafters(facts, o, machine, plan);
+  const size_t taken = plan.without_cache();
+  if (taken + plan.layout.unit_bytes() > plan.budget) refuse(plan, o, taken + plan.layout.unit_bytes());
+  plan.cache = size_cache(o, plan.layout, config.max_positions, plan.budget - taken, plan.budget);
+  plan.limits.max_positions = plan.cache.max_model_len;
+  return plan;
+}
+
+std::vector<MemoryRow> MemoryPlan::rows() const {
+  std::vector<MemoryRow> all{{"weights", weights, weight_type}};
+  if (cache.max_model_len > 0) {
+    const size_t longest = layout.sequence_bytes(cache.max_model_len);
+    const std::string tokens = layout.groups().size() == 1 && cache.states == 0
+                                   ? fmt::format("{} tokens, ", int64_t{cache.units} * kPageTokens)
+                                   : "";
+    all.push_back({"KV cache", cache.bytes,
+                   fmt::format("reserved, not used yet: {}{} sequences of {} (--kv-cache-size)", tokens,
+                               cache.bytes / std::max<size_t>(1, longest), cache.max_model_len)});
+  }
+  all.push_back({"activations", activations, "including logits and sampling"});
+  if (drafters > 0) all.push_back({"drafters", drafters, "weights, activations, texts"});
+  if (page_store > 0) all.push_back({"page store", page_store, "pages evicted from the KV cache"});
+  all.push_back({"other", vocabulary + requests + unplanned, "vocabulary, requests, streams, logs"});
+  return all;
+}
+
+}  // namespace quire

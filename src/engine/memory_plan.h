@@ -1,0 +1,84 @@
+// How much memory a model takes and what for, known from the headers of its files before any weight is read.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/cache/cache_size.h"
+#include "engine/drafting/drafter_facts.h"
+#include "engine/memory_budget.h"
+#include "kernels/kernels.h"
+#include "model/checkpoint.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+#include "ops/cache_layout.h"
+#include "quire/engine.h"
+
+namespace quire {
+
+// What a model's files say of its size.
+struct ModelFacts {
+  ModelConfig config;
+  WeightTotals weights;
+  DrafterFacts drafters;
+  size_t unplanned = 0;  // bytes that loading was seen to take beyond the plan
+};
+// Reads headers only: milliseconds for a model of any size. Throws Error: the model or a drafter cannot be loaded because
+// of its configuration, or names, shapes and types of tensors.
+ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& options);
+
+// What the plan must know of the machine.
+struct Machine {
+  size_t memory = 0;                               // bytes that the model may take
+  int threads = 1;                                 // of the team
+  Activations activations = Activations::kInt8x2;  // those that its kernels take by default
+};
+
+struct MemoryRow {
+  std::string_view what;
+  size_t bytes;
+  std::string note;  // may be empty
+};
+
+struct MemoryPlan {
+  size_t budget = 0;       // all bytes that there are
+  size_t weights = 0;      // matrices as packed, vectors in float32
+  size_t activations = 0;  // with logits and sampling
+  size_t page_store = 0;   // for units evicted from the cache
+  size_t drafters = 0;     // their weights and activations, and what they remember of texts
+  size_t vocabulary = 0;   // tokenizer and chat template: an estimate
+  size_t requests = 0;   // the host program's, for requests and streams: an estimate, unless the program reserves more
+  size_t unplanned = 0;  // ModelFacts::unplanned
+  CacheSize cache;       // what the others leave, or less
+
+  // Of weights, drafters and vocabulary: what loading allocates besides the target's matrices.
+  size_t loaded = 0;
+
+  // What it was computed for.
+  Activations activation_type = Activations::kF32;
+  CacheLayout layout;
+  DecoderLimits limits{};  // max_positions is the longest sequence that fits
+  std::string weight_type;
+  size_t drafted_tokens = 0;  // that text drafters may look at: TextDrafters::limit()
+
+  size_t without_cache() const {
+    return weights + activations + page_store + drafters + vocabulary + requests + unplanned;
+  }
+  size_t total() const { return without_cache() + cache.bytes; }
+  // For people: weights, KV cache, activations, ..., with what the numbers mean. Their sum is total().
+  std::vector<MemoryRow> rows() const;
+};
+
+// A pure function. The cache gets what the other rows leave of the machine's memory, as size_cache() says; max_logits as in
+// LoadedModel. Throws Error if the model does not fit, with the numbers and what to change, or an option has a value that
+// is not supported.
+MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, const Machine& machine,
+                       int max_logits = 0);
+
+// What the options come to for this model: a bidirectional one computes prompts whole, and has no prefix cache.
+EngineOptions options_for(EngineOptions options, const ModelConfig& config);
+
+}  // namespace quire
