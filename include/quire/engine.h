@@ -266,6 +266,12 @@ struct EngineStats {
   std::vector<DrafterStats> drafters;  // those in use
 };
 
+// Threads, kernels and memory that several engines share. Opaque.
+struct Runtime;
+// Takes threads, kernels and memory_bytes of the options, and nothing else. Throws Error: an option is invalid, or less
+// memory is free than asked for.
+std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
+
 // Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h.
 class Tokenizer;
 class ChatTemplate;
@@ -277,7 +283,12 @@ struct MemoryPlan;
 class Engine {
  public:
   // Loads the model. Throws Error: unknown model, broken file, not enough memory.
-  explicit Engine(const EngineOptions& options);
+  //
+  // runtime: shared with other engines; nullptr: one of its own. Engines of one runtime take turns, step by step, and give
+  // the answers that they give alone. While it lives, each holds its part of the runtime's memory: at most
+  // options.memory_bytes. Without that, its KV cache takes at most half of what is left, or one sequence.
+  // options.threads and options.kernels must be those of the runtime, or 0 and auto.
+  explicit Engine(const EngineOptions& options, std::shared_ptr<Runtime> runtime = nullptr);
   // Ends all requests with kCancelled, including those that callbacks submit meanwhile.
   ~Engine();
   Engine(const Engine&) = delete;

@@ -63,7 +63,8 @@ struct Engine::State {
   EngineStats stats;
   std::thread thread;
 
-  explicit State(const EngineOptions& o) : model(o), end_tokens(model.target.config.eos), loop(model) {
+  State(const EngineOptions& o, std::shared_ptr<Runtime> runtime)
+      : model(o, 0, std::move(runtime)), end_tokens(model.target.config.eos), loop(model) {
     if (!o.chat_template_kwargs.empty()) {
       template_kwargs = parse_json(o.chat_template_kwargs, "--chat-template-kwargs");
       if (!template_kwargs.is_object())
@@ -133,6 +134,7 @@ struct Engine::State {
       if (stop) {
         loop.end_all(FinishReason::kCancelled);
       } else {
+        const Team::Turn turn(model.runtime.team);  // engines of one runtime take turns
         loop.step();
       }
       const std::lock_guard lock(stats_mutex);
@@ -213,7 +215,10 @@ int longest_prompt(const Request& request, const ModelInfo& model) {
   return model.max_model_len - (answers ? 1 : 0);
 }
 
-Engine::Engine(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
+std::shared_ptr<Runtime> make_runtime(const EngineOptions& options) { return std::make_shared<Runtime>(options); }
+
+Engine::Engine(const EngineOptions& options, std::shared_ptr<Runtime> runtime)
+    : state_(std::make_unique<State>(options, std::move(runtime))) {}
 Engine::~Engine() = default;
 
 RequestId Engine::submit(Request request, Callback callback) {
