@@ -4,6 +4,8 @@
 #include <cassert>
 #include <new>
 
+#include "base/error.h"
+#include "engine/pool_stage.h"
 #include "engine/sequence_view.h"
 
 namespace quire {
@@ -22,7 +24,7 @@ SchedulerLimits scheduler_limits(const LoadedModel& model) {
   SchedulerLimits l;
   l.max_rows = o.max_num_batched_tokens;
   l.max_running = o.max_num_seqs;
-  l.max_logits = model.decoder->limits().max_logits;
+  l.max_logits = model.plan.limits.max_logits;
   l.chunked_prefill = o.chunked_prefill && o.kv_cache;
   l.static_batches = o.scheduler == "static";
   l.tpot_target = o.tpot_target;
@@ -30,18 +32,19 @@ SchedulerLimits scheduler_limits(const LoadedModel& model) {
   return l;
 }
 
-std::unique_ptr<StepRecorder> open_recorder(const LoadedModel& model) {
+std::unique_ptr<RecordingExecutor> open_recorder(const LoadedModel& model) {
   const EngineOptions& o = model.options;
   if (o.record.empty()) return nullptr;
   const ModelInfo& info = model.info;
-  return std::make_unique<StepRecorder>(o.record, RecordingHeader{.model = info.name,
-                                                                  .identity = model.identity,
-                                                                  .kernels = info.kernels,
-                                                                  .activations = info.activations,
-                                                                  .kv_cache_dtype = info.kv_cache_dtype,
-                                                                  .units = info.kv_pages,
-                                                                  .states = info.kv_states,
-                                                                  .limits = model.decoder->limits()});
+  return std::make_unique<RecordingExecutor>(model.executor(), o.record,
+                                             RecordingHeader{.model = info.name,
+                                                             .identity = model.identity,
+                                                             .kernels = info.kernels,
+                                                             .activations = info.activations,
+                                                             .kv_cache_dtype = info.kv_cache_dtype,
+                                                             .units = info.kv_pages,
+                                                             .states = info.kv_states,
+                                                             .limits = model.plan.limits});
 }
 
 }  // namespace
@@ -51,19 +54,19 @@ EngineLoop::EngineLoop(LoadedModel& model)
       model_(model),
       tokenizer_(model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr),
       limits_(scheduler_limits(model)),
-      cache_(*model.kv, page_cache_options(model.options, model.cache_identity)),
-      loader_(cache_, *model.kv),
+      recorder_(open_recorder(model)),
+      orders_(recorder_ ? static_cast<Executor&>(*recorder_) : model.executor()),
+      cache_(orders_, model.cache, page_cache_options(model.options, model.cache_identity)),
+      loader_(cache_, orders_),
       roster_(cache_, shares_, limits_.max_running),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
                    model.target.config.vocab),
-      executor_(*model.decoder,
-                {model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
-                 draft_stage_.wants_predictions()},
-                open_recorder(model)),
-      pool_stage_(model) {
+      draft_orders_(orders_),
+      logits_stage_(model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
+                    draft_stage_.wants_predictions()) {
   stats_.kv_pages = model.info.kv_pages;
   state_.needs = cache_.needs();
-  model.kv->log_copies(&input_.copies);
+  if (model.draft_model) model.draft_model->start(draft_orders_, model.cache.layout, model.plan.limits);
 }
 
 void EngineLoop::step() {
@@ -71,6 +74,8 @@ void EngineLoop::step() {
     try_step();
   } catch (const std::bad_alloc&) {
     roster_.end_all(FinishReason::kError, kOutOfMemory);
+  } catch (const Error& e) {  // the executor is gone
+    roster_.end_all(FinishReason::kError, e.what());
   }
 }
 
@@ -87,11 +92,9 @@ void EngineLoop::try_step() {
   }
   const auto start = Clock::now();
   make_step();
-  executor_.run(input_, output_);
-  input_.advances.clear();
-  input_.copies.clear();
+  compute();
   for (Sequence* s : planned_) cache_.register_finished(*s);
-  take_hidden_states();
+  end_pooled();
   take_samples();
   advance_states();
   take_features();
@@ -214,27 +217,40 @@ void EngineLoop::make_step() {
   for (size_t i = 0; i < planned_.size(); ++i)
     cache_.shrink(*planned_[i], plan_.chunks[i].rows, plan_.chunks[i].drafts);
   // A failed step may have left some of these.
-  input_.rows.clear();
-  input_.spans.clear();
-  input_.sequences.clear();
+  ForwardInput& forward = input_.forward;
+  forward.rows.clear();
+  forward.spans.clear();
+  forward.sequences.clear();
+  forward.pooled.clear();
   input_.samples.clear();
+  pools_.clear();
   forks_.clear();
   advancing_.clear();
   logits_ = 0;
   drafts_ = 0;
-  for (size_t i = 0; i < planned_.size(); ++i) add_rows(*planned_[i], plan_.chunks[i]);
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    const auto row = static_cast<int>(forward.rows.size());
+    add_rows(*planned_[i], plan_.chunks[i]);
+    RequestState& r = *planned_[i]->request;
+    if (r.pooling == Pooling::kNone) continue;
+    if (auto pooled = rows_to_pool(r, plan_.chunks[i], row, model_.info.hidden)) {
+      forward.pooled.push_back(std::move(*pooled));
+      pools_.push_back(i);
+    }
+  }
 }
 
 void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
-  input_.sequences.push_back(s.id);
-  input_.spans.push_back({.row = static_cast<int>(input_.rows.size()),
-                          .rows = chunk.rows + chunk.drafts,
-                          .position = chunk.first,
-                          .tables = s.pages.units(),
-                          .state = s.cached.state,
-                          .state_copies = s.cached.state_copies,
-                          .rope_variant = s.request->rope_variant,
-                          .drafts = chunk.drafts});
+  ForwardInput& forward = input_.forward;
+  forward.sequences.push_back(s.id);
+  forward.spans.push_back({.row = static_cast<int>(forward.rows.size()),
+                           .rows = chunk.rows + chunk.drafts,
+                           .position = chunk.first,
+                           .tables = s.pages.units(),
+                           .state = s.cached.state,
+                           .state_copies = s.cached.state_copies,
+                           .rope_variant = s.request->rope_variant,
+                           .drafts = chunk.drafts});
   const bool all = s.wants_all_logits();
   for (int i = 0; i < chunk.rows; ++i) {
     const int position = chunk.first + i;
@@ -242,10 +258,10 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
     const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
     const int32_t segment =
         model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
-    input_.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
-                           .position = position,
-                           .wants_logits = wanted,
-                           .segment = segment});
+    forward.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
+                            .position = position,
+                            .wants_logits = wanted,
+                            .segment = segment});
     if (wanted)
       add_sample({.sequence = &s,
                   .position = position,
@@ -255,10 +271,10 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
                   .decodes = chunk.decodes});
   }
   for (int i = 0; i < chunk.drafts; ++i) {
-    input_.rows.push_back(
+    forward.rows.push_back(
         {.token = s.drafts[static_cast<size_t>(i)], .position = chunk.first + chunk.rows + i, .wants_logits = true});
   }
-  const auto of_chunk = std::span(input_.rows).last(static_cast<size_t>(chunk.rows + chunk.drafts));
+  const auto of_chunk = std::span(forward.rows).last(static_cast<size_t>(chunk.rows + chunk.drafts));
   if (draft_stage_.reads() == DraftModel::Reads::kAllRows) {
     for (Row& row : of_chunk) row.wants_hidden = true;
   } else if (draft_stage_.reads() == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
@@ -298,17 +314,24 @@ void EngineLoop::fork(SampleRequest request) {
   forks_.splice(forks_.end(), choices);
 }
 
+// Computes input_, and samples.
+void EngineLoop::compute() {
+  const ForwardOutput& output = orders_.run(input_.forward);
+  expert_bytes_ = output.expert_bytes;
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    RequestState& r = *planned_[pools_[i]]->request;
+    take_pooled(r, input_.forward.pooled[i].last, output.pooled[i], model_.info.labels);
+  }
+  logits_stage_.sample(input_.samples, output.logits, output_.results);
+  if (recorder_) recorder_->end(input_, output_);
+}
+
 // ---- take the results ----
 
-void EngineLoop::take_hidden_states() {
-  for (size_t i = 0; i < plan_.chunks.size(); ++i) {
-    const Chunk& chunk = plan_.chunks[i];
-    Sequence& s = *planned_[i];
-    RequestState& r = *s.request;
-    if (r.pooling == Pooling::kNone) continue;
-    pool_stage_.add(r, chunk, input_.spans[i].row);
-    if (!chunk.wants_logits) continue;
-    pool_stage_.finish(r);
+void EngineLoop::end_pooled() {
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    if (!input_.forward.pooled[i].last) continue;
+    Sequence& s = *planned_[pools_[i]];
     count_prompt(s);
     roster_.end(s, FinishReason::kStop);
   }
@@ -375,9 +398,8 @@ void EngineLoop::take_drafts(const SampleRequest& request, const Chosen& chosen)
 // The states of sequences that have ended may belong to others by now.
 void EngineLoop::advance_states() {
   for (const Advancing& a : advancing_) {
-    if (!a.sequence->ended()) input_.advances.push_back({a.sequence->cached.state, a.first_draft, a.drafts});
+    if (!a.sequence->ended()) orders_.advance({a.sequence->cached.state, a.first_draft, a.drafts});
   }
-  if (!input_.advances.empty()) executor_.advance(input_.advances);
 }
 
 // Tells the client.
@@ -423,10 +445,10 @@ void EngineLoop::count_step(double seconds) {
   if (!prompts) {
     const Weights& weights = model_.target.weights;
     stats_.decode_bytes += static_cast<double>(weights.decode_bytes - weights.expert_bytes) +
-                           static_cast<double>(model_.decoder->expert_bytes()) +
+                           static_cast<double>(expert_bytes_) +
                            static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);
     for (const Chunk& c : plan_.chunks)
-      stats_.decode_bytes += static_cast<double>(model_.kv->layout().bounded_bytes(c.first + 1));
+      stats_.decode_bytes += static_cast<double>(model_.cache.layout.bounded_bytes(c.first + 1));
     stats_.decode_tokens += static_cast<uint64_t>(tokens);
     stats_.decode_sequences += plan_.chunks.size();
     ++stats_.decode_steps_by_rows[static_cast<size_t>(std::min(work.rows, EngineStats::kMostCountedRows))];

@@ -8,14 +8,16 @@
 
 #include "engine/cache/page_cache.h"
 #include "engine/cache/page_loader.h"
+#include "engine/drafting/draft_orders.h"
 #include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
 #include "engine/loaded_model.h"
-#include "engine/pool_stage.h"
 #include "engine/roster.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
-#include "engine/step/executor.h"
+#include "engine/step/logits_stage.h"
+#include "engine/step/orders.h"
+#include "engine/step/recording.h"
 
 namespace quire {
 
@@ -47,10 +49,11 @@ class EngineLoop {
   void begin_computing(Sequence& s);
   void make_step();
   void add_rows(Sequence& s, const Chunk& chunk);
+  void compute();
   void add_sample(SampleRequest request);
   void fork(SampleRequest request);
   // Take the results.
-  void take_hidden_states();
+  void end_pooled();
   void take_features();
   void take_samples();
   bool begin_fork(Sequence& fork);
@@ -64,13 +67,15 @@ class EngineLoop {
   LoadedModel& model_;
   const Tokenizer* tokenizer_;
   const SchedulerLimits limits_;
+  std::unique_ptr<RecordingExecutor> recorder_;  // nullptr: steps are not recorded
+  Orders orders_;
   PageCache cache_;
   PageLoader loader_;
   TenantShares shares_;
   Roster roster_;
   DraftStage draft_stage_;
-  Executor executor_;
-  PoolStage pool_stage_;
+  DraftOrders draft_orders_;
+  LogitsStage logits_stage_;
   StepCostModel costs_;
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn
   EngineStats stats_;
@@ -86,9 +91,11 @@ class EngineLoop {
   std::vector<size_t> order_;
   StepInput input_;
   StepOutput output_;
-  size_t logits_ = 0;  // rows of input_ that want them
-  int drafts_ = 0;     // of input_
-  struct Advancing {   // a sequence whose state lacks right drafts
+  std::vector<size_t> pools_;  // the chunks of input_.forward.pooled
+  uint64_t expert_bytes_ = 0;  // that the step has read
+  size_t logits_ = 0;          // rows of input_ that want them
+  int drafts_ = 0;             // of input_
+  struct Advancing {           // a sequence whose state lacks right drafts
     Sequence* sequence;
     int first_draft, drafts;
   };

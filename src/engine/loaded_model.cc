@@ -85,7 +85,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   checkpoint.check_unchanged();
   cache_identity = identity + " cache " + layout.identity();
   if (draft_model) cache_identity += draft_model->identity();
-  kv = std::make_unique<CacheMemory>(layout, info.kv_pages, info.kv_states);
+  cache = {layout, info.kv_pages, info.kv_states};
   const Compute compute{runtime.kernels, runtime.team, plan.activation_type, &runtime.tuning};
   if (options.tune != "off" && !options.tuning_file.empty()) {
     const TuningFile file(options.tuning_file, tuning_machine(runtime), warn);
@@ -94,8 +94,11 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   }
   options.on_load = nullptr;  // it may refer to what ends with the caller
   const DecoderLimits& limits = plan.limits;
-  decoder = std::make_unique<Decoder>(target.config, target.weights, *kv, compute, limits);
-  if (draft_model) draft_model->start({target.config, target.weights, *kv, decoder->compute(), *decoder, limits});
+  local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, compute, limits);
+  Decoder& decoder = local->decoder();
+  if (draft_model)
+    local->set_drafter(
+        draft_model->make_network({target.config, target.weights, local->cache(), decoder.compute(), decoder, limits}));
 }
 
 // Returns what to take of the `left` bytes.

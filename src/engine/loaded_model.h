@@ -11,8 +11,7 @@
 #include "engine/memory_budget.h"
 #include "engine/memory_plan.h"
 #include "engine/runtime.h"
-#include "model/decoder.h"
-#include "ops/cache_memory.h"
+#include "engine/step/local_executor.h"
 #include "quire/engine.h"
 
 namespace quire {
@@ -38,8 +37,10 @@ struct LoadedModel {
   std::string cache_identity;  // likewise of the bytes of a cached unit
   std::unique_ptr<TextDrafters> text_drafters;  // nullptr: no speculation
   std::unique_ptr<DraftModel> draft_model;      // nullptr: no drafter computes
-  std::unique_ptr<CacheMemory> kv;
-  std::unique_ptr<Decoder> decoder;
+  CacheShape cache;
+  std::unique_ptr<LocalExecutor> local;  // nullptr if `remote` computes
+  std::unique_ptr<Executor> remote;
+  Executor& executor() const { return remote ? *remote : *local; }
 
  private:
   size_t plan_within(size_t left, const ModelFacts& facts, int max_logits);

@@ -130,7 +130,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
 
   plan.weights = facts.weights.bytes;
   plan.activations =
-      Decoder::memory_bytes(config, plan.limits, machine.threads) +
+      LocalExecutor::memory_bytes(config, plan.limits, machine.threads) +
       static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
   plan.page_store = PageCache::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;

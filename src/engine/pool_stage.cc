@@ -13,35 +13,28 @@ void scale_to_length_one(std::vector<float>& vector) {
   for (float& x : vector) x *= scale;
 }
 
-bool takes(Pooling pooling, bool is_first, bool is_last) {
-  return pooling == Pooling::kMean || (pooling == Pooling::kFirst ? is_first : is_last);
-}
-
 }  // namespace
 
-PoolStage::PoolStage(const LoadedModel& model)
-    : model_(model), hidden_(static_cast<size_t>(model.target.config.hidden)) {}
-
-void PoolStage::add(RequestState& r, const Chunk& chunk, int row) {
-  if (chunk.first == 0 || r.hidden.empty()) r.hidden.assign(hidden_.size(), 0.0f);
-  for (int i = 0; i < chunk.rows; ++i) {
-    const bool is_last = chunk.wants_logits && i + 1 == chunk.rows;
-    if (!takes(r.pooling, chunk.first + i == 0, is_last)) continue;
-    model_.decoder->final_hidden(row + i, hidden_);
-    for (size_t j = 0; j < hidden_.size(); ++j) r.hidden[j] += hidden_[j];
+std::optional<PooledRows> rows_to_pool(RequestState& r, const Chunk& chunk, int row, int hidden) {
+  if (chunk.first == 0 || r.hidden.empty()) r.hidden.assign(static_cast<size_t>(hidden), 0.0f);
+  PooledRows pooled{.row = row, .rows = 0, .sum = {}, .last = chunk.wants_logits};
+  if (r.pooling == Pooling::kMean) {
+    pooled.rows = chunk.rows;
+    pooled.divisor = static_cast<float>(r.prompt_tokens);
+  } else if (r.pooling == Pooling::kFirst) {
+    pooled.rows = chunk.first == 0 ? 1 : 0;
+  } else if (chunk.wants_logits) {
+    pooled.row = row + chunk.rows - 1;
+    pooled.rows = 1;
   }
+  if (pooled.rows == 0 && !pooled.last) return std::nullopt;
+  pooled.sum = std::exchange(r.hidden, {});
+  return pooled;
 }
 
-void PoolStage::finish(RequestState& r) const {
-  if (!model_.target.config.pooled.layers.empty()) {
-    if (r.pooling == Pooling::kMean) {
-      for (float& x : r.hidden) x /= static_cast<float>(r.prompt_tokens);
-    }
-    std::vector<float> result(static_cast<size_t>(model_.info.embedding_size));
-    model_.decoder->pool(r.hidden, result);
-    r.hidden = std::move(result);
-  }
-  if (model_.info.labels == 0) scale_to_length_one(r.hidden);
+void take_pooled(RequestState& r, bool last, const std::vector<float>& pooled, int labels) {
+  r.hidden = pooled;
+  if (last && labels == 0) scale_to_length_one(r.hidden);
 }
 
 }  // namespace quire

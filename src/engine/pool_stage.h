@@ -1,27 +1,20 @@
 // From the final hidden states of a prompt to an embedding or scores.
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "engine/loaded_model.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
+#include "engine/step/forward.h"
 
 namespace quire {
 
-class PoolStage {
- public:
-  // The model must outlive the stage.
-  explicit PoolStage(const LoadedModel& model);
+// Which rows of a chunk the request pools, as the order for them; nothing if the chunk has none and does not end the prompt.
+// row: the chunk's first one in the pass. hidden: the model's size. Takes the sum so far from r.hidden.
+std::optional<PooledRows> rows_to_pool(RequestState& r, const Chunk& chunk, int row, int hidden);
 
-  // Takes the hidden states of a chunk whose first row is `row` of the decoder's last batch, into r.hidden.
-  void add(RequestState& r, const Chunk& chunk, int row);
-  // After the last chunk: makes r.hidden the result.
-  void finish(RequestState& r) const;
-
- private:
-  const LoadedModel& model_;
-  std::vector<float> hidden_;  // of one row
-};
+// Takes what the executor made of the rows into r.hidden. labels: of a classifier; the results of other models get length 1.
+void take_pooled(RequestState& r, bool last, const std::vector<float>& pooled, int labels);
 
 }  // namespace quire

@@ -8,29 +8,24 @@ namespace quire {
 
 SingleSequence::SingleSequence(LoadedModel& model)
     : model_(model),
-      pool_(static_cast<uint32_t>(model.kv->units()), kPageTokens),
-      pages_(static_cast<int>(model.kv->layout().groups().size())) {
-  clear();
-}
+      pool_(static_cast<uint32_t>(model.cache.units), kPageTokens),
+      pages_(static_cast<int>(model.cache.layout.groups().size())) {}
 
-void SingleSequence::clear() {
-  pages_.release(pool_);
-  if (model_.kv->states() > 0) model_.kv->clear_state(0);
-}
+void SingleSequence::clear() { pages_.release(pool_); }
 
 std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_logits) {
   const auto count = static_cast<int>(ids.size());
   const int position = pages_.tokens();
   if (position + count > model_.info.max_model_len)
     throw invalid("{} tokens do not fit into the context of {}", position + count, model_.info.max_model_len);
-  rows_.clear();
+  input_.rows.clear();
   for (int i = 0; i < count; ++i) {
     const TokenId id = ids[static_cast<size_t>(i)];
     if (id < 0 || id >= model_.target.config.vocab)
       throw invalid("token id {} is outside the vocabulary of {}", id, model_.target.config.vocab);
-    rows_.push_back({id, position + i, all_logits || i + 1 == count});
+    input_.rows.push_back({id, position + i, all_logits || i + 1 == count});
   }
-  const auto groups = model_.kv->layout().groups();
+  const auto groups = model_.cache.layout.groups();
   for (size_t group = 0; group < groups.size(); ++group) {
     const int first = first_visible_page(groups[group].window, position);
     pages_.release_before(pool_, static_cast<int>(group), std::min(first, pages_.pages()));
@@ -38,13 +33,14 @@ std::span<float> SingleSequence::append(std::span<const TokenId> ids, bool all_l
   if (!pages_.grow(pool_, count))
     throw no_resource("{} tokens at once do not fit into the KV cache; raise --kv-cache-size or compute fewer", count);
   if (position == 0) rope_variant_ = rope_variant(model_.target.config.ropes, count);
-  const Span span{.row = 0,
-                  .rows = count,
-                  .position = position,
-                  .tables = pages_.units(),
-                  .state = model_.kv->states() > 0 ? 0 : -1,
-                  .rope_variant = rope_variant_};
-  return model_.decoder->forward({rows_, {&span, 1}});
+  input_.spans.assign(1, {.row = 0,
+                          .rows = count,
+                          .position = position,
+                          .tables = pages_.units(),
+                          .state = model_.cache.states > 0 ? 0 : -1,
+                          .rope_variant = rope_variant_});
+  model_.executor().launch(input_);
+  return model_.executor().wait().logits;
 }
 
 TokenId argmax(std::span<const float> logits) {

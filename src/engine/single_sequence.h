@@ -1,4 +1,4 @@
-// Runs one sequence through the decoder without scheduler and sampling: for verify, perplexity and tests.
+// Runs one sequence through the executor without scheduler and sampling: for verify, perplexity and tests.
 #pragma once
 
 #include <span>
@@ -26,7 +26,7 @@ class SingleSequence {
   UnitPool pool_;
   PageTable pages_;
   int rope_variant_ = 0;
-  std::vector<Row> rows_;
+  ForwardInput input_;
 };
 
 // The index of the largest logit; on a tie the lowest.

@@ -312,11 +312,11 @@ void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
 uint64_t Decoder::expert_bytes() const { return state_->work.expert_bytes; }
 const Compute& Decoder::compute() const { return state_->compute; }
 
-void Decoder::final_hidden(int row, std::span<float> out) const {
+void Decoder::final_hidden(std::span<const int32_t> rows, const Rows& out) const {
   State& s = *state_;
-  assert(std::cmp_equal(out.size(), s.config.hidden));
-  const Rows to{out.data(), s.config.hidden, out.size()};
-  normalize(s.compute, s.work.x.from(row), s.output_norm(), {to}, 1);
+  assert(out.cols == s.config.hidden);
+  gather(s.compute, s.work.x, rows, out);
+  normalize(s.compute, out, s.output_norm(), {out}, static_cast<int>(rows.size()));
 }
 
 void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {

@@ -53,8 +53,8 @@ class Decoder {
 
   const Compute& compute() const;
 
-  // Writes the normalised final hidden state of a row of the last batch to out [hidden].
-  void final_hidden(int row, std::span<float> out) const;
+  // Writes the normalised final hidden states of these rows of the last batch to out [rows, hidden].
+  void final_hidden(std::span<const int32_t> rows, const Rows& out) const;
 
   // From a pooled hidden state [hidden] to an embedding or scores [pooled_size()], in float32.
   void pool(std::span<const float> hidden, std::span<float> out) const;

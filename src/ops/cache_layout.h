@@ -76,6 +76,12 @@ class CacheLayout {
   size_t unit_bytes_ = 0, state_bytes_ = 0;
 };
 
+// The memory of a cache.
+struct CacheShape {
+  CacheLayout layout;
+  int units = 0, states = 0;
+};
+
 // Bytes of kPageTokens tokens of one layer.
 size_t page_bytes(KvType type, const LayerCache& layer);
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
+#include <utility>
 
 #include "base/memory.h"
 #include "kernels/kernels.h"
@@ -20,30 +20,29 @@ struct CacheCopy {
 // Two allocations. The folder kv/ decides which sequence owns which unit and state.
 class CacheMemory {
  public:
-  CacheMemory(CacheLayout layout, int units, int states = 0);
+  explicit CacheMemory(CacheShape shape);
+  CacheMemory(CacheLayout layout, int units, int states = 0)
+      : CacheMemory(CacheShape{std::move(layout), units, states}) {}
 
   // Page numbers of this layer's group are units.
   KvLayer layer(int index) const;
   std::span<std::byte> state(int index, int slot) const;  // of one layer
 
-  void copy(CacheCopy copy);
-  // From now on copies are appended to `log`, which must outlive this; nullptr: to nothing.
-  void log_copies(std::vector<CacheCopy>* log) { log_ = log; }
+  void copy(CacheCopy copy) const;
   std::span<std::byte> unit(int unit) const;
-  void clear_state(int slot);
+  void clear_state(int slot) const;
   std::span<std::byte> state(int slot) const;  // of all layers
 
-  int units() const { return units_; }
-  int states() const { return states_; }
+  int units() const { return shape_.units; }
+  int states() const { return shape_.states; }
   size_t bytes() const { return memory_.size() + state_memory_.size(); }
-  const CacheLayout& layout() const { return layout_; }
+  const CacheLayout& layout() const { return shape_.layout; }
+  const CacheShape& shape() const { return shape_; }
 
  private:
-  CacheLayout layout_;
-  int units_, states_;
+  CacheShape shape_;
   LargeBuffer memory_;        // [units][unit_bytes]
   LargeBuffer state_memory_;  // [states][state_bytes]
-  std::vector<CacheCopy>* log_ = nullptr;
 };
 
 }  // namespace quire

@@ -5,35 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "model/decoder.h"
 #include "quire/types.h"
+#include "speculate/draft_network.h"
 #include "speculate/draft_picker.h"
 
 namespace quire {
-
-// A forward pass over rows, as Decoder's. Drafting advances no recurrent states: the drafter must have none.
-class ChainModel {
- public:
-  virtual ~ChainModel() = default;
-  virtual std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output) = 0;
-  // Whether rows need features: those of the target, or for further drafts what the last pass predicts for rows that want
-  // their hidden state.
-  virtual bool reads_features() const { return false; }
-  virtual Rows predicted() const { return {}; }
-};
-
-// A model that reads tokens alone, or its first layers (0: all).
-class TokenChainModel : public ChainModel {
- public:
-  explicit TokenChainModel(Decoder& decoder, int layers = 0) : decoder_(decoder), layers_(layers) {}
-  std::span<float> forward(const Batch& batch, const Rows&, const Linear& output) override {
-    return decoder_.forward(batch, {.layers = layers_, .output = &output});
-  }
-
- private:
-  Decoder& decoder_;
-  int layers_;
-};
 
 // The rows that a drafter has not computed yet, and how many tokens it shall draft after them.
 struct ChainRequest {
@@ -41,7 +17,7 @@ struct ChainRequest {
   int position;                                  // of the first row
   // Of the rows; the drafts follow the last one. A FeaturePredictor's row at position t has token t + 1.
   std::span<const TokenId> tokens;
-  int feature = 0;  // the row of `features` that the first row reads; the others follow
+  int feature = 0;  // the target's hidden state that the first row reads, if the network reads them; the others follow
   int depth = 0;    // 0: the rows are only computed
   int rope_variant = 0;
   size_t task = 0;  // what the picker calls it
@@ -49,24 +25,23 @@ struct ChainRequest {
 
 class Chains {
  public:
-  // The model must outlive it. limits: the model's; hidden: its size.
-  Chains(ChainModel& model, const DecoderLimits& limits, int hidden);
+  // The network must outlive it. max_rows: of its passes.
+  Chains(DraftNetwork& network, int max_rows, bool reads_features);
 
   // A token after each row, one after the other, as `picker` chooses them. out[i]: of request i; as many as it wants.
-  // output: the target's or drafter's output matrix, or some of its rows, with the tokens `ids` (empty: all). features: of
-  // the target, [.., hidden], if the model reads them. All rows together fit the limits.
-  void draft(std::span<const ChainRequest> requests, const Rows& features, const Linear& output,
-             std::span<const TokenId> ids, DraftPicker& picker, std::span<TokenIds> out);
-  // Only computes the rows of a request. Not for models that read features.
-  void compute(const ChainRequest& request, const Linear& output);
+  // ids: the tokens of the network's columns (empty: all). All rows together fit a pass.
+  void draft(std::span<const ChainRequest> requests, std::span<const TokenId> ids, DraftPicker& picker,
+             std::span<TokenIds> out);
+  // Only computes the rows of a request. Not for networks that read features.
+  void compute(const ChainRequest& request);
 
  private:
   void add(const ChainRequest& request, int position, std::span<const TokenId> tokens, int depth);
-  Rows gather_features(std::span<const ChainRequest> requests, const Rows& features);
+  std::span<float> forward(bool predicted);
 
-  ChainModel& model_;
-  size_t hidden_;
-  std::vector<float> features_;  // [max_rows, hidden], if the model reads them
+  DraftNetwork& network_;
+  const bool reads_features_;
+  std::vector<int32_t> features_;  // of rows_, if the network reads them
   std::vector<Row> rows_;
   std::vector<Span> spans_;
   std::vector<size_t> drafting_;   // requests with logits in this pass

@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "model/decoder.h"
-#include "speculate/chains.h"
 
 namespace quire {
 
@@ -36,7 +35,7 @@ struct FeatureTotals {
 // cache_layout(target, type, {&layer.config}). So a prefix that the target finds in the cache serves this layer as well.
 // Row t also depends on token t + 1, which the last token of a shared page does not know; it is then the row of another
 // text, which can cost a draft's acceptance and nothing else.
-class FeaturePredictor : public ChainModel {
+class FeaturePredictor {
  public:
   // The target's configuration and weights, the cache, and what `compute` names must outlive it. first_layer: this one's
   // in the cache layout. limits.max_hidden: 0 becomes max_rows.
@@ -53,10 +52,9 @@ class FeaturePredictor : public ChainModel {
   // target's or predicted. Any number of sequences and rows each, so a prompt, the rows to redo after a verification and the
   // next row of a chain are all one call. output: that of output_weights(), or some of its rows. Returns logits as
   // Decoder::forward does.
-  std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output) override;
+  std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output);
   // The predicted features of the rows that wanted their hidden state, in row order; valid until the next call.
-  Rows predicted() const override { return decoder_.hidden(); }
-  bool reads_features() const override { return true; }
+  Rows predicted() const { return decoder_.hidden(); }
 
   // What the constructor allocates.
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);

@@ -11,16 +11,16 @@ namespace {
 
 // The multiply units that the model's linear layers, attention and states use.
 std::vector<Activations> units_of(const LoadedModel& model) {
-  const Activations mode = model.decoder->compute().activations;
+  const Activations mode = model.local->decoder().compute().activations;
   MultiplyUnits used{};
-  used[static_cast<size_t>(attention_unit(model.kv->layout().type()))] = true;
+  used[static_cast<size_t>(attention_unit(model.cache.layout.type()))] = true;
   const auto use = [&](const Linear& m) {
     used[static_cast<size_t>(multiply_unit(activations_for(mode, m.weight.format)))] = true;
   };
   for_each_matrix(model.target.config, model.target.weights, [&](const Slot& slot, const Linear& m) {
     slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
   });
-  if (model.kv->layout().state_bytes() > 0) used[static_cast<size_t>(Activations::kF32)] = true;
+  if (model.cache.layout.state_bytes() > 0) used[static_cast<size_t>(Activations::kF32)] = true;
   return listed(used);
 }
 
@@ -52,7 +52,7 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
 
 ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress)
     : model_(model),
-      compute_(model.decoder->compute()),
+      compute_(model.local->decoder().compute()),
       tests_(std::move(tests)),
       machine_(compute_, units_of(model)),
       scratch_(static_cast<size_t>(model.runtime.team.size())),
@@ -83,7 +83,7 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {
         const Work work = total(step_work(model_.target.config, model_.target.weights, compute_.activations,
-                                          model_.kv->layout().type(), batch));
+                                          model_.cache.layout.type(), batch));
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;
@@ -127,12 +127,12 @@ std::vector<BenchProfile> ModelBench::profile(int repetitions) {
 }
 
 void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
-  model_.decoder->profile(&profile.operations);
-  profile.seconds += seconds_of([&] { sample_greedily(model_.decoder->forward(batch), profile.operations); });
-  model_.decoder->profile(nullptr);
+  model_.local->decoder().profile(&profile.operations);
+  profile.seconds += seconds_of([&] { sample_greedily(model_.local->decoder().forward(batch), profile.operations); });
+  model_.local->decoder().profile(nullptr);
   ++profile.steps;
   const auto work =
-      step_work(model_.target.config, model_.target.weights, compute_.activations, model_.kv->layout().type(), batch);
+      step_work(model_.target.config, model_.target.weights, compute_.activations, model_.cache.layout.type(), batch);
   for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
 }
 
@@ -158,7 +158,7 @@ void ModelBench::reserve() {
                     test.depth + test.tokens, info.max_model_len);
     sequences = std::max(sequences, test.batch);
   }
-  const auto groups = model_.kv->layout().groups().size();
+  const auto groups = model_.cache.layout.groups().size();
   int units = 0;
   filled_.assign(static_cast<size_t>(sequences), 0);
   for (int s = 0; s < sequences; ++s) {
@@ -175,20 +175,20 @@ void ModelBench::reserve() {
   }
   if (units > info.kv_pages)
     throw no_resource("the tests need {} pages of KV cache, but there are only {}; set --kv-cache-size to {}MiB", units,
-                      info.kv_pages, (static_cast<size_t>(units) * model_.kv->layout().unit_bytes() >> 20) + 1);
+                      info.kv_pages, (static_cast<size_t>(units) * model_.cache.layout.unit_bytes() >> 20) + 1);
 }
 
 void ModelBench::fill(int sequence, int tokens) {
   int& filled = filled_[static_cast<size_t>(sequence)];
   while (filled < tokens) {
-    const int count = std::min(model_.decoder->limits().max_rows, tokens - filled);
-    model_.decoder->forward(chunk(sequence, filled, count));
+    const int count = std::min(model_.plan.limits.max_rows, tokens - filled);
+    model_.local->decoder().forward(chunk(sequence, filled, count));
     filled += count;
   }
 }
 
 void ModelBench::run_test(const BenchTest& test, int tokens) {
-  for_steps(test, tokens, [&](const Batch& batch) { model_.decoder->forward(batch); });
+  for_steps(test, tokens, [&](const Batch& batch) { model_.local->decoder().forward(batch); });
 }
 
 template <class Step>
@@ -197,7 +197,7 @@ void ModelBench::for_steps(const BenchTest& test, int tokens, const Step& step) 
     for (int i = 0; i < tokens; ++i) step(next_tokens(test.batch, test.depth + i));
     return;
   }
-  const int most = model_.decoder->limits().max_rows;
+  const int most = model_.plan.limits.max_rows;
   for (int at = 0; at < tokens; at += most) {
     const int count = std::min(most, tokens - at);
     const Batch batch = chunk(0, test.depth + at, count);
@@ -212,7 +212,7 @@ Span ModelBench::span(int sequence, int row, int rows, int position) const {
           .rows = rows,
           .position = position,
           .tables = tables_[static_cast<size_t>(sequence)],
-          .state = model_.kv->states() > 0 ? sequence : -1};
+          .state = model_.cache.states > 0 ? sequence : -1};
 }
 
 Batch ModelBench::chunk(int sequence, int from, int count) {

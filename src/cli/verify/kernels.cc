@@ -162,12 +162,11 @@ TokenIds prompt_of(const LoadedModel& model, size_t count) {
   return ids;
 }
 
-// Switches the model to another kernel set; weights and cache stay.
+// Switches the model to another kernel set; the weights stay.
 void use_kernels(LoadedModel& model, const KernelSet& kernels, Activations activations) {
-  const DecoderLimits limits = model.decoder->limits();
-  model.decoder.reset();
-  model.decoder = std::make_unique<Decoder>(model.target.config, model.target.weights, *model.kv,
-                                            Compute{kernels, model.runtime.team, activations}, limits);
+  model.local.reset();  // its memory first
+  model.local = std::make_unique<LocalExecutor>(model.target.config, model.target.weights, model.cache,
+                                                Compute{kernels, model.runtime.team, activations}, model.plan.limits);
   model.info.kernels = kernels.name;
 }
 
@@ -209,7 +208,7 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
                          .linears = compare_linears(model, sets),
                          .models = {}};
   progress.stage("comparing the whole model");
-  const Activations activations = model.decoder->compute().activations;
+  const Activations activations = model.local->decoder().compute().activations;
   const TokenIds prompt = prompt_of(model, static_cast<size_t>(options.prompt_tokens));
   use_kernels(model, *sets[0], activations);
   const Expected expected = run(model, prompt, options.greedy_tokens);

@@ -37,7 +37,7 @@ Comparison Verifier::compare(const Expected& e) {
     throw invalid("{}: {} margins for {} greedy tokens", e.name, e.margins.size(), e.greedy.size());
   sequence_.clear();
   std::vector<float> last;
-  const auto chunk = static_cast<size_t>(model_.decoder->limits().max_logits);
+  const auto chunk = static_cast<size_t>(model_.plan.limits.max_logits);
   for (size_t at = 0; at < e.prompt.size(); at += chunk) {
     const auto ids = std::span(e.prompt).subspan(at, std::min(chunk, e.prompt.size() - at));
     const auto logits = sequence_.append(ids, true);

@@ -56,19 +56,21 @@ size_t PageCache::store_bytes(const PageCacheOptions& options, const CacheLayout
   return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(store->page_bytes);
 }
 
-PageCache::PageCache(CacheMemory& kv, const PageCacheOptions& options)
-    : kv_(kv),
+PageCache::PageCache(Orders& orders, const CacheShape& shape, const PageCacheOptions& options)
+    : orders_(orders),
+      unit_bytes_(shape.layout.unit_bytes()),
+      state_bytes_(shape.layout.state_bytes()),
       options_(options),
-      windows_(windows_of(kv.layout())),
+      windows_(windows_of(shape.layout)),
       spine_groups_(static_cast<int>(std::count(windows_.begin(), windows_.end(), 0))),
-      pool_(static_cast<uint32_t>(kv.units()), kPageTokens),
-      checkpoints_(options.states, std::max(0, kv.states() - options.states)),
+      pool_(static_cast<uint32_t>(shape.units), kPageTokens),
+      checkpoints_(options.states, std::max(0, shape.states - options.states)),
       tree_(pool_, spine_groups_, groups() - spine_groups_, &checkpoints_),
-      states_(kv, checkpoints_, options.states),
-      blob_bytes_(blob_bytes_of(kv.layout())),
+      states_(orders, checkpoints_, shape.states > 0 ? options.states : 0),
+      blob_bytes_(blob_bytes_of(shape.layout)),
       page_(windows_.size()) {
   assert(std::is_sorted(windows_.begin(), windows_.begin() + spine_groups_ + (spine_groups_ < groups())));
-  auto store = store_options(options, kv.layout());
+  auto store = store_options(options, shape.layout);
   if (!store) return;
   store_ = std::make_unique<PageStore>(std::move(*store));
   if (!states_.none()) last_part_.resize(blob_bytes_);
@@ -162,16 +164,11 @@ void PageCache::take_tail(Sequence& s) {
   for (const UnitId unit : page_) pool_.release(unit);
   if (!room) return;  // the prompt fills the cache; its last page is computed
   for (int group = 0; group < groups(); ++group)
-    copy({page_[static_cast<size_t>(group)], s.pages.unit(group, s.pages.pages() - 1)});
+    orders_.copy({page_[static_cast<size_t>(group)], s.pages.unit(group, s.pages.pages() - 1)});
   s.computed += tail;
 }
 
 // ---- steps ----
-
-// Copies immediately, because `from` may be evicted next.
-void PageCache::copy(UnitCopy copy) {
-  kv_.copy({.of_state = false, .from = kernel_unit(copy.from), .to = kernel_unit(copy.to)});
-}
 
 void PageCache::reserve(int units) {
   while (static_cast<int>(pool_.free_units()) < units) {
@@ -188,17 +185,17 @@ void PageCache::reserve(int units) {
 void PageCache::keep(PageKey key, int group, UnitId unit) {
   if (!store_) return;
   key = unit_key(key, group);
-  if (store_->find(key) == PageStore::Tier::kNone) store_->put(key, kv_.unit(kernel_unit(unit)));
+  if (store_->find(key) != PageStore::Tier::kNone) return;
+  const auto bytes = orders_.read({.index = kernel_unit(unit), .size = unit_bytes_});
+  if (!bytes.empty()) store_->put(key, bytes);
 }
 
-int PageCache::state_parts() const {
-  return static_cast<int>((kv_.layout().state_bytes() + blob_bytes_ - 1) / blob_bytes_);
-}
+int PageCache::state_parts() const { return static_cast<int>((state_bytes_ + blob_bytes_ - 1) / blob_bytes_); }
 
 void PageCache::keep_checkpoint(PageKey key, int slot) {
   if (!store_) return;
-  std::span<const std::byte> rest = kv_.state(slot);
-  for (int part = 0; part < state_parts(); ++part) {
+  std::span<const std::byte> rest = orders_.read({.of_state = true, .index = slot, .size = state_bytes_});
+  for (int part = 0; !rest.empty(); ++part) {
     const PageKey blob = checkpoint_key(key, part);
     const auto bytes = rest.first(std::min(rest.size(), blob_bytes_));
     rest = rest.subspan(bytes.size());
@@ -223,7 +220,7 @@ void PageCache::grow(Sequence& s, int rows, int drafts) {
   [[maybe_unused]] const bool grown = s.pages.grow(pool_, more);
   assert(grown);
   for (int group = 0; group < groups(); ++group) {
-    if (const auto needed = s.pages.make_writable(pool_, group, s.computed)) copy(*needed);
+    if (const auto needed = s.pages.make_writable(pool_, group, s.computed)) orders_.copy(*needed);
   }
   if (states_.none()) return;
   if (c.state < 0) {

@@ -8,11 +8,12 @@
 #include "base/memory.h"
 #include "engine/cache/sequence_states.h"
 #include "engine/sequence.h"
+#include "engine/step/orders.h"
 #include "engine/step_costs.h"
 #include "kv/page_store.h"
 #include "kv/prefix_tree.h"
 #include "kv/unit_pool.h"
-#include "ops/cache_memory.h"
+#include "ops/cache_layout.h"
 
 namespace quire {
 
@@ -37,8 +38,8 @@ PageCacheOptions page_cache_options(const EngineOptions& options, std::string id
 // pages of those with one, and a checkpoint of the state after page n - 1 if the model has recurrent layers.
 class PageCache {
  public:
-  // Throws Error if the folder cannot be used or memory is short.
-  PageCache(CacheMemory& kv, const PageCacheOptions& options);
+  // The orders must outlive the cache. Throws Error if the folder cannot be used or memory is short.
+  PageCache(Orders& orders, const CacheShape& shape, const PageCacheOptions& options);
 
   // Memory that the page store will allocate, outside the KV cache.
   static size_t store_bytes(const PageCacheOptions& options, const CacheLayout& layout);
@@ -93,6 +94,7 @@ class PageCache {
   // store cuts a state, and the loader fills the state.
   int begin_state(Sequence& s, int end);
   size_t blob_bytes() const { return blob_bytes_; }  // of the store: of a unit, or a part of a state
+  size_t state_bytes() const { return state_bytes_; }
   bool is_empty(const Sequence& s, int group, int page) const;
   // The units of the first `pages` pages hold their tokens. The rest is given up; if windows need it, everything is.
   void keep_loaded(Sequence& s, int pages);
@@ -113,7 +115,6 @@ class PageCache {
   void release_behind_windows(Sequence& s, int tokens);
   bool attach_checkpoint(Sequence& s, PageCheckpoint checkpoint);
   void reserve(int units);
-  void copy(UnitCopy copy);
   void plan_checkpoints(Sequence& s, int rows);
   void keep(PageKey key, int group, UnitId unit);
   int state_parts() const;
@@ -138,7 +139,8 @@ class PageCache {
   void look_up_tail(Sequence& s, int reusable);
   void plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs);
 
-  CacheMemory& kv_;
+  Orders& orders_;
+  const size_t unit_bytes_, state_bytes_;
   PageCacheOptions options_;
   std::vector<int> windows_;  // by group; 0, all tokens, first
   int spine_groups_;

@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kLongestWait{5};  // then the engine looks f
 
 size_t PageLoader::memory_bytes(size_t page_bytes) { return kSlots * page_bytes; }
 
-PageLoader::PageLoader(PageCache& cache, CacheMemory& kv) : cache_(cache), kv_(kv) {
+PageLoader::PageLoader(PageCache& cache, Orders& orders) : cache_(cache), orders_(orders) {
   if (!cache.store()) return;
   slots_.resize(kSlots);
   buffers_ = std::make_shared<LargeBuffer>(memory_bytes(cache.blob_bytes()));
@@ -101,10 +101,11 @@ bool PageLoader::advance(Sequence& s) {
 void PageLoader::take(const Sequence& s, const Slot& slot, size_t at) {
   const auto from = buffer(at);
   if (slot.group >= 0) {
-    std::ranges::copy(from, kv_.unit(kernel_unit(s.pages.unit(slot.group, slot.page))).begin());
+    orders_.write({.index = kernel_unit(s.pages.unit(slot.group, slot.page)), .size = from.size()}, from);
   } else {
-    const auto to = kv_.state(s.cached.state).subspan(static_cast<size_t>(slot.part) * from.size());
-    std::ranges::copy(from.first(std::min(from.size(), to.size())), to.begin());
+    const size_t begin = static_cast<size_t>(slot.part) * from.size();
+    const size_t size = std::min(from.size(), cache_.state_bytes() - begin);
+    orders_.write({.of_state = true, .index = s.cached.state, .offset = begin, .size = size}, from.first(size));
   }
 }
 

@@ -16,7 +16,7 @@ namespace quire {
 // groups have windows). Used by the engine's thread alone.
 class PageLoader {
  public:
-  PageLoader(PageCache& cache, CacheMemory& kv);
+  PageLoader(PageCache& cache, Orders& orders);
 
   // Starts loading the s.cached.loads pages that PageCache::look_up found in the store. Releasing or ending the
   // sequence cancels the load.
@@ -55,7 +55,7 @@ class PageLoader {
   bool finish(Sequence& s);
 
   PageCache& cache_;
-  CacheMemory& kv_;
+  Orders& orders_;
   std::shared_ptr<LargeBuffer> buffers_;  // [slots][page bytes]; shared with reads that never return
   std::vector<Slot> slots_;               // empty without a store
   std::vector<PageStore::Completed> completed_;

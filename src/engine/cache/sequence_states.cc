@@ -10,8 +10,8 @@ constexpr size_t kMostWanted = 4;  // prompts in a queue usually part at one or 
 
 }  // namespace
 
-SequenceStates::SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int own)
-    : kv_(kv), checkpoints_(checkpoints), own_(0, kv.states() > 0 ? own : 0) {}
+SequenceStates::SequenceStates(Orders& orders, SlotPool& checkpoints, int own)
+    : orders_(orders), checkpoints_(checkpoints), own_(0, own), none_(own == 0) {}
 
 void SequenceStates::prepare(CachedPages& c, int prompt_tokens) const {
   if (none()) return;
@@ -27,11 +27,7 @@ void SequenceStates::set(CachedPages& c, std::optional<int> from) {
     assert(slot && "more sequences run than have a state");
     c.state = *slot;
   }
-  if (from) {
-    kv_.copy({.of_state = true, .from = *from, .to = c.state});
-  } else {
-    kv_.clear_state(c.state);
-  }
+  if (from) orders_.copy_state(*from, c.state);
 }
 
 void SequenceStates::plan_return(CachedPages& c, int row) {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "engine/cache/cached_pages.h"
+#include "engine/step/orders.h"
 #include "kv/slot_pool.h"
-#include "ops/cache_memory.h"
 
 namespace quire {
 
@@ -21,13 +21,15 @@ class SequenceStates {
  public:
   static constexpr int kCheckpointEvery = 1024;  // tokens
 
-  // The first `own` slots of `kv` are for running sequences, `checkpoints` has the others.
-  SequenceStates(CacheMemory& kv, SlotPool& checkpoints, int own);
+  // The first `own` states of the cache are for running sequences, `checkpoints` has the others. own: 0 if the model has no
+  // recurrent layers.
+  SequenceStates(Orders& orders, SlotPool& checkpoints, int own);
 
-  bool none() const { return kv_.states() == 0; }  // the model has no recurrent layers
+  bool none() const { return none_; }  // the model has no recurrent layers
   // Reserves memory for the sequence's plans.
   void prepare(CachedPages& c, int prompt_tokens) const;
-  // Sets the sequence's state to a checkpoint's or another sequence's, or to the empty one.
+  // Sets the sequence's state to a checkpoint's or another sequence's. Without one, its next row is the first, which starts
+  // from an empty state, or a load writes the state.
   void set(CachedPages& c, std::optional<int> from);
   // Plans a checkpoint after the first `pages` pages of the prompt. false: enough are planned.
   static bool want(CachedPages& c, int pages);
@@ -67,7 +69,7 @@ class SequenceStates {
   template <class Evict>
   std::optional<int> copy(const CachedPages& c, Evict evict) {
     const auto slot = take(evict);
-    if (slot) kv_.copy({.of_state = true, .from = c.state, .to = *slot});
+    if (slot) orders_.copy_state(c.state, *slot);
     return slot;
   }
   // Gives back the sequence's slots; attach() as above for the checkpoint of its answer.
@@ -94,9 +96,10 @@ class SequenceStates {
   static bool is_wanted(const CachedPages& c, int pages);
   static void add(CachedPages& c, int page, int row, int slot);
 
-  CacheMemory& kv_;
+  Orders& orders_;
   SlotPool& checkpoints_;
   SlotPool own_;
+  const bool none_;
 };
 
 }  // namespace quire

@@ -5,13 +5,9 @@
 
 namespace quire {
 
-void ChainDrafter::start_chains(const DraftTarget& target, std::unique_ptr<ChainModel> model, const Weights& weights,
-                                int hidden) {
-  target_ = &target.decoder;
-  most_rows_ = target.limits.max_rows;
-  output_.start(weights, target.compute.team);
-  model_ = std::move(model);
-  chains_.emplace(*model_, target.limits, hidden);
+void ChainDrafter::start(DraftNetwork& passes, const CacheLayout&, const DecoderLimits& limits) {
+  most_rows_ = limits.max_rows;
+  chains_.emplace(passes, most_rows_, reads() != Reads::kNothing);
 }
 
 void ChainDrafter::draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) {
@@ -30,8 +26,7 @@ void ChainDrafter::draft(std::span<const DraftTask> tasks, uint64_t step, DraftP
   }
   if (requests_.empty()) return;
   drafted_.resize(std::max(drafted_.size(), requests_.size()));
-  const Rows features = reads() == Reads::kNothing ? Rows{} : target_->hidden();
-  chains_->draft(requests_, features, output_.matrix(), output_.ids(), picker, drafted_);
+  chains_->draft(requests_, output_.ids(), picker, drafted_);
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i].depth > 0) sequences_[i]->drafts.assign(drafted_[i].begin(), drafted_[i].end());
   }
@@ -42,17 +37,20 @@ void ChainDrafter::draft(std::span<const DraftTask> tasks, uint64_t step, DraftP
 SmallModelDrafter::SmallModelDrafter(Model model, std::string identity, DraftOutput output)
     : ChainDrafter(std::move(output)), small_(std::move(model)), identity_(std::move(identity)) {}
 
-void SmallModelDrafter::start(const DraftTarget& target) {
-  const CacheLayout& layout = target.cache.layout();
-  const size_t first_layer = target.config.layers.size();
-  for (size_t layer = first_layer; layer < layout.layers().size(); ++layer) {
+std::unique_ptr<DraftNetwork> SmallModelDrafter::make_network(const DraftTarget& target) {
+  const auto first_layer = static_cast<int>(target.config.layers.size());
+  decoder_ = std::make_unique<Decoder>(small_.config, small_.weights, target.cache, target.compute, target.limits,
+                                       first_layer);
+  return std::make_unique<TokenNetwork>(*decoder_, 0, output_.take(small_.weights, target.compute.team));
+}
+
+void SmallModelDrafter::start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) {
+  ChainDrafter::start(passes, layout, limits);
+  for (size_t layer = layout.layers().size() - small_.config.layers.size(); layer < layout.layers().size(); ++layer) {
     const int group = layout.group_of(static_cast<int>(layer));
     const int window = group >= 0 ? layout.groups()[static_cast<size_t>(group)].window : 0;
     if (window > 0) windows_.push_back({group, window});
   }
-  decoder_ = std::make_unique<Decoder>(small_.config, small_.weights, target.cache, target.compute, target.limits,
-                                       static_cast<int>(first_layer));
-  start_chains(target, std::make_unique<TokenChainModel>(*decoder_), small_.weights, small_.config.hidden);
 }
 
 // The first token that is not computed and sees no token whose memory a window has given up. If the draft model has not
@@ -76,8 +74,7 @@ void SmallModelDrafter::catch_up(Sequence& s) {
     chains_->compute({.tables = s.pages.units(),
                       .position = computed,
                       .tokens = tokens.subspan(static_cast<size_t>(computed), static_cast<size_t>(rows)),
-                      .rope_variant = rope_variant(small_.config.ropes, s.request->prompt_tokens)},
-                     output_.matrix());
+                      .rope_variant = rope_variant(small_.config.ropes, s.request->prompt_tokens)});
     computed += rows;
   }
 }
@@ -98,9 +95,8 @@ ChainRequest SmallModelDrafter::request(Sequence& s, int depth, uint64_t, int mo
 
 // ---- the target's first layers ----
 
-void FirstLayersDrafter::start(const DraftTarget& target) {
-  start_chains(target, std::make_unique<TokenChainModel>(target.decoder, layers_), target.weights,
-               target.config.hidden);
+std::unique_ptr<DraftNetwork> FirstLayersDrafter::make_network(const DraftTarget& target) {
+  return std::make_unique<TokenNetwork>(target.decoder, layers_, output_.take(target.weights, target.compute.team));
 }
 
 ChainRequest FirstLayersDrafter::request(Sequence& s, int depth, uint64_t, int) {
@@ -120,13 +116,12 @@ FeatureDrafter::FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput
       identity_(std::string(name(kind)) + " " + layer.identity),
       layer_(std::move(layer)) {}
 
-void FeatureDrafter::start(const DraftTarget& target) {
-  auto predictor =
-      std::make_unique<FeaturePredictor>(std::move(*layer_), target.config, target.weights, target.cache,
-                                         target.compute, target.limits, static_cast<int>(target.config.layers.size()));
+std::unique_ptr<DraftNetwork> FeatureDrafter::make_network(const DraftTarget& target) {
+  predictor_.emplace(std::move(*layer_), target.config, target.weights, target.cache, target.compute, target.limits,
+                     static_cast<int>(target.config.layers.size()));
   layer_.reset();
-  const Weights& weights = predictor->output_weights();
-  start_chains(target, std::move(predictor), weights, target.config.hidden);
+  return std::make_unique<FeatureNetwork>(*predictor_, target.features(),
+                                          output_.take(predictor_->output_weights(), target.compute.team));
 }
 
 ChainRequest FeatureDrafter::request(Sequence& s, int depth, uint64_t step, int) {

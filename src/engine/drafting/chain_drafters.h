@@ -18,16 +18,13 @@ class ChainDrafter : public DraftModel {
 
  protected:
   explicit ChainDrafter(DraftOutput output) : output_(std::move(output)) {}
-  // weights: whose output matrix it uses. hidden: size of its hidden states.
-  void start_chains(const DraftTarget& target, std::unique_ptr<ChainModel> model, const Weights& weights, int hidden);
+  void start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) override;
   // The rows to compute, and where; without tokens the sequence takes no part. depth: of the task. most_rows: of this
   // request.
   virtual ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) = 0;
 
-  Decoder* target_ = nullptr;
   int most_rows_ = 0;  // of a pass
   DraftOutput output_;
-  std::unique_ptr<ChainModel> model_;
   std::optional<Chains> chains_;
 
  private:
@@ -43,7 +40,8 @@ class SmallModelDrafter : public ChainDrafter {
   SmallModelDrafter(Model model, std::string identity, DraftOutput output);
   DrafterKind kind() const override { return DrafterKind::kDraft; }
   std::string identity() const override { return identity_; }
-  void start(const DraftTarget& target) override;
+  std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) override;
+  void start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) override;
 
  protected:
   ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
@@ -66,7 +64,7 @@ class FirstLayersDrafter : public ChainDrafter {
  public:
   FirstLayersDrafter(int layers, DraftOutput output) : ChainDrafter(std::move(output)), layers_(layers) {}
   DrafterKind kind() const override { return DrafterKind::kEarlyExit; }
-  void start(const DraftTarget& target) override;
+  std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) override;
 
  protected:
   ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
@@ -82,7 +80,7 @@ class FeatureDrafter : public ChainDrafter {
   FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput output);
   DrafterKind kind() const override { return kind_; }
   std::string identity() const override { return identity_; }
-  void start(const DraftTarget& target) override;
+  std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) override;
 
  protected:
   ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) override;
@@ -90,7 +88,8 @@ class FeatureDrafter : public ChainDrafter {
  private:
   DrafterKind kind_;
   std::string identity_;
-  std::optional<FeatureLayer> layer_;  // until start()
+  std::optional<FeatureLayer> layer_;  // until make_network()
+  std::optional<FeaturePredictor> predictor_;
 };
 
 }  // namespace quire

@@ -1,5 +1,7 @@
 #include "engine/drafting/draft_model.h"
 
+#include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "base/error.h"
@@ -81,9 +83,13 @@ void DraftModel::keep_features(Sequence& s, uint64_t step, int row, int position
   d.features = count;
 }
 
-void DraftOutput::start(const Weights& weights, Team& team) {
-  whole_ = &weights;
-  if (!frequent_.empty()) subset_ = take_output_rows(weights, std::move(frequent_), team);
+DraftOutput::DraftOutput(TokenIds frequent) : ids_(std::move(frequent)) { std::ranges::sort(ids_); }
+
+const Linear& DraftOutput::take(const Weights& weights, Team& team) {
+  if (ids_.empty()) return weights.output;
+  subset_ = take_output_rows(weights, ids_, team);
+  assert(std::ranges::equal(subset_->ids, ids_));
+  return subset_->matrix;
 }
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include "model/decoder.h"
 #include "model/packing/output_rows.h"
 #include "ops/cache_memory.h"
+#include "speculate/draft_network.h"
 #include "speculate/draft_picker.h"
 
 namespace quire {
@@ -22,7 +23,7 @@ struct DraftTask {
   int depth;  // most tokens; 0: none, but the drafter may look at the last step's
 };
 
-// The model whose tokens are drafted, ready to run.
+// The model whose tokens are drafted, ready to compute.
 struct DraftTarget {
   const ModelConfig& config;
   const Weights& weights;
@@ -30,8 +31,13 @@ struct DraftTarget {
   const Compute& compute;
   Decoder& decoder;
   DecoderLimits limits;
+
+  TargetFeatures features() const {
+    return [&decoder = decoder] { return decoder.hidden(); };
+  }
 };
 
+// Chooses what to compute, on the engine's thread; what computes is its network, which belongs to the executor.
 class DraftModel {
  public:
   // Hidden states of the target that the drafter reads.
@@ -49,8 +55,11 @@ class DraftModel {
   virtual bool sequential() const { return true; }     // a pass for each further token
   virtual std::string identity() const { return {}; }  // of what it keeps in the cache's pages
 
-  // Before the first draft(). What `target` names must outlive the drafter.
-  virtual void start(const DraftTarget& target) = 0;
+  // What computes, once. What `target` names and this drafter must outlive it.
+  virtual std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) = 0;
+  // Before the first draft(). passes: those of the network, by whoever has it; it must outlive the drafter. limits: the
+  // target's.
+  virtual void start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) = 0;
   // Sets the drafts of the tasks with a depth. step: the target's last one. Each sequence takes part, if only with
   // depth 0. `picker` counts requests as tasks. May throw; then no sequence of the tasks may draft again.
   virtual void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) = 0;
@@ -62,15 +71,13 @@ class DraftModel {
 // The output matrix of a drafter, or its rows of frequent tokens.
 class DraftOutput {
  public:
-  explicit DraftOutput(TokenIds frequent = {}) : frequent_(std::move(frequent)) {}  // none: all tokens
-  // Takes the rows. The weights must outlive this.
-  void start(const Weights& weights, Team& team);
-  const Linear& matrix() const { return subset_ ? subset_->matrix : whole_->output; }
-  std::span<const TokenId> ids() const { return subset_ ? subset_->ids : std::span<const TokenId>(); }
+  explicit DraftOutput(TokenIds frequent = {});  // none: all tokens
+  // The matrix, once. The weights must outlive this.
+  const Linear& take(const Weights& weights, Team& team);
+  std::span<const TokenId> ids() const { return ids_; }  // of its rows; empty: all
 
  private:
-  TokenIds frequent_;
-  const Weights* whole_ = nullptr;
+  TokenIds ids_;
   std::optional<OutputRows> subset_;
 };
 

@@ -14,21 +14,23 @@ class MedusaDrafter : public DraftModel {
   MedusaDrafter(MedusaHeads heads, DraftOutput output);
   DrafterKind kind() const override { return DrafterKind::kMedusa; }
   bool sequential() const override { return false; }
-  void start(const DraftTarget& target) override;
+  std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) override;
+  void start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) override;
   void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) override;
 
  private:
   int count_;
-  std::optional<MedusaHeads> heads_;  // until start()
+  std::optional<MedusaHeads> heads_;  // until make_network()
   DraftOutput output_;
-  Decoder* target_ = nullptr;
   std::optional<Medusa> medusa_;
+  DraftNetwork* passes_ = nullptr;
 
   // Reused from step to step.
   std::vector<size_t> drafting_;  // tasks
   std::vector<DraftRow> rows_;
   TokenIds picked_;
-  std::vector<float> features_;
+  std::vector<Row> last_rows_;  // whose hidden states the heads read
+  std::vector<int32_t> features_;
 };
 
 }  // namespace quire

@@ -1,31 +1,35 @@
-// Runs steps: the forward pass, then sampling.
+// Whoever computes: the only one who touches weights and cache.
 #pragma once
 
-#include <memory>
+#include <cstddef>
+#include <span>
 
-#include "engine/step/logits_stage.h"
-#include "engine/step/recording.h"
-#include "engine/step/step.h"
-#include "model/decoder.h"
+#include "engine/step/forward.h"
 
 namespace quire {
 
-// Computes on the calling thread and its team. It does not overlap with planning: with two threads, SmolLM2 and 1 or 32
-// sequences, planning is 0.1 to 0.3 % of a step's time, and sampling uses all threads.
+// Bytes of a unit or of a state.
+struct CachePlace {
+  bool of_state = false;
+  int index = 0;
+  size_t offset = 0, size = 0;
+};
+
+// Carries out orders one after the other. Whether it computes on this thread, in another process or on a device, the
+// results have the same bits. Failures throw: std::bad_alloc, or Error (kResource) if the executor is gone.
 class Executor {
  public:
-  // Both must outlive the executor. recorder: nullptr, or where steps are recorded.
-  Executor(Decoder& decoder, LogitsStage logits_stage, std::unique_ptr<StepRecorder> recorder);
+  virtual ~Executor() = default;
 
-  // Throws std::bad_alloc; failures of single sequences are among the results.
-  void run(const StepInput& input, StepOutput& output);
-  // After a step: states take in those of its drafts that were right.
-  void advance(std::span<const StateAdvance> advances) { decoder_.advance(advances); }
-
- private:
-  Decoder& decoder_;
-  LogitsStage logits_stage_;
-  std::unique_ptr<StepRecorder> recorder_;
+  // Starts a pass. `input` stays as it is until wait() has returned.
+  virtual void launch(const ForwardInput& input) = 0;
+  // The result of the last launch().
+  virtual const ForwardOutput& wait() = 0;
+  // Changes the cache without a pass.
+  virtual void commit(const CacheChanges& changes) = 0;
+  // The bytes are valid until the next call of any function.
+  virtual std::span<const std::byte> read(const CachePlace& place) = 0;
+  virtual void write(const CachePlace& place, std::span<const std::byte> bytes) = 0;
 };
 
 }  // namespace quire

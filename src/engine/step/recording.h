@@ -1,4 +1,4 @@
-// A recorded run: the input and the results of every step. `quire replay` computes the steps again.
+// A recorded run: the order and the results of every step. `quire replay` computes the steps again.
 //
 // The file has JSON lines: a RecordingHeader, one line per step, and the number of steps. Only a run that crashed lacks the
 // last line. It keeps hashes of the logits, so it shows whether and
@@ -10,11 +10,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/line_file.h"
+#include "engine/step/executor.h"
 #include "engine/step/step.h"
+#include "engine/step/wire.h"
 #include "model/decoder.h"
 
 namespace quire {
@@ -28,48 +29,47 @@ struct RecordingHeader {
   DecoderLimits limits;
 };
 
-// A step in its own memory.
 struct RecordedStep {
-  struct Part {
-    SequenceId sequence{};
-    Span span;  // its views are of `tables` and `state_copies`
-    std::vector<std::vector<int32_t>> tables;
-    std::vector<StateCopy> state_copies;
-  };
   struct Sampled {
     SequenceId sequence{};
     TokenIds tokens;
   };
 
-  std::vector<StateAdvance> advances;
-  std::vector<CacheCopy> copies;
-  std::vector<Row> rows;
-  std::vector<Part> parts;
+  ReceivedForward forward;
   std::vector<std::string> logits;  // a hash of each row that wanted them
   std::vector<Sampled> sampled;
-
-  std::vector<Span> spans() const;
 };
 
 std::string hash_of(std::span<const float> logits);
 
-class StepRecorder {
+// Writes down what the engine asks of another executor. Passes of drafters are left out, but not the changes of the cache
+// that came with them.
+class RecordingExecutor final : public Executor {
  public:
-  // Throws Error: the file cannot be written.
-  StepRecorder(const std::string& path, const RecordingHeader& header);
-  ~StepRecorder();
-  StepRecorder(const StepRecorder&) = delete;
-  StepRecorder& operator=(const StepRecorder&) = delete;
+  // The executor must outlive this. Throws Error: the file cannot be written.
+  RecordingExecutor(Executor& executor, const std::string& path, const RecordingHeader& header);
+  ~RecordingExecutor() override;
+  RecordingExecutor(const RecordingExecutor&) = delete;
+  RecordingExecutor& operator=(const RecordingExecutor&) = delete;
 
-  // logits: [rows that want them][vocab], before they are sampled.
-  void begin(const StepInput& input, std::span<const float> logits);
-  // A step that cannot be written ends the recording with a warning.
+  void launch(const ForwardInput& input) override;
+  const ForwardOutput& wait() override;
+  void commit(const CacheChanges& changes) override;
+  std::span<const std::byte> read(const CachePlace& place) override { return executor_.read(place); }
+  void write(const CachePlace& place, std::span<const std::byte> bytes) override { executor_.write(place, bytes); }
+
+  // The target's last pass was sampled. A step that cannot be written ends the recording with a warning.
   void end(const StepInput& input, const StepOutput& output);
 
  private:
+  void keep(const CacheChanges& changes);
+
+  Executor& executor_;
   std::string path_;
   std::ofstream file_;
-  std::vector<std::string> logits_;
+  const ForwardInput* launched_ = nullptr;
+  CacheChanges changes_;             // since the last step
+  std::vector<std::string> logits_;  // hashes, of the logits before they are sampled
   int64_t steps_ = 0;
 };
 

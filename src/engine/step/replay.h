@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "engine/runtime.h"
+#include "engine/step/local_executor.h"
 #include "engine/step/recording.h"
-#include "model/decoder.h"
-#include "ops/cache_memory.h"
 
 namespace quire {
 
@@ -34,12 +33,12 @@ class Replay {
 
  private:
   void check(const RecordedStep& step) const;
-  void check(const RecordedStep::Part& part) const;
+  void check(SequenceId sequence, const Span& span) const;
 
   const RecordingHeader header_;
   const ModelConfig& config_;
-  CacheMemory kv_;
-  Decoder decoder_;
+  const CacheLayout layout_;
+  LocalExecutor executor_;
   int drafted_ = 0;  // rows of the last step
   uint64_t rows_ = 0, logits_ = 0;
 };

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "engine/sequence.h"
-#include "model/batch.h"
-#include "ops/cache_memory.h"
+#include "engine/step/forward.h"
 #include "sampling/sampler.h"
 
 namespace quire {
@@ -28,12 +27,7 @@ struct SampleRequest {
 };
 
 struct StepInput {
-  std::vector<StateAdvance> advances;  // by accepted drafts of the last step; already made
-  std::vector<CacheCopy>
-      copies;  // within the cache, in this order, since the last step; already made, after the advances
-  std::vector<Row> rows;
-  std::vector<Span> spans;            // their page tables stay as they are until the step has ended
-  std::vector<SequenceId> sequences;  // of the spans
+  ForwardInput forward;
   std::vector<SampleRequest> samples;
 };
 

@@ -13,6 +13,7 @@
 #include "model/families.h"
 #include "model/registry.h"
 #include "paths.h"
+#include "speculate/chains.h"
 #include "speculate/eagle.h"
 #include "speculate/mtp.h"
 #include "unit/model/bare_model.h"
@@ -158,7 +159,10 @@ TEST_P(FeatureLayers, DraftTheChainsOfTheirCardForAllSequencesAtOnce) {
     }
 
     // The same, as drafting does it.
-    Chains chains(*run.predictor, kLimits, hidden);
+    const OwnedRows of_card = rows_of(features, hidden);
+    FeatureNetwork network(
+        *run.predictor, [&] { return of_card.rows; }, run.output());
+    Chains chains(network, kLimits.max_rows, true);
     BestTokenPicker best(run.m.team);
     std::vector<ChainRequest> requests;
     int feature = 0;
@@ -172,7 +176,7 @@ TEST_P(FeatureLayers, DraftTheChainsOfTheirCardForAllSequencesAtOnce) {
       feature += static_cast<int>(rows.size());
     }
     TokenIds drafts[kPrompts];
-    chains.draft(requests, rows_of(features, hidden).rows, run.output(), {}, best, drafts);
+    chains.draft(requests, {}, best, drafts);
     for (int n = 0; n < kPrompts; ++n) EXPECT_EQ(drafts[n], expected.ids(n, "chain.tokens"));
   }
 }

@@ -30,7 +30,12 @@ class FailingDrafter : public DraftModel {
       : real_(std::move(real)), fail_(std::move(fail)) {}
   DrafterKind kind() const override { return real_->kind(); }
   bool sequential() const override { return real_->sequential(); }
-  void start(const DraftTarget&) override {}  // the real one has started
+  std::unique_ptr<DraftNetwork> make_network(const DraftTarget&) override {
+    return nullptr;
+  }  // the real one has made it
+  void start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) override {
+    real_->start(passes, layout, limits);
+  }
   void draft(std::span<const DraftTask> tasks, uint64_t step, DraftPicker& picker) override {
     real_->draft(tasks, step, picker);
     bool any = false;

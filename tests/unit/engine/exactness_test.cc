@@ -111,7 +111,7 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
                                      [](size_t d, const TokenIds& p) { return d == p.size(); }))
         break;
       if (rows.empty()) continue;
-      const auto logits = model.decoder->forward({rows, spans});
+      const auto logits = model.local->decoder().forward({rows, spans});
       for (size_t i = 0; i < ended.size(); ++i) {
         EXPECT_EQ(std::memcmp(alone[ended[i]].data(), logits.data() + i * vocab, vocab * sizeof(float)), 0)
             << "sequence " << ended[i] << " round " << round;

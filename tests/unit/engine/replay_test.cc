@@ -85,7 +85,7 @@ class Recordings : public ::testing::Test {
     Result result;
     while (const auto step = reader.next()) {
       ++result.steps;
-      result.advances += static_cast<int>(step->advances.size());
+      result.advances += static_cast<int>(step->forward.input.changes.advances.size());
       if (replay.run(*step)) ++result.differences;
     }
     result.logits = replay.logits();

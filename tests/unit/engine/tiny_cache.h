@@ -1,7 +1,10 @@
 // A page cache without a model, and sequences that use it.
 #pragma once
 
+#include <algorithm>
+#include <cassert>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -18,6 +21,29 @@ inline constexpr int kTinySequences = 8;  // that have a state at a time
 // Computing is so slow that reading a page is always faster.
 inline constexpr StepCosts kSlow = StepCosts::line(0, 1, 0);
 
+// Has memory and computes nothing.
+class TinyExecutor final : public Executor {
+ public:
+  explicit TinyExecutor(CacheMemory& memory) : memory_(memory) {}
+  void launch(const ForwardInput&) override { assert(false); }
+  const ForwardOutput& wait() override { return output_; }
+  void commit(const CacheChanges& changes) override {
+    for (const CacheCopy& copy : changes.copies) memory_.copy(copy);
+  }
+  std::span<const std::byte> read(const CachePlace& place) override { return bytes(place); }
+  void write(const CachePlace& place, std::span<const std::byte> bytes) override {
+    std::ranges::copy(bytes, this->bytes(place).begin());
+  }
+
+ private:
+  std::span<std::byte> bytes(const CachePlace& place) const {
+    const auto all = place.of_state ? memory_.state(place.index) : memory_.unit(place.index);
+    return all.subspan(place.offset, place.size);
+  }
+  CacheMemory& memory_;
+  ForwardOutput output_;
+};
+
 class TinyCache {
  public:
   // Stores up to `stored_pages` in host memory, and 1 MiB in `folder` if one is given.
@@ -25,7 +51,11 @@ class TinyCache {
       : TinyCache(tiny_layout(), pages, 0, stored_pages, folder) {}
   // `states`: all slots; kTinySequences are of running sequences.
   TinyCache(const CacheLayout& layout, int units, int states, size_t stored_units = 0, const std::string& folder = {})
-      : memory_(layout, units, states), cache(memory_, options(layout, stored_units, folder)), loader(cache, memory_) {}
+      : memory_(layout, units, states),
+        executor_(memory_),
+        orders_(executor_),
+        cache(orders_, memory_.shape(), options(layout, stored_units, folder)),
+        loader(cache, orders_) {}
 
   std::unique_ptr<Sequence> waiting(const TokenIds& prompt, int max_new_tokens = 1) {
     auto request = std::make_shared<RequestState>();
@@ -49,6 +79,7 @@ class TinyCache {
   // The forward pass of tokens [from, s.computed). The value of a token is a hash of it and of the value before it, which
   // is read from the cache; units hold the values of their tokens, a state that of the last.
   void forward(const Sequence& s, int from) {
+    orders_.flush();
     auto copy = s.cached.state_copies.begin();
     for (int i = from; i < s.computed; ++i) {
       const uint64_t value = next(i > 0 ? read(s, i - 1) : 0, s.tokens[static_cast<size_t>(i)]);
@@ -61,6 +92,7 @@ class TinyCache {
   }
   // Whether the sequence has what its next token sees.
   bool is_right(const Sequence& s) {
+    orders_.flush();
     uint64_t value = 0;
     for (int i = 0; i < s.computed; ++i) {
       value = next(value, s.tokens[static_cast<size_t>(i)]);
@@ -113,6 +145,8 @@ class TinyCache {
   }
 
   CacheMemory memory_;
+  TinyExecutor executor_;
+  Orders orders_;
   uint64_t last_id_ = 0;
 
  public:

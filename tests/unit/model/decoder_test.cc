@@ -111,7 +111,7 @@ TEST(HiddenStates, AreThoseOfTheRowsThatWantThemAfterTheOutputNorm) {
   const auto found = copied(decoder.hidden(), 3);
   std::vector<float> wanted, row(static_cast<size_t>(m.config.hidden));
   for (const int r : {6, 7, 18}) {
-    decoder.final_hidden(r, row);
+    decoder.final_hidden({{r}}, {row.data(), m.config.hidden, row.size()});
     wanted.insert(wanted.end(), row.begin(), row.end());
   }
   EXPECT_EQ(found, wanted);

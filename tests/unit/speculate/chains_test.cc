@@ -66,18 +66,18 @@ TEST_P(TokenChains, AreTheGreedyContinuationsOfEachSequence) {
   TokenIds wanted[kSequences];
   const int depths[] = {4, 1, 3};
   for (int s = 0; s < kSequences; ++s) wanted[s] = d.plain(s, depths[s], GetParam());
-  TokenChainModel model(d.decoder, GetParam());
-  Chains chains(model, kLimits, d.m.config.hidden);
+  TokenNetwork network(d.decoder, GetParam(), d.m.weights.output);
+  Chains chains(network, kLimits.max_rows, false);
   TokenIds drafts[kSequences];
   std::vector<ChainRequest> requests;
   for (int s = 0; s < kSequences; ++s) requests.push_back(d.request(s, 0, depths[s]));
-  chains.draft(requests, {}, d.m.weights.output, {}, d.best, drafts);
+  chains.draft(requests, {}, d.best, drafts);
   for (int s = 0; s < kSequences; ++s) EXPECT_EQ(drafts[s], wanted[s]) << s;
   // Again, from the newest token alone.
   for (int s = 0; s < kSequences; ++s)
     requests[static_cast<size_t>(s)] =
         d.request(s, static_cast<int>(d.texts[static_cast<size_t>(s)].size()) - 1, depths[s]);
-  chains.draft(requests, {}, d.m.weights.output, {}, d.best, drafts);
+  chains.draft(requests, {}, d.best, drafts);
   for (int s = 0; s < kSequences; ++s) EXPECT_EQ(drafts[s], wanted[s]) << s;
 }
 
@@ -85,11 +85,11 @@ INSTANTIATE_TEST_SUITE_P(Layers, TokenChains, ::testing::Values(0, 1, 2));
 
 TEST(Chains, OfDepthZeroOnlyComputeTheirRows) {
   Drafting computed, plain;
-  TokenChainModel model(computed.decoder);
-  Chains chains(model, kLimits, computed.m.config.hidden);
+  TokenNetwork network(computed.decoder, 0, computed.m.weights.output);
+  Chains chains(network, kLimits.max_rows, false);
   TokenIds drafts[1] = {{1}};
   const ChainRequest rows = computed.request(1, 0, 0);
-  chains.draft({&rows, 1}, {}, computed.m.weights.output, {}, computed.best, drafts);
+  chains.draft({&rows, 1}, {}, computed.best, drafts);
   EXPECT_TRUE(drafts[0].empty());
   const auto& text = plain.texts[1];
   const int last = static_cast<int>(text.size());
@@ -105,11 +105,11 @@ TEST(Chains, DraftAmongTheRowsOfTheOutputMatrixAlone) {
   for (TokenId id = 1; id < d.m.config.vocab; id += 2) ids.push_back(id);
   std::erase(ids, whole);
   const OutputRows some = take_output_rows(d.m.weights, ids, d.m.team);
-  TokenChainModel model(d.decoder);
-  Chains chains(model, kLimits, d.m.config.hidden);
+  TokenNetwork network(d.decoder, 0, some.matrix);
+  Chains chains(network, kLimits.max_rows, false);
   TokenIds drafts[1];
   const ChainRequest request = d.request(0, 0, 1);
-  chains.draft({&request, 1}, {}, some.matrix, some.ids, d.best, drafts);
+  chains.draft({&request, 1}, some.ids, d.best, drafts);
   const auto logits = copied(d.decoder.forward(BareBatch(d.cache).add(0, 0, d.texts[0], 1)));
   const auto logit = [&](TokenId id) { return logits[static_cast<size_t>(id)]; };
   const TokenId wanted = *std::ranges::max_element(some.ids, {}, logit);
@@ -126,12 +126,15 @@ struct EagleDrafting {
     decoder = std::make_unique<Decoder>(m.config, m.weights, cache->memory, m.compute, kLimits);
     eagle = std::make_unique<FeaturePredictor>(std::move(head), m.config, m.weights, cache->memory, m.compute, kLimits,
                                                static_cast<int>(m.config.layers.size()));
-    chains = std::make_unique<Chains>(*eagle, kLimits, m.config.hidden);
+    network = std::make_unique<FeatureNetwork>(
+        *eagle, [this] { return decoder->hidden(); }, eagle->output_weights().output);
+    chains = std::make_unique<Chains>(*network, kLimits.max_rows, true);
   }
   BareModel m;
   std::unique_ptr<BareCache> cache;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<FeaturePredictor> eagle;
+  std::unique_ptr<FeatureNetwork> network;
   std::unique_ptr<Chains> chains;
   BestTokenPicker best{m.team};
 };
@@ -163,7 +166,7 @@ TEST(EagleChains, OfManySequencesAreThoseOfEachAlone) {
       }
       d.decoder->forward(rows);
       std::vector<TokenIds> drafts(sequences.size());
-      d.chains->draft(requests, d.decoder->hidden(), d.m.weights.output, {}, d.best, drafts);
+      d.chains->draft(requests, {}, d.best, drafts);
       all.insert(all.end(), drafts.begin(), drafts.end());
     }
     return all;

@@ -1,0 +1,59 @@
+// The order of a forward pass and its result: plain data, which can be recorded, replayed and sent to another process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "model/batch.h"
+#include "ops/cache_memory.h"
+#include "quire/types.h"
+
+namespace quire {
+
+// Changes of the cache that come before a pass: first all advances, then the copies in their order.
+struct CacheChanges {
+  std::vector<StateAdvance> advances;  // by drafts of the target's last pass that were right
+  std::vector<CacheCopy> copies;
+
+  bool empty() const { return advances.empty() && copies.empty(); }
+  void clear() {
+    advances.clear();
+    copies.clear();
+  }
+};
+
+// Consecutive rows of a pass that are pooled into one vector.
+struct PooledRows {
+  int row, rows;  // of the pass; 0 rows: only `sum` counts
+  std::vector<float>
+      sum;            // [hidden]: of the final hidden states of the earlier rows; the rows' are added in their order
+  bool last = false;  // no rows follow: the sum is divided by `divisor`, and goes through the model's pooled layers
+  float divisor = 1;
+};
+
+struct ForwardInput {
+  CacheChanges changes;
+  bool by_drafter = false;  // the drafter computes, not the target
+  std::vector<Row> rows;
+  std::vector<Span> spans;            // their page tables stay as they are until the pass has ended
+  std::vector<SequenceId> sequences;  // of the spans; empty for drafters
+  std::vector<PooledRows> pooled;
+
+  // For drafters that read hidden states: of each row, the row among those that the target's last pass kept
+  // (Row::wants_hidden), or those that the drafter's own last pass predicted.
+  std::vector<int32_t> features;
+  bool predicted = false;
+  int heads = 0;  // of Medusa: logits for each row
+};
+
+// Valid until the next order.
+struct ForwardOutput {
+  std::span<float> logits;                 // [rows that want them][columns], in row order; the receiver may change them
+  std::vector<std::vector<float>> pooled;  // the new sums, or the results
+  uint64_t expert_bytes = 0;               // weights of experts that the pass has read
+};
+
+}  // namespace quire

@@ -1,0 +1,76 @@
+#include "engine/step/local_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <numeric>
+
+namespace quire {
+namespace {
+
+constexpr int kPooledTogether = 32;  // rows
+
+}  // namespace
+
+LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
+                             const Compute& compute, const DecoderLimits& limits)
+    : config_(config),
+      cache_(shape),
+      decoder_(config, weights, cache_, compute, limits),
+      pooled_(kPooledTogether * static_cast<size_t>(config.hidden)) {}
+
+size_t LocalExecutor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
+  return Decoder::memory_bytes(config, limits, threads) +
+         kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float);
+}
+
+void LocalExecutor::commit(const CacheChanges& changes) {
+  if (!changes.advances.empty()) decoder_.advance(changes.advances);
+  for (const CacheCopy& copy : changes.copies) cache_.copy(copy);
+}
+
+void LocalExecutor::launch(const ForwardInput& input) {
+  commit(input.changes);
+  if (input.by_drafter) {
+    output_.logits = drafter_->forward({.rows = input.rows,
+                                        .spans = input.spans,
+                                        .features = input.features,
+                                        .predicted = input.predicted,
+                                        .heads = input.heads});
+    return;
+  }
+  output_.logits = decoder_.forward({input.rows, input.spans});
+  output_.expert_bytes = decoder_.expert_bytes();
+  output_.pooled.resize(input.pooled.size());
+  for (size_t i = 0; i < input.pooled.size(); ++i) pool(input.pooled[i], output_.pooled[i]);
+}
+
+void LocalExecutor::pool(const PooledRows& pooled, std::vector<float>& result) {
+  const auto hidden = static_cast<size_t>(config_.hidden);
+  assert(pooled.sum.size() == hidden);
+  result = pooled.sum;
+  for (int begin = 0; begin < pooled.rows; begin += kPooledTogether) {
+    std::array<int32_t, kPooledTogether> rows{};
+    const auto count = static_cast<size_t>(std::min(pooled.rows - begin, kPooledTogether));
+    std::iota(rows.begin(), rows.end(), pooled.row + begin);
+    decoder_.final_hidden(std::span(rows).first(count), {pooled_.data(), config_.hidden, hidden});
+    for (size_t i = 0; i < count * hidden; ++i) result[i % hidden] += pooled_[i];
+  }
+  if (!pooled.last || config_.pooled.layers.empty()) return;
+  for (float& x : result) x /= pooled.divisor;
+  std::vector<float> scores(static_cast<size_t>(pooled_size(config_)));
+  decoder_.pool(result, scores);
+  result = std::move(scores);
+}
+
+std::span<std::byte> LocalExecutor::bytes(const CachePlace& place) const {
+  const auto all = place.of_state ? cache_.state(place.index) : cache_.unit(place.index);
+  return all.subspan(place.offset, place.size);
+}
+
+void LocalExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
+  assert(bytes.size() == place.size);
+  std::ranges::copy(bytes, this->bytes(place).begin());
+}
+
+}  // namespace quire

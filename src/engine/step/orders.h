@@ -1,0 +1,75 @@
+// The engine's end of an executor: collects changes of the cache and sends them before anything that depends on them.
+#pragma once
+
+#include <new>
+#include <span>
+#include <utility>
+
+#include "engine/step/executor.h"
+#include "kv/page_table.h"
+#include "kv/unit_pool.h"
+#include "quire/error.h"
+
+namespace quire {
+
+// Used by the engine's thread alone. Changes are made in the order in which they were asked for, but advances come before
+// copies: a state is copied only after the step that advances it has ended.
+class Orders {
+  // An Error ends the executor for good.
+  template <class Call>
+  decltype(auto) unless_gone(Call call) {
+    try {
+      return call();
+    } catch (const Error&) {
+      gone_ = true;
+      throw;
+    }
+  }
+
+ public:
+  // The executor must outlive this.
+  explicit Orders(Executor& executor) : executor_(executor) {}
+
+  void copy(UnitCopy copy) {
+    changes_.copies.push_back({.of_state = false, .from = kernel_unit(copy.from), .to = kernel_unit(copy.to)});
+  }
+  void copy_state(int from, int to) { changes_.copies.push_back({.of_state = true, .from = from, .to = to}); }
+  void advance(const StateAdvance& advance) { changes_.advances.push_back(advance); }
+
+  // Computes the pass after the collected changes, which become those of `input`. They are made even if the pass fails.
+  const ForwardOutput& run(ForwardInput& input) {
+    input.changes.clear();
+    std::swap(input.changes, changes_);
+    return unless_gone([&]() -> const ForwardOutput& {
+      executor_.launch(input);
+      return executor_.wait();
+    });
+  }
+  // Empty without memory, and once the executor is gone: sequences can be released even then.
+  std::span<const std::byte> read(const CachePlace& place) {
+    if (gone_) return {};
+    try {
+      flush();
+      return unless_gone([&] { return executor_.read(place); });
+    } catch (const std::bad_alloc&) {
+      return {};
+    }
+  }
+  void write(const CachePlace& place, std::span<const std::byte> bytes) {
+    flush();
+    unless_gone([&] { executor_.write(place, bytes); });
+  }
+  // Makes the collected changes now.
+  void flush() {
+    if (changes_.empty()) return;
+    unless_gone([&] { executor_.commit(changes_); });
+    changes_.clear();
+  }
+
+ private:
+  Executor& executor_;
+  CacheChanges changes_;
+  bool gone_ = false;
+};
+
+}  // namespace quire
