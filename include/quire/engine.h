@@ -76,7 +76,8 @@ struct EngineOptions {
   std::string cache_dir = {};                   // a folder that keeps pages across restarts; empty: none
   size_t cache_bytes = 0;                       // size limit of cache_dir; 0: 4 GiB
 
-  std::string record = {};  // a file that gets every step, for `quire replay`; empty: none
+  bool executor_process = false;  // compute in a child process; the answers are the same
+  std::string record = {};        // a file that gets every step, for `quire replay`; empty: none
 
   // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
   std::string pack_cache = {};

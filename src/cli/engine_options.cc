@@ -243,6 +243,7 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
       ->check(CLI::IsMember({"continuous", "static"}))
       ->group(kSchedulingGroup)
       ->capture_default_str();
+  app.add_flag("--executor-process", o.executor_process, "compute in a child process")->group("");  // for tests
   app.add_option("--record", o.record, "write every step to a file, which `quire replay` computes again")
       ->type_name("FILE")
       ->group(kSchedulingGroup);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "base/signals.h"
 #include "engine/constraint_compiler.h"
 #include "engine/engine_loop.h"
+#include "engine/remote/executor_process.h"
 #include "engine/request_state.h"
 #include "json/parse.h"
 #include "text/chat_prompt.h"
@@ -43,7 +45,18 @@ std::string_view name(FinishReason reason) {
   return "none";
 }
 
+namespace {
+
+// For tests, the environment asks for it, too.
+std::unique_ptr<ExecutorProcess> executor_process(const EngineOptions& o) {
+  if (!o.executor_process && std::getenv("QUIRE_EXECUTOR_PROCESS") == nullptr) return nullptr;
+  return std::make_unique<ExecutorProcess>(o);
+}
+
+}  // namespace
+
 struct Engine::State {
+  std::unique_ptr<ExecutorProcess> process;  // nullptr: this one computes
   LoadedModel model;
   Json template_kwargs = Json::object();
   MessageRoles message_roles;
@@ -64,7 +77,10 @@ struct Engine::State {
   std::thread thread;
 
   State(const EngineOptions& o, std::shared_ptr<Runtime> runtime)
-      : model(o, 0, std::move(runtime)), end_tokens(model.target.config.eos), loop(model) {
+      : process(executor_process(o)),
+        model(o, 0, std::move(runtime)),
+        end_tokens(model.target.config.eos),
+        loop(connected()) {
     if (!o.chat_template_kwargs.empty()) {
       template_kwargs = parse_json(o.chat_template_kwargs, "--chat-template-kwargs");
       if (!template_kwargs.is_object())
@@ -93,6 +109,14 @@ struct Engine::State {
     }
     wake.notify_one();
     thread.join();
+  }
+
+  LoadedModel& connected() {
+    if (process) {
+      model.remote = process->connect(model);
+      model.local.reset();
+    }
+    return model;
   }
 
   ChatInput with_defaults(ChatInput input) const {

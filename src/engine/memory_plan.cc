@@ -13,6 +13,7 @@
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
 #include "model/families.h"
+#include "engine/step/local_executor.h"
 #include "ops/cache_memory.h"
 #include "sampling/sampler.h"
 

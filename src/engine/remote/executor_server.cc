@@ -1,0 +1,87 @@
+#include "engine/remote/executor_server.h"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/remote/messages.h"
+#include "engine/remote/wire_results.h"
+#include "engine/step/wire.h"
+
+namespace quire {
+namespace {
+
+class Server {
+ public:
+  explicit Server(Executor& executor) : executor_(executor) {}
+
+  // The encoded reply; empty: the request is an earlier one.
+  std::span<const std::byte> answer(const Message& request) {
+    if (request.number < number_) return {};
+    if (request.number > number_) {
+      number_ = request.number;
+      reply_ = encode(carry_out(request));
+    }
+    return reply_;
+  }
+
+ private:
+  Message carry_out(const Message& request) {
+    Message reply{.number = request.number, .json = Json::object()};
+    try {
+      run(request, reply);
+    } catch (const std::bad_alloc&) {
+      reply.json = {{"error", "out of memory"}, {"memory", true}};
+    } catch (const std::exception& e) {
+      reply.json = {{"error", e.what()}, {"memory", false}};
+    }
+    return reply;
+  }
+
+  void run(const Message& request, Message& reply) {
+    const JsonField json(request.json, "a request");
+    const auto what = json.get<std::string>(kDo);
+    if (what == kPass) {
+      order_ = read_forward(json);
+      executor_.launch(order_.input);
+      write_output(executor_.wait(), reply);
+    } else if (what == kCommit) {
+      executor_.commit(read_changes(json));
+    } else if (what == kRead) {
+      reply.bytes = executor_.read(read_place(json));
+    } else if (what == kWrite) {
+      executor_.write(read_place(json), request.bytes);
+    } else {
+      throw json.error("is no request: {}", what);
+    }
+  }
+
+  Executor& executor_;
+  uint64_t number_ = 0;  // of the last request
+  std::vector<std::byte> reply_;
+  ReceivedForward order_;
+};
+
+}  // namespace
+
+void serve_executor(Executor& executor, Channel& channel) {
+  Server server(executor);
+  std::vector<std::byte> encoded;
+  for (;;) {
+    try {
+      if (!channel.receive(encoded, std::chrono::seconds(60))) continue;
+      const auto reply = server.answer(decode(encoded));
+      if (!reply.empty()) channel.send(reply);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::kResource) return;
+      throw;
+    }
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,74 @@
+#include "engine/remote/remote_executor.h"
+
+#include <cassert>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/remote/wire_results.h"
+#include "engine/step/wire.h"
+
+namespace quire {
+
+RemoteExecutor::RemoteExecutor(std::unique_ptr<Channel> channel, const Patience& patience)
+    : channel_(std::move(channel)), patience_(patience) {}
+
+void RemoteExecutor::send(Json request, std::span<const std::byte> bytes) {
+  request_ = encode({.number = ++number_, .json = std::move(request), .bytes = bytes});
+  channel_->send(request_);
+}
+
+Message RemoteExecutor::reply() {
+  for (int tries = 1;;) {
+    if (!channel_->receive(reply_, patience_.reply)) {
+      if (tries++ == patience_.most_tries) throw no_resource("the process that computes does not answer");
+      channel_->send(request_);
+      continue;
+    }
+    Message message = decode(reply_);
+    assert(message.number <= number_);
+    if (message.number < number_) continue;  // repeated, or late
+    if (!message.json.contains("error")) return message;
+    if (message.json["memory"].get<bool>()) throw std::bad_alloc();
+    throw no_resource("{}", message.json["error"].get<std::string>());
+  }
+}
+
+void RemoteExecutor::launch(const ForwardInput& input) {
+  Json request = to_json(input);
+  request[kDo] = kPass;
+  send(std::move(request));
+}
+
+const ForwardOutput& RemoteExecutor::wait() {
+  const Message message = reply();
+  read_output(message, output_, logits_);
+  return output_;
+}
+
+void RemoteExecutor::commit(const CacheChanges& changes) {
+  Json request = to_json(changes);
+  request[kDo] = kCommit;
+  send(std::move(request));
+  reply();
+}
+
+std::span<const std::byte> RemoteExecutor::read(const CachePlace& place) {
+  Json request = to_json(place);
+  request[kDo] = kRead;
+  send(std::move(request));
+  const Message message = reply();
+  assert(message.bytes.size() == place.size);
+  return message.bytes;
+}
+
+void RemoteExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
+  Json request = to_json(place);
+  request[kDo] = kWrite;
+  send(std::move(request), bytes);
+  reply();
+}
+
+}  // namespace quire
