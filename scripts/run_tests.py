@@ -21,12 +21,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run_gtest(program, timeout):
+# Suites that run once more, in another environment: (program, name, environment, --gtest_filter).
+AGAIN = [
+    (
+        "unit_engine",
+        "unit_engine remote",  # with the executor in a process of its own
+        {"QUIRE_EXECUTOR_PROCESS": "1"},
+        "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*",
+    ),
+]
+
+
+def run_gtest(program, timeout, environment=None, pattern="*"):
     """(passed, failed, {skip reason: count}, output to show)"""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         try:
-            done = subprocess.run([program, f"--gtest_output=json:{report}", "--gtest_brief=1"], capture_output=True, text=True, errors="replace", timeout=timeout)
+            command = [program, f"--gtest_output=json:{report}", "--gtest_brief=1", f"--gtest_filter={pattern}"]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, env=dict(os.environ, **(environment or {})))
             output, code = done.stdout + done.stderr, done.returncode
         except subprocess.TimeoutExpired as error:
             return 0, 1, {}, f"{program}: still running after {timeout} s\n{error.stdout or ''}"
@@ -94,6 +106,8 @@ def main():
 
     programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
     jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout)) for p in programs]
+    for again, name, environment, pattern in AGAIN:
+        jobs += [(name, lambda p=p, e=environment, f=pattern: run_gtest(p, arguments.timeout, e, f)) for p in programs if p.name == again]
     jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
     alone = []  # the end-to-end tests wait for answers, so nothing runs beside them
     if "e2e" in arguments.kinds.split(",") and (not jobs or not arguments.filter or "e2e" in arguments.filter):

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <exception>
+#include <iterator>
 #include <new>
 
 #include "base/error.h"
@@ -217,40 +219,39 @@ void EngineLoop::make_step() {
   for (size_t i = 0; i < planned_.size(); ++i)
     cache_.shrink(*planned_[i], plan_.chunks[i].rows, plan_.chunks[i].drafts);
   // A failed step may have left some of these.
-  ForwardInput& forward = input_.forward;
-  forward.rows.clear();
-  forward.spans.clear();
-  forward.sequences.clear();
-  forward.pooled.clear();
-  input_.samples.clear();
+  input_.rows.clear();
+  input_.spans.clear();
+  input_.sequences.clear();
+  input_.pooled.clear();
+  samples_.clear();
+  sampling_.clear();
   pools_.clear();
   forks_.clear();
   advancing_.clear();
   logits_ = 0;
   drafts_ = 0;
   for (size_t i = 0; i < planned_.size(); ++i) {
-    const auto row = static_cast<int>(forward.rows.size());
+    const auto row = static_cast<int>(input_.rows.size());
     add_rows(*planned_[i], plan_.chunks[i]);
     RequestState& r = *planned_[i]->request;
     if (r.pooling == Pooling::kNone) continue;
     if (auto pooled = rows_to_pool(r, plan_.chunks[i], row, model_.info.hidden)) {
-      forward.pooled.push_back(std::move(*pooled));
+      input_.pooled.push_back(std::move(*pooled));
       pools_.push_back(i);
     }
   }
 }
 
 void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
-  ForwardInput& forward = input_.forward;
-  forward.sequences.push_back(s.id);
-  forward.spans.push_back({.row = static_cast<int>(forward.rows.size()),
-                           .rows = chunk.rows + chunk.drafts,
-                           .position = chunk.first,
-                           .tables = s.pages.units(),
-                           .state = s.cached.state,
-                           .state_copies = s.cached.state_copies,
-                           .rope_variant = s.request->rope_variant,
-                           .drafts = chunk.drafts});
+  input_.sequences.push_back(s.id);
+  input_.spans.push_back({.row = static_cast<int>(input_.rows.size()),
+                          .rows = chunk.rows + chunk.drafts,
+                          .position = chunk.first,
+                          .tables = s.pages.units(),
+                          .state = s.cached.state,
+                          .state_copies = s.cached.state_copies,
+                          .rope_variant = s.request->rope_variant,
+                          .drafts = chunk.drafts});
   const bool all = s.wants_all_logits();
   for (int i = 0; i < chunk.rows; ++i) {
     const int position = chunk.first + i;
@@ -258,23 +259,17 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
     const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
     const int32_t segment =
         model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
-    forward.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
-                            .position = position,
-                            .wants_logits = wanted,
-                            .segment = segment});
-    if (wanted)
-      add_sample({.sequence = &s,
-                  .position = position,
-                  .samples = last,
-                  .drafts = last ? chunk.drafts : 0,
-                  .first_draft = drafts_,
-                  .decodes = chunk.decodes});
+    input_.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
+                           .position = position,
+                           .wants_logits = wanted,
+                           .segment = segment});
+    if (wanted) add_sample(s, chunk, position);
   }
   for (int i = 0; i < chunk.drafts; ++i) {
-    forward.rows.push_back(
+    input_.rows.push_back(
         {.token = s.drafts[static_cast<size_t>(i)], .position = chunk.first + chunk.rows + i, .wants_logits = true});
   }
-  const auto of_chunk = std::span(forward.rows).last(static_cast<size_t>(chunk.rows + chunk.drafts));
+  const auto of_chunk = std::span(input_.rows).last(static_cast<size_t>(chunk.rows + chunk.drafts));
   if (draft_stage_.reads() == DraftModel::Reads::kAllRows) {
     for (Row& row : of_chunk) row.wants_hidden = true;
   } else if (draft_stage_.reads() == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
@@ -285,52 +280,75 @@ void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
   s.decodes |= chunk.wants_logits;
 }
 
-void EngineLoop::add_sample(SampleRequest request) {
-  Sequence& s = *request.sequence;
-  request.row = logits_;
-  logits_ += 1 + static_cast<size_t>(request.drafts);
-  if (request.samples && s.forks_pending && s.request->max_new_tokens > 0) {
+// The row at `position`: the last one is sampled, and those of prompts whose log-probabilities are wanted are described.
+void EngineLoop::add_sample(Sequence& s, const Chunk& chunk, int position) {
+  const auto next = static_cast<size_t>(position) + 1;
+  SampleRequest request{.request = s.request, .row = logits_++, .samples = next == s.tokens.size()};
+  const Sampling sampling{.sequence = &s, .position = position, .first_draft = drafts_, .decodes = chunk.decodes};
+  if (!request.samples) {
+    request.next = s.tokens[next];
+  } else {
+    request.drafts = std::span(s.drafts).first(static_cast<size_t>(chunk.drafts));
+    request.draft_weights = s.draft_weights;
+    logits_ += request.drafts.size();
     try {
-      request.shares_row = true;
-      fork(request);
+      const bool forks = s.forks_pending && s.request->max_new_tokens > 0;
+      request.shares_row = forks;
+      if (forks) fork(request, sampling);
+      set_answer(request, s);
     } catch (const std::bad_alloc&) {
       request.failure = std::current_exception();
     }
   }
-  input_.samples.push_back(request);
+  samples_.push_back(std::move(request));
+  sampling_.push_back(sampling);
+}
+
+// Whose next token the request samples.
+void EngineLoop::set_answer(SampleRequest& request, const Sequence& s) {
+  request.choice = s.choice;
+  request.tokens = s.tokens;
+  request.mirostat_mu = s.mirostat_mu;
+  if (!s.state.is_plain()) request.state = s.state;
 }
 
 // For n > 1, where the prompt of choice 0 ends: the other choices sample from its logits, too.
-void EngineLoop::fork(SampleRequest request) {
-  const Sequence& first = *request.sequence;
+void EngineLoop::fork(const SampleRequest& request, Sampling sampling) {
+  const Sequence& first = *sampling.sequence;
   Sequences choices;
-  for (int choice = 1; choice < first.request->sampling.n; ++choice)
-    cache_.begin(choices.emplace_back(first.request, choice, first.tokens, tokenizer_));
-  input_.samples.reserve(input_.samples.size() + choices.size());
+  std::vector<SampleRequest> requests;
+  for (int choice = 1; choice < first.request->sampling.n; ++choice) {
+    Sequence& s = choices.emplace_back(first.request, choice, first.tokens, tokenizer_);
+    cache_.begin(s);
+    set_answer(requests.emplace_back(request), s);
+  }
+  samples_.reserve(samples_.size() + choices.size());
+  sampling_.reserve(sampling_.size() + choices.size());
+  std::ranges::move(requests, std::back_inserter(samples_));
   for (Sequence& choice : choices) {
-    request.sequence = &choice;
-    input_.samples.push_back(request);
+    sampling.sequence = &choice;
+    sampling_.push_back(sampling);
   }
   forks_.splice(forks_.end(), choices);
 }
 
 // Computes input_, and samples.
 void EngineLoop::compute() {
-  const ForwardOutput& output = orders_.run(input_.forward);
+  logits_stage_.prepare(samples_);
+  const ForwardOutput& output = orders_.run(input_);
   expert_bytes_ = output.expert_bytes;
   for (size_t i = 0; i < pools_.size(); ++i) {
     RequestState& r = *planned_[pools_[i]]->request;
-    take_pooled(r, input_.forward.pooled[i].last, output.pooled[i], model_.info.labels);
+    take_pooled(r, input_.pooled[i].last, output.pooled[i], model_.info.labels);
   }
-  logits_stage_.sample(input_.samples, output.logits, output_.results);
-  if (recorder_) recorder_->end(input_, output_);
+  logits_stage_.sample(samples_, output.logits, results_);
 }
 
 // ---- take the results ----
 
 void EngineLoop::end_pooled() {
   for (size_t i = 0; i < pools_.size(); ++i) {
-    if (!input_.forward.pooled[i].last) continue;
+    if (!input_.pooled[i].last) continue;
     Sequence& s = *planned_[pools_[i]];
     count_prompt(s);
     roster_.end(s, FinishReason::kStop);
@@ -354,22 +372,46 @@ void EngineLoop::take_features() {
 }
 
 void EngineLoop::take_samples() {
-  for (size_t i = 0; i < input_.samples.size(); ++i) {
-    const SampleRequest& request = input_.samples[i];
-    SampleResult& result = output_.results[i];
-    Sequence& s = *request.sequence;
-    if (!forks_.empty() && &s == &forks_.front() && !begin_fork(s)) continue;
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const SampleRequest& request = samples_[i];
+    SampleResult& result = results_[i];
+    Sampling& sampling = sampling_[i];
+    Sequence& s = *sampling.sequence;
+    if (!forks_.empty() && &s == &forks_.front() && !begin_fork(s)) {
+      sampling.sequence = nullptr;
+      continue;
+    }
     if (s.ended()) continue;
-    if (request.samples || result.failure) count_prompt(s, result.chosen.outputs.size());
+    if (request.samples || result.failure) count_prompt(s);
     roster_.attempt(s, [&] {
-      result.rethrow_failure();
-      if (request.drafts > 0) take_drafts(request, result.chosen);
-      if (request.samples) return deliver(s, result.chosen);
+      if (result.failure) std::rethrow_exception(result.failure);
+      if (request.samples) return take_tokens(sampling, request, std::move(result));
       Sampled& described = result.described;
-      s.request->prompt_logprobs[static_cast<size_t>(request.position) + 1] = {described.token, described.logprob,
-                                                                               std::move(described.top_logprobs)};
+      s.request->prompt_logprobs[static_cast<size_t>(sampling.position) + 1] = {described.token, described.logprob,
+                                                                                std::move(described.top_logprobs)};
     });
   }
+  if (recorder_) record();
+}
+
+void EngineLoop::take_tokens(Sampling& sampling, const SampleRequest& request, SampleResult&& result) {
+  Sequence& s = *sampling.sequence;
+  const auto drafts = static_cast<int>(request.drafts.size());
+  Chosen chosen = take_sampled(s, request, std::move(result), options_.forced_tokens);
+  sampling.tokens = static_cast<int>(chosen.outputs.size());
+  if (drafts > 0) take_drafts(sampling, drafts, chosen);
+  deliver(s, chosen);
+}
+
+// What each sequence got, for whoever replays the step.
+void EngineLoop::record() {
+  std::vector<RecordedSample> sampled;
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const Sequence* const s = sampling_[i].sequence;
+    if (!s || !samples_[i].samples) continue;
+    sampled.push_back({.sequence = s->id, .tokens = TokenIds(s->tokens.end() - sampling_[i].tokens, s->tokens.end())});
+  }
+  recorder_->end(sampled);
 }
 
 // The first of forks_ joins the others and shares the pages of choice 0. Returns false, and drops it, if choice 0 has
@@ -386,12 +428,12 @@ bool EngineLoop::begin_fork(Sequence& fork) {
   return true;
 }
 
-void EngineLoop::take_drafts(const SampleRequest& request, const Chosen& chosen) {
-  Sequence& s = *request.sequence;
-  const int lacks = cache_.keep_drafts(s, request.drafts, chosen.accepted);
-  if (lacks > 0) advancing_.push_back({&s, request.first_draft, lacks});
-  draft_stage_.learn(s, request.drafts, chosen.accepted, chosen.predicted);
-  stats_.drafted_tokens += static_cast<uint64_t>(request.drafts);
+void EngineLoop::take_drafts(const Sampling& sampling, int drafts, const Chosen& chosen) {
+  Sequence& s = *sampling.sequence;
+  const int lacks = cache_.keep_drafts(s, drafts, chosen.accepted);
+  if (lacks > 0) advancing_.push_back({&s, sampling.first_draft, lacks});
+  draft_stage_.learn(s, drafts, chosen.accepted, chosen.predicted);
+  stats_.drafted_tokens += static_cast<uint64_t>(drafts);
   stats_.accepted_tokens += static_cast<uint64_t>(chosen.accepted);
 }
 
@@ -417,10 +459,9 @@ void EngineLoop::deliver(Sequence& s, Chosen& chosen) {
   if (!options_.kv_cache) cache_.release(s);
 }
 
-// chosen: tokens that the step has given it.
-void EngineLoop::count_prompt(const Sequence& s, size_t chosen) {
-  const bool first = s.choice == 0 && std::cmp_equal(s.generated(), chosen);
-  if (first) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
+// Before it gets its first token.
+void EngineLoop::count_prompt(const Sequence& s) {
+  if (s.choice == 0 && s.generated() == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
 }
 
 void EngineLoop::count_step(double seconds) {
@@ -433,8 +474,7 @@ void EngineLoop::count_step(double seconds) {
     if (c.decodes) decoding.add(c.rows + c.drafts, c.first);
     prompts |= !c.decodes;
   }
-  for (size_t i = 0; i < input_.samples.size(); ++i)
-    tokens += input_.samples[i].decodes ? static_cast<int>(output_.results[i].chosen.outputs.size()) : 0;
+  for (const Sampling& sampling : sampling_) tokens += sampling.decodes ? sampling.tokens : 0;
   if (draft_stage_.on()) {
     const StepCosts& costs = costs_.costs();
     draft_stage_.finish(seconds - (prompts ? costs.seconds(work) - costs.seconds(decoding) : 0), tokens);

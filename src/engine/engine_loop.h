@@ -8,6 +8,7 @@
 
 #include "engine/cache/page_cache.h"
 #include "engine/cache/page_loader.h"
+#include "engine/chosen.h"
 #include "engine/drafting/draft_orders.h"
 #include "engine/drafting/draft_stage.h"
 #include "engine/fair_queue.h"
@@ -38,6 +39,15 @@ class EngineLoop {
   void write_stats(EngineStats& stats) const;
 
  private:
+  // What the engine alone knows of a SampleRequest.
+  struct Sampling {
+    Sequence* sequence = nullptr;  // nullptr: dropped
+    int position = 0;              // of the first row's token
+    int first_draft = 0;           // among all drafts of the step
+    bool decodes = false;          // the sequence was decoding before the step
+    int tokens = 0;                // that it got
+  };
+
   void try_step();
   // Schedule.
   void observe();
@@ -50,17 +60,20 @@ class EngineLoop {
   void make_step();
   void add_rows(Sequence& s, const Chunk& chunk);
   void compute();
-  void add_sample(SampleRequest request);
-  void fork(SampleRequest request);
+  void add_sample(Sequence& s, const Chunk& chunk, int position);
+  static void set_answer(SampleRequest& request, const Sequence& s);
+  void fork(const SampleRequest& request, Sampling sampling);
   // Take the results.
   void end_pooled();
   void take_features();
   void take_samples();
   bool begin_fork(Sequence& fork);
-  void take_drafts(const SampleRequest& request, const Chosen& chosen);
+  void take_tokens(Sampling& sampling, const SampleRequest& request, SampleResult&& result);
+  void record();
+  void take_drafts(const Sampling& sampling, int drafts, const Chosen& chosen);
   void advance_states();
   void deliver(Sequence& s, Chosen& chosen);
-  void count_prompt(const Sequence& s, size_t chosen = 0);
+  void count_prompt(const Sequence& s);
   void count_step(double seconds);
 
   const EngineOptions& options_;
@@ -89,8 +102,10 @@ class EngineLoop {
   std::vector<Sequences::iterator> queued_;  // the sequences of queue_
   std::vector<double> served_;
   std::vector<size_t> order_;
-  StepInput input_;
-  StepOutput output_;
+  ForwardInput input_;
+  std::vector<SampleRequest> samples_;
+  std::vector<Sampling> sampling_;  // of samples_
+  std::vector<SampleResult> results_;
   std::vector<size_t> pools_;  // the chunks of input_.forward.pooled
   uint64_t expert_bytes_ = 0;  // that the step has read
   size_t logits_ = 0;          // rows of input_ that want them

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <new>
 #include <utility>
 
 #include "sampling/mirostat.h"
-#include "sampling/penalties.h"
 
 namespace quire {
 namespace {
@@ -21,42 +19,11 @@ Sequence::Sequence(std::shared_ptr<RequestState> r, int choice_index, TokenIds s
       choice(choice_index),
       forks_pending(choice_index == 0 && request->sampling.n > 1),
       tokens(std::move(so_far)),
-      stop(request->stops, request->sampling.include_stop_str_in_output),
-      matcher(request->matcher),
-      dry_run(request->dry_run),
-      mirostat_mu(first_mirostat_mu(request->sampling)) {
+      state(*request, tokenizer),
+      mirostat_mu(first_mirostat_mu(request->sampling)),
+      stop(request->stops, request->sampling.include_stop_str_in_output) {
   if (request->stop_finder) stop_finder = request->stop_finder();
-  if (request->thought_budget) thoughts.emplace(*request->thought_budget);
-  if (tokenizer) {
-    detokenizer.emplace(*tokenizer, DecodeOptions{.skip_special = request->sampling.skip_special_tokens,
-                                                  .continues = true,
-                                                  .frame_added = request->frame_tokens});
-  }
   tokens.reserve(tokens.size() + static_cast<size_t>(request->max_new_tokens));
-  if (matcher && has_penalties(request->sampling)) counted.reserve(static_cast<size_t>(request->max_new_tokens));
-}
-
-SampleRow Sequence::sample_row(std::span<float> logits, int choice_index) const {
-  const auto prompt = static_cast<size_t>(request->prompt_tokens);
-  const std::span<const TokenId> all(tokens);
-  SampleRow row{logits, all.first(prompt), all.subspan(prompt), {}, tokens.size(), static_cast<uint32_t>(choice_index)};
-  if (request->banned_runs) row.banned_runs = *request->banned_runs;
-  if (generated() < request->sampling.min_tokens) row.banned = request->banned_early;
-  if (dry_run) row.dry_run = &*dry_run;
-  row.counted = counted;
-  row.mirostat_mu = mirostat_mu;
-  return row;
-}
-
-std::optional<TokenId> Sequence::forced_token() {
-  if (!matcher || (thoughts && thoughts->forced())) return std::nullopt;
-  const SamplingParams& params = request->sampling;
-  // A ban of the only token is a dead end, which sample() finds.
-  if (params.logprobs || generated() < params.min_tokens || !params.logit_bias.empty() ||
-      !params.allowed_token_ids.empty() || request->banned_runs || uses_mirostat(params)) {
-    return std::nullopt;
-  }
-  return matcher->forced_token();
 }
 
 Usage Sequence::usage() const {
@@ -75,25 +42,12 @@ void Sequence::attach_prompt_logprobs(Output& out) const {
   }
 }
 
-// Penalties are for what the model writes. They do not count what the constraint writes: names, brackets, blanks, numbers.
-void Sequence::count(TokenId token) {
-  const auto plain = matcher->vocabulary().plain_tokens();
-  const auto id = static_cast<size_t>(token);
-  const bool counts = matcher->is_free() && !plain.empty() && (plain[id / 32] >> (id % 32) & 1) != 0;
-  counted.push_back(counts ? token : -2 - static_cast<TokenId>(counted.size()));
-}
-
 Output Sequence::append(const Sampled& sampled) {
   const SamplingParams& params = request->sampling;
   if (generated() == 0) first_token = Clock::now();
   tokens.push_back(sampled.token);
-  if (matcher && has_penalties(params)) count(sampled.token);
-  if (dry_run) dry_run->push(sampled.token);
   mirostat_mu = sampled.mirostat_mu;
-  if (matcher) {
-    [[maybe_unused]] const bool allowed = matcher->advance(sampled.token);
-    assert(allowed && "the sampler obeys the mask");
-  }
+  state.take(*request, sampled.token);
 
   Output out;
   out.choice = choice;
@@ -106,12 +60,12 @@ Output Sequence::append(const Sampled& sampled) {
   }
   const bool full = generated() >= request->max_new_tokens;
   std::string delta;
-  if (detokenizer) {
+  if (state.detokenizer) {
     if (out.finish == FinishReason::kNone || (own_stop && params.include_stop_str_in_output))
-      detokenizer->push(sampled.token, delta);
-    if (thoughts) thoughts->add(delta);
+      state.detokenizer->push(sampled.token, delta);
+    if (state.thoughts) state.thoughts->add(delta);
     if (out.finish == FinishReason::kNone && full) out.finish = FinishReason::kLength;
-    if (out.finish != FinishReason::kNone) delta += detokenizer->finish();
+    if (out.finish != FinishReason::kNone) delta += state.detokenizer->finish();
     find_stop(std::move(delta), out);
   } else if (out.finish == FinishReason::kNone && full) {
     out.finish = FinishReason::kLength;
@@ -176,8 +130,8 @@ Output Sequence::ending(FinishReason reason, std::string_view error) {
     return out;
   }
   if (generated() == 0) attach_prompt_logprobs(out);
-  if (detokenizer) {
-    out.text = stop.push(detokenizer->finish()).text;
+  if (state.detokenizer) {
+    out.text = stop.push(state.detokenizer->finish()).text;
     out.text += stop.finish().text;
   }
   return out;

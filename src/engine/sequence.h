@@ -6,16 +6,14 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/answer_state.h"
 #include "engine/cache/cached_pages.h"
 #include "engine/drafting/sequence_drafting.h"
 #include "engine/request_state.h"
 #include "engine/scheduler.h"
-#include "engine/thought_watch.h"
 #include "kv/page_table.h"
-#include "sampling/dry.h"
 #include "sampling/sampler.h"
 #include "sampling/stop.h"
-#include "text/detokenizer.h"
 
 namespace quire {
 
@@ -38,14 +36,10 @@ struct Sequence {
   PageTable pages;
   CachedPages cached;  // the page cache's own
 
-  std::optional<Detokenizer> detokenizer;  // none: the model has no vocabulary
+  AnswerState state;
+  double mirostat_mu;  // after the answer so far
   StopMatcher stop;
   std::unique_ptr<StopFinder> stop_finder;  // instead of `stop`; null: none
-  std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
-  TokenIds counted;                         // SampleRow::counted, under a constraint with penalties
-  std::optional<DryRun> dry_run;            // likewise; none: no DRY, or no sequence breakers
-  double mirostat_mu;                       // likewise
-  std::optional<ThoughtWatch> thoughts;     // none: they may be of any length
   Clock::time_point first_token;
 
   // `so_far`: the prompt, and for a fork nothing more. Reserves memory for all tokens.
@@ -60,11 +54,6 @@ struct Sequence {
   }
   bool wants_all_logits() const { return request->sampling.prompt_logprobs && wants_all_rows(); }
 
-  // The input of sample() for the next token of choice `choice_index`.
-  SampleRow sample_row(std::span<float> logits, int choice_index) const;
-  // The only token that the constraint allows, if nothing else in the request depends on the logits or on each draw: it
-  // need not be sampled.
-  std::optional<TokenId> forced_token();
   // Appends a sampled token. The result is for tell(); its finish reason says whether the answer has ended.
   Output append(const Sampled& sampled);
   void tell(Output& out);  // the client
@@ -74,7 +63,6 @@ struct Sequence {
 
  private:
   void find_stop(std::string delta, Output& out);
-  void count(TokenId token);  // for penalties
   Usage usage() const;
   void attach_prompt_logprobs(Output& out) const;  // to the first one
   Output ending(FinishReason reason, std::string_view error);

@@ -1,6 +1,7 @@
 #include "engine/step/logits_stage.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "sampling/penalties.h"
@@ -9,93 +10,23 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kDeadEnd =
-    "no token satisfies the structured output together with the request's other bans (min_tokens, logit_bias, "
-    "allowed_token_ids, bad_words), or the vocabulary cannot spell what must follow";
+bool allows(std::span<const uint32_t> mask, TokenId token) {
+  const auto id = static_cast<size_t>(token);
+  return (mask[id / 32] >> (id % 32) & 1) != 0;
+}
 
-constexpr std::string_view kTooMuch =
-    "the structured output needs too many steps or states here; simplify its patterns, counts or alternatives";
-
-// If a thought must end here, narrows `mask` to the token that ends it. Returns whether it did.
-bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask) {
+// If a thought must end here, narrows the mask to the token that ends it and returns true. skips: the mask forbids it.
+bool close_thought(ThoughtWatch& thoughts, std::span<uint32_t> mask, bool& skips) {
   const std::optional<TokenId> token = thoughts.forced();
   if (!token) return false;
-  const auto word = static_cast<size_t>(*token) / 32;
-  const uint32_t bit = 1u << (*token % 32);
-  if ((mask[word] & bit) == 0) {
+  if (!allows(mask, *token)) {
     thoughts.skip();
+    skips = true;
     return false;
   }
   std::ranges::fill(mask, 0u);
-  mask[word] = bit;
+  mask[static_cast<size_t>(*token) / 32] = 1u << (*token % 32);
   return true;
-}
-
-// What the next token is sampled from.
-SampleRow next_row(Sequence& s, std::span<float> logits, SamplerScratch& scratch) {
-  SampleRow row = s.sample_row(logits, s.choice);
-  scratch.mask.resize((logits.size() + 31) / 32);
-  if (!s.matcher && s.thoughts) std::ranges::fill(scratch.mask, ~0u);
-  if (s.matcher) {
-    s.matcher->fill_mask(scratch.mask);
-    row.mask = scratch.mask;
-    if (has_penalties(s.request->sampling)) {
-      row.penalized = s.matcher->is_free();
-      row.penalized_tokens = s.matcher->vocabulary().plain_tokens();
-    }
-  }
-  if (s.thoughts && close_thought(*s.thoughts, scratch.mask)) row.mask = scratch.mask;
-  return row;
-}
-
-// The next token by the rejection rule, for a draft that was drawn from q.
-Sampled judge(Sequence& s, std::span<float> logits, TokenId draft, const TokenWeights& q, SamplerScratch& scratch) {
-  const SamplingParams& params = s.request->sampling;
-  const SampleRow row = next_row(s, logits, scratch);
-  if (params.logprobs) scratch.raw.assign(logits.begin(), logits.end());
-  const TokenWeights p = weigh_tokens(params, row, scratch);
-  if (p.total <= 0) return {};
-  const TokenId token = judge_draft(draft, q, p, {params.seed, row.choice, row.position}).token;
-  return params.logprobs ? describe_token(scratch.raw, token, *params.logprobs) : Sampled{.token = token};
-}
-
-// Chooses the token after the last one, and further ones as long as the drafts are right: each token is that of its own
-// position, whether it was drafted or not, unless drafts are judged. logits: [1 + drafts][vocab].
-void choose(Sequence& s, std::span<float> logits, size_t vocab, std::span<const TokenId> drafts, bool force,
-            SamplerScratch& scratch, Chosen& chosen) {
-  if (s.request->max_new_tokens == 0) {
-    chosen.end = FinishReason::kLength;
-    return;
-  }
-  const size_t known = s.tokens.size();
-  // Returns whether the answer goes on.
-  const auto append = [&](const Sampled& token) {
-    const size_t place = s.tokens.size() - known;
-    if (std::cmp_equal(chosen.accepted, place) && place < drafts.size() && drafts[place] == token.token) {
-      ++chosen.accepted;
-      ++s.accepted;
-    }
-    return chosen.outputs.emplace_back(s.append(token)).finish == FinishReason::kNone;
-  };
-  s.drafted += static_cast<int>(drafts.size());
-  for (size_t row = 0; std::cmp_less_equal(row, chosen.accepted); row = s.tokens.size() - known) {
-    const auto of_row = logits.subspan(row * vocab, vocab);
-    const bool judged = row < drafts.size() && !s.draft_weights.empty();
-    const Sampled token = judged ? judge(s, of_row, drafts[row], s.draft_weights[row], scratch)
-                                 : quire::sample(s.request->sampling, next_row(s, of_row, scratch), scratch);
-    if (token.token == kNoToken) {  // nothing is allowed here
-      chosen.end = s.matcher ? FinishReason::kDeadEnd : FinishReason::kStop;
-      if (s.matcher) chosen.error = kDeadEnd;
-      return;
-    }
-    if (!append(token)) return;
-    while (force) {
-      const std::optional<TokenId> forced = s.forced_token();
-      if (!forced) break;
-      ++chosen.forced;
-      if (!append({.token = *forced})) return;
-    }
-  }
 }
 
 // The most probable token of each row.
@@ -106,45 +37,171 @@ void most_probable(std::span<const float> logits, size_t vocab, TokenIds& out) {
   }
 }
 
-// Those that were chosen instead.
-void take_predicted(const Sequence& s, Chosen& chosen) {
-  const size_t count = std::min(chosen.predicted.size(), chosen.outputs.size());
-  for (size_t i = 0; i < count; ++i) chosen.predicted[i] = s.tokens[s.tokens.size() - chosen.outputs.size() + i];
-}
-
 }  // namespace
 
 LogitsStage::LogitsStage(Team& team, int vocab, bool force, bool predict)
     : team_(team),
       vocab_(static_cast<size_t>(vocab)),
+      mask_words_((vocab_ + 31) / 32),
       force_(force),
       predict_(predict),
       memory_(static_cast<size_t>(team.size())) {}
 
+// ---- before the pass ----
+
+void LogitsStage::prepare(std::span<SampleRequest> requests) {
+  size_t count = 0;
+  for (SampleRequest& request : requests) {
+    if (!request.state) continue;
+    request.place = static_cast<int>(count);
+    count += 1 + request.drafts.size();
+  }
+  if (count == 0) return;
+  places_.assign(count, {});
+  masks_.resize(std::max(masks_.size(), count * mask_words_));
+  team_.for_tiles(static_cast<int>(requests.size()), [&](int tile, int) {
+    SampleRequest& request = requests[static_cast<size_t>(tile)];
+    if (!request.state || request.failure) return;
+    try {
+      fill_places(request, *std::exchange(request.state, std::nullopt));
+    } catch (...) {
+      request.failure = std::current_exception();
+    }
+  });
+}
+
+// Stops at the first draft that cannot be right: the rows after it are of no use.
+void LogitsStage::fill_places(const SampleRequest& request, AnswerState state) {
+  const bool constrained = state.matcher.has_value();
+  auto at = static_cast<size_t>(request.place);
+  try {
+    for (size_t drafts = 0;; ++drafts) {
+      Place& place = places_[at];
+      fill(place, mask(at), request, state, drafts);
+      if (drafts == request.drafts.size()) return;
+      const TokenId draft = request.drafts[drafts];
+      if (place.forced ? *place.forced != draft : place.masked && !allows(mask(at), draft)) return;
+      ++at;
+      state.take_draft(*request.request, draft);
+    }
+  } catch (const Error& error) {  // of the matcher; the tokens before it count
+    if (!constrained || error.kind() != ErrorKind::kResource) throw;
+    places_[at].refused = true;
+  }
+}
+
+void LogitsStage::fill(Place& place, std::span<uint32_t> mask, const SampleRequest& request, AnswerState& state,
+                       size_t drafts) const {
+  // The first row's forced tokens were taken when the token before them was.
+  if (force_ && drafts > 0) {
+    place.forced = state.forced_token(*request.request, request.generated() + static_cast<int>(drafts));
+    if (place.forced) return;
+  }
+  if (state.matcher) {
+    state.matcher->fill_mask(mask);
+    if (has_penalties(request.request->sampling)) {
+      place.penalized = state.matcher->is_free();
+      place.penalized_tokens = state.matcher->vocabulary().plain_tokens();
+    }
+  } else {
+    std::ranges::fill(mask, ~0u);
+  }
+  const bool closes = state.thoughts && close_thought(*state.thoughts, mask, place.skips_thought);
+  place.masked = state.matcher || closes;
+  place.counted = state.counted;
+  place.dry_run = state.dry_run;
+}
+
+// ---- after it ----
+
+// What is sampled after the first `drafts` drafts.
+SampleRow LogitsStage::row_of(const SampleRequest& request, size_t drafts, std::span<float> logits,
+                              ThreadMemory& memory) {
+  const RequestState& r = *request.request;
+  const auto prompt = static_cast<size_t>(r.prompt_tokens);
+  std::span<const TokenId> generated = request.tokens.subspan(prompt);
+  if (!request.drafts.empty()) {
+    if (drafts == 0) {
+      memory.generated.assign(generated.begin(), generated.end());
+      memory.generated.insert(memory.generated.end(), request.drafts.begin(), request.drafts.end());
+    }
+    generated = std::span(memory.generated).first(generated.size() + drafts);
+  }
+  SampleRow row{logits, request.tokens.first(prompt),   generated,
+                {},     request.tokens.size() + drafts, static_cast<uint32_t>(request.choice)};
+  if (r.banned_runs) row.banned_runs = *r.banned_runs;
+  if (std::cmp_less(generated.size(), r.sampling.min_tokens)) row.banned = r.banned_early;
+  row.mirostat_mu = request.mirostat_mu;
+  if (request.place < 0) return row;
+  const size_t at = static_cast<size_t>(request.place) + drafts;
+  const Place& place = places_[at];
+  if (place.masked) row.mask = mask(at);
+  row.penalized = place.penalized;
+  row.penalized_tokens = place.penalized_tokens;
+  row.counted = place.counted;
+  if (place.dry_run) row.dry_run = &*place.dry_run;
+  return row;
+}
+
+// The next token by the rejection rule, for a draft that was drawn.
+Sampled LogitsStage::judge(const SampleRequest& request, size_t draft, const SampleRow& row,
+                           SamplerScratch& scratch) const {
+  const SamplingParams& params = request.request->sampling;
+  if (params.logprobs) scratch.raw.assign(row.logits.begin(), row.logits.end());
+  const TokenWeights p = weigh_tokens(params, row, scratch);
+  if (p.total <= 0) return {};
+  const DrawKey key{params.seed, row.choice, row.position};
+  const TokenId token = judge_draft(request.drafts[draft], request.draft_weights[draft], p, key).token;
+  return params.logprobs ? describe_token(scratch.raw, token, *params.logprobs) : Sampled{.token = token};
+}
+
+// Chooses the token after the last one, and further ones as long as the drafts are right: each token is that of its own
+// position, whether it was drafted or not, unless drafts are judged. logits: [1 + drafts][vocab].
+void LogitsStage::choose(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory,
+                         SampleResult& result) {
+  double mirostat_mu = request.mirostat_mu;
+  for (size_t drafts = 0; drafts <= request.drafts.size(); ++drafts) {
+    SampledToken chosen;
+    const Place* place = request.place < 0 ? nullptr : &places_[static_cast<size_t>(request.place) + drafts];
+    if (place && place->refused) {
+      result.refused = true;
+      return;
+    }
+    if (place && place->forced) {
+      chosen = {.sampled = {.token = *place->forced}, .forced = true};
+    } else {
+      SampleRow row = row_of(request, drafts, logits.subspan(drafts * vocab_, vocab_), memory);
+      row.mirostat_mu = mirostat_mu;
+      const bool judged = drafts < request.draft_weights.size() && drafts < request.drafts.size();
+      chosen.sampled = judged ? judge(request, drafts, row, memory.scratch)
+                              : quire::sample(request.request->sampling, row, memory.scratch);
+      chosen.skips_thought = place && place->skips_thought;
+    }
+    if (chosen.sampled.token == kNoToken) {
+      result.dead_end = true;
+      return;
+    }
+    mirostat_mu = chosen.sampled.mirostat_mu;
+    const TokenId token = result.tokens.emplace_back(std::move(chosen)).sampled.token;
+    if (drafts < request.drafts.size() && request.drafts[drafts] != token) return;
+  }
+}
+
 void LogitsStage::sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory,
-                         SampleResult& result) const {
+                         SampleResult& result) {
   if (request.failure) std::rethrow_exception(request.failure);
-  Sequence& s = *request.sequence;
-  auto rows = logits.subspan(request.row * vocab_, (1 + static_cast<size_t>(request.drafts)) * vocab_);
+  auto rows = logits.subspan(request.row * vocab_, (1 + request.drafts.size()) * vocab_);
   if (!request.samples) {
-    result.described =
-        describe_token(rows, s.tokens[static_cast<size_t>(request.position) + 1], *s.request->sampling.prompt_logprobs);
+    result.described = describe_token(rows, request.next, *request.request->sampling.prompt_logprobs);
     return;
   }
+  if (request.request->max_new_tokens == 0) return;
   if (request.shares_row) {
     memory.row.assign(rows.begin(), rows.end());
     rows = memory.row;
   }
-  const auto drafts = std::span<const TokenId>(s.drafts).first(static_cast<size_t>(request.drafts));
-  if (predict_ && request.drafts > 0) most_probable(rows, vocab_, result.chosen.predicted);
-  try {
-    choose(s, rows, vocab_, drafts, force_, memory.scratch, result.chosen);
-  } catch (const Error& error) {  // of the matcher; the tokens before it count
-    if (!s.matcher || error.kind() != ErrorKind::kResource) throw;
-    result.chosen.end = FinishReason::kRefused;
-    result.chosen.error = kTooMuch;
-  }
-  take_predicted(s, result.chosen);
+  if (predict_ && !request.drafts.empty()) most_probable(rows, vocab_, result.predicted);
+  choose(request, rows, memory, result);
 }
 
 void LogitsStage::sample(std::span<const SampleRequest> requests, std::span<float> logits,

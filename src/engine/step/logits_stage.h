@@ -1,36 +1,61 @@
 // From a step's logits to tokens and log-probabilities.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/team.h"
-#include "engine/step/step.h"
-#include "sampling/sampler.h"
+#include "engine/step/samples.h"
 
 namespace quire {
 
-// Samples all sequences of a step in parallel. The caller delivers the results.
+// Works on all requests of a step in parallel.
 class LogitsStage {
  public:
-  // force: take tokens that a constraint leaves no choice about without sampling them. predict: fill Chosen::predicted of
-  // sequences with drafts.
+  // force: take tokens that a constraint leaves no choice about without sampling them. predict: fill
+  // SampleResult::predicted.
   LogitsStage(Team& team, int vocab, bool force, bool predict);
 
-  // Replaces `results`. logits: [rows][vocab], overwritten.
+  // Before the pass: what the rows of each request are sampled with, given that the drafts before them are right. Takes
+  // the requests' states.
+  void prepare(std::span<SampleRequest> requests);
+  // Replaces `results`. The requests are those of prepare(). logits: [rows][vocab], overwritten.
   void sample(std::span<const SampleRequest> requests, std::span<float> logits, std::vector<SampleResult>& results);
 
  private:
+  // What a row is sampled with, if not only with its tokens.
+  struct Place {
+    bool masked = false;
+    bool refused = false;  // the constraint needs too much here
+    bool skips_thought = false;
+    std::optional<TokenId> forced;
+    bool penalized = true;
+    std::span<const uint32_t> penalized_tokens;
+    TokenIds counted;
+    std::optional<DryRun> dry_run;
+  };
   struct ThreadMemory {
     SamplerScratch scratch;
     std::vector<float> row;  // of logits
+    TokenIds generated;      // with drafts
   };
 
-  void sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result) const;
+  std::span<uint32_t> mask(size_t place) { return std::span(masks_).subspan(place * mask_words_, mask_words_); }
+  void fill_places(const SampleRequest& request, AnswerState state);
+  void fill(Place& place, std::span<uint32_t> mask, const SampleRequest& request, AnswerState& state,
+            size_t drafts) const;
+  SampleRow row_of(const SampleRequest& request, size_t drafts, std::span<float> logits, ThreadMemory& memory);
+  Sampled judge(const SampleRequest& request, size_t draft, const SampleRow& row, SamplerScratch& scratch) const;
+  void sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result);
+  void choose(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result);
 
   Team& team_;
-  const size_t vocab_;
+  const size_t vocab_, mask_words_;
   const bool force_, predict_;
+  std::vector<Place> places_;         // of the rows of requests with a state
+  std::vector<uint32_t> masks_;       // [places][mask_words]
   std::vector<ThreadMemory> memory_;  // one per thread
 };
 

@@ -90,6 +90,9 @@ void RecordingExecutor::launch(const ForwardInput& input) {
 const ForwardOutput& RecordingExecutor::wait() {
   const ForwardOutput& output = executor_.wait();
   if (launched_->by_drafter) return output;
+  step_ = to_json(*launched_);
+  step_.update(to_json(changes_));
+  changes_.clear();
   logits_.clear();
   const auto wanted = static_cast<size_t>(std::ranges::count_if(launched_->rows, &Row::wants_logits));
   for (size_t row = 0; row < wanted; ++row) {
@@ -99,20 +102,13 @@ const ForwardOutput& RecordingExecutor::wait() {
   return output;
 }
 
-void RecordingExecutor::end(const StepInput& input, const StepOutput& output) {
+void RecordingExecutor::end(std::span<const RecordedSample> sampled) {
   if (!file_.is_open()) return;
-  Json step = to_json(input.forward);
-  step.update(to_json(changes_));
-  changes_.clear();
+  Json step = std::move(step_);
   step["logits"] = logits_;
-  Json sampled = Json::array();
-  for (size_t i = 0; i < input.samples.size(); ++i) {
-    if (!input.samples[i].samples) continue;
-    Json tokens = Json::array();
-    for (const Output& out : output.results[i].chosen.outputs) tokens.push_back(out.tokens.at(0).id);
-    sampled.push_back({{"sequence", input.samples[i].sequence->id}, {"tokens", std::move(tokens)}});
-  }
-  step["sampled"] = std::move(sampled);
+  step["sampled"] = Json::array();
+  for (const RecordedSample& sample : sampled)
+    step["sampled"].push_back({{"sequence", sample.sequence}, {"tokens", sample.tokens}});
   step["step"] = ++steps_;
   file_ << step.dump() << std::endl;  // flushed: it should end where a crash began
   if (file_) return;

@@ -14,7 +14,6 @@
 
 #include "base/line_file.h"
 #include "engine/step/executor.h"
-#include "engine/step/step.h"
 #include "engine/step/wire.h"
 #include "model/decoder.h"
 
@@ -29,15 +28,15 @@ struct RecordingHeader {
   DecoderLimits limits;
 };
 
-struct RecordedStep {
-  struct Sampled {
-    SequenceId sequence{};
-    TokenIds tokens;
-  };
+struct RecordedSample {
+  SequenceId sequence{};
+  TokenIds tokens;
+};
 
+struct RecordedStep {
   ReceivedForward forward;
   std::vector<std::string> logits;  // a hash of each row that wanted them
-  std::vector<Sampled> sampled;
+  std::vector<RecordedSample> sampled;
 };
 
 std::string hash_of(std::span<const float> logits);
@@ -59,7 +58,7 @@ class RecordingExecutor final : public Executor {
   void write(const CachePlace& place, std::span<const std::byte> bytes) override { executor_.write(place, bytes); }
 
   // The target's last pass was sampled. A step that cannot be written ends the recording with a warning.
-  void end(const StepInput& input, const StepOutput& output);
+  void end(std::span<const RecordedSample> sampled);
 
  private:
   void keep(const CacheChanges& changes);
@@ -69,6 +68,7 @@ class RecordingExecutor final : public Executor {
   std::ofstream file_;
   const ForwardInput* launched_ = nullptr;
   CacheChanges changes_;             // since the last step
+  Json step_;                        // without what was sampled
   std::vector<std::string> logits_;  // hashes, of the logits before they are sampled
   int64_t steps_ = 0;
 };

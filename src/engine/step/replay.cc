@@ -114,7 +114,7 @@ std::optional<ReplayDifference> Replay::run(const RecordedStep& step) {
       if (!input.rows[static_cast<size_t>(span.row + k)].wants_logits) continue;
       const auto now = logits.subspan(row * vocab, vocab);
       if (hash_of(now) == step.logits[row++]) continue;
-      const auto sampled = std::ranges::find(step.sampled, input.sequences[i], &RecordedStep::Sampled::sequence);
+      const auto sampled = std::ranges::find(step.sampled, input.sequences[i], &RecordedSample::sequence);
       return ReplayDifference{.sequence = input.sequences[i],
                               .position = span.position + k,
                               .recorded = sampled != step.sampled.end() ? sampled->tokens : TokenIds{},
