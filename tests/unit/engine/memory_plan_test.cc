@@ -58,10 +58,10 @@ TEST(MemoryPlan, IsThatOfTheLoadedModel) {
       EXPECT_EQ(sum(p), p.total());
       EXPECT_LE(p.total(), kGiB);
     }
-    EXPECT_EQ(model.plan.cache.units, model.kv->units());
-    EXPECT_EQ(model.plan.cache.states, model.kv->states());
+    EXPECT_EQ(model.plan.cache.units, model.cache.units);
+    EXPECT_EQ(model.plan.cache.states, model.cache.states);
     EXPECT_EQ(model.plan.cache.max_model_len, model.info.max_model_len);
-    EXPECT_EQ(plan.activation_type, model.decoder->compute().activations);
+    EXPECT_EQ(plan.activation_type, model.local->decoder().compute().activations);
     EXPECT_GE(plan.weights, model.info.weight_bytes);
     EXPECT_LE(plan.weights, model.info.weight_bytes + model.info.parameters * sizeof(float)) << "and vectors";
   }
@@ -100,7 +100,7 @@ TEST(MemoryPlan, CountsWhatDraftersTake) {
     o.memory_bytes = kGiB;
     const LoadedModel model(o);
     EXPECT_EQ(model.plan.drafters, plan.drafters);
-    EXPECT_EQ(model.kv->layout().identity(), plan.layout.identity());
+    EXPECT_EQ(model.cache.layout.identity(), plan.layout.identity());
     if (model.draft_model) EXPECT_EQ(model.draft_model->kind(), facts.drafters.named.model);
   }
 }
@@ -166,7 +166,7 @@ TEST(MemoryPlan, GivesTheCacheLessIfLoadingTakesMoreThanPlanned) {
   EXPECT_LT(model.plan.cache.bytes, before.cache.bytes);
   EXPECT_LE(model.plan.total(), 200 * kMiB);
   EXPECT_EQ(model.memory_share.bytes(), model.plan.total());
-  EXPECT_EQ(model.kv->units(), model.plan.cache.units);
+  EXPECT_EQ(model.cache.units, model.plan.cache.units);
 }
 
 TEST(MemoryPlan, RefusesWhatDoesNotFitWithTheNumbers) {
