@@ -290,14 +290,12 @@ void add_run_command(CLI::App& app) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; }, "", "")
       ->group(sampling);
-  CLI::Option* ignore_eos =
-      command->add_flag("--ignore-eos", s.ignore_eos, "keep generating after the end-of-sequence token")
-          ->group(sampling);
   command
       ->add_flag_callback(
           "--no-loop-check", [&o] { o.loop_check = false; }, "do not stop when the answer repeats itself")
       ->group(sampling);
-  for (CLI::Option* option : add_constraint_flags(*command, o.constraint)) option->excludes(ignore_eos);
+  for (CLI::Option* option : add_constraint_flags(*command, o.constraint))
+    option->excludes(command->get_option("--ignore-eos"));
   add_engine_options(*command, o.engine);
   add_chat_template_options(*command, o.engine);
   command->footer(

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <limits>
+#include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/engine_options.h"
@@ -12,36 +14,45 @@
 namespace quire {
 namespace {
 
-template <class T>
-CLI::Option* add(CLI::App& command, const std::string& group, const char* names, T& value, const char* help) {
-  return command.add_option(names, value, help)->group(group);
+// What a model without a recommendation gets.
+constexpr SamplingDefaults kFallback{
+    .temperature = kDefaultTemperature, .top_p = kDefaultTopP, .min_p = kDefaultMinP, .top_k = kDefaultTopK};
+
+template <class Number>
+void add_number(CLI::App& app, const SamplingParameter& p, Number& value, const std::string& group) {
+  app.add_option(std::string(p.flags), value, std::string(p.about))
+      ->check(between(p.low, p.high))
+      ->group(group)
+      ->capture_default_str();
 }
 
-// The others: little used, and named as in llama.cpp.
-void add_special_samplers(CLI::App& command, SamplingParams& s, const std::string& group) {
-  const auto add_number = [&](const char* names, auto& value, const char* help, double low, double high) {
-    add(command, group, names, value, help)->capture_default_str()->check(between(low, high));
-  };
-  constexpr int kMost = std::numeric_limits<int>::max();
-  add_number("--top-n-sigma,--top-nsigma", s.top_n_sigma,
-             "keep logits within n standard deviations of the best; up to 0: all", -1, 1000);
-  add_number("--xtc-probability", s.xtc_probability,
-             "how often to remove the top choices, all that reach the threshold but the least probable of them", 0, 1);
-  add_number("--xtc-threshold", s.xtc_threshold, "the probability that makes a token a top choice", 0, 1);
-  add_number("--dynatemp-range", s.dynatemp_range,
-             "the entropy sets the temperature, from temperature - range to temperature + range; 0: off", 0, 100);
-  add_number("--dynatemp-exponent,--dynatemp-exp", s.dynatemp_exponent,
-             "the power of the entropy that --dynatemp-range uses", 0, 100);
-  add_number("--mirostat", s.mirostat,
-             "1: Mirostat, 2: Mirostat 2.0, in place of all limits (--top-k, --top-p, ... --dynatemp-range); 0: off", 0,
-             2);
-  add_number("--mirostat-tau,--mirostat-ent", s.mirostat_tau, "the surprise of tokens to keep to, in bits", 0, 100);
-  add_number("--mirostat-eta,--mirostat-lr", s.mirostat_eta, "how fast Mirostat adapts", 0, 1);
-  add_number("--dry-multiplier", s.dry_multiplier,
-             "strength of DRY, which discourages the tokens that continue a repetition; 0: off", 0, 100);
-  add_number("--dry-base", s.dry_base, "by how much the penalty grows with each repeated token", 1, 100);
-  add_number("--dry-allowed-length", s.dry_allowed_length, "repetitions from this length on have a penalty", 1, kMost);
-  add_number("--dry-penalty-last-n", s.dry_penalty_last_n, "tokens that DRY looks back on; -1: all", -1, kMost);
+// Of a parameter that a model may recommend: unset means the recommendation.
+template <class Number>
+void add_recommended(CLI::App& app, const SamplingParameter& p, std::optional<Number> SamplingDefaults::*recommended,
+                     Number otherwise, SamplingDefaults& given, const std::string& group) {
+  const std::string help = fmt::format("{} (default: the model's recommendation, else {})", p.about,
+                                       (kFallback.*recommended).value_or(otherwise));
+  app.add_option(std::string(p.flags), given.*recommended, help)->check(between(p.low, p.high))->group(group);
+}
+
+void add_flag(CLI::App& app, const SamplingParameter& p, SamplingFlags& flags, const std::string& group) {
+  SamplingParams& s = flags.others;
+  const SamplingParams neutral;
+  if (const auto* number = std::get_if<float SamplingParams::*>(&p.member)) {
+    const auto* recommended = std::get_if<std::optional<float> SamplingDefaults::*>(&p.recommended);
+    if (recommended) return add_recommended(app, p, *recommended, neutral.**number, flags.given, group);
+    add_number(app, p, s.**number, group);
+  } else if (const auto* count = std::get_if<int SamplingParams::*>(&p.member)) {
+    const auto* recommended = std::get_if<std::optional<int> SamplingDefaults::*>(&p.recommended);
+    if (recommended) return add_recommended(app, p, *recommended, neutral.**count, flags.given, group);
+    add_number(app, p, s.**count, group);
+  } else {
+    app.add_flag(std::string(p.flags), s.*std::get<bool SamplingParams::*>(p.member), std::string(p.about))
+        ->group(group);
+  }
+}
+
+void add_breakers(CLI::App& command, SamplingParams& s, const std::string& group) {
   // One at a time, because CLI11 reads "[END]" as a list otherwise.
   command
       .add_option_function<std::vector<std::string>>(
@@ -80,61 +91,18 @@ std::vector<std::string> describe_special_samplers(const SamplingParams& s) {
 }  // namespace
 
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags, const std::string& group) {
-  SamplingDefaults& g = flags.given;
-  SamplingParams& s = flags.others;
-  constexpr int kMost = std::numeric_limits<int>::max();
-  add(command, group, "--temp,--temperature", g.temperature,
-      "randomness; 0: always the most probable token (default: the model's recommendation, else 0.8)")
-      ->check(between(0.0, 1e6));
-  add(command, group, "--top-k", g.top_k, "keep the k most probable tokens; 0: all (default: the model's, else 40)")
-      ->check(between(-1, kMost));
-  add(command, group, "--top-p", g.top_p,
-      "keep the most probable tokens that together reach p; 1: all (default: the model's, else 0.95)")
-      ->check(between(0.0, 1.0));
-  add(command, group, "--min-p", g.min_p,
-      "keep tokens at least p times as probable as the best; 0: all (default: the model's, else 0.05)")
-      ->check(between(0.0, 1.0));
-  add(command, group, "--repetition-penalty,--repeat-penalty", g.repetition_penalty,
-      "above 1 discourages tokens of the prompt and answer so far (default: the model's, else 1)")
-      ->check(between(0.01, 100.0));
-  add(command, group, "--typical-p,--typical", s.typical_p,
-      "locally typical sampling: keep the mass p whose surprisal is closest to the entropy; 1: all")
-      ->capture_default_str()
-      ->check(between(0.0, 1.0));
-  add(command, group, "--repeat-last-n", s.repeat_last_n, "tokens that the penalties look back on; -1: all")
-      ->capture_default_str()
-      ->check(between(-1, kMost));
-  add(command, group, "--frequency-penalty", s.frequency_penalty, "for each occurrence in the answer, -2 to 2")
-      ->capture_default_str()
-      ->check(between(-2.0, 2.0));
-  add(command, group, "--presence-penalty", s.presence_penalty, "once for each token in the answer, -2 to 2")
-      ->capture_default_str()
-      ->check(between(-2.0, 2.0));
-  add_special_samplers(command, s, group + ", less common");
+  const std::string less_common = group + ", less common";
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    if (!parameter.flags.empty()) add_flag(command, parameter, flags, parameter.common ? group : less_common);
+  }
+  add_breakers(command, flags.others, less_common);
 }
 
 SamplingParams resolve_sampling(const SamplingFlags& flags, const SamplingDefaults& model) {
   SamplingParams sampling = flags.others;
-  const SamplingDefaults& given = flags.given;
   // A model that recommends anything is not mixed with defaults made for others.
-  const bool recommends = model != SamplingDefaults{};
-  const SamplingDefaults fallback = recommends ? SamplingDefaults{}
-                                               : SamplingDefaults{.temperature = kDefaultTemperature,
-                                                                  .top_p = kDefaultTopP,
-                                                                  .min_p = kDefaultMinP,
-                                                                  .top_k = kDefaultTopK};
-  const auto choose = [&](auto SamplingDefaults::*field, auto SamplingParams::*target) {
-    for (const SamplingDefaults* source : {&given, &model, &fallback}) {
-      if (!(source->*field)) continue;
-      sampling.*target = *(source->*field);
-      return;
-    }
-  };
-  choose(&SamplingDefaults::temperature, &SamplingParams::temperature);
-  choose(&SamplingDefaults::top_k, &SamplingParams::top_k);
-  choose(&SamplingDefaults::top_p, &SamplingParams::top_p);
-  choose(&SamplingDefaults::min_p, &SamplingParams::min_p);
-  choose(&SamplingDefaults::repetition_penalty, &SamplingParams::repetition_penalty);
+  apply_defaults(sampling, model != SamplingDefaults{} ? model : kFallback);
+  apply_defaults(sampling, flags.given);
   return sampling;
 }
 

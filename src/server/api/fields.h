@@ -34,13 +34,12 @@ using ReadField = void (*)(ApiDraft& draft, const JsonField& field);
 struct ApiField {
   std::string_view name;
   uint32_t apis;  // bits of Api; the other APIs refuse the field. A name can have several rows.
-  std::variant<float SamplingParams::*, int SamplingParams::*, bool SamplingParams::*, bool ApiRequest::*,
-               int Request::*, ReadField>
-      read;
-  double low = 0, high = 0;      // range of a number
+  std::variant<const SamplingParameter*, bool ApiRequest::*, int Request::*, ReadField> read;
   std::string_view schema = {};  // JSON Schema of a ReadField's values
-  std::string_view about = {};   // what OpenAI's and vLLM's documentation do not say; may be empty
+  // What OpenAI's and vLLM's documentation do not say; may be empty. Of a sampling parameter: its own words if empty.
+  std::string_view about = {};
 };
+// Rows of their own, then one for each of kSamplingParameters that has none.
 std::span<const ApiField> api_fields();
 bool is_of(const ApiField& field, Api api);
 bool takes_object(const ApiField& field);  // and nothing of another type
@@ -57,6 +56,9 @@ struct RefusedField {
   std::string_view advice;   // what to do instead; may be empty
 };
 std::span<const RefusedField> refused_fields();
+
+// The order in which samplers act, as a JSON array of llama.cpp's names. Clients may repeat it, but choose no other.
+extern const std::string_view kSamplerOrder;
 
 // Whether a parameter that nobody here knows sounds as if it limited what the answer may be, as those of other engines
 // do: dropping it would make answers wrong.

@@ -29,23 +29,51 @@ Json nullable(Json schema) {
   return schema;
 }
 
-Json field_schema(const ApiField& field) {
+// The shortest number that is read back as this float: 0.1, not 0.10000000149.
+Json shortest(float value) { return Json::parse(fmt::format("{}", value)); }
+
+Json parameter_schema(const SamplingParameter& parameter, const SamplingParams& defaults) {
+  return std::visit(
+      [&](auto member) -> Json {
+        using Member = decltype(member);
+        if constexpr (std::is_same_v<Member, float SamplingParams::*>) {
+          return {{"type", "number"},
+                  {"minimum", parameter.low},
+                  {"maximum", parameter.high},
+                  {"default", shortest(defaults.*member)}};
+        } else if constexpr (std::is_same_v<Member, int SamplingParams::*>) {
+          return {{"type", "integer"},
+                  {"minimum", static_cast<int64_t>(parameter.low)},
+                  {"maximum", static_cast<int64_t>(parameter.high)},
+                  {"default", defaults.*member}};
+        } else {
+          return {{"type", "boolean"}, {"default", defaults.*member}};
+        }
+      },
+      parameter.member);
+}
+
+// `defaults`: what a request has that sets nothing.
+Json field_schema(const ApiField& field, const SamplingParams& defaults) {
   return std::visit(
       [&](auto read) -> Json {
         using Read = decltype(read);
         if constexpr (std::is_same_v<Read, ReadField>) {
           return Json::parse(field.schema);
-        } else if constexpr (std::is_same_v<Read, float SamplingParams::*>) {
-          return {{"type", "number"}, {"minimum", field.low}, {"maximum", field.high}};
-        } else if constexpr (std::is_same_v<Read, int SamplingParams::*> || std::is_same_v<Read, int Request::*>) {
-          return {{"type", "integer"},
-                  {"minimum", static_cast<int64_t>(field.low)},
-                  {"maximum", static_cast<int64_t>(field.high)}};
+        } else if constexpr (std::is_same_v<Read, const SamplingParameter*>) {
+          return parameter_schema(*read, defaults);
+        } else if constexpr (std::is_same_v<Read, int Request::*>) {
+          return {{"type", "integer"}, {"minimum", -kMaxCount}, {"maximum", kMaxCount}};
         } else {
           return {{"type", "boolean"}};
         }
       },
       field.read);
+}
+
+std::string_view about(const ApiField& field) {
+  const auto* parameter = std::get_if<const SamplingParameter*>(&field.read);
+  return field.about.empty() && parameter ? (*parameter)->about : field.about;
 }
 
 std::string_view answer_name(Api api) {
@@ -118,7 +146,7 @@ std::string_view stream_type(Api api) {
 
 Json json_content(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
 
-Json post_operation(const ApiInfo& api) {
+Json post_operation(const ApiInfo& api, const SamplingDefaults& model) {
   Json content = json_content(reference(answer_name(api.api)));
   if (const std::string_view type = stream_type(api.api); type == "text/event-stream") {
     content[std::string(type)] = {{"schema", reference("Event")}};
@@ -142,7 +170,7 @@ Json post_operation(const ApiInfo& api) {
   }
   return {{"operationId", std::string(api.path.substr(1))},
           {"summary", api.summary},
-          {"requestBody", {{"required", true}, {"content", json_content(request_schema(api.api))}}},
+          {"requestBody", {{"required", true}, {"content", json_content(request_schema(api.api, model))}}},
           {"responses", std::move(responses)}};
 }
 
@@ -391,7 +419,7 @@ Json component_schemas(const ApiLimits& limits) {
   if (limits.model_prefixes.empty()) {
     for (const std::string& name : limits.models) components["OllamaModelName"]["enum"].push_back(name + ":latest");
   }
-  components["OllamaOptions"] = request_schema(Api::kOllamaOptions);
+  components["OllamaOptions"] = request_schema(Api::kOllamaOptions, limits.sampling);
   components["Dimensions"] = {{"type", "integer"}, {"const", limits.embedding_size}};
   components.update(Json::parse(kAnswers));
   components.update(Json::parse(ollama_schemas()));
@@ -401,11 +429,13 @@ Json component_schemas(const ApiLimits& limits) {
 
 }  // namespace
 
-Json request_schema(Api api) {
+Json request_schema(Api api, const SamplingDefaults& model) {
+  SamplingParams defaults;
+  apply_defaults(defaults, model);
   Json properties = Json::object(), required = Json::array();
   for (const ApiField& field : api_fields()) {
     if (!is_of(field, api)) continue;
-    Json schema = field_schema(field);
+    Json schema = field_schema(field, defaults);
     if (takes_object(field))
       schema = {{"anyOf", Json::array({std::move(schema), {{"type", "array"}, {"maxItems", 0}}})}};
     if (is_required(field, api)) {
@@ -413,7 +443,7 @@ Json request_schema(Api api) {
     } else {
       schema = nullable(std::move(schema));
     }
-    if (!field.about.empty()) schema["description"] = field.about;
+    if (!about(field).empty()) schema["description"] = about(field);
     properties[std::string(field.name)] = std::move(schema);
   }
   for (const RefusedField& field : refused_fields()) {
@@ -435,7 +465,7 @@ Json request_schema(Api api) {
 
 std::string openapi_document(const ApiLimits& limits, std::string_view version, bool needs_key) {
   Json paths = Json::object();
-  for (const ApiInfo& api : api_list()) paths[std::string(api.path)] = {{"post", post_operation(api)}};
+  for (const ApiInfo& api : api_list()) paths[std::string(api.path)] = {{"post", post_operation(api, limits.sampling)}};
   const auto add = [&](const char* path, Json operation) { paths[path] = {{"get", std::move(operation)}}; };
   add("/v1/models", get_operation("the served models", json_content(reference("Models"))));
   add("/v1/models/{id}", get_operation("one of the served models", json_content(reference("Model")), {"404"}));

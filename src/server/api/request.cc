@@ -53,22 +53,32 @@ ApiError foreign_field(const ApiField& field, Api api, const std::string& path) 
   return bad_request(path, "is not a parameter of {}; {} takes it", api_info(api).path, path_of(field));
 }
 
+void read_sampling_parameter(SamplingParams& sampling, const SamplingParameter& parameter, const JsonField& value) {
+  std::visit(
+      [&](auto member) {
+        using Member = decltype(member);
+        if constexpr (std::is_same_v<Member, float SamplingParams::*>) {
+          sampling.*member = static_cast<float>(value.number(parameter.low, parameter.high));
+        } else if constexpr (std::is_same_v<Member, int SamplingParams::*>) {
+          sampling.*member = static_cast<int>(
+              value.integer(static_cast<int64_t>(parameter.low), static_cast<int64_t>(parameter.high)));
+        } else {
+          sampling.*member = value.boolean();
+        }
+      },
+      parameter.member);
+}
+
 void read_field(ApiDraft& draft, const ApiField& field, const JsonField& value) {
   std::visit(
       [&](auto read) {
         using Read = decltype(read);
         if constexpr (std::is_same_v<Read, ReadField>) {
           read(draft, value);
-        } else if constexpr (std::is_same_v<Read, float SamplingParams::*>) {
-          draft.sampling.*read = static_cast<float>(value.number(field.low, field.high));
-        } else if constexpr (std::is_same_v<Read, int SamplingParams::*>) {
-          draft.sampling.*read =
-              static_cast<int>(value.integer(static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
-        } else if constexpr (std::is_same_v<Read, bool SamplingParams::*>) {
-          draft.sampling.*read = value.boolean();
+        } else if constexpr (std::is_same_v<Read, const SamplingParameter*>) {
+          read_sampling_parameter(draft.sampling, *read, value);
         } else if constexpr (std::is_same_v<Read, int Request::*>) {
-          draft.*read =
-              static_cast<int>(value.integer(static_cast<int64_t>(field.low), static_cast<int64_t>(field.high)));
+          draft.*read = static_cast<int>(value.integer(-kMaxCount, kMaxCount));
         } else {
           draft.*read = value.boolean();
         }
@@ -186,14 +196,6 @@ void settle(ApiDraft& draft) {
 bool means_none(const Json& value) { return value == false || value == "" || (value.is_structured() && value.empty()); }
 
 }  // namespace
-
-void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model) {
-  sampling.temperature = model.temperature.value_or(sampling.temperature);
-  sampling.top_k = model.top_k.value_or(sampling.top_k);
-  sampling.top_p = model.top_p.value_or(sampling.top_p);
-  sampling.min_p = model.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = model.repetition_penalty.value_or(sampling.repetition_penalty);
-}
 
 void add_note(ApiRequest& request, std::string note) {
   constexpr size_t kMostNotes = 64;

@@ -137,9 +137,6 @@ struct ApiLimits {
   SamplingDefaults sampling = {};    // for requests that say nothing else
 };
 
-// What a request has that does not say.
-void apply_defaults(SamplingParams& sampling, const SamplingDefaults& model);
-
 // Throws only ApiError: 400 naming the field, the value found and what is allowed; 404 for an unknown model. Parameters
 // that would change the answer and that Quire does not support get a 400; unknown ones land in without_effect.
 ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits);

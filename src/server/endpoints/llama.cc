@@ -12,9 +12,6 @@ namespace {
 
 constexpr size_t kMaxResponseFields = 64;
 constexpr uint32_t kRandomSeed = 0xFFFFFFFF;  // how llama.cpp writes that none is set
-// The order in which they act. Clients may repeat it, but choose no other (fields.cc).
-constexpr std::string_view kSamplers[] = {"penalties", "dry",   "top_n_sigma", "temperature", "typ_p",
-                                          "top_k",     "top_p", "min_p",       "xtc"};
 
 // Under llama.cpp's names.
 Json settings_json(const SamplingParams& s, bool stream, bool has_seed) {
@@ -47,7 +44,7 @@ Json settings_json(const SamplingParams& s, bool stream, bool has_seed) {
           {"ignore_eos", s.ignore_eos},
           {"n_probs", s.logprobs.value_or(0)},
           {"min_keep", 0},
-          {"samplers", kSamplers},
+          {"samplers", Json::parse(kSamplerOrder)},
           {"stream", stream}};
 }
 

@@ -1,6 +1,10 @@
 #include "cli/sampling_flags.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
 
 namespace quire {
 namespace {
@@ -48,6 +52,31 @@ TEST(SamplingFlags, DescribeTheLessCommonSamplersThatAreOn) {
   EXPECT_EQ(describe_sampling(resolve_sampling(flags, {}), flags, {}),
             "temperature 0.7, DRY 0.8 (base 1.75, from 2 tokens), Mirostat 2 (tau 5, eta 0.1) (Quire's defaults; the "
             "model recommends none, changed by flags)");
+}
+
+// The value of each flag, whether a model may recommend it or not.
+double value_of(const SamplingFlags& flags, const SamplingParameter& parameter) {
+  const SamplingParams sampling = resolve_sampling(flags, {.temperature = 1});
+  return std::visit([&](auto member) { return static_cast<double>(sampling.*member); }, parameter.member);
+}
+
+TEST(SamplingFlags, HaveTheRangesOfTheTable) {
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    if (parameter.flags.empty() || std::holds_alternative<bool SamplingParams::*>(parameter.member)) continue;
+    const std::string flag(parameter.flags.substr(0, parameter.flags.find(',')));
+    for (const double bound : {parameter.low, parameter.high}) {
+      SamplingFlags flags;
+      CLI::App app;
+      add_sampling_flags(app, flags, "Sampling");
+      app.parse(fmt::format("{} {}", flag, bound));
+      EXPECT_FLOAT_EQ(value_of(flags, parameter), bound) << flag;
+      CLI::App again;
+      add_sampling_flags(again, flags, "Sampling");
+      EXPECT_THROW(again.parse(fmt::format("{} {}", flag, bound + (bound == parameter.low ? -1 : 1))),
+                   CLI::ValidationError)
+          << flag;
+    }
+  }
 }
 
 TEST(SamplingFlags, ReadTheLessCommonSamplers) {
