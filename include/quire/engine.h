@@ -31,6 +31,40 @@ inline constexpr int kMaxThreads = 1024, kMaxNumSeqs = 1 << 16, kMaxNumBatchedTo
 // What drafts tokens in speculative decoding. "recent" is part of --speculative corpus and auto.
 inline constexpr std::array<std::string_view, 9> kDrafters{"ngram",      "corpus", "recent", "lookahead", "draft",
                                                            "early-exit", "medusa", "eagle",  "mtp"};
+
+// Values of EngineOptions; the flags of the programs have their names in lower case.
+enum class SchedulerKind : uint8_t {
+  kContinuous,
+  kStatic,  // finish a whole batch before starting the next (for comparison)
+};
+// Speculative decoding (docs/speculative.md): off, the drafter, or auto: ngram, recent answers, and what the options name,
+// or the model's layer for multi-token prediction. The drafters are in the order of kDrafters.
+enum class Speculation : uint8_t {
+  kOff,
+  kAuto,
+  kNgram,
+  kCorpus,
+  kRecent,
+  kLookahead,
+  kDraft,
+  kEarlyExit,
+  kMedusa,
+  kEagle,
+  kMtp
+};
+enum class DraftAcceptance : uint8_t {
+  kExact,  // the answers are those without speculation, to the bit
+  // Sampled answers follow the same distribution with other random numbers, and drafts of models and heads are right more
+  // often (docs/speculative.md).
+  kRejection,
+};
+// How to choose among the kernels' loops for the same work; results are the same.
+enum class TuneMode : uint8_t {
+  kOff,    // the built-in choice
+  kAuto,   // the fastest, measured at the first start on this machine
+  kForce,  // measure again
+};
+
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
@@ -46,23 +80,19 @@ struct EngineOptions {
   // 0: enough for max_num_seqs sequences of max_model_len, but at most half of the available memory (all of
   // memory_bytes if that is set), and at least one sequence.
   size_t kv_cache_bytes = 0;
-  bool kv_cache = true;                  // false: recompute everything for each token (a baseline for comparison)
-  bool chunked_prefill = true;           // false: compute each prompt in one step, whatever its length
-  std::string scheduler = "continuous";  // or "static": finish a whole batch before starting the next (for comparison)
+  bool kv_cache = true;         // false: recompute everything for each token (a baseline for comparison)
+  bool chunked_prefill = true;  // false: compute each prompt in one step, whatever its length
+  SchedulerKind scheduler = SchedulerKind::kContinuous;
   // Take tokens that a constraint leaves no choice about without sampling them: the same answers, sooner.
   bool forced_tokens = true;
-  // Speculative decoding (docs/speculative.md): the same answers, in fewer steps. off, or one of kDrafters; auto: ngram,
-  // recent answers, and what the following options name, or the model's layer for multi-token prediction.
-  std::string speculative = "off";
+  Speculation speculative = Speculation::kOff;     // the same answers, in fewer steps
   std::string draft_model = {};                    // as `model`, with the same vocabulary
   std::string eagle_head = {}, medusa_heads = {};  // a safetensors file, or a folder with one
   std::string speculative_corpus = {};             // a text file
   std::string draft_vocabulary = {};  // a safetensors file of token ids by frequency; drafters use the first 8192
   int early_exit_layers = 0;          // 0: four fifths of the model's
   int num_speculative_tokens = 8;     // most drafted tokens of a sequence in a step
-  // exact: the answers are those without speculation, to the bit. rejection: sampled answers follow the same distribution
-  // with other random numbers, and drafts of models and heads are right more often (docs/speculative.md).
-  std::string speculative_acceptance = "exact";
+  DraftAcceptance speculative_acceptance = DraftAcceptance::kExact;
   bool speculate_always = false;  // draft as much as allowed, whether it pays or not (for comparison)
 
   double tpot_target = 0.05;  // seconds per step, while answers are being generated; limits prompt rows in a step
@@ -81,9 +111,7 @@ struct EngineOptions {
 
   // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
   std::string pack_cache = {};
-  // How to choose among the kernels' loops for the same work; results are the same. off: the built-in choice; auto: the
-  // fastest, measured at the first start on this machine; force: measure again.
-  std::string tune = "auto";
+  TuneMode tune = TuneMode::kAuto;
   std::string tuning_file = {};  // where measurements are kept (docs/performance.md); empty: none are made
   // Called now and then (while weights are loaded, at most ten times a second) by the thread that constructs the engine.
   // Must not throw.

@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/team.h"
+#include "cli/choice_flag.h"
 #include "engine/dtype_names.h"
+#include "engine/option_names.h"
 #include "engine/tuner.h"
 #include "json/parse.h"
 #include "model/model_text.h"
@@ -53,12 +55,6 @@ std::string template_source(const std::string& argument) {
   const ModelText text = load_model_text(argument);
   if (!text.template_source) throw not_found("{} has no chat template", argument);
   return *text.template_source;
-}
-
-std::vector<std::string> speculative_values() {
-  std::vector<std::string> names{"off", "auto"};
-  names.insert(names.end(), kDrafters.begin(), kDrafters.end());
-  return names;
 }
 
 void set_template_kwargs(EngineOptions& options, const std::string& text) {
@@ -156,15 +152,13 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->capture_default_str();
   add_kernels_option(app, o.kernels);
   o.tuning_file = default_tuning_file();
-  app.add_option(
-         "--tune", o.tune,
-         "how to choose among the kernels' loops for the same work; off: the built-in choice; auto: the fastest, "
-         "measured at the first start on this machine and kept in ~/.cache/quire/tuning.json; force: measure again. "
-         "The answers are the same")
-      ->check(CLI::IsMember({"off", "auto", "force"}))
+  add_choice(
+      app, "--tune", o.tune, kTuneModeNames,
+      "how to choose among the kernels' loops for the same work; off: the built-in choice; auto: the fastest, "
+      "measured at the first start on this machine and kept in ~/.cache/quire/tuning.json; force: measure again. "
+      "The answers are the same")
       ->envname("QUIRE_TUNE")
-      ->group(kComputeGroup)
-      ->capture_default_str();
+      ->group(kComputeGroup);
   app.add_option("--pack-cache", o.pack_cache,
                  "private directory that keeps packed weights, which the next start maps (docs/serving.md)")
       ->type_name("DIR")
@@ -210,12 +204,10 @@ void add_drafter_options(CLI::App& app, EngineOptions& o) {
                  "a safetensors file of token ids by frequency; guesses are among the first 8192")
       ->type_name("FILE")
       ->group(kSpeculationGroup);
-  app.add_option("--speculative-acceptance", o.speculative_acceptance,
-                 "exact: the answers are those without speculation; rejection: sampled answers follow the same "
-                 "distribution with other draws, and more guesses of models and heads are right")
-      ->check(CLI::IsMember({"exact", "rejection"}))
-      ->group(kSpeculationGroup)
-      ->capture_default_str();
+  add_choice(app, "--speculative-acceptance", o.speculative_acceptance, kDraftAcceptanceNames,
+             "exact: the answers are those without speculation; rejection: sampled answers follow the same "
+             "distribution with other draws, and more guesses of models and heads are right")
+      ->group(kSpeculationGroup);
   app.add_flag_callback(
          "--speculate-always", [&o] { o.speculate_always = true; },
          "guess as many tokens as allowed, whether it pays or not (for comparison)")
@@ -224,25 +216,20 @@ void add_drafter_options(CLI::App& app, EngineOptions& o) {
 
 void add_engine_options(CLI::App& app, EngineOptions& o) {
   add_model_options(app, o);
-  app.add_option(
-         "--speculative", o.speculative,
-         "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
-         "from the text so far; recent: from recent answers; corpus: from --speculative-corpus and recent answers; "
-         "lookahead: from the model's wrong guesses; draft, early-exit, medusa, eagle: by a small model, the first "
-         "layers or heads; mtp: by the model's own layer for multi-token prediction; auto: whichever pays")
-      ->check(CLI::IsMember(speculative_values()))
-      ->group(kSpeculationGroup)
-      ->capture_default_str();
+  add_choice(app, "--speculative", o.speculative, kSpeculationNames,
+             "guess tokens and verify several at once: the same answers, in fewer steps (docs/speculative.md). ngram: "
+             "from the text so far; recent: from recent answers; corpus: from --speculative-corpus and recent answers; "
+             "lookahead: from the model's wrong guesses; draft, early-exit, medusa, eagle: by a small model, the first "
+             "layers or heads; mtp: by the model's own layer for multi-token prediction; auto: whichever pays")
+      ->group(kSpeculationGroup);
   add_drafter_options(app, o);
   app.add_option("--max-num-seqs,--parallel", o.max_num_seqs, "most sequences that run together")
       ->check(between(1, kMaxNumSeqs))
       ->group(kSchedulingGroup)
       ->capture_default_str();
-  app.add_option("--scheduler", o.scheduler,
-                 "continuous; static: finish a whole batch before starting the next (for comparison)")
-      ->check(CLI::IsMember({"continuous", "static"}))
-      ->group(kSchedulingGroup)
-      ->capture_default_str();
+  add_choice(app, "--scheduler", o.scheduler, kSchedulerNames,
+             "continuous; static: finish a whole batch before starting the next (for comparison)")
+      ->group(kSchedulingGroup);
   app.add_flag("--executor-process", o.executor_process, "compute in a child process")->group("");  // for tests
   app.add_option("--record", o.record, "write every step to a file, which `quire replay` computes again")
       ->type_name("FILE")

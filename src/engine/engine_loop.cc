@@ -28,7 +28,7 @@ SchedulerLimits scheduler_limits(const LoadedModel& model) {
   l.max_running = o.max_num_seqs;
   l.max_logits = model.plan.limits.max_logits;
   l.chunked_prefill = o.chunked_prefill && o.kv_cache;
-  l.static_batches = o.scheduler == "static";
+  l.static_batches = o.scheduler == SchedulerKind::kStatic;
   l.tpot_target = o.tpot_target;
   l.ttft_target = o.ttft_target;
   return l;

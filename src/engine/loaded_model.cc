@@ -41,10 +41,6 @@ void check_options(const EngineOptions& o) {
   if (!o.record.empty() && (o.host_cache_bytes > 0 || !o.cache_dir.empty()))
     throw unsupported(
         "--record cannot be combined with --host-cache-size or --cache-dir, whose pages a replay does not have");
-  if (o.tune != "off" && o.tune != "auto" && o.tune != "force")
-    throw invalid("--tune {} is not supported; use off, auto or force", quote(o.tune));
-  if (o.scheduler != "continuous" && o.scheduler != "static")
-    throw invalid("--scheduler {} is not supported; use continuous or static", quote(o.scheduler));
 }
 
 // A shared runtime has its threads and kernels already. Throws Error.
@@ -87,10 +83,10 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   if (draft_model) cache_identity += draft_model->identity();
   cache = {layout, info.kv_pages, info.kv_states};
   const Compute compute{runtime.kernels, runtime.team, plan.activation_type, &runtime.tuning};
-  if (options.tune != "off" && !options.tuning_file.empty()) {
+  if (options.tune != TuneMode::kOff && !options.tuning_file.empty()) {
     const TuningFile file(options.tuning_file, tuning_machine(runtime), warn);
     const Team::Turn turn(runtime.team);  // other models on this runtime read the tuning in their steps
-    tune(compute, runtime.tuning, target, file, options.tune == "force", options.on_load);
+    tune(compute, runtime.tuning, target, file, options.tune == TuneMode::kForce, options.on_load);
   }
   options.on_load = nullptr;  // it may refer to what ends with the caller
   const DecoderLimits& limits = plan.limits;
@@ -170,7 +166,7 @@ void LoadedModel::load_drafters(const Checkpoint& checkpoint, const DrafterFacts
     draft_model = DraftModel::load(*named.model, options, checkpoint, target, runtime.team, left);
   } catch (const Error& e) {
     // Nobody has asked for this drafter by name.
-    if (options.speculative != "auto" || named.model != DrafterKind::kMtp) throw;
+    if (options.speculative != Speculation::kAuto || named.model != DrafterKind::kMtp) throw;
     go_without(e.what());
   }
 }

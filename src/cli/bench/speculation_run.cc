@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/bench/limits.h"
+#include "engine/option_names.h"
 #include "engine/step_costs.h"
 #include "text/chat_template.h"
 
@@ -29,10 +30,10 @@ std::vector<int> timed_rows(const SpeculationOptions& o) {
   return rows;
 }
 
-EngineOptions engine_options(const std::string& drafter, const SpeculationOptions& o) {
+EngineOptions engine_options(Speculation drafter, const SpeculationOptions& o) {
   EngineOptions e = o.engine;
   e.speculative = drafter;
-  if (drafter != "corpus" && drafter != "auto") e.speculative_corpus.clear();
+  if (drafter != Speculation::kCorpus && drafter != Speculation::kAuto) e.speculative_corpus.clear();
   e.prefix_cache = false;  // the second run of a prompt would begin later
   e.max_num_seqs = std::max(o.parallel, timed_rows(o).back());
   e.max_num_batched_tokens = std::max(e.max_num_batched_tokens, e.max_num_seqs);
@@ -55,7 +56,7 @@ struct GroupRun {
 
 class SpeculationRun {
  public:
-  SpeculationRun(const std::string& drafter, const SpeculationOptions& options)
+  SpeculationRun(Speculation drafter, const SpeculationOptions& options)
       : options_(options), engine_(engine_options(drafter, options)) {}
 
   const Engine& engine() const { return engine_; }
@@ -172,17 +173,17 @@ std::vector<RowCost> measure_costs(SpeculationRun& run, const SpeculationOptions
 
 }  // namespace
 
-DrafterResult measure_drafter(const std::string& drafter, const SpeculationOptions& options,
+DrafterResult measure_drafter(Speculation drafter, const SpeculationOptions& options,
                               std::span<const BenchPrompt> prompts, Progress& progress) {
   progress.stage("loading " + options.engine.model);
   SpeculationRun run(drafter, options);
   DrafterResult result;
-  result.drafter = drafter;
+  result.drafter = name(drafter);
   result.model = run.engine().info();
   for (const BenchPrompt& prompt : prompts) run.add(prompt);
   run.run(0, 1, std::min(kWarmAnswer, options.tokens), false);
 
-  progress.stage("measuring " + drafter);
+  progress.stage("measuring " + result.drafter);
   const auto most = static_cast<size_t>(options.parallel);
   for (size_t first = 0, group = 0; first < prompts.size(); first += most, ++group) {
     progress.step(first, prompts.size());
@@ -192,7 +193,7 @@ DrafterResult measure_drafter(const std::string& drafter, const SpeculationOptio
     const GroupRun &off = on_first ? b : a, &on = on_first ? a : b;
     SpeculationSample sample{prompts[first].name, 0, off.counts.seconds, on.counts.seconds};
     for (size_t i = 0; i < count; ++i) {
-      expect_equal(off.answers[i], on.answers[i], drafter, prompts[first + i]);
+      expect_equal(off.answers[i], on.answers[i], result.drafter, prompts[first + i]);
       sample.tokens += on.answers[i].size();
     }
     result.samples.push_back(std::move(sample));

@@ -36,7 +36,7 @@ struct DrafterResult {
 
 // Loads the model and runs the prompts. Each prompt is run off and on, one right after the other, so that a machine
 // whose speed changes slows both alike; which comes first alternates. Throws Error if an answer differs.
-DrafterResult measure_drafter(const std::string& drafter, const SpeculationOptions& options,
+DrafterResult measure_drafter(Speculation drafter, const SpeculationOptions& options,
                               std::span<const BenchPrompt> prompts, Progress& progress);
 
 }  // namespace quire

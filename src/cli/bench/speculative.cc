@@ -5,7 +5,9 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/speculation_report.h"
+#include "cli/choice_flag.h"
 #include "cli/engine_options.h"
+#include "engine/option_names.h"
 
 namespace quire {
 namespace {
@@ -18,8 +20,8 @@ struct SpeculativeFlags {
 };
 
 std::vector<std::string> drafters_and_auto() {
-  std::vector<std::string> names{"auto"};
-  names.insert(names.end(), kDrafters.begin(), kDrafters.end());
+  std::vector<std::string> names = names_of(kSpeculationNames);
+  std::erase(names, name(Speculation::kOff));
   return names;
 }
 
@@ -44,7 +46,8 @@ void run(SpeculativeFlags& f) {
   {
     Progress progress;
     for (const std::string& drafter : f.drafters)
-      report.drafters.push_back(measure_drafter(drafter, f.options, prompts, progress));
+      report.drafters.push_back(
+          measure_drafter(find_value(kSpeculationNames, drafter).value(), f.options, prompts, progress));
   }
   if (f.json)
     std::printf("%s\n", to_json(report).dump(2).c_str());

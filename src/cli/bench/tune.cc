@@ -66,7 +66,7 @@ void print_table(const std::vector<MeasuredKind>& kinds, const MachineRates& rat
 }
 
 void run_tune(TuneOptions o) {
-  o.engine.tune = "off";
+  o.engine.tune = TuneMode::kOff;
   std::vector<MeasuredKind> kinds;
   MachineRates rates;
   std::string kernels;

@@ -33,7 +33,7 @@ int index_of(std::span<const DrafterKind> kinds, DrafterKind kind) {
 
 // Whether drafts are drawn, and judged by the rejection rule.
 bool judges_drafts(const EngineOptions& options, bool has_model) {
-  return has_model && options.speculative_acceptance == "rejection";
+  return has_model && options.speculative_acceptance == DraftAcceptance::kRejection;
 }
 
 }  // namespace

@@ -23,15 +23,19 @@ enum class DrafterKind : uint8_t {
   kMtp,        // the target's own layer for multi-token prediction
 };
 constexpr std::string_view name(DrafterKind kind) { return kDrafters[static_cast<size_t>(kind)]; }
+// The choice of this drafter alone.
+constexpr Speculation only(DrafterKind kind) {
+  return static_cast<Speculation>(static_cast<int>(Speculation::kNgram) + static_cast<int>(kind));
+}
 
 struct NamedDrafters {
   std::vector<DrafterKind> texts;    // that look only at tokens
   std::optional<DrafterKind> model;  // that computes; auto: the first one that has its material, the target's own last
   bool any() const { return !texts.empty() || model; }
 };
-// None: speculation is off. has_mtp: the target's files have a layer for multi-token prediction. Throws Error if a value is
-// not supported, or the drafter lacks its file.
+// None: speculation is off. has_mtp: the target's files have a layer for multi-token prediction. Throws Error if options
+// contradict each other, or the drafter lacks its file.
 NamedDrafters named_drafters(const EngineOptions& options, bool has_mtp);
-inline bool speculates(const EngineOptions& options) { return options.speculative != "off"; }
+inline bool speculates(const EngineOptions& options) { return options.speculative != Speculation::kOff; }
 
 }  // namespace quire

@@ -41,7 +41,7 @@ class RejectionDrafters : public ::testing::TestWithParam<Drafter> {
  protected:
   RejectionDrafters() {
     GetParam().choose(options_);
-    options_.speculative_acceptance = "rejection";
+    options_.speculative_acceptance = DraftAcceptance::kRejection;
     options_.speculate_always = true;
     options_.num_speculative_tokens = 2;
   }
@@ -81,7 +81,7 @@ Counts count(const EngineOptions& o, float temperature, uint64_t first_seed) {
   for (const Answers& choices : answers_together(engine, requests)) {
     for (const Answer& a : choices) add(counts, a.tokens);
   }
-  if (o.speculative != "off") {
+  if (o.speculative != Speculation::kOff) {
     EXPECT_GT(engine.stats().accepted_tokens, kAnswers / 10u);
     EXPECT_LT(engine.stats().accepted_tokens, engine.stats().drafted_tokens * 9 / 10);
   }
@@ -174,53 +174,53 @@ TEST_P(RejectionDrafters, GiveTheTargetsLogprobs) {
 INSTANTIATE_TEST_SUITE_P(All, RejectionDrafters,
                          ::testing::Values(Drafter{"draft", 5,
                                                    [](EngineOptions& o) {
-                                                     o.speculative = "draft";
+                                                     o.speculative = Speculation::kDraft;
                                                      o.draft_model = golden("models/mistral");
                                                    }},
                                            Drafter{"early_exit", 5,
                                                    [](EngineOptions& o) {
-                                                     o.speculative = "early-exit";
+                                                     o.speculative = Speculation::kEarlyExit;
                                                      o.early_exit_layers = 1;
                                                    }},
                                            Drafter{"eagle", 15,
                                                    [](EngineOptions& o) {
-                                                     o.speculative = "eagle";
+                                                     o.speculative = Speculation::kEagle;
                                                      o.eagle_head = golden("drafters/eagle");
                                                    }},
                                            Drafter{"mtp", 15,
                                                    [](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }},
                                            Drafter{"medusa", 15,
                                                    [](EngineOptions& o) {
-                                                     o.speculative = "medusa";
+                                                     o.speculative = Speculation::kMedusa;
                                                      o.medusa_heads = golden("drafters/medusa");
                                                    }}),
                          [](const auto& drafter) { return drafter.param.name; });
 
 TEST(Rejection, AcceptsEveryDraftOfTheTargetItself) {
   EngineOptions o = base();
-  o.speculative = "draft";
+  o.speculative = Speculation::kDraft;
   o.draft_model = o.model;
   o.speculate_always = true;
   o.num_speculative_tokens = 3;
   Request r = seeded_request(random_tokens(9, 40), 41);
   r.sampling.temperature = 0.9f;
   r.sampling.top_p = 0.9f;
-  const auto accepted = [&](const char* rule) {
+  const auto accepted = [&](DraftAcceptance rule) {
     o.speculative_acceptance = rule;
     Engine engine(o);
     const Usage usage = answer(engine, r).last.usage;
     EXPECT_GT(usage.drafted_tokens, 0);
     return std::pair{usage.accepted_tokens, usage.drafted_tokens};
   };
-  EXPECT_EQ(accepted("rejection"), std::pair(30, 30));
-  const auto [right, all] = accepted("exact");
+  EXPECT_EQ(accepted(DraftAcceptance::kRejection), std::pair(30, 30));
+  const auto [right, all] = accepted(DraftAcceptance::kExact);
   EXPECT_LT(right, all * 3 / 4);
 }
 
 TEST(Rejection, LeavesDraftersThatLookAtTokensExact) {
   EngineOptions o = base();
-  o.speculative = "ngram";
-  o.speculative_acceptance = "rejection";
+  o.speculative = Speculation::kNgram;
+  o.speculative_acceptance = DraftAcceptance::kRejection;
   o.speculate_always = true;
   TokenIds prompt = random_tokens(1, 10);
   prompt.insert(prompt.end(), prompt.begin(), prompt.begin() + 10);

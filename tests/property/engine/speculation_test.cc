@@ -85,9 +85,9 @@ const std::vector<Answers>& expected(const std::string& model) {
   return known.emplace(model, answers_together(engine, requests())).first->second;
 }
 
-class Speculation : public ::testing::TestWithParam<std::tuple<Choice, Choice>> {};
+class Speculating : public ::testing::TestWithParam<std::tuple<Choice, Choice>> {};
 
-TEST_P(Speculation, ChangesNoBitOf300Prompts) {
+TEST_P(Speculating, ChangesNoBitOf300Prompts) {
   const auto& [drafter, shape] = GetParam();
   EngineOptions o = plain_options();
   o.speculate_always = true;
@@ -116,34 +116,34 @@ TEST_P(Speculation, ChangesNoBitOf300Prompts) {
 }
 
 const Choice kDrafterChoices[] = {
-    {"ngram", [](EngineOptions& o) { o.speculative = "ngram"; }},
-    {"recent", [](EngineOptions& o) { o.speculative = "recent"; }},
-    {"lookahead", [](EngineOptions& o) { o.speculative = "lookahead"; }},
+    {"ngram", [](EngineOptions& o) { o.speculative = Speculation::kNgram; }},
+    {"recent", [](EngineOptions& o) { o.speculative = Speculation::kRecent; }},
+    {"lookahead", [](EngineOptions& o) { o.speculative = Speculation::kLookahead; }},
     {"draft",
      [](EngineOptions& o) {
-       o.speculative = "draft";
+       o.speculative = Speculation::kDraft;
        o.draft_model = golden("models/llama");
      }},
     {"early_exit",
      [](EngineOptions& o) {
-       o.speculative = "early-exit";
+       o.speculative = Speculation::kEarlyExit;
        o.early_exit_layers = 2;
      }},
     {"medusa",
      [](EngineOptions& o) {
-       o.speculative = "medusa";
+       o.speculative = Speculation::kMedusa;
        o.medusa_heads = golden("drafters/medusa");
      }},
     {"eagle",
      [](EngineOptions& o) {
-       o.speculative = "eagle";
+       o.speculative = Speculation::kEagle;
        o.eagle_head = golden("drafters/eagle");
      }},
     {"mtp_latent", [](EngineOptions& o) { testing::use_mtp(o, "deepseek_v3"); }},
     {"mtp_hybrid", [](EngineOptions& o) { testing::use_mtp(o, "qwen3_next"); }},
     {"auto",
      [](EngineOptions& o) {
-       o.speculative = "auto";
+       o.speculative = Speculation::kAuto;
        o.draft_model = golden("models/llama");
        o.speculate_always = false;
      }},
@@ -157,7 +157,7 @@ const Choice kShapes[] = {
      }},
     {"preempted", [](EngineOptions& o) { o.kv_cache_bytes = cache_of(o, 1); }},
 };
-INSTANTIATE_TEST_SUITE_P(All, Speculation,
+INSTANTIATE_TEST_SUITE_P(All, Speculating,
                          ::testing::Combine(::testing::ValuesIn(kDrafterChoices), ::testing::ValuesIn(kShapes)),
                          [](const auto& p) { return std::get<0>(p.param).name + "_" + std::get<1>(p.param).name; });
 
@@ -252,28 +252,28 @@ TEST_P(SpeculationUnderLoad, ChangesNoBitOf100RandomRequests) {
 INSTANTIATE_TEST_SUITE_P(All, SpeculationUnderLoad,
                          ::testing::Values(Choice{"ngram",
                                                   [](EngineOptions& o) {
-                                                    o.speculative = "ngram";
+                                                    o.speculative = Speculation::kNgram;
                                                     o.speculate_always = true;
                                                   }},
                                            Choice{"lookahead",
                                                   [](EngineOptions& o) {
-                                                    o.speculative = "lookahead";
+                                                    o.speculative = Speculation::kLookahead;
                                                     o.speculate_always = true;
                                                   }},
                                            Choice{"draft",
                                                   [](EngineOptions& o) {
-                                                    o.speculative = "draft";
+                                                    o.speculative = Speculation::kDraft;
                                                     o.draft_model = testing::tiny_model(TensorType::Q8_0);
                                                     o.speculate_always = true;
                                                   }},
                                            Choice{"early_exit",
                                                   [](EngineOptions& o) {
-                                                    o.speculative = "early-exit";
+                                                    o.speculative = Speculation::kEarlyExit;
                                                     o.speculate_always = true;
                                                   }},
                                            Choice{"auto",
                                                   [](EngineOptions& o) {
-                                                    o.speculative = "auto";
+                                                    o.speculative = Speculation::kAuto;
                                                     o.draft_model = testing::tiny_model(TensorType::Q8_0);
                                                   }}),
                          [](const auto& p) { return p.param.name; });

@@ -39,6 +39,13 @@ TEST_F(CommandLine, NamesTheFlagTheRangeAndTheValue) {
   EXPECT_EQ(refusal("serve -m x --port abc"), "--port must be a number, not 'abc'");
   EXPECT_EQ(refusal("serve -m x --port 08080"), "--port must be a decimal number without leading zeros, not 08080");
   EXPECT_EQ(refusal("serve -m x --scheduler fifo"), "--scheduler must be one of continuous,static, not fifo");
+  EXPECT_EQ(
+      refusal("serve -m x --speculative magic"),
+      "--speculative must be one of off,auto,ngram,corpus,recent,lookahead,draft,early-exit,medusa,eagle,mtp, not "
+      "magic");
+  EXPECT_EQ(refusal("serve -m x --speculative-acceptance typical"),
+            "--speculative-acceptance must be one of exact,rejection, not typical");
+  EXPECT_EQ(refusal("serve -m x --tune always"), "--tune must be one of off,auto,force, not always");
   EXPECT_EQ(refusal("serve -m x --tune always"), "--tune must be one of off,auto,force, not always");
   EXPECT_EQ(refusal("serve -m x --kv-cache-dtype int3"),
             "--kv-cache-dtype int3 is not supported; use auto, bf16, f16, f32 or int8");

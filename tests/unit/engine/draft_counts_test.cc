@@ -14,7 +14,7 @@ constexpr int kDepth = 4;
 
 EngineOptions drafting_options() {
   EngineOptions o = tiny_options();
-  o.speculative = "ngram";
+  o.speculative = Speculation::kNgram;
   o.speculate_always = true;
   o.num_speculative_tokens = kDepth;
   o.prefix_cache = false;

@@ -54,7 +54,7 @@ class DrafterErrors : public ::testing::Test {
  protected:
   DrafterErrors() {
     options_.model = options_.draft_model = (golden_dir() / "models/llama").string();
-    options_.speculative = "draft";
+    options_.speculative = Speculation::kDraft;
     options_.threads = 1;
     options_.max_num_seqs = 4;
     options_.max_model_len = 128;
@@ -86,7 +86,7 @@ class DrafterErrors : public ::testing::Test {
   }
   std::vector<Answer> without(const std::vector<Request>& all) const {
     EngineOptions o = options_;
-    o.speculative = "off";
+    o.speculative = Speculation::kOff;
     LoadedModel model(o);
     EngineLoop loop(model);
     return run(loop, model, all);
@@ -140,7 +140,7 @@ TEST_F(DrafterErrors, EndDraftingForTheirSequencesAndAfterSomeForAll) {
 
 // The other drafters go on.
 TEST_F(DrafterErrors, OfTheModelLeaveTheTextDrafters) {
-  options_.speculative = "auto";
+  options_.speculative = Speculation::kAuto;
   LoadedModel model(options_);
   make_fail(model, [](int) { throw std::bad_alloc(); });
   EngineLoop loop(model);

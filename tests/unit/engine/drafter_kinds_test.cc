@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "engine/option_names.h"
+
 namespace quire {
 namespace {
 
@@ -12,7 +14,7 @@ using Kinds = std::vector<DrafterKind>;
 TEST(DrafterKinds, HaveTheNamesOfTheOption) {
   for (const std::string_view drafter : kDrafters) {
     EngineOptions o;
-    o.speculative = drafter;
+    o.speculative = find_value(kSpeculationNames, drafter).value();
     o.draft_model = o.eagle_head = o.medusa_heads = "somewhere";
     const NamedDrafters named = named_drafters(o, false);
     const DrafterKind kind = named.model ? *named.model : named.texts.back();
@@ -33,7 +35,7 @@ TEST(DrafterKinds, AreNoneWithoutSpeculation) {
 
 TEST(DrafterKinds, OfAutoAreThoseWithMaterial) {
   EngineOptions o;
-  o.speculative = "auto";
+  o.speculative = Speculation::kAuto;
   EXPECT_EQ(named_drafters(o, false).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kRecent}));
   EXPECT_FALSE(named_drafters(o, false).model);
   o.speculative_corpus = "somewhere";

@@ -27,7 +27,7 @@ inline EngineOptions undrafted_options(int max_num_seqs, int max_model_len) {
 // With the model's own layer for multi-token prediction.
 inline void use_mtp(EngineOptions& o, const std::string& family) {
   o.model = golden("drafters/mtp_" + family);
-  o.speculative = "mtp";
+  o.speculative = Speculation::kMtp;
 }
 
 // A drafter, or another change of the options.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/option_names.h"
 #include "error_of.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
@@ -31,7 +32,7 @@ class Drafters : public ::testing::TestWithParam<Choice> {
  protected:
   Drafters() {
     GetParam().change(options_);
-    options_.speculative = options_.speculative == "off" ? "auto" : options_.speculative;
+    if (options_.speculative == Speculation::kOff) options_.speculative = Speculation::kAuto;
     options_.speculate_always = true;
     options_.num_speculative_tokens = 3;
   }
@@ -110,7 +111,7 @@ TEST_P(Drafters, ChangeNoAnswerWhenTheControllerChooses) {
 
 TEST(DraftModel, IsRightIfItIsTheTarget) {
   EngineOptions o = base();
-  o.speculative = "draft";
+  o.speculative = Speculation::kDraft;
   o.draft_model = o.model;
   o.speculate_always = true;
   o.num_speculative_tokens = 3;
@@ -129,7 +130,7 @@ TEST(DraftHeads, DraftFromTheFirstToken) {
     if (drafter == "mtp") {
       testing::use_mtp(o, "deepseek_v3");
     } else {
-      o.speculative = drafter;
+      o.speculative = *find_value(kSpeculationNames, drafter);
       (drafter == "eagle" ? o.eagle_head : o.medusa_heads) = golden("drafters/" + drafter);
     }
     o.speculate_always = true;
@@ -143,7 +144,7 @@ TEST(DraftHeads, DraftFromTheFirstToken) {
 std::vector<std::string> automatic_drafters(const std::string& model, const std::string& eagle_head = {}) {
   EngineOptions o = base();
   o.model = model;
-  o.speculative = "auto";
+  o.speculative = Speculation::kAuto;
   o.eagle_head = eagle_head;
   const Engine engine(o);
   std::vector<std::string> names;
@@ -166,7 +167,7 @@ TEST(AutomaticDrafters, LeaveOutALayerThatCannotBeLoaded) {
   EXPECT_EQ(automatic_drafters(folder), (std::vector<std::string>{"ngram", "recent"}));
   EngineOptions o = base();
   o.model = folder;
-  o.speculative = "mtp";
+  o.speculative = Speculation::kMtp;
   EXPECT_EQ(error_of([&] { const Engine engine(o); }), folder + ": tensor model.layers.3.enorm.weight is missing");
 }
 
@@ -180,12 +181,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Choice{"mtp_hybrid", [](EngineOptions& o) { testing::use_mtp(o, "qwen3_next"); }},
                       Choice{"early_exit",
                              [](EngineOptions& o) {
-                               o.speculative = "early-exit";
+                               o.speculative = Speculation::kEarlyExit;
                                o.early_exit_layers = 1;
                              }},
-                      Choice{"lookahead", [](EngineOptions& o) { o.speculative = "lookahead"; }},
-                      Choice{"ngram", [](EngineOptions& o) { o.speculative = "ngram"; }},
-                      Choice{"recent", [](EngineOptions& o) { o.speculative = "corpus"; }}),
+                      Choice{"lookahead", [](EngineOptions& o) { o.speculative = Speculation::kLookahead; }},
+                      Choice{"ngram", [](EngineOptions& o) { o.speculative = Speculation::kNgram; }},
+                      Choice{"recent", [](EngineOptions& o) { o.speculative = Speculation::kCorpus; }}),
     [](const auto& drafter) { return drafter.param.name; });
 
 std::string option_error(const std::function<void(EngineOptions&)>& change) {
@@ -195,39 +196,33 @@ std::string option_error(const std::function<void(EngineOptions&)>& change) {
 }
 
 TEST(DrafterOptions, MustFitTogether) {
-  EXPECT_EQ(option_error([](auto& o) { o.speculative = "draft"; }), "--speculative draft needs --draft-model");
-  EXPECT_EQ(option_error([](auto& o) { o.speculative = "eagle"; }), "--speculative eagle needs --eagle-head");
-  EXPECT_EQ(option_error([](auto& o) { o.speculative = "medusa"; }), "--speculative medusa needs --medusa-heads");
-  EXPECT_EQ(
-      option_error([](auto& o) { o.speculative = "magic"; }),
-      "--speculative \"magic\" is not supported; use off, auto, ngram, corpus, recent, lookahead, draft, early-exit, "
-      "medusa, eagle, mtp");
-  EXPECT_EQ(option_error([](auto& o) { o.speculative = "mtp"; }),
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = Speculation::kDraft; }),
+            "--speculative draft needs --draft-model");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = Speculation::kEagle; }),
+            "--speculative eagle needs --eagle-head");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = Speculation::kMedusa; }),
+            "--speculative medusa needs --medusa-heads");
+  EXPECT_EQ(option_error([](auto& o) { o.speculative = Speculation::kMtp; }),
             golden("models/llama") +
                 " has no layer for multi-token prediction that Quire knows; use --speculative ngram, or a drafter with "
                 "files of its own");
   EXPECT_EQ(option_error([](auto& o) {
-              o.speculative = "ngram";
+              o.speculative = Speculation::kNgram;
               o.num_speculative_tokens = 65;
             }),
             "--num-speculative-tokens must be between 1 and 64, not 65");
   EXPECT_EQ(option_error([](auto& o) {
-              o.speculative = "ngram";
-              o.speculative_acceptance = "typical";
-            }),
-            "--speculative-acceptance \"typical\" is not supported; use exact or rejection");
-  EXPECT_EQ(option_error([](auto& o) {
-              o.speculative = "ngram";
+              o.speculative = Speculation::kNgram;
               o.kv_cache = false;
             }),
             "--speculative ngram needs the KV cache; leave out --no-kv-cache");
   EXPECT_EQ(option_error([](auto& o) {
-              o.speculative = "ngram";
+              o.speculative = Speculation::kNgram;
               o.speculative_corpus = "x";
             }),
             "--speculative-corpus needs --speculative corpus or auto");
   EXPECT_EQ(option_error([](auto& o) {
-              o.speculative = "early-exit";
+              o.speculative = Speculation::kEarlyExit;
               o.early_exit_layers = 99;
             }).find("--early-exit-layers 99 is not possible; the model has "),
             0u);

@@ -138,7 +138,7 @@ TEST_P(Kinds, ChangeNoAnswerWithDrafts) {
     if (i % 2 == 0) requests[i].sampling.logprobs = 3;
   }
   const std::vector<Answers> expected = each_alone(requests);
-  options_.speculative = "auto";
+  options_.speculative = Speculation::kAuto;
   options_.speculate_always = true;
   options_.num_speculative_tokens = 5;
   options_.max_num_batched_tokens = 40;
@@ -150,7 +150,7 @@ TEST_P(Kinds, ChangeNoAnswerWithDrafts) {
 }
 
 TEST_P(Kinds, ChangeNoAnswerWithDraftsThatIsPreempted) {
-  options_.speculative = "ngram";
+  options_.speculative = Speculation::kNgram;
   options_.speculate_always = true;
   shrink_cache(2);
   options_.max_num_batched_tokens = 40;

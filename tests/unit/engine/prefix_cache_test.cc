@@ -459,7 +459,7 @@ TEST(EqualityUnderLoad, HoldsInEveryMode) {
     o.prefix_cache = mode % 2 == 0;
     o.chunked_prefill = mode / 2 % 2 == 0;
     o.kv_cache = mode / 4 % 3 != 1;
-    o.scheduler = mode / 4 % 3 == 2 ? "static" : "continuous";
+    o.scheduler = mode / 4 % 3 == 2 ? SchedulerKind::kStatic : SchedulerKind::kContinuous;
     o.max_num_seqs = mode < 12 ? 6 : 3;
     o.max_num_batched_tokens = mode < 12 ? 20 : 3;
     o.kv_cache_bytes = (mode < 12 ? 12 : kContext / 16) * kTinyPageBytes;

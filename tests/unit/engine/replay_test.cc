@@ -41,7 +41,7 @@ class Recordings : public ::testing::Test {
   }
   // Shared prefixes, forks, log-probabilities of prompts, drafts, and more sequences than run together.
   void record(EngineOptions o) {
-    o.speculative = "ngram";
+    o.speculative = Speculation::kNgram;
     o.speculate_always = true;
     std::vector<Request> requests;
     for (unsigned i = 0; i < 8; ++i) {

@@ -79,7 +79,7 @@ TEST(StopFinders, AreAskedAtTheEndOfAnAnswerThatIsCutOff) {
 TEST(StopFinders, GiveTheSameAnswersTogetherAndWithDrafts) {
   Engine plain(tiny_options());
   EngineOptions options = tiny_options();
-  options.speculative = "ngram";
+  options.speculative = Speculation::kNgram;
   options.speculate_always = true;
   Engine speculating(options);
   std::vector<Request> requests;

@@ -110,7 +110,7 @@ TEST(Windows, ChangeNoAnswerInAnyMode) {
     o.prefix_cache = mode % 2 == 0;
     o.chunked_prefill = mode / 2 % 2 == 0;
     o.kv_cache = mode / 4 != 1;
-    o.scheduler = mode / 4 == 2 ? "static" : "continuous";
+    o.scheduler = mode / 4 == 2 ? SchedulerKind::kStatic : SchedulerKind::kContinuous;
     o.max_num_seqs = 6;
     o.max_num_batched_tokens = 20;
     o.kv_cache_bytes = kShort / 16 * kTinyPageBytes;
