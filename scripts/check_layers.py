@@ -31,7 +31,7 @@ BELOW = {
     "cli": ["server", "load"],
 }
 # Subfolders of a folder that another of its subfolders may not include.
-APART = {"server/api": ["server/http/"], "server/endpoints": ["server/http/"]}
+APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
 PUBLIC = {"sampling", "engine", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params|constraint)\.h"')  # values without code
 BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")

@@ -21,7 +21,7 @@ inline constexpr int kMaxBadWords = 1024;
 inline constexpr int kMaxStopBytes = 4096;  // of each stop string and bad word
 inline constexpr int kMaxBreakers = 64;     // DRY's sequence breakers
 inline constexpr int kMaxBreakerBytes = 256;
-inline constexpr int kMaxCount = std::numeric_limits<int>::max();  // of tokens: no limit
+inline constexpr int kMaxCount = std::numeric_limits<int>::max();  // stands for "no limit" in numbers of tokens
 
 // A plain value; validate() checks it. kSamplingParameters has the ranges of its numbers; src/sampling/sampler.h says in
 // which order the members act.
@@ -103,11 +103,11 @@ struct SamplingDefaults {
 
 // A member of SamplingParams that is a number or a switch. Its default is that of the member.
 struct SamplingParameter {
-  std::string_view name;  // of the member; requests use it
+  std::string_view name;  // the member's; requests use it
   std::variant<float SamplingParams::*, int SamplingParams::*, bool SamplingParams::*> member;
-  double low = 0, high = 0;     // of numbers, both allowed; NaN never is
+  double low = 0, high = 0;     // bounds of numbers, both allowed; NaN never is
   std::string_view about;       // what it does, and which value turns it off
-  std::string_view flags = {};  // of `quire run`, separated by commas; empty: it has none
+  std::string_view flags = {};  // those of `quire run`, separated by commas; empty: it has none
   bool common = false;          // --help shows its flag with those that most people need
   // The member of SamplingDefaults that may replace the default.
   std::variant<std::monostate, std::optional<float> SamplingDefaults::*, std::optional<int> SamplingDefaults::*>

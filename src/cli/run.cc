@@ -25,6 +25,7 @@
 #include "cli/memory/memory_table.h"
 #include "model/registry.h"
 #include "server/api/chat_format.h"
+#include "server/endpoints/chat.h"
 #include "server/engine_completer.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
@@ -112,9 +113,9 @@ ChatInput as_served(Engine& engine, const ordered_json& messages) {
   const ApiLimits limits{.vocab_size = engine.info().vocab_size, .max_model_len = engine.info().max_model_len};
   const std::string body =
       ordered_json{{"messages", messages}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  ApiRequest request = parse_api_request(Api::kChat, body, limits);
+  ApiRequest request = parse_api_request(chat_api(), body, limits);
   const EngineCompleter completer(engine);
-  ChatFormat(completer, "auto", "auto").prepare(request);
+  ChatFormat(completer.text(), "auto", "auto").prepare(request);
   return std::move(request.chat);
 }
 

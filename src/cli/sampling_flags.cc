@@ -26,7 +26,7 @@ void add_number(CLI::App& app, const SamplingParameter& p, Number& value, const 
       ->capture_default_str();
 }
 
-// Of a parameter that a model may recommend: unset means the recommendation.
+// A model may recommend this parameter; without the flag its recommendation counts.
 template <class Number>
 void add_recommended(CLI::App& app, const SamplingParameter& p, std::optional<Number> SamplingDefaults::*recommended,
                      Number otherwise, SamplingDefaults& given, const std::string& group) {

@@ -14,7 +14,7 @@ void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
 const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
 EngineStats EngineCompleter::stats() const { return engine_.stats(); }
 
-nlohmann::ordered_json EngineCompleter::tokenizer_info() const {
+nlohmann::ordered_json EngineText::tokenizer_info() const {
   const Tokenizer& tokenizer = engine_.tokenizer();
   nlohmann::ordered_json info = {{"vocab_size", tokenizer.vocab_size()},
                                  {"model_max_length", engine_.info().max_model_len},
@@ -36,53 +36,53 @@ nlohmann::ordered_json EngineCompleter::tokenizer_info() const {
   return info;
 }
 
-TokenIds EngineCompleter::encode_chat(ChatInput input) const { return engine_.encode_chat(std::move(input)); }
+TokenIds EngineText::encode_chat(ChatInput input) const { return engine_.encode_chat(std::move(input)); }
 
-std::string EngineCompleter::render_chat(ChatInput input) const { return engine_.render(std::move(input)); }
+std::string EngineText::render_chat(ChatInput input) const { return engine_.render(std::move(input)); }
 
-std::string EngineCompleter::chat_template_source() const {
+std::string EngineText::chat_template_source() const {
   const ChatTemplate* chat = engine_.chat_template();
   return chat ? chat->source() : std::string();
 }
 
-bool EngineCompleter::is_added_token(std::string_view text) const {
+bool EngineText::is_added_token(std::string_view text) const {
   if (!engine_.chat_template()) return false;  // a model without a vocabulary has none
   const auto id = engine_.tokenizer().find(text);
   return id && engine_.tokenizer().is_added(*id);
 }
 
-TokenRuns EngineCompleter::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
+TokenRuns EngineText::spellings(const std::vector<std::string>& words) const { return engine_.spellings(words); }
 
-Constraint EngineCompleter::compile(const ConstraintSource& source) const { return engine_.compile(source); }
+Constraint EngineText::compile(const ConstraintSource& source) const { return engine_.compile(source); }
 
-TokenIds EngineCompleter::encode(std::string_view text, EncodeOptions options) const {
+TokenIds EngineText::encode(std::string_view text, EncodeOptions options) const {
   return engine_.tokenizer().encode(text, options);
 }
 
-TokenPair EngineCompleter::encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const {
+TokenPair EngineText::encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const {
   return engine_.encode_pair(query, document, most_tokens);
 }
 
-bool EngineCompleter::can_infill() const try { return quire::can_infill(engine_.tokenizer()); } catch (const Error&) {
+bool EngineText::can_infill() const try { return quire::can_infill(engine_.tokenizer()); } catch (const Error&) {
   return false;  // the model has no vocabulary
 }
 
-TokenIds EngineCompleter::encode_infill(const InfillInput& input) const {
+TokenIds EngineText::encode_infill(const InfillInput& input) const {
   return quire::encode_infill(engine_.tokenizer(), input);
 }
 
-TokenIds EngineCompleter::infill_ends() const { return quire::infill_ends(engine_.tokenizer()); }
+TokenIds EngineText::infill_ends() const { return quire::infill_ends(engine_.tokenizer()); }
 
-std::string EngineCompleter::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }
+std::string EngineText::decode(const TokenIds& ids) const { return engine_.tokenizer().decode(ids); }
 
 // Without a vocabulary, tokens have vLLM's names for token ids.
-std::string EngineCompleter::token_text(TokenId id) const try {
+std::string EngineText::token_text(TokenId id) const try {
   return std::string(engine_.tokenizer().token_text(id));
 } catch (const Error&) {
   return fmt::format("token_id:{}", id);
 }
 
-std::string EngineCompleter::token_bytes(TokenId id) const try {
+std::string EngineText::token_bytes(TokenId id) const try {
   const Tokenizer& tokenizer = engine_.tokenizer();
   const std::string_view bytes = tokenizer.token_bytes(id);
   return std::string(bytes.empty() ? tokenizer.token_text(id) : bytes);

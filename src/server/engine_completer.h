@@ -5,17 +5,11 @@
 
 namespace quire {
 
-class EngineCompleter final : public Completer {
+class EngineText final : public ServedText {
  public:
   // The engine must outlive it.
-  explicit EngineCompleter(Engine& engine, double read_bandwidth = 0)
-      : engine_(engine), read_bandwidth_(read_bandwidth) {}
+  explicit EngineText(const Engine& engine) : engine_(engine) {}
 
-  RequestId submit(Request request, Engine::Callback callback) override;
-  void cancel(RequestId id) override;
-  const ModelInfo& info() const override;
-  EngineStats stats() const override;
-  double read_bandwidth() const override { return read_bandwidth_; }
   nlohmann::ordered_json tokenizer_info() const override;
   TokenIds encode_chat(ChatInput input) const override;
   std::string render_chat(ChatInput input) const override;
@@ -33,7 +27,25 @@ class EngineCompleter final : public Completer {
   std::string token_bytes(TokenId id) const override;
 
  private:
+  const Engine& engine_;
+};
+
+class EngineCompleter final : public Completer {
+ public:
+  // The engine must outlive it.
+  explicit EngineCompleter(Engine& engine, double read_bandwidth = 0)
+      : engine_(engine), text_(engine), read_bandwidth_(read_bandwidth) {}
+
+  RequestId submit(Request request, Engine::Callback callback) override;
+  void cancel(RequestId id) override;
+  const ModelInfo& info() const override;
+  EngineStats stats() const override;
+  double read_bandwidth() const override { return read_bandwidth_; }
+  const ServedText& text() const override { return text_; }
+
+ private:
   Engine& engine_;
+  EngineText text_;
   double read_bandwidth_;
 };
 

@@ -1,5 +1,5 @@
 // links: server
-// Any bytes as a request's body give a request or an ApiError with a JSON body. The first byte chooses the API.
+// Any bytes as a request's body give a request or an ApiError with a JSON body. The first byte chooses the endpoint.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -7,40 +7,41 @@
 
 #include "server/api/error.h"
 #include "server/api/request.h"
+#include "server/api/routes.h"
 
-static quire::Api api_of(char letter) {
+static std::string_view path_of(char letter) {
   switch (letter) {
     case 'c':
-      return quire::Api::kCompletion;
+      return "/v1/completions";
     case 'r':
-      return quire::Api::kResponse;
+      return "/v1/responses";
     case 'a':
-      return quire::Api::kMessage;
+      return "/v1/messages";
     case 'e':
-      return quire::Api::kEmbedding;
+      return "/v1/embeddings";
     case 't':
-      return quire::Api::kTokenize;
+      return "/tokenize";
     case 'd':
-      return quire::Api::kDetokenize;
+      return "/detokenize";
     case 'i':
-      return quire::Api::kInfill;
+      return "/infill";
     case 'l':
-      return quire::Api::kLlamaCompletion;
+      return "/completion";
     case 'o':
-      return quire::Api::kOllamaChat;
+      return "/api/chat";
     case 'g':
-      return quire::Api::kOllamaGenerate;
+      return "/api/generate";
     case 'b':
-      return quire::Api::kOllamaEmbed;
+      return "/api/embed";
     default:
-      return quire::Api::kChat;
+      return "/v1/chat/completions";
   }
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   static const std::vector<std::string> models = {"m"};
-  const auto api = api_of(static_cast<char>(data[0]));
+  const quire::ApiDefinition& api = *quire::find_api(path_of(static_cast<char>(data[0])));
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
     const quire::ApiRequest request =

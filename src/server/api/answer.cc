@@ -5,43 +5,10 @@
 #include <random>
 
 #include "parsers/tool_prompt.h"
-#include "server/endpoints/chat.h"
-#include "server/endpoints/embeddings.h"
-#include "server/endpoints/llama.h"
-#include "server/endpoints/messages.h"
-#include "server/endpoints/ollama.h"
-#include "server/endpoints/responses.h"
-#include "server/endpoints/scores.h"
 
 namespace quire {
 
 void Answer::fail(const ApiError& error, std::string& out) { out += "data: " + error_body(error) + "\n\n"; }
-
-std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes) {
-  switch (head.request.api) {
-    case Api::kResponse:
-      return response_answer(std::move(head), std::move(token_bytes));
-    case Api::kMessage:
-      return message_answer(std::move(head));
-    case Api::kEmbedding:
-      return embeddings_body(std::move(head));
-    case Api::kRerank:
-    case Api::kScore:
-      return scores_body(std::move(head));
-    case Api::kInfill:
-    case Api::kLlamaCompletion:
-      return llama_answer(std::move(head), std::move(token_bytes));
-    case Api::kOllamaChat:
-    case Api::kOllamaGenerate:
-      return ollama_answer(std::move(head), std::move(token_bytes));
-    case Api::kOllamaEmbed:
-    case Api::kOllamaEmbeddings:
-      return ollama_embeddings(std::move(head));
-    default:
-      return head.request.stream ? chat_stream(std::move(head), std::move(token_bytes))
-                                 : chat_body(std::move(head), std::move(token_bytes));
-  }
-}
 
 std::unique_ptr<Answer> ready_answer(std::string body) {
   class Ready final : public Answer {

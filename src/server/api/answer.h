@@ -48,7 +48,6 @@ class Answer {
   // The Content-Type of a stream.
   virtual std::string_view stream_type() const { return "text/event-stream; charset=utf-8"; }
 };
-std::unique_ptr<Answer> make_answer(ResponseHead head, TokenBytes token_bytes);
 
 // A body that needs no engine.
 std::unique_ptr<Answer> ready_answer(std::string body);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/api/definition.h"
 #include "server/api/exchange.h"
 
 namespace quire {
@@ -22,7 +23,7 @@ int64_t prompt_extra_bytes(const ResponseHead& head, std::span<const Request> re
   int64_t bytes = 0;
   for (const Request& request : requests) bytes += static_cast<int64_t>(request.prompt.size()) * token_bytes;
   for (const std::string& text : head.echo) bytes += static_cast<int64_t>(text.size());
-  return bytes * (head.request.api == Api::kCompletion ? head.n() : 1);  // each choice of a completion repeats them
+  return bytes * (head.request.api->repeats_prompt ? head.n() : 1);
 }
 
 }  // namespace

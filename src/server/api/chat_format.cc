@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "grammar/closed_schema.h"
 #include "parsers/call_arguments.h"
+#include "server/api/definition.h"
 #include "server/api/error.h"
 #include "text/hidden_parts.h"
 #include "text/token_frames.h"
@@ -27,36 +28,36 @@ bool opens_thought(std::string_view text, const ReasoningFamily& family) {
 // Path of a message in the request: "messages[3].content", "system".
 std::string request_path(const ApiRequest& request, HiddenPart part) {
   if (!part.in_message()) return path_of(part);
-  const bool items = request.api == Api::kResponse;
-  if (request.instructions && part.index-- == 0) return items ? "instructions" : "system";
+  const std::string_view field = request.api->prompt_field.empty() ? "messages" : request.api->prompt_field;
+  if (request.instructions && part.index-- == 0) return std::string(request.api->instructions_field);
   if (!request.chat_items.empty()) {
     part.index = request.chat_items[part.index];
-    return fmt::format("{}[{}]", items ? "input" : "messages", part.index);
+    return fmt::format("{}[{}]", field, part.index);
   }
-  return request.api == Api::kOllamaGenerate ? "prompt" : path_of(part);
+  return field == "prompt" ? "prompt" : path_of(part);
 }
 
 }  // namespace
 
-ChatFormat::ChatFormat(const Completer& completer, const std::string& tool_parser, const std::string& reasoning_parser)
-    : completer_(completer) {
-  const std::string source = completer.chat_template_source();
+ChatFormat::ChatFormat(const ServedText& text, const std::string& tool_parser, const std::string& reasoning_parser)
+    : text_(text) {
+  const std::string source = text.chat_template_source();
   if (!source.empty()) {
-    form_ = find_tool_form([&](ChatInput chat) { return completer.render_chat(std::move(chat)); });
+    form_ = find_tool_form([&](ChatInput chat) { return text.render_chat(std::move(chat)); });
   }
-  const auto is_token = [&](std::string_view text) { return completer.is_added_token(text); };
+  const auto is_token = [&](std::string_view spelled) { return text.is_added_token(spelled); };
   // A model that is shown the generic description answers in its form.
   const std::string tools = tool_parser == "auto" && describes_tools() ? "json" : tool_parser;
   format_ = choose_format(source, is_token, tools, reasoning_parser);
 }
 
 void ChatFormat::require_shown(const ApiRequest& request) const {
-  if (completer_.chat_template_source().empty()) return;
+  if (text_.chat_template_source().empty()) return;
   ChatInput chat = request.chat;
   chat.tools = request.tools;
   const auto hidden = find_hidden_part(chat, [this](ChatInput input) {
     place_tools(input, std::exchange(input.tools, nullptr), form_, format_);
-    return completer_.render_chat(std::move(input));
+    return text_.render_chat(std::move(input));
   });
   if (!hidden) return;
   const std::string path = request_path(request, *hidden);
@@ -99,7 +100,7 @@ std::shared_ptr<const AnswerReading> ChatFormat::reading(const ApiRequest& reque
   }
   if (format_.reasoning && !format_.reasoning->harmony) {
     const TokenIds tail(prompt.end() - static_cast<ptrdiff_t>(std::min(prompt.size(), kTailTokens)), prompt.end());
-    const std::string text = completer_.decode(tail);
+    const std::string text = text_.decode(tail);
     options.inside_thought = without_space(text).ends_with(format_.reasoning->open);
     if (options.continues && !request.chat.messages.empty()) {
       const Json& last = request.chat.messages.back();
@@ -145,7 +146,7 @@ std::optional<ThoughtBudget> ChatFormat::thought_budget(const ApiRequest& reques
   if (!request.max_reasoning_tokens || !reading || !reading->format.reasoning) return std::nullopt;
   const ReasoningFamily& family = *reading->format.reasoning;
   const auto framed = [&](std::string_view mark) {
-    return completer_.is_added_token(mark) ? kSpecialFrame + std::string(mark) + kFrameEnd : std::string(mark);
+    return text_.is_added_token(mark) ? kSpecialFrame + std::string(mark) + kFrameEnd : std::string(mark);
   };
   ThoughtBudget budget{.tokens = *request.max_reasoning_tokens,
                        .inside = reading->options.inside_thought || reading->format.starts_inside};
@@ -159,7 +160,7 @@ std::optional<ThoughtBudget> ChatFormat::thought_budget(const ApiRequest& reques
     budget.open = framed(family.open);
     budget.close = framed(family.close);
   }
-  budget.closing = completer_.encode(closing, {.add_special = false, .parse_special = true});
+  budget.closing = text_.encode(closing, {.add_special = false, .parse_special = true});
   return budget;
 }
 

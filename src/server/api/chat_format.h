@@ -15,7 +15,7 @@ namespace quire {
 class ChatFormat {
  public:
   // Names as for choose_format(). Throws Error for unknown ones.
-  ChatFormat(const Completer& completer, const std::string& tool_parser, const std::string& reasoning_parser);
+  ChatFormat(const ServedText& text, const std::string& tool_parser, const std::string& reasoning_parser);
 
   // Brings request.chat into the form that the model's template takes. Throws ApiError, a 400 that names the part, if
   // the prompt would lack a part of it.
@@ -36,7 +36,7 @@ class ChatFormat {
  private:
   void require_shown(const ApiRequest& request) const;
 
-  const Completer& completer_;
+  const ServedText& text_;
   ToolForm form_{.place = ToolPlace::kVariable};
   AnswerFormat format_;
 };

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "quire/engine.h"
 #include "text/chat_template.h"
@@ -12,19 +13,11 @@
 
 namespace quire {
 
-// Every member may be called from any thread and from a callback.
-class Completer {
+// What the tokenizer and the chat template of a model say. Every member may be called from any thread and from a
+// callback.
+class ServedText {
  public:
-  virtual ~Completer() = default;
-
-  // As Engine::submit and Engine::cancel.
-  virtual RequestId submit(Request request, Engine::Callback callback) = 0;
-  virtual void cancel(RequestId id) = 0;
-
-  virtual const ModelInfo& info() const = 0;
-  virtual EngineStats stats() const = 0;
-  // This machine's memory read bandwidth in bytes per second; 0: unknown.
-  virtual double read_bandwidth() const { return 0; }
+  virtual ~ServedText() = default;
 
   // The body of GET /tokenizer_info: fields of a tokenizer_config.json.
   virtual nlohmann::ordered_json tokenizer_info() const = 0;
@@ -43,6 +36,22 @@ class Completer {
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"
   virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its spelling: "<|im_end|>"
+};
+
+// Every member may be called from any thread and from a callback.
+class Completer {
+ public:
+  virtual ~Completer() = default;
+
+  // As Engine::submit and Engine::cancel.
+  virtual RequestId submit(Request request, Engine::Callback callback) = 0;
+  virtual void cancel(RequestId id) = 0;
+
+  virtual const ModelInfo& info() const = 0;
+  virtual EngineStats stats() const = 0;
+  // This machine's memory read bandwidth in bytes per second; 0: unknown.
+  virtual double read_bandwidth() const { return 0; }
+  virtual const ServedText& text() const = 0;
 };
 
 }  // namespace quire

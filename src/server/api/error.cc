@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "server/api/reply.h"
 
 namespace quire {
 namespace {
@@ -78,6 +79,12 @@ std::string error_body(const ApiError& error, ErrorShape shape) {
               {"code", or_null(error.code)}}}};
   }
   return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Reply error_reply(const ApiError& error, ErrorShape shape) {
+  Reply reply{.status = error.status, .body = error_body(error, shape)};
+  if (error.retry_after > 0) reply.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  return reply;
 }
 
 }  // namespace quire

@@ -77,8 +77,6 @@ void read_seed(ApiDraft& draft, const JsonField& field) {
   const bool is_unsigned = field.json().is_number_unsigned();
   const int64_t number = is_unsigned ? 0 : field.integer(INT64_MIN, INT64_MAX);
   if (number == -1) return;  // the server draws one, as vLLM and llama.cpp do
-  const bool of_llama = draft.api == Api::kInfill || draft.api == Api::kLlamaCompletion;
-  if (of_llama && field.json() == UINT32_MAX) return;  // -1 in 32 bits, as its clients repeat it
   draft.has_seed = true;
   draft.sampling.seed = is_unsigned ? field.as<uint64_t>() : static_cast<uint64_t>(number);
 }
@@ -166,12 +164,10 @@ void read_logit_bias(ApiDraft& draft, const JsonField& field) {
   }
 }
 
-void read_logprobs(ApiDraft& draft, const JsonField& field) {
-  if (draft.api == Api::kCompletion) {
-    draft.sampling.logprobs = static_cast<int>(field.integer(0, kMaxLogprobs));
-  } else {
-    draft.logprobs = field.boolean();
-  }
+void read_logprobs(ApiDraft& draft, const JsonField& field) { draft.logprobs = field.boolean(); }
+
+void read_store(ApiDraft& draft, const JsonField& field) {
+  if (field.boolean()) draft.without_effect.emplace_back("store");  // the response says "store": false
 }
 
 void read_top_logprobs(ApiDraft& draft, const JsonField& field) {

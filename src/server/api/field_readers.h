@@ -28,7 +28,8 @@ void read_allowed_token_ids(ApiDraft& draft, const JsonField& field);
 void read_bad_words(ApiDraft& draft, const JsonField& field);
 void read_breakers(ApiDraft& draft, const JsonField& field);
 void read_logit_bias(ApiDraft& draft, const JsonField& field);
-void read_logprobs(ApiDraft& draft, const JsonField& field);
+void read_logprobs(ApiDraft& draft, const JsonField& field);  // the switch
+void read_store(ApiDraft& draft, const JsonField& field);
 void read_top_logprobs(ApiDraft& draft, const JsonField& field);
 void read_best_of(ApiDraft& draft, const JsonField& field);
 void read_stream_options(ApiDraft& draft, const JsonField& field);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "server/api/error.h"
-#include "server/endpoints/provider_content.h"
+#include "server/api/provider_content.h"
 
 namespace quire {
 namespace {

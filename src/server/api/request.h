@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "json/field.h"
 #include "json/parse.h"
 #include "quire/engine.h"
 #include "text/chat_template.h"
@@ -15,29 +16,8 @@
 
 namespace quire {
 
-// Endpoints whose bodies have parameters; api_list() has their paths. Bits, so that a parameter can name its APIs.
-enum class Api : uint32_t {
-  kChat = 1,
-  kCompletion = 2,
-  kResponse = 4,  // OpenAI's /v1/responses
-  kMessage = 8,   // Anthropic's /v1/messages
-  kEmbedding = 16,
-  kTokenize = 32,
-  kDetokenize = 64,
-  kCountTokens = 128,  // Anthropic's /v1/messages/count_tokens
-  kInfill = 256,       // llama.cpp's /infill
-  kOllamaChat = 512,   // Ollama's /api/chat, /api/generate, …
-  kOllamaGenerate = 1024,
-  kOllamaEmbed = 2048,
-  kOllamaEmbeddings = 4096,
-  kOllamaShow = 8192,
-  kOllamaOptions = 16384,     // the object `options` of the others; not an endpoint
-  kRerank = 32768,            // Jina's and Cohere's /rerank
-  kScore = 65536,             // vLLM's /score
-  kLlamaCompletion = 131072,  // llama.cpp's /completion, /apply-template
-  kApplyTemplate = 262144,
-  kCountInput = 1048576,  // OpenAI's /v1/responses/input_tokens
-};
+struct ApiDefinition;
+struct ApiDraft;
 
 // Text, token ids, or a sequence of both, as llama.cpp's clients send it: [1, "Hello", 2].
 using PromptPiece = std::variant<std::string, TokenIds>;
@@ -66,8 +46,8 @@ struct ToolRule {
 // The base is what each prompt asks of the engine: its sampling is valid, its seed 0 unless has_seed; prompt, tenant
 // and banned_runs are set later.
 struct ApiRequest : Request {
-  Api api = Api::kChat;
-  std::string model;  // one of the served names, as the request has it
+  const ApiDefinition* api = nullptr;  // the endpoint
+  std::string model;                   // one of the served names, as the request has it
   bool has_seed = false;
 
   // Either a chat or prompts. In a chat, contents are strings, arguments of tool calls are objects, and roles are those
@@ -137,8 +117,15 @@ struct ApiLimits {
   SamplingDefaults sampling = {};    // for requests that say nothing else
 };
 
+// A text without an object is an ApiError.
+JsonField parse_body(std::string_view text);
+
 // Throws only ApiError: 400 naming the field, the value found and what is allowed; 404 for an unknown model. Parameters
 // that would change the answer and that Quire does not support get a 400; unknown ones land in without_effect.
-ApiRequest parse_api_request(Api api, std::string_view body, const ApiLimits& limits);
+ApiRequest parse_api_request(const ApiDefinition& api, const JsonField& body, const ApiLimits& limits);
+ApiRequest parse_api_request(const ApiDefinition& api, std::string_view body, const ApiLimits& limits);
+
+// For endpoints that embed: the request's pooling, else the model's, else the mean.
+void settle_pooling(ApiDraft& draft);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The API without HTTP: turns requests into work for the engine, and answers the GET endpoints.
+// A served model: turns requests into work for its engine. Endpoints ask it what they need to know about the model.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/working_memory.h"
@@ -14,19 +13,16 @@
 #include "server/api/answer.h"
 #include "server/api/chat_format.h"
 #include "server/api/completer.h"
-#include "server/api/exchange.h"
+#include "server/api/definition.h"
 #include "server/api/metrics.h"
-#include "server/api/routes.h"
-#include "server/endpoints/llama.h"
-#include "server/endpoints/ollama.h"
 
 namespace quire {
 
 struct ServiceOptions {
   // Served names, the default first. "claude-*" stands for all that begin so. Without another name: the loaded model's.
   std::vector<std::string> model_names;
-  int max_running = 64;                   // answers that the engine generates concurrently
-  int max_queue = 256;                    // answers that may wait for it; further requests get a 429
+  int max_running = 64;                   // answers that the engines generate concurrently
+  int max_queue = 256;                    // answers that may wait for them; further requests get a 429
   std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
   std::string version = "unknown";        // of the program
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
@@ -36,18 +32,10 @@ struct ServiceOptions {
   bool several_tenants = false;  // which share the queue
 };
 
-// The whole response to a simple request.
-struct Reply {
-  int status = 200;
-  std::string body;
-  std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers = {};
-};
-Reply error_reply(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
-
 // The work of one request, for an Exchange.
 struct Job {
   std::unique_ptr<Answer> answer = nullptr;
+  Completer* completer = nullptr;  // generates it
   bool stream = false;
   int choices = 0;  // of all requests; 0: the answer is complete
   std::vector<Request> requests = {};
@@ -59,39 +47,38 @@ struct Job {
 // Thread-safe.
 class Service {
  public:
-  Service(Completer& completer, ServiceOptions options);
+  // options.model_names: those of this model. Metrics and admission are shared by all models of a server.
+  Service(Completer& completer, ServiceOptions options, std::shared_ptr<Metrics> metrics,
+          std::shared_ptr<Admission> admission);
 
-  // GET endpoints. Throws ApiError.
-  Reply reply(const Route& route, bool stopping) const;
+  // Parses, renders and tokenizes, in time that grows with the body. Throws ApiError and other exceptions.
+  Job prepare(const ApiDefinition& api, JsonField body, const Tenant& tenant);
 
-  // POST endpoints: parses, renders and tokenizes, in time that grows with the body, and within `memory`. Throws ApiError;
-  // if memory.exceeded(), a 413.
-  Job prepare(Api api, std::string_view body, const Tenant& tenant, WorkingMemory& memory);
+  // Whether a request for this name is for this model. A served name, rather than a pattern: `exactly`.
+  bool serves(std::string_view name, bool exactly = false) const;
 
-  Completer& completer() const { return completer_; }
-  const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
-  const std::shared_ptr<Admission>& admission() const { return admission_; }
+  const ServiceOptions& options() const { return options_; }
+  const std::vector<std::string>& names() const { return options_.model_names; }  // without patterns; the default first
+  int64_t started() const { return started_; }                                    // seconds since 1970
+  const ModelInfo& model() const { return completer_.info(); }
+  const ServedText& text() const { return completer_.text(); }
+  EngineStats stats() const { return completer_.stats(); }
+  const ChatFormat& format() const { return format_; }
+  ApiLimits limits() const;
+
+  // The tokens of a prompt, or of the chat if the request has no prompts, which must be prepared for the template.
+  TokenIds encode(const ApiRequest& request, size_t prompt) const;
+  void prepare_chat(ApiRequest& request);
 
  private:
-  Job prepare(Api api, std::string_view body, const Tenant& tenant);
-  ApiLimits limits() const;
-  OllamaModel ollama_model() const;
-  LlamaServer llama_server() const;
-  void settle_for_model(ApiRequest& request) const;
+  void require_generation(const ApiRequest& request) const;
   Places admit(const std::string& tenant, int answers);
   Job generation(ApiRequest request, const Tenant& tenant);
-  std::string plain_tokens(const TokenIds& ids, bool with_pieces) const;
-  Job tokenization(const ApiRequest& request) const;
-  Job detokenization(const ApiRequest& request) const;
-  TokenIds encode(const ApiRequest& request, size_t prompt) const;
   TokenIds encode_pair(ApiRequest& request, size_t document) const;  // sets request.second_text
   void log_once(const std::vector<std::string>& names);              // of fields without effect
   void log_notes(const std::vector<std::string>& notes);             // each of them once
   void log_described_tools();
   void log_smaller_context(int asked);
-  Json model_json(const std::string& name) const;
-  Json codex_model_json(const std::string& name) const;
-  Json models_json() const;
 
   Completer& completer_;
   ServiceOptions options_;
@@ -104,6 +91,10 @@ class Service {
   std::set<std::string> logged_;  // fields without effect, and notes
   std::once_flag described_, context_said_;
 };
+
+// The names under which a model is served if the operator says nothing: "/models/SmolLM2.Q4_1.gguf" is served as
+// "SmolLM2.Q4_1" and under its full path.
+std::vector<std::string> default_names(const std::string& asked);
 
 uint64_t random_u64();
 int64_t unix_seconds();

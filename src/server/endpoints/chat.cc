@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "server/api/error.h"
-#include "server/api/logprobs.h"
 #include "server/api/prompts.h"
 #include "server/api/tools.h"
+#include "server/endpoints/logprobs.h"
 
 namespace quire {
 namespace {
@@ -106,7 +106,7 @@ class ChatBody final : public Answer {
   }
 
   void end(std::string& out) override {
-    const bool chat = head_.request.api == Api::kChat;
+    const bool chat = is_chat(head_);
     Json choices = Json::array();
     for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(choice_json(i));
     Json body = {{"id", head_.id},
@@ -183,7 +183,7 @@ class ChatBody final : public Answer {
     const Choice& choice = choices_[index];
     const bool echo = !head_.echo.empty();
     Json json = {{"index", index}};
-    if (head_.request.api == Api::kChat) {
+    if (is_chat(head_)) {
       json["message"] = message_json(choice);
     } else {
       json["text"] = (echo ? head_.echo[prompt_of(index)] : "") + choice.text;
@@ -197,7 +197,7 @@ class ChatBody final : public Answer {
     json["finish_reason"] = chat_finish_name(head_, choice.finish, !choice.calls.empty());
     if (!choice.stop_reason.empty()) json["stop_reason"] = stop_reason_json(choice.stop_reason, choice.by_token);
     if (head_.request.return_token_ids) json["token_ids"] = token_ids_json(choice.tokens);
-    if (head_.request.api == Api::kCompletion) add_prompt(index, json);
+    if (!is_chat(head_)) add_prompt(index, json);
     return json;
   }
 

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "server/api/logprobs.h"
 #include "server/endpoints/chat.h"
+#include "server/endpoints/logprobs.h"
 
 namespace quire {
 
@@ -18,7 +18,7 @@ class ChatStream final : public Answer {
         reader_(head_.reading, head_.choices()),
         usage_(head_.choices()) {
     const Json start = {{"id", head_.id},
-                        {"object", head_.request.api == Api::kChat ? "chat.completion.chunk" : "text_completion"},
+                        {"object", is_chat(head_) ? "chat.completion.chunk" : "text_completion"},
                         {"created", head_.created},
                         {"model", head_.request.model}};
     prefix_ = "data: " + dump(start);
@@ -28,7 +28,7 @@ class ChatStream final : public Answer {
   // Appends the role or the echo, an event for each piece, and the finish.
   void add(int index, const Output& output, std::string& out) override {
     Choice& choice = choices_.at(static_cast<size_t>(index));
-    const bool chat = head_.request.api == Api::kChat, finished = output.finish != FinishReason::kNone;
+    const bool chat = is_chat(head_), finished = output.finish != FinishReason::kNone;
     if (!choice.begun) begin(index, output, out);
     usage_.add(static_cast<size_t>(index), output);
 
@@ -119,7 +119,7 @@ class ChatStream final : public Answer {
     choice.begun = true;
     Extra extra;
     if (head_.request.return_token_ids) extra.prompt_token_ids = head_.prompt_ids[prompt];
-    if (head_.request.api == Api::kChat) {
+    if (is_chat(head_)) {
       event(index, R"("delta":{"role":"assistant","content":""})", extra, nullptr, out);
     } else if (!head_.echo.empty() || head_.request.return_token_ids) {
       std::string delta = R"("text":)";

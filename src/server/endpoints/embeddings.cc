@@ -1,8 +1,11 @@
-#include "server/endpoints/embeddings.h"
-
+// /v1/embeddings: one vector for each text.
 #include <bit>
+#include <cstdint>
 
 #include "base/working_memory.h"
+#include "server/api/definition.h"
+#include "server/api/field_readers.h"
+#include "server/api/prompts.h"
 
 namespace quire {
 namespace {
@@ -57,6 +60,39 @@ class EmbeddingsBody final : public Answer {
 
 }  // namespace
 
-std::unique_ptr<Answer> embeddings_body(ResponseHead head) { return std::make_unique<EmbeddingsBody>(std::move(head)); }
+const ApiDefinition& embedding_api() {
+  static const ApiDefinition api{
+      .path = "/v1/embeddings",
+      .summary = "Embed texts: vectors from the final hidden states.",
+      .fields = join({kModelField,
+                      {"input", read_prompt, schemas::kPrompts},
+                      {"encoding_format", read_encoding_format, R"({"enum": ["float", "base64"]})",
+                       "base64: float32, little-endian"},
+                      {"dimensions", read_dimensions, R"({"$ref": "#/components/schemas/Dimensions"})"},
+                      {"pooling", read_pooling, R"({"enum": ["mean", "last", "cls"]})",
+                       "mean of all tokens' final hidden states, or the last or first token's; by default as the "
+                       "model's files say, or mean"},
+                      kAddSpecialTokensField,
+                      kParseSpecialField,
+                      kTruncatePromptField},
+                     {engine_fields()}),
+      .required = {"input"},
+      .settle = settle_pooling,
+      .answer = [](ResponseHead head, TokenBytes) -> std::unique_ptr<Answer> {
+        return std::make_unique<EmbeddingsBody>(std::move(head));
+      },
+      .id_prefix = "embd-",
+      .prompt_field = "input",
+      .answer_schema = "Embeddings",
+      .schemas = R"json({
+  "Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"],
+    "properties": {"id": {"type": "string"}, "object": {"const": "list"}, "created": {"type": "integer"},
+      "model": {"type": "string"}, "data": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["object", "index", "embedding"],
+        "properties": {"object": {"const": "embedding"}, "index": {"type": "integer"},
+          "embedding": {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]}}}},
+      "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"]}}}
+})json"};
+  return api;
+}
 
 }  // namespace quire

@@ -1,11 +1,12 @@
 #include "server/endpoints/llama.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "server/api/error.h"
-#include "server/api/logprobs.h"
 #include "server/api/prompts.h"
+#include "server/endpoints/logprobs.h"
 
 namespace quire {
 namespace {
@@ -195,25 +196,6 @@ void read_n_probs(ApiDraft& draft, const JsonField& field) {
 
 void read_response_fields(ApiDraft& draft, const JsonField& field) {
   for (const JsonField& name : field.elements(kMaxResponseFields)) draft.response_fields.push_back(name.string());
-}
-
-void read_content(ApiDraft& draft, const JsonField& field) {
-  const size_t before = draft.prompts.size();
-  read_prompt(draft, field);
-  if (const size_t texts = draft.prompts.size() - before; texts != 1)
-    throw field.error("expected one text, found an array of {}", texts);
-  draft.plain_tokens = true;
-}
-
-void read_add_special(ApiDraft& draft, const JsonField& field) { draft.add_special = field.boolean(); }
-
-void settle_llama(ApiDraft& draft) {
-  if (draft.api != Api::kTokenize) return;
-  for (const auto& [given, name] :
-       {std::pair{draft.add_special.has_value(), "add_special"}, {draft.with_pieces, "with_pieces"}}) {
-    if (given && !draft.plain_tokens) throw bad_request(name, "belongs to content; with prompt, use vLLM's names");
-  }
-  if (draft.plain_tokens) draft.add_special_tokens = draft.add_special.value_or(false);
 }
 
 std::unique_ptr<Answer> llama_answer(ResponseHead head, TokenBytes token_bytes) {

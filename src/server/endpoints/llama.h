@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,11 +14,10 @@ namespace quire {
 // Fields of the requests.
 void read_n_probs(ApiDraft& draft, const JsonField& field);
 void read_response_fields(ApiDraft& draft, const JsonField& field);
-void read_content(ApiDraft& draft, const JsonField& field);  // of /tokenize
-void read_add_special(ApiDraft& draft, const JsonField& field);
 
-// Checks and derives what depends on several of these fields.
-void settle_llama(ApiDraft& draft);
+// The fields of /completion and /infill.
+std::span<const ApiField> llama_fields();
+std::span<const RefusedField> refused_llama_fields();
 
 // Answers of /completion and /infill, whole or streamed. Several choices make an array.
 std::unique_ptr<Answer> llama_answer(ResponseHead head, TokenBytes token_bytes);

@@ -6,9 +6,9 @@
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
+#include "server/api/provider_content.h"
 #include "server/api/structured_output.h"
 #include "server/api/tools.h"
-#include "server/endpoints/provider_content.h"
 
 namespace quire {
 namespace {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "server/api/answer.h"
+#include "server/api/definition.h"
 #include "server/api/fields.h"
 
 namespace quire {
@@ -14,6 +15,9 @@ void read_system(ApiDraft& draft, const JsonField& field);
 void read_thinking(ApiDraft& draft, const JsonField& field);
 void read_context_management(ApiDraft& draft, const JsonField& field);
 void read_output_config(ApiDraft& draft, const JsonField& field);
+
+const ApiDefinition& message_api();
+const ApiDefinition& count_tokens_api();
 
 // Whole or streamed.
 std::unique_ptr<Answer> message_answer(ResponseHead head);

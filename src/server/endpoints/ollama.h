@@ -7,12 +7,17 @@
 #include <string_view>
 
 #include "server/api/answer.h"
+#include "server/api/definition.h"
 #include "server/api/fields.h"
 
 namespace quire {
 
 // The version of Ollama whose API this is. Clients ask for it to find out what they may send.
 inline constexpr std::string_view kOllamaVersion = "0.12.11";
+
+const ApiDefinition& ollama_chat_api();
+const ApiDefinition& ollama_generate_api();
+const ApiDefinition& ollama_embeddings_api();
 
 // Fields of the request.
 void read_ollama_model(ApiDraft& draft, const JsonField& field);
@@ -25,8 +30,12 @@ void read_truncate(ApiDraft& draft, const JsonField& field);
 void read_num_predict(ApiDraft& draft, const JsonField& field);
 void read_num_ctx(ApiDraft& draft, const JsonField& field);
 
-// Checks and derives what depends on several of these fields.
-void settle_ollama(ApiDraft& draft);
+// Check and derive what depends on several of these fields.
+void settle_ollama_chat(ApiDraft& draft);
+void settle_generate(ApiDraft& draft);
+void settle_embed(ApiDraft& draft);
+// ApiDefinition::adapt of chats and prompts.
+void adapt_ollama(ApiRequest& request, const Service& service);
 
 // Makes the prompt of /api/generate the model's own, because it has no chat template. Throws ApiError if it has a
 // system message, too.
@@ -46,8 +55,9 @@ struct OllamaModel {
   std::string chat_template;           // empty: none
   bool thinks, infills;
 };
-Json ollama_tags_json(const OllamaModel& model);  // installed models
-Json ollama_ps_json(const OllamaModel& model);    // loaded models
+// Append each name of the model to a list.
+void add_ollama_tags(const OllamaModel& model, Json& models);  // installed models
+void add_ollama_ps(const OllamaModel& model, Json& models);    // loaded models
 Json ollama_show_json(const OllamaModel& model);
 
 // The JSON Schemas of messages, answers and errors: an object of them by name, for /openapi.json.

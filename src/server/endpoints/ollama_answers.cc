@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "server/api/logprobs.h"
+#include "server/endpoints/logprobs.h"
 #include "server/endpoints/ollama.h"
 
 namespace quire {
@@ -25,7 +25,7 @@ class OllamaAnswer final : public Answer {
   OllamaAnswer(ResponseHead head, TokenBytes token_bytes)
       : head_(std::move(head)),
         token_bytes_(std::move(token_bytes)),
-        chat_(head_.request.api == Api::kOllamaChat),
+        chat_(head_.request.api == &ollama_chat_api()),
         reader_(head_.reading, 1) {}
 
   void add(int, const Output& output, std::string& out) override {
@@ -139,7 +139,7 @@ class OllamaEmbeddings final : public Answer {
   }
 
   void end(std::string& out) override {
-    if (head_.request.api == Api::kOllamaEmbeddings) {
+    if (head_.request.api == &ollama_embeddings_api()) {
       out += dump({{"embedding", vectors_.front()}});
       return;
     }
@@ -168,7 +168,7 @@ std::unique_ptr<Answer> ollama_embeddings(ResponseHead head) {
 
 Json ollama_loaded_json(const ApiRequest& request) {
   Json answer = {{"model", request.model}, {"created_at", now_text()}};
-  if (request.api == Api::kOllamaChat) {
+  if (request.api == &ollama_chat_api()) {
     answer["message"] = {{"role", "assistant"}, {"content", ""}};
   } else {
     answer["response"] = "";

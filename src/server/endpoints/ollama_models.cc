@@ -1,4 +1,4 @@
-// The loaded model in Ollama's terms: a list of one, under each of its names.
+// A loaded model in Ollama's terms, under each of its names.
 #include <fmt/chrono.h>
 #include <openssl/evp.h>
 
@@ -87,25 +87,21 @@ std::string parameters_text(const SamplingDefaults& defaults) {
 
 }  // namespace
 
-Json ollama_tags_json(const OllamaModel& model) {
-  Json models = Json::array();
+void add_ollama_tags(const OllamaModel& model, Json& models) {
   for (const std::string& name : model.names) {
     Json& listed = models.emplace_back(listed_json(model, name));
     listed["modified_at"] = loaded_text(model);
     listed["capabilities"] = capabilities_json(model);
   }
-  return {{"models", std::move(models)}};
 }
 
-Json ollama_ps_json(const OllamaModel& model) {
-  Json models = Json::array();
+void add_ollama_ps(const OllamaModel& model, Json& models) {
   for (const std::string& name : model.names) {
     Json& listed = models.emplace_back(listed_json(model, name));
     listed["expires_at"] = kNever;
     listed["size_vram"] = 0;
     listed["context_length"] = model.info.max_model_len;
   }
-  return {{"models", std::move(models)}};
 }
 
 Json ollama_show_json(const OllamaModel& model) {

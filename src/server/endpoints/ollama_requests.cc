@@ -5,7 +5,9 @@
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
+#include "server/api/service.h"
 #include "server/api/tools.h"
+#include "server/endpoints/infill.h"
 #include "server/endpoints/ollama.h"
 
 namespace quire {
@@ -86,26 +88,6 @@ class OllamaHistory {
   int calls_ = 0;
 };
 
-void settle_generate(ApiDraft& draft) {
-  for (const auto& [given, field] :
-       {std::pair{draft.instructions.has_value(), "system"}, {draft.suffix.has_value(), "suffix"}}) {
-    if (given && draft.raw) throw bad_request(field, "cannot be combined with raw: true; put it into the prompt");
-  }
-  if (draft.suffix && draft.instructions) {
-    throw bad_request("system", "cannot be combined with suffix; put it into the prompt");
-  }
-  const std::string prompt = draft.prompts.empty() ? "" : std::get<std::string>(draft.prompts.front());
-  draft.prompts.clear();
-  draft.only_loads = prompt.empty() && !draft.suffix;
-  if (draft.only_loads) {
-    draft.instructions.reset();
-  } else if (draft.raw || draft.suffix) {
-    draft.prompts.emplace_back(prompt);
-  } else {
-    draft.chat.messages.push_back({{"role", "user"}, {"content", prompt}});
-  }
-}
-
 }  // namespace
 
 void read_ollama_model(ApiDraft& draft, const JsonField& field) {
@@ -133,7 +115,7 @@ void read_ollama_system(ApiDraft& draft, const JsonField& field) {
 }
 
 void read_options(ApiDraft& draft, const JsonField& field) {
-  for (const auto& [name, option] : field.object().members()) read_parameter(draft, Api::kOllamaOptions, name, option);
+  for (const auto& [name, option] : field.object().members()) read_parameter(draft, *draft.api->options, name, option);
 }
 
 void read_think(ApiDraft& draft, const JsonField& field) {
@@ -162,20 +144,41 @@ void read_num_ctx(ApiDraft& draft, const JsonField& field) {
   if (tokens > draft.limits.max_model_len) draft.larger_context = tokens;  // a prompt that fits can be answered
 }
 
-void settle_ollama(ApiDraft& draft) {
-  switch (draft.api) {
-    case Api::kOllamaChat:
-      draft.only_loads = draft.chat.messages.empty();
-      return;
-    case Api::kOllamaGenerate:
-      return settle_generate(draft);
-    case Api::kOllamaEmbed:
-    case Api::kOllamaEmbeddings:
-      if (draft.truncate_end) draft.truncate_prompt_tokens = draft.limits.max_model_len;
-      return;
-    default:
-      return;
+void settle_generate(ApiDraft& draft) {
+  for (const auto& [given, field] :
+       {std::pair{draft.instructions.has_value(), "system"}, {draft.suffix.has_value(), "suffix"}}) {
+    if (given && draft.raw) throw bad_request(field, "cannot be combined with raw: true; put it into the prompt");
   }
+  if (draft.suffix && draft.instructions) {
+    throw bad_request("system", "cannot be combined with suffix; put it into the prompt");
+  }
+  const std::string prompt = draft.prompts.empty() ? "" : std::get<std::string>(draft.prompts.front());
+  draft.prompts.clear();
+  draft.only_loads = prompt.empty() && !draft.suffix;
+  if (draft.only_loads) {
+    draft.instructions.reset();
+  } else if (draft.raw || draft.suffix) {
+    draft.prompts.emplace_back(prompt);
+  } else {
+    draft.chat.messages.push_back({{"role", "user"}, {"content", prompt}});
+  }
+  settle_suffix(draft);
+}
+
+void settle_ollama_chat(ApiDraft& draft) { draft.only_loads = draft.chat.messages.empty(); }
+
+void settle_embed(ApiDraft& draft) {
+  if (draft.truncate_end) draft.truncate_prompt_tokens = draft.limits.max_model_len;
+  settle_pooling(draft);
+}
+
+void adapt_ollama(ApiRequest& request, const Service& service) {
+  if (request.think && !service.format().format().reasoning) {
+    throw bad_request("think", "this model does not think before it answers; leave think out");
+  }
+  require_infill(request, service);
+  const bool templated = request.api == &ollama_generate_api() && request.prompts.empty();
+  if (templated && service.text().chat_template_source().empty()) use_plain_prompt(request);
 }
 
 void use_plain_prompt(ApiRequest& request) {

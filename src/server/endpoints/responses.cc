@@ -5,9 +5,9 @@
 #include "server/api/error.h"
 #include "server/api/field_readers.h"
 #include "server/api/prompts.h"
+#include "server/api/provider_content.h"
 #include "server/api/structured_output.h"
 #include "server/api/tools.h"
-#include "server/endpoints/provider_content.h"
 
 namespace quire {
 namespace {
@@ -197,10 +197,6 @@ void read_truncation(ApiDraft& draft, const JsonField& field) {
     throw field.error("expected \"disabled\" or \"auto\", found {}", describe(field.json()));
   }
   if (field.json() == "auto") draft.without_effect.emplace_back("truncation");  // what is too long is refused
-}
-
-void read_store(ApiDraft& draft, const JsonField& field) {
-  if (field.boolean()) draft.without_effect.emplace_back("store");  // the response says "store": false
 }
 
 void read_include(ApiDraft& draft, const JsonField& field) {

@@ -1,8 +1,8 @@
 // Answers of OpenAI's Responses API.
 #include <algorithm>
 
-#include "server/api/logprobs.h"
 #include "server/api/tools.h"
+#include "server/endpoints/logprobs.h"
 #include "server/endpoints/responses.h"
 
 namespace quire {

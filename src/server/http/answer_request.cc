@@ -6,6 +6,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "server/api/metrics.h"
+#include "server/api/routes.h"
 #include "server/http/connection.h"
 
 namespace quire {
@@ -99,24 +100,24 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
   std::optional<Reply> reply;
   Job job;
   std::string allow;
-  Service* const service = request_->service;
-  if (!service) {
+  const Models* const models = request_->models;
+  if (!models) {
     reply = loading_reply(request_->path, request_->error_shape);
     co_return co_await writer.send(*reply);
   }
   try {
-    Route route = find_route(http.method_string(), request_->path, allow);
+    const Route route = find_route(http.method_string(), request_->path, allow);
     request_->route = route.name;
-    if (route.endpoint == Endpoint::kHome) {
+    if (route.get) {
       const std::string_view host = http[boost::beast::http::field::host];
-      route.argument = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host);
-      route.plain = wants_plain_text(http[boost::beast::http::field::accept]);
-    }
-    if (route.endpoint != Endpoint::kApi) {
-      reply = service->reply(route, context_.stopping);
+      reply = route.get->reply(*models,
+                               {.argument = route.argument,
+                                .url = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host),
+                                .plain = wants_plain_text(http[boost::beast::http::field::accept]),
+                                .stopping = context_.stopping});
     } else {
       if (context_.stopping) throw stopping_error();
-      job = co_await prepare(route.api, http);
+      job = co_await prepare(*route.api, http);
       const size_t spared = job.bytes > kSmallBody ? context_.options.max_bodies_bytes / kSparedPart : 0;
       if (!request_->body.change_to(job.choices > 0 ? job.bytes : 0, spared)) throw too_many_requests_error();
     }
@@ -133,14 +134,14 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
 }
 
 // A small body that turns out to need much memory waits with the large ones.
-asio::awaitable<Job> Connection::prepare(Api api, const HttpRequest& http) {
+asio::awaitable<Job> Connection::prepare(const ApiDefinition& api, const HttpRequest& http) {
   const ServerOptions& options = context_.options;
   for (bool small = http.body().size() <= kSmallBody;; small = false) {
     WorkingMemory memory(small ? options.small_work_bytes : options.large_work_bytes);
     asio::thread_pool& worker = small ? context_.small_bodies : context_.large_bodies;
     const auto act = [&] {
       if (context_.aborting) throw stopping_error();
-      return request_->service->prepare(api, http.body(), request_->tenant, memory);
+      return request_->models->prepare(api, http.body(), request_->tenant, memory);
     };
     try {
       co_return co_await on_worker(worker, memory, act);
@@ -154,7 +155,7 @@ asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
   CurrentRequest& current = *request_;
   woken_ = false;
   current.exchange = std::make_shared<Exchange>(
-      current.service->completer(), current.service->metrics(),
+      *job.completer, current.models->metrics(),
       [weak = weak_from_this(), executor = channel_->executor()] {
         asio::post(executor, [weak] {
           if (const auto self = weak.lock()) self->wake_up();

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "server/api/service.h"
+#include "server/api/models.h"
 #include "server/http/channel.h"
 #include "server/http/connection_context.h"
 #include "server/http/current_request.h"
@@ -39,7 +39,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> wait_for_request();
   boost::asio::awaitable<bool> serve();
   boost::asio::awaitable<bool> answer(HttpRequest& http, ResponseWriter& writer);
-  boost::asio::awaitable<Job> prepare(Api api, const HttpRequest& http);
+  boost::asio::awaitable<Job> prepare(const ApiDefinition& api, const HttpRequest& http);
   boost::asio::awaitable<bool> generate(Job job, ResponseWriter& writer);
   boost::asio::awaitable<bool> stream(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> collect(Job& job, ResponseWriter& writer);

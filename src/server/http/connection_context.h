@@ -4,7 +4,7 @@
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
 
-#include "server/api/service.h"
+#include "server/api/models.h"
 #include "server/http/api_keys.h"
 #include "server/http/local_hosts.h"
 #include "server/http/server.h"
@@ -32,9 +32,9 @@ struct ConnectionContext {
   // second or two, and small requests must not wait for it. Two threads in all, because the cores belong to the engine.
   // Each works on one body at a time, so the limits of working memory hold for all of them together.
   boost::asio::thread_pool &small_bodies, &large_bodies;
-  std::atomic<Service*> service{nullptr};  // nullptr: the model is still loading
-  std::atomic<bool> stopping{false};       // finish what has begun, begin nothing else
-  std::atomic<bool> aborting{false};       // finish nothing either
+  std::atomic<const Models*> models{nullptr};  // nullptr: they are still loading
+  std::atomic<bool> stopping{false};           // finish what has begun, begin nothing else
+  std::atomic<bool> aborting{false};           // finish nothing either
 };
 
 }  // namespace quire

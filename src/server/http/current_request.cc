@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/api/metrics.h"
+#include "server/api/routes.h"
 #include "server/http/log.h"
 
 namespace quire {
@@ -28,7 +29,7 @@ CurrentRequest::CurrentRequest(ConnectionContext& context, const HttpRequest* he
     : id(request_id(header ? std::string_view((*header)["X-Request-Id"]) : std::string_view())),
       route(header ? "unknown" : "unreadable"),
       error_shape(ErrorShape::kOpenAi),
-      service(context.service.load(std::memory_order_acquire)),
+      models(context.models.load(std::memory_order_acquire)),
       body(context.bodies),
       reply(context.replies) {
   if (!header) return;
@@ -42,7 +43,7 @@ CurrentRequest::CurrentRequest(ConnectionContext& context, const HttpRequest* he
 }
 
 void CurrentRequest::answered(int http_status) {
-  if (service) service->metrics()->http_answered(route, http_status);
+  if (models) models->metrics()->http_answered(route, http_status);
   status = http_status;
 }
 

@@ -30,7 +30,7 @@ struct CurrentRequest {
   std::string cors_lines = {};  // of the response's head
   std::string_view route;       // in metrics
   ErrorShape error_shape;       // of the path
-  Service* service;             // as the request found it; nullptr: loading
+  const Models* models;         // as the request found them; nullptr: loading
   bool keep_alive = false;      // the connection can take another request
   bool head_only = false;       // HEAD
   bool http_1_0 = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "json/parse.h"
+#include "server/api/routes.h"
 
 namespace quire {
 namespace {

@@ -141,7 +141,7 @@ struct Server::State {
   }
 
   void announce_stop() const {
-    const int answers = context.service ? service->admission()->inside() : 0;
+    const int answers = context.models ? models->admission()->inside() : 0;
     if (answers == 0) return spdlog::info("stopping");
     spdlog::info("finishing {} answer{} (up to {} s); press Ctrl-C again to stop now", answers, answers == 1 ? "" : "s",
                  std::chrono::duration<double>(options.grace).count());
@@ -181,7 +181,7 @@ struct Server::State {
     if (!keys.file().empty()) {
       attempt([&] {
         spdlog::info("SIGHUP: loaded {} API keys", keys.reload());
-        if (service) service->admission()->share(keys.several_tenants());
+        if (models) models->admission()->share(keys.several_tenants());
       });
     }
     if (tls) {
@@ -205,7 +205,7 @@ struct Server::State {
   }
 
   ServerOptions options;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<Models> models;
   std::unique_ptr<Tls> tls;
   ApiKeys keys;
   LocalHosts local_hosts;
@@ -226,12 +226,21 @@ Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move
 
 Server::Server(Completer& completer, ServerOptions options) : Server(std::move(options)) { attach(completer); }
 
+Server::Server(std::span<const ServedModel> models, ServerOptions options) : Server(std::move(options)) {
+  attach(models);
+}
+
 void Server::attach(Completer& completer) {
+  const ServedModel model{.completer = completer, .names = state_->options.model_names};
+  attach(std::span(&model, 1));
+}
+
+void Server::attach(std::span<const ServedModel> models) {
   ServiceOptions options = state_->options;
   options.needs_key = state_->keys.required();
   options.several_tenants = state_->keys.several_tenants();
-  state_->service = std::make_unique<Service>(completer, std::move(options));
-  state_->context.service.store(state_->service.get(), std::memory_order_release);
+  state_->models = std::make_unique<Models>(models, options);
+  state_->context.models.store(state_->models.get(), std::memory_order_release);
 }
 
 // Requests that still wait for a worker hold connections, whose sockets must not outlive `io`: they fail here.
@@ -242,7 +251,7 @@ Server::~Server() {
 }
 
 uint16_t Server::port() const { return state_->listeners.front().port(); }
-Service& Server::service() { return *state_->service; }
+const Models& Server::models() const { return *state_->models; }
 
 std::vector<std::string> Server::urls() const {
   std::vector<std::string> urls;

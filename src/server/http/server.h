@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "server/api/completer.h"
+#include "server/api/models.h"
 #include "server/api/service.h"
 #include "server/http/cors.h"
 #include "server/http/log.h"
@@ -49,8 +51,9 @@ class Server {
   // Error if an address is wrong or in use, a certificate or a file of keys cannot be read, or options contradict each
   // other.
   explicit Server(ServerOptions options);
-  // With a model, which must outlive the server.
+  // With a model, which must outlive the server, or with several.
   Server(Completer& completer, ServerOptions options);
+  Server(std::span<const ServedModel> models, ServerOptions options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -58,11 +61,14 @@ class Server {
   // Where it listens: "http://127.0.0.1:8080", "unix:/run/quire.sock". Hosts first.
   std::vector<std::string> urls() const;
   std::string url() const { return urls().front(); }
-  uint16_t port() const;  // 0: it listens on a Unix socket alone
-  Service& service();     // once there is a model
+  uint16_t port() const;         // 0: it listens on a Unix socket alone
+  const Models& models() const;  // once there are any
 
-  // Answers requests with this model from now on. It must outlive the server. Call once, from any thread.
+  // Answers requests with this model from now on, under ServerOptions::model_names. It must outlive the server. Call
+  // once, from any thread.
   void attach(Completer& completer);
+  // Likewise with several models, each under its own names; the first is the default.
+  void attach(std::span<const ServedModel> models);
 
   // Serves until stopped. Call once.
   void run();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api/error.h"
+#include "unit/server/apis.h"
 #include "unit/server/http_client.h"
 
 namespace quire {
@@ -15,7 +16,7 @@ const TokenBytes kTokens = [](TokenId id) {
 
 ResponseHead head(Api api) {
   ResponseHead head;
-  head.request.api = api;
+  head.request.api = &api.definition();
   head.id = "id-1";
   head.request.model = "m\"odel";
   head.created = 17;
@@ -49,10 +50,14 @@ Json body_of(Answer& answer) {
 }
 std::string ignored;  // whole bodies append nothing before their end
 
-std::unique_ptr<Answer> whole(ResponseHead head) { return make_answer(std::move(head), kTokens); }
+std::unique_ptr<Answer> make_answer(ResponseHead head) {
+  const ApiDefinition& api = *head.request.api;
+  return api.answer(std::move(head), kTokens);
+}
+std::unique_ptr<Answer> whole(ResponseHead head) { return make_answer(std::move(head)); }
 std::unique_ptr<Answer> streamed(ResponseHead head) {
   head.request.stream = true;
-  return make_answer(std::move(head), kTokens);
+  return make_answer(std::move(head));
 }
 
 TEST(Answer, WholeChat) {

@@ -87,33 +87,29 @@ TEST(ApiRequest, ReadsEverySamplingParameter) {
 }
 
 TEST(ApiRequest, TreatsNullAsAbsent) {
-  for (const ApiInfo& api : api_list()) {
-    const SamplingParams expected = parse(api.api, body_with(api.api, "")).sampling;
-    for (const ApiField& field : api_fields()) {
-      const std::string least = body_with(api.api, "");
-      if (least.find('"' + std::string(field.name) + '"') != least.npos) continue;  // required
-      const std::string text = '"' + std::string(field.name) + "\": null";
-      EXPECT_EQ(parse(api.api, body_with(api.api, text)).sampling, expected) << api.path << ' ' << field.name;
-    }
-    for (const RefusedField& field : refused_fields()) {
-      EXPECT_NO_THROW(parse(api.api, body_with(api.api, '"' + std::string(field.name) + "\": null"))) << field.name;
+  for (const Api api : every_api()) {
+    const SamplingParams expected = parse(api, body_with(api, "")).sampling;
+    for (const std::string_view field : every_field()) {
+      const std::string least = body_with(api, "");
+      if (least.find('"' + std::string(field) + '"') != least.npos) continue;  // required
+      const std::string text = '"' + std::string(field) + "\": null";
+      EXPECT_EQ(parse(api, body_with(api, text)).sampling, expected) << api.path << ' ' << field;
     }
   }
 }
 
 TEST(ApiRequest, RefusesUnsupportedFieldsUnlessTheirValueIsNeutral) {
-  for (const ApiInfo& api : api_list()) {
-    for (const RefusedField& field : refused_fields()) {
-      if (!(field.apis & bits(api.api))) continue;
+  for (const Api api : every_api()) {
+    for (const RefusedField& field : api.definition().refused) {
       const std::string start = '"' + std::string(field.name) + "\": ";
       for (const char* value : {R"({"type": "json_object", "x": [1]})", "[[7]]"}) {
-        const ApiError error = error_of(api.api, body_with(api.api, start + value));
+        const ApiError error = error_of(api, body_with(api, start + value));
         EXPECT_EQ(error.status, 400) << field.name;
         EXPECT_EQ(error.param, field.name);
         EXPECT_NE(std::string(error.what()).find("not supported"), std::string::npos);
       }
       for (const Json& neutral : Json::parse(field.neutral)) {
-        EXPECT_NO_THROW(parse(api.api, body_with(api.api, start + neutral.dump()))) << field.name << ' ' << neutral;
+        EXPECT_NO_THROW(parse(api, body_with(api, start + neutral.dump()))) << field.name << ' ' << neutral;
       }
     }
   }
@@ -130,17 +126,14 @@ TEST(ApiRequest, RefusesAFieldOfAnotherApiAndNamesThatApi) {
 
 TEST(ApiRequest, ReadsSchedulingFieldsOfEveryApiThatUsesTheEngine) {
   const std::string fields = R"("priority": -3, "cache_salt": "team", "timeout": 2.5)";
-  for (const ApiInfo& api : api_list()) {
-    if (api.api == Api::kTokenize || api.api == Api::kDetokenize || api.api == Api::kCountTokens ||
-        api.api == Api::kOllamaShow || api.api == Api::kApplyTemplate) {
-      continue;
-    }
-    const ApiRequest request = parse(api.api, body_with(api.api, fields));
+  for (const Api api : every_api()) {
+    if (!api.definition().answer) continue;  // needs no engine
+    const ApiRequest request = parse(api, body_with(api, fields));
     EXPECT_EQ(request.priority, -3) << api.path;
     EXPECT_EQ(request.cache_salt, "team");
     EXPECT_EQ(request.timeout, 2.5);
-    const bool pools = api.api == Api::kEmbedding || api.api == Api::kOllamaEmbed ||
-                       api.api == Api::kOllamaEmbeddings || api.api == Api::kRerank || api.api == Api::kScore;
+    const bool pools = api == Api::kEmbedding || api == Api::kOllamaEmbed || api == Api::kOllamaEmbeddings ||
+                       api == Api::kRerank || api == Api::kScore;
     EXPECT_EQ(request.pooling, pools ? Pooling::kMean : Pooling::kNone);
   }
 }

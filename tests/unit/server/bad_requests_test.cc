@@ -86,9 +86,9 @@ TEST(BadRequests, NameTheFieldWithAWrongTypeOrValue) {
   for (const Bad& bad : kBadValues) {
     for (const char* value : bad.values) {
       const std::string field = '"' + std::string(bad.field) + "\": " + value;
-      for (const ApiInfo& api : api_list()) {
-        if (api.api == Api::kLlamaCompletion && field == R"("max_tokens": 0)") continue;  // fills the cache
-        const ApiError error = error_of(api.api, body_with(api.api, field));
+      for (const Api api : every_api()) {
+        if (api == Api::kLlamaCompletion && field == R"("max_tokens": 0)") continue;  // fills the cache
+        const ApiError error = error_of(api, body_with(api, field));
         EXPECT_EQ(error.status, 400) << field;
         EXPECT_TRUE(is_in(error.param, bad.field)) << field << ": " << error.what();
         EXPECT_TRUE(std::string(error.what()).starts_with(bad.field)) << error.what();
@@ -369,9 +369,9 @@ TEST(BadRequests, GetShortMessagesForLongValues) {
 
 // Any bytes give a request, or an ApiError whose body is JSON.
 void expect_request_or_api_error(const std::string& body) {
-  for (const ApiInfo& api : api_list()) {
+  for (const Api api : every_api()) {
     try {
-      const ApiRequest request = parse(api.api, body);
+      const ApiRequest request = parse(api, body);
       RC_ASSERT(!request.model.empty());
     } catch (const ApiError& e) {
       RC_ASSERT(e.status == 400 || e.status == 404);
@@ -408,13 +408,13 @@ TEST(BadRequests, OfRandomFieldsGetAnApiErrorOrParse) {
                           "{\"1\":2}",
                           "{\"type\":\"text\"}",
                           "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\\u20ac\"}]}]"};
+  const std::vector<std::string_view> names = every_field();
   std::mt19937 random(7);
   for (int round = 0; round < 5000; ++round) {
-    std::string body = body_with(api_list()[random() % api_list().size()].api, "");
+    std::string body = body_with({all_apis()[random() % all_apis().size()]->path}, "");
     body.pop_back();
     for (size_t fields = random() % 6; fields > 0; --fields) {
-      const size_t known = api_fields().size(), which = random() % (known + refused_fields().size());
-      const std::string_view name = which < known ? api_fields()[which].name : refused_fields()[which - known].name;
+      const std::string_view name = names[random() % names.size()];
       body += ",\"" + std::string(name) + "\":" + values[random() % std::size(values)];
     }
     body += '}';

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "server/api/fields.h"
-#include "server/api/openapi.h"
+#include "server/endpoints/openapi.h"
 #include "unit/server/parse_request.h"
 #include "unit/server/running_server.h"
 
@@ -72,7 +72,7 @@ TEST(Endpoints, Embeddings) {
       client.post("/v1/embeddings", R"({"input": "a", "encoding_format": "base64"})").json()["data"][0]["embedding"],
       "AABAQAAAgEA=");
   EXPECT_EQ(client.post("/v1/embeddings", R"({"input": ""})").error_param(), "input");
-  EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
+  EXPECT_TRUE(eventually([&] { return running.server->models().admission()->inside() == 0; }));
 }
 
 TEST(Endpoints, EmbeddingsTakeMixedAndObjectPrompts) {
@@ -356,7 +356,7 @@ TEST(OpenApi, ListsEveryPathAndResolvesItsReferences) {
   HttpClient client(running.port());
   const Json document = client.get("/openapi.json").json();
   EXPECT_EQ(document["openapi"], "3.1.0");
-  for (const ApiInfo& api : api_list()) {
+  for (const Api api : every_api()) {
     EXPECT_TRUE(document["paths"][std::string(api.path)].contains("post")) << api.path;
   }
   // Every documented path and method exists.
@@ -385,14 +385,13 @@ TEST(OpenApi, ListsEveryPathAndResolvesItsReferences) {
 // A value at a documented bound is accepted, one beyond it gets a 400.
 TEST(OpenApi, DocumentsTheBoundsThatTheParserApplies) {
   int bounds = 0;
-  for (const ApiInfo& api : api_list()) {
-    const Json schema = request_schema(api.api);
+  for (const Api api : every_api()) {
+    const Json schema = request_schema(api);
     for (const auto& [name, field] : schema["properties"].items()) {
       if (!field.contains("minimum")) continue;
       // Fields that a bound depends on: min_tokens <= max_tokens, best_of == n.
-      const bool responses = api.api == Api::kResponse || api.api == Api::kCountInput;
-      const bool unlimited =
-          api.api == Api::kChat || responses || api.api == Api::kInfill || api.api == Api::kLlamaCompletion;
+      const bool responses = api == Api::kResponse || api == Api::kCountInput;
+      const bool unlimited = api == Api::kChat || responses || api == Api::kInfill || api == Api::kLlamaCompletion;
       const std::string with = name == "min_tokens" && !unlimited ? R"("max_tokens": 2147483647, )"
                                : name == "max_tokens"             ? R"("prompt_logprobs": 0, )"
                                : name == "n_predict"              ? R"("prompt_logprobs": 0, )"
@@ -402,16 +401,16 @@ TEST(OpenApi, DocumentsTheBoundsThatTheParserApplies) {
       const auto body = [&, name = name](const std::string& value) {
         const std::string n = name == "best_of" ? "\"n\": " + value + ", " : "";
         const bool needs =
-            api.api == Api::kChat || api.api == Api::kCompletion || name == "min_tokens" || name == "top_logprobs";
-        return body_with(api.api, (needs ? with : "") + n + '"' + name + "\": " + value);
+            api == Api::kChat || api == Api::kCompletion || name == "min_tokens" || name == "top_logprobs";
+        return body_with(api, (needs ? with : "") + n + '"' + name + "\": " + value);
       };
       const bool integer = field["type"] == "integer" || (field["type"].is_array() && field["type"][0] == "integer");
       for (const char* end : {"minimum", "maximum"}) {
-        EXPECT_NO_THROW(parse(api.api, body(field[end].dump()))) << api.path << ' ' << name << ' ' << end;
+        EXPECT_NO_THROW(parse(api, body(field[end].dump()))) << api.path << ' ' << name << ' ' << end;
         const double beyond =
             field[end].get<double>() + (std::string(end) == "minimum" ? -1 : 1) * (integer ? 1 : 0.01);
         if (std::abs(beyond) > 0x1p53) continue;  // seeds
-        EXPECT_EQ(error_of(api.api, body(Json(beyond).dump())).status, 400) << name << ' ' << beyond;
+        EXPECT_EQ(error_of(api, body(Json(beyond).dump())).status, 400) << name << ' ' << beyond;
         ++bounds;
       }
     }

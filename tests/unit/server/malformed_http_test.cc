@@ -125,7 +125,7 @@ TEST(MalformedHttp, BrokenRequestsAreAnsweredOrTheirConnectionClosed) {
   for (const char* status : {"200", "400", "404", "405"}) EXPECT_TRUE(seen.contains(status)) << status;
   EXPECT_EQ(HttpClient(running.port()).post(kChatPath, chat_body()).json()["choices"][0]["message"]["content"],
             "Hello");
-  EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
+  EXPECT_TRUE(eventually([&] { return running.server->models().admission()->inside() == 0; }));
 }
 
 // A proxy and a server could understand these differently: request smuggling.

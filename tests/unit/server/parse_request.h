@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "server/api/error.h"
 #include "server/api/fields.h"
 #include "server/api/request.h"
+#include "unit/server/apis.h"
 
 namespace quire {
 
@@ -22,35 +25,18 @@ inline ApiRequest parse_completion(std::string_view body) { return parse(Api::kC
 
 // The smallest body that an API accepts, with additional fields.
 inline std::string body_with(Api api, const std::string& fields) {
-  const std::string least = [&] {
-    switch (api) {
-      case Api::kChat:
-      case Api::kCountTokens:
-      case Api::kApplyTemplate:
-        return R"("messages": [{"role": "user", "content": "Hi"}])";
-      case Api::kMessage:
-        return R"("messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16)";
-      case Api::kOllamaChat:
-        return R"("messages": [{"role": "user", "content": "Hi"}])";
-      case Api::kOllamaShow:
-        return R"("model": "m")";
-      case Api::kInfill:
-        return R"("input_prefix": "Hi", "input_suffix": "!")";
-      case Api::kResponse:
-      case Api::kCountInput:
-      case Api::kEmbedding:
-      case Api::kOllamaEmbed:
-        return R"("input": "Hi")";
-      case Api::kRerank:
-        return R"("query": "Hi", "documents": ["a", "b"])";
-      case Api::kScore:
-        return R"("text_1": "Hi", "text_2": ["a", "b"])";
-      case Api::kDetokenize:
-        return R"("tokens": [7, 8])";
-      default:
-        return R"("prompt": "Hi")";
-    }
-  }();
+  const auto is = [&](std::initializer_list<Api> any) { return std::ranges::find(any, api) != any.end(); };
+  const std::string hi = R"([{"role": "user", "content": "Hi"}])";
+  const std::string least =
+      is({Api::kChat, Api::kCountTokens, Api::kApplyTemplate, Api::kOllamaChat}) ? "\"messages\": " + hi
+      : is({Api::kMessage})    ? "\"messages\": " + hi + R"(, "max_tokens": 16)"
+      : is({Api::kOllamaShow}) ? R"("model": "m")"
+      : is({Api::kInfill})     ? R"("input_prefix": "Hi", "input_suffix": "!")"
+      : is({Api::kResponse, Api::kCountInput, Api::kEmbedding, Api::kOllamaEmbed}) ? R"("input": "Hi")"
+      : is({Api::kRerank})     ? R"("query": "Hi", "documents": ["a", "b"])"
+      : is({Api::kScore})      ? R"("text_1": "Hi", "text_2": ["a", "b"])"
+      : is({Api::kDetokenize}) ? R"("tokens": [7, 8])"
+                               : R"("prompt": "Hi")";
   return "{" + least + (fields.empty() ? "" : ", " + fields) + "}";
 }
 inline std::string chat_with(const std::string& fields) { return body_with(Api::kChat, fields); }

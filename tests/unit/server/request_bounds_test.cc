@@ -114,7 +114,7 @@ TEST(RequestBounds, LeaveOtherTenantsRoomInTheQueue) {
   HttpClient large(running.port()), first(running.port()), other(running.port());
   large.send(HttpClient::request("POST", kCompletionPath, completion(list_of(200, text(1)), R"("max_tokens": 99999)"),
                                  "Authorization: Bearer sk-a\r\n"));
-  ASSERT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 200; }));
+  ASSERT_TRUE(eventually([&] { return running.server->models().admission()->inside() == 200; }));
   const std::string small = completion(text(1), R"("max_tokens": 1)");
   EXPECT_EQ(first.call("POST", kCompletionPath, small, "Authorization: Bearer sk-a\r\n").status, 429);
   EXPECT_EQ(other.call("POST", kCompletionPath, small, "Authorization: Bearer sk-b\r\n").status, 200);

@@ -25,7 +25,7 @@
 
 namespace quire {
 
-class ScriptedCompleter final : public Completer {
+class ScriptedCompleter final : public Completer, public ServedText {
  public:
   std::string answer = "Hello";  // its characters are the tokens, then the answer ends with kStop
   bool endless = false;          // repeats the answer until max_tokens or cancel
@@ -107,6 +107,7 @@ class ScriptedCompleter final : public Completer {
     return stats;
   }
   double read_bandwidth() const override { return 1e10; }
+  const ServedText& text() const override { return *this; }
   nlohmann::ordered_json tokenizer_info() const override { return {{"vocab_size", info_.vocab_size}}; }
   TokenIds encode_chat(ChatInput input) const override { return encode(render_chat(std::move(input)), {}); }
   std::string render_chat(ChatInput input) const override {

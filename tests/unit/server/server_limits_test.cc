@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 const std::string kEndless = R"("max_tokens": 1000000)", kEndlessStream = R"("stream": true, "max_tokens": 1000000)";
 
-int inside(RunningServer& running) { return running.server->service().admission()->inside(); }
+int inside(RunningServer& running) { return running.server->models().admission()->inside(); }
 
 TEST(ServerLimits, AClientThatLeavesCancelsItsRequest) {
   for (const std::string& fields : {kEndless, kEndlessStream}) {

@@ -205,7 +205,7 @@ TEST(Server, ExplainsErrorsAndKeepsTheConnectionOpen) {
           .json()["usage"]["prompt_tokens"],
       3);
   EXPECT_EQ(client.get("/health").status, 200);
-  EXPECT_EQ(running.server->service().admission()->inside(), 0);
+  EXPECT_EQ(running.server->models().admission()->inside(), 0);
 }
 
 TEST(Server, AcceptsUrlsAndPercentEncodedPaths) {
@@ -266,7 +266,7 @@ TEST(Server, CancelsTheOtherPromptsAfterASubmitError) {
   const HttpAnswer answer = client.post(kCompletionPath, R"({"prompt": ["a", "b", "cc"], "max_tokens": 100000})");
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json()["error"]["message"], "two tokens are too many");
-  EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
+  EXPECT_TRUE(eventually([&] { return running.server->models().admission()->inside() == 0; }));
   EXPECT_EQ(running.model.cancels(), 2);
 }
 
@@ -352,7 +352,7 @@ TEST(Server, ClosesTheConnectionIfAnsweringFails) {
   };
   HttpClient client(running.port());
   EXPECT_EQ(client.post(kCompletionPath, R"({"prompt": "a", "logprobs": 1})").status, 0);
-  EXPECT_TRUE(eventually([&] { return running.server->service().admission()->inside() == 0; }));
+  EXPECT_TRUE(eventually([&] { return running.server->models().admission()->inside() == 0; }));
   gone = false;
   HttpClient other(running.port());
   EXPECT_EQ(other.post(kCompletionPath, R"({"prompt": "a", "logprobs": 1})").status, 200);

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "server/api/service.h"
+#include "server/api/reply.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/endpoints/provider_content.h"
+#include "server/api/provider_content.h"
 
 #include <string_view>
 

@@ -1,4 +1,4 @@
-#include "server/api/home_page.h"
+#include "server/endpoints/home_page.h"
 
 #include <fmt/format.h>
 

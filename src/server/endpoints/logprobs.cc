@@ -1,6 +1,7 @@
-#include "server/api/logprobs.h"
+#include "server/endpoints/logprobs.h"
 
 #include <algorithm>
+#include "server/endpoints/chat.h"
 
 namespace quire {
 namespace {
@@ -93,7 +94,7 @@ Json chat_logprobs_json(const ResponseHead& head, const std::vector<OutputToken>
 
 Json logprobs_json(const ResponseHead& head, const std::vector<OutputToken>& tokens, const TokenBytes& token_bytes,
                    TextOffset& offset, const std::vector<OutputToken>* echo) {
-  if (head.request.api == Api::kChat) {
+  if (is_chat(head)) {
     return {{"content", chat_logprobs_json(head, tokens, token_bytes)}, {"refusal", nullptr}};
   }
   CompletionLogprobs all(head, token_bytes, offset);
