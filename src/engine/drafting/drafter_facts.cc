@@ -94,7 +94,7 @@ DrafterFacts read_drafter_facts(const EngineOptions& o, const Checkpoint& checkp
   try {
     read_model(*facts.named.model, o, checkpoint, target, facts);
   } catch (const Error& e) {
-    if (o.speculative != "auto" || facts.named.model != DrafterKind::kMtp) throw;
+    if (o.speculative != Speculation::kAuto || facts.named.model != DrafterKind::kMtp) throw;
     facts.problem = e.what();
     facts.drop_model();
   }

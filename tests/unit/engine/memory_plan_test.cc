@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/loaded_model.h"
+#include "engine/option_names.h"
 #include "error_of.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/tiny_model.h"
@@ -53,7 +54,9 @@ TEST(MemoryPlan, IsThatOfTheLoadedModel) {
         facts_of(o), o, {.memory = kGiB, .threads = 2, .activations = model.runtime.kernels.default_activations});
     // Sanitizers make loading take more than any plan.
     EXPECT_EQ(plan.without_cache(), model.plan.without_cache() - model.plan.unplanned);
-    if (model.plan.unplanned == 0) EXPECT_EQ(plan.total(), model.plan.total());
+    if (model.plan.unplanned == 0) {
+      EXPECT_EQ(plan.total(), model.plan.total());
+    }
     for (const MemoryPlan& p : {plan, model.plan}) {
       EXPECT_EQ(sum(p), p.total());
       EXPECT_LE(p.total(), kGiB);
@@ -85,9 +88,9 @@ TEST(MemoryPlan, CountsWhatDraftersTake) {
     SCOPED_TRACE(c.name);
     EngineOptions o = options_of(golden("models/llama"));
     c.change(o);
-    o.speculative = "off";
+    o.speculative = Speculation::kOff;
     const MemoryPlan without = plan_of(o);
-    o.speculative = c.name;
+    o.speculative = *find_value(kSpeculationNames, c.name);
     const ModelFacts facts = facts_of(o);
     const MemoryPlan plan = plan_memory(facts, o, {.memory = kGiB, .threads = 2});
     EXPECT_EQ(without.drafters, 0u);
@@ -101,7 +104,9 @@ TEST(MemoryPlan, CountsWhatDraftersTake) {
     const LoadedModel model(o);
     EXPECT_EQ(model.plan.drafters, plan.drafters);
     EXPECT_EQ(model.cache.layout.identity(), plan.layout.identity());
-    if (model.draft_model) EXPECT_EQ(model.draft_model->kind(), facts.drafters.named.model);
+    if (model.draft_model) {
+      EXPECT_EQ(model.draft_model->kind(), facts.drafters.named.model);
+    }
   }
 }
 
@@ -153,7 +158,7 @@ TEST(MemoryPlan, GivesTheCacheLessIfLoadingTakesMoreThanPlanned) {
     std::ofstream(corpus) << text;
   }
   EngineOptions o = options_of(tiny_model());
-  o.speculative = "corpus";
+  o.speculative = Speculation::kCorpus;
   o.speculative_corpus = corpus.string();
   o.max_num_seqs = 512;
   o.memory_bytes = 1;  // that there is a limit

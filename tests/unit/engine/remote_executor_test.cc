@@ -147,7 +147,7 @@ TEST_P(RemoteExecutors, GiveTheSameAnswers) {
   EngineStats stats;
   const EngineOptions o = options();
   expect_same_answers(o, {}, stats);
-  EXPECT_EQ(stats.drafted_tokens > 0, o.speculative != "off");
+  EXPECT_EQ(stats.drafted_tokens > 0, o.speculative != Speculation::kOff);
   EXPECT_EQ(stats.preemptions > 0, o.kv_cache_bytes > 0);
   EXPECT_EQ(stats.store_host_pages > 0, o.host_cache_bytes > 0);
 }
@@ -160,25 +160,25 @@ TEST_P(RemoteExecutors, SurviveMessagesThatAreLostLateOrRepeated) {
 INSTANTIATE_TEST_SUITE_P(
     Uses, RemoteExecutors,
     ::testing::Values(testing::Choice{"plain", [](EngineOptions&) {}},
-                      testing::Choice{"ngram", [](EngineOptions& o) { o.speculative = "ngram"; }},
+                      testing::Choice{"ngram", [](EngineOptions& o) { o.speculative = Speculation::kNgram; }},
                       testing::Choice{"draft",
                                       [](EngineOptions& o) {
-                                        o.speculative = "draft";
+                                        o.speculative = Speculation::kDraft;
                                         o.draft_model = testing::golden("models/mistral");
                                       }},
                       testing::Choice{"early_exit",
                                       [](EngineOptions& o) {
-                                        o.speculative = "early-exit";
+                                        o.speculative = Speculation::kEarlyExit;
                                         o.early_exit_layers = 1;
                                       }},
                       testing::Choice{"eagle",
                                       [](EngineOptions& o) {
-                                        o.speculative = "eagle";
+                                        o.speculative = Speculation::kEagle;
                                         o.eagle_head = testing::golden("drafters/eagle");
                                       }},
                       testing::Choice{"medusa",
                                       [](EngineOptions& o) {
-                                        o.speculative = "medusa";
+                                        o.speculative = Speculation::kMedusa;
                                         o.medusa_heads = testing::golden("drafters/medusa");
                                       }},
                       testing::Choice{"mtp", [](EngineOptions& o) { testing::use_mtp(o, "qwen3_next"); }},
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
                       testing::Choice{"states",
                                       [](EngineOptions& o) {
                                         o.model = testing::golden_kind("qwen3_next");
-                                        o.speculative = "ngram";
+                                        o.speculative = Speculation::kNgram;
                                       }},
                       testing::Choice{"preemption",
                                       [](EngineOptions& o) { o.kv_cache_bytes = testing::cache_of(o, 1); }},

@@ -71,7 +71,9 @@ TEST(SamplingParameters, AcceptTheirBoundsAndNothingBeyond) {
       EXPECT_EQ(error_of([&] { validate(with(p, beyond), kVocab); }),
                 fmt::format("{} must be {}, not {} ({})", p.name, range_text(p), beyond, p.about));
     }
-    if (!whole) EXPECT_THROW(validate(with(p, std::nan("")), kVocab), Error) << p.name;
+    if (!whole) {
+      EXPECT_THROW(validate(with(p, std::nan("")), kVocab), Error) << p.name;
+    }
   }
 }
 

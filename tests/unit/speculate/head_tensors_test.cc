@@ -35,7 +35,9 @@ std::string eagle_error(EditedModel& head, const ModelConfig& config = target())
   const auto folder = head.write();
   const std::string unread = error(head.weights(), [&] { check_eagle(folder, config); }),
                     read = error(head.weights(), [&] { read_eagle(folder, config, team); });
-  if (!is_of_numbers(read)) EXPECT_EQ(unread, read);
+  if (!is_of_numbers(read)) {
+    EXPECT_EQ(unread, read);
+  }
   return read;
 }
 std::string medusa_error(EditedModel& head, const ModelConfig& config = target()) {
@@ -43,7 +45,9 @@ std::string medusa_error(EditedModel& head, const ModelConfig& config = target()
   const auto folder = head.write();
   const std::string unread = error(head.weights(), [&] { check_medusa(folder, config); }),
                     read = error(head.weights(), [&] { read_medusa(folder, config, team); });
-  if (!is_of_numbers(read)) EXPECT_EQ(unread, read);
+  if (!is_of_numbers(read)) {
+    EXPECT_EQ(unread, read);
+  }
   return read;
 }
 
