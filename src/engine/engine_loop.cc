@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <exception>
-#include <iterator>
 #include <new>
 
 #include "base/error.h"
@@ -54,12 +53,12 @@ std::unique_ptr<RecordingExecutor> open_recorder(const LoadedModel& model) {
 EngineLoop::EngineLoop(LoadedModel& model)
     : options_(model.options),
       model_(model),
-      tokenizer_(model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr),
       limits_(scheduler_limits(model)),
       recorder_(open_recorder(model)),
       orders_(recorder_ ? static_cast<Executor&>(*recorder_) : model.executor()),
       cache_(orders_, model.cache, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, orders_),
+      builder_(model, cache_),
       roster_(cache_, shares_, limits_.max_running),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
                    model.target.config.vocab),
@@ -93,15 +92,10 @@ void EngineLoop::try_step() {
     return;
   }
   const auto start = Clock::now();
-  make_step();
-  compute();
-  for (Sequence* s : planned_) cache_.register_finished(*s);
-  end_pooled();
-  take_samples();
-  advance_states();
-  take_features();
-  roster_.remove_ended();
-  count_step(seconds(Clock::now() - start));
+  EngineStep& step = make_step();
+  StepResults& results = compute(step);
+  take(step, results);
+  count_step(step, results, seconds(Clock::now() - start));
 }
 
 // ---- schedule ----
@@ -204,165 +198,67 @@ void EngineLoop::begin_computing(Sequence& s) {
   stats_.prefix_hit_tokens += static_cast<uint64_t>(r.cached_tokens);
 }
 
-// Turns the plan into input_.
-void EngineLoop::make_step() {
-  planned_.clear();
+// Gives the planned sequences their pages, has their drafts computed, and turns all into a step.
+EngineStep& EngineLoop::make_step() {
+  step_.clear();  // a failed one may have left something
+  advancing_.clear();
   for (Chunk& chunk : plan_.chunks) {
-    Sequence& s = *planned_.emplace_back(&*observed(chunk.id));
+    Sequence& s = *step_.sequences.emplace_back(&*observed(chunk.id));
     assert(s.computed <= chunk.first);
     if (!s.begun) begin_computing(s);
     chunk.first = s.computed;  // less than planned if admitting another sequence evicted pages that were found
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows, chunk.drafts);
   }
-  draft_stage_.draft(planned_, plan_.chunks);
-  for (size_t i = 0; i < planned_.size(); ++i)
-    cache_.shrink(*planned_[i], plan_.chunks[i].rows, plan_.chunks[i].drafts);
-  // A failed step may have left some of these.
-  input_.rows.clear();
-  input_.spans.clear();
-  input_.sequences.clear();
-  input_.pooled.clear();
-  samples_.clear();
-  sampling_.clear();
-  pools_.clear();
-  forks_.clear();
-  advancing_.clear();
-  logits_ = 0;
-  drafts_ = 0;
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    const auto row = static_cast<int>(input_.rows.size());
-    add_rows(*planned_[i], plan_.chunks[i]);
-    RequestState& r = *planned_[i]->request;
-    if (r.pooling == Pooling::kNone) continue;
-    if (auto pooled = rows_to_pool(r, plan_.chunks[i], row, model_.info.hidden)) {
-      input_.pooled.push_back(std::move(*pooled));
-      pools_.push_back(i);
-    }
+  draft_stage_.draft(step_.sequences, plan_.chunks);
+  for (size_t i = 0; i < plan_.chunks.size(); ++i) {
+    Sequence& s = *step_.sequences[i];
+    cache_.shrink(s, plan_.chunks[i].rows, plan_.chunks[i].drafts);
+    builder_.add(s, plan_.chunks[i], step_);
   }
+  return step_;
 }
 
-void EngineLoop::add_rows(Sequence& s, const Chunk& chunk) {
-  input_.sequences.push_back(s.id);
-  input_.spans.push_back({.row = static_cast<int>(input_.rows.size()),
-                          .rows = chunk.rows + chunk.drafts,
-                          .position = chunk.first,
-                          .tables = s.pages.units(),
-                          .state = s.cached.state,
-                          .state_copies = s.cached.state_copies,
-                          .rope_variant = s.request->rope_variant,
-                          .drafts = chunk.drafts});
-  const bool all = s.wants_all_logits();
-  for (int i = 0; i < chunk.rows; ++i) {
-    const int position = chunk.first + i;
-    const bool last = position + 1 == static_cast<int>(s.tokens.size());
-    const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
-    const int32_t segment =
-        model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
-    input_.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
-                           .position = position,
-                           .wants_logits = wanted,
-                           .segment = segment});
-    if (wanted) add_sample(s, chunk, position);
-  }
-  for (int i = 0; i < chunk.drafts; ++i) {
-    input_.rows.push_back(
-        {.token = s.drafts[static_cast<size_t>(i)], .position = chunk.first + chunk.rows + i, .wants_logits = true});
-  }
-  const auto of_chunk = std::span(input_.rows).last(static_cast<size_t>(chunk.rows + chunk.drafts));
-  if (draft_stage_.reads() == DraftModel::Reads::kAllRows) {
-    for (Row& row : of_chunk) row.wants_hidden = true;
-  } else if (draft_stage_.reads() == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
-    for (Row& row : of_chunk.last(static_cast<size_t>(1 + chunk.drafts))) row.wants_hidden = true;
-  }
-  drafts_ += chunk.drafts;
-  s.computed += chunk.rows;
-  s.decodes |= chunk.wants_logits;
-}
-
-// The row at `position`: the last one is sampled, and those of prompts whose log-probabilities are wanted are described.
-void EngineLoop::add_sample(Sequence& s, const Chunk& chunk, int position) {
-  const auto next = static_cast<size_t>(position) + 1;
-  SampleRequest request{.request = s.request, .row = logits_++, .samples = next == s.tokens.size()};
-  const Sampling sampling{.sequence = &s, .position = position, .first_draft = drafts_, .decodes = chunk.decodes};
-  if (!request.samples) {
-    request.next = s.tokens[next];
-  } else {
-    request.drafts = std::span(s.drafts).first(static_cast<size_t>(chunk.drafts));
-    request.draft_weights = s.draft_weights;
-    logits_ += request.drafts.size();
-    try {
-      const bool forks = s.forks_pending && s.request->max_new_tokens > 0;
-      request.shares_row = forks;
-      if (forks) fork(request, sampling);
-      set_answer(request, s);
-    } catch (const std::bad_alloc&) {
-      request.failure = std::current_exception();
-    }
-  }
-  samples_.push_back(std::move(request));
-  sampling_.push_back(sampling);
-}
-
-// Whose next token the request samples.
-void EngineLoop::set_answer(SampleRequest& request, const Sequence& s) {
-  request.choice = s.choice;
-  request.tokens = s.tokens;
-  request.mirostat_mu = s.mirostat_mu;
-  if (!s.state.is_plain()) request.state = s.state;
-}
-
-// For n > 1, where the prompt of choice 0 ends: the other choices sample from its logits, too.
-void EngineLoop::fork(const SampleRequest& request, Sampling sampling) {
-  const Sequence& first = *sampling.sequence;
-  Sequences choices;
-  std::vector<SampleRequest> requests;
-  for (int choice = 1; choice < first.request->sampling.n; ++choice) {
-    Sequence& s = choices.emplace_back(first.request, choice, first.tokens, tokenizer_);
-    cache_.begin(s);
-    set_answer(requests.emplace_back(request), s);
-  }
-  samples_.reserve(samples_.size() + choices.size());
-  sampling_.reserve(sampling_.size() + choices.size());
-  std::ranges::move(requests, std::back_inserter(samples_));
-  for (Sequence& choice : choices) {
-    sampling.sequence = &choice;
-    sampling_.push_back(sampling);
-  }
-  forks_.splice(forks_.end(), choices);
-}
-
-// Computes input_, and samples.
-void EngineLoop::compute() {
-  logits_stage_.prepare(samples_);
-  const ForwardOutput& output = orders_.run(input_);
-  expert_bytes_ = output.expert_bytes;
-  for (size_t i = 0; i < pools_.size(); ++i) {
-    RequestState& r = *planned_[pools_[i]]->request;
-    take_pooled(r, input_.pooled[i].last, output.pooled[i], model_.info.labels);
-  }
-  logits_stage_.sample(samples_, output.logits, results_);
+StepResults& EngineLoop::compute(EngineStep& step) {
+  logits_stage_.prepare(step.samples);
+  const ForwardOutput& output = orders_.run(step.forward);
+  results_.expert_bytes = output.expert_bytes;
+  for (size_t i = 0; i < step.pooled.size(); ++i)
+    take_pooled(*step.sequences[step.pooled[i]]->request, step.forward.pooled[i].last, output.pooled[i],
+                model_.info.labels);
+  logits_stage_.sample(step.samples, output.logits, results_.samples);
+  return results_;
 }
 
 // ---- take the results ----
 
-void EngineLoop::end_pooled() {
-  for (size_t i = 0; i < pools_.size(); ++i) {
-    if (!input_.pooled[i].last) continue;
-    Sequence& s = *planned_[pools_[i]];
+void EngineLoop::take(EngineStep& step, StepResults& results) {
+  for (Sequence* s : step.sequences) cache_.register_finished(*s);
+  end_pooled(step);
+  take_samples(step, results.samples);
+  if (recorder_) record(step);
+  advance_states();
+  take_features(step);
+  roster_.remove_ended();
+}
+
+void EngineLoop::end_pooled(const EngineStep& step) {
+  for (size_t i = 0; i < step.pooled.size(); ++i) {
+    if (!step.forward.pooled[i].last) continue;
+    Sequence& s = *step.sequences[step.pooled[i]];
     count_prompt(s);
     roster_.end(s, FinishReason::kStop);
   }
 }
 
 // Which of the target's hidden states are those of tokens that stay.
-void EngineLoop::take_features() {
+void EngineLoop::take_features(const EngineStep& step) {
   const DraftModel::Reads reads = draft_stage_.reads();
   if (reads == DraftModel::Reads::kNothing) return;
   int row = 0;
   for (size_t i = 0; i < plan_.chunks.size(); ++i) {
     const Chunk& chunk = plan_.chunks[i];
-    Sequence& s = *planned_[i];
+    Sequence& s = *step.sequences[i];
     const bool all = reads == DraftModel::Reads::kAllRows;
     if (!all && !chunk.wants_logits) continue;
     const int first = all ? chunk.first : chunk.first + chunk.rows - 1;
@@ -371,13 +267,13 @@ void EngineLoop::take_features() {
   }
 }
 
-void EngineLoop::take_samples() {
-  for (size_t i = 0; i < samples_.size(); ++i) {
-    const SampleRequest& request = samples_[i];
-    SampleResult& result = results_[i];
-    Sampling& sampling = sampling_[i];
+void EngineLoop::take_samples(EngineStep& step, std::span<SampleResult> results) {
+  for (size_t i = 0; i < step.samples.size(); ++i) {
+    const SampleRequest& request = step.samples[i];
+    SampleResult& result = results[i];
+    Sampling& sampling = step.sampling[i];
     Sequence& s = *sampling.sequence;
-    if (!forks_.empty() && &s == &forks_.front() && !begin_fork(s)) {
+    if (!step.forks.empty() && &s == &step.forks.front() && !begin_fork(step)) {
       sampling.sequence = nullptr;
       continue;
     }
@@ -391,7 +287,6 @@ void EngineLoop::take_samples() {
                                                                                 std::move(described.top_logprobs)};
     });
   }
-  if (recorder_) record();
 }
 
 void EngineLoop::take_tokens(Sampling& sampling, const SampleRequest& request, SampleResult&& result) {
@@ -404,26 +299,28 @@ void EngineLoop::take_tokens(Sampling& sampling, const SampleRequest& request, S
 }
 
 // What each sequence got, for whoever replays the step.
-void EngineLoop::record() {
+void EngineLoop::record(const EngineStep& step) {
   std::vector<RecordedSample> sampled;
-  for (size_t i = 0; i < samples_.size(); ++i) {
-    const Sequence* const s = sampling_[i].sequence;
-    if (!s || !samples_[i].samples) continue;
-    sampled.push_back({.sequence = s->id, .tokens = TokenIds(s->tokens.end() - sampling_[i].tokens, s->tokens.end())});
+  for (size_t i = 0; i < step.samples.size(); ++i) {
+    const Sampling& sampling = step.sampling[i];
+    if (!sampling.sequence || !step.samples[i].samples) continue;
+    const TokenIds& all = sampling.sequence->tokens;
+    sampled.push_back({.sequence = sampling.sequence->id, .tokens = TokenIds(all.end() - sampling.tokens, all.end())});
   }
   recorder_->end(sampled);
 }
 
-// The first of forks_ joins the others and shares the pages of choice 0. Returns false, and drops it, if choice 0 has
+// The first of the forks joins the others and shares the pages of choice 0. Returns false, and drops it, if choice 0 has
 // failed, and its other choices with it.
-bool EngineLoop::begin_fork(Sequence& fork) {
-  const auto first = std::ranges::find(planned_, fork.request, &Sequence::request);
-  if (first == planned_.end()) {
-    forks_.pop_front();
+bool EngineLoop::begin_fork(EngineStep& step) {
+  Sequence& fork = step.forks.front();
+  const auto first = std::ranges::find(step.sequences, fork.request, &Sequence::request);
+  if (first == step.sequences.end()) {
+    step.forks.pop_front();
     return false;
   }
   (*first)->forks_pending = false;  // from here on each choice ends for itself
-  const bool runs = roster_.add_choice(forks_, options_.kv_cache);
+  const bool runs = roster_.add_choice(step.forks, options_.kv_cache);
   if (runs) roster_.attempt(fork, [&] { cache_.share(**first, fork); });
   return true;
 }
@@ -464,7 +361,7 @@ void EngineLoop::count_prompt(const Sequence& s) {
   if (s.choice == 0 && s.generated() == 0) stats_.prompt_tokens += static_cast<uint64_t>(s.request->prompt_tokens);
 }
 
-void EngineLoop::count_step(double seconds) {
+void EngineLoop::count_step(const EngineStep& step, const StepResults& results, double seconds) {
   ++stats_.steps;
   StepWork work, decoding;
   bool prompts = false;
@@ -474,7 +371,7 @@ void EngineLoop::count_step(double seconds) {
     if (c.decodes) decoding.add(c.rows + c.drafts, c.first);
     prompts |= !c.decodes;
   }
-  for (const Sampling& sampling : sampling_) tokens += sampling.decodes ? sampling.tokens : 0;
+  for (const Sampling& sampling : step.sampling) tokens += sampling.decodes ? sampling.tokens : 0;
   if (draft_stage_.on()) {
     const StepCosts& costs = costs_.costs();
     draft_stage_.finish(seconds - (prompts ? costs.seconds(work) - costs.seconds(decoding) : 0), tokens);
@@ -485,7 +382,7 @@ void EngineLoop::count_step(double seconds) {
   if (!prompts) {
     const Weights& weights = model_.target.weights;
     stats_.decode_bytes += static_cast<double>(weights.decode_bytes - weights.expert_bytes) +
-                           static_cast<double>(expert_bytes_) +
+                           static_cast<double>(results.expert_bytes) +
                            static_cast<double>(work.attended) * static_cast<double>(model_.info.kv_bytes_per_token);
     for (const Chunk& c : plan_.chunks)
       stats_.decode_bytes += static_cast<double>(model_.cache.layout.bounded_bytes(c.first + 1));

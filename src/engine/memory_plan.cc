@@ -12,8 +12,8 @@
 #include "engine/drafting/draft_stage.h"
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
-#include "model/families.h"
 #include "engine/step/local_executor.h"
+#include "model/families.h"
 #include "ops/cache_memory.h"
 #include "sampling/sampler.h"
 
@@ -79,7 +79,7 @@ void plan_drafters(const ModelFacts& facts, const EngineOptions& o, const Machin
                   DraftStage::memory_bytes(o, drafters.named.model.has_value(), facts.config.vocab, machine.threads);
 }
 
-[[noreturn]] void refuse(const MemoryPlan& plan, const EngineOptions& o, size_t least) {
+[[noreturn]] void refuse_plan(const MemoryPlan& plan, const EngineOptions& o, size_t least) {
   const auto mib = [](size_t bytes) { return (bytes + kMiB - 1) / kMiB; };
   std::vector<std::string> parts;
   for (const MemoryRow& row : plan.rows()) {
@@ -140,7 +140,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);
   const size_t taken = plan.without_cache();
-  if (taken + plan.layout.unit_bytes() > plan.budget) refuse(plan, o, taken + plan.layout.unit_bytes());
+  if (taken + plan.layout.unit_bytes() > plan.budget) refuse_plan(plan, o, taken + plan.layout.unit_bytes());
   plan.cache = size_cache(o, plan.layout, config.max_positions, plan.budget - taken, plan.budget);
   plan.limits.max_positions = plan.cache.max_model_len;
   return plan;

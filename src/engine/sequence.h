@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/answer_state.h"
+#include "engine/answer/answer_state.h"
 #include "engine/cache/cached_pages.h"
 #include "engine/drafting/sequence_drafting.h"
 #include "engine/request_state.h"

@@ -11,7 +11,7 @@ namespace {
 static_assert(kDrafters.size() == static_cast<size_t>(DrafterKind::kMtp) + 1);
 static_assert(only(DrafterKind::kNgram) == Speculation::kNgram && only(DrafterKind::kMtp) == Speculation::kMtp);
 
-void check(const EngineOptions& o) {
+void check_speculation(const EngineOptions& o) {
   if (o.num_speculative_tokens < 1 || o.num_speculative_tokens > kMostSpeculativeTokens)
     throw invalid("--num-speculative-tokens must be between 1 and {}, not {}", kMostSpeculativeTokens,
                   o.num_speculative_tokens);
@@ -37,7 +37,7 @@ constexpr Material kMaterials[] = {
 NamedDrafters named_drafters(const EngineOptions& o, bool has_mtp) {
   NamedDrafters named;
   if (!speculates(o)) return named;
-  check(o);
+  check_speculation(o);
   const bool automatic = o.speculative == Speculation::kAuto;
   const auto is = [&](DrafterKind kind) { return o.speculative == only(kind); };
   if (automatic || is(DrafterKind::kNgram)) named.texts.push_back(DrafterKind::kNgram);

@@ -8,9 +8,9 @@
 
 namespace quire {
 
-class Channel {
+class MessageChannel {
  public:
-  virtual ~Channel() = default;
+  virtual ~MessageChannel() = default;
   // Both throw Error (kResource) if the other end is gone.
   virtual void send(std::span<const std::byte> message) = 0;
   // Replaces `message` by the next one. false: none came in that time.
@@ -18,7 +18,7 @@ class Channel {
 };
 
 // A connected stream socket, which it owns. Each message follows its size, a uint64 in this machine's byte order.
-class SocketChannel final : public Channel {
+class SocketChannel final : public MessageChannel {
  public:
   explicit SocketChannel(int socket) : socket_(socket) {}
   ~SocketChannel() override;

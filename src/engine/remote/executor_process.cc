@@ -20,14 +20,14 @@
 namespace quire {
 namespace {
 
-Message receive(Channel& channel, std::vector<std::byte>& memory) {
+Message receive(MessageChannel& channel, std::vector<std::byte>& memory) {
   while (!channel.receive(memory, std::chrono::seconds(60))) {
   }
   return decode(memory);
 }
 
 // In the child.
-void run(EngineOptions options, Channel& channel) {
+void run(EngineOptions options, MessageChannel& channel) {
   std::vector<std::byte> memory;
   const Message start = receive(channel, memory);
   options.memory_bytes = 0;  // the engine has kept to it

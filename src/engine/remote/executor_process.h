@@ -24,7 +24,7 @@ class ExecutorProcess {
   std::unique_ptr<Executor> connect(const LoadedModel& model);
 
  private:
-  std::unique_ptr<Channel> channel_;  // until connect()
+  std::unique_ptr<MessageChannel> channel_;  // until connect()
   pid_t child_ = -1;
 };
 

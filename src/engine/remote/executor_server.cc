@@ -69,7 +69,7 @@ class Server {
 
 }  // namespace
 
-void serve_executor(Executor& executor, Channel& channel) {
+void serve_executor(Executor& executor, MessageChannel& channel) {
   Server server(executor);
   std::vector<std::byte> encoded;
   for (;;) {

@@ -8,6 +8,6 @@ namespace quire {
 
 // Carries out the requests that come, until the engine's end is gone. A request that comes again gets the same reply, and
 // an earlier one none. The engine is the same program, so orders are not checked beyond their form.
-void serve_executor(Executor& executor, Channel& channel);
+void serve_executor(Executor& executor, MessageChannel& channel);
 
 }  // namespace quire

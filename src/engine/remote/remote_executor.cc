@@ -12,7 +12,7 @@
 
 namespace quire {
 
-RemoteExecutor::RemoteExecutor(std::unique_ptr<Channel> channel, const Patience& patience)
+RemoteExecutor::RemoteExecutor(std::unique_ptr<MessageChannel> channel, const Patience& patience)
     : channel_(std::move(channel)), patience_(patience) {}
 
 void RemoteExecutor::send(Json request, std::span<const std::byte> bytes) {

@@ -23,7 +23,7 @@ struct Patience {
 // of a channel that loses nothing.
 class RemoteExecutor final : public Executor {
  public:
-  explicit RemoteExecutor(std::unique_ptr<Channel> channel, const Patience& patience = {});
+  explicit RemoteExecutor(std::unique_ptr<MessageChannel> channel, const Patience& patience = {});
 
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override;
@@ -37,7 +37,7 @@ class RemoteExecutor final : public Executor {
   // did, and Error (kResource) if no reply comes.
   Message reply();
 
-  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<MessageChannel> channel_;
   const Patience patience_;
   uint64_t number_ = 0;             // of the last request
   std::vector<std::byte> request_;  // encoded

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/answer_state.h"
+#include "engine/answer/answer_state.h"
 #include "engine/request_state.h"
 #include "sampling/sampler.h"
 

@@ -35,9 +35,9 @@ struct Faults {
   int dropped = 0, repeated = 0, delayed = 0;
 };
 
-class FaultyChannel final : public Channel {
+class FaultyChannel final : public MessageChannel {
  public:
-  FaultyChannel(std::unique_ptr<Channel> real, const Faults& faults, unsigned seed)
+  FaultyChannel(std::unique_ptr<MessageChannel> real, const Faults& faults, unsigned seed)
       : real_(std::move(real)), faults_(faults), random_(seed) {}
 
   void send(std::span<const std::byte> message) override {
@@ -63,7 +63,7 @@ class FaultyChannel final : public Channel {
  private:
   bool happens(int percent) { return percent > 0 && static_cast<int>(random_() % 100) < percent; }
 
-  std::unique_ptr<Channel> real_;
+  std::unique_ptr<MessageChannel> real_;
   const Faults faults_;
   std::mt19937 random_;
   std::deque<std::vector<std::byte>> late_;
@@ -200,9 +200,9 @@ INSTANTIATE_TEST_SUITE_P(
 // ---- an executor that is gone
 
 // Says that the other end is gone after some messages.
-class EndingChannel final : public Channel {
+class EndingChannel final : public MessageChannel {
  public:
-  EndingChannel(std::unique_ptr<Channel> real, int messages) : real_(std::move(real)), left_(messages) {}
+  EndingChannel(std::unique_ptr<MessageChannel> real, int messages) : real_(std::move(real)), left_(messages) {}
   void send(std::span<const std::byte> message) override {
     if (left_-- <= 0) throw no_resource("the process at the other end of the connection has ended");
     real_->send(message);
@@ -212,7 +212,7 @@ class EndingChannel final : public Channel {
   }
 
  private:
-  std::unique_ptr<Channel> real_;
+  std::unique_ptr<MessageChannel> real_;
   int left_;
 };
 

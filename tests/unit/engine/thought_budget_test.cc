@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "base/error.h"
-#include "engine/thought_watch.h"
+#include "engine/answer/thought_watch.h"
 #include "unit/engine/tiny_engine.h"
 
 namespace quire {

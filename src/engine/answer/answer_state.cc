@@ -1,4 +1,4 @@
-#include "engine/answer_state.h"
+#include "engine/answer/answer_state.h"
 
 #include <cassert>
 #include <string>

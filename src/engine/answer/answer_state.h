@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "engine/answer/thought_watch.h"
 #include "engine/request_state.h"
-#include "engine/thought_watch.h"
 #include "grammar/matcher.h"
 #include "sampling/dry.h"
 #include "text/detokenizer.h"

@@ -1,4 +1,4 @@
-#include "engine/chosen.h"
+#include "engine/answer/chosen.h"
 
 #include <algorithm>
 #include <utility>

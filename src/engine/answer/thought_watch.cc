@@ -1,4 +1,4 @@
-#include "engine/thought_watch.h"
+#include "engine/answer/thought_watch.h"
 
 #include <algorithm>
 

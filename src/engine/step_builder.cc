@@ -1,0 +1,138 @@
+#include "engine/step_builder.h"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "engine/pool_stage.h"
+
+namespace quire {
+namespace {
+
+// Whose next token the request samples.
+void set_answer(SampleRequest& request, const Sequence& s) {
+  request.choice = s.choice;
+  request.tokens = s.tokens;
+  request.mirostat_mu = s.mirostat_mu;
+  if (!s.state.is_plain()) request.state = s.state;
+}
+
+}  // namespace
+
+void EngineStep::clear() {
+  sequences.clear();
+  forward.rows.clear();
+  forward.spans.clear();
+  forward.sequences.clear();
+  forward.pooled.clear();
+  pooled.clear();
+  samples.clear();
+  sampling.clear();
+  forks.clear();
+  logits = 0;
+  drafts = 0;
+}
+
+StepBuilder::StepBuilder(const LoadedModel& model, const PageCache& cache)
+    : model_(model),
+      cache_(cache),
+      tokenizer_(model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr),
+      reads_(model.draft_model ? model.draft_model->reads() : DraftModel::Reads::kNothing) {}
+
+void StepBuilder::add(Sequence& s, const Chunk& chunk, EngineStep& step) const {
+  ForwardInput& forward = step.forward;
+  const size_t row = forward.rows.size();
+  add_rows(s, chunk, step);
+  const auto of_chunk = std::span(forward.rows).subspan(row);
+  if (reads_ == DraftModel::Reads::kAllRows) {
+    for (Row& r : of_chunk) r.wants_hidden = true;
+  } else if (reads_ == DraftModel::Reads::kSampledRows && chunk.wants_logits) {
+    for (Row& r : of_chunk.last(static_cast<size_t>(1 + chunk.drafts))) r.wants_hidden = true;
+  }
+  step.drafts += chunk.drafts;
+  s.computed += chunk.rows;
+  s.decodes |= chunk.wants_logits;
+  if (s.request->pooling == Pooling::kNone) return;
+  if (auto pooled = rows_to_pool(*s.request, chunk, static_cast<int>(row), model_.info.hidden)) {
+    forward.pooled.push_back(std::move(*pooled));
+    step.pooled.push_back(forward.spans.size() - 1);
+  }
+}
+
+void StepBuilder::add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) const {
+  ForwardInput& forward = step.forward;
+  forward.sequences.push_back(s.id);
+  forward.spans.push_back({.row = static_cast<int>(forward.rows.size()),
+                           .rows = chunk.rows + chunk.drafts,
+                           .position = chunk.first,
+                           .tables = s.pages.units(),
+                           .state = s.cached.state,
+                           .state_copies = s.cached.state_copies,
+                           .rope_variant = s.request->rope_variant,
+                           .drafts = chunk.drafts});
+  const bool all = s.wants_all_logits();
+  for (int i = 0; i < chunk.rows; ++i) {
+    const int position = chunk.first + i;
+    const bool last = position + 1 == static_cast<int>(s.tokens.size());
+    const bool wanted = s.request->pooling == Pooling::kNone && (last || all);
+    const int32_t segment =
+        model_.target.config.segments > 1 && std::cmp_greater_equal(position, s.request->second_text);
+    forward.rows.push_back({.token = s.tokens[static_cast<size_t>(position)],
+                            .position = position,
+                            .wants_logits = wanted,
+                            .segment = segment});
+    if (wanted) add_sample(s, chunk, position, step);
+  }
+  for (int i = 0; i < chunk.drafts; ++i) {
+    forward.rows.push_back(
+        {.token = s.drafts[static_cast<size_t>(i)], .position = chunk.first + chunk.rows + i, .wants_logits = true});
+  }
+}
+
+// The row at `position`: the last one is sampled, and those of prompts whose log-probabilities are wanted are described.
+void StepBuilder::add_sample(Sequence& s, const Chunk& chunk, int position, EngineStep& step) const {
+  const auto next = static_cast<size_t>(position) + 1;
+  SampleRequest request{.request = s.request, .row = step.logits++, .samples = next == s.tokens.size()};
+  const Sampling sampling{.sequence = &s, .position = position, .first_draft = step.drafts, .decodes = chunk.decodes};
+  if (!request.samples) {
+    request.next = s.tokens[next];
+  } else {
+    request.drafts = std::span(s.drafts).first(static_cast<size_t>(chunk.drafts));
+    request.draft_weights = s.draft_weights;
+    step.logits += request.drafts.size();
+    try {
+      request.shares_row = s.forks_pending && s.request->max_new_tokens > 0;
+      if (request.shares_row) fork(request, sampling, step);
+      set_answer(request, s);
+    } catch (const std::bad_alloc&) {  // ends this request alone
+      request.failure = std::current_exception();
+    }
+  }
+  step.samples.push_back(std::move(request));
+  step.sampling.push_back(sampling);
+}
+
+// For n > 1, where the prompt of choice 0 ends: the other choices sample from its logits, too.
+void StepBuilder::fork(const SampleRequest& request, Sampling sampling, EngineStep& step) const {
+  const Sequence& first = *sampling.sequence;
+  Sequences choices;
+  std::vector<SampleRequest> requests;
+  for (int choice = 1; choice < first.request->sampling.n; ++choice) {
+    Sequence& s = choices.emplace_back(first.request, choice, first.tokens, tokenizer_);
+    cache_.begin(s);
+    set_answer(requests.emplace_back(request), s);
+  }
+  step.samples.reserve(step.samples.size() + choices.size());
+  step.sampling.reserve(step.sampling.size() + choices.size());
+  std::ranges::move(requests, std::back_inserter(step.samples));
+  for (Sequence& choice : choices) {
+    sampling.sequence = &choice;
+    step.sampling.push_back(sampling);
+  }
+  step.forks.splice(step.forks.end(), choices);
+}
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+// From a plan to a step: what the executor computes, what is sampled from it, and for whom.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/cache/page_cache.h"
+#include "engine/drafting/draft_model.h"
+#include "engine/loaded_model.h"
+#include "engine/scheduler.h"
+#include "engine/sequence.h"
+#include "engine/step/forward.h"
+#include "engine/step/samples.h"
+
+namespace quire {
+
+// What the engine alone knows of a SampleRequest.
+struct Sampling {
+  Sequence* sequence = nullptr;  // nullptr: dropped
+  int position = 0;              // of the first row's token
+  int first_draft = 0;           // among all drafts of the step
+  bool decodes = false;          // the sequence was decoding before the step
+  int tokens = 0;                // that it got
+};
+
+// Its views are of the sequences: their tokens, drafts and pages stay as they are until the step is computed.
+struct EngineStep {
+  std::vector<Sequence*> sequences;  // of the plan's chunks
+  ForwardInput forward;
+  std::vector<size_t> pooled;  // the chunks of forward.pooled
+  std::vector<SampleRequest> samples;
+  std::vector<Sampling> sampling;  // of samples
+  Sequences forks;                 // choices whose first token it samples; they are not in the roster yet
+  size_t logits = 0;               // rows that want them
+  int drafts = 0;
+
+  void clear();  // keeps the memory
+};
+
+// What came of it.
+struct StepResults {
+  std::vector<SampleResult> samples;  // of its requests
+  uint64_t expert_bytes = 0;          // weights of experts that it has read
+};
+
+class StepBuilder {
+ public:
+  // The model and the cache must outlive it.
+  StepBuilder(const LoadedModel& model, const PageCache& cache);
+
+  // Adds a sequence's rows, which then count as computed. Its pages have room for them.
+  void add(Sequence& s, const Chunk& chunk, EngineStep& step) const;
+
+ private:
+  void add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) const;
+  void add_sample(Sequence& s, const Chunk& chunk, int position, EngineStep& step) const;
+  void fork(const SampleRequest& request, Sampling sampling, EngineStep& step) const;
+
+  const LoadedModel& model_;
+  const PageCache& cache_;
+  const Tokenizer* const tokenizer_;
+  const DraftModel::Reads reads_;  // of the drafter
+};
+
+}  // namespace quire
