@@ -124,6 +124,29 @@ def check_types():
                     yield f"{path.relative_to(ROOT)}: {name} is already defined in {first[name].relative_to(ROOT)}"
 
 
+# A function, type or constant at the beginning of a line.
+DEFINED = re.compile(r"(?:template <.*> )?(?:(?:struct|class|enum class) (\w+)|(?:\[\[.*?\]\] )?[\w:<>,&*\[\] ]+?[ &*](\w+)(?:\(|\{| = |\[))")
+
+
+def check_anonymous_names():
+    """Sources of a library are compiled together, in batches that shift when a file is added: two anonymous namespaces with one name would then meet."""
+    for library in sorted(path for path in (ROOT / "src").iterdir() if path.is_dir()):
+        first = {}
+        for path in sorted(library.rglob("*.cc")):
+            namespace, anonymous = "", False
+            for line in path.read_text().splitlines():
+                if opened := re.match(r"namespace (\S+) \{", line):
+                    namespace = opened.group(1)
+                if re.match(r"(namespace \{|\}  // namespace$)", line):
+                    anonymous = line.startswith("namespace")
+                if not anonymous or line[:1] in ("", " ", "}", "/", "#") or re.match(r"using |namespace |.*\);$", line):
+                    continue
+                if found := DEFINED.match(line):
+                    name = f"{namespace}::{found.group(1) or found.group(2)}"
+                    if first.setdefault(name, path) != path:
+                        yield f"{path.relative_to(ROOT)}: {name} is also in the anonymous namespace of {first[name].relative_to(ROOT)}; rename one"
+
+
 QUOTED = re.compile(r"`([^`\s]+)`|\]\(([^)\s]+)\)")  # `path`, [text](path)
 OURS = re.compile(r"(src|tests|docs|scripts|deploy|include)/|.+\.(cc|h|py)$")
 
@@ -157,7 +180,7 @@ def check_instruction_sets(build):
 
 
 def main():
-    problems = [*check_sources(), *check_picture(), *check_folders(), *check_types(), *check_documents()]
+    problems = [*check_sources(), *check_picture(), *check_folders(), *check_types(), *check_anonymous_names(), *check_documents()]
     if len(sys.argv) > 1:
         problems += check_instruction_sets(Path(sys.argv[1]))
     for problem in problems:

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/weight_type.h"
 #include "model/convert/convert.h"
@@ -21,24 +22,15 @@ struct ConvertFlags {
   bool force = false;
 };
 
-// Opening a FIFO would wait for a reader forever, and a device is not a model file.
-void check_output(const ConvertFlags& o) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(o.output, error);
-  if (!std::filesystem::exists(status)) return;
-  if (!std::filesystem::is_regular_file(status)) throw invalid("{} is not a regular file", o.output);
-  if (!o.force) throw invalid("{} exists; overwrite it with --force or choose another name", o.output);
-}
-
-std::string name_of(const std::string& directory) {
+std::string model_name(const std::string& directory) {
   const auto path = std::filesystem::weakly_canonical(directory);
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 void run_convert(const ConvertFlags& o) {
-  ConvertOptions options{.type = std::nullopt, .name = o.name.empty() ? name_of(o.input) : o.name};
+  ConvertOptions options{.type = std::nullopt, .name = o.name.empty() ? model_name(o.input) : o.name};
   if (!o.type.empty()) options.type = parse_weight_type("--type", o.type);
-  check_output(o);
+  check_output(o.output, {}, o.force);
   Converted converted;
   {
     Progress progress;

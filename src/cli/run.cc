@@ -132,9 +132,9 @@ TokenIds encode(Engine& engine, const RunOptions& options, const Input& input) {
   return engine.encode_chat(as_served(engine, messages));
 }
 
-ordered_json to_json(const StreamedAnswer& answer, const RunOptions& options, const SamplingParams& sampling,
-                     double load_seconds, const ChatTimings& timings, const ModelInfo& model,
-                     const MemoryPlan& memory) {
+ordered_json answer_json(const StreamedAnswer& answer, const RunOptions& options, const SamplingParams& sampling,
+                         double load_seconds, const ChatTimings& timings, const ModelInfo& model,
+                         const MemoryPlan& memory) {
   ordered_json json{{"model", options.engine.model},
                     {"text", answer.text},
                     {"tokens", answer.tokens},
@@ -174,7 +174,7 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
   }
   if (options.json) {
     const ordered_json json =
-        to_json(answer, options, sampling, load_seconds, timings, engine.info(), engine.memory_plan());
+        answer_json(answer, options, sampling, load_seconds, timings, engine.info(), engine.memory_plan());
     write_out(STDOUT_FILENO, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   } else if (!answer.text.ends_with('\n')) {
     write_out(STDOUT_FILENO, "\n");
@@ -191,7 +191,7 @@ bool answer_once(Engine& engine, const RunOptions& options, Request request, dou
 }
 
 // The engine, and how long it took to load.
-std::pair<std::unique_ptr<Engine>, double> load(const RunOptions& options) {
+std::pair<std::unique_ptr<Engine>, double> load_engine(const RunOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   LoadLine line(escape_controls(options.engine.model, true));
   EngineOptions engine_options = options.engine;
@@ -226,7 +226,7 @@ void run(RunOptions options) {
   const double bandwidth = options.quiet && !options.json ? 0 : measure_read_bandwidth(options.engine.threads);
   bool stopped = false;
   {
-    const auto [engine, load_seconds] = load(options);
+    const auto [engine, load_seconds] = load_engine(options);
     const SamplingParams sampling = sampling_of(options, engine->info().sampling_defaults, seed);
     if (input.interactive()) {
       if (options.system && !engine->chat_template()) {

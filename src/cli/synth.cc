@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/weight_type.h"
 #include "model/synth.h"
@@ -20,18 +21,9 @@ struct SynthOptions {
   bool force = false;
 };
 
-// Opening a FIFO would wait for a reader forever, and a device is not a model file.
-void check_output(const SynthOptions& o) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(o.output, error);
-  if (!std::filesystem::exists(status)) return;
-  if (!std::filesystem::is_regular_file(status)) throw invalid("--output {} is not a regular file", o.output);
-  if (!o.force) throw invalid("{} exists; overwrite it with --force or choose another --output", o.output);
-}
-
 void run_synth(const SynthOptions& o) {
   const TensorType type = parse_weight_type("--type", o.type);
-  check_output(o);
+  check_output(o.output, "--output", o.force);
   {
     Progress progress;
     progress.stage("writing tensors");

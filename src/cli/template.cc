@@ -25,7 +25,7 @@ struct TemplateSource {
   ordered_json special_tokens = ordered_json::object();
 };
 
-TemplateSource load(const TemplateOptions& options) {
+TemplateSource load_template(const TemplateOptions& options) {
   if (!options.file.empty()) return {ChatTemplate::parse(read_text_file(options.file, size_t{16} << 20), options.file)};
   if (!options.model.empty()) {
     const ModelText text = load_model_text(options.model);
@@ -96,8 +96,8 @@ void answer_lines(const TemplateSource& source) {
   if (failed > 0) throw invalid("{} of {} lines failed; standard output has their errors", failed, count);
 }
 
-void run(const TemplateOptions& options) {
-  const TemplateSource source = load(options);
+void show_template(const TemplateOptions& options) {
+  const TemplateSource source = load_template(options);
   if (!options.prompt) return answer_lines(source);
   ChatInput in{.special_tokens = source.special_tokens};
   in.messages.push_back({{"role", "user"}, {"content", *options.prompt}});
@@ -125,7 +125,7 @@ void add_template_command(CLI::App& app) {
       "documents have their usual meaning there. For each line, template writes {\"text\": ...} or {\"error\": ...}. "
       "It "
       "exits with 1 if a line failed.");
-  command->callback([options] { run(*options); });
+  command->callback([options] { show_template(*options); });
 }
 
 }  // namespace quire

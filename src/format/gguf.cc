@@ -49,7 +49,7 @@ void check_split(const GgufPart& part, uint32_t number, uint32_t count) {
 }
 
 // Reads a file's header into `header`, as much of the file as it takes.
-GgufPart read_header(const MappedFile& file, std::vector<std::byte>& header) {
+GgufPart read_part(const MappedFile& file, std::vector<std::byte>& header) {
   constexpr size_t kFirstRead = size_t{1} << 20;      // more than the header of a small vocabulary
   constexpr size_t kLongestHeader = size_t{1} << 30;  // a hundred times that of the largest known vocabulary
   const size_t size = file.bytes().size();
@@ -75,7 +75,7 @@ Gguf Gguf::parse(std::span<const std::byte> bytes, std::string file) {
 Gguf Gguf::open(const std::filesystem::path& path) {
   Gguf gguf;
   const auto add = [&](MappedFile file) {
-    GgufPart part = read_header(file, gguf.headers_.emplace_back());
+    GgufPart part = read_part(file, gguf.headers_.emplace_back());
     gguf.mappings_.push_back(std::move(file));
     return part;
   };

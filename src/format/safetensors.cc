@@ -50,7 +50,7 @@ std::vector<uint64_t> unsigned_array(const Json& entry, const char* field, const
   return out;
 }
 
-std::map<std::string, std::string> read_metadata(const Json& entry, const std::string& file) {
+std::map<std::string, std::string> read_texts(const Json& entry, const std::string& file) {
   if (!entry.is_object()) throw invalid("{}: __metadata__ is not an object", file);
   std::map<std::string, std::string> out;
   for (const auto& [key, value] : entry.items()) {
@@ -60,7 +60,7 @@ std::map<std::string, std::string> read_metadata(const Json& entry, const std::s
   return out;
 }
 
-TensorView read_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data,
+TensorView view_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data,
                        const std::string& file) {
   if (!entry.is_object()) throw invalid("{} is not an object", at_tensor(file, name, "its entry"));
   TensorView tensor;
@@ -140,9 +140,9 @@ File read_file(std::string_view header, std::span<const std::byte> data, const s
   File out;
   for (const auto& [name, entry] : root.items()) {
     if (name == "__metadata__") {
-      out.metadata = read_metadata(entry, file);
+      out.metadata = read_texts(entry, file);
     } else {
-      out.tensors.push_back(read_tensor(name, entry, data, file));
+      out.tensors.push_back(view_tensor(name, entry, data, file));
     }
   }
   // Empty tensors come before the tensor that begins at the same place.

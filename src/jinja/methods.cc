@@ -19,7 +19,7 @@ namespace {
 
 const std::string& str(const Value& self) { return self.text()->bytes; }
 
-Value text(Evaluator& e, const Value& self, std::string s) {
+Value text_of_self(Evaluator& e, const Value& self, std::string s) {
   return make_text(e.meter, std::move(s), self.text()->markup);
 }
 
@@ -36,7 +36,7 @@ Value strip_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "strip", {"chars"});
   const std::string_view chars = p.has(0) ? std::string_view(p.text(0)) : std::string_view();
   e.meter.step(str(self).size() / 16 + chars.size());
-  return text(e, self, std::string(strip(str(self), p.has(0) ? &chars : nullptr, kLeft, kRight)));
+  return text_of_self(e, self, std::string(strip(str(self), p.has(0) ? &chars : nullptr, kLeft, kRight)));
 }
 
 template <bool kRight>
@@ -112,7 +112,7 @@ Value count_method(Evaluator& e, const Value& self, const Args& args) {
 
 Value replace_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "replace", {"old", "new", "count"}, 2);
-  return text(e, self, replaced(e.meter, str(self), p.text(0), p.text(1), p.integer(2, -1)));
+  return text_of_self(e, self, replaced(e.meter, str(self), p.text(0), p.text(1), p.integer(2, -1)));
 }
 
 Value join_method(Evaluator& e, const Value& self, const Args& args) {
@@ -134,7 +134,7 @@ template <std::string (*kMap)(std::string_view)>
 Value map_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "method", {});
   e.meter.step(str(self).size() / 8);
-  return text(e, self, kMap(str(self)));
+  return text_of_self(e, self, kMap(str(self)));
 }
 
 std::string swap_case(std::string_view s) {
@@ -151,7 +151,7 @@ template <char kAlign>
 Value justify_method(Evaluator& e, const Value& self, const Args& args) {
   const Params p(args, "justify", {"width", "fillchar"}, 1);
   e.meter.step(str(self).size() / 16);
-  return text(e, self, justified(str(self), p.integer(0, 0), p.has(1) ? p.text(1) : " ", kAlign));
+  return text_of_self(e, self, justified(str(self), p.integer(0, 0), p.has(1) ? p.text(1) : " ", kAlign));
 }
 
 Value zfill_method(Evaluator& e, const Value& self, const Args& args) {
@@ -160,7 +160,7 @@ Value zfill_method(Evaluator& e, const Value& self, const Args& args) {
   const bool has_sign = !s.empty() && (s[0] == '-' || s[0] == '+');
   const std::string digits =
       justified(s.substr(has_sign ? 1 : 0), std::max(width, Int{1}) - (has_sign ? 1 : 0), "0", '>');
-  return text(e, self, (has_sign ? s.substr(0, 1) : "") + digits);
+  return text_of_self(e, self, (has_sign ? s.substr(0, 1) : "") + digits);
 }
 
 // True if the text is not empty and every character is in the class.
@@ -211,7 +211,7 @@ Value remove_method(Evaluator& e, const Value& self, const Args& args) {
   std::string_view s = str(self);
   if (kPrefix && s.starts_with(affix)) s.remove_prefix(affix.size());
   if (!kPrefix && s.ends_with(affix)) s.remove_suffix(affix.size());
-  return text(e, self, std::string(s));
+  return text_of_self(e, self, std::string(s));
 }
 
 Value splitlines_method(Evaluator& e, const Value& self, const Args& args) {
@@ -238,7 +238,7 @@ Value expandtabs_method(Evaluator& e, const Value& self, const Args& args) {
       column = c == '\n' || c == '\r' ? 0 : column + 1;
     }
   }
-  return text(e, self, std::move(out));
+  return text_of_self(e, self, std::move(out));
 }
 
 const MethodTable& text_methods() {

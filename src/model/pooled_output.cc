@@ -57,7 +57,7 @@ PooledLayer read_dense(const SentenceModule& module, const JsonField& config) {
   return layer;
 }
 
-void read_modules(const Checkpoint& checkpoint, ModelConfig& c) {
+void read_pooling_modules(const Checkpoint& checkpoint, ModelConfig& c) {
   for (const SentenceModule& module : checkpoint.hf()->modules) {
     if (module.kind == "Transformer" || module.kind == "Normalize") continue;  // embeddings are always normalised
     const bool is_pooling = module.kind == "Pooling", is_dense = module.kind == "Dense";
@@ -166,7 +166,7 @@ void read_pooled_output(const Checkpoint& checkpoint, ModelConfig& c) {
     c.pooled = {.pooling = Pooling::kLast, .labels = read_labels(files)};
     c.pooled.layers.push_back({.name = "score.weight", .size = c.pooled.labels});
   }
-  read_modules(checkpoint, c);
+  read_pooling_modules(checkpoint, c);
   if (c.pooled.labels != 1) return;
   // A score is a probability unless the files say that it is not.
   c.pooled.score = Score::kSigmoid;

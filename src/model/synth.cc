@@ -91,7 +91,7 @@ class TensorList : public TensorVisitor {
   const TensorType type_;
 };
 
-std::vector<FileTensor> list_tensors(const SynthShape& s, TensorType type) {
+std::vector<FileTensor> file_tensors(const SynthShape& s, TensorType type) {
   const ModelConfig config = config_of(s);
   TensorList list(config, type);
   Weights unused;
@@ -135,7 +135,7 @@ const SynthShape& find_synth_shape(std::string_view name) {
 void write_synthetic_model(const std::filesystem::path& path, const SynthShape& s, TensorType type, uint64_t seed,
                            const std::function<void(size_t written, size_t total)>& progress) {
   if (!info(type).loadable) throw unsupported("type {} cannot be made", name(type));
-  const std::vector<FileTensor> tensors = list_tensors(s, type);
+  const std::vector<FileTensor> tensors = file_tensors(s, type);
   GgufHeader h;
   h.string("general.architecture", "llama");
   h.string("general.name", fmt::format("synthetic {} {}", s.name, name(type)));

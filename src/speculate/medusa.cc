@@ -38,7 +38,7 @@ struct HeadsMemory {
   size_t bytes = 0;
 };
 // memory: nullptr to count bytes.
-HeadsMemory carve(int heads, const ModelConfig& target, int max_rows, std::byte* memory) {
+HeadsMemory carve_heads(int heads, const ModelConfig& target, int max_rows, std::byte* memory) {
   HeadsMemory m;
   const auto part = [&](size_t size) {
     const size_t begin = m.bytes;
@@ -58,7 +58,7 @@ HeadsMemory carve(int heads, const ModelConfig& target, int max_rows, std::byte*
 }
 
 // Lists the heads' tensors, which read() then fills.
-void list_tensors(HeadTensors& file, const ModelConfig& target, MedusaHeads& to) {
+void list_heads(HeadTensors& file, const ModelConfig& target, MedusaHeads& to) {
   to.heads.resize(static_cast<size_t>(count_heads(file)));
   for (size_t k = 0; k < to.heads.size(); ++k) {
     const std::string name = fmt::format("heads.{}", k);
@@ -72,7 +72,7 @@ void list_tensors(HeadTensors& file, const ModelConfig& target, MedusaHeads& to)
 MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
   HeadTensors file(path);
   MedusaHeads read;
-  list_tensors(file, target, read);
+  list_heads(file, target, read);
   read.memory = file.read(team);
   return read;
 }
@@ -80,7 +80,7 @@ MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& ta
 MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& target) {
   HeadTensors file(path);
   MedusaHeads unread;
-  list_tensors(file, target, unread);
+  list_heads(file, target, unread);
   return {static_cast<int>(unread.heads.size()), file.checked_bytes()};
 }
 
@@ -90,14 +90,14 @@ Medusa::Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& comp
       compute_(compute),
       max_rows_(max_rows),
       memory_(memory_bytes(this->heads(), target, max_rows)) {
-  const HeadsMemory m = carve(this->heads(), target, max_rows, memory_.data());
+  const HeadsMemory m = carve_heads(this->heads(), target, max_rows, memory_.data());
   hidden_ = m.hidden;
   logits_ = m.logits;
   inputs_ = m.inputs;
 }
 
 size_t Medusa::memory_bytes(int heads, const ModelConfig& target, int max_rows) {
-  return carve(heads, target, max_rows, nullptr).bytes;
+  return carve_heads(heads, target, max_rows, nullptr).bytes;
 }
 
 std::span<float> Medusa::forward(const Rows& features, int rows, int count, const Linear& output) {

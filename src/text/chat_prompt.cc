@@ -40,7 +40,7 @@ class Marker {
   std::string mark_;
 };
 
-TokenIds encode(const Tokenizer& tokenizer, std::string_view prompt, std::span<const size_t> plain) {
+TokenIds encode_chat(const Tokenizer& tokenizer, std::string_view prompt, std::span<const size_t> plain) {
   return tokenizer.encode(prompt, {.add_special = false, .parse_special = true, .plain = plain});
 }
 
@@ -64,7 +64,7 @@ TokenIds encode_chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer
   for (const ordered_json* json : {&input.messages, &input.tools, &input.documents}) collect_strings(*json, strings);
   const auto spells_special = [&](std::string_view text) { return !tokenizer.special_starts(text).empty(); };
   if (input.parse_special || std::ranges::none_of(strings, spells_special)) {
-    return encode(tokenizer, chat.render(input), {});
+    return encode_chat(tokenizer, chat.render(input), {});
   }
 
   // Put a mark before each such spelling, find the marks again in the prompt, and keep special tokens off those places.
@@ -82,7 +82,7 @@ TokenIds encode_chat_prompt(const ChatTemplate& chat, const Tokenizer& tokenizer
   std::string prompt = chat.render(marked);
   if (!is_utf8(prompt)) prompt = lossy_utf8(prompt);
   const std::vector<size_t> plain = remove_marks(prompt, mark);
-  return encode(tokenizer, prompt, plain);
+  return encode_chat(tokenizer, prompt, plain);
 }
 
 }  // namespace quire

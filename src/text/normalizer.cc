@@ -69,7 +69,7 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-std::string encode(const std::vector<utf8proc_int32_t>& text, size_t reserve) {
+std::string to_utf8(const std::vector<utf8proc_int32_t>& text, size_t reserve) {
   std::string out;
   out.reserve(reserve);
   for (utf8proc_int32_t c : text) append_utf8(static_cast<char32_t>(c), out);
@@ -234,7 +234,7 @@ std::string normalize_form(std::string_view text, UnicodeForm form) {
                                  static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     if (count >= 0) out.resize(static_cast<size_t>(count));
   }
-  return encode(out, text.size());
+  return to_utf8(out, text.size());
 }
 
 std::string lowercase(std::string_view text) {

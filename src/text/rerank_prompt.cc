@@ -10,8 +10,8 @@
 namespace quire {
 namespace {
 
-TokenIds encode(const Tokenizer& tokenizer, std::string_view pattern, std::string_view query,
-                std::string_view document) {
+TokenIds encode_pair(const Tokenizer& tokenizer, std::string_view pattern, std::string_view query,
+                     std::string_view document) {
   const std::array<std::pair<std::string_view, std::string_view>, 2> texts{
       {{"{query}", query}, {"{document}", document}}};
   std::string prompt;
@@ -40,7 +40,7 @@ const std::string_view kQwen3RerankPrompt =
 
 TokenIds encode_rerank_prompt(const Tokenizer& tokenizer, std::string_view pattern, std::string_view query,
                               std::string_view document, size_t most_tokens) {
-  TokenIds ids = encode(tokenizer, pattern, query, document);
+  TokenIds ids = encode_pair(tokenizer, pattern, query, document);
   std::string cut;
   while (most_tokens > 0 && ids.size() > most_tokens) {
     TokenIds text = tokenizer.encode(document, {.parse_special = false});
@@ -51,7 +51,7 @@ TokenIds encode_rerank_prompt(const Tokenizer& tokenizer, std::string_view patte
     if (shorter.size() >= document.size()) throw invalid("the document cannot be cut to {} tokens", most_tokens);
     cut = std::move(shorter);
     document = cut;
-    ids = encode(tokenizer, pattern, query, document);
+    ids = encode_pair(tokenizer, pattern, query, document);
   }
   return ids;
 }

@@ -174,7 +174,7 @@ std::vector<KernelResult> measure(const KernelsOptions& o, const Compute& comput
   return results;
 }
 
-nlohmann::ordered_json to_json(const KernelResult& r) {
+nlohmann::ordered_json kernel_json(const KernelResult& r) {
   const double seconds = r.seconds.median();
   return {{"type", name(r.type)},
           {"outputs", r.shape.outputs},
@@ -187,7 +187,7 @@ nlohmann::ordered_json to_json(const KernelResult& r) {
           {"of_limit", r.of_limit.median()}};
 }
 
-void print_table(const std::vector<KernelResult>& results, const MachineRates& machine) {
+void print_kernels(const std::vector<KernelResult>& results, const MachineRates& machine) {
   TextTable table({"type", "activations", "shape", "rows", "us", "GMAC/s", "GB/s", "of limit", "bound by"}, 3);
   for (const KernelResult& r : results) {
     const double seconds = r.seconds.median(), multiply_adds = r.work.total_multiply_adds();
@@ -241,13 +241,13 @@ void run_kernels(const KernelsOptions& o) {
                                   {"threads", team.size()},
                                   {"machine", to_json(rates)},
                                   {"results", nlohmann::ordered_json::array()}};
-    for (const KernelResult& r : results) out["results"].push_back(to_json(r));
+    for (const KernelResult& r : results) out["results"].push_back(kernel_json(r));
     std::printf("%s\n", out.dump(2).c_str());
     return;
   }
   std::printf("%s\n%s kernels, %d threads\nlimit: %s\n\n", cpu_name().c_str(), compute.kernels.name.data(), team.size(),
               describe(rates).c_str());
-  print_table(results, rates);
+  print_kernels(results, rates);
 }
 
 std::vector<std::string> activations_names() {

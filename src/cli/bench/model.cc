@@ -24,7 +24,7 @@ std::vector<Activations> units_of(const LoadedModel& model) {
   return listed(used);
 }
 
-Work total(const std::array<Work, kStepOps>& work) {
+Work total_work(const std::array<Work, kStepOps>& work) {
   Work sum;
   for (const Work& w : work) sum += w;
   return sum;
@@ -82,8 +82,8 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       double least = 0, bytes = 0;
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {
-        const Work work = total(step_work(model_.target.config, model_.target.weights, compute_.activations,
-                                          model_.cache.layout.type(), batch));
+        const Work work = total_work(step_work(model_.target.config, model_.target.weights, compute_.activations,
+                                               model_.cache.layout.type(), batch));
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;

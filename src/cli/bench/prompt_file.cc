@@ -18,7 +18,7 @@ Json parse_line(std::string_view line, size_t number, const std::string& file) {
   }
 }
 
-std::string prompt_of(const JsonField& line) {
+std::string read_prompt(const JsonField& line) {
   line.object();
   const bool turns = line.has("turns");
   if (!turns && !line.has("prompt"))
@@ -41,7 +41,7 @@ std::vector<BenchPrompt> read_prompts(const std::filesystem::path& path) {
     ++number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const JsonField value(parse_line(line, number, file), fmt::format("{}:{}", file, number));
-    prompts.push_back({fmt::format("line {}", number), prompt_of(value)});
+    prompts.push_back({fmt::format("line {}", number), read_prompt(value)});
   }
   if (prompts.empty()) throw invalid("{}: the file has no prompts", file);
   return prompts;

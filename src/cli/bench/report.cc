@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string_view name_of(BenchTest::Kind kind) { return kind == BenchTest::Kind::kPrefill ? "prefill" : "decode"; }
+std::string_view kind_name(BenchTest::Kind kind) { return kind == BenchTest::Kind::kPrefill ? "prefill" : "decode"; }
 
 // One operation of a profile, or the rest.
 struct Line {
@@ -52,7 +52,7 @@ void print_results(const BenchReport& report) {
   TextTable table({"test", "batch", "depth", "tok/s", "min", "max", "limit", "of limit", "MB read"}, 1);
   std::vector<MachineRates> machine;
   for (const BenchResult& r : report.results) {
-    table.add({fmt::format("{} {}", name_of(r.test.kind), r.test.tokens), fmt::format("{}", r.test.batch),
+    table.add({fmt::format("{} {}", kind_name(r.test.kind), r.test.tokens), fmt::format("{}", r.test.batch),
                fmt::format("{}", r.test.depth), tokens_per_second(r.rates.median()), tokens_per_second(r.rates.low()),
                tokens_per_second(r.rates.high()), tokens_per_second(r.limits.median()),
                fmt::format("{:.0f} %", 100 * r.of_limit.median()), fmt::format("{:.1f}", r.bytes / 1e6)});
@@ -62,7 +62,7 @@ void print_results(const BenchReport& report) {
 }
 
 void print_profile(const BenchProfile& p, double empty_loop) {
-  std::printf("\n%s %d, batch %d, depth %d: %.3f ms per step\nlimit: %s\n\n", name_of(p.test.kind).data(),
+  std::printf("\n%s %d, batch %d, depth %d: %.3f ms per step\nlimit: %s\n\n", kind_name(p.test.kind).data(),
               p.test.tokens, p.test.batch, p.test.depth, 1e3 * p.seconds / p.steps, describe(p.machine).c_str());
   TextTable table({"operation", "ms", "share", "calls", "GMAC/s", "GB/s", "of limit"}, 1);
   for (const Line& line : lines_of(p)) {
@@ -90,7 +90,7 @@ void print_quality(const Quality& q) {
 }
 
 Json to_json(const BenchResult& r) {
-  return {{"test", name_of(r.test.kind)},
+  return {{"test", kind_name(r.test.kind)},
           {"tokens", r.test.tokens},
           {"depth", r.test.depth},
           {"batch", r.test.batch},
@@ -104,7 +104,7 @@ Json to_json(const BenchResult& r) {
           {"machine", to_json(r.machine)}};
 }
 
-Json to_json(const BenchProfile& p, double empty_loop) {
+Json profile_json(const BenchProfile& p, double empty_loop) {
   Json operations = Json::array();
   for (const Line& line : lines_of(p)) {
     Json one = {{"operation", line.name}, {"seconds", line.seconds}, {"share", line.share}, {"calls", line.calls}};
@@ -115,7 +115,7 @@ Json to_json(const BenchProfile& p, double empty_loop) {
     }
     operations.push_back(one);
   }
-  Json out = {{"test", name_of(p.test.kind)},
+  Json out = {{"test", kind_name(p.test.kind)},
               {"tokens", p.test.tokens},
               {"depth", p.test.depth},
               {"batch", p.test.batch},
@@ -184,7 +184,7 @@ Json to_json(const BenchReport& report) {
     out["results"] = Json::array();
     for (const BenchResult& r : report.results) out["results"].push_back(to_json(r));
   }
-  for (const BenchProfile& p : report.profiles) out["profiles"].push_back(to_json(p, report.empty_loop));
+  for (const BenchProfile& p : report.profiles) out["profiles"].push_back(profile_json(p, report.empty_loop));
   if (report.quality) out["quality"] = to_json(*report.quality);
   return out;
 }

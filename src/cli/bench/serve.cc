@@ -40,7 +40,7 @@ CacheState declared_cache(const ServeBenchFlags& f, const Workload& workload) {
   return shares ? CacheState::kAny : workload.shared_prefix > 0 ? CacheState::kWarm : CacheState::kCold;
 }
 
-void check(ServeBenchFlags& f) {
+void check_flags(ServeBenchFlags& f) {
   WorkloadOptions& w = f.workload;
   LoadOptions& l = f.load;
   if (l.url.empty()) throw CLI::RequiredError("--url");
@@ -93,8 +93,8 @@ void write_samples(std::ofstream& file, const std::string& path, const std::vect
   if (!file.flush()) throw invalid("--samples {}: the file cannot be written", path);
 }
 
-void run(ServeBenchFlags& f) {
-  check(f);
+void measure_server(ServeBenchFlags& f) {
+  check_flags(f);
   const Workload workload = plan_workload(f.workload);
   std::ofstream samples;
   if (!f.samples.empty()) {  // opened early: the run may take hours
@@ -209,7 +209,7 @@ void add_bench_serve_command(CLI::App& bench) {
   add("--timeout", f->load.timeout, "seconds per request")->check(CLI::PositiveNumber)->capture_default_str();
   add("--slo", f->slo, "limits for goodput, as ttft=500ms,tpot=50ms,e2e=10s")->type_name("LIMITS");
   add("--samples", f->samples, "also write the times of each request to this file, as JSON lines")->type_name("FILE");
-  command->callback([f] { run(*f); });
+  command->callback([f] { measure_server(*f); });
 }
 
 }  // namespace quire

@@ -100,7 +100,7 @@ Json speed_json(const DecodeCounts& c) {
           {"tokens_per_step", c.tokens_per_step()}};
 }
 
-Json to_json(const DrafterResult& r) {
+Json drafter_json(const DrafterResult& r) {
   const DrafterStats& d = r.on.drafts;
   const SpeculationEstimate& e = r.expected;
   const Shares shares = shares_of(r.on);
@@ -158,7 +158,7 @@ Json to_json(const SpeculationReport& report) {
   const ModelInfo& model = report.drafters.front().model;
   const SpeculationOptions& o = report.options;
   Json drafters = Json::array();
-  for (const DrafterResult& r : report.drafters) drafters.push_back(to_json(r));
+  for (const DrafterResult& r : report.drafters) drafters.push_back(drafter_json(r));
   return {{"model", model.name},
           {"quantization", model.quantization},
           {"cpu", cpu_name()},

@@ -25,7 +25,7 @@ std::vector<std::string> drafters_and_auto() {
   return names;
 }
 
-void check(SpeculativeFlags& f) {
+void check_speculation(SpeculativeFlags& f) {
   if (f.suite.empty()) f.suite = f.prompts.empty() ? "copy" : "chat";
   if (f.suite == "chat" && f.prompts.empty()) throw CLI::RequiredError("--prompts (for --suite chat)");
   if (f.suite != "chat" && !f.prompts.empty())
@@ -37,8 +37,8 @@ std::vector<BenchPrompt> prompts_of(const SpeculativeFlags& f) {
   return f.suite == "copy" ? copy_prompts() : misleading_prompts();
 }
 
-void run(SpeculativeFlags& f) {
-  check(f);
+void measure_speculation(SpeculativeFlags& f) {
+  check_speculation(f);
   SpeculationReport report{
       .suite = f.prompts.empty() ? f.suite : f.prompts, .prompts = 0, .options = f.options, .drafters = {}};
   const std::vector<BenchPrompt> prompts = prompts_of(f);
@@ -94,7 +94,7 @@ void add_bench_speculative_command(CLI::App& bench) {
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
   command->add_flag("--json", f->json, "print the results as a JSON object");
-  command->callback([f] { run(*f); });
+  command->callback([f] { measure_speculation(*f); });
 }
 
 }  // namespace quire

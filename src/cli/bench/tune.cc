@@ -32,7 +32,7 @@ double limit_of(const MeasuredKind& kind, const MachineRates& rates) {
   return std::min(compute, rates.bandwidth * kind.kind.rows / kind.bytes);
 }
 
-nlohmann::ordered_json to_json(const MeasuredKind& kind, const MachineRates& rates) {
+nlohmann::ordered_json kind_json(const MeasuredKind& kind, const MachineRates& rates) {
   nlohmann::ordered_json loops = nlohmann::ordered_json::array();
   for (size_t i = 0; i < kind.loops.size(); ++i) {
     const MeasuredLoop& loop = kind.loops[i];
@@ -51,7 +51,7 @@ nlohmann::ordered_json to_json(const MeasuredKind& kind, const MachineRates& rat
           {"loops", std::move(loops)}};
 }
 
-void print_table(const std::vector<MeasuredKind>& kinds, const MachineRates& rates) {
+void print_kinds(const std::vector<MeasuredKind>& kinds, const MachineRates& rates) {
   TextTable table({"linears", "loop", "", "GMAC/s", "GB/s", "of limit", "samples"}, 3);
   for (const MeasuredKind& kind : kinds) {
     for (size_t i = 0; i < kind.loops.size(); ++i) {
@@ -93,10 +93,10 @@ void run_tune(TuneOptions o) {
     threads = model.info.threads;
   }
   if (o.json) {
-    nlohmann::ordered_json out = {{"cpu", cpu_name()},         {"kernels", kernels},
-                                  {"threads", threads},        {"model", o.engine.model},
+    nlohmann::ordered_json out = {{"cpu", cpu_name()},           {"kernels", kernels},
+                                  {"threads", threads},          {"model", o.engine.model},
                                   {"machine", to_json(rates)}, {"kinds", nlohmann::ordered_json::array()}};
-    for (const MeasuredKind& kind : kinds) out["kinds"].push_back(to_json(kind, rates));
+    for (const MeasuredKind& kind : kinds) out["kinds"].push_back(kind_json(kind, rates));
     std::printf("%s\n", out.dump(2).c_str());
     return;
   }
@@ -105,7 +105,7 @@ void run_tune(TuneOptions o) {
   if (kinds.empty()) {
     std::printf("these kernels have one loop for each linear of the model\n");
   } else {
-    print_table(kinds, rates);
+    print_kinds(kinds, rates);
   }
 }
 

@@ -6,7 +6,7 @@ namespace quire {
 namespace {
 
 // channels: [x; B; C] before the convolution. x becomes the results.
-void recur(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const Rows& channels, const Rows& dt) {
+void scan(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const Rows& channels, const Rows& dt) {
   const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const int inner = m.inner(), vectors = m.groups * m.state_dim;
   convolve(step.compute, states,
@@ -28,7 +28,7 @@ void recur(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w,
 
 void advance_states(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w) {
   const Rows& kept = step.work.updates[static_cast<size_t>(layer)];
-  recur(step, layer, m, w, kept.columns(0, m.channels()), kept.columns(m.channels(), m.heads));
+  scan(step, layer, m, w, kept.columns(0, m.channels()), kept.columns(m.channels(), m.heads));
 }
 
 void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const NormView& norm,
@@ -48,7 +48,7 @@ void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weig
   step.done(StepOp::kQkv);
 
   keep_updates(step, layer, {convolved, dt});
-  recur(step, layer, m, w, convolved, dt);
+  scan(step, layer, m, w, convolved, dt);
   multiply_gate(compute, x, gate, Nonlinearity::kSilu, step.rows);
   if (m.norm) {
     const auto group = static_cast<size_t>(inner / m.norm_groups);

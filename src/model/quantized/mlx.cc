@@ -48,7 +48,7 @@ void unpack_words(const std::byte* from, size_t count, uint8_t* codes) {
   }
 }
 
-void unpack(int bits, const std::byte* from, size_t count, uint8_t* codes) {
+void unpack_codes(int bits, const std::byte* from, size_t count, uint8_t* codes) {
   if (bits == 5 || bits == 6) return unpack_stream(from, static_cast<size_t>(bits), count, codes);
   if (bits == 8) return unpack_offset_bytes(from, count, codes);
   with_bits(bits, [&](auto b) { unpack_words<b()>(from, count, codes); });
@@ -118,7 +118,7 @@ CodedMatrix open_affine(const ModuleTensors& module, const CodedScheme& scheme, 
   m.read_rows = each_row([=, bits = scheme.bits, biases = &biases, scale_label = TensorLabel(module, *t.scales),
                           bias_label = TensorLabel(module, biases)](int row, const CodedRow& out) {
     const size_t n = t.first + static_cast<size_t>(row);
-    unpack(bits, t.weight->bytes.data() + n * cols * static_cast<size_t>(bits) / 8, cols, out.codes.data());
+    unpack_codes(bits, t.weight->bytes.data() + n * cols * static_cast<size_t>(bits) / 8, cols, out.codes.data());
     for (size_t g = 0; g < groups; ++g) {
       const float scale = read_float(*t.scales, n * groups + g), bias = read_float(*biases, n * groups + g);
       check_scale(scale, Sign::kAny, scale_label, row);

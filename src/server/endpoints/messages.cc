@@ -225,7 +225,7 @@ bool leave_out_billing(std::string& system) {
   return true;
 }
 
-void read_message(const JsonField& message, Json& messages, CallNames& names) {
+void read_turn(const JsonField& message, Json& messages, CallNames& names) {
   const JsonField role = message.at("role");
   const bool assistant = role.string() == "assistant";
   if (!assistant && role.string() != "user" && role.string() != "system") {  // "system": Claude Code's reminders
@@ -254,7 +254,7 @@ void read_text_messages(ApiDraft& draft, const JsonField& field) {
   CallNames names;
   size_t item = 0;
   for (const JsonField& message : field.elements(kMaxMessages)) {
-    read_message(message, draft.chat.messages, names);
+    read_turn(message, draft.chat.messages, names);
     draft.chat_items.resize(draft.chat.messages.size(), item++);
   }
   draft.chat.continue_final_message = draft.chat.messages.back()["role"] == "assistant";
