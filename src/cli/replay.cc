@@ -11,6 +11,7 @@
 #include "cli/engine_options.h"
 #include "cli/progress.h"
 #include "engine/step/replay.h"
+#include "kernels/kernels.h"
 #include "model/registry.h"
 
 namespace quire {

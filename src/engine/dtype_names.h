@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "engine/name_table.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace quire {
 

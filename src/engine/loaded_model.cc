@@ -9,6 +9,7 @@
 #include "base/quote.h"
 #include "engine/dtype_names.h"
 #include "engine/tuner.h"
+#include "kernels/kernels.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
 #include "text/named_templates.h"

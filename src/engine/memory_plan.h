@@ -9,7 +9,7 @@
 #include "engine/cache/cache_size.h"
 #include "engine/drafting/drafter_facts.h"
 #include "engine/memory_budget.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/weights.h"

@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "kernels/kernels.h"
 #include "model/families.h"
 
 namespace quire {

@@ -8,7 +8,6 @@
 #include "base/team.h"
 #include "engine/memory_budget.h"
 #include "engine/memory_plan.h"
-#include "kernels/kernels.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/model_text.h"
@@ -17,6 +16,8 @@
 #include "quire/engine.h"
 
 namespace quire {
+
+struct KernelSet;  // kernels/kernels.h
 
 struct Runtime {
   // Takes threads, kernels and memory_bytes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,

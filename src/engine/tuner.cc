@@ -13,6 +13,7 @@
 #include "base/home_folder.h"
 #include "base/mapped_file.h"
 #include "json/field.h"
+#include "kernels/kernels.h"
 #include "model/tensors.h"
 
 namespace quire {

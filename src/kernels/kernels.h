@@ -12,8 +12,8 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/nonlinearity.h"
 #include "kernels/packed.h"
+#include "kernels/types.h"
 
 namespace quire {
 
@@ -24,40 +24,9 @@ struct ShortConvArgs;  // kernels/recurrent.h
 struct GatedDeltaArgs;
 struct Mamba2Args;
 
-// What the inputs of a linear are rounded to. kF32 multiplies float32 inputs by dequantized weights: the path for
-// comparing with other implementations.
-//
-// kInt8 has a scale for each block of 32 inputs. kInt8x2 splits a row in two: the few large inputs, which would make the
-// scales of their blocks coarse, stay float32; all others are rounded as with kInt8.
-//
-// kInt8Row is for models that were made for it (W8A8, LLM.int8): int8 with one scale for a whole row of inputs.
-enum class Activations : uint8_t { kF32, kBf16, kInt8, kInt8Row, kInt8x2 };
-
-constexpr bool has_int8_blocks(Activations a) { return a == Activations::kInt8 || a == Activations::kInt8x2; }
-// The type of the products.
-constexpr Activations multiply_unit(Activations a) {
-  return has_int8_blocks(a) || a == Activations::kInt8Row ? Activations::kInt8 : a;
-}
-
-// The definition in force for weights of a format: without integer codes there is no int8 definition, and inputs are
-// rounded to bf16.
-constexpr Activations activations_for(Activations mode, const PanelFormat& format) {
-  return has_int8_blocks(mode) && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
-}
-
-inline constexpr int kMostInt8RowInputs = 1 << 17;  // 127 * 127 of each fit in 31 bits
-constexpr bool takes_int8_rows(const PackedMatrix& w) {
-  return w.format.codes == Codes::kI8 && w.format.scale == ScaleKind::kF32 && !has_minima(w.format) &&
-         w.format.group >= w.cols && w.cols <= kMostInt8RowInputs;
-}
-
 // quantize() turns each row of inputs into an array of blocks of 32, padded with zeros; linear() reads them. A kernel
 // set may lay out kBf16 blocks in its own way, within the same bytes for each kRowGroup rows (the last group may be
 // partial). So only the set that quantized a row can read it.
-inline constexpr int kRowGroup = 16;
-constexpr size_t padded_rows(int rows) {  // rows that the buffer for `rows` rows must have room for
-  return static_cast<size_t>((rows + kRowGroup - 1) / kRowGroup * kRowGroup);
-}
 inline constexpr float kSmallestInt8 = 0x1p-121f;  // blocks of smaller inputs become zeros: keeps 127 / max finite
 struct Int8Block {
   int8_t q[kBlockInputs];  // input = scale * q, in kPairOrder within each eight; |q| <= 127
@@ -172,23 +141,6 @@ struct QuantizeArgs {
 //
 //   x W^T = float(sum of code * q_x) * (scale_w * scale_x), then for each outlier in order:  fma(x, scale_w * code, .)
 //
-// A set may have several loops for the same work, with the same bits. Which is fastest depends on the machine, so it is
-// measured (ops/tuning.h).
-struct LinearLoop {
-  enum class Kind : uint8_t {
-    kStream,  // a few rows at a time; weights are decoded in registers, again for every few rows
-    kShared,  // weights are decoded for all rows of a call, or for as many as fit in registers
-    kTiles,   // matrix tiles: a panel by 16 rows, or several panels if they need no scales
-    kPaired,  // matrix tiles: two panels by 16 or 32 rows
-  };
-  Kind kind = Kind::kShared;
-  uint8_t panels = 1;     // kStream: in flight; kShared: in a step; kPaired: groups whose sums are added at once
-  uint16_t ahead = 8192;  // bytes to prefetch of panels that are read once
-
-  bool operator==(const LinearLoop&) const = default;
-};
-inline constexpr size_t kMostLinearLoops = 16;
-
 struct LinearArgs {
   const PackedMatrix* weights;
   const PackedMatrix* up = nullptr;
@@ -205,11 +157,6 @@ struct LinearArgs {
   bool accumulate = false;
   const LinearLoop* loop = nullptr;  // one of linear_loops(); nullptr: its first
 };
-
-enum class KvType : uint8_t { kF32, kBf16, kF16, kInt8 };
-constexpr size_t kv_number_bytes(KvType type) { return type == KvType::kF32 ? 4 : type == KvType::kInt8 ? 1 : 2; }
-// Attention multiplies bf16 numbers: it rounds queries and weights to bf16. Int8 codes are exact in bf16.
-constexpr bool multiplies_bf16(KvType type) { return type == KvType::kBf16 || type == KvType::kInt8; }
 
 // The KV cache of one layer, in pages of 16 tokens. Page p of KV head h begins at
 //   data + p * page_stride + h * head_stride
@@ -229,7 +176,6 @@ constexpr bool multiplies_bf16(KvType type) { return type == KvType::kBf16 || ty
 //   scale   = largest / 127
 //   code    = x * (127 / largest), rounded to the nearest integer, ties to even
 //             if the scale is 0, infinite or NaN:  127 for infinity, -127 for -infinity, else 0
-inline constexpr int kPageTokens = 16;
 constexpr int padded_head(int dim) { return (dim + 15) / 16 * 16; }
 struct KvLayer {
   std::byte* data;
@@ -250,12 +196,6 @@ constexpr size_t kv_head_bytes(KvType type, int key_dim, int value_dim) {
   return kPageTokens *
          (static_cast<size_t>(padded_head(key_dim) + padded_head(value_dim)) * kv_number_bytes(type) + scales);
 }
-
-enum class RopeKind : uint8_t {
-  kNone,
-  kHalves,      // rotates element i with i + dim/2 (Hugging Face)
-  kNeighbours,  // rotates 2i with 2i + 1 (GGUF files of the Llama family)
-};
 
 // Rotates elements [offset, offset + rope_dim) of each head of one row in place, after multiplying the whole head by
 // `scale` (unless it is 1).
@@ -322,7 +262,6 @@ inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;
 inline constexpr int kAttentionSplit = 512;
 inline constexpr int kMaxTileQueries = 16;  // rows * heads of a tile
-inline constexpr int kMaxHeadDim = 576;     // of DeepSeek's latent keys
 struct AttentionArgs {
   const float* q;  // [rows, heads, key_dim]
   size_t q_stride;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/tensor_type.h"
+#include "kernels/types.h"
 #include "quant/panel_format.h"
 
 namespace quire {
@@ -112,5 +113,17 @@ float packed_weight(const PackedMatrix& matrix, int row, int col);
 
 // A row of weights to out [cols], such as a token's embedding.
 void unpack_row(const PackedMatrix& matrix, int row, float* out);
+
+// The definition in force for weights of a format: without integer codes there is no int8 definition, and inputs are
+// rounded to bf16.
+constexpr Activations activations_for(Activations mode, const PanelFormat& format) {
+  return has_int8_blocks(mode) && !has_integer_codes(format.codes) ? Activations::kBf16 : mode;
+}
+
+inline constexpr int kMostInt8RowInputs = 1 << 17;  // 127 * 127 of each fit in 31 bits
+constexpr bool takes_int8_rows(const PackedMatrix& w) {
+  return w.format.codes == Codes::kI8 && w.format.scale == ScaleKind::kF32 && !has_minima(w.format) &&
+         w.format.group >= w.cols && w.cols <= kMostInt8RowInputs;
+}
 
 }  // namespace quire

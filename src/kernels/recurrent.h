@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "kernels/types.h"
+
 namespace quire {
 
 // A copy of the state as it is after a row: where a cached prefix or an accepted draft ends.
@@ -18,7 +20,6 @@ struct StateCheckpoint {
 //   y   = sum + bias, or silu(sum + bias)
 //
 // The caller cuts the channels into tiles.
-inline constexpr int kMaxConvWidth = 8;
 struct ShortConvArgs {
   const float* x;   // of the first row, [rows, channels]
   size_t x_stride;  // floats
@@ -42,7 +43,6 @@ struct ShortConvArgs {
 //   out = S^T q                 fma(S, q, .) from 0, in the order of key_dim
 //
 // q and k are already normalized and scaled.
-inline constexpr int kMaxKeyDim = 256;
 struct GatedDeltaArgs {
   const float *q, *k;  // [rows, key_dim]
   size_t q_stride, k_stride;

@@ -5,16 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/nonlinearity.h"
+#include "kernels/types.h"
 
 namespace quire {
-
-enum class NormKind : uint8_t {
-  kNone,   // x
-  kRms,    // x / sqrt(mean of x^2 + epsilon)
-  kLayer,  // (x - mean) / sqrt(mean of (x - mean)^2 + epsilon)
-  kL2,     // x / sqrt(sum of x^2 + epsilon)
-};
 
 // Normalizes each of `groups` runs of `size` consecutive elements of a row, such as the heads of a query:
 //

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/recurrent.h"
+#include "kernels/types.h"
 
 namespace quire {
 namespace {

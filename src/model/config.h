@@ -11,6 +11,7 @@
 #include "model/layers.h"
 #include "model/rope.h"
 #include "ops/cache_layout.h"
+#include "ops/linear.h"
 #include "quire/types.h"
 
 namespace quire {

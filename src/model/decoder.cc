@@ -30,10 +30,8 @@ AttentionOp::Limits attention_limits(const ModelConfig& config, const DecoderLim
 void project(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target, StepOp op) {
   const Inputs in = step.work.inputs.prepare(step.compute, x, norm, step.rows, {&w});
   step.done(StepOp::kNormQuantize);
-  LinearArgs args = linear_args(step.compute, in, w, target.to);
-  args.scale = target.scale;
-  args.accumulate = target.accumulate;
-  linears(step.compute, {&args, 1}, step.rows);
+  project(step.compute, in, {.w = &w, .y = target.to, .scale = target.scale, .accumulate = target.accumulate},
+          step.rows);
   step.done(op);
 }
 
@@ -329,9 +327,7 @@ void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {
     const PooledWeights& w = s.weights.pooled[i];
     const Rows y = s.work.pooled.from(static_cast<int>(i + 1) % 2).columns(0, layer.size);
     const Inputs in = s.work.inputs.prepare(s.compute, x, {}, 1, {&w.linear}, Activations::kF32);
-    LinearArgs args = linear_args(s.compute, in, w.linear, y, Activations::kF32);
-    args.nonlinearity = layer.nonlinearity;
-    linears(s.compute, {&args, 1}, 1);
+    project(s.compute, in, {.w = &w.linear, .y = y, .f = layer.nonlinearity, .as = Activations::kF32}, 1);
     if (layer.tanh) tanh(s.compute, y, 1);
     if (layer.norm) normalize(s.compute, y, view(layer.norm, w.norm), {y}, 1);
     x = y;

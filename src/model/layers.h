@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <variant>
 
-#include "kernels/rows.h"
+#include "kernels/types.h"
 #include "ops/experts.h"
 #include "ops/recurrent.h"
 

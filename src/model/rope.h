@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace quire {
 

@@ -48,8 +48,8 @@ struct Workspace {
   std::vector<float> q_scales;           // of rows, if a layer scales queries by their position
   InputMemory inputs;
   ExpertRows experts;
-  uint64_t expert_bytes = 0;      // weights of experts that the step has read
-  std::vector<LinearPart> parts;  // of grouped linears
+  uint64_t expert_bytes = 0;          // weights of experts that the step has read
+  std::vector<ProjectionPart> parts;  // of grouped linears
   std::vector<LinearTile> tiles;
   std::vector<int32_t> ids;  // tokens, positions or rows
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/kernels.h"
+#include "kernels/rows.h"
+
 namespace quire {
 namespace {
 
@@ -22,7 +25,7 @@ size_t most_tiles(const AttentionOp::Limits& l) {
 }
 
 // One row: what PositionArgs describes.
-void position_row(const Compute& compute, const PositionArgs& a, int row, int page, int slot) {
+void position_row(const Compute& compute, const PositionArgs& a, const KvLayer& kv, int row, int page, int slot) {
   const KernelSet& kernels = compute.kernels;
   float* const q = a.q.row(row);
   float* const k = a.k.cols > 0 ? a.k.row(row) : nullptr;
@@ -32,7 +35,7 @@ void position_row(const Compute& compute, const PositionArgs& a, int row, int pa
                           .v = v,
                           .k_stride = key_stride,
                           .v_stride = static_cast<size_t>(a.value_dim),
-                          .kv = a.kv,
+                          .kv = &kv,
                           .page = page,
                           .slot = slot};
   if (k) kernels.prefetch_kv(store);
@@ -86,10 +89,11 @@ void position_row(const Compute& compute, const PositionArgs& a, int row, int pa
 
 void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
                         int rows) {
+  const KvLayer kv = args.cache.layer(args.layer);
   const auto span_rows = [&](const AttentionSpan& span, int begin, int end) {
     for (int i = begin; i < end; ++i) {
       const int position = span.position + i;
-      position_row(compute, args, span.row + i, span.pages[position / kPageTokens], position % kPageTokens);
+      position_row(compute, args, kv, span.row + i, span.pages[position / kPageTokens], position % kPageTokens);
     }
   };
   if (spans.size() > 1) {
@@ -119,7 +123,26 @@ size_t AttentionOp::memory_bytes(int threads, const Limits& limits) {
   return most_tiles(limits) * sizeof(AttentionTile) + partial_bytes(threads, limits);
 }
 
-void AttentionOp::run(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
+AttentionOp::~AttentionOp() = default;
+
+void AttentionOp::run(const Compute& compute, const AttentionSpec& spec, std::span<const AttentionSpan> spans) {
+  const KvLayer kv = spec.cache.layer(spec.layer);
+  const AttentionArgs args{.q = spec.q.data,
+                           .q_stride = spec.q.stride,
+                           .out = spec.out.data,
+                           .out_stride = spec.out.stride,
+                           .kv = &kv,
+                           .heads = spec.heads,
+                           .scale = spec.scale,
+                           .window = spec.window,
+                           .causal = spec.causal,
+                           .soft_cap = spec.soft_cap,
+                           .slopes = spec.slopes,
+                           .sinks = spec.sinks};
+  run_tiles(compute, args, spans);
+}
+
+void AttentionOp::run_tiles(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans) {
   const int group = args.heads / args.kv->kv_heads, heads = std::min(group, kMaxTileQueries),
             rows = std::max(1, kMaxTileQueries / heads);
   tiles_.clear();

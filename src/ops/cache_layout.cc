@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "kernels/kernels.h"
+
 namespace quire {
 namespace {
 

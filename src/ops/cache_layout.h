@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace quire {
 

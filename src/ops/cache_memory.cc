@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/kernels.h"
+
 namespace quire {
 
 CacheMemory::CacheMemory(CacheShape shape)

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "base/memory.h"
-#include "kernels/kernels.h"
 #include "ops/cache_layout.h"
 
 namespace quire {
+
+struct KvLayer;  // kernels/kernels.h
 
 // A copy from one unit, or one state, to another.
 struct CacheCopy {

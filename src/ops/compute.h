@@ -2,10 +2,11 @@
 #pragma once
 
 #include "base/team.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace quire {
 
+struct KernelSet;  // kernels/kernels.h
 class Tuning;
 
 struct Compute {

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/kernels.h"
+#include "kernels/rows.h"
+
 namespace quire {
 namespace {
 

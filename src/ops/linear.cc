@@ -1,11 +1,12 @@
 #include "ops/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstring>
 #include <utility>
 
-#include "ops/rows.h"
+#include "kernels/kernels.h"
 #include "ops/tuning.h"
 
 namespace quire {
@@ -45,6 +46,24 @@ void run_linear(const Compute& compute, LinearArgs args, int panel_begin, int pa
   if (compute.tuning && !args.loop)
     args.loop = compute.tuning->loop(*args.weights, args.activations, row_end - row_begin);
   compute.kernels.linear(args, panel_begin, panel_end, row_begin, row_end);
+}
+
+LinearArgs linear_args(const Compute& compute, const Inputs& x, const Projection& p) {
+  const Inputs::Entry& in = x.of(p.as.value_or(input_form(compute.activations, *p.w)), *p.w);
+  return {.weights = &p.w->weight,
+          .up = p.up ? &p.up->weight : nullptr,
+          .activations = in.form,
+          .x = in.data,
+          .x_stride = in.stride,
+          .y = p.y.data,
+          .y_stride = p.y.stride,
+          .bias = p.w->bias_or_null(),
+          .up_bias = p.up ? p.up->bias_or_null() : nullptr,
+          .nonlinearity = p.f,
+          .alpha = p.alpha,
+          .limit = p.limit,
+          .scale = p.scale,
+          .accumulate = p.accumulate};
 }
 
 }  // namespace
@@ -201,24 +220,19 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
   return inputs;
 }
 
-LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y,
-                       std::optional<Activations> as) {
-  const Inputs::Entry& in = x.of(as.value_or(input_form(compute.activations, w)), w);
-  return {.weights = &w.weight,
-          .activations = in.form,
-          .x = in.data,
-          .x_stride = in.stride,
-          .y = y.data,
-          .y_stride = y.stride,
-          .bias = w.bias_or_null()};
-}
-
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
   const int shared = args.to == Activations::kBf16 ? compute.kernels.shared_input_rows : 1;
   const int tile_rows = std::max(kRowsPerQuantizeTile, shared);
   compute.team.for_tiles((rows + tile_rows - 1) / tile_rows, [&](int tile, int) {
     compute.kernels.quantize(args, tile * tile_rows, std::min(rows, (tile + 1) * tile_rows));
   });
+}
+
+void project(const Compute& compute, const Inputs& x, std::span<const Projection> projections, int rows) {
+  assert(projections.size() <= kMostTogether);
+  std::array<LinearArgs, kMostTogether> args;
+  std::ranges::transform(projections, args.begin(), [&](const Projection& p) { return linear_args(compute, x, p); });
+  linears(compute, std::span(args).first(projections.size()), rows);
 }
 
 void linears(const Compute& compute, std::span<const LinearArgs> list, int rows) {
@@ -247,26 +261,29 @@ void linears(const Compute& compute, std::span<const LinearArgs> list, int rows)
   });
 }
 
-void grouped_linears(const Compute& compute, std::span<const LinearPart> parts, std::vector<LinearTile>& tiles) {
+void project_parts(const Compute& compute, std::span<const ProjectionPart> parts, std::vector<LinearTile>& tiles) {
   int panels = 0;
-  for (const LinearPart& part : parts) panels += part.args.weights->panels();
+  for (const ProjectionPart& part : parts) panels += part.projection.w->weight.panels();
   const int group = panels_together(compute, panels), tile_rows = compute.kernels.linear_rows;
   // Tiles of whole groups, as many panels as give every thread its share of the decoding work.
   const int share = std::max(1, panels / (compute.team.size() * kTilesPerThread)),
             tile_panels = (share + group - 1) / group * group;
   tiles.clear();
   for (size_t i = 0; i < parts.size(); ++i) {
-    const LinearPart& part = parts[i];
+    const ProjectionPart& part = parts[i];
+    const int of_part = part.projection.w->weight.panels();
     for (int row = part.row_begin; row < part.row_end; row += tile_rows) {
-      for (int p = 0; p < part.args.weights->panels(); p += tile_panels) {
-        tiles.push_back({static_cast<int>(i), p, std::min(p + tile_panels, part.args.weights->panels()), row,
-                         std::min(part.row_end, row + tile_rows)});
+      for (int p = 0; p < of_part; p += tile_panels) {
+        tiles.push_back(
+            {static_cast<int>(i), p, std::min(p + tile_panels, of_part), row, std::min(part.row_end, row + tile_rows)});
       }
     }
   }
   compute.team.for_tiles(static_cast<int>(tiles.size()), [&](int i, int) {
     const LinearTile& t = tiles[static_cast<size_t>(i)];
-    run_linear(compute, parts[static_cast<size_t>(t.part)].args, t.panel_begin, t.panel_end, t.row_begin, t.row_end);
+    const ProjectionPart& part = parts[static_cast<size_t>(t.part)];
+    run_linear(compute, linear_args(compute, part.x, part.projection), t.panel_begin, t.panel_end, t.row_begin,
+               t.row_end);
   });
 }
 

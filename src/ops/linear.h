@@ -12,15 +12,15 @@
 #include <span>
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "kernels/packed.h"
 #include "ops/compute.h"
 #include "ops/input_transform.h"
+#include "ops/rows.h"
 
 namespace quire {
 
-struct Rows;
-struct NormView;
+struct QuantizeArgs;  // kernels/kernels.h
+struct LinearArgs;
 
 struct Linear {
   PackedMatrix weight;
@@ -111,24 +111,40 @@ class InputMemory {
   size_t transformed_bytes_ = 0;
 };
 
-// y = x W^T + b, to be completed by the caller: gates, scales, accumulation.
-LinearArgs linear_args(const Compute& compute, const Inputs& x, const Linear& w, const Rows& y,
-                       std::optional<Activations> as = {});
+// y = f(x W^T + b), or with `up` a gated product: y = f(x W^T + b) * (x U^T + c). Then y or what is added to it is
+// multiplied by `scale`.
+struct Projection {
+  const Linear* w;
+  Rows y;
+  const Linear* up = nullptr;
+  Nonlinearity f = Nonlinearity::kNone;  // kClampedSwiglu needs `up`
+  float alpha = 0, limit = 0;            // of kClampedSwiglu
+  float scale = 1;
+  bool accumulate = false;             // y += instead of y =
+  std::optional<Activations> as = {};  // of the inputs, as for InputMemory::prepare()
+};
 
-// Independent linears over the same rows, as one loop.
-void linears(const Compute& compute, std::span<const LinearArgs> list, int rows);
+// Independent projections of the same rows, as one loop: at most kMostTogether.
+constexpr size_t kMostTogether = 16;
+void project(const Compute& compute, const Inputs& x, std::span<const Projection> list, int rows);
+inline void project(const Compute& compute, const Inputs& x, const Projection& one, int rows) {
+  project(compute, x, {&one, 1}, rows);
+}
 
-// A linear over some of the rows: those of one expert. row_begin: a multiple of kRowGroup.
-struct LinearPart {
-  LinearArgs args;
+// A projection of some of the rows: those of one expert, or of one head. row_begin: a multiple of kRowGroup.
+struct ProjectionPart {
+  Inputs x;
+  Projection projection;
   int row_begin, row_end;
 };
-// Independent linears over rows of their own, as one loop. tiles: memory that is reused.
+// Independent projections of rows of their own, as one loop. tiles: memory that is reused.
 struct LinearTile {
   int part, panel_begin, panel_end, row_begin, row_end;
 };
-void grouped_linears(const Compute& compute, std::span<const LinearPart> parts, std::vector<LinearTile>& tiles);
+void project_parts(const Compute& compute, std::span<const ProjectionPart> parts, std::vector<LinearTile>& tiles);
 
+// What they come down to, for measurements.
+void linears(const Compute& compute, std::span<const LinearArgs> list, int rows);
 void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows);
 
 }  // namespace quire

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/kernels.h"
+
 namespace quire {
 namespace {
 

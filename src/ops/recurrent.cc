@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/kernels.h"
 #include "kernels/recurrent.h"
+#include "kernels/rows.h"
 
 namespace quire {
 namespace {

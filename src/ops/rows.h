@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <span>
 
-#include "kernels/rows.h"
+#include "kernels/packed.h"
+#include "kernels/types.h"
 #include "ops/compute.h"
-#include "ops/linear.h"
 #include "quire/types.h"
 
 namespace quire {

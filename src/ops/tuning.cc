@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/memory.h"
+#include "kernels/kernels.h"
 #include "ops/linear.h"
 
 namespace quire {

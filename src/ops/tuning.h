@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/packed.h"
+#include "kernels/types.h"
 
 namespace quire {
 
 struct Compute;
+struct KernelSet;  // kernels/kernels.h
 
 // Linears that take the same loop: of the same format and inputs, and of similarly many rows.
 struct LinearKind {

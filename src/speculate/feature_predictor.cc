@@ -92,8 +92,7 @@ std::span<float> FeaturePredictor::forward(const Batch& batch, const Rows& featu
   join(features, count);
   const Linear& join = layer_.weights.join;
   const Inputs in = inputs_.prepare(compute_, joined_, {}, count, {&join});
-  const LinearArgs args = linear_args(compute_, in, join, z_);
-  linears(compute_, {&args, 1}, count);
+  project(compute_, in, {.w = &join, .y = z_}, count);
   return decoder_.forward({rows_, batch.spans, z_}, {.output = &output});
 }
 

@@ -107,15 +107,13 @@ std::span<float> Medusa::forward(const Rows& features, int rows, int count, cons
     return Rows{hidden_.row(k), hidden_.cols, hidden_.stride * static_cast<size_t>(count)};
   };
   const Inputs in = inputs_.prepare(compute_, features, {}, rows, {&heads_.heads[0]});
-  std::array<LinearArgs, kMostHeads> args;
+  std::array<Projection, kMostHeads> projections;
   for (int k = 0; k < count; ++k) {
     copy(compute_, features, of_head(k), rows);
-    LinearArgs& head = args[static_cast<size_t>(k)];
-    head = linear_args(compute_, in, heads_.heads[static_cast<size_t>(k)], of_head(k));
-    head.nonlinearity = Nonlinearity::kSilu;
-    head.accumulate = true;
+    const auto head = static_cast<size_t>(k);
+    projections[head] = {.w = &heads_.heads[head], .y = of_head(k), .f = Nonlinearity::kSilu, .accumulate = true};
   }
-  linears(compute_, std::span(args).first(static_cast<size_t>(count)), rows);
+  project(compute_, in, std::span(projections).first(static_cast<size_t>(count)), rows);
   const Inputs hidden = inputs_.prepare(compute_, hidden_, {}, rows * count, {&output});
   return output_logits(compute_, target_, hidden, output, rows * count, logits_.data);
 }

@@ -18,6 +18,7 @@
 #include "cli/text_table.h"
 #include "cli/weight_type.h"
 #include "engine/dtype_names.h"
+#include "kernels/kernels.h"
 #include "ops/tuning.h"
 #include "quant/gguf_blocks.h"
 #include "quant/synthetic.h"

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/text_table.h"
+#include "kernels/kernels.h"
 #include "model/tensors.h"
 #include "ops/tuning.h"
 

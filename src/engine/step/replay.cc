@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/dtype_names.h"
+#include "kernels/kernels.h"
 #include "kv/unit_pool.h"
 
 namespace quire {

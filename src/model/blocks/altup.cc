@@ -16,13 +16,13 @@ void coefficients_of(const Step& step, const LayerWeights& w, const Rows& x, con
   const Rows routed = work.coefficients.columns(n * n, n);
   const Inputs in = work.inputs.prepare(compute, x, view(step.config.output_norm, w.altup_norm), step.rows,
                                         {&w.altup_router}, Activations::kF32);
-  LinearArgs router = linear_args(compute, in, w.altup_router, routed, Activations::kF32);
-  router.scale = 1 / static_cast<float>(step.config.hidden);
-  linears(compute, {&router, 1}, step.rows);
+  project(
+      compute, in,
+      {.w = &w.altup_router, .y = routed, .scale = 1 / static_cast<float>(step.config.hidden), .as = Activations::kF32},
+      step.rows);
   tanh(compute, routed, step.rows);
   const Inputs modalities = work.inputs.prepare(compute, routed, {}, step.rows, {&matrix}, Activations::kF32);
-  const LinearArgs args = linear_args(compute, modalities, matrix, to, Activations::kF32);
-  linears(compute, {&args, 1}, step.rows);
+  project(compute, modalities, {.w = &matrix, .y = to, .as = Activations::kF32}, step.rows);
   step.done(StepOp::kRoute);
 }
 

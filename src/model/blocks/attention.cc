@@ -27,18 +27,17 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   const Inputs in = step.work.inputs.prepare(
       compute, step.work.x, norm, rows, {&w.q, stores ? &w.k : &w.q, stores ? &w.v : &w.q, a.gate ? &w.gate : &w.q});
   step.done(StepOp::kNormQuantize);
-  LinearArgs projections[4] = {linear_args(compute, in, w.q, q)};
+  Projection projections[4] = {{.w = &w.q, .y = q}};
   size_t count = 1;
   if (stores) {
-    projections[count++] = linear_args(compute, in, w.k, k);
-    projections[count++] = linear_args(compute, in, w.v, v);
+    projections[count++] = {.w = &w.k, .y = k};
+    projections[count++] = {.w = &w.v, .y = v};
   }
-  if (a.gate) projections[count++] = linear_args(compute, in, w.gate, gate);
-  linears(compute, std::span(projections).first(count), rows);
+  if (a.gate) projections[count++] = {.w = &w.gate, .y = gate};
+  project(compute, in, std::span(projections).first(count), rows);
   step.done(StepOp::kQkv);
 
   const int cached = step.first_layer + (stores ? layer : a.shares_cache);
-  const KvLayer kv = step.cache.layer(cached);
   const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(cached))];
   PositionArgs position{.q = q,
                         .k = k,
@@ -52,7 +51,8 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
                         .norm_after_rope = a.norm_after_rope,
                         .clip = a.clip,
                         .q_scales = a.query_beta != 0 ? step.work.q_scales.data() : nullptr,
-                        .kv = &kv};
+                        .cache = step.cache,
+                        .layer = cached};
   if (a.rope >= 0) {
     const RopeConfig& rope = step.config.ropes[static_cast<size_t>(a.rope)];
     position.kind = rope.kind;
@@ -64,11 +64,10 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
 
   const Rows attended = step.work.attended.columns(0, out_cols);
   step.attention.run(compute,
-                     {.q = q.data,
-                      .q_stride = q.stride,
-                      .out = attended.data,
-                      .out_stride = attended.stride,
-                      .kv = &kv,
+                     {.q = q,
+                      .out = attended,
+                      .cache = step.cache,
+                      .layer = cached,
                       .heads = a.heads,
                       .scale = a.scale,
                       .window = a.window,

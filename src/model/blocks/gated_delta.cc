@@ -45,10 +45,9 @@ void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const G
   const Inputs in =
       step.work.inputs.prepare(compute, step.work.x, norm, step.rows, {&w.q, &w.k, &w.v, &w.gate, &w.decay, &w.beta});
   step.done(StepOp::kNormQuantize);
-  const LinearArgs projections[] = {linear_args(compute, in, w.q, q),         linear_args(compute, in, w.k, k),
-                                    linear_args(compute, in, w.v, v),         linear_args(compute, in, w.gate, gate),
-                                    linear_args(compute, in, w.decay, decay), linear_args(compute, in, w.beta, beta)};
-  linears(compute, projections, step.rows);
+  const Projection projections[] = {{.w = &w.q, .y = q},       {.w = &w.k, .y = k},         {.w = &w.v, .y = v},
+                                    {.w = &w.gate, .y = gate}, {.w = &w.decay, .y = decay}, {.w = &w.beta, .y = beta}};
+  project(compute, in, projections, step.rows);
   step.done(StepOp::kQkv);
 
   const Rows qkv = all.columns(0, channels);

@@ -10,17 +10,16 @@ void head_linears(const Step& step, const std::vector<Linear>& matrices, const R
                   int y_step) {
   Workspace& work = step.work;
   const auto heads = static_cast<int>(matrices.size());
-  const PackedMatrix& any = matrices[0].weight;
+  const int cols = matrices[0].weight.cols, outputs = matrices[0].weight.rows;
   const InputMemory::HeadInputs in =
-      work.inputs.prepare_heads(step.compute, x, heads, x_step, any.cols, step.rows, matrices[0]);
+      work.inputs.prepare_heads(step.compute, x, heads, x_step, cols, step.rows, matrices[0]);
   step.done(StepOp::kNormQuantize);
   work.parts.clear();
   for (int h = 0; h < heads; ++h) {
-    const Rows of_head = y.columns(h * y_step, any.rows);
-    work.parts.push_back(
-        {linear_args(step.compute, in.at(h), matrices[static_cast<size_t>(h)], of_head), 0, step.rows});
+    const Projection of_head{.w = &matrices[static_cast<size_t>(h)], .y = y.columns(h * y_step, outputs)};
+    work.parts.push_back({in.at(h), of_head, 0, step.rows});
   }
-  grouped_linears(step.compute, work.parts, work.tiles);
+  project_parts(step.compute, work.parts, work.tiles);
 }
 
 }  // namespace
@@ -38,13 +37,11 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
   const Rows q_latent = m.q_rank > 0 ? work.latent.columns(0, m.q_rank) : queries;
   const Inputs in = work.inputs.prepare(compute, work.x, norm, rows, {&first_q, &w.kv_latent});
   step.done(StepOp::kNormQuantize);
-  const LinearArgs down[] = {linear_args(compute, in, first_q, q_latent),
-                             linear_args(compute, in, w.kv_latent, latent)};
-  linears(compute, down, rows);
+  const Projection down[] = {{.w = &first_q, .y = q_latent}, {.w = &w.kv_latent, .y = latent}};
+  project(compute, in, down, rows);
   if (m.q_rank > 0) {
     const Inputs q_in = work.inputs.prepare(compute, q_latent, view(m.q_norm, w.q_norm), rows, {&w.q});
-    const LinearArgs up = linear_args(compute, q_in, w.q, queries);
-    linears(compute, {&up, 1}, rows);
+    project(compute, q_in, {.w = &w.q, .y = queries}, rows);
   }
   normalize(compute, kv, view(m.kv_norm, w.kv_norm), {kv}, rows);
   step.done(StepOp::kQkv);
@@ -62,7 +59,6 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
   step.done(StepOp::kQkv);
 
   const int cached = step.first_layer + layer;
-  const KvLayer cache = step.cache.layer(cached);
   const std::vector<AttentionSpan>& spans = step.spans[static_cast<size_t>(step.cache.layout().group_of(cached))];
   const RopeConfig& rope = step.config.ropes[static_cast<size_t>(m.rope)];
   position_and_store(compute,
@@ -76,19 +72,14 @@ void mla_block(const Step& step, int layer, const Mla& m, const MlaWeights& w, c
                       .rope_dim = rope.dim,
                       .rope_offset = m.kv_rank,
                       .cos_sin = work.cos_sin[static_cast<size_t>(m.rope)],
-                      .kv = &cache},
+                      .cache = step.cache,
+                      .layer = cached},
                      spans, rows);
   step.done(StepOp::kRopeStore);
   const Rows attended = work.attended.columns(0, m.heads * m.kv_rank);
-  step.attention.run(compute,
-                     {.q = query.data,
-                      .q_stride = query.stride,
-                      .out = attended.data,
-                      .out_stride = attended.stride,
-                      .kv = &cache,
-                      .heads = m.heads,
-                      .scale = m.scale},
-                     spans);
+  step.attention.run(
+      compute, {.q = query, .out = attended, .cache = step.cache, .layer = cached, .heads = m.heads, .scale = m.scale},
+      spans);
   step.done(StepOp::kAttention);
 
   const Rows values = work.queries.columns(0, m.heads * m.value_dim);

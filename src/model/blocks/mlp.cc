@@ -13,8 +13,8 @@ void separate_gates_mlp(const Step& step, const Mlp& m, const MlpWeights& w, con
   const Compute& compute = step.compute;
   const Rows gate = step.work.inner.columns(0, m.size), up = step.work.up.columns(0, m.size);
   const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&w.gate, &w.up});
-  const LinearArgs both[] = {linear_args(compute, in, w.gate, gate), linear_args(compute, in, w.up, up)};
-  linears(compute, both, step.rows);
+  const Projection both[] = {{.w = &w.gate, .y = gate}, {.w = &w.up, .y = up}};
+  project(compute, in, both, step.rows);
   if (m.gate_scale != 1) scale(compute, gate, m.gate_scale, step.rows);
   if (m.sparsity != 0) cut_below(compute, gate, m.sparsity, step.rows);
   multiply_gate(compute, up, gate, m.nonlinearity, step.rows);
@@ -33,13 +33,7 @@ void mlp_block(const Step& step, const Mlp& m, const MlpWeights& w, const Rows& 
   const Linear& first = m.gated ? w.gate : w.up;
   const Inputs in = step.work.inputs.prepare(compute, x, norm, step.rows, {&first, &w.up});
   step.done(StepOp::kNormQuantize);
-  LinearArgs gate = linear_args(compute, in, first, inner);
-  gate.nonlinearity = m.nonlinearity;
-  if (m.gated) {
-    gate.up = &w.up.weight;
-    gate.up_bias = w.up.bias_or_null();
-  }
-  linears(compute, {&gate, 1}, step.rows);
+  project(compute, in, {.w = &first, .y = inner, .up = m.gated ? &w.up : nullptr, .f = m.nonlinearity}, step.rows);
   step.done(StepOp::kGateUp);
 
   project(step, inner, view(m.inner, w.inner), w.down, target, StepOp::kDown);

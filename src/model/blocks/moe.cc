@@ -11,12 +11,13 @@ namespace quire {
 namespace {
 
 // The experts' linears from gathered inputs to gathered results.
-template <class Weights>
-void run_experts(const Step& step, const Weights& part_of) {
+template <class Of>
+void run_experts(const Step& step, const Inputs& in, const Of& projection_of) {
   Workspace& work = step.work;
   work.parts.clear();
-  for (const ExpertRows::Expert& e : work.experts.experts()) work.parts.push_back({part_of(e), e.begin, e.end});
-  grouped_linears(step.compute, work.parts, work.tiles);
+  for (const ExpertRows::Expert& e : work.experts.experts())
+    work.parts.push_back({in, projection_of(e), e.begin, e.end});
+  project_parts(step.compute, work.parts, work.tiles);
 }
 
 // The MLP that every token uses, weighted by a gate of its own.
@@ -48,9 +49,8 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   const Rows scores = work.scores.columns(0, 2 * m.routing.experts);
   const Inputs router_in = work.inputs.prepare(compute, m.router_in ? work.x : normed, view(m.router_in, w.router_in),
                                                step.rows, {&w.router}, Activations::kF32);
-  LinearArgs router = linear_args(compute, router_in, w.router, scores, Activations::kF32);
-  router.scale = m.router_scale;
-  linears(compute, {&router, 1}, step.rows);
+  project(compute, router_in, {.w = &w.router, .y = scores, .scale = m.router_scale, .as = Activations::kF32},
+          step.rows);
   work.experts.route(compute, m.routing,
                      {m.correction ? w.correction.data() : nullptr, m.expert_scales ? w.scales.data() : nullptr},
                      scores, step.rows);
@@ -70,22 +70,19 @@ void moe_block(const Step& step, const Moe& m, const MoeWeights& w, const NormVi
   const Inputs in = work.inputs.prepare_gathered(compute, normed, sources, false, [&](int row) -> const Linear& {
     return m.gated ? expert_of(row).gate : expert_of(row).up;
   });
-  run_experts(step, [&](const ExpertRows::Expert& e) {
+  run_experts(step, in, [&](const ExpertRows::Expert& e) {
     const MlpWeights& expert = w.experts[static_cast<size_t>(e.expert)];
-    LinearArgs gate = linear_args(compute, in, m.gated ? expert.gate : expert.up, inner);
-    if (m.gated) {
-      gate.up = &expert.up.weight;
-      gate.up_bias = expert.up.bias_or_null();
-    }
-    gate.nonlinearity = m.nonlinearity;
-    gate.alpha = m.alpha;
-    gate.limit = m.limit;
-    return gate;
+    return Projection{.w = m.gated ? &expert.gate : &expert.up,
+                      .y = inner,
+                      .up = m.gated ? &expert.up : nullptr,
+                      .f = m.nonlinearity,
+                      .alpha = m.alpha,
+                      .limit = m.limit};
   });
   const Inputs mixed = work.inputs.prepare_gathered(compute, inner, sources, true,
                                                     [&](int row) -> const Linear& { return expert_of(row).down; });
-  run_experts(step, [&](const ExpertRows::Expert& e) {
-    return linear_args(compute, mixed, w.experts[static_cast<size_t>(e.expert)].down, out);
+  run_experts(step, mixed, [&](const ExpertRows::Expert& e) {
+    return Projection{.w = &w.experts[static_cast<size_t>(e.expert)].down, .y = out};
   });
   const Target sum = m.experts_out ? Target{normed} : target;
   if (!sum.accumulate) clear(compute, sum.to, step.rows);

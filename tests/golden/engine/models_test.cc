@@ -15,6 +15,7 @@
 #include "engine/single_sequence.h"
 #include "golden/engine/expected_tensors.h"
 #include "golden/engine/loaded.h"
+#include "kernels/kernels.h"
 #include "model/registry.h"
 #include "paths.h"
 

@@ -9,6 +9,7 @@
 
 #include "golden/engine/expected_tensors.h"
 #include "golden/engine/loaded.h"
+#include "kernels/kernels.h"
 #include "model/families.h"
 #include "model/weights.h"
 #include "paths.h"

@@ -6,6 +6,7 @@
 
 #include "golden/engine/expected_tensors.h"
 #include "golden/engine/loaded.h"
+#include "kernels/kernels.h"
 #include "paths.h"
 #include "unit/model/transformed_model.h"
 

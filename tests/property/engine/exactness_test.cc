@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "engine/loaded_model.h"
+#include "kernels/kernels.h"
 #include "paths.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"

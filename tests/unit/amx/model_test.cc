@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "engine/single_sequence.h"
+#include "kernels/kernels.h"
 #include "unit/engine/tiny_model.h"
 
 namespace quire {

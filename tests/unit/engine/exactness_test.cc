@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/kernels.h"
 #include "unit/engine/all_logits.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"

@@ -13,6 +13,7 @@
 #include "engine/loaded_model.h"
 #include "engine/option_names.h"
 #include "error_of.h"
+#include "kernels/kernels.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/tiny_model.h"
 

@@ -11,6 +11,7 @@
 
 #include "engine/runtime.h"
 #include "error_of.h"
+#include "kernels/kernels.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
 

@@ -13,6 +13,7 @@
 
 #include "base/mapped_file.h"
 #include "engine/loaded_model.h"
+#include "kernels/kernels.h"
 #include "model/synth.h"
 #include "unit/engine/all_logits.h"
 #include "unit/engine/golden_kinds.h"

@@ -158,7 +158,7 @@ TEST_P(AttentionExtras, SeeLaterTokensInAnyBatch) {
         AttentionOp op(team, {tokens, tokens, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.values()});
         std::vector<float> got;
         const AttentionSpan span{s.pages.data(), 0, tokens, 0};
-        op.run({*GetParam(), team, Activations::kF32}, s.args(got), {&span, 1});
+        op.run_tiles({*GetParam(), team, Activations::kF32}, s.args(got), {&span, 1});
         expect_equal(expected, got, describe(c) + " tokens " + std::to_string(tokens));
       }
     }

@@ -215,16 +215,16 @@ TEST_P(Attention, GivesEachQueryOfABatchTheSameBitsAsAlone) {
     Team team(pick(1, 4));
     AttentionOp op(team, {rows, most, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.dim});
     const float scale = 1.0f / std::sqrt(static_cast<float>(c.dim));
-    op.run({*GetParam(), team, Activations::kF32},
-           {.q = q.data(),
-            .q_stride = stride,
-            .out = got.data(),
-            .out_stride = stride,
-            .kv = &kv,
-            .heads = c.heads,
-            .scale = scale,
-            .window = c.window},
-           spans);
+    op.run_tiles({*GetParam(), team, Activations::kF32},
+                 {.q = q.data(),
+                  .q_stride = stride,
+                  .out = got.data(),
+                  .out_stride = stride,
+                  .kv = &kv,
+                  .heads = c.heads,
+                  .scale = scale,
+                  .window = c.window},
+                 spans);
     for (size_t i = 0; i < alone.size(); ++i) {
       std::vector<float> expected;
       const AttentionArgs args = alone[i].args(expected);
@@ -256,7 +256,7 @@ TEST_P(Attention, MergesMoreSplitsThanItKeepsAtATime) {
   Team team(4);
   AttentionOp op(team, {1, c.tokens, AttentionOp::tiles_per_row(c.heads, c.kv_heads), c.dim});
   const AttentionSpan span{s.pages.data(), 0, 1, last};
-  op.run({*GetParam(), team, Activations::kF32}, args, {&span, 1});
+  op.run_tiles({*GetParam(), team, Activations::kF32}, args, {&span, 1});
   const AttentionArgs all = reference.args(expected);
   for (int h = 0; h < c.heads; ++h) {
     reference_kernels().attention(all, reference.tile(last, 1, h, 1, 0, reference.splits(last)));

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "model/decoder.h"
 #include "model/families.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "error_of.h"
+#include "kernels/kernels.h"
 #include "unit/model/read_settings.h"
 
 namespace quire {

@@ -1,4 +1,5 @@
 #include "ops/cache_memory.h"
+#include "kernels/kernels.h"
 
 #include <gtest/gtest.h>
 

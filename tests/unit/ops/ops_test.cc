@@ -1,3 +1,4 @@
+#include "kernels/kernels.h"
 #include "ops/attention.h"
 #include "ops/linear.h"
 
