@@ -102,21 +102,34 @@ def main():
     parser.add_argument("--kinds", default="unit,golden,property,e2e", help="kinds of test programs; e2e: tests/e2e with pytest")
     parser.add_argument("--timeout", type=int, default=900, help="time limit of each program in seconds")
     parser.add_argument("--jobs", type=int, default=1, help="programs that run at a time")
+    parser.add_argument("--changed", action="store_true", help="only programs that were linked again since they last passed; not those of tests/e2e")
     arguments = parser.parse_args()
+    stamps = arguments.build / "tests/passed"  # a file for each program, as old as its last run without a failure
+    stamps.mkdir(exist_ok=True)
+
+    def has_changed(program):
+        stamp = stamps / program.name
+        return not stamp.exists() or stamp.stat().st_mtime < program.stat().st_mtime
 
     programs = [p for kind in arguments.kinds.split(",") for p in sorted((arguments.build / "tests").glob(f"{kind}_*")) if os.access(p, os.X_OK) and p.is_file()]
     jobs = [(p.name, lambda p=p: run_gtest(p, arguments.timeout)) for p in programs]
+    if arguments.changed:
+        programs = [p for p in programs if has_changed(p)]
+        jobs = [job for job in jobs if any(job[0] == p.name for p in programs)]
     for again, name, environment, pattern in AGAIN:
         jobs += [(name, lambda p=p, e=environment, f=pattern: run_gtest(p, arguments.timeout, e, f)) for p in programs if p.name == again]
     jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
     alone = []  # the end-to-end tests wait for answers, so nothing runs beside them
-    if "e2e" in arguments.kinds.split(",") and (not jobs or not arguments.filter or "e2e" in arguments.filter):
+    if not arguments.changed and "e2e" in arguments.kinds.split(",") and (not jobs or not arguments.filter or "e2e" in arguments.filter):
         pattern = " or ".join(text for text in arguments.filter if text != "e2e" and not any(text in job[0] for job in jobs))
         alone.append(("e2e", lambda: run_pytest(arguments.build.resolve(), pattern)))
 
     def timed(job):
         started = time.monotonic()
-        return *job[1](), time.monotonic() - started
+        result = job[1]()
+        if result[0] and not result[1]:
+            (stamps / job[0]).touch()
+        return *result, time.monotonic() - started
 
     total, reasons = Counter(), Counter()
     results = chain(ThreadPoolExecutor(arguments.jobs).map(timed, jobs), map(timed, alone))
@@ -129,7 +142,7 @@ def main():
     for reason, count in sorted(reasons.items()):
         print(f"skipped {count}: {reason}")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
-    return 1 if total["failed"] or not total["passed"] else 0
+    return 1 if total["failed"] or not (total["passed"] or arguments.changed) else 0
 
 
 if __name__ == "__main__":
