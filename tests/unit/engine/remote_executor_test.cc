@@ -256,7 +256,18 @@ TEST(LostExecutor, IsOneThatDoesNotAnswer) {
 
 // ---- in a process of its own
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define QUIRE_THREAD_SANITIZER
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define QUIRE_THREAD_SANITIZER
+#endif
+
 TEST(ExecutorProcesses, GiveTheSameAnswers) {
+#ifdef QUIRE_THREAD_SANITIZER
+  GTEST_SKIP() << "ThreadSanitizer does not follow a child that starts threads";
+#endif
   EngineOptions o = testing::tiny_options();
   const auto all = requests(6);
   Engine local(o);
