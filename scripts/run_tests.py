@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-# Suites that run once more, in another environment: (program, name, environment, --gtest_filter).
+# Suites that run once more with --again, in another environment: (program, name, environment, --gtest_filter).
 AGAIN = [
     (
         "unit_engine",
@@ -102,6 +102,7 @@ def main():
     parser.add_argument("--kinds", default="unit,golden,property,e2e", help="kinds of test programs; e2e: tests/e2e with pytest")
     parser.add_argument("--timeout", type=int, default=900, help="time limit of each program in seconds")
     parser.add_argument("--jobs", type=int, default=1, help="programs that run at a time")
+    parser.add_argument("--again", action="store_true", help="run some suites once more, in other environments")
     parser.add_argument("--changed", action="store_true", help="only programs that were linked again since they last passed; not those of tests/e2e")
     arguments = parser.parse_args()
     stamps = arguments.build / "tests/passed"  # a file for each program, as old as its last run without a failure
@@ -116,7 +117,7 @@ def main():
     if arguments.changed:
         programs = [p for p in programs if has_changed(p)]
         jobs = [job for job in jobs if any(job[0] == p.name for p in programs)]
-    for again, name, environment, pattern in AGAIN:
+    for again, name, environment, pattern in AGAIN if arguments.again else []:
         jobs += [(name, lambda p=p, e=environment, f=pattern: run_gtest(p, arguments.timeout, e, f)) for p in programs if p.name == again]
     jobs = [job for job in jobs if not arguments.filter or any(text in job[0] for text in arguments.filter)]
     alone = []  # the end-to-end tests wait for answers, so nothing runs beside them

@@ -14,6 +14,7 @@
 #include "engine/option_names.h"
 #include "error_of.h"
 #include "kernels/kernels.h"
+#include "sanitizers.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/tiny_model.h"
 
@@ -151,6 +152,7 @@ TEST(MemoryPlan, GivesTheCacheWhatTheOthersLeave) {
 
 // A corpus with a token for each byte takes twice what the plan supposes.
 TEST(MemoryPlan, GivesTheCacheLessIfLoadingTakesMoreThanPlanned) {
+  if (testing::kAddressSanitizer || testing::kThreadSanitizer) GTEST_SKIP() << "sanitizers keep memory that was freed";
   const fs::path corpus = fs::temp_directory_path() / ("quire-corpus-" + std::to_string(::getpid()));
   {
     std::mt19937 random(3);

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "engine/engine_loop.h"
 #include "engine/remote/executor_server.h"
+#include "sanitizers.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/seeded_request.h"
@@ -256,18 +257,8 @@ TEST(LostExecutor, IsOneThatDoesNotAnswer) {
 
 // ---- in a process of its own
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define QUIRE_THREAD_SANITIZER
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define QUIRE_THREAD_SANITIZER
-#endif
-
 TEST(ExecutorProcesses, GiveTheSameAnswers) {
-#ifdef QUIRE_THREAD_SANITIZER
-  GTEST_SKIP() << "ThreadSanitizer does not follow a child that starts threads";
-#endif
+  if (testing::kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer does not follow a child that starts threads";
   EngineOptions o = testing::tiny_options();
   const auto all = requests(6);
   Engine local(o);

@@ -1,0 +1,26 @@
+// Which sanitizer the tests are compiled with: gcc and clang say it in different ways.
+#pragma once
+
+namespace quire::testing {
+
+#if defined(__has_feature)
+#define QUIRE_HAS_FEATURE(name) __has_feature(name)
+#else
+#define QUIRE_HAS_FEATURE(name) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || QUIRE_HAS_FEATURE(address_sanitizer)
+inline constexpr bool kAddressSanitizer = true;
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+
+#if defined(__SANITIZE_THREAD__) || QUIRE_HAS_FEATURE(thread_sanitizer)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
+#undef QUIRE_HAS_FEATURE
+
+}  // namespace quire::testing
