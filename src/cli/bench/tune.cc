@@ -93,8 +93,8 @@ void run_tune(TuneOptions o) {
     threads = model.info.threads;
   }
   if (o.json) {
-    nlohmann::ordered_json out = {{"cpu", cpu_name()},           {"kernels", kernels},
-                                  {"threads", threads},          {"model", o.engine.model},
+    nlohmann::ordered_json out = {{"cpu", cpu_name()},         {"kernels", kernels},
+                                  {"threads", threads},        {"model", o.engine.model},
                                   {"machine", to_json(rates)}, {"kinds", nlohmann::ordered_json::array()}};
     for (const MeasuredKind& kind : kinds) out["kinds"].push_back(kind_json(kind, rates));
     std::printf("%s\n", out.dump(2).c_str());
