@@ -58,11 +58,11 @@ EngineLoop::EngineLoop(LoadedModel& model)
       orders_(recorder_ ? static_cast<Executor&>(*recorder_) : model.executor()),
       cache_(orders_, model.cache, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, orders_),
-      builder_(model, cache_),
       roster_(cache_, shares_, limits_.max_running),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
                    model.target.config.vocab),
       draft_orders_(orders_),
+      builder_(model, cache_, draft_stage_.reads()),
       logits_stage_(model.runtime.team, model.target.config.vocab, model.options.forced_tokens,
                     draft_stage_.wants_predictions()) {
   stats_.kv_pages = model.info.kv_pages;

@@ -72,11 +72,11 @@ class EngineLoop {
   Orders orders_;
   PageCache cache_;
   PageLoader loader_;
-  StepBuilder builder_;
   TenantShares shares_;
   Roster roster_;
   DraftStage draft_stage_;
   DraftOrders draft_orders_;
+  StepBuilder builder_;
   LogitsStage logits_stage_;
   StepCostModel costs_;
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn

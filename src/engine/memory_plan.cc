@@ -20,7 +20,7 @@
 namespace quire {
 namespace {
 
-// For requests and logs, in addition to what is allocated once the model is loaded, unless the program reserves more.
+// For requests and logs, on top of what loading allocates. A program may reserve more.
 constexpr size_t kRequestMemory = 64 * kMiB;
 
 // Rows of logits for prompts whose log-probabilities are requested, in addition to one per sequence.

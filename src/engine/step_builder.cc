@@ -36,11 +36,11 @@ void EngineStep::clear() {
   drafts = 0;
 }
 
-StepBuilder::StepBuilder(const LoadedModel& model, const PageCache& cache)
+StepBuilder::StepBuilder(const LoadedModel& model, const PageCache& cache, DraftModel::Reads reads)
     : model_(model),
       cache_(cache),
       tokenizer_(model.target.text.tokenizer ? &*model.target.text.tokenizer : nullptr),
-      reads_(model.draft_model ? model.draft_model->reads() : DraftModel::Reads::kNothing) {}
+      reads_(reads) {}
 
 void StepBuilder::add(Sequence& s, const Chunk& chunk, EngineStep& step) const {
   ForwardInput& forward = step.forward;

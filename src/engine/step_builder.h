@@ -1,4 +1,4 @@
-// From a plan to a step: what the executor computes, what is sampled from it, and for whom.
+// Turns a plan into a step: the order for the executor, and the rows to sample.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct EngineStep {
   void clear();  // keeps the memory
 };
 
-// What came of it.
+// The results of an EngineStep.
 struct StepResults {
   std::vector<SampleResult> samples;  // of its requests
   uint64_t expert_bytes = 0;          // weights of experts that it has read
@@ -46,8 +46,8 @@ struct StepResults {
 
 class StepBuilder {
  public:
-  // The model and the cache must outlive it.
-  StepBuilder(const LoadedModel& model, const PageCache& cache);
+  // The model and the cache must outlive it. reads: the hidden states that the drafter needs.
+  StepBuilder(const LoadedModel& model, const PageCache& cache, DraftModel::Reads reads);
 
   // Adds a sequence's rows, which then count as computed. Its pages have room for them.
   void add(Sequence& s, const Chunk& chunk, EngineStep& step) const;
@@ -60,7 +60,7 @@ class StepBuilder {
   const LoadedModel& model_;
   const PageCache& cache_;
   const Tokenizer* const tokenizer_;
-  const DraftModel::Reads reads_;  // of the drafter
+  const DraftModel::Reads reads_;
 };
 
 }  // namespace quire

@@ -22,7 +22,7 @@ struct AnswerState {
 
   AnswerState(const RequestState& request, const Tokenizer* tokenizer);
 
-  // Whether each row has the same as any other: its mask, bans and penalties follow from the tokens alone.
+  // No constraint, breakers of DRY or budget for thoughts: rows depend on the tokens alone.
   bool is_plain() const { return !matcher && !dry_run && !thoughts; }
   // The only token that the constraint allows, if nothing else in the request depends on the logits or on each draw: it
   // need not be sampled. generated: tokens of the answer so far.

@@ -39,7 +39,7 @@ struct DrafterFacts {
 DrafterFacts read_drafter_facts(const EngineOptions& options, const Checkpoint& checkpoint, const ModelConfig& target,
                                 const PackedMatrix& target_output);
 
-// Everything that the drafter that computes allocates, its weights included; 0: there is none.
+// The memory of the drafter that computes, with its weights; 0 without one.
 size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& options, const ModelConfig& target,
                          const DecoderLimits& limits, int threads);
 

@@ -21,20 +21,20 @@ class Server {
   explicit Server(Executor& executor) : executor_(executor) {}
 
   // The encoded reply; empty: the request is an earlier one.
-  std::span<const std::byte> answer(const Message& request) {
+  std::span<const std::byte> answer(Message request) {
     if (request.number < number_) return {};
     if (request.number > number_) {
       number_ = request.number;
-      reply_ = encode(carry_out(request));
+      reply_ = encode(carry_out(std::move(request)));
     }
     return reply_;
   }
 
  private:
-  Message carry_out(const Message& request) {
+  Message carry_out(Message request) {
     Message reply{.number = request.number, .json = Json::object()};
     try {
-      run(request, reply);
+      run(std::move(request), reply);
     } catch (const std::bad_alloc&) {
       reply.json = {{"error", "out of memory"}, {"memory", true}};
     } catch (const std::exception& e) {
@@ -43,8 +43,8 @@ class Server {
     return reply;
   }
 
-  void run(const Message& request, Message& reply) {
-    const JsonField json(request.json, "a request");
+  void run(Message request, Message& reply) {
+    const JsonField json(std::move(request.json), "a request");
     const auto what = json.get<std::string>(kDo);
     if (what == kPass) {
       order_ = read_forward(json);

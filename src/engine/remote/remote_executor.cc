@@ -15,7 +15,8 @@ namespace quire {
 RemoteExecutor::RemoteExecutor(std::unique_ptr<MessageChannel> channel, const Patience& patience)
     : channel_(std::move(channel)), patience_(patience) {}
 
-void RemoteExecutor::send(Json request, std::span<const std::byte> bytes) {
+void RemoteExecutor::send(Json request, const char* what, std::span<const std::byte> bytes) {
+  request[kDo] = what;
   request_ = encode({.number = ++number_, .json = std::move(request), .bytes = bytes});
   channel_->send(request_);
 }
@@ -36,11 +37,7 @@ Message RemoteExecutor::reply() {
   }
 }
 
-void RemoteExecutor::launch(const ForwardInput& input) {
-  Json request = to_json(input);
-  request[kDo] = kPass;
-  send(std::move(request));
-}
+void RemoteExecutor::launch(const ForwardInput& input) { send(to_json(input), kPass); }
 
 const ForwardOutput& RemoteExecutor::wait() {
   const Message message = reply();
@@ -49,25 +46,19 @@ const ForwardOutput& RemoteExecutor::wait() {
 }
 
 void RemoteExecutor::commit(const CacheChanges& changes) {
-  Json request = to_json(changes);
-  request[kDo] = kCommit;
-  send(std::move(request));
+  send(to_json(changes), kCommit);
   reply();
 }
 
 std::span<const std::byte> RemoteExecutor::read(const CachePlace& place) {
-  Json request = to_json(place);
-  request[kDo] = kRead;
-  send(std::move(request));
+  send(to_json(place), kRead);
   const Message message = reply();
   assert(message.bytes.size() == place.size);
   return message.bytes;
 }
 
 void RemoteExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
-  Json request = to_json(place);
-  request[kDo] = kWrite;
-  send(std::move(request), bytes);
+  send(to_json(place), kWrite, bytes);
   reply();
 }
 

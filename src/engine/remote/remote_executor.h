@@ -32,7 +32,7 @@ class RemoteExecutor final : public Executor {
   void write(const CachePlace& place, std::span<const std::byte> bytes) override;
 
  private:
-  void send(Json request, std::span<const std::byte> bytes = {});
+  void send(Json request, const char* what, std::span<const std::byte> bytes = {});
   // The reply to the last request; its bytes are valid until the next one. Throws std::bad_alloc or Error as the executor
   // did, and Error (kResource) if no reply comes.
   Message reply();

@@ -1,10 +1,11 @@
 #include "engine/remote/wire_results.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <utility>
+
+#include "engine/step/wire.h"
 
 namespace quire {
 
@@ -21,11 +22,7 @@ CachePlace read_place(const JsonField& json) {
 
 void write_output(const ForwardOutput& output, Message& message) {
   Json pooled = Json::array();
-  for (const std::vector<float>& vector : output.pooled) {
-    Json bits = Json::array();
-    for (const float x : vector) bits.push_back(std::bit_cast<uint32_t>(x));
-    pooled.push_back(std::move(bits));
-  }
+  for (const std::vector<float>& vector : output.pooled) pooled.push_back(bits_of(vector));
   message.json = {{"expert_bytes", output.expert_bytes}, {"pooled", std::move(pooled)}};
   message.bytes = std::as_bytes(output.logits);
 }
@@ -34,10 +31,7 @@ void read_output(const Message& message, ForwardOutput& output, std::vector<floa
   const JsonField json(message.json, "a reply");
   output.expert_bytes = json.get<uint64_t>("expert_bytes");
   output.pooled.clear();
-  for (const JsonField& vector : json.at("pooled").elements()) {
-    auto& to = output.pooled.emplace_back();
-    for (const uint32_t bits : vector.as<std::vector<uint32_t>>()) to.push_back(std::bit_cast<float>(bits));
-  }
+  for (const JsonField& vector : json.at("pooled").elements()) output.pooled.push_back(read_bits(vector));
   logits.resize(message.bytes.size() / sizeof(float));
   if (!logits.empty()) std::memcpy(logits.data(), message.bytes.data(), message.bytes.size());
   output.logits = logits;

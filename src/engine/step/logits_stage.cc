@@ -114,21 +114,16 @@ void LogitsStage::fill(Place& place, std::span<uint32_t> mask, const SampleReque
 
 // ---- after it ----
 
-// What is sampled after the first `drafts` drafts.
-SampleRow LogitsStage::row_of(const SampleRequest& request, size_t drafts, std::span<float> logits,
-                              ThreadMemory& memory) {
+// What is sampled after the first `drafts` drafts. generated: the answer so far, those drafts included.
+SampleRow LogitsStage::row_of(const SampleRequest& request, std::span<const TokenId> generated, size_t drafts,
+                              std::span<float> logits) {
   const RequestState& r = *request.request;
-  const auto prompt = static_cast<size_t>(r.prompt_tokens);
-  std::span<const TokenId> generated = request.tokens.subspan(prompt);
-  if (!request.drafts.empty()) {
-    if (drafts == 0) {
-      memory.generated.assign(generated.begin(), generated.end());
-      memory.generated.insert(memory.generated.end(), request.drafts.begin(), request.drafts.end());
-    }
-    generated = std::span(memory.generated).first(generated.size() + drafts);
-  }
-  SampleRow row{logits, request.tokens.first(prompt),   generated,
-                {},     request.tokens.size() + drafts, static_cast<uint32_t>(request.choice)};
+  SampleRow row{logits,
+                request.tokens.first(static_cast<size_t>(r.prompt_tokens)),
+                generated,
+                {},
+                request.tokens.size() + drafts,
+                static_cast<uint32_t>(request.choice)};
   if (r.banned_runs) row.banned_runs = *r.banned_runs;
   if (std::cmp_less(generated.size(), r.sampling.min_tokens)) row.banned = r.banned_early;
   row.mirostat_mu = request.mirostat_mu;
@@ -160,6 +155,13 @@ Sampled LogitsStage::judge(const SampleRequest& request, size_t draft, const Sam
 void LogitsStage::choose(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory,
                          SampleResult& result) {
   double mirostat_mu = request.mirostat_mu;
+  std::span<const TokenId> answer = request.tokens.subspan(static_cast<size_t>(request.request->prompt_tokens));
+  const size_t known = answer.size();
+  if (!request.drafts.empty()) {
+    memory.generated.assign(answer.begin(), answer.end());
+    memory.generated.insert(memory.generated.end(), request.drafts.begin(), request.drafts.end());
+    answer = memory.generated;
+  }
   for (size_t drafts = 0; drafts <= request.drafts.size(); ++drafts) {
     SampledToken chosen;
     const Place* place = request.place < 0 ? nullptr : &places_[static_cast<size_t>(request.place) + drafts];
@@ -170,7 +172,7 @@ void LogitsStage::choose(const SampleRequest& request, std::span<float> logits, 
     if (place && place->forced) {
       chosen = {.sampled = {.token = *place->forced}, .forced = true};
     } else {
-      SampleRow row = row_of(request, drafts, logits.subspan(drafts * vocab_, vocab_), memory);
+      SampleRow row = row_of(request, answer.first(known + drafts), drafts, logits.subspan(drafts * vocab_, vocab_));
       row.mirostat_mu = mirostat_mu;
       const bool judged = drafts < request.draft_weights.size() && drafts < request.drafts.size();
       chosen.sampled = judged ? judge(request, drafts, row, memory.scratch)

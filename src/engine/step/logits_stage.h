@@ -46,7 +46,8 @@ class LogitsStage {
   void fill_places(const SampleRequest& request, AnswerState state);
   void fill(Place& place, std::span<uint32_t> mask, const SampleRequest& request, AnswerState& state,
             size_t drafts) const;
-  SampleRow row_of(const SampleRequest& request, size_t drafts, std::span<float> logits, ThreadMemory& memory);
+  SampleRow row_of(const SampleRequest& request, std::span<const TokenId> generated, size_t drafts,
+                   std::span<float> logits);
   Sampled judge(const SampleRequest& request, size_t draft, const SampleRow& row, SamplerScratch& scratch) const;
   void sample(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result);
   void choose(const SampleRequest& request, std::span<float> logits, ThreadMemory& memory, SampleResult& result);

@@ -72,6 +72,7 @@ RecordingExecutor::~RecordingExecutor() {
 }
 
 void RecordingExecutor::keep(const CacheChanges& changes) {
+  if (!file_.is_open()) return;
   changes_.advances.insert(changes_.advances.end(), changes.advances.begin(), changes.advances.end());
   changes_.copies.insert(changes_.copies.end(), changes.copies.begin(), changes.copies.end());
 }
@@ -89,7 +90,7 @@ void RecordingExecutor::launch(const ForwardInput& input) {
 
 const ForwardOutput& RecordingExecutor::wait() {
   const ForwardOutput& output = executor_.wait();
-  if (launched_->by_drafter) return output;
+  if (launched_->by_drafter || !file_.is_open()) return output;
   step_ = to_json(*launched_);
   step_.update(to_json(changes_));
   changes_.clear();

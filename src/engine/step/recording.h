@@ -68,7 +68,7 @@ class RecordingExecutor final : public Executor {
   std::ofstream file_;
   const ForwardInput* launched_ = nullptr;
   CacheChanges changes_;             // since the last step
-  Json step_;                        // without what was sampled
+  Json step_;                        // the last pass as JSON; end() adds what was sampled
   std::vector<std::string> logits_;  // hashes, of the logits before they are sampled
   int64_t steps_ = 0;
 };

@@ -1,4 +1,4 @@
-// Which tokens a step chooses, and what was chosen: values, so that choosing touches no sequence.
+// Requests to sample rows of a step, and the tokens that were chosen. Sampling them touches no sequence.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace quire {
 // Rows of logits of one sequence, and what to do with them. The views are of the sequence and stay as they are until the
 // rows are sampled.
 struct SampleRequest {
-  std::shared_ptr<const RequestState> request;  // what a step does not change of it
+  std::shared_ptr<const RequestState> request;  // sampling reads only what no step changes
   int choice = 0;
   size_t row = 0;        // the first row of logits
   bool samples = false;  // choose tokens; otherwise describe the prompt's token `next`

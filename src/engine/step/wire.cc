@@ -30,15 +30,12 @@ Json to_json(const Span& span) {
           {"drafts", span.drafts}};
 }
 
-// Sums as the bits of their numbers, which JSON has no form for if they are not finite.
 Json to_json(const PooledRows& pooled) {
-  Json bits = Json::array();
-  for (const float x : pooled.sum) bits.push_back(std::bit_cast<uint32_t>(x));
   return {{"row", pooled.row},
           {"rows", pooled.rows},
           {"last", pooled.last},
           {"divisor", pooled.divisor},
-          {"sum", std::move(bits)}};
+          {"sum", bits_of(pooled.sum)}};
 }
 
 int index(const JsonField& json, int64_t low = 0) {
@@ -63,7 +60,7 @@ PooledRows read_pooled(const JsonField& json, size_t rows) {
     throw json.error("there are only {} rows", rows);
   pooled.last = json.get<bool>("last");
   pooled.divisor = json.get<float>("divisor");
-  for (const uint32_t bits : json.get<std::vector<uint32_t>>("sum")) pooled.sum.push_back(std::bit_cast<float>(bits));
+  pooled.sum = read_bits(json.at("sum"));
   return pooled;
 }
 
@@ -97,6 +94,18 @@ void read_spans(const JsonField& json, ReceivedForward& to) {
 }
 
 }  // namespace
+
+Json bits_of(std::span<const float> numbers) {
+  Json bits = Json::array();
+  for (const float x : numbers) bits.push_back(std::bit_cast<uint32_t>(x));
+  return bits;
+}
+
+std::vector<float> read_bits(const JsonField& json) {
+  std::vector<float> numbers;
+  for (const uint32_t bits : json.as<std::vector<uint32_t>>()) numbers.push_back(std::bit_cast<float>(bits));
+  return numbers;
+}
 
 Json to_json(const CacheChanges& changes) {
   Json advances = Json::array(), copies = Json::array();

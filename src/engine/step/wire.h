@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/step/forward.h"
@@ -23,6 +24,10 @@ struct ReceivedForward {
 Json to_json(const ForwardInput& input);
 // Checks the form alone, and that rows and spans belong together. Throws JsonError.
 ReceivedForward read_forward(const JsonField& json);
+
+// Numbers as their bits: JSON has no form for those that are not finite.
+Json bits_of(std::span<const float> numbers);
+std::vector<float> read_bits(const JsonField& json);
 
 Json to_json(const CacheChanges& changes);
 CacheChanges read_changes(const JsonField& json);
