@@ -21,14 +21,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+ENGINE_SUITES = "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*"
+
 # Suites that run once more with --again, in another environment: (program, name, environment, --gtest_filter).
 AGAIN = [
     (
         "unit_engine",
         "unit_engine remote",  # with the executor in a process of its own
         {"QUIRE_EXECUTOR_PROCESS": "1"},
-        "Exactness.*:EqualityUnderLoad*:All/Kinds*:All/Drafters*:DrafterErrors*:Windows*:PageCache*:PrefixCache*:Engine.*:Constraint*:Embeddings*:PromptLogprobs*",
+        ENGINE_SUITES,
     ),
+    # On a backend whose memory the host cannot touch, closed after so many operations (tests/fenced/).
+    ("unit_engine", "unit_engine fenced", {"QUIRE_FENCED_BACKEND": "29"}, ENGINE_SUITES),
+    ("golden_engine", "golden_engine fenced", {"QUIRE_FENCED_BACKEND": "3"}, "-*OnEveryKernelSet*"),
 ]
 
 

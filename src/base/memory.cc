@@ -9,11 +9,12 @@
 namespace quire {
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
-}
+size_t whole_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
+}  // namespace
 
 LargeBuffer::LargeBuffer(size_t bytes) {
   if (bytes == 0) return;
-  size_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  size_ = whole_pages(bytes);
   // One huge page more than needed, to keep an aligned part.
   void* raw =
       ::mmap(nullptr, size_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -37,6 +38,18 @@ LargeBuffer& LargeBuffer::operator=(LargeBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+std::byte* LargeBuffer::release() {
+  size_ = 0;
+  return std::exchange(data_, nullptr);
+}
+
+LargeBuffer LargeBuffer::adopt(std::byte* released, size_t bytes) {
+  LargeBuffer buffer;
+  buffer.data_ = released;
+  buffer.size_ = whole_pages(bytes);
+  return buffer;
 }
 
 }  // namespace quire

@@ -15,6 +15,9 @@ class LargeBuffer {
   ~LargeBuffer();
   LargeBuffer(LargeBuffer&& other) noexcept;
   LargeBuffer& operator=(LargeBuffer&& other) noexcept;
+  // Gives the memory to the caller, who must have it adopted again. bytes: as given to the constructor.
+  std::byte* release();
+  static LargeBuffer adopt(std::byte* released, size_t bytes);
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }

@@ -18,7 +18,7 @@
 #include "engine/tuner.h"
 #include "json/parse.h"
 #include "model/model_text.h"
-#include "ops/probe.h"
+#include "ops/cpu/probe.h"
 #include "text/named_templates.h"
 
 namespace quire {

@@ -38,7 +38,8 @@ void run_replay(const ReplayOptions& o) {
   Model model = read_model(checkpoint);
   if (model_identity(checkpoint, model.config, header.activations) != header.identity)
     throw invalid("{} was recorded with another model or version than {}; name its model with -m", o.file, quote(name));
-  model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory.left()});
+  model.weights =
+      load_weights(checkpoint, model.config, runtime.backend(), runtime.team, {.memory = runtime.memory.left()});
   Replay replay(header, model, runtime);
   progress.stage("computing the steps again");
   int steps = 0;
@@ -59,7 +60,7 @@ void run_replay(const ReplayOptions& o) {
   const std::string summary = fmt::format(
       "{} steps, {} rows: all {} rows of logits are equal bit by bit (recorded with {} kernels, replayed with {}, {} "
       "threads)",
-      steps, replay.rows(), replay.logits(), header.kernels, runtime.kernels.name, runtime.team.size());
+      steps, replay.rows(), replay.logits(), header.kernels, runtime.backend().name(), runtime.team.size());
   std::printf("%s\n", summary.c_str());
 }
 

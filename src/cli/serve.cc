@@ -29,7 +29,7 @@
 #include "engine/runtime.h"
 #include "model/checkpoint.h"
 #include "model/registry.h"
-#include "ops/probe.h"
+#include "ops/cpu/probe.h"
 #include "parsers/families.h"
 #include "server/engine_completer.h"
 #include "server/http/server.h"

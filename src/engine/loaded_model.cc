@@ -9,7 +9,6 @@
 #include "base/quote.h"
 #include "engine/dtype_names.h"
 #include "engine/tuner.h"
-#include "kernels/kernels.h"
 #include "model/registry.h"
 #include "model/sampling_defaults.h"
 #include "text/named_templates.h"
@@ -45,12 +44,12 @@ void check_options(const EngineOptions& o) {
 }
 
 // A shared runtime has its threads and kernels already. Throws Error.
-void check_shared(const EngineOptions& o, const Runtime& runtime) {
+void check_shared(const EngineOptions& o, Runtime& runtime) {
   if (o.threads != 0 && o.threads != runtime.team.size())
     throw invalid("threads is {}, but the shared runtime has {}; leave it 0", o.threads, runtime.team.size());
-  if (o.kernels != "auto" && o.kernels != runtime.kernels.name)
+  if (o.kernels != "auto" && o.kernels != runtime.backend().name())
     throw invalid("kernels is {}, but the shared runtime has {}; leave it auto", quote(o.kernels),
-                  runtime.kernels.name);
+                  runtime.backend().name());
 }
 
 }  // namespace
@@ -83,19 +82,20 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   cache_identity = identity + " cache " + layout.identity();
   if (draft_model) cache_identity += draft_model->identity();
   cache = {layout, info.kv_pages, info.kv_states};
-  const Compute compute{runtime.kernels, runtime.team, plan.activation_type, &runtime.tuning};
-  if (options.tune != TuneMode::kOff && !options.tuning_file.empty()) {
+  if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && !runtime.device) {
     const TuningFile file(options.tuning_file, tuning_machine(runtime), warn);
     const Team::Turn turn(runtime.team);  // other models on this runtime read the tuning in their steps
-    tune(compute, runtime.tuning, target, file, options.tune == TuneMode::kForce, options.on_load);
+    tune(runtime.cpu.compute(plan.activation_type), runtime.tuning, target, file, options.tune == TuneMode::kForce,
+         options.on_load);
   }
   options.on_load = nullptr;  // it may refer to what ends with the caller
   const DecoderLimits& limits = plan.limits;
-  local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, compute, limits);
+  local = std::make_unique<LocalExecutor>(target.config, target.weights, cache, runtime.backend(), plan.activation_type,
+                                          limits);
   Decoder& decoder = local->decoder();
   if (draft_model)
-    local->set_drafter(
-        draft_model->make_network({target.config, target.weights, local->cache(), decoder.compute(), decoder, limits}));
+    local->set_drafter(draft_model->make_network(
+        {target.config, target.weights, local->cache(), runtime.backend(), plan.activation_type, decoder, limits}));
 }
 
 // Returns what to take of the `left` bytes.
@@ -103,7 +103,7 @@ size_t LoadedModel::plan_within(size_t left, const ModelFacts& facts, int max_lo
   const size_t memory = options.memory_bytes > 0 ? std::min(left, options.memory_bytes) : left;
   plan = plan_memory(
       facts, options,
-      {.memory = memory, .threads = runtime.team.size(), .activations = runtime.kernels.default_activations},
+      {.memory = memory, .threads = runtime.team.size(), .activations = runtime.backend().default_activations()},
       max_logits);
   return plan.total();
 }
@@ -147,7 +147,7 @@ void LoadedModel::load(const Checkpoint& checkpoint, const ModelConfig& config) 
   if (text.template_source) text.template_source = template_or_named(*text.template_source, template_name);
   if (text.template_source) chat_template = ChatTemplate::parse(*text.template_source, template_name);
   target.weights =
-      load_weights(checkpoint, target.config, runtime.team,
+      load_weights(checkpoint, target.config, runtime.backend(), runtime.team,
                    {.memory = plan.budget, .pack_cache = options.pack_cache, .warn = warn, .report = options.on_load});
   if (target.weights.mapped) spdlog::debug("weights: mapped {}", target.weights.mapped->file.path().string());
 }
@@ -164,7 +164,7 @@ void LoadedModel::load_drafters(const Checkpoint& checkpoint, const DrafterFacts
   if (!named.model) return;
   const size_t left = plan.budget - std::min(plan.budget, target.weights.matrix_bytes);
   try {
-    draft_model = DraftModel::load(*named.model, options, checkpoint, target, runtime.team, left);
+    draft_model = DraftModel::load(*named.model, options, checkpoint, target, runtime.backend(), runtime.team, left);
   } catch (const Error& e) {
     // Nobody has asked for this drafter by name.
     if (options.speculative != Speculation::kAuto || named.model != DrafterKind::kMtp) throw;
@@ -178,7 +178,7 @@ void LoadedModel::describe(const Checkpoint& checkpoint) {
   info.name = options.model;
   info.architecture = config.architecture;
   info.quantization = weights.main_type;
-  info.kernels = runtime.kernels.name;
+  info.kernels = runtime.backend().name();
   info.threads = runtime.team.size();
   info.vocab_size = config.vocab;
   info.layers = static_cast<int>(config.layers.size());

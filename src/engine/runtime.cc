@@ -9,7 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "kernels/kernels.h"
+#include "engine/device.h"
 #include "model/families.h"
 
 namespace quire {
@@ -25,7 +25,7 @@ size_t memory_budget(const EngineOptions& options) {
   return options.memory_bytes;
 }
 
-// Increase this when a definition in kernels/kernels.h or the layout of a page changes, to invalidate stored pages.
+// Increase this when a definition in the contract of a kernel or the layout of a page changes, to invalidate stored pages.
 constexpr int kNumerics = 4;
 
 int checked_threads(int threads) {
@@ -39,7 +39,7 @@ int checked_threads(int threads) {
 Machine this_machine(const EngineOptions& options) {
   return {.memory = memory_budget(options),
           .threads = checked_threads(options.threads),
-          .activations = choose_kernels(options.kernels).default_activations};
+          .activations = CpuBackend::default_activations_of(options.kernels)};
 }
 
 size_t anonymous_memory() {
@@ -52,8 +52,9 @@ size_t anonymous_memory() {
 
 Runtime::Runtime(const EngineOptions& options)
     : team(checked_threads(options.threads)),
-      kernels(choose_kernels(options.kernels)),
       tuning(),
+      cpu(options.kernels, team, &tuning),
+      device(open_device(cpu)),
       memory(memory_budget(options)) {}
 
 Model read_model(const Checkpoint& checkpoint) {

@@ -1,4 +1,4 @@
-// What the models of a process share: threads, kernels, and a budget of memory.
+// What the models of a process share: threads, a backend, and a budget of memory.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,11 @@
 #include "model/config.h"
 #include "model/model_text.h"
 #include "model/weights.h"
-#include "ops/tuning.h"
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/tuning.h"
 #include "quire/engine.h"
 
 namespace quire {
-
-struct KernelSet;  // kernels/kernels.h
 
 struct Runtime {
   // Takes threads, kernels and memory_bytes of the options. Throws Error: an option is invalid, the CPU lacks the kernels,
@@ -25,9 +24,12 @@ struct Runtime {
   explicit Runtime(const EngineOptions& options);
 
   Team team;
-  const KernelSet& kernels;
   Tuning tuning;  // of the kernels' loops, for all models; read and changed by the thread that has the team's turn
-  MemoryBudget memory;  // weights, caches, activations and all else that is allocated from now on
+  CpuBackend cpu;
+  std::unique_ptr<Backend> device;  // computes in place of the CPU, for models that are loaded afterwards; null: none
+  MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on
+
+  Backend& backend() { return device ? *device : cpu; }
 };
 
 // What plan_memory() must know of the machine that Runtime(options) would be, without starting its threads.

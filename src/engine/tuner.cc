@@ -13,7 +13,6 @@
 #include "base/home_folder.h"
 #include "base/mapped_file.h"
 #include "json/field.h"
-#include "kernels/kernels.h"
 #include "model/tensors.h"
 
 namespace quire {
@@ -47,7 +46,7 @@ std::filesystem::path default_tuning_file() {
 }
 
 std::string tuning_machine(const Runtime& runtime) {
-  return fmt::format("{}, microcode {}, {}, {} threads, loops {}", cpu_name(), cpu_microcode(), runtime.kernels.name,
+  return fmt::format("{}, microcode {}, {}, {} threads, loops {}", cpu_name(), cpu_microcode(), runtime.cpu.name(),
                      runtime.team.size(), kLoopsVersion);
 }
 

@@ -9,8 +9,8 @@
 
 #include "engine/runtime.h"
 #include "model/packing/load_meter.h"
-#include "ops/compute.h"
-#include "ops/tuning.h"
+#include "ops/cpu/compute.h"
+#include "ops/cpu/tuning.h"
 
 namespace quire {
 
@@ -42,7 +42,7 @@ std::string tuning_machine(const Runtime& runtime);
 // The matrices that a model's linears multiply with, in order.
 std::vector<TunedMatrix> tuned_matrices(const Model& model, Activations activations);
 
-// Fills compute.tuning from the file. Measures the kinds that the file lacks, or all of them with `force`, and saves them.
+// Fills `tuning` from the file. Measures the kinds that the file lacks, or all of them with `force`, and saves them.
 void tune(const Compute& compute, Tuning& tuning, const Model& model, const TuningFile& file, bool force,
           const OnLoad& report);
 

@@ -12,26 +12,11 @@
 #include "model/blocks/blocks.h"
 
 namespace quire {
-namespace {
-
-AttentionOp::Limits attention_limits(const ModelConfig& config, const DecoderLimits& limits) {
-  AttentionOp::Limits most{limits.max_rows, limits.max_positions, 0, 0};
-  for (const LayerSpec& layer : config.layers) {
-    if (const auto a = attention_shape(layer)) {
-      most.tiles_per_row = std::max(most.tiles_per_row, AttentionOp::tiles_per_row(a->heads, a->kv_heads));
-      most.value_dim = std::max(most.value_dim, a->value_dim);
-    }
-  }
-  return most;
-}
-
-}  // namespace
 
 void project(const Step& step, const Rows& x, const NormView& norm, const Linear& w, const Target& target, StepOp op) {
-  const Inputs in = step.work.inputs.prepare(step.compute, x, norm, step.rows, {&w});
+  const Inputs in = step.ops.prepare(x, norm, step.rows, {&w});
   step.done(StepOp::kNormQuantize);
-  project(step.compute, in, {.w = &w, .y = target.to, .scale = target.scale, .accumulate = target.accumulate},
-          step.rows);
+  step.ops.project(in, {.w = &w, .y = target.to, .scale = target.scale, .accumulate = target.accumulate}, step.rows);
   step.done(op);
 }
 
@@ -40,56 +25,64 @@ void keep_updates(const Step& step, int layer, std::initializer_list<Rows> parts
   const Rows& kept = step.work.updates[static_cast<size_t>(layer)];
   int col = 0;
   for (const Rows& part : parts) {
-    gather(step.compute, part, step.drafted, kept.columns(col, part.cols));
+    step.ops.gather(part, step.drafted, kept.columns(col, part.cols));
     col += part.cols;
   }
 }
 
 NormView view(const Norm& norm, const NormWeights& w) {
-  const auto data = [](const Vector& v) { return v.empty() ? nullptr : v.data(); };
-  return {norm.kind, norm.epsilon, data(w.weight), data(w.bias)};
+  return {norm.kind, norm.epsilon, w.weight.data(), w.bias.data()};
 }
 
 struct Decoder::State {
   const ModelConfig& config;
   const Weights& weights;
   CacheMemory& cache;
-  Compute compute;
+  Backend& backend;
   DecoderLimits limits;
   int first_layer;
+  std::unique_ptr<Operations> operations;
+  Operations& ops = *operations;
   Workspace work;
-  AttentionOp attention;
   std::vector<std::vector<AttentionSpan>> spans;  // per group of the cache layout
   std::vector<StateSpan> states;                  // empty if no layer is recurrent
   std::vector<int32_t> drafted;                   // rows; likewise
   std::map<int, std::vector<RopeTable>> ropes;    // by variant, of each rope
+  std::vector<RotationSpan> rotations;
+  std::vector<float> q_scales;       // of rows, if a layer scales queries by their position
+  std::vector<float> output_scales;  // of layers
+  std::vector<std::byte> host_logits;
   StepProfile* profile = nullptr;
 
-  State(const ModelConfig& c, const Weights& w, CacheMemory& k, const Compute& comp, DecoderLimits l, int first)
+  State(const ModelConfig& c, const Weights& w, CacheMemory& k, Backend& b, Activations activations, DecoderLimits l,
+        int first)
       : config(c),
         weights(w),
         cache(k),
-        compute(comp),
+        backend(b),
         limits(l),
         first_layer(first),
-        work(c, l),
-        attention(comp.team, attention_limits(c, l)),
+        operations(b.operations(activations, operation_limits(c, l))),
+        work(b, c, l),
         spans(k.layout().groups().size()) {
     for (auto& of_group : spans) of_group.reserve(most_spans(l));
     states.reserve(most_spans(l));
     drafted.reserve(static_cast<size_t>(l.max_drafted));
+    rotations.reserve(most_spans(l));
+    q_scales.resize(static_cast<size_t>(work.q_scales.cols));
+    for (size_t i = 0; i < c.layers.size(); ++i) {
+      const Vector& scale = w.layers[i].output_scale;
+      output_scales.push_back(scale.empty() ? 1 : scale.values(b)[0]);
+    }
     rope_tables(0);
   }
   static size_t most_spans(const DecoderLimits& l) { return static_cast<size_t>(l.max_rows); }
 
-  // Valid until the next call.
+  // Valid until the next batch.
   const std::vector<RopeTable>& rope_tables(int variant) {
     if (const auto known = ropes.find(variant); known != ropes.end()) return known->second;
     std::vector<RopeTable> tables;
     for (const RopeConfig& rope : config.ropes) tables.push_back(make_rope_table(rope, variant));
-    // With dynamic scaling, every length of a prompt is a variant.
-    constexpr size_t kMostVariants = 64;
-    if (ropes.size() >= kMostVariants) ropes.erase(std::prev(ropes.end()));
     return ropes.emplace(variant, std::move(tables)).first->second;
   }
 
@@ -117,19 +110,19 @@ struct Decoder::State {
   void embed(const Batch& batch) {
     work.ids.clear();
     for (const Row& row : batch.rows) work.ids.push_back(row.token);
-    quire::embed(compute, weights.embedding.weight, work.ids, config.embedding_scale, work.x);
+    ops.embed(weights.embedding.weight, work.ids, config.embedding_scale, work.x);
     take_vectors(batch);
     const auto rows = static_cast<int>(batch.rows.size());
     if (config.per_layer_dim > 0) per_layer_embeddings(step(rows), weights);
     const auto add_rows_of = [&](const Linear& table, int32_t Row::*id) {
       work.ids.clear();
       for (const Row& row : batch.rows) work.ids.push_back(row.*id);
-      add_embeddings(compute, table.weight, work.ids, 1, work.branch, work.x);
+      ops.add_embeddings(table.weight, work.ids, 1, work.branch, work.x);
     };
     if (config.learned_positions) add_rows_of(weights.positions, &Row::position);
     if (config.segments > 0) add_rows_of(weights.segments, &Row::segment);
     if (config.embedding_norm) {
-      normalize(compute, work.x, view(config.embedding_norm, weights.embedding_norm), {work.x}, rows);
+      ops.normalize(work.x, view(config.embedding_norm, weights.embedding_norm), {work.x}, rows);
     }
     if (config.altup.streams > 0) altup_begin(step(rows), weights);
     angles(batch);
@@ -138,52 +131,43 @@ struct Decoder::State {
 
   // In place of embeddings. Tables of embeddings per layer have none for them: they count as the padding token, 0.
   void take_vectors(const Batch& batch) {
-    for (int row = 0, taken = 0; std::cmp_less(row, work.ids.size()); ++row) {
-      int32_t& id = work.ids[static_cast<size_t>(row)];
-      if (id != kNoToken) continue;
-      std::copy_n(batch.vectors.row(taken++), config.hidden, work.x.row(row));
-      id = 0;
+    const auto rows = static_cast<int>(work.ids.size());
+    const auto is_vector = [&](int row) { return work.ids[static_cast<size_t>(row)] == kNoToken; };
+    for (int row = 0, taken = 0; row < rows; ++row) {
+      if (!is_vector(row)) continue;
+      const int first = row;
+      for (; row < rows && is_vector(row); ++row) work.ids[static_cast<size_t>(row)] = 0;
+      ops.copy(batch.vectors.from(taken), work.x.from(first), row - first);
+      taken += row - first;
     }
   }
 
-  // Cosines and sines of all rows, in one loop for the usual variant.
+  // Cosines and sines of all rows, and the scales of their queries.
   void angles(const Batch& batch) {
-    const auto of_rows = [&](const Span& span, const std::vector<RopeTable>& tables, int begin, int end) {
-      for (size_t i = 0; i < tables.size(); ++i) {
-        for (int r = begin; r < end; ++r) tables[i].at(span.position + r, work.cos_sin[i].row(span.row + r));
-      }
-    };
-    const std::vector<RopeTable>& usual = rope_tables(0);
-    if (batch.spans.size() == 1 && batch.spans[0].rope_variant == 0) {
-      const Span& span = batch.spans[0];
-      for_row_tiles(compute, span.rows, [&](int begin, int end) { of_rows(span, usual, begin, end); });
-    } else {
-      compute.team.for_tiles(static_cast<int>(batch.spans.size()), [&](int i, int) {
-        const Span& span = batch.spans[static_cast<size_t>(i)];
-        if (span.rope_variant == 0) of_rows(span, usual, 0, span.rows);
-      });
+    // With dynamic scaling, every length of a prompt is a variant. The usual one is the first.
+    constexpr size_t kMostVariants = 64;
+    if (ropes.size() >= kMostVariants) ropes.erase(std::next(ropes.begin()), ropes.end());
+    for (size_t i = 0; i < config.ropes.size(); ++i) {
+      rotations.clear();
+      for (const Span& span : batch.spans)
+        rotations.push_back({&rope_tables(span.rope_variant)[i], span.row, span.rows, span.position});
+      ops.rotations(rotations, work.cos_sin[i]);
     }
-    for (const Span& span : batch.spans) {
-      if (span.rope_variant != 0) of_rows(span, rope_tables(span.rope_variant), 0, span.rows);
-      if (!work.q_scales.empty()) scale_queries(span);
-    }
+    if (q_scales.empty()) return;
+    for (const Span& span : batch.spans) scale_queries(span);
+    ops.upload(std::span(q_scales).first(batch.rows.size()), work.q_scales.data);
   }
 
   void scale_queries(const Span& span) {
-    const auto scaled = std::ranges::find_if(config.layers, [](const LayerSpec& layer) {
-      const auto* a = std::get_if<Attention>(&layer.mixer);
-      return a && a->query_beta != 0;
-    });
+    const auto scaled = std::ranges::find_if(config.layers, scales_queries);
     const auto& a = std::get<Attention>(scaled->mixer);  // all layers scale alike
     for (int r = 0; r < span.rows; ++r) {
       const double distance = std::floor((span.position + r) / static_cast<double>(a.query_positions));
-      work.q_scales[static_cast<size_t>(span.row + r)] = static_cast<float>(1 + a.query_beta * std::log1p(distance));
+      q_scales[static_cast<size_t>(span.row + r)] = static_cast<float>(1 + a.query_beta * std::log1p(distance));
     }
   }
 
-  Step step(int rows) {
-    return {config, compute, cache, work, attention, spans, states, drafted, rows, first_layer, profile};
-  }
+  Step step(int rows) { return {config, ops, cache, work, spans, states, drafted, rows, first_layer, profile}; }
 
   void advance(std::span<const StateAdvance> advances) {
     states.clear();
@@ -203,6 +187,7 @@ struct Decoder::State {
       if (const auto* m = std::get_if<GatedDelta>(&mixer)) advance_states(step, index, *m, w.gated_delta);
       if (const auto* m = std::get_if<Mamba2>(&mixer)) advance_states(step, index, *m, w.mamba2);
     }
+    ops.finish();
   }
 
   void layer(size_t i, int rows) {
@@ -231,7 +216,7 @@ struct Decoder::State {
     if (spec.parallel) {  // both read x, so the first result waits
       mixer({work.branch, spec.mixer_scale});
       ffn({work.x, spec.ffn_scale, true});
-      add(compute, work.branch, 1, work.x, rows);
+      ops.add(work.branch, 1, work.x, rows);
       return;
     }
     const auto add_branch = [&](const auto& block, float scale, const Norm& norm, const NormWeights& norm_weights) {
@@ -239,16 +224,16 @@ struct Decoder::State {
       if (!norm) return block(residual);
       if (spec.norm_sums) {
         block(residual);
-        return normalize(compute, work.x, view(norm, norm_weights), {work.x}, rows);
+        return ops.normalize(work.x, view(norm, norm_weights), {work.x}, rows);
       }
       block({work.branch});
-      normalize(compute, work.branch, view(norm, norm_weights), residual, rows);
+      ops.normalize(work.branch, view(norm, norm_weights), residual, rows);
     };
     add_branch(mixer, spec.mixer_scale, spec.mixer_out, w.mixer_out);
-    if (i > 0 && config.layers[i - 1].joined) add(compute, work.branch, 1, work.x, rows);
+    if (i > 0 && config.layers[i - 1].joined) ops.add(work.branch, 1, work.x, rows);
     add_branch(ffn, spec.ffn_scale, spec.ffn_out, w.ffn_out);
     if (config.per_layer_dim > 0) per_layer_block(step, static_cast<int>(i), w, work.x, {work.x, 1, true});
-    if (spec.output_scale) scale(compute, work.x, w.output_scale[0], rows);
+    if (spec.output_scale) ops.scale(work.x, output_scales[i], rows);
   }
 
   // The rows of x that want something, to the first rows of `to`. Returns their number.
@@ -257,7 +242,7 @@ struct Decoder::State {
     for (size_t r = 0; r < batch.rows.size(); ++r) {
       if (batch.rows[r].*wants) work.ids.push_back(static_cast<int32_t>(r));
     }
-    if (!work.ids.empty()) gather(compute, work.x, work.ids, to);
+    if (!work.ids.empty()) ops.gather(work.x, work.ids, to);
     return static_cast<int>(work.ids.size());
   }
 
@@ -266,25 +251,28 @@ struct Decoder::State {
   void take_hidden(const Batch& batch) {
     assert(std::ranges::count(batch.rows, true, &Row::wants_hidden) <= limits.max_hidden);
     const int count = gather_rows(batch, &Row::wants_hidden, work.hidden);
-    if (count > 0) normalize(compute, work.hidden, output_norm(), {work.hidden}, count);
+    if (count > 0) ops.normalize(work.hidden, output_norm(), {work.hidden}, count);
   }
 
   std::span<float> logits(const Batch& batch, const Linear& matrix) {
     assert(config.has_logits || std::ranges::none_of(batch.rows, &Row::wants_logits));
     assert(std::ranges::count(batch.rows, true, &Row::wants_logits) <= limits.max_logits);
     const int count = gather_rows(batch, &Row::wants_logits, work.last);
-    if (count == 0) return {};
-    const Inputs in = work.inputs.prepare(compute, work.last, output_norm(), count, {&matrix});
+    if (count == 0) return ops.finish(), std::span<float>();
+    const Inputs in = ops.prepare(work.last, output_norm(), count, {&matrix});
     done(StepOp::kNormQuantize);
-    const std::span<float> logits = output_logits(compute, config, in, matrix, count, work.logits.data);
+    output_logits(ops, config, in, matrix, count, work.logits.data);
+    ops.finish();
+    const size_t numbers = static_cast<size_t>(count) * static_cast<size_t>(matrix.weight.rows);
+    const std::span<float> logits = view_floats(backend, work.logits.data, numbers, host_logits);
     done(StepOp::kHead);
     return logits;
   }
 };
 
-Decoder::Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, const Compute& compute,
-                 DecoderLimits limits, int first_layer)
-    : state_(std::make_unique<State>(config, weights, cache, compute, limits, first_layer)) {}
+Decoder::Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, Backend& backend,
+                 Activations activations, DecoderLimits limits, int first_layer)
+    : state_(std::make_unique<State>(config, weights, cache, backend, activations, limits, first_layer)) {}
 Decoder::~Decoder() = default;
 
 std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
@@ -293,7 +281,6 @@ std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   assert(pass.layers == 0 || can_exit_after(s.config, pass.layers));
   const size_t layers = pass.layers > 0 ? static_cast<size_t>(pass.layers) : s.config.layers.size();
   if (s.profile) s.profile->start();
-  s.work.expert_bytes = 0;
   s.begin(batch);
   s.embed(batch);
   for (size_t layer = 0; layer < layers; ++layer) s.layer(layer, static_cast<int>(batch.rows.size()));
@@ -307,39 +294,40 @@ void Decoder::advance(std::span<const StateAdvance> advances) { state_->advance(
 Rows Decoder::hidden() const { return state_->work.hidden; }
 
 void Decoder::profile(StepProfile* profile) { state_->profile = profile; }
-uint64_t Decoder::expert_bytes() const { return state_->work.expert_bytes; }
-const Compute& Decoder::compute() const { return state_->compute; }
+uint64_t Decoder::take_expert_bytes() { return state_->ops.take_expert_bytes(); }
+Operations& Decoder::operations() const { return state_->ops; }
 
 void Decoder::final_hidden(std::span<const int32_t> rows, const Rows& out) const {
   State& s = *state_;
   assert(out.cols == s.config.hidden);
-  gather(s.compute, s.work.x, rows, out);
-  normalize(s.compute, out, s.output_norm(), {out}, static_cast<int>(rows.size()));
+  s.ops.gather(s.work.x, rows, out);
+  s.ops.normalize(out, s.output_norm(), {out}, static_cast<int>(rows.size()));
 }
 
 void Decoder::pool(std::span<const float> hidden, std::span<float> out) const {
   State& s = *state_;
   assert(std::cmp_equal(hidden.size(), s.config.hidden) && std::cmp_equal(out.size(), pooled_size(s.config)));
   Rows x = s.work.pooled.columns(0, s.config.hidden);
-  std::ranges::copy(hidden, x.data);
+  s.ops.upload(hidden, x.data);
   for (size_t i = 0; i < s.weights.pooled.size(); ++i) {
     const PooledLayer& layer = s.config.pooled.layers[i];
     const PooledWeights& w = s.weights.pooled[i];
     const Rows y = s.work.pooled.from(static_cast<int>(i + 1) % 2).columns(0, layer.size);
-    const Inputs in = s.work.inputs.prepare(s.compute, x, {}, 1, {&w.linear}, Activations::kF32);
-    project(s.compute, in, {.w = &w.linear, .y = y, .f = layer.nonlinearity, .as = Activations::kF32}, 1);
-    if (layer.tanh) tanh(s.compute, y, 1);
-    if (layer.norm) normalize(s.compute, y, view(layer.norm, w.norm), {y}, 1);
+    const Inputs in = s.ops.prepare(x, {}, 1, {&w.linear}, Activations::kF32);
+    s.ops.project(in, {.w = &w.linear, .y = y, .f = layer.nonlinearity, .as = Activations::kF32}, 1);
+    if (layer.tanh) s.ops.tanh(y, 1);
+    if (layer.norm) s.ops.normalize(y, view(layer.norm, w.norm), {y}, 1);
     x = y;
   }
-  std::copy_n(x.data, out.size(), out.data());
+  s.ops.finish();
+  std::vector<std::byte> copy;
+  std::ranges::copy(view_floats(s.backend, x.data, out.size(), copy), out.begin());
 }
 
 const DecoderLimits& Decoder::limits() const { return state_->limits; }
-size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
+size_t Decoder::memory_bytes(const ModelConfig& config, const DecoderLimits& limits) {
   return Workspace::memory_bytes(config, limits) +
-         AttentionOp::memory_bytes(threads, attention_limits(config, limits)) +
-         State::most_spans(limits) * (sizeof(AttentionSpan) + sizeof(StateSpan));
+         State::most_spans(limits) * (sizeof(AttentionSpan) + sizeof(StateSpan) + sizeof(RotationSpan));
 }
 
 }  // namespace quire

@@ -9,8 +9,8 @@
 #include "model/step_profile.h"
 #include "model/weights.h"
 #include "model/workspace.h"
+#include "ops/backend.h"
 #include "ops/cache_memory.h"
-#include "ops/compute.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -25,9 +25,10 @@ struct Pass {
 // chunks, the pages or the threads (docs/exactness.md).
 class Decoder {
  public:
-  // All arguments must outlive the decoder. first_layer: of the cache layout; a drafter's layers follow its target's.
-  Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, const Compute& compute,
-          DecoderLimits limits, int first_layer = 0);
+  // The arguments that are references must outlive the decoder; weights and cache are in the backend's memory.
+  // activations: the form of the linears' inputs. first_layer: of the cache layout; a drafter's layers follow its target's.
+  Decoder(const ModelConfig& config, const Weights& weights, CacheMemory& cache, Backend& backend,
+          Activations activations, DecoderLimits limits, int first_layer = 0);
   ~Decoder();
 
   // Stores the keys and values of all rows in their pages and returns the logits [rows that want them][vocab], in row
@@ -42,26 +43,29 @@ class Decoder {
   // batch, for distinct drafts.
   void advance(std::span<const StateAdvance> advances);
 
-  // The normalised final hidden states of the last batch [rows that wanted them], in row order; valid until the next call.
+  // The normalised final hidden states of the last batch [rows that wanted them], in row order: in the backend's memory,
+  // valid until the next call.
   Rows hidden() const;
 
   // From now on every forward() adds its times to `profile`, which must outlive it; nullptr: no profile, at no cost.
   void profile(StepProfile* profile);
 
-  // Weights of experts that the last forward() has read: those that at least one row has chosen.
-  uint64_t expert_bytes() const;
+  // Bytes of experts' weights that were read since the last call: of those that at least one row of a batch has chosen.
+  uint64_t take_expert_bytes();
 
-  const Compute& compute() const;
+  // For layers that are computed together with the decoder's: linears of its inputs' size, and rows.
+  Operations& operations() const;
 
-  // Writes the normalised final hidden states of these rows of the last batch to out [rows, hidden].
+  // Writes the normalised final hidden states of these rows of the last batch to out [rows, hidden], in the backend's
+  // memory.
   void final_hidden(std::span<const int32_t> rows, const Rows& out) const;
 
   // From a pooled hidden state [hidden] to an embedding or scores [pooled_size()], in float32.
   void pool(std::span<const float> hidden, std::span<float> out) const;
 
   const DecoderLimits& limits() const;
-  // What a decoder allocates.
-  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);
+  // What a decoder allocates, besides what the backend allocates for operation_limits().
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);
 
  private:
   struct State;

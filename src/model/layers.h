@@ -180,4 +180,10 @@ struct LayerSpec {
   bool output_scale = false;  // x is multiplied by a learned number after the layer (Gemma 4)
 };
 
+// Attention::query_beta.
+inline bool scales_queries(const LayerSpec& layer) {
+  const auto* a = std::get_if<Attention>(&layer.mixer);
+  return a && a->query_beta != 0;
+}
+
 }  // namespace quire

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "model/sin_cos.h"
-
 namespace quire {
 namespace {
 
@@ -95,14 +93,6 @@ RopeTable make_rope_table(const RopeConfig& c, int variant) {
     table.frequencies.push_back(frequency);
   }
   return table;
-}
-
-void RopeTable::at(int position, float* cos_sin) const {
-  for (size_t i = 0; i < frequencies.size(); ++i) {
-    const auto [sin, cos] = sin_cos(static_cast<float>(position) * frequencies[i]);
-    cos_sin[2 * i] = static_cast<float>(cos) * amplitude;
-    cos_sin[2 * i + 1] = static_cast<float>(sin) * amplitude;
-  }
 }
 
 }  // namespace quire

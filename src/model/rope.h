@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/types.h"
+#include "ops/rope_table.h"
 
 namespace quire {
 
@@ -34,15 +35,7 @@ struct RopeConfig {
 // length if it is longer.
 int rope_variant(std::span<const RopeConfig> ropes, int prompt_tokens);
 
-// The angles of RoPE: radians per position for each pair of a head, in float32 as in the reference implementations.
-// Sources: transformers' modeling_rope_utils.py; YaRN: arXiv 2309.00071; LongRoPE: arXiv 2402.13753.
-struct RopeTable {
-  std::vector<float> frequencies;
-  float amplitude = 1;  // multiplies cosines and sines
-
-  // cos_sin [frequencies.size()][2]: the cosine and sine of each pair at a position.
-  void at(int position, float* cos_sin) const;
-};
+// The angles. Sources: transformers' modeling_rope_utils.py; YaRN: arXiv 2309.00071; LongRoPE: arXiv 2402.13753.
 RopeTable make_rope_table(const RopeConfig& config, int variant = 0);
 
 }  // namespace quire

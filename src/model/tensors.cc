@@ -238,7 +238,7 @@ class LayerVisit {
     if (m.correction) vector(Tensor::kRouterCorrection, m.routing.experts, w.correction);
     w.experts.resize(static_cast<size_t>(m.routing.experts));
     for (int e = 0; e < m.routing.experts; ++e) {
-      MlpWeights& expert = w.experts[static_cast<size_t>(e)];
+      ExpertLinears& expert = w.experts[static_cast<size_t>(e)];
       if (m.gated) visit_.matrix({Tensor::kExpertGate, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.gate);
       visit_.matrix({Tensor::kExpertUp, layer_, e, m.routing.experts}, m.size, c_.hidden, expert.up);
       visit_.matrix({Tensor::kExpertDown, layer_, e, m.routing.experts}, c_.hidden, m.size, expert.down);

@@ -19,6 +19,7 @@
 #include "model/quantized/quantization.h"
 #include "model/tensor_finder.h"
 #include "model/tensors.h"
+#include "ops/backend.h"
 #include "quant/blocks.h"
 #include "quant/gguf_blocks.h"
 
@@ -121,26 +122,27 @@ class Loader : public TensorVisitor {
   }
 
   // Reads all listed tensors. Matrices lie in memory of at most options.memory bytes, or in a file of the pack cache.
-  void read(Team& team, const WeightOptions& options, Weights& to) {
+  void read(Backend& backend, Team& team, const WeightOptions& options, Weights& to) {
     if (bytes_ > options.memory) {
       throw no_resource("{}: the weights need {} MiB of memory, but only {} MiB are available (--memory)",
                         checkpoint_.file(), (bytes_ + (1 << 20) - 1) >> 20, options.memory >> 20);
     }
     to.matrix_bytes = bytes_;
-    for (const VectorJob& job : vectors_) read(job);
+    read_vectors(backend);
     std::optional<PackFile> file;
     if (!options.pack_cache.empty()) {
-      file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_), bytes_, options.warn);
-      if (auto pack = file->load(team, options.report)) {
+      file.emplace(options.pack_cache, pack_identity(checkpoint_, matrices_, backend), bytes_, options.warn);
+      if (auto pack = file->load(backend, team, options.report)) {
         to.memory = std::move(pack->memory);
         to.mapped = std::move(pack->mapped);
-        return place(to.mapped ? to.mapped->bytes().data() : to.memory.data());
+        return place(to.mapped ? backend.share(to.mapped->bytes()) : to.memory.data());
       }
     }
-    to.memory = LargeBuffer(bytes_);
-    pack_matrices(matrices_, to.memory.data(), checkpoint_.file(), checkpoint_.mappings(), team, options.report);
+    to.memory = BackendMemory(backend, bytes_);
+    pack_matrices(matrices_, backend, to.memory.data(), checkpoint_.file(), checkpoint_.mappings(), team,
+                  options.report);
     checkpoint_.check_unchanged();
-    if (file) file->save({to.memory.data(), bytes_}, team, options.report);
+    if (file) file->save(backend, to.memory.data(), team, options.report);
   }
 
   std::string main_type() const {
@@ -261,11 +263,17 @@ class Loader : public TensorVisitor {
     parameters += size;
   }
 
-  void read(const VectorJob& job) const {
-    Vector all(product(job.view->shape));
+  void read_vectors(Backend& backend) const {
+    std::map<Vector*, std::vector<float>> read;  // some are joined of several tensors, in their order
+    for (const VectorJob& job : vectors_) append(job, read[job.values]);
+    for (const auto& [to, values] : read) *to = Vector(backend, values);
+  }
+
+  void append(const VectorJob& job, std::vector<float>& to) const {
+    std::vector<float> all(product(job.view->shape));
     dequantize(job.view->type, job.view->bytes, all);
-    const size_t before = job.values->size();  // of the parts that it is joined of
-    job.values->resize(before + static_cast<size_t>(job.size));
+    const size_t before = to.size();
+    to.resize(before + static_cast<size_t>(job.size));
     for (int i = 0; i < job.size; ++i) {
       const float value = changed(all[job.begin + static_cast<size_t>(job.source.row(i))], job.change);
       if (!std::isfinite(value))
@@ -273,7 +281,7 @@ class Loader : public TensorVisitor {
                       job.view->name, value, job.source.row(i));
       const int rows = job.size / std::max(1, job.cols),
                 at = job.change == Change::kTranspose ? i % job.cols * rows + i / job.cols : i;
-      (*job.values)[before + static_cast<size_t>(at)] = value;
+      to[before + static_cast<size_t>(at)] = value;
     }
   }
   static float changed(float x, Change change) {
@@ -383,12 +391,12 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layers[i];
     const auto form = [](const Linear& w) { return input_form(Activations::kInt8, w); };
-    const auto differ = [&](const MlpWeights& m) { return m.gate.weight.rows > 0 && form(m.gate) != form(m.up); };
-    const auto gates_differ = [](const MlpWeights& e) {
+    const auto differ = [&](const ExpertLinears& m) { return m.gate.weight.rows > 0 && form(m.gate) != form(m.up); };
+    const auto gates_differ = [](const ExpertLinears& e) {
       return e.gate.weight.rows > 0 && e.gate.transform != e.up.transform;
     };
-    const auto unlike_first = [&](const MlpWeights& e) {
-      const MlpWeights& first = w.moe.experts[0];
+    const auto unlike_first = [&](const ExpertLinears& e) {
+      const ExpertLinears& first = w.moe.experts[0];
       return e.gate.weight.format != first.gate.weight.format || e.up.weight.format != first.up.weight.format ||
              e.down.weight.format != first.down.weight.format;
     };
@@ -407,10 +415,10 @@ void check_gates(const Checkpoint& checkpoint, const ModelConfig& config, const 
     const std::set<const InputTransform*> transforms = {delta.q.transform.get(),     delta.k.transform.get(),
                                                         delta.v.transform.get(),     delta.gate.transform.get(),
                                                         delta.decay.transform.get(), delta.beta.transform.get()};
-    if (transforms.size() > InputMemory::kMostTransforms)
+    if (transforms.size() > kMostTransforms)
       throw unsupported(
           "{}: layer {}: its projections have {} transforms of their inputs (g_idx), but at most {} can differ",
-          checkpoint.file(), i, transforms.size(), +InputMemory::kMostTransforms);
+          checkpoint.file(), i, transforms.size(), kMostTransforms);
     if (differ(w.mlp) || differ(w.moe.shared) || std::ranges::any_of(w.moe.experts, differ)) {
       throw unsupported("{}: layer {}: the gate and up projections must be both quantized or both unquantized",
                         checkpoint.file(), i);
@@ -437,14 +445,14 @@ WeightTotals check_weights(const Checkpoint& checkpoint, const ModelConfig& conf
           .output = config.tied_output ? unread.embedding.weight : unread.output.weight};
 }
 
-Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team,
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
                      const WeightOptions& options) {
   Loader load(checkpoint, config);
   Weights w;
   list_tensors(checkpoint, config, load, w);
   if (const std::string text = load.ignored_scales(); options.warn && !text.empty()) options.warn(text);
   try {
-    load.read(team, options, w);
+    load.read(backend, team, options, w);
   } catch (const Error&) {
     checkpoint.check_unchanged();  // says it better
     throw;

@@ -1,4 +1,4 @@
-// A model's weights: packed once at load, into one allocation or one file.
+// A model's weights: packed once at load, into one allocation of the backend or one file that it shares.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "base/memory.h"
 #include "base/team.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/packing/load_meter.h"
 #include "model/packing/pack_file.h"
+#include "ops/backend_memory.h"
+#include "ops/experts.h"
 #include "ops/linear.h"
 
 namespace quire {
-
-using Vector = std::vector<float>;
 
 struct NormWeights {
   Vector weight, bias;  // empty: the norm has none
@@ -66,8 +65,7 @@ struct Mamba2Weights {
   Linear out;
 };
 
-struct MlpWeights {
-  Linear gate, up, down;
+struct MlpWeights : ExpertLinears {
   NormWeights inner;
 };
 
@@ -76,7 +74,7 @@ struct MoeWeights {
   Vector correction;  // [experts]
   Vector scales;      // [experts]
   NormWeights router_in, shared_in, shared_out, experts_out;
-  std::vector<MlpWeights> experts;
+  std::vector<ExpertLinears> experts;
   MlpWeights shared;
   Linear shared_gate;  // [1, hidden]
 };
@@ -118,8 +116,8 @@ struct Weights {
   std::vector<Linear> altup_projections, altup_unembed;  // of all streams but the first: [hidden, hidden]
   std::vector<LayerWeights> layers;
   std::vector<PooledWeights> pooled;
-  Linear output;       // [vocab, hidden]; shares the embedding's memory if tied
-  LargeBuffer memory;  // of all matrices, unless they are mapped
+  Linear output;         // [vocab, hidden]; shares the embedding's memory if tied
+  BackendMemory memory;  // of all matrices, unless they are mapped
   std::optional<MappedPack> mapped;
   size_t matrix_bytes = 0;
 
@@ -143,7 +141,10 @@ struct WeightOptions {
 // config: the model's, or that of its predicting_layer().
 //
 // Takes as much memory as the packed matrices, and buffers of 16 rows for each thread: a checkpoint is mapped, not read.
-Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Team& team, const WeightOptions& options);
+//
+// The backend, whose memory the weights are in, must outlive them.
+Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend, Team& team,
+                     const WeightOptions& options);
 
 // What a model's weights take once loaded.
 struct WeightTotals {

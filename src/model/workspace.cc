@@ -14,6 +14,7 @@ struct Widths {
   int queries = 0, latent = 0;
   int up = 0;
   int pooled = 0;
+  int shared = 0;
 };
 
 Widths widths_of(const ModelConfig& c) {
@@ -61,6 +62,7 @@ Widths widths_of(const ModelConfig& c) {
       take(w.scores, 2 * m->routing.experts);
       take(w.experts, m->routing.experts);
       take(w.used, m->routing.used);
+      take(w.shared, m->shared_gate || m->shared_out ? c.hidden : 0);
     }
   }
   take(w.pooled, c.hidden);
@@ -68,14 +70,8 @@ Widths widths_of(const ModelConfig& c) {
   take(w.inputs, w.pooled);
   take(w.inner, c.per_layer_dim);
   take(w.inputs, w.inner);
+  if (c.joined_input) take(w.inputs, 2 * c.hidden);
   return w;
-}
-
-bool scales_queries(const ModelConfig& c) {
-  return std::ranges::any_of(c.layers, [](const LayerSpec& layer) {
-    const auto* a = std::get_if<Attention>(&layer.mixer);
-    return a && a->query_beta != 0;
-  });
 }
 
 // The slopes of ALiBi (arXiv 2108.12409): 2^(-8i/n) for n heads, a power of two; the heads beyond take every other slope
@@ -107,7 +103,7 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
     return {reinterpret_cast<float*>(part(static_cast<size_t>(rows) * stride * sizeof(float))), cols, stride};
   };
   const Widths w = widths_of(c);
-  const int rows = l.max_rows, gathered = ExpertRows::most_gathered(rows, w.experts, w.used);
+  const int rows = l.max_rows;
   x = rows_of(rows, c.hidden);
   branch = rows_of(rows, c.hidden);
   projections = rows_of(rows, w.projections);
@@ -130,41 +126,43 @@ size_t Workspace::carve(const ModelConfig& c, const DecoderLimits& l, std::byte*
   hidden = rows_of(l.max_hidden, c.hidden);
   pooled = rows_of(2, w.pooled);
   if (w.experts > 0 || c.altup.streams > 0) normed = rows_of(rows, c.hidden);
-  if (w.experts > 0) {
-    scores = rows_of(rows, w.scores);
-    expert_inner = rows_of(gathered, w.expert_inner);
-    expert_out = rows_of(gathered, c.hidden);
-  }
+  scores = rows_of(rows, w.scores);
+  shared = rows_of(rows, w.shared);
+  q_scales = rows_of(1, std::ranges::any_of(c.layers, scales_queries) ? rows : 0);
   cos_sin.clear();
   for (const RopeConfig& rope : c.ropes) cos_sin.push_back(rows_of(rows, rope.dim, true));
   updates.clear();
   for (const LayerSpec& layer : c.layers) updates.push_back(rows_of(l.max_drafted, update_size(layer.mixer)));
-  const InputMemory::Need needs[] = {
-      {std::max(rows, l.max_logits), w.inputs},
-      {w.experts > 0 ? gathered : 0, std::max(c.hidden, w.expert_inner)},
-      {InputMemory::head_rows(w.heads, rows), w.head_inputs},
-  };
-  inputs = InputMemory(part(InputMemory::bytes(needs, c.input_forms)), needs, c.input_forms);
   return bytes;
 }
 
-Workspace::Workspace(const ModelConfig& c, const DecoderLimits& l) : memory_(memory_bytes(c, l)) {
+Workspace::Workspace(Backend& backend, const ModelConfig& c, const DecoderLimits& l)
+    : memory_(backend, memory_bytes(c, l)) {
   carve(c, l, memory_.data());
-  const Widths w = widths_of(c);
   ids.reserve(static_cast<size_t>(std::max(l.max_rows, l.max_logits)));
   for (const LayerSpec& layer : c.layers) {  // all layers have the same heads
     const auto* a = std::get_if<Attention>(&layer.mixer);
-    if (a && a->alibi && slopes.empty()) slopes = alibi_slopes(*a);
+    if (a && a->alibi && slopes.empty()) slopes = Vector(backend, alibi_slopes(*a));
   }
-  if (scales_queries(c)) q_scales.resize(static_cast<size_t>(l.max_rows));
-  parts.reserve(static_cast<size_t>(std::max(w.experts, w.heads)));
-  if (w.experts > 0) experts = ExpertRows(l.max_rows, w.experts, w.used);
 }
 
 size_t Workspace::memory_bytes(const ModelConfig& c, const DecoderLimits& l) {
+  return Workspace().carve(c, l, nullptr);
+}
+
+OperationLimits operation_limits(const ModelConfig& c, const DecoderLimits& l) {
   const Widths w = widths_of(c);
-  return Workspace().carve(c, l, nullptr) +
-         (w.experts > 0 ? ExpertRows::memory_bytes(l.max_rows, w.experts, w.used) : 0);
+  OperationLimits limits{.max_rows = l.max_rows,
+                         .max_positions = l.max_positions,
+                         .inputs = {{std::max(l.max_rows, l.max_logits), w.inputs}},
+                         .forms = c.input_forms,
+                         .heads = {w.heads, w.head_inputs},
+                         .attention = {},
+                         .experts = {w.experts, w.used, c.hidden, w.expert_inner}};
+  for (const LayerSpec& layer : c.layers) {
+    if (const auto a = attention_shape(layer)) limits.attention.push_back({a->heads, a->kv_heads, a->value_dim});
+  }
+  return limits;
 }
 
 }  // namespace quire

@@ -1,14 +1,11 @@
-// The activations of a step, allocated once.
+// The activations of a step, allocated once in the memory of the backend.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "base/memory.h"
 #include "model/config.h"
-#include "ops/experts.h"
-#include "ops/linear.h"
-#include "ops/rows.h"
+#include "ops/backend.h"
 
 namespace quire {
 
@@ -22,7 +19,8 @@ struct DecoderLimits {
 
 // Each member has room for the largest layer; blocks take the columns that they need.
 struct Workspace {
-  Workspace(const ModelConfig& config, const DecoderLimits& limits);
+  // The backend must outlive it. Throws Error (kResource).
+  Workspace(Backend& backend, const ModelConfig& config, const DecoderLimits& limits);
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);
 
   Rows x;                                // the residual stream [rows, hidden]
@@ -33,7 +31,7 @@ struct Workspace {
   Rows inner;                            // between the matrices of an MLP
   Rows normed;                           // inputs of a mixture of experts [rows, hidden]
   Rows scores;                           // of routers
-  Rows expert_inner, expert_out;         // gathered rows
+  Rows shared;                           // of the MLP beside the experts, before it is weighted [rows, hidden]
   std::vector<Rows> streams, predicted;  // of alternating updates [rows, hidden]
   Rows coefficients;                     // of streams
   Rows up;                               // beside `inner`, where gates and ups are not multiplied at once
@@ -44,19 +42,17 @@ struct Workspace {
   Rows pooled;                           // inputs and results of the linears after pooling [2, widest]
   std::vector<Rows> cos_sin;             // of each rope
   std::vector<Rows> updates;             // by layer: what changes its states, of drafted rows [drafted, update_size()]
-  std::vector<float> slopes;             // of heads with ALiBi
-  std::vector<float> q_scales;           // of rows, if a layer scales queries by their position
-  InputMemory inputs;
-  ExpertRows experts;
-  uint64_t expert_bytes = 0;          // weights of experts that the step has read
-  std::vector<ProjectionPart> parts;  // of grouped linears
-  std::vector<LinearTile> tiles;
-  std::vector<int32_t> ids;  // tokens, positions or rows
+  Rows q_scales;             // one row: for each row of the step, if a layer scales queries by their position
+  Vector slopes;             // of heads with ALiBi
+  std::vector<int32_t> ids;  // the host's: tokens, positions or rows
 
  private:
   size_t carve(const ModelConfig& config, const DecoderLimits& limits, std::byte* memory);
   Workspace() = default;
-  LargeBuffer memory_;
+  BackendMemory memory_;
 };
+
+// The largest work that the model's operations get.
+OperationLimits operation_limits(const ModelConfig& config, const DecoderLimits& limits);
 
 }  // namespace quire

@@ -1,19 +1,12 @@
-// Attention over a team: queries and keys are rotated, keys and values go to the cache, and tiles of queries read it.
+// Attention: queries and keys are rotated, keys and values go to the cache, and queries read it.
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <vector>
+#include <cstdint>
 
-#include "base/memory.h"
 #include "ops/cache_memory.h"
-#include "ops/compute.h"
 #include "ops/rows.h"
 
 namespace quire {
-
-struct AttentionArgs;  // kernels/kernels.h
-struct AttentionTile;
 
 // Rows of one sequence in a step, at consecutive positions.
 struct AttentionSpan {
@@ -37,10 +30,6 @@ struct PositionArgs {
   const CacheMemory& cache;
   int layer;
 };
-// Each row: norms, clipping, rotation (or rotation before the norms of queries and keys), and the key and value into
-// the cache.
-void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
-                        int rows);
 
 // Scaled products of queries with the keys that they see, softmax, and the weighted sum of values.
 struct AttentionSpec {
@@ -55,34 +44,6 @@ struct AttentionSpec {
   float soft_cap = 0;             // 0: none
   const float* slopes = nullptr;  // [heads]: ALiBi
   const float* sinks = nullptr;   // [heads]
-};
-
-// Cuts the spans into tiles and runs them. Allocates its tile list and its memory for splits once, not in each step.
-class AttentionOp {
- public:
-  struct Limits {
-    int max_rows, max_positions;  // of a step, of a sequence
-    int tiles_per_row;            // the most of any layer: tiles_per_row()
-    int value_dim;                // the largest
-  };
-  static int tiles_per_row(int heads, int kv_heads);
-  AttentionOp(const Team& team, const Limits& limits);
-  ~AttentionOp();
-  AttentionOp(const AttentionOp&) = delete;
-  AttentionOp& operator=(const AttentionOp&) = delete;
-  void run(const Compute& compute, const AttentionSpec& spec, std::span<const AttentionSpan> spans);
-  // What it comes down to, for any memory of a layer.
-  void run_tiles(const Compute& compute, const AttentionArgs& args, std::span<const AttentionSpan> spans);
-
-  // What the constructor allocates: the tile list and the splits' results.
-  static size_t memory_bytes(int threads, const Limits& limits);
-
- private:
-  size_t tile_floats_;  // of one tile's partial results
-  int most_partials_;
-  int split_below_;  // below this number of tiles, they are cut into splits
-  std::vector<AttentionTile> tiles_;
-  LargeBuffer partials_;  // [most_partials_][tile_floats_]
 };
 
 }  // namespace quire

@@ -4,25 +4,24 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/kernels.h"
+#include "ops/backend.h"
 
 namespace quire {
 
-CacheMemory::CacheMemory(CacheShape shape)
-    : shape_(std::move(shape)),
-      memory_(layout().unit_bytes() * static_cast<size_t>(units())),
-      state_memory_(layout().state_bytes() * static_cast<size_t>(states())) {}
+CacheMemory::CacheMemory(Backend& backend, CacheShape shape)
+    : backend_(backend),
+      shape_(std::move(shape)),
+      memory_(backend, layout().unit_bytes() * static_cast<size_t>(units())),
+      state_memory_(backend, layout().state_bytes() * static_cast<size_t>(states())) {}
 
-KvLayer CacheMemory::layer(int index) const {
-  const LayerCache& layer = layout().layers()[static_cast<size_t>(index)];
-  assert(layer.kind == LayerCache::Kind::kKeysValues);
-  return {.data = memory_.data() + layout().offset_of(index),
-          .page_stride = layout().unit_bytes(),
-          .head_stride = kv_head_bytes(layout().type(), layer.key_dim, layer.value_dim),
-          .type = layout().type(),
-          .kv_heads = layer.kv_heads,
-          .key_dim = layer.key_dim,
-          .value_dim = layer.value_dim};
+std::span<std::byte> CacheMemory::unit(int unit) const {
+  assert(unit >= 0 && unit < units());
+  return units_data().subspan(static_cast<size_t>(unit) * layout().unit_bytes(), layout().unit_bytes());
+}
+
+std::span<std::byte> CacheMemory::state(int slot) const {
+  assert(slot >= 0 && slot < states());
+  return {state_memory_.data() + static_cast<size_t>(slot) * layout().state_bytes(), layout().state_bytes()};
 }
 
 std::span<std::byte> CacheMemory::state(int index, int slot) const {
@@ -31,21 +30,25 @@ std::span<std::byte> CacheMemory::state(int index, int slot) const {
   return state(slot).subspan(layout().offset_of(index), layer.state_bytes);
 }
 
-std::span<std::byte> CacheMemory::unit(int unit) const {
-  assert(unit >= 0 && unit < units());
-  return {memory_.data() + static_cast<size_t>(unit) * layout().unit_bytes(), layout().unit_bytes()};
-}
-
 void CacheMemory::copy(CacheCopy copy) const {
   const auto from = copy.of_state ? state(copy.from) : unit(copy.from);
   const auto to = copy.of_state ? state(copy.to) : unit(copy.to);
-  std::memcpy(to.data(), from.data(), from.size());
+  backend_.copy(to.data(), from.data(), from.size());
 }
 
-std::span<std::byte> CacheMemory::state(int slot) const {
-  assert(slot >= 0 && slot < states());
-  return {state_memory_.data() + static_cast<size_t>(slot) * layout().state_bytes(), layout().state_bytes()};
+std::span<std::byte> CacheMemory::bytes_of(const CachePlace& place) const {
+  return (place.of_state ? state(place.index) : unit(place.index)).subspan(place.offset, place.size);
 }
-void CacheMemory::clear_state(int slot) const { std::memset(state(slot).data(), 0, layout().state_bytes()); }
+
+std::span<const std::byte> CacheMemory::read(const CachePlace& place, std::vector<std::byte>& copy) const {
+  const auto bytes = bytes_of(place);
+  return backend_.view(bytes.data(), bytes.size(), copy);
+}
+
+void CacheMemory::write(const CachePlace& place, std::span<const std::byte> bytes) const {
+  assert(bytes.size() == place.size);
+  backend_.write(bytes_of(place).data(), bytes.size(),
+                 [&](std::span<std::byte> to) { std::memcpy(to.data(), bytes.data(), bytes.size()); });
+}
 
 }  // namespace quire

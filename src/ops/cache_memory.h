@@ -1,16 +1,14 @@
-// The memory of the cache: units of keys and values, and states of recurrent layers, in the layout that kernels read.
+// The memory of the cache: units of keys and values, and states of recurrent layers.
 #pragma once
 
 #include <cstddef>
 #include <span>
-#include <utility>
+#include <vector>
 
-#include "base/memory.h"
+#include "ops/backend_memory.h"
 #include "ops/cache_layout.h"
 
 namespace quire {
-
-struct KvLayer;  // kernels/kernels.h
 
 // A copy from one unit, or one state, to another.
 struct CacheCopy {
@@ -18,21 +16,29 @@ struct CacheCopy {
   int from, to;
 };
 
-// Two allocations. The folder kv/ decides which sequence owns which unit and state.
+// Bytes of a unit or of a state.
+struct CachePlace {
+  bool of_state = false;
+  int index = 0;
+  size_t offset = 0, size = 0;
+};
+
+// Two allocations of a backend. The folder kv/ decides which sequence owns which unit and state. Units and states are given
+// as the backend's addresses; the host reads and writes them as places, while no operation uses them.
 class CacheMemory {
  public:
-  explicit CacheMemory(CacheShape shape);
-  CacheMemory(CacheLayout layout, int units, int states = 0)
-      : CacheMemory(CacheShape{std::move(layout), units, states}) {}
+  // The backend must outlive it. Throws Error (kResource).
+  CacheMemory(Backend& backend, CacheShape shape);
 
-  // Page numbers of this layer's group are units.
-  KvLayer layer(int index) const;
+  std::span<std::byte> units_data() const { return {memory_.data(), memory_.size()}; }  // [units][unit_bytes]
+  std::span<std::byte> unit(int unit) const;
   std::span<std::byte> state(int index, int slot) const;  // of one layer
+  std::span<std::byte> state(int slot) const;             // of all layers
 
   void copy(CacheCopy copy) const;
-  std::span<std::byte> unit(int unit) const;
-  void clear_state(int slot) const;
-  std::span<std::byte> state(int slot) const;  // of all layers
+  // Valid until the next change of the place, or the next call with the same `copy`.
+  std::span<const std::byte> read(const CachePlace& place, std::vector<std::byte>& copy) const;
+  void write(const CachePlace& place, std::span<const std::byte> bytes) const;
 
   int units() const { return shape_.units; }
   int states() const { return shape_.states; }
@@ -41,9 +47,12 @@ class CacheMemory {
   const CacheShape& shape() const { return shape_; }
 
  private:
+  std::span<std::byte> bytes_of(const CachePlace& place) const;
+
+  Backend& backend_;
   CacheShape shape_;
-  LargeBuffer memory_;        // [units][unit_bytes]
-  LargeBuffer state_memory_;  // [states][state_bytes]
+  BackendMemory memory_;        // [units][unit_bytes]
+  BackendMemory state_memory_;  // [states][state_bytes]
 };
 
 }  // namespace quire

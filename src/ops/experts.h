@@ -1,11 +1,10 @@
-// Mixtures of experts: which experts a row goes to, and the rows of each expert.
+// Mixtures of experts: which experts a row goes to, and what they compute.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "ops/compute.h"
+#include "ops/linear.h"
 #include "ops/rows.h"
 
 namespace quire {
@@ -29,42 +28,26 @@ struct Routing {
   bool group_by_two = false;        // a group's score is the sum of its two best experts, not its best
 };
 
-// A step's routes, with memory for its largest step.
-class ExpertRows {
- public:
-  ExpertRows() = default;
-  ExpertRows(int max_rows, int experts, int used);
+// What chooses the experts of rows.
+struct RouteArgs {
+  const Routing& routing;
+  const float* correction = nullptr;  // [experts]: added to the scores for choosing only; nullptr: none
+  const float* scales = nullptr;      // [experts]: multiply the weights; nullptr: none
+  Rows scores;                        // [rows, 2 * experts]: the router's results and as much memory again; overwritten
+};
 
-  // Learned numbers of each expert; nullptr: none.
-  struct Learned {
-    const float* correction = nullptr;  // added to the scores for choosing only
-    const float* scales = nullptr;      // multiply the weights
-  };
-  // Chooses experts for each row and groups the rows by expert. scores [rows, 2 * experts]: the router's results and as
-  // much memory again; overwritten.
-  void route(const Compute& compute, const Routing& routing, const Learned& learned, const Rows& scores, int rows);
+struct ExpertLinears {
+  Linear gate, up, down;  // gate: none if the experts are not gated
+};
 
-  // Gathered rows [begin, end) go to the expert; begin is a multiple of kRowGroup.
-  struct Expert {
-    int expert, begin, end;
-  };
-  std::span<const Expert> experts() const { return experts_; }
-  std::span<const int32_t> sources() const { return sources_; }  // of each gathered row: the row; -1: padding
-
-  // to += the weighted results of each row's experts, in the order of their scores. results: gathered rows.
-  void combine(const Compute& compute, const Rows& results, float scale, const Rows& to, int rows) const;
-
-  static int most_gathered(int max_rows, int experts, int used);
-  static size_t memory_bytes(int max_rows, int experts, int used);
-
- private:
-  int used_ = 0;
-  std::vector<int32_t> chosen_;  // [rows][used]
-  std::vector<float> weights_;   // [rows][used]
-  std::vector<int32_t> places_;  // [rows][used]: gathered rows
-  std::vector<int32_t> sources_;
-  std::vector<int32_t> counts_;  // [experts]
-  std::vector<Expert> experts_;
+// down(f(gate x) * (up x)) of each row's chosen experts, or down(f(up x)).
+struct ExpertArgs {
+  std::span<const ExpertLinears> experts;  // their matrices have one shape and type
+  bool gated = true;
+  Nonlinearity f = Nonlinearity::kSilu;
+  float alpha = 0, limit = 0;  // of kClampedSwiglu
+  Rows x;                      // [rows, hidden]; may be the target
+  Target target;
 };
 
 }  // namespace quire

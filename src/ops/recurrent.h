@@ -1,4 +1,4 @@
-// Recurrent layers over a team. They go through the rows of each sequence one by one, from the state that the cache
+// Recurrent layers. They go through the rows of each sequence one by one, from the state that the cache
 // keeps of it, so that no cut of a prompt into steps changes a bit.
 #pragma once
 
@@ -6,7 +6,6 @@
 #include <span>
 
 #include "ops/cache_memory.h"
-#include "ops/compute.h"
 #include "ops/rows.h"
 
 namespace quire {
@@ -57,8 +56,6 @@ struct Convolution {
   const float* bias = nullptr;  // [channels]
   bool silu = false;
 };
-void convolve(const Compute& compute, const LayerStates& states, const Convolution& args,
-              std::span<const StateSpan> spans);
 
 // The gated delta rule: v = S^T q, once S has forgotten by the gate and learned that the key k stands for the value v.
 // The matrices of the state are [key_dim][value_dim], one per value head.
@@ -73,8 +70,6 @@ struct DeltaRule {
   bool interleaved;       // value head h uses key head h % key_heads, not h / (value_heads / key_heads)
   float epsilon = 1e-6f;  // of the keys' and queries' norms
 };
-void delta_rule(const Compute& compute, const LayerStates& states, const DeltaRule& args,
-                std::span<const StateSpan> spans, int rows);
 
 // The recurrence of Mamba-2: S = exp(dt a) S + b (dt x)^T; x = S^T c + d x, for dt = softplus(step + bias). The matrices
 // of the state are [state_dim][head_dim].
@@ -86,7 +81,5 @@ struct StateSpace {
   const float *a, *d;  // [heads]; a < 0
   int groups;
 };
-void state_space(const Compute& compute, const LayerStates& states, const StateSpace& args,
-                 std::span<const StateSpan> spans, int rows);
 
 }  // namespace quire

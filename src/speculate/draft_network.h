@@ -47,7 +47,7 @@ class TokenNetwork : public DraftNetwork {
   const Linear& output_;
 };
 
-// The hidden states that the target's last pass kept.
+// The hidden states that the target's last pass kept, in the memory of the backend that both share.
 using TargetFeatures = std::function<Rows()>;
 
 // A layer that predicts hidden states. The arguments must outlive it.
@@ -61,7 +61,6 @@ class FeatureNetwork : public DraftNetwork {
   FeaturePredictor& predictor_;
   const TargetFeatures target_;
   const Linear& output_;
-  std::vector<float> features_;  // of the rows, in their order
 };
 
 // Medusa heads on the target's hidden states. The arguments must outlive it.
@@ -75,7 +74,6 @@ class MedusaNetwork : public DraftNetwork {
   Medusa& medusa_;
   const TargetFeatures target_;
   const Linear& output_;
-  std::vector<float> features_;  // likewise
 };
 
 }  // namespace quire

@@ -84,13 +84,13 @@ void check_gate(const HeadTensors& file, const FeatureLayer& head) {
 
 }  // namespace
 
-FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
+FeatureLayer read_eagle(const std::filesystem::path& path, const ModelConfig& target, Backend& backend, Team& team) {
   HeadTensors file(path);
   FeatureLayer head;
   list_tensors(file, target, head);
   // Without the MLP's size, which the file's hash covers.
   head.identity = config_identity(eagle_config(target, file.file())) + " " + file.identity();
-  head.weights.memory = file.read(team);
+  head.weights.memory = file.read(backend, team);
   check_gate(file, head);
   return head;
 }

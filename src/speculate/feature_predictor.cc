@@ -10,7 +10,6 @@ namespace {
 
 struct Memory {
   Rows joined, z;
-  InputMemory inputs;
   size_t bytes = 0;
 };
 // memory: nullptr to count bytes.
@@ -27,8 +26,6 @@ Memory carve(const ModelConfig& c, int rows, std::byte* memory) {
   };
   m.joined = rows_of(2 * c.hidden);
   m.z = rows_of(c.hidden);
-  const InputMemory::Need need{rows, 2 * c.hidden};
-  m.inputs = InputMemory(part(InputMemory::bytes({&need, 1}, c.input_forms)), {&need, 1}, c.input_forms);
   return m;
 }
 
@@ -46,25 +43,29 @@ const Weights& complete(Weights& of_layer, const Weights& target) {
 }  // namespace
 
 FeaturePredictor::FeaturePredictor(FeatureLayer layer, const ModelConfig& target, const Weights& target_weights,
-                                   CacheMemory& cache, const Compute& compute, DecoderLimits limits, int first_layer)
+                                   CacheMemory& cache, Backend& backend, Activations activations, DecoderLimits limits,
+                                   int first_layer)
     : layer_(std::move(layer)),
       target_(target),
       target_weights_(target_weights),
-      compute_(compute),
-      decoder_(layer_.config, complete(layer_.weights, target_weights), cache, compute, with_hidden(limits),
-               first_layer),
-      memory_(carve(layer_.config, limits.max_rows, nullptr).bytes) {
+      decoder_(layer_.config, complete(layer_.weights, target_weights), cache, backend, activations,
+               with_hidden(limits), first_layer),
+      ops_(&decoder_.operations()),
+      memory_(backend, carve(layer_.config, limits.max_rows, nullptr).bytes) {
   assert(layer_.config.joined_input && layer_.config.layers.size() == 1);
   const Memory m = carve(layer_.config, limits.max_rows, memory_.data());
   joined_ = m.joined;
   z_ = m.z;
-  inputs_ = m.inputs;
   ids_.reserve(static_cast<size_t>(limits.max_rows));
   rows_.reserve(static_cast<size_t>(limits.max_rows));
 }
 
-size_t FeaturePredictor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
-  return carve(config, limits.max_rows, nullptr).bytes + Decoder::memory_bytes(config, with_hidden(limits), threads);
+size_t FeaturePredictor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits) {
+  return carve(config, limits.max_rows, nullptr).bytes + Decoder::memory_bytes(config, with_hidden(limits));
+}
+
+OperationLimits FeaturePredictor::operation_limits(const ModelConfig& config, const DecoderLimits& limits) {
+  return quire::operation_limits(config, with_hidden(limits));
 }
 
 const Weights& FeaturePredictor::output_weights() const {
@@ -72,27 +73,31 @@ const Weights& FeaturePredictor::output_weights() const {
 }
 
 // The embeddings of ids_ and the features, to joined_.
-void FeaturePredictor::join(const Rows& features, int rows) {
+void FeaturePredictor::join(const Rows& features, std::span<const int32_t> feature_rows) {
   const JoinedInput& joined = *layer_.config.joined_input;
   const Weights& w = layer_.weights;
   const int hidden = layer_.config.hidden;
   const Rows embedding = joined_.columns(0, hidden), feature = joined_.columns(hidden, hidden);
-  embed(compute_, (joined.embedding ? w : target_weights_).embedding.weight, ids_, target_.embedding_scale, embedding);
-  if (!joined.norm) return copy(compute_, features, feature, rows);
-  normalize(compute_, embedding, view(joined.norm, w.join_embedding), {embedding}, rows);
-  normalize(compute_, features, view(joined.norm, w.join_features), {feature}, rows);
+  ops_->embed((joined.embedding ? w : target_weights_).embedding.weight, ids_, target_.embedding_scale, embedding);
+  ops_->gather(features, feature_rows, feature);
+  if (!joined.norm) return;
+  const auto rows = static_cast<int>(feature_rows.size());
+  ops_->normalize(embedding, view(joined.norm, w.join_embedding), {embedding}, rows);
+  ops_->normalize(feature, view(joined.norm, w.join_features), {feature}, rows);
 }
 
-std::span<float> FeaturePredictor::forward(const Batch& batch, const Rows& features, const Linear& output) {
+std::span<float> FeaturePredictor::forward(const Batch& batch, const Rows& features,
+                                           std::span<const int32_t> feature_rows, const Linear& output) {
   const auto count = static_cast<int>(batch.rows.size());
   assert(count <= decoder_.limits().max_rows && features.cols == layer_.config.hidden);
   ids_.clear();
   rows_.assign(batch.rows.begin(), batch.rows.end());
   for (Row& row : rows_) ids_.push_back(std::exchange(row.token, kNoToken));
-  join(features, count);
+  assert(feature_rows.size() == batch.rows.size());
+  join(features, feature_rows);
   const Linear& join = layer_.weights.join;
-  const Inputs in = inputs_.prepare(compute_, joined_, {}, count, {&join});
-  project(compute_, in, {.w = &join, .y = z_}, count);
+  const Inputs in = ops_->prepare(joined_, {}, count, {&join});
+  ops_->project(in, {.w = &join, .y = z_}, count);
   return decoder_.forward({rows_, batch.spans, z_}, {.output = &output});
 }
 

@@ -37,10 +37,10 @@ struct FeatureTotals {
 // text, which can cost a draft's acceptance and nothing else.
 class FeaturePredictor {
  public:
-  // The target's configuration and weights, the cache, and what `compute` names must outlive it. first_layer: this one's
-  // in the cache layout. limits.max_hidden: 0 becomes max_rows.
+  // The target's configuration and weights, the cache, and the backend, which has all of them, must outlive it.
+  // first_layer: this one's in the cache layout. limits.max_hidden: 0 becomes max_rows.
   FeaturePredictor(FeatureLayer layer, const ModelConfig& target, const Weights& target_weights, CacheMemory& cache,
-                   const Compute& compute, DecoderLimits limits, int first_layer);
+                   Backend& backend, Activations activations, DecoderLimits limits, int first_layer);
 
   FeaturePredictor(const FeaturePredictor&) = delete;  // the decoder refers to the layer
   FeaturePredictor& operator=(const FeaturePredictor&) = delete;
@@ -48,28 +48,29 @@ class FeaturePredictor {
   // Whose output matrix it was made for.
   const Weights& output_weights() const;
 
-  // Row t of a sequence has position t and token x[t + 1]. features [rows, hidden]: f[t] of each row of the batch, the
-  // target's or predicted. Any number of sequences and rows each, so a prompt, the rows to redo after a verification and the
+  // Row t of a sequence has position t and token x[t + 1]. Row i reads f[t] from row feature_rows[i] of
+  // features [.., hidden]: the target's or predicted ones, in the backend's memory. Any number of sequences and rows each, so a prompt, the rows to redo after a verification and the
   // next row of a chain are all one call. output: that of output_weights(), or some of its rows. Returns logits as
   // Decoder::forward does.
-  std::span<float> forward(const Batch& batch, const Rows& features, const Linear& output);
+  std::span<float> forward(const Batch& batch, const Rows& features, std::span<const int32_t> feature_rows,
+                           const Linear& output);
   // The predicted features of the rows that wanted their hidden state, in row order; valid until the next call.
   Rows predicted() const { return decoder_.hidden(); }
 
-  // What the constructor allocates.
-  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);
+  // What the constructor allocates, besides what the backend allocates for operation_limits().
+  static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits);
+  static OperationLimits operation_limits(const ModelConfig& config, const DecoderLimits& limits);
 
  private:
-  void join(const Rows& features, int rows);
+  void join(const Rows& features, std::span<const int32_t> feature_rows);
 
   FeatureLayer layer_;
   const ModelConfig& target_;
   const Weights& target_weights_;
-  Compute compute_;
   Decoder decoder_;
+  Operations* ops_;  // the decoder's
   Rows joined_, z_;  // [rows, 2 * hidden], [rows, hidden]
-  InputMemory inputs_;
-  LargeBuffer memory_;
+  BackendMemory memory_;
   std::vector<int32_t> ids_;
   std::vector<Row> rows_;
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/backend.h"
 #include "quant/blocks.h"
 
 namespace quire {
@@ -85,18 +86,19 @@ uint64_t HeadTensors::checked_bytes() const {
   return bytes;
 }
 
-LargeBuffer HeadTensors::read(Team& team) try {
+BackendMemory HeadTensors::read(Backend& backend, Team& team) try {
   check_all_used();
   for (const VectorJob& job : vectors_) {
-    job.to->resize(job.view->shape[0]);
-    dequantize(job.view->type, job.view->bytes, *job.to);
-    const auto bad = std::ranges::find_if(*job.to, [](float x) { return !std::isfinite(x); });
-    if (bad != job.to->end())
+    std::vector<float> values(job.view->shape[0]);
+    dequantize(job.view->type, job.view->bytes, values);
+    const auto bad = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+    if (bad != values.end())
       throw invalid("{}: tensor {} has the value {} at index {}; the file is damaged", file(), job.view->name, *bad,
-                    bad - job.to->begin());
+                    bad - values.begin());
+    *job.to = Vector(backend, values);
   }
-  LargeBuffer memory(bytes_);
-  pack_matrices(matrices_, memory.data(), file(), file_.mappings(), team, {});
+  BackendMemory memory(backend, bytes_);
+  pack_matrices(matrices_, backend, memory.data(), file(), file_.mappings(), team, {});
   check_unchanged(file_.mappings());
   return memory;
 } catch (const Error&) {

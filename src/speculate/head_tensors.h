@@ -35,8 +35,8 @@ class HeadTensors {
 
   // What the listed tensors take once read: matrices as packed, vectors in float32. Throws Error if the file has others.
   uint64_t checked_bytes() const;
-  // Packs the matrices into the memory that it returns.
-  LargeBuffer read(Team& team);
+  // Packs the matrices into the memory that it returns. The backend must outlive that.
+  BackendMemory read(Backend& backend, Team& team);
 
  private:
   struct VectorJob {

@@ -33,8 +33,7 @@ int count_heads(const HeadTensors& file) {
 }
 
 struct HeadsMemory {
-  Rows hidden, logits;
-  InputMemory inputs;
+  Rows features, hidden, logits;
   size_t bytes = 0;
 };
 // memory: nullptr to count bytes.
@@ -45,15 +44,14 @@ HeadsMemory carve_heads(int heads, const ModelConfig& target, int max_rows, std:
     m.bytes += (size + 63) / 64 * 64;
     return memory ? memory + begin : nullptr;
   };
-  const int rows = max_rows * heads;
-  const auto rows_of = [&](int cols, size_t stride) {
+  const auto rows_of = [&](int rows, int cols, size_t stride) {
     auto* data = reinterpret_cast<float*>(part(static_cast<size_t>(rows) * stride * sizeof(float)));
     return Rows{data, cols, stride};
   };
-  m.hidden = rows_of(target.hidden, row_stride(target.hidden));
-  m.logits = rows_of(target.vocab, static_cast<size_t>(target.vocab));
-  const InputMemory::Need need{rows, target.hidden};
-  m.inputs = InputMemory(part(InputMemory::bytes({&need, 1}, target.input_forms)), {&need, 1}, target.input_forms);
+  const int all = max_rows * heads;
+  m.features = rows_of(max_rows, target.hidden, row_stride(target.hidden));
+  m.hidden = rows_of(all, target.hidden, row_stride(target.hidden));
+  m.logits = rows_of(all, target.vocab, static_cast<size_t>(target.vocab));
   return m;
 }
 
@@ -69,11 +67,11 @@ void list_heads(HeadTensors& file, const ModelConfig& target, MedusaHeads& to) {
 
 }  // namespace
 
-MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Team& team) {
+MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Backend& backend, Team& team) {
   HeadTensors file(path);
   MedusaHeads read;
   list_heads(file, target, read);
-  read.memory = file.read(team);
+  read.memory = file.read(backend, team);
   return read;
 }
 
@@ -84,38 +82,53 @@ MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& 
   return {static_cast<int>(unread.heads.size()), file.checked_bytes()};
 }
 
-Medusa::Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& compute, int max_rows)
+Medusa::Medusa(MedusaHeads heads, const ModelConfig& target, Backend& backend, Activations activations, int max_rows)
     : heads_(std::move(heads)),
       target_(target),
-      compute_(compute),
+      backend_(backend),
+      ops_(backend.operations(activations, limits(this->heads(), target, max_rows))),
       max_rows_(max_rows),
-      memory_(memory_bytes(this->heads(), target, max_rows)) {
+      memory_(backend, memory_bytes(this->heads(), target, max_rows)) {
   const HeadsMemory m = carve_heads(this->heads(), target, max_rows, memory_.data());
+  features_ = m.features;
   hidden_ = m.hidden;
   logits_ = m.logits;
-  inputs_ = m.inputs;
 }
 
 size_t Medusa::memory_bytes(int heads, const ModelConfig& target, int max_rows) {
   return carve_heads(heads, target, max_rows, nullptr).bytes;
 }
 
-std::span<float> Medusa::forward(const Rows& features, int rows, int count, const Linear& output) {
+OperationLimits Medusa::limits(int heads, const ModelConfig& target, int max_rows) {
+  return {.max_rows = max_rows,
+          .inputs = {{max_rows * heads, target.hidden}},
+          .forms = target.input_forms,
+          .heads = {},
+          .attention = {},
+          .experts = {}};
+}
+
+std::span<float> Medusa::forward(const Rows& features, std::span<const int32_t> of, int count, const Linear& output) {
+  const auto rows = static_cast<int>(of.size());
   assert(rows > 0 && rows <= max_rows_ && count > 0 && count <= heads() && output.weight.rows <= target_.vocab);
   // Row r * heads + k is head k of feature r, so the rows of one head are far apart.
   const auto of_head = [&](int k) {
     return Rows{hidden_.row(k), hidden_.cols, hidden_.stride * static_cast<size_t>(count)};
   };
-  const Inputs in = inputs_.prepare(compute_, features, {}, rows, {&heads_.heads[0]});
+  ops_->gather(features, of, features_);
+  const Inputs in = ops_->prepare(features_, {}, rows, {&heads_.heads[0]});
   std::array<Projection, kMostHeads> projections;
   for (int k = 0; k < count; ++k) {
-    copy(compute_, features, of_head(k), rows);
+    ops_->copy(features_, of_head(k), rows);
     const auto head = static_cast<size_t>(k);
     projections[head] = {.w = &heads_.heads[head], .y = of_head(k), .f = Nonlinearity::kSilu, .accumulate = true};
   }
-  project(compute_, in, std::span(projections).first(static_cast<size_t>(count)), rows);
-  const Inputs hidden = inputs_.prepare(compute_, hidden_, {}, rows * count, {&output});
-  return output_logits(compute_, target_, hidden, output, rows * count, logits_.data);
+  ops_->project(in, std::span(projections).first(static_cast<size_t>(count)), rows);
+  const Inputs hidden = ops_->prepare(hidden_, {}, rows * count, {&output});
+  output_logits(*ops_, target_, hidden, output, rows * count, logits_.data);
+  ops_->finish();
+  const size_t numbers = static_cast<size_t>(rows * count) * static_cast<size_t>(output.weight.rows);
+  return view_floats(backend_, logits_.data, numbers, host_logits_);
 }
 
 }  // namespace quire

@@ -9,9 +9,7 @@
 #include "base/team.h"
 #include "model/config.h"
 #include "model/weights.h"
-#include "ops/compute.h"
-#include "ops/linear.h"
-#include "ops/rows.h"
+#include "ops/backend.h"
 
 namespace quire {
 
@@ -21,11 +19,11 @@ namespace quire {
 //   logits = output matrix * (f + silu(weight * f + bias))
 struct MedusaHeads {
   std::vector<Linear> heads;  // [hidden, hidden]
-  LargeBuffer memory;
+  BackendMemory memory;
 };
 // path: a safetensors file with heads.K.weight and heads.K.bias, or a folder with one. Throws Error naming file and
 // tensor.
-MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Team& team);
+MedusaHeads read_medusa(const std::filesystem::path& path, const ModelConfig& target, Backend& backend, Team& team);
 
 // What they take once read: matrices as packed, vectors in float32.
 struct MedusaTotals {
@@ -37,26 +35,29 @@ MedusaTotals check_medusa(const std::filesystem::path& path, const ModelConfig& 
 
 class Medusa {
  public:
-  // max_rows: features of a call. The target must outlive it.
-  Medusa(MedusaHeads heads, const ModelConfig& target, const Compute& compute, int max_rows);
+  // max_rows: features of a call. The target and the backend, which has the heads, must outlive it.
+  Medusa(MedusaHeads heads, const ModelConfig& target, Backend& backend, Activations activations, int max_rows);
 
   int heads() const { return static_cast<int>(heads_.heads.size()); }
-  // The logits [rows][heads][output.weight.rows] of the first `heads` heads for the first `rows` features [.., hidden]: all
-  // of them in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next
+  // The logits [rows][heads][output.weight.rows] of the first `heads` heads for the features in the given rows of
+  // `features` [.., hidden]: all of them in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next
   // call.
-  std::span<float> forward(const Rows& features, int rows, int heads, const Linear& output);
+  std::span<float> forward(const Rows& features, std::span<const int32_t> rows, int heads, const Linear& output);
 
-  // What the constructor allocates.
+  // What the constructor allocates, besides what the backend allocates for limits().
   static size_t memory_bytes(int heads, const ModelConfig& target, int max_rows);
+  static OperationLimits limits(int heads, const ModelConfig& target, int max_rows);
 
  private:
   MedusaHeads heads_;
   const ModelConfig& target_;
-  Compute compute_;
+  Backend& backend_;
+  std::unique_ptr<Operations> ops_;
   int max_rows_;
+  Rows features_;         // [rows]
   Rows hidden_, logits_;  // [rows * heads]
-  InputMemory inputs_;
-  LargeBuffer memory_;
+  BackendMemory memory_;
+  std::vector<std::byte> host_logits_;
 };
 
 }  // namespace quire

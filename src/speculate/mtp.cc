@@ -73,10 +73,11 @@ std::optional<ModelConfig> predicting_layer(const Checkpoint& checkpoint, const 
   return find_layer(checkpoint, model, Compare::kNumbers);
 }
 
-FeatureLayer read_mtp(const Checkpoint& checkpoint, const ModelConfig& target, Team& team, size_t memory) {
+FeatureLayer read_mtp(const Checkpoint& checkpoint, const ModelConfig& target, Backend& backend, Team& team,
+                      size_t memory) {
   FeatureLayer layer;
   layer.config = required_layer(checkpoint, target, Compare::kNumbers);
-  layer.weights = load_weights(checkpoint, layer.config, team, {.memory = memory});
+  layer.weights = load_weights(checkpoint, layer.config, backend, team, {.memory = memory});
   layer.identity = config_identity(layer.config);  // the target's identity covers its numbers
   return layer;
 }

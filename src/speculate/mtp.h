@@ -19,7 +19,8 @@ std::optional<ModelConfig> predicting_layer(const Checkpoint& checkpoint, const 
 
 // Reads it. Where a checkpoint has several, the first one drafts all tokens of a chain. memory: most bytes of its matrices.
 // Throws Error if the checkpoint has none, or its tensors cannot be loaded.
-FeatureLayer read_mtp(const Checkpoint& checkpoint, const ModelConfig& target, Team& team, size_t memory);
+FeatureLayer read_mtp(const Checkpoint& checkpoint, const ModelConfig& target, Backend& backend, Team& team,
+                      size_t memory);
 
 // Throws what read_mtp would throw because of names, shapes and types, without reading the numbers. Counts embedding and
 // output matrices of the layer, which published files repeat: only their numbers tell that they are the model's, and that

@@ -19,7 +19,8 @@
 #include "cli/weight_type.h"
 #include "engine/dtype_names.h"
 #include "kernels/kernels.h"
-#include "ops/tuning.h"
+#include "ops/cpu/linear.h"
+#include "ops/cpu/tuning.h"
 #include "quant/gguf_blocks.h"
 #include "quant/synthetic.h"
 

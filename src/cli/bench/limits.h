@@ -13,7 +13,7 @@
 #include "model/decoder.h"
 #include "model/step_profile.h"
 #include "model/weights.h"
-#include "ops/probe.h"
+#include "ops/cpu/probe.h"
 
 namespace quire {
 

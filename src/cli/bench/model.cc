@@ -11,7 +11,7 @@ namespace {
 
 // The multiply units that the model's linear layers, attention and states use.
 std::vector<Activations> units_of(const LoadedModel& model) {
-  const Activations mode = model.local->decoder().compute().activations;
+  const Activations mode = model.plan.activation_type;
   MultiplyUnits used{};
   used[static_cast<size_t>(attention_unit(model.cache.layout.type()))] = true;
   const auto use = [&](const Linear& m) {
@@ -52,7 +52,7 @@ double BenchProfile::fixed_step_seconds(double empty_loop) const {
 
 ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progress& progress)
     : model_(model),
-      compute_(model.local->decoder().compute()),
+      compute_(model.runtime.cpu.compute(model.plan.activation_type)),
       tests_(std::move(tests)),
       machine_(compute_, units_of(model)),
       scratch_(static_cast<size_t>(model.runtime.team.size())),

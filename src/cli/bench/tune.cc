@@ -75,7 +75,7 @@ void run_tune(TuneOptions o) {
     Progress progress;
     progress.stage("loading " + o.engine.model);
     const LoadedModel model(o.engine);
-    const Compute& compute = model.local->decoder().compute();
+    const Compute compute = model.runtime.cpu.compute(model.plan.activation_type);
     const std::vector<TunedMatrix> matrices = tuned_matrices(model.target, compute.activations);
     MultiplyUnits used{};
     for (const TunedMatrix& m : matrices) used[static_cast<size_t>(multiply_unit(m.inputs))] = true;

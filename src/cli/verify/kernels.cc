@@ -16,7 +16,7 @@
 #include "cli/text_table.h"
 #include "kernels/kernels.h"
 #include "model/tensors.h"
-#include "ops/tuning.h"
+#include "ops/cpu/tuning.h"
 
 namespace quire {
 namespace {
@@ -166,8 +166,9 @@ TokenIds prompt_of(const LoadedModel& model, size_t count) {
 // Switches the model to another kernel set; the weights stay.
 void use_kernels(LoadedModel& model, const KernelSet& kernels, Activations activations) {
   model.local.reset();  // its memory first
+  model.runtime.device = std::make_unique<CpuBackend>(kernels, model.runtime.team);
   model.local = std::make_unique<LocalExecutor>(model.target.config, model.target.weights, model.cache,
-                                                Compute{kernels, model.runtime.team, activations}, model.plan.limits);
+                                                model.runtime.backend(), activations, model.plan.limits);
   model.info.kernels = kernels.name;
 }
 
@@ -209,7 +210,7 @@ KernelSetReport compare_kernel_sets(EngineOptions engine, const KernelSetOptions
                          .linears = compare_linears(model, sets),
                          .models = {}};
   progress.stage("comparing the whole model");
-  const Activations activations = model.local->decoder().compute().activations;
+  const Activations activations = model.plan.activation_type;
   const TokenIds prompt = prompt_of(model, static_cast<size_t>(options.prompt_tokens));
   use_kernels(model, *sets[0], activations);
   const Expected expected = run(model, prompt, options.greedy_tokens);

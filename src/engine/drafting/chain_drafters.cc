@@ -39,9 +39,9 @@ SmallModelDrafter::SmallModelDrafter(Model model, std::string identity, DraftOut
 
 std::unique_ptr<DraftNetwork> SmallModelDrafter::make_network(const DraftTarget& target) {
   const auto first_layer = static_cast<int>(target.config.layers.size());
-  decoder_ = std::make_unique<Decoder>(small_.config, small_.weights, target.cache, target.compute, target.limits,
-                                       first_layer);
-  return std::make_unique<TokenNetwork>(*decoder_, 0, output_.take(small_.weights, target.compute.team));
+  decoder_ = std::make_unique<Decoder>(small_.config, small_.weights, target.cache, target.backend, target.activations,
+                                       target.limits, first_layer);
+  return std::make_unique<TokenNetwork>(*decoder_, 0, output_.take(small_.weights, target.backend));
 }
 
 void SmallModelDrafter::start(DraftNetwork& passes, const CacheLayout& layout, const DecoderLimits& limits) {
@@ -96,7 +96,7 @@ ChainRequest SmallModelDrafter::request(Sequence& s, int depth, uint64_t, int mo
 // ---- the target's first layers ----
 
 std::unique_ptr<DraftNetwork> FirstLayersDrafter::make_network(const DraftTarget& target) {
-  return std::make_unique<TokenNetwork>(target.decoder, layers_, output_.take(target.weights, target.compute.team));
+  return std::make_unique<TokenNetwork>(target.decoder, layers_, output_.take(target.weights, target.backend));
 }
 
 ChainRequest FirstLayersDrafter::request(Sequence& s, int depth, uint64_t, int) {
@@ -117,11 +117,11 @@ FeatureDrafter::FeatureDrafter(DrafterKind kind, FeatureLayer layer, DraftOutput
       layer_(std::move(layer)) {}
 
 std::unique_ptr<DraftNetwork> FeatureDrafter::make_network(const DraftTarget& target) {
-  predictor_.emplace(std::move(*layer_), target.config, target.weights, target.cache, target.compute, target.limits,
-                     static_cast<int>(target.config.layers.size()));
+  predictor_.emplace(std::move(*layer_), target.config, target.weights, target.cache, target.backend,
+                     target.activations, target.limits, static_cast<int>(target.config.layers.size()));
   layer_.reset();
   return std::make_unique<FeatureNetwork>(*predictor_, target.features(),
-                                          output_.take(predictor_->output_weights(), target.compute.team));
+                                          output_.take(predictor_->output_weights(), target.backend));
 }
 
 ChainRequest FeatureDrafter::request(Sequence& s, int depth, uint64_t step, int) {

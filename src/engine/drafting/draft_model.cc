@@ -31,20 +31,20 @@ void check_same_vocabulary(const Model& draft, const Model& target, const std::s
   }
 }
 
-std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model& target, Team& team, size_t memory,
-                                             DraftOutput output) {
+std::unique_ptr<DraftModel> load_small_model(const EngineOptions& o, const Model& target, Backend& backend, Team& team,
+                                             size_t memory, DraftOutput output) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.draft_model));
   Model m = read_model(checkpoint);
   check_small_model(o, m.config, target.config);
   check_same_vocabulary(m, target, o.draft_model);
-  m.weights = load_weights(checkpoint, m.config, team, {.memory = memory});
+  m.weights = load_weights(checkpoint, m.config, backend, team, {.memory = memory});
   return std::make_unique<SmallModelDrafter>(std::move(m), "draft " + o.draft_model, std::move(output));
 }
 
 }  // namespace
 
 std::unique_ptr<DraftModel> DraftModel::load(DrafterKind kind, const EngineOptions& o, const Checkpoint& checkpoint,
-                                             const Model& target, Team& team, size_t memory) {
+                                             const Model& target, Backend& backend, Team& team, size_t memory) {
   const ModelConfig& config = target.config;
   DraftOutput output;
   if (!o.draft_vocabulary.empty())
@@ -53,13 +53,14 @@ std::unique_ptr<DraftModel> DraftModel::load(DrafterKind kind, const EngineOptio
     case DrafterKind::kEarlyExit:
       return std::make_unique<FirstLayersDrafter>(first_layers(o, config), std::move(output));
     case DrafterKind::kEagle:
-      return std::make_unique<FeatureDrafter>(kind, read_eagle(o.eagle_head, config, team), std::move(output));
+      return std::make_unique<FeatureDrafter>(kind, read_eagle(o.eagle_head, config, backend, team), std::move(output));
     case DrafterKind::kMtp:
-      return std::make_unique<FeatureDrafter>(kind, read_mtp(checkpoint, config, team, memory), std::move(output));
+      return std::make_unique<FeatureDrafter>(kind, read_mtp(checkpoint, config, backend, team, memory),
+                                              std::move(output));
     case DrafterKind::kMedusa:
-      return std::make_unique<MedusaDrafter>(read_medusa(o.medusa_heads, config, team), std::move(output));
+      return std::make_unique<MedusaDrafter>(read_medusa(o.medusa_heads, config, backend, team), std::move(output));
     default:
-      return load_small_model(o, target, team, memory, std::move(output));
+      return load_small_model(o, target, backend, team, memory, std::move(output));
   }
 }
 
@@ -85,9 +86,9 @@ void DraftModel::keep_features(Sequence& s, uint64_t step, int row, int position
 
 DraftOutput::DraftOutput(TokenIds frequent) : ids_(std::move(frequent)) { std::ranges::sort(ids_); }
 
-const Linear& DraftOutput::take(const Weights& weights, Team& team) {
+const Linear& DraftOutput::take(const Weights& weights, Backend& backend) {
   if (ids_.empty()) return weights.output;
-  subset_ = take_output_rows(weights, ids_, team);
+  subset_ = take_output_rows(weights, ids_, backend);
   assert(std::ranges::equal(subset_->ids, ids_));
   return subset_->matrix;
 }

@@ -28,7 +28,8 @@ struct DraftTarget {
   const ModelConfig& config;
   const Weights& weights;
   CacheMemory& cache;
-  const Compute& compute;
+  Backend& backend;
+  Activations activations;
   Decoder& decoder;
   DecoderLimits limits;
 
@@ -44,9 +45,9 @@ class DraftModel {
   enum class Reads : uint8_t { kNothing, kSampledRows, kAllRows };
 
   // checkpoint: the target's. Throws Error: its files cannot be used with this target.
-  // memory: most bytes of its matrices.
+  // memory: most bytes of its matrices, which lie in the backend's memory.
   static std::unique_ptr<DraftModel> load(DrafterKind kind, const EngineOptions& options, const Checkpoint& checkpoint,
-                                          const Model& target, Team& team, size_t memory);
+                                          const Model& target, Backend& backend, Team& team, size_t memory);
   virtual ~DraftModel() = default;
 
   virtual DrafterKind kind() const = 0;
@@ -72,8 +73,8 @@ class DraftModel {
 class DraftOutput {
  public:
   explicit DraftOutput(TokenIds frequent = {});  // none: all tokens
-  // The matrix, once. The weights must outlive this.
-  const Linear& take(const Weights& weights, Team& team);
+  // The matrix, once. The weights, which are the backend's, must outlive this.
+  const Linear& take(const Weights& weights, Backend& backend);
   std::span<const TokenId> ids() const { return ids_; }  // of its rows; empty: all
 
  private:

@@ -10,7 +10,7 @@
 #include "model/families.h"
 #include "model/registry.h"
 #include "model/weights.h"
-#include "ops/cache_memory.h"
+#include "ops/cpu/cpu_backend.h"
 #include "speculate/eagle.h"
 #include "speculate/feature_predictor.h"
 #include "speculate/medusa.h"
@@ -105,6 +105,9 @@ size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& o, cons
                          const DecoderLimits& limits, int threads) {
   if (!facts.named.model) return 0;
   size_t bytes = facts.weight_bytes;
+  const auto operations_bytes = [threads](const OperationLimits& of) {
+    return CpuBackend::operations_bytes(threads, of);
+  };
   if (!o.draft_vocabulary.empty()) {
     const PackedMatrix& all = facts.output;
     bytes += describe_packed(all.format, all.factor, drafted_vocabulary(o, target), all.cols).bytes();
@@ -113,12 +116,15 @@ size_t draft_model_bytes(const DrafterFacts& facts, const EngineOptions& o, cons
     case DrafterKind::kEarlyExit:
       return bytes;  // it computes with the target's activations
     case DrafterKind::kMedusa:
-      return bytes + Medusa::memory_bytes(facts.heads, target, limits.max_logits);
+      return bytes + Medusa::memory_bytes(facts.heads, target, limits.max_logits) +
+             operations_bytes(Medusa::limits(facts.heads, target, limits.max_logits));
     case DrafterKind::kEagle:
     case DrafterKind::kMtp:
-      return bytes + FeaturePredictor::memory_bytes(*facts.layers, limits, threads);
+      return bytes + FeaturePredictor::memory_bytes(*facts.layers, limits) +
+             operations_bytes(FeaturePredictor::operation_limits(*facts.layers, limits));
     default:
-      return bytes + Decoder::memory_bytes(*facts.layers, limits, threads);
+      return bytes + Decoder::memory_bytes(*facts.layers, limits) +
+             operations_bytes(operation_limits(*facts.layers, limits));
   }
 }
 

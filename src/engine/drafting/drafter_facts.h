@@ -7,7 +7,6 @@
 #include <string>
 
 #include "engine/drafting/drafter_kinds.h"
-#include "kernels/packed.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/decoder.h"

@@ -5,15 +5,9 @@
 #include <span>
 
 #include "engine/step/forward.h"
+#include "ops/cache_memory.h"
 
 namespace quire {
-
-// Bytes of a unit or of a state.
-struct CachePlace {
-  bool of_state = false;
-  int index = 0;
-  size_t offset = 0, size = 0;
-};
 
 // Carries out orders one after the other. Whether it computes on this thread, in another process or on a device, the
 // results have the same bits. Failures throw: std::bad_alloc, or Error (kResource) if the executor is gone.

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <numeric>
 
+#include "ops/cpu/cpu_backend.h"
+
 namespace quire {
 namespace {
 
@@ -13,14 +15,16 @@ constexpr int kPooledTogether = 32;  // rows
 }  // namespace
 
 LocalExecutor::LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape,
-                             const Compute& compute, const DecoderLimits& limits)
+                             Backend& backend, Activations activations, const DecoderLimits& limits)
     : config_(config),
-      cache_(shape),
-      decoder_(config, weights, cache_, compute, limits),
-      pooled_(kPooledTogether * static_cast<size_t>(config.hidden)) {}
+      backend_(backend),
+      cache_(backend, shape),
+      decoder_(config, weights, cache_, backend, activations, limits),
+      pooled_(backend, kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float)) {}
 
 size_t LocalExecutor::memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads) {
-  return Decoder::memory_bytes(config, limits, threads) +
+  return Decoder::memory_bytes(config, limits) +
+         CpuBackend::operations_bytes(threads, operation_limits(config, limits)) +
          kPooledTogether * static_cast<size_t>(config.hidden) * sizeof(float);
 }
 
@@ -40,7 +44,7 @@ void LocalExecutor::launch(const ForwardInput& input) {
     return;
   }
   output_.logits = decoder_.forward({input.rows, input.spans});
-  output_.expert_bytes = decoder_.expert_bytes();
+  output_.expert_bytes = decoder_.take_expert_bytes();
   output_.pooled.resize(input.pooled.size());
   for (size_t i = 0; i < input.pooled.size(); ++i) pool(input.pooled[i], output_.pooled[i]);
 }
@@ -53,24 +57,17 @@ void LocalExecutor::pool(const PooledRows& pooled, std::vector<float>& result) {
     std::array<int32_t, kPooledTogether> rows{};
     const auto count = static_cast<size_t>(std::min(pooled.rows - begin, kPooledTogether));
     std::iota(rows.begin(), rows.end(), pooled.row + begin);
-    decoder_.final_hidden(std::span(rows).first(count), {pooled_.data(), config_.hidden, hidden});
-    for (size_t i = 0; i < count * hidden; ++i) result[i % hidden] += pooled_[i];
+    auto* const data = reinterpret_cast<float*>(pooled_.data());
+    decoder_.final_hidden(std::span(rows).first(count), {data, config_.hidden, hidden});
+    decoder_.operations().finish();
+    const std::span<float> states = view_floats(backend_, data, count * hidden, host_pooled_);
+    for (size_t i = 0; i < states.size(); ++i) result[i % hidden] += states[i];
   }
   if (!pooled.last || config_.pooled.layers.empty()) return;
   for (float& x : result) x /= pooled.divisor;
   std::vector<float> scores(static_cast<size_t>(pooled_size(config_)));
   decoder_.pool(result, scores);
   result = std::move(scores);
-}
-
-std::span<std::byte> LocalExecutor::bytes(const CachePlace& place) const {
-  const auto all = place.of_state ? cache_.state(place.index) : cache_.unit(place.index);
-  return all.subspan(place.offset, place.size);
-}
-
-void LocalExecutor::write(const CachePlace& place, std::span<const std::byte> bytes) {
-  assert(bytes.size() == place.size);
-  std::ranges::copy(bytes, this->bytes(place).begin());
 }
 
 }  // namespace quire

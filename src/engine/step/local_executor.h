@@ -15,9 +15,10 @@ namespace quire {
 // and 1 or 32 sequences, planning is 0.1 to 0.3 % of a step's time, and sampling uses all threads.
 class LocalExecutor final : public Executor {
  public:
-  // config, weights and what `compute` names must outlive it. Throws std::bad_alloc.
-  LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape, const Compute& compute,
-                const DecoderLimits& limits);
+  // config, weights and the backend, which has the weights, must outlive it. Throws std::bad_alloc, Error (kResource).
+  LocalExecutor(const ModelConfig& config, const Weights& weights, const CacheShape& shape, Backend& backend,
+                Activations activations, const DecoderLimits& limits);
+  // What it allocates, with what the CPU's backend allocates for its operations.
   static size_t memory_bytes(const ModelConfig& config, const DecoderLimits& limits, int threads);
 
   // What computes the passes of a drafter.
@@ -26,22 +27,23 @@ class LocalExecutor final : public Executor {
   void launch(const ForwardInput& input) override;
   const ForwardOutput& wait() override { return output_; }
   void commit(const CacheChanges& changes) override;
-  std::span<const std::byte> read(const CachePlace& place) override { return bytes(place); }
-  void write(const CachePlace& place, std::span<const std::byte> bytes) override;
+  std::span<const std::byte> read(const CachePlace& place) override { return cache_.read(place, read_); }
+  void write(const CachePlace& place, std::span<const std::byte> bytes) override { cache_.write(place, bytes); }
 
   // For commands that measure or check the parts; the engine does not use them.
   Decoder& decoder() { return decoder_; }
   CacheMemory& cache() { return cache_; }
 
  private:
-  std::span<std::byte> bytes(const CachePlace& place) const;
   void pool(const PooledRows& pooled, std::vector<float>& result);
 
   const ModelConfig& config_;
+  Backend& backend_;
   CacheMemory cache_;
   Decoder decoder_;
   std::unique_ptr<DraftNetwork> drafter_;
-  std::vector<float> pooled_;  // hidden states of some pooled rows
+  BackendMemory pooled_;  // hidden states of some pooled rows
+  std::vector<std::byte> host_pooled_, read_;
   ForwardOutput output_;
 };
 

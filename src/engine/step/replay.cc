@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "engine/dtype_names.h"
-#include "kernels/kernels.h"
 #include "kv/unit_pool.h"
 
 namespace quire {
@@ -29,9 +28,8 @@ Replay::Replay(const RecordingHeader& header, const Model& model, Runtime& runti
     : header_(header),
       config_(model.config),
       layout_(cache_layout(model.config, value_of(kKvTypeNames, header.kv_cache_dtype, "kv_cache_dtype"))),
-      executor_(model.config, model.weights, {layout_, header.units, header.states},
-                Compute{runtime.kernels, runtime.team, value_of(kActivationsNames, header.activations, "activations")},
-                header.limits) {}
+      executor_(model.config, model.weights, {layout_, header.units, header.states}, runtime.backend(),
+                value_of(kActivationsNames, header.activations, "activations"), header.limits) {}
 
 void Replay::check(SequenceId sequence, const Span& span) const {
   const auto refuse = [&](const char* what) {

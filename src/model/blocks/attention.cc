@@ -16,7 +16,7 @@ HeadNorm head_norm(const Attention& a, const Norm& norm, const NormWeights& w, i
 
 void attention_block(const Step& step, int layer, const Attention& a, const AttentionWeights& w, const NormView& norm,
                      const Target& target) {
-  const Compute& compute = step.compute;
+  Operations& ops = step.ops;
   const int rows = step.rows, q_cols = a.heads * a.key_dim, out_cols = a.heads * a.value_dim;
   const bool stores = a.shares_cache < 0;
   const int k_cols = stores ? a.kv_heads * a.key_dim : 0, v_cols = stores ? a.kv_heads * a.value_dim : 0;
@@ -24,8 +24,8 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
   const Rows q = all.columns(0, q_cols), k = all.columns(q_cols, k_cols), v = all.columns(q_cols + k_cols, v_cols),
              gate = all.columns(q_cols + k_cols + v_cols, a.gate ? out_cols : 0);
 
-  const Inputs in = step.work.inputs.prepare(
-      compute, step.work.x, norm, rows, {&w.q, stores ? &w.k : &w.q, stores ? &w.v : &w.q, a.gate ? &w.gate : &w.q});
+  const Inputs in =
+      ops.prepare(step.work.x, norm, rows, {&w.q, stores ? &w.k : &w.q, stores ? &w.v : &w.q, a.gate ? &w.gate : &w.q});
   step.done(StepOp::kNormQuantize);
   Projection projections[4] = {{.w = &w.q, .y = q}};
   size_t count = 1;
@@ -34,7 +34,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
     projections[count++] = {.w = &w.v, .y = v};
   }
   if (a.gate) projections[count++] = {.w = &w.gate, .y = gate};
-  project(compute, in, std::span(projections).first(count), rows);
+  ops.project(in, std::span(projections).first(count), rows);
   step.done(StepOp::kQkv);
 
   const int cached = step.first_layer + (stores ? layer : a.shares_cache);
@@ -50,7 +50,7 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
                         .v_norm = {.norm = view(a.v_norm, {}), .groups = a.kv_heads},
                         .norm_after_rope = a.norm_after_rope,
                         .clip = a.clip,
-                        .q_scales = a.query_beta != 0 ? step.work.q_scales.data() : nullptr,
+                        .q_scales = a.query_beta != 0 ? step.work.q_scales.data : nullptr,
                         .cache = step.cache,
                         .layer = cached};
   if (a.rope >= 0) {
@@ -59,24 +59,23 @@ void attention_block(const Step& step, int layer, const Attention& a, const Atte
     position.rope_dim = rope.dim;
     position.cos_sin = step.work.cos_sin[static_cast<size_t>(a.rope)];
   }
-  position_and_store(compute, position, spans, rows);
+  ops.position_and_store(position, spans, rows);
   step.done(StepOp::kRopeStore);
 
   const Rows attended = step.work.attended.columns(0, out_cols);
-  step.attention.run(compute,
-                     {.q = q,
-                      .out = attended,
-                      .cache = step.cache,
-                      .layer = cached,
-                      .heads = a.heads,
-                      .scale = a.scale,
-                      .window = a.window,
-                      .causal = a.causal,
-                      .soft_cap = a.soft_cap,
-                      .slopes = a.alibi ? step.work.slopes.data() : nullptr,
-                      .sinks = a.sinks ? w.sinks.data() : nullptr},
-                     spans);
-  if (a.gate) multiply_gate(compute, attended, gate, Nonlinearity::kSigmoid, rows);
+  ops.attend({.q = q,
+              .out = attended,
+              .cache = step.cache,
+              .layer = cached,
+              .heads = a.heads,
+              .scale = a.scale,
+              .window = a.window,
+              .causal = a.causal,
+              .soft_cap = a.soft_cap,
+              .slopes = a.alibi ? step.work.slopes.data() : nullptr,
+              .sinks = a.sinks ? w.sinks.data() : nullptr},
+             spans);
+  if (a.gate) ops.multiply_gate(attended, gate, Nonlinearity::kSigmoid, rows);
   step.done(StepOp::kAttention);
 
   project(step, attended, view(a.inner, w.inner), w.o, target, StepOp::kO);

@@ -9,7 +9,7 @@
 #include "model/step_profile.h"
 #include "model/weights.h"
 #include "model/workspace.h"
-#include "ops/attention.h"
+#include "ops/backend.h"
 #include "ops/cache_memory.h"
 
 namespace quire {
@@ -17,10 +17,9 @@ namespace quire {
 // What the blocks of a step share.
 struct Step {
   const ModelConfig& config;
-  const Compute& compute;
+  Operations& ops;
   CacheMemory& cache;
   Workspace& work;
-  AttentionOp& attention;
   std::span<const std::vector<AttentionSpan>> spans;  // per group of the cache layout
   std::span<const StateSpan> states;                  // of recurrent layers
   std::span<const int32_t> drafted;                   // rows whose changes of states are kept
@@ -71,8 +70,8 @@ void altup_end(const Step& step, const Weights& w);
 void altup_layer(const Step& step, int layer, const LayerSpec& spec, const LayerWeights& w);
 
 // logits [rows][matrix.weight.rows] of prepared, normalised hidden states, with the model's scale and soft cap. matrix:
-// the output matrix, or some of its rows. Returns the first so many numbers of `memory`.
-std::span<float> output_logits(const Compute& compute, const ModelConfig& config, const Inputs& hidden,
-                               const Linear& matrix, int rows, float* memory);
+// the output matrix, or some of its rows.
+void output_logits(Operations& ops, const ModelConfig& config, const Inputs& hidden, const Linear& matrix, int rows,
+                   float* logits);
 
 }  // namespace quire

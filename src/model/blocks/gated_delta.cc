@@ -10,18 +10,18 @@ void recur(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWei
            const Rows& decay, const Rows& beta) {
   const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const int keys = m.keys();
-  convolve(step.compute, states, {.x = channels, .weight = w.conv.data(), .silu = true}, step.states);
-  delta_rule(step.compute, states,
-             {.q = channels.columns(0, keys),
-              .k = channels.columns(keys, keys),
-              .v = channels.columns(2 * keys, m.values()),
-              .decay = decay,
-              .beta = beta,
-              .factor = w.factor.data(),
-              .bias = w.bias.data(),
-              .key_heads = m.key_heads,
-              .interleaved = m.interleaved},
-             step.states, step.rows);
+  step.ops.convolve(states, {.x = channels, .weight = w.conv.data(), .silu = true}, step.states);
+  step.ops.delta_rule(states,
+                      {.q = channels.columns(0, keys),
+                       .k = channels.columns(keys, keys),
+                       .v = channels.columns(2 * keys, m.values()),
+                       .decay = decay,
+                       .beta = beta,
+                       .factor = w.factor.data(),
+                       .bias = w.bias.data(),
+                       .key_heads = m.key_heads,
+                       .interleaved = m.interleaved},
+                      step.states, step.rows);
 }
 
 }  // namespace
@@ -35,26 +35,25 @@ void advance_states(const Step& step, int layer, const GatedDelta& m, const Gate
 
 void gated_delta_block(const Step& step, int layer, const GatedDelta& m, const GatedDeltaWeights& w,
                        const NormView& norm, const Target& target) {
-  const Compute& compute = step.compute;
+  Operations& ops = step.ops;
   const Rows& all = step.work.projections;
   const int keys = m.keys(), values = m.values(), channels = m.channels();
   const Rows q = all.columns(0, keys), k = all.columns(keys, keys), v = all.columns(2 * keys, values),
              gate = all.columns(channels, values), decay = all.columns(channels + values, m.value_heads),
              beta = all.columns(channels + values + m.value_heads, m.value_heads);
 
-  const Inputs in =
-      step.work.inputs.prepare(compute, step.work.x, norm, step.rows, {&w.q, &w.k, &w.v, &w.gate, &w.decay, &w.beta});
+  const Inputs in = ops.prepare(step.work.x, norm, step.rows, {&w.q, &w.k, &w.v, &w.gate, &w.decay, &w.beta});
   step.done(StepOp::kNormQuantize);
   const Projection projections[] = {{.w = &w.q, .y = q},       {.w = &w.k, .y = k},         {.w = &w.v, .y = v},
                                     {.w = &w.gate, .y = gate}, {.w = &w.decay, .y = decay}, {.w = &w.beta, .y = beta}};
-  project(compute, in, projections, step.rows);
+  ops.project(in, projections, step.rows);
   step.done(StepOp::kQkv);
 
   const Rows qkv = all.columns(0, channels);
   keep_updates(step, layer, {qkv, decay, beta});
   recur(step, layer, m, w, qkv, decay, beta);
-  normalize(compute, v, {.norm = view(m.norm, w.norm), .groups = m.value_heads}, {v}, step.rows);
-  multiply_gate(compute, v, gate, Nonlinearity::kSilu, step.rows);
+  ops.normalize(v, {.norm = view(m.norm, w.norm), .groups = m.value_heads}, {v}, step.rows);
+  ops.multiply_gate(v, gate, Nonlinearity::kSilu, step.rows);
   step.done(StepOp::kRecurrent);
   project(step, v, {}, w.out, target, StepOp::kO);
 }

@@ -9,19 +9,20 @@ namespace {
 void scan(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const Rows& channels, const Rows& dt) {
   const LayerStates states{step.cache, step.first_layer + layer, m.state()};
   const int inner = m.inner(), vectors = m.groups * m.state_dim;
-  convolve(step.compute, states,
-           {.x = channels, .weight = w.conv.data(), .bias = m.conv_bias ? w.conv_bias.data() : nullptr, .silu = true},
-           step.states);
-  state_space(step.compute, states,
-              {.x = channels.columns(0, inner),
-               .b = channels.columns(inner, vectors),
-               .c = channels.columns(inner + vectors, vectors),
-               .step = dt,
-               .bias = w.bias.data(),
-               .a = w.a.data(),
-               .d = w.d.data(),
-               .groups = m.groups},
-              step.states, step.rows);
+  step.ops.convolve(
+      states,
+      {.x = channels, .weight = w.conv.data(), .bias = m.conv_bias ? w.conv_bias.data() : nullptr, .silu = true},
+      step.states);
+  step.ops.state_space(states,
+                       {.x = channels.columns(0, inner),
+                        .b = channels.columns(inner, vectors),
+                        .c = channels.columns(inner + vectors, vectors),
+                        .step = dt,
+                        .bias = w.bias.data(),
+                        .a = w.a.data(),
+                        .d = w.d.data(),
+                        .groups = m.groups},
+                       step.states, step.rows);
 }
 
 }  // namespace
@@ -33,7 +34,7 @@ void advance_states(const Step& step, int layer, const Mamba2& m, const Mamba2We
 
 void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weights& w, const NormView& norm,
                   const Target& target) {
-  const Compute& compute = step.compute;
+  Operations& ops = step.ops;
   const int inner = m.inner(), vectors = m.groups * m.state_dim;
   const Rows all = step.work.projections.columns(0, inner + m.channels() + m.heads);
   const Rows gate = all.columns(0, inner), convolved = all.columns(inner, m.channels()),
@@ -43,17 +44,16 @@ void mamba2_block(const Step& step, int layer, const Mamba2& m, const Mamba2Weig
   project(step, step.work.x, norm, w.in, {all}, StepOp::kQkv);
   const Rows* const parts[] = {&gate, &x, &b, &c, &dt};
   for (size_t i = 0; i < m.scales.size(); ++i) {
-    if (m.scales[i] != 1) scale(compute, *parts[i], m.scales[i], step.rows);
+    if (m.scales[i] != 1) ops.scale(*parts[i], m.scales[i], step.rows);
   }
   step.done(StepOp::kQkv);
 
   keep_updates(step, layer, {convolved, dt});
   scan(step, layer, m, w, convolved, dt);
-  multiply_gate(compute, x, gate, Nonlinearity::kSilu, step.rows);
+  ops.multiply_gate(x, gate, Nonlinearity::kSilu, step.rows);
   if (m.norm) {
     const auto group = static_cast<size_t>(inner / m.norm_groups);
-    normalize(compute, x, {.norm = view(m.norm, w.norm), .groups = m.norm_groups, .weight_stride = group}, {x},
-              step.rows);
+    ops.normalize(x, {.norm = view(m.norm, w.norm), .groups = m.norm_groups, .weight_stride = group}, {x}, step.rows);
   }
   step.done(StepOp::kRecurrent);
   project(step, x, {}, w.out, target, StepOp::kO);

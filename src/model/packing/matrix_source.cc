@@ -32,7 +32,7 @@ void pack_coded(const MatrixSource& s, const PackedMatrix& m, int begin, int end
   for (int p = begin; p < end; ++p) {
     const Panel panel = panel_of(s, m, p);
     s.coded->read_rows(panel.rows(), scratch.first(panel.count));
-    pack_panel(m, scratch.first(panel.count), data + static_cast<size_t>(p) * m.layout.bytes);
+    pack_panel(m, scratch.first(panel.count), data + static_cast<size_t>(p - begin) * m.layout.bytes);
   }
 }
 
@@ -73,7 +73,8 @@ void pack_transposed(const MatrixSource& s, const PackedMatrix& m, TensorType ty
       const std::byte* from = bytes.data() + static_cast<size_t>(panel.file_rows[n]) * size;
       for (int col = 0; col < m.cols; ++col, to += size, from += file_row) std::memcpy(to, from, size);
     }
-    pack_panel(m, type, std::span(rows).first(panel.count), scratch, data + static_cast<size_t>(p) * m.layout.bytes);
+    pack_panel(m, type, std::span(rows).first(panel.count), scratch,
+               data + static_cast<size_t>(p - begin) * m.layout.bytes);
   }
 }
 
@@ -103,7 +104,8 @@ void MatrixSource::pack(const PackedMatrix& m, int begin, int end, std::byte* da
     std::array<const std::byte*, kPanel> rows;
     for (size_t n = 0; n < panel.count; ++n)
       rows[n] = bytes.data() + static_cast<size_t>(panel.file_rows[n]) * row_bytes;
-    pack_panel(m, type, std::span(rows).first(panel.count), scratch, data + static_cast<size_t>(p) * m.layout.bytes);
+    pack_panel(m, type, std::span(rows).first(panel.count), scratch,
+               data + static_cast<size_t>(p - begin) * m.layout.bytes);
   }
 }
 

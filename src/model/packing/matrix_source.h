@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 
-#include "kernels/packed.h"
 #include "model/quantized/coded_matrix.h"
 #include "model/tensors.h"
 
@@ -23,7 +22,7 @@ struct MatrixSource {
 
   // What it is packed to. A transposed matrix of codes becomes float32 numbers: its groups lie across the outputs.
   PackedMatrix describe(int rows, int cols) const;
-  // Packs panels [begin, end) into `data`, the matrix's memory. Throws Error if a coded matrix is damaged.
+  // Packs panels [begin, end) into `data`, zeroed memory for them. Throws Error if a coded matrix is damaged.
   void pack(const PackedMatrix& matrix, int begin, int end, std::byte* data) const;
   // "row 5 of matrix 2": of output `row`, for messages.
   std::string place(int row) const;

@@ -3,25 +3,25 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/take_rows.h"
+#include "ops/backend.h"
 
 namespace quire {
 
-OutputRows take_output_rows(const Weights& weights, TokenIds ids, Team& team) {
+OutputRows take_output_rows(const Weights& weights, TokenIds ids, Backend& backend) {
   std::ranges::sort(ids);
   const Linear& all = weights.output;
   OutputRows some;
   some.matrix = all;
-  const auto rows = static_cast<int>(ids.size());
   PackedMatrix& matrix = some.matrix.weight;
-  matrix = describe_packed(all.weight.format, all.weight.factor, rows, all.weight.cols);
-  some.memory = LargeBuffer(matrix.bytes());
+  matrix = describe_packed(all.weight.format, all.weight.factor, static_cast<int>(ids.size()), all.weight.cols);
+  some.memory = BackendMemory(backend, matrix.bytes());
   matrix.data = some.memory.data();
-  team.for_tiles(matrix.panels(),
-                 [&](int panel, int) { take_rows(all.weight, ids, some.memory.data(), panel, panel + 1); });
+  backend.take_rows(all.weight, ids, some.memory.data());
   if (!all.bias.empty()) {
-    some.matrix.bias.clear();
-    for (const TokenId id : ids) some.matrix.bias.push_back(all.bias[static_cast<size_t>(id)]);
+    const std::vector<float> biases = all.bias.values(backend);
+    std::vector<float> taken;
+    for (const TokenId id : ids) taken.push_back(biases[static_cast<size_t>(id)]);
+    some.matrix.bias = Vector(backend, taken);
   }
   some.ids = std::move(ids);
   return some;

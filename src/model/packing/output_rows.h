@@ -1,9 +1,8 @@
 // Some rows of a model's output matrix.
 #pragma once
 
-#include "base/memory.h"
-#include "base/team.h"
 #include "model/weights.h"
+#include "ops/backend_memory.h"
 #include "quire/types.h"
 
 namespace quire {
@@ -13,10 +12,10 @@ namespace quire {
 struct OutputRows {
   TokenIds ids;  // of the columns of the logits; ascending, so that the first of equal logits is the lowest id
   Linear matrix;
-  LargeBuffer memory;
+  BackendMemory memory;
 };
 // The packed rows of these tokens: their logits have the bits that the whole matrix gives. ids: distinct, of the
-// vocabulary, in any order. Throws Error (kResource).
-OutputRows take_output_rows(const Weights& weights, TokenIds ids, Team& team);
+// vocabulary, in any order. The backend is that of the weights. Throws Error (kResource).
+OutputRows take_output_rows(const Weights& weights, TokenIds ids, Backend& backend);
 
 }  // namespace quire

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/backend.h"
 
 namespace quire {
 namespace {
@@ -186,16 +187,16 @@ bool PackFile::warn(const std::string& text) const {
   return false;
 }
 
-std::optional<LoadedPack> PackFile::load(Team& team, const OnLoad& report, bool may_map) const {
+std::optional<LoadedPack> PackFile::load(Backend& backend, Team& team, const OnLoad& report, bool may_map) const {
   std::error_code ignored;
   if (!std::filesystem::exists(path_, ignored) && !ignored) return std::nullopt;
-  LoadedPack pack{.mapped = {}, .memory = {}, .size = data_bytes_};
+  LoadedPack pack;
   std::string problem;
   try {
     MappedFile file(path_);
     std::vector<uint64_t> checksums(chunks_of(data_bytes_));
     problem = check_header(file, checksums);
-    if (problem.empty()) problem = read_data(std::move(file), checksums, may_map, pack, team, report);
+    if (problem.empty()) problem = read_data(std::move(file), checksums, may_map, backend, pack, team, report);
     if (!problem.empty()) problem = path_ + " " + problem;
   } catch (const Error& e) {
     problem = e.what();
@@ -219,8 +220,8 @@ std::string PackFile::check_header(const MappedFile& file, std::vector<uint64_t>
 }
 
 // Returns what is wrong with the data; empty: nothing.
-std::string PackFile::read_data(MappedFile file, std::span<const uint64_t> checksums, bool may_map, LoadedPack& to,
-                                Team& team, const OnLoad& report) const {
+std::string PackFile::read_data(MappedFile file, std::span<const uint64_t> checksums, bool may_map, Backend& backend,
+                                LoadedPack& to, Team& team, const OnLoad& report) const {
   const size_t offset = data_offset(data_bytes_);
   const std::span<const std::byte> data = file.bytes().subspan(offset);
   const int chunks = static_cast<int>(checksums.size());
@@ -228,24 +229,29 @@ std::string PackFile::read_data(MappedFile file, std::span<const uint64_t> check
   ::madvise(const_cast<std::byte*>(file.bytes().data()), file.bytes().size(), MADV_HUGEPAGE);
   std::atomic<bool> damaged{false};
   LoadMeter meter(report, LoadProgress::Stage::kChecking, data_bytes_);
-  may_map = may_map && file.hold_content();
+  may_map = may_map && backend.share(data) && file.hold_content();
   if (may_map) {
     team.for_tiles(chunks, [&](int i, int) {
       if (!map_pages(chunk(data, i))) damaged = true;
     });
     may_map = is_fast(data, file);
   }
-  if (!may_map) to.memory = LargeBuffer(data_bytes_);
+  if (!may_map) to.memory = BackendMemory(backend, data_bytes_);
   team.for_tiles(chunks, [&](int i, int thread) {
-    std::span<const std::byte> part = chunk(data, i);
-    if (!may_map) {
+    const std::span<const std::byte> part = chunk(data, i);
+    const auto check = [&](std::span<const std::byte> bytes) {
+      if (checksum(bytes) != checksums[static_cast<size_t>(i)]) damaged = true;
+    };
+    if (may_map) {
+      check(part);
+    } else {
       // Checked after it was copied, since the file may change.
-      std::byte* const copy = to.memory.data() + (part.data() - data.data());
-      std::memcpy(copy, part.data(), part.size());
-      part = {copy, part.size()};
+      backend.write(to.memory.data() + (part.data() - data.data()), part.size(), [&](std::span<std::byte> copy) {
+        std::memcpy(copy.data(), part.data(), part.size());
+        check(copy);
+      });
       if (i % 8 == 7) file.release();  // or the process would hold everything twice
     }
-    if (checksum(part) != checksums[static_cast<size_t>(i)]) damaged = true;
     meter.add(part.size(), thread);
   });
   if (damaged) return "has a wrong checksum";
@@ -256,8 +262,7 @@ std::string PackFile::read_data(MappedFile file, std::span<const uint64_t> check
   return "";
 }
 
-bool PackFile::save(std::span<const std::byte> data, Team& team, const OnLoad& report) const {
-  assert(data.size() == data_bytes_);
+bool PackFile::save(Backend& backend, std::byte* data, Team& team, const OnLoad& report) const {
   const auto fail = [this](const char* action, int error) {
     return warn(fmt::format("{}: cannot {}: {}; {}. The model runs, but its next start packs it again", folder_, action,
                             std::generic_category().message(error), remedy(error)));
@@ -282,9 +287,11 @@ bool PackFile::save(std::span<const std::byte> data, Team& team, const OnLoad& r
   LoadMeter meter(report, LoadProgress::Stage::kSaving, data_bytes_);
   team.for_tiles(static_cast<int>(checksums.size()), [&](int i, int thread) {
     if (failure != 0) return;
-    const std::span<const std::byte> part = chunk(data, i);
+    std::vector<std::byte> copy;
+    const size_t at = static_cast<size_t>(i) * kChunk;
+    const std::span<const std::byte> part = backend.view(data + at, std::min(kChunk, data_bytes_ - at), copy);
     checksums[static_cast<size_t>(i)] = checksum(part);
-    const int written = write_at(file.fd(), part, offset + static_cast<size_t>(i) * kChunk);
+    const int written = write_at(file.fd(), part, offset + at);
     if (written != 0) failure = written;
     meter.add(part.size(), thread);
   });

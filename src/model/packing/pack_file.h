@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "base/memory.h"
 #include "base/team.h"
 #include "model/packing/load_meter.h"
+#include "ops/backend_memory.h"
 
 namespace quire {
 
@@ -29,12 +29,10 @@ struct MappedPack {
   std::span<const std::byte> bytes() const { return file.bytes().subspan(offset); }
 };
 
-// A file's data, of which every byte has been checked: mapped, or copied.
+// A file's data, of which every byte has been checked: mapped, or copied to memory of the backend.
 struct LoadedPack {
   std::optional<MappedPack> mapped;
-  LargeBuffer memory;
-  size_t size = 0;
-  std::span<const std::byte> bytes() const { return {mapped ? mapped->bytes().data() : memory.data(), size}; }
+  BackendMemory memory;
 };
 
 // The file of one identity in a folder of such files. It appears whole, by rename, and is never changed afterwards, so
@@ -52,18 +50,20 @@ class PackFile {
 
   // Reads the file and checks it, on all threads. Nothing if it is missing, or, after one warning, if it is damaged or
   // cannot be read. The file is mapped if its content can be held and decoding from it is as fast as from a LargeBuffer:
-  // the system has mapped most of it as huge pages, or it is small. Otherwise it is copied. `may_map`: false for a copy.
-  std::optional<LoadedPack> load(Team& team, const OnLoad& report, bool may_map = true) const;
+  // the system has mapped most of it as huge pages, or it is small; and the backend can share it. Otherwise it is copied to
+  // the backend's memory. `may_map`: false for a copy.
+  std::optional<LoadedPack> load(Backend& backend, Team& team, const OnLoad& report, bool may_map = true) const;
 
   // Writes the file, on all threads, and waits until the disk has it. Returns false after a warning if that fails.
-  bool save(std::span<const std::byte> data, Team& team, const OnLoad& report) const;
+  // data: in the backend's memory.
+  bool save(Backend& backend, std::byte* data, Team& team, const OnLoad& report) const;
 
   const std::string& path() const { return path_; }
 
  private:
   std::string check_header(const MappedFile& file, std::vector<uint64_t>& checksums) const;
-  std::string read_data(MappedFile file, std::span<const uint64_t> checksums, bool may_map, LoadedPack& to, Team& team,
-                        const OnLoad& report) const;
+  std::string read_data(MappedFile file, std::span<const uint64_t> checksums, bool may_map, Backend& backend,
+                        LoadedPack& to, Team& team, const OnLoad& report) const;
   bool warn(const std::string& text) const;  // returns false
 
   std::string folder_, path_;

@@ -10,21 +10,20 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/packing_version.h"
+#include "ops/backend.h"
 
 namespace quire {
 namespace {
 
-// Names the first weight at or after `row` that is not finite.
-[[noreturn]] void refuse_damaged(const MatrixJob& job, int row, const std::string& file) {
-  const PackedMatrix& m = *job.matrix;
-  int col = 0;
-  const auto is_sound = [&] { return std::isfinite(packed_weight(m, row, col)); };
+// Names the first weight that is not finite. part: the rows of the job's matrix from `first` on.
+[[noreturn]] void refuse_damaged(const MatrixJob& job, const PackedMatrix& part, int first, const std::string& file) {
+  int row = 0, col = 0;
+  const auto is_sound = [&] { return std::isfinite(packed_weight(part, row, col)); };
   while (is_sound()) {
-    if (++col == m.cols) col = 0, ++row;
+    if (++col == part.cols) col = 0, ++row;
   }
   throw invalid("{}: tensor {} has the value {} in {}; the file is damaged", file, job.from.source.name,
-                packed_weight(m, row, col), job.from.place(row));
+                packed_weight(part, row, col), job.from.place(first + row));
 }
 
 std::string describe_job(const MatrixJob& job) {
@@ -67,7 +66,7 @@ std::span<const std::byte> header_of(const MappedFile& file, std::span<const Ten
 
 }  // namespace
 
-void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file,
+void pack_matrices(std::span<const MatrixJob> jobs, Backend& backend, std::byte* memory, const std::string& file,
                    std::span<const MappedFile> mappings, Team& team, const OnLoad& report) {
   struct Piece {
     const MatrixJob* job;
@@ -90,15 +89,28 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
   const auto size_of = [](const Piece& piece) {
     return static_cast<size_t>(piece.end - piece.begin) * piece.job->matrix->layout.bytes;
   };
+  const auto memory_of = [memory](const Piece& piece) {
+    return memory + piece.job->offset + static_cast<size_t>(piece.begin) * piece.job->matrix->layout.bytes;
+  };
+  // The piece's panels, for the host.
+  const auto part_of = [](const Piece& piece, std::span<const std::byte> bytes) {
+    PackedMatrix part = *piece.job->matrix;
+    part.rows = std::min(part.rows, piece.end * kPanel) - piece.begin * kPanel;
+    part.data = bytes.data();
+    return part;
+  };
   const auto pack = [&](size_t i, int thread) {
-    const auto [job, begin, end] = pieces[i];
-    try {
-      job->from.pack(*job->matrix, begin, end, memory + job->offset);
-    } catch (...) {
-      errors[i] = std::current_exception();
-    }
-    for (int p = begin; p < end; ++p)
-      if (!is_finite(*job->matrix, p)) is_damaged[i] = 1;
+    const Piece& piece = pieces[i];
+    backend.write(memory_of(piece), size_of(piece), [&](std::span<std::byte> to) {
+      try {
+        piece.job->from.pack(*piece.job->matrix, piece.begin, piece.end, to.data());
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+      const PackedMatrix part = part_of(piece, to);
+      for (int p = 0; p < part.panels(); ++p)
+        if (!is_finite(part, p)) is_damaged[i] = 1;
+    });
     const size_t size = size_of(pieces[i]), done = meter.add(size, thread);
     if ((done - size) / kMostHeld != done / kMostHeld) {
       for (const MappedFile& mapping : mappings) mapping.release();
@@ -114,12 +126,14 @@ void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std
   const auto damaged = std::ranges::find(is_damaged, 1);
   if (damaged == is_damaged.end()) return;
   const Piece& piece = pieces[static_cast<size_t>(damaged - is_damaged.begin())];
-  refuse_damaged(*piece.job, piece.begin * kPanel, file);
+  std::vector<std::byte> copy;
+  const auto damaged_bytes = backend.view(memory_of(piece), size_of(piece), copy);
+  refuse_damaged(*piece.job, part_of(piece, damaged_bytes), piece.begin * kPanel, file);
 }
 
-PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJob> jobs) {
+PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJob> jobs, const Backend& backend) {
   Hash hash;
-  hash.add(fmt::format("packing {}\n", kPackingVersion));
+  hash.add(fmt::format("packing {}\n", backend.packing_version()));
   for (const MappedFile& file : checkpoint.mappings()) {
     hash.add(fmt::format("file {} {}\n", file.bytes().size(), file.modified()));
     hash.add(header_of(file, checkpoint.tensors()));

@@ -20,13 +20,13 @@ struct MatrixJob {
 };
 
 // Packs all matrices on all threads of the team. Throws Error naming `file` and tensor if a weight is not finite or a
-// coded matrix is damaged. memory: zeroed. mappings: the files being packed. Their pages are dropped as they are
+// coded matrix is damaged. memory: the backend's, zeroed. mappings: the files being packed. Their pages are dropped as they are
 // used, so that a load needs little more memory than the packed matrices.
-void pack_matrices(std::span<const MatrixJob> jobs, std::byte* memory, const std::string& file,
+void pack_matrices(std::span<const MatrixJob> jobs, Backend& backend, std::byte* memory, const std::string& file,
                    std::span<const MappedFile> mappings, Team& team, const OnLoad& report);
 
 // Identifies the bytes that pack_matrices() gives, without reading all of the checkpoint: its headers, sizes and times of
 // change, part of each tensor, and what becomes of each matrix. Paths and names of files do not matter.
-PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJob> jobs);
+PackIdentity pack_identity(const Checkpoint& checkpoint, std::span<const MatrixJob> jobs, const Backend& backend);
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "model/families.h"
 #include "model/weights.h"
+#include "ops/cpu/cpu_backend.h"
 #include "paths.h"
 
 namespace quire {
@@ -89,7 +90,8 @@ TEST(ScalesOfQuantizedCaches, AreLeftOutWithAWord) {
     const Checkpoint checkpoint = Checkpoint::open(models() / name);
     std::vector<std::string> said;
     Team team(1);
-    load_weights(checkpoint, read_model_config(checkpoint), team,
+    CpuBackend backend("auto", team);
+    load_weights(checkpoint, read_model_config(checkpoint), backend, team,
                  {.memory = size_t{1} << 30, .warn = [&](const std::string& text) { said.push_back(text); }});
     ASSERT_EQ(said.size(), count);
     if (count == 0) continue;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,13 @@ inline OwnedRows rows_of(std::vector<float> values, int cols) {
   OwnedRows r{std::move(values), {}};
   r.rows = {r.memory.data(), cols, static_cast<size_t>(cols)};
   return r;
+}
+
+// 0, 1, ...
+inline std::vector<int32_t> numbered_rows(int count) {
+  std::vector<int32_t> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
 }
 
 // All kernel sets, or the best one.

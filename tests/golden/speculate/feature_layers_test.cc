@@ -71,16 +71,17 @@ class FeatureLayers : public ::testing::TestWithParam<Pair> {
   // A layer with its target and a cache for several sequences.
   struct Run {
     Run(const Pair& pair, std::string_view kernels) : m(target(pair), Activations::kF32, kernels) {
-      FeatureLayer read = pair.is_mtp ? read_mtp(m.checkpoint, m.config, m.team, std::numeric_limits<size_t>::max())
-                                      : read_eagle(pair.card, m.config, m.team);
+      FeatureLayer read = pair.is_mtp
+                              ? read_mtp(m.checkpoint, m.config, m.backend, m.team, std::numeric_limits<size_t>::max())
+                              : read_eagle(pair.card, m.config, m.backend, m.team);
       const ModelConfig* drafters[] = {&read.config};
-      cache = std::make_unique<BareCache>(cache_layout(m.config, KvType::kF32, drafters), kPrompts, kTokens);
-      predictor = std::make_unique<FeaturePredictor>(std::move(read), m.config, m.weights, cache->memory, m.compute,
-                                                     kLimits, static_cast<int>(m.config.layers.size()));
+      cache = std::make_unique<BareCache>(m.backend, cache_layout(m.config, KvType::kF32, drafters), kPrompts, kTokens);
+      predictor = std::make_unique<FeaturePredictor>(std::move(read), m.config, m.weights, cache->memory, m.backend,
+                                                     m.activations, kLimits, static_cast<int>(m.config.layers.size()));
     }
     const Linear& output() const { return predictor->output_weights().output; }
     std::span<float> forward(const Batch& batch, const Rows& features) {
-      return predictor->forward(batch, features, output());
+      return predictor->forward(batch, features, numbered_rows(static_cast<int>(batch.rows.size())), output());
     }
     BareModel m;
     std::unique_ptr<BareCache> cache;
@@ -90,8 +91,8 @@ class FeatureLayers : public ::testing::TestWithParam<Pair> {
 
 TEST_P(FeatureLayers, ReadTheFeaturesOfTheTarget) {
   BareModel m(target(GetParam()));
-  BareCache cache(cache_layout(m.config, KvType::kF32), 1, kTokens);
-  Decoder decoder(m.config, m.weights, cache.memory, m.compute, kLimits);
+  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 1, kTokens);
+  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits);
   const Card expected(GetParam().card);
   for (int n = 0; n < kPrompts; ++n) {
     const TokenIds tokens = expected.ids(n, "tokens");

@@ -59,7 +59,8 @@ TEST_P(MedusaHeads, GiveTheLogitsOfTheirCard) {
   for (const std::string& kernels : kernel_names(GetParam().on_all_kernels)) {
     SCOPED_TRACE(kernels);
     BareModel m(target_, Activations::kF32, kernels);
-    Medusa medusa(read_medusa(GetParam().heads, m.config, m.team), m.config, m.compute, 2 * 8);
+    Medusa medusa(read_medusa(GetParam().heads, m.config, m.backend, m.team), m.config, m.backend, m.activations,
+                  2 * 8);
     // The last eight positions of both prompts, as one batch.
     std::vector<float> features;
     for (int n = 0; n < kPrompts; ++n) {
@@ -67,7 +68,7 @@ TEST_P(MedusaHeads, GiveTheLogitsOfTheirCard) {
       features.insert(features.end(), f.end() - 8 * m.config.hidden, f.end());
     }
     const OwnedRows f = rows_of(features, m.config.hidden);
-    const auto logits = copied(medusa.forward(f.rows, 16, medusa.heads(), m.weights.output));
+    const auto logits = copied(medusa.forward(f.rows, numbered_rows(16), medusa.heads(), m.weights.output));
     const auto vocab = static_cast<size_t>(m.config.vocab), heads = static_cast<size_t>(medusa.heads());
     ASSERT_EQ(logits.size(), 16 * heads * vocab);
     const auto of_head = [&](int prompt, size_t head, size_t first, size_t rows) {
@@ -86,8 +87,9 @@ TEST_P(MedusaHeads, GiveTheLogitsOfTheirCard) {
                 GetParam().tolerance);
     }
     // A row on its own, over some of the vocabulary.
-    const OutputRows some = take_output_rows(m.weights, {3, 200, 17}, m.team);
-    const auto alone = medusa.forward(f.rows.from(11), 1, medusa.heads() - 1, some.matrix);
+    const OutputRows some = take_output_rows(m.weights, {3, 200, 17}, m.backend);
+    const int32_t row = 11;
+    const auto alone = medusa.forward(f.rows, {&row, 1}, medusa.heads() - 1, some.matrix);
     ASSERT_EQ(alone.size(), (heads - 1) * 3);
     for (size_t i = 0; i < alone.size(); ++i)
       EXPECT_EQ(alone[i], logits[(11 * heads + i / 3) * vocab + static_cast<size_t>(some.ids[i % 3])]);
@@ -103,8 +105,8 @@ TEST(DraftModel, HasTheLogitsOfItsCard) {
   const fs::path folder = shared_dir() / "models/smollm2-draft";
   if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not at hand";
   BareModel m(folder);
-  BareCache cache(cache_layout(m.config, KvType::kF32), 1, kTokens);
-  Decoder decoder(m.config, m.weights, cache.memory, m.compute, kLimits);
+  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 1, kTokens);
+  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits);
   const auto expected = Safetensors::open(folder / "expected.safetensors");
   for (const std::string n : {"prompt0.", "prompt1."}) {
     const auto logits = decoder.forward(BareBatch(cache).add(0, 0, values<int32_t>(expected, n + "tokens"), 8));

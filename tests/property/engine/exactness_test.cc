@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -81,7 +82,7 @@ class SmallModel {
       CacheLayout layout = cache_layout(loaded_.target.config, kv);
       const auto groups = static_cast<int>(layout.groups().size());
       const int states = layout.state_bytes() > 0 ? kStates : 0;
-      caches_.emplace(kv, CacheMemory(std::move(layout), kPages * groups, states));
+      caches_.emplace(kv, CacheMemory(loaded_.runtime.cpu, {std::move(layout), kPages * groups, states}));
     }
   }
 
@@ -94,11 +95,9 @@ class SmallModel {
 
   // Its cache still holds the pages of earlier schedules.
   Decoder decoder(const Numerics& n, int threads) {
-    return {loaded_.target.config,
-            loaded_.target.weights,
-            caches_.at(n.kv),
-            {*n.kernels, *teams_[static_cast<size_t>(threads - 1)], n.activations},
-            {kMaxRows, kMaxRows, loaded_.target.config.max_positions}};
+    return {loaded_.target.config, loaded_.target.weights,
+            caches_.at(n.kv),      backends_.emplace_back(*n.kernels, *teams_[static_cast<size_t>(threads - 1)]),
+            n.activations,         {kMaxRows, kMaxRows, loaded_.target.config.max_positions}};
   }
 
   // Logits of every position of a prompt, computed alone: by one thread, in order, in pages 0, 1, ...
@@ -108,7 +107,7 @@ class SmallModel {
       Decoder d = decoder(n, 1);
       std::vector<std::vector<int32_t>> tables = shuffled_units(cache(n), nullptr);
       const bool has_state = cache(n).states() > 0;
-      if (has_state) cache(n).clear_state(0);
+      if (has_state) std::ranges::fill(cache(n).state(0), std::byte{0});
       const TokenIds& ids = prompt(index);
       for (int at = 0; at < static_cast<int>(ids.size()); at += kMaxRows) {
         std::vector<Row> rows;
@@ -135,6 +134,7 @@ class SmallModel {
   std::vector<TokenIds> prompts_;
   std::vector<std::unique_ptr<Team>> teams_;
   std::map<KvType, CacheMemory> caches_;
+  std::deque<CpuBackend> backends_;  // of the decoders
   std::map<std::pair<Numerics, int>, std::vector<float>> alone_;
 };
 
@@ -184,7 +184,7 @@ Outcome run_schedule(SmallModel& model, const Numerics& numerics, int threads, R
   std::vector<std::span<const float>> expected;
   for (const Scheduled& s : sequences) expected.push_back(model.alone(numerics, s.prompt));
   const bool has_states = cache.states() > 0;
-  for (int i = 0; has_states && i < kMaxSequences; ++i) cache.clear_state(i);
+  for (int i = 0; has_states && i < kMaxSequences; ++i) std::ranges::fill(cache.state(i), std::byte{0});
   Decoder decoder = model.decoder(numerics, threads);
   const int largest_chunk = std::array{1, 3, 17, 64, kMaxRows}[random() % 5];
   Outcome outcome;

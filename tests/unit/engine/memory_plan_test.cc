@@ -53,7 +53,7 @@ TEST(MemoryPlan, IsThatOfTheLoadedModel) {
     o.memory_bytes = kGiB;
     const LoadedModel model(o);
     const MemoryPlan plan = plan_memory(
-        facts_of(o), o, {.memory = kGiB, .threads = 2, .activations = model.runtime.kernels.default_activations});
+        facts_of(o), o, {.memory = kGiB, .threads = 2, .activations = model.runtime.backend().default_activations()});
     // Sanitizers make loading take more than any plan.
     EXPECT_EQ(plan.without_cache(), model.plan.without_cache() - model.plan.unplanned);
     if (model.plan.unplanned == 0) {
@@ -66,7 +66,7 @@ TEST(MemoryPlan, IsThatOfTheLoadedModel) {
     EXPECT_EQ(model.plan.cache.units, model.cache.units);
     EXPECT_EQ(model.plan.cache.states, model.cache.states);
     EXPECT_EQ(model.plan.cache.max_model_len, model.info.max_model_len);
-    EXPECT_EQ(plan.activation_type, model.local->decoder().compute().activations);
+    EXPECT_EQ(plan.activation_type, model.plan.activation_type);
     EXPECT_GE(plan.weights, model.info.weight_bytes);
     EXPECT_LE(plan.weights, model.info.weight_bytes + model.info.parameters * sizeof(float)) << "and vectors";
   }

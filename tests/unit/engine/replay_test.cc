@@ -78,7 +78,8 @@ class Recordings : public ::testing::Test {
     Runtime runtime(o);
     const Checkpoint checkpoint = Checkpoint::open(testing::golden_kind(kind));
     Model model = read_model(checkpoint);
-    model.weights = load_weights(checkpoint, model.config, runtime.team, {.memory = runtime.memory.left()});
+    model.weights =
+        load_weights(checkpoint, model.config, runtime.backend(), runtime.team, {.memory = runtime.memory.left()});
     RecordingReader reader(path_.string());
     EXPECT_EQ(reader.header().identity, model_identity(checkpoint, model.config, reader.header().activations));
     Replay replay(reader.header(), model, runtime);

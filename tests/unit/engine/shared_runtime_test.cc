@@ -116,7 +116,7 @@ TEST(SharedRuntime, RefusesOptionsThatItDoesNotHave) {
   o.threads = 3;
   EXPECT_EQ(error_of([&] { Engine(o, runtime); }), "threads is 3, but the shared runtime has 2; leave it 0");
   o.threads = 2;
-  o.kernels = runtime->kernels.name == std::string("reference") ? "avx2" : "reference";
+  o.kernels = runtime->cpu.name() == std::string("reference") ? "avx2" : "reference";
   EXPECT_NE(error_of([&] { Engine(o, runtime); }).find("but the shared runtime has"), std::string::npos);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/cache/page_loader.h"
+#include "ops/cpu/cpu_backend.h"
 
 namespace quire::testing {
 
@@ -30,17 +31,12 @@ class TinyExecutor final : public Executor {
   void commit(const CacheChanges& changes) override {
     for (const CacheCopy& copy : changes.copies) memory_.copy(copy);
   }
-  std::span<const std::byte> read(const CachePlace& place) override { return bytes(place); }
-  void write(const CachePlace& place, std::span<const std::byte> bytes) override {
-    std::ranges::copy(bytes, this->bytes(place).begin());
-  }
+  std::span<const std::byte> read(const CachePlace& place) override { return memory_.read(place, read_); }
+  void write(const CachePlace& place, std::span<const std::byte> bytes) override { memory_.write(place, bytes); }
 
  private:
-  std::span<std::byte> bytes(const CachePlace& place) const {
-    const auto all = place.of_state ? memory_.state(place.index) : memory_.unit(place.index);
-    return all.subspan(place.offset, place.size);
-  }
   CacheMemory& memory_;
+  std::vector<std::byte> read_;
   ForwardOutput output_;
 };
 
@@ -51,7 +47,7 @@ class TinyCache {
       : TinyCache(tiny_layout(), pages, 0, stored_pages, folder) {}
   // `states`: all slots; kTinySequences are of running sequences.
   TinyCache(const CacheLayout& layout, int units, int states, size_t stored_units = 0, const std::string& folder = {})
-      : memory_(layout, units, states),
+      : memory_(backend_, {layout, units, states}),
         executor_(memory_),
         orders_(executor_),
         cache(orders_, memory_.shape(), options(layout, stored_units, folder)),
@@ -144,6 +140,8 @@ class TinyCache {
     return last < 0 ? state(s).front() : unit(s, last, position) - static_cast<uint64_t>(last);
   }
 
+  Team team_{1};
+  CpuBackend backend_{"auto", team_};
   CacheMemory memory_;
   TinyExecutor executor_;
   Orders orders_;

@@ -255,7 +255,7 @@ class Tune : public TuningFiles {
 // The loops that were chosen for the linears of a model, by kind; nullptr: none.
 std::map<LinearKind, const LinearLoop*> chosen(const LoadedModel& model) {
   std::map<LinearKind, const LinearLoop*> all;
-  for (const TunedMatrix& m : tuned_matrices(model.target, model.local->decoder().compute().activations)) {
+  for (const TunedMatrix& m : tuned_matrices(model.target, model.plan.activation_type)) {
     for (int rows = 1; rows <= kMostTunedRows; rows *= 2) {
       const LinearKind kind = linear_kind(*m.weights, m.inputs, rows);
       all[kind] = model.runtime.tuning.loop(kind);
@@ -321,10 +321,10 @@ TEST_F(Tune, UsesTheLoopThatTheFileNames) {
   Choices choices;
   {
     const LoadedModel model(options(large_model(), TuneMode::kOff));
-    for (const TunedMatrix& m : tuned_matrices(model.target, model.local->decoder().compute().activations)) {
+    for (const TunedMatrix& m : tuned_matrices(model.target, model.plan.activation_type)) {
       for (int rows = 1; rows <= kMostTunedRows; rows *= 2) {
         const LinearKind kind = linear_kind(*m.weights, m.inputs, rows);
-        const auto loops = loops_of(model.runtime.kernels, *m.weights, kind);
+        const auto loops = loops_of(model.runtime.cpu.compute(Activations::kF32).kernels, *m.weights, kind);
         if (loops.size() > 1) choices[name(kind)] = name(loops.back());
       }
     }
@@ -347,8 +347,7 @@ TEST(Tuning, NoLoopChangesABit) {
         o.activations = activations;
         LoadedModel model(o, 128);
         const std::vector<float> expected = all_logits(model, ids, 64);
-        const std::vector<TunedMatrix> matrices =
-            tuned_matrices(model.target, model.local->decoder().compute().activations);
+        const std::vector<TunedMatrix> matrices = tuned_matrices(model.target, model.plan.activation_type);
         size_t most = 1;
         for (size_t i = 0; i < most; ++i) {
           for (const TunedMatrix& m : matrices) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "ops/attention.h"
+#include "ops/cpu/attention.h"
 #include "unit/kernels/attention_sequence.h"
 #include "unit/kernels/emulated_amx.h"
 

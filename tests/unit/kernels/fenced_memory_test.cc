@@ -42,6 +42,18 @@ LargeBuffer& LargeBuffer::operator=(LargeBuffer&& other) noexcept {
   return *this;
 }
 
+std::byte* LargeBuffer::release() {
+  size_ = 0;
+  return std::exchange(data_, nullptr);
+}
+
+LargeBuffer LargeBuffer::adopt(std::byte* released, size_t bytes) {
+  LargeBuffer buffer;
+  buffer.data_ = released;
+  buffer.size_ = (bytes + kLine - 1) / kLine * kLine;
+  return buffer;
+}
+
 TEST(FencedMemory, EndsAtItsLastCacheLine) {
   const LargeBuffer memory(100);
   volatile std::byte* bytes = memory.data();

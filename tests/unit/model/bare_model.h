@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "model/decoder.h"
 #include "model/families.h"
+#include "ops/cpu/cpu_backend.h"
 
 namespace quire::testing {
 
@@ -17,20 +18,22 @@ struct BareModel {
                      std::string_view kernels = "auto")
       : checkpoint(Checkpoint::open(path)),
         config(read_model_config(checkpoint)),
-        weights(load_weights(checkpoint, config, team, {.memory = std::numeric_limits<size_t>::max()})),
-        compute{choose_kernels(kernels), team, activations} {}
+        backend(choose_kernels(kernels), team),
+        weights(load_weights(checkpoint, config, backend, team, {.memory = std::numeric_limits<size_t>::max()})),
+        activations(activations) {}
 
   Checkpoint checkpoint;
   ModelConfig config;
   Team team{2};
+  CpuBackend backend;
   Weights weights;
-  Compute compute;
+  Activations activations;
 };
 
 // A cache in which each of some sequences has pages and a state of its own.
 struct BareCache {
-  BareCache(const CacheLayout& layout, int sequences, int tokens)
-      : memory(layout, sequences * units_of(layout, tokens), layout.state_bytes() > 0 ? sequences : 0) {
+  BareCache(Backend& backend, const CacheLayout& layout, int sequences, int tokens)
+      : memory(backend, {layout, sequences * units_of(layout, tokens), layout.state_bytes() > 0 ? sequences : 0}) {
     const int groups = static_cast<int>(layout.groups().size()), pages = (tokens + kPageTokens - 1) / kPageTokens;
     for (int s = 0; s < sequences; ++s) {
       auto& tables = tables_of.emplace_back();

@@ -10,7 +10,7 @@
 #include "../format/gguf_bytes.h"
 #include "base/error.h"
 #include "model/families.h"
-#include "model/sin_cos.h"
+#include "ops/sin_cos.h"
 
 namespace quire {
 namespace {

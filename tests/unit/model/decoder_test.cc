@@ -2,6 +2,7 @@
 // drafts.
 
 #include "model/decoder.h"
+#include "ops/cpu/rows.h"
 
 #include <gtest/gtest.h>
 
@@ -31,9 +32,10 @@ TEST(EarlyExit, GivesTheLogitsOfTheFirstLayersAlone) {
   BareModel m(golden_model("llama"));
   ModelConfig first = m.config;
   first.layers.resize(2);
-  BareCache all(cache_layout(m.config, KvType::kF32), 1, 32), some(cache_layout(first, KvType::kF32), 1, 32);
-  Decoder decoder(m.config, m.weights, all.memory, m.compute, kLimits),
-      alone(first, m.weights, some.memory, m.compute, kLimits);
+  BareCache all(m.backend, cache_layout(m.config, KvType::kF32), 1, 32),
+      some(m.backend, cache_layout(first, KvType::kF32), 1, 32);
+  Decoder decoder(m.config, m.weights, all.memory, m.backend, m.activations, kLimits),
+      alone(first, m.weights, some.memory, m.backend, m.activations, kLimits);
   const TokenIds tokens = some_tokens(20, m.config.vocab);
   const auto logits = copied(decoder.forward(BareBatch(all).add(0, 0, tokens, 20, 20), {.layers = 2}));
   EXPECT_EQ(logits, copied(alone.forward(BareBatch(some).add(0, 0, tokens, 20, 20))));
@@ -43,9 +45,9 @@ TEST(EarlyExit, GivesTheLogitsOfTheFirstLayersAlone) {
 TEST(EarlyExit, StoresWhatThePassOfAllLayersStores) {
   BareModel m(golden_model("llama"), Activations::kInt8);
   const CacheLayout layout = cache_layout(m.config, KvType::kBf16);
-  BareCache full(layout, 1, 32), drafted(layout, 1, 32);
-  Decoder a(m.config, m.weights, full.memory, m.compute, kLimits),
-      b(m.config, m.weights, drafted.memory, m.compute, kLimits);
+  BareCache full(m.backend, layout, 1, 32), drafted(m.backend, layout, 1, 32);
+  Decoder a(m.config, m.weights, full.memory, m.backend, m.activations, kLimits),
+      b(m.config, m.weights, drafted.memory, m.backend, m.activations, kLimits);
   const TokenIds tokens = some_tokens(20, m.config.vocab);
   const std::span<const TokenId> prompt = std::span(tokens).first(15);
   a.forward(BareBatch(full).add(0, 0, prompt));
@@ -77,8 +79,8 @@ class Vectors : public ::testing::TestWithParam<const char*> {};
 TEST_P(Vectors, TakeThePlaceOfTheirTokensEmbeddings) {
   BareModel m(golden_model(GetParam()));
   const CacheLayout layout = cache_layout(m.config, KvType::kF32);
-  BareCache cache(layout, 2, 32);
-  Decoder decoder(m.config, m.weights, cache.memory, m.compute, kLimits);
+  BareCache cache(m.backend, layout, 2, 32);
+  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits);
   TokenIds tokens = some_tokens(6, m.config.vocab), others = some_tokens(3, m.config.vocab, 1);
   const auto wanted = copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 6).add(1, 0, others, 3)));
 
@@ -87,7 +89,7 @@ TEST_P(Vectors, TakeThePlaceOfTheirTokensEmbeddings) {
   std::vector<float> memory(2 * stride);
   const Rows vectors{memory.data(), hidden, stride};
   const TokenId replaced[] = {std::exchange(tokens[1], kNoToken), std::exchange(others[2], kNoToken)};
-  embed(m.compute, m.weights.embedding.weight, replaced, m.config.embedding_scale, vectors);
+  embed(m.backend.compute(m.activations), m.weights.embedding.weight, replaced, m.config.embedding_scale, vectors);
   const BareBatch rows = BareBatch(cache).add(0, 0, tokens, 6).add(1, 0, others, 3);
   Batch batch = rows;
   batch.vectors = vectors;
@@ -103,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Vectors, ::testing::Values("llama", "gemma2",
 
 TEST(HiddenStates, AreThoseOfTheRowsThatWantThemAfterTheOutputNorm) {
   BareModel m(golden_model("gemma2"));
-  BareCache cache(cache_layout(m.config, KvType::kF32), 3, 32);
-  Decoder decoder(m.config, m.weights, cache.memory, m.compute, kLimits);
+  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 3, 32);
+  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits);
   const TokenIds tokens = some_tokens(8, m.config.vocab);
   const auto logits = copied(decoder.forward(
       BareBatch(cache).add(0, 0, tokens, 1, 2).add(1, 0, std::span(tokens).first(3), 3).add(2, 0, tokens, 0, 1)));
@@ -129,12 +131,12 @@ TEST_P(OutputSubset, GivesTheBitsOfTheWholeOutputMatrix) {
   for (const TensorType type : {TensorType::Q4_1, TensorType::Q6_K, TensorType::BF16}) {
     SCOPED_TRACE(name(type));
     BareModel m(testing::tiny_model(type), GetParam());
-    BareCache cache(cache_layout(m.config, KvType::kBf16), 1, 32);
-    Decoder decoder(m.config, m.weights, cache.memory, m.compute, kLimits);
+    BareCache cache(m.backend, cache_layout(m.config, KvType::kBf16), 1, 32);
+    Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits);
     const TokenIds tokens = some_tokens(7, m.config.vocab);
     const auto whole = copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 7)));
     const OutputRows some =
-        take_output_rows(m.weights, {5, 319, 0, 16, 17, 200, 31, 90, 91, 92, 93, 94, 2, 3, 4, 6, 7, 8}, m.team);
+        take_output_rows(m.weights, {5, 319, 0, 16, 17, 200, 31, 90, 91, 92, 93, 94, 2, 3, 4, 6, 7, 8}, m.backend);
     EXPECT_TRUE(std::ranges::is_sorted(some.ids));
     const auto part = decoder.forward(BareBatch(cache).add(0, 0, tokens, 7), {.output = &some.matrix});
     ASSERT_EQ(part.size(), 7 * some.ids.size());
@@ -154,11 +156,11 @@ TEST(OutputSubset, TakesBiasesAndTheSoftCap) {
   BareModel m(golden_model("gptj"));  // its output matrix has a bias
   ASSERT_FALSE(m.weights.output.bias.empty());
   m.config.logit_soft_cap = 2;
-  BareCache cache(cache_layout(m.config, KvType::kF32), 1, 32);
-  Decoder decoder(m.config, m.weights, cache.memory, m.compute, kLimits);
+  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 1, 32);
+  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits);
   const TokenIds tokens = some_tokens(1, m.config.vocab);
   const auto whole = copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 1)));
-  const OutputRows some = take_output_rows(m.weights, {40, 3}, m.team);
+  const OutputRows some = take_output_rows(m.weights, {40, 3}, m.backend);
   EXPECT_EQ(copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 1), {.output = &some.matrix})),
             (std::vector{whole[3], whole[40]}));
 }
@@ -169,15 +171,15 @@ class DraftersLayers : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DraftersLayers, FollowTheTargetsInOneCache) {
   BareModel m(golden_model(GetParam())), target(golden_model("llama"));
-  BareCache own(cache_layout(m.config, KvType::kF32), 1, 48);
+  BareCache own(m.backend, cache_layout(m.config, KvType::kF32), 1, 48);
   const ModelConfig* drafters[] = {&m.config};
   const CacheLayout layout = cache_layout(target.config, KvType::kF32, drafters);
   ASSERT_EQ(layout.layers().size(), target.config.layers.size() + m.config.layers.size());
-  BareCache shared(layout, 1, 48);
+  BareCache shared(m.backend, layout, 1, 48);
   const int first = static_cast<int>(target.config.layers.size());
-  Decoder alone(m.config, m.weights, own.memory, m.compute, kLimits),
-      drafter(m.config, m.weights, shared.memory, m.compute, kLimits, first),
-      model(target.config, target.weights, shared.memory, target.compute, kLimits);
+  Decoder alone(m.config, m.weights, own.memory, m.backend, m.activations, kLimits),
+      drafter(m.config, m.weights, shared.memory, m.backend, m.activations, kLimits, first),
+      model(target.config, target.weights, shared.memory, target.backend, target.activations, kLimits);
   const TokenIds tokens = some_tokens(40, std::min(m.config.vocab, target.config.vocab));
   std::vector<float> of_target;
   for (int at = 0; at < 40; at += 20) {  // the models take turns
@@ -186,8 +188,9 @@ TEST_P(DraftersLayers, FollowTheTargetsInOneCache) {
     const auto wanted = copied(alone.forward(BareBatch(own).add(0, at, rows, 20)));
     EXPECT_EQ(copied(drafter.forward(BareBatch(shared).add(0, at, rows, 20))), wanted);
   }
-  BareCache of_target_alone(cache_layout(target.config, KvType::kF32), 1, 48);
-  Decoder undisturbed(target.config, target.weights, of_target_alone.memory, target.compute, kLimits);
+  BareCache of_target_alone(m.backend, cache_layout(target.config, KvType::kF32), 1, 48);
+  Decoder undisturbed(target.config, target.weights, of_target_alone.memory, target.backend, target.activations,
+                      kLimits);
   EXPECT_EQ(copied(undisturbed.forward(BareBatch(of_target_alone).add(0, 0, tokens, 1))), of_target);
 }
 
@@ -206,9 +209,10 @@ TEST_P(DraftedStates, TakeInRightDraftsAlone) {
   BareModel m(golden_model(GetParam()));
   DecoderLimits limits = kLimits;
   limits.max_drafted = 2 * kDrafts;
-  BareCache drafted(cache_layout(m.config, KvType::kF32), 4, 32), plain(cache_layout(m.config, KvType::kF32), 4, 32);
-  Decoder decoder(m.config, m.weights, drafted.memory, m.compute, limits),
-      other(m.config, m.weights, plain.memory, m.compute, limits);
+  BareCache drafted(m.backend, cache_layout(m.config, KvType::kF32), 4, 32),
+      plain(m.backend, cache_layout(m.config, KvType::kF32), 4, 32);
+  Decoder decoder(m.config, m.weights, drafted.memory, m.backend, m.activations, limits),
+      other(m.config, m.weights, plain.memory, m.backend, m.activations, limits);
   std::vector<Row> rows;
   std::vector<Span> spans;
   TokenIds tokens[2];

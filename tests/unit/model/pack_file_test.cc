@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "leases.h"
+#include "ops/cpu/cpu_backend.h"
 
 namespace quire {
 namespace {
@@ -37,12 +38,15 @@ class PackFiles : public testing::Test {
     return {folder_.string(), identity, bytes > 0 ? bytes : data_.size(),
             [this](const std::string& text) { warnings_.push_back(text); }};
   }
-  bool save(const PackFile& to) { return to.save(data_, team_, {}); }
+  bool save(const PackFile& to) { return to.save(backend_, data_.data(), team_, {}); }
   bool opens(const PackFile& from) {
-    const auto pack = from.load(team_, {});
+    const auto pack = from.load(backend_, team_, {});
     if (!pack) return false;
-    EXPECT_TRUE(std::ranges::equal(pack->bytes(), data_));
+    EXPECT_TRUE(std::ranges::equal(bytes(*pack), data_));
     return true;
+  }
+  std::span<const std::byte> bytes(const LoadedPack& pack) const {
+    return {pack.mapped ? pack.mapped->bytes().data() : pack.memory.data(), data_.size()};
   }
   void flip_bit(const fs::path& path, size_t at) {
     std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -70,6 +74,7 @@ class PackFiles : public testing::Test {
   std::vector<std::byte> data_;
   std::vector<std::string> warnings_;
   Team team_{2};
+  CpuBackend backend_{"auto", team_};
 };
 
 TEST_F(PackFiles, GiveBackWhatWasSaved) {
@@ -85,13 +90,13 @@ TEST_F(PackFiles, GiveBackWhatWasSaved) {
 TEST_F(PackFiles, AreMappedOrCopied) {
   if (!has_leases()) GTEST_SKIP() << "the file system has no leases";
   ASSERT_TRUE(save(file()));
-  const auto mapped = file().load(team_, {});
+  const auto mapped = file().load(backend_, team_, {});
   ASSERT_TRUE(mapped);
   EXPECT_TRUE(mapped->mapped);  // it is small
-  const auto copy = file().load(team_, {}, false);
+  const auto copy = file().load(backend_, team_, {}, false);
   ASSERT_TRUE(copy);
   EXPECT_FALSE(copy->mapped);
-  EXPECT_TRUE(std::ranges::equal(copy->bytes(), data_));
+  EXPECT_TRUE(std::ranges::equal(bytes(*copy), data_));
 }
 
 // Programs that change a file in place, which Quire never does.
@@ -99,8 +104,8 @@ TEST_F(PackFiles, KeepTheirBytesIfTheFileIsChanged) {
   if (!has_leases()) GTEST_SKIP() << "the file system has no leases";
   for (const bool cut : {false, true}) {
     ASSERT_TRUE(save(file()));
-    const auto pack = file().load(team_, {});
-    const auto copy = file().load(team_, {}, false);
+    const auto pack = file().load(backend_, team_, {});
+    const auto copy = file().load(backend_, team_, {}, false);
     ASSERT_TRUE(pack && pack->mapped && copy);
     if (cut) {
       fs::resize_file(file().path(), kHead);  // waits until the pages are copied
@@ -110,8 +115,8 @@ TEST_F(PackFiles, KeepTheirBytesIfTheFileIsChanged) {
           .seekp(kHead)
           .write(scribble.data(), scribble.size());
     }
-    EXPECT_TRUE(std::ranges::equal(pack->bytes(), data_)) << cut;
-    EXPECT_TRUE(std::ranges::equal(copy->bytes(), data_)) << cut;
+    EXPECT_TRUE(std::ranges::equal(bytes(*pack), data_)) << cut;
+    EXPECT_TRUE(std::ranges::equal(bytes(*copy), data_)) << cut;
     EXPECT_FALSE(opens(file())) << cut;
   }
 }
@@ -131,8 +136,8 @@ TEST_F(PackFiles, NeverLoadWhatIsBeingChanged) {
   for (int i = 0; i < 30; ++i) {
     Team team(1);
     const PackFile pack(folder_.string(), {1, 2}, data_.size(), {});
-    if (const auto loaded = pack.load(team, {}, i % 2 == 0)) {
-      EXPECT_TRUE(std::ranges::equal(loaded->bytes(), data_));
+    if (const auto loaded = pack.load(backend_, team, {}, i % 2 == 0)) {
+      EXPECT_TRUE(std::ranges::equal(bytes(*loaded), data_));
     }
   }
   done = true;
@@ -211,10 +216,10 @@ TEST_F(PackFiles, LeaveNothingBehindIfTheDiskIsFull) {
 TEST_F(PackFiles, AreReplacedWhole) {
   const PackFile pack = file();
   ASSERT_TRUE(save(pack));
-  const auto mapped = pack.load(team_, {});
+  const auto mapped = pack.load(backend_, team_, {});
   ASSERT_TRUE(mapped);
   ASSERT_TRUE(save(pack));  // by another process, say
-  EXPECT_TRUE(std::ranges::equal(mapped->bytes(), data_));
+  EXPECT_TRUE(std::ranges::equal(bytes(*mapped), data_));
   EXPECT_TRUE(opens(pack));
 }
 
@@ -223,7 +228,7 @@ TEST_F(PackFiles, CanBeSavedByTwoAtOnce) {
   for (int i = 0; i < 8; ++i) {
     const auto save_one = [&] {
       Team team(1);
-      EXPECT_TRUE(PackFile(folder_.string(), {1, 2}, data_.size(), {}).save(data_, team, {}));
+      EXPECT_TRUE(PackFile(folder_.string(), {1, 2}, data_.size(), {}).save(backend_, data_.data(), team, {}));
     };
     std::thread other(save_one);
     save_one();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/memory.h"
+#include "ops/cpu/cpu_backend.h"
 #include "unit/base/mapped_sample.h"
 
 namespace quire {
@@ -24,7 +25,8 @@ TEST(PackMatrices, HoldsLittleOfTheFile) {
   matrix = job.from.describe(kRows, kCols);
   LargeBuffer memory(matrix.bytes());
   Team team(2);
-  pack_matrices({&job, 1}, memory.data(), file.path(), {&mapped, 1}, team, {});
+  CpuBackend backend("auto", team);
+  pack_matrices({&job, 1}, backend, memory.data(), file.path(), {&mapped, 1}, team, {});
   EXPECT_LE(resident_kib(file.path()), 16 << 10);
 }
 

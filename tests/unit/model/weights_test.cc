@@ -17,6 +17,7 @@
 #include "model/families.h"
 #include "model/model_text.h"
 #include "model/synth.h"
+#include "ops/cpu/cpu_backend.h"
 #include "paths.h"
 #include "unit/model/edited_model.h"
 #include "unit/model/tiny_gguf.h"
@@ -49,8 +50,9 @@ std::string problem_with(const std::vector<TensorSpec>& tensors) {
     const Checkpoint checkpoint = Checkpoint::open(path);
     const ModelConfig config = read_model_config(checkpoint);
     Team team(1);
+    CpuBackend backend("auto", team);
     found = message_of([&] { check_weights(checkpoint, config); });
-    EXPECT_EQ(found, message_of([&] { load_weights(checkpoint, config, team, {.memory = size_t{1} << 30}); }));
+    EXPECT_EQ(found, message_of([&] { load_weights(checkpoint, config, backend, team, {.memory = size_t{1} << 30}); }));
   }
   std::filesystem::remove(path);
   const std::string prefix = path.string() + ": ";
@@ -131,12 +133,13 @@ TEST_P(ChangingFile, IsLoadedOrRefused) {
   });
   int loaded = 0, changed = 0;
   Team team(2);
+  CpuBackend backend("auto", team);
   for (int i = 0; i < 300 || (changed == 0 && i < 10'000); ++i) {
     try {
       const Checkpoint checkpoint = Checkpoint::open(model);
       const ModelConfig config = read_model_config(checkpoint);
       load_model_text(checkpoint);
-      load_weights(checkpoint, config, team, {.memory = size_t{1} << 30});
+      load_weights(checkpoint, config, backend, team, {.memory = size_t{1} << 30});
       ++loaded;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find(folder.string()), std::string::npos) << e.what();
@@ -148,7 +151,7 @@ TEST_P(ChangingFile, IsLoadedOrRefused) {
   EXPECT_GT(changed, 0) << loaded;
   std::ofstream(file, std::ios::binary) << whole;
   const Checkpoint checkpoint = Checkpoint::open(model);
-  EXPECT_NO_THROW(load_weights(checkpoint, read_model_config(checkpoint), team, {.memory = size_t{1} << 30}));
+  EXPECT_NO_THROW(load_weights(checkpoint, read_model_config(checkpoint), backend, team, {.memory = size_t{1} << 30}));
   fs::remove_all(folder);
 }
 INSTANTIATE_TEST_SUITE_P(Files, ChangingFile, ::testing::Values(true, false));
@@ -193,7 +196,8 @@ TEST(TiedOutput, IsUsedIfItDiffersFromTheEmbedding) {
   EXPECT_NE(config.warnings[0].find("tie_word_embeddings is true, but lm_head.weight differs"), std::string::npos);
   const Checkpoint checkpoint = Checkpoint::open(model.write());
   Team team(1);
-  const Weights weights = load_weights(checkpoint, config, team, {.memory = size_t{1} << 30});
+  CpuBackend backend("auto", team);
+  const Weights weights = load_weights(checkpoint, config, backend, team, {.memory = size_t{1} << 30});
   EXPECT_NE(weights.output.weight.data, weights.embedding.weight.data);
 }
 

@@ -1,5 +1,7 @@
 #include "ops/cache_memory.h"
 #include "kernels/kernels.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/cpu_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -92,8 +94,14 @@ TEST(CacheLayout, HasAnIdentityThatDependsOnEveryField) {
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(128)}).identity());
 }
 
+Backend& backend() {
+  static Team team(1);
+  static CpuBackend backend("auto", team);
+  return backend;
+}
+
 TEST(CacheMemory, CopiesAUnitOfAllLayersAndNoOther) {
-  CacheMemory memory({KvType::kBf16, std::vector(3, keys_values(2, 32))}, 4);
+  CacheMemory memory(backend(), {{KvType::kBf16, std::vector(3, keys_values(2, 32))}, 4});
   for (int u = 0; u < 4; ++u) std::ranges::fill(memory.unit(u), static_cast<std::byte>(u + 1));
   memory.copy({.of_state = false, .from = 1, .to = 3});
   for (int u = 0; u < 4; ++u) {
@@ -103,21 +111,25 @@ TEST(CacheMemory, CopiesAUnitOfAllLayersAndNoOther) {
 }
 
 TEST(CacheMemory, GivesEachLayerItsPartOfAUnit) {
-  CacheMemory memory({KvType::kF32, {keys_values(2, 16), keys_values(1, 32)}}, 2);
-  const KvLayer first = memory.layer(0), second = memory.layer(1);
+  CacheMemory memory(backend(), {{KvType::kF32, {keys_values(2, 16), keys_values(1, 32)}}, 2});
+  const KvLayer first = kv_layer(memory, 0), second = kv_layer(memory, 1);
   EXPECT_EQ(second.data - first.data, static_cast<ptrdiff_t>(2 * kv_head_bytes(KvType::kF32, 16, 16)));
   EXPECT_EQ(first.data + first.page_stride, memory.unit(1).data());
   EXPECT_EQ(second.kv_heads, 1);
 }
 
 TEST(CacheMemory, KeepsStatesApartFromUnits) {
-  CacheMemory memory({KvType::kBf16, {state(64), keys_values(1, 16), state(128)}}, 1, 3);
+  CacheMemory memory(backend(), {{KvType::kBf16, {state(64), keys_values(1, 16), state(128)}}, 1, 3});
   for (int s = 0; s < 3; ++s) std::ranges::fill(memory.state(s), static_cast<std::byte>(s + 1));
   memory.copy({.of_state = true, .from = 0, .to = 2});
-  memory.clear_state(1);
+  const std::vector<std::byte> zeros(memory.layout().state_bytes());
+  memory.write({.of_state = true, .index = 1, .size = zeros.size()}, zeros);
   EXPECT_EQ(memory.state(2, 2)[127], std::byte{1});
   EXPECT_EQ(memory.state(2, 2).size(), 128u);
   EXPECT_EQ(memory.state(0, 1)[0], std::byte{0});
+  std::vector<std::byte> copy;
+  const auto read = memory.read({.of_state = true, .index = 2, .offset = 64, .size = 16}, copy);
+  EXPECT_TRUE(std::ranges::equal(read, std::vector(16, std::byte{1})));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "kernels/kernels.h"
-#include "ops/attention.h"
-#include "ops/linear.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/linear.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Recurrent layers: neither the cut of a prompt into steps, nor the threads, nor other sequences change a bit.
-#include "ops/recurrent.h"
+#include "ops/cpu/recurrent.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 
 #include "base/team.h"
 #include "kernels/kernels.h"
+#include "ops/cpu/cpu_backend.h"
 
 namespace quire {
 namespace {
@@ -105,13 +106,16 @@ std::vector<Layer> layers() { return {convolution(), delta(), delta(true), mamba
 // The states of one layer, and the team that computes it.
 struct Machine {
   Team team;
+  CpuBackend backend;
   CacheMemory memory;
   Compute compute;
   LayerStates states;
 
   Machine(const Layer& layer, int threads)
       : team(threads),
-        memory({KvType::kF32, {{.kind = LayerCache::Kind::kState, .state_bytes = layer.layout.bytes()}}}, 0, kSlots),
+        backend(choose_kernels("auto"), team),
+        memory(backend,
+               {{KvType::kF32, {{.kind = LayerCache::Kind::kState, .state_bytes = layer.layout.bytes()}}}, 0, kSlots}),
         compute{choose_kernels("auto"), team, Activations::kF32},
         states{memory, 0, layer.layout} {
     // What earlier sequences left must not matter.

@@ -1,4 +1,4 @@
-#include "ops/tuning.h"
+#include "ops/cpu/tuning.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/compute.h"
+#include "ops/cpu/compute.h"
 #include "unit/kernels/random_panels.h"
 #include "unit/ops/two_loops.h"
 

@@ -22,7 +22,7 @@ constexpr DecoderLimits kLimits{.max_rows = 64, .max_logits = 16, .max_positions
 constexpr int kSequences = 3;
 
 struct Target {
-  Target() : m(golden_dir() / "models/llama"), cache(layout(), kSequences, 64) {
+  Target() : m(golden_dir() / "models/llama"), cache(m.backend, layout(), kSequences, 64) {
     for (int s = 0; s < kSequences; ++s) texts.push_back(some_tokens(10 + 7 * s, m.config.vocab, s));
   }
   virtual ~Target() = default;
@@ -34,7 +34,7 @@ struct Target {
 };
 
 struct Drafting : Target {
-  Drafting() : decoder(m.config, m.weights, cache.memory, m.compute, kLimits) {}
+  Drafting() : decoder(m.config, m.weights, cache.memory, m.backend, m.activations, kLimits) {}
 
   // The first tokens of a text, as rows of its sequence.
   ChainRequest request(int sequence, int position, int depth) const {
@@ -104,7 +104,7 @@ TEST(Chains, DraftAmongTheRowsOfTheOutputMatrixAlone) {
   TokenIds ids;
   for (TokenId id = 1; id < d.m.config.vocab; id += 2) ids.push_back(id);
   std::erase(ids, whole);
-  const OutputRows some = take_output_rows(d.m.weights, ids, d.m.team);
+  const OutputRows some = take_output_rows(d.m.weights, ids, d.m.backend);
   TokenNetwork network(d.decoder, 0, some.matrix);
   Chains chains(network, kLimits.max_rows, false);
   TokenIds drafts[1];
@@ -120,12 +120,12 @@ TEST(Chains, DraftAmongTheRowsOfTheOutputMatrixAlone) {
 
 struct EagleDrafting {
   EagleDrafting() : m(golden_dir() / "models/llama") {
-    FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", m.config, m.team);
+    FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", m.config, m.backend, m.team);
     const ModelConfig* drafters[] = {&head.config};
-    cache = std::make_unique<BareCache>(cache_layout(m.config, KvType::kF32, drafters), kSequences, 64);
-    decoder = std::make_unique<Decoder>(m.config, m.weights, cache->memory, m.compute, kLimits);
-    eagle = std::make_unique<FeaturePredictor>(std::move(head), m.config, m.weights, cache->memory, m.compute, kLimits,
-                                               static_cast<int>(m.config.layers.size()));
+    cache = std::make_unique<BareCache>(m.backend, cache_layout(m.config, KvType::kF32, drafters), kSequences, 64);
+    decoder = std::make_unique<Decoder>(m.config, m.weights, cache->memory, m.backend, m.activations, kLimits);
+    eagle = std::make_unique<FeaturePredictor>(std::move(head), m.config, m.weights, cache->memory, m.backend,
+                                               m.activations, kLimits, static_cast<int>(m.config.layers.size()));
     network = std::make_unique<FeatureNetwork>(
         *eagle, [this] { return decoder->hidden(); }, eagle->output_weights().output);
     chains = std::make_unique<Chains>(*network, kLimits.max_rows, true);

@@ -6,6 +6,7 @@
 
 #include "error_of.h"
 #include "model/families.h"
+#include "ops/cpu/cpu_backend.h"
 #include "speculate/eagle.h"
 #include "speculate/medusa.h"
 #include "speculate/token_frequency.h"
@@ -32,9 +33,10 @@ std::string error(const std::filesystem::path& file, Read read) {
 bool is_of_numbers(const std::string& error) { return error.find("has the value") != std::string::npos; }
 std::string eagle_error(EditedModel& head, const ModelConfig& config = target()) {
   Team team(1);
+  CpuBackend backend("auto", team);
   const auto folder = head.write();
   const std::string unread = error(head.weights(), [&] { check_eagle(folder, config); }),
-                    read = error(head.weights(), [&] { read_eagle(folder, config, team); });
+                    read = error(head.weights(), [&] { read_eagle(folder, config, backend, team); });
   if (!is_of_numbers(read)) {
     EXPECT_EQ(unread, read);
   }
@@ -42,9 +44,10 @@ std::string eagle_error(EditedModel& head, const ModelConfig& config = target())
 }
 std::string medusa_error(EditedModel& head, const ModelConfig& config = target()) {
   Team team(1);
+  CpuBackend backend("auto", team);
   const auto folder = head.write();
   const std::string unread = error(head.weights(), [&] { check_medusa(folder, config); }),
-                    read = error(head.weights(), [&] { read_medusa(folder, config, team); });
+                    read = error(head.weights(), [&] { read_medusa(folder, config, backend, team); });
   if (!is_of_numbers(read)) {
     EXPECT_EQ(unread, read);
   }
@@ -61,7 +64,8 @@ EditedTensor zeros(const std::string& type, std::vector<uint64_t> shape) {
 TEST(EagleHeads, AreMeasuredWithoutBeingRead) {
   const auto path = golden_dir() / "drafters/eagle";
   Team team(1);
-  const FeatureLayer read = read_eagle(path, target(), team);
+  CpuBackend backend("auto", team);
+  const FeatureLayer read = read_eagle(path, target(), backend, team);
   const FeatureTotals totals = check_eagle(path, target());
   EXPECT_EQ(config_identity(totals.config), config_identity(read.config));
   EXPECT_EQ(totals.output.rows, 0);
@@ -76,7 +80,8 @@ TEST(EagleHeads, AreMeasuredWithoutBeingRead) {
 TEST(MedusaHeads, AreMeasuredWithoutBeingRead) {
   const auto path = golden_dir() / "drafters/medusa";
   Team team(1);
-  const MedusaHeads read = read_medusa(path, target(), team);
+  CpuBackend backend("auto", team);
+  const MedusaHeads read = read_medusa(path, target(), backend, team);
   const MedusaTotals totals = check_medusa(path, target());
   EXPECT_EQ(static_cast<size_t>(totals.heads), read.heads.size());
   const Linear& head = read.heads[0];
@@ -130,18 +135,20 @@ TEST(EagleHeads, OfTargetsWithoutOrdinaryAttentionAreRefused) {
 
 TEST(EagleHeads, AreToldApartByTheirNumbers) {
   Team team(1);
-  const std::string whole = read_eagle(golden_dir() / "drafters/eagle", target(), team).identity;
-  EXPECT_EQ(read_eagle(golden_dir() / "drafters/eagle", target(), team).identity, whole);
+  CpuBackend backend("auto", team);
+  const std::string whole = read_eagle(golden_dir() / "drafters/eagle", target(), backend, team).identity;
+  EXPECT_EQ(read_eagle(golden_dir() / "drafters/eagle", target(), backend, team).identity, whole);
   EditedModel head("../drafters/eagle");
   head.tensors["fc.weight"].bytes[0] ^= 1;
-  EXPECT_NE(read_eagle(head.write(), target(), team).identity, whole);
+  EXPECT_NE(read_eagle(head.write(), target(), backend, team).identity, whole);
 }
 
 TEST(EagleHeads, ForgetWhereAllLayersOfTheTargetDo) {
   Team team(1);
+  CpuBackend backend("auto", team);
   ModelConfig config = target();
   const auto window = [&] {
-    const FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", config, team);
+    const FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", config, backend, team);
     return std::get<Attention>(head.config.layers[0].mixer).window;
   };
   std::get<Attention>(config.layers[0].mixer).window = 32;

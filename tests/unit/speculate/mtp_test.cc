@@ -9,6 +9,7 @@
 
 #include "error_of.h"
 #include "model/families.h"
+#include "ops/cpu/cpu_backend.h"
 #include "unit/model/edited_model.h"
 
 namespace quire {
@@ -34,9 +35,10 @@ std::string model_error(EditedModel& model) {
   });
 }
 FeatureLayer read(const std::filesystem::path& folder) {
-  Team team(1);
+  static Team team(1);
+  static CpuBackend backend("auto", team);
   const Checkpoint checkpoint = Checkpoint::open(folder);
-  return read_mtp(checkpoint, read_model_config(checkpoint), team, kMemory);
+  return read_mtp(checkpoint, read_model_config(checkpoint), backend, team, kMemory);
 }
 FeatureTotals check(const std::filesystem::path& folder) {
   const Checkpoint checkpoint = Checkpoint::open(folder);

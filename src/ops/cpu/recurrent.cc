@@ -1,4 +1,4 @@
-#include "ops/recurrent.h"
+#include "ops/cpu/recurrent.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/recurrent.h"
 #include "kernels/rows.h"
+#include "ops/cpu/rows.h"
 
 namespace quire {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/probe.h"
+#include "ops/cpu/probe.h"
 
 #include <algorithm>
 #include <chrono>

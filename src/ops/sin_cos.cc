@@ -1,4 +1,4 @@
-#include "model/sin_cos.h"
+#include "ops/sin_cos.h"
 
 #include <cmath>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "ops/compute.h"
+#include "ops/cpu/compute.h"
 
 namespace quire {
 

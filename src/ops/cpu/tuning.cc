@@ -1,4 +1,4 @@
-#include "ops/tuning.h"
+#include "ops/cpu/tuning.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "kernels/kernels.h"
-#include "ops/linear.h"
+#include "ops/cpu/linear.h"
 
 namespace quire {
 namespace {

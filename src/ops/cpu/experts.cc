@@ -1,4 +1,4 @@
-#include "ops/experts.h"
+#include "ops/cpu/experts.h"
 
 #include <algorithm>
 #include <cassert>
@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
+#include "ops/cpu/rows.h"
 
 namespace quire {
 namespace {
@@ -101,28 +102,30 @@ void choose(const KernelSet& kernels, const Routing& r, const float* correction,
 
 }  // namespace
 
-ExpertRows::ExpertRows(int max_rows, int experts, int used) {
-  const auto routes = static_cast<size_t>(max_rows) * static_cast<size_t>(used);
+ExpertRows::ExpertRows(int max_rows, const OperationLimits::Experts& limits) {
+  const auto routes = static_cast<size_t>(max_rows) * static_cast<size_t>(limits.used);
   chosen_.resize(routes);
   weights_.resize(routes);
   places_.resize(routes);
-  sources_.reserve(static_cast<size_t>(most_gathered(max_rows, experts, used)));
-  counts_.resize(static_cast<size_t>(experts));
-  experts_.reserve(static_cast<size_t>(experts));
+  sources_.reserve(static_cast<size_t>(most_gathered(max_rows, limits)));
+  counts_.resize(static_cast<size_t>(limits.experts));
+  experts_.reserve(static_cast<size_t>(limits.experts));
 }
 
-int ExpertRows::most_gathered(int max_rows, int experts, int used) {
-  const int routes = max_rows * used;
-  return routes + std::min(experts, routes) * (kRowGroup - 1);
+int ExpertRows::most_gathered(int max_rows, const OperationLimits::Experts& limits) {
+  const int routes = max_rows * limits.used;
+  return routes + std::min(limits.experts, routes) * (kRowGroup - 1);
 }
 
-size_t ExpertRows::memory_bytes(int max_rows, int experts, int used) {
-  return static_cast<size_t>(max_rows) * static_cast<size_t>(used) * (2 * sizeof(int32_t) + sizeof(float)) +
-         static_cast<size_t>(most_gathered(max_rows, experts, used)) * sizeof(int32_t) +
-         static_cast<size_t>(experts) * (sizeof(int32_t) + sizeof(Expert));
+size_t ExpertRows::memory_bytes(int max_rows, const OperationLimits::Experts& limits) {
+  return static_cast<size_t>(max_rows) * static_cast<size_t>(limits.used) * (2 * sizeof(int32_t) + sizeof(float)) +
+         static_cast<size_t>(most_gathered(max_rows, limits)) * sizeof(int32_t) +
+         static_cast<size_t>(limits.experts) * (sizeof(int32_t) + sizeof(Expert));
 }
 
-void ExpertRows::route(const Compute& compute, const Routing& r, const Learned& learned, const Rows& scores, int rows) {
+void ExpertRows::route(const Compute& compute, const RouteArgs& args, int rows) {
+  const Routing& r = args.routing;
+  const Rows& scores = args.scores;
   used_ = r.used;
   assert(scores.cols == 2 * r.experts);
   const auto used = static_cast<size_t>(r.used);
@@ -130,10 +133,10 @@ void ExpertRows::route(const Compute& compute, const Routing& r, const Learned& 
     for (int row = begin; row < end; ++row) {
       float* const of_row = scores.row(row);
       const size_t at = static_cast<size_t>(row) * used;
-      choose(compute.kernels, r, learned.correction, of_row, {of_row + r.experts, static_cast<size_t>(r.experts)},
+      choose(compute.kernels, r, args.correction, of_row, {of_row + r.experts, static_cast<size_t>(r.experts)},
              &chosen_[at], &weights_[at]);
-      for (size_t i = at; learned.scales && i < at + used; ++i)
-        weights_[i] *= learned.scales[static_cast<size_t>(chosen_[i])];
+      for (size_t i = at; args.scales && i < at + used; ++i)
+        weights_[i] *= args.scales[static_cast<size_t>(chosen_[i])];
     }
   });
 
@@ -157,7 +160,8 @@ void ExpertRows::route(const Compute& compute, const Routing& r, const Learned& 
   }
 }
 
-void ExpertRows::combine(const Compute& compute, const Rows& results, float scale, const Rows& to, int rows) const {
+void ExpertRows::combine(const Compute& compute, const Rows& results, const Target& target, int rows) const {
+  const Rows& to = target.to;
   for_row_tiles(compute, rows, [&](int begin, int end) {
     for (int row = begin; row < end; ++row) {
       for (int i = 0; i < used_; ++i) {
@@ -168,12 +172,47 @@ void ExpertRows::combine(const Compute& compute, const Rows& results, float scal
                                    .y = to.row(row),
                                    .y_stride = 0,
                                    .size = to.cols,
-                                   .scale = weights_[at] * scale,
+                                   .scale = weights_[at] * target.scale,
                                    .accumulate = true},
                                   0, 1);
       }
     }
   });
+}
+
+uint64_t run_experts(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
+                     const ExpertRows& routes, const Rows& inner, const Rows& out, const ExpertArgs& args, int rows) {
+  const auto sources = routes.sources();
+  const Rows hidden = inner.columns(0, args.experts[0].up.weight.rows), results = out.columns(0, args.x.cols);
+  const auto linears_of = [&](int row) -> const ExpertLinears& {  // experts begin at groups of rows
+    const auto after = std::ranges::upper_bound(routes.experts(), row, {}, &ExpertRows::Expert::begin);
+    return args.experts[static_cast<size_t>(std::prev(after)->expert)];
+  };
+  // The experts' linears from gathered inputs to gathered results.
+  const auto run = [&](const Inputs& in, const auto& projection_of) {
+    parts.parts.clear();
+    for (const ExpertRows::Expert& e : routes.experts())
+      parts.parts.push_back({in, projection_of(args.experts[static_cast<size_t>(e.expert)]), e.begin, e.end});
+    project_parts(compute, parts);
+  };
+  const Inputs in = inputs.prepare_gathered(compute, args.x, sources, false, [&](int row) -> const Linear& {
+    return args.gated ? linears_of(row).gate : linears_of(row).up;
+  });
+  run(in, [&](const ExpertLinears& expert) {
+    return Projection{.w = args.gated ? &expert.gate : &expert.up,
+                      .y = hidden,
+                      .up = args.gated ? &expert.up : nullptr,
+                      .f = args.f,
+                      .alpha = args.alpha,
+                      .limit = args.limit};
+  });
+  const Inputs mixed = inputs.prepare_gathered(compute, hidden, sources, true,
+                                               [&](int row) -> const Linear& { return linears_of(row).down; });
+  run(mixed, [&](const ExpertLinears& expert) { return Projection{.w = &expert.down, .y = results}; });
+  if (!args.target.accumulate) clear(compute, args.target.to, rows);
+  routes.combine(compute, results, args.target, rows);
+  const ExpertLinears& any = args.experts[0];
+  return routes.experts().size() * (any.gate.weight.bytes() + any.up.weight.bytes() + any.down.weight.bytes());
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "ops/rows.h"
+#include "ops/cpu/rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -166,6 +166,19 @@ void copy_heads(const Compute& compute, const Rows& x, const HeadColumns& c, con
         std::memcpy(y.row(r) + h * c.to_stride + c.to, x.row(r) + h * c.from_stride + c.from,
                     sizeof(float) * static_cast<size_t>(c.count));
     }
+  });
+}
+
+// In one loop for a single span, so that a prompt's rows go to all threads.
+void rotations(const Compute& compute, std::span<const RotationSpan> spans, const Rows& to) {
+  const auto fill = [&](const RotationSpan& span, int begin, int end) {
+    for (int r = begin; r < end; ++r) span.table->at(span.position + r, to.row(span.row + r));
+  };
+  if (spans.size() == 1)
+    return for_row_tiles(compute, spans[0].rows, [&](int begin, int end) { fill(spans[0], begin, end); });
+  compute.team.for_tiles(static_cast<int>(spans.size()), [&](int i, int) {
+    const RotationSpan& span = spans[static_cast<size_t>(i)];
+    fill(span, 0, span.rows);
   });
 }
 

@@ -1,10 +1,11 @@
-#include "ops/attention.h"
+#include "ops/cpu/attention.h"
 
 #include <algorithm>
 #include <cassert>
 
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
+#include "ops/cpu/rows.h"
 
 namespace quire {
 namespace {
@@ -18,6 +19,7 @@ size_t tile_floats(int value_dim) {
 }
 
 size_t partial_bytes(int threads, const AttentionOp::Limits& l) {
+  if (l.tiles_per_row == 0) return 0;  // no layer attends
   return static_cast<size_t>(most_partials(threads, l.max_positions)) * tile_floats(l.value_dim) * sizeof(float);
 }
 size_t most_tiles(const AttentionOp::Limits& l) {
@@ -87,9 +89,22 @@ void position_row(const Compute& compute, const PositionArgs& a, const KvLayer& 
 
 }  // namespace
 
+KvLayer kv_layer(const CacheMemory& cache, int index) {
+  const CacheLayout& layout = cache.layout();
+  const LayerCache& layer = layout.layers()[static_cast<size_t>(index)];
+  assert(layer.kind == LayerCache::Kind::kKeysValues);
+  return {.data = cache.units_data().data() + layout.offset_of(index),
+          .page_stride = layout.unit_bytes(),
+          .head_stride = kv_head_bytes(layout.type(), layer.key_dim, layer.value_dim),
+          .type = layout.type(),
+          .kv_heads = layer.kv_heads,
+          .key_dim = layer.key_dim,
+          .value_dim = layer.value_dim};
+}
+
 void position_and_store(const Compute& compute, const PositionArgs& args, std::span<const AttentionSpan> spans,
                         int rows) {
-  const KvLayer kv = args.cache.layer(args.layer);
+  const KvLayer kv = kv_layer(args.cache, args.layer);
   const auto span_rows = [&](const AttentionSpan& span, int begin, int end) {
     for (int i = begin; i < end; ++i) {
       const int position = span.position + i;
@@ -111,6 +126,15 @@ int AttentionOp::tiles_per_row(int heads, int kv_heads) {
   return kv_heads * ((heads / kv_heads + kMaxTileQueries - 1) / kMaxTileQueries);
 }
 
+AttentionOp::Limits AttentionOp::limits_of(const OperationLimits& limits) {
+  Limits most{limits.max_rows, limits.max_positions, 0, 0};
+  for (const OperationLimits::AttentionHeads& a : limits.attention) {
+    most.tiles_per_row = std::max(most.tiles_per_row, tiles_per_row(a.heads, a.kv_heads));
+    most.value_dim = std::max(most.value_dim, a.value_dim);
+  }
+  return most;
+}
+
 AttentionOp::AttentionOp(const Team& team, const Limits& limits)
     : tile_floats_(tile_floats(limits.value_dim)),
       most_partials_(most_partials(team.size(), limits.max_positions)),
@@ -126,7 +150,7 @@ size_t AttentionOp::memory_bytes(int threads, const Limits& limits) {
 AttentionOp::~AttentionOp() = default;
 
 void AttentionOp::run(const Compute& compute, const AttentionSpec& spec, std::span<const AttentionSpan> spans) {
-  const KvLayer kv = spec.cache.layer(spec.layer);
+  const KvLayer kv = kv_layer(spec.cache, spec.layer);
   const AttentionArgs args{.q = spec.q.data,
                            .q_stride = spec.q.stride,
                            .out = spec.out.data,

@@ -1,0 +1,42 @@
+// The backend of this machine's processor: memory of this process, kernels of an instruction set, a team of threads.
+#pragma once
+
+#include "ops/backend.h"
+#include "ops/cpu/compute.h"
+
+namespace quire {
+
+// Operations have been done when their calls return.
+class CpuBackend final : public Backend {
+ public:
+  // All arguments must outlive it. tuning: the loops to use, for all models; nullptr: the kernel set's own.
+  CpuBackend(const KernelSet& kernels, Team& team, const Tuning* tuning = nullptr)
+      : kernels_(kernels), team_(team), tuning_(tuning) {}
+  // kernels: as choose_kernels() takes them. Throws Error: the CPU lacks them, or there are none of this name.
+  CpuBackend(std::string_view kernels, Team& team, const Tuning* tuning = nullptr);
+  static Activations default_activations_of(std::string_view kernels);
+
+  std::string_view name() const override;
+  Activations default_activations() const override;
+  int packing_version() const override;
+  std::unique_ptr<Operations> operations(Activations activations, const OperationLimits& limits) override;
+  // What the functions of this folder take.
+  Compute compute(Activations activations) const { return {kernels_, team_, activations, tuning_}; }
+  // What operations allocate.
+  static size_t operations_bytes(int threads, const OperationLimits& limits);
+
+  std::byte* allocate(size_t bytes) override;
+  void free(std::byte* memory, size_t bytes) override;
+  const std::byte* share(std::span<const std::byte> host) override { return host.data(); }
+  void write(std::byte* to, size_t bytes, const Fill& fill) override { fill({to, bytes}); }
+  std::span<std::byte> view(std::byte* from, size_t bytes, std::vector<std::byte>&) override { return {from, bytes}; }
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+  void take_rows(const PackedMatrix& from, std::span<const int32_t> rows, std::byte* to) override;
+
+ private:
+  const KernelSet& kernels_;
+  Team& team_;
+  const Tuning* tuning_;
+};
+
+}  // namespace quire

@@ -1,0 +1,286 @@
+#include "ops/cpu/linear.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "kernels/kernels.h"
+#include "ops/cpu/rows.h"
+#include "ops/cpu/tuning.h"
+
+namespace quire {
+namespace {
+
+constexpr int kRowsPerQuantizeTile = 4;
+// Tiles per thread: the others can take tiles from a thread that is slowed down.
+constexpr int kTilesPerThread = 8;
+
+size_t input_stride(Activations a, int cols) {
+  return static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs) * activation_block_bytes(a);
+}
+
+// Panels that a tile should consist of whole groups of, if that leaves enough tiles for all threads.
+int panels_together(const Compute& compute, int panels) {
+  const int together = compute.kernels.linear_panels;
+  return panels >= 2 * together * compute.team.size() ? together : 1;
+}
+
+// The outliers of kInt8x2, in mean magnitudes of their row. Rounding normalized inputs costs a model most. The inputs of
+// output and down projections have more large numbers, and rounding them costs less (docs/performance.md).
+constexpr float kNormalizedOutliers = 5, kOtherOutliers = 8;
+
+QuantizeArgs quantize_args(const Rows& x, int cols, const Inputs::Entry& to, const Linear& w, bool normalized) {
+  return {.x = x.data,
+          .x_stride = x.stride,
+          .cols = cols,
+          .to = to.form,
+          .threshold = w.threshold,
+          .outlier_ratio = normalized ? kNormalizedOutliers : kOtherOutliers,
+          .out = to.data,
+          .out_stride = to.stride};
+}
+
+// With the loop that was chosen for as many rows.
+void run_linear(const Compute& compute, LinearArgs args, int panel_begin, int panel_end, int row_begin, int row_end) {
+  if (compute.tuning && !args.loop)
+    args.loop = compute.tuning->loop(*args.weights, args.activations, row_end - row_begin);
+  compute.kernels.linear(args, panel_begin, panel_end, row_begin, row_end);
+}
+
+LinearArgs linear_args(const Compute& compute, const Inputs& x, const Projection& p) {
+  const Inputs::Entry& in = x.of(p.as.value_or(input_form(compute.activations, *p.w)), *p.w);
+  return {.weights = &p.w->weight,
+          .up = p.up ? &p.up->weight : nullptr,
+          .activations = in.form,
+          .x = in.data,
+          .x_stride = in.stride,
+          .y = p.y.data,
+          .y_stride = p.y.stride,
+          .bias = p.w->bias.data(),
+          .up_bias = p.up ? p.up->bias.data() : nullptr,
+          .nonlinearity = p.f,
+          .alpha = p.alpha,
+          .limit = p.limit,
+          .scale = p.scale,
+          .accumulate = p.accumulate};
+}
+
+}  // namespace
+
+InputMemory::Regions InputMemory::regions_of(std::span<const Need> needs, const InputForms& forms) {
+  Regions r;
+  for (const Need& need : needs) {
+    const size_t rows = padded_rows(need.rows);
+    r.int8 = std::max(r.int8, rows * input_stride(Activations::kInt8x2, need.cols));
+    r.floats = std::max(r.floats, rows * input_stride(Activations::kF32, need.cols));
+    r.int8_rows = std::max(r.int8_rows, rows * input_stride(Activations::kInt8Row, need.cols));
+    r.scratch = std::max(r.scratch, rows * row_stride(need.cols) * sizeof(float));
+  }
+  r.transformed = forms.transforms ? r.floats : 0;  // the largest form
+  if (!forms.int8_rows) r.int8_rows = 0;
+  return r;
+}
+
+size_t InputMemory::bytes(std::span<const Need> needs, const InputForms& forms) {
+  const Regions r = regions_of(needs, forms);
+  return r.int8 + r.floats + r.int8_rows + r.scratch * (forms.transforms ? 2 : 1) + r.transformed * kMostTransforms;
+}
+
+InputMemory::InputMemory(std::byte* memory, std::span<const Need> needs, const InputForms& forms) {
+  if (!memory) return;
+  const Regions r = regions_of(needs, forms);
+  const auto take = [&memory](size_t bytes) { return std::exchange(memory, memory + bytes); };
+  int8_ = take(r.int8);
+  floats_ = take(r.floats);
+  int8_rows_ = take(r.int8_rows);
+  normed_ = reinterpret_cast<float*>(take(r.scratch));
+  changed_ = reinterpret_cast<float*>(take(forms.transforms ? r.scratch : 0));
+  transformed_ = take(r.transformed * kMostTransforms);
+  transformed_bytes_ = r.transformed;
+}
+
+std::byte* InputMemory::region(Activations form) const {
+  return has_int8_blocks(form) ? int8_ : form == Activations::kInt8Row ? int8_rows_ : floats_;
+}
+
+Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormView& norm, int rows,
+                            std::initializer_list<const Linear*> linears, std::optional<Activations> as) const {
+  Inputs inputs;
+  Rows from = x;
+  const bool transformed = std::ranges::any_of(linears, [](const Linear* w) { return w->transform != nullptr; });
+  const bool normalized = norm.kind != NormKind::kNone;
+  const bool fused = norm.kind == NormKind::kRms && norm.weight && !transformed;
+  if (!fused && normalized) {
+    from = {normed_, x.cols, row_stride(x.cols)};
+    normalize(compute, x, norm, {from}, rows);
+  }
+  size_t transforms = 0;
+  for (const Linear* w : linears) {
+    const Activations form = as.value_or(input_form(compute.activations, *w));
+    const size_t stride = input_stride(form, x.cols);
+    if (w->transform) {
+      assert(transforms < kMostTransforms);
+      const Inputs::Entry* to =
+          inputs.add({form, w->transform.get(), transformed_ + transforms * transformed_bytes_, stride});
+      if (!to) continue;
+      ++transforms;
+      const Rows changed{changed_, x.cols, row_stride(x.cols)};
+      const QuantizeArgs args = quantize_args(changed, x.cols, *to, *w, normalized);
+      compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
+        const int begin = tile * kRowGroup, end = std::min(rows, begin + kRowGroup);
+        for (int row = begin; row < end; ++row) transform_row(*w->transform, from.row(row), x.cols, changed.row(row));
+        compute.kernels.quantize(args, begin, end);
+      });
+      continue;
+    }
+    const Inputs::Entry* to = inputs.add({form, nullptr, region(form), stride});
+    if (!to) continue;
+    QuantizeArgs args = quantize_args(from, x.cols, *to, *w, normalized);
+    args.norm_weight = fused ? norm.weight : nullptr;
+    args.epsilon = norm.epsilon;
+    quantize_rows(compute, args, rows);
+  }
+  return inputs;
+}
+
+Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources,
+                                     bool gathered, const std::function<const Linear&(int row)>& linear_of) const {
+  Inputs inputs;
+  if (sources.empty()) return inputs;
+  const Linear& any = linear_of(0);
+  const Activations form = input_form(compute.activations, any);
+  const Inputs::Entry to = *inputs.add({form, nullptr, region(form), input_stride(form, x.cols)});
+  const Rows from = gathered ? x : Rows{normed_, x.cols, row_stride(x.cols)};
+  const bool normalized = !gathered;  // gathered rows are the inputs of down projections
+  // Tiles of whole groups: rows of one group may share cache lines.
+  const auto rows = static_cast<int>(sources.size());
+  compute.team.for_tiles((rows + kRowGroup - 1) / kRowGroup, [&](int tile, int) {
+    const int begin = tile * kRowGroup;
+    const Linear& w = linear_of(begin);
+    const Rows changed = w.transform ? Rows{changed_, x.cols, row_stride(x.cols)} : from;
+    const QuantizeArgs args = quantize_args(changed, x.cols, to, w, normalized);
+    for (int row = begin; row < std::min(rows, begin + kRowGroup); ++row) {
+      const int32_t source = sources[static_cast<size_t>(row)];
+      if (source < 0) continue;
+      const float* row_of_x = x.row(gathered ? row : source);
+      if (w.transform) {
+        transform_row(*w.transform, row_of_x, x.cols, changed.row(row));
+      } else if (!gathered) {
+        std::memcpy(from.row(row), row_of_x, sizeof(float) * static_cast<size_t>(x.cols));
+      }
+      compute.kernels.quantize(args, row, row + 1);
+    }
+  });
+  return inputs;
+}
+
+InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
+                                                   int cols, int rows, const Linear& any) const {
+  HeadInputs inputs{{}, head_rows(1, rows)};
+  const Activations form = input_form(compute.activations, any);
+  const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), input_stride(form, cols)});
+  const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
+  compute.team.for_tiles(heads * row_tiles, [&](int tile, int) {
+    const int head = tile / row_tiles, row = tile % row_tiles * kRowGroup;
+    Inputs::Entry of_head = to;
+    of_head.data += static_cast<size_t>(head) * static_cast<size_t>(inputs.padded_rows) * to.stride;
+    const int end = std::min(rows, row + kRowGroup);
+    Rows columns{x.data + static_cast<ptrdiff_t>(head) * stride, cols, x.stride};
+    if (any.transform) {
+      const Rows changed{changed_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols,
+                         row_stride(cols)};
+      for (int r = row; r < end; ++r) transform_row(*any.transform, columns.row(r), cols, changed.row(r));
+      columns = changed;
+    }
+    compute.kernels.quantize(quantize_args(columns, cols, of_head, any, false), row, end);
+  });
+  return inputs;
+}
+
+void quantize_rows(const Compute& compute, const QuantizeArgs& args, int rows) {
+  const int shared = args.to == Activations::kBf16 ? compute.kernels.shared_input_rows : 1;
+  const int tile_rows = std::max(kRowsPerQuantizeTile, shared);
+  compute.team.for_tiles((rows + tile_rows - 1) / tile_rows, [&](int tile, int) {
+    compute.kernels.quantize(args, tile * tile_rows, std::min(rows, (tile + 1) * tile_rows));
+  });
+}
+
+void project(const Compute& compute, const Inputs& x, std::span<const Projection> projections, int rows) {
+  assert(projections.size() <= kMostTogether);
+  std::array<LinearArgs, kMostTogether> args;
+  std::ranges::transform(projections, args.begin(), [&](const Projection& p) { return linear_args(compute, x, p); });
+  linears(compute, std::span(args).first(projections.size()), rows);
+}
+
+void linears(const Compute& compute, std::span<const LinearArgs> list, int rows) {
+  int panels = 0;
+  for (const LinearArgs& args : list) panels += args.weights->panels();
+  const int group = panels_together(compute, panels);
+  const auto groups_of = [group](const LinearArgs& args) { return (args.weights->panels() + group - 1) / group; };
+  int groups = 0;
+  for (const LinearArgs& args : list) groups += groups_of(args);
+  const int wanted = compute.team.size() * kTilesPerThread;
+  const int tile_rows = compute.kernels.linear_rows, row_tiles = (rows + tile_rows - 1) / tile_rows;
+  const int group_tiles = std::clamp(wanted, 1, groups);
+  compute.team.for_tiles(row_tiles * group_tiles, [&](int tile, int) {
+    const int row_begin = tile / group_tiles * tile_rows, row_end = std::min(rows, row_begin + tile_rows);
+    int begin = static_cast<int>(int64_t{groups} * (tile % group_tiles) / group_tiles);
+    int end = static_cast<int>(int64_t{groups} * (tile % group_tiles + 1) / group_tiles);
+    for (const LinearArgs& args : list) {  // the tile's panels, matrix by matrix
+      const int count = groups_of(args);
+      if (begin < count && end > 0) {
+        run_linear(compute, args, std::max(0, begin) * group, std::min(end * group, args.weights->panels()), row_begin,
+                   row_end);
+      }
+      begin -= count;
+      end -= count;
+    }
+  });
+}
+
+void project_parts(const Compute& compute, ProjectionParts& of_rows) {
+  const std::vector<ProjectionPart>& parts = of_rows.parts;
+  std::vector<LinearTile>& tiles = of_rows.tiles;
+  int panels = 0;
+  for (const ProjectionPart& part : parts) panels += part.projection.w->weight.panels();
+  const int group = panels_together(compute, panels), tile_rows = compute.kernels.linear_rows;
+  // Tiles of whole groups, as many panels as give every thread its share of the decoding work.
+  const int share = std::max(1, panels / (compute.team.size() * kTilesPerThread)),
+            tile_panels = (share + group - 1) / group * group;
+  tiles.clear();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const ProjectionPart& part = parts[i];
+    const int of_part = part.projection.w->weight.panels();
+    for (int row = part.row_begin; row < part.row_end; row += tile_rows) {
+      for (int p = 0; p < of_part; p += tile_panels) {
+        tiles.push_back(
+            {static_cast<int>(i), p, std::min(p + tile_panels, of_part), row, std::min(part.row_end, row + tile_rows)});
+      }
+    }
+  }
+  compute.team.for_tiles(static_cast<int>(tiles.size()), [&](int i, int) {
+    const LinearTile& t = tiles[static_cast<size_t>(i)];
+    const ProjectionPart& part = parts[static_cast<size_t>(t.part)];
+    run_linear(compute, linear_args(compute, part.x, part.projection), t.panel_begin, t.panel_end, t.row_begin,
+               t.row_end);
+  });
+}
+
+void project_heads(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
+                   const HeadProjections& heads, int rows) {
+  const auto count = static_cast<int>(heads.matrices.size());
+  const Linear& any = heads.matrices[0];
+  const InputMemory::HeadInputs in =
+      inputs.prepare_heads(compute, heads.x, count, heads.x_step, any.weight.cols, rows, any);
+  parts.parts.clear();
+  for (int h = 0; h < count; ++h) {
+    const Projection of_head{.w = &heads.matrices[static_cast<size_t>(h)],
+                             .y = heads.y.columns(h * heads.y_step, any.weight.rows)};
+    parts.parts.push_back({in.at(h), of_head, 0, rows});
+  }
+  project_parts(compute, parts);
+}
+
+}  // namespace quire

@@ -1,0 +1,80 @@
+// The fence itself: what must die does, and what goes through the backend arrives.
+#include "fenced/fenced_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/operation_limits.h"
+
+namespace quire::testing {
+namespace {
+
+struct Fenced {
+  Team team{1};
+  CpuBackend cpu{"auto", team};
+  FencedBackend backend{cpu};
+};
+
+OperationLimits two_rows() {
+  return {.max_rows = 2, .inputs = {{2, 32}}, .forms = {}, .heads = {}, .attention = {}, .experts = {}};
+}
+
+TEST(FencedBackend, KeepsTheHostOut) {
+  Fenced f;
+  const BackendMemory memory(f.backend, 128);
+  EXPECT_EQ(reinterpret_cast<size_t>(memory.data()) % 64, 0u);
+  volatile std::byte* const bytes = memory.data();
+  EXPECT_DEATH(bytes[0] = std::byte{1}, "");
+  EXPECT_DEATH((void)bytes[127], "");
+}
+
+TEST(FencedBackend, HandsOverCopies) {
+  Fenced f;
+  const std::vector<float> numbers = {1, -2, 3.5f};
+  const Vector vector(f.backend, numbers);
+  EXPECT_EQ(vector.values(f.backend), numbers);
+  const BackendMemory memory(f.backend, 64);
+  std::vector<std::byte> copy;
+  EXPECT_TRUE(
+      std::ranges::all_of(f.backend.view(memory.data(), 64, copy), [](std::byte b) { return b == std::byte{}; }));
+  f.backend.copy(memory.data(), reinterpret_cast<const std::byte*>(vector.data()), sizeof(float));
+  EXPECT_EQ(view_floats(f.backend, reinterpret_cast<float*>(memory.data()), 1, copy)[0], 1);
+}
+
+TEST(FencedBackend, ClearsMemoryThatIsUsedAgain) {
+  Fenced f;
+  std::vector<std::byte> copy;
+  for (int i = 0; i < 3; ++i) {
+    const BackendMemory memory(f.backend, 10000);
+    const auto bytes = f.backend.view(memory.data(), memory.size(), copy);
+    EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{}; })) << i;
+    f.backend.write(memory.data(), memory.size(), [](auto to) { std::ranges::fill(to, std::byte{7}); });
+  }
+}
+
+TEST(FencedBackend, ComputesInThere) {
+  Fenced f;
+  const auto ops = f.backend.operations(Activations::kF32, two_rows());
+  const BackendMemory memory(f.backend, 2 * row_stride(32) * sizeof(float));
+  const Rows x{reinterpret_cast<float*>(memory.data()), 32, row_stride(32)};
+  ops->upload(std::vector<float>(32, 2), x.row(0));
+  ops->add(x, 3, x.from(1), 1);
+  ops->finish();
+  std::vector<std::byte> copy;
+  EXPECT_EQ(view_floats(f.backend, x.row(1), 32, copy)[31], 6);
+}
+
+TEST(FencedBackend, RefusesToLookBeforeOperationsHaveFinished) {
+  Fenced f;
+  const auto ops = f.backend.operations(Activations::kF32, two_rows());
+  const BackendMemory memory(f.backend, row_stride(32) * sizeof(float));
+  ops->upload(std::vector<float>(32, 2), reinterpret_cast<float*>(memory.data()));
+  std::vector<std::byte> copy;
+  EXPECT_DEATH(f.backend.view(memory.data(), 4, copy), "before its operations have finished");
+  EXPECT_DEATH(f.backend.copy(memory.data(), memory.data() + 64, 4), "before its operations have finished");
+}
+
+}  // namespace
+}  // namespace quire::testing
