@@ -11,7 +11,7 @@
 //   odd sizes  Where the dimensions of keys end in the middle of a chunk, the rest is zeros.
 #pragma once
 
-#include "kernels/x86/attention.inc.h"
+#include "kernels/vector/attention.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "base/half.h"
 #include "kernels/kernels.h"
-#include "kernels/x86/linear.inc.h"
-#include "kernels/x86/quantize.inc.h"
+#include "kernels/vector/linear.inc.h"
+#include "kernels/vector/quantize.inc.h"
 #include "kernels/x86/vector.h"
 
 namespace quire::QUIRE_ISA {

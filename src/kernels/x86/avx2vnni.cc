@@ -3,8 +3,8 @@
 
 #define QUIRE_ISA avx2vnni
 
-#include "kernels/x86/linear.inc.h"
-#include "kernels/x86/peak.inc.h"
+#include "kernels/vector/linear.inc.h"
+#include "kernels/vector/peak.inc.h"
 
 namespace quire {
 namespace QUIRE_ISA {

@@ -2,7 +2,7 @@
 
 #define QUIRE_ISA avx512
 
-#include "kernels/x86/kernel_set.inc.h"
+#include "kernels/vector/kernel_set.inc.h"
 
 namespace quire {
 

@@ -3,10 +3,10 @@
 
 #define QUIRE_ISA avx512bf16
 
+#include "kernels/vector/linear.inc.h"
+#include "kernels/vector/peak.inc.h"
+#include "kernels/vector/quantize.inc.h"
 #include "kernels/x86/avx512bf16_attention.inc.h"
-#include "kernels/x86/linear.inc.h"
-#include "kernels/x86/peak.inc.h"
-#include "kernels/x86/quantize.inc.h"
 
 namespace quire {
 namespace QUIRE_ISA {

@@ -2,7 +2,7 @@
 // every four elements, the first and third share a dword, and so do the second and fourth.
 #pragma once
 
-#include "kernels/x86/attention.inc.h"
+#include "kernels/vector/attention.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

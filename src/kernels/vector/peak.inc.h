@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/kernels.h"
-#include "kernels/x86/linear_float.inc.h"
+#include "kernels/vector/linear_float.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

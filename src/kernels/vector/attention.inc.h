@@ -1,11 +1,11 @@
-// Attention over pages, written once over x86/vector.h and the unit that multiplies chunks (attention_chunk.inc.h). Sums
+// Attention over pages, written once over the alphabet and the unit that multiplies chunks (attention_chunk.inc.h). Sums
 // are taken in the order of reference_attention.cc.
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/x86/attention_chunk.inc.h"
-#include "kernels/x86/functions.h"
-#include "kernels/x86/vector.h"
+#include "kernels/vector/alphabet.h"
+#include "kernels/vector/attention_chunk.inc.h"
+#include "kernels/vector/functions.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

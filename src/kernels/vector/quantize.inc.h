@@ -1,11 +1,11 @@
-// Activation blocks, written once over x86/vector.h. Sums are taken in the order of reference_rows.cc.
+// Activation blocks, written once over the alphabet. Sums are taken in the order of reference_rows.cc.
 #pragma once
 
 #include "base/half.h"
 #include "kernels/denormals.h"
 #include "kernels/kernels.h"
-#include "kernels/x86/rows.inc.h"
-#include "kernels/x86/vector.h"
+#include "kernels/vector/alphabet.h"
+#include "kernels/vector/rows.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

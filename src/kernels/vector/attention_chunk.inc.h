@@ -6,7 +6,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/x86/vector.h"
+#include "kernels/vector/alphabet.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

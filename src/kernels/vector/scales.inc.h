@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/x86/codes.h"
+#include "kernels/vector/alphabet.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

@@ -2,8 +2,8 @@
 // to two panels are decoded to float32 once and multiplied in tiles of registers.
 #pragma once
 
-#include "kernels/x86/panel_source.inc.h"
-#include "kernels/x86/scales.inc.h"
+#include "kernels/vector/panel_source.inc.h"
+#include "kernels/vector/scales.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

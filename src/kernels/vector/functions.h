@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/nonlinearity.h"
-#include "kernels/x86/vector.h"
+#include "kernels/vector/alphabet.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

@@ -6,10 +6,10 @@
 #include <type_traits>
 
 #include "kernels/denormals.h"
-#include "kernels/x86/functions.h"
-#include "kernels/x86/linear_float.inc.h"
-#include "kernels/x86/linear_int8.inc.h"
-#include "kernels/x86/linear_int8_row.inc.h"
+#include "kernels/vector/functions.h"
+#include "kernels/vector/linear_float.inc.h"
+#include "kernels/vector/linear_int8.inc.h"
+#include "kernels/vector/linear_int8_row.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

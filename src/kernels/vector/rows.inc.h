@@ -1,9 +1,9 @@
-// Norms, gates and the functions of routers (kernels/rows.h), written once over x86/vector.h. Sums are taken in the order
+// Norms, gates and the functions of routers (kernels/rows.h), written once over the alphabet. Sums are taken in the order
 // of reference_rows.cc.
 #pragma once
 
 #include "kernels/rows.h"
-#include "kernels/x86/functions.h"
+#include "kernels/vector/functions.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

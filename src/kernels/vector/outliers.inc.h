@@ -2,7 +2,7 @@
 // multiplied by its own column of weights.
 #pragma once
 
-#include "kernels/x86/scales.inc.h"
+#include "kernels/vector/scales.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

@@ -1,8 +1,8 @@
 // A tile of panels times rows of int8 activations, whose sums stay in registers.
 #pragma once
 
-#include "kernels/x86/panel_source.inc.h"
-#include "kernels/x86/scales.inc.h"
+#include "kernels/vector/panel_source.inc.h"
+#include "kernels/vector/scales.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

@@ -1,9 +1,9 @@
-// Kernels that carry a state from token to token (kernels/recurrent.h), written once over x86/vector.h. A column of 16
+// Kernels that carry a state from token to token (kernels/recurrent.h), written once over the alphabet. A column of 16
 // lanes of the state goes through all rows before the next, so that it stays in a near cache.
 #pragma once
 
 #include "kernels/recurrent.h"
-#include "kernels/x86/rows.inc.h"
+#include "kernels/vector/rows.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

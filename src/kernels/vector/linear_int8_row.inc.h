@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/half.h"
-#include "kernels/x86/int8_tile.inc.h"
-#include "kernels/x86/outliers.inc.h"
+#include "kernels/vector/int8_tile.inc.h"
+#include "kernels/vector/outliers.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // Products of panels with blocks of int8 activations.
 #pragma once
 
-#include "kernels/x86/int8_tile.inc.h"
+#include "kernels/vector/int8_tile.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
