@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "grammar/closed_schema.h"
 #include "grammar/compile.h"
+#include "grammar/schema/closed_schema.h"
 #include "json/parse.h"
 
 namespace quire {

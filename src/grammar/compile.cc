@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
 #include "grammar/parts.h"
 #include "grammar/regex_syntax.h"
+#include "grammar/schema/json_schema.h"
 
 namespace quire::grammar {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "grammar/closed_schema.h"
+#include "grammar/schema/closed_schema.h"
 #include "parsers/call_arguments.h"
 #include "server/api/definition.h"
 #include "server/api/error.h"

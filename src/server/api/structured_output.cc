@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "grammar/closed_schema.h"
 #include "grammar/limits.h"
+#include "grammar/schema/closed_schema.h"
 #include "json/empty_objects.h"
 #include "server/api/answer.h"
 #include "server/api/error.h"

@@ -1,4 +1,4 @@
-#include "grammar/closed_schema.h"
+#include "grammar/schema/closed_schema.h"
 
 #include <gtest/gtest.h>
 

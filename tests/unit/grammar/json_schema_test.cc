@@ -1,5 +1,5 @@
 // Each keyword: instances that a schema accepts, and others.
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "grammar/schema_document.h"
+#include "grammar/schema/schema_document.h"
 
 #include <algorithm>
 #include <charconv>

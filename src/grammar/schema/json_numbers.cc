@@ -1,4 +1,4 @@
-#include "grammar/json_numbers.h"
+#include "grammar/schema/json_numbers.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "base/quote.h"
-#include "grammar/schema_compiler.h"
+#include "grammar/schema/schema_compiler.h"
 
 namespace quire::grammar {
 

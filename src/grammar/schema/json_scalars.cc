@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "base/quote.h"
-#include "grammar/json_formats.h"
 #include "grammar/regex_syntax.h"
-#include "grammar/schema_compiler.h"
+#include "grammar/schema/json_formats.h"
+#include "grammar/schema/schema_compiler.h"
 
 namespace quire::grammar {
 

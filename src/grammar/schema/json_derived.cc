@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/quote.h"
-#include "grammar/schema_compiler.h"
+#include "grammar/schema/schema_compiler.h"
 
 namespace quire::grammar {
 namespace {

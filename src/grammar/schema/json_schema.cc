@@ -1,10 +1,10 @@
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 #include <algorithm>
 #include <set>
 
 #include "base/quote.h"
-#include "grammar/schema_compiler.h"
+#include "grammar/schema/schema_compiler.h"
 
 namespace quire::grammar {
 namespace {

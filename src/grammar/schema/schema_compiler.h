@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "grammar/char_set.h"
-#include "grammar/json_numbers.h"
 #include "grammar/limits.h"
 #include "grammar/parts.h"
-#include "grammar/schema_document.h"
+#include "grammar/schema/json_numbers.h"
+#include "grammar/schema/schema_document.h"
 
 namespace quire::grammar {
 
