@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "base/mapped_file.h"
-#include "jinja/time.h"
+#include "jinja/builtins/time.h"
 #include "json/parse.h"
 #include "model/model_text.h"
 #include "text/chat_template.h"

@@ -1,6 +1,6 @@
 // The evaluator's access to what a value contains: a.b and a[b].
 #include "jinja/eval.h"
-#include "jinja/print.h"
+#include "jinja/value/print.h"
 
 namespace quire::jinja {
 

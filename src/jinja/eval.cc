@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "jinja/loop.h"
-#include "jinja/print.h"
+#include "jinja/value/print.h"
 
 namespace quire::jinja {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "jinja/ast.h"
+#include "jinja/syntax/ast.h"
 
 namespace quire::jinja {
 

@@ -3,7 +3,7 @@
 
 #include "jinja/eval.h"
 #include "jinja/loop.h"
-#include "jinja/print.h"
+#include "jinja/value/print.h"
 
 namespace quire::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "jinja/value.h"
+#include "jinja/value/value.h"
 
 namespace quire::jinja {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "jinja/eval.h"
-#include "jinja/format.h"
-#include "jinja/unicode.h"
+#include "jinja/value/format.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

@@ -1,7 +1,7 @@
 #include "jinja/template.h"
 
 #include "jinja/eval.h"
-#include "jinja/print.h"
+#include "jinja/value/print.h"
 
 namespace quire::jinja {
 namespace {

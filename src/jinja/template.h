@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "jinja/builtins/time.h"
 #include "jinja/template_error.h"
-#include "jinja/time.h"
 
 namespace quire::jinja {
 

@@ -1,7 +1,7 @@
 #include "text/chat_template.h"
 
 #include "base/error.h"
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 namespace quire {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/text_search.h"
-#include "jinja/time.h"
-#include "jinja/unicode.h"
+#include "jinja/builtins/time.h"
+#include "jinja/value/unicode.h"
 #include "text/chat_prompt.h"
 #include "text/marks.h"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "base/mapped_file.h"
-#include "jinja/time.h"
+#include "jinja/builtins/time.h"
 #include "paths.h"
 #include "text/chat_template.h"
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "jinja/time.h"
+#include "jinja/builtins/time.h"
 
 namespace quire {
 namespace {

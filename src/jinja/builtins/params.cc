@@ -1,4 +1,4 @@
-#include "jinja/params.h"
+#include "jinja/builtins/params.h"
 
 #include <algorithm>
 

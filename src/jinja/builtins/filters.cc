@@ -4,12 +4,12 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "jinja/format.h"
-#include "jinja/params.h"
-#include "jinja/print.h"
-#include "jinja/tables.h"
-#include "jinja/text_ops.h"
-#include "jinja/unicode.h"
+#include "jinja/builtins/params.h"
+#include "jinja/builtins/tables.h"
+#include "jinja/builtins/text_ops.h"
+#include "jinja/value/format.h"
+#include "jinja/value/print.h"
+#include "jinja/value/unicode.h"
 #include "json/parse.h"
 
 namespace quire::jinja {

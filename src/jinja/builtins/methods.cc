@@ -5,14 +5,14 @@
 #include <unordered_map>
 
 #include "base/text_search.h"
+#include "jinja/builtins/params.h"
+#include "jinja/builtins/tables.h"
+#include "jinja/builtins/text_ops.h"
 #include "jinja/eval.h"
-#include "jinja/format.h"
 #include "jinja/loop.h"
-#include "jinja/params.h"
-#include "jinja/print.h"
-#include "jinja/tables.h"
-#include "jinja/text_ops.h"
-#include "jinja/unicode.h"
+#include "jinja/value/format.h"
+#include "jinja/value/print.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

@@ -1,10 +1,10 @@
-#include "jinja/print.h"
+#include "jinja/value/print.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

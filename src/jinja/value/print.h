@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "jinja/value.h"
+#include "jinja/value/value.h"
 
 namespace quire::jinja {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "jinja/params.h"
-#include "jinja/tables.h"
+#include "jinja/builtins/params.h"
+#include "jinja/builtins/tables.h"
 
 namespace quire::jinja {
 

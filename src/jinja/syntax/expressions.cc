@@ -1,4 +1,4 @@
-#include "jinja/expressions.h"
+#include "jinja/syntax/expressions.h"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,11 @@
-#include "jinja/value.h"
+#include "jinja/value/value.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/text_search.h"
 #include "jinja/loop.h"
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

@@ -1,9 +1,9 @@
 // The functions that every template can call.
+#include "jinja/builtins/params.h"
+#include "jinja/builtins/time.h"
 #include "jinja/eval.h"
-#include "jinja/params.h"
-#include "jinja/print.h"
 #include "jinja/template_error.h"
-#include "jinja/time.h"
+#include "jinja/value/print.h"
 
 namespace quire::jinja {
 namespace {

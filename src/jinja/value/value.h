@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "jinja/meter.h"
+#include "jinja/value/meter.h"
 
 namespace quire::jinja {
 

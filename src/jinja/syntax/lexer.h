@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jinja/value.h"
+#include "jinja/value/value.h"
 
 namespace quire::jinja {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "jinja/value.h"
+#include "jinja/value/value.h"
 
 namespace quire::jinja {
 

@@ -1,10 +1,10 @@
-#include "jinja/format.h"
+#include "jinja/value/format.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "jinja/print.h"
-#include "jinja/unicode.h"
+#include "jinja/value/print.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

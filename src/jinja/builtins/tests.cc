@@ -1,9 +1,9 @@
 // The tests of `is`.
 #include <unordered_map>
 
+#include "jinja/builtins/params.h"
 #include "jinja/eval.h"
-#include "jinja/params.h"
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

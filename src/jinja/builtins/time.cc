@@ -1,4 +1,4 @@
-#include "jinja/time.h"
+#include "jinja/builtins/time.h"
 
 #include <cstdio>
 #include <ctime>

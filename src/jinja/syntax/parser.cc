@@ -1,8 +1,8 @@
 // Parses statements into a program.
-#include "jinja/ast.h"
-#include "jinja/expressions.h"
-#include "jinja/token_reader.h"
-#include "jinja/unicode.h"
+#include "jinja/syntax/ast.h"
+#include "jinja/syntax/expressions.h"
+#include "jinja/syntax/token_reader.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "jinja/params.h"
-#include "jinja/print.h"
-#include "jinja/tables.h"
-#include "jinja/text_ops.h"
-#include "jinja/unicode.h"
+#include "jinja/builtins/params.h"
+#include "jinja/builtins/tables.h"
+#include "jinja/builtins/text_ops.h"
+#include "jinja/value/print.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

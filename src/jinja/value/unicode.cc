@@ -1,4 +1,4 @@
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 #include <utf8proc.h>
 

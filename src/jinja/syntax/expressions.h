@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jinja/ast.h"
-#include "jinja/token_reader.h"
+#include "jinja/syntax/ast.h"
+#include "jinja/syntax/token_reader.h"
 
 namespace quire::jinja {
 

@@ -1,9 +1,9 @@
-#include "jinja/text_ops.h"
+#include "jinja/builtins/text_ops.h"
 
 #include <algorithm>
 
 #include "base/text_search.h"
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 

@@ -1,10 +1,10 @@
-#include "jinja/lexer.h"
+#include "jinja/syntax/lexer.h"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 
-#include "jinja/unicode.h"
+#include "jinja/value/unicode.h"
 
 namespace quire::jinja {
 namespace {

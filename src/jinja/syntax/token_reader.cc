@@ -1,4 +1,4 @@
-#include "jinja/token_reader.h"
+#include "jinja/syntax/token_reader.h"
 
 namespace quire::jinja {
 
