@@ -67,7 +67,7 @@ struct ModelConfig {
   float embedding_scale = 1;       // multiplies token embeddings
   Norm embedding_norm, output_norm;
   std::optional<JoinedInput> joined_input;  // of drafters
-  int predicting_layers = 0;  // for multi-token prediction, after the model's in its files (speculate/mtp.h)
+  int predicting_layers = 0;  // for multi-token prediction, after the model's in its files (speculate/network/mtp.h)
   int first_predicting = 0;   // the number of the first in these files
   // Each token has a second, small embedding for each layer, which gates a further block (Gemma 3n and 4):
   //   e  = (norm(P x0 / sqrt(hidden)) + sqrt(dim) * table[token]) / sqrt(2)        [layers, dim]

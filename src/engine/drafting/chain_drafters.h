@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/drafting/draft_model.h"
-#include "speculate/chains.h"
-#include "speculate/feature_predictor.h"
+#include "speculate/network/chains.h"
+#include "speculate/network/feature_predictor.h"
 
 namespace quire {
 

@@ -11,9 +11,9 @@
 #include "engine/drafting/medusa_drafter.h"
 #include "model/families.h"
 #include "model/registry.h"
-#include "speculate/eagle.h"
-#include "speculate/mtp.h"
-#include "speculate/token_frequency.h"
+#include "speculate/network/eagle.h"
+#include "speculate/network/mtp.h"
+#include "speculate/network/token_frequency.h"
 
 namespace quire {
 namespace {

@@ -12,8 +12,8 @@
 #include "model/decoder.h"
 #include "model/packing/output_rows.h"
 #include "ops/cache_memory.h"
-#include "speculate/draft_network.h"
-#include "speculate/draft_picker.h"
+#include "speculate/network/draft_network.h"
+#include "speculate/network/draft_picker.h"
 
 namespace quire {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/step/orders.h"
-#include "speculate/draft_network.h"
+#include "speculate/network/draft_network.h"
 
 namespace quire {
 

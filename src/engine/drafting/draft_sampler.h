@@ -10,7 +10,7 @@
 #include "base/team.h"
 #include "engine/drafting/draft_model.h"
 #include "sampling/sampler.h"
-#include "speculate/draft_picker.h"
+#include "speculate/network/draft_picker.h"
 
 namespace quire {
 

@@ -14,7 +14,7 @@
 #include "engine/sequence.h"
 #include "engine/step_costs.h"
 #include "speculate/controller.h"
-#include "speculate/drafts.h"
+#include "speculate/lookup/drafts.h"
 
 namespace quire {
 

@@ -11,10 +11,10 @@
 #include "model/registry.h"
 #include "model/weights.h"
 #include "ops/cpu/cpu_backend.h"
-#include "speculate/eagle.h"
-#include "speculate/feature_predictor.h"
-#include "speculate/medusa.h"
-#include "speculate/mtp.h"
+#include "speculate/network/eagle.h"
+#include "speculate/network/feature_predictor.h"
+#include "speculate/network/medusa.h"
+#include "speculate/network/mtp.h"
 
 namespace quire {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/drafting/draft_model.h"
-#include "speculate/medusa.h"
+#include "speculate/network/medusa.h"
 
 namespace quire {
 

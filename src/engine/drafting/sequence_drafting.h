@@ -8,8 +8,8 @@
 
 #include "quire/types.h"
 #include "speculate/acceptance.h"
-#include "speculate/lookahead.h"
-#include "speculate/ngram_drafter.h"
+#include "speculate/lookup/lookahead.h"
+#include "speculate/lookup/ngram_drafter.h"
 
 namespace quire {
 

@@ -8,9 +8,9 @@
 
 #include "engine/drafting/drafter_kinds.h"
 #include "engine/sequence.h"
-#include "speculate/corpus.h"
-#include "speculate/drafts.h"
-#include "speculate/recent_outputs.h"
+#include "speculate/lookup/corpus.h"
+#include "speculate/lookup/drafts.h"
+#include "speculate/lookup/recent_outputs.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace quire {

@@ -7,7 +7,7 @@
 #include "engine/step/executor.h"
 #include "model/decoder.h"
 #include "ops/cache_memory.h"
-#include "speculate/draft_network.h"
+#include "speculate/network/draft_network.h"
 
 namespace quire {
 

@@ -13,9 +13,9 @@
 #include "model/families.h"
 #include "model/registry.h"
 #include "paths.h"
-#include "speculate/chains.h"
-#include "speculate/eagle.h"
-#include "speculate/mtp.h"
+#include "speculate/network/chains.h"
+#include "speculate/network/eagle.h"
+#include "speculate/network/mtp.h"
 #include "unit/model/bare_model.h"
 
 namespace quire {

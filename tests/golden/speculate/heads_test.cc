@@ -10,8 +10,8 @@
 #include "model/packing/output_rows.h"
 #include "model/registry.h"
 #include "paths.h"
-#include "speculate/medusa.h"
-#include "speculate/token_frequency.h"
+#include "speculate/network/medusa.h"
+#include "speculate/network/token_frequency.h"
 #include "unit/model/bare_model.h"
 
 namespace quire {

@@ -1,12 +1,12 @@
 // Chains of drafts are those of each sequence alone, however many draft at once.
 
-#include "speculate/chains.h"
+#include "speculate/network/chains.h"
 
 #include <gtest/gtest.h>
 
 #include "model/packing/output_rows.h"
 #include "paths.h"
-#include "speculate/eagle.h"
+#include "speculate/network/eagle.h"
 #include "unit/model/bare_model.h"
 
 namespace quire {

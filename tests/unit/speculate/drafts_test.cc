@@ -1,4 +1,4 @@
-#include "speculate/drafts.h"
+#include "speculate/lookup/drafts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,15 @@
 // Heads that do not fit their target, or are damaged, are refused by name.
 
-#include "speculate/head_tensors.h"
+#include "speculate/network/head_tensors.h"
 
 #include <gtest/gtest.h>
 
 #include "error_of.h"
 #include "model/families.h"
 #include "ops/cpu/cpu_backend.h"
-#include "speculate/eagle.h"
-#include "speculate/medusa.h"
-#include "speculate/token_frequency.h"
+#include "speculate/network/eagle.h"
+#include "speculate/network/medusa.h"
+#include "speculate/network/token_frequency.h"
 #include "unit/model/edited_model.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "speculate/lookahead.h"
+#include "speculate/lookup/lookahead.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Checkpoints with layers for multi-token prediction: models load without them, and what does not fit is refused by name.
 
-#include "speculate/mtp.h"
+#include "speculate/network/mtp.h"
 
 #include <gtest/gtest.h>
 

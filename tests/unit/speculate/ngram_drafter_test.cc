@@ -1,4 +1,4 @@
-#include "speculate/ngram_drafter.h"
+#include "speculate/lookup/ngram_drafter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "speculate/ngram_pool.h"
+#include "speculate/lookup/ngram_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "speculate/medusa.h"
+#include "speculate/network/medusa.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "model/blocks/blocks.h"
-#include "speculate/head_tensors.h"
+#include "speculate/network/head_tensors.h"
 
 namespace quire {
 namespace {

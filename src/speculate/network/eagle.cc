@@ -1,11 +1,11 @@
-#include "speculate/eagle.h"
+#include "speculate/network/eagle.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "base/error.h"
-#include "speculate/head_tensors.h"
+#include "speculate/network/head_tensors.h"
 
 namespace quire {
 namespace {

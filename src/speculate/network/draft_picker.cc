@@ -1,4 +1,4 @@
-#include "speculate/draft_picker.h"
+#include "speculate/network/draft_picker.h"
 
 #include <cassert>
 

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "quire/types.h"
-#include "speculate/drafts.h"
-#include "speculate/ngram_pool.h"
+#include "speculate/lookup/drafts.h"
+#include "speculate/lookup/ngram_pool.h"
 
 namespace quire {
 

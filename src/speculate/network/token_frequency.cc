@@ -1,4 +1,4 @@
-#include "speculate/token_frequency.h"
+#include "speculate/network/token_frequency.h"
 
 #include <cstring>
 #include <vector>

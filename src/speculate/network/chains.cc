@@ -1,4 +1,4 @@
-#include "speculate/chains.h"
+#include "speculate/network/chains.h"
 
 #include <algorithm>
 #include <cassert>

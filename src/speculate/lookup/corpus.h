@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "quire/types.h"
-#include "speculate/drafts.h"
+#include "speculate/lookup/drafts.h"
 
 namespace quire {
 

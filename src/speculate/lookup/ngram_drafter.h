@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "quire/types.h"
-#include "speculate/drafts.h"
-#include "speculate/suffix_automaton.h"
+#include "speculate/lookup/drafts.h"
+#include "speculate/lookup/suffix_automaton.h"
 
 namespace quire {
 

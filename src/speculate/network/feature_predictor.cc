@@ -1,4 +1,4 @@
-#include "speculate/feature_predictor.h"
+#include "speculate/network/feature_predictor.h"
 
 #include <cassert>
 #include <utility>

@@ -6,7 +6,7 @@
 
 #include "base/team.h"
 #include "model/checkpoint.h"
-#include "speculate/feature_predictor.h"
+#include "speculate/network/feature_predictor.h"
 
 namespace quire {
 

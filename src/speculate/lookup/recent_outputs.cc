@@ -1,4 +1,4 @@
-#include "speculate/recent_outputs.h"
+#include "speculate/lookup/recent_outputs.h"
 
 #include <algorithm>
 #include <bit>

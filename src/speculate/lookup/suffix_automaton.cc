@@ -1,4 +1,4 @@
-#include "speculate/suffix_automaton.h"
+#include "speculate/lookup/suffix_automaton.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "speculate/mtp.h"
+#include "speculate/network/mtp.h"
 
 #include <algorithm>
 #include <cstdint>

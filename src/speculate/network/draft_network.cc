@@ -1,4 +1,4 @@
-#include "speculate/draft_network.h"
+#include "speculate/network/draft_network.h"
 
 #include <algorithm>
 #include <cassert>

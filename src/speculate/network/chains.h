@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "quire/types.h"
-#include "speculate/draft_network.h"
-#include "speculate/draft_picker.h"
+#include "speculate/network/draft_network.h"
+#include "speculate/network/draft_picker.h"
 
 namespace quire {
 

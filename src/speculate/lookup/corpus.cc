@@ -1,4 +1,4 @@
-#include "speculate/corpus.h"
+#include "speculate/lookup/corpus.h"
 
 #include <algorithm>
 #include <cassert>

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/team.h"
-#include "speculate/feature_predictor.h"
+#include "speculate/network/feature_predictor.h"
 
 namespace quire {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "model/decoder.h"
-#include "speculate/feature_predictor.h"
-#include "speculate/medusa.h"
+#include "speculate/network/feature_predictor.h"
+#include "speculate/network/medusa.h"
 
 namespace quire {
 

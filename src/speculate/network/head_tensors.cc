@@ -1,4 +1,4 @@
-#include "speculate/head_tensors.h"
+#include "speculate/network/head_tensors.h"
 
 #include <fmt/ranges.h>
 #include <xxhash.h>
