@@ -30,7 +30,7 @@ BELOW = {
     "load": ["json"],
     "cli": ["server", "load"],
 }
-# Subfolders of a folder that another of its subfolders may not include.
+# Subfolders of a folder that another of its subfolders, and what is below that, may not include.
 APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
 PUBLIC = {"sampling", "engine", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params|constraint)\.h"')  # values without code
@@ -86,11 +86,11 @@ def check_sources():
         if any(BANNED.search(part.split(".")[0]) for part in path.relative_to(ROOT / "src").parts):
             yield f"{name}: name it after what it does"
         allowed = reachable(folder)
-        apart = APART.get(name.parent.relative_to("src").as_posix(), [])
+        apart = [other for subfolder, others in APART.items() if name.is_relative_to(f"src/{subfolder}") for other in others]
         for number, included, line in includes(path):
             for other in apart:
                 if f'"{other}' in line:
-                    yield f"{name}:{number}: {name.parent.name}/ may not include {other}"
+                    yield f"{name}:{number}: {name.parent.relative_to('src')}/ may not include {other}"
             if included == "quire":
                 if folder not in PUBLIC and not PLAIN.search(line):
                     yield f"{name}:{number}: {folder}/ lies below the public interface"

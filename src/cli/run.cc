@@ -24,7 +24,7 @@
 #include "cli/load_progress.h"
 #include "cli/memory/memory_table.h"
 #include "model/registry.h"
-#include "server/api/chat_format.h"
+#include "server/api/answer/chat_format.h"
 #include "server/endpoints/chat.h"
 #include "server/engine_completer.h"
 #include "text/chat_template.h"

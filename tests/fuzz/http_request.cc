@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "server/api/error.h"
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 #include "server/api/routes.h"
 
 static std::string_view path_of(char letter) {

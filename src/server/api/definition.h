@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
+#include "server/api/answer/reply.h"
 #include "server/api/error.h"
-#include "server/api/fields.h"
-#include "server/api/reply.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

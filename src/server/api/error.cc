@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "server/api/reply.h"
+#include "server/api/answer/reply.h"
 
 namespace quire {
 namespace {

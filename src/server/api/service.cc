@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "server/api/field_readers.h"
+#include "server/api/request/field_readers.h"
 
 namespace quire {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/working_memory.h"
 #include "server/api/admission.h"
-#include "server/api/answer.h"
-#include "server/api/chat_format.h"
+#include "server/api/answer/answer.h"
+#include "server/api/answer/chat_format.h"
 #include "server/api/completer.h"
 #include "server/api/definition.h"
 #include "server/api/metrics.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/api/bounds.h"
+#include "server/api/request/bounds.h"
 #include "server/api/service.h"
 
 namespace quire {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "server/api/error.h"
-#include "server/api/prompts.h"
-#include "server/api/tools.h"
+#include "server/api/request/prompts.h"
+#include "server/api/request/tools.h"
 #include "server/endpoints/logprobs.h"
 
 namespace quire {

@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 #include "server/api/definition.h"
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

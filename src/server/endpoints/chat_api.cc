@@ -1,8 +1,8 @@
 // The rows of /v1/chat/completions and /v1/completions.
-#include "server/api/field_readers.h"
-#include "server/api/prompts.h"
-#include "server/api/structured_output.h"
-#include "server/api/tools.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
+#include "server/api/request/structured_output.h"
+#include "server/api/request/tools.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/infill.h"
 

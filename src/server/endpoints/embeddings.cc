@@ -4,8 +4,8 @@
 
 #include "base/working_memory.h"
 #include "server/api/definition.h"
-#include "server/api/field_readers.h"
-#include "server/api/prompts.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
 
 namespace quire {
 namespace {

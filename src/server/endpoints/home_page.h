@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "server/api/reply.h"
+#include "server/api/answer/reply.h"
 
 namespace quire {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/api/definition.h"
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

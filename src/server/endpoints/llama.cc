@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "server/api/error.h"
-#include "server/api/prompts.h"
+#include "server/api/request/prompts.h"
 #include "server/endpoints/logprobs.h"
 
 namespace quire {

@@ -2,9 +2,9 @@
 #include <optional>
 #include <string>
 
-#include "server/api/field_readers.h"
 #include "server/api/models.h"
-#include "server/api/prompts.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
 #include "server/endpoints/chat.h"
 #include "server/endpoints/llama.h"
 

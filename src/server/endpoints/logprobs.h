@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 
 namespace quire {
 

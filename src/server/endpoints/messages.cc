@@ -4,11 +4,11 @@
 
 #include "json/empty_objects.h"
 #include "server/api/error.h"
-#include "server/api/field_readers.h"
-#include "server/api/prompts.h"
-#include "server/api/provider_content.h"
-#include "server/api/structured_output.h"
-#include "server/api/tools.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
+#include "server/api/request/provider_content.h"
+#include "server/api/request/structured_output.h"
+#include "server/api/request/tools.h"
 
 namespace quire {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 #include "server/api/definition.h"
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

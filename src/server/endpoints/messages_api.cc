@@ -2,10 +2,10 @@
 #include <optional>
 #include <string>
 
-#include "server/api/field_readers.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/structured_output.h"
+#include "server/api/request/tools.h"
 #include "server/api/service.h"
-#include "server/api/structured_output.h"
-#include "server/api/tools.h"
 #include "server/endpoints/messages.h"
 
 namespace quire {

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 #include "server/api/definition.h"
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

@@ -2,11 +2,11 @@
 #include <optional>
 #include <string>
 
-#include "server/api/field_readers.h"
 #include "server/api/models.h"
-#include "server/api/prompts.h"
-#include "server/api/structured_output.h"
-#include "server/api/tools.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
+#include "server/api/request/structured_output.h"
+#include "server/api/request/tools.h"
 #include "server/endpoints/infill.h"
 #include "server/endpoints/ollama.h"
 

@@ -3,10 +3,10 @@
 #include <deque>
 
 #include "server/api/error.h"
-#include "server/api/field_readers.h"
-#include "server/api/prompts.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
+#include "server/api/request/tools.h"
 #include "server/api/service.h"
-#include "server/api/tools.h"
 #include "server/endpoints/infill.h"
 #include "server/endpoints/ollama.h"
 

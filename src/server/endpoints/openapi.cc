@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 #include "server/api/definition.h"
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 #include "server/api/routes.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 
 namespace quire {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "server/api/error.h"
-#include "server/api/field_readers.h"
-#include "server/api/prompts.h"
-#include "server/api/provider_content.h"
-#include "server/api/structured_output.h"
-#include "server/api/tools.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
+#include "server/api/request/provider_content.h"
+#include "server/api/request/structured_output.h"
+#include "server/api/request/tools.h"
 
 namespace quire {
 namespace {

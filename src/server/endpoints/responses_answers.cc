@@ -1,7 +1,7 @@
 // Answers of OpenAI's Responses API.
 #include <algorithm>
 
-#include "server/api/tools.h"
+#include "server/api/request/tools.h"
 #include "server/endpoints/logprobs.h"
 #include "server/endpoints/responses.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/api/definition.h"
-#include "server/api/field_readers.h"
+#include "server/api/request/field_readers.h"
 #include "server/api/service.h"
 
 namespace quire {

@@ -7,9 +7,9 @@
 
 #include "base/utf8.h"
 #include "base/working_memory.h"
-#include "server/api/field_readers.h"
 #include "server/api/models.h"
-#include "server/api/prompts.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/prompts.h"
 #include "server/endpoints/chat.h"
 
 namespace quire {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "server/api/reply.h"
+#include "server/api/answer/reply.h"
 #include "server/http/current_request.h"
 
 namespace quire {

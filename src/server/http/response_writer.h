@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/api/reply.h"
+#include "server/api/answer/reply.h"
 #include "server/http/channel.h"
 #include "server/http/current_request.h"
 

@@ -1,5 +1,5 @@
 // Answers in the shape of OpenAI's chats and completions.
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Requests of every API as they are parsed.
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 
 #include <gtest/gtest.h>
 
 #include <climits>
 
 #include "server/api/error.h"
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 #include "unit/server/parse_request.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 #include "unit/server/parse_request.h"
 
 namespace quire {

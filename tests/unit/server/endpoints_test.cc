@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 #include "server/endpoints/openapi.h"
 #include "unit/server/parse_request.h"
 #include "unit/server/running_server.h"

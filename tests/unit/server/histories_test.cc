@@ -8,7 +8,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "server/api/chat_format.h"
+#include "server/api/answer/chat_format.h"
 #include "server/api/error.h"
 #include "unit/server/parse_request.h"
 #include "unit/server/scripted_completer.h"

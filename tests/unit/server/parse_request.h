@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "server/api/error.h"
-#include "server/api/fields.h"
-#include "server/api/request.h"
+#include "server/api/request/fields.h"
+#include "server/api/request/request.h"
 #include "unit/server/apis.h"
 
 namespace quire {

@@ -1,7 +1,7 @@
 // Stop strings concern the answer, not thoughts and calls, in each API, whole and streamed.
 #include <gtest/gtest.h>
 
-#include "server/api/answer_reader.h"
+#include "server/api/answer/answer_reader.h"
 #include "unit/server/running_server.h"
 
 namespace quire {

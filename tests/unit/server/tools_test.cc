@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "grammar/matcher.h"
-#include "server/api/tools.h"
+#include "server/api/request/tools.h"
 #include "unit/server/parse_request.h"
 #include "unit/server/running_server.h"
 

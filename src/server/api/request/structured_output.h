@@ -1,7 +1,7 @@
 // The parameters that ask for structured output, in the forms of all clients.
 #pragma once
 
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/api/answer_reader.h"
+#include "server/api/answer/answer_reader.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 
 #include <charconv>
 #include <numeric>

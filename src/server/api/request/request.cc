@@ -1,4 +1,4 @@
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 
 #include <algorithm>
 #include <string>
@@ -9,8 +9,8 @@
 #include "json/empty_objects.h"
 #include "server/api/definition.h"
 #include "server/api/error.h"
-#include "server/api/fields.h"
-#include "server/api/tools.h"
+#include "server/api/request/fields.h"
+#include "server/api/request/tools.h"
 
 namespace quire {
 namespace {

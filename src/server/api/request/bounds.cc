@@ -1,4 +1,4 @@
-#include "server/api/bounds.h"
+#include "server/api/request/bounds.h"
 
 #include <algorithm>
 

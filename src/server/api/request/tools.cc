@@ -1,4 +1,4 @@
-#include "server/api/tools.h"
+#include "server/api/request/tools.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "server/api/provider_content.h"
+#include "server/api/request/provider_content.h"
 
 #include <string_view>
 

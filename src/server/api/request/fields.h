@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "json/field.h"
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/api/chat_format.h"
+#include "server/api/answer/chat_format.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "server/api/structured_output.h"
+#include "server/api/request/structured_output.h"
 
 #include <utility>
 
 #include "grammar/limits.h"
 #include "grammar/schema/closed_schema.h"
 #include "json/empty_objects.h"
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 #include "server/api/error.h"
 
 namespace quire {

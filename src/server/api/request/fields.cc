@@ -1,12 +1,12 @@
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "server/api/definition.h"
-#include "server/api/field_readers.h"
-#include "server/api/structured_output.h"
-#include "server/api/tools.h"
+#include "server/api/request/field_readers.h"
+#include "server/api/request/structured_output.h"
+#include "server/api/request/tools.h"
 
 namespace quire {
 namespace {

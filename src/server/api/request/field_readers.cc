@@ -1,10 +1,10 @@
-#include "server/api/field_readers.h"
+#include "server/api/request/field_readers.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include "server/api/error.h"
-#include "server/api/prompts.h"
+#include "server/api/request/prompts.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "server/api/answer.h"
+#include "server/api/answer/answer.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

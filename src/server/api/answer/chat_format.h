@@ -6,9 +6,9 @@
 
 #include "parsers/answer_constraint.h"
 #include "parsers/tool_prompt.h"
-#include "server/api/answer_reader.h"
+#include "server/api/answer/answer_reader.h"
 #include "server/api/completer.h"
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 
 namespace quire {
 

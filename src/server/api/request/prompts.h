@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/fields.h"
+#include "server/api/request/fields.h"
 
 namespace quire {
 

@@ -11,9 +11,9 @@
 
 #include "json/quote.h"
 #include "quire/engine.h"
-#include "server/api/answer_reader.h"
+#include "server/api/answer/answer_reader.h"
 #include "server/api/error.h"
-#include "server/api/request.h"
+#include "server/api/request/request.h"
 
 namespace quire {
 

@@ -1,9 +1,9 @@
-#include "server/api/prompts.h"
+#include "server/api/request/prompts.h"
 
 #include <algorithm>
 
 #include "server/api/error.h"
-#include "server/api/provider_content.h"
+#include "server/api/request/provider_content.h"
 
 namespace quire {
 namespace {
