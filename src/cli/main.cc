@@ -14,7 +14,7 @@
 #include "base/nearest.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "cli/commands.h"
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
 #include "cli/logit_distance.h"
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 #include "engine/single_sequence.h"
 
 namespace quire {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/constraint_flags.h"
-#include "cli/sampling_flags.h"
+#include "cli/flags/constraint_flags.h"
+#include "cli/flags/sampling_flags.h"
 #include "quire/engine.h"
 
 namespace quire {

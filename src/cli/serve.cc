@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "cli/engine_options.h"
-#include "cli/load_progress.h"
+#include "cli/flags/engine_options.h"
+#include "cli/flags/sampling_flags.h"
 #include "cli/memory/memory_table.h"
 #include "cli/memory/request_memory.h"
-#include "cli/sampling_flags.h"
 #include "cli/sd_notify.h"
+#include "cli/terminal/load_progress.h"
 #include "engine/memory_plan.h"
 #include "engine/runtime.h"
 #include "model/checkpoint.h"

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
+#include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
-#include "cli/progress.h"
-#include "cli/weight_type.h"
+#include "cli/terminal/progress.h"
 #include "model/synth.h"
 
 namespace quire {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/bench/report.h"
 #include "cli/commands.h"
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/bench/limits.h"
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 #include "engine/loaded_model.h"
 #include "sampling/sampler.h"
 

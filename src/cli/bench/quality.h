@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 #include "quire/engine.h"
 
 namespace quire {

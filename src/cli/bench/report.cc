@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "base/cpu.h"
-#include "cli/text_table.h"
+#include "cli/terminal/text_table.h"
 
 namespace quire {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "cli/bench/bench.h"
-#include "cli/engine_options.h"
-#include "cli/progress.h"
+#include "cli/flags/engine_options.h"
+#include "cli/terminal/progress.h"
 #include "json/parse.h"
 #include "load/report.h"
 #include "load/run.h"

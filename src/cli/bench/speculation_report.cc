@@ -7,7 +7,7 @@
 
 #include "base/cpu.h"
 #include "cli/bench/limits.h"
-#include "cli/text_table.h"
+#include "cli/terminal/text_table.h"
 
 namespace quire {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cli/bench/prompts.h"
 #include "cli/bench/speculation_estimate.h"
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 
 namespace quire {
 

@@ -5,8 +5,8 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/speculation_report.h"
-#include "cli/choice_flag.h"
-#include "cli/engine_options.h"
+#include "cli/flags/choice_flag.h"
+#include "cli/flags/engine_options.h"
 #include "engine/option_names.h"
 
 namespace quire {

@@ -11,9 +11,9 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/limits.h"
 #include "cli/bench/report.h"
-#include "cli/engine_options.h"
-#include "cli/progress.h"
-#include "cli/text_table.h"
+#include "cli/flags/engine_options.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/text_table.h"
 #include "engine/loaded_model.h"
 #include "engine/tuner.h"
 

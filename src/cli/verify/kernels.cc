@@ -13,7 +13,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "cli/text_table.h"
+#include "cli/terminal/text_table.h"
 #include "kernels/kernels.h"
 #include "model/tensors.h"
 #include "ops/cpu/tuning.h"

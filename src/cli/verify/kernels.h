@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 #include "cli/verify/logits.h"
 #include "quire/engine.h"
 

@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/engine_options.h"
-#include "cli/progress.h"
-#include "cli/text_table.h"
+#include "cli/flags/engine_options.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/text_table.h"
 #include "cli/verify/kernels.h"
 #include "cli/verify/logits.h"
 #include "format/safetensors.h"

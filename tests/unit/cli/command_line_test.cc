@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/commands.h"
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
 
 namespace quire {
 namespace {

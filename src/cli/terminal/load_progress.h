@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/progress.h"
+#include "cli/terminal/progress.h"
 #include "quire/types.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "cli/weight_type.h"
+#include "cli/flags/weight_type.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "cli/sampling_flags.h"
+#include "cli/flags/sampling_flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
 
 namespace quire {
 namespace {

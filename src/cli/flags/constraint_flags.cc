@@ -1,4 +1,4 @@
-#include "cli/constraint_flags.h"
+#include "cli/flags/constraint_flags.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cli/load_progress.h"
+#include "cli/terminal/load_progress.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>

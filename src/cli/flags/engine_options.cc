@@ -1,4 +1,4 @@
-#include "cli/engine_options.h"
+#include "cli/flags/engine_options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/team.h"
-#include "cli/choice_flag.h"
+#include "cli/flags/choice_flag.h"
 #include "engine/dtype_names.h"
 #include "engine/option_names.h"
 #include "engine/tuner.h"
