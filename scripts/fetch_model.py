@@ -56,7 +56,7 @@ def model_folder():
     if folder:
         return Path(folder)
     home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):  # as src/base/home_folder.h
+    if not os.path.isabs(home):  # as src/base/files/home_folder.h
         try:
             home = pwd.getpwuid(os.getuid()).pw_dir
         except KeyError:

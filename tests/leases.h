@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 namespace quire {
 

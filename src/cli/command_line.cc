@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 namespace quire {
 namespace {

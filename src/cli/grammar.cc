@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/line_file.h"
-#include "base/mapped_file.h"
+#include "base/files/line_file.h"
+#include "base/files/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/load_tokenizer.h"
 #include "engine/constraint_compiler.h"

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <memory>
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/gunzip.h"
-#include "base/mapped_file.h"
+#include "base/files/gunzip.h"
+#include "base/files/mapped_file.h"
 #include "format/gguf.h"
 #include "model/gguf_vocabulary.h"
 #include "model/registry.h"

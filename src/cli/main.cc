@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"

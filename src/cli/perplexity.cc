@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
 #include "cli/logit_distance.h"

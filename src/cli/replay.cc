@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
 #include "cli/terminal/progress.h"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "cli/chat/answer.h"
 #include "cli/chat/loop.h"
 #include "cli/chat/messages.h"

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "jinja/builtins/time.h"
 #include "json/parse.h"
 #include "model/model_text.h"

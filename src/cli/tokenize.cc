@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/quote.h"
-#include "base/utf8.h"
+#include "base/text/quote.h"
+#include "base/text/utf8.h"
 #include "cli/load_tokenizer.h"
 #include "json/parse.h"
 #include "text/tokenizer/tokenizer.h"

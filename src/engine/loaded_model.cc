@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "engine/dtype_names.h"
 #include "engine/tuner.h"
 #include "model/registry.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "engine/cache/page_cache.h"
 #include "engine/drafting/draft_stage.h"
 #include "engine/drafting/text_drafters.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/cpu.h"
-#include "base/home_folder.h"
-#include "base/mapped_file.h"
+#include "base/files/home_folder.h"
+#include "base/files/mapped_file.h"
 #include "json/field.h"
 #include "model/tensors.h"
 

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "format/tensor_view.h"
 
 namespace quire {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "format/gguf.h"
 
 namespace quire::gguf_detail {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/mapped_file.h"
-#include "base/quote.h"
+#include "base/files/mapped_file.h"
+#include "base/text/quote.h"
 
 namespace quire {
 namespace {

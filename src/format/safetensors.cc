@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "json/field.h"
 
 namespace quire {

@@ -1,7 +1,7 @@
 #include "grammar/compile.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "grammar/gbnf.h"
 #include "grammar/parts.h"
 #include "grammar/regex_syntax.h"

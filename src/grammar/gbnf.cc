@@ -5,8 +5,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/quote.h"
-#include "base/utf8.h"
+#include "base/text/quote.h"
+#include "base/text/utf8.h"
 #include "base/working_memory.h"
 
 namespace quire::grammar {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 
 namespace quire::grammar {
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/quote.h"
-#include "base/unicode.h"
-#include "base/utf8.h"
+#include "base/text/quote.h"
+#include "base/text/unicode.h"
+#include "base/text/utf8.h"
 #include "base/working_memory.h"
 
 namespace quire::grammar {

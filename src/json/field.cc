@@ -4,8 +4,8 @@
 #include <concepts>
 #include <type_traits>
 
-#include "base/mapped_file.h"
-#include "base/quote.h"
+#include "base/files/mapped_file.h"
+#include "base/text/quote.h"
 #include "base/working_memory.h"
 
 namespace quire {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/quote.h"
-#include "base/utf8.h"
+#include "base/text/quote.h"
+#include "base/text/utf8.h"
 #include "base/working_memory.h"
 
 namespace quire {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/line_file.h"
+#include "base/files/line_file.h"
 
 namespace quire {
 namespace {

@@ -1,7 +1,7 @@
 #include "model/model_text.h"
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "model/gguf_vocabulary.h"
 #include "model/registry.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
-#include "base/quote.h"
+#include "base/files/mapped_file.h"
+#include "base/text/quote.h"
 
 namespace quire {
 namespace {

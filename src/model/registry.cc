@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/home_folder.h"
-#include "base/nearest.h"
+#include "base/files/home_folder.h"
+#include "base/text/nearest.h"
 #include "model/models_json.h"  // generated from models.json
 
 namespace quire {

@@ -1,6 +1,6 @@
 #include "parsers/value_json.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "json/quote.h"
 #include "parsers/call_stage.h"
 #include "parsers/json_mender.h"

@@ -3,7 +3,7 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "base/working_memory.h"
 #include "text/marks.h"
 

@@ -1,6 +1,6 @@
 #include "text/detokenizer.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "text/token_frames.h"
 #include "text/tokenizer/data.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/text_search.h"
+#include "base/text/text_search.h"
 #include "jinja/builtins/time.h"
 #include "jinja/value/unicode.h"
 #include "text/chat_prompt.h"

@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace quire {
 namespace {

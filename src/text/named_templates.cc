@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 
 namespace quire {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/tokenizer.h"

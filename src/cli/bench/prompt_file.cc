@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "cli/bench/prompts.h"
 #include "json/field.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "cli/logit_distance.h"
 #include "engine/single_sequence.h"
 

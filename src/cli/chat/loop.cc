@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/home_folder.h"
-#include "base/nearest.h"
+#include "base/files/home_folder.h"
+#include "base/text/nearest.h"
 #include "cli/chat/answer.h"
 #include "cli/chat/line_editor.h"
 #include "cli/chat/messages.h"

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace quire {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "grammar/compile.h"
 #include "grammar/schema/closed_schema.h"
 #include "json/parse.h"

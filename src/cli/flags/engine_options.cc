@@ -10,7 +10,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "base/team.h"
 #include "cli/flags/choice_flag.h"
 #include "engine/dtype_names.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "engine/drafting/chain_drafters.h"
 #include "engine/drafting/drafter_facts.h"
 #include "engine/drafting/medusa_drafter.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "model/families.h"
 #include "model/registry.h"
 #include "model/weights.h"

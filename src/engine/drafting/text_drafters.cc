@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 namespace quire {
 namespace {

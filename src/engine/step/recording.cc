@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "json/field.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/line_file.h"
+#include "base/files/line_file.h"
 #include "engine/step/executor.h"
 #include "engine/step/wire.h"
 #include "model/decoder.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "grammar/schema/schema_compiler.h"
 
 namespace quire::grammar {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "grammar/schema/schema_compiler.h"
 
 namespace quire::grammar {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "grammar/regex_syntax.h"
 #include "grammar/schema/json_formats.h"
 #include "grammar/schema/schema_compiler.h"

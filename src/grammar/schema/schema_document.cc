@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/quote.h"
+#include "base/text/quote.h"
 
 namespace quire::grammar {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "base/text_search.h"
+#include "base/text/text_search.h"
 #include "jinja/builtins/params.h"
 #include "jinja/builtins/tables.h"
 #include "jinja/builtins/text_ops.h"

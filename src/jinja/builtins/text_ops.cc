@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/text_search.h"
+#include "base/text/text_search.h"
 #include "jinja/value/unicode.h"
 
 namespace quire::jinja {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/unicode.h"
-#include "base/utf8.h"
+#include "base/text/unicode.h"
+#include "base/text/utf8.h"
 
 namespace quire::jinja {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text_search.h"
+#include "base/text/text_search.h"
 #include "jinja/loop.h"
 #include "jinja/value/unicode.h"
 

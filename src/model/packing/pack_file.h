@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
+#include "base/memory.h"
 #include "base/team.h"
 #include "model/packing/load_meter.h"
 #include "ops/backend_memory.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "model/quantized/config_values.h"
 
 namespace quire {

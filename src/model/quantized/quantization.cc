@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/quote.h"
+#include "base/text/quote.h"
 #include "model/quantized/config_values.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/quote.h"
+#include "base/text/quote.h"
 
 namespace quire {
 namespace {

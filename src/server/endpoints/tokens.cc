@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "base/working_memory.h"
 #include "server/api/models.h"
 #include "server/api/request/field_readers.h"

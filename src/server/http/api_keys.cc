@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/line_file.h"
+#include "base/files/line_file.h"
 
 namespace quire {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/unicode.h"
-#include "base/utf8.h"
+#include "base/text/unicode.h"
+#include "base/text/utf8.h"
 
 namespace quire {
 namespace {

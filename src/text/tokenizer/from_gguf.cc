@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/unicode.h"
-#include "base/utf8.h"
+#include "base/text/unicode.h"
+#include "base/text/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/byte_alphabet.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/byte_alphabet.h"
 

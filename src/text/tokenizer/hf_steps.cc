@@ -3,9 +3,9 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/unicode.h"
-#include "base/unicode_8.h"
-#include "base/utf8.h"
+#include "base/text/unicode.h"
+#include "base/text/unicode_8.h"
+#include "base/text/utf8.h"
 #include "text/chars_map.h"
 #include "text/tokenizer/hf_component.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/text_search.h"
-#include "base/unicode.h"
-#include "base/utf8.h"
+#include "base/text/text_search.h"
+#include "base/text/unicode.h"
+#include "base/text/utf8.h"
 #include "text/tokenizer/byte_alphabet.h"
 #include "text/tokenizer/text_growth.h"
 

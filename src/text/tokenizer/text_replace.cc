@@ -1,6 +1,6 @@
 #include "text/tokenizer/text_replace.h"
 
-#include "base/text_search.h"
+#include "base/text/text_search.h"
 #include "text/tokenizer/text_growth.h"
 
 namespace quire {

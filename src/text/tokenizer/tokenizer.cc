@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "base/working_memory.h"
 #include "text/detokenizer.h"
 #include "text/marks.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "engine/single_sequence.h"
 #include "error_of.h"
 #include "format/gguf.h"

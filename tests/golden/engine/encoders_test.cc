@@ -10,7 +10,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "engine/single_sequence.h"
 #include "golden/engine/expected_tensors.h"
 #include "kernels/kernels.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "base/tensor_type.h"
 #include "engine/single_sequence.h"
 #include "golden/engine/expected_tensors.h"

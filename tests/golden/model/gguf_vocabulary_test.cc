@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "paths.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "paths.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "jinja/builtins/time.h"
 #include "paths.h"
 #include "text/chat_template.h"

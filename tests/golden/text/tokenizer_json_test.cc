@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/gunzip.h"
-#include "base/mapped_file.h"
+#include "base/files/gunzip.h"
+#include "base/files/mapped_file.h"
 #include "paths.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer/tokenizer.h"

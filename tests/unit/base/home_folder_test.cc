@@ -1,4 +1,4 @@
-#include "base/home_folder.h"
+#include "base/files/home_folder.h"
 
 #include <gtest/gtest.h>
 #include <pwd.h>

@@ -1,4 +1,4 @@
-#include "base/line_file.h"
+#include "base/files/line_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "paths.h"
 
 namespace quire {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "engine/loaded_model.h"
 #include "kernels/kernels.h"
 #include "model/synth.h"

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "format/safetensors.h"
 #include "paths.h"
 

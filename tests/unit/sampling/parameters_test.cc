@@ -7,7 +7,7 @@
 #include <string>
 #include <variant>
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "error_of.h"
 #include "paths.h"
 #include "quire/sampling_params.h"

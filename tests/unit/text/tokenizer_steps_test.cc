@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "base/error.h"
-#include "base/unicode.h"
+#include "base/text/unicode.h"
 #include "text/detokenizer_steps.h"
 #include "text/normalizer.h"
 #include "text/tokenizer/added_tokens.h"

@@ -1,4 +1,4 @@
-#include "base/fault_guard.h"
+#include "base/files/fault_guard.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>

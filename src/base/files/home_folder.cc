@@ -1,4 +1,4 @@
-#include "base/home_folder.h"
+#include "base/files/home_folder.h"
 
 #include <pwd.h>
 #include <unistd.h>

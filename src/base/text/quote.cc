@@ -1,11 +1,11 @@
-#include "base/quote.h"
+#include "base/text/quote.h"
 
 #include <fmt/format.h>
 
 #include <cstddef>
 #include <iterator>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace quire {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/fault_guard.h"
-#include "base/file_lease.h"
+#include "base/files/fault_guard.h"
+#include "base/files/file_lease.h"
 
 namespace quire {
 

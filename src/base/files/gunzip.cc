@@ -1,4 +1,4 @@
-#include "base/gunzip.h"
+#include "base/files/gunzip.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "base/file_lease.h"
+#include "base/files/file_lease.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-#include "base/unicode_8.h"
+#include "base/text/unicode_8.h"
 
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <iterator>
 
-#include "base/unicode.h"
+#include "base/text/unicode.h"
 
 namespace quire {
 namespace {

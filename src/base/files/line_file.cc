@@ -1,4 +1,4 @@
-#include "base/line_file.h"
+#include "base/files/line_file.h"
 
 #include <fcntl.h>
 #include <poll.h>
