@@ -130,10 +130,10 @@ struct ModelInfo {
   int vocab_size = 0, layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int max_model_len = 0;
   bool generates = true;             // false: encoders and classifiers, which only pool
-  Pooling pooling = Pooling::kNone;  // of the model's embeddings or scores; kNone: its files do not say
+  Pooling pooling = Pooling::kNone;  // how the model makes embeddings or scores; kNone: its files do not say
   int embedding_size = 0;            // numbers in Output::embedding
-  int labels = 0;                    // of a classifier, whose results are scores; 0: embeddings
-  Score score = Score::kRaw;         // of a classifier
+  int labels = 0;                    // the classes of a classifier, whose results are scores; 0: embeddings
+  Score score = Score::kRaw;         // what a classifier's scores mean
   // Pages of the KV cache, each for page_tokens tokens in one group of layers. Layers with equal windows form a group, or
   // several. A model whose layers all keep every token usually has one.
   int kv_pages = 0, page_tokens = 0, kv_groups = 1;
@@ -219,12 +219,12 @@ struct OutputToken {
 struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;      // part of the prompt that came from the prefix cache
-  int completion_tokens = 0;  // of this choice, including the end-of-sequence token
+  int completion_tokens = 0;  // what this choice has, with the end-of-sequence token
   double ttft_seconds = 0;    // from submit to the first token
   double seconds = 0;         // from submit to the last token
   double queue_seconds = 0;   // from submit to the first step that computed some of it
-  int drafted_tokens = 0;     // of this choice: drafted tokens that were verified
-  int accepted_tokens = 0;    // of them, those that were right
+  int drafted_tokens = 0;     // drafted tokens of this choice that were verified
+  int accepted_tokens = 0;    // those of them that were right
 };
 
 // A piece of one answer. Concatenating the texts of a choice gives the answer. A piece may carry tokens without text:
@@ -263,12 +263,12 @@ struct EngineStats {
   int running = 0, waiting = 0;         // sequences
   int kv_pages = 0, kv_pages_used = 0;  // used: by running sequences
   uint64_t steps = 0, preemptions = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0;
-  uint64_t forced_tokens = 0;  // of the generated ones: constraints left no choice, so they were not sampled
+  uint64_t forced_tokens = 0;                        // generated where constraints left no choice, so not sampled
   uint64_t drafted_tokens = 0, accepted_tokens = 0;  // drafted tokens that were verified, and those that were right
 
   // The prefix cache.
   uint64_t prefix_query_tokens = 0;  // prompt tokens looked up
-  uint64_t prefix_hit_tokens = 0;    // of them, found in the KV cache or the page store
+  uint64_t prefix_hit_tokens = 0;    // those of them that were found in the KV cache or the page store
   int kv_pages_idle = 0;             // kept for future prompts, evicted when needed; not counted as used
   int kv_slots_unused = 0;           // token slots of used pages past the ends of running sequences
   uint64_t pages_evicted = 0;        // idle pages evicted

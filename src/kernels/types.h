@@ -51,7 +51,7 @@ constexpr size_t kv_number_bytes(KvType type) { return type == KvType::kF32 ? 4 
 // Attention multiplies bf16 numbers: it rounds queries and weights to bf16. Int8 codes are exact in bf16.
 constexpr bool multiplies_bf16(KvType type) { return type == KvType::kBf16 || type == KvType::kInt8; }
 
-inline constexpr int kPageTokens = 16;  // of a page of the cache
+inline constexpr int kPageTokens = 16;  // in a page of the cache
 
 enum class RopeKind : uint8_t {
   kNone,
@@ -67,7 +67,7 @@ enum class NormKind : uint8_t {
 };
 
 // The largest sizes that kernels have room for.
-inline constexpr int kMaxHeadDim = 576;  // of DeepSeek's latent keys
+inline constexpr int kMaxHeadDim = 576;  // DeepSeek's latent keys
 inline constexpr int kMaxConvWidth = 8;
 inline constexpr int kMaxKeyDim = 256;
 

@@ -23,7 +23,7 @@ struct Row {
 // The rows of one sequence in a step: consecutive in the batch and in position.
 struct Span {
   int row, rows;
-  int position;                                  // of the first row
+  int position;                                  // the first row's
   std::span<const std::vector<int32_t>> tables;  // a page table per group of the cache layout; each covers the rows.
                                                  // Entries behind a window are never read.
   int state = -1;                                // slot of the sequence's state; -1: the model has none

@@ -26,14 +26,14 @@ struct AltUp {
 
 // A linear on the pooled vector of a prompt: norm(f(W x + b)).
 struct PooledLayer {
-  std::string name;  // of its weight in the file
+  std::string name;  // its weight's, in the file
   int size = 0;      // outputs
   // Output i is row first_row + i * row_step of the file's matrix of file_rows rows; 0: the matrix has `size` rows.
   int file_rows = 0, first_row = 0, row_step = 1;
   bool tanh = false;
   Nonlinearity nonlinearity = Nonlinearity::kNone;  // instead of tanh
   Norm norm = {};
-  std::string norm_name = {};  // of its weight in the file
+  std::string norm_name = {};  // the norm's weight, in the file
 };
 
 // What follows the final hidden states in models for embeddings and classification.
@@ -44,11 +44,11 @@ struct PooledOutput {
   Score score = Score::kRaw;
 };
 
-// Of a layer that drafts by predicting a model's next hidden state. In place of token embeddings it reads
+// The input of a layer that drafts by predicting a model's next hidden state. In place of token embeddings it reads
 //   W [norm(embedding of the next token); norm(hidden state)]
 struct JoinedInput {
-  Norm norm = {};          // of each half, with weights of its own; kNone: none
-  int layer = -1;          // of multi-token prediction: its number in the model's files
+  Norm norm = {};          // for each half, with weights of its own; kNone: none
+  int layer = -1;          // for multi-token prediction: its number in the model's files
   bool embedding = false;  // embedding and output matrices of its own; false: the model's
   bool output = false;
 };
@@ -66,7 +66,7 @@ struct ModelConfig {
   int segments = 0;                // likewise for each of so many texts of a prompt (BERT); 0: none
   float embedding_scale = 1;       // multiplies token embeddings
   Norm embedding_norm, output_norm;
-  std::optional<JoinedInput> joined_input;  // of drafters
+  std::optional<JoinedInput> joined_input;  // drafters only
   int predicting_layers = 0;  // for multi-token prediction, after the model's in its files (speculate/network/mtp.h)
   int first_predicting = 0;   // the number of the first in these files
   // Each token has a second, small embedding for each layer, which gates a further block (Gemma 3n and 4):
@@ -74,7 +74,7 @@ struct ModelConfig {
   //   x += norm(V (gelu(U x) * e[layer]))                                          after each layer's MLP
   int per_layer_dim = 0;  // 0: none
   AltUp altup;
-  InputForms input_forms;        // of quantized weights
+  InputForms input_forms;        // what quantized weights need
   bool values_are_keys = false;  // Gemma 4: one projection for keys and values in layers that see all tokens
   bool tied_output = false;      // the output matrix is the embedding matrix
   float logit_scale = 1;
@@ -96,7 +96,7 @@ struct AttentionShape {
   int heads, kv_heads, key_dim, value_dim, window;
 };
 std::optional<AttentionShape> attention_shape(const LayerSpec& layer);
-// Of the first layer with attention, for reports.
+// The first layer with attention, for reports.
 std::optional<AttentionShape> first_attention(const ModelConfig& config);
 // Rows of the widest feed-forward layer.
 int widest_ffn(const ModelConfig& config);

@@ -49,8 +49,8 @@ struct Decoder::State {
   std::vector<int32_t> drafted;                   // rows; likewise
   std::map<int, std::vector<RopeTable>> ropes;    // by variant, of each rope
   std::vector<RotationSpan> rotations;
-  std::vector<float> q_scales;       // of rows, if a layer scales queries by their position
-  std::vector<float> output_scales;  // of layers
+  std::vector<float> q_scales;       // for each row, if a layer scales queries by their position
+  std::vector<float> output_scales;  // for each layer
   std::vector<std::byte> host_logits;
   StepProfile* profile = nullptr;
 

@@ -29,7 +29,7 @@ struct Attention {
   int window = 0;         // tokens a query sees, its own included; 0: all
   int shares_cache = -1;  // the earlier layer whose keys and values it reads; -1: it has its own
   float scale = 0;        // 0: 1 / sqrt(key_dim)
-  float soft_cap = 0;     // of scores (Gemma 2); 0: none
+  float soft_cap = 0;     // caps the scores (Gemma 2); 0: none
   float clip = 0;         // queries, keys and values are clipped to [-clip, clip] (OLMoE); 0: not
   bool causal = true;
   bool sinks = false;     // a learned score per head that takes part in the softmax (gpt-oss)
@@ -40,11 +40,11 @@ struct Attention {
   // Llama 4's scaling of queries: 1 + beta * log(1 + floor(position / query_positions)); 0: none
   float query_beta = 0;
   int query_positions = 0;
-  Norm q_norm, k_norm, v_norm;   // of each head
+  Norm q_norm, k_norm, v_norm;   // applied to each head
   bool whole_norm = false;       // q_norm and k_norm normalise all heads together (OLMo 2)
   bool norm_per_head = false;    // each head has weights of its own (Cohere)
   bool norm_after_rope = false;  // q_norm and k_norm normalise what rope has rotated (Hunyuan)
-  Norm inner;                    // of the heads' results, before the output projection (BitNet)
+  Norm inner;                    // applied to the heads' results, before the output projection (BitNet)
 
   int group() const { return heads / kv_heads; }
 };
@@ -63,9 +63,9 @@ struct ShortConv {
 // keeps a matrix that maps keys to values. Its results are normalised and multiplied by SiLU of a projection.
 struct GatedDelta {
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
-  int width = 0;             // of the convolution
+  int width = 0;             // the convolution's
   bool interleaved = false;  // value head h uses key head h % key_heads (llama.cpp's order), not those of its group
-  Norm norm = {};            // of each head's results
+  Norm norm = {};            // applied to each head's results
 
   int keys() const { return key_heads * key_dim; }
   int values() const { return value_heads * value_dim; }
@@ -80,11 +80,11 @@ struct GatedDelta {
 // The results are multiplied by SiLU of a projection and normalised.
 struct Mamba2 {
   int heads = 0, head_dim = 0, state_dim = 0;
-  int groups = 1;  // of heads that share B and C
-  int width = 0;   // of the convolution
+  int groups = 1;  // heads of a group share B and C
+  int width = 0;   // the convolution's
   bool conv_bias = false;
   std::array<float, 5> scales = {1, 1, 1, 1, 1};  // multiply parts of the projection: gate, x, B, C, step (Falcon-H1)
-  Norm norm = {};                                 // of the gated results; kNone: none
+  Norm norm = {};                                 // applied to the gated results; kNone: none
   int norm_groups = 1;                            // runs of results that are normalised on their own
 
   int inner() const { return heads * head_dim; }
@@ -113,10 +113,10 @@ struct Mlp {
 struct Moe {
   Routing routing;
   bool correction = false;  // a bias per expert is added to the scores for choosing, not for weighing (DeepSeek-V3)
-  int size = 0;             // of an expert
+  int size = 0;             // an expert's
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
   bool gated = true;           // also of the shared MLP
-  float alpha = 0, limit = 0;  // of kClampedSwiglu
+  float alpha = 0, limit = 0;  // for kClampedSwiglu
   int shared_size = 0;         // an MLP that every token uses; 0: none
   bool shared_gate = false;    // its result is multiplied by the sigmoid of a projection (Qwen2-MoE)
   // Gemma 4 normalises what the router, the shared MLP and the experts read, each for itself, and the results of the latter
@@ -137,7 +137,7 @@ struct Mla {
   int value_dim = 0;
   int rope = 0;          // index into ModelConfig::ropes
   float scale = 0;       // 0: 1 / sqrt(nope_dim + rope_dim)
-  Norm q_norm, kv_norm;  // of the latents
+  Norm q_norm, kv_norm;  // applied to the latents
 
   int key_dim() const { return kv_rank + rope_dim; }  // what the cache holds of a token
 };

@@ -19,7 +19,7 @@ struct SynthShape {
   double rope_theta;
   bool tied;
   int experts = 0, experts_used = 0;  // 0: one MLP per layer
-  int window = 0;                     // of all layers; 0: none
+  int window = 0;                     // in all layers; 0: none
 };
 // tiny (tests), smollm2-135m, moe-16x (16 experts, two used), llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
 const std::vector<SynthShape>& synth_shapes();

@@ -21,7 +21,7 @@ enum class Tensor : uint8_t {
   kEmbeddingNorm,
   kOutputNorm,
   kOutput,
-  kJoin,  // of layers for multi-token prediction
+  kJoin,  // in layers for multi-token prediction
   kJoinEmbeddingNorm,
   kJoinFeatureNorm,
   kPerLayerEmbedding,
@@ -31,7 +31,7 @@ enum class Tensor : uint8_t {
   kAltUpUnembed,
   kPooled,
   kPooledNorm,
-  // of a layer
+  // In each layer:
   kMixerNorm,
   kMixerOutNorm,
   kFfnNorm,
@@ -64,7 +64,7 @@ enum class Tensor : uint8_t {
   kKvLatentNorm,
   kKeyOfHead,
   kValueOfHead,
-  kMixIn,  // of short convolutions and Mamba-2
+  kMixIn,  // short convolutions and Mamba-2
   kMixOut,
   kMixNorm,
   kConv,
@@ -106,7 +106,7 @@ constexpr bool is_table(Tensor t) {
 struct Slot {
   Tensor tensor;
   int layer = -1;           // -1: of the whole model
-  int item = 0, items = 0;  // of `items` matrices of this kind in the layer (experts, heads, streams); 0: there is one
+  int item = 0, items = 0;  // one of `items` such matrices in the layer (experts, heads, streams); 0: there is one
 };
 
 // What happens to the numbers of a vector at load.
@@ -114,7 +114,7 @@ enum class Change : uint8_t {
   kNone,
   kPlusOne,    // 1 + x
   kMinusExp,   // -exp(x)
-  kTranspose,  // of two dimensions
+  kTranspose,  // swaps two dimensions
 };
 
 // What is done for each tensor.
@@ -148,14 +148,14 @@ void for_each_matrix(const ModelConfig& config, const Weights& weights, F f) {
 
 // Where a tensor lies in a file.
 struct Source {
-  std::string name;  // of the weight
+  std::string name;  // the weight's
   std::string bias;  // empty: the name with .bias for .weight
   // Output i is row first + i / run * step + i % run of the file's tensor, which has `rows` rows; run 0: row first + i.
   int first = 0, run = 0, step = 0;
   int rows = 0;                   // 0: as many as the matrix
   int first_col = 0, cols = 0;    // likewise, of inputs
   bool transposed = false;        // the file has [inputs, outputs]: a row above is a column
-  Change change = Change::kNone;  // of a vector's numbers, if the layer asks for none
+  Change change = Change::kNone;  // for a vector's numbers, if the layer asks for none
   bool stacked = false;           // the file's tensor holds the matrices of all items, [items, rows, cols]
 
   int row(int i) const { return first + (run > 0 ? i / run * step + i % run : i); }
@@ -166,7 +166,7 @@ using TensorName =
 
 // How a kind of file spells the layer for multi-token prediction that follows a family's models; {}: the layer's number.
 struct PredictingSpelling {
-  std::span<const TensorName> names;  // of what surrounds its block
+  std::span<const TensorName> names;  // for what surrounds its block
   std::string_view block;             // before the names of its block's tensors, in place of "model.layers.{}."
 };
 

@@ -379,7 +379,7 @@ class Loader : public TensorVisitor {
   const std::optional<Quantization> quantization_;
   std::vector<MatrixJob> matrices_;
   std::vector<VectorJob> vectors_;
-  size_t bytes_ = 0;  // of the packed matrices, each a multiple of 64
+  size_t bytes_ = 0;  // what the packed matrices take, each a multiple of 64
   uint64_t decoded_ = 0, experts_ = 0, embedding_ = 0;
   std::unordered_set<std::string> used_;
   std::map<std::string, uint64_t> elements_;                       // by type, or quantization method

@@ -34,14 +34,14 @@ struct MlaWeights {
   Linear q_latent;   // [q_rank, hidden]
   Linear kv_latent;  // [kv_rank + rope_dim, hidden]
   NormWeights q_norm, kv_norm;
-  std::vector<Linear> keys;    // of each head: [kv_rank, nope_dim], its key projection transposed
-  std::vector<Linear> values;  // of each head: [value_dim, kv_rank]
+  std::vector<Linear> keys;    // for each head: [kv_rank, nope_dim], its key projection transposed
+  std::vector<Linear> values;  // for each head: [value_dim, kv_rank]
   Linear o;                    // [hidden, heads * value_dim]
 };
 
 struct ShortConvWeights {
   Linear in;            // [B; C; x]
-  Vector weight, bias;  // of the convolution: [width][channels], [channels]
+  Vector weight, bias;  // the convolution's: [width][channels], [channels]
   Linear out;
 };
 
@@ -108,23 +108,23 @@ struct Weights {
   Linear positions;  // [max_positions, hidden]
   Linear segments;   // [segments, hidden]
   NormWeights embedding_norm, output_norm;
-  Linear join;                                           // of joined inputs: [hidden, 2 * hidden]
+  Linear join;                                           // for joined inputs: [hidden, 2 * hidden]
   NormWeights join_embedding, join_features;             // [hidden]
   Linear per_layer_embedding;                            // [vocab, layers * per_layer_dim]
   Linear per_layer_projection;                           // [layers * per_layer_dim, hidden]
   NormWeights per_layer_norm;                            // [per_layer_dim]
-  std::vector<Linear> altup_projections, altup_unembed;  // of all streams but the first: [hidden, hidden]
+  std::vector<Linear> altup_projections, altup_unembed;  // for all streams but the first: [hidden, hidden]
   std::vector<LayerWeights> layers;
   std::vector<PooledWeights> pooled;
   Linear output;         // [vocab, hidden]; shares the embedding's memory if tied
-  BackendMemory memory;  // of all matrices, unless they are mapped
+  BackendMemory memory;  // has all matrices, unless they are mapped
   std::optional<MappedPack> mapped;
   size_t matrix_bytes = 0;
 
   uint64_t parameters = 0;
-  uint64_t decode_bytes = 0;  // of the matrices that a token reads: of experts, only the chosen ones
-  uint64_t expert_bytes = 0;  // of them: of the chosen experts
-  std::string main_type;      // of most matrix elements: a type, or a quantization method
+  uint64_t decode_bytes = 0;  // what a token reads of the matrices: of experts, only the chosen ones
+  uint64_t expert_bytes = 0;  // the chosen experts' part of that
+  std::string main_type;      // what most matrix elements have: a type, or a quantization method
 };
 
 struct WeightOptions {
@@ -150,7 +150,7 @@ Weights load_weights(const Checkpoint& checkpoint, const ModelConfig& config, Ba
 struct WeightTotals {
   uint64_t parameters = 0;
   uint64_t bytes = 0;         // matrices as packed, vectors in float32
-  uint64_t matrix_bytes = 0;  // of the matrices
+  uint64_t matrix_bytes = 0;  // the matrices alone
   std::string main_type;      // as Weights::main_type
   PackedMatrix output;        // the output matrix without its data; no rows: the model has none
 };

@@ -10,7 +10,7 @@ namespace {
 struct Widths {
   int projections = 0, attended = 0, inner = 0, scores = 0, expert_inner = 0, inputs = 0;
   int experts = 0, used = 0;       // the most of any layer
-  int heads = 0, head_inputs = 0;  // of linears per head
+  int heads = 0, head_inputs = 0;  // for linears per head
   int queries = 0, latent = 0;
   int up = 0;
   int pooled = 0;

@@ -10,7 +10,7 @@
 namespace quire {
 
 struct DecoderLimits {
-  int max_rows;         // of a batch
+  int max_rows;         // in a batch
   int max_logits;       // rows of a batch that want logits
   int max_positions;    // tokens of a sequence
   int max_hidden = 0;   // rows of a batch that want hidden states
@@ -25,25 +25,25 @@ struct Workspace {
 
   Rows x;                                // the residual stream [rows, hidden]
   Rows branch;                           // a block's result before it is added [rows, hidden]
-  Rows projections;                      // of a mixer: queries, keys, values, gates
+  Rows projections;                      // a mixer's: queries, keys, values, gates
   Rows attended;                         // what the heads saw
-  Rows queries, latent;                  // of latent attention: per head before absorption, and of rank q_rank
+  Rows queries, latent;                  // latent attention's: per head before absorption, and of rank q_rank
   Rows inner;                            // between the matrices of an MLP
   Rows normed;                           // inputs of a mixture of experts [rows, hidden]
-  Rows scores;                           // of routers
-  Rows shared;                           // of the MLP beside the experts, before it is weighted [rows, hidden]
-  std::vector<Rows> streams, predicted;  // of alternating updates [rows, hidden]
-  Rows coefficients;                     // of streams
+  Rows scores;                           // what routers say
+  Rows shared;                           // from the MLP beside the experts, before it is weighted [rows, hidden]
+  std::vector<Rows> streams, predicted;  // for alternating updates [rows, hidden]
+  Rows coefficients;                     // for the streams
   Rows up;                               // beside `inner`, where gates and ups are not multiplied at once
   Rows per_layer, per_layer_table;       // embeddings of all layers [rows, layers * per_layer_dim], and from the table
   Rows last;                             // rows that want logits [logits, hidden]
   Rows logits;                           // dense
-  Rows hidden;                           // of rows that want it, normalised
+  Rows hidden;                           // normalised, for rows that want it
   Rows pooled;                           // inputs and results of the linears after pooling [2, widest]
-  std::vector<Rows> cos_sin;             // of each rope
+  std::vector<Rows> cos_sin;             // for each rope
   std::vector<Rows> updates;             // by layer: what changes its states, of drafted rows [drafted, update_size()]
   Rows q_scales;             // one row: for each row of the step, if a layer scales queries by their position
-  Vector slopes;             // of heads with ALiBi
+  Vector slopes;             // for heads with ALiBi
   std::vector<int32_t> ids;  // the host's: tokens, positions or rows
 
  private:

@@ -12,7 +12,7 @@ namespace quire {
 struct AttentionSpan {
   const int32_t* pages;  // the sequence's page table
   int row, rows;
-  int position;  // of the first row
+  int position;  // the first row's
 };
 
 // What happens to queries, keys and values between their projections and attention.
@@ -20,7 +20,7 @@ struct PositionArgs {
   Rows q, k, v;  // k and v: of no columns if another layer has stored them
   int heads, key_dim, value_dim;
   HeadNorm q_norm, k_norm, v_norm;
-  bool norm_after_rope = false;  // of queries and keys
+  bool norm_after_rope = false;  // queries and keys are normalised after rotation
   float clip = 0;                // 0: none
   // Rotation: the cosines and sines of each row's position; kNone: none.
   RopeKind kind = RopeKind::kNone;
@@ -36,7 +36,7 @@ struct AttentionSpec {
   Rows q;    // [rows, heads * key_dim]
   Rows out;  // [rows, heads * value_dim]
   const CacheMemory& cache;
-  int layer;  // of its layout
+  int layer;  // its number in the cache's layout
   int heads;
   float scale;
   int window = 0;                 // tokens; 0: none

@@ -40,7 +40,7 @@ constexpr int most_pages(int tokens) { return (tokens + kPageTokens - 2) / kPage
 class CacheLayout {
  public:
   struct Group {
-    int window;               // of all its layers
+    int window;               // the same for all its layers
     std::vector<int> layers;  // ascending
     bool operator==(const Group&) const = default;
   };
@@ -55,7 +55,7 @@ class CacheLayout {
   int group_of(int layer) const { return group_of_[static_cast<size_t>(layer)]; }       // -1: none
   size_t offset_of(int layer) const { return offset_of_[static_cast<size_t>(layer)]; }  // in a unit or a state
   size_t unit_bytes() const { return unit_bytes_; }
-  size_t state_bytes() const { return state_bytes_; }  // of one sequence, all layers
+  size_t state_bytes() const { return state_bytes_; }  // for one sequence, all layers
   // The most units that a sequence of this length holds while it is computed `rows` tokens at a time.
   size_t sequence_units(int tokens, int rows = 1) const;
   // These units of all groups, and the sequence's state.

@@ -32,8 +32,8 @@ class CacheMemory {
 
   std::span<std::byte> units_data() const { return {memory_.data(), memory_.size()}; }  // [units][unit_bytes]
   std::span<std::byte> unit(int unit) const;
-  std::span<std::byte> state(int index, int slot) const;  // of one layer
-  std::span<std::byte> state(int slot) const;             // of all layers
+  std::span<std::byte> state(int index, int slot) const;  // one layer's part
+  std::span<std::byte> state(int slot) const;             // all layers'
 
   void copy(CacheCopy copy) const;
   // Valid until the next change of the place, or the next call with the same `copy`.

@@ -12,8 +12,8 @@ namespace quire {
 // How a router's scores become weights. `Scores` as in transformers' implementations of the families.
 struct Routing {
   enum class Scores : uint8_t {
-    kSoftmax,          // of all experts
-    kSigmoid,          // of each
+    kSoftmax,          // over all experts
+    kSigmoid,          // each for itself
     kSoftmaxOfChosen,  // experts are chosen by the plain scores
     // The softmax of the experts that are left, and near the best of them: best - score <= nearness * max(|score|, best)
     // (SparseMixer of Phi-3.5-MoE: arXiv 2409.12136).
@@ -24,7 +24,7 @@ struct Routing {
   bool normalise = true;            // the chosen weights are divided by their sum
   float scale = 1;                  // multiplies the weights
   int groups = 1, groups_used = 1;  // experts of the best groups may be chosen
-  float nearness = 0;               // of kSoftmaxOfNear
+  float nearness = 0;               // for kSoftmaxOfNear
   bool group_by_two = false;        // a group's score is the sum of its two best experts, not its best
 };
 
@@ -45,7 +45,7 @@ struct ExpertArgs {
   std::span<const ExpertLinears> experts;  // their matrices have one shape and type
   bool gated = true;
   Nonlinearity f = Nonlinearity::kSilu;
-  float alpha = 0, limit = 0;  // of kClampedSwiglu
+  float alpha = 0, limit = 0;  // for kClampedSwiglu
   Rows x;                      // [rows, hidden]; may be the target
   Target target;
 };

@@ -22,7 +22,7 @@ struct Linear {
   std::shared_ptr<const InputTransform> transform;  // null: none. Linears of equal transforms share it
   // The model was made for int8 inputs with one scale a row (W8A8): takes_int8_rows(weight).
   bool int8_rows = false;
-  float threshold = std::numeric_limits<float>::infinity();  // of outliers of such rows
+  float threshold = std::numeric_limits<float>::infinity();  // inputs beyond it are outliers of such rows
 };
 
 // The form that a linear's inputs are rounded to.
@@ -68,16 +68,16 @@ struct Projection {
   Rows y;
   const Linear* up = nullptr;
   Nonlinearity f = Nonlinearity::kNone;  // kClampedSwiglu needs `up`
-  float alpha = 0, limit = 0;            // of kClampedSwiglu
+  float alpha = 0, limit = 0;            // for kClampedSwiglu
   float scale = 1;
   bool accumulate = false;             // y += instead of y =
-  std::optional<Activations> as = {};  // of the inputs, as for prepare()
+  std::optional<Activations> as = {};  // the form of the inputs, as for prepare()
 };
-inline constexpr size_t kMostTogether = 16;  // of a call
+inline constexpr size_t kMostTogether = 16;  // in a call
 
 // For each head h: columns [h * y_step, .. + outputs) of y = matrices[h] times columns [h * x_step, .. + inputs) of x.
 struct HeadProjections {
-  std::span<const Linear> matrices;  // of one shape, form and transform
+  std::span<const Linear> matrices;  // all have one shape, form and transform
   Rows x;
   int x_step;
   Rows y;

@@ -8,8 +8,8 @@
 namespace quire {
 
 struct OperationLimits {
-  int max_rows = 0;       // of a step
-  int max_positions = 0;  // of a sequence
+  int max_rows = 0;       // in a step
+  int max_positions = 0;  // in a sequence
 
   struct InputRows {  // prepare()
     int rows, cols;

@@ -18,8 +18,8 @@ struct StateCopy {
 // Rows of one sequence in a step, at consecutive positions. Position 0 starts from a state of zeros.
 struct StateSpan {
   int row, rows;
-  int position;                       // of the first row
-  int slot;                           // of the sequence's state
+  int position;                       // the first row's
+  int slot;                           // the sequence's state
   std::span<const StateCopy> copies;  // ascending rows
 };
 
@@ -68,7 +68,7 @@ struct DeltaRule {
   const float* bias;      // [value_heads]
   int key_heads;          // value heads share them, in groups:
   bool interleaved;       // value head h uses key head h % key_heads, not h / (value_heads / key_heads)
-  float epsilon = 1e-6f;  // of the keys' and queries' norms
+  float epsilon = 1e-6f;  // in the keys' and queries' norms
 };
 
 // The recurrence of Mamba-2: S = exp(dt a) S + b (dt x)^T; x = S^T c + d x, for dt = softplus(step + bias). The matrices

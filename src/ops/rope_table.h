@@ -18,7 +18,7 @@ struct RopeTable {
 struct RotationSpan {
   const RopeTable* table;
   int row, rows;
-  int position;  // of the first row
+  int position;  // the first row's
 };
 
 }  // namespace quire

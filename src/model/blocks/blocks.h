@@ -21,10 +21,10 @@ struct Step {
   CacheMemory& cache;
   Workspace& work;
   std::span<const std::vector<AttentionSpan>> spans;  // per group of the cache layout
-  std::span<const StateSpan> states;                  // of recurrent layers
+  std::span<const StateSpan> states;                  // for recurrent layers
   std::span<const int32_t> drafted;                   // rows whose changes of states are kept
   int rows;
-  int first_layer;  // of the cache layout
+  int first_layer;  // where the model's layers begin in the cache layout
   StepProfile* profile;
 
   // Attributes the time since the last call to `op`.

@@ -169,7 +169,7 @@ class TensorWriter {
 
   const Checkpoint& from_;
   Team& team_;
-  std::vector<std::vector<float>> rows_;  // of each thread
+  std::vector<std::vector<float>> rows_;  // one set for each thread
   std::vector<std::byte> bytes_;
 };
 

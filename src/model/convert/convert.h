@@ -15,13 +15,13 @@
 namespace quire {
 
 struct ConvertOptions {
-  std::optional<TensorType> type;  // of matrices: F32, F16, BF16 or Q8_0; std::nullopt: as in the checkpoint
+  std::optional<TensorType> type;  // the matrices': F32, F16, BF16 or Q8_0; std::nullopt: as in the checkpoint
   std::string name;                // general.name
   std::function<void(size_t written, size_t total)> progress = {};  // in tensors
 };
 
 struct Converted {
-  TensorType type;  // of most matrix elements
+  TensorType type;  // that most matrix elements have
   size_t tensors = 0;
   std::vector<std::string> warnings;  // where llama.cpp will not do as the directory says
 };

@@ -27,7 +27,7 @@ bool encode_q8_0(std::span<const float> row, std::byte* out) {
     }
     const float scale = most / 127.0f;
     float inverse = scale != 0 ? 1.0f / scale : 0.0f;
-    if (!std::isfinite(inverse)) inverse = 0;  // of subnormal weights, whose scale is 0 in F16
+    if (!std::isfinite(inverse)) inverse = 0;  // the weights are subnormal, and their scale is 0 in F16
     const uint16_t half = f32_to_f16(scale);
     sound &= std::isfinite(f16_to_f32(half));
     put16(half, out);

@@ -18,7 +18,7 @@ struct PlannedPart {
   Source rows_from;  // which rows of `from`
   Source rows_to;    // which rows of the planned tensor
   int rows, cols;
-  int row_offset = 0;  // of rows_to: stacked matrices follow each other
+  int row_offset = 0;  // added to rows_to: stacked matrices follow each other
   Change change = Change::kNone;
   // Rows of heads, of which the first `rotated` get another order; 0: none do.
   int head = 0, rotated = 0;

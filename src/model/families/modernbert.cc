@@ -26,7 +26,7 @@ constexpr TensorName kGguf[] = {{Tensor::kQ, "blk.{}.attn_qkv.weight"},
                                 {Tensor::kV, "blk.{}.attn_qkv.weight"},
                                 {Tensor::kGate, "blk.{}.ffn_up.weight"},
                                 {Tensor::kUp, "blk.{}.ffn_up.weight"}};
-constexpr std::string_view kIgnored[] = {"decoder.*", "head.*"};  // of masked tokens
+constexpr std::string_view kIgnored[] = {"decoder.*", "head.*"};  // they predict masked tokens
 
 constexpr std::string_view kNames[] = {"ModernBertModel", "ModernBertForMaskedLM",
                                        "ModernBertForSequenceClassification"};

@@ -13,11 +13,11 @@ namespace quire {
 
 struct MatrixSource {
   Source source;
-  int file_rows = 0;  // of the file's matrix, before source.row()
-  int item = 0;       // of a stack
+  int file_rows = 0;  // in the file's matrix, before source.row()
+  int item = 0;       // its number in a stack
   TensorType type = TensorType::F32;
-  std::span<const std::byte> bytes;          // of the file's matrix, if it is plain
-  std::shared_ptr<const CodedMatrix> coded;  // of a quantized Hugging Face checkpoint; else null
+  std::span<const std::byte> bytes;          // the file's matrix, if it is plain
+  std::shared_ptr<const CodedMatrix> coded;  // in a quantized Hugging Face checkpoint; else null
   int coded_cols = 0;                        // inputs of the file's coded matrix
 
   // What it is packed to. A transposed matrix of codes becomes float32 numbers: its groups lie across the outputs.

@@ -10,7 +10,8 @@ namespace quire {
 // A small drafter spends most of its time in the output matrix. Over the most frequent tokens alone, it drafts most of what
 // it would draft anyway.
 struct OutputRows {
-  TokenIds ids;  // of the columns of the logits; ascending, so that the first of equal logits is the lowest id
+  TokenIds
+      ids;  // what the columns of the logits stand for; ascending, so that the first of equal logits is the lowest id
   Linear matrix;
   BackendMemory memory;
 };

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/files/mapped_file.h"
-#include "base/memory.h"
 #include "base/team.h"
 #include "model/packing/load_meter.h"
 #include "ops/backend_memory.h"

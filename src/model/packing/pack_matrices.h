@@ -16,7 +16,7 @@ namespace quire {
 struct MatrixJob {
   PackedMatrix* matrix;
   MatrixSource from;
-  size_t offset;  // of the memory for all matrices; a multiple of 64
+  size_t offset;  // in the memory for all matrices; a multiple of 64
 };
 
 // Packs all matrices on all threads of the team. Throws Error naming `file` and tensor if a weight is not finite or a

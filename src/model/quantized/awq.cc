@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-using Shifts = std::array<int, 8>;  // of a word's outputs
+using Shifts = std::array<int, 8>;  // where a word has its outputs
 constexpr Shifts kReordered = {0, 16, 4, 20, 8, 24, 12, 28}, kInOrder = {0, 4, 8, 12, 16, 20, 24, 28};
 
 constexpr size_t kBlock = 128;  // inputs taken apart at a time

@@ -71,7 +71,7 @@ std::optional<CodedMatrix> open_coded_matrix(const Quantization& quantization, c
     throw module.error(*codes, "is quantized, but no group of config_groups in config.json targets {}", full_name);
   if (!scheme)
     throw module.error(*codes, "is quantized, but the settings of {} have none for {}", quantization.method, full_name);
-  // Of inputs that are used as they are (InputCodes).
+  // Only inputs that are used as they are have one (InputCodes).
   for (const char* unread : {".input_scale", ".input_zero_point", ".input_global_scale", ".activation_scale"})
     module.find(unread);
   return open_form(module, *scheme);

@@ -18,7 +18,7 @@ namespace quire {
 // A view of the file's tensors, which must outlive it.
 struct CodedMatrix {
   PanelFormat format;  // kF32: a row's codes are the bytes of its numbers, 4 for each input
-  float factor = 1;    // of kE4M3 scales
+  float factor = 1;    // multiplies kE4M3 scales
   // Input i of the rows is input permutation[i] of the model, so that groups are neighbours; empty: they are the same.
   std::vector<int32_t> permutation;
   InputCodes inputs;

@@ -65,7 +65,7 @@ struct GptqRows {
         const size_t size = std::min(kUnit, cols - input);
         if (!slots.empty()) {
           for (size_t i = 0; i < size; ++i) out[n].codes[static_cast<size_t>(slots[input + i])] = codes[i];
-        } else if (size == kUnit) {  // of constant size, which the compiler makes a few moves
+        } else if (size == kUnit) {  // a constant size, which the compiler makes a few moves
           std::memcpy(out[n].codes.data() + input, codes.data(), kUnit);
         } else {
           std::memcpy(out[n].codes.data() + input, codes.data(), size);

@@ -36,9 +36,9 @@ struct HqqLayout {
   TensorLabel scale_label, zero_label;
   int bits;
   size_t group, axis, cols;
-  size_t parts, step, width;  // of W_q: codes in a number, rows, columns
+  size_t parts, step, width;  // W_q's: codes in a number, rows, columns
 
-  uint8_t code(size_t row, size_t column) const {  // of the groups' matrix
+  uint8_t code(size_t row, size_t column) const {  // in the matrix of groups
     const size_t part = row / step, at = row % step * width + column;
     if (bits == 3) return static_cast<uint8_t>(load_at<uint32_t>(codes->bytes, at) >> (27 - 3 * part) & 7);
     const auto byte = load_at<uint8_t>(codes->bytes, at);

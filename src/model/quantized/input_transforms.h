@@ -19,7 +19,7 @@ struct CheckpointTensors {
   std::span<const TensorView> all;
 };
 
-// Of the module's `cols` inputs, without an order; empty: none. Throws Error naming the file and the tensor or the field:
+// The transform of the module's `cols` inputs, without an order; empty: none. Throws Error naming the file and the tensor or the field:
 // a wrong shape or type, a number that cannot be, blocks that do not divide the inputs, a matrix that is missing or is
 // none of Hadamard's.
 InputTransform read_input_transform(const Quantization& quantization, const CheckpointTensors& tensors,

@@ -48,7 +48,7 @@ class ModuleTensors {
   const TensorView& get(std::string_view ending, Types types, const Shape& shape) const {
     return get(ending, types, std::span(&shape, 1));
   }
-  const TensorView& get(std::string_view ending) const;  // of any type and shape
+  const TensorView& get(std::string_view ending) const;  // whatever its type and shape
 
   // throw module.error(tensor, "has 3 rows, expected {}", n);
   template <class... A>

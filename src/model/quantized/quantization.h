@@ -38,7 +38,7 @@ enum class CodedForm : uint8_t {
 // the inputs that Quire uses instead are closer to the unquantized ones.
 struct InputCodes {
   enum class Kind : uint8_t {
-    kNone,      // of any precision
+    kNone,      // any precision
     kPerToken,  // int8; a token's scale is its greatest magnitude / 127
     kStatic,    // int8, with `scale`
     kOutliers,  // LLM.int8: kPerToken, but inputs of at least `threshold` stay as they are
@@ -60,7 +60,7 @@ struct CodedScheme {
   bool act_order = false;                      // the file must say which group an input is in
   bool zeros_minus_one = false;                // kGptq: the file holds zero points less one
   Scales scales = Scales::kGroup;              // kPackedInt, kInt8, kFp8
-  int row_block = 0, col_block = 0;            // of Scales::kBlock
+  int row_block = 0, col_block = 0;            // for Scales::kBlock
   bool squeezed = false;                       // Scales::kBlock: dimensions of 1 may be missing
   bool signed_codes = false;                   // kQuarkInt4: codes and zero points are two's complement
   bool reordered = false;                      // kQuarkInt4: words have AWQ's order of outputs
@@ -84,7 +84,7 @@ struct RotationRule {
   std::string name;   // NAME of the tensors MODULE.NAME_input.weight
   std::string where;  // in config.json, for messages
   ModuleSet targets, except;
-  int size = 0;           // of a block; 0: all inputs
+  int size = 0;           // a block's; 0: all inputs
   bool inverse = false;   // multiply by the transposed matrix
   bool is_known = false;  // Sylvester's matrix is used if the file has no tensor for it
 
@@ -103,7 +103,7 @@ struct Quantization {
   std::vector<RotationRule> rotations;
   bool ignores_scales = false;
 
-  // Of this module; null: config.json has none for it. A module may still be left unquantized: its tensors tell.
+  // What config.json says of this module; null: nothing. A module may still be left unquantized: its tensors tell.
   const CodedScheme* find_scheme(std::string_view module) const;
 
   // Scales of quantized caches and outputs, which Quire does not quantize, or not that way.

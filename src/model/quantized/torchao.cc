@@ -164,7 +164,8 @@ struct TilePacked {
   size_t outer, halves;  // the second and the last dimension
 
   void operator()(int row, std::span<uint8_t> codes) const {
-    constexpr std::array<size_t, 8> kInput = {0, 8, 16, 24, 1, 9, 17, 25};  // of a word's nibbles, the lowest first
+    constexpr std::array<size_t, 8> kInput = {0, 8, 16, 24,
+                                              1, 9, 17, 25};  // which inputs a word's nibbles are, the lowest first
     const auto n = static_cast<size_t>(row);
     for (size_t first = 0; first < codes.size(); first += 32) {
       const size_t tile = first / 32, at = ((n / 8 * outer + tile / halves) * 32 + n % 8 * 4) * halves + tile % halves;

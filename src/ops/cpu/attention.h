@@ -27,7 +27,7 @@ void position_and_store(const Compute& compute, const PositionArgs& args, std::s
 class AttentionOp {
  public:
   struct Limits {
-    int max_rows, max_positions;  // of a step, of a sequence
+    int max_rows, max_positions;  // in a step, in a sequence
     int tiles_per_row;            // the most of any layer: tiles_per_row()
     int value_dim;                // the largest
   };
@@ -46,7 +46,7 @@ class AttentionOp {
   static size_t memory_bytes(int threads, const Limits& limits);
 
  private:
-  size_t tile_floats_;  // of one tile's partial results
+  size_t tile_floats_;  // for one tile's partial results
   int most_partials_;
   int split_below_;  // below this number of tiles, they are cut into splits
   std::vector<AttentionTile> tiles_;

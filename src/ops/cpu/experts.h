@@ -28,7 +28,7 @@ class ExpertRows {
     int expert, begin, end;
   };
   std::span<const Expert> experts() const { return experts_; }
-  std::span<const int32_t> sources() const { return sources_; }  // of each gathered row: the row; -1: padding
+  std::span<const int32_t> sources() const { return sources_; }  // for each gathered row: the row; -1: padding
 
   // target += the weighted results of each row's experts, in the order of their scores. results: gathered rows.
   void combine(const Compute& compute, const Rows& results, const Target& target, int rows) const;

@@ -28,7 +28,7 @@ constexpr const char* kLoopNames[] = {"stream", "shared", "tiles", "paired"};
 
 // A loop other than the first must be this much faster: less is noise.
 constexpr double kClearly = 1.03;
-// Of each loop, however slow the machine or large the model: the best of three is rarely one that was disturbed.
+// Samples of each loop, however slow the machine or large the model: the best of three is rarely one that was disturbed.
 constexpr size_t kFewestSamples = 3;
 
 // What is measured of a kind, and the samples so far: multiply-adds per second, by loop.
@@ -36,7 +36,7 @@ struct Samples {
   std::vector<LinearLoop> loops;
   std::vector<std::vector<double>> rates;
   double bytes = 0;
-  // Of the loops, shuffled for each round: in a fixed order, a loop could meet the same few matrices of each layer again
+  // The order of the loops, shuffled for each round: in a fixed order, a loop could meet the same few matrices of each layer again
   // and again, and their sizes matter.
   std::vector<size_t> order;
   size_t turn = 0;

@@ -63,7 +63,7 @@ struct MeasuredLoop {
 };
 struct MeasuredKind {
   LinearKind kind;
-  double bytes = 0;                 // of weights, for each multiply-add of one row
+  double bytes = 0;                 // weights read for each multiply-add of one row
   std::vector<MeasuredLoop> loops;  // the kernel set's own first
   size_t best = 0;                  // another than the first only if it is clearly faster
 };
