@@ -49,4 +49,12 @@ const KernelSet& choose_kernels(std::string_view name) {
   throw invalid("kernels '{}' cannot run on this machine; it can run {}", name, names);
 }
 
+#if !defined(__x86_64__)  // kernels/x86 is not compiled (CMakeLists.txt)
+const KernelSet* avx2_kernels() { return nullptr; }
+const KernelSet* avx2vnni_kernels() { return nullptr; }
+const KernelSet* avx512_kernels() { return nullptr; }
+const KernelSet* avx512bf16_kernels() { return nullptr; }
+const KernelSet* amx_kernels() { return nullptr; }
+#endif
+
 }  // namespace quire
