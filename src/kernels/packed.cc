@@ -137,10 +137,10 @@ PackedMatrix describe_packed(const PanelFormat& format, float factor, int rows, 
   assert(has_scales(format) ? format.group == 16 || (format.group > 0 && format.group % kBlockInputs == 0)
                             : format.group == 0);
   assert(!has_minima(format) || format.zero == 0);
-  // What kernels are instantiated for (with_format(), x86/linear.inc.h).
+  // What kernels are instantiated for (with_format(), vector/linear.inc.h).
   assert(format.group == 16 ? format.codes != Codes::kU5 : format.codes != Codes::kU6);
   assert(!has_two_levels(format) || (format.zeros == ZeroKind::kSuper) == (format.codes == Codes::kU2));
-  assert(format.codes != Codes::kU5 || format.scale != ScaleKind::kF32);  // kUsualScales, x86/scales.inc.h
+  assert(format.codes != Codes::kU5 || format.scale != ScaleKind::kF32);  // kUsualScales, vector/scales.inc.h
   assert(format.zeros != ZeroKind::kSuper || format.scale == ScaleKind::kSuper);
   PackedMatrix m{.format = format, .factor = factor, .rows = rows, .cols = cols};
   m.layout = panel_layout(format, m.blocks());

@@ -5,10 +5,9 @@
 // defines QUIRE_ISA and includes them:
 //
 //   avx2.cc, avx512.cc       kernel_set.inc.h
-//   avx2vnni.cc              linear, peak
+//   avx2vnni.cc              avx2vnni_kernel_set (x86) ─▶ linear, peak
 //   avx512bf16.cc            linear, peak, quantize, avx512bf16_attention (x86) ─▶ attention
-//   amx.cc                   amx_kernel_set (x86) ─▶ amx_linear ─▶ … ─▶ linear, quantize
-//                                                 └▶ amx_attention ─▶ … ─▶ attention
+//   amx.cc                   amx_linear (x86) ─▶ … ─▶ linear, quantize; amx_attention (x86) ─▶ … ─▶ attention
 //
 //   kernel_set ─┬─▶ attention ─▶ attention_chunk
 //               ├─▶ linear ─┬─▶ linear_int8 ─────▶ int8_tile ─┬─▶ panel_source   codes of a panel

@@ -1,4 +1,4 @@
-// Attention over a bf16 or int8 cache on matrix tiles, with the policy `Tiles` (x86/tiles.h). A chunk of the definition
+// Attention over a bf16 or int8 cache on matrix tiles (x86/tiles.h). A chunk of the definition
 // is one product for all queries of a tile, which adds it to its sum as the definition does: acc + (even + odd).
 //
 // The tile unit multiplies while vectors turn earlier products into weights. Between the weights of block b come, in
@@ -25,7 +25,7 @@ namespace {
 constexpr int kTileQueries = 8;
 
 // One tile of queries. Its registers: 0 .. 3 sums, 4 and 5 queries or weights, 6 and 7 lines.
-template <KvType kType, class Tiles>
+template <KvType kType>
 class TiledAttention {
  public:
   TiledAttention(const AttentionArgs& a, const AttentionTile& tile)
@@ -162,19 +162,19 @@ class TiledAttention {
   }
   template <int kInputs>
   void multiply_keys(const Block& block, int chunk) {
-    tiles_.template load<kInputs>(q_[chunk], kLineBytes);
+    tiles_.load<kInputs>(q_[chunk], kLineBytes);
     each_of_four(
         block.pages, [&]<int kPage>() __attribute__((always_inline)) {
           constexpr int kLines = 6 + kPage % 2;
-          if (chunk == 0) tiles_.template zero<kPage>();
-          tiles_.template load<kLines>(keys_.at(block, kPage, chunk), kLineBytes);
-          tiles_.template dot_bf16<kPage, kInputs, kLines>();
+          if (chunk == 0) tiles_.zero<kPage>();
+          tiles_.load<kLines>(keys_.at(block, kPage, chunk), kLineBytes);
+          tiles_.dot_bf16<kPage, kInputs, kLines>();
         });
     if (chunk + 1 < keys_.chunks()) return;
     float* const out = scores(block)[0];
     each_of_four(
         block.pages, [&]<int kPage>() __attribute__((always_inline)) {
-          tiles_.template store<kPage>(out + kPage * kPageTokens, sizeof scores(block)[0]);
+          tiles_.store<kPage>(out + kPage * kPageTokens, sizeof scores(block)[0]);
         });
   }
 
@@ -184,20 +184,19 @@ class TiledAttention {
     const int columns = values_.columns() - column;
     const size_t row_bytes = stride_ * sizeof(float);
     float* const sums = sums_ + column * kLanes;
-    if (column == 0) tiles_.template load<4 + kChunk>(weights(block)[kChunk], kLineBytes);
+    if (column == 0) tiles_.load<4 + kChunk>(weights(block)[kChunk], kLineBytes);
     each_of_four(
         columns, [&]<int kTile>() __attribute__((always_inline)) {
-          if (kChunk == 0 && block.begins) tiles_.template zero<kTile>();
-          if (kChunk == 0 && !block.begins) tiles_.template load<kTile>(sums + kTile * kLanes, row_bytes);
+          if (kChunk == 0 && block.begins) tiles_.zero<kTile>();
+          if (kChunk == 0 && !block.begins) tiles_.load<kTile>(sums + kTile * kLanes, row_bytes);
           if (kChunk >= block.chunks()) return;
-          tiles_.template load<6 + kTile % 2>(values_.at(column + kTile, kChunk), kLineBytes);
-          tiles_.template dot_bf16<kTile, 4 + kChunk, 6 + kTile % 2>();
+          tiles_.load<6 + kTile % 2>(values_.at(column + kTile, kChunk), kLineBytes);
+          tiles_.dot_bf16<kTile, 4 + kChunk, 6 + kTile % 2>();
         });
     if (kChunk == 0) return;
     each_of_four(
-        columns, [&]<int kTile>() __attribute__((always_inline)) {
-          tiles_.template store<kTile>(sums + kTile * kLanes, row_bytes);
-        });
+        columns, [&]<int kTile>()
+                     __attribute__((always_inline)) { tiles_.store<kTile>(sums + kTile * kLanes, row_bytes); });
   }
 
   // run.operator()<i>() for i < count, at most 4.
@@ -259,12 +258,11 @@ class TiledAttention {
   alignas(64) float memory_[2][kMaxTileQueries * kMaxHeadDim];
 };
 
-template <class Tiles>
 void tile_attention(const AttentionArgs& a, const AttentionTile& tile) {
   if (!multiplies_bf16(a.kv->type) || tile.rows * tile.heads < kTileQueries)
     return avx512_kernels()->attention(a, tile);
-  if (a.kv->type == KvType::kInt8) return TiledAttention<KvType::kInt8, Tiles>(a, tile).run();
-  TiledAttention<KvType::kBf16, Tiles>(a, tile).run();
+  if (a.kv->type == KvType::kInt8) return TiledAttention<KvType::kInt8>(a, tile).run();
+  TiledAttention<KvType::kBf16>(a, tile).run();
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ struct Bf16Product {
 
   static const void* inputs(const Inputs& x, int k) { return &x.x[0][k]; }
   static size_t row_stride(size_t /*x_stride*/) { return sizeof Inputs::x[0]; }
-  template <int kSums, int kIn, int kWeights, class Tiles>
+  template <int kSums, int kIn, int kWeights>
   QUIRE_INLINE void dot(Tiles& tiles) {
-    tiles.template dot_bf16<kSums, kIn, kWeights>();
+    tiles.dot_bf16<kSums, kIn, kWeights>();
   }
   QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs* /*x*/, Floats acc) {
     return fma(Floats::load(reinterpret_cast<const float*>(sums)), scale, acc);
@@ -31,9 +31,9 @@ struct Int8Product {
 
   static const void* inputs(const Inputs& x, int k) { return &x.q[k]; }
   static size_t row_stride(size_t x_stride) { return x_stride; }
-  template <int kSums, int kIn, int kWeights, class Tiles>
+  template <int kSums, int kIn, int kWeights>
   QUIRE_INLINE void dot(Tiles& tiles) {
-    tiles.template dot_int8<kSums, kIn, kWeights>();
+    tiles.dot_int8<kSums, kIn, kWeights>();
   }
   QUIRE_INLINE Floats add_scaled(const std::byte* sums, Floats scale, const Inputs* x, Floats acc) {
     return fma(Floats::of(Ints::load(sums)), mul(scale, Floats::all(x->scale)), acc);
@@ -115,7 +115,7 @@ struct Region {
 // One panel by one group of rows, of which the first kRows count. A software pipeline: each group of weights is decoded
 // two blocks ahead (unless it is Decoded), multiplied, stored two groups later (a product takes 52 cycles), and scaled
 // and added one group after that.
-template <class P, class From, int kRows, class Tiles>
+template <class P, class From, int kRows>
 void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder, const Region& region, int p,
                     int group) {
   constexpr int kGroup = P::kGroup, kGroups = kBlockInputs / kGroup;
@@ -186,13 +186,13 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder
     if (kDecode && kTile % kGroups == 0) decode(begin + i / kGroups + 2);
     if (i >= 0 && i < count) {
       const int b = begin + i / kGroups, k = i % kGroups * kGroup;
-      tiles.template zero<kTile>();
-      tiles.template load<4 + kTile % 2>(P::inputs(x[i / kGroups], k), row_stride);
-      tiles.template load<6 + kTile % 2>(memory.weights[slot(b - begin)] + k * kPanel * P::kInputBytes, 64);
+      tiles.zero<kTile>();
+      tiles.load<4 + kTile % 2>(P::inputs(x[i / kGroups], k), row_stride);
+      tiles.load<6 + kTile % 2>(memory.weights[slot(b - begin)] + k * kPanel * P::kInputBytes, 64);
       P::template dot<kTile, 4 + kTile % 2, 6 + kTile % 2>(tiles);
     }
     if (const int done = i - 2; done >= 0 && done < count)
-      tiles.template store<(kTile + 2) % 4>(memory.sums[(kTile + 2) % 4], 64);
+      tiles.store<(kTile + 2) % 4>(memory.sums[(kTile + 2) % 4], 64);
     if (const int done = i - 3; done >= 0 && done < count) add_group.template operator()<(kTile + 1) % 4>(done);
   };
   for (int i = kDecode ? -4 : 0; i < count + 3; i += 4) {
@@ -207,18 +207,18 @@ void multiply_panel(Tiles& tiles, TileMemory& memory, const TileDecoder& decoder
 }
 
 // Weights in groups with a scale. The first group of rows decodes; the others reuse its decoded weights.
-template <class P, Codes kCodes, class Tiles>
+template <class P, Codes kCodes>
 void multiply_groups(TileMemory& memory, const Region& region) {
   const int rows = region.rows < kRowGroup ? region.rows : kRowGroup;
   const TileDecoder decoder(region.m.format);
   Tiles tiles({rows, P::kGroup * P::kInputBytes});
   using From = Decode<P, kCodes>;
-  auto* first = multiply_panel<P, From, 16, Tiles>;
+  auto* first = multiply_panel<P, From, 16>;
   if constexpr (P::kInputBytes == 2) {  // tiles of int8 are used from kInt8TileRows on
     if (rows <= 8)
-      first = rows == 1   ? multiply_panel<P, From, 1, Tiles>
-              : rows <= 4 ? multiply_panel<P, From, 4, Tiles>
-                          : multiply_panel<P, From, 8, Tiles>;
+      first = rows == 1   ? multiply_panel<P, From, 1>
+              : rows <= 4 ? multiply_panel<P, From, 4>
+                          : multiply_panel<P, From, 8>;
   }
   for (int p = region.panel_begin; p < region.panel_end; ++p) {
     first(tiles, memory, decoder, region, p, 0);

@@ -1,4 +1,4 @@
-// Linears on matrix tiles, over the policy `Tiles` (x86/tiles.h). The sums are reference.cc's, in its order: a tile
+// Linears on matrix tiles (x86/tiles.h). The sums are reference.cc's, in its order: a tile
 // gives the sums of one group of weights for 16 outputs and up to 16 rows, the scaled additions follow in vector
 // registers while the unit multiplies the next groups. Weights that are bf16 need no scale and stay in the tiles.
 
@@ -22,7 +22,7 @@ constexpr int kMostPanels = 16;
 //
 // Weights are prefetched when the first rows read them: a distance ahead. kPaired: the panels after these, a part of them
 // for each two groups of rows, so that all rows share the time that memory takes.
-template <int kPanels, class Tiles>
+template <int kPanels>
 void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
   constexpr int kGroups = 4 / kPanels;
   const std::byte* w[kPanels];
@@ -43,35 +43,34 @@ void multiply_bf16(Tiles& tiles, const Region& region, int panel, int group) {
   // Of each tile of 16 lines, those that this pass prefetches.
   const int first_line = next ? 16 * pass / passes : 0;
   const int last_line = next ? 16 * (pass + 1) / passes : 16 * (pass == 0);
-  tiles.template load<0>(sums[0], 64), tiles.template load<1>(sums[1], 64);
-  tiles.template load<2>(sums[2], 64), tiles.template load<3>(sums[3], 64);
+  tiles.load<0>(sums[0], 64), tiles.load<1>(sums[1], 64);
+  tiles.load<2>(sums[2], 64), tiles.load<3>(sums[3], 64);
   for (int b = region.block_begin; b < region.block_end; ++b) {
     const auto weights = [&]<int kTile>(int i) __attribute__((always_inline)) {
       for (int line = first_line; line < last_line; ++line)
         _mm_prefetch(reinterpret_cast<const char*>(w[i] + ahead + 64 * line), _MM_HINT_T0);
-      tiles.template load<kTile>(w[i], 64);
+      tiles.load<kTile>(w[i], 64);
       w[i] += 64 * kBlockInputs / 2;
     };
-    tiles.template load<4>(x[0]++, 64);
+    tiles.load<4>(x[0]++, 64);
     weights.template operator()<6>(0);
-    tiles.template dot_bf16<0, 4, 6>();
+    tiles.dot_bf16<0, 4, 6>();
     weights.template operator()<7>(1);
-    tiles.template dot_bf16<1, 4, 7>();
+    tiles.dot_bf16<1, 4, 7>();
     if constexpr (kPanels == 4) {
       weights.template operator()<6>(2);
-      tiles.template dot_bf16<2, 4, 6>();
+      tiles.dot_bf16<2, 4, 6>();
       weights.template operator()<7>(3);
-      tiles.template dot_bf16<3, 4, 7>();
+      tiles.dot_bf16<3, 4, 7>();
     } else {
-      tiles.template load<5>(x[1]++, 64);
-      tiles.template dot_bf16<2, 5, 6>();
-      tiles.template dot_bf16<3, 5, 7>();
+      tiles.load<5>(x[1]++, 64);
+      tiles.dot_bf16<2, 5, 6>();
+      tiles.dot_bf16<3, 5, 7>();
     }
   }
-  tiles.template store<0>(sums[0], 64), tiles.template store<1>(sums[1], 64);
-  tiles.template store<2>(sums[2], 64), tiles.template store<3>(sums[3], 64);
+  tiles.store<0>(sums[0], 64), tiles.store<1>(sums[1], 64);
+  tiles.store<2>(sums[2], 64), tiles.store<3>(sums[3], 64);
 }
-template <class Tiles>
 void multiply_bf16_panels(TileMemory&, const Region& region) {
   Tiles tiles({region.rows < kRowGroup ? region.rows : kRowGroup, 64});
   if (region.groups() == 1) {
@@ -112,30 +111,28 @@ void multiply_floats(TileMemory&, const Region& region) {
 // Adds a panel's products with the rows of a region to its sums.
 using Multiply = void (*)(TileMemory&, const Region&);
 // Weights in groups with a scale, of one kind of inputs.
-template <class P, Codes kCodes, class Tiles>
+template <class P, Codes kCodes>
 void multiply_scaled(TileMemory& memory, const Region& region) {
   if constexpr (!P::kPairs) {
     if (region.loop.kind == LinearLoop::Kind::kPaired) {
-      if (region.groups() > 1) return multiply_quads<P, kCodes, Tiles>(region);
-      if constexpr (has_pairs(kCodes, P::kGroup)) return multiply_pairs<P, kCodes, Tiles>(memory, region);
+      if (region.groups() > 1) return multiply_quads<P, kCodes>(region);
+      if constexpr (has_pairs(kCodes, P::kGroup)) return multiply_pairs<P, kCodes>(memory, region);
     }
   }
-  multiply_groups<P, kCodes, Tiles>(memory, region);
+  multiply_groups<P, kCodes>(memory, region);
 }
 
-template <class Tiles>
 Multiply find_multiply(const PanelFormat& format, Activations activations) {
   return with_format(format, [&]<Codes kCodes, int kGroup>() -> Multiply {
     if constexpr (kGroup == 0) {
-      return kCodes == Codes::kBf16 ? multiply_bf16_panels<Tiles> : multiply_floats<kCodes>;
+      return kCodes == Codes::kBf16 ? multiply_bf16_panels : multiply_floats<kCodes>;
     } else {
       if constexpr (has_integer_codes(kCodes)) {
         if (has_int8_blocks(activations))
-          return kGroup == 16 && has_two_levels(format)
-                     ? multiply_scaled<Int8Product<kGroup, kGroup == 16>, kCodes, Tiles>
-                     : multiply_scaled<Int8Product<kGroup>, kCodes, Tiles>;
+          return kGroup == 16 && has_two_levels(format) ? multiply_scaled<Int8Product<kGroup, kGroup == 16>, kCodes>
+                                                        : multiply_scaled<Int8Product<kGroup>, kCodes>;
       }
-      return multiply_scaled<Bf16Product<kGroup>, kCodes, Tiles>;
+      return multiply_scaled<Bf16Product<kGroup>, kCodes>;
     }
   });
 }
@@ -188,7 +185,6 @@ void add_minima(const LinearArgs& a, const PackedMatrix& m, int p, int row_begin
 }
 
 // At most kMostRows rows. Panels are processed in groups and K in chunks, so that reused data stays in a near cache.
-template <class Tiles>
 void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int panel_end, int row_begin, int rows) {
   alignas(64) TileMemory memory;
   __builtin_memset(memory.sums, 0, sizeof memory.sums);
@@ -203,8 +199,8 @@ void tile_rows(const LinearArgs& a, const LinearLoop& loop, int panel_begin, int
   const size_t block_bytes = has_int8_blocks(a.activations) ? sizeof(Int8Block) : sizeof(Bf16Inputs);
   const Finish finish = find_finish(a.nonlinearity);
   const int most_panels = a.up ? kMostPanels / 2 : kMostPanels;
-  const Multiply multiply = find_multiply<Tiles>(a.weights->format, a.activations),
-                 multiply_up = a.up ? find_multiply<Tiles>(a.up->format, a.activations) : nullptr;
+  const Multiply multiply = find_multiply(a.weights->format, a.activations),
+                 multiply_up = a.up ? find_multiply(a.up->format, a.activations) : nullptr;
   float* const up_acc = acc + most_panels * groups * kRowGroup * kPanel;
   for (int first = panel_begin; first < panel_end; first += most_panels) {
     const int last = first + most_panels < panel_end ? first + most_panels : panel_end;
@@ -277,7 +273,6 @@ size_t tile_loops(const PackedMatrix& m, Activations activations, int rows,
   return count;
 }
 
-template <class Tiles>
 void tile_linear(const LinearArgs& a, int panel_begin, int panel_end, int row_begin, int row_end) {
   using Kind = LinearLoop::Kind;
   const LinearLoop loop = a.loop ? *a.loop : first_loop(tile_loops, a, row_end - row_begin);
@@ -298,26 +293,25 @@ void tile_linear(const LinearArgs& a, int panel_begin, int panel_end, int row_be
     return;
   }
   for (int row = row_begin; row < row_end; row += kMostRows)
-    tile_rows<Tiles>(a, loop, panel_begin, panel_end, row, row_end - row < kMostRows ? row_end - row : kMostRows);
+    tile_rows(a, loop, panel_begin, panel_end, row, row_end - row < kMostRows ? row_end - row : kMostRows);
 }
 
 // Four sums: the latency of a product (52 cycles) is hidden by three others of 16 cycles each.
-template <class Tiles>
 double tile_peak(Activations activations, int64_t rounds) {
   if (activations == Activations::kF32) return avx512_kernels()->peak(activations, rounds);
   alignas(64) std::byte tile[kRowGroup * 64];
   __builtin_memset(tile, 1, sizeof tile);
   Tiles tiles({kRowGroup, 64});
-  tiles.template load<4>(tile, 64), tiles.template load<6>(tile, 64);
-  tiles.template zero<0>(), tiles.template zero<1>(), tiles.template zero<2>(), tiles.template zero<3>();
+  tiles.load<4>(tile, 64), tiles.load<6>(tile, 64);
+  tiles.zero<0>(), tiles.zero<1>(), tiles.zero<2>(), tiles.zero<3>();
   const bool int8 = activations == Activations::kInt8;
   for (int64_t i = 0; i < rounds; ++i) {
     if (int8) {
-      tiles.template dot_int8<0, 4, 6>(), tiles.template dot_int8<1, 4, 6>();
-      tiles.template dot_int8<2, 4, 6>(), tiles.template dot_int8<3, 4, 6>();
+      tiles.dot_int8<0, 4, 6>(), tiles.dot_int8<1, 4, 6>();
+      tiles.dot_int8<2, 4, 6>(), tiles.dot_int8<3, 4, 6>();
     } else {
-      tiles.template dot_bf16<0, 4, 6>(), tiles.template dot_bf16<1, 4, 6>();
-      tiles.template dot_bf16<2, 4, 6>(), tiles.template dot_bf16<3, 4, 6>();
+      tiles.dot_bf16<0, 4, 6>(), tiles.dot_bf16<1, 4, 6>();
+      tiles.dot_bf16<2, 4, 6>(), tiles.dot_bf16<3, 4, 6>();
     }
   }
   return static_cast<double>(rounds) * 4 * kRowGroup * kPanel * (int8 ? 64 : 32);

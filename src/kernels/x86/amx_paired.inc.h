@@ -19,7 +19,7 @@ struct alignas(64) PairMemory {
 // Two panels by two groups of rows over a chunk of decoded blocks: each tile that is loaded serves two products. Sums of
 // kTogether groups are scaled and added at once, in the order of K, while the next are multiplied: an accumulator is
 // loaded and stored once for so many products.
-template <class P, int kTogether, class Tiles>
+template <class P, int kTogether>
 class Quad {
  public:
   Quad(Tiles& tiles, PairMemory& memory, const Region& region, int panel, int group)
@@ -75,26 +75,26 @@ class Quad {
         if constexpr (kBefore > 0)
           add_sums<kBefore>(group - kBefore, slot ^ 1, tile, i * kRowGroup / kCount, (i + 1) * kRowGroup / kCount);
       };
-      tiles_.template zero<0>();
-      tiles_.template load<4>(inputs(0, group + i), row_stride_);
-      tiles_.template load<6>(weights(0, group + i), 64);
+      tiles_.zero<0>();
+      tiles_.load<4>(inputs(0, group + i), row_stride_);
+      tiles_.load<6>(weights(0, group + i), 64);
       P::template dot<0, 4, 6>(tiles_);
       add_part(0);
-      tiles_.template zero<1>();
-      tiles_.template load<7>(weights(1, group + i), 64);
+      tiles_.zero<1>();
+      tiles_.load<7>(weights(1, group + i), 64);
       P::template dot<1, 4, 7>(tiles_);
       add_part(1);
-      tiles_.template zero<2>();
-      tiles_.template load<5>(inputs(1, group + i), row_stride_);
+      tiles_.zero<2>();
+      tiles_.load<5>(inputs(1, group + i), row_stride_);
       P::template dot<2, 5, 6>(tiles_);
-      tiles_.template store<0>(sums[0], 64);
+      tiles_.store<0>(sums[0], 64);
       add_part(2);
-      tiles_.template zero<3>();
+      tiles_.zero<3>();
       P::template dot<3, 5, 7>(tiles_);
-      tiles_.template store<1>(sums[1], 64);
+      tiles_.store<1>(sums[1], 64);
       add_part(3);
-      tiles_.template store<2>(sums[2], 64);
-      tiles_.template store<3>(sums[3], 64);
+      tiles_.store<2>(sums[2], 64);
+      tiles_.store<3>(sums[3], 64);
     }
   }
 
@@ -127,22 +127,22 @@ class Quad {
   const int count_;  // groups of weights
 };
 
-template <class P, int kTogether, class Tiles>
+template <class P, int kTogether>
 [[gnu::noinline]] void multiply_quad(Tiles& tiles, PairMemory& memory, const Region& region, int panel, int group) {
-  Quad<P, kTogether, Tiles>(tiles, memory, region, panel, group).multiply();
+  Quad<P, kTogether>(tiles, memory, region, panel, group).multiply();
 }
 
 // More than one group of rows, over a chunk of at most kChunk blocks.
-template <class P, Codes kCodes, class Tiles>
+template <class P, Codes kCodes>
 void multiply_quads(const Region& region) {
   alignas(64) PairMemory memory;
   __builtin_memset(memory.unused, 0, sizeof memory.unused);
   const PackedMatrix& m = region.m;
   const TileDecoder decoder(m.format);
   Tiles tiles({kRowGroup, P::kGroup * P::kInputBytes});
-  auto* multiply = region.loop.panels >= 4   ? multiply_quad<P, 4, Tiles>
-                   : region.loop.panels >= 2 ? multiply_quad<P, 2, Tiles>
-                                             : multiply_quad<P, 1, Tiles>;
+  auto* multiply = region.loop.panels >= 4   ? multiply_quad<P, 4>
+                   : region.loop.panels >= 2 ? multiply_quad<P, 2>
+                                             : multiply_quad<P, 1>;
   const int blocks = region.block_end - region.block_begin;
   for (int p = region.panel_begin; p < region.panel_end; p += 2) {
     for (int i = 0; i < 2; ++i) {
@@ -163,7 +163,7 @@ void multiply_quads(const Region& region) {
 
 // Up to 16 rows by two panels, of which the first kRows rows count, over all of K. A software pipeline: decoding,
 // product, store, and scaled addition are one block apart, so that none waits for another.
-template <class P, Codes kCodes, int kRows, class Tiles>
+template <class P, Codes kCodes, int kRows>
 void multiply_pair(Tiles& tiles, PairMemory& memory, const TileDecoder& decoder, const Region& region, int p) {
   static_assert(P::kGroup == kBlockInputs);
   const PackedMatrix& m = region.m;
@@ -201,19 +201,19 @@ void multiply_pair(Tiles& tiles, PairMemory& memory, const TileDecoder& decoder,
   };
   const auto turn = [&]<int kTurn>(int b) __attribute__((always_inline)) {
     if (b < blocks) {
-      tiles.template load<4 + kTurn>(P::inputs(x[b], 0), row_stride);
-      tiles.template zero<2 * kTurn>();
-      tiles.template load<6>(memory.weights[0][kTurn], 64);
+      tiles.load<4 + kTurn>(P::inputs(x[b], 0), row_stride);
+      tiles.zero<2 * kTurn>();
+      tiles.load<6>(memory.weights[0][kTurn], 64);
       P::template dot<2 * kTurn, 4 + kTurn, 6>(tiles);
-      tiles.template zero<2 * kTurn + 1>();
-      tiles.template load<7>(memory.weights[1][kTurn], 64);
+      tiles.zero<2 * kTurn + 1>();
+      tiles.load<7>(memory.weights[1][kTurn], 64);
       P::template dot<2 * kTurn + 1, 4 + kTurn, 7>(tiles);
     }
     decode(b + 1);
     if (b >= 2) add_block(b - 2);
     if (b >= 1 && b <= blocks) {
-      tiles.template store<2 - 2 * kTurn>(memory.sums[1 - kTurn][0][0], 64);
-      tiles.template store<3 - 2 * kTurn>(memory.sums[1 - kTurn][0][1], 64);
+      tiles.store<2 - 2 * kTurn>(memory.sums[1 - kTurn][0][0], 64);
+      tiles.store<3 - 2 * kTurn>(memory.sums[1 - kTurn][0][1], 64);
     }
   };
   decode(0);
@@ -235,7 +235,7 @@ constexpr bool has_pairs(Codes codes, int group) {
 }
 
 // A single group of rows. The last panel of an odd number is multiplied alone.
-template <class P, Codes kCodes, class Tiles>
+template <class P, Codes kCodes>
 void multiply_pairs(TileMemory& alone, const Region& region) {
   alignas(64) PairMemory memory;
   for (int i = 0; i < 2; ++i)  // rows that tiles do not store
@@ -244,17 +244,17 @@ void multiply_pairs(TileMemory& alone, const Region& region) {
   const TileDecoder decoder(region.m.format);
   {
     Tiles tiles({rows, P::kGroup * P::kInputBytes});
-    auto* multiply = multiply_pair<P, kCodes, 16, Tiles>;
+    auto* multiply = multiply_pair<P, kCodes, 16>;
     if constexpr (P::kInputBytes == 2)
-      if (rows <= 4) multiply = multiply_pair<P, kCodes, 4, Tiles>;
-    if (rows > 4 && rows <= 8) multiply = multiply_pair<P, kCodes, 8, Tiles>;
+      if (rows <= 4) multiply = multiply_pair<P, kCodes, 4>;
+    if (rows > 4 && rows <= 8) multiply = multiply_pair<P, kCodes, 8>;
     for (int p = region.panel_begin; p + 1 < region.panel_end; p += 2) multiply(tiles, memory, decoder, region, p);
   }
   if ((region.panel_end - region.panel_begin) % 2 != 0) {
     Region last = region;
     last.panel_begin = region.panel_end - 1;
     last.acc = region.sums(last.panel_begin, 0);
-    multiply_groups<P, kCodes, Tiles>(alone, last);
+    multiply_groups<P, kCodes>(alone, last);
   }
 }
 

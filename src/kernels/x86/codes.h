@@ -149,7 +149,7 @@ QUIRE_INLINE Ints dot_pairs(Ints a, Ints b) {
 
 // Sums of products of weight bytes with activations, formed as is fastest on the instruction set. `Sums` accumulates;
 // widen() must be called after every kLinesToWiden lines (of two registers) and makes the 32-bit sums.
-#if defined(__AVX512F__) || defined(__AVXVNNI__)
+#if defined(__AVX512F__) || defined(__AVXVNNI__) || defined(QUIRE_DOT_BYTES)
 
 inline constexpr int kSignedOffset = 128;  // added to signed bytes, which the instruction wants unsigned
 struct Sums {
@@ -160,7 +160,9 @@ template <int kBits>
 inline constexpr int kLinesToWiden = 4;
 template <int kBits>
 QUIRE_INLINE void multiply(Sums& s, Ints w, Ints x) {
-#if defined(__AVX512F__)
+#if defined(QUIRE_DOT_BYTES)  // tests emulate the instruction
+  s.wide.v = QUIRE_DOT_BYTES(s.wide.v, w.v, x.v);
+#elif defined(__AVX512F__)
   s.wide.v = _mm512_dpbusd_epi32(s.wide.v, w.v, x.v);
 #else
   s.wide.v = _mm256_dpbusd_avx_epi32(s.wide.v, w.v, x.v);

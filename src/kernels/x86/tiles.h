@@ -1,5 +1,4 @@
-// The eight tile registers of AMX. Kernels that use them are templates over a policy `Tiles`: this one, or an emulation
-// in plain C++ for tests on machines without AMX (tests/unit/kernels/emulated_tiles.h).
+// The eight tile registers of AMX. On machines without them, tests trap the instructions (tests/unit/amx/trap.h).
 #pragma once
 
 #include <cstddef>
@@ -19,11 +18,11 @@ struct TileShape {
 
 // Assembly rather than intrinsics: gcc 12's declare only 8 of the configuration's 64 bytes as read and nothing of what
 // a tile load reads, so that earlier stores may be dropped; and they accept no template parameter.
-class NativeTiles {
+class Tiles {
  public:
   // Configures this thread's registers until the destructor releases them, so that no context switch has to save them.
   // Costs about a hundred cycles per call, compared with tens of microseconds of work.
-  [[gnu::always_inline]] explicit NativeTiles(TileShape shape) {
+  [[gnu::always_inline]] explicit Tiles(TileShape shape) {
     struct {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
       uint16_t row_bytes[16] = {};
@@ -35,9 +34,9 @@ class NativeTiles {
     }
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
-  [[gnu::always_inline]] ~NativeTiles() { asm volatile("tilerelease"); }
-  NativeTiles(const NativeTiles&) = delete;
-  NativeTiles& operator=(const NativeTiles&) = delete;
+  [[gnu::always_inline]] ~Tiles() { asm volatile("tilerelease"); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
 
   template <int kTile>
   [[gnu::always_inline]] void zero() {

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "kernels/kernels.h"
-#include "unit/kernels/emulated_amx.h"
 #include "unit/kernels/random_panels.h"
+#include "unit/kernels/testable_kernels.h"
 
 namespace quire {
 namespace {
@@ -36,7 +36,7 @@ Blocks quantize(const KernelSet& kernels, Activations to, const std::vector<floa
   return b;
 }
 
-std::vector<float> random_floats(int count, std::mt19937& random) {
+std::vector<float> normal_inputs(int count, std::mt19937& random) {
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<size_t>(count));
   for (float& v : x) v = normal(random);
@@ -46,11 +46,11 @@ std::vector<float> random_floats(int count, std::mt19937& random) {
 TEST_P(Tiles, KeepInputsInTileOrderWithTheVectorKernelsValues) {
   std::mt19937 random(5);
   const int rows = 19, cols = 77, blocks = 3;
-  std::vector<float> x = random_floats(rows * cols, random);
+  std::vector<float> x = normal_inputs(rows * cols, random);
   const uint32_t unusual[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001, 0x7f7fffff,
                               0xff7fffff, 0x00000001, 0x807fffff, 0x3f808000, 0x3f818000, 0x80000000};
   std::memcpy(x.data() + cols + 3, unusual, sizeof unusual);
-  const std::vector<float> norm = random_floats(cols, random);
+  const std::vector<float> norm = normal_inputs(cols, random);
   for (const float* weight : {static_cast<const float*>(nullptr), norm.data()}) {
     const Blocks expected = quantize(reference_kernels(), Activations::kBf16, x, rows, weight);
     const Blocks got = quantize(*GetParam(), Activations::kBf16, x, rows, weight);
@@ -88,7 +88,7 @@ TEST_P(Tiles, GiveTheVectorKernelsBitsOverManyChunksPanelsAndRows) {
                                                           : type;
     const auto weights = testing::random_matrix(type, outputs, cols, random);
     const auto up = testing::random_matrix(up_type, outputs, cols, random);
-    const std::vector<float> all = random_floats(most_rows * cols, random);
+    const std::vector<float> all = normal_inputs(most_rows * cols, random);
     for (const Activations mode : {Activations::kBf16, Activations::kInt8, Activations::kInt8x2}) {
       const Activations to = activations_for(mode, weights.matrix.format);
       if (to != mode) continue;

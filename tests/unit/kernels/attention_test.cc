@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 #include "ops/cpu/attention.h"
 #include "unit/kernels/attention_sequence.h"
-#include "unit/kernels/emulated_amx.h"
+#include "unit/kernels/testable_kernels.h"
 
 namespace quire {
 namespace {

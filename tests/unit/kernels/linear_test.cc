@@ -13,8 +13,8 @@
 #include "kernels/kernels.h"
 #include "kernels/self_check.h"
 #include "quant/blocks.h"
-#include "unit/kernels/emulated_amx.h"
 #include "unit/kernels/random_panels.h"
+#include "unit/kernels/testable_kernels.h"
 
 namespace quire {
 namespace {
@@ -142,7 +142,7 @@ void expect_reference_bits(const KernelSet& kernels, const LinearArgs& args, con
   }
 }
 
-// avx512bf16 stores bf16 inputs in pairs (x86/linear_float.inc.h): restores the order of the other sets.
+// avx512bf16 stores bf16 inputs in pairs (vector/linear_float.inc.h): restores the order of the other sets.
 void undo_pairs(const KernelSet& kernels, FloatBlock& block) {
   if (kernels.name != "avx512bf16") return;
   uint32_t pairs[kBlockInputs / 2], x[kBlockInputs];

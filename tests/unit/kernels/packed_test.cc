@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr int kRows = 37, kCols = 512;  // the last panel is not full
+constexpr int kPackedRows = 37, kCols = 512;  // the last panel is not full
 
 // The bits of a number that is none, in a scale or minimum of `bytes` bytes.
 uint32_t none_of(size_t bytes, bool infinity) {
@@ -24,7 +24,7 @@ class IsFinite : public ::testing::TestWithParam<testing::Weights> {};
 
 TEST_P(IsFinite, HoldsForNumbers) {
   std::mt19937 random(1);
-  const auto m = testing::random_matrix(GetParam(), kRows, kCols, random);
+  const auto m = testing::random_matrix(GetParam(), kPackedRows, kCols, random);
   for (int panel = 0; panel < m.matrix.panels(); ++panel) EXPECT_TRUE(is_finite(m.matrix, panel));
 }
 
@@ -65,19 +65,19 @@ TEST_P(IsFinite, FindsEveryNanAndInfinity) {
   std::mt19937 random(2);
   const testing::Weights& w = GetParam();
   for (int i = 0; i < 200; ++i) {
-    const int bad = i == 0 ? 0 : i == 1 ? kRows - 1 : static_cast<int>(random() % kRows);
+    const int bad = i == 0 ? 0 : i == 1 ? kPackedRows - 1 : static_cast<int>(random() % kPackedRows);
     bool spoiled = false;
     testing::OwnedMatrix m;
     if (has_scales(w.format)) {
-      m = testing::random_coded(w, kRows, kCols, random, [&](int row, const CodedRow& coded) {
+      m = testing::random_coded(w, kPackedRows, kCols, random, [&](int row, const CodedRow& coded) {
         if (row == bad) spoiled = spoil(w.format, i % 3, i % 2 == 0, random, coded);
       });
     } else {
-      std::vector<std::byte> bytes = testing::random_source(*w.type, kRows, kCols, random);
+      std::vector<std::byte> bytes = testing::random_source(*w.type, kPackedRows, kCols, random);
       const size_t size = info(*w.type).block_bytes;
       const uint32_t none = *w.type == TensorType::BF16 ? (i % 2 ? 0xFF80 : 0x7F81) : none_of(size, i % 2 == 0);
       std::memcpy(&bytes[(static_cast<size_t>(bad) * kCols + random() % kCols) * size], &none, size);
-      m = testing::pack(*w.type, kRows, kCols, bytes);
+      m = testing::pack(*w.type, kPackedRows, kCols, bytes);
       spoiled = true;
     }
     for (int panel = 0; panel < m.matrix.panels(); ++panel)

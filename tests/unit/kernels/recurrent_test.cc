@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "unit/kernels/emulated_amx.h"
+#include "unit/kernels/testable_kernels.h"
 
 namespace quire {
 namespace {
 
 using Vector = std::vector<float>;
 
-Vector random_floats(int count, unsigned seed, float deviation = 1) {
+Vector random_state(int count, unsigned seed, float deviation = 1) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, deviation);
   Vector x(static_cast<size_t>(count));
@@ -47,7 +47,7 @@ struct Result {
   }
   return ::testing::AssertionSuccess();
 }
-constexpr int kRows = 9, kCheckpoint = 5;
+constexpr int kTokens = 9, kCheckpoint = 5;
 
 // The number of rows of each call.
 const std::vector<std::vector<int>> kCuts = {{9}, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 4, 3}, {8, 1}};
@@ -69,10 +69,10 @@ struct Convolution {
   bool biased, silu, in_place;
 
   Result run(const KernelSet& kernels, const std::vector<int>& cut, int tile, float extreme = 1) const {
-    Vector x = random_floats(kRows * channels, 1);
+    Vector x = random_state(kTokens * channels, 1);
     x[static_cast<size_t>(channels)] = extreme;
-    const Vector weight = random_floats(width * channels, 2), bias = random_floats(channels, 3);
-    Result r{in_place ? x : Vector(x.size()), random_floats((width - 1) * channels, 4), {}};
+    const Vector weight = random_state(width * channels, 2), bias = random_state(channels, 3);
+    Result r{in_place ? x : Vector(x.size()), random_state((width - 1) * channels, 4), {}};
     r.checkpoint.resize(r.state.size());
     for_parts(cut, r.checkpoint, [&](int row, int rows, StateCheckpoint checkpoint) {
       const auto at = static_cast<ptrdiff_t>(row * channels), stride = static_cast<ptrdiff_t>(channels);
@@ -98,20 +98,20 @@ struct Delta {
   int key_dim, value_dim;
   int gates;  // 0, 1 or key_dim
 
-  Vector q() const { return random_floats(kRows * key_dim, 1, 0.1f); }
-  Vector k() const { return random_floats(kRows * key_dim, 2, 0.2f); }
-  Vector v() const { return random_floats(kRows * value_dim, 3); }
+  Vector q() const { return random_state(kTokens * key_dim, 1, 0.1f); }
+  Vector k() const { return random_state(kTokens * key_dim, 2, 0.2f); }
+  Vector v() const { return random_state(kTokens * value_dim, 3); }
   Vector beta() const {
-    Vector beta = random_floats(kRows, 4);
+    Vector beta = random_state(kTokens, 4);
     for (float& b : beta) b = 1 / (1 + std::exp(-b));
     return beta;
   }
   Vector gate() const {
-    Vector gate = random_floats(kRows * std::max(gates, 1), 5);
+    Vector gate = random_state(kTokens * std::max(gates, 1), 5);
     for (float& g : gate) g = -std::abs(g);
     return gate;
   }
-  Vector state() const { return random_floats(key_dim * value_dim, 6); }
+  Vector state() const { return random_state(key_dim * value_dim, 6); }
 
   Result run(const KernelSet& kernels, const std::vector<int>& cut, float extreme = 0.5f) const {
     Vector ks = k(), vs = v();
@@ -148,15 +148,15 @@ struct Mamba {
   int state_dim, head_dim;
 
   static constexpr float kA = -1.3f, kD = 0.7f;
-  Vector x() const { return random_floats(kRows * head_dim, 1); }
-  Vector b() const { return random_floats(kRows * state_dim, 2); }
-  Vector c() const { return random_floats(kRows * state_dim, 3); }
+  Vector x() const { return random_state(kTokens * head_dim, 1); }
+  Vector b() const { return random_state(kTokens * state_dim, 2); }
+  Vector c() const { return random_state(kTokens * state_dim, 3); }
   Vector dt() const {
-    Vector dt = random_floats(kRows, 4);
+    Vector dt = random_state(kTokens, 4);
     for (float& t : dt) t = std::abs(t);
     return dt;
   }
-  Vector state() const { return random_floats(state_dim * head_dim, 5); }
+  Vector state() const { return random_state(state_dim * head_dim, 5); }
 
   Result run(const KernelSet& kernels, const std::vector<int>& cut, float extreme = 0.5f) const {
     Vector xs = x();
@@ -202,7 +202,7 @@ TEST_P(Recurrent, ConvolvesToTheReferencesBitsInAnyCut) {
     for (const int channels : {1, 16, 37, 80}) {
       for (int options = 0; options < 8; ++options) {
         const Convolution c{channels, width, (options & 1) != 0, (options & 2) != 0, (options & 4) != 0};
-        const Result expected = c.run(reference_kernels(), {kRows}, channels);
+        const Result expected = c.run(reference_kernels(), {kTokens}, channels);
         for (const auto& cut : kCuts) {
           for (const int tile : {channels, 32, 7})
             ASSERT_TRUE(same(expected, c.run(*GetParam(), cut, tile)))
@@ -213,7 +213,7 @@ TEST_P(Recurrent, ConvolvesToTheReferencesBitsInAnyCut) {
   }
   for (const float extreme : kExtremes) {
     const Convolution c{20, 4, true, true, false};
-    ASSERT_TRUE(same(c.run(reference_kernels(), {kRows}, 20, extreme), c.run(*GetParam(), {kRows}, 20, extreme)))
+    ASSERT_TRUE(same(c.run(reference_kernels(), {kTokens}, 20, extreme), c.run(*GetParam(), {kTokens}, 20, extreme)))
         << extreme;
   }
 }
@@ -222,7 +222,7 @@ TEST_P(Recurrent, AppliesTheDeltaRuleToTheReferencesBitsInAnyCut) {
   for (const auto& [key_dim, value_dim] : {std::pair{8, 16}, {5, 7}, {64, 64}, {33, 150}, {256, 40}}) {
     for (const int gates : {0, 1, key_dim}) {
       const Delta d{key_dim, value_dim, gates};
-      const Result expected = d.run(reference_kernels(), {kRows});
+      const Result expected = d.run(reference_kernels(), {kTokens});
       for (const auto& cut : kCuts)
         ASSERT_TRUE(same(expected, d.run(*GetParam(), cut)))
             << "keys " << key_dim << " values " << value_dim << " gates " << gates;
@@ -230,20 +230,22 @@ TEST_P(Recurrent, AppliesTheDeltaRuleToTheReferencesBitsInAnyCut) {
   }
   for (const float extreme : kExtremes) {
     const Delta d{16, 70, 1};
-    ASSERT_TRUE(same(d.run(reference_kernels(), {kRows}, extreme), d.run(*GetParam(), {kRows}, extreme))) << extreme;
+    ASSERT_TRUE(same(d.run(reference_kernels(), {kTokens}, extreme), d.run(*GetParam(), {kTokens}, extreme)))
+        << extreme;
   }
 }
 
 TEST_P(Recurrent, RunsMamba2ToTheReferencesBitsInAnyCut) {
   for (const auto& [state_dim, head_dim] : {std::pair{16, 16}, {5, 7}, {128, 64}, {33, 150}}) {
     const Mamba m{state_dim, head_dim};
-    const Result expected = m.run(reference_kernels(), {kRows});
+    const Result expected = m.run(reference_kernels(), {kTokens});
     for (const auto& cut : kCuts)
       ASSERT_TRUE(same(expected, m.run(*GetParam(), cut))) << "states " << state_dim << " dims " << head_dim;
   }
   for (const float extreme : kExtremes) {
     const Mamba m{16, 70};
-    ASSERT_TRUE(same(m.run(reference_kernels(), {kRows}, extreme), m.run(*GetParam(), {kRows}, extreme))) << extreme;
+    ASSERT_TRUE(same(m.run(reference_kernels(), {kTokens}, extreme), m.run(*GetParam(), {kTokens}, extreme)))
+        << extreme;
   }
 }
 
@@ -251,20 +253,20 @@ TEST_P(Recurrent, RunsMamba2ToTheReferencesBitsInAnyCut) {
 TEST_P(Recurrent, KeepsTheStateOfTheCheckpointsRow) {
   const std::vector<int> before = {kCheckpoint + 1};
   const Convolution c{37, 4, true, true, false};
-  EXPECT_TRUE(same(c.run(*GetParam(), before, 37).state, c.run(*GetParam(), {kRows}, 37).checkpoint));
+  EXPECT_TRUE(same(c.run(*GetParam(), before, 37).state, c.run(*GetParam(), {kTokens}, 37).checkpoint));
   const Delta d{32, 50, 1};
-  EXPECT_TRUE(same(d.run(*GetParam(), before).state, d.run(*GetParam(), {kRows}).checkpoint));
+  EXPECT_TRUE(same(d.run(*GetParam(), before).state, d.run(*GetParam(), {kTokens}).checkpoint));
   const Mamba m{32, 50};
-  EXPECT_TRUE(same(m.run(*GetParam(), before).state, m.run(*GetParam(), {kRows}).checkpoint));
+  EXPECT_TRUE(same(m.run(*GetParam(), before).state, m.run(*GetParam(), {kTokens}).checkpoint));
 }
 
 TEST(RecurrentReference, ConvolvesByTheFormula) {
   const Convolution c{5, 4, true, true, false};
-  const Result got = c.run(reference_kernels(), {kRows}, 5);
-  Vector inputs = random_floats(3 * 5, 4), x = random_floats(kRows * 5, 1);
+  const Result got = c.run(reference_kernels(), {kTokens}, 5);
+  Vector inputs = random_state(3 * 5, 4), x = random_state(kTokens * 5, 1);
   x[5] = 1;
   inputs.insert(inputs.end(), x.begin(), x.end());
-  const Vector weight = random_floats(4 * 5, 2), bias = random_floats(5, 3);
+  const Vector weight = random_state(4 * 5, 2), bias = random_state(5, 3);
   for (size_t i = 0; i < got.y.size(); ++i) {
     double sum = bias[i % 5];
     for (size_t t = 0; t < 4; ++t) sum += double{weight[t * 5 + i % 5]} * inputs[i + t * 5];
@@ -276,12 +278,12 @@ TEST(RecurrentReference, ConvolvesByTheFormula) {
 TEST(RecurrentReference, AppliesTheDeltaRuleByTheFormula) {
   for (const int gates : {0, 1, 12}) {
     const Delta d{12, 7, gates};
-    const Result got = d.run(reference_kernels(), {kRows});
+    const Result got = d.run(reference_kernels(), {kTokens});
     Vector k = d.k(), v = d.v();
     v[7] = k[3 * 12] = 0.5f;
     const Vector q = d.q(), beta = d.beta(), gate = d.gate(), state = d.state();
     std::vector<double> s(state.begin(), state.end());
-    for (size_t row = 0; row < kRows; ++row) {
+    for (size_t row = 0; row < kTokens; ++row) {
       for (size_t j = 0; j < 7; ++j) {
         double recalled = 0, out = 0;
         for (size_t i = 0; i < 12; ++i) {
@@ -300,12 +302,12 @@ TEST(RecurrentReference, AppliesTheDeltaRuleByTheFormula) {
 
 TEST(RecurrentReference, RunsMamba2ByTheFormula) {
   const Mamba m{12, 7};
-  const Result got = m.run(reference_kernels(), {kRows});
+  const Result got = m.run(reference_kernels(), {kTokens});
   Vector x = m.x();
   x[7] = 0.5f;
   const Vector b = m.b(), c = m.c(), dt = m.dt(), state = m.state();
   std::vector<double> s(state.begin(), state.end());
-  for (size_t row = 0; row < kRows; ++row) {
+  for (size_t row = 0; row < kTokens; ++row) {
     for (size_t j = 0; j < 7; ++j) {
       double y = double{Mamba::kD} * x[row * 7 + j];
       for (size_t i = 0; i < 12; ++i) {

@@ -12,12 +12,12 @@
 #include "base/half.h"
 #include "kernels/kernels.h"
 #include "unit/kernels/attention_sequence.h"
-#include "unit/kernels/emulated_amx.h"
+#include "unit/kernels/testable_kernels.h"
 
 namespace quire {
 namespace {
 
-std::vector<float> random_floats(int count, unsigned seed) {
+std::vector<float> random_heads(int count, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<size_t>(count));
@@ -51,10 +51,10 @@ class Rotate : public ::testing::TestWithParam<const KernelSet*> {};
 
 TEST_P(Rotate, GivesTheReferencesBits) {
   for (const Heads& h : kHeads) {
-    auto x = random_floats(kCount * h.stride, 5);
+    auto x = random_heads(kCount * h.stride, 5);
     x[2] = std::numeric_limits<float>::infinity();
     x[static_cast<size_t>(h.stride + h.offset)] = 0x1p-140f;
-    const auto cos_sin = random_floats(h.turned, 6);
+    const auto cos_sin = random_heads(h.turned, 6);
     for (const RopeKind kind : kKinds) {
       for (const float scale : {1.0f, 1.37f}) {
         const auto expected = rotated(reference_kernels(), x, h, kind, cos_sin, scale),
@@ -71,7 +71,7 @@ TEST_P(Rotate, GivesTheReferencesBits) {
 
 TEST(RotateReference, TurnsPairsOfEachHeadAndLeavesTheRest) {
   for (const Heads& h : kHeads) {
-    const auto x = random_floats(kCount * h.stride, 7);
+    const auto x = random_heads(kCount * h.stride, 7);
     std::vector<float> cos_sin(static_cast<size_t>(h.turned));
     for (size_t i = 0; i < cos_sin.size(); i += 2) {
       cos_sin[i] = std::cos(static_cast<float>(i + 1));
@@ -103,7 +103,7 @@ TEST_P(Rotate, StoresTheReferencesBits) {
   for (const KvType type : testing::kKvTypes) {
     for (const auto& [key_dim, value_dim] : {std::pair{32, 32}, {64, 16}, {7, 9}, {576, 512}, {192, 128}}) {
       const int k_stride = key_dim + 3, v_stride = value_dim + 1;
-      auto k = random_floats(kKvHeads * k_stride, 8), v = random_floats(kKvHeads * v_stride, 9);
+      auto k = random_heads(kKvHeads * k_stride, 8), v = random_heads(kKvHeads * v_stride, 9);
       k[1] = std::numeric_limits<float>::quiet_NaN(), v[0] = -std::numeric_limits<float>::infinity();
       k[2] = 0x1p-60f, v[2] = 0x1p-130f;
       const size_t head = kv_head_bytes(type, key_dim, value_dim);
@@ -171,7 +171,7 @@ struct Int8Page {
 
 TEST_P(Rotate, StoresInt8CodesWithinHalfAStepOfTheNumbers) {
   for (const float size : {1.0f, 0x1p-50f, 3e30f}) {
-    auto numbers = random_floats(40, 11);
+    auto numbers = random_heads(40, 11);
     for (float& x : numbers) x *= size;
     const Int8Page page(*GetParam(), numbers);
     float largest = 0;
@@ -190,7 +190,7 @@ TEST_P(Rotate, StoresInt8CodesWithinHalfAStepOfTheNumbers) {
 TEST_P(Rotate, StoresExtremeNumbersAsInt8AsDefined) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const auto with = [&](float number) {
-    auto numbers = random_floats(16, 12);
+    auto numbers = random_heads(16, 12);
     numbers[2] = number;
     return Int8Page(*GetParam(), numbers);
   };

@@ -14,7 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
-#include "unit/kernels/emulated_amx.h"
+#include "unit/kernels/testable_kernels.h"
 
 namespace quire {
 namespace {
@@ -23,7 +23,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kSizes[] = {1, 2, 15, 16, 17, 31, 32, 64, 100, 257};
 constexpr NormKind kNorms[] = {NormKind::kNone, NormKind::kRms, NormKind::kLayer, NormKind::kL2};
 
-std::vector<float> random_floats(size_t count, unsigned seed) {
+std::vector<float> random_rows(size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.3f, 2);
   std::vector<float> x(count);
@@ -56,7 +56,7 @@ std::vector<float> extreme_floats() {
   return x;
 }
 
-::testing::AssertionResult same(const std::vector<float>& expected, const std::vector<float>& got) {
+::testing::AssertionResult same_rows(const std::vector<float>& expected, const std::vector<float>& got) {
   for (size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
     if (std::memcmp(&expected[i], &got[i], sizeof(float)) != 0)
@@ -77,8 +77,8 @@ constexpr int kRows = 3;
 std::vector<float> normalized(const KernelSet& kernels, const NormCase& c, std::vector<float> x) {
   const size_t cols = static_cast<size_t>(c.size * c.groups), stride = cols + 3;
   x.resize(kRows * stride);
-  const auto weight = random_floats(cols, 2), bias = random_floats(cols, 3);
-  std::vector<float> y = c.in_place ? x : random_floats(kRows * stride, 4);
+  const auto weight = random_rows(cols, 2), bias = random_rows(cols, 3);
+  std::vector<float> y = c.in_place ? x : random_rows(kRows * stride, 4);
   kernels.normalize({.kind = c.kind,
                      .x = c.in_place ? y.data() : x.data(),
                      .x_stride = stride,
@@ -108,8 +108,8 @@ TEST_P(Rows, NormalizeToTheReferencesBits) {
                          (options & 4) != 0,
                          (options & 8) != 0,
                          (options & 16) != 0};
-        const auto x = random_floats(static_cast<size_t>(kRows * (size * c.groups + 3)), 1);
-        ASSERT_TRUE(same(normalized(reference_kernels(), c, x), normalized(*GetParam(), c, x)))
+        const auto x = random_rows(static_cast<size_t>(kRows * (size * c.groups + 3)), 1);
+        ASSERT_TRUE(same_rows(normalized(reference_kernels(), c, x), normalized(*GetParam(), c, x)))
             << "norm " << static_cast<int>(kind) << " size " << size << " options " << options;
       }
     }
@@ -120,11 +120,11 @@ TEST_P(Rows, NormalizeExtremeNumbersToTheReferencesBits) {
   for (const NormKind kind : kNorms) {
     for (const float extreme : {kInfinity, -kInfinity, std::nanf(""), 1e30f, 1e-30f, 0x1p-140f, 0.0f}) {
       for (const int size : {16, 37}) {
-        auto x = random_floats(static_cast<size_t>(kRows * (size + 3)), 1);
+        auto x = random_rows(static_cast<size_t>(kRows * (size + 3)), 1);
         x[5] = extreme;
         std::fill_n(x.begin() + size + 3, size, extreme);
         const NormCase c{kind, size, 1, true, true, false, false, false};
-        ASSERT_TRUE(same(normalized(reference_kernels(), c, x), normalized(*GetParam(), c, x)))
+        ASSERT_TRUE(same_rows(normalized(reference_kernels(), c, x), normalized(*GetParam(), c, x)))
             << "norm " << static_cast<int>(kind) << " size " << size << " with " << extreme;
       }
     }
@@ -134,7 +134,7 @@ TEST_P(Rows, NormalizeExtremeNumbersToTheReferencesBits) {
 // What quantize() does with a norm's weight on the way.
 TEST_P(Rows, NormalizeAsTheFusedNormDoes) {
   for (const int cols : {32, 77, 576}) {
-    const auto x = random_floats(static_cast<size_t>(cols), 5), weight = random_floats(static_cast<size_t>(cols), 6);
+    const auto x = random_rows(static_cast<size_t>(cols), 5), weight = random_rows(static_cast<size_t>(cols), 6);
     std::vector<float> y(x.size());
     GetParam()->normalize({.x = x.data(),
                            .x_stride = x.size(),
@@ -166,8 +166,8 @@ TEST(RowsReference, NormalizeByTheFormulas) {
     for (const int size : kSizes) {
       const NormCase c{kind, size, 2, true, true, true, true, false};
       const size_t cols = static_cast<size_t>(2 * size), stride = cols + 3;
-      const auto x = random_floats(kRows * stride, 1), weight = random_floats(cols, 2), bias = random_floats(cols, 3),
-                 before = random_floats(kRows * stride, 4), got = normalized(reference_kernels(), c, x);
+      const auto x = random_rows(kRows * stride, 1), weight = random_rows(cols, 2), bias = random_rows(cols, 3),
+                 before = random_rows(kRows * stride, 4), got = normalized(reference_kernels(), c, x);
       for (size_t begin = stride; begin < stride + cols; begin += static_cast<size_t>(size)) {
         double sum = 0, squares = 0, mean = 0, factor = 1;
         for (int i = 0; i < size; ++i) sum += x[begin + static_cast<size_t>(i)];
@@ -208,8 +208,8 @@ TEST_P(Rows, MultiplyGatesToTheReferencesBits) {
       auto reversed = gate;
       std::reverse(reversed.begin(), reversed.end());
       for (const auto& y : {std::vector<float>(gate.size(), 1.0f), reversed}) {
-        ASSERT_TRUE(same(gated(reference_kernels(), static_cast<Nonlinearity>(f), gate, y),
-                         gated(*GetParam(), static_cast<Nonlinearity>(f), gate, y)))
+        ASSERT_TRUE(same_rows(gated(reference_kernels(), static_cast<Nonlinearity>(f), gate, y),
+                              gated(*GetParam(), static_cast<Nonlinearity>(f), gate, y)))
             << "nonlinearity " << f << " of " << gate.size();
       }
     }
@@ -217,8 +217,7 @@ TEST_P(Rows, MultiplyGatesToTheReferencesBits) {
 }
 
 TEST_P(Rows, ComputeFunctionsToTheReferencesBits) {
-  const auto numbers = extreme_floats(), bias = random_floats(numbers.size(), 7),
-             factor = random_floats(numbers.size(), 8);
+  const auto numbers = extreme_floats(), bias = random_rows(numbers.size(), 7), factor = random_rows(numbers.size(), 8);
   for (const size_t count : {numbers.size(), size_t{1}, size_t{16}, size_t{19}}) {
     const std::vector<float> x(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(count));
     const auto run = [&](const KernelSet& kernels, int which) {
@@ -237,19 +236,19 @@ TEST_P(Rows, ComputeFunctionsToTheReferencesBits) {
       return y;
     };
     for (int which = 0; which < 5; ++which)
-      ASSERT_TRUE(same(run(reference_kernels(), which), run(*GetParam(), which))) << which << " of " << count;
+      ASSERT_TRUE(same_rows(run(reference_kernels(), which), run(*GetParam(), which))) << which << " of " << count;
   }
 }
 
 TEST_P(Rows, ComputeSoftmaxToTheReferencesBits) {
   for (const int size : kSizes) {
     for (const float extreme : {0.0f, 200.0f, -kInfinity, kInfinity, std::nanf("")}) {
-      auto expected = random_floats(static_cast<size_t>(size), 9);
+      auto expected = random_rows(static_cast<size_t>(size), 9);
       if (extreme != 0) expected[static_cast<size_t>(size / 2)] = extreme;
       auto got = expected;
       reference_kernels().softmax(expected.data(), size);
       GetParam()->softmax(got.data(), size);
-      ASSERT_TRUE(same(expected, got)) << size << " with " << extreme;
+      ASSERT_TRUE(same_rows(expected, got)) << size << " with " << extreme;
       if (std::isnan(extreme) || extreme == kInfinity) {
         EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float y) { return std::isnan(y); })) << size;
       }
@@ -258,14 +257,14 @@ TEST_P(Rows, ComputeSoftmaxToTheReferencesBits) {
 }
 
 TEST(RowsReference, ComputesSoftmaxSoftplusAndSoftCapByTheFormulas) {
-  const auto x = random_floats(100, 9);
+  const auto x = random_rows(100, 9);
   auto y = x;
   reference_kernels().softmax(y.data(), 100);
   double total = 0;
   for (const float v : x) total += std::exp(double{v});
   for (size_t i = 0; i < 100; ++i) ASSERT_NEAR(y[i], std::exp(double{x[i]}) / total, 1e-6 * y[i]);
 
-  const auto bias = random_floats(100, 10), factor = random_floats(100, 11);
+  const auto bias = random_rows(100, 10), factor = random_rows(100, 11);
   reference_kernels().softplus({.x = x.data(),
                                 .x_stride = 50,
                                 .y = y.data(),

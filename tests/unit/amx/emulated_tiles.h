@@ -1,5 +1,4 @@
-// kernels/x86/tiles.h in plain C++, following Intel's manual to the letter, to test the tile kernels on machines
-// without tiles. Checks that every operand has the shape that the instruction requires.
+// kernels/x86/tiles.h in plain C++, following Intel's manual to the letter: what the instructions are compared with. Checks that every operand has the shape that the instruction requires.
 #pragma once
 
 #include <cmath>
