@@ -18,6 +18,10 @@ using testing::EditedModel;
 using testing::EditedTensor;
 using testing::expect_refused;
 using testing::GgufFile;
+using testing::kBf16Infinity;
+using testing::kBf16Nan;
+using testing::kF16Infinity;
+using testing::kF16Nan;
 using testing::message_of_inspecting;
 using testing::message_of_loading;
 using testing::overwrite;
@@ -38,7 +42,6 @@ void convert(EditedTensor& t, const char* type, size_t bytes) {
   t.bytes.assign(elements * bytes, '\0');
 }
 
-constexpr uint16_t kBf16Nan = 0x7FC0, kBf16Infinity = 0x7F80, kF16Infinity = 0x7C00, kF16Nan = 0x7E00;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct TensorCase {

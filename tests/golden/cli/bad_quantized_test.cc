@@ -14,6 +14,8 @@ namespace {
 using testing::EditedModel;
 using testing::EditedTensor;
 using testing::expect_refused;
+using testing::kBf16Nan;
+using testing::kF16Nan;
 using testing::message_of_loading;
 using testing::SeenBy;
 
@@ -60,8 +62,6 @@ Edit as_float(const std::string& module) {
   };
 }
 
-constexpr uint16_t kHalfNan = 0x7E00, kBf16Nan = 0x7FC0;
-
 std::vector<Case> cases() {
   const std::string first = "model.layers.0.", second = "model.layers.1.", q = first + "self_attn.q_proj",
                     up = second + "mlp.up_proj", kv = second + "self_attn.kv_b_proj", experts = first + "mlp.experts.",
@@ -88,7 +88,7 @@ std::vector<Case> cases() {
       {"g_idx that is not announced", "llama-gptq-orders", with_setting("desc_act", false),
        "M: model.layers.0.self_attn.q_proj.weight has an order of inputs (g_idx), but config.json has neither desc_act "
        "nor actorder"},
-      {"a NaN among GPTQ's scales", "llama-gptq-orders", with_value(up + ".scales", 128 + 7, kHalfNan),
+      {"a NaN among GPTQ's scales", "llama-gptq-orders", with_value(up + ".scales", 128 + 7, kF16Nan),
        "M: tensor model.layers.1.mlp.up_proj.scales has the scale nan for output 7; the file is damaged",
        SeenBy::kLoading},
       {"GPTQ of 5 bits", "llama-gptq-orders", with_setting("bits", 5),

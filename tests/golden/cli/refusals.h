@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +14,8 @@
 #include "engine/loaded_model.h"
 
 namespace quire::testing {
+
+inline constexpr uint16_t kBf16Nan = 0x7FC0, kBf16Infinity = 0x7F80, kF16Infinity = 0x7C00, kF16Nan = 0x7E00;
 
 inline std::string message_of(const std::function<void()>& act) {
   try {

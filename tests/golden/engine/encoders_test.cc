@@ -86,7 +86,7 @@ void expect_results(const std::string& path, std::string_view kernels, std::span
   }
 }
 
-double tolerance_of(const fs::path& folder) {
+double encoder_tolerance(const fs::path& folder) {
   const auto tolerance = nlohmann::json::parse(read_text_file(folder / "expected.json")).at("tolerance");
   return tolerance.contains("embedding") ? tolerance.at("embedding") : tolerance.at("score");
 }
@@ -96,7 +96,7 @@ class Encoders : public ::testing::TestWithParam<std::string> {};
 TEST_P(Encoders, HaveTheEmbeddingsAndScoresOfTransformers) {
   for (const KernelSet* set : available_kernels()) {
     SCOPED_TRACE(std::string(set->name));
-    expect_results(GetParam(), set->name, cases_of(GetParam()), tolerance_of(GetParam()));
+    expect_results(GetParam(), set->name, cases_of(GetParam()), encoder_tolerance(GetParam()));
   }
 }
 
@@ -175,7 +175,7 @@ TEST_P(EncoderGgufs, HaveTheEmbeddingsAndScoresOfTheirDirectories) {
   std::vector<Case> cases = cases_of(folder);
   for (size_t k = 0; index.contains("score") && k < cases.size(); ++k)
     cases[k].result = index.at("score")[k].get<std::vector<float>>();
-  expect_results(path.string(), available_kernels().back()->name, cases, tolerance_of(folder));
+  expect_results(path.string(), available_kernels().back()->name, cases, encoder_tolerance(folder));
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, EncoderGgufs, ::testing::ValuesIn(entries("encoders-gguf")),

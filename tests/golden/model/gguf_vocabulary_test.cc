@@ -90,7 +90,7 @@ std::string from_hex(const std::string& hex) {
   return out;
 }
 
-class GgufTokenizer : public testing::TestWithParam<Vocabulary> {};
+class GgufTokenizer : public ::testing::TestWithParam<Vocabulary> {};
 
 TEST_P(GgufTokenizer, EncodesLikeLlamaCpp) {
   const auto& [file, cases] = GetParam();
@@ -135,10 +135,10 @@ TEST_P(GgufTokenizer, EncodesLikeLlamaCpp) {
   EXPECT_GT(count, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer, testing::ValuesIn(vocabularies()),
+INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer, ::testing::ValuesIn(vocabularies()),
                          [](const auto& info) { return test_name(info.param.cases); });
 
-class LlamaCppVocabulary : public testing::TestWithParam<fs::path> {};
+class LlamaCppVocabulary : public ::testing::TestWithParam<fs::path> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LlamaCppVocabulary);
 
 TEST_P(LlamaCppVocabulary, PassesLlamaCppsOwnTest) {
@@ -170,7 +170,7 @@ std::vector<fs::path> llama_cpps_vocabularies() {
   }
   return found;
 }
-INSTANTIATE_TEST_SUITE_P(All, LlamaCppVocabulary, testing::ValuesIn(llama_cpps_vocabularies()),
+INSTANTIATE_TEST_SUITE_P(All, LlamaCppVocabulary, ::testing::ValuesIn(llama_cpps_vocabularies()),
                          [](const auto& info) { return test_name(info.param); });
 
 }  // namespace

@@ -16,7 +16,7 @@ std::filesystem::path golden_blocks(const TensorTypeInfo& type, const char* kind
   return golden_file("formats/gguf-types", std::string(type.name) + "." + kind + ".safetensors");
 }
 
-class GoldenBlocks : public testing::TestWithParam<std::tuple<TensorTypeInfo, const char*>> {};
+class GoldenBlocks : public ::testing::TestWithParam<std::tuple<TensorTypeInfo, const char*>> {};
 
 TEST_P(GoldenBlocks, HaveTheValuesGgmlReads) {
   const auto& [type, kind] = GetParam();
@@ -47,7 +47,8 @@ std::vector<TensorTypeInfo> readable_types() {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTypes, GoldenBlocks,
-                         testing::Combine(testing::ValuesIn(readable_types()), testing::Values("natural", "hostile")),
+                         ::testing::Combine(::testing::ValuesIn(readable_types()),
+                                            ::testing::Values("natural", "hostile")),
                          [](const auto& p) {
                            return std::string(std::get<0>(p.param).name) + "_" + std::get<1>(p.param);
                          });

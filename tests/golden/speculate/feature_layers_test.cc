@@ -27,18 +27,18 @@ using testing::BareCache;
 using testing::BareModel;
 using testing::copied;
 
-struct Pair {
+struct FeaturePair {
   const char* name;
   fs::path card;       // of a head, with its weights, or of a layer of the target
   std::string target;  // a path, or a model of the registry
   double tolerance;    // of logits and features
   bool on_all_kernels, is_mtp;
 };
-void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }
-std::vector<Pair> pairs() {
+void PrintTo(const FeaturePair& pair, std::ostream* out) { *out << pair.name; }
+std::vector<FeaturePair> feature_pairs() {
   const fs::path drafters = golden_dir() / "drafters", eagle = drafters / "eagle";
   const auto mtp = [&](const char* name, const char* card, const char* target, double tolerance) {
-    return Pair{name, drafters / card, drafters / target, tolerance, true, true};
+    return FeaturePair{name, drafters / card, drafters / target, tolerance, true, true};
   };
   return {{"eagle", eagle, golden_dir() / "models/llama", 5e-5, true, false},
           // Its queries and keys are in another order, for another kind of rope; the head's are not.
@@ -49,7 +49,7 @@ std::vector<Pair> pairs() {
           mtp("mtp_glm4_moe_gguf", "mtp_glm4_moe", "mtp_glm4_moe.gguf", 5e-5),
           mtp("mtp_qwen3_next", "mtp_qwen3_next", "mtp_qwen3_next", 5e-4)};
 }
-fs::path target(const Pair& pair) {
+fs::path target(const FeaturePair& pair) {
   return fs::exists(pair.target) ? fs::path(pair.target) : resolve_model(pair.target);
 }
 
@@ -57,7 +57,7 @@ TokenId best(std::span<const float> logits) {
   return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
 }
 
-class FeatureLayers : public ::testing::TestWithParam<Pair> {
+class FeatureLayers : public ::testing::TestWithParam<FeaturePair> {
  protected:
   void SetUp() override {
     if (!fs::exists(GetParam().card)) GTEST_SKIP() << GetParam().card << " is not at hand";
@@ -70,7 +70,7 @@ class FeatureLayers : public ::testing::TestWithParam<Pair> {
 
   // A layer with its target and a cache for several sequences.
   struct Run {
-    Run(const Pair& pair, std::string_view kernels) : m(target(pair), Activations::kF32, kernels) {
+    Run(const FeaturePair& pair, std::string_view kernels) : m(target(pair), Activations::kF32, kernels) {
       FeatureLayer read = pair.is_mtp
                               ? read_mtp(m.checkpoint, m.config, m.backend, m.team, std::numeric_limits<size_t>::max())
                               : read_eagle(pair.card, m.config, m.backend, m.team);
@@ -216,7 +216,7 @@ TEST_P(FeatureLayers, DoNotDependOnTheBatchOrOnDraftsThatWereRejected) {
   EXPECT_EQ(copied(batched.predictor->predicted(), 3), features);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, FeatureLayers, ::testing::ValuesIn(pairs()),
+INSTANTIATE_TEST_SUITE_P(Targets, FeatureLayers, ::testing::ValuesIn(feature_pairs()),
                          [](const auto& pair) { return pair.param.name; });
 
 TEST(LayersForMultiTokenPrediction, HaveMatricesOfTheirOwnOnlyWhereTheyDifferFromTheModels) {

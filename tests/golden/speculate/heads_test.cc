@@ -24,22 +24,22 @@ using testing::BareModel;
 using testing::copied;
 
 // A target and its heads.
-struct Pair {
+struct HeadsPair {
   const char* name;
   fs::path heads;
   std::string target;  // a path, or a model of the registry
   double tolerance;    // of logits
   bool on_all_kernels;
 };
-void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }
-std::vector<Pair> pairs() {
+void PrintTo(const HeadsPair& pair, std::ostream* out) { *out << pair.name; }
+std::vector<HeadsPair> heads_pairs() {
   const fs::path heads = golden_dir() / "drafters/medusa";
   return {{"tiny", heads, golden_dir() / "models/llama", 5e-5, true},
           {"gguf", heads, shared_dir() / "golden/models-gguf/llama.gguf", 5e-5, false},
           {"smollm2", shared_dir() / "models/smollm2-medusa", "smollm2", 2e-3, false}};
 }
 
-class MedusaHeads : public ::testing::TestWithParam<Pair> {
+class MedusaHeads : public ::testing::TestWithParam<HeadsPair> {
  protected:
   void SetUp() override {
     target_ = GetParam().target;
@@ -96,7 +96,7 @@ TEST_P(MedusaHeads, GiveTheLogitsOfTheirCard) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, MedusaHeads, ::testing::ValuesIn(pairs()),
+INSTANTIATE_TEST_SUITE_P(Targets, MedusaHeads, ::testing::ValuesIn(heads_pairs()),
                          [](const auto& pair) { return pair.param.name; });
 
 // ---- the rest of the material, where it is at hand

@@ -7,9 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/files/gunzip.h"
 #include "base/files/mapped_file.h"
 #include "error_of.h"
+#include "golden/text/packed_file.h"
 #include "paths.h"
 #include "text/convert/to_gguf.h"
 #include "text/normalizer.h"
@@ -19,12 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string read_packed(const fs::path& path) {
-  if (fs::exists(path)) return read_text_file(path);
-  const MappedFile file(path.string() + ".gz");
-  return gunzip(file.bytes(), file.path().string());
-}
 
 struct Pair {
   Tokenizer hf, gguf;
@@ -102,7 +96,7 @@ fs::path folder_of(const std::string& name) {
   return {};
 }
 
-class ToGguf : public testing::TestWithParam<Known> {
+class ToGguf : public ::testing::TestWithParam<Known> {
  protected:
   void SetUp() override {
     if (folder_.empty()) GTEST_SKIP() << "no tokenizer " << GetParam().name;
@@ -151,7 +145,7 @@ TEST_P(ToGguf, KeepsTheKindsOfTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tokenizers, ToGguf, testing::ValuesIn(kKnown), [](const auto& known) {
+INSTANTIATE_TEST_SUITE_P(Tokenizers, ToGguf, ::testing::ValuesIn(kKnown), [](const auto& known) {
   std::string name = known.param.name;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;

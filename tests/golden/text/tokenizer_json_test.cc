@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/files/gunzip.h"
 #include "base/files/mapped_file.h"
+#include "golden/text/packed_file.h"
 #include "paths.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
@@ -19,12 +19,6 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string read_packed(const fs::path& path) {
-  if (fs::exists(path)) return read_text_file(path);
-  const MappedFile file(path.string() + ".gz");
-  return gunzip(file.bytes(), file.path().string());
-}
-
 std::vector<json> read_lines(const fs::path& path) {
   std::vector<json> lines;
   std::ifstream in(path);
@@ -32,7 +26,7 @@ std::vector<json> read_lines(const fs::path& path) {
   return lines;
 }
 
-class TokenizerJson : public testing::TestWithParam<fs::path> {
+class TokenizerJson : public ::testing::TestWithParam<fs::path> {
  protected:
   const Tokenizer& tokenizer() {
     static std::map<fs::path, Tokenizer> made;  // some take a second to read
@@ -113,7 +107,7 @@ std::vector<fs::path> folders_with_pairs() {
   return folders;
 }
 
-std::string test_name(const testing::TestParamInfo<fs::path>& info) {
+std::string test_name(const ::testing::TestParamInfo<fs::path>& info) {
   std::string name = info.param.filename().string();
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
@@ -121,11 +115,11 @@ std::string test_name(const testing::TestParamInfo<fs::path>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TokenizerJson, testing::ValuesIn(tokenizer_folders()), test_name);
-INSTANTIATE_TEST_SUITE_P(All, TokenizerJsonPairs, testing::ValuesIn(folders_with_pairs()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, TokenizerJson, ::testing::ValuesIn(tokenizer_folders()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, TokenizerJsonPairs, ::testing::ValuesIn(folders_with_pairs()), test_name);
 
 // Our own test strings for SmolLM2's vocabulary, which is not ours: where it is at hand.
-class SmolLm2Tokenizer : public testing::TestWithParam<fs::path> {};
+class SmolLm2Tokenizer : public ::testing::TestWithParam<fs::path> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SmolLm2Tokenizer);
 
 TEST_P(SmolLm2Tokenizer, EncodesTheReferencesTexts) {
@@ -143,7 +137,7 @@ std::vector<fs::path> smollm2_folders() {
   const fs::path folder = shared_dir() / "data/tokenizers/smollm2";
   return fs::exists(folder) ? std::vector{folder} : std::vector<fs::path>();
 }
-INSTANTIATE_TEST_SUITE_P(Outside, SmolLm2Tokenizer, testing::ValuesIn(smollm2_folders()),
+INSTANTIATE_TEST_SUITE_P(Outside, SmolLm2Tokenizer, ::testing::ValuesIn(smollm2_folders()),
                          [](const auto&) { return "smollm2"; });
 
 }  // namespace

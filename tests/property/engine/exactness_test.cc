@@ -18,6 +18,7 @@
 #include "engine/loaded_model.h"
 #include "kernels/kernels.h"
 #include "paths.h"
+#include "property/engine/random.h"
 #include "unit/engine/golden_kinds.h"
 #include "unit/engine/tiny_model.h"
 #include "unit/model/transformed_model.h"
@@ -48,11 +49,6 @@ struct Numerics {
 
   auto operator<=>(const Numerics&) const = default;
 };
-
-using Random = std::mt19937;
-int between(Random& random, int low, int high) {
-  return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
-}
 
 // Schedules use prefixes of these prompts. The last is longer than an attention split, and rare because it is slow.
 constexpr int kPromptTokens[] = {7, 33, 75, 600};

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "property/engine/random.h"
 #include "unit/engine/drafters.h"
 #include "unit/engine/seeded_request.h"
 #include "unit/engine/tiny_engine.h"
@@ -32,10 +33,6 @@ using testing::Choice;
 using testing::golden;
 using testing::random_tokens;
 
-using Random = std::mt19937;
-int between(Random& random, int low, int high) {
-  return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
-}
 bool one_in(Random& random, unsigned n) { return random() % n == 0; }
 
 // ---- 300 prompts

@@ -18,9 +18,9 @@ struct Twin {
   std::vector<int> values;
 };
 
-class World {
+class PageTableWorld {
  public:
-  World(int groups, uint32_t units, int page_tokens)
+  PageTableWorld(int groups, uint32_t units, int page_tokens)
       : groups_(groups), pool_(units, page_tokens), memory_(units * page_tokens, -1) {}
 
   void step() {
@@ -159,7 +159,7 @@ class World {
 };
 
 RC_GTEST_PROP(PageTable, SharesPagesAndKeepsEverySequencesContent, ()) {
-  World world(*rc::gen::inRange(1, 4), *rc::gen::inRange(0u, 30u), *rc::gen::inRange(1, 6));
+  PageTableWorld world(*rc::gen::inRange(1, 4), *rc::gen::inRange(0u, 30u), *rc::gen::inRange(1, 6));
   const int steps = *rc::gen::inRange(0, 120);
   for (int i = 0; i < steps; ++i) {
     world.step();

@@ -29,9 +29,9 @@ struct User {
   PrefixTree::Node last = PrefixTree::kNone;
 };
 
-class World {
+class PrefixTreeWorld {
  public:
-  World(int spine_groups, int window_groups, uint32_t units)
+  PrefixTreeWorld(int spine_groups, int window_groups, uint32_t units)
       : spine_(spine_groups),
         groups_(spine_groups + window_groups),
         pool_(units, kPage),
@@ -227,7 +227,7 @@ class World {
 
 RC_GTEST_PROP(PrefixTree, HoldsWhatAPlainMapHolds, ()) {
   const int spine = *rc::gen::inRange(0, 3), windows = *rc::gen::inRange(spine == 0 ? 1 : 0, 3);
-  World world(spine, windows, *rc::gen::inRange(1u, 40u));
+  PrefixTreeWorld world(spine, windows, *rc::gen::inRange(1u, 40u));
   const int steps = *rc::gen::inRange(0, 150);
   for (int i = 0; i < steps; ++i) {
     world.step();

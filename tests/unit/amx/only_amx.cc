@@ -30,6 +30,6 @@ bool wrapped_permit_tiles() {
 
 int main(int argc, char** argv) {
   GTEST_FLAG_SET(filter, "-*/reference");  // unit_kernels tests it; --gtest_filter replaces this filter
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

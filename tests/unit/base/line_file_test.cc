@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-class LineFiles : public testing::Test {
+class LineFiles : public ::testing::Test {
  protected:
   ~LineFiles() override { std::filesystem::remove(path_); }
   std::vector<std::string> lines() {

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-struct CommandLine : testing::Test {
+struct CommandLine : ::testing::Test {
   CLI::App app{"test", "quire"};
 
   void SetUp() override {

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // A terminal whose other end the test reads.
-class Progressing : public testing::Test {
+class Progressing : public ::testing::Test {
  protected:
   void SetUp() override {
     reader_ = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);

@@ -25,7 +25,7 @@ constexpr char kSchema[] = R"({"type": "object", "properties": {"name": {"type":
   "kind": {"enum": ["a rather long constant", "another rather long constant"]}, "count": {"type": "integer",
   "minimum": 0, "maximum": 999}}, "required": ["name", "kind", "count"], "additionalProperties": false})";
 
-Request request(Engine& engine, const ConstraintSource& source, unsigned seed) {
+Request constrained_request(Engine& engine, const ConstraintSource& source, unsigned seed) {
   Request r;
   r.prompt = random_tokens(seed, 20 + static_cast<int>(seed) % 40);
   r.sampling.temperature = 1.5f;
@@ -36,7 +36,7 @@ Request request(Engine& engine, const ConstraintSource& source, unsigned seed) {
 }
 
 // Of several kinds and lengths.
-std::vector<Request> requests(Engine& engine, int count) {
+std::vector<Request> constrained_requests(Engine& engine, int count) {
   const std::vector<ConstraintSource> sources = {
       {.kind = Kind::kJsonSchema, .text = kSchema},
       {.kind = Kind::kRegex, .text = "(red|green|blue){1,9}[0-9]{150,190}"},
@@ -44,7 +44,8 @@ std::vector<Request> requests(Engine& engine, int count) {
       {.kind = Kind::kGrammar, .text = R"(root ::= ("ab" | "cd"){2,30} "!")"}};
   std::vector<Request> all;
   for (int i = 0; i < count; ++i) {
-    all.push_back(request(engine, sources[static_cast<size_t>(i) % sources.size()], static_cast<unsigned>(i)));
+    all.push_back(
+        constrained_request(engine, sources[static_cast<size_t>(i) % sources.size()], static_cast<unsigned>(i)));
     SamplingParams& sampling = all.back().sampling;
     if (i % 3 == 1) {  // remembers each draw, also of forced tokens
       sampling.mirostat = 2;
@@ -59,23 +60,25 @@ std::vector<Answers> solo_answers(EngineOptions options, int count) {
   options.prefix_cache = false;
   Engine engine(options);
   std::vector<Answers> all;
-  for (const Request& r : requests(engine, count)) all.push_back(answers(engine, r));
+  for (const Request& r : constrained_requests(engine, count)) all.push_back(answers(engine, r));
   return all;
 }
 
 TEST(Constraint, HoldsForEveryAnswer) {
   Engine engine(tiny_options());
   for (unsigned seed = 0; seed < 12; ++seed) {
-    const Answer json = answer(engine, request(engine, {.kind = Kind::kJsonSchema, .text = kSchema}, seed));
+    const Answer json = answer(engine, constrained_request(engine, {.kind = Kind::kJsonSchema, .text = kSchema}, seed));
     ASSERT_EQ(json.last.finish, FinishReason::kStop);
     const Json value = parse_json(json.text, "answer");
     EXPECT_LE(value.at("count").get<int>(), 999);
     EXPECT_EQ(value.size(), 3u);
 
-    const Answer word = answer(engine, request(engine, {.kind = Kind::kRegex, .text = "[a-f]{3,9}x?"}, seed));
+    const Answer word =
+        answer(engine, constrained_request(engine, {.kind = Kind::kRegex, .text = "[a-f]{3,9}x?"}, seed));
     EXPECT_TRUE(std::regex_match(word.text, std::regex("[a-f]{3,9}x?"))) << word.text;
 
-    const Answer choice = answer(engine, request(engine, {.kind = Kind::kChoice, .choices = {"yes", "no"}}, seed));
+    const Answer choice =
+        answer(engine, constrained_request(engine, {.kind = Kind::kChoice, .choices = {"yes", "no"}}, seed));
     EXPECT_TRUE(choice.text == "yes" || choice.text == "no") << choice.text;
     EXPECT_EQ(choice.last.finish, FinishReason::kStop);
   }
@@ -83,7 +86,7 @@ TEST(Constraint, HoldsForEveryAnswer) {
 
 TEST(Constraint, EndsAtMaxTokensWithLength) {
   Engine engine(tiny_options());
-  Request r = request(engine, {.kind = Kind::kRegex, .text = "x{50}"}, 1);
+  Request r = constrained_request(engine, {.kind = Kind::kRegex, .text = "x{50}"}, 1);
   r.sampling.max_tokens = 20;
   const Answer a = answer(engine, r);
   EXPECT_EQ(a.text, std::string(20, 'x'));
@@ -97,7 +100,7 @@ TEST(Constraint, GivesTheSameAnswersInAnyCompany) {
   small.kv_cache_bytes = 24 * kTinyPageBytes;  // so that sequences are preempted
   small.max_model_len = 368;
   const auto expect_alone = [&](Engine& engine, const std::string& what) {
-    const std::vector<Answers> together = testing::answers_together(engine, requests(engine, kRequests));
+    const std::vector<Answers> together = testing::answers_together(engine, constrained_requests(engine, kRequests));
     for (size_t i = 0; i < together.size(); ++i) expect_same(alone[i][0], together[i][0], what + std::to_string(i));
   };
   Engine scarce(small), roomy(tiny_options());
@@ -114,11 +117,11 @@ TEST(Constraint, ForcedTokensAreNotSampledAndChangeNothing) {
   EngineOptions options = tiny_options();
   options.forced_tokens = false;
   const std::vector<Answers> sampled = solo_answers(options, kRequests);
-  const std::vector<Answers> together = testing::answers_together(engine, requests(engine, kRequests));
+  const std::vector<Answers> together = testing::answers_together(engine, constrained_requests(engine, kRequests));
   for (size_t i = 0; i < together.size(); ++i) expect_same(sampled[i][0], together[i][0], std::to_string(i));
 
   Engine fresh(tiny_options());
-  EXPECT_EQ(answer(fresh, request(fresh, {.kind = Kind::kChoice, .choices = {"one way only"}}, 1)).text,
+  EXPECT_EQ(answer(fresh, constrained_request(fresh, {.kind = Kind::kChoice, .choices = {"one way only"}}, 1)).text,
             "one way only");
   EngineStats stats;
   do stats = fresh.stats();
@@ -130,7 +133,7 @@ TEST(Constraint, ForcedTokensAreNotSampledAndChangeNothing) {
 
 TEST(Constraint, IsFollowedByEachChoiceForItself) {
   Engine engine(tiny_options());
-  Request r = request(engine, {.kind = Kind::kJsonSchema, .text = kSchema}, 3);
+  Request r = constrained_request(engine, {.kind = Kind::kJsonSchema, .text = kSchema}, 3);
   r.sampling.n = 4;
   const Answers all = answers(engine, r);
   for (const Answer& a : all) EXPECT_NO_THROW(parse_json(a.text, "answer")) << a.text;
@@ -141,7 +144,7 @@ TEST(Constraint, IsFollowedByEachChoiceForItself) {
 
 TEST(Constraint, EndsWhereTheRequestsBansLeaveNoToken) {
   Engine engine(tiny_options());
-  Request r = request(engine, {.kind = Kind::kChoice, .choices = {"abc"}}, 1);
+  Request r = constrained_request(engine, {.kind = Kind::kChoice, .choices = {"abc"}}, 1);
   r.sampling.allowed_token_ids = {'a', 'b'};
   Answer a = answer(engine, r);
   EXPECT_EQ(a.text, "ab");
@@ -161,7 +164,7 @@ TEST(Constraint, LetsDryChooseAnotherContinuation) {
   Engine engine(tiny_options());
   // Each letter is free: many others are allowed.
   const char* free = R"(root ::= [z\x01-X] [a\x01-X] [b\x01-X] [cd\x01-X])";
-  Request r = request(engine, {.kind = Kind::kGrammar, .text = free}, 1);
+  Request r = constrained_request(engine, {.kind = Kind::kGrammar, .text = free}, 1);
   r.prompt = {'x', 'z', 'a', 'b', 'c', 'y'};
   r.sampling.temperature = 0;
   r.sampling.logit_bias = {{'z', 100}, {'a', 100}, {'b', 100}, {'c', 50}, {'d', 30}};
@@ -182,7 +185,7 @@ TEST(Constraint, LetsDryChooseAnotherContinuation) {
 TEST(Constraint, PenaltiesSpareWhatItWrites) {
   Engine engine(tiny_options());
   const auto text = [&](const char* schema, unsigned seed, bool penalties) {
-    Request r = request(engine, {.kind = Kind::kJsonSchema, .text = schema}, seed);
+    Request r = constrained_request(engine, {.kind = Kind::kJsonSchema, .text = schema}, seed);
     r.sampling.temperature = 0;
     if (penalties) {
       r.sampling.repetition_penalty = 3;
@@ -219,10 +222,10 @@ TEST(Constraint, ThatNeedsTooMuchIsRefused) {
   Engine engine(tiny_options());
   EXPECT_THROW(engine.compile({.kind = Kind::kGrammar, .text = explosive("r")}), Error);
   // Found out after some tokens: an end of its own kind, and the other answers go on.
-  Request late = request(engine, {.kind = Kind::kGrammar, .text = explosive("p q r")}, 1);
+  Request late = constrained_request(engine, {.kind = Kind::kGrammar, .text = explosive("p q r")}, 1);
   late.sampling.logit_bias = {{'y', 50}, {'z', 50}};
-  const std::vector<Answers> both =
-      testing::answers_together(engine, {late, request(engine, {.kind = Kind::kRegex, .text = "[a-f]{3,9}"}, 2)});
+  const std::vector<Answers> both = testing::answers_together(
+      engine, {late, constrained_request(engine, {.kind = Kind::kRegex, .text = "[a-f]{3,9}"}, 2)});
   EXPECT_EQ(both[0][0].last.finish, FinishReason::kRefused);
   EXPECT_NE(both[0][0].last.error.find("too many steps"), std::string::npos);
   EXPECT_EQ(both[0][0].ends, 1);
@@ -231,7 +234,7 @@ TEST(Constraint, ThatNeedsTooMuchIsRefused) {
 
 TEST(Constraint, RefusesWhatItCannotHonour) {
   Engine engine(tiny_options());
-  Request r = request(engine, {.kind = Kind::kJsonObject}, 1);
+  Request r = constrained_request(engine, {.kind = Kind::kJsonObject}, 1);
   r.sampling.ignore_eos = true;
   EXPECT_THROW(answer(engine, r), Error);
   r.sampling.ignore_eos = false;
@@ -252,7 +255,7 @@ TEST(Constraint, CanBeComposedOfOthers) {
           {.kind = Kind::kOneOf, .parts = {{.kind = Kind::kText, .text = "a"}, {.kind = Kind::kRegex, .text = "b+c"}}},
           {.kind = Kind::kRepeat, .parts = {item}, .least = 2, .most = 3}}};
   for (unsigned seed = 0; seed < 8; ++seed) {
-    const Answer a = answer(engine, request(engine, source, seed));
+    const Answer a = answer(engine, constrained_request(engine, source, seed));
     if (a.last.finish == FinishReason::kLength) continue;
     EXPECT_TRUE(std::regex_match(a.text, std::regex("(a|b+c)(;(true|false)){2,3}"))) << a.text;
   }

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-using Kinds = std::vector<DrafterKind>;
+using KindList = std::vector<DrafterKind>;
 
 TEST(DrafterKinds, HaveTheNamesOfTheOption) {
   for (const std::string_view drafter : kDrafters) {
@@ -36,10 +36,11 @@ TEST(DrafterKinds, AreNoneWithoutSpeculation) {
 TEST(DrafterKinds, OfAutoAreThoseWithMaterial) {
   EngineOptions o;
   o.speculative = Speculation::kAuto;
-  EXPECT_EQ(named_drafters(o, false).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kRecent}));
+  EXPECT_EQ(named_drafters(o, false).texts, (KindList{DrafterKind::kNgram, DrafterKind::kRecent}));
   EXPECT_FALSE(named_drafters(o, false).model);
   o.speculative_corpus = "somewhere";
-  EXPECT_EQ(named_drafters(o, false).texts, (Kinds{DrafterKind::kNgram, DrafterKind::kCorpus, DrafterKind::kRecent}));
+  EXPECT_EQ(named_drafters(o, false).texts,
+            (KindList{DrafterKind::kNgram, DrafterKind::kCorpus, DrafterKind::kRecent}));
   EXPECT_EQ(named_drafters(o, true).model, DrafterKind::kMtp);
   o.medusa_heads = "somewhere";
   EXPECT_EQ(named_drafters(o, false).model, DrafterKind::kMedusa);

@@ -17,15 +17,15 @@ namespace {
 using testing::all_logits;
 using testing::same_bits;
 
-TokenIds random_tokens(int count, unsigned seed) {
+TokenIds tokens_of_seed(int count, unsigned seed) {
   std::mt19937 random(seed);
   TokenIds ids(static_cast<size_t>(count));
   for (TokenId& id : ids) id = static_cast<TokenId>(random() % 256);
   return ids;
 }
 
-EngineOptions options(std::string model, std::string_view kernels, int threads, std::string activations = "auto",
-                      std::string kv = "auto") {
+EngineOptions exact_options(std::string model, std::string_view kernels, int threads, std::string activations = "auto",
+                            std::string kv = "auto") {
   EngineOptions o;
   o.model = std::move(model);
   o.kernels = kernels;
@@ -37,9 +37,9 @@ EngineOptions options(std::string model, std::string_view kernels, int threads, 
   return o;
 }
 
-EngineOptions options(TensorType type, std::string_view kernels, int threads, std::string activations = "auto",
-                      std::string kv = "auto") {
-  return options(testing::tiny_model(type), kernels, threads, std::move(activations), std::move(kv));
+EngineOptions exact_options(TensorType type, std::string_view kernels, int threads, std::string activations = "auto",
+                            std::string kv = "auto") {
+  return exact_options(testing::tiny_model(type), kernels, threads, std::move(activations), std::move(kv));
 }
 
 class Exactness : public ::testing::TestWithParam<const KernelSet*> {};
@@ -49,15 +49,15 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
   std::vector<TensorType> types = {TensorType::Q4_1, TensorType::Q6_K};
   if (!slow) types.insert(types.end(), {TensorType::Q8_0, TensorType::Q4_K, TensorType::BF16});
   for (const TensorType type : types) {
-    const TokenIds ids = random_tokens(slow ? 15 : 75, 1);
+    const TokenIds ids = tokens_of_seed(slow ? 15 : 75, 1);
     for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
-      LoadedModel one(options(type, GetParam()->name, 1, activations), 128);
+      LoadedModel one(exact_options(type, GetParam()->name, 1, activations), 128);
       const auto expected = all_logits(one, ids, 1);
       for (const int chunk : {7, 64})
         EXPECT_TRUE(same_bits(expected, all_logits(one, ids, chunk)))
             << name(type) << " " << activations << " chunk " << chunk;
       for (const int threads : {2, 3}) {
-        LoadedModel more(options(type, GetParam()->name, threads, activations), 128);
+        LoadedModel more(exact_options(type, GetParam()->name, threads, activations), 128);
         for (const int chunk : {1, 13})
           EXPECT_TRUE(same_bits(expected, all_logits(more, ids, chunk)))
               << name(type) << " " << activations << " threads " << threads;
@@ -67,10 +67,10 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
 }
 
 TEST_P(Exactness, ChunksAndThreadsChangeNoBitWithAnyCache) {
-  const TokenIds ids = random_tokens(GetParam()->name == "reference" ? 20 : 90, 2);
+  const TokenIds ids = tokens_of_seed(GetParam()->name == "reference" ? 20 : 90, 2);
   for (const char* kv : {"f32", "f16", "int8"}) {
-    LoadedModel one(options(TensorType::Q4_1, GetParam()->name, 1, "auto", kv), 128);
-    LoadedModel more(options(TensorType::Q4_1, GetParam()->name, 3, "auto", kv), 128);
+    LoadedModel one(exact_options(TensorType::Q4_1, GetParam()->name, 1, "auto", kv), 128);
+    LoadedModel more(exact_options(TensorType::Q4_1, GetParam()->name, 3, "auto", kv), 128);
     const auto expected = all_logits(one, ids, 1);
     for (const int chunk : {13, 64})
       EXPECT_TRUE(same_bits(expected, all_logits(more, ids, chunk))) << kv << " " << chunk;
@@ -78,11 +78,11 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBitWithAnyCache) {
 }
 
 TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
-  LoadedModel model(options(TensorType::Q4_1, GetParam()->name, 2), 128);
+  LoadedModel model(exact_options(TensorType::Q4_1, GetParam()->name, 2), 128);
   const auto vocab = static_cast<size_t>(model.target.config.vocab);
   const int count = 16;
   std::vector<TokenIds> prompts;
-  for (int s = 0; s < count; ++s) prompts.push_back(random_tokens(5 + 7 * s % 40, 100 + static_cast<unsigned>(s)));
+  for (int s = 0; s < count; ++s) prompts.push_back(tokens_of_seed(5 + 7 * s % 40, 100 + static_cast<unsigned>(s)));
   std::vector<std::vector<float>> alone;
   for (const TokenIds& ids : prompts) {
     const auto logits = all_logits(model, ids, 256);
@@ -122,13 +122,13 @@ TEST_P(Exactness, NeighboursAndPagesChangeNoBit) {
 }
 
 TEST(Exactness, KernelSetsAgreeBitForBitWithTheReference) {
-  const TokenIds ids = random_tokens(20, 9);
+  const TokenIds ids = tokens_of_seed(20, 9);
   for (const TensorType type : {TensorType::Q4_0, TensorType::Q5_K, TensorType::F16}) {
     for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
-      LoadedModel reference(options(type, "reference", 2, activations), 128);
+      LoadedModel reference(exact_options(type, "reference", 2, activations), 128);
       const auto expected = all_logits(reference, ids, 20);
       for (const KernelSet* set : available_kernels()) {
-        LoadedModel model(options(type, set->name, 2, activations), 128);
+        LoadedModel model(exact_options(type, set->name, 2, activations), 128);
         EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 20)))
             << set->name << " " << name(type) << " " << activations;
       }
@@ -137,15 +137,15 @@ TEST(Exactness, KernelSetsAgreeBitForBitWithTheReference) {
 }
 
 TEST(Exactness, KernelSetsAgreeBitForBitWithTheReferenceForEveryKindOfLayer) {
-  const TokenIds ids = random_tokens(40, 10);
+  const TokenIds ids = tokens_of_seed(40, 10);
   for (const char* kind : testing::kGoldenKinds) {
     const std::string path = testing::golden_kind(kind);
     if (!testing::is_known(path)) continue;
     for (const char* kv : {"bf16", "int8"}) {
-      LoadedModel reference(options(path, "reference", 2, "auto", kv), 128);
+      LoadedModel reference(exact_options(path, "reference", 2, "auto", kv), 128);
       const auto expected = all_logits(reference, ids, 40);
       for (const KernelSet* set : available_kernels()) {
-        LoadedModel model(options(path, set->name, 2, reference.info.activations, kv), 128);
+        LoadedModel model(exact_options(path, set->name, 2, reference.info.activations, kv), 128);
         EXPECT_TRUE(same_bits(expected, all_logits(model, ids, 40))) << set->name << " " << kind << " " << kv;
       }
     }

@@ -24,14 +24,14 @@ using testing::random_tokens;
 
 constexpr int kLongest = 128;  // tokens of prompt and answer
 
-struct Kind {
+struct ModelKind {
   std::string name;
   std::function<std::string()> path;
   std::string activations = "auto", kv = "auto";
-  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const ModelKind& kind) { return out << kind.name; }
 };
 
-class Kinds : public ::testing::TestWithParam<Kind> {
+class Kinds : public ::testing::TestWithParam<ModelKind> {
  protected:
   void SetUp() override {
     if (!testing::is_known(GetParam().path())) GTEST_SKIP() << "Quire does not know this family";
@@ -69,7 +69,7 @@ class Kinds : public ::testing::TestWithParam<Kind> {
   EngineOptions options_, alone_;
 };
 
-std::vector<Request> mixed_requests() {
+std::vector<Request> requests_of_all_lengths() {
   std::vector<Request> requests;
   for (unsigned i = 0; i < 10; ++i) {
     constexpr int kPrompts[] = {1, 15, 16, 17, 30, 33, 5, 64, 90, 40};
@@ -111,7 +111,7 @@ TEST_P(Kinds, AnswerAsASingleSequenceDoes) {
 TEST_P(Kinds, ChangeNoAnswerInABatch) {
   options_.max_num_batched_tokens = 24;
   Engine engine(options_);
-  const std::vector<Request> requests = mixed_requests();
+  const std::vector<Request> requests = requests_of_all_lengths();
   expect_all_same(each_alone(requests), testing::answers_together(engine, requests));
 }
 
@@ -132,7 +132,7 @@ TEST_P(Kinds, ChangeNoAnswerThatIsPreempted) {
 
 // The second time, the drafts are the answers of the first time.
 TEST_P(Kinds, ChangeNoAnswerWithDrafts) {
-  std::vector<Request> requests = mixed_requests();
+  std::vector<Request> requests = requests_of_all_lengths();
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].sampling.temperature = i % 3 == 0 ? 0 : 1;
     if (i % 2 == 0) requests[i].sampling.logprobs = 3;
@@ -216,8 +216,8 @@ TEST_P(Kinds, ChangeNoAnswerBesideOtherChoices) {
     expect_same(without[choice], with[choice], "choice " + std::to_string(choice));
 }
 
-std::vector<Kind> kinds() {
-  std::vector<Kind> all;
+std::vector<ModelKind> kinds() {
+  std::vector<ModelKind> all;
   for (const std::string name : testing::kGoldenKinds) {
     all.push_back({name, [name] { return testing::golden_kind(name); }});
     all.push_back({name + "_int8_cache", [name] { return testing::golden_kind(name); }, "auto", "int8"});

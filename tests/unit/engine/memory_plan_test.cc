@@ -27,7 +27,7 @@ using testing::tiny_model;
 using testing::undrafted_options;
 using testing::use_mtp;
 
-constexpr size_t kGiB = size_t{1} << 30;
+constexpr size_t kOneGiB = size_t{1} << 30;
 
 EngineOptions options_of(const std::string& model) {
   EngineOptions o = undrafted_options(4, 0);
@@ -35,7 +35,7 @@ EngineOptions options_of(const std::string& model) {
   return o;
 }
 ModelFacts facts_of(const EngineOptions& o) { return read_model_facts(Checkpoint::open(o.model), o); }
-MemoryPlan plan_of(const EngineOptions& o, size_t memory = kGiB) {
+MemoryPlan plan_of(const EngineOptions& o, size_t memory = kOneGiB) {
   return plan_memory(facts_of(o), o, {.memory = memory, .threads = 2});
 }
 
@@ -50,10 +50,11 @@ TEST(MemoryPlan, IsThatOfTheLoadedModel) {
                            "models/mamba2", "models/lfm2", "models/gpt_oss", "encoders/bert"}) {
     SCOPED_TRACE(name);
     EngineOptions o = options_of(golden(name));
-    o.memory_bytes = kGiB;
+    o.memory_bytes = kOneGiB;
     const LoadedModel model(o);
-    const MemoryPlan plan = plan_memory(
-        facts_of(o), o, {.memory = kGiB, .threads = 2, .activations = model.runtime.backend().default_activations()});
+    const MemoryPlan plan =
+        plan_memory(facts_of(o), o,
+                    {.memory = kOneGiB, .threads = 2, .activations = model.runtime.backend().default_activations()});
     // Sanitizers make loading take more than any plan.
     EXPECT_EQ(plan.without_cache(), model.plan.without_cache() - model.plan.unplanned);
     if (model.plan.unplanned == 0) {
@@ -61,7 +62,7 @@ TEST(MemoryPlan, IsThatOfTheLoadedModel) {
     }
     for (const MemoryPlan& p : {plan, model.plan}) {
       EXPECT_EQ(sum(p), p.total());
-      EXPECT_LE(p.total(), kGiB);
+      EXPECT_LE(p.total(), kOneGiB);
     }
     EXPECT_EQ(model.plan.cache.units, model.cache.units);
     EXPECT_EQ(model.plan.cache.states, model.cache.states);
@@ -94,7 +95,7 @@ TEST(MemoryPlan, CountsWhatDraftersTake) {
     const MemoryPlan without = plan_of(o);
     o.speculative = *find_value(kSpeculationNames, c.name);
     const ModelFacts facts = facts_of(o);
-    const MemoryPlan plan = plan_memory(facts, o, {.memory = kGiB, .threads = 2});
+    const MemoryPlan plan = plan_memory(facts, o, {.memory = kOneGiB, .threads = 2});
     EXPECT_EQ(without.drafters, 0u);
     EXPECT_EQ(plan.drafters > 0, c.name != "early-exit");
     EXPECT_EQ(facts.drafters.layers.has_value(), c.has_layers);
@@ -102,7 +103,7 @@ TEST(MemoryPlan, CountsWhatDraftersTake) {
               c.has_layers ? facts.drafters.layers->layers.size() : 0u);
     EXPECT_EQ(sum(plan), plan.total());
 
-    o.memory_bytes = kGiB;
+    o.memory_bytes = kOneGiB;
     const LoadedModel model(o);
     EXPECT_EQ(model.plan.drafters, plan.drafters);
     EXPECT_EQ(model.cache.layout.identity(), plan.layout.identity());
@@ -129,7 +130,7 @@ TEST(MemoryPlan, GrowsWithTheOptions) {
   EXPECT_LT(changed([](auto& m) { m.kv_cache_dtype = "int8"; }).cache.bytes, base.cache.bytes);
   EXPECT_GT(changed([](auto& m) { m.host_cache_bytes = 64 * kMiB; }).page_store, base.page_store);
   EXPECT_EQ(changed([](auto& m) { m.reserved_bytes = 200 * kMiB; }).requests, 200 * kMiB);
-  EXPECT_GT(plan_memory(facts_of(o), o, {.memory = kGiB, .threads = 8}).activations, base.activations);
+  EXPECT_GT(plan_memory(facts_of(o), o, {.memory = kOneGiB, .threads = 8}).activations, base.activations);
 }
 
 TEST(MemoryPlan, GivesTheCacheWhatTheOthersLeave) {
@@ -138,7 +139,7 @@ TEST(MemoryPlan, GivesTheCacheWhatTheOthersLeave) {
   o.memory_bytes = 1;  // that there is a limit; the machine has it
   ModelFacts facts = facts_of(o);
   const auto plan_in = [&](size_t memory) { return plan_memory(facts, o, {.memory = memory, .threads = 2}); };
-  const MemoryPlan whole = plan_in(4 * kGiB);
+  const MemoryPlan whole = plan_in(4 * kOneGiB);
   const size_t tight = whole.total() - whole.cache.bytes / 2;
   const MemoryPlan half = plan_in(tight);
   EXPECT_EQ(half.without_cache(), whole.without_cache());
@@ -190,11 +191,11 @@ TEST(MemoryPlan, RefusesWhatDoesNotFitWithTheNumbers) {
   o.memory_bytes = 2 * kMiB;
   EXPECT_TRUE(error_in(2 * kMiB).ends_with("raise --memory, or lower --max-num-seqs"));
   EXPECT_TRUE(error_in(1000).ends_with("choose a smaller model or weights of fewer bits, or raise --memory"));
-  const MemoryPlan least = plan_memory(facts, o, {.memory = kGiB, .threads = 2});
+  const MemoryPlan least = plan_memory(facts, o, {.memory = kOneGiB, .threads = 2});
   EXPECT_EQ(error_in(least.without_cache() + least.layout.unit_bytes()), "");
   EXPECT_NE(error_in(least.without_cache() + least.layout.unit_bytes() - 1), "");
   o.max_model_len = 1 << 20;
-  EXPECT_NE(error_in(kGiB).find("was trained for at most"), std::string::npos);
+  EXPECT_NE(error_in(kOneGiB).find("was trained for at most"), std::string::npos);
 }
 
 TEST(MemoryPlan, RefusesAModelBeforeItsWeightsAreRead) {

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using testing::answers_together;
 using testing::random_tokens;
 
-constexpr int kLongest = 128;
+constexpr int kMostTokens = 128;
 
 class Recordings : public ::testing::Test {
  protected:
@@ -35,7 +35,7 @@ class Recordings : public ::testing::Test {
     o.model = testing::golden_kind(kind);
     o.threads = 2;
     o.max_num_seqs = 4;
-    o.max_model_len = kLongest;
+    o.max_model_len = kMostTokens;
     o.record = path_.string();
     return o;
   }
@@ -129,7 +129,7 @@ TEST_F(Recordings, CoverPreemptions) {
   EngineOptions o = options("mistral");
   const CacheLayout layout =
       cache_layout(read_model_config(Checkpoint::open(testing::golden_kind("mistral"))), KvType::kBf16);
-  o.kv_cache_bytes = layout.sequence_units(kLongest) * layout.unit_bytes();
+  o.kv_cache_bytes = layout.sequence_units(kMostTokens) * layout.unit_bytes();
   record(o);
   EXPECT_GT(stats_.preemptions, 0u);
   EXPECT_EQ(replay("mistral").differences, 0);

@@ -43,7 +43,7 @@ class RopeVariants : public ::testing::TestWithParam<std::string> {
   EditedModel model_;
 };
 
-Request request(TokenIds prompt) {
+Request greedy_request(TokenIds prompt) {
   Request r;
   r.prompt = std::move(prompt);
   r.sampling.temperature = 0;
@@ -70,12 +70,12 @@ TokenIds first(const TokenIds& ids, int count) { return {ids.begin(), ids.begin(
 TEST_P(RopeVariants, ShareNoPages) {
   const TokenIds ids = random_tokens(1, 200);
   Engine engine(options_);
-  answer(engine, request(first(ids, 60)));
-  EXPECT_EQ(answer(engine, request(first(ids, 64))).last.usage.cached_tokens, 60);
-  EXPECT_EQ(answer(engine, request(first(ids, 65))).last.usage.cached_tokens, 0);
-  EXPECT_EQ(answer(engine, request(first(ids, 65))).last.usage.cached_tokens, 64);
+  answer(engine, greedy_request(first(ids, 60)));
+  EXPECT_EQ(answer(engine, greedy_request(first(ids, 64))).last.usage.cached_tokens, 60);
+  EXPECT_EQ(answer(engine, greedy_request(first(ids, 65))).last.usage.cached_tokens, 0);
+  EXPECT_EQ(answer(engine, greedy_request(first(ids, 65))).last.usage.cached_tokens, 64);
   // With dynamic scaling, each length is a variant.
-  EXPECT_EQ(answer(engine, request(first(ids, 100))).last.usage.cached_tokens, GetParam() == "dynamic" ? 0 : 64);
+  EXPECT_EQ(answer(engine, greedy_request(first(ids, 100))).last.usage.cached_tokens, GetParam() == "dynamic" ? 0 : 64);
 }
 
 TEST_P(RopeVariants, AnswerAsASingleSequenceDoes) {
@@ -84,7 +84,7 @@ TEST_P(RopeVariants, AnswerAsASingleSequenceDoes) {
   Engine engine(options_);
   for (const int length : {40, kOriginal, kOriginal + 1, 150}) {
     SCOPED_TRACE(length);
-    EXPECT_EQ(answer(engine, request(first(ids, length))).tokens, [&] {
+    EXPECT_EQ(answer(engine, greedy_request(first(ids, length))).tokens, [&] {
       EngineOptions whole = options_;
       whole.max_num_batched_tokens = 256;
       return greedy(whole, first(ids, length));
@@ -95,7 +95,7 @@ TEST_P(RopeVariants, AnswerAsASingleSequenceDoes) {
 TEST_P(RopeVariants, ChangeNoOtherSequenceOfTheBatch) {
   const TokenIds ids = random_tokens(3, 200);
   std::vector<Request> requests;
-  for (const int length : {50, 64, 65, 90, 150, 60}) requests.push_back(request(first(ids, length)));
+  for (const int length : {50, 64, 65, 90, 150, 60}) requests.push_back(greedy_request(first(ids, length)));
   std::vector<Answer> alone;
   EngineOptions o = options_;
   o.prefix_cache = false;
@@ -113,13 +113,13 @@ TEST_P(RopeVariants, ChangeNoOtherSequenceOfTheBatch) {
 TEST_P(RopeVariants, MayBeMany) {
   const TokenIds ids = random_tokens(4, 200);
   Engine engine(options_);
-  const Answer before = answer(engine, request(first(ids, 70)));
+  const Answer before = answer(engine, greedy_request(first(ids, 70)));
   for (int length = 71; length < 150; ++length) {
-    Request r = request(first(ids, length));
+    Request r = greedy_request(first(ids, length));
     r.sampling.max_tokens = 1;
     answer(engine, r);
   }
-  expect_same(before, answer(engine, request(first(ids, 70))));
+  expect_same(before, answer(engine, greedy_request(first(ids, 70))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RopeVariants, ::testing::Values("longrope", "dynamic"),

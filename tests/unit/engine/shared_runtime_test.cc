@@ -38,7 +38,7 @@ EngineOptions engine_options(const std::string& model) {
   o.max_num_seqs = 8;
   return o;
 }
-std::vector<Request> requests(unsigned seed) {
+std::vector<Request> six_requests(unsigned seed) {
   std::vector<Request> all;
   for (unsigned i = 0; i < 6; ++i) all.push_back(seeded_request(random_tokens(100 * seed + i, 40), 60));
   return all;
@@ -46,7 +46,7 @@ std::vector<Request> requests(unsigned seed) {
 std::vector<Answers> alone(EngineOptions o, unsigned seed) {
   o.threads = 2;
   Engine engine(o);
-  return answers_together(engine, requests(seed));
+  return answers_together(engine, six_requests(seed));
 }
 
 TEST(SharedRuntime, GivesEachEngineTheAnswersOfAnEngineOfItsOwn) {
@@ -57,7 +57,7 @@ TEST(SharedRuntime, GivesEachEngineTheAnswersOfAnEngineOfItsOwn) {
   std::vector<Answers> together[2];
   std::vector<std::thread> clients;
   for (unsigned i = 0; i < 2; ++i)
-    clients.emplace_back([&, i] { together[i] = answers_together(*engines[i], requests(i)); });
+    clients.emplace_back([&, i] { together[i] = answers_together(*engines[i], six_requests(i)); });
   for (std::thread& client : clients) client.join();
   for (unsigned i = 0; i < 2; ++i) {
     const auto expected = alone(engine_options(models[i]), i);
@@ -77,7 +77,7 @@ TEST(SharedRuntime, LoadsAModelWhileAnotherAnswers) {
   });
   std::vector<Answers> found;
   do {
-    found = answers_together(first, requests(7));
+    found = answers_together(first, six_requests(7));
   } while (!loaded);
   loading.join();
   const auto expected = alone(engine_options(tiny_model()), 7);
@@ -123,7 +123,7 @@ TEST(SharedRuntime, RefusesOptionsThatItDoesNotHave) {
 TEST(SharedRuntime, OutlivesTheCallersHandle) {
   auto runtime = make_runtime(runtime_options());
   Engine engine(engine_options(tiny_model()), std::move(runtime));
-  EXPECT_EQ(answers_together(engine, requests(1)).size(), 6u);
+  EXPECT_EQ(answers_together(engine, six_requests(1)).size(), 6u);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class SevenFinder final : public StopFinder {
 };
 
 // The model's tokens are bytes: digits in brackets, which are no answer, then digits.
-Request request(Engine& engine, unsigned seed, int n = 1) {
+Request stopped_request(Engine& engine, unsigned seed, int n = 1) {
   Request r;
   r.prompt = random_tokens(seed, 20);
   r.sampling = {.temperature = 1.5f, .seed = seed, .max_tokens = 120, .n = n};
@@ -55,20 +55,20 @@ void expect_stopped(const Answer& a) {
 TEST(StopFinders, EndAnswersWhereTheyFindAStopString) {
   Engine engine(tiny_options());
   for (unsigned seed = 0; seed < 8; ++seed) {
-    for (const Answer& a : answers(engine, request(engine, seed, 3))) expect_stopped(a);
+    for (const Answer& a : answers(engine, stopped_request(engine, seed, 3))) expect_stopped(a);
   }
 }
 
 TEST(StopFinders, ActWithinMinTokensOnlyAsTheyWish) {
   Engine engine(tiny_options());
-  Request r = request(engine, 3);
+  Request r = stopped_request(engine, 3);
   r.sampling.min_tokens = 82;
   EXPECT_EQ(answer(engine, r).text.size(), 82u);
 }
 
 TEST(StopFinders, AreAskedAtTheEndOfAnAnswerThatIsCutOff) {
   Engine engine(tiny_options());
-  Request r = request(engine, 3);
+  Request r = stopped_request(engine, 3);
   r.sampling.max_tokens = 10;
   const Answer a = answer(engine, r);
   EXPECT_EQ(a.last.finish, FinishReason::kStop);
@@ -83,10 +83,11 @@ TEST(StopFinders, GiveTheSameAnswersTogetherAndWithDrafts) {
   options.speculate_always = true;
   Engine speculating(options);
   std::vector<Request> requests;
-  for (unsigned seed = 0; seed < 8; ++seed) requests.push_back(request(plain, seed, 2));
+  for (unsigned seed = 0; seed < 8; ++seed) requests.push_back(stopped_request(plain, seed, 2));
   const auto together = testing::answers_together(plain, requests);
   for (unsigned seed = 0; seed < 8; ++seed) {
-    const auto alone = answers(plain, requests[seed]), drafted = answers(speculating, request(speculating, seed, 2));
+    const auto alone = answers(plain, requests[seed]),
+               drafted = answers(speculating, stopped_request(speculating, seed, 2));
     for (size_t choice = 0; choice < 2; ++choice) {
       expect_same(alone[choice], together[seed][choice]);
       expect_same(alone[choice], drafted[choice]);

@@ -79,7 +79,7 @@ TEST(ThoughtWatch, WaitsWhereAConstraintForbidsTheClosing) {
 }
 
 // The model's tokens are bytes. A thought of letters, then three digits.
-Request request(Engine& engine, unsigned seed, std::optional<int> tokens) {
+Request thinking_request(Engine& engine, unsigned seed, std::optional<int> tokens) {
   Request r;
   r.prompt = random_tokens(seed, 20);
   r.sampling = {.temperature = 1.5f, .seed = seed, .max_tokens = 200};
@@ -100,8 +100,8 @@ TEST(ThoughtBudget, EndsThoughtsAndLetsTheAnswerCome) {
     return static_cast<size_t>(std::ranges::find(a.tokens, TokenId{'<'}) - a.tokens.begin());
   };
   for (unsigned seed = 0; seed < 10; ++seed) {
-    const Answer free = answer(engine, request(engine, seed, {}));
-    const Answer held = answer(engine, request(engine, seed, 5));
+    const Answer free = answer(engine, thinking_request(engine, seed, {}));
+    const Answer held = answer(engine, thinking_request(engine, seed, 5));
     EXPECT_TRUE(std::regex_match(held.text, std::regex("[a-z]*</t>[0-9]{3}"))) << held.text;
     EXPECT_EQ(held.last.finish, FinishReason::kStop);
     EXPECT_EQ(thought(held), std::min<size_t>(thought(free), 5));
@@ -118,7 +118,7 @@ TEST(ThoughtBudget, GivesTheSameAnswersInAnyCompany) {
   std::vector<Request> requests;
   Answers alone;
   for (unsigned seed = 0; seed < 12; ++seed) {
-    requests.push_back(request(engine, seed, static_cast<int>(seed)));
+    requests.push_back(thinking_request(engine, seed, static_cast<int>(seed)));
     alone.push_back(answer(engine, requests.back()));
   }
   const auto together = testing::answers_together(engine, requests);
@@ -127,13 +127,13 @@ TEST(ThoughtBudget, GivesTheSameAnswersInAnyCompany) {
 
 TEST(ThoughtBudget, NeedsMarksAndFrames) {
   Engine engine(tiny_options());
-  Request r = request(engine, 1, 5);
+  Request r = thinking_request(engine, 1, 5);
   r.frame_tokens = false;
   EXPECT_THROW(answer(engine, r), Error);
-  r = request(engine, 1, 5);
+  r = thinking_request(engine, 1, 5);
   r.thought_budget->closing = {};
   EXPECT_THROW(answer(engine, r), Error);
-  r = request(engine, 1, 5);
+  r = thinking_request(engine, 1, 5);
   r.thought_budget->closing = {1 << 20};
   EXPECT_THROW(answer(engine, r), Error);
 }

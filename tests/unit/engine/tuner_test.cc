@@ -145,7 +145,7 @@ std::string large_model() {
   return file.path.string();
 }
 
-EngineOptions options(const std::string& model) {
+EngineOptions options_of_model(const std::string& model) {
   EngineOptions o = testing::tiny_options();
   o.model = model;
   return o;
@@ -154,7 +154,7 @@ EngineOptions options(const std::string& model) {
 // tune() with two loops, of which kFastLoop is clearly the faster.
 class Tuner : public TuningFiles {
  protected:
-  static void SetUpTestSuite() { model_ = std::make_unique<LoadedModel>(options(large_model())); }
+  static void SetUpTestSuite() { model_ = std::make_unique<LoadedModel>(options_of_model(large_model())); }
   static void TearDownTestSuite() { model_.reset(); }
 
   void SetUp() override {
@@ -238,8 +238,8 @@ TEST_F(Tuner, WarnsOnceOfAFileThatItCannotUse) {
 // --tune, with the kernels of this machine.
 class Tune : public TuningFiles {
  protected:
-  EngineOptions options(const std::string& model, TuneMode how) {
-    EngineOptions o = quire::options(model);
+  EngineOptions options_of_model(const std::string& model, TuneMode how) {
+    EngineOptions o = quire::options_of_model(model);
     o.tune = how;
     o.tuning_file = path_.string();
     measured_ = false;
@@ -267,12 +267,12 @@ std::map<LinearKind, const LinearLoop*> chosen(const LoadedModel& model) {
 TEST_F(Tune, AutoMeasuresAtTheFirstStartOnly) {
   if (!has_choice()) GTEST_SKIP() << "the reference kernels have one loop";
   const TokenIds ids = testing::random_tokens(1, 70);
-  LoadedModel off(options(large_model(), TuneMode::kOff), 128);
+  LoadedModel off(options_of_model(large_model(), TuneMode::kOff), 128);
   const std::vector<float> expected = all_logits(off, ids, 13);
-  LoadedModel first(options(large_model(), TuneMode::kAuto), 128);
+  LoadedModel first(options_of_model(large_model(), TuneMode::kAuto), 128);
   EXPECT_TRUE(measured_);
   const std::string written = text();
-  LoadedModel second(options(large_model(), TuneMode::kAuto), 128);
+  LoadedModel second(options_of_model(large_model(), TuneMode::kAuto), 128);
   EXPECT_FALSE(measured_);
   EXPECT_EQ(text(), written);
   for (const auto& [kind, loop] : chosen(second)) {
@@ -286,14 +286,14 @@ TEST_F(Tune, AutoMeasuresAtTheFirstStartOnly) {
 TEST_F(Tune, ForceMeasuresAtEveryStart) {
   if (!has_choice()) GTEST_SKIP() << "the reference kernels have one loop";
   for (int start = 0; start < 2; ++start) {
-    LoadedModel model(options(testing::tiny_model(), TuneMode::kForce));
+    LoadedModel model(options_of_model(testing::tiny_model(), TuneMode::kForce));
     EXPECT_TRUE(measured_);
     EXPECT_GT(fs::file_size(path_), 0u);
   }
 }
 
 TEST_F(Tune, AutoLeavesSmallModelsAsTheyAre) {
-  const LoadedModel model(options(testing::tiny_model(), TuneMode::kAuto));
+  const LoadedModel model(options_of_model(testing::tiny_model(), TuneMode::kAuto));
   EXPECT_FALSE(measured_);
   EXPECT_FALSE(fs::exists(path_));
   for (const auto& [kind, loop] : chosen(model)) EXPECT_EQ(loop, nullptr) << name(kind);
@@ -302,7 +302,7 @@ TEST_F(Tune, AutoLeavesSmallModelsAsTheyAre) {
 TEST_F(Tune, OffNeitherReadsNorWritesTheFile) {
   for (const char* before : {"", "damaged"}) {
     write(before);
-    const LoadedModel model(options(large_model(), TuneMode::kOff));
+    const LoadedModel model(options_of_model(large_model(), TuneMode::kOff));
     EXPECT_FALSE(measured_);
     EXPECT_EQ(text(), before);
     for (const auto& [kind, loop] : chosen(model)) EXPECT_EQ(loop, nullptr) << name(kind);
@@ -310,7 +310,7 @@ TEST_F(Tune, OffNeitherReadsNorWritesTheFile) {
 }
 
 TEST_F(Tune, WithoutAFileMeasuresNothing) {
-  EngineOptions o = options(large_model(), TuneMode::kForce);
+  EngineOptions o = options_of_model(large_model(), TuneMode::kForce);
   o.tuning_file.clear();
   const LoadedModel model(o);
   EXPECT_FALSE(measured_);
@@ -320,7 +320,7 @@ TEST_F(Tune, UsesTheLoopThatTheFileNames) {
   if (!has_choice()) GTEST_SKIP() << "the reference kernels have one loop";
   Choices choices;
   {
-    const LoadedModel model(options(large_model(), TuneMode::kOff));
+    const LoadedModel model(options_of_model(large_model(), TuneMode::kOff));
     for (const TunedMatrix& m : tuned_matrices(model.target, model.plan.activation_type)) {
       for (int rows = 1; rows <= kMostTunedRows; rows *= 2) {
         const LinearKind kind = linear_kind(*m.weights, m.inputs, rows);
@@ -330,7 +330,7 @@ TEST_F(Tune, UsesTheLoopThatTheFileNames) {
     }
     TuningFile(path_, tuning_machine(model.runtime), [](const std::string&) {}).save(choices);
   }
-  const LoadedModel model(options(large_model(), TuneMode::kAuto));
+  const LoadedModel model(options_of_model(large_model(), TuneMode::kAuto));
   EXPECT_FALSE(measured_);
   for (const auto& [kind, loop] : chosen(model)) EXPECT_EQ(loop ? name(*loop) : "", choices[name(kind)]) << name(kind);
 }
@@ -342,7 +342,7 @@ TEST(Tuning, NoLoopChangesABit) {
   for (const KernelSet* kernels : available_kernels().subspan(1)) {
     for (const std::string& path : models) {
       for (const char* activations : {"int8", "int8x2", "bf16", "f32"}) {
-        EngineOptions o = options(path);
+        EngineOptions o = options_of_model(path);
         o.kernels = kernels->name;
         o.activations = activations;
         LoadedModel model(o, 128);

@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 // The error message; "" if the bytes are valid. The heap copy has no slack, so that asan sees a read past the end.
-std::string error_of(std::string_view file) {
+std::string error_of_file(std::string_view file) {
   const std::vector<char> exact(file.begin(), file.end());
   try {
     Gguf::parse(as_bytes({exact.data(), exact.size()}), "broken.gguf");
@@ -22,14 +22,14 @@ std::string error_of(std::string_view file) {
 }
 
 void expect_error(std::string_view file, std::string_view reason, const std::string& what) {
-  const std::string message = error_of(file);
+  const std::string message = error_of_file(file);
   EXPECT_NE(message.find("broken.gguf"), std::string::npos) << what << ": " << message;
   EXPECT_NE(message.find(reason), std::string::npos) << what << ": " << message;
 }
 
 TEST(CorruptGguf, IsRefusedWhenCutAnywhere) {
   const std::string whole = rich_gguf().text();
-  ASSERT_EQ(error_of(whole), "");
+  ASSERT_EQ(error_of_file(whole), "");
   for (size_t n = 0; n < whole.size(); ++n) expect_error(std::string_view(whole).substr(0, n), "", std::to_string(n));
 }
 
@@ -39,7 +39,7 @@ TEST(CorruptGguf, NeverCrashesWhenABitIsFlipped) {
   for (size_t i = 0; i < file.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
       file[i] = static_cast<char>(file[i] ^ (1 << bit));
-      const std::string message = error_of(file);
+      const std::string message = error_of_file(file);
       refused += !message.empty();
       if (!message.empty()) {
         EXPECT_NE(message.find("broken.gguf"), std::string::npos) << i << ": " << message;
@@ -60,7 +60,7 @@ TEST(CorruptGguf, NeverCrashesWhenAFieldIsHuge) {
         std::string file = f.text();
         if (field + bytes > file.size()) continue;
         std::memcpy(&file[field], &value, bytes);
-        const std::string message = error_of(file);
+        const std::string message = error_of_file(file);
         if (!message.empty()) {
           EXPECT_NE(message.find("broken.gguf"), std::string::npos) << message;
         }
@@ -256,14 +256,14 @@ TEST(CorruptGguf, IsRefusedWithItsReason) {
 }
 
 TEST(CorruptGguf, MessagesNameThePlace) {
-  EXPECT_EQ(error_of(with_tensor({33}, 2, 0, 64)),
+  EXPECT_EQ(error_of_file(with_tensor({33}, 2, 0, 64)),
             "broken.gguf: tensor \"w\" at offset 45: shape [33] does not fit type Q4_0: rows are whole blocks of 32");
   EXPECT_EQ(
-      error_of(keyed([](GgufBytes& f) { f.array("k", GgufType::U8, 4).raw("123"); })),
+      error_of_file(keyed([](GgufBytes& f) { f.array("k", GgufType::U8, 4).raw("123"); })),
       "broken.gguf: key \"k\" at offset 41: an array's length is 4, but the 3 bytes left in the file hold at most 3");
 }
 
-TEST(Gguf, ReadsArraysNestedUpToTheBound) { EXPECT_EQ(error_of(nested(4)), ""); }
+TEST(Gguf, ReadsArraysNestedUpToTheBound) { EXPECT_EQ(error_of_file(nested(4)), ""); }
 
 }  // namespace
 }  // namespace quire

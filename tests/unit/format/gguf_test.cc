@@ -127,10 +127,10 @@ TEST(Gguf, FollowsTheFilesAlignment) {
 }
 
 // A temporary folder for one test.
-class GgufParts : public testing::Test {
+class GgufParts : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::temp_directory_path() / ("quire_gguf_" + std::string(test->name()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);

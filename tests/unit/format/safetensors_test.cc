@@ -190,10 +190,10 @@ TEST(CorruptSafetensors, IsRefusedWithItsReason) {
   }
 }
 
-class SafetensorsShards : public testing::Test {
+class SafetensorsShards : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::temp_directory_path() / ("quire_shards_" + std::string(test->name()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);

@@ -8,13 +8,13 @@
 namespace quire::grammar {
 namespace {
 
-struct Case {
+struct BadCase {
   const char* input;
   const char* error;  // part of the message
 };
 
 TEST(BadInput, Schemas) {
-  const Case cases[] = {
+  const BadCase cases[] = {
       // not schemas
       {"5", "schema at #: expected an object or a boolean"},
       {"\"x\"", "expected an object or a boolean"},
@@ -128,7 +128,7 @@ TEST(BadInput, Schemas) {
       {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})", "no text satisfies"},
       {R"({"oneOf": [{"const": 1}, {"const": 1}]})", "no text satisfies"},
   };
-  for (const Case& c : cases) {
+  for (const BadCase& c : cases) {
     const std::string error = error_of([&] { compile_json_schema(nlohmann::ordered_json::parse(c.input)); });
     EXPECT_NE(error.find(c.error), error.npos) << c.input << "\nsays: " << error;
     EXPECT_EQ(error.empty(), *c.error == '\0') << c.input << "\nsays: " << error;
@@ -136,7 +136,7 @@ TEST(BadInput, Schemas) {
 }
 
 TEST(BadInput, Regexes) {
-  const Case cases[] = {
+  const BadCase cases[] = {
       {"(", "column 2: a group is not closed"},
       {"a)", "column 2: unmatched ')'"},
       {"*a", "column 1: nothing to repeat"},
@@ -181,7 +181,7 @@ TEST(BadInput, Regexes) {
       {"(?=b)a", "no text satisfies"},
       {"(?!)", "no text satisfies"},
   };
-  for (const Case& c : cases) {
+  for (const BadCase& c : cases) {
     const std::string error = error_of([&] { compile_regex(c.input); });
     EXPECT_NE(error.find(c.error), error.npos) << c.input << "\nsays: " << error;
     EXPECT_FALSE(error.empty()) << c.input;
@@ -189,7 +189,7 @@ TEST(BadInput, Regexes) {
 }
 
 TEST(BadInput, Grammars) {
-  const Case cases[] = {
+  const BadCase cases[] = {
       {"", "no rule named root"},
       {"a ::= \"x\"", "no rule named root"},
       {"root", "line 1, column 5: expected '::='"},
@@ -225,7 +225,7 @@ TEST(BadInput, Grammars) {
       {"root ::= a \"x\"\na ::= b | \"y\"\nb ::= a \"z\"", "left recursion"},
       {"root ::= \"\xFF\"", "not well-formed UTF-8"},
   };
-  for (const Case& c : cases) {
+  for (const BadCase& c : cases) {
     const std::string error = error_of([&] { compile_gbnf(c.input); });
     EXPECT_NE(error.find(c.error), error.npos) << c.input << "\nsays: " << error;
     EXPECT_FALSE(error.empty()) << c.input;

@@ -8,13 +8,13 @@
 namespace quire::grammar {
 namespace {
 
-struct Case {
+struct GbnfCase {
   const char* grammar;
   std::vector<const char*> yes, no;
 };
 
 TEST(Gbnf, AcceptsWhatTheRulesSay) {
-  const Case cases[] = {
+  const GbnfCase cases[] = {
       {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "y", "yesno"}},
       {"root ::= greeting (\",\" name){1,2} # comment\ngreeting ::= \"hi\"\nname ::= [a-z]+",
        {"hi,x", "hi,bob,al"},
@@ -33,7 +33,7 @@ TEST(Gbnf, AcceptsWhatTheRulesSay) {
       {"root ::= as | bs\nas ::= \"a\" as \"x\" | \"e\"\nbs ::= \"a\" bs \"y\" | \"e\"", {"aaexx", "aaeyy"}, {"aaexy"}},
       {"root ::= s\ns ::= s s | \"a\" | \"(\" s \")\"", {"a", "aa(a)"}, {"", "()"}},
   };
-  for (const Case& c : cases) {
+  for (const GbnfCase& c : cases) {
     GrammarPtr grammar;
     ASSERT_EQ(error_of([&] { grammar = compile_gbnf(c.grammar); }), "") << c.grammar;
     for (const char* text : c.yes) EXPECT_TRUE(accepts(grammar, text)) << c.grammar << "\nshould accept " << text;

@@ -12,13 +12,13 @@
 namespace quire::grammar {
 namespace {
 
-struct Case {
+struct SchemaCase {
   const char* schema;
   std::vector<const char*> yes, no;
 };
 
-void check(std::span<const Case> cases) {
-  for (const Case& c : cases) {
+void check_schemas(std::span<const SchemaCase> cases) {
+  for (const SchemaCase& c : cases) {
     GrammarPtr grammar;
     ASSERT_EQ(error_of([&] { grammar = compile_json_schema(nlohmann::ordered_json::parse(c.schema)); }), "")
         << c.schema;
@@ -28,7 +28,7 @@ void check(std::span<const Case> cases) {
 }
 
 TEST(JsonSchema, Types) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {"{}",
        {"null", "1", "\"x\"", "[1, {\"a\": []}]", "{\"a\": 1, \"b\": {}}", "-1.5e-07"},
        {"", "nul", "01", "[1,]", "{a: 1}", "'x'"}},
@@ -82,7 +82,7 @@ TEST(JsonSchema, BlanksWithinStringsAreText) {
 }
 
 TEST(JsonSchema, EnumAndConst) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"enum": ["a", 1, null, true]})", {"\"a\"", "1", "null", "true"}, {"\"b\"", "false", "2", "1.0"}},
       {R"({"type": "string", "enum": ["a", 1]})", {"\"a\""}, {"1"}},
       {R"({"enum": ["ab", "abc"], "maxLength": 2})", {"\"ab\""}, {"\"abc\""}},
@@ -100,7 +100,7 @@ TEST(JsonSchema, EnumAndConst) {
 }
 
 TEST(JsonSchema, Numbers) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"type": "integer", "minimum": -5, "maximum": 120})",
        {"-5", "0", "7", "99", "100", "120"},
        {"-6", "121", "1000", "1e+03", "120.0", "1.2e2", "-0"}},
@@ -131,7 +131,7 @@ TEST(JsonSchema, Numbers) {
 }
 
 TEST(JsonSchema, Strings) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"type": "string"})",
        {"\"\"", "\"a\\n\\u00e9\\\"\"", "\"\xF0\x9F\x98\x80\"", "\"\\ud83d\\ude00\""},
        {"\"\n\"", "\"\\x\"", "\"\\ud83d\"", "\"a", "\"\xC3\""}},
@@ -180,7 +180,7 @@ TEST(JsonSchema, Formats) {
 }
 
 TEST(JsonSchema, Arrays) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"type": "array", "items": {"type": "integer"}})",
        {"[]", "[1]", "[1, 2]", "[1,2]"},
        {"[\"a\"]", "[1,]", "[,1]"}},
@@ -204,7 +204,7 @@ TEST(JsonSchema, Arrays) {
 }
 
 TEST(JsonSchema, Objects) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"properties": {"a": {"type": "integer"}, "b": true}, "required": ["a"], "additionalProperties": false, "type": "object"})",
        {"{\"a\": 1}", "{\"a\": 1, \"b\": null}"},
        {"{}", "{\"b\": 1}", "{\"a\": 1, \"c\": 1}", "{\"a\": 1,}", "{\"a\": 1, \"a\": 1}",
@@ -247,7 +247,7 @@ TEST(JsonSchema, Objects) {
 }
 
 TEST(JsonSchema, Combinations) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}]})", {"1", "\"a\""}, {"\"ab\"", "null"}},
       {R"({"type": "integer", "anyOf": [{"minimum": 10}, {"maximum": 0}]})", {"10", "0", "-5"}, {"5"}},
       {R"({"oneOf": [{"type": "integer"}, {"minimum": 2}]})", {"1", "2.5", "\"x\""}, {"3", "1.5"}},
@@ -284,7 +284,7 @@ TEST(JsonSchema, Combinations) {
 }
 
 TEST(JsonSchema, References) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"$defs": {"n": {"type": "integer"}}, "type": "array", "items": {"$ref": "#/$defs/n"}})",
        {"[1]"},
        {"[\"a\"]"}},
@@ -333,7 +333,7 @@ TEST(JsonSchema, FormatsThatAssertNothingAreAnnotations) {
 }
 
 TEST(JsonSchema, UnevaluatedPropertiesAreThoseOfNoOtherKeyword) {
-  check(std::vector<Case>{
+  check_schemas(std::vector<SchemaCase>{
       {R"({"properties": {"a": true}, "unevaluatedProperties": false, "type": "object"})",
        {"{}", "{\"a\": 1}"},
        {"{\"b\": 1}", "{\"a\": 1, \"b\": 1}"}},

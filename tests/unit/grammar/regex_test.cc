@@ -15,7 +15,7 @@ namespace {
 
 const Budget kPlenty{.steps = 10'000'000, .nodes = 1'000'000};
 
-struct Regexes : testing::Test {
+struct Regexes : ::testing::Test {
   RegexStore s{kPlenty};
   RegexId a = s.literal("a"), b = s.literal("b");
 };
@@ -169,12 +169,12 @@ TEST(RegexSyntax, AgreesWithTheStandardLibrary) {
   }
 }
 
-struct Case {
+struct RegexCase {
   const char* pattern;
   std::vector<const char*> yes, no;
 };
 
-void check(const Case& c, Anchoring anchoring, Encoding encoding) {
+void check_regex(const RegexCase& c, Anchoring anchoring, Encoding encoding) {
   RegexStore s{kPlenty};
   CharEncoder encoder(s);
   const RegexId r = parse_regex(c.pattern, anchoring, encoding, encoder, s, "test", 50);
@@ -183,7 +183,7 @@ void check(const Case& c, Anchoring anchoring, Encoding encoding) {
 }
 
 TEST(RegexSyntax, AnchorsAndLookAheadAreExact) {
-  const Case cases[] = {
+  const RegexCase cases[] = {
       {"^ab$", {"ab"}, {"xab", "abx", ""}},
       {"^a|b$", {"ax", "xb", "a", "b"}, {"xa", "bx"}},
       {"a", {"a", "xa", "ax"}, {"", "x"}},
@@ -195,11 +195,11 @@ TEST(RegexSyntax, AnchorsAndLookAheadAreExact) {
       {"", {"", "x"}, {}},
       {"^$", {""}, {"x"}},
   };
-  for (const Case& c : cases) check(c, Anchoring::kAnywhere, Encoding::kUtf8);
+  for (const RegexCase& c : cases) check_regex(c, Anchoring::kAnywhere, Encoding::kUtf8);
 }
 
 TEST(RegexSyntax, ReadsClassesAndEscapes) {
-  const Case cases[] = {
+  const RegexCase cases[] = {
       {"[a-c\\d_]+", {"a", "b7_"}, {"d", "-"}},
       {"[^a]", {"b", "\xC3\xA9", "\n"}, {"a", "", "\xC3"}},
       {"[\\w-.]", {"-", ".", "x"}, {","}},
@@ -218,11 +218,11 @@ TEST(RegexSyntax, ReadsClassesAndEscapes) {
       {"\\s", {" ", "\xC2\xA0"}, {"x"}},
       {"(?<year>\\d{4})", {"2026"}, {"26"}},
   };
-  for (const Case& c : cases) check(c, Anchoring::kWhole, Encoding::kUtf8);
+  for (const RegexCase& c : cases) check_regex(c, Anchoring::kWhole, Encoding::kUtf8);
 }
 
 TEST(RegexSyntax, MatchesTheCharactersOfJsonStrings) {
-  const Case cases[] = {
+  const RegexCase cases[] = {
       {"^.$",
        {"a", "\\\"", "\\\\", "\\u00e9", "\xC3\xA9", "\\ud83d\\ude00", "\\t"},
        {"ab", "\"", "\\", "\n", "\\ud83d", "\\n"}},
@@ -230,7 +230,7 @@ TEST(RegexSyntax, MatchesTheCharactersOfJsonStrings) {
       {"^[^x]{2}$", {"ab", "\\\\\\\\"}, {"x", "ax", "\\\\"}},
       {"^[\\u{1F600}-\\u{1F64F}]$", {"\xF0\x9F\x98\x80", "\\ud83d\\ude4f"}, {"\\ud83d\\ude50", "\\ude00"}},
   };
-  for (const Case& c : cases) check(c, Anchoring::kAnywhere, Encoding::kJson);
+  for (const RegexCase& c : cases) check_regex(c, Anchoring::kAnywhere, Encoding::kJson);
 }
 
 }  // namespace

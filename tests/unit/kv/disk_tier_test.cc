@@ -22,25 +22,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBytes = 5000;
+constexpr size_t kDiskPageBytes = 5000;
 constexpr uint64_t kFileBytes = 8192;  // as counted towards the limit
 
 class DiskTierTest : public ::testing::Test {
  protected:
   DiskTierOptions options(uint64_t pages = 100) {
-    return {folder_.path().string(), pages * kFileBytes, kBytes, "model",
+    return {folder_.path().string(), pages * kFileBytes, kDiskPageBytes, "model",
             [this](const std::string& message) { warnings_.push_back(message); }};
   }
-  static bool write(DiskTier& tier, int number) { return tier.write(sample_key(number), sample_page(number, kBytes)); }
+  static bool write(DiskTier& tier, int number) {
+    return tier.write(sample_key(number), sample_page(number, kDiskPageBytes));
+  }
   static bool read(DiskTier& tier, int number) {
-    Bytes page(kBytes);
+    Bytes page(kDiskPageBytes);
     const bool ok = tier.read(sample_key(number), page);
-    EXPECT_TRUE(!ok || page == sample_page(number, kBytes)) << "a wrong page";
+    EXPECT_TRUE(!ok || page == sample_page(number, kDiskPageBytes)) << "a wrong page";
     return ok;
   }
   static bool has(DiskTier& tier, int number) { return tier.find(sample_key(number)); }
   fs::path file_of(int number) const {
-    return folder_.path() / text({page_file_identity("model", kBytes), sample_key(number)});
+    return folder_.path() / text({page_file_identity("model", kDiskPageBytes), sample_key(number)});
   }
   // Sets the recorded last use to so many seconds ago.
   void age(int number, int seconds) const {
@@ -116,7 +118,7 @@ TEST_F(DiskTierTest, MakesRoomAfterAnAllocationFailed) {
   int written = 0;
   for (int count = 0; count < 12; ++count) {
     DiskTier tier(options(2));
-    const auto page = sample_page(count, kBytes);
+    const auto page = sample_page(count, kDiskPageBytes);
     try {
       const NoMemoryAfter failing(count);
       tier.write(sample_key(count), page);
@@ -181,7 +183,7 @@ TEST_F(DiskTierTest, IgnoresFilesOfAnotherIdentityButCountsThem) {
 
 TEST_F(DiskTierTest, NeverReturnsADamagedPage) {
   // Sampled offsets in header and page; page_file_test flips every bit of a small file.
-  for (size_t offset = 0; offset < page_file_bytes(kBytes); offset = offset < 80 ? offset + 1 : offset + 97) {
+  for (size_t offset = 0; offset < page_file_bytes(kDiskPageBytes); offset = offset < 80 ? offset + 1 : offset + 97) {
     DiskTier tier(options());
     ASSERT_TRUE(write(tier, 1));
     Bytes content = file_content(file_of(1));

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kBytes = 200;
+constexpr size_t kFilePageBytes = 200;
 const PageFileName kName{0x0123456789abcdef, {0x1111111111111111, 0xfedcba9876543210}};
 
 class MemoryFile {
@@ -36,27 +36,27 @@ class MemoryFile {
 
 Bytes whole_file() {
   MemoryFile file;
-  EXPECT_TRUE(write_page_file(file.fd(), kName, sample_page(1, kBytes)));
+  EXPECT_TRUE(write_page_file(file.fd(), kName, sample_page(1, kFilePageBytes)));
   return file.content();
 }
 
 PageFileRead::State read_state(MemoryFile& file, const Bytes& bytes, const PageFileName& name = kName) {
   file.fill(bytes);
-  Bytes page(kBytes);
+  Bytes page(kFilePageBytes);
   return read_page_file(file.fd(), name, page).state;
 }
 
 TEST(PageFile, ReturnsThePageThatWasWritten) {
   MemoryFile file;
   file.fill(whole_file());
-  Bytes page(kBytes);
+  Bytes page(kFilePageBytes);
   EXPECT_EQ(read_page_file(file.fd(), kName, page).state, PageFileRead::kWhole);
-  EXPECT_EQ(page, sample_page(1, kBytes));
+  EXPECT_EQ(page, sample_page(1, kFilePageBytes));
 }
 
 TEST(PageFile, HasTheDocumentedLayout) {
   const Bytes bytes = whole_file();
-  ASSERT_EQ(bytes.size(), page_file_bytes(kBytes));
+  ASSERT_EQ(bytes.size(), page_file_bytes(kFilePageBytes));
   EXPECT_EQ(std::memcmp(bytes.data(), "\x8bQKVPG\r\n", 8), 0);
   const auto at = [&](size_t offset) {
     uint64_t value;
@@ -67,8 +67,8 @@ TEST(PageFile, HasTheDocumentedLayout) {
   EXPECT_EQ(at(16), kName.identity);
   EXPECT_EQ(at(24), kName.key.low);
   EXPECT_EQ(at(32), kName.key.high);
-  EXPECT_EQ(at(40), kBytes);
-  EXPECT_EQ(std::memcmp(bytes.data() + 64, sample_page(1, kBytes).data(), kBytes), 0);
+  EXPECT_EQ(at(40), kFilePageBytes);
+  EXPECT_EQ(std::memcmp(bytes.data() + 64, sample_page(1, kFilePageBytes).data(), kFilePageBytes), 0);
 }
 
 TEST(PageFile, IsDamagedByAnyFlippedBit) {
@@ -104,7 +104,7 @@ TEST(PageFile, IsNotReadUnderAnotherName) {
 }
 
 TEST(PageFile, IsNotAFolderOrPipe) {
-  Bytes page(kBytes);
+  Bytes page(kFilePageBytes);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   EXPECT_EQ(read_page_file(ends[0], kName, page).state, PageFileRead::kDamaged);
@@ -117,7 +117,7 @@ TEST(PageFile, ReportsThatItCannotBeWritten) {
   const int fd = open("/dev/full", O_WRONLY);
   if (fd < 0) GTEST_SKIP() << "no /dev/full";
   errno = 0;
-  EXPECT_FALSE(write_page_file(fd, kName, sample_page(1, kBytes)));
+  EXPECT_FALSE(write_page_file(fd, kName, sample_page(1, kFilePageBytes)));
   EXPECT_EQ(errno, ENOSPC);
   close(fd);
 }

@@ -22,12 +22,12 @@ namespace fs = std::filesystem;
 using Load = PageStore::Load;
 using Tier = PageStore::Tier;
 
-constexpr size_t kBytes = 20000;
+constexpr size_t kStoredPageBytes = 20000;
 
 PageStoreOptions in_memory(size_t pages) {
   PageStoreOptions options;
-  options.page_bytes = kBytes;
-  options.host_bytes = pages * kBytes;
+  options.page_bytes = kStoredPageBytes;
+  options.host_bytes = pages * kStoredPageBytes;
   return options;
 }
 
@@ -39,11 +39,11 @@ PageStoreOptions on_disk(const TemporaryFolder& folder, size_t host_pages = 0, s
   return options;
 }
 
-void put(PageStore& store, int number) { store.put(sample_key(number), sample_page(number, kBytes)); }
+void store_page(PageStore& store, int number) { store.put(sample_key(number), sample_page(number, kStoredPageBytes)); }
 
 // Loads and waits. A page that arrives must be the right one.
 bool load(PageStore& store, int number) {
-  Bytes page(kBytes);
+  Bytes page(kStoredPageBytes);
   const Load result = store.load(sample_key(number), page, 7);
   if (result == Load::kPending) {
     store.wait_completed();
@@ -55,17 +55,17 @@ bool load(PageStore& store, int number) {
   } else if (result == Load::kMissing) {
     return false;
   }
-  EXPECT_EQ(page, sample_page(number, kBytes)) << "wrong content";
+  EXPECT_EQ(page, sample_page(number, kStoredPageBytes)) << "wrong content";
   return true;
 }
 
 TEST(PageStore, HoldsPagesInMemory) {
   PageStore store(in_memory(2));
   EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
-  put(store, 1);
-  put(store, 2);
+  store_page(store, 1);
+  store_page(store, 2);
   EXPECT_EQ(store.find(sample_key(1)), Tier::kHost);
-  put(store, 3);  // 2 goes
+  store_page(store, 3);  // 2 goes
   EXPECT_TRUE(load(store, 1));
   EXPECT_FALSE(load(store, 2));
   EXPECT_TRUE(load(store, 3));
@@ -75,18 +75,18 @@ TEST(PageStore, HoldsPagesInMemory) {
 
 TEST(PageStore, ReportsTheMemoryItAllocates) {
   EXPECT_EQ(PageStore::memory_bytes(in_memory(0)), 0u);
-  EXPECT_EQ(PageStore::memory_bytes(in_memory(2)), 2 * kBytes);
+  EXPECT_EQ(PageStore::memory_bytes(in_memory(2)), 2 * kStoredPageBytes);
   const TemporaryFolder folder;
   PageStoreOptions disk = on_disk(folder, 3);
-  disk.write_behind_bytes = 5 * kBytes + 1;
-  EXPECT_EQ(PageStore::memory_bytes(disk), (3 + 5) * kBytes);
-  disk.disk_bytes = kBytes;  // too little for a page, so there is no disk tier
-  EXPECT_EQ(PageStore::memory_bytes(disk), 3 * kBytes);
+  disk.write_behind_bytes = 5 * kStoredPageBytes + 1;
+  EXPECT_EQ(PageStore::memory_bytes(disk), (3 + 5) * kStoredPageBytes);
+  disk.disk_bytes = kStoredPageBytes;  // too little for a page, so there is no disk tier
+  EXPECT_EQ(PageStore::memory_bytes(disk), 3 * kStoredPageBytes);
 }
 
 TEST(PageStore, MayHaveNoCapacity) {
   PageStore store(in_memory(0));
-  put(store, 1);
+  store_page(store, 1);
   EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
   store.flush();
   store.wait_completed();
@@ -96,7 +96,7 @@ TEST(PageStore, KeepsPagesAcrossARestart) {
   const TemporaryFolder folder;
   {
     PageStore store(on_disk(folder));
-    for (int i = 0; i < 20; ++i) put(store, i);
+    for (int i = 0; i < 20; ++i) store_page(store, i);
   }  // writes queued pages
   PageStore store(on_disk(folder));
   EXPECT_EQ(store.stats().disk_pages, 20u);
@@ -112,10 +112,10 @@ TEST(PageStore, ReturnsAQueuedPageWithoutWaiting) {
   const TemporaryFolder folder;
   PageStore store(on_disk(folder, 1));
   for (int i = 0; i < 50; ++i) {
-    put(store, i);
-    Bytes page(kBytes);
+    store_page(store, i);
+    Bytes page(kStoredPageBytes);
     EXPECT_EQ(store.load(sample_key(i), page, 0), Load::kDone);
-    EXPECT_EQ(page, sample_page(i, kBytes));
+    EXPECT_EQ(page, sample_page(i, kStoredPageBytes));
   }
   store.flush();
   EXPECT_EQ(store.find(sample_key(0)), Tier::kDisk);
@@ -125,9 +125,9 @@ TEST(PageStore, ReturnsAQueuedPageWithoutWaiting) {
 TEST(PageStore, CompletesLoadsInOrder) {
   const TemporaryFolder folder;
   PageStore store(on_disk(folder));
-  for (int i = 0; i < 30; ++i) put(store, i);
+  for (int i = 0; i < 30; ++i) store_page(store, i);
   store.flush();
-  std::vector<Bytes> pages(30, Bytes(kBytes));
+  std::vector<Bytes> pages(30, Bytes(kStoredPageBytes));
   for (int i = 0; i < 30; ++i) ASSERT_EQ(store.load(sample_key(i), pages[i], 100 + i), Load::kPending);
   std::vector<PageStore::Completed> all, some;
   while (all.size() < 30) {
@@ -137,7 +137,7 @@ TEST(PageStore, CompletesLoadsInOrder) {
   }
   for (int i = 0; i < 30; ++i) {
     EXPECT_EQ(all[i], (PageStore::Completed{100ull + i, true}));
-    EXPECT_EQ(pages[i], sample_page(i, kBytes));
+    EXPECT_EQ(pages[i], sample_page(i, kStoredPageBytes));
   }
   store.completed(some);
   EXPECT_TRUE(some.empty());
@@ -150,7 +150,7 @@ TEST(PageStore, ADamagedFileIsAMiss) {
   PageStoreOptions options = on_disk(folder);
   options.warn = [&](const std::string& message) { warnings.push_back(message); };
   PageStore store(options);
-  put(store, 1);
+  store_page(store, 1);
   store.flush();
   Bytes content = file_content(folder.files().at(0));
   content[content.size() / 2] ^= std::byte{1};
@@ -160,7 +160,7 @@ TEST(PageStore, ADamagedFileIsAMiss) {
   EXPECT_EQ(store.find(sample_key(1)), Tier::kNone);
   EXPECT_EQ(store.stats().damaged, 1u);
   EXPECT_EQ(warnings.size(), 1u);
-  put(store, 1);
+  store_page(store, 1);
   store.flush();
   EXPECT_TRUE(load(store, 1));
 }
@@ -172,10 +172,10 @@ TEST(PageStore, WaitsForALoadNoLongerThanAsked) {
   PageStoreOptions options = on_disk(folder);
   options.warn = [&](const std::string&) { answers.get_future().wait(); };  // reading hangs
   PageStore store(options);
-  put(store, 1);
+  store_page(store, 1);
   store.flush();
   write_content(folder.files().at(0), Bytes(file_content(folder.files().at(0)).size()));
-  Bytes page(kBytes);
+  Bytes page(kStoredPageBytes);
   ASSERT_EQ(store.load(sample_key(1), page, 7), Load::kPending);
   store.wait_completed(std::chrono::milliseconds(5));
   std::vector<PageStore::Completed> done;
@@ -192,12 +192,12 @@ TEST(PageStore, MissesAPageIfItsThreadHasNoMemory) {
   PageStoreOptions options = on_disk(folder);
   options.rescan = std::chrono::milliseconds(1);
   PageStore store(options);
-  put(store, 1);
+  store_page(store, 1);
   store.flush();
   {
     const NoMemoryForOthers failing;
     EXPECT_FALSE(load(store, 1));
-    put(store, 2);
+    store_page(store, 2);
     store.flush();
     write_content(folder / "new", Bytes(1));  // so that the folder is looked through
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -234,9 +234,9 @@ TEST(PageStore, ForgetsThatTheDiskWasSlow) {
 TEST(PageStore, DropsPagesRatherThanWait) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder);
-  options.write_behind_bytes = 2 * kBytes;
+  options.write_behind_bytes = 2 * kStoredPageBytes;
   PageStore store(options);
-  const Bytes page = sample_page(0, kBytes);  // made once: puts come faster than a file can be written
+  const Bytes page = sample_page(0, kStoredPageBytes);  // made once: puts come faster than a file can be written
   for (int i = 0; i < 500; ++i) store.put(sample_key(i), page);
   store.flush();
   const PageStore::Stats stats = store.stats();
@@ -249,10 +249,10 @@ TEST(PageStore, DropsPagesRatherThanWait) {
 TEST(PageStore, WritesADroppedPageWhenItIsPutAgain) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder, 500);
-  options.write_behind_bytes = 2 * kBytes;
+  options.write_behind_bytes = 2 * kStoredPageBytes;
   PageStore store(options);
   for (int round = 0; round < 1000 && store.stats().disk_pages < 100; ++round) {
-    for (int i = 0; i < 100; ++i) put(store, i);
+    for (int i = 0; i < 100; ++i) store_page(store, i);
     store.flush();
   }
   EXPECT_EQ(store.stats().disk_pages, 100u);
@@ -263,7 +263,7 @@ TEST(PageStore, KeepsTheFolderBelowItsLimit) {
   const TemporaryFolder folder;
   PageStore store(on_disk(folder, 0, 10 * 20480));
   for (int i = 0; i < 100; ++i) {
-    put(store, i);
+    store_page(store, i);
     store.flush();
     EXPECT_LE(folder.file_bytes(), 10u * 20480);
   }
@@ -275,11 +275,11 @@ TEST(PageStore, KeepsTheFolderBelowItsLimit) {
 TEST(PageStore, WarnsIfTheLimitIsBelowTwoPages) {
   const TemporaryFolder folder;
   std::vector<std::string> warnings;
-  PageStoreOptions options = on_disk(folder, 1, kBytes);
+  PageStoreOptions options = on_disk(folder, 1, kStoredPageBytes);
   options.warn = [&](const std::string& message) { warnings.push_back(message); };
   PageStore store(options);
   EXPECT_EQ(warnings.size(), 1u);
-  put(store, 1);
+  store_page(store, 1);
   store.flush();
   EXPECT_TRUE(load(store, 1));
   EXPECT_TRUE(folder.files().empty());
@@ -297,7 +297,7 @@ TEST(PageStore, FindsPagesOfAnotherProcess) {
     if (read(go[0], &byte, 1) != 1) _exit(1);
     {
       PageStore other(options);
-      for (int i = 0; i < 10; ++i) put(other, i);
+      for (int i = 0; i < 10; ++i) store_page(other, i);
     }
     _exit(0);
   }
@@ -317,7 +317,7 @@ TEST(PageStore, AllocatesNothingForItsCallers) {
   const TemporaryFolder folder;
   PageStore store(on_disk(folder, 5, 40 * 20480));
   std::vector<Bytes> pages;
-  for (int i = 0; i < 100; ++i) pages.push_back(sample_page(i, kBytes));
+  for (int i = 0; i < 100; ++i) pages.push_back(sample_page(i, kStoredPageBytes));
   std::vector<PageStore::Completed> done;
   done.reserve(1000);
   uint64_t before = 0;
@@ -346,7 +346,7 @@ TEST(PageStore, LeavesAHangingDiskBehind) {
     std::vector<std::string> warnings;
   };
   const auto disk = std::make_shared<Disk>();
-  auto memory = std::make_shared<Bytes>(kBytes);
+  auto memory = std::make_shared<Bytes>(kStoredPageBytes);
   const std::weak_ptr<Bytes> watched = memory;
   const auto start = std::chrono::steady_clock::now();
   {
@@ -361,7 +361,7 @@ TEST(PageStore, LeavesAHangingDiskBehind) {
       if (damaged) hangs.wait();
     };
     PageStore store(options);
-    put(store, 1);
+    store_page(store, 1);
     store.flush();
     Bytes content = file_content(folder.files().at(0));
     content.back() ^= std::byte{1};
@@ -387,10 +387,10 @@ TEST(PageStore, GivesUpPendingLoadsAtItsEnd) {
   const TemporaryFolder folder;
   {
     PageStore store(on_disk(folder));
-    for (int i = 0; i < 100; ++i) put(store, i);
+    for (int i = 0; i < 100; ++i) store_page(store, i);
   }
   for (int round = 0; round < 20; ++round) {
-    std::vector<Bytes> pages(100, Bytes(kBytes));
+    std::vector<Bytes> pages(100, Bytes(kStoredPageBytes));
     {
       PageStore store(on_disk(folder));
       for (int i = 0; i < 100; ++i) store.load(sample_key(i), pages[i], i);
@@ -411,7 +411,7 @@ TEST(PageStore, SurvivesFiftyKills) {
     if (child == 0) {
       PageStore store(on_disk(folder, round % 2 * 4));
       for (int i = next;; ++i) {
-        put(store, i);
+        store_page(store, i);
         if (i % 5 != 4) continue;
         store.flush();
         if (write(said[1], &i, sizeof i) != sizeof i) _exit(1);
@@ -445,7 +445,7 @@ TEST(PageStore, SurvivesFiftyKills) {
 TEST(PageStore, ServesManyThreads) {
   const TemporaryFolder folder;
   PageStoreOptions options = on_disk(folder, 10, 60 * 20480);
-  options.write_behind_bytes = 8 * kBytes;
+  options.write_behind_bytes = 8 * kStoredPageBytes;
   options.rescan = std::chrono::milliseconds(1);
   PageStore store(options), beside(options);
   std::vector<std::thread> threads;
@@ -458,7 +458,7 @@ TEST(PageStore, ServesManyThreads) {
         const int number = static_cast<int>(random() % 100);
         switch (random() % 4) {
           case 0:
-            put(mine, number);
+            store_page(mine, number);
             break;
           case 1:
             mine.find(sample_key(number));

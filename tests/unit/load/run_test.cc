@@ -81,10 +81,10 @@ ServerSide server_side(const ScriptedServer& server) {
   return {spread_of(ttft), spread_of(itl)};
 }
 
-testing::AssertionResult between(double value, double low, double high) {
-  if (low <= value && value <= high) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << fmt::format("{:.1f} ms is not in {:.1f} to {:.1f} ms", 1e3 * value, 1e3 * low,
-                                                    1e3 * high);
+::testing::AssertionResult between(double value, double low, double high) {
+  if (low <= value && value <= high) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << fmt::format("{:.1f} ms is not in {:.1f} to {:.1f} ms", 1e3 * value, 1e3 * low,
+                                                      1e3 * high);
 }
 
 TEST(RunLoad, ReportsWhatTheServerDidInAClosedLoop) {

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-class Workloads : public testing::Test {
+class Workloads : public ::testing::Test {
  protected:
   std::string file(const std::string& text) {
     std::ofstream(path_) << text;
@@ -20,8 +20,9 @@ class Workloads : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
-  std::filesystem::path path_ = std::filesystem::path(testing::TempDir()) /
-                                (std::string("trace_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::filesystem::path path_ =
+      std::filesystem::path(::testing::TempDir()) /
+      (std::string("trace_") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 std::vector<int32_t> tokens(const Workload& workload, size_t i) { return prompt_tokens(workload, i, 1000, 1999); }

@@ -11,16 +11,13 @@
 #include "base/error.h"
 #include "model/families.h"
 #include "ops/sin_cos.h"
+#include "unit/model/read_settings.h"
 
 namespace quire {
 namespace {
 
 constexpr std::string_view kHf = R"("num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
   "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 32768)";
-
-const Family& family(std::string_view name) {
-  return **std::ranges::find_if(families(), [&](const Family* f) { return f->name == name; });
-}
 
 ModelConfig from_hf(const std::string& more, std::string_view name = "llama") {
   const HfConfig files{JsonField::parse(fmt::format("{{{}{}}}", kHf, more), "config.json"), {}, {}};

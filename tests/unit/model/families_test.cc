@@ -35,7 +35,7 @@ ModelConfig read_gguf(const std::string& architecture, std::map<std::string, tes
 }
 
 // "d" for a dense layer, "e" for one with experts.
-std::string pattern(const ModelConfig& c) {
+std::string ffn_pattern(const ModelConfig& c) {
   std::string text;
   for (const LayerSpec& layer : c.layers) text += std::holds_alternative<Moe>(layer.ffn) ? 'e' : 'd';
   return text;
@@ -68,10 +68,10 @@ TEST(Hunyuan, IgnoresSettingsThatItsFilesHaveInVain) {
 
 TEST(Ernie, HasExpertsInEveryNthLayerOfARange) {
   const std::string experts = R"(, "moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 8)";
-  EXPECT_EQ(pattern(read_settings("ernie4_5_moe", experts)), "deee");
-  EXPECT_EQ(pattern(read_settings("ernie4_5_moe", experts + R"(, "moe_layer_interval": 2)")), "dede");
+  EXPECT_EQ(ffn_pattern(read_settings("ernie4_5_moe", experts)), "deee");
+  EXPECT_EQ(ffn_pattern(read_settings("ernie4_5_moe", experts + R"(, "moe_layer_interval": 2)")), "dede");
   EXPECT_EQ(
-      pattern(read_settings("ernie4_5_moe", experts + R"(, "moe_layer_start_index": 0, "moe_layer_end_index": 2)")),
+      ffn_pattern(read_settings("ernie4_5_moe", experts + R"(, "moe_layer_start_index": 0, "moe_layer_end_index": 2)")),
       "eeed");
   EXPECT_EQ(error_of([&] { read_settings("ernie4_5", experts); }),
             "config.json: moe_num_experts: 6 is not supported; Quire's ernie4_5 family does not have it");

@@ -14,7 +14,7 @@ namespace quire {
 namespace {
 
 // "a" for attention, "r" for a recurrent layer.
-std::string pattern(const ModelConfig& c) {
+std::string mixer_pattern(const ModelConfig& c) {
   std::string text;
   for (const LayerSpec& layer : c.layers) text += std::holds_alternative<Attention>(layer.mixer) ? 'a' : 'r';
   return text;
@@ -27,11 +27,11 @@ const std::string kExperts = R"(, "num_experts": 6, "num_experts_per_tok": 2, "m
 const std::string kMamba = R"(, "mamba_n_heads": 8, "mamba_d_state": 16, "num_experts_per_tok": 2)";
 
 TEST(QwenHybrids, AttendInEveryFourthLayerUnlessTheFileSaysWhich) {
-  EXPECT_EQ(pattern(read_settings("qwen3_5", kDelta)), "rrra");
-  EXPECT_EQ(pattern(read_settings("qwen3_5", kDelta + R"(, "full_attention_interval": 2)")), "rara");
+  EXPECT_EQ(mixer_pattern(read_settings("qwen3_5", kDelta)), "rrra");
+  EXPECT_EQ(mixer_pattern(read_settings("qwen3_5", kDelta + R"(, "full_attention_interval": 2)")), "rara");
   const std::string types =
       R"(, "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"])";
-  EXPECT_EQ(pattern(read_settings("qwen3_5", kDelta + types)), "arra");
+  EXPECT_EQ(mixer_pattern(read_settings("qwen3_5", kDelta + types)), "arra");
   EXPECT_EQ(error_of([] {
               read_settings("qwen3_5", kDelta + R"(, "layer_types": ["full_attention", "conv", "conv", "conv"])");
             }),
@@ -97,19 +97,19 @@ TEST(QwenHybrids, PlaceEachRowOfFusedTensorsOnce) {
 
 TEST(Lfm2, ReadsTheWidthOfItsMlpsAndItsAttentionLayers) {
   const ModelConfig c = read_settings("lfm2", R"(, "block_multiple_of": 16, "full_attn_idxs": [1, 2])");
-  EXPECT_EQ(pattern(c), "raar");
+  EXPECT_EQ(mixer_pattern(c), "raar");
   EXPECT_EQ(std::get<Mlp>(c.layers[0].ffn).size, 64);  // two thirds of 80, rounded up
   EXPECT_EQ(c.ropes[0].theta, 1e6);
   EXPECT_TRUE(c.tied_output);
   const ModelConfig whole = read_settings("lfm2", R"(, "block_auto_adjust_ff_dim": false, "block_ff_dim": 96)");
-  EXPECT_EQ(pattern(whole), "aaaa");
+  EXPECT_EQ(mixer_pattern(whole), "aaaa");
   EXPECT_EQ(std::get<Mlp>(whole.layers[0].ffn).size, 96);
 }
 
 TEST(Lfm2, HasExpertsAfterItsDenseLayers) {
   const ModelConfig c = read_settings("lfm2_moe", R"(, "layer_types": ["conv", "full_attention", "conv", "conv"],
     "num_dense_layers": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8)");
-  EXPECT_EQ(pattern(c), "rarr");
+  EXPECT_EQ(mixer_pattern(c), "rarr");
   ASSERT_TRUE(std::holds_alternative<Mlp>(c.layers[1].ffn));
   EXPECT_EQ(std::get<Mlp>(c.layers[1].ffn).size, 80);
   const auto& moe = std::get<Moe>(c.layers[2].ffn);
@@ -121,7 +121,7 @@ TEST(GraniteHybrid, ReadsLayersExpertsAndMultipliers) {
   const std::string types = R"(, "layer_types": ["mamba", "attention", "mamba", "mamba"])";
   const ModelConfig c = read_settings("granitemoehybrid", kMamba + types + R"(, "num_local_experts": 6,
     "shared_intermediate_size": 24, "residual_multiplier": 0.5, "attention_multiplier": 0.25)");
-  EXPECT_EQ(pattern(c), "rarr");
+  EXPECT_EQ(mixer_pattern(c), "rarr");
   const auto& mamba = std::get<Mamba2>(c.layers[0].mixer);
   EXPECT_EQ(mamba.head_dim, 16);
   EXPECT_EQ(mamba.channels(), 128 + 2 * 16);
@@ -148,7 +148,7 @@ TEST(GraniteHybrid, RefusesBoundedStepSizes) {
 
 TEST(Mamba2, HasNeitherAttentionNorMlps) {
   ModelConfig c = read_settings("mamba2", R"(, "num_heads": 8, "state_size": 16, "n_groups": 2)");
-  EXPECT_EQ(pattern(c), "rrrr");
+  EXPECT_EQ(mixer_pattern(c), "rrrr");
   EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[0].ffn));
   EXPECT_FALSE(first_attention(c));
   validate(c, "m");
@@ -159,7 +159,7 @@ TEST(Mamba2, HasNeitherAttentionNorMlps) {
 
 TEST(NemotronH, CountsItsMlpsAsLayersOfTheFile) {
   const ModelConfig c = read_settings("nemotron_h", R"(, "hybrid_override_pattern": "M-M*-")");
-  EXPECT_EQ(pattern(c), "rra");
+  EXPECT_EQ(mixer_pattern(c), "rra");
   EXPECT_TRUE(std::holds_alternative<Mlp>(c.layers[0].ffn));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(c.layers[1].ffn));
   const auto name = [&](Tensor tensor, int layer) {

@@ -11,10 +11,8 @@
 #include "unit/model/decoded_rows.h"
 #include "unit/model/library_modules.h"
 
-namespace quire {
+namespace quire::testing {
 namespace {
-
-using namespace testing;  // NOLINT: gtest's and ours
 
 using Module = QuantizedModule;
 using Matrix = std::vector<std::vector<float>>;
@@ -277,4 +275,4 @@ TEST(Quark, HasSignedCodesAndOrdersOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::testing

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kHead = size_t{2} << 20;  // bytes before the data
 
-class PackFiles : public testing::Test {
+class PackFiles : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("quire-packs-" + std::to_string(getpid()));

@@ -9,10 +9,8 @@
 #include "unit/model/library_modules.h"
 #include "unit/model/quantized_module.h"
 
-namespace quire {
+namespace quire::testing {
 namespace {
-
-using namespace testing;  // NOLINT: gtest's and ours
 
 using Module = QuantizedModule;
 
@@ -487,4 +485,4 @@ TEST(BadQuantizedModules, AreRefusedWithThePlaceAndTheReason) {
 TEST(BadQuantizedModules, AreOfManyKinds) { EXPECT_GE(cases().size(), 120u); }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::testing

@@ -7,22 +7,20 @@
 #include "unit/model/decoded_rows.h"
 #include "unit/model/quantized_module.h"
 
-namespace quire {
+namespace quire::testing {
 namespace {
 
-using namespace testing;  // NOLINT: gtest's and ours
-
 using Module = QuantizedModule;
-using Weights = std::vector<std::vector<float>>;
+using WeightRows = std::vector<std::vector<float>>;
 
-Weights decoded(const OpenedModule& opened, const Module& m) {
+WeightRows decoded(const OpenedModule& opened, const Module& m) {
   return decoded_rows(*opened.matrix, all_rows(m.rows), m.cols);
 }
-Weights decoded(const Module& m) { return decoded(OpenedModule(m), m); }
+WeightRows decoded(const Module& m) { return decoded(OpenedModule(m), m); }
 
 // weight(row, input) for all.
-Weights expected(const Module& m, const std::function<float(size_t, size_t)>& weight) {
-  Weights all(static_cast<size_t>(m.rows), std::vector<float>(static_cast<size_t>(m.cols)));
+WeightRows expected(const Module& m, const std::function<float(size_t, size_t)>& weight) {
+  WeightRows all(static_cast<size_t>(m.rows), std::vector<float>(static_cast<size_t>(m.cols)));
   for (size_t row = 0; row < all.size(); ++row) {
     for (size_t i = 0; i < all[row].size(); ++i) all[row][i] = weight(row, i);
   }
@@ -101,7 +99,7 @@ TEST(Gptq, UndoesTheBorrowOfZeroPointsLessOne) {
       }
     }
     m.at("m.qzeros").bytes = packed;
-    const Weights want = decoded(m);
+    const WeightRows want = decoded(m);
     // Subtracts one from every field of a word, or of all words of 3 bits, with borrows, as writers do.
     m.config["checkpoint_format"] = "gptq";
     for (size_t g = 0; g < 2; ++g) {
@@ -259,7 +257,7 @@ TEST(Float8, ReadsScalesOfTensorsRowsAndBlocks) {
 
 TEST(BitsAndBytes, ReadCodesStoredAsAnotherType) {
   Module m = bnb4(false);
-  const Weights want = decoded(m);
+  const WeightRows want = decoded(m);
   EXPECT_EQ(OpenedModule(m).matrix->format.codes, Codes::kFloat4);
   m.at("m.weight").type = TensorType::BF16;
   m.at("m.weight").shape = {kRows * kCols / 4, 1};
@@ -268,7 +266,7 @@ TEST(BitsAndBytes, ReadCodesStoredAsAnotherType) {
 
 TEST(BitsAndBytes, GiveNumbersWhereBlocksDoNotFitRows) {
   Module m = bnb4();
-  const Weights whole = decoded(m);
+  const WeightRows whole = decoded(m);
   m.rows = kRows / 2;
   m.cols = 2 * kCols;
   auto state = state_of(m);
@@ -280,15 +278,15 @@ TEST(BitsAndBytes, GiveNumbersWhereBlocksDoNotFitRows) {
   state["shape"] = {m.rows, m.cols};
   set_state(m, state);
   EXPECT_EQ(OpenedModule(m).matrix->format, PanelFormat{});
-  const Weights numbers = decoded(m);
+  const WeightRows numbers = decoded(m);
   for (size_t i = 0; i < kRows * kCols; ++i) ASSERT_EQ(numbers[i / 16][i % 16], whole[i / kCols][i % kCols]) << i;
 }
 
 TEST(GptOss, HasTheExpertsOneAfterTheOther) {
   Module m = gpt_oss();
-  const Weights second = decoded(m);
+  const WeightRows second = decoded(m);
   m.item = 0;
-  const Weights first = decoded(m);
+  const WeightRows first = decoded(m);
   EXPECT_NE(first, second);
   auto& blocks = m.at("m_blocks").bytes;
   auto& scales = m.at("m_scales").bytes;
@@ -301,9 +299,9 @@ TEST(CodedMatrix, ReadsRowsInAnyOrder) {
   for (const Module& m : {gptq(), gptq(3), awq(), packed_int(), int8_static(), float8("block"), nvfp4(), mxfp4(),
                           bnb4(), bnb8(), gpt_oss()}) {
     const OpenedModule opened(m);
-    const Weights all = decoded(opened, m);
+    const WeightRows all = decoded(opened, m);
     const std::vector<int> rows = {15, 0, 7, 7, 8, 3};
-    const Weights some = decoded_rows(*opened.matrix, rows, m.cols);
+    const WeightRows some = decoded_rows(*opened.matrix, rows, m.cols);
     for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(some[i], all[static_cast<size_t>(rows[i])]) << m.config.dump();
     EXPECT_EQ(opened.used.size(), m.tensors.size()) << m.config.dump();
   }
@@ -344,4 +342,4 @@ TEST(Quantization, IgnoresScalesOfQuantizedCaches) {
 }
 
 }  // namespace
-}  // namespace quire
+}  // namespace quire::testing

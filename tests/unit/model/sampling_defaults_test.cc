@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class SamplingDefaultsTest : public testing::Test {
+class SamplingDefaultsTest : public ::testing::Test {
  protected:
   SamplingDefaultsTest() : folder_(fs::temp_directory_path() / ("quire-sampling-" + std::to_string(getpid()))) {
     fs::create_directories(folder_);
@@ -47,7 +47,7 @@ class SamplingDefaultsTest : public testing::Test {
   fs::path folder_;
 };
 
-GgufBytes gguf_with(uint64_t keys, const std::function<void(GgufBytes&)>& add) {
+GgufBytes gguf_of_keys(uint64_t keys, const std::function<void(GgufBytes&)>& add) {
   GgufBytes b(0, keys);
   add(b);
   b.pad();
@@ -55,7 +55,7 @@ GgufBytes gguf_with(uint64_t keys, const std::function<void(GgufBytes&)>& add) {
 }
 
 TEST_F(SamplingDefaultsTest, AreReadFromGgufMetadata) {
-  const SamplingRecommendation found = of_gguf("m.gguf", gguf_with(5, [](GgufBytes& b) {
+  const SamplingRecommendation found = of_gguf("m.gguf", gguf_of_keys(5, [](GgufBytes& b) {
                                                  b.key("general.sampling.temp", GgufType::F32).number(0.5f);
                                                  b.key("general.sampling.top_k", GgufType::I32).number<int32_t>(20);
                                                  b.key("general.sampling.top_p", GgufType::F32).number(0.75f);
@@ -72,7 +72,7 @@ TEST_F(SamplingDefaultsTest, AreReadFromGgufMetadata) {
 
 TEST_F(SamplingDefaultsTest, IgnoreBadValuesWithAWarning) {
   const SamplingRecommendation found =
-      of_gguf("m.gguf", gguf_with(4, [](GgufBytes& b) {
+      of_gguf("m.gguf", gguf_of_keys(4, [](GgufBytes& b) {
                 b.key("general.sampling.temp", GgufType::F32).number(std::numeric_limits<float>::quiet_NaN());
                 b.key("general.sampling.top_k", GgufType::STRING).string("many");
                 b.key("general.sampling.top_p", GgufType::F32).number(1.5f);
@@ -87,11 +87,11 @@ TEST_F(SamplingDefaultsTest, IgnoreBadValuesWithAWarning) {
 TEST_F(SamplingDefaultsTest, ComeFromTheRegistryWhereTheFileIsSilent) {
   const RegisteredModel& known = registered_models().front();
   ASSERT_NE(known.sampling, SamplingDefaults{});
-  EXPECT_EQ(of_gguf(known.file, gguf_with(0, [](GgufBytes&) {})).values, known.sampling);
-  EXPECT_EQ(of_gguf("other.gguf", gguf_with(0, [](GgufBytes&) {})).values, SamplingDefaults{});
-  const auto of_file =
-      of_gguf(known.file,
-              gguf_with(1, [](GgufBytes& b) { b.key("general.sampling.top_k", GgufType::U32).number<uint32_t>(7); }));
+  EXPECT_EQ(of_gguf(known.file, gguf_of_keys(0, [](GgufBytes&) {})).values, known.sampling);
+  EXPECT_EQ(of_gguf("other.gguf", gguf_of_keys(0, [](GgufBytes&) {})).values, SamplingDefaults{});
+  const auto of_file = of_gguf(known.file, gguf_of_keys(1, [](GgufBytes& b) {
+                                 b.key("general.sampling.top_k", GgufType::U32).number<uint32_t>(7);
+                               }));
   EXPECT_EQ(of_file.values, (SamplingDefaults{.top_k = 7}));
 }
 

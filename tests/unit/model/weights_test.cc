@@ -34,7 +34,7 @@ using testing::TinyGguf;
 std::vector<TensorSpec> llama_tensors() { return TinyGguf().tensors; }
 
 // The message that check_weights throws; empty if it accepts the model. Loading must agree.
-std::string problem_with(const std::vector<TensorSpec>& tensors) {
+std::string problem_with_tensors(const std::vector<TensorSpec>& tensors) {
   const auto path = std::filesystem::temp_directory_path() / ("quire-weights-" + std::to_string(getpid()) + ".gguf");
   std::ofstream(path, std::ios::binary) << TinyGguf{.tensors = tensors}.bytes();
   const auto message_of = [](const auto& act) -> std::string {
@@ -61,15 +61,15 @@ std::string problem_with(const std::vector<TensorSpec>& tensors) {
 
 TEST(CheckWeights, AcceptsWhatLoadingAccepts) {
   auto tensors = llama_tensors();
-  EXPECT_EQ(problem_with(tensors), "");
+  EXPECT_EQ(problem_with_tensors(tensors), "");
   tensors.push_back({"blk.0.attn_q.bias", {32}});
-  EXPECT_EQ(problem_with(tensors), "");
+  EXPECT_EQ(problem_with_tensors(tensors), "");
 }
 
 TEST(CheckWeights, RefusesBiasesOfTheWrongShape) {
   auto tensors = llama_tensors();
   tensors.push_back({"blk.0.attn_q.bias", {32, 1}});
-  EXPECT_EQ(problem_with(tensors), "tensor blk.0.attn_q.bias has shape [1, 32], expected [32]");
+  EXPECT_EQ(problem_with_tensors(tensors), "tensor blk.0.attn_q.bias has shape [1, 32], expected [32]");
 }
 
 TEST(CheckWeights, RefusesGateAndUpOfDifferentKinds) {
@@ -77,20 +77,21 @@ TEST(CheckWeights, RefusesGateAndUpOfDifferentKinds) {
   for (TensorSpec& t : tensors) {
     if (t.name == "blk.0.ffn_up.weight") t.type = kQ8_0;
   }
-  EXPECT_EQ(problem_with(tensors), "layer 0: the gate and up projections must be both quantized or both unquantized");
+  EXPECT_EQ(problem_with_tensors(tensors),
+            "layer 0: the gate and up projections must be both quantized or both unquantized");
 }
 
 TEST(CheckWeights, RefusesMissingUnknownAndUnloadableTensors) {
   auto missing = llama_tensors();
   missing.pop_back();
-  EXPECT_EQ(problem_with(missing), "tensor blk.0.ffn_down.weight is missing");
+  EXPECT_EQ(problem_with_tensors(missing), "tensor blk.0.ffn_down.weight is missing");
   auto unknown = llama_tensors();
   unknown.push_back({"blk.0.attn_sinks.weight", {1}});
-  EXPECT_EQ(problem_with(unknown),
+  EXPECT_EQ(problem_with_tensors(unknown),
             "unexpected tensor blk.0.attn_sinks.weight: Quire's llama architecture does not use it");
   auto unloadable = llama_tensors();
   unloadable[1].type = kI32;
-  EXPECT_EQ(problem_with(unloadable), "tensor output_norm.weight has type I32, which Quire cannot load");
+  EXPECT_EQ(problem_with_tensors(unloadable), "tensor output_norm.weight has type I32, which Quire cannot load");
 }
 
 // Another program writes to a model's file while it is loaded, as a repeated download does.

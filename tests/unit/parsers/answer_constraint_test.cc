@@ -119,7 +119,8 @@ std::string random_answer(const ConstraintSource& source, const MarkedVocabulary
   return answer;
 }
 
-RecordedMessage read(const AnswerFormat& format, AnswerOptions options, std::string_view answer, unsigned seed) {
+RecordedMessage read_in_pieces(const AnswerFormat& format, AnswerOptions options, std::string_view answer,
+                               unsigned seed) {
   std::mt19937 random(seed);
   const auto parser = make_answer_parser(format, std::move(options));
   std::vector<AnswerPiece> pieces;
@@ -169,7 +170,7 @@ struct Family {
   bool tokens;
 };
 
-class Forced : public testing::TestWithParam<Family> {
+class Forced : public ::testing::TestWithParam<Family> {
  protected:
   AnswerFormat format(std::string_view reasoning = "none") const {
     const auto is_token = [](std::string_view mark) { return GetParam().tokens && may_be_token(mark); };
@@ -184,7 +185,7 @@ TEST_P(Forced, CallsAreRead) {
   size_t several = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     const std::string answer = random_answer(source, words, seed);
-    const RecordedMessage message = read(f, {.tools = tool_list()}, answer, seed);
+    const RecordedMessage message = read_in_pieces(f, {.tools = tool_list()}, answer, seed);
     EXPECT_EQ(message.text, "") << answer;
     ASSERT_FALSE(message.calls.empty()) << answer;
     several += message.calls.size() > 1;
@@ -200,7 +201,7 @@ TEST_P(Forced, AreOneIfNoMoreAreAllowed) {
       constrain_answer(f, {}, {.calls = Calls::kMust, .several_calls = false, .tools = {{"now"}}});
   for (unsigned seed = 0; seed < 10; ++seed) {
     const std::string answer = random_answer(source, words, seed);
-    const RecordedMessage message = read(f, {.tools = tool_list()}, answer, seed);
+    const RecordedMessage message = read_in_pieces(f, {.tools = tool_list()}, answer, seed);
     ASSERT_EQ(message.calls.size(), 1u) << answer;
     EXPECT_EQ(message.calls[0].name, "now");
   }
@@ -217,9 +218,9 @@ TEST_P(Forced, OrTextOrATextOfAFormat) {
                         .text = ConstraintSource{.kind = ConstraintSource::Kind::kChoice, .choices = {"yes", "no"}}});
   for (unsigned seed = 0; seed < 20; ++seed) {
     const std::string answer = random_answer(strict, words, seed);
-    expect_valid(read(f, {.tools = tool_list()}, answer, seed), answer);
+    expect_valid(read_in_pieces(f, {.tools = tool_list()}, answer, seed), answer);
     const std::string chosen = random_answer(choice, words, seed);
-    const RecordedMessage message = read(f, {.tools = tool_list()}, chosen, seed);
+    const RecordedMessage message = read_in_pieces(f, {.tools = tool_list()}, chosen, seed);
     expect_valid(message, chosen);
     EXPECT_TRUE(message.calls.empty() ? message.text == "yes" || message.text == "no" : message.text.empty()) << chosen;
   }
@@ -236,7 +237,7 @@ TEST_P(Forced, AfterAThought) {
       const ConstraintSource source = constrain_answer(f, options, {.calls = Calls::kMust, .tools = callable()});
       for (unsigned seed = 0; seed < 8; ++seed) {
         const std::string answer = random_answer(source, words, seed);
-        const RecordedMessage message = read(f, options, answer, seed);
+        const RecordedMessage message = read_in_pieces(f, options, answer, seed);
         if (!harmony) EXPECT_EQ(message.text, "") << answer;  // harmony has remarks before calls
         EXPECT_FALSE(message.calls.empty()) << answer;
         expect_valid(message, answer);
@@ -255,7 +256,7 @@ std::vector<Family> families() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Forced, testing::ValuesIn(families()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Families, Forced, ::testing::ValuesIn(families()), [](const auto& info) {
   std::string name(info.param.name);
   std::ranges::replace_if(
       name, [](char c) { return c == '.' || c == '-'; }, '_');

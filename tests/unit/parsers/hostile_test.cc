@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-RecordedMessage read(const std::string& tools, const std::string& answer, size_t chunk = 64) {
+RecordedMessage read_hostile(const std::string& tools, const std::string& answer, size_t chunk = 64) {
   const auto parser = make_answer_parser(format_of(tools, "none", answer), {.tools = recorded_tools()});
   std::vector<AnswerPiece> pieces;
   const std::string text = framed(answer);
@@ -25,7 +25,7 @@ std::string repeated(std::string_view text, size_t times) {
 
 TEST(HostileAnswers, KeepCallsBeyondTheBoundAsText) {
   const std::string call = R"(<tool_call>{"name": "time", "arguments": {}}</tool_call>)";
-  const RecordedMessage message = read("hermes", repeated(call, kMaxCalls + 2));
+  const RecordedMessage message = read_hostile("hermes", repeated(call, kMaxCalls + 2));
   EXPECT_EQ(message.calls.size(), size_t{kMaxCalls});
   EXPECT_EQ(message.text, call + call);
 }
@@ -34,41 +34,43 @@ TEST(HostileAnswers, KeepNamesBeyondTheBoundAsText) {
   for (const std::string tools : {"hermes", "json"}) {
     const std::string call =
         "<tool_call>{\"name\": \"" + std::string(kMaxCallName + 1, 'n') + "\", \"arguments\": {}}</tool_call>";
-    EXPECT_EQ(read(tools, call).text, call);
+    EXPECT_EQ(read_hostile(tools, call).text, call);
   }
   const std::string tags = "<tool_call><function=" + std::string(kMaxCallName + 1, 'n') + "></function></tool_call>";
-  EXPECT_EQ(read("qwen3_coder", tags).text, tags);
+  EXPECT_EQ(read_hostile("qwen3_coder", tags).text, tags);
 }
 
 TEST(HostileAnswers, KeepWhatIsTooLongForACallAsText) {
   const std::string call =
       "<tool_call>{\"x\": \"" + std::string(kMaxHeld, 'x') + "\", \"name\": \"time\", \"arguments\": {}}</tool_call>";
-  EXPECT_EQ(read("hermes", call).text, call);
+  EXPECT_EQ(read_hostile("hermes", call).text, call);
 }
 
 TEST(HostileAnswers, MayHaveLongAndDeepArguments) {
   const std::string deep = R"({"a": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
-  EXPECT_EQ(
-      read("hermes", R"(<tool_call>{"name": "time", "arguments": )" + deep + "}</tool_call>").calls.at(0).arguments,
-      deep);
+  EXPECT_EQ(read_hostile("hermes", R"(<tool_call>{"name": "time", "arguments": )" + deep + "}</tool_call>")
+                .calls.at(0)
+                .arguments,
+            deep);
   const std::string text(1 << 20, 'x');
-  EXPECT_EQ(
-      read("qwen3_coder", "<tool_call><function=note><parameter=text>" + text + "</parameter></function></tool_call>")
-          .calls.at(0)
-          .arguments,
-      "{\"text\": \"" + text + "\"}");
+  EXPECT_EQ(read_hostile("qwen3_coder",
+                         "<tool_call><function=note><parameter=text>" + text + "</parameter></function></tool_call>")
+                .calls.at(0)
+                .arguments,
+            "{\"text\": \"" + text + "\"}");
 }
 
 TEST(HostileAnswers, TurnDeepLiteralsIntoStrings) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  EXPECT_EQ(read("pythonic", "[note(tags=" + deep + ")]").calls.at(0).arguments, "{\"tags\": \"" + deep + "\"}");
-  EXPECT_EQ(read("gemma4", "<|tool_call>call:note{tags:" + deep + "}<tool_call|>").calls.at(0).arguments,
+  EXPECT_EQ(read_hostile("pythonic", "[note(tags=" + deep + ")]").calls.at(0).arguments,
             "{\"tags\": \"" + deep + "\"}");
-  EXPECT_EQ(
-      read("qwen3_coder", "<tool_call><function=note><parameter=tags>" + deep + "</parameter></function></tool_call>")
-          .calls.at(0)
-          .arguments,
-      "{\"tags\": \"" + deep + "\"}");
+  EXPECT_EQ(read_hostile("gemma4", "<|tool_call>call:note{tags:" + deep + "}<tool_call|>").calls.at(0).arguments,
+            "{\"tags\": \"" + deep + "\"}");
+  EXPECT_EQ(read_hostile("qwen3_coder",
+                         "<tool_call><function=note><parameter=tags>" + deep + "</parameter></function></tool_call>")
+                .calls.at(0)
+                .arguments,
+            "{\"tags\": \"" + deep + "\"}");
 }
 
 TEST(HostileAnswers, OfHalfMarksAreText) {
@@ -76,7 +78,7 @@ TEST(HostileAnswers, OfHalfMarksAreText) {
     if (family.syntax.shape == CallShape::kHarmony) continue;
     const std::string_view mark = family.syntax.opens.front();
     const std::string answer = repeated(mark.substr(0, mark.size() - 1), 20'000);
-    EXPECT_EQ(read(std::string(family.name), answer).text, answer) << family.name;
+    EXPECT_EQ(read_hostile(std::string(family.name), answer).text, answer) << family.name;
   }
 }
 
@@ -84,7 +86,7 @@ TEST(HostileAnswers, OfOpeningMarksAreText) {
   for (const ToolFamily& family : tool_families()) {
     if (family.syntax.shape == CallShape::kHarmony) continue;
     const std::string answer = repeated(std::string(family.syntax.opens.front()) + "!", 5'000);
-    const RecordedMessage message = read(std::string(family.name), answer);
+    const RecordedMessage message = read_hostile(std::string(family.name), answer);
     EXPECT_EQ(message.text, answer) << family.name;
     EXPECT_TRUE(message.calls.empty());
   }
@@ -120,10 +122,11 @@ TEST(HostileAnswers, OfShuffledPartsMeanTheSameInAnyChunks) {
     for (int round = 0; round < 400; ++round) {
       std::string answer;
       for (int i = 0; i < 24; ++i) answer += parts[random() % parts.size()];
-      const RecordedMessage whole = read(std::string(family.name), answer, answer.size());
+      const RecordedMessage whole = read_hostile(std::string(family.name), answer, answer.size());
       expect_objects(whole, answer);
-      ASSERT_EQ(read(std::string(family.name), answer, 1), whole) << family.name << ": " << answer;
-      ASSERT_EQ(read(std::string(family.name), answer, 1 + random() % 9), whole) << family.name << ": " << answer;
+      ASSERT_EQ(read_hostile(std::string(family.name), answer, 1), whole) << family.name << ": " << answer;
+      ASSERT_EQ(read_hostile(std::string(family.name), answer, 1 + random() % 9), whole)
+          << family.name << ": " << answer;
     }
   }
 }

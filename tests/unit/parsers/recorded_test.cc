@@ -16,7 +16,7 @@ std::string show(const RecordedMessage& message) {
       -1, ' ', false, Json::error_handler_t::replace);
 }
 
-class Recorded : public testing::TestWithParam<RecordedAnswer> {
+class Recorded : public ::testing::TestWithParam<RecordedAnswer> {
  protected:
   RecordedMessage read(const std::vector<std::string_view>& chunks) const {
     const RecordedAnswer& recorded = GetParam();
@@ -82,7 +82,7 @@ TEST(RecordedStreams, HoldBackOnlyWhatMayBeAMark) {
   EXPECT_EQ(joined(pieces).text, "a < b");
 }
 
-INSTANTIATE_TEST_SUITE_P(Answers, Recorded, testing::ValuesIn(recorded_answers()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Answers, Recorded, ::testing::ValuesIn(recorded_answers()), [](const auto& info) {
   std::string name = info.param.about;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return std::to_string(info.index) + "_" + name;

@@ -45,7 +45,7 @@ std::vector<std::byte> random_bytes(size_t size) {
   return bytes;
 }
 
-class EveryBlockType : public testing::TestWithParam<TensorType> {
+class EveryBlockType : public ::testing::TestWithParam<TensorType> {
  protected:
   const TensorTypeInfo& type = info(GetParam());
   const PanelFormat& format = panel_format(GetParam());
@@ -90,7 +90,7 @@ TEST_P(EveryBlockType, ReadsEachBlockOfARowInItsPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(GgufBlocks, EveryBlockType, testing::ValuesIn(block_types()),
+INSTANTIATE_TEST_SUITE_P(GgufBlocks, EveryBlockType, ::testing::ValuesIn(block_types()),
                          [](const auto& p) { return std::string(name(p.param)); });
 
 TEST(PanelFormat, IsKnownForTheLoadableTypes) {

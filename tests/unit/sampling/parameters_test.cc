@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-constexpr int kVocab = 100;
+constexpr int kParameterVocab = 100;
 
 // A copy of the defaults whose parameter has this value.
 SamplingParams with(const SamplingParameter& parameter, double value) {
@@ -65,14 +65,14 @@ TEST(SamplingParameters, AcceptTheirBoundsAndNothingBeyond) {
     if (is_switch(p)) continue;
     const bool whole = std::holds_alternative<int SamplingParams::*>(p.member);
     for (const double bound : {p.low, p.high}) {
-      EXPECT_NO_THROW(validate(with(p, bound), kVocab)) << p.name << ' ' << bound;
+      EXPECT_NO_THROW(validate(with(p, bound), kParameterVocab)) << p.name << ' ' << bound;
       if (bound == kMaxCount) continue;
       const double beyond = bound + (bound == p.low ? -1 : 1) * (whole ? 1 : 0.5);
-      EXPECT_EQ(error_of([&] { validate(with(p, beyond), kVocab); }),
+      EXPECT_EQ(error_of([&] { validate(with(p, beyond), kParameterVocab); }),
                 fmt::format("{} must be {}, not {} ({})", p.name, range_text(p), beyond, p.about));
     }
     if (!whole) {
-      EXPECT_THROW(validate(with(p, std::nan("")), kVocab), Error) << p.name;
+      EXPECT_THROW(validate(with(p, std::nan("")), kParameterVocab), Error) << p.name;
     }
   }
 }

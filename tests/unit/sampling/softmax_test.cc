@@ -11,9 +11,9 @@
 namespace quire {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
-std::vector<float> normal_logits(size_t count, float deviation) {
+std::vector<float> spread_logits(size_t count, float deviation) {
   std::mt19937 generator(5);
   std::normal_distribution<float> normal(0, deviation);
   std::vector<float> logits(count);
@@ -24,7 +24,7 @@ std::vector<float> normal_logits(size_t count, float deviation) {
 TEST(ComputeWeights, IsCloseToTheTrueExponentials) {
   std::vector<float> logits;
   for (float x = 0; x > -100; x -= 0.0007f) logits.push_back(x);
-  logits.push_back(-kInfinity);
+  logits.push_back(-kInfinite);
   std::vector<float> weights(logits.size());
   compute_weights(logits, 0, 1, weights);
   EXPECT_EQ(weights.front(), 1.0f);
@@ -50,7 +50,7 @@ TEST(FindPeak, ReturnsTheLowestIdOnATie) {
 TEST(FindPeak, RefusesNanAndInfinityAnywhere) {
   for (const size_t size : {1, 255, 256, 600}) {
     for (const size_t at : {size_t{0}, size / 2, size - 1}) {
-      for (const float bad : {std::nanf(""), kInfinity}) {
+      for (const float bad : {std::nanf(""), kInfinite}) {
         std::vector<float> logits(size, 1.0f);
         logits[at] = bad;
         try {
@@ -66,15 +66,15 @@ TEST(FindPeak, RefusesNanAndInfinityAnywhere) {
 }
 
 TEST(FindPeak, AcceptsMinusInfinity) {
-  std::vector<float> logits(300, -kInfinity);
-  EXPECT_EQ(find_peak(logits).logit, -kInfinity);
+  std::vector<float> logits(300, -kInfinite);
+  EXPECT_EQ(find_peak(logits).logit, -kInfinite);
   logits[299] = -1e30f;
   EXPECT_EQ(find_peak(logits).token, 299);
 }
 
 TEST(LogSumExp, IsCloseToTheTrueValue) {
   for (const size_t size : {1, 3, 16, 255, 256, 257, 5000}) {
-    const std::vector<float> logits = normal_logits(size, 6);
+    const std::vector<float> logits = spread_logits(size, 6);
     long double sum = 0;
     for (const float x : logits) sum += std::exp(static_cast<long double>(x));
     EXPECT_NEAR(log_sum_exp(logits, find_peak(logits).logit), static_cast<double>(std::log(sum)), 3e-7);
@@ -83,7 +83,7 @@ TEST(LogSumExp, IsCloseToTheTrueValue) {
 
 TEST(Weights, AreTheProbabilitiesWithinOneUnit) {
   for (const float temperature : {0.3f, 1.0f, 2.5f}) {
-    const std::vector<float> logits = normal_logits(1003, 8);
+    const std::vector<float> logits = spread_logits(1003, 8);
     const float peak = find_peak(logits).logit;
     std::vector<float> weights(logits.size());
     compute_weights(logits, peak, temperature, weights);
@@ -98,7 +98,7 @@ TEST(Weights, AreTheProbabilitiesWithinOneUnit) {
 }
 
 TEST(Weights, HaveTheSameSumInAnyOrder) {
-  const std::vector<float> logits = normal_logits(100001, 5);
+  const std::vector<float> logits = spread_logits(100001, 5);
   std::vector<float> weights(logits.size());
   compute_weights(logits, find_peak(logits).logit, 1.0f, weights);
   double forward = 0, backward = 0;
@@ -112,7 +112,7 @@ TEST(Weights, HaveTheSameSumInAnyOrder) {
 }
 
 TEST(Weights, WorkAtAnyTemperature) {
-  const std::vector<float> logits = {-kInfinity, 1.0f, 1.0000001f, -3e38f, 3e38f};
+  const std::vector<float> logits = {-kInfinite, 1.0f, 1.0000001f, -3e38f, 3e38f};
   std::vector<float> weights(logits.size());
   for (const float temperature : {1e-45f, 1e-10f, 1.0f, 3e38f}) {
     compute_weights(logits, 3e38f, temperature, weights);

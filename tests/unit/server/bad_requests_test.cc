@@ -104,7 +104,7 @@ struct Case {
   const char* param;
   const char* body;
 };
-const Case kCases[] = {
+const Case kBadRequests[] = {
     // Fields of one API.
     {Api::kChat, "logprobs", R"({"messages": [{"role": "user", "content": ""}], "logprobs": 5})"},
     {Api::kChat, "top_logprobs", R"({"messages": [{"role": "user", "content": ""}], "top_logprobs": 5})"},
@@ -321,7 +321,7 @@ const Case kCases[] = {
 };
 
 TEST(BadRequests, GetA400ThatNamesTheField) {
-  for (const Case& c : kCases) {
+  for (const Case& c : kBadRequests) {
     const ApiError error = error_of(c.api, c.body);
     EXPECT_EQ(error.status, 400) << c.body;
     EXPECT_EQ(error.param, c.param) << c.body << ": " << error.what();

@@ -160,11 +160,11 @@ struct Tried {
   mutable std::optional<ChatFormat> made;
 };
 
-struct Kind {
+struct TemplateKind {
   const char *name, *source;
 };
 
-constexpr Kind kKinds[] = {
+constexpr TemplateKind kKinds[] = {
     {"skips unknown roles",
      R"({% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{% if m.role in ['system', 'user'] or
         (m.role == 'assistant' and not m.tool_calls) %}<{{ m.role }}>{{ m.content }}{% elif m.role == 'assistant' %}<assistant>
@@ -212,7 +212,7 @@ constexpr Kind kKinds[] = {
 };
 
 TEST(Histories, AreShownWholeByTemplatesOfAllKinds) {
-  for (const Kind& kind : kKinds) {
+  for (const TemplateKind& kind : kKinds) {
     const Tried tried(kind.source);
     for (const Shape& shape : shapes()) {
       EXPECT_EQ(tried.outcome(shape), shape.name == "image" ? "messages[0].content[1].type" : "")

@@ -7,14 +7,14 @@ namespace quire {
 namespace {
 
 constexpr const char* kHi = R"("messages": [{"role": "user", "content": "Hi"}])";
-constexpr const char* kTools = R"("tools": [{"type": "function", "function": {"name": "weather"}}])";
+constexpr const char* kWeatherTool = R"("tools": [{"type": "function", "function": {"name": "weather"}}])";
 constexpr const char* kThinks = "{{ messages }} <think> </think> {{ tools }}";
 
 std::string ask(const std::string& fields = "") {
   return "{" + std::string(kHi) + (fields.empty() ? "" : ", ") + fields + "}";
 }
 
-std::vector<Json> lines_of(const HttpAnswer& answer) {
+std::vector<Json> json_lines_of(const HttpAnswer& answer) {
   EXPECT_EQ(answer.headers.at("content-type"), "application/x-ndjson");
   EXPECT_TRUE(answer.body.ends_with('\n'));
   std::vector<Json> lines;
@@ -67,7 +67,7 @@ TEST(Ollama, AnswersAChatWhole) {
 TEST(Ollama, StreamsLines) {
   RunningServer running;
   HttpClient client(running.port());
-  const std::vector<Json> lines = lines_of(client.post("/api/chat", ask()));
+  const std::vector<Json> lines = json_lines_of(client.post("/api/chat", ask()));
   EXPECT_EQ(joined(lines), Json::parse(R"({"role": "assistant", "content": "Hello"})"));
   EXPECT_EQ(lines.back()["done_reason"], "stop");
   EXPECT_EQ(lines.back()["eval_count"], 5);
@@ -84,7 +84,7 @@ TEST(Ollama, AnswersAPrompt) {
   EXPECT_EQ(whole["thinking"], "Hm");
   EXPECT_EQ(running.model.decode(running.model.last_request().prompt), "Be Hi");
   std::string response, thinking;
-  for (const Json& line : lines_of(client.post("/api/generate", R"({"prompt": "Hi"})"))) {
+  for (const Json& line : json_lines_of(client.post("/api/generate", R"({"prompt": "Hi"})"))) {
     response += line["response"].get<std::string>();
     thinking += line.value("thinking", "");
   }
@@ -116,16 +116,16 @@ TEST(Ollama, ReturnsCallsWithTheirArgumentsAsObjects) {
   const Json expected = Json::parse(R"({"role": "assistant", "content": "Look.", "thinking": "Hm", "tool_calls": [
       {"function": {"index": 0, "name": "weather", "arguments": {"city": "Oslo"}}},
       {"function": {"index": 1, "name": "weather", "arguments": {}}}]})");
-  const Json answer = client.post("/api/chat", ask(kTools + std::string(R"(, "stream": false)"))).json();
+  const Json answer = client.post("/api/chat", ask(kWeatherTool + std::string(R"(, "stream": false)"))).json();
   Json whole = answer["message"];
   erase_ids(whole);
   EXPECT_EQ(whole, expected);
   EXPECT_EQ(answer["done_reason"], "stop");
-  Json streamed = joined(lines_of(client.post("/api/chat", ask(kTools))));
+  Json streamed = joined(json_lines_of(client.post("/api/chat", ask(kWeatherTool))));
   erase_ids(streamed);
   EXPECT_EQ(streamed, expected);
   const Json cut =
-      client.post("/api/chat", ask(kTools + std::string(R"(, "stream": false, "options": {"num_predict": 70})")))
+      client.post("/api/chat", ask(kWeatherTool + std::string(R"(, "stream": false, "options": {"num_predict": 70})")))
           .json();
   EXPECT_EQ(cut["done_reason"], "length");
   ASSERT_EQ(cut["message"]["tool_calls"].size(), 1u);
@@ -154,7 +154,7 @@ TEST(Ollama, ReturnsLogprobs) {
       {"token": "e", "logprob": -0.5, "bytes": [101], "top_logprobs": [{"token": "e", "logprob": -0.5, "bytes": [101]}]}])");
   EXPECT_EQ(client.post("/api/chat", ask(two + R"(, "stream": false)")).json()["logprobs"], expected);
   Json streamed = Json::array();
-  for (const Json& line : lines_of(client.post("/api/chat", ask(two)))) {
+  for (const Json& line : json_lines_of(client.post("/api/chat", ask(two)))) {
     for (const Json& token : line.value("logprobs", Json::array())) streamed.push_back(token);
   }
   EXPECT_EQ(streamed, expected);
@@ -219,7 +219,7 @@ TEST(Ollama, EndsABrokenStreamWithALine) {
   running.model.fail_at_token = 3;
   running.model.token_time = std::chrono::milliseconds(20);  // so that the stream has begun
   HttpClient client(running.port());
-  const std::vector<Json> lines = lines_of(client.post("/api/chat", ask()));
+  const std::vector<Json> lines = json_lines_of(client.post("/api/chat", ask()));
   EXPECT_GT(lines.size(), 1u);
   EXPECT_EQ(lines.back(), Json::parse(R"({"error": "the script failed"})"));
 }

@@ -7,9 +7,9 @@
 namespace quire {
 namespace {
 
-constexpr const char* kTool = R"("tools": [{"type": "function", "function": {"name": "note", "parameters":
+constexpr const char* kNoteTool = R"("tools": [{"type": "function", "function": {"name": "note", "parameters":
     {"type": "object", "properties": {"text": {"type": "string"}}}}}])";
-constexpr const char* kCall =
+constexpr const char* kNoteCall =
     "<tool_call>\n{\"name\": \"note\", \"arguments\": {\"text\": \"a STOP b\"}}\n</tool_call>";
 
 struct StopServer {
@@ -51,8 +51,8 @@ TEST(StopStrings, InThoughtsDoNotEndTheAnswer) {
 }
 
 TEST(StopStrings, InCallsDoNotCutThem) {
-  StopServer server("Look STO. " + std::string(kCall));
-  const std::string fields = std::string(kTool) + R"(, "stop": "STOP")";
+  StopServer server("Look STO. " + std::string(kNoteCall));
+  const std::string fields = std::string(kNoteTool) + R"(, "stop": "STOP")";
   const Json choice = server.chat(fields);
   EXPECT_EQ(choice["message"]["content"], "Look STO.");
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"text": "a STOP b"})");
@@ -66,15 +66,15 @@ TEST(StopStrings, InCallsDoNotCutThem) {
 }
 
 TEST(StopStrings, AfterACallEndTheText) {
-  StopServer server(std::string(kCall) + "\nDone STOP there");
-  const Json choice = server.chat(std::string(kTool) + R"(, "stop": "STOP")");
+  StopServer server(std::string(kNoteCall) + "\nDone STOP there");
+  const Json choice = server.chat(std::string(kNoteTool) + R"(, "stop": "STOP")");
   EXPECT_EQ(choice["message"]["content"], "\n\nDone ");
   EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u);
 }
 
 TEST(StopStrings, InWhatTurnsOutToBeTextEndIt) {
   StopServer server("<tool_call>{\"name\": \"note\", \"x STOP y\"");
-  const std::string fields = std::string(kTool) + R"(, "stop": "STOP")";
+  const std::string fields = std::string(kNoteTool) + R"(, "stop": "STOP")";
   EXPECT_EQ(server.chat(fields)["message"]["content"], "<tool_call>{\"name\": \"note\", \"x ");
   EXPECT_EQ(server.chat(fields)["stop_reason"], "STOP");
 }

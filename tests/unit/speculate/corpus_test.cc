@@ -12,69 +12,63 @@ namespace quire {
 namespace {
 
 // Tokens are letters; | is the end of a document.
-TokenIds letters(std::string_view text) {
-  TokenIds tokens(text.begin(), text.end());
+TokenIds letters_and_gaps(std::string_view text) {
+  TokenIds tokens = letters(text);
   std::replace(tokens.begin(), tokens.end(), TokenId{'|'}, kNoToken);
   return tokens;
 }
 
-using Guesses = std::vector<Guess>;
-
-Guesses guesses(std::string_view corpus, std::string_view context, int depth, int breadth, int min_match = 1) {
+Guesses corpus_guesses(std::string_view corpus, std::string_view context, int depth, int breadth, int min_match = 1) {
   Drafts drafts;
-  Corpus(letters(corpus)).draft(letters(context), min_match, depth, breadth, drafts);
-  Guesses found;
-  for (size_t i = 0; i < drafts.size(); ++i) {
-    found.push_back(Guess{drafts[i].match, {drafts[i].tokens.begin(), drafts[i].tokens.end()}});
-  }
-  return found;
+  Corpus(letters_and_gaps(corpus)).draft(letters_and_gaps(context), min_match, depth, breadth, drafts);
+  return guesses(drafts);
 }
 
 TEST(Corpus, DraftsWhatFollowsTheLongestMatch) {
-  EXPECT_EQ(guesses("the cat sat. a cow sat", "the co", 4, 1), (Guesses{{3, "w sa"}}));
-  EXPECT_EQ(guesses("the cat sat. a cow sat", "the cat", 4, 1), (Guesses{{7, " sat"}}));
+  EXPECT_EQ(corpus_guesses("the cat sat. a cow sat", "the co", 4, 1), (Guesses{{3, "w sa"}}));
+  EXPECT_EQ(corpus_guesses("the cat sat. a cow sat", "the cat", 4, 1), (Guesses{{7, " sat"}}));
 }
 
 TEST(Corpus, DraftsTheMostFrequentContinuationFirst) {
-  EXPECT_EQ(guesses("ax ay az ay", "a", 1, 3), (Guesses{{1, "y"}, {1, "x"}, {1, "z"}}));
-  EXPECT_EQ(guesses("axp axq ayr axq", "a", 2, 1), (Guesses{{1, "xq"}}));
+  EXPECT_EQ(corpus_guesses("ax ay az ay", "a", 1, 3), (Guesses{{1, "y"}, {1, "x"}, {1, "z"}}));
+  EXPECT_EQ(corpus_guesses("axp axq ayr axq", "a", 2, 1), (Guesses{{1, "xq"}}));
 }
 
 TEST(Corpus, FallsBackToShorterSuffixesWithOtherFirstTokens) {
-  EXPECT_EQ(guesses("xab1 zb2 zb2 zb1", "xab", 1, 2), (Guesses{{3, "1"}, {1, "2"}}));
+  EXPECT_EQ(corpus_guesses("xab1 zb2 zb2 zb1", "xab", 1, 2), (Guesses{{3, "1"}, {1, "2"}}));
 }
 
 TEST(Corpus, EndsDraftsAtTheEndOfADocument) {
-  EXPECT_EQ(guesses("abc|abd", "x", 4, 2), Guesses{});
-  EXPECT_EQ(guesses("abcd|xyz", "b", 5, 1), (Guesses{{1, "cd"}}));
-  EXPECT_EQ(guesses("abcd|xyz", "y", 5, 1), (Guesses{{1, "z"}}));
-  EXPECT_EQ(guesses("abcd|xyz", "d", 5, 1), Guesses{});
-  EXPECT_EQ(guesses("abcd|xyz", "z", 5, 1), Guesses{});
+  EXPECT_EQ(corpus_guesses("abc|abd", "x", 4, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("abcd|xyz", "b", 5, 1), (Guesses{{1, "cd"}}));
+  EXPECT_EQ(corpus_guesses("abcd|xyz", "y", 5, 1), (Guesses{{1, "z"}}));
+  EXPECT_EQ(corpus_guesses("abcd|xyz", "d", 5, 1), Guesses{});
+  EXPECT_EQ(corpus_guesses("abcd|xyz", "z", 5, 1), Guesses{});
 }
 
-TEST(Corpus, SortsTheEndOfTheTextBeforeAllTokens) { EXPECT_EQ(guesses("bab", "b", 2, 1), (Guesses{{1, "ab"}})); }
+TEST(Corpus, SortsTheEndOfTheTextBeforeAllTokens) { EXPECT_EQ(corpus_guesses("bab", "b", 2, 1), (Guesses{{1, "ab"}})); }
 
 TEST(Corpus, MatchesNothingOverTheEndOfADocument) {
-  EXPECT_EQ(guesses("ab|cd", "ab|c", 1, 1), (Guesses{{1, "d"}}));
-  EXPECT_EQ(guesses("ab|cd", "ab|", 1, 1), Guesses{});
+  EXPECT_EQ(corpus_guesses("ab|cd", "ab|c", 1, 1), (Guesses{{1, "d"}}));
+  EXPECT_EQ(corpus_guesses("ab|cd", "ab|", 1, 1), Guesses{});
 }
 
 TEST(Corpus, DraftsNothingWithoutTextDepthBreadthOrMatch) {
-  EXPECT_EQ(guesses("", "a", 2, 2), Guesses{});
-  EXPECT_EQ(guesses("a", "a", 2, 2), Guesses{});
-  EXPECT_EQ(guesses("|", "a", 2, 2), Guesses{});
-  EXPECT_EQ(guesses("aaaa", "", 2, 2), Guesses{});
-  EXPECT_EQ(guesses("aaaa", "a", 0, 2), Guesses{});
-  EXPECT_EQ(guesses("aaaa", "a", 2, 0), Guesses{});
-  EXPECT_EQ(guesses("aaaa", "b", 2, 2), Guesses{});
-  EXPECT_EQ(guesses("abab", "ab", 2, 2, 3), Guesses{});
+  EXPECT_EQ(corpus_guesses("", "a", 2, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("a", "a", 2, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("|", "a", 2, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("aaaa", "", 2, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("aaaa", "a", 0, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("aaaa", "a", 2, 0), Guesses{});
+  EXPECT_EQ(corpus_guesses("aaaa", "b", 2, 2), Guesses{});
+  EXPECT_EQ(corpus_guesses("abab", "ab", 2, 2, 3), Guesses{});
 }
 
 TEST(Corpus, FollowsOneTextWhereTheSortedPartEnds) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>('0' + i % 70);
   const std::string twice = text + "|" + text;
-  EXPECT_EQ(guesses(twice, text.substr(0, 40), 100, 1), (Guesses{{32, text.substr(40, 100)}}));
+  EXPECT_EQ(corpus_guesses(twice, text.substr(0, 40), 100, 1), (Guesses{{32, text.substr(40, 100)}}));
 }
 
 // By comparing every position: the longest match, the votes of each continuation.
@@ -122,8 +116,9 @@ TEST(Corpus, DraftsWhatASearchOfAllPositionsFinds) {
     for (char& c : corpus) c = alphabet[random() % alphabet.size()];
     for (char& c : context) c = alphabet[random() % (alphabet.size() - 1)];
     const size_t min_match = 1 + random() % 3, depth = 1 + random() % 6, breadth = 1 + random() % 4;
-    EXPECT_EQ(guesses(corpus, context, static_cast<int>(depth), static_cast<int>(breadth), static_cast<int>(min_match)),
-              slow_guesses(letters(corpus), letters(context), min_match, depth, breadth))
+    EXPECT_EQ(corpus_guesses(corpus, context, static_cast<int>(depth), static_cast<int>(breadth),
+                             static_cast<int>(min_match)),
+              slow_guesses(letters_and_gaps(corpus), letters_and_gaps(context), min_match, depth, breadth))
         << "corpus " << corpus << " context " << context << " depth " << depth << " breadth " << breadth;
   }
 }

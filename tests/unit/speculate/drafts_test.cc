@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-TokenIds copy(std::span<const TokenId> tokens) { return {tokens.begin(), tokens.end()}; }
+TokenIds copy_of(std::span<const TokenId> tokens) { return {tokens.begin(), tokens.end()}; }
 
 TEST(Drafts, KeepsDraftsInOrderWithTheirMatches) {
   Drafts drafts;
@@ -16,9 +16,9 @@ TEST(Drafts, KeepsDraftsInOrderWithTheirMatches) {
   drafts.push(9);
   ASSERT_EQ(drafts.size(), 2u);
   EXPECT_EQ(drafts[0].match, 3);
-  EXPECT_EQ(copy(drafts[0].tokens), (TokenIds{7, 8}));
+  EXPECT_EQ(copy_of(drafts[0].tokens), (TokenIds{7, 8}));
   EXPECT_EQ(drafts[1].match, 1);
-  EXPECT_EQ(copy(drafts[1].tokens), (TokenIds{9}));
+  EXPECT_EQ(copy_of(drafts[1].tokens), (TokenIds{9}));
 }
 
 TEST(Drafts, KnowsTheFirstTokens) {

@@ -18,36 +18,29 @@ namespace {
 using testing::EditedModel;
 using testing::EditedTensor;
 
-ModelConfig target(const char* name = "llama") {
+ModelConfig target_config(const char* name = "llama") {
   return read_model_config(Checkpoint::open(golden_dir() / "models" / name));
 }
 
-// What reading says, with FILE for the file's path.
-template <class Read>
-std::string error(const std::filesystem::path& file, Read read) {
-  std::string text = error_of(read);
-  if (const size_t at = text.find(file.string()); at != text.npos) text.replace(at, file.string().size(), "FILE");
-  return text;
-}
 // Only reading them tells.
 bool is_of_numbers(const std::string& error) { return error.find("has the value") != std::string::npos; }
-std::string eagle_error(EditedModel& head, const ModelConfig& config = target()) {
+std::string eagle_error(EditedModel& head, const ModelConfig& config = target_config()) {
   Team team(1);
   CpuBackend backend("auto", team);
   const auto folder = head.write();
-  const std::string unread = error(head.weights(), [&] { check_eagle(folder, config); }),
-                    read = error(head.weights(), [&] { read_eagle(folder, config, backend, team); });
+  const std::string unread = error_of(head.weights(), [&] { check_eagle(folder, config); }),
+                    read = error_of(head.weights(), [&] { read_eagle(folder, config, backend, team); });
   if (!is_of_numbers(read)) {
     EXPECT_EQ(unread, read);
   }
   return read;
 }
-std::string medusa_error(EditedModel& head, const ModelConfig& config = target()) {
+std::string medusa_error(EditedModel& head, const ModelConfig& config = target_config()) {
   Team team(1);
   CpuBackend backend("auto", team);
   const auto folder = head.write();
-  const std::string unread = error(head.weights(), [&] { check_medusa(folder, config); }),
-                    read = error(head.weights(), [&] { read_medusa(folder, config, backend, team); });
+  const std::string unread = error_of(head.weights(), [&] { check_medusa(folder, config); }),
+                    read = error_of(head.weights(), [&] { read_medusa(folder, config, backend, team); });
   if (!is_of_numbers(read)) {
     EXPECT_EQ(unread, read);
   }
@@ -65,8 +58,8 @@ TEST(EagleHeads, AreMeasuredWithoutBeingRead) {
   const auto path = golden_dir() / "drafters/eagle";
   Team team(1);
   CpuBackend backend("auto", team);
-  const FeatureLayer read = read_eagle(path, target(), backend, team);
-  const FeatureTotals totals = check_eagle(path, target());
+  const FeatureLayer read = read_eagle(path, target_config(), backend, team);
+  const FeatureTotals totals = check_eagle(path, target_config());
   EXPECT_EQ(config_identity(totals.config), config_identity(read.config));
   EXPECT_EQ(totals.output.rows, 0);
   const LayerWeights& w = read.weights.layers[0];
@@ -81,8 +74,8 @@ TEST(MedusaHeads, AreMeasuredWithoutBeingRead) {
   const auto path = golden_dir() / "drafters/medusa";
   Team team(1);
   CpuBackend backend("auto", team);
-  const MedusaHeads read = read_medusa(path, target(), backend, team);
-  const MedusaTotals totals = check_medusa(path, target());
+  const MedusaHeads read = read_medusa(path, target_config(), backend, team);
+  const MedusaTotals totals = check_medusa(path, target_config());
   EXPECT_EQ(static_cast<size_t>(totals.heads), read.heads.size());
   const Linear& head = read.heads[0];
   EXPECT_EQ(totals.bytes, read.heads.size() * (head.weight.bytes() + head.bias.size() * sizeof(float)));
@@ -107,7 +100,7 @@ TEST(EagleHeads, WithoutATensorAreRefused) {
 
 TEST(EagleHeads, ThatDoNotFitTheTargetAreRefused) {
   EditedModel head("../drafters/eagle");
-  ModelConfig other = target();
+  ModelConfig other = target_config();
   other.hidden = 72;
   EXPECT_EQ(eagle_error(head, other),
             "FILE: tensor layer.mlp.gate_proj.weight has shape [96, 64], but for this target it must have [1 to "
@@ -130,23 +123,23 @@ TEST(EagleHeads, ThatDoNotFitTheTargetAreRefused) {
 TEST(EagleHeads, OfTargetsWithoutOrdinaryAttentionAreRefused) {
   EditedModel head("../drafters/eagle");
   for (const char* name : {"deepseek_v3", "mamba2"})
-    EXPECT_NE(eagle_error(head, target(name)).find("has no layer with attention"), std::string::npos) << name;
+    EXPECT_NE(eagle_error(head, target_config(name)).find("has no layer with attention"), std::string::npos) << name;
 }
 
 TEST(EagleHeads, AreToldApartByTheirNumbers) {
   Team team(1);
   CpuBackend backend("auto", team);
-  const std::string whole = read_eagle(golden_dir() / "drafters/eagle", target(), backend, team).identity;
-  EXPECT_EQ(read_eagle(golden_dir() / "drafters/eagle", target(), backend, team).identity, whole);
+  const std::string whole = read_eagle(golden_dir() / "drafters/eagle", target_config(), backend, team).identity;
+  EXPECT_EQ(read_eagle(golden_dir() / "drafters/eagle", target_config(), backend, team).identity, whole);
   EditedModel head("../drafters/eagle");
   head.tensors["fc.weight"].bytes[0] ^= 1;
-  EXPECT_NE(read_eagle(head.write(), target(), backend, team).identity, whole);
+  EXPECT_NE(read_eagle(head.write(), target_config(), backend, team).identity, whole);
 }
 
 TEST(EagleHeads, ForgetWhereAllLayersOfTheTargetDo) {
   Team team(1);
   CpuBackend backend("auto", team);
-  ModelConfig config = target();
+  ModelConfig config = target_config();
   const auto window = [&] {
     const FeatureLayer head = read_eagle(golden_dir() / "drafters/eagle", config, backend, team);
     return std::get<Attention>(head.config.layers[0].mixer).window;
@@ -173,7 +166,7 @@ TEST(MedusaHeads, ThatAreMissingAreNamed) {
 
 TEST(MedusaHeads, ThatDoNotFitTheTargetAreRefused) {
   EditedModel head("../drafters/medusa");
-  ModelConfig other = target();
+  ModelConfig other = target_config();
   other.hidden = 128;
   EXPECT_EQ(medusa_error(head, other),
             "FILE: tensor heads.0.weight has shape [64, 64], but for this target it must have [128, 128]");
@@ -221,7 +214,7 @@ TEST(TokenFrequency, RefusesListsThatAreNone) {
   const auto error_with = [&](const EditedTensor& ids, int count) {
     file.tensors = {{"ids_by_frequency", ids}};
     const auto folder = file.write();
-    return error(file.weights(), [&] { read_token_frequency(folder, 10, count); });
+    return error_of(file.weights(), [&] { read_token_frequency(folder, 10, count); });
   };
   EXPECT_EQ(error_with(list({5, 2}), 3),
             "FILE: 3 output rows are wanted, but ids_by_frequency lists 2 tokens; use 1 to 2");
@@ -236,7 +229,7 @@ TEST(TokenFrequency, RefusesListsThatAreNone) {
             "FILE: tensor ids_by_frequency has type F32 and 1 dimensions; it must be a list of I32");
   file.tensors = {{"ids", list({1})}};
   const auto folder = file.write();
-  EXPECT_EQ(error(file.weights(), [&] { read_token_frequency(folder, 10, 1); }),
+  EXPECT_EQ(error_of(file.weights(), [&] { read_token_frequency(folder, 10, 1); }),
             "FILE: tensor ids_by_frequency is missing");
 }
 

@@ -12,11 +12,11 @@ constexpr Lookahead::Options kSmall{.n = 3, .window = 4, .sets = 16, .ways = 4};
 
 TokenIds copy(std::span<const TokenId> tokens) { return {tokens.begin(), tokens.end()}; }
 
-struct Guess {
+struct Found {
   int match;
   TokenIds tokens;
 };
-Guess guess(const Lookahead& lookahead, int depth) {
+Found guess(const Lookahead& lookahead, int depth) {
   Drafts drafts;
   lookahead.draft(depth, drafts);
   if (drafts.empty()) return {-1, {}};
@@ -42,7 +42,7 @@ TEST(Lookahead, ChainsNgramsOfThePrompt) {
 TEST(Lookahead, GuessesWithTheWindowWhereThePoolKnowsNothing) {
   Lookahead lookahead(kSmall);
   lookahead.append(TokenIds{1, 2, 3, 4});
-  const Guess found = guess(lookahead, 9);
+  const Found found = guess(lookahead, 9);
   EXPECT_EQ(found.match, 0);
   EXPECT_EQ(found.tokens, copy(lookahead.window()));
   EXPECT_EQ(found.tokens.size(), 4u);
@@ -55,7 +55,7 @@ TEST(Lookahead, PredictionsOfRejectedRowsBecomeTheWindow) {
   lookahead.observe(TokenIds{2, 10, 11, 12}, TokenIds{10, 20, 21, 22});
   EXPECT_EQ(lookahead.window()[0], 21);
   EXPECT_EQ(lookahead.window()[1], 22);
-  const Guess found = guess(lookahead, 2);
+  const Found found = guess(lookahead, 2);
   EXPECT_EQ(found.match, 0);
   EXPECT_EQ(found.tokens, (TokenIds{21, 22}));
 }
@@ -89,7 +89,7 @@ TEST(Lookahead, AcceptedTokensAreObservedLikeAppendedOnes) {
 }
 
 // A target whose next token depends on the last `order` tokens of its text.
-TokenId target(std::span<const TokenId> text, size_t order) {
+TokenId next_token(std::span<const TokenId> text, size_t order) {
   uint32_t hash = 7;
   for (const TokenId token : text.last(std::min(order, text.size()))) {
     hash = (hash ^ static_cast<uint32_t>(token)) * 2654435761u;
@@ -107,7 +107,7 @@ int decode(Lookahead& lookahead, TokenIds& text, size_t tokens, size_t order, in
     TokenIds chain(text.begin(), text.end() - 1);
     for (const TokenId token : guessed) {
       chain.push_back(token);
-      predicted.push_back(target(chain, order));
+      predicted.push_back(next_token(chain, order));
     }
     lookahead.observe(guessed, predicted);
     for (size_t i = 0; i < predicted.size(); ++i) {
@@ -120,7 +120,7 @@ int decode(Lookahead& lookahead, TokenIds& text, size_t tokens, size_t order, in
 
 TEST(Lookahead, DecodesTheSameTextInFewerSteps) {
   TokenIds plain{1, 2, 3}, text = plain;
-  while (plain.size() < 600) plain.push_back(target(plain, 1));
+  while (plain.size() < 600) plain.push_back(next_token(plain, 1));
   Lookahead lookahead({});
   lookahead.append(text);
   const int steps = decode(lookahead, text, 500, 1, 4);

@@ -20,16 +20,9 @@ using testing::EditedModel;
 constexpr size_t kMemory = std::numeric_limits<size_t>::max();
 constexpr std::string_view kLayer = "model.layers.3.";  // after the three layers of the golden model
 
-// What reading says, with FILE for the checkpoint.
-template <class Read>
-std::string error(const std::filesystem::path& file, Read read) {
-  std::string text = error_of(read);
-  if (const size_t at = text.find(file.string()); at != text.npos) text.replace(at, file.string().size(), "FILE");
-  return text;
-}
 std::string model_error(EditedModel& model) {
   const auto folder = model.write();
-  return error(folder, [&] {
+  return error_of(folder, [&] {
     const Checkpoint checkpoint = Checkpoint::open(folder);
     check_weights(checkpoint, read_model_config(checkpoint));
   });
@@ -46,9 +39,9 @@ FeatureTotals check(const std::filesystem::path& folder) {
 }
 std::string layer_error(EditedModel& model) {
   const auto folder = model.write();
-  const std::string text = error(folder, [&] { read(folder); });
+  const std::string text = error_of(folder, [&] { read(folder); });
   const bool is_of_numbers = text.find("has the value") != std::string::npos;  // which only reading tells
-  EXPECT_EQ(error(folder, [&] { check(folder); }), is_of_numbers ? "" : text);
+  EXPECT_EQ(error_of(folder, [&] { check(folder); }), is_of_numbers ? "" : text);
   return text;
 }
 

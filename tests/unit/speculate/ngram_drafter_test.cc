@@ -10,53 +10,45 @@
 namespace quire {
 namespace {
 
-// Tokens are letters.
-TokenIds letters(std::string_view text) { return {text.begin(), text.end()}; }
-
-std::vector<Guess> guesses(std::string_view text, int depth, int breadth, int min_match = 1) {
+Guesses ngram_guesses(std::string_view text, int depth, int breadth, int min_match = 1) {
   NgramDrafter drafter(min_match);
   drafter.append(letters(text));
   Drafts drafts;
   drafter.draft(depth, breadth, drafts);
-  std::vector<Guess> found;
-  for (size_t i = 0; i < drafts.size(); ++i) {
-    found.push_back(Guess{drafts[i].match, {drafts[i].tokens.begin(), drafts[i].tokens.end()}});
-  }
-  return found;
+  return guesses(drafts);
 }
-using Guesses = std::vector<Guess>;
 
 TEST(NgramDrafter, DraftsWhatFollowedTheLongestMatch) {
-  EXPECT_EQ(guesses("the cat sat. a cat. the cat", 4, 1), (Guesses{{7, " sat"}}));
+  EXPECT_EQ(ngram_guesses("the cat sat. a cat. the cat", 4, 1), (Guesses{{7, " sat"}}));
 }
 
 TEST(NgramDrafter, PrefersTheLatestOfMatchesOfTheSameLength) {
-  EXPECT_EQ(guesses("xab1 xab2 yab", 1, 1), (Guesses{{2, "2"}}));
-  EXPECT_EQ(guesses("xab1 xab2 yab", 1, 2), (Guesses{{2, "2"}, {2, "1"}}));
+  EXPECT_EQ(ngram_guesses("xab1 xab2 yab", 1, 1), (Guesses{{2, "2"}}));
+  EXPECT_EQ(ngram_guesses("xab1 xab2 yab", 1, 2), (Guesses{{2, "2"}, {2, "1"}}));
 }
 
 TEST(NgramDrafter, FallsBackToShorterSuffixesWithOtherFirstTokens) {
-  EXPECT_EQ(guesses("ab1 cb1 db2 ab", 2, 4), (Guesses{{2, "1 "}, {1, "2 "}}));
+  EXPECT_EQ(ngram_guesses("ab1 cb1 db2 ab", 2, 4), (Guesses{{2, "1 "}, {1, "2 "}}));
 }
 
 TEST(NgramDrafter, ContinuesPeriodicallyBeyondTheEnd) {
-  EXPECT_EQ(guesses("abab", 7, 1), (Guesses{{2, "abababa"}}));
-  EXPECT_EQ(guesses("xaaa", 3, 1), (Guesses{{2, "aaa"}}));
-  EXPECT_EQ(guesses("-abc-abc", 6, 1), (Guesses{{4, "-abc-a"}}));
+  EXPECT_EQ(ngram_guesses("abab", 7, 1), (Guesses{{2, "abababa"}}));
+  EXPECT_EQ(ngram_guesses("xaaa", 3, 1), (Guesses{{2, "aaa"}}));
+  EXPECT_EQ(ngram_guesses("-abc-abc", 6, 1), (Guesses{{4, "-abc-a"}}));
 }
 
 TEST(NgramDrafter, DraftsNothingBelowTheShortestMatch) {
-  EXPECT_EQ(guesses("ab cb", 2, 1, 1), (Guesses{{1, " c"}}));
-  EXPECT_EQ(guesses("ab cb", 2, 1, 2), Guesses{});
-  EXPECT_EQ(guesses("ab c b", 2, 1, 2), Guesses{});
-  EXPECT_EQ(guesses("abc ab", 2, 3, 2), (Guesses{{2, "c "}}));
+  EXPECT_EQ(ngram_guesses("ab cb", 2, 1, 1), (Guesses{{1, " c"}}));
+  EXPECT_EQ(ngram_guesses("ab cb", 2, 1, 2), Guesses{});
+  EXPECT_EQ(ngram_guesses("ab c b", 2, 1, 2), Guesses{});
+  EXPECT_EQ(ngram_guesses("abc ab", 2, 3, 2), (Guesses{{2, "c "}}));
 }
 
 TEST(NgramDrafter, DraftsNothingWithoutTextDepthOrBreadth) {
-  EXPECT_EQ(guesses("", 3, 3), Guesses{});
-  EXPECT_EQ(guesses("a", 3, 3), Guesses{});
-  EXPECT_EQ(guesses("aaa", 0, 3), Guesses{});
-  EXPECT_EQ(guesses("aaa", 3, 0), Guesses{});
+  EXPECT_EQ(ngram_guesses("", 3, 3), Guesses{});
+  EXPECT_EQ(ngram_guesses("a", 3, 3), Guesses{});
+  EXPECT_EQ(ngram_guesses("aaa", 0, 3), Guesses{});
+  EXPECT_EQ(ngram_guesses("aaa", 3, 0), Guesses{});
 }
 
 TEST(NgramDrafter, ReplacesEarlierDrafts) {

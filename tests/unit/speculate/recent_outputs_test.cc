@@ -11,19 +11,6 @@
 namespace quire {
 namespace {
 
-// Tokens are letters.
-TokenIds letters(std::string_view text) { return {text.begin(), text.end()}; }
-
-using Guesses = std::vector<Guess>;
-
-Guesses guesses(const Drafts& drafts) {
-  Guesses found;
-  for (size_t i = 0; i < drafts.size(); ++i) {
-    found.push_back(Guess{drafts[i].match, {drafts[i].tokens.begin(), drafts[i].tokens.end()}});
-  }
-  return found;
-}
-
 Guesses guesses(const AnswerRing& ring, std::string_view context, int depth, int breadth) {
   Drafts drafts;
   ring.draft(letters(context), depth, breadth, drafts);

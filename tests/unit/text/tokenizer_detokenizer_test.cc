@@ -86,7 +86,7 @@ TEST(Detokenizer, EqualsDecodeForRandomIds) {
       for (TokenId& id : ids) id = static_cast<TokenId>(random() % static_cast<unsigned>(t.vocab_size()));
       std::string joined;
       for (const std::string& piece : pieces(t, ids)) joined += piece;
-      ASSERT_EQ(joined, t.decode(ids)) << testing::PrintToString(ids);
+      ASSERT_EQ(joined, t.decode(ids)) << ::testing::PrintToString(ids);
     }
   }
 }

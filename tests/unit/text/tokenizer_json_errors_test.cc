@@ -231,7 +231,7 @@ const Broken kBroken[] = {
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
-class BrokenTokenizerJson : public testing::TestWithParam<Broken> {};
+class BrokenTokenizerJson : public ::testing::TestWithParam<Broken> {};
 
 TEST_P(BrokenTokenizerJson, IsAClearError) {
   json j = byte_level_json();
@@ -245,7 +245,7 @@ TEST_P(BrokenTokenizerJson, IsAClearError) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BrokenTokenizerJson, testing::ValuesIn(kBroken),
+INSTANTIATE_TEST_SUITE_P(All, BrokenTokenizerJson, ::testing::ValuesIn(kBroken),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(BrokenTokenizerJsonText, TruncatedAnywhereIsAClearError) {
