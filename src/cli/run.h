@@ -10,7 +10,7 @@
 
 namespace quire {
 
-inline constexpr int kRunMaxTokens = 512;  // of an answer, unless -n says otherwise
+inline constexpr int kRunMaxTokens = 512;  // for an answer, unless -n says otherwise
 
 struct RunOptions {
   EngineOptions engine{.model = {}, .max_num_seqs = 1};

@@ -30,7 +30,7 @@ struct LoadedModel {
   Runtime& runtime;
   MemoryPlan plan;                   // all that is allocated, and what requests may take
   MemoryBudget::Share memory_share;  // plan.total() bytes of the runtime's memory
-  Model target;                      // of options.model; the draft model belongs to its drafter
+  Model target;                      // options.model; the draft model belongs to its drafter
   std::optional<ChatTemplate> chat_template;
   ModelInfo info;
   std::string identity;        // everything its results depend on besides its input; empty unless an option needs it

@@ -26,14 +26,14 @@ struct ModelFacts {
   DrafterFacts drafters;
   size_t unplanned = 0;  // bytes that loading was seen to take beyond the plan
 };
-// Reads headers only: milliseconds for a model of any size. Throws Error: the model or a drafter cannot be loaded because
-// of its configuration, or names, shapes and types of tensors.
+// Reads headers only: milliseconds for a model of any size. Throws Error if the configuration of the model or of a
+// drafter, or the names, shapes and types of their tensors, cannot be loaded.
 ModelFacts read_model_facts(const Checkpoint& checkpoint, const EngineOptions& options);
 
 // What the plan must know of the machine.
 struct Machine {
   size_t memory = 0;                               // bytes that the model may take
-  int threads = 1;                                 // of the team
+  int threads = 1;                                 // size of the team
   Activations activations = Activations::kInt8x2;  // those that its kernels take by default
 };
 

@@ -30,11 +30,11 @@ struct RequestState : Request {
   TokenIds end_tokens;    // the model's; none with ignore_eos
   TokenIds banned_early;  // end and stop tokens, banned until min_tokens are generated
   std::vector<StopString> stops;
-  std::optional<grammar::Matcher> matcher;  // of the constraint, before the answer
+  std::optional<grammar::Matcher> matcher;  // the constraint before the answer
   DryBreakers dry_breakers;
   std::optional<DryRun> dry_run;  // after the prompt; none: no DRY, or no sequence breakers
   int prompt_tokens = 0;
-  int rope_variant = 0;  // of the model's rope for this prompt; its keys depend on it
+  int rope_variant = 0;  // which of the model's ropes this prompt takes; its keys depend on it
   int max_new_tokens = 0;
   Clock::time_point submitted;
   Clock::time_point deadline = Clock::time_point::max();
@@ -46,7 +46,7 @@ struct RequestState : Request {
   bool cancelled = false;
   bool begun = false;  // a step has computed some of it; sets the next two
   Clock::time_point started;
-  int cached_tokens = 0;  // of the prompt
+  int cached_tokens = 0;  // prompt tokens that were in the cache
 
   std::vector<OutputToken> prompt_logprobs;  // by position, filled as the prompt is computed
   std::vector<float> hidden;  // with pooling: the sum of the hidden states that it takes, then the result

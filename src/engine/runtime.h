@@ -24,7 +24,7 @@ struct Runtime {
   explicit Runtime(const EngineOptions& options);
 
   Team team;
-  Tuning tuning;  // of the kernels' loops, for all models; read and changed by the thread that has the team's turn
+  Tuning tuning;  // the kernels' loops, for all models; only the thread that has the team's turn reads or changes them
   CpuBackend cpu;
   std::unique_ptr<Backend> device;  // computes in place of the CPU, for models that are loaded afterwards; null: none
   MemoryBudget memory;              // weights, caches, activations and all else that is allocated from now on

@@ -83,7 +83,7 @@ class Planner {
   }
 
   void draft() {
-    size_t next = 0;  // of state_.running; chunks are in its order
+    size_t next = 0;  // index in state_.running; chunks are in its order
     for (Chunk& chunk : plan_.chunks) {
       while (state_.running[next].id != chunk.id) ++next;
       const SequenceView& s = state_.running[next];

@@ -14,7 +14,7 @@ enum class SequenceId : uint64_t {};
 // A sequence as the scheduler sees it.
 struct SequenceView {
   SequenceId id{};
-  uint64_t arrival = 0;      // of its request; lower came first
+  uint64_t arrival = 0;      // order of arrival of its request: lower came first
   int priority = 0;          // among the tenant's own: lower runs first and is preempted last
   int tenant = 0;            // its number
   int tenant_priority = 0;   // among tenants: lower runs first and is preempted last
@@ -33,7 +33,7 @@ struct SequenceView {
   // Only for waiting sequences.
   int idle_units = 0;  // units among `units` that count as free until it is admitted
   bool loads = false;  // further pages are faster to read from the page store than to compute
-  int load_units = 0;  // of these pages
+  int load_units = 0;  // units that these pages take
   double waited = 0;   // seconds since submission
 
   bool operator==(const SequenceView&) const = default;
@@ -44,7 +44,7 @@ struct SequenceView {
 struct CacheNeeds {
   int page_tokens = 16;
   int groups = 1;
-  std::vector<int> window_pages;  // of the groups with a window: the pages that it spans
+  std::vector<int> window_pages;  // pages that the window spans, for each group with a window
 
   int pages(int tokens) const { return (tokens + page_tokens - 1) / page_tokens; }
   // What a sequence of so many tokens holds, at most, while it grows a page at a time.

@@ -18,7 +18,7 @@ namespace quire {
 // What the engine alone knows of a SampleRequest.
 struct Sampling {
   Sequence* sequence = nullptr;  // nullptr: dropped
-  int position = 0;              // of the first row's token
+  int position = 0;              // position of the first row's token
   int first_draft = 0;           // among all drafts of the step
   bool decodes = false;          // the sequence was decoding before the step
   int tokens = 0;                // that it got
@@ -26,11 +26,11 @@ struct Sampling {
 
 // Its views are of the sequences: their tokens, drafts and pages stay as they are until the step is computed.
 struct EngineStep {
-  std::vector<Sequence*> sequences;  // of the plan's chunks
+  std::vector<Sequence*> sequences;  // the sequence of each chunk of the plan
   ForwardInput forward;
   std::vector<size_t> pooled;  // the chunks of forward.pooled
   std::vector<SampleRequest> samples;
-  std::vector<Sampling> sampling;  // of samples
+  std::vector<Sampling> sampling;  // one for each of `samples`
   Sequences forks;                 // choices whose first token it samples; they are not in the roster yet
   size_t logits = 0;               // rows that want them
   int drafts = 0;
@@ -40,7 +40,7 @@ struct EngineStep {
 
 // The results of an EngineStep.
 struct StepResults {
-  std::vector<SampleResult> samples;  // of its requests
+  std::vector<SampleResult> samples;  // one for each SampleRequest
   uint64_t expert_bytes = 0;          // weights of experts that it has read
 };
 

@@ -74,7 +74,7 @@ class StepCostModel {
   static constexpr StepCosts kGuess = StepCosts::line(0.005, 0.0005, 0);
 
   std::array<Knot, StepCosts::kKnots.size()> knots_;
-  double covariance_ = 0, variance_ = 0;  // of seconds with attended, and of attended, within knots
+  double covariance_ = 0, variance_ = 0;  // within knots: cov(seconds, attended), var(attended)
   StepCosts costs_ = kGuess;
 };
 

@@ -25,7 +25,7 @@ class TuningFile {
   using Choices = std::map<std::string, std::string>;
 
   TuningFile(std::filesystem::path path, std::string machine, Warn warn);
-  Choices read() const;                     // of this machine; empty if there are none
+  Choices read() const;                     // this machine's choices; empty if there are none
   void save(const Choices& choices) const;  // replaces this machine's; appears whole, by rename
 
  private:

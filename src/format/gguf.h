@@ -23,7 +23,7 @@ std::string_view name(GgufType type);
 // A checked metadata value, stored as in the file. Cheap to copy; valid as long as the Gguf.
 struct GgufValue {
   GgufType type = GgufType::U8;
-  GgufType element = GgufType::U8;   // of an ARRAY
+  GgufType element = GgufType::U8;   // type of an ARRAY's elements
   uint64_t count = 0;                // elements of an ARRAY
   std::span<const std::byte> bytes;  // the scalar, the string's characters, or the array's elements
 
@@ -71,7 +71,7 @@ class Gguf {
   // Tensors of all parts, in the file's order. A vocabulary-only file has none.
   std::span<const TensorView> tensors() const { return tensors_; }
   const TensorView* find_tensor(std::string_view name) const;
-  std::span<const MappedFile> mappings() const { return mappings_; }  // of all parts; none after parse()
+  std::span<const MappedFile> mappings() const { return mappings_; }  // one for each part; none after parse()
 
  private:
   Gguf() = default;

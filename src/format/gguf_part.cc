@@ -20,7 +20,7 @@ constexpr size_t kMaxNameBytes = 65535;  // the format's bound for keys
 // By value of GgufType.
 struct TypeRow {
   std::string_view name;
-  size_t bytes;  // of a scalar; the minimum of a string or an array
+  size_t bytes;  // size of a scalar; the least of a string or an array
 };
 constexpr auto kTypeRows = std::to_array<TypeRow>({
     {"U8", 1},

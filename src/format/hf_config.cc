@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
+constexpr size_t kMostBytes = size_t{64} << 20;  // the largest file that is read
 
 std::optional<JsonField> read_if_present(const std::filesystem::path& path) {
   std::error_code unreadable;

@@ -38,7 +38,7 @@ class Safetensors {
   // In the order of the data; shards in the order of their names. With an index, exactly the tensors of its weight_map.
   std::span<const TensorView> tensors() const { return tensors_; }
   const TensorView* find_tensor(std::string_view name) const;
-  std::span<const MappedFile> mappings() const { return mappings_; }  // of all shards; none after parse()
+  std::span<const MappedFile> mappings() const { return mappings_; }  // one for each shard; none after parse()
 
   // "__metadata__" of the file, or of all shards; if they differ, the first shard's value.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

@@ -385,7 +385,7 @@ std::string Automaton::forced_bytes(StateId state, size_t limit) {
 
 NodeId Automaton::import_node(const Automaton& other, NodeId node) {
   if (node < base_nodes_) return node;
-  const Node made = other.nodes_[node];  // of those made later
+  const Node made = other.nodes_[node];  // one of those that `other` made itself
   if (made.kind == NodeKind::kMembers) return nodes_.import_members(other.nodes_, node);
   return nodes_.repeat(made.a, made.b, made.c);
 }

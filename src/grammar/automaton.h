@@ -77,13 +77,13 @@ class Automaton {
     NodeId node = kUnknown;
     ContId next = 0;
     uint32_t count = 0;
-    uint32_t depth = 0;             // of JSON's brackets: those that it closes
+    uint32_t depth = 0;             // how many of JSON's brackets it closes
     uint32_t expansion = kUnknown;  // the state that begins here
   };
   struct State {
     uint32_t threads = 0, count = 0;  // in threads_
     bool accepting = false;
-    uint32_t row = kUnknown;  // of its transitions in rows_
+    uint32_t row = kUnknown;  // where its transitions are in rows_
     uint32_t mask = kUnknown;
   };
   // Tokens within a regex, and where in a trie its end is reached.

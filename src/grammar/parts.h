@@ -114,7 +114,7 @@ RegexId blanks(RegexStore& regexes, uint32_t depth);
 
 // A token that a grammar names.
 struct NamedToken {
-  std::string spelling = {};                 // of an added token
+  std::string spelling = {};                 // how an added token is spelled
   std::optional<TokenId> id = std::nullopt;  // instead: this one, which may be text elsewhere in the grammar
   bool other = false;                        // any token but this one
   bool operator==(const NamedToken&) const = default;

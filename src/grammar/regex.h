@@ -102,7 +102,7 @@ class RegexStore {
   size_t sets_seen_ = 0;  // by update_classes
   std::vector<uint8_t> class_of_ = std::vector<uint8_t>(256, 0);
   std::vector<ByteSet> members_;
-  std::vector<uint32_t> row_of_;  // of each node: where its derivatives begin in rows_
+  std::vector<uint32_t> row_of_;  // where each node's derivatives begin in rows_
   std::vector<RegexId> rows_;
   std::vector<Search> searched_;
 };

@@ -40,7 +40,7 @@ class Vocabulary {
   static std::shared_ptr<const Vocabulary> of_bytes();
 
   size_t size() const { return bytes_.size(); }             // ids are 0 … size()-1
-  size_t mask_words() const { return (size() + 31) / 32; }  // of a mask
+  size_t mask_words() const { return (size() + 31) / 32; }  // size of a mask
   std::string_view bytes(TokenId id) const { return bytes_[static_cast<size_t>(id)]; }
   std::span<const TokenId> end_tokens() const { return end_; }
   std::optional<TokenId> find_special(std::string_view spelling) const;

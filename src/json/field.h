@@ -29,7 +29,7 @@ class JsonField {
   const Json& json() const { return *value_; }
   std::string path() const;                       // "rope_scaling.factor", "messages[2]"; empty: the document itself
   std::string where() const;                      // "config.json: rope_scaling.factor"
-  std::string where(std::string_view key) const;  // of a member, which may be missing
+  std::string where(std::string_view key) const;  // the same for a member, which may be missing
   template <class... A>
   JsonError error(fmt::format_string<A...> f, A&&... a) const {  // throw field.error("must not be empty");
     return make_error(path(), fmt::format(f, std::forward<A>(a)...));

@@ -167,8 +167,8 @@ class Builder final : public nlohmann::json_sax<Json> {
  private:
   struct Open {
     Json value;
-    std::string key;                // of an object's next value
-    std::optional<KeyIndex> index;  // of an object's keys, once they are many
+    std::string key;                // key of an object's next value
+    std::optional<KeyIndex> index;  // finds an object's keys, once they are many
   };
 
   template <class... A>

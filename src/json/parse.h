@@ -24,7 +24,7 @@ class JsonError : public Error {
 };
 
 struct JsonBounds {
-  int depth = 64;  // of nested objects and arrays; code may recurse over a parsed value
+  int depth = 64;  // nesting of objects and arrays; code may recurse over a parsed value
   size_t values = size_t{1} << 24;
   bool unique_keys = false;  // refuse equal keys in an object; otherwise the last one wins, as in Python
   // Half of a UTF-16 pair becomes U+FFFD, as an escape (\ud83d) or as its three bytes; otherwise it is an error.

@@ -2,8 +2,8 @@
 //
 // A row's or panel's result depends on its own inputs alone. It has the same bits whatever the tile, thread or batch,
 // and in every KernelSet (docs/exactness.md). reference.cc is the definition in plain code; tests compare the other
-// sets with it by memcmp. ops.h runs these operations over a Team. rows.h has the contracts of norms and other functions
-// of rows, recurrent.h those of layers with a state.
+// sets with it by memcmp. ops.h runs these operations over a Team. rows.h has the contracts of norms and of other
+// functions on rows, recurrent.h those of layers with a state.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Int8Block {
   int8_t q[kBlockInputs];  // input = scale * q, in kPairOrder within each eight; |q| <= 127
   float scale;             // max |input| / 127; NaN if an input is NaN
   float sum;               // scale * (sum of q): the factor of a minimum
-  int16_t half_sums[2];    // of q over inputs 0..15 and 16..31; a group's of 16 is scale * its half
+  int16_t half_sums[2];    // sums of q over inputs 0..15 and 16..31; a group of 16 has scale * its half
   uint32_t outliers;       // kInt8x2, of a row's first block: their number; otherwise 0
 };
 // A row of kInt8x2 is its Int8Blocks, in which outliers are 0, and then its outliers in the order of their inputs. These
@@ -64,11 +64,11 @@ struct FloatBlock {  // kF32; kBf16: rounded to bf16, kept in float32
 // a row does not depend on its neighbours).
 struct Int8RowBlock {
   int8_t q[kBlockInputs];  // input = scale * q, in kPairOrder within each eight; |q| <= 127; of outliers 0
-  float scale;             // of the row: max |input| / 127; NaN if an input is NaN
-  int32_t sum;             // of q
+  float scale;             // the row's: max |input| / 127; NaN if an input is NaN
+  int32_t sum;             // sum of q
   uint32_t outliers;       // bit i: input i is one
   float unused;
-  uint16_t x[kBlockInputs];  // of outliers: outlier_f16() of the input; of others undefined
+  uint16_t x[kBlockInputs];  // outlier_f16() of outliers; undefined for other inputs
 };
 constexpr size_t activation_block_bytes(Activations a) {
   switch (a) {
@@ -95,7 +95,7 @@ struct QuantizeArgs {
   Activations to;
   float threshold = std::numeric_limits<float>::infinity();  // kInt8Row: the least magnitude of outliers
   float outlier_ratio = kLeastOutlierRatio;                  // kInt8x2: the same, relative to the row's mean magnitude
-  std::byte* out;                                            // of row 0, whichever rows are quantized; 64-byte aligned
+  std::byte* out;                                            // row 0, whichever rows are quantized; 64-byte aligned
   size_t out_stride;                                         // bytes: blocks * activation_block_bytes(to)
 };
 
@@ -144,15 +144,15 @@ struct QuantizeArgs {
 struct LinearArgs {
   const PackedMatrix* weights;
   const PackedMatrix* up = nullptr;
-  Activations activations;  // of x: activations_for(mode, weights->format), or kInt8Row
-  const std::byte* x;       // of row 0
+  Activations activations;  // type of x: activations_for(mode, weights->format), or kInt8Row
+  const std::byte* x;       // row 0
   size_t x_stride;          // bytes
   float* y;
   size_t y_stride;              // floats
   const float* bias = nullptr;  // [weights->rows]
   const float* up_bias = nullptr;
   Nonlinearity nonlinearity = Nonlinearity::kNone;  // kClampedSwiglu needs `up`
-  float alpha = 0, limit = 0;                       // of kClampedSwiglu
+  float alpha = 0, limit = 0;                       // only for kClampedSwiglu
   float scale = 1;
   bool accumulate = false;
   const LinearLoop* loop = nullptr;  // one of linear_loops(); nullptr: its first
@@ -216,7 +216,7 @@ struct StoreKvArgs {
   const float* v;             // [kv_heads, value_dim]
   size_t k_stride, v_stride;  // floats from head to head
   const KvLayer* kv;
-  int page, slot;  // of the row's token
+  int page, slot;  // where the row's token is stored
 };
 
 // Attention of consecutive rows of one sequence, for query heads that share a KV head, by online softmax.
@@ -279,7 +279,7 @@ struct AttentionArgs {
 struct AttentionTile {
   const int32_t* pages;        // the sequence's page table
   int row, rows;               // rows of the batch, consecutive positions
-  int position;                // of the first row
+  int position;                // position of the first row
   int end;                     // tokens of the sequence: only needed if not causal
   int head, heads;             // query heads [head, head + heads), all of one KV head
   int split_begin, split_end;  // splits to compute
@@ -292,7 +292,7 @@ struct AttentionTile {
 // Merges partial results of the same queries in order and writes them to out.
 struct AttentionMerge {
   int row, rows, head, heads;
-  const float* partials;  // of split 0
+  const float* partials;  // the partials of split 0
   size_t split_stride;    // floats from one split's partials to the next
   int splits;
 };
@@ -309,7 +309,7 @@ struct KernelSet {
   void (*multiply_gate)(const GateArgs&, int row_begin, int row_end);
   void (*softplus)(const SoftplusArgs&, int row_begin, int row_end);
   void (*soft_cap)(float* x, int count, float cap);  // x = cap * tanh(x / cap)
-  void (*softmax)(float* x, int count);              // of one row, in place; all NaN if one number is
+  void (*softmax)(float* x, int count);              // one row, in place; all NaN if one number is
   void (*sigmoid)(float* x, int count);              // 1 / (1 + exp(-x))
   void (*rotate)(const RotateArgs&);
   // Starts to fetch the lines that store_kv() will write: in decoding, they were last touched a step ago and are no

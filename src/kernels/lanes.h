@@ -44,8 +44,8 @@ inline float exp_lane(float x) {
   return y * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// How attention with a bf16 cache rounds: to bf16, and to 0 below 2^-56. Then all products and their sums are multiples
-// of 2^-126, so none is denormal, and units that flush denormals to zero agree with units that do not.
+// How attention with a bf16 cache rounds: to bf16, and to 0 below 2^-56. Then all products and their sums are integers
+// times 2^-126, so none is denormal, and units that flush denormals to zero agree with units that do not.
 inline constexpr float kSmallestRounded = 0x1p-56f;
 constexpr uint16_t attention_bf16(float x) {
   return x < kSmallestRounded && x > -kSmallestRounded ? uint16_t{0} : f32_to_bf16(x);
@@ -58,7 +58,7 @@ namespace weight_constants {
 inline constexpr float kLowest = -38.8f, kLog2E = 1.44269504088896341f;
 inline constexpr float kWhole = 0x1.8p23f, kRound = 0x1.8p16f;
 inline constexpr float kPolynomial[] = {0.013534167781472206f, 0.07907979935407639f, 0.3397611975669861f,
-                                        0.9802222847938538f, 1.4142124652862549f};  // of 2^(r + 1/2), |r| <= 1/2
+                                        0.9802222847938538f, 1.4142124652862549f};  // 2^(r + 1/2), |r| <= 1/2
 }  // namespace weight_constants
 template <bool kRounded>
 inline float bounded_weight_lane(float x) {
@@ -134,8 +134,8 @@ inline float softplus_lane(float x) {
 }
 
 namespace gelu_constants {
-inline constexpr float kSqrtHalf = 0.70710678118654752f;      // of erf
-inline constexpr float kLinear = 0.79788456080286536f;        // of tanh: sqrt(2 / pi)
+inline constexpr float kSqrtHalf = 0.70710678118654752f;      // factor in erf
+inline constexpr float kLinear = 0.79788456080286536f;        // factor in tanh: sqrt(2 / pi)
 inline constexpr float kCubic = 0.044715f * 0.797884560803f;  // times x^3
 }  // namespace gelu_constants
 inline float gelu_lane(float x) {

@@ -38,8 +38,8 @@ inline constexpr int kBlockInputs = 32;  // inputs in a block: the group of most
 //     f16, f32  32 lines of 16 values: one line per input
 struct PanelLayout {
   size_t supers, super_minima, scales, minima, codes;  // offsets
-  size_t block_bytes;                                  // of codes
-  size_t bytes;                                        // of a whole panel, a multiple of 64
+  size_t block_bytes;                                  // bytes of a block's codes
+  size_t bytes;                                        // bytes of a whole panel, a multiple of 64
 };
 PanelLayout panel_layout(const PanelFormat& format, int blocks);
 
@@ -53,7 +53,7 @@ inline constexpr std::array<int, 8> kPairOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 // to whole blocks: padded inputs are zeros.
 struct PackedMatrix {
   PanelFormat format;
-  float factor = 1;        // of kE4M3 and kSuper scales
+  float factor = 1;        // multiplies kE4M3 and kSuper scales
   int rows = 0, cols = 0;  // outputs, inputs
   const std::byte* data = nullptr;
   PanelLayout layout{};
@@ -86,8 +86,8 @@ void pack_panel(const PackedMatrix& matrix, std::span<const CodedRow> rows, std:
 // rows: as in a file, of any alignment. `scratch` is overwritten.
 void pack_panel(const PackedMatrix& matrix, TensorType type, std::span<const std::byte* const> rows, PanelRows& scratch,
                 std::byte* panel);
-// Packs panels [begin, end) into `data`, the matrix's memory. source: the whole matrix as in the file, row after row,
-// of any alignment.
+// Packs panels [begin, end) into `data`, the matrix's memory. source: the whole matrix as in the file, row after row;
+// it may have any alignment.
 void pack_panels(const PackedMatrix& matrix, TensorType type, std::span<const std::byte> source, std::byte* data,
                  int begin, int end);
 

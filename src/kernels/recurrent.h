@@ -10,7 +10,7 @@ namespace quire {
 
 // A copy of the state as it is after a row: where a cached prefix or an accepted draft ends.
 struct StateCheckpoint {
-  int row = -1;            // of the call's rows; -1: none
+  int row = -1;            // index among the call's rows; -1: none
   float* state = nullptr;  // as large as the state
 };
 
@@ -21,7 +21,7 @@ struct StateCheckpoint {
 //
 // The caller cuts the channels into tiles.
 struct ShortConvArgs {
-  const float* x;   // of the first row, [rows, channels]
+  const float* x;   // [rows, channels], from the first row on
   size_t x_stride;  // floats
   float* y;         // may be x
   size_t y_stride;
@@ -72,7 +72,7 @@ struct Mamba2Args {
   size_t b_stride, c_stride;
   const float* dt;  // [rows], after softplus
   size_t dt_stride = 1;
-  float a, d;  // of the head; a < 0
+  float a, d;  // the head's; a < 0
   float* y;    // [rows, head_dim]; may be x
   size_t y_stride;
   int rows, state_dim, head_dim;

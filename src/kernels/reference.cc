@@ -24,7 +24,7 @@ namespace {
 struct Output {
   const PackedMatrix& matrix;
   int output;
-  std::vector<WeightParts> parts;  // of matrices with scales
+  std::vector<WeightParts> parts;  // filled for matrices with scales
   std::vector<float> weights;
 
   Output(const PackedMatrix& m, int n) : matrix(m), output(n), weights(static_cast<size_t>(m.blocks()) * kBlockInputs) {

@@ -103,7 +103,7 @@ std::byte* page_of(const StoreKvArgs& a, int head) {
 void prefetch_kv(const StoreKvArgs& a) {
   const KvLayer& kv = *a.kv;
   if (!multiplies_bf16(kv.type)) return;
-  const size_t column = kPageTokens * kv_number_bytes(kv.type);  // of one dimension of keys or values
+  const size_t column = kPageTokens * kv_number_bytes(kv.type);  // bytes of one dimension of keys or values
   const size_t keys_end = kv.values_offset(), values_end = kv.scales_offset();
   // A head of 64: bf16 32 + 4 lines, int8 16 + 4 + 2.
   for (int h = 0; h < kv.kv_heads; ++h) {

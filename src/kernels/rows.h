@@ -39,7 +39,7 @@ struct GateArgs {
   size_t gate_stride;
   int cols;
   Nonlinearity nonlinearity = Nonlinearity::kNone;
-  float alpha = 0, limit = 0;  // of kClampedSwiglu
+  float alpha = 0, limit = 0;  // only for kClampedSwiglu
 };
 
 // y = log(1 + exp(x + bias)) * factor: the step sizes and decays of recurrent layers.

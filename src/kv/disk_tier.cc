@@ -23,7 +23,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kSuspension = 60 * kSecond;  // of writing, after a failure
+constexpr int64_t kSuspension = 60 * kSecond;  // how long writing is suspended after a failure
 constexpr int64_t kNoteUse = 60 * kSecond;     // a use is noted in the file if the last note is older
 constexpr size_t kUsesToNote = 1024;           // per refresh; further ones are dropped
 constexpr size_t kWarnings = 16;

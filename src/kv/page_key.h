@@ -19,7 +19,7 @@ struct PageKey {
 
 // The beginning of a chain. `model_and_layout`: everything that changes the bytes of a page (weights, layout of the
 // cache, kernel definitions); `tenant`: a name that is the same after a restart; `salt`: the request's; `rope_variant`:
-// of the sequence, because it changes the keys.
+// the sequence's, because it changes the keys.
 PageKey root_key(std::string_view model_and_layout, std::string_view tenant, std::string_view salt,
                  int rope_variant = 0);
 

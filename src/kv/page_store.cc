@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kFlushAtEnd = std::chrono::seconds(2);
-constexpr double kAssumedBytesPerSecond = 1e9;  // of a disk, until measured
+constexpr double kAssumedBytesPerSecond = 1e9;  // a disk's rate until it is measured
 constexpr double kSmoothing = 15.0 / 16;        // weight of the old estimate when a page is read
 constexpr double kForgetting = 15.0 / 16;       // each rescan moves the estimate towards the assumed one by 1/16
 // Files requested ahead of the one being read: 8 of 360 KB read 1.0 GB/s from a cold disk, none 0.6 (a virtual disk,

@@ -88,7 +88,7 @@ class PageStore {
 
   struct Stats {
     uint64_t host_pages;
-    uint64_t disk_pages;      // of this identity
+    uint64_t disk_pages;      // those with this identity
     uint64_t dropped;         // pages not written because the queue was full or writing is suspended
     uint64_t write_failures;  // pages not written to a full or failing disk
     uint64_t damaged;         // damaged page files found and removed

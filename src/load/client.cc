@@ -23,7 +23,7 @@ using ErrorCode = boost::system::error_code;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 64 << 10;
-constexpr size_t kMaxErrorBytes = 4096;  // of an error response, to show
+constexpr size_t kMaxErrorBytes = 4096;  // how much of an error response is shown
 
 int count_in(const json& usage, const char* name, int otherwise) {
   const auto found = usage.find(name);

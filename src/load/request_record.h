@@ -16,7 +16,7 @@ struct RequestRecord {
   std::vector<double> pieces;        // arrival of each piece of the answer; usually one token each
   int input_tokens = 0;              // from the server's usage; without it, as planned
   int output_tokens = 0;             // from the server's usage; without it, the number of pieces
-  std::optional<int> cached_tokens;  // of the prompt, if the server reports them
+  std::optional<int> cached_tokens;  // prompt tokens found in a cache, if the server reports them
   std::string failure;               // empty: the request completed
 };
 

@@ -21,7 +21,7 @@ enum class PromptKind {
 struct LoadOptions {
   std::string url, model, api_key;  // an empty model: the first that the server lists
   PromptKind prompts = PromptKind::kTokens;
-  int32_t first_id = 1000, last_id = 30000;  // of token prompts; this range avoids the usual special tokens
+  int32_t first_id = 1000, last_id = 30000;  // range of random tokens; avoids the usual special tokens
   int concurrency = 0;     // > 0: closed loop of this many clients, each sending when its last answer has ended;
                            // 0: open loop, each request sent at its planned time, regardless of earlier ones
   double duration = 0;     // seconds after which no request is sent; 0: send all

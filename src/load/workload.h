@@ -17,7 +17,7 @@ struct PlannedRequest {
 
 struct WorkloadOptions {
   std::string trace = {};                           // a file for read_trace(); empty: all requests have equal lengths
-  int input_tokens = 256, output_tokens = 128;      // of each request, without a trace
+  int input_tokens = 256, output_tokens = 128;      // each request's, without a trace
   double rate = 0;                                  // Poisson arrivals per second; 0: the times of the trace
   double time_scale = 1;                            // multiplies the trace's times: 0.1 is ten times as fast
   double length_scale = 1;                          // multiplies the trace's lengths

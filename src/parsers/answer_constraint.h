@@ -23,8 +23,8 @@ struct AnswerRules {
 
   Calls calls = Calls::kNever;
   bool several_calls = true;                  // in one answer
-  std::vector<CallableTool> tools = {};       // that may be called
-  std::optional<ConstraintSource> text = {};  // of the answer where it is not calls; none: any text
+  std::vector<CallableTool> tools = {};       // those that may be called
+  std::optional<ConstraintSource> text = {};  // for an answer that is not calls; none: any text
   bool may_think = true;                      // a thought may come first
 };
 

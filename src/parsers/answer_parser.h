@@ -19,7 +19,7 @@
 
 namespace quire {
 
-inline constexpr int kMaxCalls = 128;          // of one answer; further calls stay text
+inline constexpr int kMaxCalls = 128;          // in one answer; further calls stay text
 inline constexpr size_t kMaxHeld = 256 << 10;  // bytes that may become a call; longer ones are text
 inline constexpr size_t kMaxCallName = 256;    // bytes
 
@@ -32,7 +32,7 @@ struct AnswerPiece {
     kCallEnd,        // absent if the answer ended inside the call
   };
   Kind kind = kText;
-  int call = 0;  // of calls: 0, 1, 2, …
+  int call = 0;  // number of the call: 0, 1, 2, …
   std::string text = {};
   bool operator==(const AnswerPiece&) const = default;
 };

@@ -16,7 +16,7 @@ enum class CallShape : uint8_t { kJson, kTags, kPython, kGemma, kHarmony };
 // The marks around calls. What they mean depends on the shape; unused ones are empty.
 struct CallSyntax {
   CallShape shape = CallShape::kJson;
-  std::vector<std::string_view> opens = {}, closes = {};  // of a call or of a list of calls
+  std::vector<std::string_view> opens = {}, closes = {};  // marks around a call or a list of calls
   // kJson: {"name": …, "arguments": {…}}, or a list of those.
   // kJson: not empty: the name comes first, then one of these, then arguments. kTags: before the function, after a word.
   std::vector<std::string_view> name_ends = {};
@@ -34,7 +34,7 @@ struct CallSyntax {
 // How calls are written where an answer must have them. Marks in these texts that are tokens of the vocabulary are those
 // tokens.
 struct CallForm {
-  std::string_view sign = {};   // of templates with this text; the last form of a family needs none
+  std::string_view sign = {};   // a text by which its templates are known; the last form of a family needs none
   std::string_view begin = {};  // before the first call
   std::string_view before_name = {}, before_arguments = {}, after_arguments = {};
   std::string_view separator = {};  // between calls
@@ -75,7 +75,7 @@ using IsToken = std::function<bool(std::string_view)>;
 
 struct AnswerFormat {
   const ToolFamily* tools = nullptr;               // null: calls are not parsed
-  const CallForm* form = nullptr;                  // of `tools`
+  const CallForm* form = nullptr;                  // one of those of `tools`
   const ReasoningFamily* reasoning = nullptr;      // null: reasoning stays text
   bool starts_inside = false;                      // ReasoningFamily::starts_inside of a family that was named
   std::set<std::string, std::less<>> tokens = {};  // marks that are tokens: text that spells them means nothing

@@ -103,12 +103,12 @@ class JsonCalls final : public CallStage {
  private:
   enum class State {
     kText,
-    kStart,            // of the answer, where a call may stand without a mark
+    kStart,            // start of the answer, where a call may stand without a mark
     kCall,             // before a call
     kName,             // NAME, before the arguments
     kId,               // Mistral's
     kBeforeArguments,  // after the name
-    kKey,              // of an object: before a key
+    kKey,              // in an object: before a key
     kColon,            // … within or after a key
     kValue,            // … within a value
     kArguments,        // passed on as they come
@@ -369,10 +369,10 @@ class JsonCalls final : public CallStage {
   bool closed_ = false;          // kAfter: the closing mark was seen
   bool known_ = false;           // only calls of existing tools count
   bool ends_with_line_ = false;  // kName
-  bool in_object_ = false;       // kArguments: of an object that goes on
+  bool in_object_ = false;       // kArguments: in an object that goes on
   bool committed_ = false;       // the call has begun and not ended
-  bool has_arguments_ = false;   // of an object
-  JsonSpan span_;                // of a key or value
+  bool has_arguments_ = false;   // the object has a key for arguments
+  JsonSpan span_;                // the text of a key or value
   JsonMender mender_;
   std::string name_, key_, value_, held_arguments_;
 };

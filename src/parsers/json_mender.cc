@@ -100,7 +100,7 @@ void JsonMender::pop(std::string& out) {
   lists_ -= bracket == '[';
   if (bracket != 'x') {
     out += bracket == '[' ? ']' : '}';
-    empty_ = false;  // of the bracket around it
+    empty_ = false;  // The bracket around it has an element now.
   }
   state_ = stack_.empty() ? State::kEnded : State::kAfter;
 }
@@ -204,7 +204,7 @@ void JsonMender::before_value(char c, std::string& out) {
 }
 
 void JsonMender::bare_value(char c, std::string& out) {
-  constexpr size_t kLongest = 64;  // of a number before a missing comma; bounds the work for each quote
+  constexpr size_t kLongest = 64;  // the longest number before a missing comma; bounds the work for each quote
   const bool quote =
       (c == '"' || c == '\'') && is_white(word_.back()) && word_.size() <= kLongest && !scalar(trimmed(word_)).empty();
   if (c != ',' && c != '}' && c != ']' && !quote) {

@@ -71,13 +71,13 @@ class JsonMender {
 
   State state_ = State::kKey;
   std::string stack_;       // open brackets; 'x' for one too many, which is left out
-  size_t lists_ = 0;        // of them, '['
+  size_t lists_ = 0;        // how many of them are '['
   bool empty_ = true;       // the innermost bracket has no element yet
-  char quote_ = '"';        // of the string
-  bool key_quoted_ = true;  // of the last key
+  char quote_ = '"';        // the quote around the string
+  bool key_quoted_ = true;  // whether the last key has quotes
   bool doubtful_ = false;   // a quote inside the string was taken as part of it
   bool escape_ = false, hex_ = false;
-  std::string digits_;  // of an escape \u
+  std::string digits_;  // digits of an escape \u
   std::string high_;    // the first escape of a surrogate pair
   std::string space_;   // white space after a comma or a closing quote; in kStringComma both, and the comma
   bool comma_ = false;  // a comma was seen and not yet written

@@ -24,7 +24,7 @@ class PieceWriter {
   void reasoning(std::string_view run);
   void end_reasoning();  // white space at its end, and before the text that follows, is left out
   void start_text();     // white space before the text that follows is left out
-  void new_message();    // of text: a blank between two that have no white space between them
+  void new_message();    // begins another message of text, after a blank if no white space separates them
   bool may_begin_call() const { return tools_ && calls_ < kMaxCalls; }
   void begin_call(std::string_view name);
   void arguments(std::string_view json);
@@ -42,7 +42,7 @@ class PieceWriter {
   std::string space_, reasoning_space_;  // held back until text follows
   bool skip_space_ = false;              // until the next text
   bool in_thought_ = false, has_reasoning_ = false;
-  char last_ = ' ';        // of the text so far
+  char last_ = ' ';        // the last character of the text so far
   bool separate_ = false;  // the next text is another message's
   int calls_ = 0;
 };

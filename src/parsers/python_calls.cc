@@ -228,9 +228,9 @@ class PythonCalls final : public CallStage {
   Marks opens_, closes_, both_, token_closes_;
   State state_ = State::kText;
   bool bare_ = false, list_ = false, closed_ = false, escape_ = false;
-  char quote_ = 0;  // of the string inside the value
+  char quote_ = 0;  // the quote around the string inside the value
   int64_t depth_ = 0;
-  size_t arguments_ = 0;  // of the call, begun so far
+  size_t arguments_ = 0;  // arguments of the call that have begun
   std::string name_, key_, value_;
 };
 

@@ -219,7 +219,7 @@ class Reasoning final : public MarkedStage {
   }
 
   const AnswerFormat& format_;
-  AnswerOptions options_;  // of the calls in a thought
+  AnswerOptions options_;  // options for the calls in a thought
   const ReasoningFamily& family_;
   const bool show_special_;
   PieceWriter& writer_;

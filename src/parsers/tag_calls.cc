@@ -282,7 +282,7 @@ class TagCalls final : public CallStage {
   }
 
   const CallSyntax& syntax_;
-  Marks marks_[7];  // of each state
+  Marks marks_[7];  // the marks that each state looks for
   State state_ = State::kText;
   bool had_call_ = false;     // since the opening mark
   bool announced_ = false;    // the mark after the kind of the call was seen
@@ -292,9 +292,9 @@ class TagCalls final : public CallStage {
   Value as_ = Value::kJson;
   ValueTypes types_;
   const ToolSchema* tool_ = nullptr;
-  JsonSpan json_;  // of a value that is not a string: where it has strings
+  JsonSpan json_;  // where a value that is not a string has strings
   bool reads_json_ = true;
-  Marks token_ends_;  // of a value, within a string
+  Marks token_ends_;  // ends of a value that may stand within a string
   std::string name_, key_, value_;
 };
 

@@ -20,9 +20,9 @@ struct ToolForm {
   ToolPlace place = ToolPlace::kSystemText;
   bool shows_calls = true;           // only with kVariable; false: they become text
   bool shows_results = true;         // likewise
-  bool shows_names = true;           // of calls; false: it shows ids in their place, which must have the names
+  bool shows_names = true;           // names of calls; false: it shows ids in their place, which must be the names
   bool shows_text_of_calls = true;   // also the text of a message with calls; false: it becomes a message of its own
-  bool shows_all_calls = true;       // of a message; false: each becomes a message, followed by its result
+  bool shows_all_calls = true;       // all calls of a message; false: each becomes a message, followed by its result
   bool takes_text_arguments = true;  // arguments may be a string, for those that are not JSON
 };
 

@@ -26,7 +26,7 @@ struct BlockType {
   TensorType type;
   PanelFormat format;
   void (*read)(const BlockType& type, const uint8_t* row, const CodedRow& out);
-  float factor = 1;  // of kE4M3 and kSuper scales
+  float factor = 1;  // multiplies kE4M3 and kSuper scales
 };
 
 // The table of IQ4_NL and IQ4_XS.

@@ -52,7 +52,7 @@ constexpr int code_bits(Codes codes) {
 constexpr bool has_integer_codes(Codes codes) { return codes <= Codes::kTable4; }
 
 enum class ScaleKind : uint8_t {
-  kNone,   // of kBf16, kF16 and kF32
+  kNone,   // for kBf16, kF16 and kF32
   kF16,    // float16
   kF32,    // float32
   kE8M0,   // a byte e for 2^(e - 128): its tables hold doubled numbers
@@ -74,9 +74,9 @@ struct PanelFormat {
   Codes codes = Codes::kF32;
   ScaleKind scale = ScaleKind::kNone;
   ZeroKind zeros = ZeroKind::kConstant;
-  int zero = 0;                   // of kU2 .. kU6
+  int zero = 0;                   // for kU2 .. kU6
   int group = 0;                  // 16, or a multiple of 32; 0: no scales
-  std::array<float, 16> table{};  // of kTable4 and kFloat4
+  std::array<float, 16> table{};  // for kTable4 and kFloat4
 
   bool operator==(const PanelFormat&) const = default;
 };

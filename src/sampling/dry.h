@@ -17,7 +17,7 @@ namespace quire {
 // Texts that no repetition extends over. Prepared once per request.
 struct DryBreakers {
   std::vector<StopString> texts;
-  std::function<std::string_view(TokenId)> bytes_of;  // of a token, inside a text
+  std::function<std::string_view(TokenId)> bytes_of;  // the bytes of a token inside a text
 };
 
 // The tokens since the last breaker, as a repetition may not be longer. Breakers are found in the text, also where they
@@ -43,8 +43,8 @@ class DryRun {
 };
 
 // For each token t, n is the largest number such that the last n tokens, at most row.dry_run->length(), occurred before
-// and were followed by t; all within the last dry_penalty_last_n tokens. If n is at least dry_allowed_length, the logit
-// of t loses dry_multiplier * dry_base^(n - dry_allowed_length), at most 10^30, unless a breaker would end in t. Linear
+// and were followed by t; all within the last dry_penalty_last_n tokens. If n is at least dry_allowed_length, t's logit
+// loses dry_multiplier * dry_base^(n - dry_allowed_length), at most 10^30, unless a breaker would end in t. Linear
 // time. Token ids as in adjust_logits().
 void apply_dry(const SamplingParams& params, const SampleRow& row, SamplerScratch& scratch);
 

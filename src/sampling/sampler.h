@@ -51,7 +51,7 @@ struct Sampled {
 // calls.
 class SamplerScratch {
  public:
-  static constexpr size_t kBytesPerToken = 40;  // of the vocabulary: what a thread's vectors grow to
+  static constexpr size_t kBytesPerToken = 40;  // what a thread's vectors grow to, for each token of the vocabulary
 
   struct Candidate {
     float score;

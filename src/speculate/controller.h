@@ -90,7 +90,7 @@ class SpeculationController {
   struct Policy {
     std::vector<int> picks;  // candidates
     std::vector<int> order;  // candidates, one for each row, best first
-    size_t rows = 0;         // of `order`: with so many the rate is best
+    size_t rows = 0;         // how much of `order` gives the best rate
     double tokens = 0, seconds = 0, rate = 0;
   };
   struct Next {

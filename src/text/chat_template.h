@@ -27,7 +27,7 @@ struct ChatInput {
   nlohmann::ordered_json kwargs = nlohmann::ordered_json::object();  // more variables, which override the others
   // Whether "<|im_end|>" in a message becomes that token (see encode_chat_prompt); default: plain text.
   bool parse_special = false;
-  std::optional<std::chrono::local_seconds> now = {};  // of strftime_now; default: the local time
+  std::optional<std::chrono::local_seconds> now = {};  // what strftime_now takes; default: the local time
 };
 
 // The text of a chat's prompt. Throws Error if the template refuses the chat or fails.

@@ -28,7 +28,7 @@ struct DecodeMetaspace {
   bool drop_in_first;  // drop the replacement in the first token; elsewhere it is a space
 };
 struct DecodeWordPiece {  // a space before every token but the first and those that continue a word
-  std::string prefix;     // of tokens that continue a word, removed: ##
+  std::string prefix;     // removed from tokens that continue a word: ##
   bool cleanup;           // no space before . ? ! , and English contractions
 };
 struct DecodeJoinBySpaces {};  // a space before every token but the first

@@ -12,8 +12,8 @@ namespace quire {
 struct HiddenPart {
   enum Kind : uint8_t { kContent, kCall, kDocument, kTool };
   Kind kind = kContent;
-  size_t index = 0;  // of the message, document or tool
-  size_t call = 0;   // kCall: of the message
+  size_t index = 0;  // which message, document or tool
+  size_t call = 0;   // kCall: which call of the message
 
   bool in_message() const { return kind == kContent || kind == kCall; }
   bool operator==(const HiddenPart&) const = default;

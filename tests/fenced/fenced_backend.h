@@ -55,7 +55,7 @@ class FencedBackend final : public Backend {
   void check_finished() const;
 
   CpuBackend& cpu_;
-  std::byte* const begin_;  // of the mapping
+  std::byte* const begin_;  // where the mapping begins
   std::mutex mutex_;
   size_t used_ = 0;                                // bytes, whole cache lines
   std::multimap<size_t, std::byte*> free_ranges_;  // by bytes

@@ -19,7 +19,7 @@ class LineFile {
   // The next line without its end. Returns false at the end of the file; throws Error for a line of more than `longest`
   // bytes, and if the file cannot be read.
   bool next(std::string& line, size_t longest);
-  int number() const { return number_; }  // of the last line, from 1
+  int number() const { return number_; }  // number of the last line, from 1
 
  private:
   bool fill();

@@ -29,7 +29,7 @@ struct Samples {
   std::vector<double> values;
 
   void add(double value) { values.push_back(value); }
-  double median() const;  // of an even number: the mean of the middle two
+  double median() const;  // for an even number, the mean of the middle two
   double low() const;
   double high() const;
 };
@@ -39,7 +39,7 @@ using MultiplyUnits = std::array<bool, 3>;
 std::vector<Activations> listed(const MultiplyUnits& used);
 
 struct Work {
-  double bytes = 0;                          // of weights, keys and values, each read once
+  double bytes = 0;                          // weights, keys and values, each read once
   std::array<double, 3> multiply_adds = {};  // indexed by Activations: the type of the products
 
   double total_multiply_adds() const { return multiply_adds[0] + multiply_adds[1] + multiply_adds[2]; }
@@ -51,7 +51,7 @@ struct MachineRates {
   std::array<double, 3> multiply_adds = {};  // per second, indexed by Activations; 0: not measured
 };
 
-MachineRates median_of(std::span<const MachineRates> all);  // of each rate by itself; `all` is not empty
+MachineRates median_of(std::span<const MachineRates> all);  // each rate by itself; `all` is not empty
 
 // The longer of reading and multiplying, which can overlap. `rates` must include every unit that `work` uses.
 double least_seconds(const Work& work, const MachineRates& rates);

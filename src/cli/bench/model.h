@@ -23,7 +23,7 @@ struct BenchResult {
   Samples rates;           // tokens per second, of all sequences together
   Samples limits;          // the machine's limit at each sample, in the same unit
   Samples of_limit;        // each sample divided by its limit
-  double bytes = 0;        // of weights and cache that a decode step, or the whole prefill, reads
+  double bytes = 0;        // what a decode step, or the whole prefill, reads of weights and cache
   MachineRates machine{};  // medians
 };
 
@@ -32,7 +32,7 @@ struct BenchResult {
 struct BenchProfile {
   BenchTest test;
   int steps = 0;
-  double seconds = 0;  // of all steps
+  double seconds = 0;  // time of all steps
   StepProfile operations;
   std::array<Work, kStepOps> work{};
   MachineRates machine{};  // measured just before
@@ -74,7 +74,7 @@ class ModelBench {
   Compute compute_;
   std::vector<BenchTest> tests_;
   MachineProbe machine_;
-  std::vector<std::vector<std::vector<int32_t>>> tables_;  // of each sequence, by group of the cache layout
+  std::vector<std::vector<std::vector<int32_t>>> tables_;  // each sequence's page tables, by group of the cache layout
   std::vector<int> filled_;                                // cached tokens of each sequence
   std::vector<Row> rows_;
   std::vector<Span> spans_;

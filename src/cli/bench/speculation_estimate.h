@@ -33,12 +33,12 @@ struct DecodeCounts {
   double verify_seconds = 0;
   uint64_t tokens = 0, sequences = 0, steps = 0, verify_steps = 0;  // sequences: added up over the steps
   std::array<uint64_t, 1 + EngineStats::kMostCountedRows> steps_by_rows{};
-  DrafterStats drafts;  // of all drafters; drafts of steps with rows of prompts, too
+  DrafterStats drafts;  // sums over all drafters, also in steps with rows of prompts
 
   // `elapsed`: seconds by the clock.
   static DecodeCounts between(const EngineStats& before, const EngineStats& after, double elapsed);
   void add(const DecodeCounts& more);
-  double tokens_per_step() const;  // of one sequence
+  double tokens_per_step() const;  // in one sequence
   double tokens_per_second() const;
 };
 

@@ -44,7 +44,7 @@ EngineOptions engine_options(Speculation drafter, const SpeculationOptions& o) {
 struct Answers {
   std::mutex mutex;
   std::condition_variable done;
-  std::vector<TokenIds> tokens;  // of choice 0
+  std::vector<TokenIds> tokens;  // choice 0's
   int left = 0;                  // choices that have not ended
   std::string error;
 };

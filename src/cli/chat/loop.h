@@ -9,10 +9,10 @@ namespace quire {
 
 struct ChatOptions {
   std::string system;         // empty: none
-  SamplingParams sampling;    // of every answer; answer k uses seed + k, so that a session can be repeated
-  Constraint constraint;      // of every answer; null: none
+  SamplingParams sampling;    // for every answer; answer k uses seed + k, so that a session can be repeated
+  Constraint constraint;      // for every answer; null: none
   std::string sampling_text;  // the sampling in words, for the greeting
-  double bandwidth = 0;       // of memory, bytes per second, for /stats; 0: not measured
+  double bandwidth = 0;       // the memory's, in bytes per second, for /stats; 0: not measured
   bool raw = false;           // each message is continued as plain text
   bool quiet = false;         // no greeting, no statistics
   bool loop_check = true;     // stop an answer that repeats itself

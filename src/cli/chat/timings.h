@@ -13,11 +13,11 @@ namespace quire {
 struct ChatTimings {
   int answers = 0;
   int prompt_tokens = 0, completion_tokens = 0;
-  int prefilled_tokens = 0;  // of prompts whose answer began, without those found in the prefix cache
+  int prefilled_tokens = 0;  // in prompts whose answer began, without those found in the prefix cache
   int decoded_tokens = 0;    // without the first of each answer, which prefill computes
   int drafted_tokens = 0, accepted_tokens = 0;  // by speculative decoding
   double ttft_seconds = 0, decode_seconds = 0;
-  std::vector<DrafterStats> drafters = {};  // of all requests of the engine
+  std::vector<DrafterStats> drafters = {};  // for all requests of the engine
 
   double bandwidth = 0;  // bytes per second that this machine can read; 0: not measured
 

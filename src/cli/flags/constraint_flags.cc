@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{16} << 20;  // of a file; what may be compiled is less
+constexpr size_t kMaxBytes = size_t{16} << 20;  // the largest file that is read; what may be compiled is less
 
 bool spells_a_schema(const std::string& argument) {
   const size_t first = argument.find_first_not_of(" \t\n");

@@ -15,7 +15,7 @@ namespace quire {
 // request.
 struct AnswerState {
   std::optional<Detokenizer> detokenizer;   // none: the model has no vocabulary
-  std::optional<grammar::Matcher> matcher;  // of the request's constraint, after the answer so far
+  std::optional<grammar::Matcher> matcher;  // the request's constraint after the answer so far
   TokenIds counted;                         // SampleRow::counted, under a constraint with penalties
   std::optional<DryRun> dry_run;            // after the answer so far; none: no DRY, or no sequence breakers
   std::optional<ThoughtWatch> thoughts;     // none: they may be of any length

@@ -61,7 +61,7 @@ Chosen take_sampled(Sequence& s, const SampleRequest& request, SampleResult&& re
   s.drafted += static_cast<int>(request.drafts.size());
   try {
     append_all(s, request, result, force, chosen);
-  } catch (const Error& error) {  // of the matcher; the tokens before it count
+  } catch (const Error& error) {  // The matcher's limits are reached. The tokens before count.
     if (!s.state.matcher || error.kind() != ErrorKind::kResource) throw;
     refuse(chosen);
   }

@@ -26,7 +26,7 @@ class ThoughtWatch {
   const ThoughtBudget* budget_;
   bool inside_;
   int spent_ = 0;   // tokens within thoughts
-  size_t closing_;  // of budget_->closing, the next one to come; its size: none
+  size_t closing_;  // index of the next token of budget_->closing; its size: none
   bool skipped_ = false;
   std::string tail_;  // the end of the text: a mark may have begun there
 };

@@ -27,7 +27,7 @@ CacheSize size_cache(const EngineOptions& options, const CacheLayout& layout, in
   const auto units_of = [&](int tokens) { return layout.sequence_units(tokens, chunks ? 1 : tokens); };
   int length = options.max_model_len > 0 ? options.max_model_len : model_positions;
 
-  const size_t states = state * running;  // of running sequences
+  const size_t states = state * running;  // those of running sequences
   const size_t checkpoints =
       options.prefix_cache && state > 0 ? std::max(kLeastCheckpoints, kCheckpoints * sequences) : 0;
   // During a chunk of a prompt, the sequence also holds units that are outside its windows once the chunk is done.

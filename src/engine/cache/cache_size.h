@@ -10,10 +10,10 @@ namespace quire {
 
 struct CacheSize {
   int units = 0;
-  int states = 0;  // of running sequences, then checkpoints
+  int states = 0;  // those of running sequences, then checkpoints
   int max_model_len = 0;
   size_t bytes = 0;
-  size_t bytes_per_sequence = 0;  // of the longest: in its windows and state
+  size_t bytes_per_sequence = 0;  // what the longest sequence takes, with its windows and state
 };
 
 // Sizes the cache within the `memory` left for it of `budget`, and the context length to fit the cache. Throws Error if a

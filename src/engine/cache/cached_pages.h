@@ -15,12 +15,12 @@ namespace quire {
 // A load in progress (PageLoader). Page numbers count from the beginning of the sequence.
 struct PageLoad {
   bool active = false;
-  uint32_t epoch = 0;                           // of this load; completions of earlier ones are ignored
+  uint32_t epoch = 0;                           // number of this load; completions of earlier loads are ignored
   int next = 0, end = 0;                        // next page to request, and where to stop
-  int next_group = 0;                           // of the next page
+  int next_group = 0;                           // next group of that page to request
   int wanted = 0;                               // `end` at the start
   int shared = 0;                               // pages at the beginning whose spine is the tree's
-  int next_part = 0, parts = 0;                 // of the checkpoint after the last page
+  int next_part = 0, parts = 0;                 // parts of the checkpoint after the last page
   int pending = 0;                              // requested units and parts that have not arrived
   std::chrono::steady_clock::time_point until;  // units missing then are computed
 };
@@ -33,7 +33,7 @@ struct PageCheckpoint {
 // Filled by PageCache; nobody else writes to it.
 struct CachedPages {
   PageKey root;
-  std::vector<PageKey> keys;                  // of the full pages, as far as they were needed
+  std::vector<PageKey> keys;                  // keys of the full pages, as far as they were needed
   int registered = 0;                         // pages that are in the prefix tree, if they have something to keep
   PrefixTree::Node last = PrefixTree::kNone;  // with a spine: the last of these nodes
 
@@ -52,8 +52,8 @@ struct CachedPages {
   // Recurrent layers.
   int state = -1;                        // slot of the sequence's state; -1: nothing is computed
   int undrafted = -1;                    // slot for its state before the drafts of a step; -1: it has never had drafts
-  std::vector<StateCopy> state_copies;   // of the step being computed
-  std::vector<PageCheckpoint> planned;   // that they become
+  std::vector<StateCopy> state_copies;   // copies in the step being computed
+  std::vector<PageCheckpoint> planned;   // the checkpoints that they become
   std::vector<int> wanted;               // pages of the prompt that others wait for, with a checkpoint after them
   std::optional<PageCheckpoint> latest;  // in the answer
 

@@ -19,7 +19,7 @@ namespace quire {
 
 struct PageCacheOptions {
   bool prefixes = true;   // keep finished pages for prompts with the same beginning
-  int states = 1;         // of running sequences, at most: running_states()
+  int states = 1;         // most states of running sequences: running_states()
   size_t host_bytes = 0;  // host memory of the page store, for evicted units
   std::string directory;  // folder of the page store, to keep units across restarts; empty: none
   size_t disk_bytes = 0;  // size limit of the folder
@@ -93,7 +93,7 @@ class PageCache {
   // Sets the state to the tree's checkpoint after `end` pages, if there is one. Otherwise returns into how many parts the
   // store cuts a state, and the loader fills the state.
   int begin_state(Sequence& s, int end);
-  size_t blob_bytes() const { return blob_bytes_; }  // of the store: of a unit, or a part of a state
+  size_t blob_bytes() const { return blob_bytes_; }  // what the store keeps as one: a unit, or a part of a state
   size_t state_bytes() const { return state_bytes_; }
   bool is_empty(const Sequence& s, int group, int page) const;
   // The units of the first `pages` pages hold their tokens. The rest is given up; if windows need it, everything is.
@@ -123,7 +123,7 @@ class PageCache {
 
   // Look-ups (prefix_lookup.cc).
   static constexpr int kSmallestTail = 4;           // tokens of a page that are worth copying
-  int first_visible_page_of_any(int tokens) const;  // of the groups with a window
+  int first_visible_page_of_any(int tokens) const;  // among the groups with a window
   bool has_window_units(Sequence& s, int page, int end);
   int spine_end(Sequence& s, int from, int limit);
   int longest_hit(Sequence& s, int from, int limit);
@@ -150,7 +150,7 @@ class PageCache {
   SequenceStates states_;
   std::unique_ptr<PageStore> store_;
   size_t blob_bytes_;
-  std::vector<std::byte> last_part_;  // of a state, padded to a blob
+  std::vector<std::byte> last_part_;  // the last part of a state, padded to a blob
   std::vector<UnitId> page_;          // the units of one page: reused
   uint64_t evicted_ = 0;
 };

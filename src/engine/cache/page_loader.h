@@ -35,11 +35,11 @@ class PageLoader {
   static size_t memory_bytes(size_t page_bytes);
 
  private:
-  struct Slot {  // of the read buffers
+  struct Slot {  // what a read buffer is for
     SequenceId id{};
     uint32_t epoch = 0;
     int page = 0;
-    int group = -1, part = -1;  // of the unit, or of the checkpoint after the page
+    int group = -1, part = -1;  // the unit's group, or the part of the checkpoint after the page
     bool busy = false;
   };
   struct Loading {

@@ -23,7 +23,7 @@ class ChainDrafter : public DraftModel {
   // request.
   virtual ChainRequest request(Sequence& s, int depth, uint64_t step, int most_rows) = 0;
 
-  int most_rows_ = 0;  // of a pass
+  int most_rows_ = 0;  // the most rows of a pass
   DraftOutput output_;
   std::optional<Chains> chains_;
 
@@ -56,7 +56,7 @@ class SmallModelDrafter : public ChainDrafter {
   struct Window {
     int group, tokens;
   };
-  std::vector<Window> windows_;  // of its layers
+  std::vector<Window> windows_;  // the windows of its layers
 };
 
 // What its layers store is what the target stores there.

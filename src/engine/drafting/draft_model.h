@@ -54,7 +54,7 @@ class DraftModel {
   static Reads reads_of(DrafterKind kind);
   Reads reads() const { return reads_of(kind()); }
   virtual bool sequential() const { return true; }     // a pass for each further token
-  virtual std::string identity() const { return {}; }  // of what it keeps in the cache's pages
+  virtual std::string identity() const { return {}; }  // names what it keeps in the cache's pages
 
   // What computes, once. What `target` names and this drafter must outlive it.
   virtual std::unique_ptr<DraftNetwork> make_network(const DraftTarget& target) = 0;
@@ -75,7 +75,7 @@ class DraftOutput {
   explicit DraftOutput(TokenIds frequent = {});  // none: all tokens
   // The matrix, once. The weights, which are the backend's, must outlive this.
   const Linear& take(const Weights& weights, Backend& backend);
-  std::span<const TokenId> ids() const { return ids_; }  // of its rows; empty: all
+  std::span<const TokenId> ids() const { return ids_; }  // the tokens of its rows; empty: all
 
  private:
   TokenIds ids_;

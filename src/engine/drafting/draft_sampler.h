@@ -40,7 +40,7 @@ class DraftSampler : public DraftPicker {
   int most_, used_ = 0;
   LargeBuffer memory_;  // [most, vocab]
   std::span<const DraftTask> tasks_;
-  std::vector<std::span<float>> memory_of_;  // of the rows; empty: the most probable token
+  std::vector<std::span<float>> memory_of_;  // one for each row; empty: takes the most probable token
   std::vector<Thread> threads_;
   std::vector<std::exception_ptr> failures_;  // by thread
 };

@@ -11,8 +11,8 @@
 namespace quire {
 namespace {
 
-// By the length of the match. SmolLM2 on MT-bench: the first token is right after 20 % of the matches of one token, 53 %
-// of two, 59 % of three, 96 % of twelve or more.
+// By the length of the match. SmolLM2 on MT-bench: the first token is right after 20 % of the matches of one token,
+// 53 % of two, 59 % of three, 96 % of twelve or more.
 int confidence_of(int match) {
   constexpr std::array kMatches{2, 3, 12};
   return static_cast<int>(std::ranges::upper_bound(kMatches, match) - kMatches.begin());
@@ -146,7 +146,7 @@ void DraftStage::choose(Sequences& running, const StepCosts& costs, int most_row
   forget();
   try {
     choose_drafts(running, costs, std::min(most_rows, kMostRows), most_tokens);
-  } catch (const std::bad_alloc&) {  // of the stage itself: the step goes on without drafts
+  } catch (const std::bad_alloc&) {  // The stage has no memory: the step goes on without drafts.
     forget();
   }
 }

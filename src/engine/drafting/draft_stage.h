@@ -88,7 +88,7 @@ class DraftStage {
   // Reused from step to step.
   struct Proposed {
     Sequence* sequence;
-    size_t begin, count;  // of tokens_; a drafter that computes has none yet
+    size_t begin, count;  // a range of tokens_; empty until a drafter that computes has run
   };
   std::vector<Proposed> proposed_;  // the candidates' tokens
   TokenIds tokens_;

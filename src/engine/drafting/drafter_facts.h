@@ -19,10 +19,10 @@ struct DrafterFacts {
   // With --speculative auto: why the target's own layer for multi-token prediction cannot be used, which nobody has asked
   // for by name. Then named.model has none.
   std::string problem;
-  uint64_t corpus_bytes = 0;  // of its file
+  uint64_t corpus_bytes = 0;  // size of the corpus file
   // Of named.model:
-  std::optional<ModelConfig> layers;  // that follow the target's in the cache
-  uint64_t weight_bytes = 0;          // of its own
+  std::optional<ModelConfig> layers;  // those that follow the target's in the cache
+  uint64_t weight_bytes = 0;          // weights that it does not share with the target
   PackedMatrix output;                // the output matrix that it multiplies with, without its data
   int heads = 0;                      // Medusa's
 

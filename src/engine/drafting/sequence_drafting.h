@@ -23,7 +23,7 @@ struct TextDrafting {
 // Of the drafter that computes. It knows the first `computed` tokens; of the others it has features if it needs them.
 struct ModelDrafting {
   int computed = 0;
-  uint64_t step = 0;    // of the features
+  uint64_t step = 0;    // the step that computed the features
   int feature = 0;      // the row of the first one
   int features_at = 0;  // the position of its token
   int features = 0;     // how many
@@ -35,7 +35,7 @@ struct SequenceDrafting {
 
   // The draft stage's own.
   RequestAcceptance acceptance;
-  int drafter = -1, confidence = 0;  // of the sequence's drafts
+  int drafter = -1, confidence = 0;  // who made the sequence's drafts, and how sure it is
   uint32_t failed = 0;               // bit i: drafter i has failed and is not asked again
   // By drafter: what it proposed last and nobody verified.
   struct Proposal {

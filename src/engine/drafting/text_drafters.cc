@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kNgramBytes = 84;  // of a token: SuffixAutomaton
+constexpr size_t kNgramBytes = 84;  // SuffixAutomaton's memory for a token
 constexpr size_t kLookaheadBytes = 48 << 10;
 // Recent answers: 28 bytes a token.
 constexpr size_t kRecentTokens = 1 << 16, kRecentTenants = 8, kRecentBytes = 28 * kRecentTokens * kRecentTenants;

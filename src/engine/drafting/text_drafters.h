@@ -46,7 +46,7 @@ class TextDrafters {
   std::vector<DrafterKind> kinds_;
   std::optional<Corpus> corpus_;
   std::optional<RecentOutputs> recent_;
-  size_t tokens_ = 0, most_tokens_ = 0;  // of n-gram drafters
+  size_t tokens_ = 0, most_tokens_ = 0;  // tokens that n-gram drafters have room for, and the most
 };
 
 }  // namespace quire

@@ -62,7 +62,7 @@ class Server {
   }
 
   Executor& executor_;
-  uint64_t number_ = 0;  // of the last request
+  uint64_t number_ = 0;  // number of the last request
   std::vector<std::byte> reply_;
   ReceivedForward order_;
 };

@@ -14,7 +14,7 @@ namespace quire {
 struct Message {
   uint64_t number = 0;
   Json json;
-  std::span<const std::byte> bytes = {};  // of whoever made or received it
+  std::span<const std::byte> bytes = {};  // owned by whoever made or received the message
 };
 
 std::vector<std::byte> encode(const Message& message);

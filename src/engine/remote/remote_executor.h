@@ -19,8 +19,8 @@ struct Patience {
 
 // Requests are numbered, and the next one waits for the reply to the last. A channel may delay, repeat or drop messages:
 // replies to earlier requests are passed over, and a request whose reply does not come is sent again; the server then
-// repeats its reply instead of the work (serve_executor()). So each request is carried out once, and the results are those
-// of a channel that loses nothing.
+// repeats its reply instead of the work (serve_executor()). So each request is carried out once, and a channel that loses
+// messages changes no result.
 class RemoteExecutor final : public Executor {
  public:
   explicit RemoteExecutor(std::unique_ptr<MessageChannel> channel, const Patience& patience = {});
@@ -39,7 +39,7 @@ class RemoteExecutor final : public Executor {
 
   std::unique_ptr<MessageChannel> channel_;
   const Patience patience_;
-  uint64_t number_ = 0;             // of the last request
+  uint64_t number_ = 0;             // number of the last request
   std::vector<std::byte> request_;  // encoded
   std::vector<std::byte> reply_;
   ForwardOutput output_;

@@ -27,9 +27,8 @@ struct CacheChanges {
 
 // Consecutive rows of a pass that are pooled into one vector.
 struct PooledRows {
-  int row, rows;  // of the pass; 0 rows: only `sum` counts
-  std::vector<float>
-      sum;            // [hidden]: of the final hidden states of the earlier rows; the rows' are added in their order
+  int row, rows;           // the first row in the pass, and how many; 0: only `sum` counts
+  std::vector<float> sum;  // [hidden]: the sum over earlier rows' final hidden states; these rows are added in order
   bool last = false;  // no rows follow: the sum is divided by `divisor`, and goes through the model's pooled layers
   float divisor = 1;
 };
@@ -39,14 +38,14 @@ struct ForwardInput {
   bool by_drafter = false;  // the drafter computes, not the target
   std::vector<Row> rows;
   std::vector<Span> spans;            // their page tables stay as they are until the pass has ended
-  std::vector<SequenceId> sequences;  // of the spans; empty for drafters
+  std::vector<SequenceId> sequences;  // the sequence of each span; empty for drafters
   std::vector<PooledRows> pooled;
 
   // For drafters that read hidden states: of each row, the row among those that the target's last pass kept
   // (Row::wants_hidden), or those that the drafter's own last pass predicted.
   std::vector<int32_t> features;
   bool predicted = false;
-  int heads = 0;  // of Medusa: logits for each row
+  int heads = 0;  // Medusa's heads: each gives logits for each row
 };
 
 // Valid until the next order.

@@ -38,8 +38,8 @@ class LogitsStage {
   };
   struct ThreadMemory {
     SamplerScratch scratch;
-    std::vector<float> row;  // of logits
-    TokenIds generated;      // with drafts
+    std::vector<float> row;  // a row of logits
+    TokenIds generated;      // the answer and its drafts
   };
 
   std::span<uint32_t> mask(size_t place) { return std::span(masks_).subspan(place * mask_words_, mask_words_); }
@@ -55,7 +55,7 @@ class LogitsStage {
   Team& team_;
   const size_t vocab_, mask_words_;
   const bool force_, predict_;
-  std::vector<Place> places_;         // of the rows of requests with a state
+  std::vector<Place> places_;         // for the rows of requests with a state
   std::vector<uint32_t> masks_;       // [places][mask_words]
   std::vector<ThreadMemory> memory_;  // one per thread
 };

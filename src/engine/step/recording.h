@@ -22,9 +22,9 @@ namespace quire {
 // What a replay must share with the recorded run. Its kernel set and threads may differ.
 struct RecordingHeader {
   std::string model;     // EngineOptions::model
-  std::string identity;  // of its weights and numerics
+  std::string identity;  // hash of its weights and numerics
   std::string kernels, activations, kv_cache_dtype;
-  int units = 0, states = 0;  // of the KV cache
+  int units = 0, states = 0;  // size of the KV cache
   DecoderLimits limits;
 };
 

@@ -106,7 +106,7 @@ std::optional<ReplayDifference> Replay::run(const RecordedStep& step) {
   rows_ += input.rows.size();
   logits_ += step.logits.size();
   const auto vocab = static_cast<size_t>(config_.vocab);
-  size_t row = 0;  // of logits
+  size_t row = 0;  // in the logits
   for (size_t i = 0; i < input.spans.size(); ++i) {
     const Span& span = input.spans[i];
     for (int k = 0; k < span.rows; ++k) {

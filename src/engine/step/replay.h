@@ -15,7 +15,7 @@ namespace quire {
 // A row whose logits are not the recorded ones.
 struct ReplayDifference {
   SequenceId sequence{};
-  int position = 0;                  // of the row's token
+  int position = 0;                  // position of the row's token
   TokenIds recorded;                 // the tokens that the sequence got from the step
   TokenId most_probable = kNoToken;  // after the row, now
 };

@@ -111,7 +111,7 @@ NodeId SchemaCompiler::objects(const Bases& bases) {
   std::vector<std::string> names;
   std::vector<size_t> chains;  // names of one chain keep their order
   size_t next_chain = 0;
-  std::vector<std::string> listed_names;  // of `required`
+  std::vector<std::string> listed_names;  // the names in `required`
   std::unordered_set<std::string> known;
   const auto add_name = [&](const std::string& name) {
     if (!known.insert(name).second) return;

@@ -9,7 +9,7 @@
 namespace quire::grammar {
 namespace {
 
-constexpr int kDeepestRecursion = 40;  // of compile(); deeper sets wait
+constexpr int kDeepestRecursion = 40;  // how deep compile() recurses; deeper sets wait
 
 // Keywords that are not honoured. Those in neither table are annotations, as the standard has it for unknown ones.
 constexpr const char* kRefused[] = {"unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains"};

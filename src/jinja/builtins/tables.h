@@ -10,8 +10,8 @@ namespace quire::jinja {
 
 using FilterTable = std::unordered_map<std::string_view, Filter>;
 
-const FilterTable& value_filters();     // of texts, numbers and other single values
-const FilterTable& sequence_filters();  // of lists and mappings
+const FilterTable& value_filters();     // filters of texts, numbers and other single values
+const FilterTable& sequence_filters();  // filters of lists and mappings
 
 using Method = Value (*)(Evaluator&, const Value& self, const Args&);
 using MethodTable = std::unordered_map<std::string_view, Method>;

@@ -9,7 +9,7 @@
 namespace quire::jinja {
 
 inline constexpr int kMaxNesting = 150;          // nested brackets and blocks in the source
-inline constexpr int kMaxExpressionDepth = 400;  // of the syntax tree: `a + b + …` is as deep as it is long
+inline constexpr int kMaxExpressionDepth = 400;  // depth of the syntax tree: `a + b + …` is as deep as it is long
 inline constexpr int kMaxCallDepth = 800;        // nested evaluations; at most 3 KiB of stack each (asan): 2.4 of 8 MiB
 inline constexpr int kMaxValueDepth = 300;       // nested lists and dicts
 inline constexpr size_t kMaxSource = size_t{1} << 20;

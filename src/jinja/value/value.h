@@ -136,7 +136,7 @@ void insert_item(Meter& meter, const Value& list, size_t at, const Value& item);
 inline Value make_tuple(Meter& meter, Values items) {
   return make_sequence(meter, std::move(items), SequenceKind::kTuple);
 }
-Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);  // of equal keys the last value wins
+Value make_dict(Meter& meter, std::vector<std::pair<Value, Value>> items);  // the last value of equal keys wins
 Value make_generator(Meter& meter, Values items);
 Value make_callable(Meter& meter, std::string name, std::function<Value(Evaluator&, const Args&)> call,
                     const Value* self = nullptr);

@@ -30,8 +30,8 @@ QUIRE_INLINE Floats16 weight(Floats16 x) {
 // All the state of a tile's queries.
 struct Queries {
   int count = 0;
-  size_t stride =
-      0;  // of acc: padded_value() rather than kMaxHeadDim, which would map queries to few sets of the cache
+  // Floats between queries in `acc`: padded_value(), because kMaxHeadDim would map queries to few sets of the cache.
+  size_t stride = 0;
   alignas(64) Numbers q[kMaxHeadDim / kAttentionChunk];
   alignas(64) float acc[kMaxTileQueries * kMaxHeadDim];
   alignas(64) float scores[kMaxTileQueries][kAttentionBlock];
@@ -158,7 +158,7 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
   constexpr int kMostColumns = kMaxHeadDim / kLanes;
   const auto padded_key = static_cast<size_t>(a.kv->padded_key());
   const size_t padded = s.stride, keys = a.kv->values_offset(), scales = a.kv->scales_offset();
-  const size_t value_line = (kType == KvType::kInt8 ? kLanes : padded) * kBytes;  // of one token
+  const size_t value_line = (kType == KvType::kInt8 ? kLanes : padded) * kBytes;  // bytes of one token's values
   const bool adjusted = a.soft_cap != 0 || a.slopes;                              // adjust_scores() then scales
   const float scale = adjusted ? 1.0f : a.scale;
   int first = INT32_MAX, end = 0;

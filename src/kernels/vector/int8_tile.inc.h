@@ -10,7 +10,7 @@ namespace {
 // A tile: rows and panels whose sums stay in registers. AVX-512: two adjacent panels share each broadcast input,
 // because one panel needs as many loads as products; 12 dots, 12 sums and 6 others fill the registers, or 8 of each with
 // minima or with two scales in a block. AVX2: one register of outputs.
-inline constexpr int kMostInt8Rows = 8;  // of a tile of one panel
+inline constexpr int kMostInt8Rows = 8;  // in a tile of one panel
 inline constexpr int kFewestBeside = 5;  // rows from which two panels pay off: fewer are bound by memory
 #if defined(__AVX512F__)
 inline constexpr int kPanelsBeside = 2;
@@ -30,7 +30,7 @@ QUIRE_INLINE float group_sum(const Int8Block& x, int g) {
 
 // The scales of one panel's blocks, [blocks * groups][kPanel].
 using ScaleMemory = float[2 * kScaleBlocks * kPanel];
-using SuperMemory = float[kScaleBlocks / kSuperBlocks * kPanel];  // of the level above
+using SuperMemory = float[kScaleBlocks / kSuperBlocks * kPanel];  // the scales of the level above
 
 // Rows of Int8Blocks.
 struct Int8Rows {
@@ -48,7 +48,7 @@ struct Int8Rows {
 // from one part of the blocks to the next; after the last part, acc holds their sum.
 struct Int8Sums {
   float *acc, *low;
-  bool first = true, last = true;  // of the parts
+  bool first = true, last = true;  // whether this part of the blocks is the first, and the last
 
   Int8Sums from(int panel, int row) const {
     const int at = panel * kTileRows * kPanel + row * kPanel;

@@ -172,8 +172,8 @@ size_t linear_loops(const PackedMatrix& m, Activations activations, int rows,
   return count;
 }
 
-// A panel group after the other: products of up to kTileRows rows, whose inputs are at x, and what follows them. outliers:
-// of kInt8x2.
+// A panel group after the other: products of up to kTileRows rows, whose inputs are at x, and what follows them.
+// outliers: only with kInt8x2.
 void run_panels(const LinearArgs& a, const LinearLoop& loop, Product product, Product up_product, const std::byte* x,
                 int panel_begin, int panel_end, int row, int rows, const TileOutliers* outliers = nullptr) {
   const Finish finish = find_finish(a.nonlinearity);

@@ -7,7 +7,8 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-inline constexpr uint32_t kPlaces = 0x75316420;  // of eight inputs in kPairOrder: a digit each, from the lowest on
+// Places of eight inputs in kPairOrder: a digit each, from the lowest on.
+inline constexpr uint32_t kPlaces = 0x75316420;
 
 // The codes of an input, of kWidth outputs, less the zero point. codes: of the panel.
 template <Codes kCodes>
@@ -264,8 +265,8 @@ class TileOutliers {
 
   int rows_, columns_;
   bool ordered_;                                   // else the columns and entries are those of one row after the other
-  int ends_[kMostRows];                            // of the rows' outliers, counted from the first row on
-  uint32_t inputs_[kMostOutliers];                 // of the columns
+  int ends_[kMostRows];                            // where each row's outliers end, counted from the first row on
+  uint32_t inputs_[kMostOutliers];                 // the input of each column
   Entry entries_[kMostOutliers];                   // ordered: by input, then by row
   uint16_t begins_[kMostOutliers / kColumns + 1];  // the first entry of every kColumns-th column, and the end
   uint16_t at_[kMostInputs], weights_[kMostInputs];  // by input

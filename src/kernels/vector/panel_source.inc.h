@@ -60,7 +60,7 @@ class PackedCodes {
   static constexpr bool kSigned = kCodes == Codes::kI8 || kCodes == Codes::kTable4;
   static constexpr bool kUnsigned = !kSigned;
   static constexpr bool kFolded = false;                                 // scales are not part of the bytes
-  static constexpr int kByteBits = kSigned ? 8 : kBits < 4 ? 4 : kBits;  // of products: multiply()
+  static constexpr int kByteBits = kSigned ? 8 : kBits < 4 ? 4 : kBits;  // kBits of multiply()
 
   [[gnu::always_inline]] PackedCodes(const PackedMatrix& m, int p, int block)
       : codes_(m.panel(p) + m.layout.codes + static_cast<size_t>(block) * code_block_bytes(kCodes)),

@@ -1,5 +1,5 @@
-// Norms, gates and the functions of routers (kernels/rows.h), written once over the alphabet. Sums are taken in the order
-// of reference_rows.cc.
+// Norms, gates and the functions of routers (kernels/rows.h), written once over the alphabet. Sums are taken in the same
+// order as in reference_rows.cc.
 #pragma once
 
 #include "kernels/rows.h"

@@ -245,16 +245,16 @@ class TiledAttention {
   KeyLines<kType> keys_;
   ValueLines<kType> values_;
   const size_t scales_;  // where a page has them
-  const size_t stride_;  // of a query's values
+  const size_t stride_;  // floats between the values of two queries
   const bool adjusted_;
   Tiles tiles_;
   TileQueries s_;
   SplitSums total_{Floats16::all(minus_infinity()), Floats16::all(0.0f)};
   int merged_ = 0;                                   // splits in `total_` and `totals_`
-  float *sums_ = memory_[0], *totals_ = memory_[1];  // of values: of the split, of those before
+  float *sums_ = memory_[0], *totals_ = memory_[1];  // sums of values: of this split, and of the splits before it
   alignas(64) uint16_t q_[kMaxHeadDim / kAttentionChunk][kMaxTileQueries][kAttentionChunk];
-  alignas(64) Scores scores_[2];    // of two blocks
-  alignas(64) Weights weights_[2];  // likewise
+  alignas(64) Scores scores_[2];    // for two blocks
+  alignas(64) Weights weights_[2];  // the same
   alignas(64) float memory_[2][kMaxTileQueries * kMaxHeadDim];
 };
 

@@ -16,15 +16,15 @@
 namespace quire::QUIRE_ISA {
 namespace {
 
-inline constexpr int kLineBytes = 64, kPageLines = kPageTokens / 2;  // of a page's values: pairs of tokens
+inline constexpr int kLineBytes = 64, kPageLines = kPageTokens / 2;  // a page's values: a line for each pair of tokens
 inline constexpr int kTileBytes = 16 * kLineBytes;
 
 // A block, as far as some query of the tile sees it.
 struct Block {
-  int token;                // its first
-  bool begins = true;       // the first that the tile sees of its split
-  int pages;                // up to the last that a query sees
-  int tokens[kBlockPages];  // of each page, those up to the last that a query sees; 0: no query sees the page
+  int token;                           // its first
+  bool begins = true;                  // the first that the tile sees of its split
+  int pages;                           // up to the last that a query sees
+  int tokens[kBlockPages];             // tokens of each page up to the last that a query sees; 0: none sees it
   const std::byte* page[kBlockPages];  // if no query sees it: some memory of the cache
   ptrdiff_t ahead[kBlockPages];        // from each page to the one that is read a block later
 

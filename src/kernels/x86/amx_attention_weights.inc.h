@@ -65,8 +65,8 @@ struct TileQueries {
   int first[kMaxTileQueries], end[kMaxTileQueries];  // the tokens that each sees
   alignas(64) float top[kLanes];                     // the largest score
   alignas(64) float sums[kLanes][kLanes];
-  alignas(64) float largest[kLanes][kLanes];  // of a block's scores
-  alignas(64) float corrections[kLanes];      // of the queries whose maximum grew
+  alignas(64) float largest[kLanes][kLanes];  // the largest of a block's scores
+  alignas(64) float corrections[kLanes];      // for the queries whose maximum grew
 
   void clear() {
     store(top, Floats16::all(minus_infinity()));

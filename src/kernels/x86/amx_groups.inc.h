@@ -26,8 +26,8 @@ struct Bf16Product {
 template <int kGroupOf, bool kTwoLevelsOf = false>
 struct Int8Product {
   static constexpr int kGroup = kGroupOf, kInputBytes = 1;
-  static constexpr bool kPairs = kGroup == 16, kTwoLevels = kTwoLevelsOf;  // of groups, that are added before scaling
-  using Inputs = Int8Block;                                                // of a group's first row
+  static constexpr bool kPairs = kGroup == 16, kTwoLevels = kTwoLevelsOf;  // pairs of groups are added before scaling
+  using Inputs = Int8Block;                                                // what a group's first row has
 
   static const void* inputs(const Inputs& x, int k) { return &x.q[k]; }
   static size_t row_stride(size_t x_stride) { return x_stride; }
@@ -80,8 +80,8 @@ struct Decoded {
 // Memory of a call. Rows of `sums` beyond those that tiles store are zero.
 struct alignas(64) TileMemory {
   std::byte weights[kChunk][2 * kBlockInputs * kPanel];  // decoded, block b at slot(b)
-  float scales[2][kChunk * 2][kPanel];                   // of two chunks of blocks, [blocks * groups]
-  float supers[2][kChunk / kSuperBlocks][kPanel];        // of two-level scales
+  float scales[2][kChunk * 2][kPanel];                   // for two chunks of blocks: [blocks * groups]
+  float supers[2][kChunk / kSuperBlocks][kPanel];        // the upper level of two-level scales
   std::byte sums[4][kRowGroup * kPanel * 4];
 };
 
@@ -97,7 +97,7 @@ struct Region {
   int panel_begin, panel_end;
   int block_begin, block_end;
   int rows;
-  const std::byte* x;  // of block_begin of the first group of rows
+  const std::byte* x;  // block_begin of the first group of rows
   size_t x_stride;     // bytes of a row
   const LinearLoop& loop;
   float* acc;

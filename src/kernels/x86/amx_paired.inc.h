@@ -10,8 +10,8 @@ inline constexpr int kMostTogether = 4;
 
 // Memory of a call.
 struct alignas(64) PairMemory {
-  std::byte weights[2][kChunk][2 * kBlockInputs * kPanel];  // of each panel, decoded
-  float scales[2][2][kChunk * 2][kPanel];                   // of each panel, of two chunks, [blocks * groups]
+  std::byte weights[2][kChunk][2 * kBlockInputs * kPanel];  // each panel's, decoded
+  float scales[2][2][kChunk * 2][kPanel];                   // each panel's, for two chunks: [blocks * groups]
   std::byte sums[2][kMostTogether][4][kRowGroup * kPanel * 4];
   float unused[kRowGroup * kPanel];  // sums of a panel or a group of rows that does not exist
 };

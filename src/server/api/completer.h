@@ -35,7 +35,7 @@ class ServedText {
   virtual TokenIds infill_ends() const = 0;
   virtual std::string decode(const TokenIds& ids) const = 0;
   virtual std::string token_text(TokenId id) const = 0;   // as the vocabulary spells it: "Ġworld"
-  virtual std::string token_bytes(TokenId id) const = 0;  // of a special token its spelling: "<|im_end|>"
+  virtual std::string token_bytes(TokenId id) const = 0;  // a special token gives its spelling: "<|im_end|>"
 };
 
 // Every member may be called from any thread and from a callback.

@@ -58,7 +58,7 @@ struct ApiDefinition {
 // What a GET asks.
 struct GetRequest {
   std::string argument = {};  // what stands in the place of {id} in the path
-  std::string url = {};       // of the server: "http://127.0.0.1:8080"
+  std::string url = {};       // the server's: "http://127.0.0.1:8080"
   bool plain = false;         // the client wants a line of text rather than a page
   bool stopping = false;      // the server is
 };

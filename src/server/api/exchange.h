@@ -67,8 +67,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Places places_;
   std::vector<RequestId> ids_;
   std::vector<Piece> pieces_;
-  std::vector<std::chrono::steady_clock::time_point> last_;  // of each choice: when its last tokens arrived
-  size_t bytes_ = 0;                                         // of pieces_, taken from replies_
+  std::vector<std::chrono::steady_clock::time_point> last_;  // when each choice's last tokens arrived
+  size_t bytes_ = 0;                                         // size of pieces_, taken from replies_
   int unfinished_ = 0;                                       // choices
   bool overflowed_ = false, cancelled_ = false;
 };

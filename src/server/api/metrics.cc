@@ -220,7 +220,7 @@ struct Metrics::Series {
       *prompt_length, *answer_length;
   std::vector<std::pair<const EngineMetric*, prometheus::Counter*>> counted;
   std::vector<std::pair<const EngineMetric*, prometheus::Gauge*>> gauged;
-  std::vector<prometheus::Family<prometheus::Counter>*> drafters;  // of kDrafterMetrics
+  std::vector<prometheus::Family<prometheus::Counter>*> drafters;  // one for each of kDrafterMetrics
   prometheus::Family<prometheus::Counter>*success, *http, *accepted_at;
   std::mutex scraping;
 };

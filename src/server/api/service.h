@@ -24,7 +24,7 @@ struct ServiceOptions {
   int max_running = 64;                   // answers that the engines generate concurrently
   int max_queue = 256;                    // answers that may wait for them; further requests get a 429
   std::string metrics_prefix = "quire:";  // "vllm:" makes vLLM's dashboards work
-  std::string version = "unknown";        // of the program
+  std::string version = "unknown";        // the program's
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
   // Log-probabilities, token ids and echo of one response, as JSON. Writing them takes five times as much memory.
   int64_t max_extra_bytes = 20'000'000;
@@ -37,11 +37,11 @@ struct Job {
   std::unique_ptr<Answer> answer = nullptr;
   Completer* completer = nullptr;  // generates it
   bool stream = false;
-  int choices = 0;  // of all requests; 0: the answer is complete
+  int choices = 0;  // choices of all requests; 0: the answer is complete
   std::vector<Request> requests = {};
-  size_t prompt_bytes = 0;  // of the outputs that the engine delivers in one piece for the prompts
-  Places places = {};       // of the choices
-  size_t bytes = 0;         // of all this in memory
+  size_t prompt_bytes = 0;  // size of what the engine delivers at once for the prompts
+  Places places = {};       // the places that Admission gave the choices
+  size_t bytes = 0;         // memory that all this takes
 };
 
 // Thread-safe.
@@ -75,14 +75,14 @@ class Service {
   Places admit(const std::string& tenant, int answers);
   Job generation(ApiRequest request, const Tenant& tenant);
   TokenIds encode_pair(ApiRequest& request, size_t document) const;  // sets request.second_text
-  void log_once(const std::vector<std::string>& names);              // of fields without effect
+  void log_once(const std::vector<std::string>& names);              // names fields without effect
   void log_notes(const std::vector<std::string>& notes);             // each of them once
   void log_described_tools();
   void log_smaller_context(int asked);
 
   Completer& completer_;
   ServiceOptions options_;
-  std::vector<std::string> model_prefixes_;  // of names that are served besides options_.model_names
+  std::vector<std::string> model_prefixes_;  // names that are served next to options_.model_names
   int64_t started_;
   std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;

@@ -164,7 +164,7 @@ class ChatStream final : public Answer {
 
   ResponseHead head_;
   TokenBytes token_bytes_;
-  std::string prefix_;  // of every event, before the choices
+  std::string prefix_;  // what every event has before the choices
   std::vector<Choice> choices_;
   AnswerReader reader_;
   UsageSum usage_;

@@ -8,7 +8,7 @@
 namespace quire {
 
 struct HomePage {
-  std::string_view url;      // of the server: "http://127.0.0.1:8080"
+  std::string_view url;      // the server's: "http://127.0.0.1:8080"
   std::string_view version;  // empty: not shown
   std::string_view model;    // empty: not shown, and an API key is needed
 };

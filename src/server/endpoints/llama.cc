@@ -112,7 +112,7 @@ class LlamaAnswer final : public Answer {
 
  private:
   struct Choice {
-    std::string text;                                            // of a stream: not sent yet
+    std::string text;                                            // in a stream: what has not been sent
     Json tokens = Json::array(), probabilities = Json::array();  // likewise
     int predicted = 0;
     bool has_new_line = false;

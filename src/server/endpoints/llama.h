@@ -26,12 +26,12 @@ std::unique_ptr<Answer> llama_answer(ResponseHead head, TokenBytes token_bytes);
 struct LlamaServer {
   const ModelInfo& info;
   std::string name;          // under which it is served
-  std::string_view version;  // of this program
+  std::string_view version;  // this program's
   int slots, busy;           // sequences that can run, and that do
   bool speculates;
   std::string chat_template;  // empty: none
   Json bos_token, eos_token;  // null: none
-  SamplingParams sampling;    // of requests that do not say
+  SamplingParams sampling;    // for requests that do not say
 };
 Json llama_props_json(const LlamaServer& server);
 Json llama_slots_json(const LlamaServer& server);

@@ -19,7 +19,7 @@ constexpr std::string_view kUserBlocks = "\"text\", \"document\", \"search_resul
 // A block of the content: text, thinking or a tool's use.
 struct Block {
   AnswerPiece::Kind kind = AnswerPiece::kText;
-  std::string text = {};  // of a call its arguments
+  std::string text = {};  // or a call's arguments
   std::string name = {}, id = {};
 };
 
@@ -145,7 +145,7 @@ class MessageAnswer final : public Answer {
 
   ResponseHead head_;
   AnswerReader reader_;
-  std::vector<Block> blocks_;  // of a stream without their texts
+  std::vector<Block> blocks_;  // in a stream without their texts
   bool open_ = false;          // the last block
   std::string stop_sequence_;
   UsageSum usage_{1};

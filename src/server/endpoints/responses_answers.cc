@@ -55,9 +55,9 @@ Json repeated_parameters(const Json& as_sent) {
 struct Item {
   AnswerPiece::Kind kind = AnswerPiece::kText;
   std::string id = {};
-  std::string text = {};                // of a call its arguments
-  std::string name = {}, call_id = {};  // of a call
-  std::string name_space = {};          // of a call whose function is in one
+  std::string text = {};                // or a call's arguments
+  std::string name = {}, call_id = {};  // a call's
+  std::string name_space = {};          // a call's, if its function is in one
   Json logprobs = Json::array();
 };
 
@@ -275,7 +275,7 @@ class ResponseAnswer final : public Answer {
   AnswerReader reader_;
   std::vector<Item> items_;
   bool open_ = false;                           // the last item
-  std::string_view last_status_ = "completed";  // of the last item
+  std::string_view last_status_ = "completed";  // status of the last item
   UsageSum usage_{1};
   FinishReason finish_ = FinishReason::kNone;
   bool begun_ = false;

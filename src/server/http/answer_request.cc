@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr size_t kMuchMemory = 4 << 20;  // of freed memory: worth a system call to return
+constexpr size_t kMuchMemory = 4 << 20;  // freed memory that is worth a system call to return
 
 ApiError timeout_error() {
   return {504, "the answer was not complete within the request's time", "server_error", {}, "timeout"};

@@ -37,7 +37,7 @@ class ByteStream {
   Socket& socket() { return socket_; }
 
   bool secure() const { return session_ != nullptr; }
-  State handshake();  // of a secure stream, before anything else
+  State handshake();  // on a secure stream, before anything else
   // After a failed handshake: the client spoke HTTP. Everything written from then on goes out in plain.
   bool spoke_http() const { return spoke_http_; }
 

@@ -52,7 +52,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
  private:
   ByteStream stream_;
   boost::beast::flat_buffer input_;
-  boost::asio::steady_timer timer_;  // of wait()
+  boost::asio::steady_timer timer_;  // limits wait()
   bool timed_out_ = false, gone_ = false;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr size_t kReadAheadBytes = 64 << 10;  // of pipelined requests, while one is answered
+constexpr size_t kReadAheadBytes = 64 << 10;  // how much of pipelined requests is read while one is answered
 constexpr std::string_view kProbe = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string cors_lines(const CorsOptions& options, const LocalHosts& local, std:
 // A browser's question before the request itself: OPTIONS with these headers.
 struct Preflight {
   std::string refusal = {};  // what is not allowed, and the flag that would allow it; empty: the request may be sent
-  std::vector<std::pair<std::string, std::string>> headers = {};  // of the answer, besides cors_lines
+  std::vector<std::pair<std::string, std::string>> headers = {};  // headers of the answer, next to cors_lines
 };
 // Nothing: it is another kind of OPTIONS.
 std::optional<Preflight> preflight(const CorsOptions& options, const LocalHosts& local, std::string_view origin,

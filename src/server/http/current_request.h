@@ -26,16 +26,16 @@ struct CurrentRequest {
 
   std::string id;  // X-Request-Id
   std::string method = "-", path = "-";
-  Tenant tenant = {};           // of the API key
-  std::string cors_lines = {};  // of the response's head
+  Tenant tenant = {};           // whose API key it is
+  std::string cors_lines = {};  // lines of the response's head
   std::string_view route;       // in metrics
-  ErrorShape error_shape;       // of the path
+  ErrorShape error_shape;       // the shape that the path's API has
   const Models* models;         // as the request found them; nullptr: loading
   bool keep_alive = false;      // the connection can take another request
   bool head_only = false;       // HEAD
   bool http_1_0 = false;
   Clock::time_point started = Clock::now(), deadline = Clock::time_point::max();
-  std::shared_ptr<Exchange> exchange = nullptr;  // of a generation
+  std::shared_ptr<Exchange> exchange = nullptr;  // only for a generation
   HeldBytes body, reply;                         // bytes of both in memory
   int status = 0;                                // 0: not answered yet
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;

@@ -39,7 +39,7 @@ class Listener {
   std::string address_;  // "127.0.0.1", "[::1]"; of a Unix socket its path
   uint16_t port_ = 0;
   bool loopback_ = false;
-  ino_t inode_ = 0;  // of the Unix socket's file: another server's file of the same name is not ours to remove
+  ino_t inode_ = 0;  // the Unix socket's file: never remove another server's file of the same name
 };
 
 }  // namespace quire

@@ -34,7 +34,7 @@ class ResponseWriter {
   Channel& channel_;
   ConnectionContext& context_;
   CurrentRequest& request_;
-  std::string out_;  // of send_events
+  std::string out_;  // the buffer of send_events
 };
 
 ApiError overloaded_error();  // 503: the budget for replies is used up

@@ -18,7 +18,7 @@ namespace quire {
 
 struct ServerOptions : ServiceOptions {
   std::vector<std::string> hosts = {"127.0.0.1"};  // names or addresses to listen on
-  uint16_t port = 8080;                            // of all hosts; 0: any free one
+  uint16_t port = 8080;                            // the same for all hosts; 0: any free one
   std::string uds = {};                            // path of a Unix socket to listen on; empty: none
   int threads = 1;                                 // for HTTP; the engine has its own
   int max_connections = 4096;
@@ -26,14 +26,14 @@ struct ServerOptions : ServiceOptions {
   std::vector<std::string> api_keys = {};           // accepted keys, with those of the file; none: no key is needed
   std::string api_key_file = {};                    // see api_keys.h
   CorsOptions cors = {};
-  LogFormat log_format = LogFormat::kText;  // of the line that each request writes to spdlog's default logger
+  LogFormat log_format = LogFormat::kText;  // the line that each request writes to spdlog's default logger
 
   size_t max_header_bytes = 16 << 10;  // trailers and chunk extensions included
   size_t max_body_bytes = 8 << 20;
-  size_t max_bodies_bytes = 64 << 20;  // of all bodies, and of what is kept of them until answered; more get a 503
-  size_t large_work_bytes = 64 << 20;  // of memory to read one body, beyond itself; more gets a 413
+  size_t max_bodies_bytes = 64 << 20;  // all bodies, with what is kept of them until answered; more get a 503
+  size_t large_work_bytes = 64 << 20;  // memory for reading one body, beyond itself; more gets a 413
   size_t small_work_bytes = 16 << 20;  // likewise, while others may be read at the same time; more has to wait its turn
-  size_t max_replies_bytes = 64 << 20;  // of all answers not yet sent; more get a 503, or end
+  size_t max_replies_bytes = 64 << 20;  // all answers not yet sent; more get a 503, or end
   size_t max_stream_bytes = 1 << 20;    // waiting for a client that reads slowly; more cancels its request
 
   // Each limits a whole step, however steadily the bytes trickle.
@@ -41,8 +41,8 @@ struct ServerOptions : ServiceOptions {
   std::chrono::milliseconds body_timeout{60'000};
   std::chrono::milliseconds write_timeout{60'000};  // one write: a whole answer, or the events at hand
   std::chrono::milliseconds idle_timeout{75'000};   // between requests
-  std::chrono::milliseconds request_timeout{0};     // of a generation, its time in the queue included; 0: none
-  std::chrono::milliseconds grace{30'000};          // of stop()
+  std::chrono::milliseconds request_timeout{0};     // one generation, with its time in the queue; 0: no limit
+  std::chrono::milliseconds grace{30'000};          // how long stop() lets answers finish
 };
 
 class Server {

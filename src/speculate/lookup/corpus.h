@@ -37,7 +37,7 @@ class Corpus {
   static constexpr size_t kVotes = 64;
 
  private:
-  struct Range {  // of order_
+  struct Range {  // a part of order_
     size_t begin, end;
     size_t size() const { return end - begin; }
   };

@@ -35,7 +35,7 @@ class Drafts {
     int match;
   };
 
-  TokenIds tokens_;  // of all drafts, one after the other
+  TokenIds tokens_;  // the tokens of all drafts, one after the other
   std::vector<Start> starts_;
 };
 

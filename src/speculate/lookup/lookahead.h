@@ -34,7 +34,7 @@ class Lookahead {
   // window.
   struct Options {
     int n = 4, window = 8;
-    size_t sets = 256, ways = 8;  // of the pool: about 40 KiB
+    size_t sets = 256, ways = 8;  // size of the pool: about 40 KiB
   };
   explicit Lookahead(const Options& options);
 
@@ -62,8 +62,8 @@ class Lookahead {
   TokenIds window_;
   TokenIds recent_;  // the last max(n, window) tokens of the sequence, or those there were
   TokenIds ngram_;   // scratch
-  size_t columns_;   // of the window, once as many tokens were observed
-  size_t keep_;      // of recent_
+  size_t columns_;   // columns of the window, once as many tokens were observed
+  size_t keep_;      // how many tokens recent_ keeps
 };
 
 }  // namespace quire

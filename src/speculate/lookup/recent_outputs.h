@@ -64,7 +64,7 @@ class RecentOutputs {
   void draft(std::string_view tenant, std::span<const TokenId> context, int depth, int breadth, Drafts& out);
 
   size_t tenants() const { return rings_.size(); }
-  size_t bytes() const;  // of all rings
+  size_t bytes() const;  // memory of all rings
 
  private:
   struct Tenant {

@@ -50,8 +50,8 @@ class SuffixAutomaton {
 
   struct State {
     Index link = kNone;
-    uint32_t length = 0;  // of the longest substring
-    uint32_t end = 0;     // of the latest occurrence
+    uint32_t length = 0;  // length of the longest substring
+    uint32_t end = 0;     // where the latest occurrence ends
     // The first edge is kept here, as most states have no other.
     TokenId token = kNoToken;
     Index to = kNone;
@@ -61,11 +61,11 @@ class SuffixAutomaton {
     Index from;
     TokenId token;
     Index to;
-    Index next;  // of the same state
+    Index next;  // the next edge of the same state
   };
   struct Nested {
     Index state;
-    uint32_t end;  // of the latest occurrence before that at the end of the text
+    uint32_t end;  // where the latest occurrence before that at the end of the text ends
   };
 
   Index* find(Index state, TokenId token);

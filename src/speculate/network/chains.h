@@ -13,8 +13,8 @@ namespace quire {
 
 // The rows that a drafter has not computed yet, and how many tokens it shall draft after them.
 struct ChainRequest {
-  std::span<const std::vector<int32_t>> tables;  // of the sequence; they cover these rows and depth - 1 further ones
-  int position;                                  // of the first row
+  std::span<const std::vector<int32_t>> tables;  // the sequence's; they cover these rows and depth - 1 further ones
+  int position;                                  // position of the first row
   // Of the rows; the drafts follow the last one. A FeaturePredictor's row at position t has token t + 1.
   std::span<const TokenId> tokens;
   int feature = 0;  // the target's hidden state that the first row reads, if the network reads them; the others follow
@@ -41,11 +41,11 @@ class Chains {
 
   DraftNetwork& network_;
   const bool reads_features_;
-  std::vector<int32_t> features_;  // of rows_, if the network reads them
+  std::vector<int32_t> features_;  // the features of rows_, if the network reads them
   std::vector<Row> rows_;
   std::vector<Span> spans_;
   std::vector<size_t> drafting_;   // requests with logits in this pass
-  std::vector<DraftRow> choices_;  // of them
+  std::vector<DraftRow> choices_;  // one for each of those
   TokenIds picked_;
 };
 

@@ -20,7 +20,7 @@ struct DraftPass {
   // (Decoder::hidden()), or if `predicted`, of those that this network's last pass predicted.
   std::span<const int32_t> features = {};
   bool predicted = false;
-  int heads = 0;  // of Medusa: logits for each row
+  int heads = 0;  // Medusa's heads: each gives logits for each row
 };
 
 class DraftNetwork {

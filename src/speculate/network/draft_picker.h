@@ -19,8 +19,8 @@ struct DraftRow {
 class DraftPicker {
  public:
   virtual ~DraftPicker() = default;
-  // logits [rows][cols], overwritten. ids: of the columns; empty: the columns are the ids. out [rows]: of wanted rows. Rows
-  // of a task come in the order of their depths.
+  // logits [rows][cols], overwritten. ids: the columns' tokens; empty: the columns are the ids. out [rows]: the tokens
+  // chosen for wanted rows. A task's rows come in the order of their depths.
   virtual void pick(std::span<float> logits, std::span<const DraftRow> rows, std::span<const TokenId> ids,
                     std::span<TokenId> out) = 0;
 };

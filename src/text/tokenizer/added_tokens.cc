@@ -24,7 +24,7 @@ bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, Order order) : tokens_(std::move(tokens)), order_(order) {
-  for (size_t i = tokens_.size(); i-- > 0;) {  // of equal tokens the first one counts
+  for (size_t i = tokens_.size(); i-- > 0;) {  // the first of equal tokens counts
     if (tokens_[i].content.size() > kLongestToken) {
       throw unsupported("the added token {} has {} bytes, at most {} are allowed", tokens_[i].id,
                         tokens_[i].content.size(), kLongestToken);
@@ -52,7 +52,7 @@ void AddedTokens::split(std::string_view text, Specials specials, std::vector<Fr
 
 void AddedTokens::find_leftmost(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
   size_t done = 0;       // the text up to here is in fragments
-  size_t space_end = 0;  // of the white space that the last rstrip token includes
+  size_t space_end = 0;  // end of the white space that the last rstrip token includes
   for (size_t at = 0; at < text.size();) {
     int32_t node = 0, found = Trie::kNone;
     size_t found_end = at;
@@ -100,7 +100,7 @@ void AddedTokens::find_leftmost(std::string_view text, Specials specials, std::v
 // overlaps a placed token is replaced by the next shorter one at the same position.
 void AddedTokens::find_longest(std::string_view text, Specials specials, std::vector<Fragment>& fragments) const {
   std::map<size_t, std::vector<Place>, std::greater<>> by_length;
-  const auto longest_at = [&](size_t at, size_t limit) {  // of at most `limit` bytes
+  const auto longest_at = [&](size_t at, size_t limit) {  // takes at most `limit` bytes
     Place place{at, at, Trie::kNone};
     int32_t node = 0;
     for (size_t end = at; end < text.size() && end - at < limit;) {

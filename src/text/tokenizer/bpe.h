@@ -48,7 +48,7 @@ struct BpeScratch {
   struct Symbol {
     int32_t id;
     int32_t previous, next;  // -1 at the ends
-    uint32_t rank;           // of the pair with the next symbol; kNoRank: they do not merge
+    uint32_t rank;           // rank of the pair with the next symbol; kNoRank: they do not merge
     int32_t merged;          // what that pair becomes
   };
   std::vector<Symbol> symbols;
@@ -79,7 +79,7 @@ struct BpeModel {
   std::array<TokenId, 256> byte_tokens{};                     // <0xXX>; kNoToken: not in the vocabulary
   std::unordered_map<std::string_view, int32_t> symbols;      // text level: every token and extra symbol
   std::unordered_map<std::string_view, TokenId> whole_words;  // ignore_merges: words and their tokens
-  size_t longest_word = 0;                                    // of whole_words
+  size_t longest_word = 0;                                    // length of the longest in whole_words
 
   // A Bloom filter of the character pairs that some merge joins: cutting a text between any other pair does not change
   // the result. Empty: never cut.

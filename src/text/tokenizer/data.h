@@ -29,7 +29,7 @@ class StringTable {
     ends_.push_back(memory_.size());
   }
   size_t size() const { return ends_.size() - 1; }
-  size_t bytes() const { return memory_.size(); }  // of all texts
+  size_t bytes() const { return memory_.size(); }  // size of all texts
   std::string_view operator[](size_t i) const {
     return std::string_view(memory_).substr(ends_[i], ends_[i + 1] - ends_[i]);
   }

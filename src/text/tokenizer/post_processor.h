@@ -9,7 +9,7 @@
 
 namespace quire {
 
-inline constexpr int64_t kMostTokens = int64_t{1} << 22;  // of a vocabulary
+inline constexpr int64_t kMostTokens = int64_t{1} << 22;  // in a vocabulary
 
 struct AroundText {
   TokenIds prefix, suffix;

@@ -138,7 +138,7 @@ class Passage {
 
   void apply(const SplitWords&, std::string_view word, size_t next) {
     size_t begin = 0;
-    int kind = 0;  // of the run since `begin`: 0 white space, 1 word, 2 neither
+    int kind = 0;  // what the run since `begin` is: 0 white space, 1 word, 2 neither
     for (size_t at = 0; at < word.size();) {
       const size_t here = at;
       const char32_t c = utf8_next(word, at);

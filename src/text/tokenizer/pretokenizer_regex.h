@@ -59,7 +59,7 @@ class Regex::Matcher {
   struct Search {
     const Regex& regex;
     std::string_view text;
-    size_t at = 0, last_end = std::string_view::npos;  // of the previous match
+    size_t at = 0, last_end = std::string_view::npos;  // where the search goes on, and where the last match ended
   };
   // The next matches; fewer than `found` holds: there are no more.
   size_t find_some(Search& search, std::span<Range> found);

@@ -10,7 +10,7 @@ namespace quire {
 void UnigramModel::encode(std::string_view text, TokenIds& out) const {
   struct Best {  // the best tokens for the text up to here
     double score = -std::numeric_limits<double>::infinity();
-    uint32_t begin = 0;  // of its last token
+    uint32_t begin = 0;  // where its last token begins
     TokenId token = kNoToken;
     bool reached = false;
   };
@@ -44,7 +44,7 @@ void UnigramModel::encode(std::string_view text, TokenIds& out) const {
       end = best[end].begin;
       continue;
     }
-    size_t begin = best[end].begin;  // of the whole unknown run
+    size_t begin = best[end].begin;  // where the whole unknown run begins
     while (begin > 0 && best[begin].token == kNoToken) begin = best[begin].begin;
     const std::string_view run = text.substr(begin, end - begin);
     const bool bytes = byte_fallback && std::all_of(run.begin(), run.end(), [&](char c) {

@@ -14,7 +14,7 @@ namespace quire {
 struct UnigramModel {
   Trie tokens;                 // the tokens that a text may use
   std::vector<double> scores;  // log probability of each id
-  double unknown_score = 0;    // of a character without a token
+  double unknown_score = 0;    // score of a character without a token
   std::optional<TokenId> unk;
   // Unknown characters become their bytes' tokens if all of them exist (kNoToken: missing).
   bool byte_fallback = false;

@@ -12,8 +12,8 @@ namespace quire {
 
 struct WordPieceModel {
   Trie tokens;  // every spelling of the vocabulary, marks included
-  // The nodes after the mark of tokens that begin a word (▁ in a GGUF file, none in a tokenizer.json) and after the mark
-  // of those that continue one (## in a tokenizer.json, none in a GGUF file). kNone: no token has that mark.
+  // The nodes after the mark of tokens that begin a word (▁ in a GGUF file, none in a tokenizer.json) and after that of
+  // tokens that continue one (## in a tokenizer.json, none in a GGUF file). kNone: no token has that mark.
   int32_t beginning = 0, continuing = 0;
   TokenId unk = kNoToken;
   size_t longest_word = std::numeric_limits<size_t>::max();  // characters; longer words are unknown

@@ -99,7 +99,7 @@ std::vector<Case> cases() {
       {"an expert whose halves differ in their order", "mixtral-gptq",
        [=](EditedModel& m) {
          auto& order = m.tensors.at(w3 + ".g_idx").bytes;
-         std::reverse(order.begin(), order.end());  // of little numbers: their bytes move by three
+         std::reverse(order.begin(), order.end());  // little numbers: their bytes move by three
          std::rotate(order.begin(), order.begin() + 3, order.end());
        },
        "M: layer 1: the gate and up projections must have one transform of their inputs (g_idx, pre_quant_scale, "

@@ -34,7 +34,7 @@ TEST(ExpertBytes, AreThoseOfTheExpertsThatAStepUses) {
   options.model = (golden_dir() / "models/olmoe").string();
   options.max_num_seqs = 8;
   Engine engine(options);
-  const auto alone = static_cast<double>(engine.info().decode_bytes);  // of a token's experts
+  const auto alone = static_cast<double>(engine.info().decode_bytes);  // with the experts of one token
   const auto all = static_cast<double>(engine.info().weight_bytes);
   ASSERT_LT(alone, 0.9 * all);
   const double most_cached = static_cast<double>(engine.info().kv_bytes_per_token) * 40;

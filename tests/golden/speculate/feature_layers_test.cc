@@ -29,9 +29,9 @@ using testing::copied;
 
 struct FeaturePair {
   const char* name;
-  fs::path card;       // of a head, with its weights, or of a layer of the target
+  fs::path card;       // describes a head, next to its weights, or a layer of the target
   std::string target;  // a path, or a model of the registry
-  double tolerance;    // of logits and features
+  double tolerance;    // for logits and features
   bool on_all_kernels, is_mtp;
 };
 void PrintTo(const FeaturePair& pair, std::ostream* out) { *out << pair.name; }

@@ -28,7 +28,7 @@ struct HeadsPair {
   const char* name;
   fs::path heads;
   std::string target;  // a path, or a model of the registry
-  double tolerance;    // of logits
+  double tolerance;    // for logits
   bool on_all_kernels;
 };
 void PrintTo(const HeadsPair& pair, std::ostream* out) { *out << pair.name; }
@@ -43,7 +43,7 @@ class MedusaHeads : public ::testing::TestWithParam<HeadsPair> {
  protected:
   void SetUp() override {
     target_ = GetParam().target;
-    if (fs::exists(target_)) return;  // of this repository
+    if (fs::exists(target_)) return;  // it is in this repository
     if (!fs::exists(GetParam().heads)) GTEST_SKIP() << GetParam().heads << " is not at hand";
     try {
       target_ = resolve_model(GetParam().target);

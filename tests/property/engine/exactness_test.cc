@@ -28,9 +28,9 @@ namespace {
 
 constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kBf16, KvType::kF16, KvType::kInt8};
 constexpr int kMaxRows = 512;
-constexpr int kPages = 160;  // of each group of layers
+constexpr int kPages = 160;  // for each group of layers
 constexpr int kMaxSequences = 6;
-constexpr int kStates = 2 * kMaxSequences;  // of sequences, then a checkpoint of each
+constexpr int kStates = 2 * kMaxSequences;  // one for each sequence, then one for its checkpoint
 
 // What schedules are run on.
 struct Subject {
@@ -130,7 +130,7 @@ class SmallModel {
   std::vector<TokenIds> prompts_;
   std::vector<std::unique_ptr<Team>> teams_;
   std::map<KvType, CacheMemory> caches_;
-  std::deque<CpuBackend> backends_;  // of the decoders
+  std::deque<CpuBackend> backends_;  // one for each decoder
   std::map<std::pair<Numerics, int>, std::vector<float>> alone_;
 };
 

@@ -30,8 +30,8 @@ struct Scenario {
   int units = 0, tenants = 1, priorities = 1;
   int pushy = -1;            // a tenant whose requests all have the highest priority
   bool ranked = false;       // tenants have priorities: their numbers
-  int groups = 1;            // of layers
-  std::vector<int> windows;  // of the groups that have one, in tokens
+  int groups = 1;            // groups of layers
+  std::vector<int> windows;  // windows of the groups that have one, in tokens
   double arrivals = 0.3;     // a step
   StepCosts costs = StepCosts::line(0.005, 0.0005, 0);
 };

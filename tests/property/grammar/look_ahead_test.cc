@@ -47,7 +47,7 @@ std::string random_pattern(int depth) {
 
 // Whether each state that a text can reach is on the way to a complete text; true if there are too many states to tell.
 bool has_no_dead_end(RegexStore& store, RegexId root) {
-  std::map<RegexId, std::set<RegexId>> before;  // of each state: those that it is a derivative of
+  std::map<RegexId, std::set<RegexId>> before;  // the states that each state is a derivative of
   std::vector<RegexId> states{root}, complete;
   before[root];
   for (size_t i = 0; i < states.size(); ++i) {

@@ -348,7 +348,7 @@ TEST(Pages, WasteLittleAndHoldManySequences) {
   EngineOptions o = tiny_options();
   o.max_num_seqs = 32;
   o.max_model_len = 512;
-  o.kv_cache_bytes = 10 * (512 / 16) * kTinyPageBytes;  // of ten sequences of 512
+  o.kv_cache_bytes = 10 * (512 / 16) * kTinyPageBytes;  // ten sequences of 512 tokens
   Engine engine(o);
   double unused = 0, taken = 0;
   int most_running = 0;

@@ -102,7 +102,7 @@ class Recordings : public ::testing::Test {
   }
 
   const fs::path path_;
-  EngineStats stats_;  // of the recorded run
+  EngineStats stats_;  // those of the recorded run
 };
 
 class RecordedKinds : public Recordings, public ::testing::WithParamInterface<const char*> {};

@@ -13,7 +13,7 @@ namespace {
 
 struct Outcome {
   double speed = 0;       // against no speculation
-  double late_speed = 0;  // of the last half
+  double late_speed = 0;  // the speed of the last half
   double rows = 0;        // drafted for each step of the last half
 };
 

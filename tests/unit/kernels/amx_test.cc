@@ -1,5 +1,5 @@
-// What tile kernels do only for larger matrices (chunks of K, groups of panels, blocks of rows), and their own layout
-// of inputs. Compared with the vector kernels, which linear_test.cc compares with the reference.
+// What tile kernels do only for larger matrices (chunks of K, groups of panels, blocks of rows), and how they lay out
+// their inputs. Compared with the vector kernels, which linear_test.cc compares with the reference.
 
 #include <gtest/gtest.h>
 

@@ -73,7 +73,7 @@ std::vector<float> run(const KernelSet& kernels, LinearArgs args, const std::vec
                     .x_stride = static_cast<size_t>(cols),
                     .cols = cols,
                     .to = args.activations,
-                    .threshold = 25,  // of kInt8Row
+                    .threshold = 25,  // for kInt8Row
                     .out = blocks.data(),
                     .out_stride = args.x_stride},
                    0, rows);

@@ -37,7 +37,7 @@ inline std::vector<Weights> all_weights() {
   }
   const auto add = [&all](std::string name, Codes codes, int group, ZeroKind zeros, int zero) {
     PanelFormat f{.codes = codes, .scale = ScaleKind::kF32, .zeros = zeros, .zero = zero, .group = group};
-    for (size_t i = 0; i < 16; ++i) f.table[i] = std::sin(static_cast<float>(i + 1));  // of kFloat4
+    for (size_t i = 0; i < 16; ++i) f.table[i] = std::sin(static_cast<float>(i + 1));  // for kFloat4
     all.push_back({std::move(name), f});
   };
   add("Gptq4", Codes::kU4, 128, ZeroKind::kInteger, 0);

@@ -20,7 +20,7 @@ TEST_P(TakeRows, GivesTheBytesThatPackingTheseRowsGives) {
   std::mt19937 random(3);
   std::vector<int32_t> rows;
   for (int i = 0; i < 37; ++i) rows.push_back(static_cast<int32_t>(random() % kRows));
-  rows[0] = kRows - 1;  // of a panel that is not full
+  rows[0] = kRows - 1;  // in a panel that is not full
   const auto all = testing::random_matrix(w, kRows, kCols, random);
   testing::OwnedMatrix some = testing::own(describe_packed(w.format, w.factor, static_cast<int>(rows.size()), kCols));
   take_rows(all.matrix, rows, some.memory.data(), 0, 1);  // as threads do

@@ -157,8 +157,8 @@ TEST(ConfigIdentity, HoldsWhatDynamicRopeIsMadeOf) {
   EXPECT_NE(identity(2, 100), identity(2, 101));
 }
 
-// transformers' _compute_dynamic_ntk_parameters: theta grows by (factor * length / original - (factor - 1)) to the power
-// of dim / (dim - 2).
+// transformers' _compute_dynamic_ntk_parameters multiplies theta by
+//   (factor * length / original - (factor - 1)) ^ (dim / (dim - 2)).
 TEST(RopeTable, StretchesWithThePromptsLengthIfDynamic) {
   RopeConfig rope;
   rope.dim = 4;

@@ -1,5 +1,5 @@
-// Whatever a client sends is in the prompt, or the request is a 400 that names it: histories of many shapes, templates
-// of many kinds. QUIRE_TEMPLATES=FOLDER runs them on that folder's *.jinja files, too, and prints a table.
+// Whatever a client sends is in the prompt, or the request is a 400 that names it: many shapes of histories, many kinds
+// of templates. QUIRE_TEMPLATES=FOLDER runs them on that folder's *.jinja files, too, and prints a table.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,8 +19,8 @@ namespace {
 struct Shape {
   std::string name;
   Api api;
-  std::string fields;              // of the body
-  std::vector<std::string> texts;  // that the prompt must have
+  std::string fields;              // the body's fields
+  std::vector<std::string> texts;  // those that the prompt must have
 };
 
 constexpr const char* kTools = R"("tools": [{"type": "function", "function": {"name": "look_up", "description": "finds",

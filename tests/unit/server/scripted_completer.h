@@ -30,7 +30,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
   std::string answer = "Hello";  // its characters are the tokens, then the answer ends with kStop
   bool endless = false;          // repeats the answer until max_tokens or cancel
   std::atomic<std::chrono::microseconds> token_time{std::chrono::microseconds{0}};  // between tokens of a choice
-  int cached_tokens = 0;                                                            // of every prompt
+  int cached_tokens = 0;                                                            // for every prompt
   int fail_at_token = -1;  // instead of this token the answer ends with `failure`
   FinishReason failure = FinishReason::kError;
   std::string chat_template;  // its source, from which the parsers are chosen; set it before the server starts
@@ -177,7 +177,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
     Engine::Callback callback;
     std::vector<int> done = {};  // tokens of each choice
     std::vector<bool> ended = {};
-    std::vector<std::unique_ptr<StopFinder>> stops = {};  // of each choice, if the request brings them
+    std::vector<std::unique_ptr<StopFinder>> stops = {};  // one for each choice, if the request brings them
     std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   };
 

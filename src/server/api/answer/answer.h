@@ -23,10 +23,10 @@ struct ResponseHead {
   std::string id = {};                                     // chatcmpl-…, cmpl-…, resp_…, msg_…
   int64_t created = 0;                                     // seconds since 1970
   int prompts = 1;                                         // a choice's number is prompt * n + Output::choice
-  Score score = Score::kRaw;                               // of a classifier's results
-  int prompt_tokens = 0;                                   // of all prompts
+  Score score = Score::kRaw;                               // how a classifier's results are scaled
+  int prompt_tokens = 0;                                   // sum over all prompts
   std::vector<std::string> echo = {};                      // the text of each prompt, if request.echo is set
-  std::vector<TokenIds> prompt_ids = {};                   // of each prompt, if request.return_token_ids is set
+  std::vector<TokenIds> prompt_ids = {};                   // each prompt's tokens, if request.return_token_ids is set
   std::shared_ptr<const AnswerReading> reading = nullptr;  // null: answers are text
 
   int n() const { return request.sampling.n; }

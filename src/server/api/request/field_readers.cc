@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxSaltBytes = 256;
-constexpr size_t kMaxTextBytes = 64 << 10;  // of all stop strings, and of all bad words
+constexpr size_t kMaxTextBytes = 64 << 10;  // most for all stop strings together, and for all bad words
 
 // -1, as llama.cpp's and older clients send it: no limit.
 int read_limit(const JsonField& field, int low) {

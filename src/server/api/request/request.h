@@ -24,14 +24,14 @@ using PromptPiece = std::variant<std::string, TokenIds>;
 using MixedPrompt = std::vector<PromptPiece>;
 using Prompt = std::variant<std::string, TokenIds, MixedPrompt>;
 
-inline constexpr int kMaxPrompts = 2048;             // of one request; also the limit for prompts times n
+inline constexpr int kMaxPrompts = 2048;             // in one request; also the limit for prompts times n
 inline constexpr size_t kMaxBodyValues = 1'000'000;  // JSON values; the largest bodies are prompts of token ids
 
 // Which tool the model may or must call.
 struct ToolChoice {
   enum Kind : uint8_t { kAuto, kNone, kRequired, kNamed };
   Kind kind = kAuto;
-  std::string name = {};  // of kNamed
+  std::string name = {};  // only for kNamed
 };
 
 // The parts of a tool's definition that the chat template has no use for.
@@ -50,18 +50,18 @@ struct ApiRequest : Request {
   std::string model;                   // one of the served names, as the request has it
   bool has_seed = false;
 
-  // Either a chat or prompts. In a chat, contents are strings, arguments of tool calls are objects, and roles are those
-  // of OpenAI's chats.
+  // Either a chat or prompts. In a chat, contents are strings, arguments of tool calls are objects, and roles are named
+  // as in OpenAI's chats.
   ChatInput chat;
   std::vector<Prompt> prompts;
-  std::vector<size_t> chat_items;  // of each message that the client's list makes, its place there; empty: its own
+  std::vector<size_t> chat_items;           // each message's place in the client's list; empty: the same
   std::optional<std::string> instructions;  // response, message: also the chat's first message, from the system
 
   std::optional<std::string> suffix;     // completion, generate, infill: fill in between the prompt, a text, and this
   std::vector<InfillFile> infill_files;  // infill: other files
 
-  Json tools = nullptr;              // of a chat, in the form of OpenAI's chats; null: none that may be called
-  std::vector<ToolRule> tool_rules;  // of all tools, also those that may not be called
+  Json tools = nullptr;              // a chat's, in OpenAI's form; null: none that may be called
+  std::vector<ToolRule> tool_rules;  // for all tools, also those that may not be called
   ToolChoice tool_choice;            // never kNone with tools
   bool parallel_tool_calls = true;   // false: further calls are left out
   bool functions = false;            // chat: the deprecated functions, and function_call in the answer
@@ -113,7 +113,7 @@ struct ApiLimits {
   int vocab_size = 0;
   int max_model_len = 0;
   int embedding_size = 0;            // numbers in an embedding
-  Pooling pooling = Pooling::kNone;  // of requests that do not say; kNone: mean
+  Pooling pooling = Pooling::kNone;  // for requests that do not say; kNone: mean
   SamplingDefaults sampling = {};    // for requests that say nothing else
 };
 
