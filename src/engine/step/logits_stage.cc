@@ -84,7 +84,7 @@ void LogitsStage::fill_places(const SampleRequest& request, AnswerState state) {
       ++at;
       state.take_draft(*request.request, draft);
     }
-  } catch (const Error& error) {  // of the matcher; the tokens before it count
+  } catch (const Error& error) {  // The matcher's limits are reached. The tokens before count.
     if (!constrained || error.kind() != ErrorKind::kResource) throw;
     places_[at].refused = true;
   }
@@ -126,7 +126,6 @@ SampleRow LogitsStage::row_of(const SampleRequest& request, std::span<const Toke
                 static_cast<uint32_t>(request.choice)};
   if (r.banned_runs) row.banned_runs = *r.banned_runs;
   if (std::cmp_less(generated.size(), r.sampling.min_tokens)) row.banned = r.banned_early;
-  row.mirostat_mu = request.mirostat_mu;
   if (request.place < 0) return row;
   const size_t at = static_cast<size_t>(request.place) + drafts;
   const Place& place = places_[at];

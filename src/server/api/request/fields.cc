@@ -118,6 +118,8 @@ const ApiField kTruncatePromptField = {
     "keep only the prompt's last tokens; -1: as many as fit"};
 const ApiField kAddSpecialTokensField = {
     "add_special_tokens", &ApiRequest::add_special_tokens, {}, "add BOS and the like to texts; true by default"};
+const ApiField kTopLogprobsField = {"top_logprobs", read_top_logprobs, schemas::kUpToLogprobs,
+                                    "needs logprobs, in responses include: [\"message.output_text.logprobs\"]"};
 const ApiField kStoreField = {"store", read_store, schemas::kSwitch, "nothing is stored"};
 
 #define SAMPLERS R"(["penalties", "dry", "top_n_sigma", "temperature", "typ_p", "top_k", "top_p", "min_p", "xtc"])"

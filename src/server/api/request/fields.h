@@ -19,7 +19,7 @@ namespace quire {
 struct ApiDraft : ApiRequest {
   ApiLimits limits;
   std::optional<int> max_completion_tokens, best_of, top_logprobs;
-  bool logprobs = false;  // of chats, responses and Ollama's: the switch
+  bool logprobs = false;  // the switch that chats, responses and Ollama's requests have
   bool has_prompt = false, has_messages = false;
   std::vector<std::string_view> given;  // names of the fields that were read
   std::optional<bool> add_generation_prompt, add_special;
@@ -54,7 +54,8 @@ std::vector<RefusedField> join(std::vector<RefusedField> own,
 
 // Fields that several endpoints have.
 extern const ApiField kModelField, kParseSpecialField, kStreamField, kStreamOptionsField, kTemplateKwargsField,
-    kMaxTokensField, kPredictField, kStopField, kTruncatePromptField, kAddSpecialTokensField, kStoreField;
+    kMaxTokensField, kPredictField, kStopField, kTopLogprobsField, kTruncatePromptField, kAddSpecialTokensField,
+    kStoreField;
 std::span<const ApiField> sampling_fields();  // all of kSamplingParameters but n, and what limits the answer
 std::span<const ApiField> engine_fields();    // priority, timeout, cache_salt
 std::span<const ApiField> call_fields();      // calls of tools and reasoning, as OpenAI's chats and responses have them
