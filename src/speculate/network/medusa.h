@@ -40,8 +40,8 @@ class Medusa {
 
   int heads() const { return static_cast<int>(heads_.heads.size()); }
   // The logits [rows][heads][output.weight.rows] of the first `heads` heads for the features in the given rows of
-  // `features` [.., hidden]: all of them in one pass over the output matrix. output: the target's, or some of its rows. They are valid until the next
-  // call.
+  // `features` [.., hidden], all in one pass over the output matrix. output: the target's, or some of its rows. They are
+  // valid until the next call.
   std::span<float> forward(const Rows& features, std::span<const int32_t> rows, int heads, const Linear& output);
 
   // What the constructor allocates, besides what the backend allocates for limits().
