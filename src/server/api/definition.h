@@ -46,7 +46,7 @@ struct ApiDefinition {
   std::string_view id_prefix = "cmpl-";
   std::string_view prompt_field = {};  // that errors of the prompt name; empty: messages, or prompt if it has prompts
   std::string_view instructions_field = "system";
-  bool repeats_prompt = false;  // each choice of the answer says again what was asked about its prompt
+  bool repeats_prompt = false;  // what was asked about the prompt is in each choice of the answer
 
   // In /openapi.json.
   std::string_view answer_schema = {};  // a name of the components
