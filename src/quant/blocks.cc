@@ -1,13 +1,13 @@
 #include "quant/blocks.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstdint>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/half.h"
+#include "quant/coded_chunk.h"
 #include "quant/gguf_blocks.h"
 
 namespace quire {
@@ -27,17 +27,10 @@ void convert(const std::byte* source, std::span<float> out, const Convert& conve
 
 void decode_blocks(TensorType type, const std::byte* blocks, std::span<float> out) {
   const PanelFormat& format = panel_format(type);
-  const auto group = static_cast<size_t>(format.group);
-  std::array<uint8_t, kChunk> codes;
-  std::array<uint32_t, kChunk / 16> scales, minima;
-  std::array<uint16_t, 1> super, super_minimum;
+  CodedChunk chunk(format);
   while (!out.empty()) {
-    const size_t elements = std::min(out.size(), kChunk), groups = elements / group;
-    const CodedRow row = {.codes = std::span(codes).first(elements),
-                          .scales = std::span(scales).first(groups),
-                          .minima = std::span(minima).first(has_minima(format) ? groups : 0),
-                          .supers = std::span(super).first(format.scale == ScaleKind::kSuper),
-                          .super_minima = std::span(super_minimum).first(format.zeros == ZeroKind::kSuper)};
+    const size_t elements = std::min(out.size(), kChunk);
+    const CodedRow row = chunk.first(elements);
     read_row(type, blocks, row);
     decode_row(format, panel_factor(type), row, out.first(elements));
     blocks += elements / info(type).block_elements * info(type).block_bytes;

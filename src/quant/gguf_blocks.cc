@@ -55,4 +55,20 @@ void read_row(TensorType type, const std::byte* row, const CodedRow& out) {
   blocks.read(blocks, reinterpret_cast<const uint8_t*>(row), out);
 }
 
+bool has_writer(TensorType type) { return block_type(type).write != nullptr; }
+
+void write_row(TensorType type, const CodedRow& from, std::byte* row) {
+  const BlockType& blocks = block_type(type);
+  assert(blocks.write && from.codes.size() % info(type).block_elements == 0 && has_the_size_of(from, blocks.format));
+  blocks.write(blocks, from, reinterpret_cast<uint8_t*>(row));
+}
+
+bool fit_parts(TensorType type, std::span<const float> weights, std::span<const float> importance,
+               const CodedRow& out) {
+  const BlockType& blocks = block_type(type);
+  assert(blocks.fit && weights.size() == kSuperInputs && importance.size() == kSuperInputs &&
+         out.codes.size() == kSuperInputs && has_the_size_of(out, blocks.format));
+  return blocks.fit(blocks, weights, importance, out);
+}
+
 }  // namespace quire

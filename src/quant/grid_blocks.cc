@@ -161,12 +161,12 @@ constexpr PanelFormat coded(const std::array<float, 16>& table, int group) {
 
 // ggml's scales are (scale + 1/2) * d / 4 (IQ2), (scale + 1/2) * d / 2 (IQ3_XXS) and (2 * scale + 1) * d.
 constexpr BlockType kGridBlockTypes[] = {
-    {TensorType::IQ1_S, coded(kIq1Table, 32), read_blocks<iq1_s>, 0.125F},
-    {TensorType::IQ1_M, coded(kIq1Table, 16), read_blocks<iq1_m>, 0.125F},
-    {TensorType::IQ2_XXS, coded(kIq2Table, 32), read_blocks<iq2_xxs>, 0.125F},
-    {TensorType::IQ2_XS, coded(kIq2Table, 16), read_blocks<iq2_xs>, 0.125F},
-    {TensorType::IQ2_S, coded(kIq2Table, 16), read_blocks<iq2_s>, 0.125F},
-    {TensorType::IQ3_XXS, coded(kIq3XxsTable, 32), read_blocks<iq3_xxs>, 0.25F},
+    {TensorType::IQ1_S, coded(kIq1Table, 32), read_blocks<iq1_s>, nullptr, nullptr, 0.125F},
+    {TensorType::IQ1_M, coded(kIq1Table, 16), read_blocks<iq1_m>, nullptr, nullptr, 0.125F},
+    {TensorType::IQ2_XXS, coded(kIq2Table, 32), read_blocks<iq2_xxs>, nullptr, nullptr, 0.125F},
+    {TensorType::IQ2_XS, coded(kIq2Table, 16), read_blocks<iq2_xs>, nullptr, nullptr, 0.125F},
+    {TensorType::IQ2_S, coded(kIq2Table, 16), read_blocks<iq2_s>, nullptr, nullptr, 0.125F},
+    {TensorType::IQ3_XXS, coded(kIq3XxsTable, 32), read_blocks<iq3_xxs>, nullptr, nullptr, 0.25F},
     {TensorType::IQ3_S, coded(kIq3STable, 32), read_blocks<iq3_s>},
 };
 

@@ -13,6 +13,7 @@
 #include "model/convert/tensor_plan.h"
 #include "model/convert/vocabulary.h"
 #include "model/families.h"
+#include "quant/encode.h"
 
 namespace quire {
 namespace {
@@ -146,7 +147,7 @@ class TensorWriter {
     const int rows_per_tile = std::max(1, (1 << 14) / part.cols),
               tiles = (part.rows + rows_per_tile - 1) / rows_per_tile;
     for (std::vector<float>& row : rows_) row.resize(static_cast<size_t>(part.cols));
-    std::vector<char> is_damaged(static_cast<size_t>(tiles));
+    std::vector<std::pair<EncodeResult, int>> results(static_cast<size_t>(tiles));  // of the first bad row
     const TensorTypeInfo& type = info(tensor.type);
     const size_t row_bytes = static_cast<size_t>(part.cols) / type.block_elements * type.block_bytes;
     team_.for_tiles(tiles, [&](int tile, int thread) {
@@ -156,15 +157,17 @@ class TensorWriter {
         read_row(part.from, part.row_from(i), part.rows_from.first_col, row);
         for (float& x : row) x = changed(x, part.change);
         const auto out = std::span(bytes_).subspan(static_cast<size_t>(part.row_to(i)) * row_bytes, row_bytes);
-        if (!encode_row(tensor.type, row, out)) is_damaged[static_cast<size_t>(tile)] = 1;
+        const EncodeResult result = encode_row(tensor.type, row, {}, out);
+        auto& first = results[static_cast<size_t>(tile)];
+        if (result != EncodeResult::kDone && first.first == EncodeResult::kDone) first = {result, part.row_from(i)};
       }
     });
-    if (std::ranges::find(is_damaged, 1) == is_damaged.end()) return;
-    const bool narrow = tensor.type == TensorType::F16 || tensor.type == TensorType::Q8_0;
-    throw invalid("{}: tensor {} has a value that is not finite{}", from_.file(), part.from.view->name,
-                  narrow ? fmt::format(", or too large for {}; if --type bf16 refuses it, too, the file is damaged",
-                                       quire::name(tensor.type))
-                         : "; the file is damaged");
+    const auto bad = std::ranges::find_if(results, [](const auto& r) { return r.first != EncodeResult::kDone; });
+    if (bad == results.end()) return;
+    const std::string where = fmt::format("{}: tensor {}, row {}", from_.file(), part.from.view->name, bad->second);
+    if (bad->first == EncodeResult::kNotFinite)
+      throw invalid("{} has a value that is not finite; the file is damaged", where);
+    throw invalid("{} has a value that is too large for {}; use bf16", where, quire::name(tensor.type));
   }
 
   const Checkpoint& from_;

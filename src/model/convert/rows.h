@@ -19,10 +19,4 @@ struct FileMatrix {
 // out: its columns from first_col on. Types that dequantize() can read. Allocates nothing unless the type is quantized.
 void read_row(const FileMatrix& matrix, int row, int first_col, std::span<float> out);
 
-// Whether encode_row() can write the type: F32, F16, BF16, Q8_0.
-bool is_writable(TensorType type);
-// Converts a row of whole blocks; F16 and BF16 round to nearest even, Q8_0 as ggml's reference does: the scale is the
-// largest magnitude / 127, and codes round half away from zero. False if a value is not finite, or becomes so in F16.
-bool encode_row(TensorType type, std::span<const float> row, std::span<std::byte> out);
-
 }  // namespace quire
