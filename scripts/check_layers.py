@@ -22,13 +22,14 @@ BELOW = {
     "kernels": ["quant"],
     "ops": ["kernels"],
     "model": ["ops", "format", "text"],
+    "quantize": ["model"],
     "kv": ["base"],
     "sampling": ["base"],
     "speculate": ["model", "kv", "sampling"],
     "engine": ["speculate", "grammar"],
     "server": ["engine", "parsers"],
     "load": ["json"],
-    "cli": ["server", "load"],
+    "cli": ["server", "load", "quantize"],
 }
 # Subfolders of a folder that another of its subfolders, and what is below that, may not include.
 APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}

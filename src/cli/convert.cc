@@ -12,6 +12,7 @@
 #include "cli/output_file.h"
 #include "cli/terminal/progress.h"
 #include "model/convert/convert.h"
+#include "quant/encode.h"
 
 namespace quire {
 namespace {
@@ -59,7 +60,7 @@ void add_convert_command(CLI::App& app) {
       ->required();
   command->add_option("OUT", o->output, "GGUF file to write")->type_name("FILE")->required();
   command->add_option("--type", o->type, "type of the matrices; default: as in IN")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}, CLI::ignore_case))
+      ->check(CLI::IsMember(names_of(writable_types()), CLI::ignore_case))
       ->type_name("TYPE");
   command->add_option("--name", o->name, "name of the model in the file; default: that of the directory")
       ->type_name("TEXT");

@@ -79,6 +79,16 @@ void GgufHeader::bytes(std::string_view name, std::string_view values) {
   metadata_ += values;
 }
 
+void GgufHeader::copy(std::string_view name, const GgufValue& value) {
+  const std::string_view bytes(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
+  if (value.type == GgufType::STRING) return string(name, bytes);
+  if (value.type == GgufType::ARRAY)
+    array(name, value.element, value.count);
+  else
+    key(name, value.type);
+  metadata_ += bytes;
+}
+
 void GgufHeader::tensor(std::string name, TensorType type, std::vector<uint64_t> shape) {
   const auto bytes = tensor_bytes(type, shape);
   assert(bytes && info(type).ggml_id >= 0);

@@ -33,6 +33,8 @@ class GgufHeader {
   void numbers(std::string_view key, std::span<const float> values);
   void flags(std::string_view key, const std::vector<bool>& values);
   void bytes(std::string_view key, std::string_view values);
+  // A value of another file, as it is there.
+  void copy(std::string_view key, const GgufValue& value);
   // type: a ggml type; rows are whole blocks.
   void tensor(std::string name, TensorType type, std::vector<uint64_t> shape);
 

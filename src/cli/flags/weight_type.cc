@@ -1,5 +1,7 @@
 #include "cli/flags/weight_type.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -15,13 +17,17 @@ std::vector<TensorType> loadable_weight_types() {
   return types;
 }
 
-std::string weight_type_names() {
-  std::string names;
-  for (const TensorType type : loadable_weight_types()) names += (names.empty() ? "" : ", ") + std::string(name(type));
-  std::transform(names.begin(), names.end(), names.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+std::vector<std::string> names_of(const std::vector<TensorType>& types) {
+  std::vector<std::string> names;
+  for (const TensorType type : types) {
+    std::string& spelled = names.emplace_back(name(type));
+    std::ranges::transform(spelled, spelled.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  }
   return names;
 }
+
+std::string weight_type_names() { return fmt::format("{}", fmt::join(names_of(loadable_weight_types()), ", ")); }
 
 TensorType parse_weight_type(const char* flag, const std::string& text) {
   std::string upper = text;

@@ -10,7 +10,9 @@ namespace quire {
 
 std::vector<TensorType> loadable_weight_types();
 
-// "f32, f16, q4_0, ...": for help and messages.
+// "f32", "f16", "q4_0": as flags spell them.
+std::vector<std::string> names_of(const std::vector<TensorType>& types);
+// "f32, f16, q4_0, ...": of all loadable ones, for help and messages.
 std::string weight_type_names();
 
 // In either case; q4_k_m and q4_k_s mean q4_k. Throws Error that lists the types if `text` is not a loadable one.

@@ -3,17 +3,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cassert>
 #include <iterator>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
-#include "model/convert/settings.h"
-#include "model/convert/tensor_plan.h"
+#include "model/convert/copy_metadata.h"
+#include "model/convert/tensor_writer.h"
 #include "model/convert/vocabulary.h"
 #include "model/families.h"
-#include "quant/encode.h"
 
 namespace quire {
 namespace {
@@ -78,18 +77,9 @@ const Family& family_of_gguf(std::string_view architecture) {
   return **std::ranges::find(families(), architecture, &Family::gguf_architecture);
 }
 
-// Throws for a checkpoint that cannot be written whatever its settings are.
+// Throws for a directory that cannot be written whatever its settings are.
 const Family& target_of(const Checkpoint& from) {
-  if (!from.hf()) throw invalid("{} is a GGUF file already; convert takes a Hugging Face directory", from.file());
   const Family& family = find_family(from);
-  for (const char* key : {"quantization_config", "quantization"}) {
-    if (from.hf()->config.has(key))
-      throw unsupported("{}: the weights are quantized; convert reads F32, F16 and BF16 weights only",
-                        from.hf()->config.where(key));
-  }
-  if (from.hf()->quantizer)
-    throw unsupported("{}: the weights are quantized; convert reads F32, F16 and BF16 weights only",
-                      from.hf()->quantizer->where());
   const auto* row = std::ranges::find(kConvertibles, family.name, &Convertible::family);
   if (row == std::end(kConvertibles)) {
     throw unsupported("{}: architecture '{}' cannot be written as GGUF yet; these can: {}", from.file(),
@@ -99,82 +89,54 @@ const Family& target_of(const Checkpoint& from) {
   return family_of_gguf(row->architecture);
 }
 
-// llama.cpp's number for files whose matrices mostly have this type (general.file_type).
-int file_type(TensorType type) {
-  switch (type) {
-    case TensorType::F16:
-      return 1;
-    case TensorType::Q8_0:
-      return 7;
-    case TensorType::BF16:
-      return 32;
-    default:
-      return 0;
+// Convert takes directories of plain weights.
+void check_convertible(const Checkpoint& from) {
+  if (!from.hf())
+    throw invalid("{} is a GGUF file already; convert takes a Hugging Face directory (quire quantize takes both)",
+                  from.file());
+  static_cast<void>(target_of(from));
+  constexpr std::string_view kRefusal =
+      "{}: the weights are quantized; convert reads F32, F16 and BF16 weights only (quire quantize takes these)";
+  for (const char* key : {"quantization_config", "quantization"}) {
+    if (from.hf()->config.has(key)) throw unsupported(kRefusal, from.hf()->config.where(key));
   }
+  if (from.hf()->quantizer) throw unsupported(kRefusal, from.hf()->quantizer->where());
 }
 
-TensorType main_type(const std::vector<PlannedTensor>& tensors) {
-  std::map<TensorType, uint64_t> elements;
-  for (const PlannedTensor& tensor : tensors) {
-    for (const PlannedPart& part : tensor.parts)
-      elements[tensor.type] += part.cols > 1 ? static_cast<uint64_t>(part.rows) * static_cast<uint64_t>(part.cols) : 0;
+void add_metadata(const Checkpoint& from, FilePlan& plan, const WriteOptions& options, GgufHeader& header) {
+  constexpr int kQuantizationVersion = 2;  // of the blocks, since May 2023
+  if (from.gguf()) {
+    copy_metadata(*from.gguf(), options.file_type, kQuantizationVersion, header);
+  } else {
+    header.string("general.architecture", plan.architecture);
+    header.string("general.type", "model");
+    header.string("general.name", plan.name);
+    header.u32("general.file_type", options.file_type);
+    header.u32("general.quantization_version", kQuantizationVersion);
+    add_settings(plan.config, plan.architecture, header);
+    add_vocabulary(from, plan.config, header, plan.warnings);
   }
-  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
-  return std::ranges::max_element(elements, less)->first;
+  if (options.describe) options.describe(header);
+  for (const RopeTensor& rope : plan.ropes) header.tensor(rope.name, TensorType::F32, {rope.values.size()});
+  for (const PlannedTensor& tensor : plan.tensors) header.tensor(tensor.name, tensor.type, tensor.shape);
 }
 
-float changed(float x, Change change) {
-  if (change == Change::kPlusOne) return x + 1;
-  // By way of double, so that no C library's rounding changes a bit.
-  return change == Change::kMinusExp ? -static_cast<float>(std::exp(static_cast<double>(x))) : x;
+// Reads the file back as it is before its weights are written.
+void check_written(const Checkpoint& from, const std::filesystem::path& file, FilePlan& plan) {
+  const Checkpoint written = Checkpoint::open(file);
+  const ModelConfig got = read_model_config(written);
+  check_weights(written, got);
+  if (from.gguf()) {
+    assert(config_identity(plan.config) == config_identity(got) && "the metadata are copied");
+    return;
+  }
+  if (const std::string what = difference_between(plan.config, got); !what.empty()) {
+    throw unsupported("{}: with these settings the {} model cannot be written as GGUF: the file would lose its {}",
+                      from.file(), plan.config.architecture, what);
+  }
+  check_vocabulary_of(from, written, plan.warnings);
+  reorder_rotated_rows(plan.config, got, plan.tensors);
 }
-
-// Fills a tensor with rows of the checkpoint, on all threads.
-class TensorWriter {
- public:
-  TensorWriter(const Checkpoint& from, Team& team)
-      : from_(from), team_(team), rows_(static_cast<size_t>(team.size())) {}
-
-  std::span<const std::byte> fill(const PlannedTensor& tensor, size_t bytes) {
-    bytes_.assign(bytes, std::byte{0});
-    for (const PlannedPart& part : tensor.parts) fill(tensor, part);
-    return bytes_;
-  }
-
- private:
-  void fill(const PlannedTensor& tensor, const PlannedPart& part) {
-    // Tiles of some 64 KiB: large enough to be worth a thread's while, and many of them even in small tensors.
-    const int rows_per_tile = std::max(1, (1 << 14) / part.cols),
-              tiles = (part.rows + rows_per_tile - 1) / rows_per_tile;
-    for (std::vector<float>& row : rows_) row.resize(static_cast<size_t>(part.cols));
-    std::vector<std::pair<EncodeResult, int>> results(static_cast<size_t>(tiles));  // of the first bad row
-    const TensorTypeInfo& type = info(tensor.type);
-    const size_t row_bytes = static_cast<size_t>(part.cols) / type.block_elements * type.block_bytes;
-    team_.for_tiles(tiles, [&](int tile, int thread) {
-      const std::span<float> row = rows_[static_cast<size_t>(thread)];
-      const int end = std::min(part.rows, (tile + 1) * rows_per_tile);
-      for (int i = tile * rows_per_tile; i < end; ++i) {
-        read_row(part.from, part.row_from(i), part.rows_from.first_col, row);
-        for (float& x : row) x = changed(x, part.change);
-        const auto out = std::span(bytes_).subspan(static_cast<size_t>(part.row_to(i)) * row_bytes, row_bytes);
-        const EncodeResult result = encode_row(tensor.type, row, {}, out);
-        auto& first = results[static_cast<size_t>(tile)];
-        if (result != EncodeResult::kDone && first.first == EncodeResult::kDone) first = {result, part.row_from(i)};
-      }
-    });
-    const auto bad = std::ranges::find_if(results, [](const auto& r) { return r.first != EncodeResult::kDone; });
-    if (bad == results.end()) return;
-    const std::string where = fmt::format("{}: tensor {}, row {}", from_.file(), part.from.view->name, bad->second);
-    if (bad->first == EncodeResult::kNotFinite)
-      throw invalid("{} has a value that is not finite; the file is damaged", where);
-    throw invalid("{} has a value that is too large for {}; use bf16", where, quire::name(tensor.type));
-  }
-
-  const Checkpoint& from_;
-  Team& team_;
-  std::vector<std::vector<float>> rows_;  // one set for each thread
-  std::vector<std::byte> bytes_;
-};
 
 }  // namespace
 
@@ -188,53 +150,85 @@ std::vector<std::string_view> convertible_architectures() {
   return names;
 }
 
-Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path& to, const ConvertOptions& options,
-                             Team& team) {
-  const Family& target = target_of(from);
-  const ModelConfig config = read_model_config(from);
-  check_weights(from, config);
-  if (!config.pooled.layers.empty())
+TensorType FilePlan::main_type() const {
+  std::map<TensorType, uint64_t> elements;
+  for (const PlannedTensor& tensor : tensors) elements[tensor.type] += tensor.matrices.empty() ? 0 : tensor.elements();
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  return elements.empty() ? TensorType::F32 : std::ranges::max_element(elements, less)->first;
+}
+
+FilePlan plan_file(const Checkpoint& from, const std::string& name) {
+  FilePlan plan;
+  plan.name = name;
+  const Family* target = from.gguf() ? nullptr : &target_of(from);
+  plan.config = read_model_config(from);
+  check_weights(from, plan.config);
+  if (from.gguf()) {
+    plan.architecture = find_family(from).gguf_architecture;
+    plan.tensors = plan_copies(from, plan.config);
+    return plan;
+  }
+  if (!plan.config.pooled.layers.empty())
     throw unsupported("{}: layers on pooled vectors (classifiers, Dense modules) cannot be written as GGUF yet",
                       from.file());
-  std::vector<PlannedTensor> tensors = plan_tensors(from, config, target, options.type);
-  const std::vector<RopeTensor> ropes = rope_tensors(config);
+  plan.architecture = target->gguf_architecture;
+  plan.tensors = plan_tensors(from, plan.config, *target);
+  plan.ropes = rope_tensors(plan.config);
+  for (const std::string& difference : llama_cpp_differences(plan.config, plan.architecture))
+    plan.warnings.push_back(fmt::format("llama.cpp {}, so its results will differ", difference));
+  return plan;
+}
 
-  Converted result{.type = main_type(tensors), .tensors = tensors.size() + ropes.size(), .warnings = {}};
-  for (const std::string& difference : llama_cpp_differences(config, target.gguf_architecture))
-    result.warnings.push_back(fmt::format("llama.cpp {}, so its results will differ", difference));
+void write_file(const Checkpoint& from, FilePlan& plan, const std::filesystem::path& to, const WriteOptions& options,
+                Team& team) {
   GgufHeader header;
-  header.string("general.architecture", target.gguf_architecture);
-  header.string("general.type", "model");
-  header.string("general.name", options.name);
-  header.u32("general.file_type", file_type(result.type));
-  header.u32("general.quantization_version", 2);
-  add_settings(config, target.gguf_architecture, header);
-  add_vocabulary(from, config, header, result.warnings);
-  for (const RopeTensor& rope : ropes) header.tensor(rope.name, TensorType::F32, {rope.values.size()});
-  for (const PlannedTensor& tensor : tensors) header.tensor(tensor.name, tensor.type, tensor.shape);
-
+  add_metadata(from, plan, options, header);
   GgufFile file(to, header);
-  for (size_t i = 0; i < ropes.size(); ++i) file.write(header.tensors()[i], std::as_bytes(std::span(ropes[i].values)));
-  {
-    const Checkpoint written = Checkpoint::open(file.unfinished_path());
-    const ModelConfig got = read_model_config(written);
-    if (const std::string what = difference_between(config, got); !what.empty()) {
-      throw unsupported("{}: with these settings the {} model cannot be written as GGUF: the file would lose its {}",
-                        from.file(), config.architecture, what);
-    }
-    check_weights(written, got);
-    check_vocabulary_of(from, written, result.warnings);
-    reorder_rotated_rows(config, got, tensors);
-  }
-  TensorWriter writer(from, team);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const GgufHeader::Tensor& tensor = header.tensors()[ropes.size() + i];
-    file.write(tensor, writer.fill(tensors[i], tensor.bytes));
-    if (options.progress) options.progress(i + 1, tensors.size());
+  for (size_t i = 0; i < plan.ropes.size(); ++i)
+    file.write(header.tensors()[i], std::as_bytes(std::span(plan.ropes[i].values)));
+  check_written(from, file.unfinished_path(), plan);
+  TensorWriter writer(from.file(), team);
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const PlannedTensor& planned = plan.tensors[i];
+    const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
+    const auto importance = options.importance ? options.importance(planned) : std::span<const float>();
+    file.write(tensor, writer.fill(planned, tensor.bytes, importance));
+    if (options.progress) options.progress(i + 1, plan.tensors.size());
   }
   from.check_unchanged();
   file.commit();
-  return result;
+}
+
+Converted convert_checkpoint(const Checkpoint& from, const std::filesystem::path& to, const ConvertOptions& options,
+                             Team& team) {
+  check_convertible(from);
+  FilePlan plan = plan_file(from, options.name);
+  for (PlannedTensor& tensor : plan.tensors) {
+    if (tensor.matrices.empty() || is_small_table(tensor.matrices.front())) continue;
+    tensor.type = fitting_type(options.type.value_or(tensor.type), tensor.cols());
+  }
+  const TensorType type = plan.main_type();
+  write_file(from, plan, to, {.file_type = file_type_of(type), .progress = options.progress}, team);
+  return {.type = type, .tensors = plan.tensors.size() + plan.ropes.size(), .warnings = std::move(plan.warnings)};
+}
+
+int file_type_of(TensorType type) {
+  struct Number {
+    TensorType type;
+    int number;
+  };
+  // llama_ftype in llama.h. Of K types, that of the mix without larger tensors.
+  constexpr Number kNumbers[] = {
+      {TensorType::F16, 1},     {TensorType::Q4_0, 2},     {TensorType::Q4_1, 3},    {TensorType::Q8_0, 7},
+      {TensorType::Q5_0, 8},    {TensorType::Q5_1, 9},     {TensorType::Q2_K, 10},   {TensorType::Q3_K, 11},
+      {TensorType::Q4_K, 14},   {TensorType::Q5_K, 16},    {TensorType::Q6_K, 18},   {TensorType::IQ2_XXS, 19},
+      {TensorType::IQ2_XS, 20}, {TensorType::IQ3_XXS, 23}, {TensorType::IQ1_S, 24},  {TensorType::IQ4_NL, 25},
+      {TensorType::IQ3_S, 26},  {TensorType::IQ2_S, 28},   {TensorType::IQ4_XS, 30}, {TensorType::IQ1_M, 31},
+      {TensorType::BF16, 32},   {TensorType::TQ1_0, 36},   {TensorType::TQ2_0, 37},  {TensorType::MXFP4, 38},
+      {TensorType::NVFP4, 39},  {TensorType::Q1_0, 40},    {TensorType::Q2_0, 41},
+  };
+  const auto* row = std::ranges::find(kNumbers, type, &Number::type);
+  return row == std::end(kNumbers) ? 0 : row->number;
 }
 
 }  // namespace quire

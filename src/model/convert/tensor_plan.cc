@@ -3,40 +3,56 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "model/quantized/input_transforms.h"
+#include "model/quantized/quantization.h"
 #include "model/tensor_finder.h"
 
 namespace quire {
 namespace {
 
-bool is_small_table(Tensor t) {
-  return t == Tensor::kPositions || t == Tensor::kSegments || t == Tensor::kRouter || t == Tensor::kSharedSwitch;
+void add_once(Tensor tensor, std::vector<Tensor>& to) {
+  if (std::ranges::find(to, tensor) == to.end()) to.push_back(tensor);
 }
 
 class Planner : public TensorVisitor {
  public:
-  Planner(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target, std::optional<TensorType> type)
-      : config_(config), finder_(checkpoint, config, spelling_of(checkpoint)), target_(target), type_(type) {}
+  Planner(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target)
+      : checkpoint_(checkpoint),
+        config_(config),
+        finder_(checkpoint, config, spelling_of(checkpoint)),
+        target_(target),
+        quantization_(read_quantization(*checkpoint.hf())) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear&) override {
-    const Source from = finder_.source_of(slot), to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
-    const TensorView& view = get(from.name);
+    Source from = source_of(slot);
+    const Source to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
     const int file_rows = from.rows > 0 ? from.rows : rows, file_cols = from.cols > 0 ? from.cols : cols,
               items = from.stacked ? slot.items : 1, item = from.stacked ? slot.item : 0;
     const int rows_of_item = to.rows > 0 ? to.rows : rows, items_to = to.stacked ? slot.items : 1;
     assert(!to.transposed && to.cols == 0);
+    FileMatrix matrix{nullptr, item, items, file_rows, file_cols, from.transposed};
+    if (quantization_) matrix.coded = find_codes(slot, from, file_rows, file_cols);
+    if (matrix.coded)
+      matrix.transposed = from.transposed = false;
+    else
+      matrix.view = &get(from.name);
+    const TensorType type = matrix.coded ? TensorType::F16 : matrix.view->type;
     PlannedTensor& tensor = planned(to.name);
+    add_once(slot.tensor, tensor.matrices);
+    tensor.layer = slot.layer;
     if (tensor.parts.empty()) {
-      tensor.type = type_.value_or(view.type);
+      tensor.type = type;
       if (to.stacked) tensor.shape.push_back(static_cast<uint64_t>(items_to));
       if (slot.tensor != Tensor::kSharedSwitch) tensor.shape.push_back(static_cast<uint64_t>(rows_of_item));
       tensor.shape.push_back(static_cast<uint64_t>(cols));
     }
-    if (is_small_table(slot.tensor) || (!type_ && tensor.type != view.type)) tensor.type = TensorType::F32;
-    if (cols % static_cast<int>(info(tensor.type).block_elements) != 0) tensor.type = TensorType::F16;
-    PlannedPart part{slot, {&view, item, items, file_rows, file_cols, from.transposed}, from, to, rows, cols};
+    if (is_small_table(slot.tensor) || tensor.type != type) tensor.type = TensorType::F32;
+    PlannedPart part{slot, std::move(matrix), from, to, rows, cols};
     part.row_offset = to.stacked ? slot.item * rows_of_item : 0;
     tensor.parts.push_back(part);
 
@@ -47,7 +63,7 @@ class Planner : public TensorVisitor {
       if (to.stacked) biases.shape.push_back(static_cast<uint64_t>(items_to));
       biases.shape.push_back(static_cast<uint64_t>(rows_of_item));
     }
-    part.from = {bias, item, items, file_rows, 1, false};
+    part.from = {bias, item, items, file_rows, 1, false, nullptr};
     part.rows_from.first_col = 0;
     part.cols = 1;
     biases.parts.push_back(part);
@@ -71,6 +87,37 @@ class Planner : public TensorVisitor {
   std::vector<PlannedTensor> tensors;
 
  private:
+  // As loading does: codes also show where a matrix is.
+  Source source_of(const Slot& slot) const {
+    return finder_.source_of(slot, [this](const std::string& name) {
+      const std::string module(module_of(name));
+      const auto has = [&](std::string_view ending) { return finder_.find(module + std::string(ending)) != nullptr; };
+      return finder_.find(name) || (quantization_ && std::ranges::any_of(kCodeEndings, has));
+    });
+  }
+
+  // The codes of a matrix; null: it has none.
+  std::shared_ptr<const CodedMatrix> find_codes(const Slot& slot, const Source& from, int rows, int cols) const {
+    const std::string module(module_of(from.name));
+    const FindTensor find = [this](const std::string& name) { return finder_.find(name); };
+    if (!is_table(slot.tensor) &&
+        !read_input_transform(*quantization_, {checkpoint_.file(), find, checkpoint_.tensors()}, module, cols).empty())
+      throw unsupported("{}: the inputs of {} are scaled or rotated, which GGUF files cannot express",
+                        checkpoint_.file(), module);
+    const bool transposed = from.transposed && !from.stacked;  // a stack of codes never is
+    auto coded = open_coded_matrix(*quantization_, checkpoint_.file(), find,
+                                   {.module = module,
+                                    .rows = rows,
+                                    .cols = cols,
+                                    .item = from.stacked ? slot.item : 0,
+                                    .items = from.stacked ? slot.items : 0});
+    if (!coded) return nullptr;
+    if (transposed || from.first_col != 0)
+      throw unsupported("{}: {} is quantized across its outputs, which cannot be written as GGUF yet",
+                        checkpoint_.file(), module);
+    return std::make_shared<const CodedMatrix>(std::move(*coded));
+  }
+
   // A vector is a matrix of one column, so that its elements can be moved as rows are.
   // parts: how many such vectors the planned tensor is joined of.
   void add_vector(const Slot& slot, const TensorView& view, const std::string& name, std::vector<uint64_t> shape,
@@ -82,7 +129,7 @@ class Planner : public TensorVisitor {
     const int row_offset = static_cast<int>(tensor.parts.size()) * size;
     tensor.shape = std::move(shape);
     tensor.parts.push_back(PlannedPart{.slot = slot,
-                                       .from = {&view, 0, 1, size, 1, false},
+                                       .from = {&view, 0, 1, size, 1, false, nullptr},
                                        .rows_from = {},
                                        .rows_to = {},
                                        .rows = size,
@@ -103,18 +150,28 @@ class Planner : public TensorVisitor {
     return *view;
   }
 
+  const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   const TensorFinder finder_;
   const Family& target_;
-  const std::optional<TensorType> type_;
+  const std::optional<Quantization> quantization_;
   std::map<std::string, size_t> index_;
 };
 
 }  // namespace
 
-std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target,
-                                        std::optional<TensorType> type) {
-  Planner planner(checkpoint, config, target, type);
+uint64_t PlannedTensor::elements() const {
+  uint64_t product = 1;
+  for (const uint64_t extent : shape) product *= extent;
+  return product;
+}
+
+bool is_small_table(Tensor t) {
+  return t == Tensor::kPositions || t == Tensor::kSegments || t == Tensor::kRouter || t == Tensor::kSharedSwitch;
+}
+
+std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target) {
+  Planner planner(checkpoint, config, target);
   Weights unused;
   visit_tensors(config, unused, planner);
   return std::move(planner.tensors);

@@ -1,7 +1,7 @@
 // The tensors of a GGUF file, and where their rows lie in the checkpoint that it is made of.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,13 +33,29 @@ struct PlannedTensor {
   TensorType type;
   std::vector<uint64_t> shape;  // outermost first
   std::vector<PlannedPart> parts;
+  // Which of the model's matrices lie in it, one of each kind: several where a file fuses them. Empty: vectors, and
+  // tensors that the model does not need.
+  std::vector<Tensor> matrices = {};
+  int layer = -1;  // of the matrices
+
+  uint64_t cols() const { return shape.back(); }
+  uint64_t elements() const;
 };
 
-// checkpoint: of a Hugging Face directory that check_weights() accepts. target: the family whose GGUF names are used.
-// type: of matrices; std::nullopt: each keeps its own. Vectors, positions and routers become F32, and so do matrices whose
-// parts have several types; Q8_0 matrices whose rows are no whole blocks become F16.
-std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target,
-                                        std::optional<TensorType> type);
+// The tensors of a GGUF file for a Hugging Face directory that check_weights() accepts. target: the family whose GGUF
+// names are used. Each matrix keeps its type; F16 stands for quantized ones. Vectors and small tables become F32, and so
+// do matrices whose parts have several types. Throws Error for quantized weights that rows of numbers cannot replace.
+std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target);
+
+// The tensors of a GGUF file as they are.
+std::vector<PlannedTensor> plan_copies(const Checkpoint& checkpoint, const ModelConfig& config);
+
+// Tables of positions and segments, and what routes tokens to experts: F32 in all files, as llama.cpp expects.
+bool is_small_table(Tensor tensor);
+
+// `wanted`, or the type that llama.cpp writes instead for rows that are not whole blocks of it, or whose blocks would not
+// fit either: F16 (tensor_type_fallback in llama-quant.cpp, b11434).
+TensorType fitting_type(TensorType wanted, uint64_t cols);
 
 // Moves the rows of queries and keys, and the weights of their norms, so that pairs that `from` rotates stand where `to`
 // expects them.

@@ -40,7 +40,7 @@ bool round_to_half(Lanes& scales, uint32_t* bits) {
 }
 
 template <int n, class Book>
-bool fit_groups(const Book& book, const ScaleGrid& grid, std::span<const float> x, std::span<const float> w,
+bool fit_groups(const Book& book, const ScaleSteps& grid, std::span<const float> x, std::span<const float> w,
                 const CodedRow& out) {
   bool sound = true;
   for (size_t at = 0; at < x.size(); at += kLanes * n) {
@@ -58,7 +58,7 @@ bool fit_flat(const BlockType& type, std::span<const float> weights, std::span<c
               const CodedRow& out) {
   const PanelFormat& f = type.format;
   if (f.codes == Codes::kTable4) return fit_groups<32>(table_book(f), kManyCodes, weights, importance, out);
-  const ScaleGrid& grid = f.codes == Codes::kU5 ? kMostCodes : f.codes == Codes::kU4 ? kManyCodes : kFewCodes;
+  const ScaleSteps& grid = f.codes == Codes::kU5 ? kMostCodes : f.codes == Codes::kU4 ? kManyCodes : kFewCodes;
   if (f.group == 64) return fit_groups<64>(integer_book(f), grid, weights, importance, out);
   assert(f.group == 32);
   return fit_groups<32>(integer_book(f), grid, weights, importance, out);
@@ -87,7 +87,7 @@ bool fit_flat_affine(const BlockType& type, std::span<const float> weights, std:
                      const CodedRow& out) {
   constexpr int n = 32;
   const IntegerBook book = integer_book(type.format);
-  const AffineGrid& grid = type.format.codes == Codes::kU5 ? kMostAffineCodes : kManyAffineCodes;
+  const RangeSteps& grid = type.format.codes == Codes::kU5 ? kMostAffineCodes : kManyAffineCodes;
   bool sound = true;
   for (size_t at = 0; at < weights.size(); at += kLanes * n) {
     // Around the middle of each group, so that a large minimum does not drown the differences in rounding.

@@ -45,14 +45,14 @@ Lanes extreme_of(const GroupLanes<n>& g) {
 
 // A search for scales: the greatest weight is tried at these multiples of the book's ends, then codes and scale are
 // improved in turns.
-struct ScaleGrid {
+struct ScaleSteps {
   std::span<const float> at;
   int turns;
 };
 
 // The best scale of each lane, which may be negative; 0 for weights that are all 0 or below `tiny`.
 template <int n, class Book>
-Lanes search_scale(const GroupLanes<n>& g, const Book& book, const ScaleGrid& grid, float tiny) {
+Lanes search_scale(const GroupLanes<n>& g, const Book& book, const ScaleSteps& grid, float tiny) {
   const Lanes extreme = extreme_of(g), zero = in_all_lanes(0);
   const LaneChoice is_zero = magnitude(extreme) < in_all_lanes(tiny);
   const Lanes one_step = inverse_or_zero(choose(is_zero, zero, extreme));
@@ -128,7 +128,7 @@ inline AffineFit fit_codes(const AffineSums& s, bool not_above_zero) {
 
 // at: how many steps the range of the weights is tried at, as multiples of `most`; where it is cut, at the top, at both
 // ends, or at the bottom.
-struct AffineGrid {
+struct RangeSteps {
   std::span<const float> at;
   int turns;
 };
@@ -136,7 +136,7 @@ struct AffineGrid {
 // The best scale (not negative) and minimum of each lane for codes 0 .. most. Weights that are equal, or within `tiny` of
 // each other, get scale 0.
 template <int n>
-AffineFit search_affine(const GroupLanes<n>& g, float most, bool not_above_zero, const AffineGrid& grid, float tiny) {
+AffineFit search_affine(const GroupLanes<n>& g, float most, bool not_above_zero, const RangeSteps& grid, float tiny) {
   const Lanes zero = in_all_lanes(0);
   Lanes low = g.x[0], high = g.x[0];
   for (int i = 1; i < n; ++i) low = least_of(low, g.x[i]), high = greatest_of(high, g.x[i]);

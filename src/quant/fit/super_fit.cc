@@ -53,7 +53,7 @@ struct Shared {
 };
 
 template <int n, class Book>
-bool fit_shared(const Book& book, const IntegerBook& range, const ScaleGrid& grid, std::span<const float> x,
+bool fit_shared(const Book& book, const IntegerBook& range, const ScaleSteps& grid, std::span<const float> x,
                 std::span<const float> w, const CodedRow& out) {
   std::array<GroupLanes<n>, static_cast<size_t>(kQuads<n>)> quads = [&]<size_t... i>(std::index_sequence<i...>) {
     return std::array{GroupLanes<n>(&x[i * kLanes * n], &w[i * kLanes * n])...};
@@ -143,7 +143,7 @@ struct SharedSums {
 };
 
 template <int n>
-bool fit_shared_affine(float most, const IntegerBook& range, const AffineGrid& grid, std::span<const float> x,
+bool fit_shared_affine(float most, const IntegerBook& range, const RangeSteps& grid, std::span<const float> x,
                        std::span<const float> w, const CodedRow& out) {
   std::array<GroupLanes<n>, static_cast<size_t>(kQuads<n>)> quads = [&]<size_t... i>(std::index_sequence<i...>) {
     return std::array{GroupLanes<n>(&x[i * kLanes * n], &w[i * kLanes * n])...};
@@ -245,7 +245,7 @@ bool fit_super_affine(const BlockType& type, std::span<const float> weights, std
   const PanelFormat& f = type.format;
   const float most = integer_book(f).most;
   if (f.codes == Codes::kU2) return fit_shared_affine<16>(most, {0, 15}, kFewAffineCodes, weights, importance, out);
-  const AffineGrid& grid = f.codes == Codes::kU5 ? kMostAffineCodes : kManyAffineCodes;
+  const RangeSteps& grid = f.codes == Codes::kU5 ? kMostAffineCodes : kManyAffineCodes;
   return fit_shared_affine<32>(most, {0, 63}, grid, weights, importance, out);
 }
 

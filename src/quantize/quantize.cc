@@ -1,0 +1,256 @@
+#include "quantize/quantize.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "model/quantized/quantization.h"
+#include "quant/encode.h"
+#include "text/tokenizer/pretokenizer_regex.h"
+
+namespace quire {
+namespace {
+
+bool is_block_type(TensorType type) { return info(type).block_elements > 1; }
+
+// Patterns of --tensor-type, each with how many tensors it matched.
+class Overrides {
+ public:
+  explicit Overrides(const std::vector<TypeOverride>& overrides) {
+    for (const TypeOverride& o : overrides)
+      rows_.push_back({Regex(o.pattern, fmt::format("--tensor-type {}", o.pattern)), o.type, 0});
+  }
+
+  std::optional<TensorType> find(const std::string& name) {
+    std::optional<TensorType> type;
+    for (Row& row : rows_) {
+      bool found = false;
+      matcher_.for_each_match(row.regex, name, [&](size_t, size_t) { found = true; });
+      row.matched += found;
+      if (found && !type) type = row.type;
+    }
+    return type;
+  }
+
+  void refuse_unused() const {
+    for (const Row& row : rows_) {
+      if (row.matched == 0)
+        throw invalid("--tensor-type {}={}: no tensor that can be quantized has such a name; --dry-run lists them",
+                      row.regex.pattern(), quire::name(row.type));
+    }
+  }
+
+ private:
+  struct Row {
+    Regex regex;
+    TensorType type;
+    int matched;
+  };
+  std::vector<Row> rows_;
+  Regex::Matcher matcher_;
+};
+
+bool holds(const PlannedTensor& tensor, Tensor matrix) {
+  return std::ranges::find(tensor.matrices, matrix) != tensor.matrices.end();
+}
+
+// Chooses the types of all tensors.
+class TypeChooser {
+ public:
+  TypeChooser(const QuantizeOptions& options, const FilePlan& file, std::vector<std::string>& warnings)
+      : options_(options),
+        mixed_(*options.mix, file.config, file.architecture, options.importance != nullptr, file.tensors),
+        overrides_(options.overrides),
+        is_tied_(file.config.tied_output),
+        warnings_(warnings) {}
+
+  void choose(PlannedTensor& tensor) {
+    if (!MixedTypes::may_change(tensor)) return;
+    const TensorType wanted = wanted_type(tensor);
+    tensor.type = fitting_type(wanted, tensor.cols());
+    if (tensor.type != wanted) ++misfits_[{tensor.cols(), wanted, tensor.type}];
+  }
+
+  void finish() {
+    overrides_.refuse_unused();
+    for (const auto& [misfit, count] : misfits_) {
+      warnings_.push_back(fmt::format("{} tensors with rows of {} become {}: {} needs a multiple of {}", count,
+                                      misfit.cols, name(misfit.instead), name(misfit.wanted),
+                                      info(misfit.wanted).block_elements));
+    }
+  }
+
+ private:
+  struct Misfit {
+    uint64_t cols;
+    TensorType wanted, instead;
+    auto operator<=>(const Misfit&) const = default;
+  };
+
+  TensorType wanted_type(const PlannedTensor& tensor) {
+    const TensorType mixed = mixed_.type_of(tensor);  // always asked: it counts
+    const std::optional<TensorType> named = overrides_.find(tensor.name);
+    if (options_.output_type && holds(tensor, Tensor::kOutput)) return *options_.output_type;
+    if (options_.embedding_type && holds(tensor, Tensor::kEmbedding)) return *options_.embedding_type;
+    if (named) return *named;
+    if (options_.pure) return options_.mix->type;
+    // With a tied output the embedding is the output matrix.
+    if (options_.output_type && is_tied_ && holds(tensor, Tensor::kEmbedding)) return *options_.output_type;
+    return mixed;
+  }
+
+  const QuantizeOptions& options_;
+  MixedTypes mixed_;
+  Overrides overrides_;
+  const bool is_tied_;
+  std::vector<std::string>& warnings_;
+  std::map<Misfit, int> misfits_;
+};
+
+// The type that a tensor has now, or the method by which it is quantized.
+std::string type_before(const PlannedTensor& tensor, const std::string& method) {
+  const TensorView* view = tensor.parts.front().from.view;
+  return view ? std::string(name(view->type)) : method;
+}
+
+// How many inputs the importance of a tensor must have.
+uint64_t importance_size(const PlannedTensor& tensor) {
+  return tensor.shape.size() > 2
+             ? tensor.cols() * (tensor.elements() / tensor.cols() / tensor.shape[tensor.shape.size() - 2])
+             : tensor.cols();
+}
+
+// Whether each tensor that becomes blocks has importance. Throws if the matrix is another model's.
+void check_importance(const ImportanceMatrix& matrix, QuantizePlan& plan) {
+  size_t known = 0, wanted = 0;
+  std::vector<std::string> without;
+  for (size_t i = 0; i < plan.file.tensors.size(); ++i) {
+    const PlannedTensor& tensor = plan.file.tensors[i];
+    if (!MixedTypes::may_change(tensor)) continue;
+    const auto entry = matrix.entries.find(tensor.name);
+    const bool is_table_of_tokens = holds(tensor, Tensor::kEmbedding) || holds(tensor, Tensor::kPerLayerEmbedding);
+    if (entry == matrix.entries.end()) {
+      // No linear reads a table, so calibration says nothing of it; of an output matrix llama.cpp collects nothing either.
+      if (is_table_of_tokens || holds(tensor, Tensor::kOutput)) continue;
+      ++wanted;
+      without.push_back(tensor.name);
+      continue;
+    }
+    ++known;
+    ++wanted;
+    if (entry->second.sums.size() != importance_size(tensor)) {
+      if (is_table_of_tokens) continue;  // of a table's transposed use
+      throw invalid("the importance matrix is another model's: {} has {} inputs, its entry {}", tensor.name,
+                    importance_size(tensor), entry->second.sums.size());
+    }
+    plan.changes[i].has_importance = is_block_type(tensor.type);
+  }
+  if (known == 0)
+    throw invalid(
+        "the importance matrix is another model's: none of its {} entries, such as {}, is a tensor of this one",
+        matrix.entries.size(), matrix.entries.begin()->first);
+  if (!without.empty())
+    plan.warnings.push_back(
+        fmt::format("the importance matrix lacks {} of {} tensors, such as {}; all their inputs count "
+                    "the same",
+                    without.size(), wanted, without.front()));
+}
+
+// Types of so few bits that they are of no use without an importance matrix, as llama-quantize has them.
+bool needs_importance(TensorType type) {
+  constexpr TensorType kTypes[] = {TensorType::IQ3_XXS, TensorType::IQ2_XXS, TensorType::IQ2_XS,
+                                   TensorType::IQ2_S,   TensorType::IQ1_M,   TensorType::IQ1_S};
+  return std::ranges::find(kTypes, type) != std::end(kTypes);
+}
+
+void add_warnings(QuantizePlan& plan, const QuantizeOptions& options) {
+  size_t again = 0, starved = 0;
+  for (size_t i = 0; i < plan.changes.size(); ++i) {
+    const TensorChange& change = plan.changes[i];
+    const auto before = tensor_type_from_name(change.from);
+    const bool was_quantized = !before || is_block_type(*before);
+    again += was_quantized && change.from != name(change.to);
+    starved += needs_importance(change.to) && !change.has_importance && change.from != name(change.to);
+  }
+  if (again > 0)
+    plan.warnings.push_back(
+        fmt::format("{} tensors are quantized already; they are dequantized first, so what was lost "
+                    "stays lost",
+                    again));
+  if (starved > 0 && !options.importance)
+    plan.warnings.push_back(
+        fmt::format("{} tensors get types below 3.1 bits a weight without an importance matrix; "
+                    "expect a much worse model than with --imatrix",
+                    starved));
+}
+
+}  // namespace
+
+uint64_t QuantizePlan::bytes() const {
+  return std::accumulate(changes.begin(), changes.end(), uint64_t{0},
+                         [](uint64_t sum, const TensorChange& c) { return sum + c.bytes; });
+}
+
+double QuantizePlan::bits_per_weight() const {
+  const auto elements = std::accumulate(changes.begin(), changes.end(), uint64_t{0},
+                                        [](uint64_t sum, const TensorChange& c) { return sum + c.elements; });
+  return 8.0 * static_cast<double>(bytes()) / static_cast<double>(std::max<uint64_t>(1, elements));
+}
+
+QuantizePlan plan_quantization(const Checkpoint& from, const QuantizeOptions& options) {
+  QuantizePlan plan;
+  plan.file = plan_file(from, options.name);
+  plan.warnings = plan.file.warnings;
+  std::vector<PlannedTensor>& tensors = plan.file.tensors;
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return tensors[i].layer; });
+  TypeChooser chooser(options, plan.file, plan.warnings);
+  for (const size_t i : order) chooser.choose(tensors[i]);
+  chooser.finish();
+  const auto quantization = from.hf() ? read_quantization(*from.hf()) : std::nullopt;
+  for (const PlannedTensor& tensor : tensors) {
+    std::string before = type_before(tensor, quantization ? quantization->method : "");
+    if (!is_writable(tensor.type) && before != name(tensor.type))
+      throw unsupported("type {} cannot be written yet", name(tensor.type));
+    plan.changes.push_back({.name = tensor.name,
+                            .from = std::move(before),
+                            .to = tensor.type,
+                            .elements = tensor.elements(),
+                            .bytes = tensor_bytes(tensor.type, tensor.shape).value()});
+  }
+  if (options.importance) check_importance(*options.importance, plan);
+  add_warnings(plan, options);
+  return plan;
+}
+
+void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeOptions& options,
+                     const std::filesystem::path& to, Team& team,
+                     const std::function<void(size_t written, size_t total)>& progress) {
+  std::vector<float> means;
+  const auto importance = [&](const PlannedTensor& tensor) -> std::span<const float> {
+    const auto change = std::ranges::find(plan.changes, tensor.name, &TensorChange::name);
+    if (!change->has_importance) return {};
+    means = ImportanceMatrix::mean_squares(options.importance->entries.find(tensor.name)->second);
+    return means;
+  };
+  const auto describe = [&](GgufHeader& header) {
+    if (!options.importance) return;
+    header.string("quantize.imatrix.file", options.importance_file);
+    if (!options.importance->datasets.empty())
+      header.string("quantize.imatrix.dataset", options.importance->datasets.front());
+    header.u32("quantize.imatrix.entries_count", static_cast<int64_t>(options.importance->entries.size()));
+    if (options.importance->chunks > 0) header.u32("quantize.imatrix.chunks_count", options.importance->chunks);
+  };
+  write_file(
+      from, plan.file, to,
+      {.file_type = options.mix->file_type, .describe = describe, .importance = importance, .progress = progress},
+      team);
+  for (std::string& warning : plan.file.warnings) {
+    if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(std::move(warning));
+  }
+}
+
+}  // namespace quire
