@@ -7,12 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
 #include "cli/commands.h"
+#include "cli/compare/text_chunks.h"
 #include "cli/flags/engine_options.h"
 #include "cli/logit_distance.h"
 #include "cli/terminal/progress.h"
-#include "engine/single_sequence.h"
 
 namespace quire {
 namespace {
@@ -23,8 +22,6 @@ struct PerplexityOptions {
   int context = 512, chunks = -1;
   bool json = false;
 };
-
-constexpr int kScoredRows = 64;
 
 // -log p(token), in nats.
 double nll(std::span<const float> logits, TokenId token) {
@@ -40,41 +37,29 @@ void run_perplexity(PerplexityOptions& o) {
   Progress progress;
   progress.stage("loading " + o.engine.model);
   LoadedModel model(o.engine, kScoredRows);
-  if (!model.target.text.tokenizer) throw unsupported("{} has no vocabulary, so it cannot read a text", o.engine.model);
-  const Tokenizer& tokenizer = *model.target.text.tokenizer;
-  const TokenIds ids = tokenizer.encode(read_text_file(o.file), {.add_special = true, .parse_special = false});
-  const auto context = static_cast<size_t>(o.context);
-  size_t chunks = ids.size() / context;
-  if (o.chunks >= 0) chunks = std::min(chunks, static_cast<size_t>(o.chunks));
-  if (chunks == 0) throw invalid("{} has {} tokens, too few for one chunk of {}", o.file, ids.size(), o.context);
+  const TextChunks text = read_chunks(model, o.file, o.context, o.chunks);
+  const size_t chunks = text.count();
 
   SingleSequence sequence(model);
-  const auto vocab = static_cast<size_t>(model.target.config.vocab);
-  // llama.cpp scores the second half of a chunk: positions first .. context - 2 predict their successors.
-  const size_t first = context / 2;
+  // llama.cpp scores the second half of a chunk.
+  const size_t first = text.size / 2;
   double sum = 0, squares = 0;
   size_t count = 0;
   std::vector<double> per_chunk;
   const auto start = std::chrono::steady_clock::now();
   progress.stage("scoring chunks");
   for (size_t c = 0; c < chunks; ++c) {
-    TokenIds chunk(ids.begin() + static_cast<ptrdiff_t>(c * context),
-                   ids.begin() + static_cast<ptrdiff_t>((c + 1) * context));
-    if (tokenizer.adds_bos() && tokenizer.bos()) chunk[0] = *tokenizer.bos();
-    sequence.clear();
+    const std::span<const TokenId> chunk = text.chunk(c);
     double chunk_sum = 0;
     size_t chunk_count = 0;
-    for (size_t at = 0; at + 1 < context;) {
-      const bool scored = at >= first;
-      const size_t n = std::min<size_t>(scored ? kScoredRows : 512, (scored ? context - 1 : first) - at);
-      const auto logits = sequence.append(std::span(chunk).subspan(at, n), scored);
-      for (size_t i = 0; scored && i < n; ++i) {
-        const double loss = nll(logits.subspan(i * vocab, vocab), chunk[at + i + 1]);
+    ChunkRun run(sequence, chunk, first);
+    while (const auto rows = run.next()) {
+      for (size_t i = 0; i < rows->count; ++i) {
+        const double loss = nll(rows->row(i), chunk[rows->position + i + 1]);
         chunk_sum += loss;
         squares += loss * loss;
         ++chunk_count;
       }
-      at += n;
     }
     sum += chunk_sum;
     count += chunk_count;

@@ -1,14 +1,13 @@
 #include "cli/bench/quality.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <vector>
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
-#include "cli/logit_distance.h"
+#include "cli/compare/distance_tally.h"
 #include "engine/single_sequence.h"
 
 namespace quire {
@@ -48,21 +47,6 @@ void for_logits(LoadedModel& model, const TokenIds& ids, Progress& progress,
   }
 }
 
-// exp(mean of -log p(next token)).
-class Perplexity {
- public:
-  void add(std::span<const float> logits, TokenId next) {
-    if (next == kNoToken) return;
-    sum_ += log_sum_exp(logits) - logits[static_cast<size_t>(next)];
-    ++count_;
-  }
-  double value() const { return std::exp(sum_ / count_); }
-
- private:
-  double sum_ = 0;
-  int count_ = 0;
-};
-
 }  // namespace
 
 Quality measure_quality(EngineOptions options, const std::string& file, int tokens, Progress& progress) {
@@ -72,7 +56,6 @@ Quality measure_quality(EngineOptions options, const std::string& file, int toke
   Quality quality{.tokens = tokens, .activations = {}, .kv_cache_dtype = {}};
   TokenIds ids;
   std::vector<float> rounded;  // [tokens, vocab]
-  Perplexity perplexity, float_perplexity;
   {
     progress.stage("loading " + options.model);
     LoadedModel model(options, kLogitRows);
@@ -85,31 +68,26 @@ Quality measure_quality(EngineOptions options, const std::string& file, int toke
                         values * sizeof(float) >> 20);
     rounded.reserve(values);
     progress.stage("computing logits");
-    for_logits(model, ids, progress, [&](size_t, std::span<const float> logits, TokenId next) {
+    for_logits(model, ids, progress, [&](size_t, std::span<const float> logits, TokenId) {
       rounded.insert(rounded.end(), logits.begin(), logits.end());
-      perplexity.add(logits, next);
     });
   }
   options.activations = options.kv_cache_dtype = "f32";
   progress.stage("loading " + options.model + " again, in float32");
   LoadedModel model(options, kLogitRows);
   const auto vocab = static_cast<size_t>(model.target.config.vocab);
-  std::vector<double> divergences;
-  int agreeing = 0;
+  DistanceTally tally;
   progress.stage("computing logits in float32");
   for_logits(model, ids, progress, [&](size_t index, std::span<const float> expected, TokenId next) {
-    const auto got = std::span<const float>(rounded).subspan(index * vocab, vocab);
-    divergences.push_back(kl_divergence(expected, got));
-    quality.mean_kl += divergences.back() / tokens;
-    agreeing += argmax(expected) == argmax(got);
-    float_perplexity.add(expected, next);
+    tally.add(expected, std::span<const float>(rounded).subspan(index * vocab, vocab), next, index % kWindow);
   });
-  std::sort(divergences.begin(), divergences.end());
-  quality.p99_kl = divergences[divergences.size() * 99 / 100];
-  quality.max_kl = divergences.back();
-  quality.top1_agreement = static_cast<double>(agreeing) / tokens;
-  quality.perplexity = perplexity.value();
-  quality.float_perplexity = float_perplexity.value();
+  const DistanceSummary distance = tally.summary();
+  quality.mean_kl = distance.mean_kl.value;
+  quality.p99_kl = distance.p99_kl;
+  quality.max_kl = distance.max_kl;
+  quality.top1_agreement = distance.same_top.value;
+  quality.perplexity = distance.perplexity.value;
+  quality.float_perplexity = distance.reference_perplexity.value;
   return quality;
 }
 

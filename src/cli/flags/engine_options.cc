@@ -122,6 +122,14 @@ void add_kernels_option(CLI::App& app, std::string& kernels) {
       ->capture_default_str();
 }
 
+CLI::Option* add_activations(CLI::App& app, const char* flag, std::string& name, const char* help) {
+  return app.add_option(flag, name, help)->check(auto_or_one_of(kActivationsNames));
+}
+
+CLI::Option* add_kv_type(CLI::App& app, const char* flag, std::string& name, const char* help) {
+  return app.add_option(flag, name, help)->check(auto_or_one_of(kKvTypeNames));
+}
+
 void add_model_options(CLI::App& app, EngineOptions& o) {
   constexpr int kMost = std::numeric_limits<int>::max();
   app.add_option("-m,--model", o.model,
@@ -140,10 +148,9 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
   add_size(app, "--memory", o.memory_bytes,
            "memory for everything; 0: what the machine or its cgroup has available, minus a margin")
       ->group(kMemoryGroup);
-  app.add_option("--kv-cache-dtype", o.kv_cache_dtype,
-                 "data type of the KV cache; int8: half the memory of bf16 (docs/serving.md); auto: bf16, or f32 with "
-                 "--activations f32")
-      ->check(auto_or_one_of(kKvTypeNames))
+  add_kv_type(app, "--kv-cache-dtype", o.kv_cache_dtype,
+              "data type of the KV cache; int8: half the memory of bf16 (docs/serving.md); auto: bf16, or f32 with "
+              "--activations f32")
       ->group(kMemoryGroup)
       ->capture_default_str();
   app.add_option("-t,--threads", o.threads, "threads; 0: all usable cores")
@@ -164,10 +171,9 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
       ->type_name("DIR")
       ->group(kMemoryGroup)
       ->capture_default_str();
-  app.add_option("--activations", o.activations,
-                 "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8x2 "
-                 "(docs/exactness.md)")
-      ->check(auto_or_one_of(kActivationsNames))
+  add_activations(app, "--activations", o.activations,
+                  "data type that the inputs of linear layers are rounded to; auto: bf16 with AMX, else int8x2 "
+                  "(docs/exactness.md)")
       ->group(kComputeGroup)
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens,--batch-size", o.max_num_batched_tokens,

@@ -26,6 +26,10 @@ void add_chat_template_options(CLI::App& app, EngineOptions& options);
 // A flag for a number of bytes: "512MiB".
 CLI::Option* add_size(CLI::App& app, const char* names, size_t& bytes, const char* help);
 
+// Flags for one of the names of --activations and --kv-cache-dtype, or auto.
+CLI::Option* add_activations(CLI::App& app, const char* flag, std::string& name, const char* help);
+CLI::Option* add_kv_type(CLI::App& app, const char* flag, std::string& name, const char* help);
+
 // A number from `low` to `high`; otherwise "must be between 1 and 64, not 65".
 CLI::Validator between(double low, double high);
 
