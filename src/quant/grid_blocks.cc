@@ -3,6 +3,7 @@
 // Layouts: ggml-common.h of ggml.
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "quant/block_type.h"
 #include "quant/iq_grids.h"
@@ -58,12 +59,41 @@ constexpr std::array<uint64_t, 128> kEvenSigns = [] {
   return signs;
 }();
 
+// The index of each vector of a grid, by its packed elements.
+template <size_t n>
+std::vector<uint16_t> indices_of(const std::array<uint16_t, n>& grid) {
+  std::vector<uint16_t> indices(size_t{1} << 16);
+  for (size_t i = 0; i < n; ++i) indices[grid[i]] = static_cast<uint16_t>(i);
+  return indices;
+}
+// The elements of 8 or 4 codes, packed as in a grid; signs are left out.
+template <int dims>
+size_t packed(const uint8_t* codes) {
+  size_t bits = 0;
+  for (int i = 0; i < dims; ++i) bits |= static_cast<size_t>(codes[i] & 7) << 16 / dims * i;
+  return bits;
+}
+// Bit j is set where code j is negative.
+unsigned signs_of(const uint8_t* codes) {
+  unsigned signs = 0;
+  for (int i = 0; i < 8; ++i) signs |= (codes[i] & kMinus ? 1u : 0u) << i;
+  return signs;
+}
+
 void store(uint64_t eight, uint8_t* codes) { std::memcpy(codes, &eight, sizeof eight); }
 
 uint64_t pair(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
 
 // Of 4-bit or 3-bit scales.
 uint32_t odd(uint32_t scale) { return 2 * scale + 1; }
+uint32_t half_of_odd(uint32_t integer) { return integer / 2; }
+
+void write_nibbles(const uint32_t* odd_integers, int count, uint8_t* to) {
+  for (int i = 0; i < count; i += 2)
+    to[i / 2] = static_cast<uint8_t>(half_of_odd(odd_integers[i]) | half_of_odd(odd_integers[i + 1]) << 4);
+}
+
+void store32(uint32_t value, uint8_t* p) { std::memcpy(p, &value, sizeof value); }
 
 // {d, words[16]}: per 32 elements, four indices of 8 bits, then four of 7 signs and a 4-bit scale.
 void iq2_xxs(const uint8_t* b, const BlockParts& out) {
@@ -76,6 +106,20 @@ void iq2_xxs(const uint8_t* b, const BlockParts& out) {
       store(kIq2Xxs[indices[l]] | kEvenSigns[word >> 7 * l & 127], out.codes + 32 * group + 8 * l);
   }
 }
+void write_iq2_xxs(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq2XxsGrid);
+  store16(*from.super, b);
+  for (int group = 0; group < 8; ++group) {
+    uint8_t* to = b + 2 + 8 * group;
+    uint32_t word = half_of_odd(from.scales[group]) << 28;
+    for (int l = 0; l < 4; ++l) {
+      const uint8_t* codes = from.codes + 32 * group + 8 * l;
+      to[l] = static_cast<uint8_t>(indices[packed<8>(codes)]);
+      word |= (signs_of(codes) & 127u) << 7 * l;
+    }
+    store32(word, to + 4);
+  }
+}
 
 // {d, words[32], scales[8]}: a 16-bit word has an index of 9 bits and 7 signs; a nibble scales 16 elements.
 void iq2_xs(const uint8_t* b, const BlockParts& out) {
@@ -86,6 +130,15 @@ void iq2_xs(const uint8_t* b, const BlockParts& out) {
     store(kIq2Xs[word & 511] | kEvenSigns[word >> 9], out.codes + 8 * l);
   }
 }
+void write_iq2_xs(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq2XsGrid);
+  store16(*from.super, b);
+  for (int l = 0; l < 32; ++l) {
+    const uint8_t* codes = from.codes + 8 * l;
+    store16(indices[packed<8>(codes)] | (signs_of(codes) & 127u) << 9, b + 2 + 2 * l);
+  }
+  write_nibbles(from.scales, 16, b + 66);
+}
 
 // {d, low[32], signs[32], high[8], scales[8]}: indices of 10 bits; a nibble scales 16 elements.
 void iq2_s(const uint8_t* b, const BlockParts& out) {
@@ -95,6 +148,19 @@ void iq2_s(const uint8_t* b, const BlockParts& out) {
     const size_t high = b[66 + l / 4] >> l % 4 * 2 & 3u;
     store(kIq2S[b[2 + l] | high << 8] | kSigns[b[34 + l]], out.codes + 8 * l);
   }
+}
+void write_iq2_s(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq2SGrid);
+  store16(*from.super, b);
+  std::memset(b + 66, 0, 8);
+  for (int l = 0; l < 32; ++l) {
+    const uint8_t* codes = from.codes + 8 * l;
+    const unsigned index = indices[packed<8>(codes)];
+    b[2 + l] = static_cast<uint8_t>(index);
+    b[34 + l] = static_cast<uint8_t>(signs_of(codes));
+    b[66 + l / 4] |= static_cast<uint8_t>(index >> 8 << l % 4 * 2);
+  }
+  write_nibbles(from.scales, 16, b + 74);
 }
 
 // {d, indices[64], words[8]}: per 32 elements, eight indices and a word of four times 7 signs and a 4-bit scale.
@@ -110,6 +176,20 @@ void iq3_xxs(const uint8_t* b, const BlockParts& out) {
     }
   }
 }
+void write_iq3_xxs(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq3XxsGrid);
+  store16(*from.super, b);
+  for (int group = 0; group < 8; ++group) {
+    uint32_t word = half_of_odd(from.scales[group]) << 28;
+    for (int l = 0; l < 4; ++l) {
+      const uint8_t* codes = from.codes + 32 * group + 8 * l;
+      for (int i = 0; i < 2; ++i)
+        b[2 + 8 * group + 2 * l + i] = static_cast<uint8_t>(indices[packed<4>(codes + 4 * i)]);
+      word |= (signs_of(codes) & 127u) << 7 * l;
+    }
+    store32(word, b + 66 + 4 * group);
+  }
+}
 
 // {d, low[64], high[8], signs[32], scales[4]}: indices of 9 bits; a nibble scales 32 elements.
 void iq3_s(const uint8_t* b, const BlockParts& out) {
@@ -121,6 +201,21 @@ void iq3_s(const uint8_t* b, const BlockParts& out) {
     const auto four = [&](int i) { return kIq3S[low[i] | (high >> i & 1) << 8]; };
     for (int l = 0; l < 4; ++l)
       store(pair(four(2 * l), four(2 * l + 1)) | kSigns[b[74 + 4 * group + l]], out.codes + 32 * group + 8 * l);
+  }
+}
+void write_iq3_s(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq3SGrid);
+  store16(*from.super, b);
+  write_nibbles(from.scales, 8, b + 106);
+  for (int group = 0; group < 8; ++group) {
+    unsigned high = 0;
+    for (int i = 0; i < 8; ++i) {
+      const unsigned index = indices[packed<4>(from.codes + 32 * group + 4 * i)];
+      b[2 + 8 * group + i] = static_cast<uint8_t>(index);
+      high |= index >> 8 << i;
+    }
+    b[66 + group] = static_cast<uint8_t>(high);
+    for (int l = 0; l < 4; ++l) b[74 + 4 * group + l] = static_cast<uint8_t>(signs_of(from.codes + 32 * group + 8 * l));
   }
 }
 
@@ -136,6 +231,20 @@ void iq1_s(const uint8_t* b, const BlockParts& out) {
       const size_t high = word >> 3 * l & 7;
       store(kIq1[b[2 + 4 * group + l] | high << 8] | signs, out.codes + 32 * group + 8 * l);
     }
+  }
+}
+void write_iq1_s(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq1Grid);
+  store16(*from.super, b);
+  for (int group = 0; group < 8; ++group) {
+    const uint8_t* codes = from.codes + 32 * group;
+    uint32_t word = half_of_odd(from.scales[group]) << 12 | (codes[0] & kMinus ? 0x8000u : 0u);
+    for (int l = 0; l < 4; ++l) {
+      const uint32_t index = indices[packed<8>(codes + 8 * l)];
+      b[2 + 4 * group + l] = static_cast<uint8_t>(index);
+      word |= index >> 8 << 3 * l;
+    }
+    store16(word, b + 34 + 2 * group);
   }
 }
 
@@ -154,6 +263,21 @@ void iq1_m(const uint8_t* b, const BlockParts& out) {
     store(kIq1[b[l] | (nibble & 7) << 8] | kSigns[nibble & 8 ? 255 : 0], out.codes + 8 * l);
   }
 }
+void write_iq1_m(const BlockParts& from, uint8_t* b) {
+  static const std::vector<uint16_t> indices = indices_of(kIq1Grid);
+  for (int i = 0; i < 4; ++i) {
+    uint32_t word = (static_cast<uint32_t>(*from.super) >> 4 * i & 15u) << 12;
+    for (int j = 0; j < 4; ++j) word |= half_of_odd(from.scales[4 * i + j]) << 3 * j;
+    store16(word, b + 48 + 2 * i);
+  }
+  std::memset(b + 32, 0, 16);
+  for (int l = 0; l < 32; ++l) {
+    const uint8_t* codes = from.codes + 8 * l;
+    const unsigned index = indices[packed<8>(codes)];
+    b[l] = static_cast<uint8_t>(index);
+    b[32 + l / 2] |= static_cast<uint8_t>((index >> 8 | (codes[0] & kMinus)) << l % 2 * 4);
+  }
+}
 
 constexpr PanelFormat coded(const std::array<float, 16>& table, int group) {
   return {.codes = Codes::kTable4, .scale = ScaleKind::kSuper, .group = group, .table = table};
@@ -161,13 +285,14 @@ constexpr PanelFormat coded(const std::array<float, 16>& table, int group) {
 
 // ggml's scales are (scale + 1/2) * d / 4 (IQ2), (scale + 1/2) * d / 2 (IQ3_XXS) and (2 * scale + 1) * d.
 constexpr BlockType kGridBlockTypes[] = {
-    {TensorType::IQ1_S, coded(kIq1Table, 32), read_blocks<iq1_s>, nullptr, nullptr, 0.125F},
-    {TensorType::IQ1_M, coded(kIq1Table, 16), read_blocks<iq1_m>, nullptr, nullptr, 0.125F},
-    {TensorType::IQ2_XXS, coded(kIq2Table, 32), read_blocks<iq2_xxs>, nullptr, nullptr, 0.125F},
-    {TensorType::IQ2_XS, coded(kIq2Table, 16), read_blocks<iq2_xs>, nullptr, nullptr, 0.125F},
-    {TensorType::IQ2_S, coded(kIq2Table, 16), read_blocks<iq2_s>, nullptr, nullptr, 0.125F},
-    {TensorType::IQ3_XXS, coded(kIq3XxsTable, 32), read_blocks<iq3_xxs>, nullptr, nullptr, 0.25F},
-    {TensorType::IQ3_S, coded(kIq3STable, 32), read_blocks<iq3_s>},
+    {TensorType::IQ1_S, coded(kIq1Table, 32), read_blocks<iq1_s>, write_blocks<write_iq1_s>, fit_lattice, 0.125F},
+    {TensorType::IQ1_M, coded(kIq1Table, 16), read_blocks<iq1_m>, write_blocks<write_iq1_m>, fit_lattice, 0.125F},
+    {TensorType::IQ2_XXS, coded(kIq2Table, 32), read_blocks<iq2_xxs>, write_blocks<write_iq2_xxs>, fit_lattice, 0.125F},
+    {TensorType::IQ2_XS, coded(kIq2Table, 16), read_blocks<iq2_xs>, write_blocks<write_iq2_xs>, fit_lattice, 0.125F},
+    {TensorType::IQ2_S, coded(kIq2Table, 16), read_blocks<iq2_s>, write_blocks<write_iq2_s>, fit_lattice, 0.125F},
+    {TensorType::IQ3_XXS, coded(kIq3XxsTable, 32), read_blocks<iq3_xxs>, write_blocks<write_iq3_xxs>, fit_lattice,
+     0.25F},
+    {TensorType::IQ3_S, coded(kIq3STable, 32), read_blocks<iq3_s>, write_blocks<write_iq3_s>, fit_lattice},
 };
 
 }  // namespace

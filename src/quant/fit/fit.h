@@ -31,5 +31,7 @@ bool fit_super(const BlockType& type, std::span<const float> weights, std::span<
                const CodedRow& out);  // Q3_K, Q6_K, IQ4_XS
 bool fit_super_affine(const BlockType& type, std::span<const float> weights, std::span<const float> importance,
                       const CodedRow& out);  // Q2_K, Q4_K, Q5_K
+bool fit_lattice(const BlockType& type, std::span<const float> weights, std::span<const float> importance,
+                 const CodedRow& out);  // IQ1_S .. IQ3_S
 
 }  // namespace quire

@@ -60,6 +60,13 @@ std::vector<TensorType> block_types_with_writer() {
   return types;
 }
 
+// Types of vectors from a lattice.
+bool is_lattice(TensorType type) {
+  constexpr TensorType kLattices[] = {TensorType::IQ1_S, TensorType::IQ1_M,   TensorType::IQ2_XXS, TensorType::IQ2_XS,
+                                      TensorType::IQ2_S, TensorType::IQ3_XXS, TensorType::IQ3_S};
+  return std::ranges::find(kLattices, type) != std::end(kLattices);
+}
+
 class EveryWritableBlock : public testing::TestWithParam<TensorType> {};
 
 // The share of the squares of normal weights that the type may lose. Above the measured loss by a tenth, and below what
@@ -100,6 +107,20 @@ double allowed_loss(TensorType type) {
       return 0.40;
     case TensorType::Q2_0:
       return 0.14;
+    case TensorType::IQ2_XXS:
+      return 0.117;
+    case TensorType::IQ2_XS:
+      return 0.090;
+    case TensorType::IQ2_S:
+      return 0.064;
+    case TensorType::IQ3_XXS:
+      return 0.034;
+    case TensorType::IQ3_S:
+      return 0.0185;
+    case TensorType::IQ1_S:
+      return 0.22;
+    case TensorType::IQ1_M:
+      return 0.19;
     default:
       return 0;
   }
@@ -162,6 +183,7 @@ TEST_P(EveryWritableBlock, SurvivesOutliersAndTinyWeights) {
     const std::vector<float> none(row.size());
     EXPECT_LE(loss(row, back), loss(row, none) * 1.001) << tiny;
   }
+  if (is_lattice(GetParam())) return;  // their lattices lack most vectors of equal elements
   const std::vector<float> same(512, 0.75f), back = decoded(GetParam(), encoded(GetParam(), same), same.size());
   ASSERT_TRUE(std::ranges::all_of(back, [](float x) { return std::fabs(x - 0.75f) < 0.75f / 16; })) << back[0];
 }
