@@ -117,6 +117,8 @@ enum Circumstance : uint32_t {
   kSensitive = 1 << 13,  // the first and the last eighth, and every third layer between them
 };
 
+constexpr std::string_view kBelowThreeBits = "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M";
+
 // The first rule that fits decides. mixes: separated by spaces.
 struct Rule {
   std::string_view mixes;
@@ -130,8 +132,8 @@ constexpr Rule kRules[] = {
     {"IQ2_S IQ2_M IQ3_XXS", Role::kEmbedding, 0, T::IQ3_S},
     {"TQ1_0 TQ2_0 Q2_0", Role::kEmbedding, 0, T::Q4_K},
 
-    {"IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M", Role::kValue, kManyQueries, T::Q4_K},
-    {"IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M", Role::kValue, kFourExperts, T::Q4_K},
+    {kBelowThreeBits, Role::kValue, kManyQueries, T::Q4_K},
+    {kBelowThreeBits, Role::kValue, kFourExperts, T::Q4_K},
     {"IQ2_S IQ2_M", Role::kValue, 0, T::IQ3_S},
     {"IQ1_S IQ1_M IQ2_XXS IQ2_XS", Role::kValue, 0, T::Q2_K},
     {"", Role::kValue, kEightExperts, T::Q8_0},
@@ -149,7 +151,7 @@ constexpr Rule kRules[] = {
     {"Q4_K_M Q5_K_M", Role::kValue, kSensitive, T::Q6_K},
     {"Q4_K_S", Role::kValue, kFirstFour, T::Q5_K},
 
-    {"IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M", Role::kKey, kEightExperts, T::Q4_K},
+    {kBelowThreeBits, Role::kKey, kEightExperts, T::Q4_K},
     {"", Role::kKey, kEightExperts, T::Q8_0},
     {"IQ3_XS", Role::kKey, 0, T::IQ3_XXS},
     {"IQ3_XXS", Role::kKey, 0, T::IQ2_S},
@@ -178,7 +180,7 @@ constexpr Rule kRules[] = {
     {"Q4_0", Role::kDown, kEarly | kImportance, T::Q4_1},
     {"Q5_0", Role::kDown, kEarly | kImportance, T::Q5_1},
 
-    {"IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M", Role::kAttentionOut, kEightExperts, T::Q5_K},
+    {kBelowThreeBits, Role::kAttentionOut, kEightExperts, T::Q5_K},
     {"IQ1_S IQ1_M", Role::kAttentionOut, 0, T::IQ2_XXS},
     {"IQ2_S IQ2_M", Role::kAttentionOut, 0, T::IQ3_S},
     {"Q2_K IQ3_XS IQ3_XXS Q3_K_S Q3_K_M IQ4_NL Q4_K_S Q4_K_M IQ3_S IQ3_M IQ4_XS", Role::kAttentionOut,
@@ -291,7 +293,9 @@ TensorType MixedTypes::type_of(const PlannedTensor& tensor) {
   if (role == Role::kDown) index = downs_++;
   if (role == Role::kGate) index = gates_++;
   if (role == Role::kUp) index = ups_++;
-  if (experts_ > 1 && role != Role::kValue) index = tensor.layer;  // layers have several of them
+  // Layers have several of them; but below 3 bits llama.cpp counts these, too.
+  const bool below_three_bits = lists(kBelowThreeBits, mix_.name);
+  if (experts_ > 1 && role != Role::kValue && !below_three_bits) index = tensor.layer;
   const uint32_t now = circumstances(index, count);
   TensorType type = mix_.type;
   for (const Rule& rule : kRules) {
@@ -300,7 +304,7 @@ TensorType MixedTypes::type_of(const PlannedTensor& tensor) {
     break;
   }
   // Eight heads share the values of a 70B model, whose matrix is small enough to spend more on.
-  if (role == Role::kValue && is_70b_ && (type == T::Q3_K || type == T::Q4_K)) type = T::Q5_K;
+  if (role == Role::kValue && is_70b_ && !below_three_bits && (type == T::Q3_K || type == T::Q4_K)) type = T::Q5_K;
   return type;
 }
 
