@@ -17,13 +17,26 @@ namespace {
 // Columns without importance keep a trace of it: their codes cost nothing, and they may matter for another text.
 constexpr float kLeastImportance = 1e-6f;
 
-// Brings the importance of a chunk to a mean of about 1, so that no sum overflows or vanishes.
-void normalise(std::span<const float> from, std::span<float> to) {
-  double sum = 0;
-  for (const float w : from) sum += w;
-  const double mean = sum / static_cast<double>(from.size());
-  for (size_t i = 0; i < from.size(); ++i)
-    to[i] = mean > 0 ? std::max(static_cast<float>(from[i] / mean), kLeastImportance) : 1.0f;
+// What the squared errors of a chunk's weights count. Importance is brought to a mean of about 1, so that no sum overflows
+// or vanishes. Errors of large weights count more, by the root of s^2 + x^2, where s^2 is the mean square of the chunk
+// (as in llama.cpp since its pull request 4861): on SmolLM2 the divergence from the unquantized model is then 3 to 18 %
+// lower than without, although the mean square of the error is a little larger (docs/quantization.md).
+void count_errors(TensorType type, std::span<const float> weights, std::span<const float> importance,
+                  std::span<float> counts) {
+  // Outliers count no more than weights of twice the usual size; of one bit, which has nothing but the scale to choose,
+  // all count the same.
+  const float most = type == TensorType::Q1_0 ? 1 : 2;
+  double sum = 0, squares = 0;
+  for (const float w : importance) sum += w;
+  for (const float x : weights) squares += double{x} * x;
+  const auto n = static_cast<double>(weights.size());
+  const auto mean_square = static_cast<float>(squares / n);
+  const double mean = sum / n;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const float w = mean > 0 ? std::max(static_cast<float>(importance[i] / mean), kLeastImportance) : 1.0f;
+    const float size = mean_square > 0 ? std::sqrt(1 + weights[i] * (weights[i] / mean_square)) : 1.0f;
+    counts[i] = w * std::min(size, most);
+  }
 }
 
 EncodeResult encode_blocks(TensorType type, std::span<const float> row, std::span<const float> importance,
@@ -36,10 +49,9 @@ EncodeResult encode_blocks(TensorType type, std::span<const float> row, std::spa
     const size_t elements = std::min(row.size(), kSize);
     std::copy_n(row.begin(), elements, weights.begin());
     std::fill(weights.begin() + static_cast<ptrdiff_t>(elements), weights.end(), 0.0f);
-    if (!importance.empty()) {
-      normalise(importance.first(elements), std::span(counts).first(elements));
-      importance = importance.subspan(elements);
-    }
+    count_errors(type, row.first(elements), importance.first(std::min(importance.size(), elements)),
+                 std::span(counts).first(elements));
+    importance = importance.subspan(std::min(importance.size(), elements));
     if (!fit_parts(type, weights, counts, chunk.first(kSize))) return EncodeResult::kTooLarge;
     write_row(type, chunk.first(elements), out);
     out += elements / info(type).block_elements * info(type).block_bytes;

@@ -65,7 +65,7 @@ def test_a_failed_conversion_keeps_the_older_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["out.gguf"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["in"], ["in", "out", "--type", "q4_0"], ["in", "out", "--threads", "-1"]])
+@pytest.mark.parametrize("arguments", [[], ["in"], ["in", "out", "--type", "q4_9"], ["in", "out", "--threads", "-1"]])
 def test_bad_command_lines_exit_with_2(arguments):
     done = quire("convert", *arguments)
     assert done.returncode == 2 and done.stderr.startswith("quire: ")

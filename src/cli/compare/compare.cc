@@ -113,14 +113,16 @@ EngineOptions base_options(const CompareFlags& o) {
   return base;
 }
 
-void check_same_tokens(const TextChunks& text, const CompareFlags& o, const LoadedModel& model,
-                       const LoadedModel& base) {
+// The text in chunks, as both models read it.
+TextChunks read_same_chunks(const CompareFlags& o, const LoadedModel& model, const LoadedModel& base) {
   if (base.target.config.vocab != model.target.config.vocab)
     throw invalid("{} has {} tokens in its vocabulary, {} has {}; only models with one vocabulary can be compared",
                   model.info.name, model.target.config.vocab, base.info.name, base.target.config.vocab);
+  TextChunks text = read_chunks(model, o.file, o.context, o.chunks);
   if (read_chunks(base, o.file, o.context, o.chunks).ids != text.ids)
     throw invalid("{} and {} split {} into other tokens; only models with one tokenizer can be compared",
                   model.info.name, base.info.name, o.file);
+  return text;
 }
 
 void compare_chunk(SingleSequence& model, SingleSequence& base, std::span<const TokenId> chunk, size_t first,
@@ -155,8 +157,7 @@ void run_compare(CompareFlags& o) {
     LoadedModel base(base_engine, kScoredRows, runtime);
     progress.stage("loading " + o.engine.model);
     LoadedModel model(o.engine, kScoredRows, runtime);
-    const TextChunks text = read_chunks(model, o.file, o.context, o.chunks);
-    check_same_tokens(text, o, model, base);
+    const TextChunks text = read_same_chunks(o, model, base);
     c.model = model.info;
     c.base = base.info;
     c.chunks = text.count();

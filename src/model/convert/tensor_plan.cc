@@ -107,8 +107,8 @@ class Planner : public TensorVisitor {
     const bool transposed = from.transposed && !from.stacked;  // a stack of codes never is
     auto coded = open_coded_matrix(*quantization_, checkpoint_.file(), find,
                                    {.module = module,
-                                    .rows = rows,
-                                    .cols = cols,
+                                    .rows = transposed ? cols : rows,
+                                    .cols = transposed ? rows : cols,
                                     .item = from.stacked ? slot.item : 0,
                                     .items = from.stacked ? slot.items : 0});
     if (!coded) return nullptr;

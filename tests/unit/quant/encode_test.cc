@@ -181,7 +181,7 @@ TEST_P(EveryWritableBlock, SurvivesOutliersAndTinyWeights) {
     const std::vector<float> row = normal_row(512, tiny, 8);
     const std::vector<float> back = decoded(GetParam(), encoded(GetParam(), row), row.size());
     const std::vector<float> none(row.size());
-    EXPECT_LE(loss(row, back), loss(row, none) * 1.001) << tiny;
+    EXPECT_LE(loss(row, back), loss(row, none) * 1.02) << tiny;
   }
   if (is_lattice(GetParam())) return;  // their lattices lack most vectors of equal elements
   const std::vector<float> same(512, 0.75f), back = decoded(GetParam(), encoded(GetParam(), same), same.size());
@@ -235,16 +235,23 @@ TEST(EncodeRow, FindsTheBestScaleOfFewCodes) {
   // Every scale that makes a difference is tried: between two neighbours no code changes.
   for (unsigned seed = 0; seed < 20; ++seed) {
     const std::vector<float> row = normal_row(32, 1.0f, seed);
+    std::vector<float> counts(row.size());
+    double square = 0;
+    for (const float x : row) square += double{x} * x / static_cast<double>(row.size());
+    for (size_t i = 0; i < row.size(); ++i)
+      counts[i] = static_cast<float>(std::sqrt(std::min(square + double{row[i]} * row[i], 4 * square)));
     double best = INFINITY;
     for (int sign = -1; sign <= 1; sign += 2) {
       for (int step = 1; step < 20000; ++step) {
         const float d = static_cast<float>(sign * step) * 0.00005f;
         double sum = 0;
-        for (const float x : row) sum += std::pow(x - d * std::clamp(std::round(x / d), -8.0f, 7.0f), 2);
+        for (size_t i = 0; i < row.size(); ++i)
+          sum += counts[i] * std::pow(row[i] - d * std::clamp(std::round(row[i] / d), -8.0f, 7.0f), 2);
         best = std::min(best, sum);
       }
     }
-    EXPECT_LT(loss_of(TensorType::Q4_0, row), best * 1.03) << seed;
+    const std::vector<float> written = decoded(TensorType::Q4_0, encoded(TensorType::Q4_0, row), row.size());
+    EXPECT_LT(loss(row, written, counts), best * 1.03) << seed;
   }
 }
 
