@@ -95,5 +95,10 @@ def test_what_cannot_be_compared_is_refused(tiny, tmp_path):
     refuse("missing", "-m", f32, "-b", tmp_path / "missing", *FAST)
     refuse("missing", "-m", f32, "-b", f32, "-f", tmp_path / "missing")
     refuse("too few for one chunk of 64", "-m", f32, "-b", f32, "-f", tmp_path / "short", "-c", "64")
-    refuse("only models with one vocabulary can be compared", "-m", f32, "-b", GOLDEN / "models/llama", *FAST)
     refuse("has no vocabulary", "-m", f32, "-b", HF / "tiny128-gptq", *FAST)
+
+
+@needs_model
+def test_models_of_other_vocabularies_are_refused(tiny):
+    done = quire("compare", "-m", MODEL, "-b", tiny("f32"), *FAST)
+    assert done.returncode == 1 and "only models with one vocabulary can be compared" in done.stderr, done.stderr

@@ -45,7 +45,7 @@ def test_every_mix_gives_a_file_that_runs(f32, tmp_path, mix):
 
 def test_more_bits_lose_less(f32, tmp_path):
     lost = []
-    for mix in "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_S", "IQ2_XS":
+    for mix in "Q6_K", "Q4_K_M", "Q3_K_S", "IQ2_XS":
         assert quire("quantize", f32, tmp_path / mix, "--type", mix).returncode == 0
         lost.append(kl(tmp_path / mix, f32))
     assert lost == sorted(lost) and 0 < 10 * lost[0] < lost[-1], lost  # the logits of random weights are small

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/mapped_file.h"
 #include "model/convert/copy_metadata.h"
 #include "model/convert/tensor_writer.h"
 #include "model/convert/vocabulary.h"
@@ -193,6 +194,8 @@ void write_file(const Checkpoint& from, FilePlan& plan, const std::filesystem::p
     const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
     const auto importance = options.importance ? options.importance(planned) : std::span<const float>();
     file.write(tensor, writer.fill(planned, tensor.bytes, importance));
+    // What was read is not needed again; small tensors wait for a large one.
+    if (tensor.bytes >= size_t{1} << 20) std::ranges::for_each(from.mappings(), &MappedFile::release);
     if (options.progress) options.progress(i + 1, plan.tensors.size());
   }
   from.check_unchanged();
