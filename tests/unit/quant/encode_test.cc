@@ -23,7 +23,7 @@ std::vector<std::byte> encoded(TensorType type, std::span<const float> row, std:
   return out;
 }
 
-std::vector<float> decoded(TensorType type, std::span<const std::byte> blocks, size_t size) {
+std::vector<float> decoded_row(TensorType type, std::span<const std::byte> blocks, size_t size) {
   std::vector<float> row(size);
   dequantize(type, blocks, row);
   return row;
@@ -37,7 +37,7 @@ double loss(std::span<const float> row, std::span<const float> written, std::spa
 }
 
 double loss_of(TensorType type, std::span<const float> row, std::span<const float> importance = {}) {
-  return loss(row, decoded(type, encoded(type, row, importance), row.size()), importance);
+  return loss(row, decoded_row(type, encoded(type, row, importance), row.size()), importance);
 }
 
 std::vector<float> normal_row(size_t size, float sigma, unsigned seed) {
@@ -134,7 +134,7 @@ TEST_P(EveryWritableBlock, LosesLittleOfNormalWeights) {
 
 TEST_P(EveryWritableBlock, LosesLessWhereItCounts) {
   const std::vector<float> row = normal_row(8192, 0.02f, 2), importance = random_importance(row.size(), 3);
-  const double without = loss(row, decoded(GetParam(), encoded(GetParam(), row), row.size()), importance);
+  const double without = loss(row, decoded_row(GetParam(), encoded(GetParam(), row), row.size()), importance);
   const double with = loss_of(GetParam(), row, importance);
   if (GetParam() == TensorType::Q8_0)
     EXPECT_EQ(with, without);
@@ -156,10 +156,10 @@ TEST_P(EveryWritableBlock, TakesImportanceOfAnyMagnitude) {
 
 TEST_P(EveryWritableBlock, KeepsZerosAndWhatItCanExpress) {
   const std::vector<float> zeros(512);
-  EXPECT_EQ(decoded(GetParam(), encoded(GetParam(), zeros), zeros.size()), zeros);
+  EXPECT_EQ(decoded_row(GetParam(), encoded(GetParam(), zeros), zeros.size()), zeros);
   // What a block stands for loses nothing but float16 rounding when it is written again.
   const std::vector<float> row = normal_row(2048, 1.0f, 6);
-  const std::vector<float> once = decoded(GetParam(), encoded(GetParam(), row), row.size());
+  const std::vector<float> once = decoded_row(GetParam(), encoded(GetParam(), row), row.size());
   const double again = loss_of(GetParam(), once), first = loss(row, once);
   EXPECT_LT(again, first * 0.05);
 }
@@ -172,19 +172,19 @@ TEST_P(EveryWritableBlock, SurvivesOutliersAndTinyWeights) {
       encoded(GetParam(), row, {}, EncodeResult::kTooLarge);  // 448 * 6
       continue;
     }
-    const std::vector<float> back = decoded(GetParam(), encoded(GetParam(), row), row.size());
+    const std::vector<float> back = decoded_row(GetParam(), encoded(GetParam(), row), row.size());
     EXPECT_TRUE(std::ranges::all_of(back, [](float x) { return std::isfinite(x); })) << large;
     const std::vector<float> without(row.size());
     EXPECT_LT(loss(row, back), loss(row, without)) << large;
   }
   for (const float tiny : {1e-44f, 1e-38f, 1e-30f, 1e-10f, 1e-7f, 1e-5f}) {
     const std::vector<float> row = normal_row(512, tiny, 8);
-    const std::vector<float> back = decoded(GetParam(), encoded(GetParam(), row), row.size());
+    const std::vector<float> back = decoded_row(GetParam(), encoded(GetParam(), row), row.size());
     const std::vector<float> none(row.size());
     EXPECT_LE(loss(row, back), loss(row, none) * 1.02) << tiny;
   }
   if (is_lattice(GetParam())) return;  // their lattices lack most vectors of equal elements
-  const std::vector<float> same(512, 0.75f), back = decoded(GetParam(), encoded(GetParam(), same), same.size());
+  const std::vector<float> same(512, 0.75f), back = decoded_row(GetParam(), encoded(GetParam(), same), same.size());
   ASSERT_TRUE(std::ranges::all_of(back, [](float x) { return std::fabs(x - 0.75f) < 0.75f / 16; })) << back[0];
 }
 
@@ -250,7 +250,7 @@ TEST(EncodeRow, FindsTheBestScaleOfFewCodes) {
         best = std::min(best, sum);
       }
     }
-    const std::vector<float> written = decoded(TensorType::Q4_0, encoded(TensorType::Q4_0, row), row.size());
+    const std::vector<float> written = decoded_row(TensorType::Q4_0, encoded(TensorType::Q4_0, row), row.size());
     EXPECT_LT(loss(row, written, counts), best * 1.03) << seed;
   }
 }
@@ -260,14 +260,14 @@ TEST(EncodeRow, KeepsTernaryWeightsExactly) {
   std::vector<float> row(512);
   for (float& x : row) x = (static_cast<float>(random() % 3) - 1) * 0.0625f;
   for (const TensorType type : {TensorType::TQ1_0, TensorType::TQ2_0, TensorType::Q2_0})
-    EXPECT_EQ(decoded(type, encoded(type, row), row.size()), row) << name(type);
+    EXPECT_EQ(decoded_row(type, encoded(type, row), row.size()), row) << name(type);
 }
 
 TEST(EncodeRow, WritesFloatsToNearestEven) {
   const std::vector<float> row = {1.0f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f, -0x1p-24f};
-  const auto halves = decoded(TensorType::F16, encoded(TensorType::F16, row), 4);
+  const auto halves = decoded_row(TensorType::F16, encoded(TensorType::F16, row), 4);
   EXPECT_EQ(halves, (std::vector<float>{1.0f, 1.0f, 1.0f + 0x1p-9f, -0x1p-24f}));
-  EXPECT_EQ(decoded(TensorType::F32, encoded(TensorType::F32, row), 4), row);
+  EXPECT_EQ(decoded_row(TensorType::F32, encoded(TensorType::F32, row), 4), row);
 }
 
 TEST(EncodeRow, RoundsQ8CodesHalfAwayFromZero) {
@@ -287,7 +287,7 @@ TEST(EncodeRow, KeepsQ8WithinHalfAScale) {
   for (int trial = 0; trial < 100; ++trial) {
     std::vector<float> row(64);
     for (float& x : row) x = normal(random) * std::exp2(static_cast<float>(trial % 20 - 10));
-    const std::vector<float> back = decoded(TensorType::Q8_0, encoded(TensorType::Q8_0, row), row.size());
+    const std::vector<float> back = decoded_row(TensorType::Q8_0, encoded(TensorType::Q8_0, row), row.size());
     for (size_t block = 0; block < 64; block += 32) {
       float most = 0;
       for (size_t i = block; i < block + 32; ++i) most = std::max(most, std::fabs(row[i]));
