@@ -12,7 +12,6 @@
 #include "cli/output_file.h"
 #include "cli/terminal/progress.h"
 #include "model/convert/convert.h"
-#include "quant/encode.h"
 
 namespace quire {
 namespace {
@@ -59,8 +58,8 @@ void add_convert_command(CLI::App& app) {
       ->type_name("DIRECTORY")
       ->required();
   command->add_option("OUT", o->output, "GGUF file to write")->type_name("FILE")->required();
-  command->add_option("--type", o->type, "type of the matrices; default: as in IN")
-      ->check(CLI::IsMember(names_of(writable_types()), CLI::ignore_case))
+  command->add_option("--type", o->type, "type of the matrices, such as f32, f16, bf16 or q8_0; default: as in IN")
+      ->check(check_writable_type, "", "")
       ->type_name("TYPE");
   command->add_option("--name", o->name, "name of the model in the file; default: that of the directory")
       ->type_name("TEXT");

@@ -19,8 +19,7 @@ constexpr float kLeastImportance = 1e-6f;
 
 // What the squared errors of a chunk's weights count. Importance is brought to a mean of about 1, so that no sum overflows
 // or vanishes. Errors of large weights count more, by the root of s^2 + x^2, where s^2 is the mean square of the chunk
-// (as in llama.cpp since its pull request 4861): on SmolLM2 the divergence from the unquantized model is then 3 to 18 %
-// lower than without, although the mean square of the error is a little larger (docs/quantization.md).
+// (as in llama.cpp): what that changes is in docs/quantization.md.
 void count_errors(TensorType type, std::span<const float> weights, std::span<const float> importance,
                   std::span<float> counts) {
   // Outliers count no more than weights of twice the usual size; of one bit, which has nothing but the scale to choose,

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "quant/encode.h"
 
 namespace quire {
 
@@ -17,17 +18,15 @@ std::vector<TensorType> loadable_weight_types() {
   return types;
 }
 
-std::vector<std::string> names_of(const std::vector<TensorType>& types) {
+std::string weight_type_names() {
   std::vector<std::string> names;
-  for (const TensorType type : types) {
+  for (const TensorType type : loadable_weight_types()) {
     std::string& spelled = names.emplace_back(name(type));
     std::ranges::transform(spelled, spelled.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   }
-  return names;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
-
-std::string weight_type_names() { return fmt::format("{}", fmt::join(names_of(loadable_weight_types()), ", ")); }
 
 TensorType parse_weight_type(const char* flag, const std::string& text) {
   std::string upper = text;
@@ -38,6 +37,21 @@ TensorType parse_weight_type(const char* flag, const std::string& text) {
   if (!type || !info(*type).loadable)
     throw invalid("{} {} is not a weight type; use one of {}", flag, text, weight_type_names());
   return *type;
+}
+
+TensorType parse_writable_type(const char* flag, const std::string& text) {
+  const TensorType type = parse_weight_type(flag, text);
+  if (!is_writable(type)) throw unsupported("{} {}: the type cannot be written yet", flag, text);
+  return type;
+}
+
+std::string check_writable_type(const std::string& text) {
+  try {
+    static_cast<void>(parse_writable_type("type", text));
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
 }
 
 }  // namespace quire

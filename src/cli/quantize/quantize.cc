@@ -15,7 +15,6 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
 #include "model/registry.h"
-#include "quant/encode.h"
 #include "quantize/quantize.h"
 
 namespace quire {
@@ -27,13 +26,6 @@ struct QuantizeFlags {
   int threads = 0;
   bool pure = false, dry_run = false, force = false;
 };
-
-// A type that can be written, as flags spell it.
-TensorType parse_writable_type(const char* flag, const std::string& text) {
-  const TensorType type = parse_weight_type(flag, text);
-  if (!is_writable(type)) throw unsupported("{} {}: the type cannot be written yet", flag, text);
-  return type;
-}
 
 TypeOverride parse_override(const std::string& text) {
   const size_t at = text.rfind('=');
@@ -149,10 +141,10 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("FILE");
   command->add_flag("--pure", o->pure, "one type for all matrices, without the exceptions of the mix");
   command->add_option("--output-tensor-type", o->output_type, "type of the output matrix")
-      ->check(parses([](const std::string& text) { return parse_writable_type("--output-tensor-type", text); }))
+      ->check(check_writable_type, "", "")
       ->type_name("TYPE");
   command->add_option("--token-embedding-type", o->embedding_type, "type of the token embeddings")
-      ->check(parses([](const std::string& text) { return parse_writable_type("--token-embedding-type", text); }))
+      ->check(check_writable_type, "", "")
       ->type_name("TYPE");
   command
       ->add_option("--tensor-type", o->overrides,

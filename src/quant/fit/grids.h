@@ -1,5 +1,5 @@
-// Which scales the searches try, for books of few codes and of many. More candidates gain less and less: measured on
-// normal weights against an exhaustive search, the best of these lose at most 1 % more.
+// Which scales the searches try, for books of few codes and of many. More candidates gain less and less: on normal weights
+// these lose at most 1 % more than grids four times as dense with twice as many turns.
 #pragma once
 
 #include "quant/fit/search.h"

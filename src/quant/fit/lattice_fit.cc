@@ -274,7 +274,8 @@ bool fit_lattice_groups(const Rounding& round, float factor, float most_odd, std
   return true;
 }
 
-constexpr size_t kNearEight = 20, kNearFour = 12;  // more gain less than 0.3 % (normal weights)
+// Three times as many points lose at most 0.5 % less of normal weights, and 3 % with importance that varies widely.
+constexpr size_t kNearEight = 20, kNearFour = 12;
 
 constexpr std::array<float, 3> kTwoBits = {8, 25, 43}, kTernary = {-8, 0, 8};
 constexpr std::array<float, 8> kThreeBits = {4, 12, 20, 28, 36, 44, 52, 62}, kOdds = {1, 3, 5, 7, 9, 11, 13, 15};
