@@ -27,13 +27,14 @@ BELOW = {
     "sampling": ["base"],
     "speculate": ["model", "kv", "sampling"],
     "engine": ["speculate", "grammar"],
+    "plan": ["engine"],
     "server": ["engine", "parsers"],
     "load": ["json"],
-    "cli": ["server", "load", "quantize"],
+    "cli": ["server", "plan", "load", "quantize"],
 }
 # Subfolders of a folder that another of its subfolders, and what is below that, may not include.
 APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
-PUBLIC = {"sampling", "engine", "server", "cli"}  # may include include/quire; everybody may include PLAIN
+PUBLIC = {"sampling", "engine", "plan", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params|constraint)\.h"')  # values without code
 BANNED = re.compile(r"(^|_)(utils?|common|helpers?|managers?)(_|$)")
 LONGEST = 800  # lines of a source file

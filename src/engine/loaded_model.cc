@@ -83,7 +83,7 @@ LoadedModel::LoadedModel(EngineOptions given, int max_logits, std::shared_ptr<Ru
   if (draft_model) cache_identity += draft_model->identity();
   cache = {layout, info.kv_pages, info.kv_states};
   if (options.tune != TuneMode::kOff && !options.tuning_file.empty() && !runtime.device) {
-    const TuningFile file(options.tuning_file, tuning_machine(runtime), warn);
+    const TuningFile file(options.tuning_file, tuning_machine(runtime.cpu.compute(plan.activation_type)), warn);
     const Team::Turn turn(runtime.team);  // other models on this runtime read the tuning in their steps
     tune(runtime.cpu.compute(plan.activation_type), runtime.tuning, target, file, options.tune == TuneMode::kForce,
          options.on_load);

@@ -13,6 +13,7 @@
 #include "base/files/home_folder.h"
 #include "base/files/mapped_file.h"
 #include "json/field.h"
+#include "kernels/kernels.h"
 #include "model/tensors.h"
 
 namespace quire {
@@ -45,9 +46,9 @@ std::filesystem::path default_tuning_file() {
   return folder.empty() ? folder : folder / "tuning.json";
 }
 
-std::string tuning_machine(const Runtime& runtime) {
-  return fmt::format("{}, microcode {}, {}, {} threads, loops {}", cpu_name(), cpu_microcode(), runtime.cpu.name(),
-                     runtime.team.size(), kLoopsVersion);
+std::string tuning_machine(const Compute& compute) {
+  return fmt::format("{}, microcode {}, {}, {} threads, loops {}", cpu_name(), cpu_microcode(), compute.kernels.name,
+                     compute.team.size(), kLoopsVersion);
 }
 
 TuningFile::TuningFile(std::filesystem::path path, std::string machine, Warn warn)

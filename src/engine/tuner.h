@@ -37,7 +37,7 @@ class TuningFile {
 // ~/.cache/quire/tuning.json; empty without a home folder: nothing is measured.
 std::filesystem::path default_tuning_file();
 // What choices depend on: processor and microcode, kernel set, threads, the loops of this program.
-std::string tuning_machine(const Runtime& runtime);
+std::string tuning_machine(const Compute& compute);
 
 // The matrices that a model's linears multiply with, in order.
 std::vector<TunedMatrix> tuned_matrices(const Model& model, Activations activations);

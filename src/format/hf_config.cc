@@ -62,11 +62,19 @@ std::vector<SentenceModule> read_modules(const std::filesystem::path& directory)
 
 }  // namespace
 
+HfConfig HfConfig::of_file(const std::filesystem::path& config) {
+  HfConfig files{.config = JsonField::parse(without_infinities(read_text_file(config, kMostBytes)), config.string()),
+                 .generation = std::nullopt,
+                 .tokenizer = std::nullopt,
+                 .quantizer = std::nullopt,
+                 .modules = {}};
+  return files;
+}
+
 HfConfig HfConfig::open(const std::filesystem::path& directory) {
-  const auto config = directory / "config.json";
-  return {JsonField::parse(without_infinities(read_text_file(config, kMostBytes)), config.string()),
-          read_if_present(directory / "generation_config.json"), read_if_present(directory / "tokenizer_config.json"),
-          read_if_present(directory / "hf_quant_config.json"), read_modules(directory)};
+  return {of_file(directory / "config.json").config, read_if_present(directory / "generation_config.json"),
+          read_if_present(directory / "tokenizer_config.json"), read_if_present(directory / "hf_quant_config.json"),
+          read_modules(directory)};
 }
 
 EndTokens end_tokens(const HfConfig& config) {

@@ -27,6 +27,8 @@ struct HfConfig {
 
   // Throws Error if config.json is missing; the others are optional.
   static HfConfig open(const std::filesystem::path& directory);
+  // config.json alone, under any name and wherever it is.
+  static HfConfig of_file(const std::filesystem::path& config);
 };
 
 struct EndTokens {

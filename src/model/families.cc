@@ -111,6 +111,16 @@ void fill_defaults(ModelConfig& c, const Family& family) {
   }
 }
 
+// The family of a name in `architectures`; nullptr: none.
+const Family* find_hf_family(const std::string& architecture) {
+  const std::string decoder = decoder_of(architecture);
+  for (const Family* family : kFamilies) {
+    const auto is_it = [&](std::string_view name) { return name == architecture || name == decoder; };
+    if (std::ranges::any_of(family->hf_architectures, is_it)) return family;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::span<const Family* const> families() { return kFamilies; }
@@ -129,10 +139,8 @@ const Family& find_family(const Checkpoint& checkpoint) {
     const auto names = checkpoint.hf()->config.get<std::vector<std::string>>("architectures");
     if (names.empty()) throw invalid("{} is empty", checkpoint.hf()->config.where("architectures"));
     wanted = names.front();
-    const std::string decoder = decoder_of(wanted);
+    if (const Family* const family = find_hf_family(wanted)) return *family;
     for (const Family* family : kFamilies) {
-      const auto is_it = [&](std::string_view name) { return name == wanted || name == decoder; };
-      if (std::ranges::any_of(family->hf_architectures, is_it)) return *family;
       known.insert(known.end(), family->hf_architectures.begin(), family->hf_architectures.end());
     }
   }
@@ -196,6 +204,18 @@ ModelConfig read_model_config(const Checkpoint& checkpoint) {
   read_pooled_output(checkpoint, config);
   use_untied_output(checkpoint, config);
   validate(config, checkpoint.file());
+  return config;
+}
+
+std::optional<ModelConfig> read_model_config(const HfConfig& files, const std::string& file) {
+  const auto names = files.config.optional<std::vector<std::string>>("architectures");
+  const Family* const family = names && !names->empty() ? find_hf_family(names->front()) : nullptr;
+  if (!family) return std::nullopt;
+  const HfSettings settings(files);
+  ModelConfig config = family->from_hf(settings);
+  settings.refuse_unread(family->name);
+  fill_defaults(config, *family);
+  validate(config, file);
   return config;
 }
 

@@ -39,6 +39,9 @@ const Spelling& spelling_of(const Checkpoint& checkpoint);
 
 // The validated configuration of a checkpoint. Throws Error: unknown family, or settings that are out of range.
 ModelConfig read_model_config(const Checkpoint& checkpoint);
+// That of a config.json without the model's tensors, which say more about a few models; file: names it in messages.
+// Nothing: no family has its architecture. Throws Error likewise.
+std::optional<ModelConfig> read_model_config(const HfConfig& files, const std::string& file);
 
 // ---- for the families' own readers (families/base_hf.cc, base_gguf.cc, changes.cc)
 

@@ -13,6 +13,8 @@
 namespace quire {
 namespace {
 
+constexpr float kEpsilon = 1e-5f;  // of norms
+
 struct FileTensor {
   std::string name;
   TensorType type;
@@ -48,23 +50,6 @@ void add_vocabulary(GgufHeader& h, int vocab) {
   h.flag("tokenizer.ggml.add_bos_token", true);
 }
 
-ModelConfig config_of(const SynthShape& s) {
-  ModelConfig c;
-  c.hidden = s.hidden;
-  c.vocab = s.vocab;
-  c.tied_output = s.tied;
-  LayerSpec layer;
-  layer.mixer = Attention{.heads = s.heads, .kv_heads = s.kv_heads, .key_dim = s.head_dim, .value_dim = s.head_dim};
-  if (s.experts > 0) {
-    layer.ffn = Moe{.routing = {.experts = s.experts, .used = s.experts_used}, .size = s.ffn};
-  } else {
-    layer.ffn = Mlp{.size = s.ffn};
-  }
-  layer.mixer_in = layer.ffn_in = c.output_norm = {.kind = NormKind::kRms};
-  c.layers.assign(static_cast<size_t>(s.layers), layer);
-  return c;
-}
-
 // The file's tensors: the model's, under the names of GGUF.
 class TensorList : public TensorVisitor {
  public:
@@ -92,7 +77,7 @@ class TensorList : public TensorVisitor {
 };
 
 std::vector<FileTensor> file_tensors(const SynthShape& s, TensorType type) {
-  const ModelConfig config = config_of(s);
+  const ModelConfig config = synth_config(s);
   TensorList list(config, type);
   Weights unused;
   visit_tensors(config, unused, list);
@@ -110,6 +95,31 @@ std::vector<std::byte> bytes_of(const FileTensor& t, uint64_t seed) {
 }
 
 }  // namespace
+
+ModelConfig synth_config(const SynthShape& s) {
+  ModelConfig c;
+  c.architecture = "llama";
+  c.hidden = s.hidden;
+  c.vocab = s.vocab;
+  c.max_positions = s.context;
+  c.tied_output = s.tied;
+  LayerSpec layer;
+  layer.mixer = Attention{.heads = s.heads,
+                          .kv_heads = s.kv_heads,
+                          .key_dim = s.head_dim,
+                          .value_dim = s.head_dim,
+                          .window = s.window,
+                          .scale = 1 / std::sqrt(static_cast<float>(s.head_dim))};
+  c.ropes = {{.kind = RopeKind::kNeighbours, .dim = s.head_dim, .theta = s.rope_theta}};
+  if (s.experts > 0) {
+    layer.ffn = Moe{.routing = {.experts = s.experts, .used = s.experts_used}, .size = s.ffn};
+  } else {
+    layer.ffn = Mlp{.size = s.ffn};
+  }
+  layer.mixer_in = layer.ffn_in = c.output_norm = {.kind = NormKind::kRms, .epsilon = kEpsilon};
+  c.layers.assign(static_cast<size_t>(s.layers), layer);
+  return c;
+}
 
 const std::vector<SynthShape>& synth_shapes() {
   static const std::vector<SynthShape> shapes = {
@@ -147,7 +157,7 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
   h.u32("llama.attention.head_count_kv", s.kv_heads);
   h.u32("llama.attention.key_length", s.head_dim);
   h.u32("llama.attention.value_length", s.head_dim);
-  h.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
+  h.f32("llama.attention.layer_norm_rms_epsilon", kEpsilon);
   if (s.window > 0) h.u32("llama.attention.sliding_window", s.window);
   h.u32("llama.rope.dimension_count", s.head_dim);
   h.f32("llama.rope.freq_base", s.rope_theta);

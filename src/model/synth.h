@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/tensor_type.h"
+#include "model/config.h"
 
 namespace quire {
 
@@ -24,6 +25,8 @@ struct SynthShape {
 // tiny (tests), smollm2-135m, moe-16x (16 experts, two used), llama-3.2-1b, llama-3.2-3b, llama-3.1-8b
 const std::vector<SynthShape>& synth_shapes();
 const SynthShape& find_synth_shape(std::string_view name);  // throws Error that lists them
+// The configuration that the file of a shape has.
+ModelConfig synth_config(const SynthShape& shape);
 
 // Writes a GGUF of the llama architecture: matrices of `type` (K types: rows of whole super-blocks only; else Q8_0),
 // norms F32, and a byte-level vocabulary of 256 bytes, <s>, </s>, two merges and filler. The weights are random blocks

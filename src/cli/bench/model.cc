@@ -4,30 +4,15 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "model/tensors.h"
 
 namespace quire {
 namespace {
 
-// The multiply units that the model's linear layers, attention and states use.
-std::vector<Activations> units_of(const LoadedModel& model) {
-  const Activations mode = model.plan.activation_type;
-  MultiplyUnits used{};
-  used[static_cast<size_t>(attention_unit(model.cache.layout.type()))] = true;
-  const auto use = [&](const Linear& m) {
-    used[static_cast<size_t>(multiply_unit(activations_for(mode, m.weight.format)))] = true;
-  };
-  for_each_matrix(model.target.config, model.target.weights, [&](const Slot& slot, const Linear& m) {
-    slot.tensor == Tensor::kRouter ? void(used[static_cast<size_t>(Activations::kF32)] = true) : use(m);
-  });
-  if (model.cache.layout.state_bytes() > 0) used[static_cast<size_t>(Activations::kF32)] = true;
-  return listed(used);
-}
-
-Work total_work(const std::array<Work, kStepOps>& work) {
-  Work sum;
-  for (const Work& w : work) sum += w;
-  return sum;
+StepLoad load_of(const Batch& batch) {
+  StepLoad load;
+  for (const Span& span : batch.spans) load.spans.push_back({1, span.rows, span.position});
+  load.logits = static_cast<int>(std::ranges::count_if(batch.rows, [](const Row& row) { return row.wants_logits; }));
+  return load;
 }
 
 constexpr int kWarmTokens = 128;  // computed before the first sample of a test
@@ -54,7 +39,8 @@ ModelBench::ModelBench(LoadedModel& model, std::vector<BenchTest> tests, Progres
     : model_(model),
       compute_(model.runtime.cpu.compute(model.plan.activation_type)),
       tests_(std::move(tests)),
-      machine_(compute_, units_of(model)),
+      work_(model_work(model.target.config, model.target.weights, compute_.activations, model.cache.layout.type())),
+      machine_(compute_, units_of(work_)),
       scratch_(static_cast<size_t>(model.runtime.team.size())),
       progress_(progress) {
   reserve();
@@ -82,8 +68,7 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
       double least = 0, bytes = 0;
       int steps = 0;
       for_steps(test, test.tokens, [&](const Batch& batch) {
-        const Work work = total_work(step_work(model_.target.config, model_.target.weights, compute_.activations,
-                                               model_.cache.layout.type(), batch));
+        const Work work = total_work(step_work(work_, load_of(batch)));
         least += least_seconds(work, rates);
         bytes += work.bytes;
         ++steps;
@@ -99,7 +84,7 @@ std::vector<BenchResult> ModelBench::run(int repetitions) {
   return results;
 }
 
-std::vector<BenchProfile> ModelBench::profile(int repetitions) {
+std::vector<std::vector<BenchProfile>> ModelBench::profiles(int repetitions) {
   std::vector<std::vector<BenchProfile>> runs(tests_.size());
   const auto samples = static_cast<size_t>(repetitions) * tests_.size();
   progress_.stage("profiling");
@@ -116,8 +101,12 @@ std::vector<BenchProfile> ModelBench::profile(int repetitions) {
       });
     }
   }
+  return runs;
+}
+
+std::vector<BenchProfile> ModelBench::profile(int repetitions) {
   std::vector<BenchProfile> medians;
-  for (auto& all : runs) {
+  for (auto& all : profiles(repetitions)) {
     const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
     std::nth_element(all.begin(), middle, all.end(),
                      [](const BenchProfile& a, const BenchProfile& b) { return a.seconds < b.seconds; });
@@ -131,8 +120,7 @@ void ModelBench::profile_step(const Batch& batch, BenchProfile& profile) {
   profile.seconds += seconds_of([&] { sample_greedily(model_.local->decoder().forward(batch), profile.operations); });
   model_.local->decoder().profile(nullptr);
   ++profile.steps;
-  const auto work =
-      step_work(model_.target.config, model_.target.weights, compute_.activations, model_.cache.layout.type(), batch);
+  const auto work = step_work(work_, load_of(batch));
   for (size_t i = 0; i < kStepOps; ++i) profile.work[i] += work[i];
 }
 

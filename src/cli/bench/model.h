@@ -53,6 +53,8 @@ class ModelBench {
   // Takes turns over all tests, `repetitions` times, so that changes of the machine's speed affect all of them.
   std::vector<BenchResult> run(int repetitions);
   std::vector<BenchProfile> profile(int repetitions);
+  // Of each test, the profiles of all its prefills, or of all its decode steps.
+  std::vector<std::vector<BenchProfile>> profiles(int repetitions);
 
   // Seconds of an empty parallel loop: the cost of a barrier.
   double empty_loop_seconds();
@@ -73,6 +75,7 @@ class ModelBench {
   LoadedModel& model_;
   Compute compute_;
   std::vector<BenchTest> tests_;
+  ModelWork work_;
   MachineProbe machine_;
   std::vector<std::vector<std::vector<int32_t>>> tables_;  // each sequence's page tables, by group of the cache layout
   std::vector<int> filled_;                                // cached tokens of each sequence

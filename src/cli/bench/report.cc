@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "cli/terminal/text_table.h"
+#include "engine/dtype_names.h"
 
 namespace quire {
 namespace {

@@ -328,7 +328,8 @@ TEST_F(Tune, UsesTheLoopThatTheFileNames) {
         if (loops.size() > 1) choices[name(kind)] = name(loops.back());
       }
     }
-    TuningFile(path_, tuning_machine(model.runtime), [](const std::string&) {}).save(choices);
+    TuningFile(path_, tuning_machine(model.runtime.cpu.compute(Activations::kInt8)), [](const std::string&) {
+    }).save(choices);
   }
   const LoadedModel model(options_of_model(large_model(), TuneMode::kAuto));
   EXPECT_FALSE(measured_);
