@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/flags/choice_flag.h"
 #include "cli/flags/engine_options.h"
+#include "cli/flags/parsed_by.h"
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
 #include "cli/plan/check.h"
@@ -205,19 +206,6 @@ void run_plan(const PlanOptions& o) {
     print_plan(report);
 }
 
-// Errors of a flag's value: exit code 2.
-CLI::Validator parses(const std::function<void(const std::string&)>& parse) {
-  return {[parse](const std::string& text) -> std::string {
-            try {
-              parse(text);
-              return "";
-            } catch (const Error& e) {
-              return fmt::format("is wrong: {}", e.what());
-            }
-          },
-          "", ""};
-}
-
 void add_check_options(CLI::App& command, PlanOptions& o) {
   constexpr const char* kGroup = "Check";
   command
@@ -293,7 +281,7 @@ void add_plan_command(CLI::App& app) {
           "--shape", o->shape,
           fmt::format("a shape: {}; or numbers, as layers=32,hidden=4096,heads=32,kv-heads=8,ffn=14336; or both",
                       fmt::join(shape_names(), ", ")))
-      ->check(parses([](const std::string& text) { parse_shape_config(text); }))
+      ->check(parsed_by([](const std::string& text) { parse_shape_config(text); }))
       ->type_name("SHAPE")
       ->group(kModelGroup);
   command->add_option("--hf-config", o->config, "config.json of a Hugging Face model, without its other files")
@@ -303,7 +291,7 @@ void add_plan_command(CLI::App& app) {
       ->add_option("--weights", o->weights,
                    "how weights of a shape or configuration are stored: a type, as q4_k, or bits, as 1.58 (default: "
                    "bf16, or what the configuration says)")
-      ->check(parses([](const std::string& text) { parse_storage(text); }))
+      ->check(parsed_by([](const std::string& text) { parse_storage(text); }))
       ->type_name("TYPE|BITS");
   command->add_option("-u,--users", o->users, "users who always have one request running")
       ->check(between(1, kMostPlannedUsers))

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
+#include "cli/flags/parsed_by.h"
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
 #include "cli/quantize/interruptible.h"
@@ -32,21 +33,6 @@ TypeOverride parse_override(const std::string& text) {
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
     throw invalid("--tensor-type {} is not PATTERN=TYPE, such as ffn_down=q6_k", text);
   return {text.substr(0, at), parse_writable_type("--tensor-type", text.substr(at + 1))};
-}
-
-// A check of a flag's value by a function that throws Error.
-template <class Parse>
-CLI::Validator parses(const Parse& parse) {
-  return CLI::Validator(
-      [parse](const std::string& text) {
-        try {
-          static_cast<void>(parse(text));
-          return std::string();
-        } catch (const Error& e) {
-          return std::string(e.what());
-        }
-      },
-      "");
 }
 
 QuantizeOptions options_of(const QuantizeFlags& o) {
@@ -132,7 +118,7 @@ void add_quantize_command(CLI::App& app) {
   command
       ->add_option("--type", o->type,
                    "type of most matrices, or a mix of types as llama-quantize names it: " + mix_names())
-      ->check(parses([](const std::string& text) { return find_mix(text).type; }))
+      ->check(parsed_by([](const std::string& text) { find_mix(text); }))
       ->type_name("TYPE")
       ->required();
   command
@@ -150,7 +136,7 @@ void add_quantize_command(CLI::App& app) {
       ->add_option("--tensor-type", o->overrides,
                    "type of the tensors in whose names the regular expression PATTERN is found, such as "
                    "'ffn_down=q6_k' or 'blk\\.[0-3]\\.=q8_0'; may be repeated: the first that matches counts")
-      ->check(parses([](const std::string& text) { return parse_override(text).type; }))
+      ->check(parsed_by([](const std::string& text) { parse_override(text); }))
       ->type_name("PATTERN=TYPE")
       ->allow_extra_args(false);
   command->add_flag("--dry-run", o->dry_run, "print what would become of each tensor, and write nothing");
