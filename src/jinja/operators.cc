@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text/escape_html.h"
 #include "jinja/eval.h"
 #include "jinja/value/format.h"
 #include "jinja/value/unicode.h"
@@ -20,32 +21,7 @@ constexpr size_t kMaxText = size_t{16} << 20;
 
 [[noreturn]] void fail_overflow() { throw invalid("the integer is too large"); }
 
-std::string escape_markup(const Text& t) {
-  if (t.markup) return t.bytes;
-  std::string out;
-  for (const char c : t.bytes) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return out;
-}
+std::string escape_markup(const Text& t) { return t.markup ? t.bytes : escape_html(t.bytes); }
 
 Value add(Evaluator& e, const Value& a, const Value& b) {
   if (const Text* x = a.text(), *y = b.text(); x != nullptr && y != nullptr) {

@@ -86,7 +86,7 @@ class TypeChooser {
   struct Misfit {
     uint64_t cols;
     TensorType wanted, instead;
-    auto operator<=>(const Misfit&) const = default;
+    auto operator<=>(const Misfit&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads <=>
   };
 
   TensorType wanted_type(const PlannedTensor& tensor) {

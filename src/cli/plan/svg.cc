@@ -7,37 +7,20 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/text/escape_html.h"
 #include "cli/chat/output.h"
 #include "engine/dtype_names.h"
 
 namespace quire {
 namespace {
 
-std::string escape_xml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no other control characters
-    }
-  }
-  return out;
+// Ill-formed UTF-8 and control characters are no XML.
+std::string shown_name(const std::string& name) {
+  std::string text = escape_controls(name, true);
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  return escape_html(text);
 }
-
-// Ill-formed UTF-8 is no XML.
-std::string shown_name(const std::string& name) { return escape_xml(escape_controls(name, true)); }
 
 constexpr double kLeft = 80, kRight = 870, kTop = 70, kBottom = 400;
 constexpr double kBarTop = 470, kBarHeight = 36;

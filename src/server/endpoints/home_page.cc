@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/escape_html.h"
+
 namespace quire {
 namespace {
 
@@ -33,40 +35,17 @@ td {{ padding-right: 1rem; }}
 </html>
 )html";
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 Reply home_page(const HomePage& page) {
   const bool open = !page.model.empty();
-  const std::string model = escaped(page.model);
-  const std::string title = page.version.empty() ? "Quire" : fmt::format("Quire {}", escaped(page.version));
+  const std::string model = escape_html(page.model);
+  const std::string title = page.version.empty() ? "Quire" : fmt::format("Quire {}", escape_html(page.version));
   const std::string about =
       open ? fmt::format("This server runs the model <b>{}</b>.", model) : "This server needs an API key.";
   const std::string_view key = open ? "" : "\n  -H 'Authorization: Bearer KEY' \\";
   const std::string field = open ? fmt::format("\"model\": \"{}\", ", model) : "";
-  return {.body = fmt::format(kPage, title, about, escaped(page.url), key, field),
+  return {.body = fmt::format(kPage, title, about, escape_html(page.url), key, field),
           .content_type = "text/html; charset=utf-8",
           .headers = {{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"}}};
 }

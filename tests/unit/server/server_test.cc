@@ -314,7 +314,7 @@ TEST(Server, ShowsAPageAtTheRoot) {
   const HttpAnswer page = client.call("GET", "/", {}, "X-Request-Id: 1\r\n");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
-  for (const char* part : {"Quire 1.2", "a&lt;b&gt;&amp;&quot;c", "<code>http://127.0.0.1/v1</code>", "/metrics",
+  for (const char* part : {"Quire 1.2", "a&lt;b&gt;&amp;&#34;c", "<code>http://127.0.0.1/v1</code>", "/metrics",
                            "/openapi.json", "/health"}) {
     EXPECT_NE(page.body.find(part), std::string::npos) << part << page.body;
   }
