@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -40,7 +41,8 @@ std::vector<float> floats_of(const TensorView& view, const std::string& file) {
   if (view.type != TensorType::F32)
     throw invalid("{}: tensor {} has type {}; an importance matrix has F32", file, quote(view.name), name(view.type));
   std::vector<float> numbers(view.bytes.size() / sizeof(float));
-  std::memcpy(numbers.data(), view.bytes.data(), numbers.size() * sizeof(float));
+  std::ranges::copy(view.bytes.first(numbers.size() * sizeof(float)),
+                    std::as_writable_bytes(std::span(numbers)).begin());
   return numbers;
 }
 
@@ -87,7 +89,7 @@ class LegacyReader {
   }
   std::vector<float> floats(int32_t size, std::string_view what) {
     std::vector<float> values(count(size, sizeof(float), what));
-    std::memcpy(values.data(), take(values.size() * sizeof(float), what).data(), values.size() * sizeof(float));
+    std::ranges::copy(take(values.size() * sizeof(float), what), std::as_writable_bytes(std::span(values)).begin());
     return values;
   }
 
