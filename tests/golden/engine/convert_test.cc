@@ -187,7 +187,8 @@ TEST(Conversion, RefusesWhatItCannotWriteAndLeavesNothing) {
   const uint16_t nan = 0x7fc0;
   std::memcpy(weight.bytes.data() + 20, &nan, sizeof nan);
   const std::string message = refusal(damaged.write());
-  EXPECT_NE(message.find("tensor model.layers.1.mlp.up_proj.weight, row 0 has a value that is not finite"), std::string::npos)
+  EXPECT_NE(message.find("tensor model.layers.1.mlp.up_proj.weight, row 0 has a value that is not finite"),
+            std::string::npos)
       << message;
   EXPECT_TRUE(fs::is_empty(folder.file("model.gguf").parent_path()));
 }
