@@ -25,7 +25,7 @@ size_t memory_budget(const EngineOptions& options) {
   return options.memory_bytes;
 }
 
-// Increase this when a definition in the contract of a kernel or the layout of a page changes, to invalidate stored pages.
+// Increase this when what a kernel computes or the layout of a page changes, to invalidate stored pages.
 constexpr int kNumerics = 4;
 
 int checked_threads(int threads) {

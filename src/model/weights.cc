@@ -17,6 +17,7 @@
 #include "model/quantized/input_transforms.h"
 #include "model/quantized/module_tensors.h"
 #include "model/quantized/quantization.h"
+#include "model/quantized/slot_codes.h"
 #include "model/tensor_finder.h"
 #include "model/tensors.h"
 #include "ops/backend.h"
@@ -190,14 +191,14 @@ class Loader : public TensorVisitor {
     for (const MatrixJob& job : matrices_) job.matrix->data = memory + job.offset;
   }
 
-  Source source_of(const Slot& slot) const {
-    return finder_.source_of(slot, [this](const std::string& name) {
-      const std::string module = name.substr(0, name.rfind('.'));
-      const auto has = [&](std::string_view ending) { return find(module + std::string(ending)) != nullptr; };
-      return find(name) || (quantization_ && std::ranges::any_of(kCodeEndings, has));
-    });
-  }
+  Source source_of(const Slot& slot) const { return source_of_matrix(finder_, slot, quantization_.has_value()); }
   const TensorView* find(const std::string& name) const { return finder_.find(name); }
+  // find() for a tensor that is then counted as used.
+  const TensorView* use(const std::string& name) {
+    const TensorView* view = find(name);
+    if (view) used_.insert(view->name);
+    return view;
+  }
 
   // Whether to load the tensor. A layer for multi-token prediction is loaded on its own, without the model around it.
   bool is_ours(std::string_view name) const {
@@ -293,21 +294,9 @@ class Loader : public TensorVisitor {
   // Whether the checkpoint holds codes for this matrix, which go to `from`.
   bool find_codes(const Slot& slot, int rows, int cols, MatrixSource& from) {
     const Source& source = from.source;
-    const std::string_view name = source.name;
-    const std::string module(name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name);
-    const auto used = [this](const std::string& wanted) {
-      const TensorView* view = find(wanted);
-      if (view) used_.insert(view->name);
-      return view;
-    };
-    // A stack of codes is not transposed: MXFP4 has [experts, outputs, inputs].
-    const bool transposed = source.transposed && !source.stacked;
-    auto coded = open_coded_matrix(*quantization_, checkpoint_.file(), used,
-                                   {.module = module,
-                                    .rows = transposed ? cols : rows,
-                                    .cols = transposed ? rows : cols,
-                                    .item = source.stacked ? slot.item : 0,
-                                    .items = source.stacked ? slot.items : 0});
+    const bool transposed = transposes_codes(source);
+    const FindTensor find_used = [this](const std::string& name) { return use(name); };
+    auto coded = open_slot_codes(*quantization_, checkpoint_.file(), find_used, slot, source, rows, cols);
     if (!coded) return false;
     from.source.transposed = transposed;
     from.coded = std::make_shared<const CodedMatrix>(std::move(*coded));
@@ -326,15 +315,10 @@ class Loader : public TensorVisitor {
 
   void take_transform(const MatrixSource& from, int cols, Linear& to) {
     const Source& source = from.source;
-    const auto find_used = [this](const std::string& wanted) {
-      const TensorView* view = find(wanted);
-      if (view) used_.insert(view->name);
-      return view;
-    };
-    const std::string_view name = source.name;
-    const std::string module(name.ends_with(".weight") ? name.substr(0, name.size() - 7) : name);
+    const FindTensor find_used = [this](const std::string& name) { return use(name); };
     InputTransform transform =
-        read_input_transform(*quantization_, {checkpoint_.file(), find_used, checkpoint_.tensors()}, module, cols);
+        read_input_transform(*quantization_, {checkpoint_.file(), find_used, checkpoint_.tensors()},
+                             std::string(module_of(source.name)), cols);
     if (from.coded && !from.source.transposed) transform.order = from.coded->permutation;
     if (transform.empty()) return;
     if (!config_.input_forms.transforms)
@@ -358,9 +342,8 @@ class Loader : public TensorVisitor {
 
   const TensorView& tensor(const std::string& name, std::span<const uint64_t> shape,
                            std::optional<Change> vector = {}) {
-    const TensorView* view = find(name);
+    const TensorView* view = use(name);
     if (!view) throw invalid("{}: tensor {} is missing", checkpoint_.file(), name);
-    used_.insert(view->name);
     if (!std::ranges::equal(view->shape, shape) && !(vector && same_vector(view->shape, shape, *vector))) {
       throw invalid("{}: tensor {} has shape {}, expected {}", checkpoint_.file(), name, shape_text(view->shape),
                     shape_text(shape));

@@ -31,7 +31,7 @@ struct Workspace {
   Rows inner;                            // between the matrices of an MLP
   Rows normed;                           // inputs of a mixture of experts [rows, hidden]
   Rows scores;                           // what routers say
-  Rows shared;                           // from the MLP beside the experts, before it is weighted [rows, hidden]
+  Rows shared;                           // the shared MLP's result, before it is weighted [rows, hidden]
   std::vector<Rows> streams, predicted;  // for alternating updates [rows, hidden]
   Rows coefficients;                     // for the streams
   Rows up;                               // beside `inner`, where gates and ups are not multiplied at once

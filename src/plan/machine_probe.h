@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Runs the probes of ops/probe.h, again next to each measurement that is compared with them. Compute's team must outlive
+// Runs the probes of ops/cpu/probe.h, again next to each measurement that is compared with them. Compute's team must outlive
 // it.
 class MachineProbe {
  public:

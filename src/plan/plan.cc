@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/step/local_executor.h"
+#include "plan/last_fitting.h"
 #include "sampling/sampler.h"
 
 namespace quire {
@@ -32,15 +33,7 @@ PlannedMemory plan_bytes(const PlannedModel& model, const PlannedMachine& machin
   };
   memory.activations = activations(r.users);
   memory.cache = r.users * memory.cache_per_sequence;
-  int low = 0, high = kMostPlannedUsers;
-  while (low < high) {
-    const int middle = low + (high - low + 1) / 2;
-    if (fits(middle))
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  memory.most_users = low;
+  memory.most_users = last_fitting(0, kMostPlannedUsers, fits);
   return memory;
 }
 

@@ -12,6 +12,7 @@
 #include "model/families.h"
 #include "model/packing/matrix_source.h"
 #include "model/quantized/quantization.h"
+#include "model/quantized/slot_codes.h"
 #include "model/tensor_finder.h"
 #include "model/tensors.h"
 #include "plan/unknown_family.h"
@@ -106,21 +107,13 @@ class CheckpointMatrices {
         quantization_(checkpoint.hf() ? read_quantization(*checkpoint.hf()) : std::nullopt) {}
 
   StoredMatrix operator()(const Slot& slot, int rows, int cols) const {
-    const Source source = source_of(slot);
+    const Source source = source_of_matrix(finder_, slot, quantization_.has_value());
     StoredMatrix stored = find_matrix(slot, source, rows, cols);
     stored.has_bias = finder_.find(bias_name(source)) != nullptr;
     return stored;
   }
 
  private:
-  Source source_of(const Slot& slot) const {
-    return finder_.source_of(slot, [this](const std::string& name) {
-      const std::string module(module_of(name));
-      const auto has = [&](std::string_view ending) { return finder_.find(module + std::string(ending)) != nullptr; };
-      return finder_.find(name) || (quantization_ && std::ranges::any_of(kCodeEndings, has));
-    });
-  }
-
   StoredMatrix find_matrix(const Slot& slot, const Source& source, int rows, int cols) const {
     if (quantization_) {
       if (auto coded = find_codes(slot, source, rows, cols)) return *coded;
@@ -132,14 +125,8 @@ class CheckpointMatrices {
 
   std::optional<StoredMatrix> find_codes(const Slot& slot, const Source& source, int rows, int cols) const {
     const int file_rows = source.rows > 0 ? source.rows : rows, file_cols = source.cols > 0 ? source.cols : cols;
-    const bool transposed = source.transposed && !source.stacked;
-    const auto coded = open_coded_matrix(*quantization_, checkpoint_.file(),
-                                         [this](const std::string& wanted) { return finder_.find(wanted); },
-                                         {.module = std::string(module_of(source.name)),
-                                          .rows = transposed ? file_cols : file_rows,
-                                          .cols = transposed ? file_rows : file_cols,
-                                          .item = source.stacked ? slot.item : 0,
-                                          .items = source.stacked ? slot.items : 0});
+    const FindTensor find = [this](const std::string& name) { return finder_.find(name); };
+    const auto coded = open_slot_codes(*quantization_, checkpoint_.file(), find, slot, source, file_rows, file_cols);
     if (!coded) return std::nullopt;
     const PackedMatrix packed = describe_packed(coded->format, coded->factor, rows, cols);
     const Activations unit =

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/last_fitting.h"
+
 namespace quire {
 
 ServingTimes serving_times(const ServingLoad& load, const StepSeconds& seconds) {
@@ -47,15 +49,7 @@ int most_users(ServingLoad load, int most, std::optional<double> ttft, std::opti
     return (!ttft || times.ttft <= *ttft) && (!tpot || times.tpot <= *tpot);
   };
   if (most < 1 || !fits(1)) return 0;
-  int low = 1, high = most;  // low fits
-  while (low < high) {
-    const int middle = low + (high - low + 1) / 2;
-    if (fits(middle))
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return low;
+  return last_fitting(1, most, fits);
 }
 
 std::optional<int> compute_bound_batch(const ModelWork& model, const MachineRates& rates, int context) {

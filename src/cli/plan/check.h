@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// Seconds of a decode step, or of the whole prefill. On a machine that also does other work, the mean of steps says how much
-// of it; the medians of operations, summed, hardly.
+// Seconds of a decode step, or of the whole prefill. Other work on the machine raises the mean of the steps, but hardly the
+// sum of the operations' medians.
 struct PlanCheckRow {
   BenchTest test;
   Samples predicted;

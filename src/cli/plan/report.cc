@@ -171,7 +171,7 @@ void print_plan(const PlanReport& r) {
   describe_serving(r, page);
   for (const std::string& assumption : r.model.assumptions) page.line("note: " + escape_controls(assumption, true));
   if (!r.measured && r.request.efficiency == 1)
-    page.line("note: times are the least that the data sheet allows; programs reach a part of it (--efficiency)");
+    page.line("note: these are the shortest times that the data sheet allows; programs are slower (--efficiency)");
   std::printf("%s", page.text().c_str());
 }
 

@@ -49,7 +49,7 @@ std::vector<PlannedTensor> plan_copies(const Checkpoint& checkpoint, const Model
     // All dimensions but the last make rows; only tensors that keep their type have others.
     const auto cols = static_cast<int>(view.shape.empty() ? 1 : view.shape.back()),
                rows = cols > 0 ? static_cast<int>(tensor.elements() / static_cast<uint64_t>(cols)) : 0;
-    tensor.parts.push_back(PlannedPart{.slot = {.tensor = Tensor::kEmbedding},  // no other row order is asked of it
+    tensor.parts.push_back(PlannedPart{.slot = {.tensor = Tensor::kEmbedding},  // its rows keep their order
                                        .from = {&view, 0, 1, rows, cols, false, nullptr},
                                        .rows_from = {},
                                        .rows_to = {},

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "model/quantized/input_transforms.h"
 #include "model/quantized/quantization.h"
+#include "model/quantized/slot_codes.h"
 #include "model/tensor_finder.h"
 
 namespace quire {
@@ -29,7 +30,7 @@ class Planner : public TensorVisitor {
         quantization_(read_quantization(*checkpoint.hf())) {}
 
   void matrix(const Slot& slot, int rows, int cols, Linear&) override {
-    Source from = source_of(slot);
+    Source from = source_of_matrix(finder_, slot, quantization_.has_value());
     const Source to = find_source(config_, slot, FileKind::kGguf, target_.gguf);
     const int file_rows = from.rows > 0 ? from.rows : rows, file_cols = from.cols > 0 ? from.cols : cols,
               items = from.stacked ? slot.items : 1, item = from.stacked ? slot.item : 0;
@@ -87,15 +88,6 @@ class Planner : public TensorVisitor {
   std::vector<PlannedTensor> tensors;
 
  private:
-  // As loading does: codes also show where a matrix is.
-  Source source_of(const Slot& slot) const {
-    return finder_.source_of(slot, [this](const std::string& name) {
-      const std::string module(module_of(name));
-      const auto has = [&](std::string_view ending) { return finder_.find(module + std::string(ending)) != nullptr; };
-      return finder_.find(name) || (quantization_ && std::ranges::any_of(kCodeEndings, has));
-    });
-  }
-
   // The codes of a matrix; null: it has none.
   std::shared_ptr<const CodedMatrix> find_codes(const Slot& slot, const Source& from, int rows, int cols) const {
     const std::string module(module_of(from.name));
@@ -104,15 +96,9 @@ class Planner : public TensorVisitor {
         !read_input_transform(*quantization_, {checkpoint_.file(), find, checkpoint_.tensors()}, module, cols).empty())
       throw unsupported("{}: the inputs of {} are scaled or rotated, which GGUF files cannot express",
                         checkpoint_.file(), module);
-    const bool transposed = from.transposed && !from.stacked;  // a stack of codes never is
-    auto coded = open_coded_matrix(*quantization_, checkpoint_.file(), find,
-                                   {.module = module,
-                                    .rows = transposed ? cols : rows,
-                                    .cols = transposed ? rows : cols,
-                                    .item = from.stacked ? slot.item : 0,
-                                    .items = from.stacked ? slot.items : 0});
+    auto coded = open_slot_codes(*quantization_, checkpoint_.file(), find, slot, from, rows, cols);
     if (!coded) return nullptr;
-    if (transposed || from.first_col != 0)
+    if (transposes_codes(from) || from.first_col != 0)
       throw unsupported("{}: {} is quantized across its outputs, which cannot be written as GGUF yet",
                         checkpoint_.file(), module);
     return std::make_shared<const CodedMatrix>(std::move(*coded));

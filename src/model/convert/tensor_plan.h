@@ -50,7 +50,7 @@ std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const Mode
 // The tensors of a GGUF file as they are.
 std::vector<PlannedTensor> plan_copies(const Checkpoint& checkpoint, const ModelConfig& config);
 
-// Tables of positions and segments, and what routes tokens to experts: F32 in all files, as llama.cpp expects.
+// Tables of positions and segments, and routers of experts: always F32, as llama.cpp expects.
 bool is_small_table(Tensor tensor);
 
 // `wanted`, or the type that llama.cpp writes instead for rows that are not whole blocks of it, or whose blocks would not

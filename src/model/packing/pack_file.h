@@ -49,9 +49,9 @@ class PackFile {
   PackFile(std::string folder, PackIdentity identity, size_t data_bytes, Warn warn);
 
   // Reads the file and checks it, on all threads. Nothing if it is missing, or, after one warning, if it is damaged or
-  // cannot be read. The file is mapped if its content can be held and decoding from it is as fast as from a LargeBuffer:
-  // the system has mapped most of it as huge pages, or it is small; and the backend can share it. Otherwise it is copied to
-  // the backend's memory. `may_map`: false for a copy.
+  // cannot be read. The file is mapped if its content can be held, the backend can share it, and decoding from it is as fast
+  // as from a LargeBuffer: the system has mapped most of it as huge pages, or it is small. Otherwise it is copied to the
+  // backend's memory. `may_map`: false for a copy.
   std::optional<LoadedPack> load(Backend& backend, Team& team, const OnLoad& report, bool may_map = true) const;
 
   // Writes the file, on all threads, and waits until the disk has it. Returns false after a warning if that fails.
