@@ -10,6 +10,7 @@
 #include "cli/flags/engine_options.h"
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
+#include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "model/convert/convert.h"
 
@@ -32,7 +33,7 @@ void run_convert(const ConvertFlags& o) {
   if (!o.type.empty()) options.type = parse_weight_type("--type", o.type);
   check_output(o.output, {}, o.force);
   Converted converted;
-  {
+  run_interruptible([&](const auto& check) {
     Progress progress;
     progress.stage("reading " + o.input);
     const Checkpoint checkpoint = Checkpoint::open(o.input);
@@ -40,9 +41,12 @@ void run_convert(const ConvertFlags& o) {
       throw invalid("{} is a file of {} itself, which convert would overwrite; choose another name", o.output, o.input);
     Team team(o.threads > 0 ? o.threads : usable_cores());
     progress.stage("writing tensors");
-    options.progress = [&](size_t written, size_t total) { progress.step(written, total); };
+    options.progress = [&](size_t written, size_t total) {
+      check();
+      progress.step(written, total);
+    };
     converted = convert_checkpoint(checkpoint, o.output, options, team);
-  }
+  });
   for (const std::string& warning : converted.warnings) std::fprintf(stderr, "quire: warning: %s\n", warning.c_str());
   std::fprintf(stderr, "wrote %s: %zu tensors, mostly %s, %.1f MB\n", o.output.c_str(), converted.tensors,
                std::string(name(converted.type)).c_str(),

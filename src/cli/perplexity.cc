@@ -8,10 +8,11 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/compare/text_chunks.h"
 #include "cli/flags/engine_options.h"
 #include "cli/logit_distance.h"
 #include "cli/terminal/progress.h"
+#include "cli/text/chunk_run.h"
+#include "cli/text/text_chunks.h"
 
 namespace quire {
 namespace {

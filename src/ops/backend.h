@@ -21,6 +21,7 @@
 #include "ops/attention.h"
 #include "ops/backend_memory.h"
 #include "ops/experts.h"
+#include "ops/input_observer.h"
 #include "ops/linear.h"
 #include "ops/operation_limits.h"
 #include "ops/recurrent.h"
@@ -38,6 +39,9 @@ class Operations {
 
   // Returns when all operations have been done. Before that, nobody may view(), write() or copy() what they use.
   virtual void finish() = 0;
+  // From now on `observer` sees all inputs of linears, on the thread that calls operations; nullptr: nobody does. It must
+  // outlive the calls. Results keep their bits.
+  virtual void observe_inputs(InputObserver* observer) = 0;
   // to = from, in order with the operations.
   virtual void upload(std::span<const float> from, float* to) = 0;
 

@@ -123,6 +123,7 @@ class FencedOperations final : public Operations {
   void run_experts(const ExpertArgs& args, int rows) override {
     run([&] { inner_->run_experts(args, rows); });
   }
+  void observe_inputs(InputObserver* observer) override { inner_->observe_inputs(observer); }
   uint64_t take_expert_bytes() override {
     finish();
     return inner_->take_expert_bytes();

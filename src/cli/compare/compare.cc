@@ -10,10 +10,11 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/compare/distance_tally.h"
-#include "cli/compare/text_chunks.h"
 #include "cli/flags/engine_options.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
+#include "cli/text/chunk_run.h"
+#include "cli/text/text_chunks.h"
 
 namespace quire {
 namespace {

@@ -12,7 +12,7 @@
 #include "cli/flags/parsed_by.h"
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
-#include "cli/quantize/interruptible.h"
+#include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
 #include "model/registry.h"

@@ -7,13 +7,15 @@
 namespace quire {
 
 struct KernelSet;  // kernels/kernels.h
+class InputObserver;
 class Tuning;
 
 struct Compute {
   const KernelSet& kernels;
   Team& team;
   Activations activations;
-  const Tuning* tuning = nullptr;  // the loops to use; nullptr: the kernel set's own
+  const Tuning* tuning = nullptr;     // the loops to use; nullptr: the kernel set's own
+  InputObserver* observer = nullptr;  // sees the inputs of linears; nullptr: nobody does
 };
 
 }  // namespace quire

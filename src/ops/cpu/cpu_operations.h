@@ -16,6 +16,7 @@ class CpuOperations final : public Operations {
   static size_t memory_bytes(int threads, const OperationLimits& limits);
 
   void finish() override {}
+  void observe_inputs(InputObserver* observer) override { compute_.observer = observer; }
   void upload(std::span<const float> from, float* to) override;
 
   void embed(const PackedMatrix& matrix, std::span<const int32_t> ids, float scale, const Rows& x) override;
@@ -63,7 +64,7 @@ class CpuOperations final : public Operations {
   };
   static Carved carve(const OperationLimits& limits, std::byte* memory);  // nullptr: counts bytes
 
-  const Compute compute_;
+  Compute compute_;
   LargeBuffer memory_;
   const Carved carved_;
   AttentionOp attention_;

@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "ops/cpu/rows.h"
 #include "ops/cpu/tuning.h"
+#include "ops/input_observer.h"
 
 namespace quire {
 namespace {
@@ -67,6 +68,21 @@ LinearArgs linear_args(const Compute& compute, const Inputs& x, const Projection
           .accumulate = p.accumulate};
 }
 
+// Shows the inputs of linears: x as it is, or transformed, to memory that is overwritten. Linears that read the same are
+// shown together.
+void show_inputs(InputObserver& observer, const Rows& x, int rows, std::span<const Linear* const> linears,
+                 const Rows& changed) {
+  std::vector<const Linear*> rest(linears.begin(), linears.end());
+  while (!rest.empty()) {
+    const InputTransform* const transform = rest.front()->transform.get();
+    const auto others =
+        std::ranges::stable_partition(rest, [&](const Linear* w) { return w->transform.get() == transform; });
+    for (int row = 0; transform && row < rows; ++row) transform_row(*transform, x.row(row), x.cols, changed.row(row));
+    observer.see({rest.begin(), others.begin()}, transform ? changed : x, rows);
+    rest.erase(rest.begin(), others.begin());
+  }
+}
+
 }  // namespace
 
 InputMemory::Regions InputMemory::regions_of(std::span<const Need> needs, const InputForms& forms) {
@@ -115,6 +131,11 @@ Inputs InputMemory::prepare(const Compute& compute, const Rows& x, const NormVie
   if (!fused && normalized) {
     from = {normed_, x.cols, row_stride(x.cols)};
     normalize(compute, x, norm, {from}, rows);
+  }
+  if (compute.observer) {
+    const Rows normed{normed_, x.cols, row_stride(x.cols)};
+    if (fused) normalize(compute, x, norm, {normed}, rows);
+    show_inputs(*compute.observer, fused ? normed : from, rows, linears, {changed_, x.cols, row_stride(x.cols)});
   }
   size_t transforms = 0;
   for (const Linear* w : linears) {
@@ -173,12 +194,30 @@ Inputs InputMemory::prepare_gathered(const Compute& compute, const Rows& x, std:
       compute.kernels.quantize(args, row, row + 1);
     }
   });
+  // Each linear's rows follow each other.
+  for (int begin = 0; compute.observer && begin < rows;) {
+    const Linear* const w = &linear_of(begin);
+    int end = begin, shown = 0;
+    for (; end < rows && (end % kRowGroup != 0 || &linear_of(end) == w); ++end) {
+      if (sources[static_cast<size_t>(end)] >= 0) ++shown;
+    }
+    const Rows seen = w->transform ? Rows{changed_, x.cols, row_stride(x.cols)} : from;
+    compute.observer->see({&w, 1}, {seen.row(begin), seen.cols, seen.stride}, shown);
+    begin = end;
+  }
   return inputs;
 }
 
-InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const Rows& x, int heads, int stride,
-                                                   int cols, int rows, const Linear& any) const {
+InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const HeadProjections& all, int rows) const {
+  const auto heads = static_cast<int>(all.matrices.size());
+  const Linear& any = all.matrices[0];
+  const Rows& x = all.x;
+  const int cols = any.weight.cols;
   HeadInputs inputs{{}, head_rows(1, rows)};
+  const auto columns_of = [&](int head) { return x.columns(head * all.x_step, cols); };
+  const auto changed_of = [&](int head) -> Rows {
+    return {changed_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols, row_stride(cols)};
+  };
   const Activations form = input_form(compute.activations, any);
   const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), input_stride(form, cols)});
   const int row_tiles = (rows + kRowGroup - 1) / kRowGroup;
@@ -187,15 +226,18 @@ InputMemory::HeadInputs InputMemory::prepare_heads(const Compute& compute, const
     Inputs::Entry of_head = to;
     of_head.data += static_cast<size_t>(head) * static_cast<size_t>(inputs.padded_rows) * to.stride;
     const int end = std::min(rows, row + kRowGroup);
-    Rows columns{x.data + static_cast<ptrdiff_t>(head) * stride, cols, x.stride};
+    Rows columns = columns_of(head);
     if (any.transform) {
-      const Rows changed{changed_ + static_cast<size_t>(head * inputs.padded_rows) * row_stride(cols), cols,
-                         row_stride(cols)};
+      const Rows changed = changed_of(head);
       for (int r = row; r < end; ++r) transform_row(*any.transform, columns.row(r), cols, changed.row(r));
       columns = changed;
     }
     compute.kernels.quantize(quantize_args(columns, cols, of_head, any, false), row, end);
   });
+  for (int head = 0; compute.observer && head < heads; ++head) {
+    const Linear* const w = &all.matrices[static_cast<size_t>(head)];
+    compute.observer->see({&w, 1}, any.transform ? changed_of(head) : columns_of(head), rows);
+  }
   return inputs;
 }
 
@@ -270,14 +312,11 @@ void project_parts(const Compute& compute, ProjectionParts& of_rows) {
 
 void project_heads(const Compute& compute, const InputMemory& inputs, ProjectionParts& parts,
                    const HeadProjections& heads, int rows) {
-  const auto count = static_cast<int>(heads.matrices.size());
-  const Linear& any = heads.matrices[0];
-  const InputMemory::HeadInputs in =
-      inputs.prepare_heads(compute, heads.x, count, heads.x_step, any.weight.cols, rows, any);
+  const InputMemory::HeadInputs in = inputs.prepare_heads(compute, heads, rows);
   parts.parts.clear();
-  for (int h = 0; h < count; ++h) {
-    const Projection of_head{.w = &heads.matrices[static_cast<size_t>(h)],
-                             .y = heads.y.columns(h * heads.y_step, any.weight.rows)};
+  for (int h = 0; h < static_cast<int>(heads.matrices.size()); ++h) {
+    const Linear& w = heads.matrices[static_cast<size_t>(h)];
+    const Projection of_head{.w = &w, .y = heads.y.columns(h * heads.y_step, w.weight.rows)};
     parts.parts.push_back({in.at(h), of_head, 0, rows});
   }
   project_parts(compute, parts);

@@ -34,15 +34,13 @@ class InputMemory {
   // linear_of(i) gives; rows of one kRowGroup have one, and all have one form.
   Inputs prepare_gathered(const Compute& compute, const Rows& x, std::span<const int32_t> sources, bool gathered,
                           const std::function<const Linear&(int row)>& linear_of) const;
-  // Inputs of one linear per head: columns [h * stride, h * stride + cols) of x for head h, whose inputs are at(h). All
-  // linears have the form and the transform of `any`.
+  // Inputs of one linear per head: at(h) are those of head h.
   struct HeadInputs {
     Inputs first;
     int padded_rows;
     Inputs at(int head) const { return first.from_row(head * padded_rows); }
   };
-  HeadInputs prepare_heads(const Compute& compute, const Rows& x, int heads, int stride, int cols, int rows,
-                           const Linear& any) const;
+  HeadInputs prepare_heads(const Compute& compute, const HeadProjections& all, int rows) const;
   // Rows that inputs of this many heads take.
   static int head_rows(int heads, int rows) { return heads * static_cast<int>(padded_rows(rows)); }
 

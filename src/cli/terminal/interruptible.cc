@@ -1,4 +1,4 @@
-#include "cli/quantize/interruptible.h"
+#include "cli/terminal/interruptible.h"
 
 #include "cli/chat/signals.h"
 

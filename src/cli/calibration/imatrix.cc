@@ -1,0 +1,107 @@
+// quire imatrix: an importance matrix for quire quantize, or for llama-quantize.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <limits>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/calibration/calibrate.h"
+#include "cli/commands.h"
+#include "cli/flags/engine_options.h"
+#include "cli/output_file.h"
+#include "cli/terminal/interruptible.h"
+#include "cli/terminal/progress.h"
+#include "cli/text/chunk_run.h"
+#include "model/registry.h"
+#include "quantize/measure_importance.h"
+
+namespace quire {
+namespace {
+
+struct ImatrixFlags {
+  EngineOptions engine;
+  std::string file, output;
+  std::vector<std::string> add;
+  int context = 512, chunks = 128;
+  bool process_output = false, force = false;
+};
+
+ImportanceForm form_of(const std::string& path) {
+  return path.ends_with(".dat") ? ImportanceForm::kLegacy : ImportanceForm::kGguf;
+}
+
+ImportanceMatrix measure(const ImatrixFlags& o, const std::function<void()>& check, Progress& progress) {
+  const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.engine.model));
+  const FilePlan file = plan_file(checkpoint, "");  // refuses what has no names in GGUF files before it computes
+  progress.stage("loading " + o.engine.model);
+  LoadedModel model(o.engine, kScoredRows);
+  const TextChunks text = read_chunks(model, o.file, o.context, o.chunks);
+  InputCollector inputs(model.target.config, model.target.weights, model.runtime.cpu.compute(Activations::kF32), {});
+  progress.stage("computing chunks");
+  calibrate(model, text, inputs, o.process_output, [&](size_t computed, size_t total) {
+    check();
+    progress.step(computed, total);
+  });
+  ImportanceMatrix matrix = measured_importance(file, inputs, o.process_output);
+  matrix.datasets = {o.file};
+  matrix.chunks = static_cast<int>(text.count());
+  matrix.chunk_size = o.context;
+  return matrix;
+}
+
+void run_imatrix(ImatrixFlags& o) {
+  check_output(o.output, "-o", o.force);
+  o.engine.max_num_seqs = 1;
+  o.engine.max_num_batched_tokens = 512;
+  o.engine.max_model_len = o.context;
+  ImportanceMatrix matrix;
+  run_interruptible([&](const auto& check) {
+    Progress progress;
+    std::vector<ImportanceMatrix> others;
+    for (const std::string& path : o.add) others.push_back(read_importance_matrix(path));
+    matrix = measure(o, check, progress);
+    for (const ImportanceMatrix& other : others) add_importance(matrix, other);
+    write_importance_matrix(matrix, o.output, form_of(o.output));
+  });
+  std::fprintf(stderr, "wrote %s: %zu tensors, %d chunks of %d tokens\n", o.output.c_str(), matrix.entries.size(),
+               matrix.chunks, matrix.chunk_size);
+}
+
+}  // namespace
+
+void add_imatrix_command(CLI::App& app) {
+  auto o = std::make_shared<ImatrixFlags>();
+  CLI::App* command = app.add_subcommand(
+      "imatrix", "Measure how much each input of a model's matrices counts, for `quire quantize --imatrix`");
+  add_model_options(*command, o->engine);
+  for (const char* replaced : {"--max-model-len", "--max-num-batched-tokens"})
+    command->remove_option(command->get_option(replaced));
+  command
+      ->add_option("-f,--file", o->file,
+                   "calibration text: UTF-8, or a .jsonl file whose lines have \"messages\" (chats, for the model's "
+                   "template) or \"text\"")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("-o,--output", o->output,
+                   "file to write, in llama.cpp's format: GGUF, or the older one if the name ends in .dat")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("-c,--context", o->context, "tokens per chunk")
+      ->check(between(3, std::numeric_limits<int>::max()))
+      ->capture_default_str();
+  command->add_option("--chunks", o->chunks, "most chunks to compute; -1: all")
+      ->check(between(-1, 1e9))
+      ->capture_default_str();
+  command
+      ->add_option("--in-file", o->add, "importance matrix of the same model to add, in either form; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command->add_flag("--process-output", o->process_output,
+                    "also for the output matrix; llama.cpp's files have none by default");
+  command->add_flag("--force", o->force, "overwrite an existing file");
+  command->callback([o] { run_imatrix(*o); });
+}
+
+}  // namespace quire

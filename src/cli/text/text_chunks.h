@@ -1,0 +1,27 @@
+// A text in chunks of equal length, as llama.cpp's tools for perplexity and importance take it: each chunk is a prompt of
+// its own.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "engine/loaded_model.h"
+
+namespace quire {
+
+struct TextChunks {
+  TokenIds ids;     // of all chunks; each begins with the BOS token if the model's prompts do
+  size_t size = 0;  // tokens of a chunk
+
+  size_t count() const { return ids.size() / size; }
+  std::span<const TokenId> chunk(size_t i) const { return std::span(ids).subspan(i * size, size); }
+};
+
+// Of a UTF-8 file; a rest that is no whole chunk is left out. A file whose name ends in .jsonl has on each line an object
+// with "messages", which the model's chat template renders, or with "text". size: at least 3. most: chunks, from the
+// beginning; -1: all. Throws Error: the model has no vocabulary, or no template for messages; a line is something else;
+// the text is too short for a chunk.
+TextChunks read_chunks(const LoadedModel& model, const std::string& file, int size, int most);
+
+}  // namespace quire

@@ -1,0 +1,17 @@
+// Importance matrices from what calibration saw.
+#pragma once
+
+#include "model/convert/convert.h"
+#include "quantize/importance_matrix.h"
+#include "quantize/input_collector.h"
+
+namespace quire {
+
+// An entry for each tensor of the model's GGUF file whose matrices had inputs. with_output: also for the output matrix, if
+// it had inputs in all rows.
+ImportanceMatrix measured_importance(const FilePlan& file, InputCollector& inputs, bool with_output);
+
+// Adds the sums of another matrix of the same model. Throws Error if an entry of both has other sizes.
+void add_importance(ImportanceMatrix& to, const ImportanceMatrix& other);
+
+}  // namespace quire
