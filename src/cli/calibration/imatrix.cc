@@ -31,7 +31,7 @@ ImportanceForm form_of(const std::string& path) {
   return path.ends_with(".dat") ? ImportanceForm::kLegacy : ImportanceForm::kGguf;
 }
 
-ImportanceMatrix measure(const ImatrixFlags& o, const std::function<void()>& check, Progress& progress) {
+ImportanceMatrix measure_importance_of(const ImatrixFlags& o, const std::function<void()>& check, Progress& progress) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.engine.model));
   const FilePlan file = plan_file(checkpoint, "");  // refuses what has no names in GGUF files before it computes
   progress.stage("loading " + o.engine.model);
@@ -60,7 +60,7 @@ void run_imatrix(ImatrixFlags& o) {
     Progress progress;
     std::vector<ImportanceMatrix> others;
     for (const std::string& path : o.add) others.push_back(read_importance_matrix(path));
-    matrix = measure(o, check, progress);
+    matrix = measure_importance_of(o, check, progress);
     for (const ImportanceMatrix& other : others) add_importance(matrix, other);
     write_importance_matrix(matrix, o.output, form_of(o.output));
   });
