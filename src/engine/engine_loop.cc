@@ -109,7 +109,7 @@ void EngineLoop::observe() {
   draft_stage_.choose(running, costs_.costs(), std::min(limits_.max_rows, limits_.max_logits) - limits_.max_running,
                       model_.info.max_model_len);
   observed_.clear();
-  state_.free_units = cache_.available_units();
+  state_.free_units = cache_.shared().available_units();
   state_.running.clear();
   // What preempting a sequence would free matters only if units may run out.
   const bool scarce = state_.free_units < (2 * static_cast<int>(running.size()) + 1) * state_.needs.groups;
@@ -142,7 +142,7 @@ void EngineLoop::observe_waiting() {
     state_.waiting.push_back(view_waiting(s, cache_, now));
     observed_.emplace_back(s.id, queued_[i]);
   }
-  if (cache_.has_states()) wait_for_checkpoints();
+  if (cache_.shared().has_states()) wait_for_checkpoints();
 }
 
 // A prompt that begins like one being computed waits for the checkpoint where they part.
@@ -337,7 +337,7 @@ void EngineLoop::take_drafts(const Sampling& sampling, int drafts, const Chosen&
 // The states of sequences that have ended may belong to others by now.
 void EngineLoop::advance_states() {
   for (const Advancing& a : advancing_) {
-    if (!a.sequence->ended()) orders_.advance({a.sequence->cached.state, a.first_draft, a.drafts});
+    if (!a.sequence->ended()) orders_.advance({a.sequence->cached.state.slot, a.first_draft, a.drafts});
   }
 }
 
@@ -406,7 +406,7 @@ void EngineLoop::write_stats(EngineStats& stats) const {
   }
   stats.pages_loaded = loader_.loaded_pages();
   draft_stage_.add_stats(stats);
-  cache_.add_stats(stats);
+  cache_.shared().add_stats(stats);
 }
 
 }  // namespace quire

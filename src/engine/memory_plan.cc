@@ -133,7 +133,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
   plan.activations =
       LocalExecutor::memory_bytes(config, plan.limits, machine.threads) +
       static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
-  plan.page_store = PageCache::store_bytes(page_cache_options(o), plan.layout);
+  plan.page_store = SharedPages::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
   plan.requests = std::max(kRequestMemory, o.reserved_bytes);
   plan.unplanned = facts.unplanned;

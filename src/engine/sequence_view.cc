@@ -29,8 +29,8 @@ SequenceView view_running(Sequence& s, const PageCache& cache, bool own_units) {
   for (int group = 0; group < s.pages.groups(); ++group) {
     const int first = s.pages.first_held(group);
     for (int page = first; own_units && page < v.pages; ++page)
-      v.own_units += cache.pool().users(s.pages.unit(group, page)) == 1;
-    v.shared_tail |= next >= first && next < v.pages && cache.pool().shared(s.pages.unit(group, next));
+      v.own_units += cache.shared().pool().users(s.pages.unit(group, page)) == 1;
+    v.shared_tail |= next >= first && next < v.pages && cache.shared().pool().shared(s.pages.unit(group, next));
   }
   v.loading = s.cached.load.active;
   v.drafts = static_cast<int>(s.drafts.size());
@@ -39,13 +39,13 @@ SequenceView view_running(Sequence& s, const PageCache& cache, bool own_units) {
 
 SequenceView view_waiting(Sequence& s, const PageCache& cache, Clock::time_point now) {
   SequenceView v = view(s, cache);
-  const CachedPages& c = s.cached;
-  v.computed = c.found * kPageTokens + c.tail;
-  v.pages = c.found;
-  v.units = c.units;
-  v.idle_units = c.idle;
-  v.loads = c.loads > 0;
-  v.load_units = c.load_units;
+  const PrefixHit& hit = s.cached.hit;
+  v.computed = hit.found * kPageTokens + hit.tail;
+  v.pages = hit.found;
+  v.units = hit.units;
+  v.idle_units = hit.idle;
+  v.loads = hit.loads > 0;
+  v.load_units = hit.load_units;
   v.waited = seconds(now - s.request->submitted);
   return v;
 }

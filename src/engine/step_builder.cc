@@ -69,8 +69,8 @@ void StepBuilder::add_rows(Sequence& s, const Chunk& chunk, EngineStep& step) co
                            .rows = chunk.rows + chunk.drafts,
                            .position = chunk.first,
                            .tables = s.pages.units(),
-                           .state = s.cached.state,
-                           .state_copies = s.cached.state_copies,
+                           .state = s.cached.state.slot,
+                           .state_copies = s.cached.state.copies,
                            .rope_variant = s.request->rope_variant,
                            .drafts = chunk.drafts});
   const bool all = s.wants_all_logits();

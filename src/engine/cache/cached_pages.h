@@ -30,14 +30,8 @@ struct PageCheckpoint {
   int page, slot;
 };
 
-// Filled by PageCache; nobody else writes to it.
-struct CachedPages {
-  PageKey root;
-  std::vector<PageKey> keys;                  // keys of the full pages, as far as they were needed
-  int registered = 0;                         // pages that are in the prefix tree, if they have something to keep
-  PrefixTree::Node last = PrefixTree::kNone;  // with a spine: the last of these nodes
-
-  // Result of look_up for a waiting sequence.
+// What PrefixLookup found for a waiting sequence.
+struct PrefixHit {
   int spine = 0;                         // pages whose spine is in the tree; without a spine: all
   int found = 0;                         // pages that the sequence can take from the tree
   int units = 0, idle = 0;               // units that it then holds, and those of them that no sequence uses
@@ -48,15 +42,26 @@ struct CachedPages {
   int loads = 0;                         // pages after `found` to read from the store, as far as the tree lacks them
   int load_units = 0;                    // units that they take
   double loads_save = 0;                 // seconds that computing those would take
+};
 
-  // Recurrent layers.
-  int state = -1;                        // slot of the sequence's state; -1: nothing is computed
-  int undrafted = -1;                    // slot for its state before the drafts of a step; -1: it has never had drafts
-  std::vector<StateCopy> state_copies;   // copies in the step being computed
+// The slots of a sequence's recurrent layers (SequenceStates).
+struct RecurrentState {
+  int slot = -1;                         // of the sequence's state; -1: nothing is computed
+  int undrafted = -1;                    // for its state before the drafts of a step; -1: it has never had drafts
+  std::vector<StateCopy> copies;         // in the step being computed
   std::vector<PageCheckpoint> planned;   // the checkpoints that they become
   std::vector<int> wanted;               // pages of the prompt that others wait for, with a checkpoint after them
   std::optional<PageCheckpoint> latest;  // in the answer
+};
 
+// Each part is written by the class that it names, the rest by PageCache.
+struct CachedPages {
+  PageKey root;
+  std::vector<PageKey> keys;                  // of the full pages, as far as they were needed: page_key()
+  int registered = 0;                         // pages that are in the prefix tree, if they have something to keep
+  PrefixTree::Node last = PrefixTree::kNone;  // with a spine: the last of these nodes
+  PrefixHit hit;
+  RecurrentState state;
   PageLoad load;
 };
 

@@ -16,23 +16,23 @@ constexpr std::chrono::milliseconds kLongestWait{5};  // then the engine looks f
 size_t PageLoader::memory_bytes(size_t page_bytes) { return kSlots * page_bytes; }
 
 PageLoader::PageLoader(PageCache& cache, Orders& orders) : cache_(cache), orders_(orders) {
-  if (!cache.store()) return;
+  if (!cache.shared().store()) return;
   slots_.resize(kSlots);
-  buffers_ = std::make_shared<LargeBuffer>(memory_bytes(cache.blob_bytes()));
-  cache.store()->keep_alive(buffers_);
+  buffers_ = std::make_shared<LargeBuffer>(memory_bytes(cache.shared().blob_bytes()));
+  cache.shared().store()->keep_alive(buffers_);
 }
 
 std::span<std::byte> PageLoader::buffer(size_t slot) const {
-  const size_t bytes = cache_.blob_bytes();
+  const size_t bytes = cache_.shared().blob_bytes();
   return {buffers_->data() + slot * bytes, bytes};
 }
 
 void PageLoader::start(Sequence& s) {
   CachedPages& c = s.cached;
-  const std::chrono::duration<double> longest(kPatience + c.loads_save);
+  const std::chrono::duration<double> longest(kPatience + c.hit.loads_save);
   loading_.push_back({s.id, ++epoch_});
   // Windows may need pages that were found and have been evicted since.
-  const int end = c.registered + (cache_.is_plain() || c.registered == c.found ? c.loads : 0);
+  const int end = c.registered + (cache_.shared().is_plain() || c.registered == c.hit.found ? c.hit.loads : 0);
   c.load = {.active = true,
             .epoch = epoch_,
             .next = c.registered,
@@ -56,9 +56,9 @@ void PageLoader::request(Sequence& s) {
     const bool unit = load.next < load.end;
     const int page = unit ? load.next : load.end - 1;
     Slot slot{s.id, load.epoch, page, unit ? load.next_group : -1, unit ? -1 : load.next_part, true};
-    const PageKey& key = cache_.key(s, page);
-    switch (
-        cache_.store()->load(unit ? unit_key(key, slot.group) : checkpoint_key(key, slot.part), buffer(free), free)) {
+    const PageKey& key = page_key(s, page);
+    switch (cache_.shared().store()->load(unit ? unit_key(key, slot.group) : checkpoint_key(key, slot.part),
+                                          buffer(free), free)) {
       case PageStore::Load::kMissing:
         load.end = page;
         return;
@@ -73,7 +73,7 @@ void PageLoader::request(Sequence& s) {
     }
     if (!unit) {
       ++load.next_part;
-    } else if (++load.next_group == cache_.groups()) {
+    } else if (++load.next_group == cache_.shared().groups()) {
       ++load.next;
       load.next_group = 0;
     }
@@ -89,8 +89,9 @@ bool PageLoader::advance(Sequence& s) {
       load.end = load.next;
       return false;
     }
-    while (load.next_group < cache_.groups() && !cache_.is_empty(s, load.next_group, load.next)) ++load.next_group;
-    if (load.next_group < cache_.groups()) return true;
+    while (load.next_group < cache_.shared().groups() && !cache_.is_empty(s, load.next_group, load.next))
+      ++load.next_group;
+    if (load.next_group < cache_.shared().groups()) return true;
     ++load.next;
     load.next_group = 0;
   }
@@ -104,8 +105,8 @@ void PageLoader::take(const Sequence& s, const Slot& slot, size_t at) {
     orders_.write({.index = kernel_unit(s.pages.unit(slot.group, slot.page)), .size = from.size()}, from);
   } else {
     const size_t begin = static_cast<size_t>(slot.part) * from.size();
-    const size_t size = std::min(from.size(), cache_.state_bytes() - begin);
-    orders_.write({.of_state = true, .index = s.cached.state, .offset = begin, .size = size}, from.first(size));
+    const size_t size = std::min(from.size(), cache_.shared().state_bytes() - begin);
+    orders_.write({.of_state = true, .index = s.cached.state.slot, .offset = begin, .size = size}, from.first(size));
   }
 }
 
@@ -138,7 +139,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
     Sequence* s = find(id);
     return s && s->cached.load.active && s->cached.load.epoch == epoch ? s : nullptr;
   };
-  cache_.store()->completed(completed_);
+  cache_.shared().store()->completed(completed_);
   hangs_ &= completed_.empty();
   for (const PageStore::Completed& done : completed_) {
     Slot& slot = slots_[done.ticket];
@@ -167,7 +168,7 @@ void PageLoader::poll(const std::function<Sequence*(SequenceId)>& find) {
 }
 
 void PageLoader::wait() {
-  if (!slots_.empty() && copied_ < kCopiesPerStep) cache_.store()->wait_completed(kLongestWait);
+  if (!slots_.empty() && copied_ < kCopiesPerStep) cache_.shared().store()->wait_completed(kLongestWait);
 }
 
 }  // namespace quire

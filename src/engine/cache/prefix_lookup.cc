@@ -1,17 +1,12 @@
-// What the prefix tree and the page store have of a waiting prompt.
+#include "engine/cache/prefix_lookup.h"
 
 #include <algorithm>
-#include <cassert>
-#include <optional>
-
-#include "engine/cache/page_cache.h"
 
 namespace quire {
 namespace {
 
 constexpr int kStoredChecks = 8;             // stored pages of a waiting prompt that each look-up checks again
 constexpr int kAttachmentChecks = 256;       // pages whose windows and checkpoints each look-up looks for in the store
-constexpr int kWorthWaiting = 4;             // common pages that a prompt waits for another to compute
 constexpr double kHostBytesPerSecond = 4e9;  // a unit of host memory is copied twice
 
 int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 0; }
@@ -21,36 +16,35 @@ int on_disk(PageStore::Tier tier) { return tier == PageStore::Tier::kDisk ? 1 : 
 // ---- the tree ----
 
 // Without a spine every prefix of the prompt may be a hit.
-int PageCache::spine_end(Sequence& s, int from, int limit) {
-  if (!has_spine()) return limit;
-  while (from < limit && find(s, from) != PrefixTree::kNone) ++from;
+int PrefixLookup::spine_end(Sequence& s, int from, int limit) const {
+  if (!shared_.has_spine()) return limit;
+  while (from < limit && shared_.find(s, from) != PrefixTree::kNone) ++from;
   return from;
 }
 
-int PageCache::first_visible_page_of_any(int tokens) const {
-  if (groups() == spine_groups_) return tokens / kPageTokens;
-  return first_visible_page(windows_.back(), tokens);  // the largest window
-}
-
 // The tree has the page's units that a prefix of `end` pages needs, in the groups with a window.
-bool PageCache::has_window_units(Sequence& s, int page, int end) {
-  const auto node = find(s, page);
-  for (int group = spine_groups_; group < groups(); ++group) {
-    if (!sees(group, page, end * kPageTokens)) continue;
-    if (node == PrefixTree::kNone || tree_.unit(node, group) == kNoUnit) return false;
+bool PrefixLookup::has_window_units(Sequence& s, int page, int end) const {
+  const auto node = shared_.find(s, page);
+  for (int group = shared_.spine_groups(); group < shared_.groups(); ++group) {
+    if (!shared_.sees(group, page, end * kPageTokens)) continue;
+    if (node == PrefixTree::kNone || shared_.tree().unit(node, group) == kNoUnit) return false;
   }
   return true;
 }
 
+int PrefixLookup::longest_hit(Sequence& s, int from, int limit) const {
+  return longest_hit_of_spine(s, from, spine_end(s, from, limit));
+}
+
 // The longest hit in [from, limit]. The sequence has the first `from` pages, and the tree the spine of all.
-int PageCache::longest_hit(Sequence& s, int from, int limit) {
-  if (is_plain()) return limit;
+int PrefixLookup::longest_hit_of_spine(Sequence& s, int from, int limit) const {
+  if (shared_.is_plain()) return limit;
   const auto lacking = [&](int end) {  // the last page that a hit of `end` pages needs but does not have, or -1
-    if (!states_.none()) {
-      const auto node = find(s, end - 1);
-      if (node == PrefixTree::kNone || !tree_.checkpoint(node)) return end - 1;
+    if (shared_.has_states()) {
+      const auto node = shared_.find(s, end - 1);
+      if (node == PrefixTree::kNone || !shared_.tree().checkpoint(node)) return end - 1;
     }
-    for (int page = end; page-- > std::max(from, first_visible_page_of_any(end * kPageTokens));) {
+    for (int page = end; page-- > std::max(from, shared_.first_windowed_page(end * kPageTokens));) {
       if (!has_window_units(s, page, end)) return page;
     }
     return -1;
@@ -64,83 +58,67 @@ int PageCache::longest_hit(Sequence& s, int from, int limit) {
   return std::max(end, from);
 }
 
-void PageCache::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) {
-  s.cached.tail = s.cached.loads = s.cached.load_units = 0;
-  if (!shares(s)) return;
+void PrefixLookup::look_up(Sequence& s, const StepCosts& costs, bool disk_hangs) const {
+  s.cached.hit.tail = s.cached.hit.loads = s.cached.hit.load_units = 0;
+  if (!shared_.serves(s)) return;
   const auto reusable = static_cast<int>(s.tokens.size()) - 1;  // the last token is always computed, for its logits
   const int limit = reusable / kPageTokens;
   look_up_cached(s, limit);
-  if (store_) {
+  if (shared_.store()) {
     look_up_stored(s, limit);
     plan_loads(s, costs, limit, disk_hangs);
   }
-  if (s.cached.loads == 0 && is_plain()) look_up_tail(s, reusable);
+  if (s.cached.hit.loads == 0 && shared_.is_plain()) look_up_tail(s, reusable);
 }
 
-void PageCache::look_up_cached(Sequence& s, int limit) {
-  CachedPages& c = s.cached;
+void PrefixLookup::look_up_cached(Sequence& s, int limit) const {
+  PrefixHit& hit = s.cached.hit;
   // Where the tree has a spine, it has those of all pages before it.
-  while (has_spine() && c.spine > 0 && find(s, c.spine - 1) == PrefixTree::kNone) --c.spine;
-  c.spine = spine_end(s, c.spine, limit);
-  c.found = longest_hit(s, 0, c.spine);
-  c.units = units_of(c.found);
-  c.idle = idle_units(s);
+  while (shared_.has_spine() && hit.spine > 0 && shared_.find(s, hit.spine - 1) == PrefixTree::kNone) --hit.spine;
+  hit.spine = spine_end(s, hit.spine, limit);
+  hit.found = longest_hit_of_spine(s, 0, hit.spine);
+  hit.units = units_of(hit.found);
+  hit.idle = idle_units(s);
 }
 
 // Units that a sequence of so many pages holds.
-int PageCache::units_of(int pages) const {
+int PrefixLookup::units_of(int pages) const {
   int units = 0;
-  for (const int window : windows_) units += pages - std::min(pages, first_visible_page(window, pages * kPageTokens));
+  for (const int window : shared_.windows())
+    units += pages - std::min(pages, first_visible_page(window, pages * kPageTokens));
   return units;
 }
 
 // Of the pages found, the units that no sequence uses.
-int PageCache::idle_units(Sequence& s) {
-  const int found = s.cached.found;
+int PrefixLookup::idle_units(Sequence& s) const {
+  const int found = s.cached.hit.found;
   int idle = 0;
-  if (has_spine()) {  // a sequence that uses a spine uses all before it, so the idle ones are the last
+  if (shared_.has_spine()) {  // a sequence that uses a spine uses all before it, so the idle ones are the last
     int used = 0, end = found;
     while (used < end) {
       const int middle = used + (end - used) / 2;
-      if (pool_.idle(tree_.unit(find(s, middle), 0)))
+      if (shared_.pool().idle(shared_.tree().unit(shared_.find(s, middle), 0)))
         end = middle;
       else
         used = middle + 1;
     }
-    idle = (found - used) * spine_groups_;
+    idle = (found - used) * shared_.spine_groups();
   }
-  for (int page = first_visible_page_of_any(found * kPageTokens); page < found; ++page) {
-    const auto node = find(s, page);
-    for (int group = spine_groups_; group < groups(); ++group)
-      idle += sees(group, page, found * kPageTokens) && pool_.idle(tree_.unit(node, group));
+  for (int page = shared_.first_windowed_page(found * kPageTokens); page < found; ++page) {
+    const auto node = shared_.find(s, page);
+    for (int group = shared_.spine_groups(); group < shared_.groups(); ++group)
+      idle += shared_.sees(group, page, found * kPageTokens) && shared_.pool().idle(shared_.tree().unit(node, group));
   }
   return idle;
-}
-
-bool PageCache::checkpoint_for(Sequence& first, Sequence& other) {
-  if (states_.none() || !shares(other) || !options_.prefixes) return false;
-  const int limit = (static_cast<int>(std::min(first.tokens.size(), other.tokens.size())) - 1) / kPageTokens;
-  int same = 0, end = limit;  // equal keys are keys of equal beginnings
-  while (same < end) {
-    const int middle = same + (end - same + 1) / 2;
-    if (key(first, middle - 1) == key(other, middle - 1))
-      same = middle;
-    else
-      end = middle - 1;
-  }
-  const int computed = first.pages.pages() == 0 ? first.cached.found * kPageTokens : first.computed;
-  if (same * kPageTokens <= computed || same < other.cached.found + kWorthWaiting) return false;
-  // Generated tokens of a preempted sequence get no checkpoints inside.
-  return same * kPageTokens < first.request->prompt_tokens && SequenceStates::want(first.cached, same);
 }
 
 // ---- the store ----
 
 // The slowest tier that holds a part of the page's spine; kNone: the store lacks a part.
-PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
+PageStore::Tier PrefixLookup::find_stored(Sequence& s, int page) const {
   auto worst = PageStore::Tier::kHost;
-  for (int group = 0; group < spine_groups_; ++group) {
-    const auto tier = store_->find(unit_key(key(s, page), group));
+  for (int group = 0; group < shared_.spine_groups(); ++group) {
+    const auto tier = shared_.store()->find(unit_key(page_key(s, page), group));
     if (tier == PageStore::Tier::kNone) return tier;
     if (tier == PageStore::Tier::kDisk) worst = tier;
   }
@@ -148,109 +126,109 @@ PageStore::Tier PageCache::find_stored(Sequence& s, int page) {
 }
 
 // Updates the run of stored spines that follows those of the tree.
-void PageCache::look_up_stored(Sequence& s, int limit) {
-  CachedPages& c = s.cached;
-  if (c.stored_end <= c.spine) c.stored_begin = c.stored_end = c.spine, c.stored_on_disk = 0;
-  while (c.stored_begin < c.spine) c.stored_on_disk -= on_disk(find_stored(s, c.stored_begin++));
-  while (c.stored_begin > c.spine) {
-    const auto tier = find_stored(s, --c.stored_begin);
-    if (tier == PageStore::Tier::kNone) c.stored_end = c.stored_begin, c.stored_on_disk = 0;
-    c.stored_on_disk += on_disk(tier);
+void PrefixLookup::look_up_stored(Sequence& s, int limit) const {
+  PrefixHit& hit = s.cached.hit;
+  if (hit.stored_end <= hit.spine) hit.stored_begin = hit.stored_end = hit.spine, hit.stored_on_disk = 0;
+  while (hit.stored_begin < hit.spine) hit.stored_on_disk -= on_disk(find_stored(s, hit.stored_begin++));
+  while (hit.stored_begin > hit.spine) {
+    const auto tier = find_stored(s, --hit.stored_begin);
+    if (tier == PageStore::Tier::kNone) hit.stored_end = hit.stored_begin, hit.stored_on_disk = 0;
+    hit.stored_on_disk += on_disk(tier);
   }
   // Check a few again, round robin: this marks them as used and notices those that are gone.
-  for (int left = std::min(kStoredChecks, c.stored_end - c.spine); left > 0; --left, ++c.stored_asked) {
-    if (c.stored_asked < c.spine || c.stored_asked >= c.stored_end) c.stored_asked = c.spine;
-    if (find_stored(s, c.stored_asked) != PageStore::Tier::kNone) continue;
-    c.stored_end = c.stored_asked;
+  for (int left = std::min(kStoredChecks, hit.stored_end - hit.spine); left > 0; --left, ++hit.stored_asked) {
+    if (hit.stored_asked < hit.spine || hit.stored_asked >= hit.stored_end) hit.stored_asked = hit.spine;
+    if (find_stored(s, hit.stored_asked) != PageStore::Tier::kNone) continue;
+    hit.stored_end = hit.stored_asked;
     break;
   }
-  for (; c.stored_end < limit; ++c.stored_end) {
-    const auto tier = find_stored(s, c.stored_end);
+  for (; hit.stored_end < limit; ++hit.stored_end) {
+    const auto tier = find_stored(s, hit.stored_end);
     if (tier == PageStore::Tier::kNone) break;
-    c.stored_on_disk += on_disk(tier);
+    hit.stored_on_disk += on_disk(tier);
   }
-  c.stored_on_disk = std::clamp(c.stored_on_disk, 0, c.stored_end - c.spine);  // pages move between the tiers
+  hit.stored_on_disk = std::clamp(hit.stored_on_disk, 0, hit.stored_end - hit.spine);  // pages move between the tiers
 }
 
-bool PageCache::is_stored(PageKey blob, int& read, int& disk) {
-  const auto tier = store_->find(blob);
-  ++read;
-  disk += on_disk(tier);
+bool PrefixLookup::is_stored(PageKey blob, Reads& reads) const {
+  const auto tier = shared_.store()->find(blob);
+  ++reads.all;
+  reads.on_disk += on_disk(tier);
   return tier != PageStore::Tier::kNone;
 }
 
-bool PageCache::has_stored_windows(Sequence& s, int page, int end, int& read, int& disk) {
-  const auto node = find(s, page);
-  for (int group = spine_groups_; group < groups(); ++group) {
-    if (!sees(group, page, end * kPageTokens)) continue;
-    if (node != PrefixTree::kNone && tree_.unit(node, group) != kNoUnit) continue;
-    if (!is_stored(unit_key(key(s, page), group), read, disk)) return false;
+bool PrefixLookup::has_stored_windows(Sequence& s, int page, int end, Reads& reads) const {
+  const auto node = shared_.find(s, page);
+  for (int group = shared_.spine_groups(); group < shared_.groups(); ++group) {
+    if (!shared_.sees(group, page, end * kPageTokens)) continue;
+    if (node != PrefixTree::kNone && shared_.tree().unit(node, group) != kNoUnit) continue;
+    if (!is_stored(unit_key(page_key(s, page), group), reads)) return false;
   }
   return true;
 }
 
 // Looks for the first and the last part only. If another is missing, loading fails.
-bool PageCache::has_stored_checkpoint(Sequence& s, int page, int& read, int& disk) {
-  const auto node = find(s, page);
-  if (node != PrefixTree::kNone && tree_.checkpoint(node)) return true;
-  const int last = state_parts() - 1;
-  int on_disk = 0;
-  if (!is_stored(checkpoint_key(key(s, page), 0), read, on_disk)) return false;
-  if (last > 0 && !is_stored(checkpoint_key(key(s, page), last), read, on_disk)) return false;
-  read += std::max(0, last - 1);
-  if (on_disk > 0) disk += last + 1;
+bool PrefixLookup::has_stored_checkpoint(Sequence& s, int page, Reads& reads) const {
+  const auto node = shared_.find(s, page);
+  if (node != PrefixTree::kNone && shared_.tree().checkpoint(node)) return true;
+  const int last = shared_.state_parts() - 1;
+  Reads ends;
+  if (!is_stored(checkpoint_key(page_key(s, page), 0), ends)) return false;
+  if (last > 0 && !is_stored(checkpoint_key(page_key(s, page), last), ends)) return false;
+  reads.all += last + 1;
+  if (ends.on_disk > 0) reads.on_disk += last + 1;
   return true;
 }
 
 // The longest prefix, up to `limit` pages, whose windows and checkpoint are in the tree or the store. Sets
-// `read` to what has to be read from the store, and `disk` to how much of that is on disk.
-int PageCache::stored_hit(Sequence& s, int limit, int& read, int& disk) {
-  const int found = s.cached.found;
+// `reads` to what has to be read from the store.
+int PrefixLookup::stored_hit(Sequence& s, int limit, Reads& reads) const {
+  const int found = s.cached.hit.found;
   int checks = kAttachmentChecks;
   for (int end = limit; end > found && checks > 0;) {
-    read = disk = 0;
-    if (!states_.none() && (--checks, !has_stored_checkpoint(s, end - 1, read, disk))) {
+    reads = {};
+    if (shared_.has_states() && (--checks, !has_stored_checkpoint(s, end - 1, reads))) {
       --end;
       continue;
     }
     int page = end;
-    const int first = std::max(found, first_visible_page_of_any(end * kPageTokens));
-    while (page > first && --checks > 0 && has_stored_windows(s, page - 1, end, read, disk)) --page;
+    const int first = std::max(found, shared_.first_windowed_page(end * kPageTokens));
+    while (page > first && --checks > 0 && has_stored_windows(s, page - 1, end, reads)) --page;
     if (page == first) return end;
     end = page - 1;
   }
-  read = disk = 0;
+  reads = {};
   return found;
 }
 
 // Loads the stored pages if that is faster than computing them.
-void PageCache::plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs) {
-  CachedPages& c = s.cached;
-  int attached = 0, attached_on_disk = 0;
-  const int end = stored_hit(s, has_spine() ? c.stored_end : limit, attached, attached_on_disk);
-  if (end == c.found) return;
-  const int spines = has_spine() ? std::max(0, end - c.spine) : 0;
-  const int from_disk = std::min(c.stored_on_disk, spines) * spine_groups_ + attached_on_disk;
-  const int from_host = spines * spine_groups_ + attached - from_disk;
-  const double host_seconds = static_cast<double>(blob_bytes_) / kHostBytesPerSecond;
-  const double seconds = from_disk * store_->disk_read_seconds_per_page() + from_host * host_seconds;
+void PrefixLookup::plan_loads(Sequence& s, const StepCosts& costs, int limit, bool disk_hangs) const {
+  PrefixHit& hit = s.cached.hit;
+  Reads attached;  // windows and the checkpoint
+  const int end = stored_hit(s, shared_.has_spine() ? hit.stored_end : limit, attached);
+  if (end == hit.found) return;
+  const int spines = shared_.has_spine() ? std::max(0, end - hit.spine) : 0;
+  const int from_disk = std::min(hit.stored_on_disk, spines) * shared_.spine_groups() + attached.on_disk;
+  const int from_host = spines * shared_.spine_groups() + attached.all - from_disk;
+  const double host_seconds = static_cast<double>(shared_.blob_bytes()) / kHostBytesPerSecond;
+  const double seconds = from_disk * shared_.store()->disk_read_seconds_per_page() + from_host * host_seconds;
   StepWork work;
-  work.add((end - c.found) * kPageTokens, c.found * kPageTokens);
-  c.loads_save = costs.seconds(work) - costs.seconds_at(0);
-  if (seconds >= c.loads_save || (disk_hangs && from_disk > 0)) return;
-  c.loads = end - c.found;
-  for (const int window : windows_)
-    c.load_units += end - std::max(c.found, first_visible_page(window, end * kPageTokens));
+  work.add((end - hit.found) * kPageTokens, hit.found * kPageTokens);
+  hit.loads_save = costs.seconds(work) - costs.seconds_at(0);
+  if (seconds >= hit.loads_save || (disk_hangs && from_disk > 0)) return;
+  hit.loads = end - hit.found;
+  for (const int window : shared_.windows())
+    hit.load_units += end - std::max(hit.found, first_visible_page(window, end * kPageTokens));
 }
 
 // The page after the cached ones may begin like a page in the tree.
-void PageCache::look_up_tail(Sequence& s, int reusable) {
-  CachedPages& c = s.cached;
-  const auto begin = static_cast<size_t>(c.found * kPageTokens);
+void PrefixLookup::look_up_tail(Sequence& s, int reusable) const {
+  PrefixHit& hit = s.cached.hit;
+  const auto begin = static_cast<size_t>(hit.found * kPageTokens);
   const auto rest = std::span<const TokenId>(s.tokens).subspan(begin, static_cast<size_t>(reusable) - begin);
-  const auto node = c.found > 0 ? find(s, c.found - 1) : PrefixTree::kNone;
-  const auto partial = tree_.longest_partial(node, c.root, rest);
-  if (partial.tokens >= kSmallestTail) c.tail = partial.tokens;
+  const auto node = hit.found > 0 ? shared_.find(s, hit.found - 1) : PrefixTree::kNone;
+  const auto partial = shared_.tree().longest_partial(node, s.cached.root, rest);
+  if (partial.tokens >= kSmallestTail) hit.tail = partial.tokens;
 }
 
 }  // namespace quire

@@ -27,62 +27,62 @@ class SequenceStates {
 
   bool none() const { return none_; }  // the model has no recurrent layers
   // Reserves memory for the sequence's plans.
-  void prepare(CachedPages& c, int prompt_tokens) const;
+  void prepare(RecurrentState& r, int prompt_tokens) const;
   // Sets the sequence's state to a checkpoint's or another sequence's. Without one, its next row is the first, which starts
   // from an empty state, or a load writes the state.
-  void set(CachedPages& c, std::optional<int> from);
+  void set(RecurrentState& r, std::optional<int> from);
   // Plans a checkpoint after the first `pages` pages of the prompt. false: enough are planned.
-  static bool want(CachedPages& c, int pages);
-  // Plans the checkpoints of a step that computes tokens [from, to): sets c.state_copies. has(page): there is one;
+  static bool want(RecurrentState& r, int pages);
+  // Plans the checkpoints of a step that computes tokens [from, to): sets r.copies. has(page): there is one;
   // evict() gives back a slot, if the tree has one.
   template <class Has, class Evict>
-  void plan(CachedPages& c, int from, int to, int prompt_tokens, Has has, Evict evict) {
+  void plan(RecurrentState& r, int from, int to, int prompt_tokens, Has has, Evict evict) {
     for (int end = (from / kPageTokens + 1) * kPageTokens; end <= to; end += kPageTokens) {
       const bool last_of_prompt = end == (prompt_tokens - 1) / kPageTokens * kPageTokens;
       const bool answer = end >= prompt_tokens && end + kPageTokens > to;
       const bool every = end < prompt_tokens && end % kCheckpointEvery == 0;
-      if (!answer && !last_of_prompt && !every && !is_wanted(c, end / kPageTokens)) continue;
+      if (!answer && !last_of_prompt && !every && !is_wanted(r, end / kPageTokens)) continue;
       if (has(end / kPageTokens - 1)) continue;
       // The last checkpoint of the answer is overwritten, so it holds nothing until the step is computed.
-      const auto slot = answer && c.latest ? std::exchange(c.latest, std::nullopt)->slot : take(evict);
-      if (slot) add(c, end / kPageTokens - 1, end - from - 1, *slot);
+      const auto slot = answer && r.latest ? std::exchange(r.latest, std::nullopt)->slot : take(evict);
+      if (slot) add(r, end / kPageTokens - 1, end - from - 1, *slot);
     }
   }
   // Before a step with drafts, after plan(): remembers the state after its row `row`, the last one before the drafts.
-  void plan_return(CachedPages& c, int row);
+  void plan_return(RecurrentState& r, int row);
   // After the step: that is the sequence's state.
-  static void go_back(CachedPages& c) { std::swap(c.state, c.undrafted); }
+  static void go_back(RecurrentState& r) { std::swap(r.slot, r.undrafted); }
   // The step is computed: attach(page, slot) takes over each planned checkpoint of the prompt and returns whether it did.
   template <class Attach>
-  void commit(CachedPages& c, int prompt_tokens, Attach attach) {
-    for (const PageCheckpoint& checkpoint : c.planned) {
+  void commit(RecurrentState& r, int prompt_tokens, Attach attach) {
+    for (const PageCheckpoint& checkpoint : r.planned) {
       if ((checkpoint.page + 1) * kPageTokens >= prompt_tokens) {
-        c.latest = checkpoint;
+        r.latest = checkpoint;
       } else if (!attach(checkpoint)) {
         checkpoints_.give_back(checkpoint.slot);
       }
     }
-    c.planned.clear();
-    c.state_copies.clear();
+    r.planned.clear();
+    r.copies.clear();
   }
   // A checkpoint of the state as it is now, if there is a slot for it.
   template <class Evict>
-  std::optional<int> copy(const CachedPages& c, Evict evict) {
+  std::optional<int> copy(const RecurrentState& r, Evict evict) {
     const auto slot = take(evict);
-    if (slot) orders_.copy_state(c.state, *slot);
+    if (slot) orders_.copy_state(r.slot, *slot);
     return slot;
   }
   // Gives back the sequence's slots; attach() as above for the checkpoint of its answer.
   template <class Attach>
-  void release(CachedPages& c, Attach attach) {
-    for (const PageCheckpoint& checkpoint : c.planned) checkpoints_.give_back(checkpoint.slot);
-    if (c.latest && !attach(*c.latest)) checkpoints_.give_back(c.latest->slot);
-    if (c.state >= 0) own_.give_back(c.state);
-    if (c.undrafted >= 0) own_.give_back(c.undrafted);
-    c.planned.clear();
-    c.state_copies.clear();
-    c.latest.reset();
-    c.state = c.undrafted = -1;
+  void release(RecurrentState& r, Attach attach) {
+    for (const PageCheckpoint& checkpoint : r.planned) checkpoints_.give_back(checkpoint.slot);
+    if (r.latest && !attach(*r.latest)) checkpoints_.give_back(r.latest->slot);
+    if (r.slot >= 0) own_.give_back(r.slot);
+    if (r.undrafted >= 0) own_.give_back(r.undrafted);
+    r.planned.clear();
+    r.copies.clear();
+    r.latest.reset();
+    r.slot = r.undrafted = -1;
   }
 
  private:
@@ -93,8 +93,8 @@ class SequenceStates {
     evict();
     return checkpoints_.take();
   }
-  static bool is_wanted(const CachedPages& c, int pages);
-  static void add(CachedPages& c, int page, int row, int slot);
+  static bool is_wanted(const RecurrentState& r, int pages);
+  static void add(RecurrentState& r, int page, int row, int slot);
 
   Orders& orders_;
   SlotPool& checkpoints_;

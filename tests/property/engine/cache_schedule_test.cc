@@ -43,7 +43,7 @@ class SmallEngine {
       step();
       if (::testing::Test::HasFatalFailure()) return;
     }
-    ASSERT_EQ(cache_.cache.available_units(), units_);
+    ASSERT_EQ(cache_.cache.shared().available_units(), units_);
   }
   int preemptions() const { return preemptions_; }
   int hits() const { return hits_; }
@@ -73,7 +73,7 @@ class SmallEngine {
     for (const auto& s : running_) {
       if (!s->cached.load.active) cache_.cache.advance(*s);
     }
-    state_.free_units = cache_.cache.available_units();
+    state_.free_units = cache_.cache.shared().available_units();
     for (const auto& s : running_) state_.running.push_back(view_running(*s, cache_.cache, true));
     sort_running(state_.running);
     if (static_cast<int>(running_.size()) >= limits_.max_running) return;

@@ -43,7 +43,7 @@ class World {
   }
   void end_all() {
     while (!running_.empty()) end();
-    ASSERT_EQ(cache_.cache.available_units(), units_) << "units were lost";
+    ASSERT_EQ(cache_.cache.shared().available_units(), units_) << "units were lost";
   }
   int hits() const { return hits_; }
   uint64_t loaded() const { return cache_.loader.loaded_pages(); }
@@ -64,11 +64,11 @@ class World {
     cache_.look_up(*s);
     if (!running_.empty()) cache_.cache.checkpoint_for(*running_[random_() % running_.size()], *s);
     cache_.cache.adopt(*s);
-    ASSERT_EQ(s->cached.registered, s->cached.found);
+    ASSERT_EQ(s->cached.registered, s->cached.hit.found);
     ASSERT_EQ(s->pages.held_units(),
-              s->cached.units + (s->cached.tail > 0 && s->computed % kPageTokens ? groups() : 0));
+              s->cached.hit.units + (s->cached.hit.tail > 0 && s->computed % kPageTokens ? groups() : 0));
     ASSERT_TRUE(cache_.is_right(*s));
-    if (s->cached.loads > 0) {
+    if (s->cached.hit.loads > 0) {
       cache_.loader.start(*s);
       while (s->cached.load.active) cache_.loader.poll([&](SequenceId) { return s.get(); });
       ASSERT_TRUE(cache_.is_right(*s));
@@ -86,8 +86,8 @@ class World {
     ASSERT_TRUE(cache_.is_right(s));
     const int left = static_cast<int>(s.tokens.size()) - s.computed;
     int rows = std::min(left, 1 + static_cast<int>(random_() % 60));
-    while (rows > 0 && s.pages.units_to_grow(cache_.cache.pool(), s.computed + rows - s.pages.tokens()) >
-                           cache_.cache.available_units())
+    while (rows > 0 && s.pages.units_to_grow(cache_.cache.shared().pool(), s.computed + rows - s.pages.tokens()) >
+                           cache_.cache.shared().available_units())
       --rows;
     if (rows == 0) return end();
     cache_.compute(s, s.computed + rows);
@@ -112,7 +112,7 @@ class World {
     cache_.cache.release(*running_[i]);
     running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
   }
-  int groups() const { return cache_.cache.groups(); }
+  int groups() const { return cache_.cache.shared().groups(); }
 
   std::mt19937 random_;
   int units_;
@@ -171,7 +171,7 @@ TEST_P(PageCacheOf, FindsTheLongestPrefixThatWasKept) {
         }
       }
       cache.look_up(*s);
-      ASSERT_EQ(s->cached.found, expected) << "seed " << seed << ", sequence " << i;
+      ASSERT_EQ(s->cached.hit.found, expected) << "seed " << seed << ", sequence " << i;
       cache.cache.adopt(*s);
       while (s->computed < static_cast<int>(s->tokens.size()))
         cache.compute(*s,
@@ -189,7 +189,7 @@ TEST_P(PageCacheOf, FindsTheLongestPrefixThatWasKept) {
       past.push_back(std::move(p));
       cache.cache.release(*s);
     }
-    EXPECT_EQ(cache.cache.available_units(), 10'000);
+    EXPECT_EQ(cache.cache.shared().available_units(), 10'000);
   }
 }
 
@@ -220,7 +220,7 @@ TEST_P(PageCacheOf, HoldsWhatTheLayoutPredictsForALongAnswer) {
   cache.cache.release(*s);
   const auto turn = cache.waiting(next);
   cache.look_up(*turn);
-  EXPECT_EQ(turn->cached.found, kTokens / kPageTokens);
+  EXPECT_EQ(turn->cached.hit.found, kTokens / kPageTokens);
   cache.cache.adopt(*turn);
   EXPECT_TRUE(cache.is_right(*turn));
   cache.cache.release(*turn);

@@ -201,7 +201,7 @@ void fail_a_load(const std::string& folder, int fail_at) {
   for (int i = 0; i < 2; ++i) {
     loading[i] = c.waiting(testing::numbers(1000 * i, 1 + 39 * i));
     c.look_up(*loading[i]);
-    ASSERT_EQ(loading[i]->cached.loads, 1 + 39 * i);
+    ASSERT_EQ(loading[i]->cached.hit.loads, 1 + 39 * i);
     c.cache.adopt(*loading[i]);
     c.loader.start(*loading[i]);
   }
@@ -218,7 +218,7 @@ void fail_a_load(const std::string& folder, int fail_at) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   c.loader.poll(find);
-  EXPECT_EQ(c.cache.available_units(), 64);
+  EXPECT_EQ(c.cache.shared().available_units(), 64);
 }
 
 TEST(OutOfMemory, DuringALoadLosesNoPages) {

@@ -26,9 +26,9 @@ using testing::numbers;
 using testing::TinyCache;
 
 std::string found_pages(const Sequence& s) {
-  const CachedPages& c = s.cached;
-  return std::to_string(c.found) + " found, " + std::to_string(c.idle) + " idle, " + std::to_string(c.tail) +
-         " tail, " + std::to_string(c.loads) + " loads";
+  const PrefixHit& hit = s.cached.hit;
+  return std::to_string(hit.found) + " found, " + std::to_string(hit.idle) + " idle, " + std::to_string(hit.tail) +
+         " tail, " + std::to_string(hit.loads) + " loads";
 }
 
 // Each step looks up the waiting sequences. The cost of that must not grow with the length of their prompts.
@@ -45,7 +45,7 @@ TEST(PageCache, RepeatedLookUpsAreCheapHoweverLongThePrompt) {
     double first = 1e9, again = 1e9;
     for (int i = 0; i < 10; ++i) {
       const auto fresh = c.waiting(prompt);
-      (void)c.cache.key(*fresh, 899);  // hashes in advance, so that only look-ups are timed
+      (void)page_key(*fresh, 899);  // hashes in advance, so that only look-ups are timed
       first = std::min(first, microseconds(*fresh));
       again = std::min(again, microseconds(s));
     }
@@ -69,9 +69,9 @@ TEST(PageCache, RepeatedLookUpsAreCheapHoweverLongThePrompt) {
     other->computed += 20 * kPageTokens;
     c.cache.register_finished(*other);
     c.look_up(*s);
-    EXPECT_EQ(s->cached.found, pages + 20);
-    EXPECT_EQ(s->cached.idle, 0);
-    EXPECT_EQ(s->cached.loads, 900 - pages - 20);
+    EXPECT_EQ(s->cached.hit.found, pages + 20);
+    EXPECT_EQ(s->cached.hit.idle, 0);
+    EXPECT_EQ(s->cached.hit.loads, 900 - pages - 20);
   }
 }
 
@@ -87,7 +87,7 @@ TEST(PageCache, NoticesPagesThatLeftTheStore) {
     c.run_and_end(numbers(100'000 * i, 9));
     for (int looks = 0; looks < 10; ++looks) c.look_up(*s);
   }
-  EXPECT_EQ(s->cached.loads, 80);
+  EXPECT_EQ(s->cached.hit.loads, 80);
   for (int i = 20; i < 22; ++i) c.run_and_end(numbers(100'000 * i, 99));
   for (int looks = 0; looks < 11; ++looks) c.look_up(*s);
   EXPECT_EQ(found_pages(*s), "0 found, 0 idle, 0 tail, 0 loads");
@@ -122,7 +122,7 @@ TEST(PageCache, ComputesTheLastPageOfAPromptThatFillsTheCache) {
   for (int i = 0; i < 3; ++i) {
     const auto s = c.waiting(prompt);
     c.look_up(*s);
-    EXPECT_EQ(s->cached.found, i == 0 ? 0 : 2);
+    EXPECT_EQ(s->cached.hit.found, i == 0 ? 0 : 2);
     c.run(*s);
     EXPECT_EQ(s->computed, 3 * kPageTokens);
     c.cache.release(*s);
@@ -137,7 +137,7 @@ TEST(PageCache, LoadsAFewPagesAtATime) {
   c.run_and_end(numbers(100'000, 99));
   const auto s = c.waiting(prompt);
   c.look_up(*s);
-  ASSERT_EQ(s->cached.loads, 80);
+  ASSERT_EQ(s->cached.hit.loads, 80);
   c.cache.adopt(*s);
   c.loader.start(*s);
   int polls = 0;
@@ -151,7 +151,7 @@ TEST(PageCache, LoadsAFewPagesAtATime) {
   EXPECT_EQ(s->computed, 80 * kPageTokens);
   EXPECT_EQ(s->pages.tokens(), 80 * kPageTokens);
   c.cache.release(*s);
-  EXPECT_EQ(c.cache.available_units(), 100);
+  EXPECT_EQ(c.cache.shared().available_units(), 100);
 }
 
 CacheLayout hybrid_layout() { return {KvType::kBf16, {testing::tiny_state(), testing::tiny_layer()}}; }
@@ -172,7 +172,7 @@ TEST(PageCache, MakesACheckpointWhereAWaitingPromptParts) {
     c.compute(*first, 30 * kPageTokens);
     EXPECT_FALSE(c.cache.checkpoint_for(*first, *other)) << "it is computed";
     c.look_up(*other);
-    EXPECT_EQ(other->cached.found, 10);
+    EXPECT_EQ(other->cached.hit.found, 10);
     c.cache.adopt(*other);
     EXPECT_TRUE(c.is_right(*other));
     c.cache.release(*first);
@@ -190,7 +190,7 @@ TEST(PageCache, FindsPromptsThatPartFromALongOne) {
     std::fill(other.begin() + common * kPageTokens, other.end(), -1 - common);
     const auto s = c.waiting(other);
     c.look_up(*s);
-    EXPECT_EQ(s->cached.found, found) << common;
+    EXPECT_EQ(s->cached.hit.found, found) << common;
   }
 }
 
@@ -200,11 +200,11 @@ TEST(PageCache, RunsWithoutCheckpointsIfThereIsNoSlot) {
   c.run_and_end(numbers(0, 20));
   const auto s = c.waiting(numbers(0, 20));
   c.look_up(*s);
-  EXPECT_EQ(s->cached.found, 0);
+  EXPECT_EQ(s->cached.hit.found, 0);
   c.run(*s);
   EXPECT_TRUE(c.is_right(*s));
   c.cache.release(*s);
-  EXPECT_EQ(c.cache.available_units(), 200);
+  EXPECT_EQ(c.cache.shared().available_units(), 200);
 }
 
 // The spine of a prompt outlives its windows and is loaded with them from the store.
@@ -214,13 +214,13 @@ TEST(PageCache, LoadsWhatWindowsLackFromTheStore) {
   c.run_and_end(numbers(0, 20));
   const auto waiting = c.waiting(numbers(0, 20));
   c.look_up(*waiting);
-  ASSERT_EQ(waiting->cached.found, 20);
+  ASSERT_EQ(waiting->cached.hit.found, 20);
   const auto other = c.waiting(numbers(100'000, 39));
   c.run(*other);  // needs 80 units, and evicts the windows of the 40 in the tree
   c.look_up(*waiting);
-  EXPECT_EQ(waiting->cached.spine, 20);
-  EXPECT_EQ(waiting->cached.found, 0);
-  EXPECT_EQ(waiting->cached.loads, 20);
+  EXPECT_EQ(waiting->cached.hit.spine, 20);
+  EXPECT_EQ(waiting->cached.hit.found, 0);
+  EXPECT_EQ(waiting->cached.hit.loads, 20);
   c.cache.adopt(*waiting);
   c.loader.start(*waiting);
   while (waiting->cached.load.active) c.loader.poll([&](SequenceId) { return waiting.get(); });
@@ -229,7 +229,7 @@ TEST(PageCache, LoadsWhatWindowsLackFromTheStore) {
   EXPECT_EQ(waiting->pages.held_units(), 20 + 3);
   c.cache.release(*waiting);
   c.cache.release(*other);
-  EXPECT_EQ(c.cache.available_units(), 100);
+  EXPECT_EQ(c.cache.shared().available_units(), 100);
 }
 
 // Simulates a disk that hangs: the store's thread warns about a damaged file and blocks here.
@@ -269,7 +269,7 @@ TEST(PageCache, ComputesPagesThatTheDiskDoesNotReturnInTime) {
     const auto load = [&](const TokenIds& ids) {
       auto s = c.waiting(ids);
       c.look_up(*s, kCosts);
-      if (s->cached.loads == 0) return s;
+      if (s->cached.hit.loads == 0) return s;
       c.cache.adopt(*s);
       c.loader.start(*s);
       const auto start = Clock::now();
@@ -281,21 +281,21 @@ TEST(PageCache, ComputesPagesThatTheDiskDoesNotReturnInTime) {
       return s;
     };
     const auto s = load(prompt);
-    EXPECT_EQ(s->cached.loads, 3);
+    EXPECT_EQ(s->cached.hit.loads, 3);
     EXPECT_EQ(s->computed, kPageTokens) << "the first page was read";
     EXPECT_TRUE(c.loader.disk_hangs());
-    EXPECT_EQ(load(other)->cached.loads, 0) << "other prompts do not wait for the disk";
+    EXPECT_EQ(load(other)->cached.hit.loads, 0) << "other prompts do not wait for the disk";
     hang->end();
     for (int i = 0; i < 100; ++i) {
       c.loader.wait();
       c.loader.poll([](SequenceId) { return nullptr; });
     }
     const auto later = load(other);
-    EXPECT_EQ(later->cached.loads, 3);
+    EXPECT_EQ(later->cached.hit.loads, 3);
     EXPECT_EQ(later->computed, 3 * kPageTokens);
     c.cache.release(*s);
     c.cache.release(*later);
-    EXPECT_EQ(c.cache.available_units(), 20);
+    EXPECT_EQ(c.cache.shared().available_units(), 20);
   }
   spdlog::set_default_logger(logger);
   std::filesystem::remove_all(folder);

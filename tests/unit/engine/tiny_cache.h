@@ -76,14 +76,15 @@ class TinyCache {
   // is read from the cache; units hold the values of their tokens, a state that of the last.
   void forward(const Sequence& s, int from) {
     orders_.flush();
-    auto copy = s.cached.state_copies.begin();
+    auto copy = s.cached.state.copies.begin();
     for (int i = from; i < s.computed; ++i) {
       const uint64_t value = next(i > 0 ? read(s, i - 1) : 0, s.tokens[static_cast<size_t>(i)]);
-      for (int group = 0; group < cache.groups(); ++group) unit(s, group, i) = value + static_cast<uint64_t>(group);
-      if (s.cached.state < 0) continue;
+      for (int group = 0; group < cache.shared().groups(); ++group)
+        unit(s, group, i) = value + static_cast<uint64_t>(group);
+      if (s.cached.state.slot < 0) continue;
       state(s).front() = state(s).back() = value;
-      for (; copy != s.cached.state_copies.end() && copy->row == i - from; ++copy)
-        memory_.copy({.of_state = true, .from = s.cached.state, .to = copy->slot});
+      for (; copy != s.cached.state.copies.end() && copy->row == i - from; ++copy)
+        memory_.copy({.of_state = true, .from = s.cached.state.slot, .to = copy->slot});
     }
   }
   // Whether the sequence has what its next token sees.
@@ -92,7 +93,7 @@ class TinyCache {
     uint64_t value = 0;
     for (int i = 0; i < s.computed; ++i) {
       value = next(value, s.tokens[static_cast<size_t>(i)]);
-      for (int group = 0; group < cache.groups(); ++group) {
+      for (int group = 0; group < cache.shared().groups(); ++group) {
         const int window = memory_.layout().groups()[static_cast<size_t>(group)].window;
         if (i / kPageTokens < first_visible_page(window, s.computed)) continue;
         if (s.pages.unit(group, i / kPageTokens) == kNoUnit) return false;
@@ -100,7 +101,7 @@ class TinyCache {
       }
     }
     return memory_.states() == 0 || s.computed == 0 ||
-           (s.cached.state >= 0 && state(s).front() == value && state(s).back() == value);
+           (s.cached.state.slot >= 0 && state(s).front() == value && state(s).back() == value);
   }
   // Adopts cached pages and "computes" the rest.
   void run(Sequence& s) {
@@ -132,11 +133,11 @@ class TinyCache {
     return reinterpret_cast<uint64_t*>(memory_.unit(kernel_unit(unit)).data())[position % kPageTokens];
   }
   std::span<uint64_t> state(const Sequence& s) {
-    const auto bytes = memory_.state(s.cached.state);
+    const auto bytes = memory_.state(s.cached.state.slot);
     return {reinterpret_cast<uint64_t*>(bytes.data()), bytes.size() / sizeof(uint64_t)};
   }
   uint64_t read(const Sequence& s, int position) {
-    const int last = cache.groups() - 1;
+    const int last = cache.shared().groups() - 1;
     return last < 0 ? state(s).front() : unit(s, last, position) - static_cast<uint64_t>(last);
   }
 

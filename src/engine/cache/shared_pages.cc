@@ -1,0 +1,126 @@
+#include "engine/cache/shared_pages.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "engine/cache/page_loader.h"
+
+namespace quire {
+namespace {
+
+// The store keeps blobs of one size: units, and states cut into parts of that size.
+size_t blob_bytes_of(const CacheLayout& layout) {
+  return layout.unit_bytes() > 0 ? layout.unit_bytes() : layout.state_bytes();
+}
+
+std::optional<PageStoreOptions> store_options(const PageCacheOptions& options, const CacheLayout& layout) {
+  const bool disk = !options.directory.empty() && options.disk_bytes > 0;
+  if (!options.prefixes || (options.host_bytes == 0 && !disk)) return std::nullopt;
+  PageStoreOptions store;
+  store.page_bytes = blob_bytes_of(layout);
+  store.host_bytes = options.host_bytes;
+  if (disk) store.directory = options.directory;
+  store.disk_bytes = options.disk_bytes;
+  store.identity = options.identity;
+  store.warn = [](const std::string& text) { spdlog::warn("{}", text); };
+  return store;
+}
+
+std::vector<int> windows_of(const CacheLayout& layout) {
+  std::vector<int> windows;
+  for (const CacheLayout::Group& group : layout.groups()) windows.push_back(group.window);
+  return windows;
+}
+
+}  // namespace
+
+size_t SharedPages::store_bytes(const PageCacheOptions& options, const CacheLayout& layout) {
+  const auto store = store_options(options, layout);
+  if (!store) return 0;
+  return PageStore::memory_bytes(*store) + PageLoader::memory_bytes(store->page_bytes);
+}
+
+SharedPages::SharedPages(Orders& orders, const CacheShape& shape, const PageCacheOptions& options)
+    : orders_(orders),
+      options_(options),
+      unit_bytes_(shape.layout.unit_bytes()),
+      state_bytes_(shape.layout.state_bytes()),
+      blob_bytes_(blob_bytes_of(shape.layout)),
+      windows_(windows_of(shape.layout)),
+      spine_groups_(static_cast<int>(std::count(windows_.begin(), windows_.end(), 0))),
+      has_states_(shape.states > 0 && options.states > 0),
+      pool_(static_cast<uint32_t>(shape.units), kPageTokens),
+      checkpoints_(options.states, std::max(0, shape.states - options.states)),
+      tree_(pool_, spine_groups_, groups() - spine_groups_, &checkpoints_) {
+  assert(std::is_sorted(windows_.begin(), windows_.begin() + spine_groups_ + (spine_groups_ < groups())));
+  auto store = store_options(options, shape.layout);
+  if (!store) return;
+  store_ = std::make_unique<PageStore>(std::move(*store));
+  if (has_states_) last_part_.resize(blob_bytes_);
+}
+
+int SharedPages::first_windowed_page(int tokens) const {
+  if (groups() == spine_groups_) return tokens / kPageTokens;
+  return first_visible_page(windows_.back(), tokens);  // the largest window
+}
+
+void SharedPages::reserve(int units) {
+  while (static_cast<int>(pool_.free_units()) < units) {
+    [[maybe_unused]] const bool evicted = tree_.evict(
+        [&](PageKey key, int group, UnitId unit) {
+          keep_unit(key, group, unit);
+          ++evicted_;
+        },
+        [&](PageKey key, int slot) { keep_checkpoint(key, slot); });
+    assert(evicted && "the scheduler planned with more units than exist");
+  }
+}
+
+void SharedPages::keep_unit(PageKey key, int group, UnitId unit) {
+  if (!store_) return;
+  key = unit_key(key, group);
+  if (store_->find(key) != PageStore::Tier::kNone) return;
+  const auto bytes = orders_.read({.index = kernel_unit(unit), .size = unit_bytes_});
+  if (!bytes.empty()) store_->put(key, bytes);
+}
+
+int SharedPages::state_parts() const { return static_cast<int>((state_bytes_ + blob_bytes_ - 1) / blob_bytes_); }
+
+void SharedPages::keep_checkpoint(PageKey key, int slot) {
+  if (!store_) return;
+  std::span<const std::byte> rest = orders_.read({.of_state = true, .index = slot, .size = state_bytes_});
+  for (int part = 0; !rest.empty(); ++part) {
+    const PageKey blob = checkpoint_key(key, part);
+    const auto bytes = rest.first(std::min(rest.size(), blob_bytes_));
+    rest = rest.subspan(bytes.size());
+    if (store_->find(blob) != PageStore::Tier::kNone) continue;
+    if (bytes.size() == blob_bytes_) {
+      store_->put(blob, bytes);
+    } else {
+      std::copy(bytes.begin(), bytes.end(), last_part_.begin());
+      store_->put(blob, last_part_);
+    }
+  }
+}
+
+void SharedPages::evict_checkpoint() {
+  tree_.evict_checkpoint([&](PageKey key, int slot) { keep_checkpoint(key, slot); });
+}
+
+void SharedPages::add_stats(EngineStats& stats) const {
+  stats.kv_pages_used = static_cast<int>(pool_.unit_count()) - available_units();
+  stats.kv_pages_idle = static_cast<int>(pool_.idle_units());
+  stats.pages_evicted = evicted_;
+  if (!store_) return;
+  const PageStore::Stats store = store_->stats();
+  stats.store_host_pages = store.host_pages;
+  stats.store_disk_pages = store.disk_pages;
+  stats.store_dropped = store.dropped;
+  stats.store_write_failures = store.write_failures;
+  stats.store_damaged = store.damaged;
+}
+
+}  // namespace quire
