@@ -1,4 +1,4 @@
-// quire quantize: writes a model as a GGUF file of fewer bits a weight.
+// quire quantize: writes a model in fewer bits a weight, as a GGUF file or, with --method, as a Hugging Face directory.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include "cli/flags/parsed_by.h"
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
+#include "cli/quantize/directory.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
@@ -26,6 +27,7 @@ struct QuantizeFlags {
   std::vector<std::string> overrides;
   int threads = 0;
   bool pure = false, dry_run = false, force = false;
+  DirectoryFlags directory;
 };
 
 TypeOverride parse_override(const std::string& text) {
@@ -67,6 +69,12 @@ void print_warnings(const QuantizePlan& plan) {
 
 void run_quantize(const QuantizeFlags& o) {
   if (o.output.empty() && !o.dry_run) throw CLI::RequiredError("OUT");
+  if (!o.directory.method.empty()) {
+    return quantize_directory(
+        o.directory,
+        {.input = o.input, .output = o.output, .threads = o.threads, .dry_run = o.dry_run, .force = o.force});
+  }
+  if (o.type.empty()) throw CLI::RequiredError("--type or --method");
   QuantizeOptions options = options_of(o);
   if (!o.output.empty()) check_output(o.output, {}, o.force);
   std::optional<QuantizePlan> plan;
@@ -110,42 +118,52 @@ std::string mix_names() {
 
 void add_quantize_command(CLI::App& app) {
   auto o = std::make_shared<QuantizeFlags>();
-  CLI::App* command = app.add_subcommand("quantize", "Write a model as a GGUF file of fewer bits a weight");
+  CLI::App* command =
+      app.add_subcommand("quantize", "Write a model in fewer bits a weight: a GGUF file or a Hugging Face directory");
   command->add_option("IN", o->input, "GGUF file, Hugging Face directory or registered name; may be quantized already")
       ->type_name("MODEL")
       ->required();
-  command->add_option("OUT", o->output, "GGUF file to write; not needed with --dry-run")->type_name("FILE");
+  command->add_option("OUT", o->output, "GGUF file to write, or directory with --method; not needed with --dry-run")
+      ->type_name("FILE");
+  add_directory_flags(*command, o->directory);
+  CLI::Option* const method = o->directory.method_option;
   command
       ->add_option("--type", o->type,
                    "type of most matrices, or a mix of types as llama-quantize names it: " + mix_names())
       ->check(parsed_by([](const std::string& text) { find_mix(text); }))
-      ->type_name("TYPE")
-      ->required();
+      ->excludes(method)
+      ->type_name("TYPE");
   command
       ->add_option("--imatrix", o->imatrix,
                    "importance matrix (llama.cpp's imatrix file, GGUF or .dat): inputs that are large count more")
+      ->excludes(method)
       ->type_name("FILE");
-  command->add_flag("--pure", o->pure, "one type for all matrices, without the exceptions of the mix");
+  command->add_flag("--pure", o->pure, "one type for all matrices, without the exceptions of the mix")
+      ->excludes(method);
   command->add_option("--output-tensor-type", o->output_type, "type of the output matrix")
       ->check(check_writable_type, "", "")
+      ->excludes(method)
       ->type_name("TYPE");
   command->add_option("--token-embedding-type", o->embedding_type, "type of the token embeddings")
       ->check(check_writable_type, "", "")
+      ->excludes(method)
       ->type_name("TYPE");
   command
       ->add_option("--tensor-type", o->overrides,
                    "type of the tensors in whose names the regular expression PATTERN is found, such as "
                    "'ffn_down=q6_k' or 'blk\\.[0-3]\\.=q8_0'; may be repeated: the first that matches counts")
       ->check(parsed_by([](const std::string& text) { parse_override(text); }))
+      ->excludes(method)
       ->type_name("PATTERN=TYPE")
       ->allow_extra_args(false);
   command->add_flag("--dry-run", o->dry_run, "print what would become of each tensor, and write nothing");
   command->add_option("--name", o->name, "name of the model in a file made of a directory; default: the directory's")
+      ->excludes(method)
       ->type_name("TEXT");
   command->add_option("-t,--threads", o->threads, "threads; 0: all usable cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command->add_flag("--force", o->force, "overwrite an existing file");
+  command->add_flag("--force", o->force, "overwrite an existing file, or replace an existing model directory");
   command->callback([o] { run_quantize(*o); });
 }
 

@@ -1,0 +1,103 @@
+#include "base/files/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+// NAME without a slash at its end.
+fs::path plain_path(fs::path path) {
+  if (!path.has_filename()) path = path.parent_path();
+  return path;
+}
+
+[[noreturn]] void fail_to(const char* what, const fs::path& path, int reason) {
+  throw no_resource("{} could not be {}: {}", path.string(), what, std::strerror(reason));
+}
+
+void write_all(int descriptor, std::string_view content, const fs::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail_to("written", path, errno);
+    content.remove_prefix(static_cast<size_t>(written));
+  }
+  if (::fsync(descriptor) != 0) fail_to("written", path, errno);
+}
+
+// Names reach the disk with the folder that holds them.
+void sync_folder(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(fs::path path, bool replace) : path_(plain_path(std::move(path))), replace_(replace) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path_, error);
+  if (fs::exists(status) && !fs::is_directory(status)) throw invalid("{} exists and is no folder", path_.string());
+  if (fs::exists(status) && !replace)
+    throw invalid("{} exists; overwrite it with --force or choose another name", path_.string());
+  std::string name = path_.string() + ".tmp-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr)
+    throw invalid("{} cannot be written: {}", path_.string(), std::strerror(errno));
+  unfinished_ = name;
+  // mkdtemp() makes it private; the name it is for is not.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::chmod(unfinished_.c_str(), 0777 & ~mask);
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;
+  if (!unfinished_.empty()) fs::remove_all(unfinished_, ignored);
+}
+
+void OutputFolder::write(const std::string& name, std::string_view content) const {
+  const fs::path path = unfinished_ / name;
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail_to("written", path_ / name, errno);
+  try {
+    write_all(descriptor, content, path_ / name);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  if (::close(descriptor) != 0) fail_to("written", path_ / name, errno);
+}
+
+void OutputFolder::copy(const fs::path& file) const {
+  std::error_code error;
+  fs::copy_file(file, unfinished_ / file.filename(), error);
+  if (error) throw no_resource("{} could not be copied to {}: {}", file.string(), path_.string(), error.message());
+}
+
+void OutputFolder::commit() {
+  sync_folder(unfinished_);
+  if (::renameat2(AT_FDCWD, unfinished_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) {
+    unfinished_.clear();
+  } else if (errno != EEXIST || !replace_) {
+    fail_to("completed", path_, errno);
+  } else if (::renameat2(AT_FDCWD, unfinished_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
+    fail_to("completed", path_, errno);
+  }
+  // After an exchange, the destructor removes the older folder under the other name.
+  sync_folder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+}
+
+}  // namespace quire

@@ -1,0 +1,302 @@
+#include "quantize/hf/model_writer.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/files/output_folder.h"
+#include "format/safetensors_writer.h"
+#include "quant/encode.h"
+
+namespace quire {
+namespace {
+
+constexpr int kUsualGroups[] = {128, 64, 32};
+constexpr int kLossRows = 512;  // of a matrix, spread over it, by which the loss of outputs is measured
+
+// Matrices that no method touches: tables, what is small and sensitive, and the output matrix.
+bool stays_float(Tensor t) {
+  constexpr Tensor kFloat[] = {
+      Tensor::kOutput,          Tensor::kRouter,       Tensor::kSharedSwitch, Tensor::kJoin,
+      Tensor::kPooled,          Tensor::kPerLayerGate, Tensor::kPerLayerOut,  Tensor::kPerLayerProjection,
+      Tensor::kAltUpProjection, Tensor::kAltUpUnembed, Tensor::kAltUpRouter,  Tensor::kAltUpPredict,
+      Tensor::kAltUpCorrect,    Tensor::kLaurelLeft,   Tensor::kLaurelRight};
+  return is_table(t) || std::ranges::find(kFloat, t) != std::end(kFloat);
+}
+
+constexpr std::string_view kWeightEnding = ".weight";
+
+bool is_plain_float(TensorType type) {
+  return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16;
+}
+
+// A linear as a library sees it: a matrix named MODULE.weight.
+bool is_linear(const SourceTensor& tensor) {
+  return tensor.is_matrix() && tensor.name.ends_with(kWeightEnding) && is_plain_float(tensor.type);
+}
+bool is_table_tensor(const SourceTensor& tensor) {
+  return std::ranges::any_of(tensor.uses, [](const SourceTensor::Use& use) { return is_table(use.slot.tensor); });
+}
+// One whose matrices may be quantized.
+bool is_candidate(const SourceTensor& tensor) {
+  return is_linear(tensor) && !tensor.uses.empty() &&
+         std::ranges::all_of(tensor.uses, [](const SourceTensor::Use& use) {
+           return use.is_matrix && !use.place.transposed && !use.place.stacked && !stays_float(use.slot.tensor);
+         });
+}
+std::string module_name(const SourceTensor& tensor) {
+  return tensor.name.substr(0, tensor.name.size() - kWeightEnding.size());
+}
+
+int group_that_divides_all(const ModelSource& source, int wanted) {
+  for (const int group : kUsualGroups) {
+    if (group > wanted) continue;
+    const bool fits = std::ranges::all_of(source.tensors, [&](const SourceTensor& tensor) {
+      return !is_candidate(tensor) || tensor.from.cols % group == 0;
+    });
+    if (fits) return group;
+  }
+  return wanted;
+}
+
+// Matrices that engines join into one, so that they must share what is one for the whole matrix: the layer, the first of
+// them, the expert.
+using JoinedKey = std::tuple<int, Tensor, int>;
+JoinedKey joined_key(const Slot& slot) {
+  const auto first = [](Tensor t) {
+    switch (t) {
+      case Tensor::kK:
+      case Tensor::kV:
+      case Tensor::kAttentionGate:
+        return Tensor::kQ;
+      case Tensor::kUp:
+        return Tensor::kGate;
+      case Tensor::kExpertUp:
+        return Tensor::kExpertGate;
+      case Tensor::kSharedUp:
+        return Tensor::kSharedGate;
+      default:
+        return t;
+    }
+  };
+  return {slot.layer, first(slot.tensor), slot.item};
+}
+
+// Writes one directory.
+class Writer {
+ public:
+  Writer(const ModelSource& source, const HfPlan& plan, const FindInputs& inputs, Team& team)
+      : source_(source),
+        plan_(plan),
+        inputs_(inputs),
+        state_{team},
+        quantized_(marked(plan)),
+        edits_(source, *plan.method, plan.settings, quantized_, inputs_, team) {}
+
+  WrittenModel run(OutputFolder& folder,
+                   const std::function<void(size_t written, size_t total, const std::string& name)>& progress) {
+    SafetensorsWriter file(folder.unfinished_path(), planned());
+    size_t next = 0;
+    int layer = -1;
+    for (size_t i = 0; i < plan_.changes.size(); ++i) {
+      const SourceTensor& tensor = source_.tensors[i];
+      progress(i, plan_.changes.size(), tensor.name);
+      const int of = tensor.uses.empty() ? -1 : tensor.uses.front().slot.layer;
+      if (of != layer) edits_.open_layer(layer = of, written_.notes);
+      if (quantized_[i]) {
+        const EncodedModule module = encode(i);
+        for (const std::vector<std::byte>& part : module.parts) file.write(next++, part);
+      } else {
+        file.write(next++, plain_bytes(i));
+      }
+      if (tensor.from.view && tensor.from.view->bytes.size() >= size_t{1} << 20) source_.release();
+    }
+    file.finish();
+    write_config(folder);
+    for (const std::filesystem::path& other : source_.files) folder.copy(other);
+    progress(plan_.changes.size(), plan_.changes.size(), "");
+    return std::move(written_);
+  }
+
+ private:
+  static std::vector<bool> marked(const HfPlan& plan) {
+    std::vector<bool> quantized;
+    for (const HfTensorChange& change : plan.changes) quantized.push_back(!change.module.empty());
+    return quantized;
+  }
+
+  std::vector<PlannedSafetensor> planned() const {
+    std::vector<PlannedSafetensor> all;
+    for (const HfTensorChange& change : plan_.changes) {
+      for (const ModulePart& part : change.parts) all.push_back({change.module + part.ending, part.type, part.shape});
+    }
+    return all;
+  }
+
+  std::span<const std::byte> plain_bytes(size_t i) {
+    const SourceTensor& tensor = source_.tensors[i];
+    const TensorEdit* const edit = edits_.find(i);
+    if (!edit && tensor.row_order.empty() && tensor.from.view && tensor.from.view->type == tensor.type)
+      return tensor.from.view->bytes;
+    FloatMatrix values = read_source(source_, tensor);
+    if (edit) apply(*edit, values);
+    bytes_.resize(values.values.size() * info(tensor.type).block_bytes);
+    if (encode_row(tensor.type, values.values, {}, bytes_) != EncodeResult::kDone)
+      throw invalid("{}: tensor {} has a value that is too large for {} once its inputs are scaled; use another method",
+                    source_.file, tensor.name, name(tensor.type));
+    return bytes_;
+  }
+
+  EncodedModule encode(size_t i) {
+    const SourceTensor& tensor = source_.tensors[i];
+    FloatMatrix weights = read_source(source_, tensor);
+    MatrixContext context;
+    if (inputs_) context.inputs = inputs_(tensor.uses.front().slot);
+    if (context.inputs) check_statistics(*context.inputs, weights.cols, tensor.name);
+    if (const TensorEdit* edit = edits_.find(i)) {
+      apply(*edit, weights);
+      if (context.inputs && !edit->columns.empty())
+        context.inputs = std::make_shared<const InputStatistics>(divided_inputs(*context.inputs, edit->columns));
+    }
+    context.largest = plan_.method->joins ? largest_of_joined(tensor) : 0;
+    EncodedModule module;
+    try {
+      module = plan_.method->encode(weights, context, plan_.settings, state_);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: tensor {}: {}", source_.file, tensor.name, error.what()));
+    }
+    assert(module.parts.size() == plan_.changes[i].parts.size());
+    if (!module.note.empty()) written_.notes.push_back(fmt::format("{}: {}", module_name(tensor), module.note));
+    written_.losses.push_back(loss_of(module_name(tensor), weights, module.values, context.inputs.get()));
+    return module;
+  }
+
+  // The greatest magnitude of the matrices that engines join with this one.
+  float largest_of_joined(const SourceTensor& tensor) {
+    const JoinedKey key = joined_key(tensor.uses.front().slot);
+    const auto [found, is_new] = largest_.try_emplace(key, 0.0f);
+    if (!is_new) return found->second;
+    for (const SourceTensor& other : source_.tensors) {
+      if (!is_candidate(other) || joined_key(other.uses.front().slot) != key) continue;
+      for (const float w : read_source(source_, other).values) found->second = std::max(found->second, std::fabs(w));
+    }
+    return found->second;
+  }
+
+  static ModuleLoss loss_of(std::string module, const FloatMatrix& weights, const FloatMatrix& values,
+                            const InputStatistics* inputs) {
+    double lost = 0, all = 0;
+    for (size_t i = 0; i < weights.values.size(); ++i) {
+      const double w = static_cast<double>(weights.values[i]), d = w - static_cast<double>(values.values[i]);
+      lost += d * d;
+      all += w * w;
+    }
+    ModuleLoss loss{.module = std::move(module), .weights = all > 0 ? std::sqrt(lost / all) : 0};
+    if (!inputs || inputs->gram.empty() || inputs->rows == 0) return loss;
+    const int step = std::max(1, weights.rows / kLossRows);
+    FloatMatrix before((weights.rows + step - 1) / step, weights.cols), difference = before;
+    for (int r = 0; r < before.rows; ++r) {
+      std::ranges::copy(weights.row(r * step), before.row(r).begin());
+      for (size_t c = 0; c < before.row(r).size(); ++c)
+        difference.row(r)[c] = weights.row(r * step)[c] - values.row(r * step)[c];
+    }
+    const double outputs = squared_output_error(before, inputs->gram);
+    if (outputs > 0) loss.outputs = std::sqrt(std::max(0.0, squared_output_error(difference, inputs->gram)) / outputs);
+    return loss;
+  }
+
+  void write_config(const OutputFolder& folder) const {
+    Json config = source_.config_json;
+    config.erase("compression_config");
+    config["quantization_config"] = plan_.method->describe(plan_.settings, plan_.float_modules);
+    folder.write("config.json", config.dump(2) + "\n");
+  }
+
+  const ModelSource& source_;
+  const HfPlan& plan_;
+  const FindInputs inputs_;
+  SolverState state_;
+  const std::vector<bool> quantized_;
+  LayerEdits edits_;
+  std::map<JoinedKey, float> largest_;
+  std::vector<std::byte> bytes_;
+  WrittenModel written_;
+};
+
+}  // namespace
+
+uint64_t HfTensorChange::bytes() const {
+  uint64_t sum = 0;
+  for (const ModulePart& part : parts) sum += PlannedSafetensor{"", part.type, part.shape}.bytes();
+  return sum;
+}
+
+size_t HfPlan::quantized() const {
+  return static_cast<size_t>(std::ranges::count_if(changes, [](const auto& c) { return !c.module.empty(); }));
+}
+uint64_t HfPlan::bytes() const {
+  uint64_t sum = 0;
+  for (const HfTensorChange& change : changes) sum += change.bytes();
+  return sum;
+}
+
+HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSettings settings, bool chooses_group) {
+  HfPlan plan{.method = &method, .settings = settings};
+  plan.settings.float_type = source.float_type;
+  if (chooses_group && settings.group > 0 && (method.flags & static_cast<unsigned>(MethodFlag::kGroup))) {
+    plan.settings.group = group_that_divides_all(source, settings.group);
+    if (plan.settings.group != settings.group)
+      plan.warnings.push_back(fmt::format("groups have {} inputs, because {} do not divide the inputs of all matrices",
+                                          plan.settings.group, settings.group));
+  }
+  std::map<std::string, std::vector<std::string>> misfits;  // modules by reason
+  for (size_t i = 0; i < source.tensors.size(); ++i) {
+    const SourceTensor& tensor = source.tensors[i];
+    HfTensorChange change{.tensor = i};
+    std::string why;
+    if (is_candidate(tensor)) {
+      why = method.misfit(tensor.from.rows, tensor.from.cols, plan.settings);
+      if (why.empty()) {
+        change.module = module_name(tensor);
+        change.parts = method.parts(tensor.from.rows, tensor.from.cols, plan.settings);
+      } else {
+        misfits[why].push_back(module_name(tensor));
+      }
+    }
+    if (change.module.empty()) {
+      change.parts.push_back({tensor.name, tensor.type, tensor.shape});
+      if (is_linear(tensor) && !is_table_tensor(tensor)) plan.float_modules.push_back(module_name(tensor));
+    }
+    plan.changes.push_back(std::move(change));
+  }
+  if (std::ranges::find(plan.float_modules, "lm_head") == plan.float_modules.end())
+    plan.float_modules.push_back("lm_head");  // libraries make one even of a tied embedding
+  for (const auto& [why, modules] : misfits)
+    plan.warnings.push_back(
+        fmt::format("{} matrices stay in float, such as {}: {}", modules.size(), modules.front(), why));
+  if (plan.quantized() == 0) {
+    if (misfits.empty()) throw unsupported("{} has no linears that {} can quantize", source.file, method.name);
+    throw unsupported("{}: {} can quantize no matrix: {}; choose another --group-size, --bits or --method", source.file,
+                      method.name, misfits.begin()->first);
+  }
+  return plan;
+}
+
+WrittenModel write_hf_model(
+    const ModelSource& source, const HfPlan& plan, const FindInputs& inputs, const std::filesystem::path& to,
+    bool replace, Team& team,
+    const std::function<void(size_t written, size_t total, const std::string& name)>& progress) {
+  assert(inputs || plan.method->needs == NeededInputs::kNone);
+  OutputFolder folder(to, replace);
+  WrittenModel written = Writer(source, plan, inputs, team).run(folder, progress);
+  source.check_unchanged();
+  folder.commit();
+  return written;
+}
+
+}  // namespace quire

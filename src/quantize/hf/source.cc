@@ -1,0 +1,150 @@
+#include "quantize/hf/source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "model/families.h"
+#include "model/quantized/quantization.h"
+#include "model/tensor_finder.h"
+#include "model/weights.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_float(TensorType type) {
+  return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16;
+}
+
+// Notes which of the model's matrices and vectors lie in which tensor of the file.
+class FindUses : public TensorVisitor {
+ public:
+  FindUses(const Checkpoint& checkpoint, const ModelConfig& config)
+      : finder_(checkpoint, config, spelling_of(checkpoint)) {}
+
+  void matrix(const Slot& slot, int rows, int, Linear&) override {
+    const Source place = finder_.source_of(slot);
+    add(place.name, {.slot = slot, .place = place, .rows = rows, .is_matrix = true});
+    if (finder_.find(bias_name(place))) add(bias_name(place), {.slot = slot, .place = place, .rows = rows});
+  }
+  void vector(const Slot& slot, const std::vector<int>& shape, Vector&, Change change) override {
+    const Source place = finder_.source_of(slot);
+    for (const std::string& name : vector_names(place, shape))
+      add(name, {.slot = slot, .place = place, .rows = shape.front(), .change = change});
+  }
+  void bias(const Slot& slot, int size, Vector&) override {
+    const Source place = finder_.source_of(slot);
+    add(bias_name(place), {.slot = slot, .place = place, .rows = size});
+  }
+
+  std::map<std::string, std::vector<SourceTensor::Use>> uses;  // by the name in the file
+
+ private:
+  void add(const std::string& name, SourceTensor::Use use) {
+    if (const TensorView* view = finder_.find(name)) uses[view->name].push_back(std::move(use));
+  }
+  const TensorFinder finder_;
+};
+
+// The files next to the weights that the written directory needs, too.
+bool is_copied(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (name.starts_with('.') || name == "config.json" || name == "hf_quant_config.json" ||
+      name == "quantize_config.json" || name.ends_with(".index.json"))
+    return false;
+  constexpr std::string_view kWeights[] = {".safetensors", ".bin", ".pt",   ".pth",     ".gguf",
+                                           ".onnx",        ".h5",  ".ckpt", ".msgpack", ".tmp"};
+  return std::ranges::none_of(kWeights, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+std::vector<fs::path> other_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file() && is_copied(entry.path())) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+TensorType most_frequent_type(std::span<const SourceTensor> tensors) {
+  std::map<TensorType, uint64_t> elements;
+  for (const SourceTensor& tensor : tensors) {
+    if (tensor.is_matrix() && is_float(tensor.type)) elements[tensor.type] += tensor.elements();
+  }
+  const auto most = std::ranges::max_element(elements, {}, [](const auto& row) { return row.second; });
+  return most == elements.end() ? TensorType::BF16 : most->first;
+}
+
+FileMatrix whole_tensor(const TensorView& view, uint64_t elements) {
+  const bool is_matrix = view.shape.size() == 2;
+  return {.view = &view,
+          .item = 0,
+          .items = 1,
+          .rows = is_matrix ? static_cast<int>(view.shape[0]) : 1,
+          .cols = static_cast<int>(is_matrix ? view.shape[1] : elements),
+          .transposed = false};
+}
+
+}  // namespace
+
+uint64_t SourceTensor::elements() const {
+  uint64_t product = 1;
+  for (const uint64_t extent : shape) product *= extent;
+  return product;
+}
+
+ModelSource open_model_source(const Checkpoint& checkpoint) {
+  if (!checkpoint.hf())
+    throw unsupported("{} is a GGUF file; --method takes a Hugging Face directory (--type takes both)",
+                      checkpoint.file());
+  if (read_quantization(*checkpoint.hf()))
+    throw unsupported("{}: the weights are quantized already; --method takes F32, F16 and BF16 weights",
+                      checkpoint.file());
+  ModelSource source;
+  source.checkpoint = &checkpoint;
+  source.file = checkpoint.file();
+  source.config = read_model_config(checkpoint);
+  check_weights(checkpoint, source.config);
+  source.config_json = checkpoint.hf()->config.json();
+  source.files = other_files(checkpoint.path());
+  FindUses finder(checkpoint, source.config);
+  Weights unused;
+  visit_tensors(source.config, unused, finder);
+  for (const TensorView& view : checkpoint.tensors()) {
+    SourceTensor tensor{.name = view.name, .type = view.type, .shape = view.shape};
+    tensor.from = whole_tensor(view, tensor.elements());
+    if (const auto found = finder.uses.find(view.name); found != finder.uses.end()) {
+      tensor.uses = found->second;
+      tensor.is_bias = !view.name.ends_with(".weight") && view.name.ends_with("bias");
+    }
+    source.tensors.push_back(std::move(tensor));
+  }
+  std::ranges::stable_sort(source.tensors, {},
+                           [](const SourceTensor& t) { return t.uses.empty() ? -1 : t.uses.front().slot.layer; });
+  source.float_type = most_frequent_type(source.tensors);
+  return source;
+}
+
+void ModelSource::release() const {
+  for (const MappedFile& file : checkpoint->mappings()) file.release();
+}
+
+FloatMatrix read_source(const ModelSource& source, const SourceTensor& tensor) {
+  FloatMatrix all(tensor.from.rows, tensor.from.cols);
+  for (int r = 0; r < all.rows; ++r) {
+    const int from = tensor.row_order.empty() ? r : tensor.row_order[static_cast<size_t>(r)];
+    read_row(tensor.from, from, 0, all.row(r));
+    const auto row = all.row(r);
+    const auto bad = std::ranges::find_if(row, [](float x) { return !std::isfinite(x); });
+    if (bad != row.end())
+      throw invalid("{}: tensor {}, row {} has the value {} that is not finite; the file is damaged", source.file,
+                    tensor.name, from, *bad);
+  }
+  return all;
+}
+
+}  // namespace quire
