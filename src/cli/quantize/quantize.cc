@@ -68,13 +68,13 @@ void print_warnings(const QuantizePlan& plan) {
 }
 
 void run_quantize(const QuantizeFlags& o) {
+  if (o.type.empty() && o.directory.method.empty()) throw CLI::RequiredError("--type or --method");
   if (o.output.empty() && !o.dry_run) throw CLI::RequiredError("OUT");
   if (!o.directory.method.empty()) {
     return quantize_directory(
         o.directory,
         {.input = o.input, .output = o.output, .threads = o.threads, .dry_run = o.dry_run, .force = o.force});
   }
-  if (o.type.empty()) throw CLI::RequiredError("--type or --method");
   QuantizeOptions options = options_of(o);
   if (!o.output.empty()) check_output(o.output, {}, o.force);
   std::optional<QuantizePlan> plan;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ImportanceFiles : public testing::Test {
+class ImportanceFiles : public ::testing::Test {
  protected:
   ImportanceFiles() { fs::create_directory(folder_); }
   ~ImportanceFiles() override { fs::remove_all(folder_); }
