@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/kernels.h"
@@ -24,6 +25,12 @@ void GramSum::add(const Compute& compute, const Rows& x, int rows, std::span<flo
   const int cols = x.cols;
   const auto size = static_cast<size_t>(cols);
   assert(gram.size() == size * size);
+  factors_.resize(static_cast<size_t>(rows));
+  for (int row = 0; row < rows; ++row) {
+    double squares = 0;
+    for (const float number : std::span(x.row(row), size)) squares += static_cast<double>(number) * number;
+    factors_[static_cast<size_t>(row)] = squares > 0 ? static_cast<float>(std::sqrt(cols / squares)) : 0;
+  }
   PackedMatrix weights = describe_packed(TensorType::F32, cols, rows);
   at_least(packed_, weights.bytes());
   const auto depth = static_cast<size_t>(weights.blocks()) * kBlockInputs;
@@ -35,7 +42,7 @@ void GramSum::add(const Compute& compute, const Rows& x, int rows, std::span<flo
       for (int i = 0; i < kPanel; ++i) {
         const int col = panel * kPanel + i;
         const bool is_inside = col < cols && row < static_cast<size_t>(rows);
-        const float number = is_inside ? x.row(static_cast<int>(row))[col] : 0;
+        const float number = is_inside ? factors_[row] * x.row(static_cast<int>(row))[col] : 0;
         lines[row * kPanel + static_cast<size_t>(i)] = number;
         if (col < cols) transposed[static_cast<size_t>(col) * depth + row] = number;
       }

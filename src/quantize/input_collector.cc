@@ -95,14 +95,14 @@ void InputCollector::sample(InputStatistics& sums, const Rows& x, int rows) cons
   }
 }
 
-const InputStatistics* InputCollector::of(const Slot& slot) {
-  const auto find = [&](Tensor tensor) -> InputStatistics* {
+std::shared_ptr<const InputStatistics> InputCollector::of(const Slot& slot) {
+  const auto find = [&](Tensor tensor) -> std::shared_ptr<InputStatistics> {
     const auto linear = linears_.find({tensor, slot.layer, slot.item});
     if (linear == linears_.end()) return nullptr;
     const auto seen = seen_.find(linear->second);
-    return seen == seen_.end() ? nullptr : seen->second.get();
+    return seen == seen_.end() ? nullptr : seen->second;
   };
-  InputStatistics* sums = find(slot.tensor);
+  std::shared_ptr<InputStatistics> sums = find(slot.tensor);
   if (!sums && slot.tensor == Tensor::kExpertUp) sums = find(Tensor::kExpertGate);  // InputObserver::see()
   if (!sums || sums->rows == 0) return nullptr;
   if (!std::ranges::all_of(sums->squares, [](double sum) { return std::isfinite(sum); }))

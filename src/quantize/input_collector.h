@@ -31,8 +31,9 @@ class InputCollector final : public InputObserver {
 
   void see(std::span<const Linear* const> linears, const Rows& x, int rows) override;
 
-  // Of a matrix's inputs; nullptr: none came. Finishes Gram matrices. Throws Error if an input was not finite.
-  const InputStatistics* of(const Slot& slot);
+  // Of a matrix's inputs; nullptr: none came. Finishes Gram matrices, so it must be called again after more rows. Throws
+  // Error if an input was not finite.
+  std::shared_ptr<const InputStatistics> of(const Slot& slot);
 
  private:
   InputStatistics* sums_of(std::span<const Linear* const> linears, int cols);

@@ -13,7 +13,9 @@ struct InputStatistics {
   std::vector<double> squares;     // [cols]: sums of x^2
   std::vector<double> magnitudes;  // [cols]: sums of |x|
   std::vector<float> largest;      // [cols]: the largest |x|
-  std::vector<float> gram;         // [cols, cols]: sums of x_i x_j, both triangles; empty unless asked for
+  // [cols, cols]: sums of x_i x_j over rows that are scaled alike (quantize/gram_sum.h), both triangles; empty unless asked
+  // for
+  std::vector<float> gram;
   std::vector<float> sample;  // [at most `rows`, cols]: some of the rows, spread over the text; empty unless asked for
 };
 

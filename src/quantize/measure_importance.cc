@@ -6,45 +6,35 @@
 #include "base/error.h"
 
 namespace quire {
-namespace {
+namespace {}  // namespace
 
-// How many matrices of their own inputs a tensor holds: experts, or heads.
-int stacked_matrices(const PlannedTensor& tensor) {
-  return tensor.shape.size() > 2 ? static_cast<int>(tensor.shape.front()) : 1;
-}
-
-// Of the tensor's matrices of one kind; no sums if it holds none of these inputs.
-ImportanceMatrix::Entry entry_of(const PlannedTensor& tensor, Tensor matrix, InputCollector& inputs) {
-  const auto cols = static_cast<size_t>(tensor.cols());
-  const int count = stacked_matrices(tensor);
-  ImportanceMatrix::Entry entry{std::vector<float>(cols * static_cast<size_t>(count)),
-                                std::vector<float>(static_cast<size_t>(count))};
-  bool has_inputs = false;
-  for (int item = 0; item < count; ++item) {
-    const InputStatistics* const seen = inputs.of({matrix, tensor.layer, item, count > 1 ? count : 0});
-    if (!seen) continue;
-    if (static_cast<size_t>(seen->cols) != cols) return {};  // it is transposed when it is loaded
-    has_inputs = true;
-    std::ranges::transform(seen->squares, entry.sums.begin() + item * static_cast<ptrdiff_t>(cols),
-                           [](double sum) { return static_cast<float>(sum); });
-    entry.counts[static_cast<size_t>(item)] = static_cast<float>(seen->rows);
+std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, size_t item, InputCollector& inputs) {
+  const auto count = static_cast<int>(stacked_matrices(tensor));
+  for (const Tensor kind : tensor.matrices) {  // matrices that share a tensor have the same inputs
+    auto seen = inputs.of({kind, tensor.layer, static_cast<int>(item), count > 1 ? count : 0});
+    if (seen && static_cast<uint64_t>(seen->cols) == tensor.cols()) return seen;  // else it is transposed at load
   }
-  return has_inputs ? entry : ImportanceMatrix::Entry{};
+  return nullptr;
 }
-
-}  // namespace
 
 ImportanceMatrix measured_importance(const FilePlan& file, InputCollector& inputs, bool with_output) {
   ImportanceMatrix matrix;
   for (const PlannedTensor& tensor : file.tensors) {
-    for (Tensor kind : tensor.matrices) {  // matrices that share a tensor have the same inputs
-      if (kind == Tensor::kEmbedding && file.config.tied_output) kind = Tensor::kOutput;
-      if (kind == Tensor::kOutput && !with_output) continue;
-      ImportanceMatrix::Entry entry = entry_of(tensor, kind, inputs);
-      if (entry.sums.empty()) continue;
-      matrix.entries.emplace(tensor.name, std::move(entry));
-      break;
+    PlannedTensor of = tensor;
+    if (file.config.tied_output) std::ranges::replace(of.matrices, Tensor::kEmbedding, Tensor::kOutput);
+    if (!with_output) std::erase(of.matrices, Tensor::kOutput);
+    const size_t count = stacked_matrices(tensor);
+    const auto cols = static_cast<ptrdiff_t>(tensor.cols());
+    ImportanceMatrix::Entry entry{std::vector<float>(count * static_cast<size_t>(cols)), std::vector<float>(count)};
+    for (size_t item = 0; item < count; ++item) {
+      const auto seen = inputs_of(of, item, inputs);
+      if (!seen) continue;
+      std::ranges::transform(seen->squares, entry.sums.begin() + static_cast<ptrdiff_t>(item) * cols,
+                             [](double sum) { return static_cast<float>(sum); });
+      entry.counts[item] = static_cast<float>(seen->rows);
     }
+    if (std::ranges::any_of(entry.counts, [](float rows) { return rows > 0; }))
+      matrix.entries.emplace(tensor.name, std::move(entry));
   }
   return matrix;
 }

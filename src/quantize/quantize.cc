@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "model/quantized/quantization.h"
 #include "quant/encode.h"
+#include "quant/gguf_blocks.h"
+#include "quantize/solve/block_feedback.h"
 #include "text/tokenizer/pretokenizer_regex.h"
 
 namespace quire {
@@ -115,13 +117,6 @@ std::string type_before(const PlannedTensor& tensor, const std::string& method) 
   return view ? std::string(name(view->type)) : method;
 }
 
-// How many inputs the importance of a tensor must have.
-uint64_t importance_size(const PlannedTensor& tensor) {
-  return tensor.shape.size() > 2
-             ? tensor.cols() * (tensor.elements() / tensor.cols() / tensor.shape[tensor.shape.size() - 2])
-             : tensor.cols();
-}
-
 // Whether each tensor that becomes blocks has importance. Throws if the matrix is another model's.
 void check_importance(const ImportanceMatrix& matrix, QuantizePlan& plan) {
   size_t known = 0, wanted = 0;
@@ -140,10 +135,10 @@ void check_importance(const ImportanceMatrix& matrix, QuantizePlan& plan) {
     }
     ++known;
     ++wanted;
-    if (entry->second.sums.size() != importance_size(tensor)) {
+    if (entry->second.sums.size() != tensor.cols() * stacked_matrices(tensor)) {
       if (is_table_of_tokens) continue;  // of a table's transposed use
       throw invalid("the importance matrix is another model's: {} has {} inputs, its entry {}", tensor.name,
-                    importance_size(tensor), entry->second.sums.size());
+                    tensor.cols() * stacked_matrices(tensor), entry->second.sums.size());
     }
     plan.changes[i].has_importance = is_block_type(tensor.type);
   }
@@ -185,6 +180,46 @@ void add_warnings(QuantizePlan& plan, const QuantizeOptions& options) {
                     "expect a much worse model than with --imatrix",
                     starved));
 }
+
+// Eight bits lose too little for it to matter, and floats nothing.
+bool can_feed_back(TensorType type) { return is_block_type(type) && code_bits(panel_format(type).codes) < 8; }
+
+// Encodes the rows of a tensor with error feedback.
+class Feedback {
+ public:
+  // false: nothing is known of the inputs of one of its matrices.
+  bool prepare(const PlannedTensor& tensor, const QuantizeOptions& options, const Team& team) {
+    std::vector<std::shared_ptr<const InputStatistics>> inputs;
+    for (size_t item = 0; item < stacked_matrices(tensor); ++item) {
+      inputs.push_back(options.inputs(tensor, item));
+      if (!inputs.back() || inputs.back()->gram.empty()) return false;
+    }
+    encoders_.clear();
+    if (inputs != inputs_) {  // tensors that read the same inputs follow each other
+      factors_.clear();
+      for (const auto& of_matrix : inputs) factors_.push_back(factor_inverse(*of_matrix, false, options.damping));
+      inputs_ = std::move(inputs);
+    }
+    for (const InverseFactor& factor : factors_) {
+      for (int thread = 0; thread < team.size(); ++thread) encoders_.emplace_back(tensor.type, factor);
+    }
+    threads_ = static_cast<size_t>(team.size());
+    return true;
+  }
+  RowEncoding encoding() {
+    constexpr int kRows = 32;  // enough to share what is read of the factor
+    return {[this](size_t matrix, std::span<float> rows, std::span<std::byte> out, int thread) {
+              return encoders_[matrix * threads_ + static_cast<size_t>(thread)].encode(rows, out);
+            },
+            kRows};
+  }
+
+ private:
+  std::vector<std::shared_ptr<const InputStatistics>> inputs_;  // what the factors are of
+  std::vector<InverseFactor> factors_;                          // of each matrix
+  std::vector<BlockFeedback> encoders_;                         // of each matrix and thread
+  size_t threads_ = 0;
+};
 
 }  // namespace
 
@@ -230,11 +265,15 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
                      const std::filesystem::path& to, Team& team,
                      const std::function<void(size_t written, size_t total)>& progress) {
   std::vector<float> means;
-  const auto importance = [&](const PlannedTensor& tensor) -> std::span<const float> {
+  Feedback feedback;
+  const auto encoding = [&](const PlannedTensor& tensor) {
+    if (options.inputs && can_feed_back(tensor.type) && feedback.prepare(tensor, options, team))
+      return feedback.encoding();
     const auto change = std::ranges::find(plan.changes, tensor.name, &TensorChange::name);
-    if (!change->has_importance) return {};
-    means = ImportanceMatrix::mean_squares(options.importance->entries.find(tensor.name)->second);
-    return means;
+    means.clear();
+    if (change->has_importance)
+      means = ImportanceMatrix::mean_squares(options.importance->entries.find(tensor.name)->second);
+    return plain_encoding(tensor.type, means);
   };
   const auto describe = [&](GgufHeader& header) {
     if (!options.importance) return;
@@ -244,10 +283,9 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
     header.u32("quantize.imatrix.entries_count", static_cast<int64_t>(options.importance->entries.size()));
     if (options.importance->chunks > 0) header.u32("quantize.imatrix.chunks_count", options.importance->chunks);
   };
-  write_file(
-      from, plan.file, to,
-      {.file_type = options.mix->file_type, .describe = describe, .importance = importance, .progress = progress},
-      team);
+  write_file(from, plan.file, to,
+             {.file_type = options.mix->file_type, .describe = describe, .encoding = encoding, .progress = progress},
+             team);
   for (std::string& warning : plan.file.warnings) {
     if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(std::move(warning));
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "model/checkpoint.h"
 #include "model/convert/convert.h"
 #include "quantize/importance_matrix.h"
+#include "quantize/input_statistics.h"
 #include "quantize/mixes.h"
 
 namespace quire {
@@ -31,7 +33,11 @@ struct QuantizeOptions {
   std::vector<TypeOverride> overrides;           // the first that matches counts
   const ImportanceMatrix* importance = nullptr;  // null: all inputs count the same
   std::string importance_file;                   // its name, for the metadata
-  std::string name;                              // general.name of a file that is made of a directory
+  // What is known of the inputs of matrix `item` of a tensor, with its Gram matrix: codes are then chosen with error
+  // feedback. Null results: nothing. Empty: no feedback.
+  std::function<std::shared_ptr<const InputStatistics>(const PlannedTensor& tensor, size_t item)> inputs = {};
+  double damping = 0.01;  // of the feedback, as a share of the Gram matrix's mean diagonal
+  std::string name;       // general.name of a file that is made of a directory
 };
 
 // What happens to a tensor.

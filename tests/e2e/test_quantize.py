@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from conftest import GOLDEN, QUIRE, quire, quire_json, skip_without_binary
+from conftest import GOLDEN, MODEL, QUIRE, needs_model, quire, quire_json, skip_without_binary
 
 LLAMA = GOLDEN / "models/llama"
 HF = GOLDEN / "formats/hf-models"
+DOCS = GOLDEN.parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -318,3 +319,43 @@ def test_help_lists_every_mix():
     text = re.sub(r"\s+", " ", quire("quantize", "--help").stdout)
     for mix in MIXES:
         assert f"{mix}," in text or f"{mix} " in text, mix
+
+
+@needs_model
+def test_error_feedback_beats_importance_alone(tmp_path):
+    text = DOCS / "prefix-cache.md"
+    found = {}
+    for name, flags in (("importance", ["--no-feedback"]), ("feedback", [])):
+        path = tmp_path / name
+        done = quire("quantize", MODEL, path, "--type", "Q4_0", "--calibrate", DOCS / "serving.md", "--calibration-chunks", "12", *flags)
+        assert done.returncode == 0, done.stderr
+        found[name] = path.stat().st_size, quire_json("compare", "-m", path, "-b", MODEL, "-f", text, "-c", "256", "--chunks", "6")["median_kl"]
+    assert found["feedback"][0] == found["importance"][0]
+    assert found["feedback"][1] < 0.9 * found["importance"][1]
+
+
+def test_calibrated_files_do_not_depend_on_threads(f32, tmp_path):
+    files = []
+    for threads in ("1", "2"):
+        path = tmp_path / threads
+        done = quire("quantize", f32, path, "--type", "Q3_K_M", "--calibrate", DOCS / "serving.md", "--calibration-context", "64", "--calibration-chunks", "8", "-t", threads)
+        assert done.returncode == 0, done.stderr
+        files.append(path.read_bytes())
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    "flags, code, says",
+    [
+        (["--calibrate", "nowhere.txt"], 1, "nowhere.txt"),
+        (["--calibrate", "{short}"], 1, "too few for one chunk"),
+        (["--calibration-chunks", "3"], 2, "--calibrate"),
+        (["--no-feedback"], 2, "--calibrate"),
+        (["--calibrate", str(GOLDEN / "README.md"), "--calibration-context", "2"], 2, "--calibration-context"),
+    ],
+)
+def test_wrong_calibrations_are_refused(f32, tmp_path, flags, code, says):
+    (tmp_path / "short.txt").write_text("a few words")
+    done = quire("quantize", f32, tmp_path / "out.gguf", "--type", "Q4_0", *[f.format(short=tmp_path / "short.txt") for f in flags])
+    assert done.returncode == code and says in done.stderr, done.stderr
+    assert not (tmp_path / "out.gguf").exists()

@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "cli/calibration/calibration.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
 #include "cli/flags/parsed_by.h"
@@ -17,16 +18,20 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
 #include "model/registry.h"
+#include "quantize/measure_importance.h"
 #include "quantize/quantize.h"
 
 namespace quire {
 namespace {
 
+constexpr size_t kGramBytes = size_t{1} << 30;
+
 struct QuantizeFlags {
   std::string input, output, type, name, imatrix, output_type, embedding_type;
   std::vector<std::string> overrides;
   int threads = 0;
-  bool pure = false, dry_run = false, force = false;
+  bool pure = false, no_feedback = false, dry_run = false, force = false;
+  CalibrationFlags calibration;
   DirectoryFlags directory;
 };
 
@@ -81,13 +86,30 @@ void run_quantize(const QuantizeFlags& o) {
   run_interruptible([&](const auto& check) {
     Progress progress;
     progress.stage("reading " + o.input);
+    const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.input));
     std::optional<ImportanceMatrix> importance;
+    std::optional<Calibration> calibration;
     if (!o.imatrix.empty()) {
       importance = read_importance_matrix(o.imatrix);
-      options.importance = &*importance;
       options.importance_file = o.imatrix;
     }
-    const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.input));
+    if (!o.calibration.file.empty()) {
+      calibration.emplace(o.input, o.calibration, o.threads,
+                          Calibration::Wants{.gram_bytes = o.no_feedback || o.dry_run ? 0 : kGramBytes}, progress,
+                          check);
+      if (!importance) {
+        importance = measured_importance(plan_file(checkpoint, options.name), calibration->inputs_for(0), false);
+        importance->datasets = {o.calibration.file};
+        importance->chunks = calibration->chunks();
+        importance->chunk_size = o.calibration.context;
+      }
+      if (!o.no_feedback) {
+        options.inputs = [&](const PlannedTensor& tensor, size_t item) {
+          return tensor.layer < 0 ? nullptr : inputs_of(tensor, item, calibration->inputs_for(tensor.layer));
+        };
+      }
+    }
+    if (importance) options.importance = &*importance;
     if (!o.output.empty() && checkpoint.reads(o.output))
       throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", o.output,
                     o.input);
@@ -138,6 +160,13 @@ void add_quantize_command(CLI::App& app) {
                    "importance matrix (llama.cpp's imatrix file, GGUF or .dat): inputs that are large count more")
       ->excludes(method)
       ->type_name("FILE");
+  CLI::Option* const calibrate = add_calibration_flags(*command, o->calibration);
+  command
+      ->add_flag("--no-feedback", o->no_feedback,
+                 "with --calibrate: measure importance only, and do not let later weights make up for the errors of "
+                 "earlier ones")
+      ->needs(calibrate)
+      ->excludes(method);
   command->add_flag("--pure", o->pure, "one type for all matrices, without the exceptions of the mix")
       ->excludes(method);
   command->add_option("--output-tensor-type", o->output_type, "type of the output matrix")

@@ -192,8 +192,8 @@ void write_file(const Checkpoint& from, FilePlan& plan, const std::filesystem::p
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const PlannedTensor& planned = plan.tensors[i];
     const GgufHeader::Tensor& tensor = header.tensors()[plan.ropes.size() + i];
-    const auto importance = options.importance ? options.importance(planned) : std::span<const float>();
-    file.write(tensor, writer.fill(planned, tensor.bytes, importance));
+    const RowEncoding encoding = options.encoding ? options.encoding(planned) : plain_encoding(planned.type, {});
+    file.write(tensor, writer.fill(planned, tensor.bytes, encoding));
     // What was read is not needed again; small tensors wait for a large one.
     if (tensor.bytes >= size_t{1} << 20) std::ranges::for_each(from.mappings(), &MappedFile::release);
     if (options.progress) options.progress(i + 1, plan.tensors.size());

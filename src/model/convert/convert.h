@@ -16,6 +16,7 @@
 #include "model/checkpoint.h"
 #include "model/convert/settings.h"
 #include "model/convert/tensor_plan.h"
+#include "model/convert/tensor_writer.h"
 
 namespace quire {
 
@@ -40,8 +41,8 @@ FilePlan plan_file(const Checkpoint& from, const std::string& name);
 struct WriteOptions {
   int file_type = 0;                                      // general.file_type: llama.cpp's number of a mix of types
   std::function<void(GgufHeader& header)> describe = {};  // adds further metadata
-  // What the columns of a tensor's matrices count (TensorWriter::fill).
-  std::function<std::span<const float>(const PlannedTensor& tensor)> importance = {};
+  // How a tensor's rows become bytes; empty: plain_encoding() without importance. The result is used until the next call.
+  std::function<RowEncoding(const PlannedTensor& tensor)> encoding = {};
   // In tensors; called on this thread after each. It may throw to stop.
   std::function<void(size_t written, size_t total)> progress = {};
 };

@@ -146,6 +146,8 @@ class Planner : public TensorVisitor {
 
 }  // namespace
 
+size_t stacked_matrices(const PlannedTensor& tensor) { return tensor.shape.size() > 2 ? tensor.shape.front() : 1; }
+
 uint64_t PlannedTensor::elements() const {
   uint64_t product = 1;
   for (const uint64_t extent : shape) product *= extent;

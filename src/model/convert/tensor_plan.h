@@ -47,6 +47,9 @@ struct PlannedTensor {
 // do matrices whose parts have several types. Throws Error for quantized weights that rows of numbers cannot replace.
 std::vector<PlannedTensor> plan_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const Family& target);
 
+// How many matrices of inputs of their own a tensor stacks: experts, or heads.
+size_t stacked_matrices(const PlannedTensor& tensor);
+
 // The tensors of a GGUF file as they are.
 std::vector<PlannedTensor> plan_copies(const Checkpoint& checkpoint, const ModelConfig& config);
 

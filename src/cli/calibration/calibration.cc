@@ -1,0 +1,96 @@
+#include "cli/calibration/calibration.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "cli/calibration/calibrate.h"
+#include "cli/flags/engine_options.h"
+#include "cli/text/chunk_run.h"
+
+namespace quire {
+namespace {
+
+EngineOptions engine_options(const std::string& model, const CalibrationFlags& flags, int threads) {
+  EngineOptions options;
+  options.model = model;
+  options.activations = flags.activations;
+  options.threads = threads;
+  options.max_num_seqs = 1;
+  options.max_num_batched_tokens = 512;
+  options.max_model_len = flags.context;
+  return options;
+}
+
+// Matrices that read the inputs of another in the same layer.
+bool shares_inputs(Tensor tensor) {
+  return tensor == Tensor::kK || tensor == Tensor::kV || tensor == Tensor::kUp || tensor == Tensor::kExpertUp ||
+         tensor == Tensor::kSharedUp || tensor == Tensor::kAttentionGate || tensor == Tensor::kDeltaK ||
+         tensor == Tensor::kDeltaV || tensor == Tensor::kDeltaGate || tensor == Tensor::kDeltaDecay ||
+         tensor == Tensor::kDeltaBeta || tensor == Tensor::kKvLatent;
+}
+
+}  // namespace
+
+CLI::Option* add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
+  CLI::Option* const calibrate =
+      command
+          .add_option("--calibrate", flags.file,
+                      "text that the model computes first, to see the inputs of its matrices: UTF-8, or a .jsonl file "
+                      "whose lines have \"messages\" (chats) or \"text\"")
+          ->type_name("FILE");
+  command.add_option("--calibration-context", flags.context, "tokens of a chunk of the calibration text")
+      ->check(between(3, std::numeric_limits<int>::max()))
+      ->needs(calibrate)
+      ->capture_default_str();
+  command.add_option("--calibration-chunks", flags.chunks, "most chunks of the calibration text; -1: all")
+      ->check(between(-1, 1e9))
+      ->needs(calibrate)
+      ->capture_default_str();
+  return calibrate;
+}
+
+Calibration::Calibration(const std::string& model, const CalibrationFlags& flags, int threads, const Wants& wants,
+                         Progress& progress, std::function<void()> check)
+    : wants_(wants),
+      progress_(progress),
+      check_(std::move(check)),
+      model_(engine_options(model, flags, threads), kScoredRows),
+      text_(read_chunks(model_, flags.file, flags.context, flags.chunks)) {}
+
+InputCollector& Calibration::inputs_for(int layer) {
+  const bool is_there = inputs_ && (wants_.gram_bytes == 0 || (layer >= first_ && layer < end_));
+  if (!is_there) run(std::max(0, layer));
+  return *inputs_;
+}
+
+void Calibration::run(int layer) {
+  const Model& model = model_.target;
+  // As many layers from here on as there is memory for, at least one.
+  size_t bytes = 0;
+  std::map<int, size_t> bytes_of;
+  for_each_matrix(model.config, model.weights, [&](const Slot& slot, const Linear& w) {
+    const auto cols = static_cast<size_t>(w.weight.cols);
+    if (slot.layer >= layer && !shares_inputs(slot.tensor)) bytes_of[slot.layer] += cols * cols * sizeof(float);
+  });
+  first_ = end_ = layer;
+  for (const auto& [of, size] : bytes_of) {
+    bytes += size;
+    if (of > layer && bytes > wants_.gram_bytes) break;
+    end_ = of + 1;
+  }
+  inputs_.reset();  // its memory is free for the next
+  inputs_.emplace(model.config, model.weights, model_.runtime.cpu.compute(Activations::kF32),
+                  InputCollector::Wants{[this](const Slot& slot) {
+                                          return wants_.gram_bytes > 0 && slot.layer >= first_ && slot.layer < end_;
+                                        },
+                                        wants_.sample_rows});
+  progress_.stage(wants_.gram_bytes > 0 ? fmt::format("calibrating layers {} to {}", first_, end_ - 1) : "calibrating");
+  calibrate(model_, text_, *inputs_, false, [this](size_t computed, size_t total) {
+    check_();
+    progress_.step(computed, total);
+  });
+}
+
+}  // namespace quire
