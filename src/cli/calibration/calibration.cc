@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-EngineOptions engine_options(const std::string& model, const CalibrationFlags& flags, int threads) {
+EngineOptions calibrating_options(const std::string& model, const CalibrationFlags& flags, int threads) {
   EngineOptions options;
   options.model = model;
   options.activations = flags.activations;
@@ -56,7 +56,7 @@ Calibration::Calibration(const std::string& model, const CalibrationFlags& flags
     : wants_(wants),
       progress_(progress),
       check_(std::move(check)),
-      model_(engine_options(model, flags, threads), kScoredRows),
+      model_(calibrating_options(model, flags, threads), kScoredRows),
       text_(read_chunks(model_, flags.file, flags.context, flags.chunks)) {}
 
 InputCollector& Calibration::inputs_for(int layer) {
