@@ -58,7 +58,7 @@ MethodSettings settings_of(const DirectoryFlags& o, const HfMethod& method) {
   if (o.observer) settings.least_squares = *o.observer == "mse";
   settings.act_order = o.act_order;
   settings.static_groups = o.static_groups;
-  settings.damping = o.damping.value_or(settings.damping);
+  settings.damping = o.damping;
   settings.double_quantization = !o.no_double;
   settings.alpha = o.alpha;
   return settings;
@@ -136,7 +136,8 @@ void add_directory_flags(CLI::App& command, DirectoryFlags& o) {
                        "gptq: groups of neighbours, with scales of the weights before"));
   add(command
           .add_option("--damp-percent", o.damping,
-                      "gptq: share of the Gram matrix's mean diagonal that is added to it; default: 0.01")
+                      "gptq: share of the Gram matrix's mean diagonal that is added to it; default: 0.01, more for few "
+                      "tokens")
           ->check(CLI::Range(0.0, 1.0))
           ->type_name("X"));
   add(command.add_flag("--no-double-quant", o.no_double, "nf4, fp4: magnitudes in float32"));

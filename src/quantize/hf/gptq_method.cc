@@ -1,5 +1,9 @@
-// GPTQ's layout, as GPTQModel and AutoGPTQ write it: words of codes along the inputs, zero points less one.
+// GPTQ's layout, as GPTQModel and AutoGPTQ write it: words of codes along the inputs. Zero points are stored less one in the
+// format "gptq", and as they are in "gptq_v2". Readers agree about the first only for symmetric weights, whose zero point is
+// never 0, so the others are written as the second.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "quantize/hf/method_parts.h"
 #include "quantize/hf/methods.h"
@@ -12,11 +16,7 @@ namespace {
 constexpr int kGptqBits[] = {2, 3, 4, 8};
 constexpr ScaleType kGptqScales = ScaleType::kF16;
 
-IntegerGrid gptq_grid(const MethodSettings& settings) {
-  IntegerGrid grid = grid_of(settings, kGptqScales);
-  grid.least_zero = 1;  // files hold one less, and readers disagree about what less than 0 is
-  return grid;
-}
+IntegerGrid gptq_grid(const MethodSettings& settings) { return grid_of(settings, kGptqScales); }
 
 std::string misfit_of_gptq(int rows, int cols, const MethodSettings& settings) {
   // Whole units of 32 fields: words do not end with them at 3 bits.
@@ -36,7 +36,8 @@ std::vector<ModulePart> gptq_parts(int rows, int cols, const MethodSettings& set
           {".g_idx", TensorType::I32, {inputs}}};
 }
 
-EncodedModule pack_gptq(const IntegerMatrix& matrix, int bits) {
+EncodedModule pack_gptq(const IntegerMatrix& matrix) {
+  const int bits = matrix.grid.bits, less = matrix.grid.symmetric ? 1 : 0;
   const auto rows = static_cast<size_t>(matrix.rows), groups = static_cast<size_t>(matrix.groups());
   const size_t words = words_for(static_cast<uint64_t>(matrix.cols), bits), zero_words = words_for(rows, bits);
   std::vector<uint32_t> codes(words * rows), column(words), zeros(groups * zero_words);
@@ -48,7 +49,7 @@ EncodedModule pack_gptq(const IntegerMatrix& matrix, int bits) {
   std::vector<float> scales(groups * rows);
   for (size_t g = 0; g < groups; ++g) {
     for (size_t r = 0; r < rows; ++r) {
-      fields[r] = static_cast<uint8_t>(matrix.zeros[r * groups + g] - 1);
+      fields[r] = static_cast<uint8_t>(matrix.zeros[r * groups + g] - less);
       scales[g * rows + r] = matrix.scales[r * groups + g];
     }
     pack_fields(fields, bits, std::span(zeros).subspan(g * zero_words, zero_words));
@@ -59,23 +60,40 @@ EncodedModule pack_gptq(const IntegerMatrix& matrix, int bits) {
           .note = {}};
 }
 
+// On layers of SmolLM2, a tenth is best for up to three rows of inputs for each input, and the paper's hundredth for many
+// (docs/quantization.md): the fewer rows, the farther is their Gram matrix from that of other texts.
+double damping_of(const InputStatistics& inputs, const MethodSettings& settings) {
+  constexpr double kLeast = 0.01, kMost = 0.1, kPerInput = 0.25;
+  return settings.damping.value_or(
+      std::clamp(kPerInput * inputs.cols / static_cast<double>(inputs.rows), kLeast, kMost));
+}
+
+// With fewer, GPTQ may lose more than rounding to nearest (docs/quantization.md).
+constexpr uint64_t kRowsPerInput = 4;
+
 EncodedModule encode_gptq(const FloatMatrix& weights, const MatrixContext& context, const MethodSettings& settings,
                           SolverState& state) {
   const IntegerGrid grid = gptq_grid(settings);
   if (!context.inputs || context.inputs->rows == 0) {
-    EncodedModule module = pack_gptq(round_to_nearest(weights, nullptr, grid, state.team), settings.bits);
+    EncodedModule module = pack_gptq(round_to_nearest(weights, nullptr, grid, state.team));
     module.note = "no inputs reached it in the calibration text: rounded to nearest";
     return module;
   }
+  const InputStatistics& inputs = *context.inputs;
+  const double damping = damping_of(inputs, settings);
   if (state.factored != context.inputs) {
-    state.factor = factor_inverse(*context.inputs, settings.act_order, settings.damping);
+    state.factor = factor_inverse(inputs, settings.act_order, damping);
     state.factored = context.inputs;
   }
-  EncodedModule module =
-      pack_gptq(solve_gptq(weights, state.factor, grid, settings.static_groups, state.team), settings.bits);
-  if (state.factor.damping > settings.damping)
-    module.note = fmt::format("the inputs' Gram matrix is singular: damped by {} of its mean diagonal instead of {}",
-                              state.factor.damping, settings.damping);
+  EncodedModule module = pack_gptq(solve_gptq(weights, state.factor, grid, settings.static_groups, state.team));
+  if (state.factor.damping > damping) {
+    module.note =
+        fmt::format("the inputs' Gram matrix is singular: damped by {:.3g} of its mean diagonal instead of {:.3g}",
+                    state.factor.damping, damping);
+  } else if (inputs.rows < kRowsPerInput * static_cast<uint64_t>(inputs.cols)) {
+    module.note = fmt::format("{} rows of its {} inputs are too few, GPTQ overfits: calibrate with at least {} tokens",
+                              inputs.rows, inputs.cols, kRowsPerInput * static_cast<uint64_t>(inputs.cols));
+  }
   return module;
 }
 
@@ -92,9 +110,9 @@ Json describe_gptq(const MethodSettings& settings, std::span<const std::string> 
                  {"desc_act", settings.act_order && !settings.static_groups},
                  {"sym", settings.symmetric},
                  {"lm_head", false},
-                 {"checkpoint_format", "gptq"},
+                 {"checkpoint_format", settings.symmetric ? "gptq" : "gptq_v2"},
                  {"pack_dtype", "int32"},
-                 {"damp_percent", settings.damping},
+                 {"damp_percent", settings.damping.value_or(0.01)},
                  {"static_groups", settings.static_groups},
                  {"true_sequential", false}};
   Json dynamic = Json::object();

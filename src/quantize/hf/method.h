@@ -27,7 +27,7 @@ struct MethodSettings {
   bool symmetric = true;
   bool least_squares = true;  // how ranges are found: by the least error, or by the extreme weights
   bool act_order = false, static_groups = false;
-  double damping = 0.01;            // share of the Gram matrix's mean diagonal
+  std::optional<double> damping;    // share of the Gram matrix's mean diagonal; nothing: by the rows of inputs
   bool double_quantization = true;  // of bitsandbytes' magnitudes
   std::optional<float> alpha;       // SmoothQuant's; nothing: searched
   TensorType float_type =

@@ -119,6 +119,12 @@ class Writer {
     file.finish();
     write_config(folder);
     for (const std::filesystem::path& other : source_.files) folder.copy(other);
+    for (const auto& [name, text] : source_.texts) folder.write(name, text);
+    for (const auto& [note, modules] : noted_) {
+      written_.notes.push_back(modules.size() == 1
+                                   ? fmt::format("{}: {}", modules.front(), note)
+                                   : fmt::format("{} matrices, such as {}: {}", modules.size(), modules.front(), note));
+    }
     progress(plan_.changes.size(), plan_.changes.size(), "");
     return std::move(written_);
   }
@@ -171,7 +177,7 @@ class Writer {
       throw Error(error.kind(), fmt::format("{}: tensor {}: {}", source_.file, tensor.name, error.what()));
     }
     assert(module.parts.size() == plan_.changes[i].parts.size());
-    if (!module.note.empty()) written_.notes.push_back(fmt::format("{}: {}", module_name(tensor), module.note));
+    if (!module.note.empty()) noted_[module.note].push_back(module_name(tensor));
     written_.losses.push_back(loss_of(module_name(tensor), weights, module.values, context.inputs.get()));
     return module;
   }
@@ -224,6 +230,7 @@ class Writer {
   const std::vector<bool> quantized_;
   LayerEdits edits_;
   std::map<JoinedKey, float> largest_;
+  std::map<std::string, std::vector<std::string>> noted_;  // modules by what is to be said of them
   std::vector<std::byte> bytes_;
   WrittenModel written_;
 };
@@ -246,7 +253,7 @@ uint64_t HfPlan::bytes() const {
 }
 
 HfPlan plan_hf_model(const ModelSource& source, const HfMethod& method, MethodSettings settings, bool chooses_group) {
-  HfPlan plan{.method = &method, .settings = settings};
+  HfPlan plan{.method = &method, .settings = settings, .warnings = source.warnings};
   plan.settings.float_type = source.float_type;
   if (chooses_group && settings.group > 0 && (method.flags & static_cast<unsigned>(MethodFlag::kGroup))) {
     plan.settings.group = group_that_divides_all(source, settings.group);

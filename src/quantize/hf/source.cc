@@ -10,6 +10,7 @@
 #include "model/quantized/quantization.h"
 #include "model/tensor_finder.h"
 #include "model/weights.h"
+#include "quantize/hf/gguf_source.h"
 
 namespace quire {
 namespace {
@@ -70,15 +71,6 @@ std::vector<fs::path> other_files(const fs::path& folder) {
   return files;
 }
 
-TensorType most_frequent_type(std::span<const SourceTensor> tensors) {
-  std::map<TensorType, uint64_t> elements;
-  for (const SourceTensor& tensor : tensors) {
-    if (tensor.is_matrix() && is_float(tensor.type)) elements[tensor.type] += tensor.elements();
-  }
-  const auto most = std::ranges::max_element(elements, {}, [](const auto& row) { return row.second; });
-  return most == elements.end() ? TensorType::BF16 : most->first;
-}
-
 FileMatrix whole_tensor(const TensorView& view, uint64_t elements) {
   const bool is_matrix = view.shape.size() == 2;
   return {.view = &view,
@@ -98,9 +90,7 @@ uint64_t SourceTensor::elements() const {
 }
 
 ModelSource open_model_source(const Checkpoint& checkpoint) {
-  if (!checkpoint.hf())
-    throw unsupported("{} is a GGUF file; --method takes a Hugging Face directory (--type takes both)",
-                      checkpoint.file());
+  if (checkpoint.gguf()) return open_gguf_source(checkpoint);
   if (read_quantization(*checkpoint.hf()))
     throw unsupported("{}: the weights are quantized already; --method takes F32, F16 and BF16 weights",
                       checkpoint.file());
@@ -125,8 +115,17 @@ ModelSource open_model_source(const Checkpoint& checkpoint) {
   }
   std::ranges::stable_sort(source.tensors, {},
                            [](const SourceTensor& t) { return t.uses.empty() ? -1 : t.uses.front().slot.layer; });
-  source.float_type = most_frequent_type(source.tensors);
+  source.float_type = main_float_type(source.tensors);
   return source;
+}
+
+TensorType main_float_type(std::span<const SourceTensor> tensors) {
+  std::map<TensorType, uint64_t> elements;
+  for (const SourceTensor& tensor : tensors) {
+    if (tensor.is_matrix() && is_float(tensor.type)) elements[tensor.type] += tensor.elements();
+  }
+  const auto most = std::ranges::max_element(elements, {}, [](const auto& row) { return row.second; });
+  return most == elements.end() ? TensorType::BF16 : most->first;
 }
 
 void ModelSource::release() const {

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "json/parse.h"
@@ -44,7 +46,9 @@ struct ModelSource {
   TensorType float_type = TensorType::BF16;  // that most weights have
   std::vector<SourceTensor> tensors;         // in the order of layers; what is before and after them first
   std::vector<std::filesystem::path> files;  // to be copied: tokenizers, templates, licences
-  const Checkpoint* checkpoint = nullptr;    // what `tensors` are views of
+  std::vector<std::pair<std::string, std::string>> texts;  // further files: names and contents
+  std::vector<std::string> warnings;                       // what the directory lacks or suffers from
+  const Checkpoint* checkpoint = nullptr;                  // what `tensors` are views of
 
   // Throws Error if a file of tensors was changed since it was opened. To be called once they have been read.
   void check_unchanged() const { checkpoint->check_unchanged(); }
@@ -52,9 +56,12 @@ struct ModelSource {
   void release() const;
 };
 
-// checkpoint: a Hugging Face directory with plain weights; must outlive the result. Throws Error as loading does without
-// reading weights, and for a GGUF file or quantized weights.
+// checkpoint: a Hugging Face directory with plain weights, or a GGUF file as open_gguf_source() takes it; must outlive the
+// result. Throws Error as loading does without reading weights, and for directories of quantized weights.
 ModelSource open_model_source(const Checkpoint& checkpoint);
+
+// F32, F16 or BF16: the type that most elements of matrices have.
+TensorType main_float_type(std::span<const SourceTensor> tensors);
 
 // A matrix, or a vector as one row, in float32. Throws Error naming the tensor and the row: damaged, or not finite.
 FloatMatrix read_source(const ModelSource& source, const SourceTensor& tensor);

@@ -98,7 +98,7 @@ class RandomInputs {
   static InputStatistics make(int cols, int seed) {
     std::mt19937 generator(static_cast<unsigned>(seed * 1000 + cols));
     std::normal_distribution<float> normal;
-    FloatMatrix x(2 * cols, cols);
+    FloatMatrix x(4 * cols, cols);
     for (int r = 0; r < x.rows; ++r) {
       const float both = normal(generator);
       for (int c = 0; c < cols; ++c) x.row(r)[c] = (normal(generator) + both) * (c % 11 == 0 ? 6.0f : 0.5f);
