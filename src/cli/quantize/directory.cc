@@ -70,11 +70,11 @@ std::string check_group(const std::string& text) {
   return fmt::format("{} is not a number of inputs; use 16, a multiple of 32, or -1 for whole rows", text);
 }
 
-void print_warnings(std::span<const std::string> warnings) {
+void print_all_warnings(std::span<const std::string> warnings) {
   for (const std::string& warning : warnings) std::fprintf(stderr, "quire: warning: %s\n", warning.c_str());
 }
 
-void print_plan(const ModelSource& source, const HfPlan& plan) {
+void print_directory_plan(const ModelSource& source, const HfPlan& plan) {
   TextTable table({"tensor", "from", "to", "MB", "bits"}, 3);
   uint64_t elements = 0;
   const auto add = [&](std::string what, std::string_view from, std::string_view to, uint64_t bytes, uint64_t count) {
@@ -167,7 +167,7 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
     plan = plan_hf_model(source, method, settings, !o.group);
     if (job.dry_run) {
       progress.clear();
-      return print_plan(source, *plan);
+      return print_directory_plan(source, *plan);
     }
     Team team(job.threads > 0 ? job.threads : usable_cores());
     progress.stage("quantizing tensors");
@@ -177,8 +177,8 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
                                progress.step(done, total, name);
                              });
   });
-  print_warnings(plan->warnings);
-  print_warnings(written.notes);
+  print_all_warnings(plan->warnings);
+  print_all_warnings(written.notes);
   if (job.dry_run) return;
   std::fprintf(stderr, "wrote %s: %s, %zu matrices quantized, %.1f MB; %s\n", job.output.c_str(),
                std::string(method.name).c_str(), plan->quantized(), static_cast<double>(plan->bytes()) / 1e6,

@@ -60,16 +60,16 @@ EncodedModule pack_gptq(const IntegerMatrix& matrix) {
           .note = {}};
 }
 
-// On layers of SmolLM2, a tenth is best for up to three rows of inputs for each input, and the paper's hundredth for many
-// (docs/quantization.md): the fewer rows, the farther is their Gram matrix from that of other texts.
+// On layers of SmolLM2, a tenth is best for up to six rows of inputs for each input, and the paper's hundredth is as good for
+// thirty (docs/quantization.md): the fewer rows, the farther is their Gram matrix from that of other texts.
 double damping_of(const InputStatistics& inputs, const MethodSettings& settings) {
-  constexpr double kLeast = 0.01, kMost = 0.1, kPerInput = 0.25;
+  constexpr double kLeast = 0.01, kMost = 0.1, kPerInput = 0.6;
   return settings.damping.value_or(
       std::clamp(kPerInput * inputs.cols / static_cast<double>(inputs.rows), kLeast, kMost));
 }
 
 // With fewer, GPTQ may lose more than rounding to nearest (docs/quantization.md).
-constexpr uint64_t kRowsPerInput = 4;
+constexpr uint64_t kRowsPerInput = 3;
 
 EncodedModule encode_gptq(const FloatMatrix& weights, const MatrixContext& context, const MethodSettings& settings,
                           SolverState& state) {

@@ -16,7 +16,7 @@ constexpr int kSearchRows = 512;
 
 bool same_slot(const Slot& a, const Slot& b) { return a.tensor == b.tensor && a.layer == b.layer && a.item == b.item; }
 
-bool holds(const SourceTensor& tensor, const Slot& slot) {
+bool has_use(const SourceTensor& tensor, const Slot& slot) {
   return std::ranges::any_of(tensor.uses, [&](const SourceTensor::Use& use) { return same_slot(use.slot, slot); });
 }
 
@@ -100,7 +100,7 @@ bool LayerEdits::collect(const FoldPoint& point, Readers& readers) const {
 bool LayerEdits::can_produce(const FoldPoint& point) const {
   bool found = false;
   for (const SourceTensor& tensor : source_.tensors) {
-    if (!holds(tensor, point.producer)) continue;
+    if (!has_use(tensor, point.producer)) continue;
     if (point.is_norm ? tensor.uses.size() != 1 || tensor.is_matrix() : !lies_plainly(use_of(tensor, point.producer)))
       return false;
     found |= !tensor.is_bias;
@@ -153,7 +153,7 @@ void LayerEdits::fold(const FoldPoint& point, std::vector<std::string>& notes) {
 // Divides what computes the inputs, and makes the scales what it is really divided by: the weights of norms are rounded to
 // the type of their tensor, and the matrices can make up for that.
 void LayerEdits::scale_producer(const FoldPoint& point, std::vector<float>& scales) {
-  const auto is_weight = [&](const SourceTensor& t) { return !t.is_bias && holds(t, point.producer); };
+  const auto is_weight = [&](const SourceTensor& t) { return !t.is_bias && has_use(t, point.producer); };
   const auto at = std::ranges::find_if(source_.tensors, is_weight);
   const auto index = static_cast<size_t>(at - source_.tensors.begin());
   if (point.is_norm) {
@@ -171,7 +171,7 @@ void LayerEdits::scale_producer(const FoldPoint& point, std::vector<float>& scal
   }
   for (size_t i = 0; i < source_.tensors.size(); ++i) {
     const SourceTensor& tensor = source_.tensors[i];
-    if (!holds(tensor, point.producer) || (point.is_norm && !tensor.is_bias)) continue;
+    if (!has_use(tensor, point.producer) || (point.is_norm && !tensor.is_bias)) continue;
     std::vector<float>& rows = edits_[i].rows;
     rows.resize(static_cast<size_t>(tensor.shape.front()), 1);
     const SourceTensor::Use& use = use_of(tensor, point.producer);

@@ -351,6 +351,35 @@ TEST_F(Directory, SaysWhatNoInputReached) {
   }
 }
 
+// A Gram matrix of few rows, of which some are the same.
+TEST_F(Directory, SaysThatTheCalibrationTextIsTooShort) {
+  const Checkpoint checkpoint = Checkpoint::open(hf_model("llama"));
+  const ModelSource source = open_model_source(checkpoint);
+  RandomInputs good(source);
+  const FindInputs inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
+    InputStatistics few = *good(slot);
+    FloatMatrix x(5, few.cols);
+    std::ranges::copy(std::span(few.sample).first(x.values.size()), x.values.begin());
+    return std::make_shared<const InputStatistics>(input_statistics_of(x));
+  };
+  const HfMethod& method = find_hf_method("gptq");
+  MethodSettings settings = method.defaults;
+  settings.group = 32;
+  const auto notes_of = [&](std::optional<double> damping) {
+    settings.damping = damping;
+    const HfPlan plan = plan_hf_model(source, method, settings, false);
+    return write_hf_model(source, plan, inputs, at("out"), true, team_, ignore_progress).notes;
+  };
+  bool is_short = false, is_singular = false;
+  for (const std::string& note : notes_of(std::nullopt))
+    is_short |= note.find("5 rows of its 64 inputs are too few, GPTQ overfits: calibrate with at least 192 tokens") !=
+                std::string::npos;
+  for (const std::string& note : notes_of(0.0))
+    is_singular |= note.find("the inputs' Gram matrix is singular: damped by") != std::string::npos;
+  EXPECT_TRUE(is_short);
+  EXPECT_TRUE(is_singular);
+}
+
 TEST_F(Directory, IsRefusedWhereNothingFits) {
   const FindInputs none = [](const Slot&) { return nullptr; };
   EXPECT_NE(refusal_of(hf_model("llama"), "gptq", 4096, none, at("out"), team_).find("gptq can quantize no matrix: "),
