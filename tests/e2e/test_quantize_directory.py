@@ -49,6 +49,30 @@ def test_every_method_gives_a_directory_that_runs(model, tmp_path, method):
     assert "lm_head" in str(quantization)
 
 
+@pytest.mark.parametrize("name", ["tiny128-gptq", "tiny128-awq", "tiny128-bnb-nf4", "hqq-4bit-g64"])
+def test_quantized_directories_are_dequantized_first(tmp_path, name):
+    done = quire("quantize", HF / name, tmp_path / "out", "--method", "rtn-int8")
+    assert done.returncode == 0, done.stderr
+    assert "quire: warning: the weights are quantized already; they are dequantized first, so what was lost stays lost" in done.stderr
+    if (HF / name / "tokenizer.json").exists():
+        assert kl(tmp_path / "out", HF / name) < 0.01
+
+
+def test_gguf_files_become_directories(tmp_path):
+    file = GOLDEN / "converted/llama_q8_0.gguf"
+    done = quire("quantize", file, tmp_path / "out", "--method", "rtn-int8")
+    assert done.returncode == 0, done.stderr
+    assert kl(tmp_path / "out", file) < 0.01
+    done = quire("run", "-m", tmp_path / "out", "-p", "Hello", "-n", "2")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_vocabulary_that_cannot_be_written_is_said(tiny, tmp_path):
+    done = quire("quantize", tiny("f32"), tmp_path / "out", "--method", "nf4")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"warning: the vocabulary \(llama, .*\) cannot be written as tokenizer.json yet, so the directory has no tokenizer; copy that of the model's own directory into it\n", done.stderr), done.stderr
+
+
 def test_flags_reach_the_file(model, tmp_path):
     def config(*flags):
         done = quire("quantize", model, tmp_path / "out", "--force", *flags)
@@ -120,7 +144,8 @@ def test_wrong_inputs_are_refused(model, tmp_path):
     refused("not found", tmp_path / "missing", out, "--method", "nf4")
     refused("no config.json", tmp_path / "empty", out, "--method", "nf4")
     refused("model.safetensors", cut, out, "--method", "nf4")
-    refused("quantized already", HF / "tiny128-gptq", out, "--method", "nf4")
+    refused("is quantized for inputs that are scaled or rotated", HF / "modelopt-awq", out, "--method", "nf4")
+    refused("is quantized in one tensor with other experts", HF / "gpt-oss-mxfp4", out, "--method", "nf4")
     refused("can quantize no matrix", model, out, "--method", "rtn-int4", "--group-size", "8192")
     refused("has no linears that nf4 can quantize", GOLDEN / "models/gpt2", out, "--method", "nf4")
     assert not out.exists()

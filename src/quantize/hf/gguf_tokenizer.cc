@@ -55,8 +55,8 @@ Json post_processor(const GgufVocabulary& v) {
   const auto special = [&](int of) { return Json{{"SpecialToken", {{"id", bos}, {"type_id", of}}}}; };
   const auto sequence = [](const char* name, int of) { return Json{{"Sequence", {{"id", name}, {"type_id", of}}}}; };
   Json single = Json::array(), pair = Json::array(), tokens = Json::object();
-  for (Json step : {special(0), sequence("A", 0)}) single.push_back(step), pair.push_back(step);
-  for (Json step : {special(1), sequence("B", 1)}) pair.push_back(step);
+  for (const Json& step : {special(0), sequence("A", 0)}) single.push_back(step), pair.push_back(step);
+  for (const Json& step : {special(1), sequence("B", 1)}) pair.push_back(step);
   tokens[bos] = {{"id", bos}, {"ids", Json::array({*v.bos})}, {"tokens", Json::array({bos})}};
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
 }

@@ -218,7 +218,6 @@ class Writer {
 
   void write_config(const OutputFolder& folder) const {
     Json config = source_.config_json;
-    config.erase("compression_config");
     config["quantization_config"] = plan_.method->describe(plan_.settings, plan_.float_modules);
     folder.write("config.json", config.dump(2) + "\n");
   }

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "model/families.h"
+#include "model/quantized/input_transforms.h"
 #include "model/quantized/quantization.h"
+#include "model/quantized/slot_codes.h"
 #include "model/tensor_finder.h"
 #include "model/weights.h"
 #include "quantize/hf/gguf_source.h"
@@ -21,15 +27,16 @@ bool is_float(TensorType type) {
   return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16;
 }
 
-// Notes which of the model's matrices and vectors lie in which tensor of the file.
+// Notes which of the model's matrices and vectors lie in which tensor of the file, and opens those that are codes.
 class FindUses : public TensorVisitor {
  public:
-  FindUses(const Checkpoint& checkpoint, const ModelConfig& config)
-      : finder_(checkpoint, config, spelling_of(checkpoint)) {}
+  FindUses(const Checkpoint& checkpoint, const ModelConfig& config, const std::optional<Quantization>& quantization)
+      : checkpoint_(checkpoint), finder_(checkpoint, config, spelling_of(checkpoint)), quantization_(quantization) {}
 
-  void matrix(const Slot& slot, int rows, int, Linear&) override {
-    const Source place = finder_.source_of(slot);
-    add(place.name, {.slot = slot, .place = place, .rows = rows, .is_matrix = true});
+  void matrix(const Slot& slot, int rows, int cols, Linear&) override {
+    const Source place = source_of_matrix(finder_, slot, quantization_.has_value());
+    const SourceTensor::Use use{.slot = slot, .place = place, .rows = rows, .is_matrix = true};
+    if (!quantization_ || !add_coded(use, cols)) add(place.name, use);
     if (finder_.find(bias_name(place))) add(bias_name(place), {.slot = slot, .place = place, .rows = rows});
   }
   void vector(const Slot& slot, const std::vector<int>& shape, Vector&, Change change) override {
@@ -43,12 +50,64 @@ class FindUses : public TensorVisitor {
   }
 
   std::map<std::string, std::vector<SourceTensor::Use>> uses;  // by the name in the file
+  std::vector<SourceTensor> coded;                             // as the plain tensors that they stand for
+  std::set<std::string> parts;                                 // tensors of the file that these are read from
 
  private:
   void add(const std::string& name, SourceTensor::Use use) {
     if (const TensorView* view = finder_.find(name)) uses[view->name].push_back(std::move(use));
   }
+
+  // The module's name as the file spells it.
+  std::string module_in_file(const std::string& module) const {
+    for (const std::string_view ending : kCodeEndings) {
+      if (const TensorView* view = finder_.find(module + std::string(ending)))
+        return std::string(module_of(view->name));
+    }
+    const TensorView* view = finder_.find(module + ".weight");
+    return view ? std::string(module_of(view->name)) : module;
+  }
+
+  // False if the matrix has no codes.
+  bool add_coded(const SourceTensor::Use& use, int cols) {
+    const Source& place = use.place;
+    const std::string module(module_of(place.name));
+    const std::string name = module_in_file(module) + ".weight";
+    const auto known = std::ranges::find(coded, name, &SourceTensor::name);
+    if (known != coded.end()) {
+      known->uses.push_back(use);
+      return true;
+    }
+    std::set<std::string> found;
+    const FindTensor find = [&](const std::string& wanted) {
+      const TensorView* view = finder_.find(wanted);
+      if (view) found.insert(view->name);
+      return view;
+    };
+    int file_rows = place.rows > 0 ? place.rows : use.rows, file_cols = place.cols > 0 ? place.cols : cols;
+    auto codes = open_slot_codes(*quantization_, checkpoint_.file(), find, use.slot, place, file_rows, file_cols);
+    if (!codes) return false;
+    if (transposes_codes(place)) std::swap(file_rows, file_cols);
+    const bool is_moved =
+        !is_table(use.slot.tensor) &&
+        !read_input_transform(*quantization_, {checkpoint_.file(), find, checkpoint_.tensors()}, module, file_cols)
+             .empty();
+    if (place.stacked || is_moved)
+      throw unsupported("{}: {} is quantized {}, which cannot be quantized anew yet", checkpoint_.file(), module,
+                        is_moved ? "for inputs that are scaled or rotated" : "in one tensor with other experts");
+    SourceTensor tensor{.name = name,
+                        .type = TensorType::F16,
+                        .shape = {static_cast<uint64_t>(file_rows), static_cast<uint64_t>(file_cols)}};
+    tensor.from = {nullptr, 0, 1, file_rows, file_cols, false, std::make_shared<const CodedMatrix>(std::move(*codes))};
+    tensor.uses = {use};
+    coded.push_back(std::move(tensor));
+    parts.merge(found);
+    return true;
+  }
+
+  const Checkpoint& checkpoint_;
   const TensorFinder finder_;
+  const std::optional<Quantization>& quantization_;
 };
 
 // The files next to the weights that the written directory needs, too.
@@ -81,6 +140,14 @@ FileMatrix whole_tensor(const TensorView& view, uint64_t elements) {
           .transposed = false};
 }
 
+Json without_quantization(Json config) {
+  for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
+    config.erase(key);
+    if (config.contains("text_config") && config["text_config"].is_object()) config["text_config"].erase(key);
+  }
+  return config;
+}
+
 }  // namespace
 
 uint64_t SourceTensor::elements() const {
@@ -91,20 +158,19 @@ uint64_t SourceTensor::elements() const {
 
 ModelSource open_model_source(const Checkpoint& checkpoint) {
   if (checkpoint.gguf()) return open_gguf_source(checkpoint);
-  if (read_quantization(*checkpoint.hf()))
-    throw unsupported("{}: the weights are quantized already; --method takes F32, F16 and BF16 weights",
-                      checkpoint.file());
+  const std::optional<Quantization> quantization = read_quantization(*checkpoint.hf());
   ModelSource source;
   source.checkpoint = &checkpoint;
   source.file = checkpoint.file();
   source.config = read_model_config(checkpoint);
   check_weights(checkpoint, source.config);
-  source.config_json = checkpoint.hf()->config.json();
+  source.config_json = without_quantization(checkpoint.hf()->config.json());
   source.files = other_files(checkpoint.path());
-  FindUses finder(checkpoint, source.config);
+  FindUses finder(checkpoint, source.config, quantization);
   Weights unused;
   visit_tensors(source.config, unused, finder);
   for (const TensorView& view : checkpoint.tensors()) {
+    if (finder.parts.contains(view.name) || (quantization && quantization->ignores(view.name))) continue;
     SourceTensor tensor{.name = view.name, .type = view.type, .shape = view.shape};
     tensor.from = whole_tensor(view, tensor.elements());
     if (const auto found = finder.uses.find(view.name); found != finder.uses.end()) {
@@ -113,9 +179,16 @@ ModelSource open_model_source(const Checkpoint& checkpoint) {
     }
     source.tensors.push_back(std::move(tensor));
   }
+  source.float_type = main_float_type(source.tensors);
+  if (!finder.coded.empty())
+    source.warnings.push_back(
+        "the weights are quantized already; they are dequantized first, so what was lost stays lost");
+  for (SourceTensor& tensor : finder.coded) {
+    tensor.type = source.float_type;
+    source.tensors.push_back(std::move(tensor));
+  }
   std::ranges::stable_sort(source.tensors, {},
                            [](const SourceTensor& t) { return t.uses.empty() ? -1 : t.uses.front().slot.layer; });
-  source.float_type = main_float_type(source.tensors);
   return source;
 }
 

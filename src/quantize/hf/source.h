@@ -56,8 +56,9 @@ struct ModelSource {
   void release() const;
 };
 
-// checkpoint: a Hugging Face directory with plain weights, or a GGUF file as open_gguf_source() takes it; must outlive the
-// result. Throws Error as loading does without reading weights, and for directories of quantized weights.
+// checkpoint: a Hugging Face directory, whose quantized weights are dequantized, or a GGUF file as open_gguf_source() takes
+// it; must outlive the result. Throws Error as loading does without reading weights, and for codes that rows of numbers cannot
+// replace: of stacked experts, and for transformed inputs.
 ModelSource open_model_source(const Checkpoint& checkpoint);
 
 // F32, F16 or BF16: the type that most elements of matrices have.

@@ -390,13 +390,62 @@ TEST_F(Directory, IsRefusedWhereNothingFits) {
   EXPECT_TRUE(names().empty());
 }
 
-TEST_F(Directory, OfOtherFilesIsRefused) {
+// Codes that no rows of numbers can replace.
+TEST_F(Directory, OfCodesThatCannotBeTakenApartIsRefused) {
   const std::filesystem::path formats = golden_dir() / "formats/hf-models";
-  EXPECT_NE(refusal_of(formats / "tiny128-gptq", "rtn-int4", 32, {}, at("out"), team_).find("quantized already"),
-            std::string::npos);
-  EXPECT_NE(refusal_of(formats / "tiny128-bnb-nf4", "gptq", 32, {}, at("out"), team_).find("quantized already"),
-            std::string::npos);
+  const auto refusal = [&](const char* model) {
+    return refusal_of(formats / model, "rtn-int8", 0, {}, at("out"), team_);
+  };
+  EXPECT_NE(refusal("modelopt-awq").find("is quantized for inputs that are scaled or rotated"), std::string::npos)
+      << refusal("modelopt-awq");
+  EXPECT_NE(refusal("gpt-oss-mxfp4").find("is quantized in one tensor with other experts"), std::string::npos)
+      << refusal("gpt-oss-mxfp4");
+  EXPECT_NE(refusal("mlx-experts").find("is quantized in one tensor with other experts"), std::string::npos)
+      << refusal("mlx-experts");
+  EXPECT_TRUE(names().empty());
 }
+
+// Quantized directories keep their numbers up to int8 rows.
+class Requantized : public testing::HfFolder, public ::testing::WithParamInterface<const char*> {};
+TEST_P(Requantized, IsTheSameModel) {
+  const std::filesystem::path in = golden_dir() / "formats/hf-models" / GetParam();
+  EXPECT_EQ(refusal_of(in, "rtn-int8", 0, {}, at("out"), team_), "");
+  const Checkpoint before = Checkpoint::open(in), after = Checkpoint::open(at("out"));
+  const ModelSource source = open_model_source(before);
+  ASSERT_EQ(source.warnings.size(), 1u);
+  const auto quantization = read_quantization(*after.hf());
+  ASSERT_TRUE(quantization);
+  EXPECT_EQ(quantization->method, "compressed-tensors");
+  const ModelConfig config = read_model_config(after);
+  check_weights(after, config);
+  size_t compared = 0;
+  for (const SourceTensor& tensor : source.tensors) {
+    if (!tensor.from.coded) continue;
+    if (const TensorView* plain = after.find_tensor(tensor.name); plain && plain->type == source.float_type) continue;
+    const FloatMatrix weights = read_source(source, tensor);
+    const FloatMatrix got =
+        read_module(after, *quantization, tensor.name.substr(0, tensor.name.size() - 7), weights.rows, weights.cols);
+    double lost = 0, all = 0;
+    for (size_t i = 0; i < got.values.size(); ++i) {
+      lost += std::pow(static_cast<double>(got.values[i]) - weights.values[i], 2);
+      all += std::pow(static_cast<double>(weights.values[i]), 2);
+    }
+    EXPECT_LT(lost, 0.001 * all) << tensor.name;
+    ++compared;
+  }
+  EXPECT_GT(compared, 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Models, Requantized,
+                         ::testing::Values("tiny128-gptq", "tiny128-awq", "tiny128-bnb-nf4", "tiny128-ct-w4a16",
+                                           "tiny128-fp8-block128", "llama-gptq-orders", "llama-llm-int8",
+                                           "mixtral-gptq", "phi3-gptq", "phi3-fp8", "deepseek-v3-fp8", "qwen3-nvfp4",
+                                           "hqq-4bit-g64", "mlx-4bit-mixed", "quark-uint4-mixed", "torchao-int4-plain",
+                                           "modelopt-nvfp4-kv"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 TEST_F(Directory, ReplacesAnotherOnlyIfItMay) {
   std::filesystem::create_directory(at("out"));
