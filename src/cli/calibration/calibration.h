@@ -25,9 +25,10 @@ CLI::Option* add_calibration_flags(CLI::App& command, CalibrationFlags& flags);
 // time: callers should ask for layers in their order. Deterministic.
 class Calibration {
  public:
+  static constexpr size_t kGramBytes = size_t{1} << 30;
   struct Wants {
-    int sample_rows = 0;                  // of each matrix's inputs
-    size_t gram_bytes = size_t{1} << 30;  // most memory for Gram matrices at a time; 0: none are needed
+    int sample_rows = 0;             // of each matrix's inputs
+    size_t gram_bytes = kGramBytes;  // most memory for Gram matrices at a time; 0: none are needed
   };
   // model: as -m takes it. check: may throw to stop. progress, check: must outlive the object. Throws Error: the model does
   // not load, the text is too short.

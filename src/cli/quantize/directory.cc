@@ -64,6 +64,8 @@ MethodSettings settings_of(const DirectoryFlags& o, const HfMethod& method) {
   return settings;
 }
 
+constexpr int kSampleRows = 256;  // of the inputs of each matrix
+
 std::string check_group(const std::string& text) {
   const int group = std::atoi(text.c_str());
   if (group == -1 || group == 16 || (group > 0 && group <= kLargestGroup && group % 32 == 0)) return "";
@@ -151,9 +153,12 @@ void add_directory_flags(CLI::App& command, DirectoryFlags& o) {
 void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
   const HfMethod& method = find_hf_method(o.method);
   refuse_unused(o, method);
-  if (method.needs != NeededInputs::kNone && !job.dry_run)
+  const bool needs_inputs = method.needs != NeededInputs::kNone, calibrates = !job.calibration.file.empty();
+  if (needs_inputs && !calibrates && !job.dry_run)
     throw CLI::ValidationError(
         "--method", fmt::format("{} needs the inputs of a calibration text; give one with --calibrate", method.name));
+  if (calibrates && !needs_inputs)
+    throw CLI::ValidationError("--calibrate", fmt::format("{} does not look at inputs; leave it out", method.name));
   const MethodSettings settings = settings_of(o, method);
   const std::filesystem::path input = resolve_model(job.input);
   if (!job.dry_run) check_output_folder(job.output, input, job.force);
@@ -169,9 +174,19 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
       progress.clear();
       return print_directory_plan(source, *plan);
     }
+    std::optional<Calibration> calibration;
+    FindInputs inputs;
+    if (needs_inputs) {
+      Calibration::Wants wants;
+      if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram_bytes = 0};
+      calibration.emplace(job.input, job.calibration, job.threads, wants, progress, check);
+      inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
+        return slot.layer < 0 ? nullptr : calibration->inputs_for(slot.layer).of(slot);
+      };
+    }
     Team team(job.threads > 0 ? job.threads : usable_cores());
     progress.stage("quantizing tensors");
-    written = write_hf_model(source, *plan, {}, job.output, job.force, team,
+    written = write_hf_model(source, *plan, inputs, job.output, job.force, team,
                              [&](size_t done, size_t total, const std::string& name) {
                                check();
                                progress.step(done, total, name);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/calibration/calibration.h"
 #include "quantize/hf/method.h"
 
 namespace quire {
@@ -25,6 +26,7 @@ void add_directory_flags(CLI::App& command, DirectoryFlags& flags);
 
 struct DirectoryJob {
   std::string input, output;  // output: empty with dry_run
+  CalibrationFlags calibration;
   int threads = 0;
   bool dry_run = false, force = false;
 };

@@ -24,8 +24,6 @@
 namespace quire {
 namespace {
 
-constexpr size_t kGramBytes = size_t{1} << 30;
-
 struct QuantizeFlags {
   std::string input, output, type, name, imatrix, output_type, embedding_type;
   std::vector<std::string> overrides;
@@ -76,9 +74,12 @@ void run_quantize(const QuantizeFlags& o) {
   if (o.type.empty() && o.directory.method.empty()) throw CLI::RequiredError("--type or --method");
   if (o.output.empty() && !o.dry_run) throw CLI::RequiredError("OUT");
   if (!o.directory.method.empty()) {
-    return quantize_directory(
-        o.directory,
-        {.input = o.input, .output = o.output, .threads = o.threads, .dry_run = o.dry_run, .force = o.force});
+    return quantize_directory(o.directory, {.input = o.input,
+                                            .output = o.output,
+                                            .calibration = o.calibration,
+                                            .threads = o.threads,
+                                            .dry_run = o.dry_run,
+                                            .force = o.force});
   }
   QuantizeOptions options = options_of(o);
   if (!o.output.empty()) check_output(o.output, {}, o.force);
@@ -95,8 +96,8 @@ void run_quantize(const QuantizeFlags& o) {
     }
     if (!o.calibration.file.empty()) {
       calibration.emplace(o.input, o.calibration, o.threads,
-                          Calibration::Wants{.gram_bytes = o.no_feedback || o.dry_run ? 0 : kGramBytes}, progress,
-                          check);
+                          Calibration::Wants{.gram_bytes = o.no_feedback || o.dry_run ? 0 : Calibration::kGramBytes},
+                          progress, check);
       if (!importance) {
         importance = measured_importance(plan_file(checkpoint, options.name), calibration->inputs_for(0), false);
         importance->datasets = {o.calibration.file};
