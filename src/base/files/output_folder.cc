@@ -45,6 +45,32 @@ void sync_folder(const fs::path& path) {
   ::close(descriptor);
 }
 
+// Whether the file system lacks a flag of renameat2(), as network file systems do.
+bool lacks_flag() { return errno == EINVAL || errno == ENOSYS; }
+
+// These set errno where they return false. Without the flags, another program may come between the two steps; then nothing
+// is lost but the name.
+bool rename_new(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (!lacks_flag()) return false;
+  if (std::error_code error; fs::exists(fs::symlink_status(to, error))) {
+    errno = EEXIST;
+    return false;
+  }
+  return ::rename(from.c_str(), to.c_str()) == 0;
+}
+bool exchange(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (!lacks_flag()) return false;
+  const fs::path aside = a.string() + "-old";
+  if (::rename(b.c_str(), aside.c_str()) != 0) return false;
+  if (::rename(a.c_str(), b.c_str()) == 0) return ::rename(aside.c_str(), a.c_str()) == 0;
+  const int reason = errno;
+  ::rename(aside.c_str(), b.c_str());
+  errno = reason;
+  return false;
+}
+
 }  // namespace
 
 OutputFolder::OutputFolder(fs::path path, bool replace) : path_(plain_path(std::move(path))), replace_(replace) {
@@ -89,11 +115,9 @@ void OutputFolder::copy(const fs::path& file) const {
 
 void OutputFolder::commit() {
   sync_folder(unfinished_);
-  if (::renameat2(AT_FDCWD, unfinished_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) {
+  if (rename_new(unfinished_, path_)) {
     unfinished_.clear();
-  } else if (errno != EEXIST || !replace_) {
-    fail_to("completed", path_, errno);
-  } else if (::renameat2(AT_FDCWD, unfinished_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
+  } else if (errno != EEXIST || !replace_ || !exchange(unfinished_, path_)) {
     fail_to("completed", path_, errno);
   }
   // After an exchange, the destructor removes the older folder under the other name.
