@@ -197,7 +197,10 @@ class Feedback {
     encoders_.clear();
     if (inputs != inputs_) {  // tensors that read the same inputs follow each other
       factors_.clear();
-      for (const auto& of_matrix : inputs) factors_.push_back(factor_inverse(*of_matrix, false, options.damping));
+      for (const auto& of_matrix : inputs) {
+        factors_.push_back(factor_inverse(*of_matrix, false, usual_damping(*of_matrix)));
+        starved_ += of_matrix->rows < rows_needed(*of_matrix);
+      }
       inputs_ = std::move(inputs);
     }
     for (const InverseFactor& factor : factors_) {
@@ -206,6 +209,8 @@ class Feedback {
     threads_ = static_cast<size_t>(team.size());
     return true;
   }
+  // Matrices whose inputs had fewer rows than feedback needs.
+  size_t starved() const { return starved_; }
   RowEncoding encoding() {
     constexpr int kRows = 32;  // enough to share what is read of the factor
     return {[this](size_t matrix, std::span<float> rows, std::span<std::byte> out, int thread) {
@@ -218,7 +223,7 @@ class Feedback {
   std::vector<std::shared_ptr<const InputStatistics>> inputs_;  // what the factors are of
   std::vector<InverseFactor> factors_;                          // of each matrix
   std::vector<BlockFeedback> encoders_;                         // of each matrix and thread
-  size_t threads_ = 0;
+  size_t threads_ = 0, starved_ = 0;
 };
 
 }  // namespace
@@ -286,6 +291,11 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
   write_file(from, plan.file, to,
              {.file_type = options.mix->file_type, .describe = describe, .encoding = encoding, .progress = progress},
              team);
+  if (feedback.starved() > 0)
+    plan.file.warnings.push_back(fmt::format(
+        "{} sets of inputs have fewer than three tokens for each input in the calibration text; error feedback "
+        "fits its accidents, so give a longer one",
+        feedback.starved()));
   for (std::string& warning : plan.file.warnings) {
     if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(std::move(warning));
   }

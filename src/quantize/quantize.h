@@ -36,8 +36,7 @@ struct QuantizeOptions {
   // What is known of the inputs of matrix `item` of a tensor, with its Gram matrix: codes are then chosen with error
   // feedback. Null results: nothing. Empty: no feedback.
   std::function<std::shared_ptr<const InputStatistics>(const PlannedTensor& tensor, size_t item)> inputs = {};
-  double damping = 0.01;  // of the feedback, as a share of the Gram matrix's mean diagonal
-  std::string name;       // general.name of a file that is made of a directory
+  std::string name;  // general.name of a file that is made of a directory
 };
 
 // What happens to a tensor.

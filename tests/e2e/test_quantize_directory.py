@@ -239,3 +239,19 @@ def test_help_lists_every_method():
     text = re.sub(r"\s+", " ", quire("quantize", "--help").stdout)
     for method in [*METHODS, "gptq", "awq", "smoothquant"]:
         assert f" {method} (" in text, method
+
+
+@pytest.mark.parametrize("method, most", [("gptq", 0.45), ("awq", 0.55), ("smoothquant", 0.02)])
+def test_methods_that_look_at_inputs(model, tmp_path, method, most):
+    text = GOLDEN.parents[2] / "docs/serving.md"
+    out = tmp_path / "out"
+    done = quire("quantize", model, out, "--method", method, "--calibrate", text, "--calibration-context", "64", "--calibration-chunks", "64")
+    assert done.returncode == 0, done.stderr
+    assert ("relative error of outputs" in done.stderr) == (method != "smoothquant")
+    found = kl(out, model)
+    assert 0 < found < most
+
+
+def test_methods_that_do_not_look_at_inputs_refuse_a_text(model, tmp_path):
+    done = quire("quantize", model, tmp_path / "out", "--method", "nf4", "--calibrate", GOLDEN / "README.md")
+    assert done.returncode == 2 and "nf4 does not look at inputs; leave it out" in done.stderr

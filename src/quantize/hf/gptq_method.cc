@@ -60,17 +60,6 @@ EncodedModule pack_gptq(const IntegerMatrix& matrix) {
           .note = {}};
 }
 
-// On layers of SmolLM2, a tenth is best for up to six rows of inputs for each input, and the paper's hundredth is as good for
-// thirty (docs/quantization.md): the fewer rows, the farther is their Gram matrix from that of other texts.
-double damping_of(const InputStatistics& inputs, const MethodSettings& settings) {
-  constexpr double kLeast = 0.01, kMost = 0.1, kPerInput = 0.6;
-  return settings.damping.value_or(
-      std::clamp(kPerInput * inputs.cols / static_cast<double>(inputs.rows), kLeast, kMost));
-}
-
-// With fewer, GPTQ may lose more than rounding to nearest (docs/quantization.md).
-constexpr uint64_t kRowsPerInput = 3;
-
 EncodedModule encode_gptq(const FloatMatrix& weights, const MatrixContext& context, const MethodSettings& settings,
                           SolverState& state) {
   const IntegerGrid grid = gptq_grid(settings);
@@ -80,7 +69,7 @@ EncodedModule encode_gptq(const FloatMatrix& weights, const MatrixContext& conte
     return module;
   }
   const InputStatistics& inputs = *context.inputs;
-  const double damping = damping_of(inputs, settings);
+  const double damping = settings.damping.value_or(usual_damping(inputs));
   if (state.factored != context.inputs) {
     state.factor = factor_inverse(inputs, settings.act_order, damping);
     state.factored = context.inputs;
@@ -90,9 +79,9 @@ EncodedModule encode_gptq(const FloatMatrix& weights, const MatrixContext& conte
     module.note =
         fmt::format("the inputs' Gram matrix is singular: damped by {:.3g} of its mean diagonal instead of {:.3g}",
                     state.factor.damping, damping);
-  } else if (inputs.rows < kRowsPerInput * static_cast<uint64_t>(inputs.cols)) {
+  } else if (inputs.rows < rows_needed(inputs)) {
     module.note = fmt::format("{} rows of its {} inputs are too few, GPTQ overfits: calibrate with at least {} tokens",
-                              inputs.rows, inputs.cols, kRowsPerInput * static_cast<uint64_t>(inputs.cols));
+                              inputs.rows, inputs.cols, rows_needed(inputs));
   }
   return module;
 }

@@ -29,6 +29,11 @@ struct InverseFactor {
 // at 10 times the mean: the Gram matrix is not one.
 InverseFactor factor_inverse(const InputStatistics& inputs, bool by_size, double damping);
 
+// The damping to begin with: the more rows of inputs, the less. And rows below which error feedback fits a text's accidents,
+// and may lose more on others than rounding to nearest.
+double usual_damping(const InputStatistics& inputs);
+uint64_t rows_needed(const InputStatistics& inputs);
+
 // to -= errors * factor[first_row ..][first_col ..], all row-major with the given strides. errors: [rows, inner]; factor:
 // [inner, cols]; to: [rows, cols].
 struct Block {
