@@ -75,11 +75,11 @@ void show_inputs(InputObserver& observer, const Rows& x, int rows, std::span<con
   std::vector<const Linear*> rest(linears.begin(), linears.end());
   while (!rest.empty()) {
     const InputTransform* const transform = rest.front()->transform.get();
-    const auto others =
-        std::ranges::stable_partition(rest, [&](const Linear* w) { return w->transform.get() == transform; });
+    const auto others = std::stable_partition(rest.begin(), rest.end(),
+                                              [&](const Linear* w) { return w->transform.get() == transform; });
     for (int row = 0; transform && row < rows; ++row) transform_row(*transform, x.row(row), x.cols, changed.row(row));
-    observer.see({rest.begin(), others.begin()}, transform ? changed : x, rows);
-    rest.erase(rest.begin(), others.begin());
+    observer.see({rest.begin(), others}, transform ? changed : x, rows);
+    rest.erase(rest.begin(), others);
   }
 }
 
