@@ -68,11 +68,12 @@ enum class TuneMode : uint8_t {
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
-  std::string model = {};               // a name from the registry, a .gguf file, or a Hugging Face directory
-  std::string kernels = "auto";         // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
-  std::string activations = "auto";     // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
-  std::string kv_cache_dtype = "auto";  // auto, bf16, f16, f32, int8; auto is bf16, or f32 with activations f32
-  int threads = 0;                      // 0: one per core that this process may use
+  std::string model = {};            // a name from the registry, a .gguf file, or a Hugging Face directory
+  std::string kernels = "auto";      // auto, reference, avx2, avx2vnni, avx512, avx512bf16, amx
+  std::string activations = "auto";  // auto, f32, bf16, int8, int8x2: how the inputs of linear layers are rounded
+  std::string kv_cache_dtype =
+      "auto";             // auto, bf16, f16, f32, fp8, int4, int8; auto is bf16, or f32 with activations f32
+  int threads = 0;        // 0: one per core that this process may use
   int max_model_len = 0;  // tokens of prompt plus answer; 0: the model's limit, reduced to what the cache can hold
   int max_num_seqs = 64;  // sequences that run concurrently
   // Rows (tokens) per step: one for each decoding sequence, the rest for prompts. At least max_num_seqs.

@@ -12,8 +12,12 @@ inline constexpr NameTable<Activations, 4> kActivationsNames = {{{Activations::k
                                                                  {Activations::kBf16, "bf16"},
                                                                  {Activations::kInt8, "int8"},
                                                                  {Activations::kInt8x2, "int8x2"}}};
-inline constexpr NameTable<KvType, 4> kKvTypeNames = {
-    {{KvType::kBf16, "bf16"}, {KvType::kF16, "f16"}, {KvType::kF32, "f32"}, {KvType::kInt8, "int8"}}};
+inline constexpr NameTable<KvType, 6> kKvTypeNames = {{{KvType::kBf16, "bf16"},
+                                                       {KvType::kF16, "f16"},
+                                                       {KvType::kF32, "f32"},
+                                                       {KvType::kFp8, "fp8"},
+                                                       {KvType::kInt4, "int4"},
+                                                       {KvType::kInt8, "int8"}}};
 
 constexpr std::string_view name(Activations a) { return find_name(kActivationsNames, a); }
 constexpr std::string_view name(KvType t) { return find_name(kKvTypeNames, t); }

@@ -166,17 +166,45 @@ struct LinearArgs {
 //   f32, f16   keys [d][16 tokens]         values [16 tokens][d]
 //   bf16       keys [d/2][16 tokens][2]    values [d/16][8 token pairs][16 d][2]
 //   int8       keys [d][16 tokens]         values [d/16][16 tokens][16 d]    scales [keys, values][16 tokens] float32
+//   fp8        as int8                                                       scales [keys, values][16 tokens] bf16
+//   int4       keys [d/8][16 tokens][8]    values [d/16][2][16 d][8 tokens]  scales [keys, values][16 tokens] bf16
 //
 // The bf16 layouts are what a matrix tile or a pair of FMAs reads; values are rounded by attention_bf16(). Slots after
 // a sequence's last token may hold anything: they never affect a result.
 //
-// Int8: the key of a token and head is code * scale, and so is its value, with a scale of its own:
+// With codes, the key of a token and head is its codes' numbers times a scale, and so is its value, with a scale of its
+// own. `largest` is the largest magnitude of the key or value.
 //
-//   largest = the largest magnitude; 0 if it is below kSmallestRounded, NaN if a number is NaN
+// Int8: a code is its number.
+//
+//   largest = 0 if it is below kSmallestRounded, NaN if a number is NaN
 //   scale   = largest / 127
 //   code    = x * (127 / largest), rounded to the nearest integer, ties to even
 //             if the scale is 0, infinite or NaN:  127 for infinity, -127 for -infinity, else 0
+//
+// Fp8: a code is E4M3 of OCP's "8-bit floating point specification" (OFP8), and its number that float divided by 256.
+// (These are the float16 with the same sign, exponent bits and mantissa bits.)
+//
+//   scale   = largest / 1.75, rounded to bf16
+//   code    = x * (256 / scale), rounded to the nearest E4M3, ties to even
+//   If largest is below kSmallestFp8 or a number is not finite, all codes are 0, and the scale is 0 or NaN.
+//
+// Int4: the key and the value are rotated first: rotated_block() neighbouring numbers at a time are multiplied by a
+// Hadamard matrix (rotate_head()), which spreads a few large numbers over all (QuaRot: arXiv 2404.00456). Attention
+// rotates queries and the result, so it is as without a rotation. A code is 0 .. 15, its number 2 * code - 15:
+// sixteen levels, half of them on each side of 0. Eight codes share 32 bits; code i begins at bit int4_shift(i).
+//
+//   scale   = kInt4Shares[i] * (largest / 15), rounded to bf16: of the shares, the one with the least sum of squared
+//             errors, the first if several have that. The sum: in 16 interleaved chains of fma(error, error, .), added
+//             as a tree, with error = fma(-scale, number, x)
+//   code    = fma(x, 0.5 / scale, 7.5), at least 0 and at most 15, rounded to the nearest integer, ties to even
+//   If largest is below kSmallestRounded or a number is not finite, all codes are 0, and the scale is 0 or NaN.
 constexpr int padded_head(int dim) { return (dim + 15) / 16 * 16; }
+inline constexpr float kSmallestFp8 = 0x1p-45f;
+// Elements 0 and 2 lie in two halves of 16 bits at the same place, and so do 1 and 3, 4 and 6, 5 and 7: one shift and one
+// look-up for each half give the pairs that VDPBF16PS multiplies.
+constexpr int int4_shift(int i) { return (i & 2 ? 0 : 16) + (i & 1 ? 4 : 0) + (i & 4 ? 8 : 0); }
+inline constexpr float kInt4Shares[] = {1.0f};
 struct KvLayer {
   std::byte* data;
   size_t page_stride, head_stride;  // bytes
@@ -186,15 +214,14 @@ struct KvLayer {
   int padded_key() const { return padded_head(key_dim); }
   int padded_value() const { return padded_head(value_dim); }
   // Bytes from the beginning of a head's page.
-  size_t values_offset() const { return kPageTokens * static_cast<size_t>(padded_key()) * kv_number_bytes(type); }
+  size_t values_offset() const { return kPageTokens * kv_bytes(type, static_cast<size_t>(padded_key())); }
   size_t scales_offset() const {
-    return values_offset() + kPageTokens * static_cast<size_t>(padded_value()) * kv_number_bytes(type);
+    return values_offset() + kPageTokens * kv_bytes(type, static_cast<size_t>(padded_value()));
   }
 };
 constexpr size_t kv_head_bytes(KvType type, int key_dim, int value_dim) {
-  const size_t scales = type == KvType::kInt8 ? 2 * sizeof(float) : 0;
-  return kPageTokens *
-         (static_cast<size_t>(padded_head(key_dim) + padded_head(value_dim)) * kv_number_bytes(type) + scales);
+  const auto numbers = static_cast<size_t>(padded_head(key_dim) + padded_head(value_dim));
+  return kPageTokens * (kv_bytes(type, numbers) + 2 * kv_scale_bytes(type));
 }
 
 // Rotates elements [offset, offset + rope_dim) of each head of one row in place, after multiplying the whole head by
@@ -210,7 +237,8 @@ struct RotateArgs {
   float scale = 1;
 };
 
-// Stores the key and value of one row in the cache.
+// Stores the key and value of one row in the cache. With int4, tokens share bytes: those of a page must be stored by one
+// thread.
 struct StoreKvArgs {
   const float* k;             // [kv_heads, key_dim]
   const float* v;             // [kv_heads, value_dim]
@@ -232,31 +260,32 @@ struct StoreKvArgs {
 // For each block of a split, in order:
 //
 //   score   = scale * (sum over the chunks of the dimensions, from 0)
-//             int8 cache:       scale * (sum * the key's scale)
+//             codes:            scale * (sum * the key's scale)
 //             with a soft cap:  cap * tanh(score / cap)
 //             with a slope:     fma(slope, -|token - p|, score)      (ALiBi)
 //   m'      = max(m, the block's scores)
 //             if it grew: all sums so far are multiplied by exp(m - m'), and values below kSmallestSum become 0
-//   weight  = exp(score - m'); weight_lane() for a bf16 cache, unrounded_weight_lane() for an int8 cache
+//   weight  = exp(score - m'); weight_lane() for a bf16 cache, unrounded_weight_lane() for codes
 //   sums    : 16 lanes (token % 16) of weights, added as a tree at the end of the split
 //   values  = acc over the two chunks of the block's weights, continuing from the previous block;
-//             int8 cache: weight * the value's scale, rounded to bf16, takes the place of the weight
+//             codes: weight * the value's scale, rounded to bf16, takes the place of the weight
 //             tokens that the query does not see have weight 0, also after multiplication by a scale
 //
 // With a bf16 cache, queries are rounded by attention_bf16() like keys and values, and weights are rounded to bf16
 // before they are summed, so that they normalise exactly. With an f32 or f16 cache both stay float32.
 //
-// With an int8 cache, queries are rounded as with bf16 and multiply codes. So a bf16 unit computes the sums, and a scale
-// costs one multiplication per token. Weights are rounded once, after multiplication by the value's scale, but they
+// With codes, queries are rounded as with bf16 and multiply the codes' numbers, which are exact in bf16. So a bf16 unit
+// computes the sums, and a scale costs one multiplication per token. Weights are rounded once, after multiplication by the value's scale, but they
 // normalise unrounded: each rounding is unbiased and at most 2^-9 of its weight, less than the rounding of the codes.
-// Codes are finite, so a token that a query does not see leaves no trace, even if its scales are NaN.
+// Codes are finite, so a token that a query does not see leaves no trace, even if its scales are NaN. With int4, queries
+// are rotated before they are rounded, and the quotient of values and sum is rotated last.
 //
 // Splits are merged in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0.
 // So the result does not depend on which rows share a tile or which thread computes which split.
 //
 // No sum is ever -0 or denormal, so chunks whose weights are all zero may be skipped. (kSmallestSum: 2^-100 has 23 bits
-// above 2^-123. A weight is 0 or at least 2^-56 and an int8 scale 0 or at least 2^-63, so their product, rounded to
-// bf16, is a multiple of 2^-126.)
+// above 2^-123. A weight is 0 or at least 2^-56 and a scale of integers 0 or at least 2^-63, so their product, rounded to
+// bf16, is a multiple of 2^-126. Fp8's numbers are multiples of 2^-17, its scales 0 or at least 2^-46.)
 inline constexpr int kAttentionChunk = 32;
 inline constexpr float kSmallestSum = 0x1p-100f;
 inline constexpr int kAttentionBlock = 64;

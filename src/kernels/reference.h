@@ -17,6 +17,7 @@ void softmax(float* x, int count);
 void sigmoid(float* x, int count);
 
 // reference_attention.cc
+void rotate_head(float* x, int dim);  // head_rotation.h
 void attention(const AttentionArgs& a, const AttentionTile& tile);
 void merge(const AttentionArgs& a, const AttentionMerge& m);
 

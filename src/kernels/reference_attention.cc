@@ -5,21 +5,34 @@
 #include <limits>
 #include <vector>
 
+#include "base/float8.h"
 #include "base/half.h"
+#include "kernels/head_rotation.h"
 #include "kernels/lanes.h"
 #include "kernels/reference.h"
 
 namespace quire::reference {
 namespace {
 
+// The number of a code of 4 bits in a group of eight.
+float int4_number(uint32_t eight, int i) {
+  return static_cast<float>(2 * static_cast<int>(eight >> int4_shift(i) & 15) - 15);
+}
+
+// The number of dimension d of a token's key; of a code, without its scale.
 float key(const KvLayer& kv, const std::byte* page, int t, int d) {
+  const int plain = d * kPageTokens + t;
   switch (kv.type) {
     case KvType::kF32:
-      return reinterpret_cast<const float*>(page)[d * kPageTokens + t];
+      return reinterpret_cast<const float*>(page)[plain];
     case KvType::kF16:
-      return f16_to_f32(reinterpret_cast<const uint16_t*>(page)[d * kPageTokens + t]);
-    case KvType::kInt8:  // the code
-      return static_cast<float>(reinterpret_cast<const int8_t*>(page)[d * kPageTokens + t]);
+      return f16_to_f32(reinterpret_cast<const uint16_t*>(page)[plain]);
+    case KvType::kInt8:
+      return static_cast<float>(reinterpret_cast<const int8_t*>(page)[plain]);
+    case KvType::kFp8:
+      return e4m3_to_f32(reinterpret_cast<const uint8_t*>(page)[plain]) / 256;
+    case KvType::kInt4:
+      return int4_number(reinterpret_cast<const uint32_t*>(page)[d / 8 * kPageTokens + t], d % 8);
     case KvType::kBf16:
       break;
   }
@@ -27,17 +40,19 @@ float key(const KvLayer& kv, const std::byte* page, int t, int d) {
 }
 
 float value(const KvLayer& kv, const std::byte* page, int t, int d) {
-  const int padded = kv.padded_value();
+  const int padded = kv.padded_value(), in_lines = d / 16 * 16 * kPageTokens + t * 16 + d % 16;
   const std::byte* values = page + kv.values_offset();
   switch (kv.type) {
     case KvType::kF32:
       return reinterpret_cast<const float*>(values)[t * padded + d];
     case KvType::kF16:
       return f16_to_f32(reinterpret_cast<const uint16_t*>(values)[t * padded + d]);
-    case KvType::kInt8: {
-      const int at = d / 16 * 16 * kPageTokens + t * 16 + d % 16;
-      return static_cast<float>(reinterpret_cast<const int8_t*>(values)[at]);
-    }
+    case KvType::kInt8:
+      return static_cast<float>(reinterpret_cast<const int8_t*>(values)[in_lines]);
+    case KvType::kFp8:
+      return e4m3_to_f32(reinterpret_cast<const uint8_t*>(values)[in_lines]) / 256;
+    case KvType::kInt4:
+      return int4_number(reinterpret_cast<const uint32_t*>(values)[d / 16 * 32 + t / 8 * 16 + d % 16], t % 8);
     case KvType::kBf16:
       break;
   }
@@ -49,20 +64,19 @@ struct Scales {
   float key = 1, value = 1;
 };
 Scales scales(const KvLayer& kv, const std::byte* page, int t) {
-  if (kv.type != KvType::kInt8) return {};
-  const auto* scales = reinterpret_cast<const float*>(page + kv.scales_offset());
-  return {scales[t], scales[kPageTokens + t]};
+  if (!has_codes(kv.type)) return {};
+  const std::byte* at = page + kv.scales_offset();
+  if (kv.type == KvType::kInt8) {
+    const auto* scales = reinterpret_cast<const float*>(at);
+    return {scales[t], scales[kPageTokens + t]};
+  }
+  const auto* scales = reinterpret_cast<const uint16_t*>(at);
+  return {bf16_to_f32(scales[t]), bf16_to_f32(scales[kPageTokens + t])};
 }
 
 float weight_of(KvType type, float x) {
-  switch (type) {
-    case KvType::kBf16:
-      return weight_lane(x);
-    case KvType::kInt8:
-      return unrounded_weight_lane(x);
-    default:
-      return exp_lane(x);
-  }
+  if (type == KvType::kBf16) return weight_lane(x);
+  return has_codes(type) ? unrounded_weight_lane(x) : exp_lane(x);
 }
 
 // acc + the products of x and y over one chunk of n elements.
@@ -93,20 +107,24 @@ struct Partial {
   }
 };
 
-// A query: its numbers, its position, and the tokens [first, end) that it sees.
+// A query: its numbers, rotated if keys are, its position, and the tokens [first, end) that it sees.
 struct Query {
-  const float* numbers;
+  std::vector<float> numbers;
   int head, position, first, end;
 
   Query(const AttentionArgs& a, const AttentionTile& tile, int r, int g)
-      : numbers(a.q + static_cast<size_t>(tile.row + r) * a.q_stride +
-                static_cast<size_t>((tile.head + g) * a.kv->key_dim)),
+      : numbers(static_cast<size_t>(a.kv->key_dim)),
         head(tile.head + g),
         position(tile.position + r),
         first(a.window > 0 ? std::max(0, position + 1 - a.window) : 0),
         end(a.causal       ? position + 1
             : a.window > 0 ? std::min(tile.end, position + a.window)
-                           : tile.end) {}
+                           : tile.end) {
+    const float* q =
+        a.q + static_cast<size_t>(tile.row + r) * a.q_stride + static_cast<size_t>((tile.head + g) * a.kv->key_dim);
+    std::copy_n(q, numbers.size(), numbers.begin());
+    if (rotates_heads(a.kv->type)) rotate_head(numbers.data(), a.kv->key_dim);
+  }
 };
 
 float score_of(const AttentionArgs& a, const Query& query, int token, float product) {
@@ -134,7 +152,8 @@ Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* 
       float score = 0;
       for (int d = 0; d < kv.key_dim; d += kAttentionChunk) {
         score = add_products(
-            score, std::min(kAttentionChunk, kv.key_dim - d), [&](int i) { return rounded(query.numbers[d + i]); },
+            score, std::min(kAttentionChunk, kv.key_dim - d),
+            [&](int i) { return rounded(query.numbers[static_cast<size_t>(d + i)]); },
             [&](int i) { return key(kv, page(t), t % kPageTokens, d + i); });
       }
       scores[t - block] = score_of(a, query, t, score * scales(kv, page(t), t % kPageTokens).key);
@@ -147,8 +166,7 @@ Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* 
       float& weight = weights[t - block];
       weight = weight_of(kv.type, x);
       part.sums[static_cast<size_t>(t % kLanes)] += weight;
-      if (kv.type == KvType::kInt8)
-        weight = bf16_to_f32(f32_to_bf16(weight * scales(kv, page(t), t % kPageTokens).value));
+      if (has_codes(kv.type)) weight = bf16_to_f32(f32_to_bf16(weight * scales(kv, page(t), t % kPageTokens).value));
     }
     for (int chunk = block; chunk < stop; chunk += kAttentionChunk) {
       for (int d = 0; d < kv.value_dim; ++d) {
@@ -180,6 +198,7 @@ void finish(const AttentionArgs& a, int head, float max, float sum, std::vector<
   const int dim = a.kv->value_dim;
   if (a.sinks) absorb(max, sum, acc.data(), a.sinks[head], 1.0f, nothing.data(), dim);
   for (int d = 0; d < dim; ++d) out[d] = acc[static_cast<size_t>(d)] / sum;
+  if (rotates_heads(a.kv->type)) rotate_head(out, dim);
 }
 
 float* output_of(const AttentionArgs& a, int row, int head) {
@@ -187,6 +206,20 @@ float* output_of(const AttentionArgs& a, int row, int head) {
 }
 
 }  // namespace
+
+void rotate_head(float* x, int dim) {
+  const int block = rotated_block(dim);
+  if (block == 1) return;
+  for (int i = 0; i < dim; ++i) x[i] *= rotation_scale(block);
+  for (int distance = 1; distance < block; distance *= 2) {
+    for (int i = 0; i < dim; ++i) {
+      if (i & distance) continue;
+      const float a = x[i], b = x[i + distance];
+      x[i] = a + b;
+      x[i + distance] = a - b;
+    }
+  }
+}
 
 void attention(const AttentionArgs& a, const AttentionTile& tile) {
   const KvLayer& kv = *a.kv;

@@ -1,12 +1,14 @@
 // Rotation and cache writes: plain loops over single elements, the same code for every instruction set. Each kernel
-// file includes it once and so compiles it for that set. No reductions, and every product-sum is an explicit FMA: gcc
-// 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under -ffp-contract=off, and results would differ.
+// file includes it once and so compiles it for that set, after its own rotate_head() (head_rotation.h). No reductions,
+// and every product-sum is an explicit FMA: gcc 12 turns x * c - y * s over neighbouring pairs into fmaddsub even under
+// -ffp-contract=off, and results would differ.
 
 #include <bit>
 #include <cstdint>
 
 #include "base/half.h"
 #include "kernels/kernels.h"
+#include "kernels/kv_codes.inc.h"
 #include "kernels/lanes.h"
 
 namespace quire::QUIRE_ISA {
@@ -60,40 +62,64 @@ void store_bf16(const float* k, const float* v, const KvLayer& kv, int slot, uin
   for (int i = 0; i < kv.value_dim; ++i) values[i / 16 * 256 + i % 16 * 2] = rounded[i];
 }
 
-// Writes the codes of `count` numbers and returns their scale. Magnitudes have the order of their bits, NaN the largest.
-float quantize_codes(const float* __restrict x, int count, int8_t* __restrict codes) {
-  constexpr uint32_t kInfinity = 0x7f800000;
-  uint32_t bits = 0;
-  for (int i = 0; i < count; ++i) {
-    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffff;
-    bits = magnitude > bits ? magnitude : bits;
-  }
-  const auto largest = std::bit_cast<float>(bits);
-  if (largest < kSmallestRounded || bits >= kInfinity) {
-    for (int i = 0; i < count; ++i) {
-      const auto one = std::bit_cast<uint32_t>(x[i]);
-      codes[i] = static_cast<int8_t>((one & 0x7fffffff) != kInfinity ? 0 : one >> 31 ? -127 : 127);
-    }
-    return bits >= kInfinity ? largest : 0.0f;
-  }
-  const float inverse = 127.0f / largest;
-  for (int i = 0; i < count; ++i) {  // the last bit of 1.5 * 2^23 is worth 1, so the sum's low byte is the code
-    codes[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(__builtin_fmaf(x[i], inverse, 0x1.8p23f)));
-  }
-  return largest / 127.0f;
+// The codes of one token's values, a byte each, to lines of 16 dimensions.
+void put_value_bytes(const uint8_t* codes, const KvLayer& kv, int slot, std::byte* page) {
+  std::byte* values = page + kv.values_offset() + slot * 16;
+  for (int i = 0; i < kv.padded_value(); i += 16) __builtin_memcpy(values + i * kPageTokens, codes + i, 16);
 }
 
 void store_int8(const float* k, const float* v, const KvLayer& kv, int slot, std::byte* page) {
   alignas(16) int8_t codes[kMaxHeadDim];
   auto* keys = reinterpret_cast<int8_t*>(page);
-  auto* values = reinterpret_cast<int8_t*>(page + kv.values_offset());
   auto* scales = reinterpret_cast<float*>(page + kv.scales_offset());
-  scales[slot] = quantize_codes(k, kv.key_dim, codes);
+  scales[slot] = quantize_int8(k, kv.key_dim, codes);
   for (int i = kv.key_dim; i < kv.padded_key(); ++i) codes[i] = 0;
   for (int i = 0; i < kv.padded_key(); ++i) keys[i * kPageTokens + slot] = codes[i];
-  scales[kPageTokens + slot] = quantize_codes(v, kv.value_dim, codes);
+  scales[kPageTokens + slot] = quantize_int8(v, kv.value_dim, codes);
   for (int i = kv.value_dim; i < kv.padded_value(); ++i) codes[i] = 0;
-  for (int i = 0; i < kv.padded_value(); i += 16) __builtin_memcpy(values + i * kPageTokens + slot * 16, codes + i, 16);
+  put_value_bytes(reinterpret_cast<const uint8_t*>(codes), kv, slot, page);
+}
+
+void store_fp8(const float* k, const float* v, const KvLayer& kv, int slot, std::byte* page) {
+  alignas(16) uint8_t codes[kMaxHeadDim];
+  auto* keys = reinterpret_cast<uint8_t*>(page);
+  auto* scales = reinterpret_cast<uint16_t*>(page + kv.scales_offset());
+  scales[slot] = quantize_fp8(k, kv.key_dim, codes);
+  for (int i = kv.key_dim; i < kv.padded_key(); ++i) codes[i] = 0;
+  for (int i = 0; i < kv.padded_key(); ++i) keys[i * kPageTokens + slot] = codes[i];
+  scales[kPageTokens + slot] = quantize_fp8(v, kv.value_dim, codes);
+  for (int i = kv.value_dim; i < kv.padded_value(); ++i) codes[i] = 0;
+  put_value_bytes(codes, kv, slot, page);
+}
+
+// Rotates a copy of a head and writes its codes; those after the last dimension are 0.
+uint16_t rotate_to_int4(const float* head, int dim, uint8_t* codes) {
+  alignas(64) float rotated[kMaxHeadDim];
+  __builtin_memcpy(rotated, head, sizeof(float) * static_cast<size_t>(dim));
+  for (int i = dim; i < padded_head(dim); ++i) rotated[i] = 0;
+  rotate_head(rotated, dim);
+  const uint16_t scale = quantize_int4(rotated, dim, codes);
+  for (int i = dim; i < padded_head(dim); ++i) codes[i] = 0;
+  return scale;
+}
+
+void store_int4(const float* k, const float* v, const KvLayer& kv, int slot, std::byte* page) {
+  alignas(64) uint8_t codes[kMaxHeadDim];
+  auto* keys = reinterpret_cast<uint32_t*>(page);
+  auto* values = reinterpret_cast<uint32_t*>(page + kv.values_offset());
+  auto* scales = reinterpret_cast<uint16_t*>(page + kv.scales_offset());
+  scales[slot] = rotate_to_int4(k, kv.key_dim, codes);
+  for (int i = 0; i < kv.padded_key(); i += 8) {
+    uint32_t eight = 0;
+    for (int n = 0; n < 8; ++n) eight |= uint32_t{codes[i + n]} << int4_shift(n);
+    keys[i / 8 * kPageTokens + slot] = eight;
+  }
+  scales[kPageTokens + slot] = rotate_to_int4(v, kv.value_dim, codes);
+  const int shift = int4_shift(slot % 8);
+  for (int i = 0; i < kv.padded_value(); i += 16) {
+    uint32_t* line = values + i * 2 + slot / 8 * 16;
+    for (int n = 0; n < 16; ++n) line[n] = (line[n] & ~(uint32_t{15} << shift)) | uint32_t{codes[i + n]} << shift;
+  }
 }
 
 std::byte* page_of(const StoreKvArgs& a, int head) {
@@ -103,17 +129,16 @@ std::byte* page_of(const StoreKvArgs& a, int head) {
 void prefetch_kv(const StoreKvArgs& a) {
   const KvLayer& kv = *a.kv;
   if (!multiplies_bf16(kv.type)) return;
-  const size_t column = kPageTokens * kv_number_bytes(kv.type);  // bytes of one dimension of keys or values
-  const size_t keys_end = kv.values_offset(), values_end = kv.scales_offset();
-  // A head of 64: bf16 32 + 4 lines, int8 16 + 4 + 2.
+  const size_t column = kv_bytes(kv.type, kPageTokens);  // bytes of one dimension of keys or values
+  const size_t keys_end = kv.values_offset(), values_end = kv.scales_offset(),
+               scales_end = values_end + 2 * kPageTokens * kv_scale_bytes(kv.type);
+  // A head of 64: bf16 32 + 4 lines, int8 16 + 4 + 2, fp8 16 + 4 + 1, int4 8 + 4 + 1.
   for (int h = 0; h < kv.kv_heads; ++h) {
     const std::byte* page = page_of(a, h);
     for (size_t at = 0; at < keys_end; at += 64) __builtin_prefetch(page + at, 1);
     const size_t first = keys_end + static_cast<size_t>(a.slot) * column / 64 * 64;  // the line of the slot
     for (size_t at = first; at < values_end; at += 16 * column) __builtin_prefetch(page + at, 1);
-    if (kv.type != KvType::kInt8) continue;
-    __builtin_prefetch(page + values_end, 1);
-    __builtin_prefetch(page + values_end + 64, 1);
+    for (size_t at = values_end; at < scales_end; at += 64) __builtin_prefetch(page + at, 1);
   }
 }
 
@@ -134,6 +159,12 @@ void store_kv(const StoreKvArgs& a) {
         break;
       case KvType::kInt8:
         store_int8(key, value, kv, a.slot, page);
+        break;
+      case KvType::kInt4:
+        store_int4(key, value, kv, a.slot, page);
+        break;
+      case KvType::kFp8:
+        store_fp8(key, value, kv, a.slot, page);
         break;
     }
   }

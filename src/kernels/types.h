@@ -46,10 +46,28 @@ struct LinearLoop {
 };
 inline constexpr size_t kMostLinearLoops = 16;
 
-enum class KvType : uint8_t { kF32, kBf16, kF16, kInt8 };
-constexpr size_t kv_number_bytes(KvType type) { return type == KvType::kF32 ? 4 : type == KvType::kInt8 ? 1 : 2; }
-// Attention multiplies bf16 numbers: it rounds queries and weights to bf16. Int8 codes are exact in bf16.
-constexpr bool multiplies_bf16(KvType type) { return type == KvType::kBf16 || type == KvType::kInt8; }
+// What keys and values are rounded to. The order is part of persisted pages (CacheLayout::identity()).
+enum class KvType : uint8_t { kF32, kBf16, kF16, kInt8, kInt4, kFp8 };
+// Numbers are codes, with a scale for each token's key and value of a head.
+constexpr bool has_codes(KvType type) { return type == KvType::kInt8 || type == KvType::kInt4 || type == KvType::kFp8; }
+constexpr size_t kv_bytes(KvType type, size_t numbers) {  // numbers: even; without scales
+  switch (type) {
+    case KvType::kF32:
+      return numbers * 4;
+    case KvType::kInt8:
+    case KvType::kFp8:
+      return numbers;
+    case KvType::kInt4:
+      return numbers / 2;
+    default:
+      return numbers * 2;
+  }
+}
+constexpr size_t kv_scale_bytes(KvType type) { return type == KvType::kInt8 ? 4 : has_codes(type) ? 2 : 0; }
+// Heads are rotated before they are rounded (kernels/kernels.h).
+constexpr bool rotates_heads(KvType type) { return type == KvType::kInt4; }
+// Attention multiplies bf16 numbers: it rounds queries and weights to bf16. All codes are exact in bf16.
+constexpr bool multiplies_bf16(KvType type) { return type == KvType::kBf16 || has_codes(type); }
 
 inline constexpr int kPageTokens = 16;  // in a page of the cache
 

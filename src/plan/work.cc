@@ -209,7 +209,7 @@ double least_seconds(const std::array<Work, kStepOps>& work, const MachineRates&
 }
 
 double score_matrix_bytes(int tokens, KvType type) {
-  return double{1} * tokens * tokens * static_cast<double>(kv_number_bytes(type));
+  return static_cast<double>(kv_bytes(type, static_cast<size_t>(tokens) * static_cast<size_t>(tokens)));
 }
 
 }  // namespace quire

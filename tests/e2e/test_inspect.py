@@ -41,7 +41,8 @@ def test_a_gguf_model():
     assert r["tokenizer"]["special_tokens"]["eos"] == {"id": 2, "text": "<|im_end|>"}
     assert r["chat_template"]["bytes"] > 100
     assert r["memory"]["kv_bytes_per_token"] == 30 * 3 * 64 * 2 * 2
-    assert r["memory"]["kv_bytes_per_token_by_dtype"]["int8"] == 30 * 3 * 2 * (64 + 4)
+    by_dtype = r["memory"]["kv_bytes_per_token_by_dtype"]
+    assert [by_dtype[t] for t in ("int8", "fp8", "int4")] == [30 * 3 * 2 * (n + scale) for n, scale in ((64, 4), (64, 2), (32, 2))]
     assert r["runs"] == {"ok": True, "why_not": None}
     assert r["metadata"]["tokenizer.ggml.tokens"] == {"array_of": "STRING", "count": 49152}
     assert len(report(MODEL, "--metadata")["metadata"]["tokenizer.ggml.tokens"]) == 49152

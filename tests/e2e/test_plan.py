@@ -27,6 +27,13 @@ def test_a_shape_on_a_data_sheet():
     assert abs(half["steps"][0]["least_seconds"] - 2 * one["least_seconds"]) < 1e-9
 
 
+def test_caches_of_codes_take_a_half_and_a_quarter():
+    sizes = {t: plan("--shape", "llama-2-70b", "--hardware", "a100", "--kv-cache-dtype", t)["memory"]["kv_cache_per_token"] for t in ("bf16", "int8", "fp8", "int4")}
+    numbers = 2 * 80 * 8 * 128
+    scales = 2 * 80 * 8
+    assert sizes == {"bf16": 2 * numbers, "int8": numbers + 4 * scales, "fp8": numbers + 2 * scales, "int4": numbers / 2 + 2 * scales}
+
+
 def test_the_text_names_what_matters():
     done = quire("plan", "--shape", "llama-2-70b", "--hardware", "a100", "--tpot", "100ms")
     assert done.returncode == 0, done.stderr

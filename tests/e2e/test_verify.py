@@ -29,6 +29,15 @@ def test_kernel_sets_agree_on_linears_and_on_the_model(model):
         assert whole["mean_kl"] <= 1e-4 and whole["greedy_equal"] == whole["greedy_compared"] > 0
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int4", "fp8"])
+def test_kernel_sets_agree_with_every_cache_of_codes(model, dtype):
+    if "is the only kernel set" in (done := quire("verify", "-m", model, "--json", "--kv-cache-dtype", dtype)).stderr:
+        pytest.skip("this machine runs the reference kernels only")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and report["kv_cache_dtype"] == dtype
+    assert all(whole["mean_kl"] == 0 and whole["max_abs_logit_difference"] == 0 for whole in report["models"])
+
+
 @pytest.mark.parametrize("arguments", [["--kernel-sets", "reference"], ["--kernel-sets", "reference,abacus"], ["--tolerance", "1"]])
 def test_comparisons_with_nothing_are_refused(model, arguments):
     done = quire("verify", "-m", model, *arguments)

@@ -149,8 +149,8 @@ void add_model_options(CLI::App& app, EngineOptions& o) {
            "memory for everything; 0: what the machine or its cgroup has available, minus a margin")
       ->group(kMemoryGroup);
   add_kv_type(app, "--kv-cache-dtype", o.kv_cache_dtype,
-              "data type of the KV cache; int8: half the memory of bf16 (docs/serving.md); auto: bf16, or f32 with "
-              "--activations f32")
+              "data type of the KV cache; int8, fp8: half the memory of bf16, int4: a quarter (docs/quantization.md); "
+              "auto: bf16, or f32 with --activations f32")
       ->group(kMemoryGroup)
       ->capture_default_str();
   app.add_option("-t,--threads", o.threads, "threads; 0: all usable cores")

@@ -6,6 +6,7 @@
 #include "kernels/vector/alphabet.h"
 #include "kernels/vector/attention_chunk.inc.h"
 #include "kernels/vector/functions.h"
+#include "kernels/vector/head_rotation.inc.h"
 
 namespace quire::QUIRE_ISA {
 namespace {
@@ -61,18 +62,30 @@ struct Queries {
 // The pages of a block.
 inline constexpr int kBlockPages = kAttentionBlock / kPageTokens;
 
+// The scales of a page's keys, and those of its values. scales: where the page has them.
+template <KvType kType>
+QUIRE_INLINE Floats16 key_scales(const std::byte* scales) {
+  if constexpr (kType == KvType::kInt8) return Floats16::load(reinterpret_cast<const float*>(scales));
+  return load_bf16(reinterpret_cast<const uint16_t*>(scales));
+}
+template <KvType kType>
+QUIRE_INLINE Floats16 value_scales(const std::byte* scales) {
+  return key_scales<kType>(scales + kPageTokens * kv_scale_bytes(kType));
+}
+
 // Multiplies a query's scores of pages [begin, end) of a block by the scales of their keys.
-QUIRE_INLINE void scale_scores(float* scores, const float* const* key_scales, int begin, int end) {
+template <KvType kType>
+QUIRE_INLINE void scale_scores(float* scores, const std::byte* const* scales, int begin, int end) {
   for (int p = begin; p < end; ++p) {
     float* of_page = scores + p * kPageTokens;
-    store(of_page, mul(Floats16::load(of_page), Floats16::load(key_scales[p])));
+    store(of_page, mul(Floats16::load(of_page), key_scales<kType>(scales[p])));
   }
 }
 
-// Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0. value_scales: of each
-// page of the block, for an int8 cache.
+// Turns a query's scores into weights; those of tokens outside [from, to) of the block are 0. scales: those of each page
+// of the block, for a cache of codes.
 template <KvType kType, class Unit>
-void weigh(Queries& s, int query, int from, int to, float scale, const float* const* value_scales) {
+void weigh(Queries& s, int query, int from, int to, float scale, const std::byte* const* scales) {
   constexpr int kGroups = kAttentionBlock / kLanes;
   constexpr bool kBf16 = multiplies_bf16(kType);
   const float* scores = s.scores[query];
@@ -106,8 +119,8 @@ void weigh(Queries& s, int query, int from, int to, float scale, const float* co
     x[g] = kBf16 ? weight<kType == KvType::kBf16>(sub(x[g], m)) : exp(sub(x[g], m));
     if (!kBf16) store(s.weights[g / 2][query] + g % 2 * kLanes, x[g]);
     sums = add(sums, x[g]);
-    if (kType != KvType::kInt8) continue;
-    x[g] = to_bf16(mul(x[g], Floats16::load(value_scales[g])));
+    if (!has_codes(kType)) continue;
+    x[g] = to_bf16(mul(x[g], value_scales<kType>(scales[g])));
     // Scales of tokens that are not seen may be NaN.
     if (!all) x[g] = within(x[g], Floats16::all(0.0f), from - g * kLanes, to - g * kLanes);
   }
@@ -154,12 +167,12 @@ struct Pages {
 // One split of all queries: tokens first[i] .. end[i] of query i.
 template <KvType kType, class Unit>
 void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages& kv, Queries& s, Unit& unit) {
-  constexpr size_t kBytes = kv_number_bytes(kType);
+  constexpr auto bytes = [](size_t numbers) { return kv_bytes(kType, numbers); };
   constexpr int kMostColumns = kMaxHeadDim / kLanes;
   const auto padded_key = static_cast<size_t>(a.kv->padded_key());
-  const size_t padded = s.stride, keys = a.kv->values_offset(), scales = a.kv->scales_offset();
-  const size_t value_line = (kType == KvType::kInt8 ? kLanes : padded) * kBytes;  // bytes of one token's values
-  const bool adjusted = a.soft_cap != 0 || a.slopes;                              // adjust_scores() then scales
+  const size_t padded = s.stride, keys = a.kv->values_offset(), scales_at = a.kv->scales_offset();
+  const size_t value_line = bytes(has_codes(kType) ? kLanes : padded);  // bytes of one token's values
+  const bool adjusted = a.soft_cap != 0 || a.slopes;                    // adjust_scores() then scales
   const float scale = adjusted ? 1.0f : a.scale;
   int first = INT32_MAX, end = 0;
   for (int i = 0; i < s.count; ++i) {
@@ -184,27 +197,26 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       page[p - block_page] = kv.page(p);
       ahead[p - block_page] = kv.page(p + kBlockPages) - kv.page(p);
     }
-    const float *key_scales[kBlockPages] = {}, *value_scales[kBlockPages] = {};
-    if (kType == KvType::kInt8) {
+    const std::byte* scales[kBlockPages] = {};
+    if (has_codes(kType)) {
+      constexpr size_t kScaleBytes = 2 * kPageTokens * kv_scale_bytes(kType);
       for (int p = 0; p < kBlockPages; ++p) {
-        key_scales[p] = reinterpret_cast<const float*>(page[p] + scales);
-        value_scales[p] = key_scales[p] + kPageTokens;
-        __builtin_prefetch(page[p] + ahead[p] + scales);
-        __builtin_prefetch(page[p] + ahead[p] + scales + kPageTokens * sizeof(float));
+        scales[p] = page[p] + scales_at;
+        for (size_t line = 0; line < kScaleBytes; line += 64) __builtin_prefetch(scales[p] + ahead[p] + line);
       }
     }
 
     Column columns[kMostColumns];
     for (size_t d = 0; d < padded_key; d += kAttentionChunk) {
       for (int p = page_begin; p < page_end; ++p) {
-        const std::byte* at = page[p - block_page] + d * kPageTokens * kBytes;
-        columns[p - page_begin] = {{at, at + kPageTokens * kPageTokens * kBytes},
+        const std::byte* at = page[p - block_page] + bytes(d * kPageTokens);
+        columns[p - page_begin] = {{at, at + bytes(kPageTokens * kPageTokens)},
                                    {ahead[p - block_page], ahead[p - block_page]}};
       }
       const Chunk chunk{columns,
                         {16, padded_key - d > 16 ? 16 : 0},
-                        2 * kPageTokens * kBytes,
-                        kPageTokens * kBytes,
+                        bytes(2 * kPageTokens),
+                        bytes(kPageTokens),
                         &s.q[d / kAttentionChunk],
                         s.scores[0] + (page_begin - block_page) * kPageTokens,
                         kAttentionBlock,
@@ -212,22 +224,21 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       unit.template add<kType>(chunk, s.count, page_end - page_begin);
     }
 
-    if (kType == KvType::kInt8) {
+    if constexpr (has_codes(kType)) {
       for (int i = 0; i < s.count; ++i)
-        scale_scores(s.scores[i], key_scales, page_begin - block_page, page_end - block_page);
+        scale_scores<kType>(s.scores[i], scales, page_begin - block_page, page_end - block_page);
     }
     if (adjusted) {
       for (int i = 0; i < s.count; ++i)
         adjust_scores(a, tile.head + i % tile.heads, tile.position + i / tile.heads, block, s.scores[i]);
     }
-    for (int i = 0; i < s.count; ++i)
-      weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale, value_scales);
+    for (int i = 0; i < s.count; ++i) weigh<kType, Unit>(s, i, s.first[i] - block, s.end[i] - block, scale, scales);
 
     const auto tokens_of = [&](int p) {  // tokens of the page that some query sees
       const int tokens = stop - (block_page + p) * kPageTokens;
       if (block_page + p < page_begin || tokens <= 0) return 0;
       // Any code times a weight of 0 is 0, so a page of codes is read whole.
-      return tokens < kPageTokens && kType != KvType::kInt8 ? tokens : kPageTokens;
+      return tokens < kPageTokens && !has_codes(kType) ? tokens : kPageTokens;
     };
     for (int p = 0; p < kBlockPages; p += 2) {
       const int elements[2] = {tokens_of(p), tokens_of(p + 1)};
@@ -235,8 +246,8 @@ void attend_split(const AttentionArgs& a, const AttentionTile& tile, const Pages
       for (size_t d = 0; d < padded; d += kLanes) {
         Column& column = columns[d / kLanes];
         for (int place = 0; place < 2; ++place) {
-          // bf16, int8: a line of 16 dimensions per pair of tokens or token, the lines of a column contiguous
-          column.at[place] = page[p + place] + keys + (multiplies_bf16(kType) ? d * kPageTokens * kBytes : d * kBytes);
+          // bf16, codes: lines of 16 dimensions for one, two or eight tokens, those of a column contiguous
+          column.at[place] = page[p + place] + keys + bytes(multiplies_bf16(kType) ? d * kPageTokens : d);
           column.ahead[place] = ahead[p + place];
         }
       }
@@ -270,9 +281,25 @@ void finish(const AttentionArgs& a, int row, int head, float max, float sum, flo
     absorb(max, sum, acc, a.sinks[head], 1.0f, nothing, padded);
   }
   float* out = a.out + static_cast<size_t>(row) * a.out_stride + static_cast<size_t>(head * dim);
+  if (rotates_heads(a.kv->type)) {
+    for (int d = 0; d < dim; d += kLanes) store(acc + d, div(Floats16::load(acc + d), Floats16::all(sum)));
+    rotate_head(acc, dim);
+    __builtin_memcpy(out, acc, sizeof(float) * static_cast<size_t>(dim));
+    return;
+  }
   int d = 0;
   for (; d + kLanes <= dim; d += kLanes) store(out + d, div(Floats16::load(acc + d), Floats16::all(sum)));
   for (; d < dim; ++d) out[d] = acc[d] / sum;
+}
+
+// The numbers of a query that multiply keys: rotated if keys are, and with zeros to the end of the last chunk. to: has room
+// for kMaxHeadDim. For types that multiply bf16, they are not yet rounded.
+void load_query(const AttentionArgs& a, int row, int head, float* to) {
+  const int dim = a.kv->key_dim, end = (dim + kAttentionChunk - 1) / kAttentionChunk * kAttentionChunk;
+  const float* q = a.q + static_cast<size_t>(row) * a.q_stride + static_cast<size_t>(head * dim);
+  __builtin_memcpy(to, q, sizeof(float) * static_cast<size_t>(dim));
+  __builtin_memset(to + dim, 0, sizeof(float) * static_cast<size_t>(end - dim));
+  if (rotates_heads(a.kv->type)) rotate_head(to, dim);
 }
 
 template <class Unit>
@@ -287,12 +314,11 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
   const auto row_of = [&](int i) { return tile.row + i / tile.heads; };
   const auto head_of = [&](int i) { return tile.head + i % tile.heads; };
   for (int i = 0; i < s.count; ++i) {
-    const float* q = a.q + static_cast<size_t>(row_of(i)) * a.q_stride + static_cast<size_t>(head_of(i) * dim);
+    alignas(64) float q[kMaxHeadDim];
+    load_query(a, row_of(i), head_of(i), q);
     for (int d = 0; d < dim; d += kAttentionChunk) {
       float* chunk = s.q[d / kAttentionChunk][i];
-      const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
-      __builtin_memset(chunk, 0, sizeof(float) * kAttentionChunk);
-      __builtin_memcpy(chunk, q + d, sizeof(float) * static_cast<size_t>(count));
+      __builtin_memcpy(chunk, q + d, sizeof(float) * kAttentionChunk);
       if (multiplies_bf16(kv.type))
         Unit::put_bf16(round_bf16(Floats16::load(chunk)), round_bf16(Floats16::load(chunk + kLanes)), chunk);
     }
@@ -324,6 +350,12 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, Unit& unit) {
         break;
       case KvType::kInt8:
         attend_split<KvType::kInt8>(a, tile, pages, s, unit);
+        break;
+      case KvType::kInt4:
+        attend_split<KvType::kInt4>(a, tile, pages, s, unit);
+        break;
+      case KvType::kFp8:
+        attend_split<KvType::kFp8>(a, tile, pages, s, unit);
         break;
     }
     for (int i = 0; i < s.count; ++i) {

@@ -9,7 +9,7 @@
 //   avx512bf16.cc            linear, peak, quantize, avx512bf16_attention (x86) ─▶ attention
 //   amx.cc                   amx_linear (x86) ─▶ … ─▶ linear, quantize; amx_attention (x86) ─▶ … ─▶ attention
 //
-//   kernel_set ─┬─▶ attention ─▶ attention_chunk
+//   kernel_set ─┬─▶ attention ─▶ attention_chunk, head_rotation
 //               ├─▶ linear ─┬─▶ linear_int8 ─────▶ int8_tile ─┬─▶ panel_source   codes of a panel
 //               │           ├─▶ linear_int8_row ─┬▶ int8_tile └─▶ scales         scales and minima of a panel
 //               │           │                    └▶ outliers ─▶ scales
@@ -17,13 +17,15 @@
 //               ├─▶ peak ─▶ linear_float
 //               ├─▶ quantize ─┐
 //               ├─▶ recurrent ┴▶ rows ─▶ functions.h             exp and the nonlinear functions
-//               └─▶ rotate_store (kernels/) over kernels/lanes.h
+//               └─▶ rotate_store ─▶ kv_codes (kernels/) over kernels/lanes.h
 //
 // All of them end at alphabet.h, which includes the operations of the instruction set (kernels/x86/vector.h, codes.h).
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/rotate_store.inc.h"
+#include "kernels/vector/head_rotation.inc.h"
+
+#include "kernels/rotate_store.inc.h"  // after rotate_head()
 #include "kernels/vector/attention.inc.h"
 #include "kernels/vector/linear.inc.h"
 #include "kernels/vector/peak.inc.h"

@@ -1,4 +1,4 @@
-// Attention over a bf16 or int8 cache on matrix tiles (x86/tiles.h). A chunk of the definition
+// Attention over a cache of bf16 or codes on matrix tiles (x86/tiles.h). A chunk of the definition
 // is one product for all queries of a tile, which adds it to its sum as the definition does: acc + (even + odd).
 //
 // The tile unit multiplies while vectors turn earlier products into weights. Between the weights of block b come, in
@@ -61,14 +61,10 @@ class TiledAttention {
  private:
   // A query's chunks as rows of tiles, with zeros after its dimensions.
   void put_query(int i) {
-    const int dim = a_.kv->key_dim;
-    const float* q = a_.q + static_cast<size_t>(tile_.row + i / tile_.heads) * a_.q_stride +
-                     static_cast<size_t>((tile_.head + i % tile_.heads) * dim);
-    for (int d = 0; d < dim; d += kAttentionChunk) {
-      alignas(64) float chunk[kAttentionChunk] = {};
-      const int count = dim - d < kAttentionChunk ? dim - d : kAttentionChunk;
-      __builtin_memcpy(chunk, q + d, sizeof(float) * static_cast<size_t>(count));
-      put_numbers(round_bf16(Floats16::load(chunk)), round_bf16(Floats16::load(chunk + kLanes)),
+    alignas(64) float q[kMaxHeadDim];
+    load_query(a_, tile_.row + i / tile_.heads, tile_.head + i % tile_.heads, q);
+    for (int d = 0; d < a_.kv->key_dim; d += kAttentionChunk) {
+      put_numbers(round_bf16(Floats16::load(q + d)), round_bf16(Floats16::load(q + d + kLanes)),
                   q_[d / kAttentionChunk][i]);
     }
   }
@@ -116,24 +112,23 @@ class TiledAttention {
   uint32_t grow_by(const Block& block) {
     Scores& scores_of = scores(block);
     if (adjusted_) adjust(scores_of, block);
-    const bool scaled = kType == KvType::kInt8 && !adjusted_;
-    if (s_.all_see(block)) {
-      scaled ? find_largest<true, true>(s_, scores_of, block, scales_)
-             : find_largest<false, true>(s_, scores_of, block, scales_);
-    } else {
-      scaled ? find_largest<true, false>(s_, scores_of, block, scales_)
-             : find_largest<false, false>(s_, scores_of, block, scales_);
-    }
+    const auto find = [&]<bool kAll>() {
+      if constexpr (has_codes(kType)) {
+        if (!adjusted_) return find_largest<kType, true, kAll>(s_, scores_of, block, scales_);
+      }
+      find_largest<kType, false, kAll>(s_, scores_of, block, scales_);
+    };
+    s_.all_see(block) ? find.template operator()<true>() : find.template operator()<false>();
     return grow(s_, adjusted_ ? 1.0f : a_.scale);
   }
 
   // Soft caps, slopes, and scales that are not positive, with which the largest product is not the largest score:
   // scores are completed before their maxima are taken.
   [[gnu::noinline]] void adjust(Scores& scores_of, const Block& block) {
-    const float* key_scales[kBlockPages];
-    for (int p = 0; p < kBlockPages; ++p) key_scales[p] = block.key_scales(p, scales_);
+    const std::byte* scales[kBlockPages];
+    for (int p = 0; p < kBlockPages; ++p) scales[p] = block.page[p] + scales_;
     for (int i = 0; i < s_.count; ++i) {
-      if (kType == KvType::kInt8) scale_scores(scores_of[i], key_scales, 0, block.pages);
+      if constexpr (has_codes(kType)) scale_scores<kType>(scores_of[i], scales, 0, block.pages);
       adjust_scores(a_, tile_.head + i % tile_.heads, tile_.position + i / tile_.heads, block.token, scores_of[i]);
     }
   }
@@ -261,8 +256,16 @@ class TiledAttention {
 void tile_attention(const AttentionArgs& a, const AttentionTile& tile) {
   if (!multiplies_bf16(a.kv->type) || tile.rows * tile.heads < kTileQueries)
     return avx512_kernels()->attention(a, tile);
-  if (a.kv->type == KvType::kInt8) return TiledAttention<KvType::kInt8>(a, tile).run();
-  TiledAttention<KvType::kBf16>(a, tile).run();
+  switch (a.kv->type) {
+    case KvType::kInt8:
+      return TiledAttention<KvType::kInt8>(a, tile).run();
+    case KvType::kInt4:
+      return TiledAttention<KvType::kInt4>(a, tile).run();
+    case KvType::kFp8:
+      return TiledAttention<KvType::kFp8>(a, tile).run();
+    default:
+      return TiledAttention<KvType::kBf16>(a, tile).run();
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 //   values     A chunk of 32 tokens is one product by definition, but its two pages lie anywhere, and a tile load needs
 //              evenly spaced rows. So they are copied, once for all queries of a tile, while the tile unit multiplies
 //              scores. A copy is not kept for the next tile: nothing tells whether the pages have changed since.
-//   int8       Codes are widened to bf16.
+//   codes      They are widened to bf16.
 //   odd sizes  Where the dimensions of keys end in the middle of a chunk, the rest is zeros.
 #pragma once
 
@@ -43,8 +43,6 @@ struct Block {
     }
   }
   int chunks() const { return (pages + 1) / 2; }
-  // int8 only: of the keys, followed by those of the values.
-  const float* key_scales(int p, size_t offset) const { return reinterpret_cast<const float*>(page[p] + offset); }
 };
 
 QUIRE_INLINE void put_line(std::byte* to, Ints16 line) { _mm512_store_si512(to, line.v); }
@@ -53,8 +51,38 @@ QUIRE_INLINE void prefetch(const std::byte* p) {
   QUIRE_UNROLL
   for (int i = 0; i < kBytes; i += kLineBytes) __builtin_prefetch(p + i);
 }
-// The line of two neighbouring lines of 16 codes.
-QUIRE_INLINE Ints16 widened(const std::byte* p) { return upper_halves(bits(codes(p + kLanes)), bits(codes(p))); }
+// The bytes of 16 elements (dimensions of a page's keys, or tokens of a column of its values) for 16 lanes.
+template <KvType kType>
+inline constexpr int kPlaceBytes = static_cast<int>(kv_bytes(kType, kPageTokens* kLanes));
+// They as lines of bf16 pairs: in each lane elements 2i and 2i + 1, the first in the lower half.
+using PairLines = Ints16[kPageLines];
+template <KvType kType>
+[[gnu::always_inline]] inline void load_pairs(const std::byte* p, PairLines& lines) {
+  if constexpr (kType == KvType::kInt4) {
+    QUIRE_UNROLL
+    for (int i = 0; i < kPageLines; i += 4, p += kLineBytes) {
+      const Ints16 table = Ints16::load(kInt4Words.data()), packed = Ints16::load(p);
+      const auto put = [&](Ints16 even, Ints16 odd, Ints16 & first, Ints16 & second) __attribute__((always_inline)) {
+        // Of elements (2, 0) and (3, 1) in the lower and the upper halves.
+        first = {_mm512_mask_blend_epi16(0x55555555, odd.v, shift_right<16>(even).v)};
+        second = {_mm512_mask_blend_epi16(0x55555555, shift_left<16>(odd).v, even.v)};
+      };
+      put(look_up_words(table, packed), look_up_words(table, shift_right<4>(packed)), lines[i], lines[i + 1]);
+      put(look_up_words(table, shift_right<8>(packed)), look_up_words(table, shift_right<12>(packed)), lines[i + 2],
+          lines[i + 3]);
+    }
+  } else {
+    QUIRE_UNROLL
+    for (int i = 0; i < kPageLines; ++i) {
+      if constexpr (has_codes(kType)) {
+        const std::byte* pair = p + i * 2 * kLanes;
+        lines[i] = upper_halves(bits(codes<kType>(pair + kLanes)), bits(codes<kType>(pair)));
+      } else {
+        lines[i] = Ints16::load(p + i * kLineBytes);
+      }
+    }
+  }
+}
 
 // Chunk c of the dimensions of a block's keys, page by page.
 template <KvType kType>
@@ -70,15 +98,12 @@ class KeyLines {
     for (int p = 0; p < block.pages; ++p) {
       const std::byte* from = block.page[p] + chunk * kSourceBytes;
       std::byte* to = lines_[chunk % 2][p];
-      const int lines = dims_ - chunk * kAttentionChunk >= kAttentionChunk ? 16 : 8;
-      for (int begin = 0; begin < 16; begin += 8) {
+      const int places = dims_ - chunk * kAttentionChunk >= kAttentionChunk ? 2 : 1;
+      for (int place = 0; place < 2; ++place, from += kPlaceBytes<kType>) {
+        PairLines lines = {};
+        if (place < places) load_pairs<kType>(from, lines);
         QUIRE_UNROLL
-        for (int i = begin; i < begin + 8; ++i) {
-          Ints16 line = Ints16::all(0);
-          if (begin < lines)
-            line = kType == KvType::kInt8 ? widened(from + i * 2 * kLanes) : Ints16::load(from + i * kLineBytes);
-          put_line(to + i * kLineBytes, line);
-        }
+        for (int i = 0; i < kPageLines; ++i) put_line(to + (place * kPageLines + i) * kLineBytes, lines[i]);
       }
     }
   }
@@ -92,7 +117,7 @@ class KeyLines {
   }
 
  private:
-  static constexpr int kSourceBytes = kAttentionChunk * kPageTokens * static_cast<int>(kv_number_bytes(kType));
+  static constexpr int kSourceBytes = 2 * kPlaceBytes<kType>;
   bool in_place(int chunk) const { return kType == KvType::kBf16 && (chunk + 1) * kAttentionChunk <= dims_; }
 
   int dims_, chunks_;
@@ -118,14 +143,12 @@ class ValueLines {
   const std::byte* at(int column, int chunk) const { return lines_[column][chunk]; }
 
  private:
-  static constexpr int kSourceBytes = kLanes * kPageTokens * static_cast<int>(kv_number_bytes(kType));
+  static constexpr int kSourceBytes = kPlaceBytes<kType>;
 
   [[gnu::always_inline]] static void put_page(const std::byte* from, int tokens, std::byte* to) {
-    if (tokens < kPageTokens && (kType != KvType::kInt8 || tokens == 0)) return put_part(from, tokens, to);
-    Ints16 lines[kPageLines];  // all loads before the first store: a compiler must assume that `to` may change `from`
-    QUIRE_UNROLL
-    for (int i = 0; i < kPageLines; ++i)
-      lines[i] = kType == KvType::kInt8 ? widened(from + i * 2 * kLanes) : Ints16::load(from + i * kLineBytes);
+    if (tokens < kPageTokens && (!has_codes(kType) || tokens == 0)) return put_part(from, tokens, to);
+    PairLines lines;  // all loads before the first store: a compiler must assume that `to` may change `from`
+    load_pairs<kType>(from, lines);
     QUIRE_UNROLL
     for (int i = 0; i < kPageLines; ++i) put_line(to + i * kLineBytes, lines[i]);
   }

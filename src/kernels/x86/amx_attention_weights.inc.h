@@ -86,7 +86,7 @@ struct TileQueries {
 
 // Fills s.largest. Scores are multiplied by the scales of their keys first, if there are any, and those of tokens that
 // a query does not see become -infinity.
-template <bool kScaled, bool kAll>
+template <KvType kType, bool kScaled, bool kAll>
 void find_largest(TileQueries& s, Scores& scores, const Block& block, size_t scales) {
   const Floats16 none = Floats16::all(minus_infinity());
   for (int i = 0; i < s.count; ++i) {
@@ -96,7 +96,7 @@ void find_largest(TileQueries& s, Scores& scores, const Block& block, size_t sca
       if (!kAll && p >= block.pages) break;
       float* at = scores[i] + p * kPageTokens;
       Floats16 x = Floats16::load(at);
-      if (kScaled) x = mul(x, Floats16::load(block.key_scales(p, scales)));
+      if (kScaled) x = mul(x, key_scales<kType>(block.page[p] + scales));
       const int token = block.token + p * kPageTokens;
       if (!kAll) x = within(x, none, s.first[i] - token, s.end[i] - token);
       if (kScaled || !kAll) store(at, x);
@@ -139,8 +139,8 @@ void make_weights(TileQueries& s, const Scores& scores, Weights& weights, const 
           for (int p = 0; p < kPages; ++p) {
             x[p] = weight<kType == KvType::kBf16>(sub(mul(Floats16::load(scores[i] + p * kPageTokens), by), m));
             sums = add(sums, x[p]);
-            if (kType != KvType::kInt8) continue;
-            x[p] = to_bf16(mul(x[p], Floats16::load(block.key_scales(p, scales) + kPageTokens)));
+            if (!has_codes(kType)) continue;
+            x[p] = to_bf16(mul(x[p], value_scales<kType>(block.page[p] + scales)));
             // Scales of tokens that are not seen may be NaN.
             const int token = block.token + p * kPageTokens;
             if (!all) x[p] = within(x[p], Floats16::all(0.0f), s.first[i] - token, s.end[i] - token);

@@ -1,4 +1,4 @@
-// Attention over a bf16 or int8 cache with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of
+// Attention over a cache of bf16 or codes with VDPBF16PS, which computes two links of a chain (see linear_float.inc.h): of
 // every four elements, the first and third share a dword, and so do the second and fourth.
 #pragma once
 
@@ -30,19 +30,25 @@ QUIRE_INLINE Floats16 add_links(Ints16 x, Ints16 line, Floats16 sum) {
 // The links of the four elements at p.
 template <KvType kType>
 QUIRE_INLINE Ints16 whole_even(const std::byte* p) {
-  if constexpr (kType == KvType::kInt8) return upper_halves(bits(codes(p)), bits(codes(p + 32)));
+  if constexpr (has_codes(kType)) return upper_halves(bits(codes<kType>(p)), bits(codes<kType>(p + 32)));
   return even_links(Ints16::load(p), Ints16::load(p + 64));
 }
 template <KvType kType>
 QUIRE_INLINE Ints16 whole_odd(const std::byte* p) {
-  if constexpr (kType == KvType::kInt8) return upper_halves(bits(codes(p + 16)), bits(codes(p + 48)));
+  if constexpr (has_codes(kType)) return upper_halves(bits(codes<kType>(p + 16)), bits(codes<kType>(p + 48)));
   return odd_links(Ints16::load(p), Ints16::load(p + 64));
+}
+
+// Int4: two of the four pairs of eight elements at p, whose codes begin at bit kShift of both halves of a lane.
+template <int kShift>
+QUIRE_INLINE Ints16 int4_links(const std::byte* p) {
+  return look_up_words(Ints16::load(kInt4Words.data()), shift_right<kShift>(Ints16::load(p)));
 }
 
 // As add_products(). kWhole: 16 elements in both places, a compile-time constant.
 template <KvType kType, bool kWhole, int kQueries, int kColumns>
 [[gnu::noinline]] void add_linked(const Chunk& c, int column, int query) {
-  constexpr int kFour = 4 * kLanes * static_cast<int>(kv_number_bytes(kType));  // bytes of four elements
+  constexpr auto kFour = static_cast<int>(kv_bytes(kType, 4 * kLanes));  // bytes of four elements
   Floats16 even[kQueries][kColumns], odd[kQueries][kColumns];
   QUIRE_UNROLL
   for (int q = 0; q < kQueries; ++q) {
@@ -86,7 +92,18 @@ template <KvType kType, bool kWhole, int kQueries, int kColumns>
     };
     int link = 0;
     QUIRE_UNROLL
-    for (; 2 * link + 4 <= elements; link += 2) {
+    for (; kType == KvType::kInt4 && 2 * link + 8 <= elements; link += 4) {
+      step(
+          link, [](const std::byte* p) __attribute__((always_inline)) { return int4_links<0>(p); },
+          [](const std::byte* p) __attribute__((always_inline)) { return int4_links<4>(p); });
+      step(
+          link + 2, [](const std::byte* p) __attribute__((always_inline)) { return int4_links<8>(p); },
+          [](const std::byte* p) __attribute__((always_inline)) { return int4_links<12>(p); });
+      QUIRE_UNROLL
+      for (int i = 0; i < kColumns; ++i) at[i] += 2 * kFour;
+    }
+    QUIRE_UNROLL
+    for (; kType != KvType::kInt4 && 2 * link + 4 <= elements; link += 2) {
       step(
           link, [](const std::byte* p) __attribute__((always_inline)) { return whole_even<kType>(p); },
           [](const std::byte* p) __attribute__((always_inline)) { return whole_odd<kType>(p); });

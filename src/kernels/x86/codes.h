@@ -30,7 +30,10 @@ QUIRE_INLINE Ints two_bits(Ints plane) {
 // The bytes that 4-bit indices choose from the 16 of a table: each 16 bytes of the register have their own.
 QUIRE_INLINE Ints look_up(Ints table, Ints indices) { return {_mm512_shuffle_epi8(table.v, indices.v)}; }
 QUIRE_INLINE Ints repeat(__m128i bytes) { return {_mm512_broadcast_i32x4(bytes)}; }
+// Of each index, the lowest 4 bits count.
 QUIRE_INLINE Floats look_up(Floats16 table, Ints indices) { return {_mm512_permutexvar_ps(indices.v, table.v)}; }
+// The words that the lowest 5 bits of each word choose from the 32 of a table.
+QUIRE_INLINE Ints look_up_words(Ints table, Ints indices) { return {_mm512_permutexvar_epi16(indices.v, table.v)}; }
 // Four bytes to floats. kByte: of each dword.
 template <int kByte>
 QUIRE_INLINE Floats e4m3_byte(Ints bytes) {  // f16's exponent is 8 above e4m3's
@@ -95,6 +98,11 @@ QUIRE_INLINE Ints bits_of_outputs(const std::byte* p, int byte) {
   const __m256i first = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
   const __m256i bit = _mm256_srlv_epi32(_mm256_set1_epi32(word), _mm256_add_epi32(first, _mm256_set1_epi32(byte)));
   return {_mm256_and_si256(bit, _mm256_set1_epi32(1))};
+}
+
+// All 16 lanes.
+QUIRE_INLINE Floats16 look_up(Floats16 table, Ints16 indices) {
+  return {look_up(table, indices.lo), look_up(table, indices.hi)};
 }
 
 #endif

@@ -43,6 +43,8 @@ QUIRE_INLINE void with_count(int count, const Run& run) {
 //   where_number(a,b,x)   a where x is a number, b where it is NaN
 //   to_int                rounds as round() does
 //   bits                  the same bits as the other type
+//   exchange_lanes<d>(a)  lane i has that of lane i ^ d; d: 1, 2, 4 or 8
+//   load_e4m3(p)          16 numbers E4M3 divided by 256, which are float16 with other places for their bits
 #if defined(__AVX512F__)
 
 inline constexpr int kWidth = 16;
@@ -123,6 +125,22 @@ QUIRE_INLINE Ints shift_right(Ints a, uint32_t bits) {
 
 QUIRE_INLINE Floats16 load_f16(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+QUIRE_INLINE Floats16 load_bf16(const uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+QUIRE_INLINE Floats16 load_e4m3(const uint8_t* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  // The sign fills the upper half: of its copies, one above the exponent goes.
+  return {_mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(-0x4001)))};
+}
+template <int kDistance>
+QUIRE_INLINE Floats16 exchange_lanes(Floats16 a) {
+  if constexpr (kDistance == 1) return {_mm512_permute_ps(a.v, 0xb1)};
+  if constexpr (kDistance == 2) return {_mm512_permute_ps(a.v, 0x4e)};
+  if constexpr (kDistance == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
+  return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
 }
 QUIRE_INLINE Ints16 load_int8(const int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
@@ -276,6 +294,29 @@ QUIRE_INLINE Floats16 load_f16(const uint16_t* p) {
     return Floats{_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)))};
   };
   return {eight(p), eight(p + 8)};
+}
+QUIRE_INLINE Floats16 load_bf16(const uint16_t* p) {
+  const auto eight = [](const uint16_t* at) __attribute__((always_inline)) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    return Floats{_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))};
+  };
+  return {eight(p), eight(p + 8)};
+}
+QUIRE_INLINE Floats16 load_e4m3(const uint8_t* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+                halves = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(-0x4001));
+  return {Floats{_mm256_cvtph_ps(_mm256_castsi256_si128(halves))},
+          Floats{_mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))}};
+}
+template <int kDistance>
+QUIRE_INLINE Floats16 exchange_lanes(Floats16 a) {
+  const auto eight = [](__m256 x) __attribute__((always_inline)) {
+    if constexpr (kDistance == 1) return Floats{_mm256_permute_ps(x, 0xb1)};
+    if constexpr (kDistance == 2) return Floats{_mm256_permute_ps(x, 0x4e)};
+    return Floats{_mm256_permute2f128_ps(x, x, 1)};
+  };
+  if constexpr (kDistance == 8) return {a.hi, a.lo};
+  return {eight(a.lo.v), eight(a.hi.v)};
 }
 QUIRE_INLINE Ints16 load_int8(const int8_t* p) {
   const auto eight = [](const int8_t* at) __attribute__((always_inline)) {

@@ -118,7 +118,13 @@ void position_and_store(const Compute& compute, const PositionArgs& args, std::s
     });
     return;
   }
-  for_row_tiles(compute, rows, [&](int begin, int end) { span_rows(spans[0], begin, end); });
+  // Rows by the page: one thread stores all tokens of a page (StoreKvArgs).
+  const AttentionSpan& span = spans[0];
+  const int first = span.position / kPageTokens, last = (span.position + rows - 1) / kPageTokens;
+  compute.team.for_tiles(last - first + 1, [&](int tile, int) {
+    const int page_begin = (first + tile) * kPageTokens - span.position;
+    span_rows(span, std::max(0, page_begin), std::min(rows, page_begin + kPageTokens));
+  });
 }
 
 // Each row and KV head may need tiles of its own, one for each kMaxTileQueries query heads.

@@ -9,6 +9,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -26,7 +27,7 @@
 namespace quire {
 namespace {
 
-constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kBf16, KvType::kF16, KvType::kInt8};
+constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kBf16, KvType::kF16, KvType::kInt8, KvType::kInt4, KvType::kFp8};
 constexpr int kMaxRows = 512;
 constexpr int kPages = 160;  // for each group of layers
 constexpr int kMaxSequences = 6;
@@ -37,7 +38,7 @@ struct Subject {
   std::string name;
   std::function<std::string()> path;
   int schedules;
-  bool default_numerics = false;  // only these, and int8 caches
+  bool default_numerics = false;  // only these, and caches of codes
   friend std::ostream& operator<<(std::ostream& out, const Subject& s) { return out << s.name; }
 };
 
@@ -241,9 +242,9 @@ TEST_P(RandomSchedules, ChangeNoBitOfALogit) {
     Numerics numerics{
         sets[random() % sets.size()],
         std::array{Activations::kF32, Activations::kBf16, Activations::kInt8, Activations::kInt8x2}[random() % 4],
-        kKvTypes[random() % 4]};
+        kKvTypes[random() % std::size(kKvTypes)]};
     if (subject.default_numerics) {
-      numerics.kv = random() % 2 ? KvType::kInt8 : KvType::kBf16;
+      numerics.kv = std::array{KvType::kBf16, KvType::kInt8, KvType::kInt4, KvType::kFp8}[random() % 4];
       numerics.activations = seed % 2 ? Activations::kInt8 : Activations::kBf16;
     }
     const int threads = between(random, 1, 4);

@@ -52,12 +52,14 @@ TEST(AmxModel, GivesTheReferencesLogitsInAnyChunksAndThreads) {
   }
 }
 
-TEST(AmxModel, GivesTheReferencesLogitsWithAnInt8Cache) {
+TEST(AmxModel, GivesTheReferencesLogitsWithACacheOfCodes) {
   if (!cpu_features().amx || !permit_tiles()) GTEST_SKIP() << "neither AMX nor AVX-512, which its emulation needs";
-  const auto expected = logits(TensorType::Q4_1, "reference", "bf16", 2, 26, "int8"),
-             got = logits(TensorType::Q4_1, "amx", "bf16", 3, 15, "int8");
-  ASSERT_EQ(got.size(), expected.size());
-  EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
+  for (const char* kv : {"int8", "int4", "fp8"}) {
+    const auto expected = logits(TensorType::Q4_1, "reference", "bf16", 2, 26, kv),
+               got = logits(TensorType::Q4_1, "amx", "bf16", 3, 15, kv);
+    ASSERT_EQ(got.size(), expected.size());
+    EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0) << kv;
+  }
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST_F(CommandLine, NamesTheFlagTheRangeAndTheValue) {
   EXPECT_EQ(refusal("serve -m x --tune always"), "--tune must be one of off,auto,force, not always");
   EXPECT_EQ(refusal("serve -m x --tune always"), "--tune must be one of off,auto,force, not always");
   EXPECT_EQ(refusal("serve -m x --kv-cache-dtype int3"),
-            "--kv-cache-dtype int3 is not supported; use auto, bf16, f16, f32 or int8");
+            "--kv-cache-dtype int3 is not supported; use auto, bf16, f16, f32, fp8, int4 or int8");
 }
 
 TEST_F(CommandLine, SuggestsTheNearestFlag) {

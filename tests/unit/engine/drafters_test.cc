@@ -56,6 +56,7 @@ class Drafters : public ::testing::TestWithParam<Choice> {
   std::vector<Answers> without(const std::vector<Request>& requests) const {
     EngineOptions o = base();
     o.model = options_.model;
+    o.kv_cache_dtype = options_.kv_cache_dtype;
     o.max_num_seqs = 1;
     o.prefix_cache = false;
     Engine engine(o);
@@ -186,7 +187,27 @@ INSTANTIATE_TEST_SUITE_P(
                              }},
                       Choice{"lookahead", [](EngineOptions& o) { o.speculative = Speculation::kLookahead; }},
                       Choice{"ngram", [](EngineOptions& o) { o.speculative = Speculation::kNgram; }},
-                      Choice{"recent", [](EngineOptions& o) { o.speculative = Speculation::kCorpus; }}),
+                      Choice{"recent", [](EngineOptions& o) { o.speculative = Speculation::kCorpus; }},
+                      Choice{"eagle_int8_cache",
+                             [](EngineOptions& o) {
+                               o.eagle_head = golden("drafters/eagle");
+                               o.kv_cache_dtype = "int8";
+                             }},
+                      Choice{"same_model_int4_cache",
+                             [](EngineOptions& o) {
+                               o.draft_model = golden("models/llama");
+                               o.kv_cache_dtype = "int4";
+                             }},
+                      Choice{"mtp_latent_int4_cache",
+                             [](EngineOptions& o) {
+                               testing::use_mtp(o, "deepseek_v3");
+                               o.kv_cache_dtype = "int4";
+                             }},
+                      Choice{"ngram_fp8_cache",
+                             [](EngineOptions& o) {
+                               o.speculative = Speculation::kNgram;
+                               o.kv_cache_dtype = "fp8";
+                             }}),
     [](const auto& drafter) { return drafter.param.name; });
 
 std::string option_error(const std::function<void(EngineOptions&)>& change) {

@@ -332,7 +332,7 @@ TEST(Engine, NamesInvalidOptions) {
   EXPECT_NE(message([](auto& o) { o.kernels = "sse9"; }).find("avx2"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.activations = "int3"; }).find("int8"), std::string::npos);
   EXPECT_EQ(message([](auto& o) { o.kv_cache_dtype = "int3"; }),
-            "--kv-cache-dtype \"int3\" is not supported; use auto, bf16, f16, f32 or int8");
+            "--kv-cache-dtype \"int3\" is not supported; use auto, bf16, f16, f32, fp8, int4 or int8");
   EXPECT_NE(message([](auto& o) { o.model = "/nowhere.gguf"; }).find("/nowhere.gguf"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.max_model_len = 1 << 20; }).find("512"), std::string::npos);
   EXPECT_NE(message([](auto& o) {

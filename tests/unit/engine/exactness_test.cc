@@ -68,7 +68,7 @@ TEST_P(Exactness, ChunksAndThreadsChangeNoBit) {
 
 TEST_P(Exactness, ChunksAndThreadsChangeNoBitWithAnyCache) {
   const TokenIds ids = tokens_of_seed(GetParam()->name == "reference" ? 20 : 90, 2);
-  for (const char* kv : {"f32", "f16", "int8"}) {
+  for (const char* kv : {"f32", "f16", "int8", "int4", "fp8"}) {
     LoadedModel one(exact_options(TensorType::Q4_1, GetParam()->name, 1, "auto", kv), 128);
     LoadedModel more(exact_options(TensorType::Q4_1, GetParam()->name, 3, "auto", kv), 128);
     const auto expected = all_logits(one, ids, 1);
@@ -141,7 +141,7 @@ TEST(Exactness, KernelSetsAgreeBitForBitWithTheReferenceForEveryKindOfLayer) {
   for (const char* kind : testing::kGoldenKinds) {
     const std::string path = testing::golden_kind(kind);
     if (!testing::is_known(path)) continue;
-    for (const char* kv : {"bf16", "int8"}) {
+    for (const char* kv : {"bf16", "int8", "int4", "fp8"}) {
       LoadedModel reference(exact_options(path, "reference", 2, "auto", kv), 128);
       const auto expected = all_logits(reference, ids, 40);
       for (const KernelSet* set : available_kernels()) {

@@ -220,7 +220,8 @@ std::vector<ModelKind> kinds() {
   std::vector<ModelKind> all;
   for (const std::string name : testing::kGoldenKinds) {
     all.push_back({name, [name] { return testing::golden_kind(name); }});
-    all.push_back({name + "_int8_cache", [name] { return testing::golden_kind(name); }, "auto", "int8"});
+    for (const std::string kv : {"int8", "int4", "fp8"})
+      all.push_back({name + "_" + kv + "_cache", [name] { return testing::golden_kind(name); }, "auto", kv});
   }
   // The golden models' weights are not quantized, so their inputs are bf16.
   for (const std::string activations : {"int8", "int8x2", "bf16"}) {
@@ -228,8 +229,9 @@ std::vector<ModelKind> kinds() {
         {"experts_" + activations, [] { return testing::tiny_model(TensorType::Q4_1, 512, 0, 8); }, activations});
     all.push_back(
         {"window_" + activations, [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); }, activations});
-    all.push_back({"window_int8_cache_" + activations, [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); },
-                   activations, "int8"});
+    for (const std::string kv : {"int8", "int4", "fp8"})
+      all.push_back({"window_" + kv + "_cache_" + activations,
+                     [] { return testing::tiny_model(TensorType::Q4_K, 512, 20); }, activations, kv});
   }
   return all;
 }

@@ -128,7 +128,12 @@ TEST(MemoryPlan, GrowsWithTheOptions) {
   EXPECT_GT(changed([](auto& m) { m.max_num_batched_tokens = 1024; }).activations, base.activations);
   EXPECT_GT(changed([](auto& m) { m.max_model_len = 256; }).cache.bytes, base.cache.bytes);
   EXPECT_GT(changed([](auto& m) { m.kv_cache_dtype = "f32"; }).cache.bytes, base.cache.bytes);
-  EXPECT_LT(changed([](auto& m) { m.kv_cache_dtype = "int8"; }).cache.bytes, base.cache.bytes);
+  size_t larger = base.cache.bytes;
+  for (const char* type : {"int8", "fp8", "int4"}) {
+    const size_t bytes = changed([&](auto& m) { m.kv_cache_dtype = type; }).cache.bytes;
+    EXPECT_LT(bytes, larger) << type;
+    larger = bytes;
+  }
   EXPECT_GT(changed([](auto& m) { m.host_cache_bytes = 64 * kMiB; }).page_store, base.page_store);
   EXPECT_EQ(changed([](auto& m) { m.reserved_bytes = 200 * kMiB; }).requests, 200 * kMiB);
   EXPECT_GT(plan_memory(facts_of(o), o, {.memory = kOneGiB, .threads = 8}).activations, base.activations);

@@ -259,13 +259,17 @@ TEST(LostExecutor, IsOneThatDoesNotAnswer) {
 
 TEST(ExecutorProcesses, GiveTheSameAnswers) {
   if (testing::kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer does not follow a child that starts threads";
-  EngineOptions o = testing::tiny_options();
-  const auto all = requests(6);
-  Engine local(o);
-  o.executor_process = true;
-  Engine remote(o);
-  const auto expected = testing::answers_together(local, all), found = testing::answers_together(remote, all);
-  for (size_t i = 0; i < all.size(); ++i) expect_same(expected[i][0], found[i][0], "request " + std::to_string(i));
+  for (const std::string kv : {"auto", "int4", "fp8"}) {
+    EngineOptions o = testing::tiny_options();
+    o.kv_cache_dtype = kv;
+    const auto all = requests(6);
+    Engine local(o);
+    o.executor_process = true;
+    Engine remote(o);
+    const auto expected = testing::answers_together(local, all), found = testing::answers_together(remote, all);
+    for (size_t i = 0; i < all.size(); ++i)
+      expect_same(expected[i][0], found[i][0], kv + " cache, request " + std::to_string(i));
+  }
 }
 
 }  // namespace

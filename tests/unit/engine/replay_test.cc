@@ -125,6 +125,16 @@ TEST_P(RecordedKinds, ReplayToTheSameLogits) {
 INSTANTIATE_TEST_SUITE_P(All, RecordedKinds,
                          ::testing::Values("mistral", "gemma3_text", "deepseek_v3", "qwen3_next", "granitemoehybrid"));
 
+TEST_F(Recordings, CoverEveryCacheType) {
+  for (const char* kv : {"int8", "int4", "fp8"}) {
+    EngineOptions o = options("mistral");
+    o.kv_cache_dtype = kv;
+    record(o);
+    EXPECT_EQ(replay("mistral").differences, 0) << kv;
+    EXPECT_EQ(replay("mistral", std::string(available_kernels().front()->name), 1).differences, 0) << kv;
+  }
+}
+
 TEST_F(Recordings, CoverPreemptions) {
   EngineOptions o = options("mistral");
   const CacheLayout layout =

@@ -125,7 +125,7 @@ TEST(AttentionExtrasReference, ComputesTheTextbookFormulas) {
 // A sink of -inf is none, and a large one takes all weight. Extreme ones touch no other head.
 TEST_P(AttentionExtras, TreatExtremeSinksAsTheReferenceDoes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8}) {
+  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8, KvType::kInt4, KvType::kFp8}) {
     Case c{type, 4, 1, 16, 40, 0};
     const auto without = Sequence(c, *GetParam(), 1).run(*GetParam(), 2, false);
     c.sinking = true;
@@ -149,7 +149,7 @@ TEST_P(AttentionExtras, TreatExtremeSinksAsTheReferenceDoes) {
 TEST_P(AttentionExtras, SeeLaterTokensInAnyBatch) {
   for (const int window : {0, 100}) {
     for (const int tokens : {1, 17, 64, 700}) {
-      Case c{KvType::kBf16, 4, 2, 32, tokens, window};
+      Case c{tokens == 64 ? KvType::kInt4 : KvType::kBf16, 4, 2, 32, tokens, window};
       c.causal = false;
       Sequence s(c, *GetParam(), 4), reference(c, reference_kernels(), 5);
       const auto expected = reference.run(reference_kernels(), 1, false);

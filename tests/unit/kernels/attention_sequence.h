@@ -12,7 +12,9 @@
 
 namespace quire::testing {
 
-inline constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kBf16, KvType::kF16, KvType::kInt8};
+inline constexpr KvType kKvTypes[] = {KvType::kF32,  KvType::kBf16, KvType::kF16,
+                                      KvType::kInt8, KvType::kInt4, KvType::kFp8};
+inline constexpr KvType kCodedTypes[] = {KvType::kInt8, KvType::kInt4, KvType::kFp8};
 
 struct Case {
   KvType type;

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "base/float8.h"
 #include "base/half.h"
 #include "kernels/kernels.h"
 #include "unit/kernels/attention_sequence.h"
@@ -203,6 +206,128 @@ TEST_P(Rotate, StoresExtremeNumbersAsInt8AsDefined) {
   const Int8Page tiny(*GetParam(), std::vector<float>(16, 0x1p-57f));
   EXPECT_EQ(tiny.scale(false), 0);
   EXPECT_EQ(tiny.key_code(0), 0);
+}
+
+// One page with one key and value in slot 3 and another in slot 4, of fp8 or int4.
+struct CodedPage {
+  std::vector<std::byte> memory;
+  KvLayer kv;
+
+  CodedPage(const KernelSet& kernels, KvType type, const std::vector<float>& numbers) {
+    const auto dim = static_cast<int>(numbers.size());
+    const size_t head = kv_head_bytes(type, dim, dim);
+    memory.assign(head, std::byte{0x55});
+    kv = {memory.data(), head, head, type, 1, dim, dim};
+    auto other = numbers;
+    std::ranges::reverse(other);
+    for (const auto& [slot, x] : {std::pair{3, &numbers}, {4, &other}}) {
+      kernels.store_kv({.k = x->data(),
+                        .v = x->data(),
+                        .k_stride = x->size(),
+                        .v_stride = x->size(),
+                        .kv = &kv,
+                        .page = 0,
+                        .slot = slot});
+    }
+  }
+  template <class T>
+  T at(size_t byte) const {
+    T x;
+    std::memcpy(&x, &memory[byte], sizeof x);
+    return x;
+  }
+  float scale(bool of_value, int slot = 3) const {
+    return bf16_to_f32(at<uint16_t>(kv.scales_offset() + static_cast<size_t>((of_value ? 32 : 0) + slot * 2)));
+  }
+  // The numbers of codes as the layouts of kernels.h say.
+  float number(bool of_value, int d, int slot = 3) const {
+    if (kv.type == KvType::kFp8) {
+      const int in_line = of_value ? d / 16 * 256 + slot * 16 + d % 16 : d * 16 + slot;
+      return e4m3_to_f32(at<uint8_t>((of_value ? kv.values_offset() : 0) + static_cast<size_t>(in_line))) / 256;
+    }
+    const int eight = of_value ? (d / 16 * 2 + slot / 8) * 16 + d % 16 : d / 8 * 16 + slot,
+              i = (of_value ? slot : d) % 8;
+    const auto word = at<uint32_t>((of_value ? kv.values_offset() : 0) + static_cast<size_t>(eight) * 4);
+    return static_cast<float>(2 * static_cast<int>(word >> int4_shift(i) & 15) - 15);
+  }
+};
+
+TEST_P(Rotate, StoresTheNearestE4m3) {
+  for (const float size : {1.0f, 0x1p-40f, 3e30f}) {
+    auto numbers = random_heads(40, 13);
+    numbers[7] = 0, numbers[8] = 1e-6f, numbers[9] = 3e-5f;  // nothing, below half the smallest, a subnormal
+    for (float& x : numbers) x *= size;
+    const CodedPage page(*GetParam(), KvType::kFp8, numbers);
+    float largest = 0;
+    for (const float x : numbers) largest = std::max(largest, std::abs(x));
+    const float scale = bf16_to_f32(f32_to_bf16(largest / 1.75f));
+    EXPECT_EQ(page.scale(false), scale);
+    EXPECT_EQ(page.scale(true, 4), scale);
+    for (int d = 0; d < 40; ++d) {
+      const double wanted = double{numbers[static_cast<size_t>(d)]} / double{scale};
+      double nearest = 1e30;
+      for (int code = 0; code < 256; ++code) {
+        if ((code & 127) != 127)
+          nearest = std::min(nearest, std::abs(double{e4m3_to_f32(static_cast<uint8_t>(code))} / 256 - wanted));
+      }
+      EXPECT_NEAR(std::abs(double{page.number(false, d)} - wanted), nearest, 1e-9) << size << " " << d;
+      EXPECT_EQ(page.number(true, d), page.number(false, d)) << d;
+      EXPECT_EQ(page.number(true, 39 - d, 4), page.number(false, d)) << d;
+    }
+  }
+}
+
+// Each head comes back within half a step of the rotated numbers, and with a smaller error than the largest number alone
+// would give: that of one outlier among small numbers.
+TEST_P(Rotate, StoresRotatedHeadsAsInt4) {
+  for (const int dim : {64, 40, 96, 7, 576}) {
+    auto numbers = random_heads(dim, 14);
+    numbers[static_cast<size_t>(dim / 2)] = 20;
+    const CodedPage page(*GetParam(), KvType::kInt4, numbers);
+    const int block = dim & -dim;
+    for (const bool of_value : {false, true}) {
+      double errors = 0, squares = 0;
+      for (int begin = 0; begin < dim; begin += block) {
+        for (int i = 0; i < block; ++i) {  // the matrix of Sylvester: the sign is the parity of common bits
+          double back = 0, rotated = 0;
+          for (int n = 0; n < block; ++n) {
+            const double sign = std::popcount(static_cast<unsigned>(i & n)) % 2 ? -1 : 1;
+            back += sign * double{page.number(of_value, begin + n)} * double{page.scale(of_value)} / std::sqrt(block);
+            rotated += sign * double{numbers[static_cast<size_t>(begin + n)]} / std::sqrt(block);
+          }
+          EXPECT_LE(std::abs(double{page.number(of_value, begin + i)}), 15);
+          if (std::abs(rotated) < 14 * double{page.scale(of_value)})
+            EXPECT_NEAR(double{page.number(of_value, begin + i)} * double{page.scale(of_value)}, rotated,
+                        1.0001 * double{page.scale(of_value)});
+          errors += std::pow(back - double{numbers[static_cast<size_t>(begin + i)]}, 2);
+          squares += std::pow(double{numbers[static_cast<size_t>(begin + i)]}, 2);
+        }
+      }
+      const double lost = std::sqrt(errors / dim), unrotated_step = 20.0 / 7.5 / std::sqrt(12);
+      EXPECT_LT(lost, block >= 32 ? 0.6 * unrotated_step : 1.2 * unrotated_step) << dim;
+      EXPECT_LT(errors, 0.1 * squares) << dim;
+    }
+    for (int d = 0; d < dim; ++d) EXPECT_EQ(page.number(true, d, 4), page.number(false, d, 4)) << d;
+  }
+}
+
+TEST_P(Rotate, StoresExtremeNumbersAsFp8AndInt4AsDefined) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const KvType type : {KvType::kFp8, KvType::kInt4}) {
+    for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
+      auto numbers = random_heads(16, 12);
+      numbers[2] = bad;
+      const CodedPage page(*GetParam(), type, numbers);
+      EXPECT_TRUE(std::isnan(page.scale(false)));
+      EXPECT_TRUE(std::isnan(page.scale(true)));
+    }
+    const CodedPage tiny(*GetParam(), type, std::vector<float>(16, 0x1p-61f));
+    EXPECT_EQ(tiny.scale(false), 0);
+    const CodedPage zero(*GetParam(), type, std::vector<float>(16, 0.0f));
+    EXPECT_EQ(zero.scale(true), 0);
+    const CodedPage huge(*GetParam(), type, std::vector<float>(16, 3e38f / 16));
+    EXPECT_TRUE(std::isfinite(huge.scale(true)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, Rotate, ::testing::ValuesIn(testing::testable_kernels()),

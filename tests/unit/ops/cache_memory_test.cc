@@ -25,11 +25,15 @@ TEST(CacheLayout, PutsEqualLayersIntoOneGroup) {
   EXPECT_EQ(layout.offset_of(3), 3 * 2 * kv_head_bytes(KvType::kBf16, 32, 32));
 }
 
-TEST(CacheLayout, HalvesTheMemoryOfBf16WithInt8) {
+TEST(CacheLayout, TakesHalfOrAQuarterOfBf16AndTheScalesWithCodes) {
   for (const int dim : {8, 40, 64, 96, 128, 256}) {
     const auto bytes = [&](KvType type) { return CacheLayout(type, {keys_values(3, dim)}).unit_bytes(); };
-    EXPECT_EQ(bytes(KvType::kInt8), bytes(KvType::kBf16) / 2 + 3 * kPageTokens * 2 * sizeof(float)) << dim;
-    EXPECT_EQ(bytes(KvType::kInt8) % 64, 0u) << dim;  // heads begin at cache lines
+    constexpr size_t kScales = 3 * kPageTokens * 2;  // of keys and values
+    EXPECT_EQ(bytes(KvType::kInt8), bytes(KvType::kBf16) / 2 + kScales * sizeof(float)) << dim;
+    EXPECT_EQ(bytes(KvType::kFp8), bytes(KvType::kBf16) / 2 + kScales * 2) << dim;
+    EXPECT_EQ(bytes(KvType::kInt4), bytes(KvType::kBf16) / 4 + kScales * 2) << dim;
+    for (const KvType type : {KvType::kInt8, KvType::kFp8, KvType::kInt4})
+      EXPECT_EQ(bytes(type) % 64, 0u) << dim;  // heads begin at cache lines
   }
 }
 
@@ -90,6 +94,8 @@ TEST(CacheLayout, HasAnIdentityThatDependsOnEveryField) {
   EXPECT_EQ(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kF16, {keys_values(2, 16, 64), state(64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kInt8, {keys_values(2, 16, 64), state(64)}).identity());
+  EXPECT_NE(CacheLayout(KvType::kFp8, {keys_values(2, 16, 64)}).identity(),
+            CacheLayout(KvType::kInt8, {keys_values(2, 16, 64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 65), state(64)}).identity());
   EXPECT_NE(layout.identity(), CacheLayout(KvType::kBf16, {keys_values(2, 16, 64), state(128)}).identity());
 }

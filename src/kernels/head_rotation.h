@@ -1,0 +1,29 @@
+// The rotation of heads for caches of few bits: blocks of numbers times a normalized Hadamard matrix.
+//
+// A number that is much larger than the others of its head would make their codes coarse. After the rotation, each number
+// is a sum of all of its block with signs, so all have about the same size (QuaRot: arXiv 2404.00456). The matrix is
+// Sylvester's: symmetric and orthogonal, so it is its own inverse, and products of two rotated heads are those of the
+// heads.
+#pragma once
+
+#include <bit>
+
+namespace quire {
+
+// The numbers that are rotated together: the largest power of two that divides the size of a head.
+constexpr int rotated_block(int dim) { return dim & -dim; }
+// 1 / sqrt(block), rounded.
+constexpr float rotation_scale(int block) {
+  const int exponent = std::countr_zero(static_cast<unsigned>(block));
+  const float whole = 1.0f / static_cast<float>(1u << exponent / 2);
+  return exponent % 2 == 0 ? whole : whole * 0.70710678f;
+}
+
+// rotate_head(x, dim) rotates x [dim], block by block:
+//
+//   x = x * rotation_scale(block)
+//   for distances 1, 2, 4, ... block / 2, all pairs (a, b) at this distance:  a, b = a + b, a - b
+//
+// The reference has it in plain code (reference_attention.cc), the other sets over vectors (vector/head_rotation.inc.h).
+
+}  // namespace quire
