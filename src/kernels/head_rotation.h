@@ -2,11 +2,15 @@
 //
 // A number that is much larger than the others of its head would make their codes coarse. After the rotation, each number
 // is a sum of all of its block with signs, so all have about the same size (QuaRot: arXiv 2404.00456). The matrix is
-// Sylvester's: symmetric and orthogonal, so it is its own inverse, and products of two rotated heads are those of the
-// heads.
+// Sylvester's, with columns of random signs: without them, the first number would be the sum of the block, which is large
+// where most numbers have one sign. It is orthogonal, so products of two rotated heads are those of the heads.
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstdint>
+
+#include "kernels/types.h"
 
 namespace quire {
 
@@ -19,11 +23,21 @@ constexpr float rotation_scale(int block) {
   return exponent % 2 == 0 ? whole : whole * 0.70710678f;
 }
 
-// rotate_head(x, dim) rotates x [dim], block by block:
+// 1 or -1 for each element of a head, at random.
+inline constexpr auto kRotationSigns = [] {
+  std::array<float, kMaxHeadDim> signs{};
+  uint32_t i = 0;
+  for (float& sign : signs) sign = ++i * 2654435761u >> 31 ? -1.0f : 1.0f;  // Knuth's multiplicative hash
+  return signs;
+}();
+
+// rotate_head(x, dim) rotates x [dim], block by block, and rotate_head_back(x, dim) undoes that:
 //
-//   x = x * rotation_scale(block)
-//   for distances 1, 2, 4, ... block / 2, all pairs (a, b) at this distance:  a, b = a + b, a - b
+//   rotate_head:       x[i] = x[i] * (kRotationSigns[i] * rotation_scale(block))
+//   both:              for distances 1, 2, 4, ... block / 2, all pairs (a, b) at this distance:  a, b = a + b, a - b
+//   rotate_head_back:  x[i] = x[i] * (kRotationSigns[i] * rotation_scale(block))
 //
-// The reference has it in plain code (reference_attention.cc), the other sets over vectors (vector/head_rotation.inc.h).
+// Blocks of one number stay as they are. The reference has both in plain code (reference_attention.cc), the other sets over
+// vectors (vector/head_rotation.inc.h).
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 // functions on rows, recurrent.h those of layers with a state.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -191,20 +192,44 @@ struct LinearArgs {
 //
 // Int4: the key and the value are rotated first: rotated_block() neighbouring numbers at a time are multiplied by a
 // Hadamard matrix (rotate_head()), which spreads a few large numbers over all (QuaRot: arXiv 2404.00456). Attention
-// rotates queries and the result, so it is as without a rotation. A code is 0 .. 15, its number 2 * code - 15:
-// sixteen levels, half of them on each side of 0. Eight codes share 32 bits; code i begins at bit int4_shift(i).
+// rotates queries and the result, so it is as without a rotation. The number of a code is int4_number(code). Eight codes
+// share 32 bits; code i begins at bit int4_shift(i).
 //
-//   scale   = kInt4Shares[i] * (largest / 15), rounded to bf16: of the shares, the one with the least sum of squared
+// Keys have a large part in common, which would take most of the codes' range. So x is a key less the mean of the keys
+// before it in its page, as they are stored (predictive coding):
+//
+//   key t   = mean of keys 0 .. t - 1 + scale * number        key 0 = scale * number
+//   mean    = sum over i < t of kMeanShares[i] * scale i * number i, in order of i:  fma(share * scale, number, .) from 0
+//
+// So a key depends on tokens before it alone, and reading it needs no other page. Attention takes its product as the sum
+// of the products with these differences (AttentionArgs).
+//
+//   scale   = kInt4Shares[i] * (largest / 127), rounded to bf16: of the shares, the one with the least sum of squared
 //             errors, the first if several have that. The sum: in 16 interleaved chains of fma(error, error, .), added
 //             as a tree, with error = fma(-scale, number, x)
-//   code    = fma(x, 0.5 / scale, 7.5), at least 0 and at most 15, rounded to the nearest integer, ties to even
-//   If largest is below kSmallestRounded or a number is not finite, all codes are 0, and the scale is 0 or NaN.
+//   code    = the nearest number to x * (1 / scale), the smaller magnitude if two are
+//   If largest is below kSmallestInt4 or a number is not finite, all codes are 8, and the scale is 0 or NaN. After a NaN,
+//   all keys of the page are NaN.
 constexpr int padded_head(int dim) { return (dim + 15) / 16 * 16; }
-inline constexpr float kSmallestFp8 = 0x1p-45f;
+// Scales are then large enough for AttentionArgs: at least 2^-46, 2^-63.
+inline constexpr float kSmallestFp8 = 0x1p-45f, kSmallestInt4 = 0x1p-55f;
 // Elements 0 and 2 lie in two halves of 16 bits at the same place, and so do 1 and 3, 4 and 6, 5 and 7: one shift and one
 // look-up for each half give the pairs that VDPBF16PS multiplies.
 constexpr int int4_shift(int i) { return (i & 2 ? 0 : 16) + (i & 1 ? 4 : 0) + (i & 4 ? 8 : 0); }
-inline constexpr float kInt4Shares[] = {1.0f};
+// The levels of the quantizer with 16 levels and the least mean squared error for normally distributed numbers, as rotated
+// ones nearly are (Max, "Quantizing for minimum distortion", 1960, table I), in 127ths of the largest.
+inline constexpr int kInt4Levels[] = {6, 18, 31, 44, 58, 75, 96, 127};
+constexpr int int4_number(int code) { return code < 8 ? -kInt4Levels[7 - code] : kInt4Levels[code - 8]; }
+alignas(64) inline constexpr auto kInt4Numbers = [] {  // of all codes
+  std::array<float, 16> numbers{};
+  for (int code = 0; code < 16; ++code) numbers[static_cast<size_t>(code)] = static_cast<float>(int4_number(code));
+  return numbers;
+}();
+inline constexpr float kInt4Shares[] = {1.0f, 1.08f, 1.04f, 0.96f, 0.92f, 0.88f, 0.84f, 0.8f};
+// If x[t] is a key less the mean of those before it, the mean of keys 0 .. t is that of 0 .. t - 1 + x[t] / (t + 1).
+inline constexpr float kMeanShares[kPageTokens] = {1.0f,      1.0f / 2,  1.0f / 3,  1.0f / 4,  1.0f / 5,  1.0f / 6,
+                                                   1.0f / 7,  1.0f / 8,  1.0f / 9,  1.0f / 10, 1.0f / 11, 1.0f / 12,
+                                                   1.0f / 13, 1.0f / 14, 1.0f / 15, 1.0f / 16};
 struct KvLayer {
   std::byte* data;
   size_t page_stride, head_stride;  // bytes
@@ -237,8 +262,8 @@ struct RotateArgs {
   float scale = 1;
 };
 
-// Stores the key and value of one row in the cache. With int4, tokens share bytes: those of a page must be stored by one
-// thread.
+// Stores the key and value of one row in the cache. With int4, tokens share bytes and keys follow from those before them:
+// the tokens of a page must be stored in order, by one thread.
 struct StoreKvArgs {
   const float* k;             // [kv_heads, key_dim]
   const float* v;             // [kv_heads, value_dim]
@@ -277,8 +302,14 @@ struct StoreKvArgs {
 // With codes, queries are rounded as with bf16 and multiply the codes' numbers, which are exact in bf16. So a bf16 unit
 // computes the sums, and a scale costs one multiplication per token. Weights are rounded once, after multiplication by the value's scale, but they
 // normalise unrounded: each rounding is unbiased and at most 2^-9 of its weight, less than the rounding of the codes.
-// Codes are finite, so a token that a query does not see leaves no trace, even if its scales are NaN. With int4, queries
-// are rotated before they are rounded, and the quotient of values and sum is rotated last.
+// Codes are finite, so a token that a query does not see leaves no trace, even if its scales are NaN. (With int4, but for
+// later keys of its page.) With int4, queries are rotated before they are rounded, and the quotient of values and sum is
+// rotated last. The product of a query and key t of a page is that with the mean of the keys before it, which is a sum of
+// the products with their differences, and that with its own: with s[t] = sum * the key's scale and s = 0 after the last
+// token, for all t of a page,
+//
+//   p[t] = kMeanShares[t] * s[t]        for d = 1, 2, 4, 8, all t at once:  p[t] = p[t] + (t < d ? 0 : p[t - d])
+//   s[t] + (t < 1 ? 0 : p[t - 1])       takes the place of sum * the key's scale
 //
 // Splits are merged in order: merge(). A sink is merged after them, as a split with maximum `sink`, sum 1 and values 0.
 // So the result does not depend on which rows share a tile or which thread computes which split.

@@ -2,7 +2,9 @@
 // includes this. Compilers vectorise them; the one sum is taken in the lanes of kernels/lanes.h.
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/half.h"
@@ -65,16 +67,20 @@ uint16_t quantize_fp8(const float* __restrict x, int count, uint8_t* __restrict 
   return scale;
 }
 
-// The number 2 * code - 15 of each, and the sum of the squares of what is lost.
+// The numbers of the codes of x, and the sum of the squares of what is lost.
 float round_to_int4(const float* __restrict x, int count, float scale, float* __restrict numbers) {
-  const float half_inverse = 0.5f / scale;
+  const float inverse = 1.0f / scale;
   alignas(64) float chains[kLanes] = {};
   const auto round = [&](int begin, int lanes) __attribute__((always_inline)) {
     for (int i = 0; i < lanes; ++i) {
-      float code = __builtin_fmaf(x[begin + i], half_inverse, 7.5f);
-      code = code > 0.0f ? code : 0.0f;
-      code = code < 15.0f ? code : 15.0f;
-      const float number = 2.0f * ((code + 0x1.8p23f) - 0x1.8p23f) - 15.0f;
+      const float wanted = x[begin + i] * inverse, size = __builtin_fabsf(wanted);
+      float number = static_cast<float>(kInt4Levels[0]);
+#pragma GCC unroll 8
+      for (int level = 1; level < 8; ++level) {
+        const auto low = static_cast<float>(kInt4Levels[level - 1]), high = static_cast<float>(kInt4Levels[level]);
+        number = size > 0.5f * (low + high) ? high : number;
+      }
+      number = wanted < 0 ? -number : number;
       numbers[begin + i] = number;
       const float error = __builtin_fmaf(-scale, number, x[begin + i]);
       chains[i] = __builtin_fmaf(error, error, chains[i]);
@@ -83,30 +89,41 @@ float round_to_int4(const float* __restrict x, int count, float scale, float* __
   int begin = 0;
   for (; begin + kLanes <= count; begin += kLanes) round(begin, kLanes);  // a constant, so that it becomes a vector
   round(begin, count - begin);
-  for (int half = kLanes / 2; half > 0; half /= 2) {  // quire::sum_lanes(), in a copy for this instruction set
+  for (int half = kLanes / 2; half > 0; half /= 2) {  // sum_lanes() of kernels/lanes.h, compiled for this set
     for (int i = 0; i < half; ++i) chains[i] += chains[i + half];
   }
   return chains[0];
 }
 
+// The code of a number.
+inline constexpr auto kInt4Codes = [] {
+  std::array<uint8_t, 256> codes{};
+  for (int code = 0; code < 16; ++code)
+    codes[static_cast<size_t>(int4_number(code) + 128)] = static_cast<uint8_t>(code);
+  return codes;
+}();
+
 uint16_t quantize_int4(const float* __restrict x, int count, uint8_t* __restrict codes) {
   const uint32_t bits = largest_bits(x, count);
   const auto largest = std::bit_cast<float>(bits);
-  if (largest < kSmallestRounded || bits >= kInfinityBits) {
-    for (int i = 0; i < count; ++i) codes[i] = 0;
+  if (largest < kSmallestInt4 || bits >= kInfinityBits) {
+    for (int i = 0; i < count; ++i) codes[i] = 8;
     return bits >= kInfinityBits ? kNoNumber : uint16_t{0};
   }
-  alignas(64) float numbers[kMaxHeadDim];
+  alignas(64) float numbers[2][kMaxHeadDim];
+  int now = 0;
   uint16_t best = 0;
   float least = 0;
   for (const float share : kInt4Shares) {
-    const uint16_t scale = f32_to_bf16(share * (largest / 15.0f));
-    const float error = round_to_int4(x, count, bf16_to_f32(scale), numbers);
+    const uint16_t scale = f32_to_bf16(share * (largest / 127.0f));
+    const float error = round_to_int4(x, count, bf16_to_f32(scale), numbers[now]);
     if (best != 0 && !(error < least)) continue;
     best = scale;
     least = error;
-    for (int i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>((static_cast<int>(numbers[i]) + 15) / 2);
+    now = 1 - now;
   }
+  for (int i = 0; i < count; ++i)
+    codes[i] = kInt4Codes[static_cast<size_t>(static_cast<int>(numbers[1 - now][i]) + 128)];
   return best;
 }
 

@@ -18,6 +18,7 @@ void sigmoid(float* x, int count);
 
 // reference_attention.cc
 void rotate_head(float* x, int dim);  // head_rotation.h
+void rotate_head_back(float* x, int dim);
 void attention(const AttentionArgs& a, const AttentionTile& tile);
 void merge(const AttentionArgs& a, const AttentionMerge& m);
 

@@ -1,6 +1,7 @@
 // The definition of attention in plain scalar code.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -14,9 +15,8 @@
 namespace quire::reference {
 namespace {
 
-// The number of a code of 4 bits in a group of eight.
-float int4_number(uint32_t eight, int i) {
-  return static_cast<float>(2 * static_cast<int>(eight >> int4_shift(i) & 15) - 15);
+float int4_code(uint32_t eight, int i) {
+  return static_cast<float>(int4_number(static_cast<int>(eight >> int4_shift(i) & 15)));
 }
 
 // The number of dimension d of a token's key; of a code, without its scale.
@@ -32,7 +32,7 @@ float key(const KvLayer& kv, const std::byte* page, int t, int d) {
     case KvType::kFp8:
       return e4m3_to_f32(reinterpret_cast<const uint8_t*>(page)[plain]) / 256;
     case KvType::kInt4:
-      return int4_number(reinterpret_cast<const uint32_t*>(page)[d / 8 * kPageTokens + t], d % 8);
+      return int4_code(reinterpret_cast<const uint32_t*>(page)[d / 8 * kPageTokens + t], d % 8);
     case KvType::kBf16:
       break;
   }
@@ -52,7 +52,7 @@ float value(const KvLayer& kv, const std::byte* page, int t, int d) {
     case KvType::kFp8:
       return e4m3_to_f32(reinterpret_cast<const uint8_t*>(values)[in_lines]) / 256;
     case KvType::kInt4:
-      return int4_number(reinterpret_cast<const uint32_t*>(values)[d / 16 * 32 + t / 8 * 16 + d % 16], t % 8);
+      return int4_code(reinterpret_cast<const uint32_t*>(values)[d / 16 * 32 + t / 8 * 16 + d % 16], t % 8);
     case KvType::kBf16:
       break;
   }
@@ -134,6 +134,17 @@ float score_of(const AttentionArgs& a, const Query& query, int token, float prod
   return score;
 }
 
+// Of a page's int4 keys: products with differences become those with keys.
+void add_means(float* products) {
+  std::array<float, kPageTokens> means{};
+  for (size_t t = 0; t < means.size(); ++t) means[t] = kMeanShares[t] * products[t];
+  for (size_t d = 1; d < means.size(); d *= 2) {
+    const auto before = means;
+    for (size_t t = 0; t < means.size(); ++t) means[t] = before[t] + (t < d ? 0.0f : before[t - d]);
+  }
+  for (size_t t = 0; t < means.size(); ++t) products[t] = products[t] + (t < 1 ? 0.0f : means[t - 1]);
+}
+
 // The part of a query's attention that reads tokens [first, end).
 Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* pages, int first, int end) {
   const KvLayer& kv = *a.kv;
@@ -147,16 +158,21 @@ Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* 
   part.acc.assign(static_cast<size_t>(kv.value_dim), 0.0f);
   for (int block = first / kAttentionBlock * kAttentionBlock; block < end; block += kAttentionBlock) {
     const int begin = std::max(first, block), stop = std::min(end, block + kAttentionBlock);
-    float scores[kAttentionBlock], largest = -std::numeric_limits<float>::infinity();
-    for (int t = begin; t < stop; ++t) {
-      float score = 0;
+    float scores[kAttentionBlock] = {}, largest = -std::numeric_limits<float>::infinity();
+    const int first_of_page = begin / kPageTokens * kPageTokens;  // of int4, all keys of a page count
+    for (int t = kv.type == KvType::kInt4 ? first_of_page : begin; t < stop; ++t) {
+      float& score = scores[t - block];
       for (int d = 0; d < kv.key_dim; d += kAttentionChunk) {
         score = add_products(
             score, std::min(kAttentionChunk, kv.key_dim - d),
             [&](int i) { return rounded(query.numbers[static_cast<size_t>(d + i)]); },
             [&](int i) { return key(kv, page(t), t % kPageTokens, d + i); });
       }
-      scores[t - block] = score_of(a, query, t, score * scales(kv, page(t), t % kPageTokens).key);
+      score *= scales(kv, page(t), t % kPageTokens).key;
+    }
+    for (int t = first_of_page; t < stop && kv.type == KvType::kInt4; t += kPageTokens) add_means(scores + t - block);
+    for (int t = begin; t < stop; ++t) {
+      scores[t - block] = score_of(a, query, t, scores[t - block]);
       largest = std::max(largest, scores[t - block]);
     }
     if (largest > part.max) part.grow(largest);
@@ -198,7 +214,7 @@ void finish(const AttentionArgs& a, int head, float max, float sum, std::vector<
   const int dim = a.kv->value_dim;
   if (a.sinks) absorb(max, sum, acc.data(), a.sinks[head], 1.0f, nothing.data(), dim);
   for (int d = 0; d < dim; ++d) out[d] = acc[static_cast<size_t>(d)] / sum;
-  if (rotates_heads(a.kv->type)) rotate_head(out, dim);
+  if (rotates_heads(a.kv->type)) rotate_head_back(out, dim);
 }
 
 float* output_of(const AttentionArgs& a, int row, int head) {
@@ -207,10 +223,13 @@ float* output_of(const AttentionArgs& a, int row, int head) {
 
 }  // namespace
 
-void rotate_head(float* x, int dim) {
+namespace {
+
+void scale_rotated(float* x, int dim) {
+  for (int i = 0; i < dim; ++i) x[i] *= kRotationSigns[static_cast<size_t>(i)] * rotation_scale(rotated_block(dim));
+}
+void add_rotated_pairs(float* x, int dim) {
   const int block = rotated_block(dim);
-  if (block == 1) return;
-  for (int i = 0; i < dim; ++i) x[i] *= rotation_scale(block);
   for (int distance = 1; distance < block; distance *= 2) {
     for (int i = 0; i < dim; ++i) {
       if (i & distance) continue;
@@ -219,6 +238,19 @@ void rotate_head(float* x, int dim) {
       x[i + distance] = a - b;
     }
   }
+}
+
+}  // namespace
+
+void rotate_head(float* x, int dim) {
+  if (rotated_block(dim) == 1) return;
+  scale_rotated(x, dim);
+  add_rotated_pairs(x, dim);
+}
+void rotate_head_back(float* x, int dim) {
+  if (rotated_block(dim) == 1) return;
+  add_rotated_pairs(x, dim);
+  scale_rotated(x, dim);
 }
 
 void attention(const AttentionArgs& a, const AttentionTile& tile) {

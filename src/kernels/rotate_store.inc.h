@@ -92,15 +92,27 @@ void store_fp8(const float* k, const float* v, const KvLayer& kv, int slot, std:
   put_value_bytes(codes, kv, slot, page);
 }
 
-// Rotates a copy of a head and writes its codes; those after the last dimension are 0.
-uint16_t rotate_to_int4(const float* head, int dim, uint8_t* codes) {
-  alignas(64) float rotated[kMaxHeadDim];
+// A rotated copy of a head, with zeros after its last dimension.
+void copy_rotated(const float* head, int dim, float* rotated) {
   __builtin_memcpy(rotated, head, sizeof(float) * static_cast<size_t>(dim));
   for (int i = dim; i < padded_head(dim); ++i) rotated[i] = 0;
   rotate_head(rotated, dim);
-  const uint16_t scale = quantize_int4(rotated, dim, codes);
-  for (int i = dim; i < padded_head(dim); ++i) codes[i] = 0;
-  return scale;
+}
+
+// Takes the mean of the keys before `slot` from a key.
+void subtract_mean(const uint32_t* keys, const uint16_t* scales, int slot, int padded, float* key) {
+  alignas(64) float mean[kMaxHeadDim];
+  for (int i = 0; i < padded; ++i) mean[i] = 0;
+  for (int t = 0; t < slot; ++t) {
+    const float share = kMeanShares[t] * bf16_to_f32(scales[t]);
+    for (int i = 0; i < padded; i += 8) {
+      const uint32_t eight = keys[i / 8 * kPageTokens + t];
+#pragma GCC unroll 8
+      for (int n = 0; n < 8; ++n)
+        mean[i + n] = __builtin_fmaf(share, kInt4Numbers[eight >> int4_shift(n) & 15], mean[i + n]);
+    }
+  }
+  for (int i = 0; i < padded; ++i) key[i] -= mean[i];
 }
 
 void store_int4(const float* k, const float* v, const KvLayer& kv, int slot, std::byte* page) {
@@ -108,13 +120,19 @@ void store_int4(const float* k, const float* v, const KvLayer& kv, int slot, std
   auto* keys = reinterpret_cast<uint32_t*>(page);
   auto* values = reinterpret_cast<uint32_t*>(page + kv.values_offset());
   auto* scales = reinterpret_cast<uint16_t*>(page + kv.scales_offset());
-  scales[slot] = rotate_to_int4(k, kv.key_dim, codes);
+  alignas(64) float rotated[kMaxHeadDim];
+  copy_rotated(k, kv.key_dim, rotated);
+  subtract_mean(keys, scales, slot, kv.padded_key(), rotated);
+  scales[slot] = quantize_int4(rotated, kv.key_dim, codes);
+  for (int i = kv.key_dim; i < kv.padded_key(); ++i) codes[i] = 8;
   for (int i = 0; i < kv.padded_key(); i += 8) {
     uint32_t eight = 0;
     for (int n = 0; n < 8; ++n) eight |= uint32_t{codes[i + n]} << int4_shift(n);
     keys[i / 8 * kPageTokens + slot] = eight;
   }
-  scales[kPageTokens + slot] = rotate_to_int4(v, kv.value_dim, codes);
+  copy_rotated(v, kv.value_dim, rotated);
+  scales[kPageTokens + slot] = quantize_int4(rotated, kv.value_dim, codes);
+  for (int i = kv.value_dim; i < kv.padded_value(); ++i) codes[i] = 8;
   const int shift = int4_shift(slot % 8);
   for (int i = 0; i < kv.padded_value(); i += 16) {
     uint32_t* line = values + i * 2 + slot / 8 * 16;

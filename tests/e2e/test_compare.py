@@ -51,8 +51,12 @@ def test_two_settings_of_one_model(tiny):
     result = quire_json("compare", "-m", tiny("q4_0"), "--activations", "int8", "--base-activations", "f32", *FAST)
     assert result["mean_kl"]["value"] > 0
     assert result["model"]["activations"] == "int8" and result["base"]["activations"] == "f32"
-    result = quire_json("compare", "-m", tiny("q4_0"), "--activations", "f32", "--kv-cache-dtype", "int8", "--base-kv-cache-dtype", "f32", *FAST)
-    assert result["mean_kl"]["value"] > 0 and result["base"]["kv_cache_dtype"] == "f32"
+    lost = []
+    for dtype in ("int8", "fp8", "int4"):
+        result = quire_json("compare", "-m", tiny("q4_0"), "--activations", "f32", "--kv-cache-dtype", dtype, "--base-kv-cache-dtype", "f32", *FAST)
+        assert (result["model"]["kv_cache_dtype"], result["base"]["kv_cache_dtype"]) == (dtype, "f32")
+        lost.append(result["mean_kl"]["value"])
+    assert 0 < lost[0] < lost[1] < lost[2]
 
 
 def test_the_text_report(pair):

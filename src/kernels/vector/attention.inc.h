@@ -73,12 +73,25 @@ QUIRE_INLINE Floats16 value_scales(const std::byte* scales) {
   return key_scales<kType>(scales + kPageTokens * kv_scale_bytes(kType));
 }
 
-// Multiplies a query's scores of pages [begin, end) of a block by the scales of their keys.
+// A query's products with the keys of a page, from the sums of its codes. int4: keys are differences to the mean of those
+// before them, whose product is a sum over lower lanes.
+template <KvType kType>
+QUIRE_INLINE Floats16 scaled_scores(Floats16 sums, const std::byte* scales) {
+  const Floats16 own = mul(sums, key_scales<kType>(scales));
+  if constexpr (kType != KvType::kInt4) return own;
+  Floats16 means = mul(own, Floats16::load(kMeanShares));
+  means = add(means, raise_lanes<1>(means));
+  means = add(means, raise_lanes<2>(means));
+  means = add(means, raise_lanes<4>(means));
+  means = add(means, raise_lanes<8>(means));
+  return add(own, raise_lanes<1>(means));
+}
+// Those of pages [begin, end) of a block.
 template <KvType kType>
 QUIRE_INLINE void scale_scores(float* scores, const std::byte* const* scales, int begin, int end) {
   for (int p = begin; p < end; ++p) {
     float* of_page = scores + p * kPageTokens;
-    store(of_page, mul(Floats16::load(of_page), key_scales<kType>(scales[p])));
+    store(of_page, scaled_scores<kType>(Floats16::load(of_page), scales[p]));
   }
 }
 
@@ -283,7 +296,7 @@ void finish(const AttentionArgs& a, int row, int head, float max, float sum, flo
   float* out = a.out + static_cast<size_t>(row) * a.out_stride + static_cast<size_t>(head * dim);
   if (rotates_heads(a.kv->type)) {
     for (int d = 0; d < dim; d += kLanes) store(acc + d, div(Floats16::load(acc + d), Floats16::all(sum)));
-    rotate_head(acc, dim);
+    rotate_head_back(acc, dim);
     __builtin_memcpy(out, acc, sizeof(float) * static_cast<size_t>(dim));
     return;
   }

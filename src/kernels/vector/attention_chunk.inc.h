@@ -49,16 +49,10 @@ QUIRE_INLINE Floats16 codes(const std::byte* p) {
   if constexpr (kType == KvType::kFp8) return load_e4m3(reinterpret_cast<const uint8_t*>(p));
   return Floats16::of(load_int8(reinterpret_cast<const int8_t*>(p)));
 }
-// Those of int4, by their codes.
-alignas(64) inline constexpr auto kInt4Numbers = [] {
-  Lanes numbers{};
-  for (size_t code = 0; code < kLanes; ++code) numbers[code] = 2.0f * static_cast<float>(code) - 15.0f;
-  return numbers;
-}();
-// The same as bf16, twice: a look-up of words goes by the bit above a code, too.
+// kInt4Numbers as bf16, twice: a look-up of words goes by the bit above a code, too.
 alignas(64) inline constexpr auto kInt4Words = [] {
   std::array<uint16_t, 2 * kLanes> words{};
-  for (size_t i = 0; i < words.size(); ++i) words[i] = f32_to_bf16(kInt4Numbers[i % kLanes]);
+  for (size_t i = 0; i < words.size(); ++i) words[i] = f32_to_bf16(kInt4Numbers[i % kInt4Numbers.size()]);
   return words;
 }();
 // The numbers of element i of eight at p, of 16 lanes.

@@ -1,4 +1,4 @@
-// rotate_head_plainly() over the alphabet.
+// The rotation of heads (kernels/head_rotation.h) over the alphabet.
 #pragma once
 
 #include "kernels/head_rotation.h"
@@ -19,13 +19,19 @@ QUIRE_INLINE Floats16 add_pairs(Floats16 x) {
   return fma(x, Floats16::load(kSigns.data()), exchange_lanes<kDistance>(x));
 }
 
-// x: room for padded_head(dim) numbers. Those after `dim` are overwritten.
-[[gnu::noinline]] void rotate_head(float* x, int dim) {
+// Both take the room of padded_head(dim) numbers at x, and overwrite those after `dim`.
+template <bool kBack>
+QUIRE_INLINE void rotate_blocks(float* x, int dim) {
   const int block = rotated_block(dim), padded = padded_head(dim);
   if (block == 1) return;
-  const Floats16 scale = Floats16::all(rotation_scale(block));
+  const auto scaled = [scale = Floats16::all(rotation_scale(block))](Floats16 lanes, int i)
+      __attribute__((always_inline)) {
+    return mul(lanes, mul(Floats16::load(kRotationSigns.data() + i), scale));
+  };
   for (int i = 0; i < padded; i += kLanes) {
-    Floats16 lanes = add_pairs<1>(mul(Floats16::load(x + i), scale));
+    Floats16 lanes = Floats16::load(x + i);
+    if (!kBack) lanes = scaled(lanes, i);
+    lanes = add_pairs<1>(lanes);
     if (block > 2) lanes = add_pairs<2>(lanes);
     if (block > 4) lanes = add_pairs<4>(lanes);
     if (block > 8) lanes = add_pairs<8>(lanes);
@@ -40,7 +46,10 @@ QUIRE_INLINE Floats16 add_pairs(Floats16 x) {
       }
     }
   }
+  for (int i = 0; kBack && i < padded; i += kLanes) store(x + i, scaled(Floats16::load(x + i), i));
 }
+[[gnu::noinline]] void rotate_head(float* x, int dim) { rotate_blocks<false>(x, dim); }
+[[gnu::noinline]] void rotate_head_back(float* x, int dim) { rotate_blocks<true>(x, dim); }
 
 }  // namespace
 }  // namespace quire::QUIRE_ISA

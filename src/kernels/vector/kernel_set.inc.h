@@ -17,7 +17,7 @@
 //               ├─▶ peak ─▶ linear_float
 //               ├─▶ quantize ─┐
 //               ├─▶ recurrent ┴▶ rows ─▶ functions.h             exp and the nonlinear functions
-//               └─▶ rotate_store ─▶ kv_codes (kernels/) over kernels/lanes.h
+//               └─▶ rotate_store ─▶ kv_codes (kernels/), head_rotation
 //
 // All of them end at alphabet.h, which includes the operations of the instruction set (kernels/x86/vector.h, codes.h).
 #pragma once

@@ -96,7 +96,7 @@ void find_largest(TileQueries& s, Scores& scores, const Block& block, size_t sca
       if (!kAll && p >= block.pages) break;
       float* at = scores[i] + p * kPageTokens;
       Floats16 x = Floats16::load(at);
-      if (kScaled) x = mul(x, key_scales<kType>(block.page[p] + scales));
+      if constexpr (kScaled) x = scaled_scores<kType>(x, block.page[p] + scales);
       const int token = block.token + p * kPageTokens;
       if (!kAll) x = within(x, none, s.first[i] - token, s.end[i] - token);
       if (kScaled || !kAll) store(at, x);

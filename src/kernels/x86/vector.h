@@ -44,6 +44,7 @@ QUIRE_INLINE void with_count(int count, const Run& run) {
 //   to_int                rounds as round() does
 //   bits                  the same bits as the other type
 //   exchange_lanes<d>(a)  lane i has that of lane i ^ d; d: 1, 2, 4 or 8
+//   raise_lanes<d>(a)     lane i has that of lane i - d, the first d have 0; d: 1, 2, 4 or 8
 //   load_e4m3(p)          16 numbers E4M3 divided by 256, which are float16 with other places for their bits
 #if defined(__AVX512F__)
 
@@ -141,6 +142,11 @@ QUIRE_INLINE Floats16 exchange_lanes(Floats16 a) {
   if constexpr (kDistance == 2) return {_mm512_permute_ps(a.v, 0x4e)};
   if constexpr (kDistance == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
   return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
+}
+template <int kDistance>
+QUIRE_INLINE Floats16 raise_lanes(Floats16 a) {
+  const __m512i raised = _mm512_alignr_epi32(_mm512_castps_si512(a.v), _mm512_setzero_si512(), 16 - kDistance);
+  return {_mm512_castsi512_ps(raised)};
 }
 QUIRE_INLINE Ints16 load_int8(const int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
@@ -317,6 +323,17 @@ QUIRE_INLINE Floats16 exchange_lanes(Floats16 a) {
   };
   if constexpr (kDistance == 8) return {a.hi, a.lo};
   return {eight(a.lo.v), eight(a.hi.v)};
+}
+template <int kDistance>
+QUIRE_INLINE Floats16 raise_lanes(Floats16 a) {
+  if constexpr (kDistance == 8) return {Floats::all(0.0f), a.lo};
+  // Lanes raised by 4, whose quarters alignr joins with those of the numbers.
+  const __m256i lo = _mm256_castps_si256(a.lo.v), hi = _mm256_castps_si256(a.hi.v),
+                lo4 = _mm256_permute2x128_si256(lo, lo, 0x08), hi4 = _mm256_permute2x128_si256(lo, hi, 0x21);
+  constexpr int kBytes = (16 - 4 * kDistance) & 15;  // & 15: of the branch not taken
+  if constexpr (kDistance == 4) return {Floats{_mm256_castsi256_ps(lo4)}, Floats{_mm256_castsi256_ps(hi4)}};
+  return {Floats{_mm256_castsi256_ps(_mm256_alignr_epi8(lo, lo4, kBytes))},
+          Floats{_mm256_castsi256_ps(_mm256_alignr_epi8(hi, hi4, kBytes))}};
 }
 QUIRE_INLINE Ints16 load_int8(const int8_t* p) {
   const auto eight = [](const int8_t* at) __attribute__((always_inline)) {
