@@ -211,7 +211,7 @@ struct LinearArgs {
 //   If largest is below kSmallestInt4 or a number is not finite, all codes are 8, and the scale is 0 or NaN. After a NaN,
 //   all keys of the page are NaN.
 constexpr int padded_head(int dim) { return (dim + 15) / 16 * 16; }
-// Scales are then large enough for AttentionArgs: at least 2^-46, 2^-63.
+// Scales are then large enough for AttentionArgs: at least 2^-46 and 2^-63.
 inline constexpr float kSmallestFp8 = 0x1p-45f, kSmallestInt4 = 0x1p-55f;
 // Elements 0 and 2 lie in two halves of 16 bits at the same place, and so do 1 and 3, 4 and 6, 5 and 7: one shift and one
 // look-up for each half give the pairs that VDPBF16PS multiplies.
@@ -225,7 +225,8 @@ alignas(64) inline constexpr auto kInt4Numbers = [] {  // of all codes
   for (int code = 0; code < 16; ++code) numbers[static_cast<size_t>(code)] = static_cast<float>(int4_number(code));
   return numbers;
 }();
-inline constexpr float kInt4Shares[] = {1.0f, 1.08f, 1.04f, 0.96f, 0.92f, 0.88f, 0.84f, 0.8f};
+inline constexpr float kInt4Shares[] = {1.08f, 1.05f, 1.02f, 0.99f, 0.96f, 0.93f, 0.9f,
+                                        0.87f, 0.84f, 0.81f, 0.78f, 0.75f, 0.72f};
 // If x[t] is a key less the mean of those before it, the mean of keys 0 .. t is that of 0 .. t - 1 + x[t] / (t + 1).
 inline constexpr float kMeanShares[kPageTokens] = {1.0f,      1.0f / 2,  1.0f / 3,  1.0f / 4,  1.0f / 5,  1.0f / 6,
                                                    1.0f / 7,  1.0f / 8,  1.0f / 9,  1.0f / 10, 1.0f / 11, 1.0f / 12,
