@@ -23,8 +23,8 @@ constexpr float rotation_scale(int block) {
   return exponent % 2 == 0 ? whole : whole * 0.70710678f;
 }
 
-// 1 or -1 for each element of a head, at random.
-inline constexpr auto kRotationSigns = [] {
+// 1 or -1 for each element of a head, at random. Not inline: each instruction set has its own copy.
+constexpr auto kRotationSigns = [] {
   std::array<float, kMaxHeadDim> signs{};
   uint32_t i = 0;
   for (float& sign : signs) sign = ++i * 2654435761u >> 31 ? -1.0f : 1.0f;  // Knuth's multiplicative hash

@@ -218,19 +218,20 @@ inline constexpr float kSmallestFp8 = 0x1p-45f, kSmallestInt4 = 0x1p-55f;
 constexpr int int4_shift(int i) { return (i & 2 ? 0 : 16) + (i & 1 ? 4 : 0) + (i & 4 ? 8 : 0); }
 // The levels of the quantizer with 16 levels and the least mean squared error for normally distributed numbers, as rotated
 // ones nearly are (Max, "Quantizing for minimum distortion", 1960, table I), in 127ths of the largest.
-inline constexpr int kInt4Levels[] = {6, 18, 31, 44, 58, 75, 96, 127};
+constexpr int kInt4Levels[] = {6, 18, 31, 44, 58, 75, 96, 127};
 constexpr int int4_number(int code) { return code < 8 ? -kInt4Levels[7 - code] : kInt4Levels[code - 8]; }
-alignas(64) inline constexpr auto kInt4Numbers = [] {  // of all codes
+// Of all codes. (Tables that kernels load are not inline: each instruction set has its own copy.)
+alignas(64) constexpr auto kInt4Numbers = [] {
   std::array<float, 16> numbers{};
   for (int code = 0; code < 16; ++code) numbers[static_cast<size_t>(code)] = static_cast<float>(int4_number(code));
   return numbers;
 }();
-inline constexpr float kInt4Shares[] = {1.08f, 1.05f, 1.02f, 0.99f, 0.96f, 0.93f, 0.9f,
-                                        0.87f, 0.84f, 0.81f, 0.78f, 0.75f, 0.72f};
+constexpr float kInt4Shares[] = {1.08f, 1.05f, 1.02f, 0.99f, 0.96f, 0.93f, 0.9f,
+                                 0.87f, 0.84f, 0.81f, 0.78f, 0.75f, 0.72f};
 // If x[t] is a key less the mean of those before it, the mean of keys 0 .. t is that of 0 .. t - 1 + x[t] / (t + 1).
-inline constexpr float kMeanShares[kPageTokens] = {1.0f,      1.0f / 2,  1.0f / 3,  1.0f / 4,  1.0f / 5,  1.0f / 6,
-                                                   1.0f / 7,  1.0f / 8,  1.0f / 9,  1.0f / 10, 1.0f / 11, 1.0f / 12,
-                                                   1.0f / 13, 1.0f / 14, 1.0f / 15, 1.0f / 16};
+constexpr float kMeanShares[kPageTokens] = {1.0f,      1.0f / 2,  1.0f / 3,  1.0f / 4,  1.0f / 5,  1.0f / 6,
+                                            1.0f / 7,  1.0f / 8,  1.0f / 9,  1.0f / 10, 1.0f / 11, 1.0f / 12,
+                                            1.0f / 13, 1.0f / 14, 1.0f / 15, 1.0f / 16};
 struct KvLayer {
   std::byte* data;
   size_t page_stride, head_stride;  // bytes
