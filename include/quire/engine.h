@@ -302,12 +302,14 @@ struct Runtime;
 // memory is free than asked for.
 std::shared_ptr<Runtime> make_runtime(const EngineOptions& options);
 
-// Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h.
+// Declared for programs built in this source tree: text/tokenizer/tokenizer.h, text/chat_template.h, engine/memory_plan.h,
+// engine/watch/snapshot.h.
 class Tokenizer;
 class ChatTemplate;
 struct ChatInput;
 struct TokenPair;
 struct MemoryPlan;
+struct EngineSnapshot;
 
 // Thread-safe. Runs one scheduling thread and a team of compute threads.
 class Engine {
@@ -369,6 +371,9 @@ class Engine {
   // is cut until the prompt has at most that many. Throws Error if the vocabulary has no template for two texts.
   TokenPair encode_pair(std::string_view query, std::string_view document, size_t most_tokens) const;
   const MemoryPlan& memory_plan() const;
+  // The newest snapshot of what the engine is doing, and a request for the next one, which comes after the step under way.
+  // So whoever watches calls this again and again. Number 0: there is none yet.
+  EngineSnapshot snapshot() const;
 
  private:
   struct State;

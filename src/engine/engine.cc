@@ -15,6 +15,7 @@
 #include "engine/engine_loop.h"
 #include "engine/remote/executor_process.h"
 #include "engine/request_state.h"
+#include "engine/watch/snapshot.h"
 #include "json/parse.h"
 #include "text/chat_prompt.h"
 #include "text/hidden_parts.h"
@@ -146,7 +147,9 @@ struct Engine::State {
       bool stop = false;
       {
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return stopping || !submitted.empty() || !cancelled.empty() || !loop.idle(); });
+        wake.wait(lock, [&] {
+          return stopping || !submitted.empty() || !cancelled.empty() || !loop.idle() || loop.watch().asked();
+        });
         stop = stopping;
         if (stop && submitted.empty() && loop.idle()) return;
         arrived.swap(submitted);
@@ -161,8 +164,11 @@ struct Engine::State {
         const Team::Turn turn(model.runtime.team);  // engines of one runtime take turns
         loop.step();
       }
-      const std::lock_guard lock(stats_mutex);
-      loop.write_stats(stats);
+      {
+        const std::lock_guard lock(stats_mutex);
+        loop.write_stats(stats);
+      }
+      loop.publish(stats);
     }
   }
 };
@@ -298,6 +304,15 @@ const MemoryPlan& Engine::memory_plan() const { return state_->model.plan; }
 EngineStats Engine::stats() const {
   const std::lock_guard lock(state_->stats_mutex);
   return state_->stats;
+}
+
+EngineSnapshot Engine::snapshot() const {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->loop.watch().ask();
+  }
+  state_->wake.notify_one();
+  return state_->loop.watch().latest();
 }
 
 const Tokenizer& Engine::tokenizer() const {

@@ -20,6 +20,7 @@
 #include "engine/step/orders.h"
 #include "engine/step/recording.h"
 #include "engine/step_builder.h"
+#include "engine/watch/engine_watch.h"
 
 namespace quire {
 
@@ -38,6 +39,9 @@ class EngineLoop {
   void end_all(FinishReason reason) { roster_.end_all(reason); }
   // Reuses the memory of `stats`, so only the first call allocates.
   void write_stats(EngineStats& stats) const;
+  // Its ask() and latest() may be called from any thread.
+  EngineWatch& watch() { return watch_; }
+  void publish(const EngineStats& stats) { watch_.publish(roster_, cache_.shared(), stats); }
 
  private:
   void try_step();
@@ -63,7 +67,7 @@ class EngineLoop {
   void advance_states();
   void deliver(Sequence& s, Chosen& chosen);
   void count_prompt(const Sequence& s);
-  void count_step(const EngineStep& step, const StepResults& results, double seconds);
+  void count_step(const EngineStep& step, const StepResults& results, Clock::time_point began, double seconds);
 
   const EngineOptions& options_;
   LoadedModel& model_;
@@ -81,6 +85,7 @@ class EngineLoop {
   StepCostModel costs_;
   int since_oldest_ = 0;  // admissions since the longest waiting sequence had its turn
   EngineStats stats_;
+  EngineWatch watch_;
 
   // Reused from step to step, to avoid allocations.
   SchedulerState state_;

@@ -44,6 +44,11 @@ class PrefixTree {
   std::optional<int> checkpoint(Node node) const;
   size_t size() const { return size_; }
 
+  // For walks over the whole tree: the newest child, and the child of the same parent that is next in age; kNone: none.
+  // Pages without a spine before them are the children of kNone.
+  Node first_child(Node parent) const { return parent == kNone ? first_of_roots_ : nodes_[parent].first_child; }
+  Node next_sibling(Node node) const { return nodes_[node].next_sibling; }
+
   // The child of `parent` (kNone: of the root `root`) whose page begins with the most of `tokens`, and how many.
   struct Partial {
     Node node = kNone;
