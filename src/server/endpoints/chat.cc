@@ -24,7 +24,7 @@ void read_tool_calls(const JsonField& calls, Json& out) {
 }
 
 // The deprecated form of one call and its result.
-void read_function_call(const JsonField& call, Json& out) {
+void copy_function_call(const JsonField& call, Json& out) {
   const auto arguments = call.find("arguments");
   out["tool_calls"] = Json::array({tool_call_json(nullptr, call.at("name"), arguments ? &*arguments : nullptr)});
   out.erase("function_call");
@@ -60,7 +60,7 @@ void read_message(const JsonField& message, Json& out) {
   }
   if (const auto call = message.find("function_call")) {
     if (out.contains("tool_calls")) throw call->error("cannot be combined with tool_calls, which replaces it");
-    read_function_call(*call, out);
+    copy_function_call(*call, out);
   }
   if (const auto id = message.find("tool_call_id")) id->string();
   const auto content = message.find("content");
