@@ -196,6 +196,9 @@ void add_serve_command(CLI::App& app) {
   add(basic, "--port", server.port, "port to listen on; 0 for any free one")->check(between(0, 65535));
   command->add_option("--uds", server.uds, "Unix socket to listen on, instead of the default --host")
       ->type_name("PATH");
+  command->add_flag_callback(
+      "--no-dashboard", [&server] { server.dashboard = false; },
+      "do not serve the live page and the chat at /dashboard (docs/dashboard.md)");
   command
       ->add_option(
           "--served-model-name", server.model_names,

@@ -13,6 +13,7 @@ RequestId EngineCompleter::submit(Request request, Engine::Callback callback) {
 void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
 const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
 EngineStats EngineCompleter::stats() const { return engine_.stats(); }
+EngineSnapshot EngineCompleter::snapshot() const { return engine_.snapshot(); }
 
 nlohmann::ordered_json EngineText::tokenizer_info() const {
   const Tokenizer& tokenizer = engine_.tokenizer();

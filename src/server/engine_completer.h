@@ -40,6 +40,7 @@ class EngineCompleter final : public Completer {
   void cancel(RequestId id) override;
   const ModelInfo& info() const override;
   EngineStats stats() const override;
+  EngineSnapshot snapshot() const override;
   double read_bandwidth() const override { return read_bandwidth_; }
   const ServedText& text() const override { return text_; }
 

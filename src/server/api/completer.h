@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/watch/snapshot.h"
 #include "quire/engine.h"
 #include "text/chat_template.h"
 #include "text/infill.h"
@@ -49,6 +50,7 @@ class Completer {
 
   virtual const ModelInfo& info() const = 0;
   virtual EngineStats stats() const = 0;
+  virtual EngineSnapshot snapshot() const { return {}; }  // as Engine::snapshot
   // This machine's memory read bandwidth in bytes per second; 0: unknown.
   virtual double read_bandwidth() const { return 0; }
   virtual const ServedText& text() const = 0;

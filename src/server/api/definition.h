@@ -73,6 +73,7 @@ struct GetDefinition {
   std::string_view content_type = "application/json";
   std::string_view error = {};    // the status of an error that it may have, besides those of all
   std::string_view schemas = {};  // as in ApiDefinition
+  bool live = false;              // after `reply`, unless that throws, comes the endless stream of Models::feed()
 };
 
 // All of them, in the order of /openapi.json. server/endpoints/all.cc defines both.

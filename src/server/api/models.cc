@@ -38,6 +38,7 @@ Models::Models(std::span<const ServedModel> models, const ServiceOptions& option
     services_.push_back(std::move(service));
   }
   options_.model_names.clear();
+  feed_ = std::make_unique<LiveFeed>(first());
 }
 
 Service& Models::find(std::string_view name) const {

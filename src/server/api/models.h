@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/api/definition.h"
+#include "server/api/live/live_feed.h"
 #include "server/api/service.h"
 
 namespace quire {
@@ -35,6 +36,7 @@ class Models {
 
   const ServiceOptions& options() const { return options_; }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
+  LiveFeed& feed() const { return *feed_; }  // of the first model
   const std::shared_ptr<Admission>& admission() const { return admission_; }
 
  private:
@@ -42,6 +44,7 @@ class Models {
   std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<Admission> admission_;
   std::vector<std::unique_ptr<Service>> services_;
+  std::unique_ptr<LiveFeed> feed_;
 };
 
 }  // namespace quire

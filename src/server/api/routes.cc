@@ -1,6 +1,7 @@
 #include "server/api/routes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "json/parse.h"
 
@@ -36,6 +37,22 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
+// nullptr: there is none. Sets `argument` to what stands in the place of {id}. Whole paths win over those with {id}.
+const GetDefinition* find_get(std::string_view path, std::string& argument) {
+  for (const GetDefinition* get : all_gets()) {
+    if (!get->path.ends_with(kArgument) && bare(get->path) == bare(path)) return get;
+  }
+  const std::string_view whole = without_version(path);
+  for (const GetDefinition* get : all_gets()) {
+    if (!get->path.ends_with(kArgument)) continue;
+    const std::string_view prefix = without_version(get->path.substr(0, get->path.size() - kArgument.size()));
+    if (!whole.starts_with(prefix) || whole.size() == prefix.size()) continue;
+    argument = whole.substr(prefix.size());
+    return get;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 const ApiDefinition* find_api(std::string_view path) {
@@ -57,18 +74,10 @@ Route find_route(std::string_view method, std::string_view path, std::string& al
     require("POST");
     return {.api = api, .name = api->path};
   }
-  for (const GetDefinition* get : all_gets()) {
-    if (get->path.ends_with(kArgument) || bare(get->path) != bare(path)) continue;
+  std::string argument;
+  if (const GetDefinition* get = find_get(path, argument)) {
     require("GET");
-    return {.get = get, .name = get->path};
-  }
-  const std::string_view whole = without_version(path);
-  for (const GetDefinition* get : all_gets()) {
-    if (!get->path.ends_with(kArgument)) continue;
-    const std::string_view prefix = without_version(get->path.substr(0, get->path.size() - kArgument.size()));
-    if (!whole.starts_with(prefix) || whole.size() == prefix.size()) continue;
-    require("GET");
-    return {.get = get, .name = get->path, .argument = std::string(whole.substr(prefix.size()))};
+    return {.get = get, .name = get->path, .argument = std::move(argument)};
   }
   throw ApiError(404, fmt::format("nothing found at {}; GET /openapi.json lists the paths", describe(Json(path))),
                  "invalid_request_error", {}, "unknown_url");
@@ -81,8 +90,10 @@ std::string path_of_target(std::string_view target) {
 }
 
 bool needs_no_key(std::string_view path) {
-  return std::ranges::any_of(
-      all_gets(), [&](const GetDefinition* get) { return bare(get->path) == bare(path) && !get->needs_key; });
+  if (find_api(path)) return false;
+  std::string argument;
+  const GetDefinition* const get = find_get(path, argument);
+  return get && !get->needs_key;
 }
 
 ErrorShape error_shape_of(std::string_view path) {

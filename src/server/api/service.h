@@ -28,6 +28,7 @@ struct ServiceOptions {
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
   // Log-probabilities, token ids and echo of one response, as JSON. Writing them takes five times as much memory.
   int64_t max_extra_bytes = 20'000'000;
+  bool dashboard = true;         // serve the live page at /dashboard
   bool needs_key = false;        // requests need an API key
   bool several_tenants = false;  // which share the queue
 };
@@ -63,6 +64,8 @@ class Service {
   const ModelInfo& model() const { return completer_.info(); }
   const ServedText& text() const { return completer_.text(); }
   EngineStats stats() const { return completer_.stats(); }
+  EngineSnapshot snapshot() const { return completer_.snapshot(); }
+  double read_bandwidth() const { return completer_.read_bandwidth(); }
   const ChatFormat& format() const { return format_; }
   ApiLimits limits() const;
 

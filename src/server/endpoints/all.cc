@@ -33,6 +33,7 @@ const GetDefinition& ollama_version_get();
 const GetDefinition& llama_props_get();
 const GetDefinition& llama_slots_get();
 std::span<const GetDefinition> server_pages();
+std::span<const GetDefinition> dashboard_gets();
 
 std::span<const ApiDefinition* const> all_apis() {
   static const std::vector<const ApiDefinition*> apis = {
@@ -65,6 +66,7 @@ std::span<const GetDefinition* const> all_gets() {
     for (const GetDefinition& page : server_pages()) all.push_back(&page);
     all.insert(all.end(), {&tokenizer_info_get(), &ollama_tags_get(), &ollama_ps_get(), &ollama_version_get(),
                            &llama_props_get(), &llama_slots_get()});
+    for (const GetDefinition& page : dashboard_gets()) all.push_back(&page);
     return all;
   }();
   return gets;

@@ -7,7 +7,8 @@
 namespace quire {
 namespace {
 
-// {0} title, {1} what runs here, {2} URL of the server, {3} line of the key's header, {4} the request's model
+// {0} title, {1} what runs here, {2} URL of the server, {3} line of the key's header, {4} the request's model,
+// {5} link to the dashboard
 constexpr std::string_view kPage = R"html(<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -30,7 +31,7 @@ td {{ padding-right: 1rem; }}
 <pre>curl {2}/v1/chat/completions \
   -H 'Content-Type: application/json' \{3}
   -d '{{{4}"messages": [{{"role": "user", "content": "Hello"}}]}}'</pre>
-<p><a href="/openapi.json">API description</a> · <a href="/metrics">metrics</a> · <a href="/health">health</a></p>
+<p>{5}<a href="/openapi.json">API description</a> · <a href="/metrics">metrics</a> · <a href="/health">health</a></p>
 </body>
 </html>
 )html";
@@ -45,7 +46,8 @@ Reply home_page(const HomePage& page) {
       open ? fmt::format("This server runs the model <b>{}</b>.", model) : "This server needs an API key.";
   const std::string_view key = open ? "" : "\n  -H 'Authorization: Bearer KEY' \\";
   const std::string field = open ? fmt::format("\"model\": \"{}\", ", model) : "";
-  return {.body = fmt::format(kPage, title, about, escape_html(page.url), key, field),
+  const std::string_view dashboard = page.dashboard ? "<a href=\"/dashboard\">Dashboard and chat</a> · " : "";
+  return {.body = fmt::format(kPage, title, about, escape_html(page.url), key, field, dashboard),
           .content_type = "text/html; charset=utf-8",
           .headers = {{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"}}};
 }

@@ -11,6 +11,7 @@ struct HomePage {
   std::string_view url;      // the server's: "http://127.0.0.1:8080"
   std::string_view version;  // empty: not shown
   std::string_view model;    // empty: not shown, and an API key is needed
+  bool dashboard;            // whether there is one
 };
 
 // One HTML document without scripts and without anything from elsewhere.

@@ -113,9 +113,10 @@ Json post_operation(const ApiDefinition& api, const SamplingDefaults& model) {
 }
 
 Json get_operation(const GetDefinition& get) {
-  const Json schema = get.content_type == "text/plain" ? Json{{"type", "string"}}
-                      : get.answer_schema.empty()      ? Json{{"type", "object"}}
-                                                       : reference(get.answer_schema);
+  const bool text = get.content_type == "text/plain" || get.content_type == "text/html";
+  const Json schema = text                        ? Json{{"type", "string"}}
+                      : get.answer_schema.empty() ? Json{{"type", "object"}}
+                                                  : reference(get.answer_schema);
   Json content = {{std::string(get.content_type), {{"schema", schema}}}};
   Json responses = {{"200", {{"description", get.summary}, {"content", std::move(content)}}}};
   if (!get.error.empty()) {

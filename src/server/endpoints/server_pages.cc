@@ -88,7 +88,8 @@ Reply home(const Models& models, const GetRequest& request) {
   const ServiceOptions& options = models.options();
   return home_page({.url = request.url,
                     .version = options.needs_key ? "" : options.version,
-                    .model = options.needs_key ? "" : models.first().names().front()});
+                    .model = options.needs_key ? "" : models.first().names().front(),
+                    .dashboard = options.dashboard});
 }
 
 Reply status(const GetRequest& request, std::string_view word) {

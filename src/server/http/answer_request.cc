@@ -31,6 +31,13 @@ ApiError slow_reader_error(const ServerOptions& options) {
           "slow_reader"};
 }
 
+ApiError too_many_readers_error() {
+  ApiError error(503, "as many pages as may watch this server do already; try again later", "server_error", {},
+                 "overloaded");
+  error.retry_after = 5;
+  return error;
+}
+
 ApiError too_many_requests_error() {
   ApiError error(503, "the server holds as many bytes of requests as it may; try again later", "server_error", {},
                  "overloaded");
@@ -100,6 +107,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
   std::optional<Reply> reply;
   Job job;
   std::string allow;
+  bool live = false;
   const Models* const models = request_->models;
   if (!models) {
     reply = loading_reply(request_->path, request_->error_shape);
@@ -115,6 +123,7 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
                                 .url = fmt::format("{}://{}", channel_->stream().secure() ? "https" : "http", host),
                                 .plain = wants_plain_text(http[boost::beast::http::field::accept]),
                                 .stopping = context_.stopping});
+      live = route.get->live && !request_->head_only;
     } else {
       if (context_.stopping) throw stopping_error();
       job = co_await prepare(*route.api, http);
@@ -126,6 +135,10 @@ asio::awaitable<bool> Connection::answer(HttpRequest& http, ResponseWriter& writ
     if (!allow.empty()) reply->headers.emplace_back("Allow", allow);
   }
   http.body() = {};
+  if (live) {
+    request_->body.release();
+    co_return co_await show_live(writer);
+  }
   if (reply) {
     request_->body.release();
     co_return co_await writer.send(*reply);
@@ -275,6 +288,28 @@ asio::awaitable<bool> Connection::stream(Job& job, ResponseWriter& writer) {
     if (channel_->gone()) co_return false;
   }
   co_return request_->keep_alive;
+}
+
+// A client that leaves is noticed at the next event.
+asio::awaitable<bool> Connection::show_live(ResponseWriter& writer) {
+  LiveFeed& feed = request_->models->feed();
+  const std::optional<LiveFeed::Reader> reader = feed.join();
+  if (!reader) {
+    const Reply refusal = error_reply(too_many_readers_error(), request_->error_shape);
+    co_return co_await writer.send(refusal);
+  }
+  uint64_t seen = 0;
+  while (!context_.stopping && !channel_->gone()) {
+    const LiveFeed::Next next = feed.next(seen);
+    if (next.event) {
+      co_await writer.send_live(*next.event);
+      seen = next.event->number();
+    }
+    wake_.expires_at(next.again);
+    co_await wake_.async_wait(kTuple);
+  }
+  if (writer.begun() && !channel_->gone()) co_await writer.end_live();
+  co_return false;
 }
 
 }  // namespace quire

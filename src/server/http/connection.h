@@ -43,6 +43,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> generate(Job job, ResponseWriter& writer);
   boost::asio::awaitable<bool> stream(Job& job, ResponseWriter& writer);
   boost::asio::awaitable<bool> collect(Job& job, ResponseWriter& writer);
+  boost::asio::awaitable<bool> show_live(ResponseWriter& writer);
 
   boost::asio::awaitable<void> refuse(const ApiError& error);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/status.hpp>
 
@@ -12,6 +13,7 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 constexpr size_t kSmallReply = 4 << 10;  // not counted, and sent in one write with its head
+constexpr std::chrono::milliseconds kLiveTimeout{10'000};
 
 }  // namespace
 
@@ -45,13 +47,7 @@ asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, std::
   const bool chunked = !request_.http_1_0;
   if (!chunked) request_.keep_alive = false;  // the connection's end is the response's
   out_.clear();
-  if (!begun()) {
-    std::vector<std::pair<std::string, std::string>> headers = {{"Cache-Control", "no-cache"},
-                                                                {"X-Accel-Buffering", "no"}};
-    if (chunked) headers.emplace_back("Transfer-Encoding", "chunked");
-    request_.answered(200);
-    out_ = head(200, content_type, headers);
-  }
+  if (!begun()) out_ = stream_head(content_type);
   if (chunked) fmt::format_to(std::back_inserter(out_), "{:x}\r\n", events.size());
   out_ += events;
   if (chunked) out_ += "\r\n";
@@ -59,6 +55,30 @@ asio::awaitable<bool> ResponseWriter::send_events(std::string_view events, std::
   const bool written = co_await channel_.write(out_, context_.options.write_timeout);
   request_.reply.release();
   co_return written&& request_.keep_alive;
+}
+
+asio::awaitable<bool> ResponseWriter::send_live(const LiveEvent& event) {
+  const auto time = std::min(kLiveTimeout, context_.options.write_timeout);
+  if (!begun()) {
+    request_.keep_alive = false;  // the stream has no end
+    out_ = stream_head("text/event-stream");
+    if (!co_await channel_.write(out_, time)) co_return false;
+  }
+  co_return co_await channel_.write(request_.http_1_0 ? event.event() : event.chunk(), time);
+}
+
+asio::awaitable<bool> ResponseWriter::end_live() {
+  if (request_.http_1_0) co_return true;
+  co_return co_await channel_.write("0\r\n\r\n", context_.options.write_timeout);
+}
+
+// Of a body whose length is not known yet: its frame is that of chunks, or the connection's end.
+std::string ResponseWriter::stream_head(std::string_view content_type) {
+  std::vector<std::pair<std::string, std::string>> headers = {{"Cache-Control", "no-cache"},
+                                                              {"X-Accel-Buffering", "no"}};
+  if (!request_.http_1_0) headers.emplace_back("Transfer-Encoding", "chunked");
+  request_.answered(200);
+  return head(200, content_type, headers);
 }
 
 std::string ResponseWriter::head(int status, std::string_view content_type,

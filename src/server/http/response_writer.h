@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/api/answer/reply.h"
+#include "server/api/live/live_feed.h"
 #include "server/http/channel.h"
 #include "server/http/current_request.h"
 
@@ -25,9 +26,15 @@ class ResponseWriter {
   // The first call sends the head too. After `last` nothing may follow.
   boost::asio::awaitable<bool> send_events(std::string_view events, std::string_view content_type, bool last);
 
+  // The same for an event that other connections send too: it is not copied, and a client that does not read it within
+  // 10 s is given up. They return whether the client is still there.
+  boost::asio::awaitable<bool> send_live(const LiveEvent& event);
+  boost::asio::awaitable<bool> end_live();
+
   bool begun() const { return request_.status != 0; }  // the status has been sent
 
  private:
+  std::string stream_head(std::string_view content_type);
   std::string head(int status, std::string_view content_type,
                    const std::vector<std::pair<std::string, std::string>>& headers) const;
 

@@ -43,6 +43,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
   std::function<std::vector<float>(const Request&)> pooled = [](const Request& r) {
     return std::vector<float>{3.0f, r.pooling == Pooling::kLast ? -4.0f : 4.0f};
   };
+  std::function<EngineSnapshot()> on_snapshot = [] { return EngineSnapshot{}; };
   mutable std::atomic<int> spelled{0};  // calls of spellings()
 
   ScriptedCompleter() {
@@ -106,6 +107,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
     drafter.errors = 7;
     return stats;
   }
+  EngineSnapshot snapshot() const override { return on_snapshot(); }
   double read_bandwidth() const override { return 1e10; }
   const ServedText& text() const override { return *this; }
   nlohmann::ordered_json tokenizer_info() const override { return {{"vocab_size", info_.vocab_size}}; }

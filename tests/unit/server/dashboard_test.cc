@@ -1,0 +1,204 @@
+// The dashboard over loopback: its files, its keys, its stream, and readers that misbehave.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/endpoints/dashboard_files.h"
+#include "unit/server/running_server.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kEventsPath = "/dashboard/events";
+
+// The model's snapshots have a new number each time, and `cells` runs of pages, so that events can be large.
+void script_snapshots(ScriptedCompleter& model, size_t cells = 0) {
+  model.on_snapshot = [cells, number = std::make_shared<std::atomic<uint64_t>>(0)] {
+    EngineSnapshot s;
+    s.number = ++*number;
+    s.running = 1;
+    for (size_t i = 0; i < cells; ++i)
+      s.pool.cells.push_back({.use = UnitUse::kOwned, .users = static_cast<uint16_t>(i)});
+    return s;
+  };
+}
+
+// A server whose snapshots are scripted before it has readers.
+struct Watched {
+  explicit Watched(ServerOptions options = {}, size_t cells = 0) : running(options) {
+    script_snapshots(running.model, cells);
+  }
+  RunningServer running;
+};
+
+TEST(Dashboard, ServesItsFilesWithAPolicyThatAllowsOnlyThem) {
+  RunningServer running;
+  HttpClient client(running.port());
+  std::set<std::string_view> names;
+  for (const DashboardFile& file : dashboard_files()) {
+    names.insert(file.name);
+    const HttpAnswer answer = client.get("/dashboard/" + std::string(file.name));
+    EXPECT_EQ(answer.status, 200) << file.name;
+    EXPECT_EQ(answer.body, file.content);
+    EXPECT_EQ(answer.headers.at("x-content-type-options"), "nosniff");
+    const std::string policy = answer.headers.at("content-security-policy");
+    EXPECT_NE(policy.find("default-src 'none'"), policy.npos);
+    EXPECT_NE(policy.find("script-src 'self'"), policy.npos);
+    EXPECT_EQ(policy.find("unsafe"), policy.npos);
+    EXPECT_EQ(policy.find('*'), policy.npos);
+  }
+  for (const std::string path : {"/dashboard", "/dashboard/"}) {
+    const HttpAnswer page = client.get(path);
+    EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+    EXPECT_NE(page.body.find("<title>Quire</title>"), page.body.npos);
+  }
+  EXPECT_EQ(client.get("/dashboard/style.css").headers.at("content-type"), "text/css; charset=utf-8");
+  EXPECT_EQ(client.get("/dashboard/app.js").headers.at("content-type"), "text/javascript; charset=utf-8");
+  for (const std::string path :
+       {"/dashboard/none.js", "/dashboard/../app.js", "/dashboard/%2e%2e/app.js", "/dashboard//app.js"}) {
+    EXPECT_EQ(client.get(path).status, 404) << path;
+  }
+  EXPECT_EQ(client.post("/dashboard", "{}").status, 405);
+  EXPECT_NE(client.get("/").body.find("href=\"/dashboard\""), std::string::npos);
+}
+
+// Modules import files that exist, nothing comes from elsewhere, and nothing parses HTML or runs text.
+TEST(Dashboard, FilesReferToEachOtherAndParseNoText) {
+  std::set<std::string> names;
+  for (const DashboardFile& file : dashboard_files()) names.insert(std::string(file.name));
+  const std::regex import_from(R"(from '\./([^']+)')"), reference(R"re((?:src|href)="/dashboard/([^"]+)")re");
+  const std::regex elsewhere(R"(https?://(?!www\.w3\.org/2000/svg|invalid\.invalid))");
+  const std::regex forbidden(
+      R"(innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|srcdoc)");
+  int references = 0;
+  for (const DashboardFile& file : dashboard_files()) {
+    const std::string text(file.content);
+    EXPECT_FALSE(std::regex_search(text, elsewhere)) << file.name;
+    EXPECT_FALSE(std::regex_search(text, forbidden)) << file.name;
+    for (const std::regex& pattern : {import_from, reference}) {
+      for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at, ++references)
+        EXPECT_TRUE(names.contains((*at)[1])) << file.name << " refers to " << (*at)[1];
+    }
+  }
+  EXPECT_GT(references, 20);
+}
+
+TEST(Dashboard, StreamsEventsUntilTheClientLeaves) {
+  Watched watched;
+  const LiveFeed& feed = watched.running.server->models().feed();
+  {
+    HttpClient client(watched.running.port());
+    client.send(HttpClient::request("GET", kEventsPath));
+    ASSERT_TRUE(client.wait_for_bytes(1500));
+    EXPECT_EQ(feed.readers(), 1u);
+  }
+  EXPECT_TRUE(eventually([&] { return feed.readers() == 0; }));
+  // HTTP/1.0 has no chunks.
+  HttpClient old(watched.running.port());
+  old.send("GET /dashboard/events HTTP/1.0\r\n\r\n");
+  ASSERT_TRUE(old.wait_for_bytes(1500));
+  watched.running.server->stop();
+  const auto text = old.read_to_end();
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->find("chunked"), text->npos);
+  EXPECT_NE(text->find("\r\n\r\ndata: {\"number\":"), text->npos);
+  EXPECT_TRUE(text->ends_with("}\n\n"));
+}
+
+TEST(Dashboard, StreamsEndWhenTheServerStops) {
+  Watched watched;
+  HttpClient client(watched.running.port());
+  client.send(HttpClient::request("GET", kEventsPath));
+  ASSERT_TRUE(client.wait_for_bytes(800));
+  const auto begin = std::chrono::steady_clock::now();
+  watched.running.server->stop();
+  const HttpAnswer answer = client.read_answer();
+  EXPECT_TRUE(answer.whole) << "the last chunk";
+  EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  const auto events = answer.events();
+  ASSERT_GE(events.size(), 1u);
+  EXPECT_TRUE(events[0].contains("model"));
+}
+
+TEST(Dashboard, HeadDoesNotStream) {
+  Watched watched;
+  HttpClient client(watched.running.port());
+  const HttpAnswer head = client.call("HEAD", kEventsPath);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(client.get("/health").status, 200);
+}
+
+TEST(Dashboard, OnlyTheStreamNeedsAKey) {
+  ServerOptions options;
+  options.api_keys = {"sk-1"};
+  Watched watched(options);
+  HttpClient client(watched.running.port());
+  EXPECT_EQ(client.get("/dashboard").status, 200);
+  EXPECT_EQ(client.get("/dashboard/app.js").status, 200);
+  EXPECT_EQ(client.get("/v1/dashboard/app.js").status, 200);
+  EXPECT_EQ(client.get(kEventsPath).status, 401);
+  EXPECT_EQ(client.get("/v1/models/x").status, 401) << "another path with an argument";
+  client.send(HttpClient::request("GET", kEventsPath, {}, "Authorization: Bearer sk-1\r\n"));
+  EXPECT_TRUE(client.wait_for_bytes(1000));
+}
+
+TEST(Dashboard, CanBeSwitchedOff) {
+  ServerOptions options;
+  options.dashboard = false;
+  Watched watched(options);
+  HttpClient client(watched.running.port());
+  for (const std::string_view path :
+       {std::string_view("/dashboard"), std::string_view("/dashboard/app.js"), kEventsPath}) {
+    const HttpAnswer answer = client.get(path);
+    EXPECT_EQ(answer.status, 404) << path;
+    EXPECT_NE(answer.body.find("--no-dashboard"), answer.body.npos);
+  }
+  EXPECT_EQ(client.get("/").body.find("dashboard"), std::string::npos);
+}
+
+TEST(Dashboard, GivesUpReadersThatDoNotRead) {
+  ServerOptions options;
+  options.write_timeout = std::chrono::milliseconds(300);
+  Watched watched(options, 20'000);
+  const LiveFeed& feed = watched.running.server->models().feed();
+  std::vector<std::unique_ptr<HttpClient>> stuck;
+  for (int i = 0; i < 8; ++i) {
+    stuck.push_back(std::make_unique<HttpClient>(watched.running.port(), 4096));
+    stuck.back()->send(HttpClient::request("GET", kEventsPath));
+  }
+  EXPECT_TRUE(eventually([&] { return feed.readers() == 8; }));
+  HttpClient other(watched.running.port());
+  EXPECT_EQ(other.get("/health").status, 200);
+  EXPECT_TRUE(eventually([&] { return feed.readers() == 0; })) << "though all of them are still connected";
+}
+
+TEST(Dashboard, RefusesReadersBeyondTheLimitAndServesEverybodyElse) {
+  Watched watched;
+  const LiveFeed& feed = watched.running.server->models().feed();
+  std::vector<std::unique_ptr<HttpClient>> readers;
+  const size_t most = LiveFeedLimits{}.most_readers;
+  while (readers.size() < most) {
+    readers.push_back(std::make_unique<HttpClient>(watched.running.port()));
+    ASSERT_TRUE(readers.back()->connected);
+    readers.back()->send(HttpClient::request("GET", kEventsPath));
+  }
+  ASSERT_TRUE(eventually([&] { return feed.readers() == most; }));
+  for (const auto& reader : readers) ASSERT_TRUE(reader->wait_for_bytes(500));
+  HttpClient client(watched.running.port());
+  const HttpAnswer refused = client.get(kEventsPath);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at("retry-after"), "5");
+  EXPECT_EQ(client.post(kChatPath, chat_body()).status, 200);
+  readers.clear();
+  EXPECT_TRUE(eventually([&] { return feed.readers() == 0; }));
+}
+
+}  // namespace
+}  // namespace quire
