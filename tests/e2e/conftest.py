@@ -26,8 +26,8 @@ needs_model = pytest.mark.skipif(not MODEL.exists(), reason=f"no model at {MODEL
 class Server:
     """A `quire serve` of its own; `url` ends in /v1."""
 
-    def __init__(self, *flags, model=MODEL):
-        command = [str(QUIRE), "serve", "-m", str(model), "--port", "0", "--served-model-name", "smollm2", *flags]
+    def __init__(self, *flags, model=MODEL, port=0, name="smollm2"):
+        command = [str(QUIRE), "serve", "-m", str(model), "--port", str(port), "--served-model-name", name, *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         found = re.search(r"https?://\S+", line)
