@@ -2,6 +2,7 @@
 import {colour, contextOf, el, legend, setText} from './dom.js';
 import * as format from './format.js';
 
+const MOST_STORED = 2000;  // squares of the pages below the pool
 const USES = ['free', 'cached', 'owned', 'shared'];  // in the order of the snapshot's numbers
 
 /** Cells {use, owner, users} of a snapshot's pool; owner: a sequence of the snapshot, or null. */
@@ -30,10 +31,12 @@ export function describeCell(cell, index, pool) {
 export function pagesView(root, state) {
   const canvas = el('canvas', {tabindex: 0, role: 'img', 'aria-label': 'Map of the pages of the KV cache. The arrow keys move through it.', 'aria-describedby': 'page-details'});
   const details = el('p', {class: 'details', id: 'page-details', 'aria-live': 'polite'}, 'Point at a page, or use the arrow keys, to see who uses it.');
+  const storeCanvas = el('canvas', {role: 'img', 'aria-label': 'Pages in host memory and on disk'});
   const summary = el('p', {}), store = el('p', {class: 'quiet'});
   root.append(el('section', {class: 'panel'}, el('h2', {}, 'Pages of the KV cache'), summary,
     legend([['decode', 'used by one sequence'], ['shared', 'shared by several'], ['cached', 'cached: kept for future prompts'], ['free', 'free']]),
-    canvas, details, el('h3', {}, 'Below the pool'), store));
+    canvas, details,
+    el('h3', {}, 'Below the pool'), store, legend([['host', 'in host memory'], ['disk', 'on disk']]), storeCanvas));
   let cells = [], columns = 1, size = 8, at = null;
 
   function draw() {
@@ -57,6 +60,20 @@ export function pagesView(root, state) {
     context.lineWidth = 2;
     context.strokeStyle = colour('text');
     context.strokeRect((at % columns) * size, Math.floor(at / columns) * size, size - gap, size - gap);
+  }
+
+  // Whose they are is not known: a square for each page, or for several if there are many.
+  function drawStore({host_pages: host, disk_pages: disk}) {
+    storeCanvas.hidden = host + disk === 0;
+    if (storeCanvas.hidden) return;
+    const each = Math.ceil((host + disk) / MOST_STORED), side = 9;
+    const across = Math.max(1, Math.floor(Math.max(storeCanvas.clientWidth, 50) / side));
+    const squares = [...Array(Math.ceil(host / each)).fill('host'), ...Array(Math.ceil(disk / each)).fill('disk')];
+    const {context} = contextOf(storeCanvas, Math.ceil(squares.length / across) * side);
+    squares.forEach((tier, i) => {
+      context.fillStyle = colour(tier);
+      context.fillRect((i % across) * side, Math.floor(i / across) * side, side - 2, side - 2);
+    });
   }
 
   function choose(index) {
@@ -90,6 +107,7 @@ export function pagesView(root, state) {
       ? `${format.plural(now.pool.host_pages, 'page')} on host, ${format.plural(now.pool.disk_pages, 'page')} on disk; ${format.count(now.counters.pages_loaded)} were read back so far.`
       : 'No page is on host or on disk. --host-cache-size and --cache-dir keep pages that the pool evicts.');
     draw();
+    drawStore(now.pool);
     if (at !== null && at < cells.length) setText(details, describeCell(cells[at], at, now.pool));
   }
   return {update};
