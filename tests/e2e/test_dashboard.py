@@ -19,7 +19,8 @@ import pytest
 from conftest import Server, eventually, served, skip_without_binary_and_model
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PREFIX = "You are a patient teacher who explains the sea, its tides and its animals to children of eight years. " * 6
+PREFIXES = ["You are a patient teacher who explains the sea, its tides and its animals to children of eight years. " * 6,
+            "You are a cook who knows every soup between Lisbon and Riga and writes recipes in short sentences. " * 4]
 TABS = ["Overview", "Pages", "Prefix tree", "A request", "Chat", "Why a cache"]
 # A phone of 360 pixels and a laptop; each in the other's colours.
 SCREENS = {"desktop": {"viewport": {"width": 1100, "height": 800}, "color_scheme": "light"},
@@ -36,7 +37,7 @@ def load(server, clients=3):
             for i in range(10_000):
                 if ended.is_set():
                     return
-                body = {"model": "smollm2", "prompt": f"{PREFIX} Question {number}, {i}: why is", "max_tokens": 48, "temperature": 0.8, "ignore_eos": True}
+                body = {"model": "smollm2", "prompt": f"{PREFIXES[i % 4 == 0]} Question {number}, {i}: why is", "max_tokens": 48, "temperature": 0.8, "ignore_eos": True}
                 client.post(server.url + "/completions", json=body)
 
     threads = [threading.Thread(target=run, args=(n,)) for n in range(clients)]
@@ -52,7 +53,7 @@ def load(server, clients=3):
 
 @pytest.fixture(scope="module")
 def busy():
-    with served("--max-model-len", "1024", "--kv-cache-size", "24MiB", "--max-num-seqs", "8") as running:
+    with served("--max-model-len", "1024", "--kv-cache-size", "48MiB", "--max-num-seqs", "8", "--host-cache-size", "16MiB") as running:
         yield running
 
 
@@ -136,15 +137,27 @@ def test_every_view_shows_the_load(browser, busy, screen):
         picture(page, f"overview-{screen}")
 
         visit("Pages")
-        assert eventually(lambda: re.search(r"[1-9]\d* owned, [1-9]\d* shared, [1-9]\d* cached, [1-9]\d* free", page.locator("section p").first.inner_text()))
+        assert eventually(lambda: re.search(r"[1-9]\d* owned, [1-9]\d* shared, [1-9]\d* cached, \d+ free", page.locator("section p").first.inner_text()))
         assert painted(page) >= 4
-        # Somewhere in the first rows is a page that a request uses.
-        box = page.locator("canvas").bounding_box()
+        canvas = page.locator("canvas[tabindex]")
+        box = canvas.bounding_box()
+        page.mouse.move(box["x"] + 4, box["y"] + 4)
+        assert page.locator("#page-details").inner_text().startswith("Page 0: ")
+        canvas.focus()
         words = set()
-        for x in range(4, int(box["width"]) - 2, 14):
-            page.mouse.move(box["x"] + x, box["y"] + 4)
-            words.add(page.locator("#page-details").inner_text())
-        assert any(re.search(r"belongs to request \d+", w) for w in words) or any("shared by" in w for w in words), words
+
+        def every_use_was_seen():
+            """A walk over all pages; requests come and go meanwhile."""
+            page.keyboard.press("Home")
+            for _ in range(160):
+                words.add(re.sub(r"^Page \d+: |\d+", "", page.locator("#page-details").inner_text()))
+                page.keyboard.press("ArrowRight")
+            return {"belongs to request .", "cached for future prompts; nobody uses it.", "shared by  sequences, request  among them."} <= words
+
+        assert eventually(every_use_was_seen, 60), words
+        # Pages that the pool has evicted.
+        assert eventually(lambda: re.search(r"[1-9]\d* pages on host, 0 pages on disk", page.locator("section").inner_text()), 60)
+        assert page.get_by_role("img", name="Pages in host memory").is_visible()
         picture(page, f"pages-{screen}")
 
         visit("Prefix tree")
@@ -410,7 +423,7 @@ def test_the_key_is_asked_for(browser):
 def test_the_page_finds_a_server_again(browser):
     skip_without_binary_and_model()
     first = Server("--log-level", "warning", "--max-model-len", "512")
-    with opened(browser, first, allowed="ERR_CONNECTION|ERR_INCOMPLETE") as page:
+    with opened(browser, first, allowed="ERR_CONNECTION|ERR_INCOMPLETE|status of 503") as page:
         live(page)
         first.stop()
         page.get_by_text("Not connected").wait_for()
@@ -419,3 +432,41 @@ def test_the_page_finds_a_server_again(browser):
             live(page)
         finally:
             again.stop()
+
+
+def resident(server):
+    """Bytes of the server's own memory."""
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status).group(1)) << 10
+
+
+def test_readers_that_do_not_read_cost_no_memory(busy):
+    def open_reader():
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", busy.port))
+        reader.sendall(b"GET /dashboard/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        return reader
+
+    with load(busy):
+        time.sleep(1)
+        before = resident(busy)
+        readers = [open_reader() for _ in range(300)]
+        answers = 0
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            answer = httpx.post(busy.url + "/completions", json={"model": "smollm2", "prompt": "The sea", "max_tokens": 4}, timeout=30)
+            assert answer.status_code == 200
+            answers += 1
+        assert answers >= 5
+        assert resident(busy) - before < 32 << 20
+        first = [reader.recv(15) for reader in readers]
+        assert first.count(b"HTTP/1.1 200 OK") == 256 and first.count(b"HTTP/1.1 503 Se") == 44
+        for reader in readers:
+            reader.close()
+
+
+def test_it_can_be_switched_off():
+    with served("--max-model-len", "512", "--no-dashboard") as plain:
+        for path in ("/dashboard", "/dashboard/app.js", "/dashboard/events"):
+            assert httpx.get(plain.base + path).status_code == 404
