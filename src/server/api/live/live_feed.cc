@@ -40,7 +40,9 @@ std::optional<LiveFeed::Reader> LiveFeed::join() {
 void LiveFeed::leave() {
   const std::lock_guard lock(mutex_);
   assert(readers_ > 0);
-  if (--readers_ == 0) changes_ = whole_ = nullptr;
+  if (--readers_ > 0) return;
+  changes_ = whole_ = nullptr;
+  newest_ = {};
 }
 
 size_t LiveFeed::readers() const {

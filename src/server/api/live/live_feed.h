@@ -48,7 +48,7 @@ struct LiveFeedLimits {
   std::chrono::milliseconds idle{500};      // likewise, while the engine has nothing to do
   size_t most_readers = 256;
   size_t most_bytes = size_t{8} << 20;             // of all events that are being sent
-  double most_bytes_per_second = 4.0 * (1 << 20);  // to all readers together; more readers get fewer events
+  double most_bytes_per_second = 1 << 20;  // to all readers together; more readers get fewer events
 };
 
 // Thread-safe. Asks the engine for snapshots only while there are readers. A reader that is slow misses events; whatever
