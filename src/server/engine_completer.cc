@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "base/team.h"
+#include "engine/dtype_names.h"
+#include "kernels/types.h"
+#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/probe.h"
 #include "quire/error.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -14,6 +19,15 @@ void EngineCompleter::cancel(RequestId id) { engine_.cancel(id); }
 const ModelInfo& EngineCompleter::info() const { return engine_.info(); }
 EngineStats EngineCompleter::stats() const { return engine_.stats(); }
 EngineSnapshot EngineCompleter::snapshot() const { return engine_.snapshot(); }
+
+double EngineCompleter::measure_multiply_rate() const {
+  const ModelInfo& info = engine_.info();
+  const auto activations = find_value(kActivationsNames, info.activations);
+  if (!activations) return 0;
+  Team team(info.threads);
+  const CpuBackend cpu(info.kernels, team);
+  return multiply_rate(cpu.compute(multiply_unit(*activations)), 2);
+}
 
 nlohmann::ordered_json EngineText::tokenizer_info() const {
   const Tokenizer& tokenizer = engine_.tokenizer();

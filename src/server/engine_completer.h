@@ -42,6 +42,7 @@ class EngineCompleter final : public Completer {
   EngineStats stats() const override;
   EngineSnapshot snapshot() const override;
   double read_bandwidth() const override { return read_bandwidth_; }
+  double measure_multiply_rate() const override;
   const ServedText& text() const override { return text_; }
 
  private:

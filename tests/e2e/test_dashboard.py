@@ -111,14 +111,21 @@ def fits(page, screen):
     assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen]["viewport"]["width"]
 
 
+@contextlib.contextmanager
+def limits_known(page):
+    """Begins once the page has measured the multiply rate, for which nothing may run."""
+    live(page)
+    assert eventually(lambda: re.search(r" % of [\d.]+ [GT] MAC/s", tile(page, "Multiplied")))
+    yield
+
+
 def tile(page, name):
     return page.locator("dl.tiles div", has=page.get_by_text(name, exact=True)).locator("dd").inner_text()
 
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_every_view_shows_the_load(browser, busy, screen):
-    with load(busy), opened(browser, busy, screen) as page:
-        live(page)
+    with opened(browser, busy, screen) as page, limits_known(page), load(busy):
 
         def visit(tab):
             page.get_by_role("link", name=tab, exact=True).click()
@@ -131,6 +138,7 @@ def test_every_view_shows_the_load(browser, busy, screen):
         assert eventually(lambda: float(tile(page, "Generated").split()[0]) > 0)
         assert eventually(lambda: page.locator("tbody tr").count() >= 2)
         assert eventually(lambda: painted(page) >= 4)
+        assert eventually(lambda: re.search(r"GB/s\n\s*[\d.]+ % of [\d.]+ GB/s", tile(page, "Read while decoding")))
         page.wait_for_timeout(3000 if os.environ.get("QUIRE_SCREENSHOTS") else 500)
         page.locator("canvas").hover(position={"x": 120, "y": 150})
         assert re.match(r"Step [\d,]+: .* (decode|prompt) row", page.locator("#step-details").inner_text())
@@ -425,6 +433,8 @@ def test_the_page_finds_a_server_again(browser):
     first = Server("--log-level", "warning", "--max-model-len", "512")
     with opened(browser, first, allowed="ERR_CONNECTION|ERR_INCOMPLETE|status of 503") as page:
         live(page)
+        with limits_known(page):
+            pass
         first.stop()
         page.get_by_text("Not connected").wait_for()
         again = Server("--log-level", "warning", "--max-model-len", "512", port=first.port)

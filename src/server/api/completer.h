@@ -53,6 +53,9 @@ class Completer {
   virtual EngineSnapshot snapshot() const { return {}; }  // as Engine::snapshot
   // This machine's memory read bandwidth in bytes per second; 0: unknown.
   virtual double read_bandwidth() const { return 0; }
+  // How many multiply-adds a second this machine can do at best, in the form that the model's linears use; 0: unknown.
+  // Measures: keeps the engine's number of threads busy for about 0.1 s. Throws std::exception if they cannot be had.
+  virtual double measure_multiply_rate() const { return 0; }
   virtual const ServedText& text() const = 0;
 };
 

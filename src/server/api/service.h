@@ -66,6 +66,7 @@ class Service {
   EngineStats stats() const { return completer_.stats(); }
   EngineSnapshot snapshot() const { return completer_.snapshot(); }
   double read_bandwidth() const { return completer_.read_bandwidth(); }
+  double measure_multiply_rate() const { return completer_.measure_multiply_rate(); }
   const ChatFormat& format() const { return format_; }
   ApiLimits limits() const;
 

@@ -22,8 +22,12 @@ export function overviewView(root, state) {
     pages: tile('Cache in use'),
     hits: tile('Prefix cache hits'),
   };
-  const meter = el('meter', {min: 0, max: 1, 'aria-label': 'part of the memory’s read rate'});
-  tiles.read.node.lastChild.append(meter);
+  const meterOf = (t, label) => {
+    const meter = el('meter', {min: 0, max: 1, 'aria-label': label});
+    t.node.lastChild.append(meter);
+    return meter;
+  };
+  const readMeter = meterOf(tiles.read, 'part of the memory’s read rate'), multiplyMeter = meterOf(tiles.macs, 'part of the processor’s multiply rate');
   const chart = stepChart();
   const phases = el('p', {class: 'quiet'});
   const body = el('tbody');
@@ -40,6 +44,12 @@ export function overviewView(root, state) {
     setText(t.value, value);
     setText(t.note, note);
   };
+
+  function limited(t, meter, value, limit, text, unknown) {
+    set(t, text(value), limit > 0 ? `${format.percent(value / limit)} of ${text(limit)}` : unknown);
+    meter.value = limit > 0 ? Math.min(1, value / limit) : 0;
+    meter.hidden = !(limit > 0);
+  }
 
   function row(s) {
     const prefill = s.phase !== 'decode';
@@ -61,15 +71,13 @@ export function overviewView(root, state) {
   function update() {
     const {now, model} = state;
     if (!now) return;
-    const rates = state.rates(), counters = now.counters, limit = model.read_bandwidth;
-    set(tiles.running, format.count(counters.running), `of at most ${format.count(model.max_running)}`);
+    const rates = state.rates(), counters = now.counters, {read_bytes: readLimit, multiply_adds: multiplyLimit} = now.limits;
+    set(tiles.running, format.count(counters.running), `of at most ${format.count(model.max_running)}; busy ${format.percent(rates.busy)} of the time`);
     set(tiles.waiting, format.count(counters.waiting), `${format.count(counters.finished)} answers so far`);
     set(tiles.generated, `${rates.generated.toFixed(0)} tok/s`, `${format.count(counters.generated_tokens)} tokens so far`);
     set(tiles.prompt, `${rates.prompt.toFixed(0)} tok/s`, `${format.count(counters.prompt_tokens)} tokens so far`);
-    set(tiles.read, format.rate(rates.read), limit > 0 ? `${format.percent(rates.read / limit)} of ${format.rate(limit)}` : 'limit unknown');
-    meter.value = limit > 0 ? Math.min(1, rates.read / limit) : 0;
-    meter.hidden = !(limit > 0);
-    set(tiles.macs, format.products(rates.macs), `busy ${format.percent(rates.busy)} of the time`);
+    limited(tiles.read, readMeter, rates.read, readLimit, format.rate, 'limit unknown');
+    limited(tiles.macs, multiplyMeter, rates.macs, multiplyLimit, format.products, 'limit: measured once nothing runs');
     set(tiles.pages, format.percent(now.pool.units > 0 ? counters.pages_used / now.pool.units : 0), `and ${format.percent(now.pool.units > 0 ? counters.pages_cached / now.pool.units : 0)} kept for later`);
     set(tiles.hits, counters.prefix_query_tokens > 0 ? format.percent(counters.prefix_hit_tokens / counters.prefix_query_tokens) : '–', 'of prompt tokens so far');
     chart.update(state);

@@ -305,6 +305,7 @@ asio::awaitable<bool> Connection::show_live(ResponseWriter& writer) {
       co_await writer.send_live(*next.event);
       seen = next.event->number();
     }
+    if (feed.wants_measurement()) asio::post(context_.small_bodies, [&feed] { feed.measure(); });
     wake_.expires_at(next.again);
     co_await wake_.async_wait(kTuple);
   }

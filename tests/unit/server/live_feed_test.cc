@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <vector>
 
 #include "server/api/live/snapshot_json.h"
@@ -69,12 +70,12 @@ TEST(SnapshotJson, HasWhatThePageShows) {
   info.architecture = "llama";
   info.page_tokens = 16;
   const std::string name = "<b>\"quoted\"</b>\n";
-  const WatchedModel model{.name = name, .info = info, .max_running = 8, .read_bandwidth = 2e10};
+  const WatchedModel model{.name = name, .info = info, .max_running = 8, .read_bandwidth = 2e10, .multiply_rate = 0};
   const std::string text = snapshot_json(busy_snapshot(7), {.steps = 9}, model, 0);
   EXPECT_EQ(text.find('\n'), text.npos) << "one line, as events need it";
   const Json json = Json::parse(text);
   EXPECT_EQ(json["model"]["name"], name);
-  EXPECT_EQ(json["model"]["read_bandwidth"], 2e10);
+  EXPECT_EQ(json["limits"], Json::parse(R"({"read_bytes": 2e10, "multiply_adds": 0})"));
   EXPECT_EQ(json["counters"]["steps"], 9);
   EXPECT_EQ(json["counters"]["waiting"], 1);
   EXPECT_EQ(json["sequences"][0],
@@ -209,6 +210,35 @@ TEST(LiveFeed, SlowsDownForManyReadersAndWhileIdle) {
     return s;
   };
   EXPECT_NEAR(events_in(10s), 20, 2) << "idle";
+}
+
+TEST(LiveFeed, MeasuresTheMultiplyRateOnceAndOnlyWhenIdle) {
+  FeedFixture f;
+  LiveFeed feed = f.make();
+  const auto reader = feed.join();
+  EXPECT_FALSE(feed.wants_measurement()) << "nothing is known of the engine";
+  uint64_t seen = f.event(feed, 0)->number();
+  EXPECT_FALSE(feed.wants_measurement()) << "busy";
+  f.model.on_snapshot = [&] {
+    EngineSnapshot s;
+    s.number = ++f.published;
+    return s;
+  };
+  seen = f.event(feed, seen)->number();
+  seen = f.event(feed, seen)->number();  // no steps since the last
+  EXPECT_TRUE(feed.wants_measurement());
+  EXPECT_FALSE(feed.wants_measurement());
+  feed.measure();
+  EXPECT_EQ(json_of(*f.event(feed, seen))["limits"]["multiply_adds"], 3e11);
+}
+
+TEST(LiveFeed, LeavesALimitUnknownThatCannotBeMeasured) {
+  FeedFixture f;
+  f.model.on_measure = [] { throw std::bad_alloc(); };
+  LiveFeed feed = f.make();
+  const auto reader = feed.join();
+  feed.measure();
+  EXPECT_EQ(json_of(*f.event(feed, 0))["limits"]["multiply_adds"], 0);
 }
 
 TEST(LiveFeed, HoldsOnlySoManyReadersAndBytes) {

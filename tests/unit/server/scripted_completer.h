@@ -44,6 +44,7 @@ class ScriptedCompleter final : public Completer, public ServedText {
     return std::vector<float>{3.0f, r.pooling == Pooling::kLast ? -4.0f : 4.0f};
   };
   std::function<EngineSnapshot()> on_snapshot = [] { return EngineSnapshot{}; };
+  std::function<void()> on_measure;     // may throw
   mutable std::atomic<int> spelled{0};  // calls of spellings()
 
   ScriptedCompleter() {
@@ -109,6 +110,10 @@ class ScriptedCompleter final : public Completer, public ServedText {
   }
   EngineSnapshot snapshot() const override { return on_snapshot(); }
   double read_bandwidth() const override { return 1e10; }
+  double measure_multiply_rate() const override {
+    if (on_measure) on_measure();
+    return 3e11;
+  }
   const ServedText& text() const override { return *this; }
   nlohmann::ordered_json tokenizer_info() const override { return {{"vocab_size", info_.vocab_size}}; }
   TokenIds encode_chat(ChatInput input) const override { return encode(render_chat(std::move(input)), {}); }

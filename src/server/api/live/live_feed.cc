@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <exception>
 
 #include "server/api/live/snapshot_json.h"
 
@@ -71,12 +72,28 @@ void LiveFeed::take_snapshot(Clock::time_point now) {
   newest_ = std::move(snapshot);
   stats_ = service_.stats();
   changes_ = whole_ = nullptr;  // readers that are still sending them keep them
-  const bool idle =
-      newest_.running + newest_.waiting == 0 && (newest_.steps.empty() || newest_.steps.back().number == last_step);
+  idle_ = newest_.running + newest_.waiting == 0 && (newest_.steps.empty() || newest_.steps.back().number == last_step);
   const std::chrono::duration<double> spread(static_cast<double>(readers_ * last_bytes) /
                                              limits_.most_bytes_per_second);
-  due_ = now + std::max<Clock::duration>(idle ? limits_.idle : limits_.interval,
+  due_ = now + std::max<Clock::duration>(idle_ ? limits_.idle : limits_.interval,
                                          std::chrono::duration_cast<Clock::duration>(spread));
+}
+
+bool LiveFeed::wants_measurement() {
+  const std::lock_guard lock(mutex_);
+  if (measured_ || !idle_) return false;
+  measured_ = true;
+  return true;
+}
+
+void LiveFeed::measure() {
+  try {
+    const double rate = service_.measure_multiply_rate();
+    const std::lock_guard lock(mutex_);
+    multiply_rate_ = rate;
+  } catch (const std::exception&) {
+    // Without threads or memory for it, the limit stays unknown.
+  }
 }
 
 // Nothing if readers still send so many events that this one has no room.
@@ -84,7 +101,8 @@ std::shared_ptr<const LiveEvent> LiveFeed::make_event(uint64_t after) {
   const WatchedModel model{.name = service_.names().front(),
                            .info = service_.model(),
                            .max_running = service_.options().max_running,
-                           .read_bandwidth = service_.read_bandwidth()};
+                           .read_bandwidth = service_.read_bandwidth(),
+                           .multiply_rate = multiply_rate_};
   const std::string json = snapshot_json(newest_, stats_, model, after);
   auto event = std::make_shared<LiveEvent>(json, newest_.number);
   return event->hold(budget_) ? event : nullptr;

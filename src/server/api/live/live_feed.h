@@ -47,7 +47,7 @@ struct LiveFeedLimits {
   std::chrono::milliseconds interval{200};  // between events, at least
   std::chrono::milliseconds idle{500};      // likewise, while the engine has nothing to do
   size_t most_readers = 256;
-  size_t most_bytes = size_t{8} << 20;             // of all events that are being sent
+  size_t most_bytes = size_t{8} << 20;     // of all events that are being sent
   double most_bytes_per_second = 1 << 20;  // to all readers together; more readers get fewer events
 };
 
@@ -87,6 +87,11 @@ class LiveFeed {
   };
   Next next(uint64_t seen, Clock::time_point now = Clock::now());
 
+  // True once: when the engine is idle, so that its machine's multiply rate can be measured. Then call measure(), on a
+  // thread that may be kept busy for 0.1 s.
+  bool wants_measurement();
+  void measure();
+
   size_t readers() const;
 
  private:
@@ -106,6 +111,9 @@ class LiveFeed {
   // Its events, made when the first reader needs them: for those that had the one before, and for all others.
   std::shared_ptr<const LiveEvent> changes_, whole_;
   Clock::time_point due_{};  // when to take the next snapshot
+  bool idle_ = false;        // the engine, at the time of the newest snapshot
+  bool measured_ = false;    // or about to be
+  double multiply_rate_ = 0;
 };
 
 }  // namespace quire

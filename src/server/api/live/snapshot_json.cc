@@ -41,9 +41,8 @@ void append_model(const WatchedModel& model, std::string& out) {
          model.max_running, i.generates);
   append(out,
          "\"page_tokens\":{},\"kv_groups\":{},\"kv_bytes_per_token\":{},\"parameters\":{},\"weight_bytes\":{},"
-         "\"decode_bytes\":{},\"read_bandwidth\":{:.6g}}},",
-         i.page_tokens, i.kv_groups, i.kv_bytes_per_token, i.parameters, i.weight_bytes, i.decode_bytes,
-         model.read_bandwidth);
+         "\"decode_bytes\":{}}},",
+         i.page_tokens, i.kv_groups, i.kv_bytes_per_token, i.parameters, i.weight_bytes, i.decode_bytes);
 }
 
 void append_counters(const EngineSnapshot& snapshot, const EngineStats& s, std::string& out) {
@@ -125,6 +124,8 @@ std::string snapshot_json(const EngineSnapshot& snapshot, const EngineStats& sta
   std::string out;
   append(out, "{{\"number\":{},\"time\":{:.4f},\"step_target\":{:.6g},", snapshot.number, snapshot.time,
          snapshot.step_target);
+  append(out, "\"limits\":{{\"read_bytes\":{:.6g},\"multiply_adds\":{:.6g}}},", model.read_bandwidth,
+         model.multiply_rate);
   if (after == 0) append_model(model, out);
   append_counters(snapshot, stats, out);
   append_sequences(snapshot.sequences, out);

@@ -10,12 +10,13 @@
 
 namespace quire {
 
-// What does not change while a model is served.
+// What does not change while a model is served, but for the rate that is measured in the first idle moment.
 struct WatchedModel {
   std::string_view name;  // under which it is served
   const ModelInfo& info;
-  int max_running;        // sequences that run at a time
-  double read_bandwidth;  // of the machine's memory, in bytes per second; 0: unknown
+  int max_running;            // sequences that run at a time
+  double read_bandwidth = 0;  // of the machine's memory, in bytes per second; 0: unknown
+  double multiply_rate = 0;   // multiply-adds per second at best; 0: unknown
 };
 
 // One line, of the steps after number `after`. after 0: all steps that the snapshot has, and the model.
