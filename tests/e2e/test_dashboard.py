@@ -184,6 +184,13 @@ def test_every_view_shows_the_load(browser, busy, screen):
         fits(page, screen)
         picture(page, f"life-{screen}")
 
+        visit("Chat")
+        settings(page, Most_tokens="12", Temperature="0")
+        send(page, "Is an_unbroken_word_" + "that_is_far_longer_than_a_phone_is_wide_" * 3 + " a word?")
+        assert eventually(lambda: page.locator(".message.assistant").count() == 1 and page.get_by_role("button", name="Send").is_enabled())
+        fits(page, screen)
+        picture(page, f"chat-{screen}")
+
         visit("Why a cache")
         for _ in range(8):
             page.locator("#cache-step").press("ArrowRight")
