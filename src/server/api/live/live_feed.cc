@@ -57,7 +57,10 @@ LiveFeed::Next LiveFeed::next(uint64_t seen, Clock::time_point now) {
   if (newest_.number == 0 || newest_.number == seen) return {nullptr, due_};
   const bool follows = seen != 0 && seen == before_;
   std::shared_ptr<const LiveEvent>& event = follows ? changes_ : whole_;
-  if (!event) event = make_event(follows ? step_before_ : 0);
+  if (!event && !no_room_) {
+    event = make_event(follows ? step_before_ : 0);
+    no_room_ = !event;
+  }
   return {event, std::max(due_, now + kRetry)};
 }
 
@@ -72,6 +75,7 @@ void LiveFeed::take_snapshot(Clock::time_point now) {
   newest_ = std::move(snapshot);
   stats_ = service_.stats();
   changes_ = whole_ = nullptr;  // readers that are still sending them keep them
+  no_room_ = false;
   idle_ = newest_.running + newest_.waiting == 0 && (newest_.steps.empty() || newest_.steps.back().number == last_step);
   const std::chrono::duration<double> spread(static_cast<double>(readers_ * last_bytes) /
                                              limits_.most_bytes_per_second);

@@ -110,6 +110,7 @@ class LiveFeed {
   uint64_t before_ = 0, step_before_ = 0;  // numbers of the snapshot before it, and of its last step
   // Its events, made when the first reader needs them: for those that had the one before, and for all others.
   std::shared_ptr<const LiveEvent> changes_, whole_;
+  bool no_room_ = false;     // for an event of the newest snapshot
   Clock::time_point due_{};  // when to take the next snapshot
   bool idle_ = false;        // the engine, at the time of the newest snapshot
   bool measured_ = false;    // or about to be
