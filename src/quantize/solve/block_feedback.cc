@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "quant/block_type.h"
 #include "quant/coded_chunk.h"
 #include "quant/gguf_blocks.h"
 
@@ -18,18 +19,7 @@ constexpr float kLeastCount = 1e-6f;
 
 // Codes of IQ1 to IQ3 come from a lattice: one cannot be changed alone.
 bool has_vectors(TensorType type) {
-  switch (type) {
-    case TensorType::IQ1_S:
-    case TensorType::IQ1_M:
-    case TensorType::IQ2_XXS:
-    case TensorType::IQ2_XS:
-    case TensorType::IQ2_S:
-    case TensorType::IQ3_XXS:
-    case TensorType::IQ3_S:
-      return true;
-    default:
-      return false;
-  }
+  return std::ranges::find(grid_block_types(), type, &BlockType::type) != grid_block_types().end();
 }
 
 // The codes that a weight may have.
