@@ -118,7 +118,8 @@ class Loading {
             const bool over_tcp = server.port() > 0;
             std::printf("quire: %s at %s%s\n", engine_->info().name.c_str(), url.c_str(), over_tcp ? "/v1" : "");
             std::fflush(stdout);
-            if (over_tcp && server.models().options().dashboard) spdlog::info("a live page and a chat: {}/dashboard", url);
+            if (over_tcp && server.models().options().dashboard)
+              spdlog::info("a live page and a chat: {}/dashboard", url);
             sd_notify("READY=1");
             ended_ = true;
           } catch (...) {
