@@ -170,7 +170,7 @@ Partial attend_split(const AttentionArgs& a, const Query& query, const int32_t* 
       }
       score *= scales(kv, page(t), t % kPageTokens).key;
     }
-    for (int t = first_of_page; t < stop && kv.type == KvType::kInt4; t += kPageTokens) add_means(scores + t - block);
+    for (int t = first_of_page; t < stop && kv.type == KvType::kInt4; t += kPageTokens) add_means(scores + (t - block));
     for (int t = begin; t < stop; ++t) {
       scores[t - block] = score_of(a, query, t, scores[t - block]);
       largest = std::max(largest, scores[t - block]);
