@@ -32,7 +32,7 @@ BELOW = {
     "load": ["json"],
     "cli": ["server", "plan", "load", "quantize"],
 }
-# A subfolder (with all below it), and the subfolders beside it that it may not include.
+# Subfolders beside it that a subfolder, and everything in it, must not include.
 APART = {"server/api": ["server/http/", "server/endpoints/"], "server/endpoints": ["server/http/"]}
 PUBLIC = {"sampling", "engine", "plan", "server", "cli"}  # may include include/quire; everybody may include PLAIN
 PLAIN = re.compile(r'"quire/(types|error|sampling_params|constraint)\.h"')  # values without code

@@ -32,9 +32,7 @@ double nll(std::span<const float> logits, TokenId token) {
 void run_perplexity(PerplexityOptions& o) {
   if (o.context < 3)
     throw invalid("--context must be at least 3, not {}: shorter chunks have no token to score", o.context);
-  o.engine.max_num_seqs = 1;
-  o.engine.max_num_batched_tokens = 512;
-  o.engine.max_model_len = o.context;
+  o.engine = one_chunk_at_a_time(std::move(o.engine), o.context);
   Progress progress;
   progress.stage("loading " + o.engine.model);
   LoadedModel model(o.engine, kScoredRows);

@@ -34,7 +34,7 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   std::span<const PlannedSafetensor> tensors() const { return tensors_; }
-  void write(size_t tensor, std::span<const std::byte> bytes);  // all of it
+  void write(size_t tensor, std::span<const std::byte> bytes);  // the whole tensor
   // Writes the index and brings everything to the disk. Every tensor has been written.
   void finish();
 

@@ -2,32 +2,42 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 
 namespace quire {
-namespace {}  // namespace
+namespace {
 
-std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, size_t item, InputCollector& inputs) {
+// Of the first of these kinds of matrices that has inputs: matrices that share a tensor have the same.
+std::shared_ptr<const InputStatistics> inputs_of_kinds(std::span<const Tensor> kinds, const PlannedTensor& tensor,
+                                                       size_t item, InputCollector& inputs) {
   const auto count = static_cast<int>(stacked_matrices(tensor));
-  for (const Tensor kind : tensor.matrices) {  // matrices that share a tensor have the same inputs
+  for (const Tensor kind : kinds) {
     auto seen = inputs.of({kind, tensor.layer, static_cast<int>(item), count > 1 ? count : 0});
     if (seen && static_cast<uint64_t>(seen->cols) == tensor.cols()) return seen;  // else it is transposed at load
   }
   return nullptr;
 }
 
+}  // namespace
+
+std::shared_ptr<const InputStatistics> inputs_of(const PlannedTensor& tensor, size_t item, InputCollector& inputs) {
+  return inputs_of_kinds(tensor.matrices, tensor, item, inputs);
+}
+
 ImportanceMatrix measured_importance(const FilePlan& file, InputCollector& inputs, bool with_output) {
   ImportanceMatrix matrix;
   for (const PlannedTensor& tensor : file.tensors) {
-    PlannedTensor of = tensor;
-    if (file.config.tied_output) std::ranges::replace(of.matrices, Tensor::kEmbedding, Tensor::kOutput);
-    if (!with_output) std::erase(of.matrices, Tensor::kOutput);
+    std::vector<Tensor> kinds = tensor.matrices;
+    if (file.config.tied_output) std::ranges::replace(kinds, Tensor::kEmbedding, Tensor::kOutput);
+    if (!with_output) std::erase(kinds, Tensor::kOutput);
     const size_t count = stacked_matrices(tensor);
     const auto cols = static_cast<ptrdiff_t>(tensor.cols());
     ImportanceMatrix::Entry entry{std::vector<float>(count * static_cast<size_t>(cols)), std::vector<float>(count)};
     for (size_t item = 0; item < count; ++item) {
-      const auto seen = inputs_of(of, item, inputs);
+      const auto seen = inputs_of_kinds(kinds, tensor, item, inputs);
       if (!seen) continue;
       std::ranges::transform(seen->squares, entry.sums.begin() + static_cast<ptrdiff_t>(item) * cols,
                              [](double sum) { return static_cast<float>(sum); });

@@ -61,6 +61,20 @@ def quire(*arguments, timeout=120, **options):
     return subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
 
 
+def expect_interrupt_leaves_nothing(folder, *arguments):
+    """Ctrl-C, once the program has begun to write to the empty folder."""
+    skip_without_binary()
+    process = subprocess.Popen([QUIRE, *map(str, arguments)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not any(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert list(folder.iterdir()) == []
+
+
 def quire_json(*arguments):
     """The JSON that it prints with --json."""
     done = quire(*arguments, "--json")

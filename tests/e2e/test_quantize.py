@@ -4,12 +4,10 @@ import re
 import resource
 import signal
 import struct
-import subprocess
-import time
 
 import pytest
 
-from conftest import GOLDEN, MODEL, QUIRE, needs_model, quire, quire_json, skip_without_binary
+from conftest import GOLDEN, MODEL, expect_interrupt_leaves_nothing, needs_model, quire, quire_json, skip_without_binary
 
 LLAMA = GOLDEN / "models/llama"
 HF = GOLDEN / "formats/hf-models"
@@ -304,15 +302,7 @@ def test_ctrl_c_leaves_nothing(tmp_path):
     assert quire("synth", "--shape", "smollm2-135m", "--type", "f16", "-o", model).returncode == 0
     out = tmp_path / "out"
     out.mkdir()
-    process = subprocess.Popen([QUIRE, "quantize", model, out / "out.gguf", "--type", "IQ2_S", "-t", "1"], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not any(out.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT
-    assert list(out.iterdir()) == []
+    expect_interrupt_leaves_nothing(out, "quantize", model, out / "out.gguf", "--type", "IQ2_S", "-t", "1")
 
 
 def test_help_lists_every_mix():

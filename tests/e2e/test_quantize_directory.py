@@ -6,12 +6,10 @@ import resource
 import shutil
 import signal
 import struct
-import subprocess
-import time
 
 import pytest
 
-from conftest import GOLDEN, QUIRE, quire, quire_json, skip_without_binary
+from conftest import GOLDEN, expect_interrupt_leaves_nothing, quire, quire_json, skip_without_binary
 
 HF = GOLDEN / "formats/hf-models"
 # And the most KL that the random model may lose, which magnifies rounding: as GGUF files it loses 0.40 in Q4_0, 0.0019 in Q8_0.
@@ -224,15 +222,7 @@ def test_ctrl_c_leaves_nothing(model, tmp_path):
         file.truncate(8 + len(text) + at)
     out = tmp_path / "out"
     out.mkdir()
-    process = subprocess.Popen([QUIRE, "quantize", big, out / "model", "--method", "rtn-int4", "-t", "1"], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not any(out.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT
-    assert list(out.iterdir()) == []
+    expect_interrupt_leaves_nothing(out, "quantize", big, out / "model", "--method", "rtn-int4", "-t", "1")
 
 
 def test_help_lists_every_method():

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "cli/calibration/calibrate.h"
@@ -11,17 +11,6 @@
 
 namespace quire {
 namespace {
-
-EngineOptions calibrating_options(const std::string& model, const CalibrationFlags& flags, int threads) {
-  EngineOptions options;
-  options.model = model;
-  options.activations = flags.activations;
-  options.threads = threads;
-  options.max_num_seqs = 1;
-  options.max_num_batched_tokens = 512;
-  options.max_model_len = flags.context;
-  return options;
-}
 
 // Matrices that read the inputs of another in the same layer.
 bool shares_inputs(Tensor tensor) {
@@ -51,13 +40,22 @@ CLI::Option* add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
   return calibrate;
 }
 
-Calibration::Calibration(const std::string& model, const CalibrationFlags& flags, int threads, const Wants& wants,
-                         Progress& progress, std::function<void()> check)
-    : wants_(wants),
+Calibration::Calibration(EngineOptions engine, const CalibrationFlags& flags, const Wants& wants, Progress& progress,
+                         std::function<void()> check)
+    : flags_(flags),
+      wants_(wants),
       progress_(progress),
       check_(std::move(check)),
-      model_(calibrating_options(model, flags, threads), kScoredRows),
+      model_(one_chunk_at_a_time(std::move(engine), flags.context), kScoredRows),
       text_(read_chunks(model_, flags.file, flags.context, flags.chunks)) {}
+
+ImportanceMatrix Calibration::importance(const FilePlan& file) {
+  ImportanceMatrix matrix = measured_importance(file, inputs_for(0), flags_.with_output);
+  matrix.datasets = {flags_.file};
+  matrix.chunks = static_cast<int>(text_.count());
+  matrix.chunk_size = flags_.context;
+  return matrix;
+}
 
 InputCollector& Calibration::inputs_for(int layer) {
   const bool is_there = inputs_ && (wants_.gram_bytes == 0 || (layer >= first_ && layer < end_));
@@ -87,7 +85,7 @@ void Calibration::run(int layer) {
                                         },
                                         wants_.sample_rows});
   progress_.stage(wants_.gram_bytes > 0 ? fmt::format("calibrating layers {} to {}", first_, end_ - 1) : "calibrating");
-  calibrate(model_, text_, *inputs_, false, [this](size_t computed, size_t total) {
+  calibrate(model_, text_, *inputs_, flags_.with_output, [this](size_t computed, size_t total) {
     check_();
     progress_.step(computed, total);
   });

@@ -9,13 +9,14 @@
 
 #include "cli/terminal/progress.h"
 #include "cli/text/text_chunks.h"
-#include "quantize/input_collector.h"
+#include "quantize/measure_importance.h"
 
 namespace quire {
 
 struct CalibrationFlags {
-  std::string file, activations = "auto";
+  std::string file;
   int context = 512, chunks = 128;
+  bool with_output = false;  // the output matrix sees all rows, not some of them, which takes longer
 };
 
 // --calibrate and its flags, which need it. Returns --calibrate. flags: must outlive the command.
@@ -30,19 +31,20 @@ class Calibration {
     int sample_rows = 0;             // of each matrix's inputs
     size_t gram_bytes = kGramBytes;  // most memory for Gram matrices at a time; 0: none are needed
   };
-  // model: as -m takes it. check: may throw to stop. progress, check: must outlive the object. Throws Error: the model does
-  // not load, the text is too short.
-  Calibration(const std::string& model, const CalibrationFlags& flags, int threads, const Wants& wants,
-              Progress& progress, std::function<void()> check);
+  // engine: the model, its threads and its number formats. check: may throw to stop. progress: must outlive the object.
+  // Throws Error: the model does not load, the text is too short.
+  Calibration(EngineOptions engine, const CalibrationFlags& flags, const Wants& wants, Progress& progress,
+              std::function<void()> check);
 
   // Runs the model if it has not yet computed the layer's Gram matrices.
   InputCollector& inputs_for(int layer);
-  const LoadedModel& model() const { return model_; }
-  int chunks() const { return static_cast<int>(text_.count()); }
+  // Of the tensors of the model's GGUF file, with the name of the text.
+  ImportanceMatrix importance(const FilePlan& file);
 
  private:
   void run(int layer);
 
+  const CalibrationFlags flags_;
   const Wants wants_;
   Progress& progress_;
   const std::function<void()> check_;

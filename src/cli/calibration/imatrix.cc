@@ -6,25 +6,23 @@
 #include <memory>
 
 #include "base/error.h"
-#include "cli/calibration/calibrate.h"
+#include "cli/calibration/calibration.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
 #include "cli/output_file.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
-#include "cli/text/chunk_run.h"
 #include "model/registry.h"
-#include "quantize/measure_importance.h"
 
 namespace quire {
 namespace {
 
 struct ImatrixFlags {
   EngineOptions engine;
-  std::string file, output;
+  CalibrationFlags calibration;
+  std::string output;
   std::vector<std::string> add;
-  int context = 512, chunks = 128;
-  bool process_output = false, force = false;
+  bool force = false;
 };
 
 ImportanceForm form_of(const std::string& path) {
@@ -33,28 +31,14 @@ ImportanceForm form_of(const std::string& path) {
 
 ImportanceMatrix measure_importance_of(const ImatrixFlags& o, const std::function<void()>& check, Progress& progress) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.engine.model));
-  const FilePlan file = plan_file(checkpoint, "");  // refuses what has no names in GGUF files before it computes
+  const FilePlan file =
+      plan_file(checkpoint, "");  // throws before anything is computed if GGUF has no names for the model
   progress.stage("loading " + o.engine.model);
-  LoadedModel model(o.engine, kScoredRows);
-  const TextChunks text = read_chunks(model, o.file, o.context, o.chunks);
-  InputCollector inputs(model.target.config, model.target.weights, model.runtime.cpu.compute(Activations::kF32), {});
-  progress.stage("computing chunks");
-  calibrate(model, text, inputs, o.process_output, [&](size_t computed, size_t total) {
-    check();
-    progress.step(computed, total);
-  });
-  ImportanceMatrix matrix = measured_importance(file, inputs, o.process_output);
-  matrix.datasets = {o.file};
-  matrix.chunks = static_cast<int>(text.count());
-  matrix.chunk_size = o.context;
-  return matrix;
+  return Calibration(o.engine, o.calibration, {.gram_bytes = 0}, progress, check).importance(file);
 }
 
 void run_imatrix(ImatrixFlags& o) {
   check_output(o.output, "-o", o.force);
-  o.engine.max_num_seqs = 1;
-  o.engine.max_num_batched_tokens = 512;
-  o.engine.max_model_len = o.context;
   ImportanceMatrix matrix;
   run_interruptible([&](const auto& check) {
     Progress progress;
@@ -78,7 +62,7 @@ void add_imatrix_command(CLI::App& app) {
   for (const char* replaced : {"--max-model-len", "--max-num-batched-tokens"})
     command->remove_option(command->get_option(replaced));
   command
-      ->add_option("-f,--file", o->file,
+      ->add_option("-f,--file", o->calibration.file,
                    "calibration text: UTF-8, or a .jsonl file whose lines have \"messages\" (chats, for the model's "
                    "template) or \"text\"")
       ->type_name("FILE")
@@ -88,17 +72,17 @@ void add_imatrix_command(CLI::App& app) {
                    "file to write, in llama.cpp's format: GGUF, or the older one if the name ends in .dat")
       ->type_name("FILE")
       ->required();
-  command->add_option("-c,--context", o->context, "tokens per chunk")
+  command->add_option("-c,--context", o->calibration.context, "tokens per chunk")
       ->check(between(3, std::numeric_limits<int>::max()))
       ->capture_default_str();
-  command->add_option("--chunks", o->chunks, "most chunks to compute; -1: all")
+  command->add_option("--chunks", o->calibration.chunks, "most chunks to compute; -1: all")
       ->check(between(-1, 1e9))
       ->capture_default_str();
   command
       ->add_option("--in-file", o->add, "importance matrix of the same model to add, in either form; may be repeated")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  command->add_flag("--process-output", o->process_output,
+  command->add_flag("--process-output", o->calibration.with_output,
                     "also for the output matrix; llama.cpp's files have none by default");
   command->add_flag("--force", o->force, "overwrite an existing file");
   command->callback([o] { run_imatrix(*o); });

@@ -146,9 +146,7 @@ void run_compare(CompareFlags& o) {
                                            o.context - 2, o.context, o.from));
   if (o.base.empty() && o.base_activations.empty() && o.base_kv_cache_dtype.empty())
     throw CLI::RequiredError("--base, --base-activations or --base-kv-cache-dtype");
-  o.engine.max_num_seqs = 1;
-  o.engine.max_num_batched_tokens = 512;
-  o.engine.max_model_len = o.context;
+  o.engine = one_chunk_at_a_time(std::move(o.engine), o.context);
   Comparing c;
   {
     Progress progress;

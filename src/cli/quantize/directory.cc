@@ -179,7 +179,10 @@ void quantize_directory(const DirectoryFlags& o, const DirectoryJob& job) {
     if (needs_inputs) {
       Calibration::Wants wants;
       if (method.needs == NeededInputs::kSample) wants = {.sample_rows = kSampleRows, .gram_bytes = 0};
-      calibration.emplace(job.input, job.calibration, job.threads, wants, progress, check);
+      EngineOptions engine;
+      engine.model = job.input;
+      engine.threads = job.threads;
+      calibration.emplace(std::move(engine), job.calibration, wants, progress, check);
       inputs = [&](const Slot& slot) -> std::shared_ptr<const InputStatistics> {
         return slot.layer < 0 ? nullptr : calibration->inputs_for(slot.layer).of(slot);
       };

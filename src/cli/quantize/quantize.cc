@@ -18,7 +18,6 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
 #include "model/registry.h"
-#include "quantize/measure_importance.h"
 #include "quantize/quantize.h"
 
 namespace quire {
@@ -95,15 +94,13 @@ void run_quantize(const QuantizeFlags& o) {
       options.importance_file = o.imatrix;
     }
     if (!o.calibration.file.empty()) {
-      calibration.emplace(o.input, o.calibration, o.threads,
+      EngineOptions engine;
+      engine.model = o.input;
+      engine.threads = o.threads;
+      calibration.emplace(std::move(engine), o.calibration,
                           Calibration::Wants{.gram_bytes = o.no_feedback || o.dry_run ? 0 : Calibration::kGramBytes},
                           progress, check);
-      if (!importance) {
-        importance = measured_importance(plan_file(checkpoint, options.name), calibration->inputs_for(0), false);
-        importance->datasets = {o.calibration.file};
-        importance->chunks = calibration->chunks();
-        importance->chunk_size = o.calibration.context;
-      }
+      if (!importance) importance = calibration->importance(plan_file(checkpoint, options.name));
       if (!o.no_feedback) {
         options.inputs = [&](const PlannedTensor& tensor, size_t item) {
           return tensor.layer < 0 ? nullptr : inputs_of(tensor, item, calibration->inputs_for(tensor.layer));

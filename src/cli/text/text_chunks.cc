@@ -42,6 +42,13 @@ TokenIds encode_lines(const LoadedModel& model, const std::string& file) {
 
 }  // namespace
 
+EngineOptions one_chunk_at_a_time(EngineOptions options, int size) {
+  options.max_num_seqs = 1;
+  options.max_num_batched_tokens = 512;
+  options.max_model_len = size;
+  return options;
+}
+
 TextChunks read_chunks(const LoadedModel& model, const std::string& file, int size, int most) {
   if (!model.target.text.tokenizer)
     throw unsupported("{} has no vocabulary, so it cannot read a text", model.info.name);

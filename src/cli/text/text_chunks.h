@@ -18,6 +18,9 @@ struct TextChunks {
   std::span<const TokenId> chunk(size_t i) const { return std::span(ids).subspan(i * size, size); }
 };
 
+// Options of a model that computes chunks of this many tokens, one after the other.
+EngineOptions one_chunk_at_a_time(EngineOptions options, int size);
+
 // Of a UTF-8 file; a rest that is no whole chunk is left out. A file whose name ends in .jsonl has on each line an object
 // with "messages", which the model's chat template renders, or with "text". size: at least 3. most: chunks, from the
 // beginning; -1: all. Throws Error: the model has no vocabulary, or no template for messages; a line is something else;

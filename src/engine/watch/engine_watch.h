@@ -54,7 +54,7 @@ class EngineWatch {
 
   const Clock::time_point start_ = Clock::now();
   const double step_target_;
-  double row_multiply_adds_ = 0, logits_multiply_adds_ = 0;  // of a row in all linears but the last; in that one
+  double row_multiply_adds_ = 0, logits_multiply_adds_ = 0;  // of one row: in all linears but the last, and in the last
   StepHistory history_;
   TripleBuffer<EngineSnapshot> buffer_;
   uint64_t taken_ = 0;

@@ -94,4 +94,14 @@ inline TokenIds some_tokens(int count, int vocab, int seed = 0) {
   return tokens;
 }
 
+// The logits of some tokens, as a model computes them.
+inline std::vector<float> logits_of(const std::filesystem::path& path) {
+  BareModel m(path);
+  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 1, 32);
+  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations,
+                  {.max_rows = 32, .max_logits = 32, .max_positions = 64, .max_hidden = 32});
+  const TokenIds tokens = some_tokens(12, m.config.vocab);
+  return copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 12)));
+}
+
 }  // namespace quire::testing

@@ -16,19 +16,6 @@
 namespace quire {
 namespace {
 
-using testing::BareBatch;
-using testing::BareCache;
-using testing::BareModel;
-
-std::vector<float> some_logits(const std::filesystem::path& path) {
-  BareModel m(path);
-  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 1, 32);
-  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations,
-                  {.max_rows = 32, .max_logits = 32, .max_positions = 64, .max_hidden = 32});
-  const TokenIds tokens = testing::some_tokens(12, m.config.vocab);
-  return testing::copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 12)));
-}
-
 class GgufSource : public testing::HfFolder, public ::testing::WithParamInterface<const char*> {
  protected:
   // A directory of the repository as a GGUF file without a vocabulary.
@@ -52,7 +39,7 @@ class GgufSource : public testing::HfFolder, public ::testing::WithParamInterfac
 TEST_P(GgufSource, IsTheSameModelAsADirectory) {
   const std::filesystem::path file = gguf_of(GetParam());
   write(file);
-  const std::vector<float> before = some_logits(file), after = some_logits(at("out"));
+  const std::vector<float> before = testing::logits_of(file), after = testing::logits_of(at("out"));
   double lost = 0, all = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     lost += std::pow(static_cast<double>(before[i]) - after[i], 2);

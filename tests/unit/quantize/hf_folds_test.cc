@@ -11,10 +11,6 @@
 namespace quire {
 namespace {
 
-using testing::BareBatch;
-using testing::BareCache;
-using testing::BareModel;
-
 // Weights stay float32, but all factors that can be folded are, at random.
 std::vector<ModulePart> plain_parts(int rows, int cols, const MethodSettings&) {
   return {{".weight", TensorType::F32, {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}}};
@@ -49,15 +45,6 @@ constexpr HfMethod kPlain = {.name = "plain",
                              .scales = random_scales,
                              .describe = describe_plain};
 
-std::vector<float> logits_of(const std::filesystem::path& path) {
-  BareModel m(path);
-  BareCache cache(m.backend, cache_layout(m.config, KvType::kF32), 1, 32);
-  Decoder decoder(m.config, m.weights, cache.memory, m.backend, m.activations,
-                  {.max_rows = 32, .max_logits = 32, .max_positions = 64, .max_hidden = 32});
-  const TokenIds tokens = testing::some_tokens(12, m.config.vocab);
-  return testing::copied(decoder.forward(BareBatch(cache).add(0, 0, tokens, 12)));
-}
-
 struct FoldCase {
   const char* model;
   size_t points;  // of the first layer
@@ -74,7 +61,7 @@ TEST_P(Folds, LeaveTheModelTheSameFunction) {
   const HfPlan plan = plan_hf_model(source, kPlain, {}, false);
   const WrittenModel written = write_hf_model(source, plan, inputs, at("out"), false, team_, testing::ignore_progress);
   EXPECT_TRUE(written.notes.empty()) << written.notes.front();
-  const std::vector<float> before = logits_of(at("in")), after = logits_of(at("out"));
+  const std::vector<float> before = testing::logits_of(at("in")), after = testing::logits_of(at("out"));
   double most = 0, difference = 0, moved = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     most = std::max(most, std::fabs(static_cast<double>(before[i])));
