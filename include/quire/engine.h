@@ -65,6 +65,12 @@ enum class TuneMode : uint8_t {
   kForce,  // measure again
 };
 
+// What EngineOptions::trace_out has of each step.
+enum class TraceDetail : uint8_t {
+  kSteps,       // its phases
+  kOperations,  // and the operations of its forward pass
+};
+
 inline constexpr double kMinTpotTarget = 0.001, kMaxTpotTarget = 1e3, kMaxTtftTarget = 1e6;
 
 struct EngineOptions {
@@ -109,6 +115,9 @@ struct EngineOptions {
 
   bool executor_process = false;  // compute in a child process; the answers are the same
   std::string record = {};        // a file that gets every step, for `quire replay`; empty: none
+  std::string trace_out = {};     // a file that gets a trace of steps and requests (docs/tracing.md); empty: none
+  size_t trace_bytes = size_t{256} << 20;  // its limit, at least 64 KiB: there the trace ends, and the engine goes on
+  TraceDetail trace_detail = TraceDetail::kOperations;
 
   // A folder that keeps packed weights, so that the next start maps them (docs/serving.md); empty: none.
   std::string pack_cache = {};
@@ -204,8 +213,9 @@ struct Request {
   std::optional<ThoughtBudget> thought_budget = {};  // needs frame_tokens
   // Called once for each choice. If empty, the engine looks for sampling.stop in all of the text, and cuts there.
   std::function<std::unique_ptr<StopFinder>()> stop_finder = {};
-  TokenRuns banned_runs = {};  // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
-  bool speculate = true;       // false: no drafts for this request, whatever EngineOptions::speculative says
+  TokenRuns banned_runs = {};    // replaces sampling.bad_words: Engine::spellings() of them, shared by several requests
+  bool speculate = true;         // false: no drafts for this request, whatever EngineOptions::speculative says
+  std::string trace_label = {};  // names the request in EngineOptions::trace_out, which has its first 128 bytes
 };
 
 // The most prompt tokens that this request may have: its answer, if it has one, needs room for a token.

@@ -54,11 +54,12 @@ EngineLoop::EngineLoop(LoadedModel& model)
     : options_(model.options),
       model_(model),
       limits_(scheduler_limits(model)),
+      trace_(EngineTrace::open(model)),
       recorder_(open_recorder(model)),
       orders_(recorder_ ? static_cast<Executor&>(*recorder_) : model.executor()),
       cache_(orders_, model.cache, page_cache_options(model.options, model.cache_identity)),
       loader_(cache_, orders_),
-      roster_(cache_, shares_, limits_.max_running),
+      roster_(cache_, shares_, limits_.max_running, trace_.get()),
       draft_stage_(model.options, model.draft_model.get(), model.text_drafters.get(), model.runtime.team,
                    model.target.config.vocab),
       draft_orders_(orders_),
@@ -85,18 +86,26 @@ void EngineLoop::try_step() {
   roster_.end_unwanted();
   loader_.poll([&](SequenceId id) { return roster_.find(id); });
   if (idle()) return;
+  if (trace_) trace_->begin_step();
   observe();
   make_plan(state_, limits_, costs_.costs(), plan_);
   apply_plan();
   if (plan_.chunks.empty()) {
-    if (plan_.preempted.empty() && plan_.admitted.empty()) loader_.wait();
+    if (plan_.preempted.empty() && plan_.admitted.empty()) {
+      loader_.wait();
+      if (trace_) trace_->waited();
+    }
     return;
   }
+  ended(StepPhase::kSchedule);
   const auto start = Clock::now();
   EngineStep& step = make_step();
   StepResults& results = compute(step);
   take(step, results);
   count_step(step, results, start, seconds(Clock::now() - start));
+  if (trace_) {
+    trace_->end_step(stats_.steps, plan_.chunks, step.sampling, roster_.running().size(), roster_.waiting().size());
+  }
 }
 
 // ---- schedule ----
@@ -197,6 +206,7 @@ void EngineLoop::begin_computing(Sequence& s) {
   r.cached_tokens = s.computed;
   if (options_.prefix_cache) stats_.prefix_query_tokens += static_cast<uint64_t>(r.prompt_tokens);
   stats_.prefix_hit_tokens += static_cast<uint64_t>(r.cached_tokens);
+  if (trace_) trace_->begun(s);
 }
 
 // Gives the planned sequences their pages, has their drafts computed, and turns all into a step.
@@ -211,7 +221,9 @@ EngineStep& EngineLoop::make_step() {
     chunk.wants_logits = chunk.first + chunk.rows == static_cast<int>(s.tokens.size());
     cache_.grow(s, chunk.rows, chunk.drafts);
   }
+  ended(StepPhase::kPages);
   draft_stage_.draft(step_.sequences, plan_.chunks);
+  if (draft_stage_.on()) ended(StepPhase::kDraft);
   for (size_t i = 0; i < plan_.chunks.size(); ++i) {
     Sequence& s = *step_.sequences[i];
     cache_.shrink(s, plan_.chunks[i].rows, plan_.chunks[i].drafts);
@@ -222,12 +234,15 @@ EngineStep& EngineLoop::make_step() {
 
 StepResults& EngineLoop::compute(EngineStep& step) {
   logits_stage_.prepare(step.samples);
+  ended(StepPhase::kBuild);
   const ForwardOutput& output = orders_.run(step.forward);
+  ended(StepPhase::kForward);
   results_.expert_bytes = output.expert_bytes;
   for (size_t i = 0; i < step.pooled.size(); ++i)
     take_pooled(*step.sequences[step.pooled[i]]->request, step.forward.pooled[i].last, output.pooled[i],
                 model_.info.labels);
   logits_stage_.sample(step.samples, output.logits, results_.samples);
+  ended(StepPhase::kSample);
   return results_;
 }
 
@@ -242,6 +257,7 @@ void EngineLoop::take(EngineStep& step, StepResults& results) {
   take_features(step);
   watch_.add_parts(plan_.chunks, step.sampling);
   roster_.remove_ended();
+  ended(StepPhase::kDeliver);
 }
 
 void EngineLoop::end_pooled(const EngineStep& step) {
@@ -297,6 +313,7 @@ void EngineLoop::take_tokens(Sampling& sampling, const SampleRequest& request, S
   Chosen chosen = take_sampled(s, request, std::move(result), options_.forced_tokens);
   sampling.tokens = static_cast<int>(chosen.outputs.size());
   if (drafts > 0) take_drafts(sampling, drafts, chosen);
+  if (trace_ && sampling.tokens > 0 && s.generated() == sampling.tokens) trace_->first_token(s);
   deliver(s, chosen);
 }
 
@@ -352,7 +369,7 @@ void EngineLoop::deliver(Sequence& s, Chosen& chosen) {
     s.tell(out);
     if (out.finish == FinishReason::kNone) continue;
     draft_stage_.remember(s);
-    return roster_.leave(s);
+    return roster_.leave(s, out.finish);
   }
   if (chosen.end) return roster_.end(s, *chosen.end, chosen.error);
   if (!options_.kv_cache) cache_.release(s);

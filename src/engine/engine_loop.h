@@ -20,6 +20,7 @@
 #include "engine/step/orders.h"
 #include "engine/step/recording.h"
 #include "engine/step_builder.h"
+#include "engine/trace/engine_trace.h"
 #include "engine/watch/engine_watch.h"
 
 namespace quire {
@@ -45,6 +46,9 @@ class EngineLoop {
 
  private:
   void try_step();
+  void ended(StepPhase phase) {
+    if (trace_) trace_->ended(phase);
+  }
   // Schedule.
   void observe();
   void observe_waiting();
@@ -72,6 +76,7 @@ class EngineLoop {
   const EngineOptions& options_;
   LoadedModel& model_;
   const SchedulerLimits limits_;
+  std::unique_ptr<EngineTrace> trace_;           // nullptr: no trace
   std::unique_ptr<RecordingExecutor> recorder_;  // nullptr: steps are not recorded
   Orders orders_;
   PageCache cache_;

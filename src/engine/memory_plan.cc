@@ -13,6 +13,7 @@
 #include "engine/drafting/text_drafters.h"
 #include "engine/dtype_names.h"
 #include "engine/step/local_executor.h"
+#include "engine/trace/engine_trace.h"
 #include "model/families.h"
 #include "ops/cache_memory.h"
 #include "sampling/sampler.h"
@@ -135,7 +136,7 @@ MemoryPlan plan_memory(const ModelFacts& facts, const EngineOptions& options, co
       static_cast<size_t>(machine.threads) * static_cast<size_t>(config.vocab) * SamplerScratch::kBytesPerToken;
   plan.page_store = SharedPages::store_bytes(page_cache_options(o), plan.layout);
   plan.vocabulary = kVocabularyBytes + static_cast<size_t>(config.vocab) * kVocabularyBytesPerToken;
-  plan.requests = std::max(kRequestMemory, o.reserved_bytes);
+  plan.requests = std::max(kRequestMemory, o.reserved_bytes) + (o.trace_out.empty() ? 0 : EngineTrace::kMemoryBytes);
   plan.unplanned = facts.unplanned;
   plan.loaded = facts.weights.bytes - facts.weights.matrix_bytes + plan.vocabulary;
   plan_drafters(facts, o, machine, plan);

@@ -13,6 +13,8 @@ inline constexpr NameTable<SchedulerKind, 2> kSchedulerNames = {
     {{SchedulerKind::kContinuous, "continuous"}, {SchedulerKind::kStatic, "static"}}};
 inline constexpr NameTable<DraftAcceptance, 2> kDraftAcceptanceNames = {
     {{DraftAcceptance::kExact, "exact"}, {DraftAcceptance::kRejection, "rejection"}}};
+inline constexpr NameTable<TraceDetail, 2> kTraceDetailNames = {
+    {{TraceDetail::kSteps, "steps"}, {TraceDetail::kOperations, "operations"}}};
 inline constexpr NameTable<TuneMode, 3> kTuneModeNames = {
     {{TuneMode::kOff, "off"}, {TuneMode::kAuto, "auto"}, {TuneMode::kForce, "force"}}};
 
@@ -27,6 +29,7 @@ static_assert(find_name(kSpeculationNames, Speculation::kNgram) == "ngram" &&
 
 constexpr std::string_view name(SchedulerKind kind) { return find_name(kSchedulerNames, kind); }
 constexpr std::string_view name(DraftAcceptance acceptance) { return find_name(kDraftAcceptanceNames, acceptance); }
+constexpr std::string_view name(TraceDetail detail) { return find_name(kTraceDetailNames, detail); }
 constexpr std::string_view name(TuneMode mode) { return find_name(kTuneModeNames, mode); }
 constexpr std::string_view name(Speculation speculation) { return find_name(kSpeculationNames, speculation); }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "engine/trace/engine_trace.h"
+
 namespace quire {
 
-Roster::Roster(PageCache& cache, TenantShares& shares, int max_running)
-    : cache_(cache), shares_(shares), max_running_(max_running) {}
+Roster::Roster(PageCache& cache, TenantShares& shares, int max_running, EngineTrace* trace)
+    : cache_(cache), shares_(shares), max_running_(max_running), trace_(trace) {}
 
 Sequence* Roster::find(SequenceId id) {
   for (Sequences* list : {&running_, &waiting_}) {
@@ -41,6 +43,7 @@ bool Roster::add_choice(Sequences& choices, bool may_run) {
 void Roster::admit(Sequences::iterator s) { running_.splice(running_.end(), waiting_, s); }
 
 void Roster::preempt(Sequences::iterator s) {
+  if (trace_) trace_->preempted(*s);
   cache_.release(*s);
   s->drafting.reset();
   insert_waiting(running_, s);
@@ -70,16 +73,22 @@ void Roster::choice_ended(RequestState& r) {
 }
 
 void Roster::end(Sequence& s, FinishReason reason, std::string_view error) {
+  if (trace_) trace_->finished(s, reason);
   s.finish(reason, error);
   while (s.forks_pending && s.choice + 1 < s.request->sampling.n) {
     choice_ended(*s.request);
     ++s.choice;
     s.finish(reason, error);
   }
-  leave(s);
+  give_up(s);
 }
 
-void Roster::leave(Sequence& s) {
+void Roster::leave(Sequence& s, FinishReason reason) {
+  if (trace_) trace_->finished(s, reason);
+  give_up(s);
+}
+
+void Roster::give_up(Sequence& s) {
   cache_.release(s);
   choice_ended(*s.request);
   s.request = nullptr;

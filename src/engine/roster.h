@@ -12,11 +12,14 @@
 
 namespace quire {
 
+class EngineTrace;
+
 // Moving a sequence between the lists never allocates. Pointers and iterators stay valid until remove_ended().
 // An ended sequence stays in its list until then. Used by the engine's thread alone.
 class Roster {
  public:
-  Roster(PageCache& cache, TenantShares& shares, int max_running);
+  // trace: is told of answers that end and are preempted; nullptr: none.
+  Roster(PageCache& cache, TenantShares& shares, int max_running, EngineTrace* trace);
 
   Sequences& running() { return running_; }
   const Sequences& running() const { return running_; }
@@ -49,8 +52,8 @@ class Roster {
   void cancel(std::vector<RequestId>& ids);  // takes effect in end_unwanted(); sorts ids
   // Tells the client that the answer has ended, also for choices not yet forked from it, and leaves.
   void end(Sequence& s, FinishReason reason, std::string_view error = {});
-  // The client knows that the answer has ended: gives up its pages and marks it as ended.
-  void leave(Sequence& s);
+  // The client knows that the answer has ended, for this reason: gives up its pages and marks it as ended.
+  void leave(Sequence& s, FinishReason reason);
   // Ends cancelled requests and those past their deadline.
   void end_unwanted();
   void end_all(FinishReason reason, std::string_view error = {});
@@ -59,12 +62,14 @@ class Roster {
   uint64_t finished() const { return finished_; }  // answers, since the beginning
 
  private:
+  void give_up(Sequence& s);
   void choice_ended(RequestState& r);
   void insert_waiting(Sequences& from, Sequences::iterator s);
 
   PageCache& cache_;
   TenantShares& shares_;
   const int max_running_;
+  EngineTrace* const trace_;
   Sequences running_, waiting_;
   uint64_t last_id_ = 0, finished_ = 0;
 };

@@ -87,7 +87,12 @@ struct Decoder::State {
   }
 
   void done(StepOp op) const {
-    if (profile) profile->mark(op);
+    if (!profile) return;
+    ops.finish();
+    profile->mark(op);
+  }
+  void enter_layer(int layer) const {
+    if (profile) profile->set_layer(layer);
   }
 
   void begin(const Batch& batch) {
@@ -283,7 +288,11 @@ std::span<float> Decoder::forward(const Batch& batch, const Pass& pass) {
   if (s.profile) s.profile->start();
   s.begin(batch);
   s.embed(batch);
-  for (size_t layer = 0; layer < layers; ++layer) s.layer(layer, static_cast<int>(batch.rows.size()));
+  for (size_t layer = 0; layer < layers; ++layer) {
+    s.enter_layer(static_cast<int>(layer));
+    s.layer(layer, static_cast<int>(batch.rows.size()));
+  }
+  s.enter_layer(-1);
   if (s.config.altup.streams > 0) altup_end(s.step(static_cast<int>(batch.rows.size())), s.weights);
   s.take_hidden(batch);
   return s.logits(batch, pass.output ? *pass.output : s.weights.output);

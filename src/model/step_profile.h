@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace quire {
 
@@ -30,9 +31,17 @@ inline constexpr std::array<std::string_view, 13> kStepOpNames = {
     "gate/up", "down",          "route", "experts",    "head",      "sampling"};
 inline constexpr size_t kStepOps = kStepOpNames.size();
 
-// Filled by Decoder::forward() after Decoder::profile() was given it. Costs one clock read per operation.
+// Filled by Decoder::forward() after Decoder::profile() was given it. Costs one clock read per operation; on a backend that
+// computes asynchronously also what it gains by that, because each operation is finished before the next begins.
 class StepProfile {
  public:
+  using Clock = std::chrono::steady_clock;
+  struct Span {
+    StepOp op{};
+    int16_t layer = -1;  // -1: outside the layers
+    Clock::time_point began, ended;
+  };
+
   std::array<double, kStepOps> seconds{};
   std::array<int64_t, kStepOps> calls{};
 
@@ -43,11 +52,26 @@ class StepProfile {
     const auto now = Clock::now(), began = std::exchange(last_, now);
     seconds[static_cast<size_t>(op)] += std::chrono::duration<double>(now - began).count();
     ++calls[static_cast<size_t>(op)];
+    if (!spans_) return;
+    if (spans_->size() < spans_->capacity()) {
+      spans_->push_back({op, layer_, began, now});
+    } else {
+      ++lost_spans_;
+    }
   }
+  // The marks that follow are those of this layer; -1: of none.
+  void set_layer(int layer) { layer_ = static_cast<int16_t>(layer); }
+
+  // From now on also appends each operation to `spans`, as far as its capacity goes. It must outlive the profile.
+  void keep_spans(std::vector<Span>* spans) { spans_ = spans; }
+  // How many found no room since the last call.
+  uint64_t take_lost_spans() { return std::exchange(lost_spans_, 0); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Clock::time_point last_;
+  std::vector<Span>* spans_ = nullptr;
+  uint64_t lost_spans_ = 0;
+  int16_t layer_ = -1;
 };
 
 }  // namespace quire

@@ -28,6 +28,7 @@ constexpr const char* kDigits = "0123456789";
 constexpr const char* kMemoryGroup = "Memory";
 constexpr const char* kComputeGroup = "Computation";
 constexpr const char* kSchedulingGroup = "Scheduling";
+constexpr const char* kTraceGroup = "Tracing";
 constexpr const char* kSpeculationGroup = "Speculative decoding";
 constexpr const char* kCacheGroup = "Prefix cache";
 constexpr const char* kTemplateGroup = "Chat template";
@@ -240,6 +241,18 @@ void add_engine_options(CLI::App& app, EngineOptions& o) {
   app.add_option("--record", o.record, "write every step to a file, which `quire replay` computes again")
       ->type_name("FILE")
       ->group(kSchedulingGroup);
+  app.add_option("--trace-out", o.trace_out,
+                 "write when each step, operation and request began and ended to this file, as Chrome's JSON for "
+                 "ui.perfetto.dev and `quire report` (docs/tracing.md)")
+      ->type_name("FILE")
+      ->group(kTraceGroup);
+  add_choice(app, "--trace-detail", o.trace_detail, kTraceDetailNames,
+             "what the trace has of a step: its phases, or also each operation of each layer")
+      ->group(kTraceGroup);
+  add_size(app, "--trace-limit", o.trace_bytes,
+           "most bytes of --trace-out; there the trace ends, and the engine goes on")
+      ->check([](const std::string& bytes) { return bytes.size() > 5 ? "" : "must be at least 100kB"; }, "", "")
+      ->group(kTraceGroup);
   app.add_option("--tpot-target", o.tpot_target,
                  "longest step in seconds while answers are being generated; limits their prompt chunks")
       ->check(between(kMinTpotTarget, kMaxTpotTarget))

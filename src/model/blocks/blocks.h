@@ -29,7 +29,9 @@ struct Step {
 
   // Attributes the time since the last call to `op`.
   void done(StepOp op) const {
-    if (profile) profile->mark(op);
+    if (!profile) return;
+    ops.finish();
+    profile->mark(op);
   }
 };
 

@@ -182,6 +182,7 @@ asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
       current.deadline = current.started + duration_cast<Clock::duration>(Seconds(request.timeout));
     }
     current.prompt_tokens += static_cast<int>(request.prompt.size());
+    request.trace_label = current.id;
   }
   std::optional<Reply> reply;
   try {
