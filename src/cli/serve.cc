@@ -33,6 +33,7 @@
 #include "parsers/families.h"
 #include "server/engine_completer.h"
 #include "server/http/server.h"
+#include "server/otlp/collector_url.h"
 
 namespace quire {
 namespace {
@@ -143,6 +144,20 @@ class Loading {
   std::atomic<bool> ended_{false};
   std::thread thread_;
 };
+
+// The environment may have headers for other programs, so they count only with an endpoint.
+void check_collector(const ServerOptions& options) {
+  if (options.otlp_traces_endpoint.empty()) return;
+  const auto check = [](const char* flag, const auto& read) {
+    try {
+      read();
+    } catch (const Error& e) {
+      throw CLI::ValidationError(flag, e.what());
+    }
+  };
+  check("--otlp-traces-endpoint", [&] { parse_collector_url(options.otlp_traces_endpoint); });
+  check("--otlp-headers", [&] { parse_collector_headers(options.otlp_headers); });
+}
 
 void serve(ServeFlags flags) {
   ServerOptions& options = flags.server;
@@ -308,12 +323,31 @@ void add_serve_command(CLI::App& app) {
             return good ? std::string() : "must be letters, digits, _ and :, and not begin with a digit, not " + prefix;
           },
           ""));
+  const char* const tracing = "Tracing";  // next to --trace-out
+  command
+      ->add_option("--otlp-traces-endpoint", server.otlp_traces_endpoint,
+                   "send a span of each request to this OpenTelemetry collector, over OTLP with HTTP and JSON: "
+                   "http://HOST:4318/v1/traces (docs/tracing.md)")
+      ->type_name("URL")
+      ->group(tracing);
+  command
+      ->add_option(
+          "--otlp-headers", server.otlp_headers,
+          "headers to send with spans, such as a token: NAME=VALUE,NAME=VALUE. In the environment they stay out "
+          "of the process list")
+      ->type_name("LIST")
+      ->envname("OTEL_EXPORTER_OTLP_HEADERS")
+      ->group(tracing);
+  add(tracing, "--otlp-service-name", server.otlp_service_name, "the service that spans name")
+      ->type_name("NAME")
+      ->envname("OTEL_SERVICE_NAME");
   command->footer(
       "--config FILE reads flags from a file, one a line without the dashes: `model = smollm2`, `port = 8000`, "
       "`api-key = [\"a\", \"b\"]`. Flags on the command line win.\n"
       "Requests that set no sampling parameters use the model's recommendation, which is logged at start.");
   command->callback([flags, hosts] {
     if (!flags->server.uds.empty() && hosts->count() == 0) flags->server.hosts.clear();
+    check_collector(flags->server);
     serve(*flags);
   });
 }

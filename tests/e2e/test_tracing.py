@@ -1,7 +1,9 @@
-"""--trace-out with quire report."""
+"""--trace-out with quire report, and spans that go to a collector."""
 
+import http.server
 import json
 import signal
+import threading
 import urllib.request
 
 import pytest
@@ -119,9 +121,63 @@ def test_files_that_are_no_traces_are_refused(tmp_path):
 
 
 def test_bad_flags_are_refused(model, tmp_path):
-    for flags in ["--trace-limit", "1kB"], ["--trace-detail", "all"]:
+    for flags in ["--trace-limit", "1kB"], ["--trace-detail", "all"], ["--otlp-traces-endpoint", "localhost:4317"]:
         done = quire("serve", "-m", model, *flags)
         assert done.returncode == 2 and flags[0] in done.stderr, done.stderr
+    done = quire("serve", "-m", model, "--otlp-traces-endpoint", "http://localhost", "--otlp-headers", "nothing")
+    assert done.returncode == 2 and "NAME=VALUE" in done.stderr
     for file in tmp_path, tmp_path / "missing" / "trace.json", "/dev/full":
         done = quire("run", "-m", model, "-p", "x", "-n", "2", "--raw", "--trace-out", file)
         assert done.returncode == 1 and "trace" in done.stderr, done.stderr
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.got.append((self.path, body))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def collector():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    server.got = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_spans_reach_a_collector(serve, collector):
+    server = serve("--otlp-traces-endpoint", f"http://127.0.0.1:{collector.server_port}", "--otlp-service-name", "chat")
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    complete(server, {"traceparent": f"00-{trace}-{parent}-01", "X-Request-Id": "mine"})
+    complete(server, {"traceparent": f"00-{trace}-{parent}-00"})
+    assert eventually(lambda: collector.got)
+    assert server.stop()[0] == 0
+    ((path, body),) = collector.got
+    assert path == "/v1/traces"
+    (resource,) = body["resourceSpans"]
+    assert {"key": "service.name", "value": {"stringValue": "chat"}} in resource["resource"]["attributes"]
+    (span,) = resource["scopeSpans"][0]["spans"]
+    assert span["traceId"] == trace and span["parentSpanId"] == parent and span["name"] == "llm_request"
+    attributes = {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+    assert attributes["gen_ai.request.id"] == "mine" and attributes["gen_ai.response.model"] == "tiny"
+    assert attributes["gen_ai.usage.completion_tokens"] == "8"
+    assert 0 <= attributes["gen_ai.latency.time_in_queue"] <= attributes["gen_ai.latency.time_to_first_token"] <= attributes["gen_ai.latency.e2e"]
+    assert int(span["endTimeUnixNano"]) > int(span["startTimeUnixNano"]) > 1.7e18
+
+
+def test_a_server_whose_collector_is_gone_stops_in_time(serve):
+    server = serve("--otlp-traces-endpoint", "http://127.0.0.1:9")  # nobody listens
+    complete(server)
+    code, log = server.stop(timeout=20)
+    assert code == 0 and "spans of requests are dropped" in log

@@ -130,8 +130,9 @@ std::string_view finished_reason(FinishReason reason) {
 }
 
 struct Metrics::Series {
-  Series(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth)
-      : labels{{"model_name", model}} {
+  Series(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth,
+         std::shared_ptr<const SpanCounts> span_counts)
+      : labels{{"model_name", model}}, spans(std::move(span_counts)) {
     const auto counter = [&](const char* name, const char* help) -> prometheus::Counter& {
       return prometheus::BuildCounter().Name(prefix + name).Help(help).Labels(labels).Register(registry).Add({});
     };
@@ -205,6 +206,14 @@ struct Metrics::Series {
       gauge("read_bandwidth_limit_bytes_per_second", "Memory read bandwidth of this machine, measured at start.")
           .Set(read_bandwidth);
     }
+    if (spans) {
+      auto& family = prometheus::BuildCounter()
+                         .Name(prefix + "otlp_spans_total")
+                         .Help("Spans of requests, by what became of them.")
+                         .Register(registry);
+      for (const std::string_view fate : kSpanFateNames)
+        exported.push_back(&family.Add({{"result", std::string(fate)}}));
+    }
     http = &prometheus::BuildCounter()
                 .Name(prefix + "http_requests_total")
                 .Help("Answered HTTP requests.")
@@ -214,6 +223,7 @@ struct Metrics::Series {
   void set(const DrafterStats& drafter);
 
   prometheus::Labels labels;
+  std::shared_ptr<const SpanCounts> spans;
   prometheus::Registry registry;
   prometheus::Counter *prompt_tokens, *generation_tokens, *rejected;
   prometheus::Histogram *first_token, *next_token, *per_token, *whole, *queue, *prefill, *decode, *inference,
@@ -222,11 +232,13 @@ struct Metrics::Series {
   std::vector<std::pair<const EngineMetric*, prometheus::Gauge*>> gauged;
   std::vector<prometheus::Family<prometheus::Counter>*> drafters;  // one for each of kDrafterMetrics
   prometheus::Family<prometheus::Counter>*success, *http, *accepted_at;
+  std::vector<prometheus::Counter*> exported;  // one for each SpanFate, if spans are counted
   std::mutex scraping;
 };
 
-Metrics::Metrics(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth)
-    : series_(std::make_unique<Series>(model, info, prefix, read_bandwidth)) {}
+Metrics::Metrics(const std::string& model, const ModelInfo& info, const std::string& prefix, double read_bandwidth,
+                 std::shared_ptr<const SpanCounts> spans)
+    : series_(std::make_unique<Series>(model, info, prefix, read_bandwidth, std::move(spans))) {}
 Metrics::~Metrics() = default;
 
 void Metrics::prompt_admitted(int tokens) { series_->prompt_tokens->Increment(tokens); }
@@ -285,6 +297,8 @@ std::string Metrics::scrape(const EngineStats& engine) {
   for (const auto& [metric, gauge] : series_->gauged) gauge->Set(metric->value(engine));
   for (const auto& [metric, counter] : series_->counted) raise_to(*counter, metric->value(engine));
   for (const DrafterStats& drafter : engine.drafters) series_->set(drafter);
+  for (size_t fate = 0; fate < series_->exported.size(); ++fate)
+    raise_to(*series_->exported[fate], static_cast<double>(series_->spans->of(static_cast<SpanFate>(fate))));
   return prometheus::TextSerializer().Serialize(series_->registry.Collect());
 }
 

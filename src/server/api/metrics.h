@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "quire/engine.h"
+#include "server/otlp/span_counts.h"
 
 namespace quire {
 
@@ -16,8 +17,10 @@ std::string_view finished_reason(FinishReason reason);
 class Metrics {
  public:
   // model: its served name. read_bandwidth: of this machine's memory, in bytes per second; 0: unknown, not exported.
+  // spans: nullptr: likewise.
   explicit Metrics(const std::string& model, const ModelInfo& info,
-                   const std::string& prefix = "quire:", double read_bandwidth = 0);
+                   const std::string& prefix = "quire:", double read_bandwidth = 0,
+                   std::shared_ptr<const SpanCounts> spans = nullptr);
   ~Metrics();
 
   void prompt_admitted(int tokens);

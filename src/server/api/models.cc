@@ -23,8 +23,9 @@ Models::Models(std::span<const ServedModel> models, const ServiceOptions& option
   const ModelInfo& info = models.front().completer.info();
   const auto& names = models.front().names;
   const auto name = std::ranges::find_if(names, [](const std::string& n) { return !n.ends_with('*'); });
-  metrics_ = std::make_shared<Metrics>(name != names.end() ? *name : default_names(info.name).front(), info,
-                                       options.metrics_prefix, models.front().completer.read_bandwidth());
+  metrics_ =
+      std::make_shared<Metrics>(name != names.end() ? *name : default_names(info.name).front(), info,
+                                options.metrics_prefix, models.front().completer.read_bandwidth(), options.spans);
   admission_ = std::make_shared<Admission>(options.max_running + options.max_queue, options.several_tenants);
   for (const ServedModel& model : models) {
     options_.model_names = model.names;

@@ -15,6 +15,7 @@
 #include "server/api/completer.h"
 #include "server/api/definition.h"
 #include "server/api/metrics.h"
+#include "server/otlp/span_counts.h"
 
 namespace quire {
 
@@ -28,15 +29,17 @@ struct ServiceOptions {
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // as for choose_format()
   // Log-probabilities, token ids and echo of one response, as JSON. Writing them takes five times as much memory.
   int64_t max_extra_bytes = 20'000'000;
-  bool dashboard = true;         // serve the live page at /dashboard
-  bool needs_key = false;        // requests need an API key
-  bool several_tenants = false;  // which share the queue
+  bool dashboard = true;                              // serve the live page at /dashboard
+  bool needs_key = false;                             // requests need an API key
+  bool several_tenants = false;                       // which share the queue
+  std::shared_ptr<const SpanCounts> spans = nullptr;  // for metrics; nullptr: requests are not traced
 };
 
 // The work of one request, for an Exchange.
 struct Job {
   std::unique_ptr<Answer> answer = nullptr;
   Completer* completer = nullptr;  // generates it
+  std::string_view model = {};     // its served name, which the service owns
   bool stream = false;
   int choices = 0;  // choices of all requests; 0: the answer is complete
   std::vector<Request> requests = {};

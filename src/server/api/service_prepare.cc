@@ -128,7 +128,7 @@ Job Service::generation(ApiRequest request, const Tenant& tenant) {
   const size_t prompts = request.prompts.empty() ? 1 : request.prompts.size();
   const int answers = static_cast<int>(prompts) * request.sampling.n;
   bound_parameters(request.sampling, answers);
-  Job job{.completer = &completer_, .stream = request.stream, .choices = answers};
+  Job job{.completer = &completer_, .model = names().front(), .stream = request.stream, .choices = answers};
   job.places = admit(tenant.name, answers);  // before tokenizing, so that a refusal costs little
 
   const ModelInfo& model = this->model();

@@ -8,6 +8,7 @@
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
 #include "server/http/connection.h"
+#include "server/http/request_tracing.h"
 
 namespace quire {
 namespace {
@@ -184,6 +185,7 @@ asio::awaitable<bool> Connection::generate(Job job, ResponseWriter& writer) {
     current.prompt_tokens += static_cast<int>(request.prompt.size());
     request.trace_label = current.id;
   }
+  if (current.span) describe(*current.span, job.requests, job.model);
   std::optional<Reply> reply;
   try {
     current.exchange->start(std::move(job.requests), std::move(job.places));

@@ -5,6 +5,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "server/http/early_reply.h"
+#include "server/http/request_tracing.h"
 
 namespace quire {
 namespace {
@@ -98,6 +99,7 @@ asio::awaitable<bool> Connection::serve() {
     more = co_await answer(http, writer);
   }
   log_request(*request_, context_);
+  export_span(*request_, context_);
   co_return more;
 }
 

@@ -15,6 +15,7 @@ class logger;
 
 namespace quire {
 
+class SpanExporter;
 class Tls;
 
 inline constexpr size_t kSmallBody = 64 << 10;  // takes a few milliseconds to prepare
@@ -27,6 +28,7 @@ struct ConnectionContext {
   const ApiKeys& keys;
   const LocalHosts& local_hosts;
   spdlog::logger& request_log;
+  SpanExporter* spans;  // nullptr: requests are not traced
   ByteBudget &bodies, &replies;
   // They parse and tokenize. Large bodies, and small ones that take much memory, have a thread of their own: one takes a
   // second or two, and small requests must not wait for it. Two threads in all, because the cores belong to the engine.

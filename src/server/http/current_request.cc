@@ -7,6 +7,7 @@
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
 #include "server/http/log.h"
+#include "server/http/request_tracing.h"
 
 namespace quire {
 namespace {
@@ -40,6 +41,7 @@ CurrentRequest::CurrentRequest(ConnectionContext& context, const HttpRequest* he
   keep_alive = header->keep_alive();
   head_only = header->method() == http::verb::head;
   http_1_0 = header->version() < 11;
+  if (context.spans) span = begin_span(*header);
 }
 
 void CurrentRequest::answered(int http_status) {
@@ -53,7 +55,10 @@ void CurrentRequest::count(const Output& output) {
   if (output.finish == FinishReason::kNone) return;
   finish = finished_reason(output.finish);
   if (output.choice == 0) cached_tokens += output.usage.cached_tokens;
+  if (span) note_end(*span, output);
 }
+
+int logged_status(const CurrentRequest& request) { return request.status == 0 ? kClientLeft : request.status; }
 
 void log_request(const CurrentRequest& request, const ConnectionContext& context) {
   if (!context.request_log.should_log(spdlog::level::info)) return;
@@ -63,7 +68,7 @@ void log_request(const CurrentRequest& request, const ConnectionContext& context
       .tenant = request.tenant.name,
       .method = request.method,
       .path = path,
-      .status = request.status == 0 ? kClientLeft : request.status,
+      .status = logged_status(request),
       .prompt_tokens = request.prompt_tokens,
       .cached_tokens = request.cached_tokens,
       .completion_tokens = request.completion_tokens,

@@ -11,6 +11,7 @@
 #include "server/http/connection_context.h"
 #include "server/http/held_bytes.h"
 #include "server/http/request_reader.h"
+#include "server/otlp/request_span.h"
 
 namespace quire {
 
@@ -41,7 +42,11 @@ struct CurrentRequest {
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
   std::string_view finish = {};
   std::optional<Clock::time_point> first_token = {};
+  std::unique_ptr<RequestSpan> span = nullptr;  // nullptr: the request is not traced
 };
+
+// The status in the log and in spans; 499 for a client that left before its answer.
+int logged_status(const CurrentRequest& request);
 
 // The request's line in the log.
 void log_request(const CurrentRequest& request, const ConnectionContext& context);

@@ -19,6 +19,7 @@
 #include "server/http/connection.h"
 #include "server/http/listener.h"
 #include "server/http/tls.h"
+#include "server/otlp/span_exporter.h"
 
 namespace quire {
 namespace {
@@ -35,19 +36,32 @@ std::unique_ptr<Tls> make_tls(const ServerOptions& options) {
   return std::make_unique<Tls>(options.ssl_certfile, options.ssl_keyfile);
 }
 
+// Spans are counted where /metrics finds them.
+std::unique_ptr<SpanExporter> make_exporter(ServerOptions& options) {
+  if (options.otlp_traces_endpoint.empty()) return nullptr;
+  const auto counts = std::make_shared<SpanCounts>();
+  options.spans = counts;
+  return std::make_unique<SpanExporter>(SpanExporterOptions{.url = parse_collector_url(options.otlp_traces_endpoint),
+                                                            .headers = parse_collector_headers(options.otlp_headers),
+                                                            .service = options.otlp_service_name,
+                                                            .version = options.version},
+                                        counts);
+}
+
 }  // namespace
 
 // The list of connections and the phase of stopping live on the control strand.
 struct Server::State {
   explicit State(ServerOptions given)
       : options(std::move(given)),
+        spans(make_exporter(options)),
         tls(make_tls(options)),
         keys(options.api_keys, options.api_key_file),
         local_hosts(options.hosts, options.cors.origins),
         request_log(spdlog::default_logger()->clone(kRequestLogger)),
         bodies(options.max_bodies_bytes),
         replies(options.max_replies_bytes),
-        context{options, tls.get(),    keys,         local_hosts, *request_log, bodies,
+        context{options, tls.get(),    keys,         local_hosts, *request_log, spans.get(), bodies,
                 replies, small_bodies, large_bodies, {},          {},           {}},
         io(options.threads),
         control(asio::make_strand(io)),
@@ -205,6 +219,7 @@ struct Server::State {
   }
 
   ServerOptions options;
+  std::unique_ptr<SpanExporter> spans;  // nullptr: requests are not traced
   std::unique_ptr<Models> models;
   std::unique_ptr<Tls> tls;
   ApiKeys keys;

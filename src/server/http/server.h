@@ -26,6 +26,9 @@ struct ServerOptions : ServiceOptions {
   std::vector<std::string> api_keys = {};           // accepted keys, with those of the file; none: no key is needed
   std::string api_key_file = {};                    // see api_keys.h
   CorsOptions cors = {};
+  std::string otlp_traces_endpoint = {};    // where spans of requests are sent (docs/tracing.md); empty: nowhere
+  std::string otlp_headers = {};            // NAME=VALUE,NAME=VALUE, sent with them
+  std::string otlp_service_name = "quire";  // the service that they name
   LogFormat log_format = LogFormat::kText;  // the line that each request writes to spdlog's default logger
 
   size_t max_header_bytes = 16 << 10;  // trailers and chunk extensions included
@@ -48,8 +51,8 @@ struct ServerOptions : ServiceOptions {
 class Server {
  public:
   // Listens immediately and answers once run() is called; until there is a model, it says that it is loading. Throws
-  // Error if an address is wrong or in use, a certificate or a file of keys cannot be read, or options contradict each
-  // other.
+  // Error if an address is wrong or in use, a certificate or a file of keys cannot be read, the collector of spans has no
+  // valid URL, or options contradict each other.
   explicit Server(ServerOptions options);
   // With a model, which must outlive the server, or with several.
   Server(Completer& completer, ServerOptions options);
