@@ -233,6 +233,11 @@ const Mix& find_mix(std::string_view name) {
   throw invalid("{} is not a type or mix of types.{} There are {}", name, did_you_mean(upper, names), list);
 }
 
+const Mix& mix_of(TensorType type) {
+  const auto* mix = std::ranges::find(kMixes, type, &Mix::type);
+  return mix == std::end(kMixes) ? mix_of(T::F16) : *mix;
+}
+
 MixedTypes::MixedTypes(const Mix& mix, const ModelConfig& config, std::string_view architecture, bool has_importance,
                        std::span<const PlannedTensor> tensors)
     : mix_(mix),

@@ -22,6 +22,9 @@ std::span<const Mix> mixes();
 // In either case; Q3_K, Q4_K and Q5_K are the _M mixes. Throws Error that lists them.
 const Mix& find_mix(std::string_view name);
 
+// The mix that names a file whose matrices mostly have this type; F16 if there is none.
+const Mix& mix_of(TensorType type);
+
 // Decides the types of a model's tensors under a mix, by what they do. Counts the tensors that it is asked about, so each
 // must be passed once, in the order of layers.
 class MixedTypes {

@@ -1,6 +1,7 @@
 #include "quantize/quantize.h"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -92,6 +93,11 @@ class TypeChooser {
   };
 
   TensorType wanted_type(const PlannedTensor& tensor) {
+    if (!options_.types.empty()) {
+      const auto named = options_.types.find(tensor.name);
+      assert(named != options_.types.end());
+      return named->second;
+    }
     const TensorType mixed = mixed_.type_of(tensor);  // always asked: it counts
     const std::optional<TensorType> named = overrides_.find(tensor.name);
     if (options_.output_type && holds(tensor, Tensor::kOutput)) return *options_.output_type;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,10 +28,13 @@ struct TypeOverride {
 
 struct QuantizeOptions {
   const Mix* mix = nullptr;
-  bool pure = false;                             // one type for all matrices, without the mix's exceptions
-  std::optional<TensorType> output_type;         // of the output matrix (output.weight)
-  std::optional<TensorType> embedding_type;      // of token embeddings; with a tied output also of that
-  std::vector<TypeOverride> overrides;           // the first that matches counts
+  bool pure = false;                         // one type for all matrices, without the mix's exceptions
+  std::optional<TensorType> output_type;     // of the output matrix (output.weight)
+  std::optional<TensorType> embedding_type;  // of token embeddings; with a tied output also of that
+  std::vector<TypeOverride> overrides;       // the first that matches counts
+  // Types of all tensors whose types may be changed, by name, in place of the mix and its exceptions; empty: the mix
+  // decides. Their blocks fit the rows.
+  std::map<std::string, TensorType, std::less<>> types = {};
   const ImportanceMatrix* importance = nullptr;  // null: all inputs count the same
   std::string importance_file;                   // its name, for the metadata
   // What is known of the inputs of matrix `item` of a tensor, with its Gram matrix: codes are then chosen with error

@@ -1,0 +1,21 @@
+// The matrices of a model in groups that get one type each.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "model/convert/convert.h"
+
+namespace quire {
+
+struct TensorGroup {
+  std::string name;             // "blk.3 attn_q, attn_k"; of one tensor, its name without ".weight"
+  std::vector<size_t> tensors;  // in the file's order; not empty
+};
+
+// The tensors of the file whose types may be changed (MixedTypes::may_change), each in one group: those of a layer that do
+// the same and read the same, such as queries and keys, or gate and up. Fused matrices are a group of their own.
+std::vector<TensorGroup> group_tensors(const FilePlan& file);
+
+}  // namespace quire
