@@ -22,7 +22,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
+constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts", kGgufMagic = "GGUF";
 
 void check_entry(const ImportanceMatrix::Entry& entry, const std::string& file, std::string_view name) {
   for (const std::vector<float>* numbers : {&entry.sums, &entry.counts}) {
@@ -31,6 +31,11 @@ void check_entry(const ImportanceMatrix::Entry& entry, const std::string& file, 
         throw invalid("{}: the entry {} has the {} {}; only finite numbers from 0 on make sense", file, quote(name),
                       numbers == &entry.sums ? "sum" : "count", x);
     }
+  }
+  // A count below 1 would make mean squares infinite.
+  for (const float x : entry.counts) {
+    if (x != std::floor(x))
+      throw invalid("{}: the entry {} has the count {}; counts are whole numbers", file, quote(name), x);
   }
   if (entry.sums.empty() || entry.counts.empty() || entry.sums.size() % entry.counts.size() != 0)
     throw invalid("{}: the entry {} has {} sums and {} counts, which do not fit each other", file, quote(name),
@@ -46,8 +51,7 @@ std::vector<float> floats_of(const TensorView& view, const std::string& file) {
   return numbers;
 }
 
-ImportanceMatrix read_gguf_form(const std::filesystem::path& path) {
-  const Gguf gguf = Gguf::open(path);
+ImportanceMatrix read_gguf_form(const Gguf& gguf) {
   const std::string& file = gguf.file();
   if (gguf.get_or<std::string>("general.type", "") != "imatrix")
     throw invalid("{} is a GGUF file, but not an importance matrix: general.type is not \"imatrix\"", file);
@@ -55,8 +59,8 @@ ImportanceMatrix read_gguf_form(const std::filesystem::path& path) {
   if (gguf.has("imatrix.datasets")) {
     for (const std::string_view dataset : gguf.strings("imatrix.datasets")) matrix.datasets.emplace_back(dataset);
   }
-  matrix.chunks = gguf.get_or<int>("imatrix.chunk_count", 0);
-  matrix.chunk_size = gguf.get_or<int>("imatrix.chunk_size", 0);
+  matrix.chunks = std::max(0, gguf.get_or<int>("imatrix.chunk_count", 0));
+  matrix.chunk_size = std::max(0, gguf.get_or<int>("imatrix.chunk_size", 0));
   for (const TensorView& view : gguf.tensors()) {
     std::string_view name = view.name;
     if (!name.ends_with(kSums)) continue;
@@ -113,10 +117,7 @@ class LegacyReader {
   const std::string file_;
 };
 
-ImportanceMatrix read_legacy_form(const MappedFile& mapped) {
-  const std::string file = mapped.path().string();
-  std::vector<std::byte> bytes(mapped.bytes().size());
-  mapped.read(0, bytes);
+ImportanceMatrix read_legacy_form(std::span<const std::byte> bytes, const std::string& file) {
   LegacyReader in(bytes, file);
   ImportanceMatrix matrix;
   const int32_t entries = in.number("the number of entries");
@@ -226,10 +227,17 @@ std::vector<float> ImportanceMatrix::mean_squares(const Entry& entry) {
 
 ImportanceMatrix read_importance_matrix(const std::filesystem::path& path) {
   const MappedFile mapped(path);
-  constexpr std::string_view kMagic = "GGUF";
-  std::string magic(std::min(mapped.bytes().size(), kMagic.size()), '\0');
+  std::string magic(std::min(mapped.bytes().size(), kGgufMagic.size()), '\0');
   mapped.read(0, std::as_writable_bytes(std::span(magic)));
-  return magic == kMagic ? read_gguf_form(path) : read_legacy_form(mapped);
+  if (magic == kGgufMagic) return read_gguf_form(Gguf::open(path));
+  std::vector<std::byte> bytes(mapped.bytes().size());
+  mapped.read(0, bytes);
+  return read_legacy_form(bytes, mapped.path().string());
+}
+
+ImportanceMatrix parse_importance_matrix(std::span<const std::byte> bytes, const std::string& file) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.starts_with(kGgufMagic) ? read_gguf_form(Gguf::parse(bytes, file)) : read_legacy_form(bytes, file);
 }
 
 void write_importance_matrix(const ImportanceMatrix& matrix, const std::filesystem::path& path, ImportanceForm form) {

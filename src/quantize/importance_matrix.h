@@ -29,6 +29,8 @@ struct ImportanceMatrix {
 // Reads either form of llama.cpp's files: GGUF (general.type "imatrix") or the older imatrix.dat. Throws Error naming the
 // file and the entry: not such a file, cut, sizes that do not fit, numbers that are not finite or negative.
 ImportanceMatrix read_importance_matrix(const std::filesystem::path& path);
+// The same of a file in memory. file: its name in messages.
+ImportanceMatrix parse_importance_matrix(std::span<const std::byte> bytes, const std::string& file);
 
 enum class ImportanceForm { kGguf, kLegacy };
 // Writes `path` all at once. The older form has one count for all matrices of an entry, in chunks, so counts of experts are

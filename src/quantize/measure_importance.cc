@@ -1,6 +1,7 @@
 #include "quantize/measure_importance.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <span>
 #include <vector>
@@ -59,6 +60,8 @@ void add_importance(ImportanceMatrix& to, const ImportanceMatrix& other) {
                     sum.sums.size(), entry.sums.size());
     std::ranges::transform(sum.sums, entry.sums, sum.sums.begin(), std::plus<>());
     std::ranges::transform(sum.counts, entry.counts, sum.counts.begin(), std::plus<>());
+    if (!std::ranges::all_of(sum.sums, [](float x) { return std::isfinite(x); }))
+      throw invalid("the sums of {} in the importance matrices are too large to be added", name);
   }
   to.datasets.insert(to.datasets.end(), other.datasets.begin(), other.datasets.end());
   to.chunks += other.chunks;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "base/files/mapped_file.h"
 #include "error_of.h"
 #include "format/gguf_writer.h"
+#include "quantize/measure_importance.h"
 
 namespace quire {
 namespace {
@@ -117,6 +119,54 @@ TEST_F(ImportanceFiles, AreRefusedIfTheyAreOtherFiles) {
   EXPECT_NE(refusal("This is a text about something else.").find("is not an importance matrix"), std::string::npos);
   EXPECT_NE(error_of([&] { read_importance_matrix(file("missing")); }).find("missing"), std::string::npos);
   EXPECT_NE(error_of([&] { read_importance_matrix(folder_); }).find("not a regular file"), std::string::npos);
+}
+
+TEST_F(ImportanceFiles, AsGgufAreRefusedWithWrongNumbers) {
+  struct Case {
+    float sum, count;
+    const char* message;
+  };
+  const Case cases[] = {
+      {NAN, 1, "has the sum nan"},
+      {-1, 1, "has the sum -1"},
+      {INFINITY, 1, "has the sum inf"},
+      {1, NAN, "has the count nan"},
+      {1, -2, "has the count -2"},
+      {1, INFINITY, "has the count inf"},
+      {1, 0.5f, "has the count 0.5;"},
+      {1, 1e-40f, "are whole numbers"},
+      {FLT_MAX, FLT_MIN, "are whole numbers"},
+      {FLT_MAX, 1, ""},
+      {0, 0, ""},
+  };
+  for (const Case& c : cases) {
+    ImportanceMatrix m;
+    m.entries["a"] = {{c.sum, 2}, {c.count}};
+    write_importance_matrix(m, file("m.gguf"), ImportanceForm::kGguf);
+    const std::string message = error_of([&] { read_importance_matrix(file("m.gguf")); });
+    EXPECT_NE(message.find(c.message), std::string::npos) << c.sum << " " << c.count << ": " << message;
+    EXPECT_EQ(message.empty(), c.message[0] == '\0') << message;
+  }
+}
+
+TEST_F(ImportanceFiles, InMemoryAreReadAsThoseOnDisk) {
+  for (const ImportanceForm form : {ImportanceForm::kGguf, ImportanceForm::kLegacy}) {
+    write_importance_matrix(some(), file("m"), form);
+    const std::string bytes = read_text_file(file("m"));
+    const ImportanceMatrix m = parse_importance_matrix(std::as_bytes(std::span(bytes)), "m");
+    const ImportanceMatrix expected = read_importance_matrix(file("m"));
+    ASSERT_EQ(m.entries.size(), expected.entries.size());
+    for (const auto& [name, entry] : expected.entries) EXPECT_EQ(m.entries.at(name).sums, entry.sums);
+    EXPECT_EQ(m.datasets, expected.datasets);
+  }
+}
+
+TEST_F(ImportanceFiles, AreNotAddedIfTheirSumsOverflow) {
+  ImportanceMatrix large;
+  large.entries["a"] = {{3e38f, 1}, {1}};
+  ImportanceMatrix sum = large;
+  EXPECT_EQ(error_of([&] { add_importance(sum, large); }),
+            "the sums of a in the importance matrices are too large to be added");
 }
 
 TEST_F(ImportanceFiles, AsGgufAreRefusedWithPartsMissingOrWrong) {
