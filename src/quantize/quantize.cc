@@ -10,6 +10,7 @@
 #include "model/quantized/quantization.h"
 #include "quant/encode.h"
 #include "quant/gguf_blocks.h"
+#include "quantize/encoding_error.h"
 #include "quantize/solve/block_feedback.h"
 #include "text/tokenizer/pretokenizer_regex.h"
 
@@ -277,7 +278,7 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
                      const std::function<void(size_t written, size_t total)>& progress) {
   std::vector<float> means;
   Feedback feedback;
-  const auto encoding = [&](const PlannedTensor& tensor) {
+  const auto best_encoding = [&](const PlannedTensor& tensor) {
     if (options.inputs && can_feed_back(tensor.type) && feedback.prepare(tensor, options, team))
       return feedback.encoding();
     const auto change = std::ranges::find(plan.changes, tensor.name, &TensorChange::name);
@@ -285,6 +286,15 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
     if (change->has_importance)
       means = ImportanceMatrix::mean_squares(options.importance->entries.find(tensor.name)->second);
     return plain_encoding(tensor.type, means);
+  };
+  EncodingError error(team.size());
+  const auto encoding = [&](const PlannedTensor& tensor) {
+    RowEncoding best = best_encoding(tensor);
+    return options.measure_errors ? error.watch(std::move(best), tensor.type) : best;
+  };
+  const auto count = [&](size_t written, size_t total) {
+    if (options.measure_errors) plan.changes[written - 1].error = error.relative();
+    progress(written, total);
   };
   const auto describe = [&](GgufHeader& header) {
     if (!options.importance) return;
@@ -295,7 +305,7 @@ void write_quantized(const Checkpoint& from, QuantizePlan& plan, const QuantizeO
     if (options.importance->chunks > 0) header.u32("quantize.imatrix.chunks_count", options.importance->chunks);
   };
   write_file(from, plan.file, to,
-             {.file_type = options.mix->file_type, .describe = describe, .encoding = encoding, .progress = progress},
+             {.file_type = options.mix->file_type, .describe = describe, .encoding = encoding, .progress = count},
              team);
   if (feedback.starved() > 0)
     plan.file.warnings.push_back(fmt::format(

@@ -40,7 +40,8 @@ struct QuantizeOptions {
   // What is known of the inputs of matrix `item` of a tensor, with its Gram matrix: codes are then chosen with error
   // feedback. Null results: nothing. Empty: no feedback.
   std::function<std::shared_ptr<const InputStatistics>(const PlannedTensor& tensor, size_t item)> inputs = {};
-  std::string name;  // general.name of a file that is made of a directory
+  std::string name;             // general.name of a file that is made of a directory
+  bool measure_errors = false;  // sets TensorChange::error, which takes a little longer
 };
 
 // What happens to a tensor.
@@ -50,6 +51,8 @@ struct TensorChange {
   TensorType to;
   uint64_t elements = 0, bytes = 0;  // bytes: as written
   bool has_importance = false;
+  // ||W - Q|| / ||W|| of the weights as written, 0 for a copy; nullopt unless write_quantized() has measured it.
+  std::optional<double> error = std::nullopt;
 };
 
 struct QuantizePlan {

@@ -126,6 +126,27 @@ def test_shapes_that_a_type_cannot_take_fall_back(tmp_path):
     assert types(tmp_path / "out.gguf")["blk.0.attn_q.weight"] == "Q5_0"
 
 
+def test_the_report_has_every_tensor_and_loads_nothing(f32, tmp_path):
+    out, page = tmp_path / "out.gguf", tmp_path / "page.html"
+    done = quire("quantize", f32, out, "--type", "Q4_K_M", "--report", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert text.startswith("<!doctype html>") and text.endswith("</body></html>\n")
+    for loads in "<script", "src=", "href=", "url(", "@import", "http":
+        assert loads not in text
+    table = text[text.index("All tensors"):]
+    rows = {cells[0]: cells[1:] for cells in (re.findall(r"<td>(.*?)</td>", row) for row in table.split("<tr>")) if cells}
+    assert {name: row[1] for name, row in rows.items()} == types(out)
+    errors = {name: 0.0 if row[4] == "exact" else float(row[4].removesuffix(" %")) for name, row in rows.items()}
+    assert all((errors[name] == 0) == (row[1] == "F32") for name, row in rows.items())
+    four = [errors[name] for name, row in rows.items() if row[1] == "Q4_K"]
+    six = [errors[name] for name, row in rows.items() if row[1] == "Q6_K"]
+    assert 0.1 < max(six) < min(four) < 10 and max(four) < 12  # per cent
+    without = tmp_path / "without.gguf"
+    assert quire("quantize", f32, without, "--type", "Q4_K_M").returncode == 0
+    assert without.read_bytes() == out.read_bytes()
+
+
 # Importance matrices, in llama.cpp's older form: counts and floats.
 
 def imatrix(path, entries, chunks=3, text=b"some text"):
@@ -195,6 +216,18 @@ def test_few_bits_without_importance_are_a_warning(f32, tmp_path):
     (["in", "out", "--type", "Q4_0", "--threads", "many"], "--threads"),
     (["in", "out", "more", "--type", "Q4_0"], "more"),
     (["in", "out", "--type", "Q4_0", "--pur"], "--pur"),
+    (["in", "--type", "Q4_0", "--dry-run", "--report", "page.html"], "--report"),
+    (["in", "out", "--method", "nf4", "--report", "page.html"], "--report"),
+    (["in", "out", "--type", "Q4_0", "--report"], "--report"),
+    (["in", "out", "--type", "Q4_0", "--method", "nf4"], "cannot be combined"),
+    (["in", "out", "--method", "nf4", "--pure"], "cannot be combined"),
+    (["in", "out", "--method", "nf4", "--imatrix", "m.dat"], "cannot be combined"),
+    (["in", "out", "--method", "nf4", "--name", "x"], "cannot be combined"),
+    (["in", "out", "--method", "nf5"], "nf5"),
+    (["in", "out", "--type", "Q4_0", "--threads", "1025"], "--threads"),
+    (["in", "out", "--type", "Q4_0", "--threads", "99999999999999999999"], "--threads"),
+    (["in", "out", "--type", "Q4_0", "--calibrate", "t", "--calibration-chunks", "-2"], "--calibration-chunks"),
+    (["in", "out", "--type", "Q4_0", "--calibrate", "t", "--calibration-chunks", "x"], "--calibration-chunks"),
 ])
 def test_bad_command_lines_exit_with_2(flags, message):
     done = quire("quantize", *flags)
@@ -283,6 +316,17 @@ def test_existing_files_and_the_input_are_kept(f32, tmp_path):
     refused("is not a regular file", f32, tmp_path, "--type", "Q4_0")
     refused("none/out.gguf.tmp cannot be written: No such file or directory", f32, tmp_path / "none/out.gguf", "--type", "Q4_0")
     assert out.read_bytes() == before
+
+
+def test_files_to_write_must_be_different(f32, tmp_path):
+    out = tmp_path / "out"
+    refused("OUT and --report are the same file", f32, out, "--type", "Q4_0", "--report", out)
+    refused("OUT and --plan-out are the same file", f32, out, "--target-bpw", "4", "--plan-out", tmp_path / "x/../out")
+    refused("--plan-out and --report are the same file", f32, out, "--target-bpw", "4", "--plan-out", tmp_path / "a", "--report", tmp_path / "a")
+    (tmp_path / "page").write_text("mine")
+    refused("page exists; overwrite it with --force", f32, out, "--type", "Q4_0", "--report", tmp_path / "page")
+    refused("is not a regular file", f32, out, "--type", "Q4_0", "--report", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["page"]
 
 
 def test_a_full_disk_is_an_error_and_keeps_the_older_file(f32, tmp_path):

@@ -3,32 +3,40 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/files/whole_file.h"
 #include "cli/calibration/calibration.h"
 #include "cli/commands.h"
 #include "cli/flags/engine_options.h"
 #include "cli/flags/parsed_by.h"
 #include "cli/flags/weight_type.h"
 #include "cli/output_file.h"
+#include "cli/quantize/allocate.h"
 #include "cli/quantize/directory.h"
+#include "cli/quantize/error_page.h"
 #include "cli/terminal/interruptible.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/text_table.h"
 #include "model/registry.h"
+#include "quantize/allocation/allocation_file.h"
 #include "quantize/quantize.h"
 
 namespace quire {
 namespace {
 
 struct QuantizeFlags {
-  std::string input, output, type, name, imatrix, output_type, embedding_type;
+  std::string input, output, type, name, imatrix, output_type, embedding_type, report;
   std::vector<std::string> overrides;
   int threads = 0;
   bool pure = false, no_feedback = false, dry_run = false, force = false;
   CalibrationFlags calibration;
+  AllocateFlags allocate;
   DirectoryFlags directory;
 };
 
@@ -40,7 +48,8 @@ TypeOverride parse_override(const std::string& text) {
 }
 
 QuantizeOptions options_of(const QuantizeFlags& o) {
-  QuantizeOptions options{.mix = &find_mix(o.type), .pure = o.pure, .name = o.name};
+  // Types of an allocation have no mix; Q4_K_M stands for it until they are known.
+  QuantizeOptions options{.mix = &find_mix(o.type.empty() ? "Q4_K_M" : o.type), .pure = o.pure, .name = o.name};
   if (!o.output_type.empty()) options.output_type = parse_writable_type("--output-tensor-type", o.output_type);
   if (!o.embedding_type.empty())
     options.embedding_type = parse_writable_type("--token-embedding-type", o.embedding_type);
@@ -50,6 +59,16 @@ QuantizeOptions options_of(const QuantizeFlags& o) {
     options.name = (path.has_filename() ? path : path.parent_path()).filename().string();
   }
   return options;
+}
+
+// Throws if two of the files to write are one. Empty paths are none.
+void check_distinct(std::initializer_list<std::pair<const char*, std::string>> files) {
+  std::map<std::filesystem::path, const char*> seen;
+  for (const auto& [flag, path] : files) {
+    if (path.empty()) continue;
+    const auto [place, is_new] = seen.emplace(std::filesystem::weakly_canonical(path), flag);
+    if (!is_new) throw invalid("{} and {} are the same file, {}; give them different names", place->second, flag, path);
+  }
 }
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6); }
@@ -70,7 +89,8 @@ void print_warnings(const QuantizePlan& plan) {
 }
 
 void run_quantize(const QuantizeFlags& o) {
-  if (o.type.empty() && o.directory.method.empty()) throw CLI::RequiredError("--type or --method");
+  if (o.type.empty() && o.directory.method.empty() && !o.allocate.given())
+    throw CLI::RequiredError("--type, --target-bpw, --plan or --method");
   if (o.output.empty() && !o.dry_run) throw CLI::RequiredError("OUT");
   if (!o.directory.method.empty()) {
     return quantize_directory(o.directory, {.input = o.input,
@@ -82,7 +102,12 @@ void run_quantize(const QuantizeFlags& o) {
   }
   QuantizeOptions options = options_of(o);
   if (!o.output.empty()) check_output(o.output, {}, o.force);
+  if (!o.allocate.plan_out.empty()) check_output(o.allocate.plan_out, "--plan-out", o.force);
+  if (!o.report.empty()) check_output(o.report, "--report", o.force);
+  check_distinct({{"OUT", o.output}, {"--plan-out", o.allocate.plan_out}, {"--report", o.report}});
+  options.measure_errors = !o.report.empty();
   std::optional<QuantizePlan> plan;
+  std::optional<Allocation> allocation;
   run_interruptible([&](const auto& check) {
     Progress progress;
     progress.stage("reading " + o.input);
@@ -94,12 +119,14 @@ void run_quantize(const QuantizeFlags& o) {
       options.importance_file = o.imatrix;
     }
     if (!o.calibration.file.empty()) {
+      // A dry run encodes nothing, unless types are measured.
+      const bool wants_feedback = !o.no_feedback && (!o.dry_run || o.allocate.given());
       EngineOptions engine;
       engine.model = o.input;
       engine.threads = o.threads;
       calibration.emplace(std::move(engine), o.calibration,
-                          Calibration::Wants{.gram_bytes = o.no_feedback || o.dry_run ? 0 : Calibration::kGramBytes},
-                          progress, check);
+                          Calibration::Wants{.gram_bytes = wants_feedback ? Calibration::kGramBytes : 0}, progress,
+                          check);
       if (!importance) importance = calibration->importance(plan_file(checkpoint, options.name));
       if (!o.no_feedback) {
         options.inputs = [&](const PlannedTensor& tensor, size_t item) {
@@ -111,7 +138,20 @@ void run_quantize(const QuantizeFlags& o) {
     if (!o.output.empty() && checkpoint.reads(o.output))
       throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", o.output,
                     o.input);
+    if (o.allocate.given()) {
+      allocation = allocation_for(o.allocate, {.checkpoint = checkpoint,
+                                               .input = o.input,
+                                               .output = o.output,
+                                               .calibration = o.calibration,
+                                               .options = options,
+                                               .threads = o.threads,
+                                               .progress = progress,
+                                               .check = check});
+      options.types = allocation->types();
+      if (!o.allocate.plan_out.empty()) write_allocation(*allocation, o.allocate.plan_out);
+    }
     plan = plan_quantization(checkpoint, options);
+    if (allocation) options.mix = &mix_of(plan->file.main_type());
     if (o.dry_run) return;
     Team team(o.threads > 0 ? o.threads : usable_cores());
     progress.stage("quantizing tensors");
@@ -120,12 +160,18 @@ void run_quantize(const QuantizeFlags& o) {
       progress.step(written, total, written < total ? plan->changes[written].name : "");
     });
   });
-  if (o.dry_run) print_plan(*plan);
+  const std::string types = allocation ? "types by plan" : std::string(options.mix->name);
+  if (!o.report.empty())
+    write_whole_file(o.report, error_page({o.input, o.output, types}, *plan, allocation ? &*allocation : nullptr));
+  if (allocation)
+    print_allocation(*allocation);
+  else if (o.dry_run)
+    print_plan(*plan);
   print_warnings(*plan);
   if (!o.dry_run)
-    std::fprintf(stderr, "wrote %s: %s, %zu tensors, %.1f MB, %.3f bits a weight\n", o.output.c_str(),
-                 std::string(options.mix->name).c_str(), plan->changes.size(),
-                 static_cast<double>(std::filesystem::file_size(o.output)) / 1e6, plan->bits_per_weight());
+    std::fprintf(stderr, "wrote %s: %s, %zu tensors, %.1f MB, %.3f bits a weight\n", o.output.c_str(), types.c_str(),
+                 plan->changes.size(), static_cast<double>(std::filesystem::file_size(o.output)) / 1e6,
+                 plan->bits_per_weight());
 }
 
 std::string mix_names() {
@@ -147,11 +193,16 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("FILE");
   add_directory_flags(*command, o->directory);
   CLI::Option* const method = o->directory.method_option;
-  command
-      ->add_option("--type", o->type,
-                   "type of most matrices, or a mix of types as llama-quantize names it: " + mix_names())
+  add_allocate_flags(*command, o->allocate);
+  // Flags of a mix: a plan has the types of all matrices.
+  const auto of_mix = [&](CLI::Option* option) {
+    for (CLI::Option* other : {method, o->allocate.target_option, o->allocate.plan_option}) option->excludes(other);
+    return option;
+  };
+  for (CLI::Option* allocate : {o->allocate.target_option, o->allocate.plan_option}) allocate->excludes(method);
+  of_mix(command->add_option("--type", o->type,
+                             "type of most matrices, or a mix of types as llama-quantize names it: " + mix_names()))
       ->check(parsed_by([](const std::string& text) { find_mix(text); }))
-      ->excludes(method)
       ->type_name("TYPE");
   command
       ->add_option("--imatrix", o->imatrix,
@@ -165,25 +216,28 @@ void add_quantize_command(CLI::App& app) {
                  "earlier ones")
       ->needs(calibrate)
       ->excludes(method);
-  command->add_flag("--pure", o->pure, "one type for all matrices, without the exceptions of the mix")
-      ->excludes(method);
-  command->add_option("--output-tensor-type", o->output_type, "type of the output matrix")
+  of_mix(command->add_flag("--pure", o->pure, "one type for all matrices, without the exceptions of the mix"));
+  of_mix(command->add_option("--output-tensor-type", o->output_type, "type of the output matrix"))
       ->check(check_writable_type, "", "")
-      ->excludes(method)
       ->type_name("TYPE");
-  command->add_option("--token-embedding-type", o->embedding_type, "type of the token embeddings")
+  of_mix(command->add_option("--token-embedding-type", o->embedding_type, "type of the token embeddings"))
       ->check(check_writable_type, "", "")
-      ->excludes(method)
       ->type_name("TYPE");
-  command
-      ->add_option("--tensor-type", o->overrides,
-                   "type of the tensors in whose names the regular expression PATTERN is found, such as "
-                   "'ffn_down=q6_k' or 'blk\\.[0-3]\\.=q8_0'; may be repeated: the first that matches counts")
+  of_mix(
+      command->add_option("--tensor-type", o->overrides,
+                          "type of the tensors in whose names the regular expression PATTERN is found, such as "
+                          "'ffn_down=q6_k' or 'blk\\.[0-3]\\.=q8_0'; may be repeated: the first that matches counts"))
       ->check(parsed_by([](const std::string& text) { parse_override(text); }))
-      ->excludes(method)
       ->type_name("PATTERN=TYPE")
       ->allow_extra_args(false);
-  command->add_flag("--dry-run", o->dry_run, "print what would become of each tensor, and write nothing");
+  CLI::Option* const dry_run =
+      command->add_flag("--dry-run", o->dry_run, "print what would become of each tensor, and write nothing");
+  command
+      ->add_option("--report", o->report,
+                   "also write a page for a browser: the error of each tensor, the worst of them, charts")
+      ->excludes(method)
+      ->excludes(dry_run)
+      ->type_name("FILE");
   command->add_option("--name", o->name, "name of the model in a file made of a directory; default: the directory's")
       ->excludes(method)
       ->type_name("TEXT");

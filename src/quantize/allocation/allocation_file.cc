@@ -1,15 +1,12 @@
 #include "quantize/allocation/allocation_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files/whole_file.h"
 #include "base/text/quote.h"
 #include "json/field.h"
 
@@ -94,15 +91,7 @@ void write_allocation(const Allocation& allocation, const std::filesystem::path&
   for (const GroupAllocation& group : allocation.groups) out["groups"].push_back(group_json(group));
   // Names of tensors and files may be ill-formed UTF-8, which JSON cannot hold.
   const std::string text = out.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  const std::string unfinished = path.string() + ".tmp";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(unfinished.c_str(), "wb"), &std::fclose);
-  if (!file) throw invalid("{} cannot be written: {}", unfinished, std::strerror(errno));
-  const bool is_whole = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                        std::fflush(file.get()) == 0 && std::rename(unfinished.c_str(), path.c_str()) == 0;
-  if (is_whole) return;
-  const int reason = errno;
-  std::remove(unfinished.c_str());
-  throw no_resource("{} could not be written: {}", path.string(), std::strerror(reason));
+  write_whole_file(path, text);
 }
 
 Allocation read_allocation(const std::filesystem::path& path) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -37,15 +36,14 @@ GroupPart group_part_of(const PlannedTensor& tensor) {
   }
 }
 
-// "attn_q" for "blk.3.attn_q.weight".
+}  // namespace
+
 std::string_view name_in_layer(std::string_view name) {
   if (name.ends_with(".weight")) name.remove_suffix(std::string_view(".weight").size());
   if (!name.starts_with("blk.")) return name;
   const size_t dot = name.find('.', std::string_view("blk.").size());
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
-
-}  // namespace
 
 std::vector<TensorGroup> group_tensors(const FilePlan& file) {
   std::vector<TensorGroup> groups;
