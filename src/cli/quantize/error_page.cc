@@ -53,23 +53,27 @@ struct Bar {
   bool is_worst = false;
 };
 
+constexpr double kNarrow = 340, kWide = 1040;
+
 // Bars from left to right with heights from 0 to `most`.
-void add_bars(ErrorHtml& page, const std::string& title, const std::string& about, std::span<const Bar> bars,
-              double most) {
-  constexpr double kWidth = 340, kHeight = 150, kLeft = 8, kTop = 40, kBottom = 130;
-  page.add(R"(<svg viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">)", kWidth, kHeight, kWidth,
+void add_bars(ErrorHtml& page, double width, const std::string& title, const std::string& about,
+              std::span<const Bar> bars, double most) {
+  constexpr double kHeight = 150, kLeft = 8, kTop = 40, kBottom = 130;
+  page.add(R"(<svg viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">)", width, kHeight, width,
            kHeight, title);
   page.add(R"(<text x="{}" y="14">{}</text><text class="quiet" x="{}" y="30">{}</text>)", kLeft, title, kLeft, about);
-  page.add(R"(<line x1="{}" y1="{}" x2="{}" y2="{}"/>)", kLeft, kBottom, kWidth, kBottom);
-  const double step = (kWidth - kLeft) / static_cast<double>(std::max<size_t>(1, bars.size()));
+  page.add(R"(<line x1="{}" y1="{}" x2="{}" y2="{}"/>)", kLeft, kBottom, width, kBottom);
+  const double step = (width - kLeft) / static_cast<double>(std::max<size_t>(1, bars.size()));
   for (size_t i = 0; i < bars.size(); ++i) {
     const double x = kLeft + static_cast<double>(i) * step,
                  height = most > 0 ? (kBottom - kTop) * std::clamp(bars[i].value / most, 0.0, 1.0) : 0;
     page.add(R"(<rect{} x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>)",
              bars[i].is_worst ? R"( class="worst")" : "", x, kBottom - height, std::max(1.0, 0.8 * step), height,
              bars[i].about);
-    if (!bars[i].label.empty())
-      page.add(R"(<text class="quiet" x="{:.1f}" y="{}">{}</text>)", x, kBottom + 14, bars[i].label);
+    if (bars[i].label.empty()) continue;
+    const bool is_right = x > width / 2;  // its text must not leave the picture
+    page.add(R"(<text class="quiet" x="{:.1f}" y="{}"{}>{}</text>)", is_right ? x + 0.8 * step : x, kBottom + 14,
+             is_right ? R"( text-anchor="end")" : "", bars[i].label);
   }
   page.add("</svg>");
 }
@@ -109,10 +113,14 @@ void add_layers(ErrorHtml& page, const QuantizePlan& plan, std::span<const size_
   constexpr size_t kMarked = 5;
   std::map<std::string, std::vector<size_t>, std::less<>> kinds;
   double most = 0;
-  for (const size_t i : worst) {
-    if (plan.file.tensors[i].layer >= 0) kinds[std::string(name_in_layer(plan.changes[i].name))].push_back(i);
-    if (plan.file.tensors[i].layer >= 0) most = std::max(most, *plan.changes[i].error);
+  for (size_t i = 0; i < plan.changes.size(); ++i) {
+    if (plan.file.tensors[i].layer < 0 || !plan.changes[i].error) continue;
+    kinds[std::string(name_in_layer(plan.changes[i].name))].push_back(i);
+    most = std::max(most, *plan.changes[i].error);
   }
+  std::erase_if(kinds, [&](const auto& kind) {
+    return std::ranges::all_of(kind.second, [&](size_t i) { return *plan.changes[i].error == 0; });
+  });
   if (kinds.empty()) return;
   page.add("<h2>Error by layer</h2>");
   page.add(
@@ -135,7 +143,8 @@ void add_layers(ErrorHtml& page, const QuantizePlan& plan, std::span<const size_
            .is_worst = std::ranges::find(worst.first(std::min(kMarked, worst.size())), i) !=
                        worst.begin() + static_cast<ptrdiff_t>(std::min(kMarked, worst.size()))});
     }
-    add_bars(page, shown_text(kind), "mean " + percent_text(sum / static_cast<double>(tensors.size())), bars, most);
+    add_bars(page, kNarrow, shown_text(kind), "mean " + percent_text(sum / static_cast<double>(tensors.size())), bars,
+             most);
   }
   page.add("</div>");
 }
@@ -160,7 +169,8 @@ void add_types(ErrorHtml& page, const QuantizePlan& plan) {
     bars.push_back({std::string(name(type)),
                     fmt::format("{}: {} tensors, {} MB", name(type), use.tensors, megabytes_text(use.bytes)),
                     static_cast<double>(use.bytes), false});
-  add_bars(page, "Bytes by type", fmt::format("up to {} MB", megabytes_text(most)), bars, static_cast<double>(most));
+  add_bars(page, kNarrow, "Bytes by type", fmt::format("up to {} MB", megabytes_text(most)), bars,
+           static_cast<double>(most));
   page.add("<table><tr><th>type</th><th>tensors</th><th>weights</th><th>MB</th><th>bits</th></tr>");
   for (const auto& [type, use] : uses)
     page.add("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.4g}</td></tr>", name(type), use.tensors,
@@ -183,7 +193,7 @@ void add_allocation(ErrorHtml& page, const Allocation& allocation) {
       "<p>The mean KL divergence of the model's output, in nats a token, if only this group of matrices is "
       "quantized. The types of the file were chosen so that the sum, {:.4f}, is smallest.</p>",
       allocation.divergence());
-  add_bars(page, "KL divergence", fmt::format("up to {:.5f}", most), bars, most);
+  add_bars(page, kWide, "KL divergence", fmt::format("up to {:.5f}", most), bars, most);
 }
 
 }  // namespace
