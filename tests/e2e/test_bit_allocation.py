@@ -122,6 +122,16 @@ def test_directories_and_quantized_files_can_be_planned(f32, tmp_path):
     assert "exact" in done.stdout and kl(tmp_path / "b.gguf", tmp_path / "q.gguf") < 1e-6  # all that is kept fits
 
 
+@pytest.mark.parametrize("name", ["models/deepseek_v3", "models/olmoe", "models/falcon", "models-gguf/glm4_moe.gguf", "models-gguf/granitemoehybrid.gguf", "models-gguf/qwen2.gguf"])
+def test_groups_of_all_kinds_of_models_are_measured(tmp_path, name):
+    done = quire("quantize", GOLDEN / name, tmp_path / "out.gguf", "--target-bpw", "6", "--plan-out", tmp_path / "plan.json", "--target-context", "16", "--target-chunks", "1")
+    assert done.returncode == 0 and bits(tmp_path / "out.gguf") <= 6, done.stderr
+    groups = json.loads((tmp_path / "plan.json").read_text())["groups"]
+    lossy = [g for g in groups if any(c["error"] > 0 for c in g["choices"])]
+    measured = [c["divergence"] for g in lossy for c in g["choices"] if c["measured"]]
+    assert len(measured) >= len(lossy) > 5 and sum(d > 1e-9 for d in measured) > 0.8 * len(measured)
+
+
 def test_it_loses_less_than_one_type_for_all(f32, tmp_path):
     flags = ["--calibrate", DOCS / "serving.md", "--calibration-context", "64", "--calibration-chunks", "16"]
     assert quire("quantize", f32, tmp_path / "pure.gguf", "--type", "IQ4_XS", "--pure", *flags).returncode == 0
