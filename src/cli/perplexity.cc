@@ -103,7 +103,9 @@ void add_perplexity_command(CLI::App& app) {
     command->remove_option(command->get_option(replaced));
   command->add_option("-f,--file", o->file, "text file (UTF-8)")->type_name("FILE")->required();
   command->add_option("-c,--context", o->context, "tokens per chunk")->capture_default_str();
-  command->add_option("--chunks", o->chunks, "number of chunks to score; -1: all")->capture_default_str();
+  command->add_option("--chunks", o->chunks, "number of chunks to score; -1: all")
+      ->check(check_chunk_count())
+      ->capture_default_str();
   command->add_flag("--json", o->json, "print the result as a JSON object");
   command->callback([o] { run_perplexity(*o); });
 }

@@ -81,6 +81,12 @@ def test_the_real_model_in_two_settings():
     (["-m", "x", "-b", "y", "-f", "z", "-c", "64", "--from", "63"], "--from must be at most 62"),
     (["-m", "x", "-b", "y", "-f", "z", "--from", "-2"], "--from"),
     (["-m", "x", "-b", "y", "-f", "z", "--chunks", "-5"], "--chunks"),
+    (["-m", "x", "-b", "y", "-f", "z", "--chunks", "0"], "must be -1, for all, or at least 1, not 0"),
+    (["-m", "x", "-b", "y", "-f", "z", "--chunks", "two"], "--chunks"),
+    (["-m", "x", "-b", "y", "-f", "z", "-c", "1e3"], "--context"),
+    (["-m", "x", "-b", "y", "-f", "z", "--from", "1.5"], "--from"),
+    (["-m", "x", "-b", "y", "-f", "z", "--max-model-len", "512"], "--max-model-len"),
+    (["-m", "x", "-b", "y", "-f", "z", "--activations", "int9"], "int9 is not supported"),
     (["-m", "x", "-f", "z", "--base-activations", "int3"], "int3 is not supported"),
     (["-m", "x", "-f", "z", "--base-kv-cache-dtype", "int3"], "int3 is not supported"),
 ])
@@ -99,6 +105,15 @@ def test_what_cannot_be_compared_is_refused(tiny, tmp_path):
     refuse("missing", "-m", f32, "-b", tmp_path / "missing", *FAST)
     refuse("missing", "-m", f32, "-b", f32, "-f", tmp_path / "missing")
     refuse("too few for one chunk of 64", "-m", f32, "-b", f32, "-f", tmp_path / "short", "-c", "64")
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "cut.gguf").write_bytes(f32.read_bytes()[:3000])
+    refuse("too few for one chunk", "-m", f32, "-b", f32, "-f", tmp_path / "empty")
+    refuse("is not a regular file", "-m", f32, "-b", f32, "-f", tmp_path)
+    refuse("not a GGUF file", "-m", f32, "-b", TEXT, *FAST)
+    refuse("not a GGUF file", "-m", TEXT, "-b", f32, *FAST)
+    refuse("no config.json", "-m", f32, "-b", tmp_path, *FAST)
+    refuse("cut.gguf", "-m", tmp_path / "cut.gguf", "-b", f32, *FAST)
+    refuse("trained for at most 512 tokens", "-m", f32, "-b", f32, "-f", TEXT, "-c", "100000")
     refuse("has no vocabulary", "-m", f32, "-b", HF / "tiny128-gptq", *FAST)
 
 

@@ -131,6 +131,13 @@ def test_wrong_lines_are_named(f32, tmp_path, lines, says):
         (["-o", "{out}"], 2, "--file is required"),
         (["-f", str(TEXT), "-o", "{out}", "-c", "2"], 2, "--context"),
         (["-f", str(TEXT), "-o", "{out}", "--chunks", "-2"], 2, "--chunks"),
+        (["-f", str(TEXT), "-o", "{out}", "--chunks", "0"], 2, "must be -1, for all, or at least 1, not 0"),
+        (["-f", str(TEXT), "-o", "{out}", "-c", "many"], 2, "--context"),
+        (["-f", str(TEXT), "-o", "{out}", "-c", "100000"], 1, "trained for at most 512 tokens"),
+        (["-f", str(TEXT.parent), "-o", "{out}"], 1, "is not a regular file"),
+        (["-f", str(TEXT), "-o", str(TEXT.parent)], 1, "is not a regular file"),
+        (["-f", str(TEXT), "-o", str(TEXT.parent), "--force"], 1, "is not a regular file"),
+        (["-f", str(TEXT), "-o", "{out}", "--in-file", "nowhere.dat"], 1, "nowhere.dat"),
         (["-f", str(TEXT), "-o", "{out}", "--in-file", str(TEXT)], 1, "is not an importance matrix"),
         (["-f", str(TEXT), "-o", str(TEXT)], 1, "exists"),
     ],
@@ -140,6 +147,14 @@ def test_wrong_flags_are_refused(f32, tmp_path, arguments, code, says):
     done = quire("imatrix", "-m", f32, *[a.format(out=out) for a in arguments])
     assert done.returncode == code and says in done.stderr, done.stderr
     assert not out.exists()
+
+
+def test_the_model_itself_is_kept(f32, tmp_path):
+    model = tmp_path / "model.gguf"
+    model.write_bytes(f32.read_bytes())
+    done = quire("imatrix", "-m", model, "-f", TEXT, "-o", model, "--force", "-c", "64", "--chunks", "1")
+    assert done.returncode == 1 and "itself, which imatrix would overwrite" in done.stderr, done.stderr
+    assert model.read_bytes() == f32.read_bytes()
 
 
 @needs_model

@@ -227,6 +227,7 @@ def test_few_bits_without_importance_are_a_warning(f32, tmp_path):
     (["in", "out", "--type", "Q4_0", "--threads", "1025"], "--threads"),
     (["in", "out", "--type", "Q4_0", "--threads", "99999999999999999999"], "--threads"),
     (["in", "out", "--type", "Q4_0", "--calibrate", "t", "--calibration-chunks", "-2"], "--calibration-chunks"),
+    (["in", "out", "--type", "Q4_0", "--calibrate", "t", "--calibration-chunks", "0"], "must be -1, for all, or at least 1, not 0"),
     (["in", "out", "--type", "Q4_0", "--calibrate", "t", "--calibration-chunks", "x"], "--calibration-chunks"),
 ])
 def test_bad_command_lines_exit_with_2(flags, message):
@@ -313,6 +314,8 @@ def test_existing_files_and_the_input_are_kept(f32, tmp_path):
     (tmp_path / "link").symlink_to(out)
     refused("itself, which quantize would overwrite", out, out, "--type", "Q2_K", "--force")
     refused("itself, which quantize would overwrite", out, tmp_path / "link", "--type", "Q2_K", "--force")
+    refused("itself, which quantize would overwrite", out, tmp_path / "new", "--type", "Q2_K", "--report", out, "--force")
+    refused("itself, which quantize would overwrite", out, tmp_path / "new", "--target-bpw", "4", "--plan-out", out, "--force")
     refused("is not a regular file", f32, tmp_path, "--type", "Q4_0")
     refused("none/out.gguf.tmp cannot be written: No such file or directory", f32, tmp_path / "none/out.gguf", "--type", "Q4_0")
     assert out.read_bytes() == before

@@ -34,7 +34,7 @@ CLI::Option* add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
       ->needs(calibrate)
       ->capture_default_str();
   command.add_option("--calibration-chunks", flags.chunks, "most chunks of the calibration text; -1: all")
-      ->check(between(-1, 1e9))
+      ->check(check_chunk_count())
       ->needs(calibrate)
       ->capture_default_str();
   return calibrate;

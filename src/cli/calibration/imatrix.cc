@@ -31,6 +31,9 @@ ImportanceForm form_of(const std::string& path) {
 
 ImportanceMatrix measure_importance_of(const ImatrixFlags& o, const std::function<void()>& check, Progress& progress) {
   const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.engine.model));
+  if (checkpoint.reads(o.output))
+    throw invalid("-o {} is a file of {} itself, which imatrix would overwrite; choose another name", o.output,
+                  o.engine.model);
   const FilePlan file =
       plan_file(checkpoint, "");  // throws before anything is computed if GGUF has no names for the model
   progress.stage("loading " + o.engine.model);
@@ -76,7 +79,7 @@ void add_imatrix_command(CLI::App& app) {
       ->check(between(3, std::numeric_limits<int>::max()))
       ->capture_default_str();
   command->add_option("--chunks", o->calibration.chunks, "most chunks to compute; -1: all")
-      ->check(between(-1, 1e9))
+      ->check(check_chunk_count())
       ->capture_default_str();
   command
       ->add_option("--in-file", o->add, "importance matrix of the same model to add, in either form; may be repeated")

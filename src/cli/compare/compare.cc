@@ -194,7 +194,7 @@ void add_compare_command(CLI::App& app) {
       ->check(between(3, std::numeric_limits<int>::max()))
       ->capture_default_str();
   command->add_option("--chunks", o->chunks, "number of chunks to compare; -1: all")
-      ->check(between(-1, 1e9))
+      ->check(check_chunk_count())
       ->capture_default_str();
   command
       ->add_option("--from", o->from,

@@ -112,6 +112,10 @@ void run_quantize(const QuantizeFlags& o) {
     Progress progress;
     progress.stage("reading " + o.input);
     const Checkpoint checkpoint = Checkpoint::open(resolve_model(o.input));
+    for (const std::string& path : {o.output, o.report, o.allocate.plan_out}) {
+      if (!path.empty() && checkpoint.reads(path))
+        throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", path, o.input);
+    }
     std::optional<ImportanceMatrix> importance;
     std::optional<Calibration> calibration;
     if (!o.imatrix.empty()) {
@@ -135,9 +139,6 @@ void run_quantize(const QuantizeFlags& o) {
       }
     }
     if (importance) options.importance = &*importance;
-    if (!o.output.empty() && checkpoint.reads(o.output))
-      throw invalid("{} is a file of {} itself, which quantize would overwrite; choose another name", o.output,
-                    o.input);
     if (o.allocate.given()) {
       allocation = allocation_for(o.allocate, {.checkpoint = checkpoint,
                                                .input = o.input,

@@ -1,9 +1,11 @@
 #include "cli/text/text_chunks.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "cli/flags/engine_options.h"
 #include "json/parse.h"
 #include "text/chat_prompt.h"
 
@@ -41,6 +43,16 @@ TokenIds encode_lines(const LoadedModel& model, const std::string& file) {
 }
 
 }  // namespace
+
+CLI::Validator check_chunk_count() {
+  return {[](const std::string& text) -> std::string {
+            constexpr double kMost = 1e9;
+            const std::string problem = between(-1, kMost)(text);
+            if (!problem.empty()) return problem;
+            return std::atoi(text.c_str()) == 0 ? "must be -1, for all, or at least 1, not 0" : "";
+          },
+          "", ""};
+}
 
 EngineOptions one_chunk_at_a_time(EngineOptions options, int size) {
   options.max_num_seqs = 1;

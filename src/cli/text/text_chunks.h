@@ -2,6 +2,7 @@
 // its own.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -17,6 +18,9 @@ struct TextChunks {
   size_t count() const { return ids.size() / size; }
   std::span<const TokenId> chunk(size_t i) const { return std::span(ids).subspan(i * size, size); }
 };
+
+// A flag for how many chunks to take: -1, for all, or at least 1.
+CLI::Validator check_chunk_count();
 
 // Options of a model that computes chunks of this many tokens, one after the other.
 EngineOptions one_chunk_at_a_time(EngineOptions options, int size);
