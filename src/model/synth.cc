@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
+#include <future>
 #include <span>
+#include <thread>
 
 #include "base/error.h"
 #include "format/gguf_writer.h"
@@ -91,7 +95,19 @@ std::vector<std::byte> bytes_of(const FileTensor& t, uint64_t seed) {
     return {bytes.begin(), bytes.end()};
   }
   const float sigma = t.name == "token_embd.weight" ? 0.5f : 1.0f / std::sqrt(static_cast<float>(t.cols));
-  return synthetic_matrix(t.type, t.items * t.rows, t.cols, sigma, seed);
+  // Large matrices, such as those of tokens, are made in pieces, so that all cores have work.
+  constexpr int kPieceRows = 8192;
+  const int rows = t.items * t.rows;
+  std::vector<std::future<std::vector<std::byte>>> pieces;
+  for (int row = kPieceRows; row < rows; row += kPieceRows)
+    pieces.push_back(std::async(std::launch::async, synthetic_matrix, t.type, std::min(kPieceRows, rows - row), t.cols,
+                                sigma, seed + static_cast<uint64_t>(row) * 1'000'000'007));
+  std::vector<std::byte> bytes = synthetic_matrix(t.type, std::min(kPieceRows, rows), t.cols, sigma, seed);
+  for (auto& piece : pieces) {
+    const std::vector<std::byte> more = piece.get();
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -169,8 +185,14 @@ void write_synthetic_model(const std::filesystem::path& path, const SynthShape& 
   add_vocabulary(h, s.vocab);
   for (const FileTensor& t : tensors) h.tensor(t.name, t.type, t.shape());
   GgufFile file(path, h);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    file.write(h.tensors()[i], bytes_of(tensors[i], seed * 1'000'003 + i));
+  // Tensors are made on all cores and written in order.
+  std::deque<std::future<std::vector<std::byte>>> ahead;
+  const size_t most_ahead = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t i = 0, next = 0; i < tensors.size(); ++i) {
+    for (; next < tensors.size() && next - i < most_ahead; ++next)
+      ahead.push_back(std::async(std::launch::async, bytes_of, std::cref(tensors[next]), seed * 1'000'003 + next));
+    file.write(h.tensors()[i], ahead.front().get());
+    ahead.pop_front();
     if (progress) progress(i + 1, tensors.size());
   }
   file.commit();
