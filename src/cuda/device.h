@@ -1,0 +1,63 @@
+// A device that runs kernels: its memory, and the order of launches. There are two: an NVIDIA GPU (gpu/device.cc) and an
+// emulated one on the host's processor (emulated/device.cc), which is for tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cuda/launch.h"
+
+namespace quire::cuda {
+
+struct DeviceFacts {
+  std::string name;          // "NVIDIA H100 80GB HBM3"
+  int major = 0, minor = 0;  // compute capability
+  int processors = 0;        // streaming multiprocessors
+  int shared_bytes = 0;      // that a block can have
+  size_t memory = 0, free = 0;
+};
+
+// Functions throw Error: kResource: memory is short, or the device has failed.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceFacts& facts() const = 0;
+  virtual size_t free_memory() const = 0;
+
+  // Zeroed, at a multiple of 256 bytes. These functions may be called from any thread; they wait for nothing but their own
+  // work.
+  virtual std::byte* allocate(size_t bytes) = 0;
+  virtual void free(std::byte* memory) = 0;
+  // Memory of the host that upload() and download() are fastest with.
+  virtual std::byte* allocate_host(size_t bytes) = 0;
+  virtual void free_host(std::byte* memory) = 0;
+  // Return when it is done.
+  virtual void upload(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void download(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+
+  // ---- The stream: work that is done in order. One thread at a time.
+
+  virtual void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) = 0;  // from: allocate_host()
+  virtual void run(std::span<const Launch> launches) = 0;
+  // Waits for the stream.
+  virtual void finish() = 0;
+
+  // Launches that can be repeated at a lower cost: a CUDA graph. nullptr: this device has none.
+  class Graph {
+   public:
+    virtual ~Graph() = default;
+  };
+  virtual std::unique_ptr<Graph> record(std::span<const Launch> launches) = 0;
+  virtual void run(Graph& graph) = 0;
+};
+
+// Throws Error (kInvalid): there is no such device, with what is missing.
+std::unique_ptr<Device> open(int index);
+
+}  // namespace quire::cuda

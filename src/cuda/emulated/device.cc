@@ -1,0 +1,177 @@
+#include "cuda/emulated/device.h"
+
+#include <cassert>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace quire::cuda {
+namespace {
+
+struct EmulatedGraph final : Device::Graph {
+  std::vector<Launch> launches;
+};
+
+constexpr std::align_val_t kHostAlignment{256};
+
+// Counts down to a failure.
+bool comes_due(std::optional<int64_t>& failure) {
+  if (!failure || (*failure)-- > 0) return false;
+  failure.reset();
+  return true;
+}
+
+}  // namespace
+
+EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
+    : memory_(options.checks.races), blocks_(memory_, options.checks) {
+  facts_ = {.name = "emulated",
+            .major = 9,
+            .minor = 0,
+            .processors = 4,
+            .shared_bytes = emulated::kMostSharedBytes,
+            .memory = options.memory,
+            .free = options.memory};
+}
+
+std::map<std::string, KernelCounters, std::less<>> EmulatedDevice::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+void EmulatedDevice::reset_counters() {
+  const std::lock_guard lock(mutex_);
+  counters_.clear();
+}
+
+void EmulatedDevice::inject(const EmulatedFailures& failures) {
+  const std::lock_guard lock(mutex_);
+  failures_ = failures;
+}
+
+void EmulatedDevice::lose() {
+  const std::lock_guard lock(mutex_);
+  lost_ = true;
+}
+
+void EmulatedDevice::check_alive() const {
+  if (lost_) throw no_resource("the emulated device has failed; restart the program");
+}
+
+size_t EmulatedDevice::free_memory() const {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  return facts_.memory - used_;
+}
+
+std::byte* EmulatedDevice::allocate(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  const bool fails = comes_due(failures_.allocation);
+  std::byte* memory = !fails && bytes <= facts_.memory - used_ ? memory_.allocate(bytes) : nullptr;
+  if (!memory)
+    throw no_resource("the emulated device cannot allocate {} bytes; {} of {} are free", bytes, facts_.memory - used_,
+                      facts_.memory);
+  used_ += bytes;
+  return memory;
+}
+
+void EmulatedDevice::free(std::byte* memory) {
+  if (!memory) return;
+  const std::lock_guard lock(mutex_);
+  if (!memory_.contains(memory, 0))
+    throw DeviceFault("free() of memory that is not allocated: " + memory_.describe(memory));
+  used_ -= memory_.free(memory);
+}
+
+std::byte* EmulatedDevice::allocate_host(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  return static_cast<std::byte*>(::operator new(bytes, kHostAlignment));
+}
+void EmulatedDevice::free_host(std::byte* memory) { ::operator delete(memory, kHostAlignment); }
+
+void EmulatedDevice::check_range(const std::byte* memory, size_t bytes, const char* what) {
+  if (bytes > 0 && !memory_.contains(memory, bytes))
+    throw DeviceFault(std::string(what) + " of " + std::to_string(bytes) +
+                      " bytes of the device out of bounds: " + memory_.describe(memory));
+}
+
+void EmulatedDevice::check_idle(const std::byte* memory, size_t bytes, emulated::GlobalUse use, const char* what) {
+  check_range(memory, bytes, what);
+  if (bytes > 0 && memory_.in_use(memory, bytes, use))
+    throw DeviceFault(std::string(what) + " of " + std::to_string(bytes) +
+                      " bytes of the device that kernels still use: call finish() first. They begin at " +
+                      memory_.describe(memory));
+}
+
+void EmulatedDevice::upload(std::byte* to, const std::byte* from, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  check_idle(to, bytes, emulated::GlobalUse::kWrite, "an upload");
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void EmulatedDevice::download(std::byte* to, const std::byte* from, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  check_idle(from, bytes, emulated::GlobalUse::kRead, "a download");
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void EmulatedDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  check_idle(to, bytes, emulated::GlobalUse::kWrite, "a copy");
+  check_idle(from, bytes, emulated::GlobalUse::kRead, "a copy");
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+
+void EmulatedDevice::upload_in_order(std::byte* to, const std::byte* from, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  check_range(to, bytes, "an upload");
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void EmulatedDevice::run_one(const Launch& launch) {
+  check_alive();
+  if (comes_due(failures_.launch)) {
+    lost_ = true;
+    throw no_resource("the emulated device has failed in kernel {}", launch.entry->name);
+  }
+  blocks_.run(launch, counters_[launch.entry->name]);
+}
+
+void EmulatedDevice::run(std::span<const Launch> launches) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  for (const Launch& launch : launches) run_one(launch);
+}
+
+void EmulatedDevice::finish() {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  memory_.finish_launches();
+}
+
+std::unique_ptr<Device::Graph> EmulatedDevice::record(std::span<const Launch> launches) {
+  auto graph = std::make_unique<EmulatedGraph>();
+  graph->launches.assign(launches.begin(), launches.end());
+  return graph;
+}
+
+void EmulatedDevice::run(Graph& graph) { run(static_cast<EmulatedGraph&>(graph).launches); }
+
+std::unique_ptr<Device> open(int index) {
+  if (index == 0) return std::make_unique<EmulatedDevice>();
+  if (index == 1)
+    return std::make_unique<EmulatedDevice>(EmulatedOptions{.checks = {.races = false, .requests = false}});
+  throw invalid("there is no emulated device {}; there are 0, with all checks, and 1, with few", index);
+}
+
+}  // namespace quire::cuda

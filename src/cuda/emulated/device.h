@@ -1,0 +1,81 @@
+// A device on the host's processor, which runs kernels slowly and finds their mistakes: for tests. cuda::open(0) makes one with all
+// checks; cuda::open(1) one that only checks bounds and alignment, for whole models.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cuda/device.h"
+#include "cuda/emulated/block.h"
+#include "cuda/emulated/counters.h"
+#include "cuda/emulated/fault.h"
+#include "cuda/emulated/global_memory.h"
+
+namespace quire::cuda {
+
+struct EmulatedOptions {
+  size_t memory = size_t{1} << 30;
+  emulated::BlockChecks checks;
+};
+
+// Failures to come, for tests.
+struct EmulatedFailures {
+  // The launch after so many more fails, and the device is lost, as a GPU after an illegal access.
+  std::optional<int64_t> launch;
+  // The allocation after so many more finds no memory; later ones do.
+  std::optional<int64_t> allocation;
+};
+
+// Kernels run at once, in run(). It throws DeviceFault if a kernel makes a mistake. So do download(), upload() and copy() of memory
+// which kernels use that finish() has not waited for (with checks of races): a GPU may still run them.
+class EmulatedDevice final : public Device {
+ public:
+  explicit EmulatedDevice(const EmulatedOptions& options = {});
+
+  // By the names of kernels.
+  std::map<std::string, KernelCounters, std::less<>> counters() const;
+  void reset_counters();
+  void inject(const EmulatedFailures& failures);
+  // From now on all functions but those that free throw Error (kResource).
+  void lose();
+
+  const DeviceFacts& facts() const override { return facts_; }
+  size_t free_memory() const override;
+
+  std::byte* allocate(size_t bytes) override;
+  void free(std::byte* memory) override;
+  std::byte* allocate_host(size_t bytes) override;
+  void free_host(std::byte* memory) override;
+  void upload(std::byte* to, const std::byte* from, size_t bytes) override;
+  void download(std::byte* to, const std::byte* from, size_t bytes) override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
+
+  void upload_in_order(std::byte* to, const std::byte* from, size_t bytes) override;
+  void run(std::span<const Launch> launches) override;
+  void finish() override;
+  std::unique_ptr<Graph> record(std::span<const Launch> launches) override;
+  void run(Graph& graph) override;
+
+ private:
+  void check_alive() const;
+  void check_range(const std::byte* memory, size_t bytes, const char* what);
+  void check_idle(const std::byte* memory, size_t bytes, emulated::GlobalUse use, const char* what);
+  void run_one(const Launch& launch);
+
+  DeviceFacts facts_;
+  mutable std::mutex mutex_;  // of all that follows
+  size_t used_ = 0;
+  bool lost_ = false;
+  EmulatedFailures failures_;
+  std::map<std::string, KernelCounters, std::less<>> counters_;
+  emulated::GlobalMemory memory_;
+  emulated::BlockRunner blocks_;
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,103 @@
+// The memory of the emulated device: what is allocated, and which blocks of a launch read and write it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cuda/emulated/clocks.h"
+
+namespace quire::cuda::emulated {
+
+enum class GlobalUse : uint8_t { kRead, kWrite };
+
+// A thread of a launch, and what is ordered before its accesses.
+struct GlobalUser {
+  int block, thread;
+  bool waited;                // for earlier launches
+  const BlockClocks& clocks;  // of its block
+};
+
+// A race with what another thread did to the same bytes: one of the two writes, and either they are of different blocks of the
+// launch, which run in any order, or of one and no barrier of it lies between, or the other is of an earlier launch that nothing has
+// waited for. (In a block only races with writes are found.)
+struct GlobalConflict {
+  bool earlier_launch;        // then nothing of the following
+  std::optional<int> block;   // which one, unless it is several
+  std::optional<int> thread;  // if it is of the same block
+  GlobalUse use;              // what it did
+};
+
+// Functions may be called from one thread at a time.
+class GlobalMemory {
+ public:
+  // track: whether use() is called.
+  explicit GlobalMemory(bool track) : track_(track) {}
+  ~GlobalMemory();
+  GlobalMemory(const GlobalMemory&) = delete;
+  GlobalMemory& operator=(const GlobalMemory&) = delete;
+
+  // Zeroed, at a multiple of 256. nullptr: the host has no more.
+  std::byte* allocate(size_t bytes);
+  // Returns the bytes that it had; at is of allocate().
+  size_t free(std::byte* at);
+
+  // Whether these bytes lie in one allocation.
+  bool contains(const void* at, size_t bytes) { return find(reinterpret_cast<uintptr_t>(at), bytes) != nullptr; }
+  // For messages: which allocation is the closest, such as "16 bytes after the end of an allocation of 1024 bytes".
+  std::string describe(const void* at) const;
+
+  // ---- Uses of a launch. Without `track` nothing is found.
+
+  void start_launch() { ++launch_; }
+  // Notes that a thread uses these bytes, which contains() has found. A byte of a word
+  // whose other bytes are used by other blocks may conflict unseen: words are the unit.
+  std::optional<GlobalConflict> use(const void* at, size_t bytes, const GlobalUser& user, GlobalUse use);
+  // The host has waited for all launches.
+  void finish_launches() { finished_ = launch_; }
+  // Whether a launch that the host has not waited for uses these bytes in a way that does not go with `use` by the host.
+  bool in_use(const void* at, size_t bytes, GlobalUse use);
+
+ private:
+  // Uses of a word, as of `launch`. 0: none; kSeveral; else 1 + the block.
+  struct Cell {
+    uint32_t launch, writer, reader;
+    uint32_t when;                           // the last write
+    uint16_t thread;                         // that did it
+    uint8_t written, read, read_by_several;  // a bit for each byte
+    uint8_t written_last;                    // by the last write
+    bool written_before;                     // by an earlier launch that the host has not waited for
+  };
+  static constexpr uint32_t kSeveral = 0xFFFFFFFF;
+  struct Allocation {
+    size_t bytes;
+    void* memory;              // of calloc()
+    Cell* cells;               // one a word
+    uint32_t last_launch = 0;  // that used it
+  };
+  using Entry = std::map<uintptr_t, Allocation>::value_type;
+
+  Entry* find(uintptr_t address, size_t bytes) {
+    Entry* entry = recent_[address / kRecentBytes % kRecent];
+    if (entry && address - entry->first <= entry->second.bytes &&
+        bytes <= entry->second.bytes - (address - entry->first))
+      return entry;
+    return search(address, bytes);
+  }
+  Entry* search(uintptr_t address, size_t bytes);
+  static std::optional<GlobalConflict> use_word(Cell& cell, uint8_t bytes, const GlobalUser& user, GlobalUse use);
+
+  // Allocations found for addresses with the same remainder.
+  static constexpr size_t kRecent = 64, kRecentBytes = 4096;
+
+  const bool track_;
+  std::map<uintptr_t, Allocation> live_;
+  std::map<uintptr_t, size_t> freed_;  // the address and bytes of allocations that were freed and not reused
+  std::array<Entry*, kRecent> recent_{};
+  uint32_t launch_ = 0, finished_ = 0;
+};
+
+}  // namespace quire::cuda::emulated
