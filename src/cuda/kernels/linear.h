@@ -1,0 +1,116 @@
+// What kernels of linears are given: matrices, and the rows that each is for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/products.h"
+#include "cuda/kernels/weights.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// y = finish(x W^T), with `up` of the same format and shape: gated by W.
+struct LinearMatrix {
+  WeightShape w;
+  Global<const uint8_t> data, up;  // panels; up: or nullptr
+  Finish finish;
+  Global<float> y;
+  int32_t y_stride = 0;  // floats
+  int32_t unused = 0;    // instead of padding: launches are compared byte for byte
+};
+
+// The matrices of an expert or of a head, which replace those of LinearMatrix.
+struct PartMatrices {
+  Global<const uint8_t> data, up;
+  Global<const float> bias, up_bias;
+};
+
+// A launch for many parts, such as experts or heads: all use matrices[0], with addresses of their own.
+struct LinearParts {
+  Global<const PartMatrices> matrices;  // nullptr: one part, matrices of the launch
+  int32_t count = 0;
+  int32_t unused = 0;
+  // Rows begins[p] .. begins[p] + rows[p] of x and y are those of part p, which may have none; then block_z() counts those
+  // parts that have rows. nullptr: each part has all rows, beginning at row p * x_step of x, and column p * y_step of y.
+  Global<const int32_t> begins, rows;
+  int32_t x_step = 0, y_step = 0;
+};
+
+inline constexpr int kMatricesTogether = 3;  // queries, keys and values
+
+struct LinearWork {
+  LinearMatrix matrices[kMatricesTogether];  // of one kind of codes
+  int32_t count = 0;
+  int32_t rows = 0;
+  PreparedRows x;
+  int32_t gated = 0;  // 1: the matrices have `up`
+  int32_t unused = 0;
+  LinearParts parts;
+};
+
+// What a block works on: a matrix, or one of a part.
+struct LinearPart {
+  Global<const uint8_t> data, up, x;  // x: row 0
+  Global<float> y;
+  Global<const float> bias, up_bias;
+  int rows;  // 0: nothing to do
+};
+
+DEVICE int panels_of(const WeightShape& w) { return (w.rows + kPanel - 1) / kPanel; }
+
+// The n-th part that has rows; -1: there are fewer. All lanes call it.
+DEVICE int nth_with_rows(const LinearParts& parts, int n) {
+  for (int begin = 0; begin < parts.count; begin += 32) {
+    const int p = begin + lane();
+    uint32_t some = ballot(p < parts.count && parts.rows[p] > 0);
+    for (int bit = 0; some != 0; ++bit, some >>= 1) {
+      if ((some & 1) != 0 && n-- == 0) return begin + bit;
+    }
+  }
+  return -1;
+}
+
+DEVICE LinearPart find_part(const LinearWork& work, const LinearMatrix& m) {
+  LinearPart part{m.data, m.up, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
+  const LinearParts& parts = work.parts;
+  if (parts.matrices == nullptr) return part;
+  const bool routed = parts.rows != nullptr;
+  const int p = routed ? nth_with_rows(parts, block_z()) : block_z();
+  if (p < 0) {
+    part.rows = 0;
+    return part;
+  }
+  const auto addresses = cast<const uint64_t>(parts.matrices + p);
+  static_assert(sizeof(PartMatrices) == 4 * sizeof(uint64_t));
+  part.data = Global<const uint8_t>(reinterpret_cast<const uint8_t*>(addresses[0]));
+  part.up = Global<const uint8_t>(reinterpret_cast<const uint8_t*>(addresses[1]));
+  part.bias = Global<const float>(reinterpret_cast<const float*>(addresses[2]));
+  part.up_bias = Global<const float>(reinterpret_cast<const float*>(addresses[3]));
+  const auto x_row = static_cast<ptrdiff_t>(routed ? parts.begins[p] : p * parts.x_step);
+  part.x += x_row * work.x.stride;
+  part.y += routed ? x_row * m.y_stride : static_cast<ptrdiff_t>(p) * parts.y_step;
+  if (routed) part.rows = parts.rows[p];
+  return part;
+}
+
+// Finds the matrix that panel `panel` of all matrices together belongs to, and the panel's number in it.
+DEVICE const LinearMatrix& find_matrix(const LinearWork& work, int& panel, int panels_together) {
+  int k = 0;
+  for (; k + 1 < work.count; ++k) {
+    const int panels = (panels_of(work.matrices[k].w) + panels_together - 1) / panels_together * panels_together;
+    if (panel < panels) break;
+    panel -= panels;
+  }
+  return work.matrices[k];
+}
+
+// Finishes an output of a row of the part.
+DEVICE void finish_output(const LinearMatrix& m, const LinearPart& part, int row, int output, float value, float up) {
+  Finish to = m.finish;
+  to.bias = part.bias, to.up_bias = part.up_bias;
+  finish(to, output, value, part.up != nullptr, up, part.y + (static_cast<ptrdiff_t>(row) * m.y_stride + output));
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,385 @@
+// Linears of many rows on GPUs with warpgroups (sm_90a): prompts, and large batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/alphabet/alphabet.h"
+#include "cuda/kernels/codes.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/products.h"
+#include "cuda/kernels/unroll.h"
+#include "cuda/kernels/weights.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// A block has kPanels panels, one for each warp, and kColumns rows of inputs, which are the columns of its products. Weights
+// and inputs come through shared memory, kStages chunks of 64 inputs deep; inputs lie in the 128-byte swizzle, and a warp's
+// weights, which only it reads, so that its loads meet no bank twice. Products of one chunk run while the next is prepared.
+//
+// Formats without scales have the sums of a range of blocks in one set of registers and the total in another. With scales there
+// is a third, for half of the columns at a time: while one half is multiplied, the other is scaled.
+//
+// The bits are those of LinearOfRows: the steps, their order and the ranges are the same, and a product of a warpgroup has the
+// bits of multiply_bf16().
+//
+// With `partials`, blocks z = 0 .. kSplits - 1 have one range each and leave its sums there, [kSplits][rows][outputs], for
+// FinishSums. Otherwise a block does all of them.
+// kHalves: groups are 16 inputs, so that each half of a block is multiplied for itself, with zeros in place of the other.
+template <Codes kCodes, bool kHalves>
+struct LinearOfManyRows {
+  static constexpr const char* kName = "linear_of_many_rows";
+  static constexpr bool kScaled = kHasScales<kCodes>;
+  static constexpr bool kWaits = true;
+  static constexpr int kGroups = kScaled ? 2 : 3;
+  static constexpr int kThreads = kGroups * 128;
+  static constexpr int kPanels = kGroups * 4;
+  static constexpr int kColumns = 128;
+  static constexpr int kChunkBlocks = 2;
+  static constexpr int kWeightTermsHere = kWeightTerms<kCodes, 1>;
+  static constexpr int kInputBytes = kColumns * kChunkBlocks * kPreparedBlock;
+  static constexpr int kPanelBytes = kChunkBlocks * kCodeBlockBytes<kCodes>;
+  static constexpr int kStageBytes = kInputBytes + (kPanels * kPanelBytes + 1023) / 1024 * 1024;
+  static constexpr int kStages = kStageBytes <= 45 << 10 ? 4 : 3;
+  static constexpr int kParts = kHalves ? 2 : 1;  // of a block
+  // The sums of inputs, for minima: of three chunks, [3][kChunkBlocks][kParts][kColumns]. A warp may still scale by those of one
+  // chunk when another has the next but one.
+  static constexpr int kSumsAt = kStages * kStageBytes, kChunkSums = kChunkBlocks * kParts * kColumns;
+  static constexpr int kSharedBytes = kSumsAt + (kScaled ? 3 * kChunkSums * 4 : 0);
+  static constexpr int kTileFloats = kPanels * kPanel + 8;  // of a row of results in shared memory
+  static_assert(kColumns * kTileFloats * 4 <= kSumsAt);
+  static constexpr int kRowsPerPass = kThreads / 8;
+  static constexpr int kPasses = (kColumns + kRowsPerPass - 1) / kRowsPerPass;
+  static constexpr int kPieces = kPanelBytes / 16, kPiecesPerLane = (kPieces + 31) / 32;
+  static constexpr int kRowTilesTogether = 16;  // blocks that run together share weights and inputs
+
+  LinearWork work;
+  Global<float> partials;  // or nullptr
+  int32_t panel_tiles, row_tiles;
+
+  // Of codes that lanes read in lines of 64 bytes, a lane's i has so many neighbouring ones; 0: others, which stay as they are.
+  static constexpr int kLines = kCodes == Codes::kBf16   ? 4
+                                : kCodeBits<kCodes> == 8 ? 2
+                                : kCodeBits<kCodes> == 4 ? 1
+                                                         : 0;
+
+  // Where the 16 bytes at `offset` of a panel's codes lie in shared memory. Lines come in another order, first of each i its
+  // first one, and for i = 2, 3 with halves of a line exchanged: so the four i's and eight g's of a warp read from different banks.
+  DEVICE static int swizzled(int offset) {
+    if constexpr (kLines == 0) return offset;
+    constexpr int kOwn = kLines > 0 ? kLines : 1, kBlock = kCodeBlockBytes<kCodes>;
+    const int block = offset / kBlock * kBlock, line = offset % kBlock / 64, i = line / kOwn;
+    return block + (line % kOwn * 4 + i) * 64 + (offset % 64 ^ i / 2 * 32);
+  }
+
+  // The copies of a thread.
+  struct Copies {
+    Global<const uint8_t> x, codes;
+    ptrdiff_t pass_bytes;        // of x, from pass to pass
+    int x_to, row, first_piece;  // row: in the block; first_piece: of 8 in a row of a chunk
+    int codes_to[2];             // of pieces lane() + 32 k, for even and odd k: in the stage
+    int rows, blocks;            // that there are
+  };
+  DEVICE void copy_chunk(const Copies& c, int chunk, int end, int stage) const {
+    if (chunk >= end) return;
+    const auto to = shared<uint8_t>(static_cast<size_t>(stage * kStageBytes));
+    const int blocks = c.blocks - chunk * kChunkBlocks;  // from this chunk on
+    const auto codes = c.codes + static_cast<ptrdiff_t>(chunk) * kPanelBytes;
+    UNROLL
+    for (int k = 0; k < kPiecesPerLane; ++k) {
+      if (kPieces % 32 != 0 && lane() + 32 * k >= kPieces) continue;
+      const bool valid = blocks > 1 || lane() + 32 * k < kPieces / 2;
+      copy_async<16>(to + (c.codes_to[k % 2] + k / 2 * 1024), codes + (valid ? 16 * 32 * k : 0), valid);
+    }
+    const auto x = c.x + static_cast<ptrdiff_t>(chunk) * (kChunkBlocks * kPreparedBlock);
+    UNROLL
+    for (int k = 0; k < kPasses; ++k) {
+      const int row = c.row + k * kRowsPerPass;
+      if (kPasses * kRowsPerPass != kColumns && row >= kColumns) continue;
+      const bool valid = row < c.rows && (blocks > 1 || c.first_piece < 4);
+      copy_async<16>(to + (c.x_to + k * kRowsPerPass * 128), valid ? x + k * c.pass_bytes : c.x, valid);
+    }
+  }
+
+  DEVICE static void load_weights(const WeightShape& w, int stage, const TableWords (&tables)[kWeightTermsHere],
+                                  WeightWords (&to)[kChunkBlocks][kWeightTermsHere]) {
+    const int g = lane() / 4, i = lane() % 4;
+    const auto panel =
+        shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes + kInputBytes)) + warp() * kPanelBytes;
+    const auto own = panel + (64 * i + (8 * g ^ i / 2 * 32));
+    UNROLL
+    for (int b = 0; b < kChunkBlocks; ++b) {
+      CodeWords<kCodes> codes;
+      if constexpr (kLines > 0) {
+        UNROLL
+        for (int line = 0; line < kLines; ++line) {
+          const Words<2> words = load<2>(own + (b * kCodeBlockBytes<kCodes> + 256 * line));
+          codes.w[2 * line] = words.w[0], codes.w[2 * line + 1] = words.w[1];
+        }
+      } else {
+        load_codes<kCodes, false>(panel + b * kCodeBlockBytes<kCodes>, codes);
+      }
+      decode_terms<kCodes>(codes, {kCodeExponents, w.zero}, tables, to[b]);  // registers are scarcer here
+    }
+  }
+
+  DEVICE void operator()() const {
+    // Neighbouring blocks share panels and rows: kRowTilesTogether row tiles for each panel tile.
+    const int together = kRowTilesTogether * panel_tiles, first = block_x() / together * kRowTilesTogether;
+    const int tiles = row_tiles - first < kRowTilesTogether ? row_tiles - first : kRowTilesTogether;
+    int panel = block_x() % together / tiles * kPanels;
+    const int row_begin = (first + block_x() % together % tiles) * kColumns;
+    const int panel_of_all = panel;
+    const LinearMatrix& m = find_matrix(work, panel, kPanels);
+    const WeightShape& w = m.w;
+    const int g = lane() / 4, i = lane() % 4;
+    const int own = panel + warp(), panels = panels_of(w);
+    const auto own_panel = m.data + static_cast<ptrdiff_t>(own < panels ? own : 0) * w.panel_bytes;
+
+    Copies copies;
+    copies.row = thread() / 8, copies.first_piece = thread() % 8;
+    copies.rows = work.rows - row_begin, copies.blocks = w.blocks;
+    copies.pass_bytes = static_cast<ptrdiff_t>(kRowsPerPass) * work.x.stride;
+    copies.x = work.x.data + (static_cast<ptrdiff_t>(row_begin + copies.row) * work.x.stride + copies.first_piece * 16);
+    if (copies.row >= copies.rows) copies.x = work.x.data;  // and every copy of it is invalid
+    copies.x_to = copies.row * 128 + (copies.first_piece ^ copies.row % 8) * 16;
+    copies.codes = own_panel + (w.codes + 16 * lane());
+    copies.codes_to[0] = kInputBytes + warp() * kPanelBytes + swizzled(16 * lane());
+    copies.codes_to[1] = kInputBytes + warp() * kPanelBytes + swizzled(16 * (lane() + 32));
+    for (int k = 0; k < kStages; ++k) {
+      const int at = (k * 32 + lane()) * 128;  // while earlier launches finish
+      if (at < w.blocks * kCodeBlockBytes<kCodes>) prefetch(own_panel + (w.codes + at));
+    }
+    wait_previous();
+
+    TableWords tables[kWeightTermsHere] = {};
+    load_tables<kCodes>(w.tables, tables);
+    const bool minima = kScaled && minima_of(w);
+
+    // The ranges of this block, and its chunks.
+    const int range_first = partials != nullptr ? block_z() : 0;
+    const int range_end = partials != nullptr ? range_first + 1 : kSplits;
+    const int begin = range_begin(w.blocks, range_first) / kChunkBlocks;
+    const int end = (range_begin(w.blocks, range_end) + kChunkBlocks - 1) / kChunkBlocks;
+
+    int stage = 0, next_stage = kStages - 2;
+    // Sums of inputs: thread t has those of block t / kColumns of a chunk, row t % kColumns.
+    Words<2> next_sums{};
+    const auto load_sums = [&](int chunk) {
+      const int block = chunk * kChunkBlocks + thread() / kColumns, row = row_begin + thread() % kColumns;
+      next_sums = {};
+      if (minima && chunk < end && block < w.blocks && row < work.rows)
+        next_sums = load<2>(work.x.data +
+                            (static_cast<ptrdiff_t>(row) * work.x.stride + w.blocks * kPreparedBlock + 8 * block));
+    };
+    const auto keep_sums = [&](int chunk) {
+      if (!minima) return;
+      const auto to = shared<float>(kSumsAt) +
+                      (chunk % 3 * kChunkSums + thread() / kColumns * kParts * kColumns + thread() % kColumns);
+      const float first = bits_float(next_sums.w[0]), second = bits_float(next_sums.w[1]);
+      to[0] = kHalves ? first : first + second;
+      if constexpr (kHalves) to[kColumns] = second;
+    };
+
+    UNROLL
+    for (int k = 0; k < kStages - 2; ++k) {
+      copy_chunk(copies, begin + k, end, k);
+      commit_copies();
+    }
+    if constexpr (kScaled) {
+      load_sums(begin);
+      keep_sums(begin);
+      load_sums(begin + 1);
+    }
+    wait_copies<kStages - 3>();
+    fence_shared();
+    sync_block();
+    WeightWords weights[2][kChunkBlocks][kWeightTermsHere];
+    load_weights(w, 0, tables, weights[0]);
+
+    // While products of `chunk` run: all warps have finished those of the chunk before, whose memory is filled again; and the
+    // next chunk has come.
+    const auto advance = [&](int chunk, WeightWords(&to)[kChunkBlocks][kWeightTermsHere]) {
+      copy_chunk(copies, chunk + kStages - 2, end, next_stage);
+      commit_copies();
+      next_stage = next_stage + 1 == kStages ? 0 : next_stage + 1;
+      if constexpr (kScaled) {
+        keep_sums(chunk + 1);
+        load_sums(chunk + 2);
+      }
+      wait_copies<kStages - 3>();
+      fence_shared();
+      sync_block();
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+      if (chunk + 1 < end) load_weights(w, stage, tables, to);
+    };
+
+    float total[kColumns / 2], acc[kColumns / 2];
+    UNROLL
+    for (float& v : total) v = 0;
+    UNROLL
+    for (float& v : acc) v = 0;
+    float products[2][kColumns / 4];  // with scales
+
+    const auto multiply_chunk = [&](int chunk, bool adds, WeightWords(&now)[kChunkBlocks][kWeightTermsHere],
+                                    WeightWords(&next)[kChunkBlocks][kWeightTermsHere]) {
+      const auto rows = shared<const uint8_t>(static_cast<size_t>(stage * kStageBytes));
+      const bool whole = (chunk + 1) * kChunkBlocks <= w.blocks;
+      if constexpr (!kScaled) {
+        fence_products();
+        UNROLL
+        for (int b = 0; b < kChunkBlocks; ++b) {
+          UNROLL
+          for (int s = 0; s < 2; ++s) {
+            UNROLL
+            for (int t = 0; t < kWeightTermsHere; ++t)
+              multiply_bf16_wide<kColumns>(acc, now[b][t].a[s], product_rows(rows + (b * 64 + s * 32)),
+                                           adds || b + s + t > 0);
+          }
+        }
+        commit_products();
+        wait_products<1>();
+        advance(chunk, next);
+      } else {
+        ScaleWords words[kChunkBlocks][kParts] = {};
+        UNROLL
+        for (int b = 0; b < kChunkBlocks; ++b) {
+          UNROLL
+          for (int p = 0; p < kParts; ++p)
+            if (b == 0 || whole) load_scales(w, own_panel, chunk * kChunkBlocks + b, p, g, words[b][p]);
+        }
+        const auto issue = [&](int b, int p, int half) {
+          const uint32_t mask = !kHalves || i / 2 == p ? 0xFFFFFFFFu : 0u;
+          fence_products();
+          UNROLL
+          for (int s = 0; s < 2; ++s) {
+            const uint32_t* from = now[b][0].a[s];
+            const uint32_t a[4] = {from[0] & mask, from[1] & mask, from[2] & mask, from[3] & mask};
+            multiply_bf16_wide<kColumns / 2>(
+                products[half], a, product_rows(rows + (half * (kColumns / 2) * 128 + b * 64 + s * 32)), s > 0);
+          }
+          commit_products();
+        };
+        const auto scale_half = [&](const Scales& scales, int b, int p, int half) {
+          UNROLL
+          for (int n = 0; n < kColumns / 4; ++n) {
+            float& to = acc[half * (kColumns / 4) + n];
+            to = fma_of(products[half][n], scales.scale[n / 2 % 2], to);
+          }
+          if (!minima) return;
+          const auto sums = shared<const float>(kSumsAt) +
+                            (chunk % 3 * kChunkSums + (b * kParts + p) * kColumns + half * (kColumns / 2) + 2 * i);
+          UNROLL
+          for (int n = 0; n < kColumns / 4; n += 4) {
+            const Words<2> pair = load<2>(sums + 2 * n);
+            UNROLL
+            for (int k = 0; k < 4; ++k) {
+              float& to = acc[half * (kColumns / 4) + n + k];
+              to = fma_of(scales.minimum[k / 2], bits_float(pair.w[k % 2]), to);
+            }
+          }
+        };
+        Scales scales[2];  // of the part before, and of this one
+        UNROLL
+        for (int q = 0; q < kChunkBlocks * kParts; ++q) {
+          issue(q / kParts, q % kParts, 0);
+          scales[1] = convert_scales(w, words[q / kParts][q % kParts]);
+          if (q > 0) {
+            wait_products<1>();
+            scale_half(scales[0], (q - 1) / kParts, (q - 1) % kParts, 1);
+          }
+          issue(q / kParts, q % kParts, 1);
+          wait_products<1>();
+          scale_half(scales[1], q / kParts, q % kParts, 0);
+          scales[0] = scales[1];
+        }
+        advance(chunk, next);
+        wait_products<0>();
+        scale_half(scales[0], kChunkBlocks - 1, kParts - 1, 1);
+      }
+    };
+
+    int chunk = begin;
+    for (int range = range_first; range < range_end; ++range) {
+      const int stop = (range_begin(w.blocks, range + 1) + kChunkBlocks - 1) / kChunkBlocks;
+      if (chunk >= stop) continue;
+      bool adds = false;
+      for (; chunk + 1 < stop; chunk += 2) {
+        multiply_chunk(chunk, adds, weights[0], weights[1]);
+        multiply_chunk(chunk + 1, true, weights[1], weights[0]);
+        adds = true;
+      }
+      if (chunk < stop) {
+        multiply_chunk(chunk, adds, weights[0], weights[1]);
+        UNROLL
+        for (int b = 0; b < kChunkBlocks; ++b) {
+          UNROLL
+          for (int t = 0; t < kWeightTermsHere; ++t) weights[0][b][t] = weights[1][b][t];
+        }
+        ++chunk;
+      }
+      wait_products<0>();
+      UNROLL
+      for (int n = 0; n < kColumns / 2; ++n) {
+        total[n] += acc[n];
+        if constexpr (kScaled) acc[n] = 0;
+      }
+    }
+
+    // Through shared memory, so that neighbouring threads store neighbouring outputs, and the code that finishes one is there once.
+    sync_block();
+    const auto tile = shared<float>(0);
+    UNROLL
+    for (int n = 0; n < kColumns / 2; n += 4) {
+      UNROLL
+      for (int e = 0; e < 2; ++e)
+        store(tile + ((n / 4 * 8 + 2 * i + e) * kTileFloats + warp() * kPanel + 2 * g),
+              Words<2>{{float_bits(total[n + e]), float_bits(total[n + 2 + e])}});
+    }
+    sync_block();
+    const int rows = work.rows - row_begin < kColumns ? work.rows - row_begin : kColumns;
+    const LinearPart part{m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows};
+    ROLLED
+    for (int at = thread(); at < rows * kPanels * kPanel; at += kThreads) {
+      const int row = at / (kPanels * kPanel), column = at % (kPanels * kPanel), output = panel * kPanel + column;
+      const float value = tile[row * kTileFloats + column];
+      if (output >= w.rows) continue;
+      if (partials != nullptr) {
+        partials[(static_cast<ptrdiff_t>(block_z()) * work.rows + row_begin + row) * (panel_tiles * kPanels * kPanel) +
+                 panel_of_all * kPanel + column] = value;
+      } else {
+        finish_output(m, part, row_begin + row, output, value, 0);
+      }
+    }
+  }
+};
+
+// Adds the ranges of LinearOfManyRows in order: blocks (outputs / kThreads, rows).
+struct FinishSums {
+  static constexpr const char* kName = "finish_sums";
+  static constexpr int kThreads = 128;
+
+  LinearWork work;
+  Global<const float> partials;
+  int32_t outputs;      // of all matrices, whole panel tiles
+  int32_t tile_panels;  // LinearOfManyRows::kPanels
+
+  DEVICE void operator()() const {
+    const int at = block_x() * kThreads + thread(), row = block_y();
+    if (at >= outputs) return;
+    int panel = at / kPanel;
+    const LinearMatrix& m = find_matrix(work, panel, tile_panels);
+    const int output = panel * kPanel + at % kPanel;
+    if (output >= m.w.rows) return;
+    const ptrdiff_t range = static_cast<ptrdiff_t>(work.rows) * outputs;
+    const auto from = partials + (static_cast<ptrdiff_t>(row) * outputs + at);
+    float sum = from[0];
+    UNROLL
+    for (int r = 1; r < kSplits; ++r) sum += from[r * range];
+    finish_output(m, {m.data, nullptr, work.x.data, m.y, m.finish.bias, m.finish.up_bias, work.rows}, row, output, sum,
+                  0);
+  }
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,93 @@
+// launch_linear(), for the files that instantiate it.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <limits>
+
+#include "cuda/kernels/linear_rows.h"
+#include "cuda/kernels/linear_tiles.h"
+#include "cuda/linear/linear_launch.h"
+
+namespace quire::cuda {
+
+template <class Format, int kTerms, int kTiles>
+void launch_rows(Stream& stream, const LinearLaunch& launch) {
+  using Kernel = LinearOfRows<Format, kTerms, kTiles>;
+  stream.launch({.x = panel_tiles(launch.work, 1),
+                 .y = (launch.usual_rows + Kernel::kRows - 1) / Kernel::kRows,
+                 .z = launch.parts,
+                 .threads = Kernel::kThreads,
+                 .shared_bytes = Kernel::shared_bytes(launch.work.gated != 0)},
+                Kernel{launch.work});
+}
+
+template <class Kernel>
+LaunchShape tiles_shape(const LinearLaunch& launch) {
+  return {.x = panel_tiles(launch.work, launch.work.gated != 0 ? Kernel::kPanels / 2 : Kernel::kPanels),
+          .y = (launch.usual_rows + Kernel::kRows - 1) / Kernel::kRows,
+          .z = launch.parts,
+          .threads = Kernel::kThreads,
+          .shared_bytes = Kernel::shared_bytes()};
+}
+
+// Clocks that a block of LinearOfTiles takes for 32 inputs if each scheduler has two warps, because it has eight or shares a
+// processor with another; and if each has one. A warp issues about 180 instructions for 32 products of matrices, which take about 200 clocks.
+inline constexpr int64_t kPairedClocks = 400, kAloneClocks = 280;
+// Instructions of a warp of LinearOfRows for 32 inputs by 32 rows.
+inline constexpr int64_t kRowsInstructions = 115;
+
+// Estimates, in clocks for 32 inputs.
+template <class Kernel>
+int64_t tiles_clocks(const DeviceFacts& facts, const LinearLaunch& launch) {
+  if (Kernel::shared_bytes() > facts.shared_bytes) return std::numeric_limits<int64_t>::max();
+  const LaunchShape shape = tiles_shape<Kernel>(launch);
+  const int64_t blocks = int64_t{shape.x} * shape.y * shape.z, processors = facts.processors;
+  if (Kernel::kThreads > 128) return (blocks + processors - 1) / processors * kPairedClocks;
+  return blocks <= processors ? kAloneClocks : (blocks + 2 * processors - 1) / (2 * processors) * kPairedClocks;
+}
+inline int64_t rows_clocks(const DeviceFacts& facts, const LinearLaunch& launch) {
+  const int64_t panels = panel_tiles(launch.work, 1) * (launch.work.gated + 1);
+  return panels * launch.parts * ((launch.usual_rows + 31) / 32) * kRowsInstructions / (4 * facts.processors);
+}
+
+template <class Format>
+void launch_format(Stream& stream, const LinearLaunch& launch) {
+  if (launch.terms == 3) {  // for comparisons, and small routers
+    if (launch.usual_rows <= 8) return launch_rows<Format, 3, 1>(stream, launch);
+    return launch_rows<Format, 3, 2>(stream, launch);
+  }
+  // Groups of 16 need more registers for a tile: twice the warps share the rows.
+  using Tiles = LinearOfTiles<Format, 1, 2, Format::kHalves ? 4 : 2, Format::kHalves ? 4 : 8>;
+  if (launch.usual_rows <= 8) return launch_rows<Format, 1, 1>(stream, launch);
+  if (launch.usual_rows <= 16) return launch_rows<Format, 1, 2>(stream, launch);
+  const bool rows = launch.choice == LinearChoice::kFastest
+                        ? rows_clocks(stream.facts(), launch) <= tiles_clocks<Tiles>(stream.facts(), launch)
+                        : launch.choice == LinearChoice::kRows;
+  if (rows) return launch_rows<Format, 1, 4>(stream, launch);
+  stream.launch(tiles_shape<Tiles>(launch), Tiles{launch.work});
+}
+
+template <Codes kCodes, bool kHalves>
+void launch_groups(Stream& stream, const LinearLaunch& launch) {
+  constexpr bool kMinimaExist = kCodes <= Codes::kU5 || kCodes == Codes::kI8;
+  const bool minima = launch.work.matrices[0].w.zeros != ZeroKind::kConstant;
+  assert(!minima || kMinimaExist);
+  if constexpr (kMinimaExist) {
+    if (minima) return launch_format<LinearFormat<kCodes, kHalves, true>>(stream, launch);
+  }
+  launch_format<LinearFormat<kCodes, kHalves, false>>(stream, launch);
+}
+
+template <Codes kCodes>
+void launch_linear(Stream& stream, const LinearLaunch& launch) {
+  constexpr bool kHalvesExist = kHasScales<kCodes> && kCodes != Codes::kU5, kWholeExist = kCodes != Codes::kU6;
+  const bool halves = launch.work.matrices[0].w.halves;
+  assert(halves ? kHalvesExist : kWholeExist);
+  if constexpr (kHalvesExist) {
+    if (halves || !kWholeExist) return launch_groups<kCodes, true>(stream, launch);
+  }
+  if constexpr (kWholeExist) launch_groups<kCodes, false>(stream, launch);
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,202 @@
+#include "cuda/linear/inputs.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/kernels/inputs_in_registers.h"
+#include "quire/error.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr size_t whole_lines(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// What is prepared, but for the target and the transform.
+struct PreparedFrom {
+  const Rows& x;
+  NormView norm{};
+  GatheredRows gathered{};
+  int x_step = 0, out_step = 0;
+};
+
+template <int kTerms, int kHeld>
+void launch_held(Stream& stream, const PreparedFrom& from, const Inputs::Entry& to, int rows, int heads) {
+  using Kernel = PrepareHeldInputs<kTerms, kHeld>;
+  const int blocks = (from.x.cols + kBlockInputs - 1) / kBlockInputs;
+  const bool normed = from.norm.kind != NormKind::kNone;
+  const auto at_sixteen = [](const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; };
+  const bool aligned = at_sixteen(from.x.data) && from.x.stride % 4 == 0 && from.x_step % 4 == 0 &&
+                       at_sixteen(from.norm.weight) && at_sixteen(from.norm.bias);
+  stream.launch({.x = rows,
+                 .y = heads,
+                 .threads = std::min(Kernel::kThreads, (4 * blocks + 31) / 32 * 32),
+                 .shared_bytes = kSumFloats * static_cast<int>(sizeof(float))},
+                Kernel{.x = {from.x.data, from.x.stride},
+                       .cols = from.x.cols,
+                       .x_step = from.x_step,
+                       .out_step = from.out_step,
+                       .out_stride = static_cast<int32_t>(to.stride),
+                       .out = reinterpret_cast<uint8_t*>(to.data),
+                       .weight = normed ? from.norm.weight : nullptr,
+                       .bias = normed ? from.norm.bias : nullptr,
+                       .sources = from.gathered.sources,
+                       .end = from.gathered.end,
+                       .epsilon = from.norm.epsilon,
+                       .in_place = from.gathered.in_place,
+                       .norm = from.norm.kind,
+                       .aligned = aligned});
+}
+
+template <int kTerms>
+void launch_terms_of_inputs(Stream& stream, const PreparedFrom& from, const TransformView& transform, bool rotated,
+                            bool by_matrix, const Inputs::Entry& to, int rows, int heads) {
+  const bool transformed = transform.size != 0 || transform.order != nullptr || transform.factors != nullptr ||
+                           from.gathered.transforms != nullptr;
+  const int cols = from.x.cols;
+  if (!transformed && cols <= PrepareHeldInputs<kTerms, 1>::kMostCols)
+    return launch_held<kTerms, 1>(stream, from, to, rows, heads);
+  if (!transformed && cols <= PrepareHeldInputs<kTerms, 2>::kMostCols)
+    return launch_held<kTerms, 2>(stream, from, to, rows, heads);
+  using Kernel = PrepareInputs<kTerms>;
+  const int shared_bytes = Kernel::shared_bytes(rotated, by_matrix, from.x.cols);
+  if (shared_bytes > stream.facts().shared_bytes)
+    throw Error(ErrorKind::kUnsupported, "a rotation of " + std::to_string(from.x.cols) + " inputs takes " +
+                                             std::to_string(shared_bytes) + " bytes of shared memory, and a block of " +
+                                             stream.facts().name + " can have " +
+                                             std::to_string(stream.facts().shared_bytes));
+  Kernel kernel{.x = from.x.data,
+                .x_stride = static_cast<int64_t>(from.x.stride),
+                .cols = from.x.cols,
+                .x_step = from.x_step,
+                .out_step = from.out_step,
+                .out_stride = static_cast<int32_t>(to.stride),
+                .out = reinterpret_cast<uint8_t*>(to.data),
+                .norm = from.norm.kind,
+                .epsilon = from.norm.epsilon,
+                .weight = from.norm.kind == NormKind::kNone ? nullptr : from.norm.weight,
+                .bias = from.norm.kind == NormKind::kNone ? nullptr : from.norm.bias,
+                .transform = transform,
+                .gathered = from.gathered};
+  stream.launch({.x = rows, .y = heads, .threads = Kernel::kThreads, .shared_bytes = shared_bytes}, kernel);
+}
+
+void launch_prepare(Stream& stream, const PreparedFrom& from, const TransformView& transform, bool rotated,
+                    bool by_matrix, const Inputs::Entry& to, int rows, int heads = 1) {
+  assert(has_input_form(to.form));
+  const auto run = to.form == Activations::kF32 ? launch_terms_of_inputs<3> : launch_terms_of_inputs<1>;
+  run(stream, from, transform, rotated, by_matrix, to, rows, heads);
+}
+
+void launch_prepare(Stream& stream, const PreparedFrom& from, const TransformView& transform, const Inputs::Entry& to,
+                    int rows, int heads = 1) {
+  launch_prepare(stream, from, transform, transform.size != 0, transform.matrix != nullptr, to, rows, heads);
+}
+
+}  // namespace
+
+InputBuffers::Regions InputBuffers::regions_of(std::span<const Need> needs, const InputForms& forms) {
+  Regions r;
+  for (const Need& need : needs) {
+    const size_t rows = padded_rows(need.rows);
+    r.bf16 = std::max(r.bf16, whole_lines(rows * prepared_stride(Activations::kBf16, need.cols)));
+    r.floats = std::max(r.floats, whole_lines(rows * prepared_stride(Activations::kF32, need.cols)));
+  }
+  r.transformed = forms.transforms ? r.floats : 0;
+  return r;
+}
+
+size_t InputBuffers::bytes(std::span<const Need> needs, const InputForms& forms) {
+  const Regions r = regions_of(needs, forms);
+  return r.bf16 + r.floats + r.transformed * kMostTransforms;
+}
+
+InputBuffers::InputBuffers(Device& device, std::span<const Need> needs, const InputForms& forms) : device_(device) {
+  const size_t all = bytes(needs, forms);
+  if (all == 0) return;
+  const Regions r = regions_of(needs, forms);
+  memory_ = device_.allocate(all);
+  bf16_ = memory_;
+  floats_ = bf16_ + r.bf16;
+  transformed_ = floats_ + r.floats;
+  transformed_bytes_ = r.transformed;
+}
+
+InputBuffers::~InputBuffers() {
+  for (const auto& [transform, uploaded] : transforms_) device_.free(uploaded.memory);
+  if (memory_) device_.free(memory_);
+}
+
+TransformView InputBuffers::view(const std::shared_ptr<const InputTransform>& transform) {
+  if (!transform) return {};
+  const auto found = transforms_.find(transform.get());
+  if (found != transforms_.end()) return found->second.view;
+  const InputTransform& t = *transform;
+  std::vector<std::byte> bytes;
+  const auto add = [&bytes](const auto& values) {
+    const size_t at = bytes.size();
+    bytes.resize(whole_lines(at + values.size() * sizeof(values[0])));
+    if (!values.empty()) std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(values[0]));
+    return at;
+  };
+  const size_t factors = add(t.factors), order = add(t.order), signs = add(t.rotation.signs),
+               matrix = add(t.rotation.matrix);
+  Uploaded uploaded{transform, {}, device_.allocate(std::max<size_t>(bytes.size(), 256))};
+  std::byte* const memory = uploaded.memory;
+  if (!bytes.empty()) device_.upload(memory, bytes.data(), bytes.size());
+  TransformView& v = uploaded.view;
+  const auto floats = [memory](size_t at) { return reinterpret_cast<const float*>(memory + at); };
+  if (!t.factors.empty()) v.factors = floats(factors);
+  if (!t.order.empty()) v.order = reinterpret_cast<const int32_t*>(memory + order);
+  if (!t.rotation.signs.empty()) v.signs = floats(signs);
+  if (!t.rotation.matrix.empty()) v.matrix = floats(matrix);
+  v.size = t.rotation.size;
+  if (v.size != 0) v.scale = 1.0f / std::sqrt(static_cast<float>(v.size));
+  v.signs_last = t.rotation.signs_last ? 1 : 0;
+  return transforms_.emplace(transform.get(), std::move(uploaded)).first->second.view;
+}
+
+Inputs InputBuffers::prepare(Stream& stream, Activations mode, const Rows& x, const NormView& norm, int rows,
+                             std::initializer_list<const Linear*> linears, std::optional<Activations> as) {
+  Inputs inputs;
+  const PreparedFrom from{.x = x, .norm = norm};
+  size_t transforms = 0;
+  for (const Linear* w : linears) {
+    const Activations form = as.value_or(input_form(mode, *w));
+    const size_t stride = prepared_stride(form, x.cols);
+    assert(!w->transform || transforms < kMostTransforms);
+    std::byte* const memory = w->transform ? transformed_ + transforms * transformed_bytes_ : region(form);
+    const Inputs::Entry* to = inputs.add({form, w->transform.get(), memory, stride});
+    if (!to) continue;
+    if (w->transform) ++transforms;
+    launch_prepare(stream, from, view(w->transform), *to, rows);
+  }
+  return inputs;
+}
+
+Inputs InputBuffers::prepare_gathered(Stream& stream, Activations form, const Rows& x, const GatheredRows& gathered,
+                                      int most, bool rotated, bool by_matrix) {
+  Inputs inputs;
+  const Inputs::Entry to = *inputs.add({form, nullptr, region(form), prepared_stride(form, x.cols)});
+  launch_prepare(stream, {.x = x, .gathered = gathered}, {}, rotated, by_matrix, to, most);
+  return inputs;
+}
+
+InputBuffers::HeadInputs InputBuffers::prepare_heads(Stream& stream, Activations mode, const HeadProjections& heads,
+                                                     int rows) {
+  const Linear& any = heads.matrices[0];
+  const int cols = any.weight.cols;
+  HeadInputs inputs{{}, head_rows(1, rows)};
+  const Activations form = input_form(mode, any);
+  const Inputs::Entry to = *inputs.first.add({form, nullptr, region(form), prepared_stride(form, cols)});
+  const Rows columns = heads.x.columns(0, cols);
+  launch_prepare(stream, {.x = columns, .x_step = heads.x_step, .out_step = inputs.padded_rows}, view(any.transform),
+                 to, rows, static_cast<int>(heads.matrices.size()));
+  return inputs;
+}
+
+}  // namespace quire::cuda

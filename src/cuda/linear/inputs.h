@@ -1,0 +1,92 @@
+// Prepared inputs: rows of activations as linears read them.
+//
+// A prepared row of `cols` inputs, in blocks of 32 with zeros in place of inputs that the last has not:
+//
+//   bf16     [terms][32 * blocks]    kBf16: 1 term, the rounded input. kF32: 3 terms, whose sum is the input
+//   float32  [2 * blocks]            the sums of inputs 0 .. 15 and 16 .. 31 of each block (kBf16: of the rounded ones)
+//
+// In a block, the number at 16 s + 8 h + 2 i + e (s, h, e in {0, 1}, i in 0 .. 3) is input 8 i + 2 (2 s + h) + e. Then the
+// inputs that lane 4 g + i multiplies in the two steps of a block are those whose weights are in one 8-byte load
+// (kernels/codes.h).
+//
+// Norms differ from those of ops/cpu in the order of their sums, and so in the last bits. Transforms have their bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "cuda/kernels/inputs.h"
+#include "cuda/kernels/products.h"
+#include "cuda/stream.h"
+#include "ops/linear.h"
+#include "ops/operation_limits.h"
+
+namespace quire::cuda {
+
+// Whether inputs of linears can have this form.
+constexpr bool has_input_form(Activations form) { return form == Activations::kBf16 || form == Activations::kF32; }
+constexpr int input_terms(Activations form) { return form == Activations::kF32 ? 3 : 1; }
+// Bytes from a prepared row to the next, a multiple of 16.
+constexpr size_t prepared_stride(Activations form, int cols) {
+  const auto blocks = static_cast<size_t>((cols + kBlockInputs - 1) / kBlockInputs);
+  const size_t bytes = blocks * (static_cast<size_t>(input_terms(form)) * kPreparedBlock + 2 * sizeof(float));
+  return (bytes + 15) / 16 * 16;
+}
+
+// Memory for the prepared inputs of some linears at a time, and transforms that have been uploaded.
+class InputBuffers {
+ public:
+  using Need = OperationLimits::InputRows;
+  // Any one of the needs fits. mode: the activations of linears. The device must outlive it. Throws Error (kResource).
+  InputBuffers(Device& device, std::span<const Need> needs, const InputForms& forms);
+  ~InputBuffers();
+  InputBuffers(const InputBuffers&) = delete;
+  InputBuffers& operator=(const InputBuffers&) = delete;
+  static size_t bytes(std::span<const Need> needs, const InputForms& forms);
+
+  // As Operations::prepare(). All forms must be has_input_form(); throws Error (kUnsupported) for a rotation of more inputs
+  // than the device has shared memory for.
+  Inputs prepare(Stream& stream, Activations mode, const Rows& x, const NormView& norm, int rows,
+                 std::initializer_list<const Linear*> linears, std::optional<Activations> as = {});
+
+  // `gathered` rows for the experts, or other parts, whose linears have `form`: as GatheredRows says. most: rows there may be.
+  // rotated, by_matrix: whether any of the parts' transforms is a rotation, and one with a matrix.
+  Inputs prepare_gathered(Stream& stream, Activations form, const Rows& x, const GatheredRows& gathered, int most,
+                          bool rotated, bool by_matrix);
+
+  // Inputs of one linear for each head: those of head h begin at row h * padded_rows.
+  struct HeadInputs {
+    Inputs first;
+    int padded_rows;
+  };
+  HeadInputs prepare_heads(Stream& stream, Activations mode, const HeadProjections& heads, int rows);
+  static int head_rows(int heads, int rows) { return heads * static_cast<int>(padded_rows(rows)); }
+
+  // A transform's vectors on the device, uploaded when it is first seen; of null: one that does nothing.
+  TransformView view(const std::shared_ptr<const InputTransform>& transform);
+
+ private:
+  struct Uploaded {
+    std::shared_ptr<const InputTransform> transform;  // so that its address stays its own
+    TransformView view;
+    std::byte* memory;
+  };
+  struct Regions {
+    size_t bf16 = 0, floats = 0, transformed = 0;  // bytes; `transformed`: of each
+  };
+  static Regions regions_of(std::span<const Need> needs, const InputForms& forms);
+  std::byte* region(Activations form) const { return form == Activations::kF32 ? floats_ : bf16_; }
+
+  Device& device_;
+  std::byte* memory_ = nullptr;
+  std::byte *bf16_ = nullptr, *floats_ = nullptr, *transformed_ = nullptr;
+  size_t transformed_bytes_ = 0;
+  std::unordered_map<const InputTransform*, Uploaded> transforms_;
+};
+
+}  // namespace quire::cuda

@@ -1,0 +1,224 @@
+#include "cuda/linear/linear.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/half.h"
+#include "cuda/linear/linear_launch.h"
+#include "cuda/linear/linear_many_rows.h"
+
+namespace quire::cuda {
+namespace {
+
+// The entries of a table as sums of bf16 numbers: for each term their low bytes, then their high ones.
+CodeTables code_tables(const std::array<float, 16>& table) {
+  CodeTables tables{};
+  for (size_t n = 0; n < table.size(); ++n) {
+    float rest = table[n];
+    for (size_t term = 0; term < kTableTerms; ++term) {
+      const uint32_t bits = f32_to_bf16(rest);
+      rest -= bf16_to_f32(static_cast<uint16_t>(bits));
+      const size_t word = term * kTableWords + n / 4, shift = 8 * (n % 4);
+      tables.words[word] |= (bits & 0xFF) << shift;
+      tables.words[word + 4] |= (bits >> 8) << shift;
+    }
+  }
+  return tables;
+}
+
+Finish finish_of(const Projection& p) {
+  return {.bias = p.w->bias.data(),
+          .up_bias = p.up ? p.up->bias.data() : nullptr,
+          .alpha = p.alpha,
+          .limit = p.limit,
+          .scale = p.scale,
+          .f = p.f,
+          .accumulate = p.accumulate};
+}
+
+const uint8_t* panels_at(const PackedMatrix& m) { return reinterpret_cast<const uint8_t*>(m.data); }
+
+// `together`: whether `up` is multiplied in the same pass.
+LinearMatrix linear_matrix(Stream& stream, const Projection& p, bool together) {
+  return {.w = weight_shape(stream, p.w->weight),
+          .data = panels_at(p.w->weight),
+          .up = together ? panels_at(p.up->weight) : nullptr,
+          .finish = finish_of(p),
+          .y = p.y.data,
+          .y_stride = static_cast<int32_t>(p.y.stride)};
+}
+
+void launch_codes(Stream& stream, Codes codes, const LinearLaunch& l) {
+  switch (codes) {
+    case Codes::kU2:
+      return launch_linear<Codes::kU2>(stream, l);
+    case Codes::kU3:
+      return launch_linear<Codes::kU3>(stream, l);
+    case Codes::kU4:
+      return launch_linear<Codes::kU4>(stream, l);
+    case Codes::kU5:
+      return launch_linear<Codes::kU5>(stream, l);
+    case Codes::kU6:
+      return launch_linear<Codes::kU6>(stream, l);
+    case Codes::kI8:
+      return launch_linear<Codes::kI8>(stream, l);
+    case Codes::kTable4:
+      return launch_linear<Codes::kTable4>(stream, l);
+    case Codes::kFloat4:
+      return launch_linear<Codes::kFloat4>(stream, l);
+    case Codes::kE4M3:
+      return launch_linear<Codes::kE4M3>(stream, l);
+    case Codes::kBf16:
+      return launch_linear<Codes::kBf16>(stream, l);
+    case Codes::kF16:
+      return launch_linear<Codes::kF16>(stream, l);
+    case Codes::kF32:
+      return launch_linear<Codes::kF32>(stream, l);
+  }
+}
+
+PreparedRows prepared_rows(const Inputs::Entry& entry) {
+  return {reinterpret_cast<const uint8_t*>(entry.data), static_cast<int32_t>(entry.stride)};
+}
+
+// Matrices that one launch multiplies: of one LinearFormat, with the same inputs, all gated or none.
+struct Together {
+  Codes codes;
+  bool halves, minima;
+  const std::byte* x;
+  bool gated, many;
+  bool operator==(const Together&) const = default;
+};
+
+}  // namespace
+
+WeightShape weight_shape(Stream& stream, const PackedMatrix& m) {
+  const PanelFormat& f = m.format;
+  const PanelLayout& at = m.layout;
+  assert(at.supers == 0 && at.bytes < (size_t{1} << 31));
+  const int group_blocks = std::max(1, f.group / kBlockInputs);
+  const bool power = std::has_single_bit(static_cast<unsigned>(group_blocks));
+  const uint32_t zero = 0x4300u + static_cast<uint32_t>(f.zero);
+  WeightShape w{.panel_bytes = static_cast<int32_t>(at.bytes),
+                .super_minima = static_cast<int32_t>(at.super_minima),
+                .scales = static_cast<int32_t>(at.scales),
+                .minima = static_cast<int32_t>(at.minima),
+                .codes = static_cast<int32_t>(at.codes),
+                .rows = m.rows,
+                .blocks = m.blocks(),
+                .group_blocks = group_blocks,
+                .factor = m.factor,
+                .zero = zero | zero << 16,
+                .tables = nullptr,
+                .scale = f.scale,
+                .zeros = f.zeros,
+                .halves = f.group == kBlockInputs / 2,
+                .group_shift = static_cast<int8_t>(power ? std::countr_zero(static_cast<unsigned>(group_blocks)) : -1)};
+  if (f.codes == Codes::kTable4 || f.codes == Codes::kFloat4) {
+    const CodeTables tables = code_tables(f.table);
+    w.tables = stream.place(std::span<const CodeTables>(&tables, 1))->words;
+  }
+  return w;
+}
+
+void project(Stream& stream, const Inputs& x, std::span<const Projection> list, int rows, Activations mode,
+             LinearChoice choice) {
+  if (rows == 0) return;
+  LinearWork work{};
+  int matrices = 0, terms = 1;
+  std::optional<Together> now;
+  const auto run = [&] {
+    if (matrices == 0) return;
+    work.count = matrices;
+    work.gated = now->gated ? 1 : 0;
+    work.rows = rows;
+    const LinearLaunch launch{.work = work, .terms = terms, .usual_rows = rows, .parts = 1, .choice = choice};
+    if (now->many) {
+      launch_many_rows(stream, now->codes, launch);
+    } else {
+      launch_codes(stream, now->codes, launch);
+    }
+    matrices = 0;
+    work = {};
+  };
+  const auto many = [&](const Projection& p, Activations form) {
+    return choice == LinearChoice::kFastest && takes_many_rows(stream.facts(), p.w->weight, input_terms(form), rows);
+  };
+  const auto add = [&](const Projection& p, const LinearMatrix& m) {
+    const Inputs::Entry& in = x.of(p.as.value_or(input_form(mode, *p.w)), *p.w);
+    const Together of{.codes = p.w->weight.format.codes,
+                      .halves = m.w.halves,
+                      .minima = has_minima(p.w->weight.format),
+                      .x = in.data,
+                      .gated = m.up != nullptr,
+                      .many = m.up == nullptr && many(p, in.form)};
+    if (matrices == kMatricesTogether || (now && *now != of)) run();
+    now = of;
+    terms = input_terms(in.form);
+    work.x = prepared_rows(in);
+    work.matrices[matrices++] = m;
+  };
+  for (const Projection& p : list) {
+    const bool differ = p.up && p.up->weight.format != p.w->weight.format;
+    if (differ || (p.up && !p.accumulate && many(p, p.as.value_or(input_form(mode, *p.w))))) {
+      // One after the other: y = x U^T + c, then y = f(x W^T + b) * y.
+      assert(!p.accumulate);
+      const Projection up{.w = p.up, .y = p.y, .as = p.as};
+      add(up, linear_matrix(stream, up, false));
+      run();
+      LinearMatrix m = linear_matrix(stream, p, false);
+      m.finish.gates_target = true;
+      m.finish.up_bias = nullptr;
+      add(p, m);
+      run();
+      continue;
+    }
+    add(p, linear_matrix(stream, p, p.up != nullptr));
+  }
+  run();
+}
+
+void project_parts(Stream& stream, const PreparedRows& x, Activations form, const PartProjection& p) {
+  if (p.most_rows == 0 || p.most_parts == 0) return;
+  LinearWork work{};
+  LinearMatrix& m = work.matrices[0];
+  m.w = weight_shape(stream, p.like);
+  m.finish.f = p.f, m.finish.alpha = p.alpha, m.finish.limit = p.limit, m.finish.gates_target = p.gates_target;
+  m.y = p.y.data;
+  m.y_stride = static_cast<int32_t>(p.y.stride);
+  work.count = 1;
+  work.gated = p.gated ? 1 : 0;
+  work.rows = p.most_rows;
+  work.x = x;
+  work.parts = p.parts;
+  launch_codes(stream, p.like.format.codes,
+               {.work = work, .terms = input_terms(form), .usual_rows = p.usual_rows, .parts = p.most_parts});
+}
+
+void project_heads(Stream& stream, InputBuffers& inputs, const HeadProjections& heads, int rows, Activations mode) {
+  if (rows == 0) return;
+  const InputBuffers::HeadInputs in = inputs.prepare_heads(stream, mode, heads, rows);
+  std::vector<PartMatrices> parts;
+  for (const Linear& w : heads.matrices) parts.push_back({panels_at(w.weight), nullptr, w.bias.data(), nullptr});
+  const Linear& any = heads.matrices[0];
+  const Activations form = input_form(mode, any);
+  const auto count = static_cast<int>(parts.size());
+  project_parts(stream, prepared_rows(in.first.of(form, any)), form,
+                {.like = any.weight,
+                 .parts = {.matrices = stream.place(std::span<const PartMatrices>(parts)),
+                           .count = count,
+                           .x_step = in.padded_rows,
+                           .y_step = heads.y_step},
+                 .most_parts = count,
+                 .most_rows = rows,
+                 .usual_rows = rows,
+                 .y = heads.y});
+}
+
+}  // namespace quire::cuda

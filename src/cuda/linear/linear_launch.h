@@ -1,0 +1,36 @@
+// Launches of linears by kind of codes. They are instantiated in files of their own, because each takes seconds to compile.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/kernels/linear.h"
+#include "cuda/stream.h"
+#include "kernels/packed.h"
+
+namespace quire::cuda {
+
+// Which kernel: the fastest by estimates, or one for tests, which compare them. (kTiles is for bf16 inputs, and more than 16
+// rows.)
+enum class LinearChoice : uint8_t { kFastest, kRows, kTiles };
+
+struct LinearLaunch {
+  const LinearWork& work;
+  int terms;  // of an input: 1 or 3
+  // Of a part. There may be more: a block goes on with the next rows.
+  int usual_rows;
+  int parts;  // that can have rows
+  LinearChoice choice = LinearChoice::kFastest;
+};
+
+// Tiles of so many panels, of which each has panels of one matrix, that cover all matrices.
+inline int panel_tiles(const LinearWork& work, int panels) {
+  int tiles = 0;
+  for (int k = 0; k < work.count; ++k) tiles += ((work.matrices[k].w.rows + kPanel - 1) / kPanel + panels - 1) / panels;
+  return tiles;
+}
+
+// The fastest kernel for so many rows; all have the same bits. kCodes: that of all matrices.
+template <Codes kCodes>
+void launch_linear(Stream& stream, const LinearLaunch& launch);
+
+}  // namespace quire::cuda

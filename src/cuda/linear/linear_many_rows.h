@@ -1,0 +1,16 @@
+// Linears of many rows by warpgroups, where the device has them.
+#pragma once
+
+#include "cuda/linear/linear_launch.h"
+
+namespace quire::cuda {
+
+// Whether LinearOfManyRows can multiply these rows with matrices of this format and so many blocks, and is faster.
+bool takes_many_rows(const DeviceFacts& facts, const PackedMatrix& matrix, int terms, int rows);
+
+// For one part, not gated; all matrices of the work fulfil takes_many_rows().
+template <Codes kCodes>
+void launch_many_rows(Stream& stream, const LinearLaunch& launch);
+void launch_many_rows(Stream& stream, Codes codes, const LinearLaunch& launch);
+
+}  // namespace quire::cuda
